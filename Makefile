@@ -1,0 +1,74 @@
+# Needs Python 3.11 or newer and a Rust toolchain; all else goes into .venv.
+#   make setup   install the package (release build) and every plugin into .venv
+#   make bench   setup, then the main job: the shipped trace under every policy
+#   make test    setup, then every Rust and Python test
+#   make lint    format, lints and types, all of them errors
+#   make mutants break the core on purpose, once a mutant; some test must fail each time (minutes)
+#   make stubs   write python/kvframe/_core.pyi anew from the Rust sources
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+BUILT := $(VENV)/.built
+PLUGGED := $(VENV)/.plugged
+STUBS := target/stubs/kvframe/_core.pyi
+
+PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
+RUST := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+QUIET := --quiet --disable-pip-version-check
+CLEAN_ENV := env -u PYTHONPATH -u CONDA_PREFIX VIRTUAL_ENV='$(CURDIR)/$(VENV)'
+
+.PHONY: setup bench test lint mutants stubs clean
+.DELETE_ON_ERROR:
+
+setup: $(PLUGGED)
+
+bench: setup
+	$(BIN)/kvframe bench
+
+test: setup
+	cargo test --locked
+	$(BIN)/python -m pytest
+
+lint: setup $(STUBS)
+	cargo fmt --all --check
+	PYO3_PYTHON='$(CURDIR)/$(BIN)/python' cargo clippy --locked --workspace --all-targets -- -D warnings
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest kvframe._core
+	$(BIN)/lint-imports
+	diff -u python/kvframe/_core.pyi $(STUBS) || { echo "run: make stubs"; exit 1; }
+
+mutants: setup
+	$(BIN)/python tests/mutants/run.py
+
+stubs: $(STUBS)
+	cp $(STUBS) python/kvframe/_core.pyi
+
+clean:
+	rm -rf $(VENV) target python/kvframe/_core.abi3.so
+
+# An editable install whose extension module is gone has to be built again.
+ifeq ($(wildcard python/kvframe/_core.abi3.so),)
+.PHONY: $(BUILT)
+endif
+
+$(BUILT): $(RUST) pyproject.toml | $(BIN)/maturin
+	$(CLEAN_ENV) $(BIN)/maturin develop --release --locked --extras dev
+	touch $@
+
+$(PLUGGED): $(BUILT) $(PLUGINS:%=%/pyproject.toml)
+	$(foreach plugin,$(PLUGINS),$(CLEAN_ENV) $(BIN)/pip install $(QUIET) --editable './$(plugin)' &&) true
+	touch $@
+
+$(BIN)/maturin:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "kvframe needs Python 3.11 or newer; name one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@cargo --version >/dev/null || { echo "kvframe needs Rust: https://rustup.rs" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(CLEAN_ENV) $(BIN)/pip install $(QUIET) 'maturin>=1.16,<2'
+
+$(STUBS): $(RUST) | $(BIN)/maturin
+	$(CLEAN_ENV) $(BIN)/maturin generate-stubs --quiet --locked --profile dev --interpreter $(BIN)/python --out target/stubs
+	$(BIN)/ruff format --quiet $@

@@ -1,0 +1,83 @@
+"""kvframe: which KV-cache blocks live where, who shares them, and which die next.
+
+`KVCacheManager` is the object an engine holds; `Config` says how it is built, and `Resolved` is
+what becomes of a config. A policy may come from any installed package: it marks a hook of
+`kvframe.hookspecs` with `hookimpl` and gives an `EvictionPolicy`, an `AdmissionPolicy` or a
+`PrefixMatcher`; `Registry` finds it by name. Every error derives from `KVFrameError`.
+"""
+
+from __future__ import annotations
+
+from kvframe.config import (
+    CacheConfig,
+    Config,
+    GroupConfig,
+    ModelConfig,
+    PluginsConfig,
+    PolicyConfig,
+    PressureConfig,
+    Resolved,
+    SequenceCapacity,
+)
+from kvframe.descriptors import AdmissionPolicy, EvictionPolicy, PrefixMatcher
+from kvframe.errors import (
+    CapacityError,
+    ConfigError,
+    HandleError,
+    IntegrityError,
+    KVFrameError,
+    NeverFitsError,
+    PluginError,
+    PolicyError,
+    StaleHandleError,
+    TraceError,
+    UnknownSequenceError,
+    UsageError,
+)
+from kvframe.events import EventKind
+from kvframe.hookspecs import hookimpl
+from kvframe.manager import KVCacheManager
+from kvframe.registry import Registry
+from kvframe.request import Extra, Request
+from kvframe.results import Counts, Grant, Hit, Lengths, Plan, Pressure, Stepped, Victim
+
+__all__ = [
+    "AdmissionPolicy",
+    "CacheConfig",
+    "CapacityError",
+    "Config",
+    "ConfigError",
+    "Counts",
+    "EventKind",
+    "EvictionPolicy",
+    "Extra",
+    "Grant",
+    "GroupConfig",
+    "HandleError",
+    "Hit",
+    "IntegrityError",
+    "KVCacheManager",
+    "KVFrameError",
+    "Lengths",
+    "ModelConfig",
+    "NeverFitsError",
+    "Plan",
+    "PluginError",
+    "PluginsConfig",
+    "PolicyConfig",
+    "PolicyError",
+    "PrefixMatcher",
+    "Pressure",
+    "PressureConfig",
+    "Registry",
+    "Request",
+    "Resolved",
+    "SequenceCapacity",
+    "StaleHandleError",
+    "Stepped",
+    "TraceError",
+    "UnknownSequenceError",
+    "UsageError",
+    "Victim",
+    "hookimpl",
+]

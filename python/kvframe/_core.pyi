@@ -1,0 +1,390 @@
+"""
+kvframe's compiled core.
+"""
+
+from _typeshed import Incomplete, SupportsGetItem
+from os import PathLike
+from typing import Any, SupportsFloat, SupportsIndex, final
+
+@final
+class Manager:
+    """
+    The core as the package sees it; `kvframe.KVCacheManager` is the face for users.
+    """
+    def __new__(
+        cls,
+        /,
+        *,
+        blocks: SupportsIndex,
+        block_size: SupportsIndex,
+        policy: Any,
+        policy_options: dict | None = None,
+        hash: str = "sha256",
+        groups: SupportsGetItem[int, tuple[str, SupportsIndex]] = ...,
+        prefix_caching: bool = True,
+        null_block: bool = False,
+        fingerprint: bytes | None = None,
+        event_log: bool = False,
+        reserve: SupportsIndex = 0,
+        watermarks: tuple[
+            SupportsFloat | SupportsIndex,
+            SupportsFloat | SupportsIndex,
+            SupportsFloat | SupportsIndex,
+        ]
+        | None = None,
+        strict: bool = False,
+    ) -> Manager:
+        """
+        A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
+        """
+    def admit(self, /, request: Request) -> tuple[int, int, int, int, int | None]:
+        """
+        Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens).
+        """
+    def append(self, /, seq: SupportsIndex, ids: Any) -> None:
+        """
+        Slots for tokens after everything known.
+        """
+    def append_unknown(self, /, seq: SupportsIndex, count: SupportsIndex) -> None:
+        """
+        Slots for tokens whose ids come later.
+        """
+    def block_state(self, /, block: SupportsIndex) -> tuple[str, int, int]:
+        """
+        A block's state and generation.
+        """
+    def block_table(self, /, seq: SupportsIndex, group: SupportsIndex = ...) -> Incomplete:
+        """
+        A sequence's block table in a group; -1 where a window left nothing.
+        """
+    def block_tables(
+        self,
+        /,
+        seqs: Any,
+        out: Incomplete,
+        *,
+        group: SupportsIndex = ...,
+        pad: SupportsIndex = ...,
+        start: Any | None = None,
+    ) -> None:
+        """
+        Writes the block tables of `seqs` into the rows of `out` and pads them with `pad`. With
+        `start`, only entries from `start[i]` on are written in row i: the rest is the caller's.
+        """
+    def check_integrity(self, /) -> None:
+        """
+        Recounts everything; raises `IntegrityError` on the first thing that disagrees.
+        """
+    def clear_cache(self, /) -> int:
+        """
+        Forgets every cached block; returns how many were freed.
+        """
+    def collect(self, /, free: SupportsIndex) -> int:
+        """
+        Evicts until so many blocks are free, or nothing is cached; returns how many went.
+        """
+    def commit(self, /, seq: SupportsIndex, upto: SupportsIndex) -> tuple[int, int]:
+        """
+        Computed and accepted up to a length; returns (blocks stored, of them duplicates).
+        """
+    def counts(self, /) -> tuple[int, int, int, int]:
+        """
+        Blocks: (free, cached, referenced, all).
+        """
+    def done(self, /, ticket: SupportsIndex) -> None:
+        """
+        Copies of a ticket are ordered.
+        """
+    def eviction_order(self, /) -> Incomplete:
+        """
+        Cached blocks in the policy's present order of death, as far as it is settled.
+        """
+    def extend(self, /, seq: SupportsIndex, until: SupportsIndex) -> None:
+        """
+        Slots for known tokens up to a length.
+        """
+    def failed(self, /, ticket: SupportsIndex) -> list[int]:
+        """
+        Copies of a ticket failed; returns the sequences that were cut.
+        """
+    def fill(self, /, seq: SupportsIndex, ids: Any) -> None:
+        """
+        The ids of the first tokens that were appended without.
+        """
+    def fork(self, /, seq: SupportsIndex) -> int:
+        """
+        A sequence over the same blocks.
+        """
+    def give_back(self, /, blocks: Incomplete) -> None:
+        """
+        Takes raw blocks back.
+        """
+    def hash_blocks(
+        self,
+        /,
+        prompt: Any,
+        *,
+        salt: bytes | None = None,
+        adapter: bytes | None = None,
+        extras: SupportsGetItem[
+            int, tuple[SupportsIndex, SupportsIndex, SupportsGetItem[int, SupportsIndex]]
+        ] = ...,
+    ) -> Incomplete:
+        """
+        Keys of a prompt's full blocks: uint64 (blocks, 2), low word first.
+        """
+    def lease(self, /, seq: SupportsIndex, upto: SupportsIndex) -> int:
+        """
+        Keeps the blocks of computed tokens for a reader elsewhere; returns the ticket that ends it.
+        """
+    def lend(self, /, out: Incomplete) -> None:
+        """
+        Fills `out` with raw blocks that nobody else has.
+        """
+    def lengths(self, /, seq: SupportsIndex) -> tuple[int, int, int, int]:
+        """
+        A sequence's lengths: (known, with slots, committed, cached at admission) tokens.
+        """
+    def loaded(self, /, ticket: SupportsIndex, blocks: SupportsIndex) -> list[int]:
+        """
+        A load has ended with its first blocks good; returns the sequences that were cut.
+        """
+    def lookup(
+        self,
+        /,
+        prompt: Any,
+        *,
+        salt: bytes | None = None,
+        adapter: bytes | None = None,
+        extras: SupportsGetItem[
+            int, tuple[SupportsIndex, SupportsIndex, SupportsGetItem[int, SupportsIndex]]
+        ] = ...,
+    ) -> tuple[int, list[Incomplete]]:
+        """
+        How much of a prompt is there: (tokens, a block list a group). Changes nothing.
+        """
+    def options(self, /) -> dict:
+        """
+        The options as they reached the core.
+        """
+    def preempt(self, /, seq: SupportsIndex) -> Request:
+        """
+        Ends a sequence for now; returns the request that brings it back.
+        """
+    def preemption_order(self, /, seqs: Any, rule: str) -> list[tuple[int, int, int]]:
+        """
+        Running sequences in the order to preempt them: (sequence, blocks it frees, tokens computed).
+        """
+    def pressure(self, /) -> tuple[float, int]:
+        """
+        The share of blocks in use, and the pressure level: 0 normal, 1 high, 2 critical.
+        """
+    def release(self, /, seq: SupportsIndex) -> None:
+        """
+        Ends a sequence.
+        """
+    def resize(self, /, blocks: SupportsIndex) -> None:
+        """
+        Another number of blocks.
+        """
+    def set_fingerprint(self, /, fingerprint: bytes) -> int:
+        """
+        The weights have changed; returns how many cached blocks were freed.
+        """
+    def sleep(self, /) -> None:
+        """
+        Forgets what is cached and admits nobody until `wake`.
+        """
+    def slot_mapping(
+        self, /, seqs: Any, starts: Any, counts: Any, out: Incomplete, *, group: SupportsIndex = ...
+    ) -> int:
+        """
+        Writes the slots of tokens `starts[i] .. starts[i] + counts[i]` of each sequence, one after
+        the other, into `out`: block × block size + offset. Returns how many were written.
+        """
+    def stats(self, /) -> dict:
+        """
+        The counters.
+        """
+    def step(
+        self,
+        /,
+        *,
+        done: Any | None = None,
+        failed: Any | None = None,
+        truncate: Any | None = None,
+        truncate_to: Any | None = None,
+        commit: Any | None = None,
+        commit_to: Any | None = None,
+        release: Any | None = None,
+        fence: SupportsIndex | None = None,
+        passed: SupportsIndex | None = None,
+        append: Any | None = None,
+        counts: Any | None = None,
+        ids: Any | None = None,
+        extend: Any | None = None,
+        extend_to: Any | None = None,
+        admit: SupportsGetItem[int, Request] = ...,
+        token_budget: SupportsIndex | None = None,
+        skip_refused: bool = False,
+        tables: SupportsGetItem[int, Incomplete] = ...,
+        slots: SupportsGetItem[int, Incomplete] = ...,
+    ) -> tuple[
+        list[tuple[int, int, int, int, int | None] | None],
+        list[tuple[str, int, Any]],
+        list[int],
+        tuple[int, Incomplete] | None,
+    ]:
+        """
+        Settles tickets, cuts, commits, ends, grows and admits sequences in one call.
+
+        `append[i]` grows by `counts[i]` ids of `ids`, in order. Everything wrong with a handle, a
+        length or a ticket refuses the whole step; want of room refuses single growths and
+        admissions. `tables[g]` row i gets the changed entries of `append[i]`'s table in group g,
+        `slots[g]` the slots of the appended tokens, one sequence after the other.
+        """
+    def take_events(self, /) -> dict:
+        """
+        The events since the last call, as arrays of equal length.
+        """
+    def take_plan(self, /) -> tuple[int, Incomplete] | None:
+        """
+        Closes the plan of copies: (ticket, rows of src, dst, tokens, group), or None.
+        """
+    def truncate(self, /, seq: SupportsIndex, length: SupportsIndex) -> None:
+        """
+        Cuts a sequence to a length.
+        """
+    def wake(self, /) -> None:
+        """
+        Ends `sleep`.
+        """
+
+@final
+class Request:
+    """
+    A request for admission. See `kvframe.KVCacheManager.admit` for the arguments.
+    """
+    def __len__(self, /) -> int:
+        """
+        Tokens of the prompt.
+        """
+    def __new__(
+        cls,
+        /,
+        prompt: Any | None,
+        *,
+        keys: Any | None = None,
+        num_tokens: SupportsIndex = ...,
+        salt: bytes | None = None,
+        adapter: bytes | None = None,
+        extras: SupportsGetItem[
+            int, tuple[SupportsIndex, SupportsIndex, SupportsGetItem[int, SupportsIndex]]
+        ] = ...,
+        session: SupportsIndex = ...,
+        turn: SupportsIndex = ...,
+        request_class: SupportsIndex = ...,
+        priority: SupportsIndex = ...,
+        read: bool = True,
+        insert: bool = True,
+        resumed: bool = False,
+        partial: bool = False,
+        chunk: SupportsIndex | None = None,
+        until: SupportsIndex | None = None,
+        max_tokens: SupportsIndex = ...,
+        whole_sequence: bool = False,
+        external: SupportsIndex = ...,
+        outlook: Any | None = None,
+    ) -> Request: ...
+
+@final
+class Trace:
+    """
+    A trace and, once asked for, what its two modes need to know ahead.
+    """
+    @property
+    def block_size(self, /) -> int:
+        """
+        Tokens a block id stands for.
+        """
+    @property
+    def bytes_read(self, /) -> int:
+        """
+        Bytes read, after decompression.
+        """
+    @property
+    def input_tokens(self, /) -> int:
+        """
+        Prompt tokens of all requests.
+        """
+    @staticmethod
+    def load(path: str | PathLike[str], block_size: SupportsIndex | None = None) -> Trace:
+        """
+        Reads a trace: Mooncake JSONL or kvframe's compact form, plain or gzip.
+        """
+    @property
+    def name(self, /) -> str:
+        """
+        What the trace is called.
+        """
+    @staticmethod
+    def parse(data: bytes, name: str, block_size: SupportsIndex | None = None) -> Trace:
+        """
+        The same from bytes; `name` stands for the file in messages.
+        """
+    @property
+    def parse_seconds(self, /) -> float:
+        """
+        Time that reading took, decompression and checks included.
+        """
+    def prepare(self, /, mode: str) -> dict:
+        """
+        Makes a mode's plan: its block accesses, its unique blocks, and the time that took.
+        """
+    def request(self, /, index: SupportsIndex) -> tuple[int, int, int, int | None, list[int]]:
+        """
+        A request: (timestamp ms, input tokens, output tokens, session or None, node numbers).
+        """
+    @property
+    def requests(self, /) -> int:
+        """
+        Number of requests.
+        """
+    def write_compact(self, /, path: str | PathLike[str]) -> int:
+        """
+        Writes kvframe's compact form; returns its bytes.
+        """
+
+def after_fork_in_child() -> None:
+    """
+    Called by Python in the child of a fork; managers made before it refuse to work.
+    """
+
+def build_profile() -> str:
+    """
+    How the core was built: "release" or "debug".
+    """
+
+def node_key(node: SupportsIndex) -> list[int]:
+    """
+    The two words, low first, of the key that stands for a prefix node in a replay.
+    """
+
+def replay(
+    trace: Trace,
+    policy: Any,
+    capacity: SupportsIndex | None,
+    mode: str,
+    options: dict | None = None,
+    *,
+    strict: bool = True,
+    log: bool = False,
+) -> dict:
+    """
+    Replays a trace through the manager: admit, commit, release, one request at a time.
+
+    `policy` is a built-in's name or a driver of a Python policy; `capacity` counts blocks, None
+    holds everything. Returns what was counted, a dict.
+    """
+
+def __getattr__(name: str) -> Incomplete: ...

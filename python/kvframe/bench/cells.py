@@ -1,0 +1,84 @@
+"""A cell: one trace, replayed once, under one policy with one capacity in one mode."""
+
+import hashlib
+from dataclasses import dataclass
+
+import msgspec
+
+from kvframe.bench.policies import Choice
+from kvframe.bench.traces import Source
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers of a cell, as they appear in JSON; the field order is the column order of CSV.
+
+    Tokens and blocks are counts over the whole trace from a cold cache. ``*_last_half`` counts
+    the requests with index >= n // 2. ``after_gap_hit_tokens`` lie in cached blocks behind the
+    first missing one; they serve nobody and are in no hit number. ``block_accesses`` counts the
+    ids of all requests in that mode. ``seconds`` is the replay alone, ``prepare_seconds`` what was
+    made ready once for all cells of a mode. ``gap_closed`` is (hit - lru) / (opt - lru) in tokens,
+    None where lru or opt did not run at this capacity or left no gap.
+    """
+
+    trace: str
+    policy: str
+    mode: str
+    block_size: int
+    capacity_blocks: int | None
+    requests: int
+    input_tokens: int
+    hit_tokens: int
+    input_tokens_last_half: int
+    hit_tokens_last_half: int
+    token_hit_rate: float
+    after_gap_hit_tokens: int
+    evictions: int
+    block_accesses: int
+    seconds: float
+    prepare_seconds: float
+    block_hit_rate: float | None = None
+    mean_request_hit_rate: float | None = None
+    gap_closed: float | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A cell to run. ``asked`` is False for a row that only a human-readable table adds."""
+
+    source: Source
+    policy: Choice
+    mode: str
+    capacity: int | None
+    asked: bool = True
+
+    @property
+    def group(self) -> tuple[str, str]:
+        """What is compared with each other: one trace in one mode."""
+        return self.source.name, self.mode
+
+    def __str__(self) -> str:
+        size = "any capacity" if self.capacity is None else f"{self.capacity} blocks"
+        return f"{self.source.name} {self.mode} {self.policy.label} {size}"
+
+    def identity(self, build: str) -> dict[str, object]:
+        """Everything that decides the numbers; equal identities give equal cells.
+
+        ``build`` names the replaying program: kvframe's version and its compiled core.
+        """
+        return {
+            "trace_sha256": self.source.sha256,
+            "block_size": self.source.trace.block_size,
+            "policy": self.policy.name,
+            "policy_version": self.policy.version,
+            "policy_source": self.policy.source_hash,
+            "options": self.policy.option_values,
+            "capacity_blocks": self.capacity,
+            "mode": self.mode,
+            "kvframe": build,
+        }
+
+
+def identity_hash(identity: dict[str, object]) -> str:
+    """32 hex digits that stay the same on every machine and Python."""
+    text = msgspec.json.encode(identity, order="deterministic")
+    return hashlib.sha256(text).hexdigest()[:32]

@@ -1,0 +1,165 @@
+"""A whole run, from the texts of the command line to finished cells and their outputs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kvframe import _core
+from kvframe.bench import capacity, policies, render, report
+from kvframe.bench.build import build_name
+from kvframe.bench.cells import Cell
+from kvframe.bench.options import FORMATS, MODES, one_of, split_list
+from kvframe.bench.plan import cross
+from kvframe.bench.progress import Progress
+from kvframe.bench.results import ResultStore
+from kvframe.bench.run import Outcome, run
+from kvframe.bench.traces import load
+from kvframe.bench.verdict import with_gap_closed
+from kvframe.errors import ConfigError
+from kvframe.registry import Registry
+
+# Forms for people: they show lru, opt and infinite whether or not these were asked for.
+_FOR_PEOPLE = ("table", "md")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked, as text; every sequence may hold comma lists.
+
+    ``brief`` shortens the table to the details at one capacity.
+    """
+
+    traces: Sequence[str] = ("conversation",)
+    policies: Sequence[str] = policies.DEFAULT
+    capacities: Sequence[str] = capacity.DEFAULT
+    modes: Sequence[str] = ("engine",)
+    formats: Sequence[str] = ("table",)
+    block_size: int | None = None
+    model_shape: str | None = None
+    out: Path | None = None
+    seed: int = 0
+    jobs: int = 1
+    quiet: bool = False
+    min_hit_rate: float | None = None
+    brief: bool = False
+
+
+class Job:
+    """A request that was checked whole: nothing runs before every trace and name is known good."""
+
+    def __init__(self, request: Request) -> None:
+        """Resolve policies and capacities, then read the traces.
+
+        Raises:
+            ConfigError: an option's value; names the option.
+            PluginError: an unknown or broken policy.
+            TraceError: a trace that cannot be read; names file and line.
+        """
+        self.request = request
+        self._formats = one_of(request.formats, "--format", FORMATS)
+        modes = one_of(request.modes, "--mode", MODES)
+        registry = Registry()
+        choices = policies.choose_all(split_list(request.policies, "--policy"), registry)
+        sizes = capacity.parse_all(request.capacities, request.model_shape)
+        human = any(form in _FOR_PEOPLE for form in self._formats)
+        reference = policies.choose_all(policies.REFERENCE, registry) if human else []
+        rate = request.min_hit_rate
+        if rate is not None and not 0 <= rate <= 1:
+            raise ConfigError(f"--min-hit-rate {rate}: must be between 0 and 1")
+        names = split_list(request.traces, "--trace")
+        sources = [load(name, request.block_size) for name in names]
+        self._remarks = [
+            remark
+            for size in sizes
+            for remark in dict.fromkeys(size.remark(s.trace.block_size) for s in sources)
+            if remark
+        ]
+        if request.jobs > 1:
+            self._remarks.append(f"{request.jobs} replays ran side by side: speeds are too low.")
+        self.plans = cross(sources, modes, choices, sizes, reference)
+
+    def run(self, command: Sequence[str]) -> Outcome:
+        """Run the cells and keep them in the result directory, if one was named.
+
+        Args:
+            command: the command line, for the record.
+
+        Raises:
+            KVFrameError: a cell failed, or the directory cannot be written.
+        """
+        request = self.request
+        build = build_name()
+        store = ResultStore(request.out, build) if request.out is not None else None
+        progress = Progress(request.quiet)
+        if request.jobs > 1:
+            # Once, before threads would each do it.
+            for plan in {plan.group: plan for plan in self.plans}.values():
+                plan.source.trace.prepare(plan.mode)
+        try:
+            outcome = run(self.plans, store, progress, request.jobs)
+        finally:
+            progress.clear()
+        outcome.cells = with_gap_closed(
+            {plan: outcome.cells[plan] for plan in self.plans if plan in outcome.cells}
+        )
+        if store is not None:
+            store.finish(self._record(command, outcome, build), list(outcome.cells.values()))
+        return outcome
+
+    def outputs(self, outcome: Outcome) -> list[str]:
+        """The finished cells in each form that was asked for; none where no cell finished."""
+        if not outcome.cells:
+            return []
+        asked = [cell for plan, cell in outcome.cells.items() if plan.asked]
+        return [self._output(form, asked, outcome) for form in self._formats]
+
+    def below_threshold(self, outcome: Outcome) -> list[Cell]:
+        """Cells that were asked for and hit less than ``min_hit_rate``."""
+        least = self.request.min_hit_rate
+        if least is None:
+            return []
+        return [
+            cell
+            for plan, cell in outcome.cells.items()
+            if plan.asked and cell.token_hit_rate < least
+        ]
+
+    def _output(self, form: str, asked: Sequence[Cell], outcome: Outcome) -> str:
+        match form:
+            case "json":
+                return render.json(asked)
+            case "csv":
+                return render.comma_separated(asked)
+            case "md":
+                return render.markdown(self._sections(outcome), self._remarks)
+            case _:
+                return render.text(self._sections(outcome), self._remarks)
+
+    def _sections(self, outcome: Outcome) -> list[report.Section]:
+        return report.sections(outcome.cells, brief=self.request.brief)
+
+    def _record(self, command: Sequence[str], outcome: Outcome, build: str) -> dict[str, object]:
+        used = {plan.policy.label: plan.policy.version for plan in self.plans}
+        traces = {
+            plan.source.name: {
+                "sha256": plan.source.sha256,
+                "block_size": plan.source.trace.block_size,
+                "requests": plan.source.trace.requests,
+                "input_tokens": plan.source.trace.input_tokens,
+                "parse_seconds": plan.source.trace.parse_seconds,
+            }
+            for plan in self.plans
+        }
+        return {
+            "state": "interrupted" if outcome.interrupted else "finished",
+            "command": list(command),
+            "kvframe": build,
+            "core_profile": _core.build_profile(),
+            "policies": used,
+            "traces": traces,
+            "seed": self.request.seed,
+            "jobs": self.request.jobs,
+            "cells": len(outcome.cells),
+            "reused": outcome.reused,
+            "unfinished": [str(plan) for plan in self.plans if plan not in outcome.cells],
+        }

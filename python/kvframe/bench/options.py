@@ -1,0 +1,65 @@
+"""Texts of the command line: lists, fixed choices, ``key=value`` pairs."""
+
+from collections.abc import Iterable, Sequence
+
+from kvframe.config.environment import EnvText
+from kvframe.config.origins import Origins
+from kvframe.errors import ConfigError
+from kvframe.spelling import did_you_mean
+
+MODES = ("trace", "engine")
+FORMATS = ("table", "json", "csv", "md")
+
+
+class OptionOrigins(Origins):
+    """Lets the checks of a configuration speak of the option that the value came from."""
+
+    def __init__(self, option: str) -> None:
+        super().__init__()
+        self._option = option
+
+    def where(self, path: str) -> str:
+        """``--policy: ``, before the path and the value."""
+        return f"{self._option}: "
+
+
+def split_list(values: Iterable[str], option: str) -> list[str]:
+    """Flatten repeated options and comma lists: ``("lru", "opt,fifo")`` to three names, each once.
+
+    Raises:
+        ConfigError: an item is empty (``--policy lru,``).
+    """
+    found: dict[str, None] = {}
+    for value in values:
+        for item in value.split(","):
+            name = item.strip()
+            if not name:
+                raise ConfigError(f"{option} {value!r}: an item of the list is empty")
+            found[name] = None
+    return list(found)
+
+
+def one_of(values: Iterable[str], option: str, known: Sequence[str]) -> list[str]:
+    """Flatten like `split_list` and refuse every item that is not in ``known``."""
+    items = split_list(values, option)
+    for item in items:
+        if item not in known:
+            raise ConfigError(
+                f"{option} {item}: must be one of {', '.join(known)}{did_you_mean(item, known)}"
+            )
+    return items
+
+
+def keyed(pairs: Iterable[str], where: str) -> dict[str, EnvText]:
+    """``key=value`` texts as a table whose values become what a schema asks for.
+
+    Raises:
+        ConfigError: a pair without ``=``; ``where`` names the option it was found in.
+    """
+    values = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise ConfigError(f"{where}: {pair!r} must read key=value")
+        values[key.strip()] = EnvText(value.strip())
+    return values

@@ -1,0 +1,39 @@
+"""The cross product of what was asked, each cell once."""
+
+from collections.abc import Iterable, Sequence
+
+from kvframe.bench.capacity import Capacity
+from kvframe.bench.cells import Plan
+from kvframe.bench.policies import BOUND, Choice
+from kvframe.bench.traces import Source
+
+
+def cross(
+    sources: Sequence[Source],
+    modes: Sequence[str],
+    choices: Sequence[Choice],
+    capacities: Sequence[Capacity],
+    reference: Iterable[Choice] = (),
+) -> list[Plan]:
+    """Traces x modes x policies x capacities, in this order.
+
+    A policy without a capacity (``infinite``) gives one cell a trace and mode. Two capacities that
+    come to the same number of blocks are one. ``reference`` policies are added, not ``asked``,
+    unless they were chosen anyway.
+    """
+    labels = {choice.label for choice in choices}
+    rows = [(choice, True) for choice in choices]
+    rows += [(choice, False) for choice in reference if choice.label not in labels]
+    # The bound reads best as the last row, wherever it was named.
+    rows.sort(key=lambda row: row[0].name == BOUND)
+    plans = []
+    for source in sources:
+        block_size = source.trace.block_size
+        sizes: list[int | None] = list(
+            dict.fromkeys(capacity.blocks(block_size) for capacity in capacities)
+        )
+        for mode in modes:
+            for choice, asked in rows:
+                for size in [None] if choice.name == BOUND else sizes:
+                    plans.append(Plan(source, choice, mode, size, asked))
+    return plans

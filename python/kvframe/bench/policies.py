@@ -1,0 +1,140 @@
+"""Policies as the command line names them: ``lru``, ``slru:protected_uses=3``.
+
+A batched policy takes ``window=N`` besides its own options: how many candidates it is offered at a
+time, 0 for all, in place of what the policy asks for.
+"""
+
+import hashlib
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from kvframe.bench.options import OptionOrigins, keyed
+from kvframe.config.environment import EnvText
+from kvframe.config.schema import PolicyConfig
+from kvframe.config.values import build
+from kvframe.descriptors import EvictionPolicy
+from kvframe.errors import ConfigError
+from kvframe.policies.driver import driver
+from kvframe.registry import Loaded, Registry
+
+ONLINE = ("lru", "fifo", "lfu", "lfuda", "slru")
+BASELINE, OPTIMUM, BOUND = "lru", "opt", "infinite"
+DEFAULT = (*ONLINE, OPTIMUM)
+REFERENCE = (BASELINE, OPTIMUM, BOUND)
+
+
+class EnginePolicy(NamedTuple):
+    """What `kvframe._core.replay` takes as its policy and options."""
+
+    policy: object
+    options: dict[str, object] | None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A policy found by the registry, with its checked options.
+
+    ``label`` is its text on the command line and in results; ``option_values`` holds every option,
+    the defaults too, so that a changed default is another cell. ``window`` is the one asked for, or
+    None.
+    """
+
+    label: str
+    loaded: Loaded[EvictionPolicy] = field(repr=False, compare=False)
+    options: msgspec.Struct | None = field(compare=False)
+    option_values: dict[str, object] = field(compare=False)
+    source_hash: str = field(compare=False)
+    window: int | None = field(default=None, compare=False)
+
+    @property
+    def name(self) -> str:
+        return self.loaded.descriptor.name
+
+    @property
+    def version(self) -> str:
+        return f"{self.loaded.distribution} {self.loaded.version}"
+
+    @property
+    def replay_only(self) -> bool:
+        """True for a bound that no engine can run, such as opt."""
+        return self.loaded.descriptor.replay_only
+
+    def engine_policy(self, block_size: int) -> EnginePolicy:
+        """A built-in goes to the core by name; any other as a driver of a policy made anew, so that
+        no state leaks between cells.
+
+        Raises:
+            PluginError: the policy cannot be made.
+        """
+        made = driver(self.loaded, self.options, self.window, block_size)
+        if made is None:
+            values = msgspec.structs.asdict(self.options) if self.options is not None else None
+            return EnginePolicy(self.name, values)
+        return EnginePolicy(made, None)
+
+
+def choose(text: str, registry: Registry) -> Choice:
+    """Resolve ``name[:option=value...]``.
+
+    Raises:
+        PluginError: no such policy; lists what was found and where from.
+        ConfigError: an option the policy does not have, or a value it refuses.
+    """
+    name, *pairs = text.split(":")
+    loaded = registry.eviction(name)
+    given = keyed(pairs, f"--policy {text}")
+    window = _window(loaded, given)
+    options = _options(text, loaded, given)
+    values = msgspec.to_builtins(options) if options is not None else {}
+    if window is not None:
+        values["window"] = window
+    return Choice(text, loaded, options, values, _source_hash(loaded), window)
+
+
+def choose_all(texts: Iterable[str], registry: Registry) -> list[Choice]:
+    """Resolve each text in order."""
+    return [choose(text, registry) for text in texts]
+
+
+def _window(loaded: Loaded[EvictionPolicy], given: dict[str, EnvText]) -> int | None:
+    """Take ``window`` out of what was given, unless it is an option of the policy's own."""
+    schema = loaded.descriptor.options
+    own = schema is not None and "window" in schema.__struct_encode_fields__
+    if loaded.descriptor.make is None or own or "window" not in given:
+        return None
+    table = {"window": given.pop("window")}
+    return build(PolicyConfig, table, loaded.descriptor.name, OptionOrigins("--policy")).window
+
+
+def _options(
+    text: str, loaded: Loaded[EvictionPolicy], given: dict[str, EnvText]
+) -> msgspec.Struct | None:
+    name, schema = loaded.descriptor.name, loaded.descriptor.options
+    if schema is None:
+        if given:
+            raise ConfigError(f"--policy {text}: {name} takes no options")
+        return None
+    return build(schema, given, name, OptionOrigins("--policy"))
+
+
+def _source_hash(loaded: Loaded[EvictionPolicy]) -> str:
+    """Hash of a plugin's Python files: under development its version stays, its code does not.
+
+    Empty for a built-in, whose code is the core's.
+    """
+    make = loaded.descriptor.make
+    package = sys.modules.get(make.__module__.partition(".")[0]) if make is not None else None
+    path = getattr(package, "__file__", None)
+    if path is None:
+        return ""
+    file = Path(path)
+    files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
+    digest = hashlib.sha256()
+    for source in files:
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()[:16]

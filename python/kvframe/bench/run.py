@@ -1,0 +1,142 @@
+"""Run the cells: one after the other, because their timings are part of the result."""
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+import msgspec
+
+from kvframe import _core
+from kvframe.bench.cells import Cell, Plan
+from kvframe.bench.results import ResultStore
+
+Report = Callable[[int, int, Plan], None]
+"""Called before a cell starts: finished cells, all cells, the cell."""
+
+
+class _Replay(msgspec.Struct, frozen=True):
+    """What `kvframe._core.replay` answers; see `Cell` for the meaning of the names."""
+
+    requests: int
+    input_tokens: int
+    hit_tokens: int
+    input_tokens_last_half: int
+    hit_tokens_last_half: int
+    after_gap_hit_tokens: int
+    evictions: int
+    block_accesses: int
+    block_hits: int
+    mean_request_hit_rate: float
+    seconds: float
+    prepare_seconds: float
+
+
+@dataclass
+class Outcome:
+    """The finished cells by plan, how many of them came from the result directory, and whether
+    Ctrl-C ended the run before the rest.
+    """
+
+    cells: dict[Plan, Cell] = field(default_factory=dict)
+    reused: int = 0
+    interrupted: bool = False
+
+
+def measure(plan: Plan) -> Cell:
+    """Replay one cell.
+
+    Raises:
+        KVFrameError: the policy misbehaved or the core refused the cell.
+    """
+    policy, options = plan.policy.engine_policy(plan.source.trace.block_size)
+    raw = _core.replay(plan.source.trace, policy, plan.capacity, plan.mode, options)
+    got = msgspec.convert(raw, _Replay)
+    return Cell(
+        trace=plan.source.name,
+        policy=plan.policy.label,
+        mode=plan.mode,
+        block_size=plan.source.trace.block_size,
+        capacity_blocks=plan.capacity,
+        requests=got.requests,
+        input_tokens=got.input_tokens,
+        hit_tokens=got.hit_tokens,
+        input_tokens_last_half=got.input_tokens_last_half,
+        hit_tokens_last_half=got.hit_tokens_last_half,
+        token_hit_rate=_ratio(got.hit_tokens, got.input_tokens),
+        after_gap_hit_tokens=got.after_gap_hit_tokens,
+        evictions=got.evictions,
+        block_accesses=got.block_accesses,
+        seconds=got.seconds,
+        prepare_seconds=got.prepare_seconds,
+        block_hit_rate=_ratio(got.block_hits, got.block_accesses),
+        mean_request_hit_rate=got.mean_request_hit_rate,
+    )
+
+
+def run(plans: Sequence[Plan], store: ResultStore | None, report: Report, jobs: int = 1) -> Outcome:
+    """Run every plan that the store does not hold yet; store each cell as soon as it is finished.
+
+    Ctrl-C ends the run and keeps what is finished. With ``jobs`` > 1 replays share the machine
+    (the core lets go of the interpreter), so their ``seconds`` are not comparable.
+
+    Raises:
+        KVFrameError: a cell failed; the cells before it are in the store.
+    """
+    outcome = Outcome()
+    todo = []
+    for plan in plans:
+        cell = store.load(plan) if store is not None else None
+        if cell is None:
+            todo.append(plan)
+        else:
+            outcome.cells[plan] = cell
+    outcome.reused = len(outcome.cells)
+
+    def finish(plan: Plan, cell: Cell) -> None:
+        outcome.cells[plan] = cell
+        if store is not None:
+            store.save(plan, cell)
+
+    def started(plan: Plan) -> None:
+        report(len(outcome.cells), len(plans), plan)
+
+    try:
+        if jobs == 1:
+            for plan in todo:
+                started(plan)
+                finish(plan, measure(plan))
+        else:
+            _run_threads(todo, jobs, started, finish)
+    except KeyboardInterrupt:
+        outcome.interrupted = True
+    return outcome
+
+
+def _run_threads(
+    todo: Iterable[Plan],
+    jobs: int,
+    started: Callable[[Plan], None],
+    finish: Callable[[Plan, Cell], None],
+) -> None:
+    waiting: dict[Future[Cell], Plan] = {}
+
+    def collect(done: Iterable[Future[Cell]]) -> None:
+        for future in done:
+            finish(waiting.pop(future), future.result())
+
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            for plan in todo:
+                if len(waiting) == jobs:
+                    collect(wait(waiting, return_when=FIRST_COMPLETED).done)
+                started(plan)
+                waiting[pool.submit(measure, plan)] = plan
+            collect(wait(waiting).done)
+        except KeyboardInterrupt:
+            # A replay in a thread cannot be interrupted, but it ends soon: keep its cell as well.
+            collect(wait(waiting).done)
+            raise
+
+
+def _ratio(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0

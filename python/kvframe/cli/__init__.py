@@ -1,0 +1,105 @@
+"""The command ``kvframe``: data on stdout, all else on stderr, readable without colour.
+
+Exit codes: 0 fine, 1 a threshold failed, 2 bad usage or data, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import click
+
+from kvframe.discovery import own_version
+from kvframe.errors import KVFrameError
+from kvframe.spelling import did_you_mean
+
+BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
+
+# A command is imported when it is used: `check` and the help must not wait for `bench`.
+COMMANDS = {
+    "bench": "Replay real traffic under every policy.",
+    "check": "Check FILE and print what it resolves to.",
+    "plugins": "List every policy that is installed, the broken ones too.",
+}
+
+
+class _Commands(click.Group):
+    """Subcommands loaded by name, and errors of one or two lines instead of a page of usage."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"kvframe.cli.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"no command {args[0]}{did_you_mean(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        run = partial(super().main, args, prog_name, complete_var, standalone_mode=False, **extra)
+        if not standalone_mode:
+            return run()
+        sys.exit(_exit_code(run))
+
+
+def _exit_code(run: Callable[[], object]) -> int:
+    try:
+        code = run()
+        sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 0
+    except click.UsageError as error:
+        _fail(error.format_message())
+        if error.ctx is not None:
+            click.echo(f"hint: {error.ctx.command_path} --help", err=True)
+        return BAD_INPUT
+    except click.ClickException as error:
+        _fail(error.format_message())
+        return BAD_INPUT
+    except KVFrameError as error:
+        _fail(str(error))
+        return BAD_INPUT
+    except BrokenPipeError:
+        # The reader left (`| head`). Nothing more can be said; at exit Python must not try.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    # A command that calls ctx.exit(n) comes back here with n; others come back with None.
+    return code if isinstance(code, int) else 0
+
+
+def _fail(message: str) -> None:
+    click.echo(f"error: {' '.join(message.split())}", err=True)
+
+
+@click.group("kvframe", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(own_version(), prog_name="kvframe", message="%(prog)s %(version)s")
+def main() -> None:
+    """Which KV-cache blocks live where, who shares them, and which die next."""

@@ -1,0 +1,186 @@
+"""``kvframe bench``: which policy would have served this traffic best?"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kvframe.bench.build import debug_warning
+from kvframe.bench.job import Job, Request
+from kvframe.bench.report import unfinished
+
+BELOW_THRESHOLD, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _print(text: str) -> int:
+    """Write to stdout; the exit code of a failure, or 0."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        # What is still in the buffer would fail once more when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            # The reader left (`| head`), which click would call 1: here a failed threshold.
+            return BROKEN_PIPE
+        _say(f"error: stdout: {error.strerror}")
+        return BAD_INPUT
+    return 0
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def bench(context: click.Context) -> None:
+    """Replay real traffic under every policy.
+
+    Without a command: the shipped conversation trace, the built-in policies beside the optimum, and
+    a last line that says which would have served it best.
+    """
+    if context.invoked_subcommand is None:
+        context.exit(_execute(Request(brief=True)))
+
+
+@bench.command()
+@click.option(
+    "--trace",
+    "traces",
+    multiple=True,
+    metavar="NAME|FILE|-",
+    default=Request.traces,
+    show_default=True,
+    help="A shipped trace (conversation, synthetic, agent), a Mooncake JSONL file, gzip or plain, "
+    "or - for stdin.",
+)
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="NAME[:OPTION=VALUE...]",
+    default=Request.policies,
+    show_default=True,
+    help="An eviction policy that `kvframe plugins` lists; also opt, opt-forced and infinite.",
+)
+@click.option(
+    "--capacity",
+    "capacities",
+    multiple=True,
+    metavar="BLOCKS|SIZE",
+    default=Request.capacities,
+    show_default=True,
+    help="Virtual blocks, or a size such as '40 GiB' together with --model-shape.",
+)
+@click.option(
+    "--mode",
+    "modes",
+    multiple=True,
+    metavar="trace|engine",
+    default=Request.modes,
+    show_default=True,
+    help="trace: every id is a block and a whole prompt may hit. engine: the manager itself.",
+)
+@click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    metavar="table|json|csv|md",
+    default=Request.formats,
+    show_default=True,
+    help="table and md always show lru, opt and infinite as well; json and csv hold what you ask.",
+)
+@click.option(
+    "--block-size",
+    type=click.IntRange(1, 65536),
+    metavar="TOKENS",
+    help="Tokens a block, where the trace's rows do not say.  [default: 512]",
+)
+@click.option(
+    "--model-shape",
+    metavar="layers=N,kv_heads=N,head_dim=N,dtype=NAME",
+    help="What a block's bytes are, for capacities in bytes.",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Keep every finished cell here; a later run takes them from here.",
+)
+@click.option(
+    "--min-hit-rate",
+    type=float,
+    metavar="RATE",
+    help="Exit with 1 if a cell that was asked for has a token hit rate below this.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Replays side by side. Only one at a time gives timings worth comparing.",
+)
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Recorded in DIR/run.json. No shipped policy draws a random number.",
+)
+@click.option("--quiet", is_flag=True, help="No progress and no remarks on stderr.")
+@click.pass_context
+def run(context: click.Context, /, **asked: Any) -> None:
+    """Replay traces x policies x capacities x modes.
+
+    Options with several values repeat, or take a comma list: `--policy lru,opt`.
+    """
+    context.exit(_execute(Request(**asked)))
+
+
+@bench.command()
+@click.argument("results", metavar="DIR|FILE.json|-")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.png|FILE.svg",
+    help="The picture; its suffix is the form.",
+)
+def plot(results: str, output: Path) -> None:
+    """Draw hit rate against capacity from a result directory or a run's JSON."""
+    # matplotlib is an extra, and slow to import.
+    from kvframe.bench.plot import save
+    from kvframe.bench.results import read_cells
+
+    save(read_cells(results), output)
+
+
+def _execute(request: Request) -> int:
+    """Run and print; the exit code."""
+    warning = debug_warning()
+    if warning is not None:
+        _say(f"warning: {warning}")
+    job = Job(request)
+    outcome = job.run(sys.argv)
+    failed = _print("\n".join(job.outputs(outcome)))
+    if failed:
+        return failed
+    if outcome.reused and not request.quiet:
+        _say(f"{outcome.reused} of {len(job.plans)} cells taken from {request.out}")
+    if outcome.interrupted:
+        _say(unfinished(job.plans, outcome.cells))
+        return INTERRUPTED
+    low = job.below_threshold(outcome)
+    for cell in low[:1]:
+        _say(
+            f"--min-hit-rate {request.min_hit_rate}: {len(low)} of {len(job.plans)} cells below; "
+            f"first {cell.trace} {cell.mode} {cell.policy} {cell.capacity_blocks} "
+            f"with {cell.token_hit_rate:.4f}"
+        )
+    return BELOW_THRESHOLD if low else 0

@@ -1,0 +1,28 @@
+"""``kvframe check``: the configuration as it resolves, and where each value came from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from kvframe.config import Resolved
+from kvframe.config.show import json_schema, show
+from kvframe.registry import Registry
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--schema", is_flag=True, help="Print the JSON schema of kvframe.toml, for editors.")
+def check(file: Path | None, schema: bool) -> None:
+    """Check FILE and print what it resolves to.
+
+    FILE is a kvframe.toml, or a pyproject.toml with [tool.kvframe]; without it, the one in the
+    current directory. The output is TOML, with the origin of each value behind it: default,
+    FILE:LINE or the environment variable.
+    """
+    if schema:
+        click.echo(json.dumps(json_schema(Registry()), indent=2))
+    else:
+        click.echo(show(Resolved.load(file)))

@@ -1,0 +1,38 @@
+"""``kvframe plugins``: the policies that can be named here, and where each comes from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import click
+
+from kvframe.registry import PluginInfo, Registry
+
+_COLUMNS = ("name", "kind", "way", "distribution", "version", "state", "source")
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
+def plugins(as_json: bool) -> None:
+    """List every policy that is installed, the broken ones too.
+
+    A plugin is a package with entry points in the group kvframe. Listing imports each of them;
+    an engine imports only those that its configuration names.
+    """
+    rows = Registry().list()
+    if as_json:
+        click.echo(json.dumps([asdict(row) for row in rows], indent=2))
+    else:
+        click.echo(_table(rows))
+
+
+def _table(rows: Sequence[PluginInfo]) -> str:
+    cells = [_COLUMNS, *(tuple(getattr(row, name) or "-" for name in _COLUMNS) for row in rows)]
+    # A reason may be long: it would push the last column out of sight, so it is not padded for.
+    widths = [min(max(len(row[i]) for row in cells), 24) for i in range(len(_COLUMNS))]
+    return "\n".join(
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    )

@@ -1,0 +1,30 @@
+"""Configuration: defaults, then kvframe.toml, then the environment, then keywords.
+
+Every value is checked before anything is built, and each knows where it came from. An error is one
+line: where, the key's path, the value, what it must be, and the nearest right spelling.
+"""
+
+from __future__ import annotations
+
+from kvframe.config.schema import (
+    CacheConfig,
+    GroupConfig,
+    ModelConfig,
+    PluginsConfig,
+    PolicyConfig,
+    PressureConfig,
+    SequenceCapacity,
+)
+from kvframe.config.tree import Config, Resolved
+
+__all__ = [
+    "CacheConfig",
+    "Config",
+    "GroupConfig",
+    "ModelConfig",
+    "PluginsConfig",
+    "PolicyConfig",
+    "PressureConfig",
+    "Resolved",
+    "SequenceCapacity",
+]

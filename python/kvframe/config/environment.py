@@ -1,0 +1,84 @@
+"""Environment variables that set keys: ``KVFRAME_CACHE__BLOCK_SIZE=32`` sets cache.block_size."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import inspect
+
+from kvframe.config.origins import ENV
+from kvframe.spelling import plain
+
+_PREFIX = "KVFRAME_"
+_STEP = "__"
+
+
+class EnvText(str):
+    """The text of a variable; what it means depends on the type of the key it sets."""
+
+    __slots__ = ()
+
+    def as_one_of(self, kinds: Sequence[inspect.Type]) -> object:
+        """The value this text stands for where one of ``kinds`` is expected.
+
+        A string is taken as it stands, a list may be written ``a,b``, and all else as in TOML.
+        """
+        if all(_is_text(kind) for kind in kinds):
+            return str(self)
+        is_list = any(isinstance(kind, inspect.ListType) for kind in kinds)
+        if is_list and not self.startswith("["):
+            return [part.strip() for part in self.split(",") if part.strip()]
+        return self.guess()
+
+    def guess(self) -> object:
+        """The TOML value this text spells, or else the text itself."""
+        try:
+            table = tomllib.loads(f"value = {self}")
+        except tomllib.TOMLDecodeError:
+            return str(self)
+        return table["value"] if len(table) == 1 else str(self)
+
+
+def variables(env: Mapping[str, str]) -> dict[str, list[str]]:
+    """The variables that set keys, each with its key path in lower case."""
+    return {
+        name: name.removeprefix(_PREFIX).lower().split(_STEP)
+        for name in sorted(env)
+        if name.startswith(_PREFIX) and _STEP in name.removeprefix(_PREFIX)
+    }
+
+
+def layer(env: Mapping[str, str], policies: Iterable[str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The keys that the environment sets.
+
+    Args:
+        env: The environment.
+        policies: Known names of policies. A variable cannot hold ``-``, so OPT_FORCED means
+            ``opt-forced`` if there is a policy of that name.
+
+    Returns:
+        The nested tables, whose leaves are `EnvText`, and the origin of each key path.
+    """
+    spelt = {plain(name): name for name in policies}
+    tables: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for name, path in variables(env).items():
+        if path[:2] == ["policy", "options"] and len(path) > 2:
+            path[2] = spelt.get(path[2], path[2])
+        table = tables
+        for part in path[:-1]:
+            if not isinstance(table.get(part), dict):
+                table[part] = {}
+            table = table[part]
+        table[path[-1]] = EnvText(env[name])
+        for depth in range(1, len(path) + 1):
+            origins[".".join(path[:depth])] = ENV + name
+    return tables, origins
+
+
+def _is_text(kind: inspect.Type) -> bool:
+    if isinstance(kind, inspect.LiteralType):
+        return all(isinstance(choice, str) for choice in kind.values)
+    return isinstance(kind, inspect.StrType | inspect.NoneType)

@@ -1,0 +1,66 @@
+"""Where each value came from, and the errors that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kvframe.config.text import brief
+from kvframe.errors import ConfigError
+
+DEFAULT = "default"
+KEYWORD = "keyword"
+ENV = "env "
+
+
+def join(path: str, part: str | int) -> str:
+    """``path`` with one step more: ``cache`` and ``hash`` give ``cache.hash``."""
+    if isinstance(part, int):
+        return f"{path}[{part}]"
+    return f"{path}.{part}" if path else part
+
+
+def parent(path: str) -> str:
+    """``path`` without its last step; empty at the root."""
+    return path[: max(path.rfind("."), path.rfind("["), 0)]
+
+
+class Origins:
+    """The origin of every key path that some layer set.
+
+    An origin is ``default``, ``keyword``, ``env VARIABLE``, ``FILE:LINE``, or ``FILE`` where the
+    line is not known.
+    """
+
+    def __init__(self, known: Mapping[str, str] | None = None) -> None:
+        self._known = dict(known or {})
+
+    def set(self, path: str, origin: str) -> None:
+        """Note where ``path`` came from; what lay below it is forgotten."""
+        for old in [old for old in self._known if old.startswith((path + ".", path + "["))]:
+            del self._known[old]
+        self._known[path] = origin
+
+    def of(self, path: str) -> str:
+        """The origin of ``path``, ``default`` if no layer set it."""
+        return self._known.get(path, DEFAULT)
+
+    def near(self, path: str) -> str:
+        """The origin of ``path``, or else of the nearest table around it."""
+        while path and path not in self._known:
+            path = parent(path)
+        return self._known.get(path, DEFAULT)
+
+    def where(self, path: str) -> str:
+        """The start of a message about ``path``: ``FILE:LINE: ``, ``VARIABLE: `` or nothing."""
+        origin = self.near(path)
+        if origin in (DEFAULT, KEYWORD):
+            return ""
+        return f"{origin.removeprefix(ENV)}: "
+
+    def error(self, path: str, value: object, reason: str) -> ConfigError:
+        """``FILE:LINE: PATH = VALUE: REASON``."""
+        return ConfigError(f"{self.where(path)}{path} = {brief(value)}: {reason}")
+
+    def missing(self, path: str, reason: str) -> ConfigError:
+        """``FILE:LINE: PATH: REASON``, for a key that is not there."""
+        return ConfigError(f"{self.where(path)}{path}: {reason}")

@@ -1,0 +1,131 @@
+"""The sections of a configuration: every key, its type, its limits and its default."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
+
+MAX_BLOCKS = 2**32 - 1
+"""Block ids are unsigned 32-bit numbers."""
+
+MAX_GROUPS = 16
+"""Layer groups that one pool serves."""
+
+Count = Annotated[int, Meta(ge=1, le=MAX_BLOCKS)]
+
+
+class SequenceCapacity(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Enough blocks for ``max_requests`` sequences of ``max_seq_len`` tokens at once."""
+
+    max_seq_len: Annotated[Count, Meta(description="Tokens of the longest sequence.")]
+    max_requests: Annotated[Count, Meta(description="Sequences that run at once.")]
+
+
+class CacheConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[cache]``: the block pool and the prefix index."""
+
+    block_size: Annotated[
+        int, Meta(ge=1, le=65536, description="Tokens in a block, the unit of allocation.")
+    ] = 16
+    capacity: Annotated[
+        Count | str | SequenceCapacity,
+        Meta(
+            description='Blocks (4096), bytes with a unit ("40 GiB"; needs [model]), or '
+            "{max_seq_len, max_requests}."
+        ),
+    ] = 4096
+    hash: Annotated[
+        Literal["sha256", "blake3", "xxh3-128"],
+        Meta(
+            description="Hash of the prefix keys. Under xxh3-128, which is not cryptographic, the "
+            "tokens themselves are kept and compared."
+        ),
+    ] = "sha256"
+    prefix_caching: Annotated[
+        bool, Meta(description="Whether committed blocks are found again by later prompts.")
+    ] = True
+    null_block: Annotated[
+        bool, Meta(description="Reserve block id 0, for engines that pad block tables with it.")
+    ] = False
+    fingerprint: Annotated[
+        str, Meta(description="Names the model's weights; part of every prefix key.")
+    ] = ""
+    event_log: Annotated[
+        bool, Meta(description="Keep the ordered log of what happened to each block.")
+    ] = False
+
+
+class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[model]``: the shape that turns bytes into blocks."""
+
+    layers: Annotated[Count, Meta(description="Layers that keep KV.")]
+    kv_heads: Annotated[Count, Meta(description="KV heads of a layer.")]
+    head_dim: Annotated[Count, Meta(description="Values in a head's key, and in its value.")]
+    dtype: Annotated[
+        Literal["bfloat16", "float16", "float32", "fp8", "int8"],
+        Meta(description="Type of the stored keys and values."),
+    ] = "bfloat16"
+
+
+class GroupConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[[groups]]``: layers that keep the same tokens, with a block table of their own."""
+
+    name: Annotated[str, Meta(min_length=1, description="Any name; each group needs its own.")]
+    kind: Annotated[
+        Literal["full", "sliding_window"],
+        Meta(description="Whether its layers attend to all tokens or to the last ones."),
+    ] = "full"
+    window: Annotated[
+        Count | None, Meta(description="Tokens a sliding_window group attends to.")
+    ] = None
+
+
+class PolicyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[policy]``: which policies decide, and how."""
+
+    eviction: Annotated[
+        str, Meta(description="Name of the eviction policy; see: kvframe plugins.")
+    ] = "lru"
+    on_error: Annotated[
+        Literal["fallback", "raise"],
+        Meta(description="When a policy misbehaves: fall back to the built-in order, or raise."),
+    ] = "fallback"
+    window: Annotated[
+        Annotated[int, Meta(ge=0, le=1024)] | None,
+        Meta(
+            description="Candidates offered to a batched policy; 0 offers all. If not given, what "
+            "the policy asks for, or 256."
+        ),
+    ] = None
+    options: Annotated[
+        dict[str, dict[str, Any]],
+        Meta(description="A table of options for each policy, checked by that policy's schema."),
+    ] = field(default_factory=dict)
+
+
+class PluginsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[plugins]``: which installed packages may load, by distribution or by policy name."""
+
+    allow: Annotated[
+        list[str], Meta(description="If not empty, only these may load, and the built-in ones.")
+    ] = field(default_factory=list)
+    block: Annotated[list[str], Meta(description="These may not load.")] = field(
+        default_factory=list
+    )
+
+
+class PressureConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[pressure]``: shares of the pool in use that change the level; what is kept back."""
+
+    low: Annotated[
+        float, Meta(gt=0, lt=1, description="Below this, pressure that was high is over.")
+    ] = 0.7
+    high: Annotated[float, Meta(gt=0, lt=1, description="From here on pressure is high.")] = 0.85
+    critical: Annotated[
+        float, Meta(gt=0, le=1, description="From here on pressure is critical.")
+    ] = 0.95
+    reserve: Annotated[
+        int,
+        Meta(ge=0, le=MAX_BLOCKS, description="Blocks an admission leaves for running sequences."),
+    ] = 0

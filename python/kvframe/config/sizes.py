@@ -1,0 +1,34 @@
+"""Sizes in bytes: as people write them, and of a token's KV."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "fp8": 1, "int8": 1}
+"""Bytes of one stored value of each dtype."""
+
+UNITS = "B, kB, KiB to PB, PiB"
+"""The units `parse_bytes` knows, for messages."""
+
+_FACTORS = {"b": 1} | {
+    f"{letter}{infix}b": base**power
+    for power, letter in enumerate("kmgtp", start=1)
+    for infix, base in (("", 1000), ("i", 1024))
+}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", re.ASCII)
+
+
+def parse_bytes(text: str) -> int | None:
+    """The bytes that ``"40 GiB"`` means, rounded down; None if ``text`` is no number and unit."""
+    match = _SIZE.fullmatch(text)
+    factor = _FACTORS.get(match[2].lower()) if match else None
+    if match is None or factor is None:
+        return None
+    # Exact: a float would lose the last bytes of large sizes.
+    return int(Fraction(match[1]) * factor)
+
+
+def token_bytes(layers: int, kv_heads: int, head_dim: int, dtype: str) -> int:
+    """Bytes of one token's keys and values over ``layers``; ``dtype`` is one of `DTYPE_BYTES`."""
+    return 2 * layers * kv_heads * head_dim * DTYPE_BYTES[dtype]

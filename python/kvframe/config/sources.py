@@ -1,0 +1,126 @@
+"""The layers of a configuration, later over earlier: file, environment, keywords."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kvframe.config.lines import key_lines
+from kvframe.config.origins import Origins, join, parent
+from kvframe.errors import ConfigError
+
+FILE_NAME = "kvframe.toml"
+PYPROJECT = "pyproject.toml"
+_TOOL = "tool.kvframe"
+
+
+def find(directory: Path) -> Path | None:
+    """The configuration that lies in ``directory``: kvframe.toml, else a pyproject.toml's table."""
+    own = directory / FILE_NAME
+    if own.is_file():
+        return own
+    shared = directory / PYPROJECT
+    if shared.is_file() and _tool_table(_parse(_read(shared), shared)) is not None:
+        return shared
+    return None
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Callable[[str], str]]:
+    """The tables of a file, and what tells the origin (``FILE:LINE``) of a key path.
+
+    A file named pyproject.toml gives its ``[tool.kvframe]``; any other is taken whole.
+
+    Raises:
+        ConfigError: The file cannot be read, is not UTF-8 or not TOML, or is a pyproject.toml
+            without that table.
+    """
+    file = Path(path)
+    text = _read(file)
+    data = _parse(text, file)
+    root = ""
+    if file.name == PYPROJECT:
+        root = _TOOL
+        table = _tool_table(data)
+        if table is None:
+            raise ConfigError(f"{file}: has no [{_TOOL}] table")
+        data = table
+    lines = key_lines(text, root)
+
+    def origin(key: str) -> str:
+        # A key inside an inline table has the line of the nearest key around it.
+        while key and key not in lines:
+            key = parent(key)
+        return f"{file}:{lines[key]}" if key in lines else str(file)
+
+    return data, origin
+
+
+def merge(
+    into: dict[str, Any],
+    tables: Mapping[str, Any],
+    origins: Origins,
+    origin: Callable[[str], str],
+    path: str = "",
+) -> None:
+    """Lay ``tables`` over ``into``: tables are merged, all else is replaced. Notes the origins."""
+    for name, value in tables.items():
+        here = join(path, str(name))
+        if isinstance(value, Mapping):
+            if not isinstance(into.get(name), dict):
+                into[name] = {}
+                origins.set(here, origin(here))
+            merge(into[name], value, origins, origin, here)
+        else:
+            into[name] = value
+            origins.set(here, origin(here))
+            _note_items(value, origins, origin, here)
+
+
+def _note_items(value: object, origins: Origins, origin: Callable[[str], str], path: str) -> None:
+    if isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            here = join(path, index)
+            origins.set(here, origin(here))
+            if isinstance(item, Mapping):
+                merge({}, item, origins, origin, here)
+
+
+def _read(file: Path) -> str:
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError:
+        raise ConfigError(f"{file}: no such file") from None
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{file}:{line}: is not UTF-8 (byte {error.start})") from error
+
+
+def _parse(text: str, file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        reason, line = _place(str(error), text)
+        raise ConfigError(f"{file}:{line}: is not TOML: {reason}") from error
+    except (ValueError, RecursionError) as error:  # a number or a nesting beyond Python's limits
+        raise ConfigError(f"{file}: is not TOML: {' '.join(str(error).split())}") from error
+
+
+def _place(message: str, text: str) -> tuple[str, int]:
+    # tomllib tells the place in words alone: "... (at line 3, column 7)" or "(at end of document)".
+    reason, _, place = message.partition(" (at ")
+    words = place.replace(",", "").split()
+    line = int(words[1]) if words[:1] == ["line"] else text.count("\n") + 1
+    return " ".join(reason.split()), line
+
+
+def _tool_table(data: dict[str, Any]) -> dict[str, Any] | None:
+    tool = data.get("tool")
+    table = tool.get("kvframe") if isinstance(tool, dict) else None
+    return table if isinstance(table, dict) else None

@@ -1,0 +1,34 @@
+"""Values as TOML writes them, for messages and for ``kvframe check``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def toml(value: object) -> str:
+    """``value`` on one line of TOML; what TOML cannot write is shown as Python does."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{key(str(name))} = {toml(item)}" for name, item in value.items())
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(value, Sequence):
+        return "[" + ", ".join(toml(item) for item in value) + "]"
+    return " ".join(str(value).split())
+
+
+def key(name: str) -> str:
+    """``name`` as a TOML key: bare where TOML allows it, else quoted."""
+    return name if _BARE_KEY.fullmatch(name) else toml(name)
+
+
+def brief(value: object) -> str:
+    """`toml`, cut short for a message."""
+    text = toml(value)
+    return text if len(text) <= 60 else text[:57] + "..."

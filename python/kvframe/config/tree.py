@@ -1,0 +1,194 @@
+"""The whole configuration, and what becomes of it when it is resolved."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from kvframe.config import environment, sources
+from kvframe.config.capacity import block_bytes, capacity_blocks
+from kvframe.config.origins import KEYWORD, Origins, join
+from kvframe.config.rules import check_groups, check_options, check_pressure, find_eviction
+from kvframe.config.schema import (
+    CacheConfig,
+    GroupConfig,
+    ModelConfig,
+    PluginsConfig,
+    PolicyConfig,
+    PressureConfig,
+)
+from kvframe.config.values import build
+from kvframe.descriptors import EvictionPolicy
+from kvframe.registry import Loaded, Registry
+
+
+class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The configuration of a cache, as ``kvframe.toml`` holds it.
+
+    A config built directly is checked by `resolve`, as msgspec checks nothing on construction.
+    """
+
+    cache: CacheConfig = field(default_factory=CacheConfig)
+    model: ModelConfig | None = None
+    groups: list[GroupConfig] = field(default_factory=lambda: [GroupConfig(name="full")])
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+    pressure: PressureConfig = field(default_factory=PressureConfig)
+    plugins: PluginsConfig = field(default_factory=PluginsConfig)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        env: Mapping[str, str] | None = None,
+        **sections: Any,
+    ) -> Config:
+        """The configuration of a file, the environment and keywords: `Resolved.load`'s ``config``.
+
+        Takes and raises what `Resolved.load` does.
+        """
+        return Resolved.load(path, env=env, **sections).config
+
+    def resolve(self, registry: Registry | None = None) -> Resolved:
+        """Check every value, find the policy, count the blocks.
+
+        Values that differ from their defaults have the origin ``keyword``.
+
+        Raises:
+            ConfigError: A value is of the wrong type or impossible.
+            PluginError: The policy is not found, blocked or broken.
+        """
+        data, defaults = self.plain(), dict(_leaves(Config().plain()))
+        given = [path for path, value in _leaves(data) if defaults.get(path, _leaves) != value]
+        return _resolve(data, Origins(dict.fromkeys(given, KEYWORD)), None, registry)
+
+    def plain(self) -> dict[str, Any]:
+        """The tables as TOML would hold them: keys without a value are left out."""
+        tables: dict[str, Any] = _without_none(msgspec.to_builtins(self, enc_hook=repr))
+        return tables
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A configuration that holds, with all that follows from it.
+
+    Attributes:
+        config: Every value, defaults filled in, those of the policy's options too.
+        provenance: Each key path (``cache.block_size``, ``groups[0].name``) to where its value
+            came from: ``default``, ``FILE:LINE``, ``env VARIABLE`` or ``keyword``.
+        capacity_blocks: Blocks of the pool, the null block among them.
+        block_bytes: Bytes of KV in a block; None without ``[model]``.
+        policy: The eviction policy, imported.
+        options: Its checked options; None if it takes none.
+        unchecked: Names of the tables in ``[policy.options]`` whose policy is not loaded.
+        file: The file that was read, if any.
+    """
+
+    config: Config
+    provenance: dict[str, str]
+    capacity_blocks: int
+    block_bytes: int | None
+    policy: Loaded[EvictionPolicy]
+    options: Struct | None
+    unchecked: tuple[str, ...] = ()
+    file: Path | None = None
+
+    @property
+    def policy_options(self) -> dict[str, Any]:
+        """The chosen policy's options as plain values, as the core takes them."""
+        return dict(self.config.policy.options.get(self.policy.descriptor.name, {}))
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        env: Mapping[str, str] | None = None,
+        registry: Registry | None = None,
+        **sections: Any,
+    ) -> Resolved:
+        """Resolve defaults, a file, the environment and keywords, each over those before it.
+
+        Args:
+            path: A kvframe.toml, or a pyproject.toml with ``[tool.kvframe]``. None takes the one
+                in the current directory, if there is one.
+            env: The environment; `os.environ` if None. ``KVFRAME_CACHE__BLOCK_SIZE=32`` sets
+                cache.block_size.
+            registry: Where policies are found; one with the lists of ``[plugins]`` if None.
+            **sections: A mapping for each section to change, as ``cache={"block_size": 32}``.
+
+        Raises:
+            ConfigError: A source cannot be read, holds an unknown key, or a value is of the wrong
+                type or impossible.
+            PluginError: The policy is not found, blocked or broken.
+        """
+        env = os.environ if env is None else env
+        data: dict[str, Any] = {}
+        origins = Origins()
+        file = sources.find(Path()) if path is None else Path(path)
+        if file is not None:
+            tables, origin = sources.read(file)
+            sources.merge(data, tables, origins, origin)
+        if environment.variables(env):
+            tables, names = environment.layer(env, _policy_names(data))
+            sources.merge(data, tables, origins, names.__getitem__)
+        sources.merge(data, sections, origins, lambda _: KEYWORD)
+        return _resolve(data, origins, file, registry)
+
+
+def _resolve(
+    data: dict[str, Any], origins: Origins, file: Path | None, registry: Registry | None
+) -> Resolved:
+    config = build(Config, data, "", origins, root=Config)
+    check_groups(config, origins)
+    blocks = capacity_blocks(config, origins)
+    check_pressure(config, blocks, origins)
+    if registry is None:
+        registry = Registry(allow=config.plugins.allow, block=config.plugins.block)
+    policy = find_eviction(config, registry, origins)
+    checked = check_options(config.policy.options, policy, registry, origins)
+    config = msgspec.structs.replace(
+        config, policy=msgspec.structs.replace(config.policy, options=checked.tables)
+    )
+    return Resolved(
+        config=config,
+        provenance={path: origins.of(path) for path, _ in _leaves(config.plain())},
+        capacity_blocks=blocks,
+        block_bytes=block_bytes(config, origins),
+        policy=policy,
+        options=checked.chosen,
+        unchecked=checked.unchecked,
+        file=file,
+    )
+
+
+def _policy_names(data: Mapping[str, Any]) -> list[str]:
+    names = [candidate.name for candidate in Registry().candidates("eviction")]
+    policy = data.get("policy")
+    tables = policy.get("options") if isinstance(policy, dict) else None
+    return [*names, *tables] if isinstance(tables, dict) else names
+
+
+def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+    if isinstance(value, dict) and value:
+        for name, item in value.items():
+            yield from _leaves(item, join(path, name))
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for index, item in enumerate(value):
+            yield from _leaves(item, join(path, index))
+    else:
+        yield path, value
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_none(item) for item in value]
+    return value

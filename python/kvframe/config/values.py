@@ -1,0 +1,100 @@
+"""Plain values into a typed struct, with an error of one line for the first that does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from kvframe.config.describe import members, rule
+from kvframe.config.environment import EnvText
+from kvframe.config.origins import Origins, join
+from kvframe.spelling import nearest
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def build(
+    schema: type[S],
+    data: Mapping[str, Any],
+    path: str,
+    origins: Origins,
+    root: type[msgspec.Struct] | None = None,
+) -> S:
+    """An instance of ``schema`` made of ``data``, a tree of plain values.
+
+    Args:
+        schema: The struct class; its fields' types and limits are the rules.
+        data: What the sources gave.
+        path: Where in the configuration ``data`` lies; empty at the root.
+        origins: Where each value came from.
+        root: The struct of the whole configuration, where a key that is not of this table is
+            looked for.
+
+    Raises:
+        ConfigError: An unknown or missing key, a wrong type, or a value past its limit.
+    """
+    fields = {field.encode_name: field for field in msgspec.structs.fields(schema)}
+    for name in data:
+        if name not in fields:
+            reason = _unknown(str(name), path, list(fields), root)
+            raise origins.error(join(path, str(name)), data[name], reason)
+    values: dict[str, object] = {}
+    for name, field in fields.items():
+        if name in data:
+            values[field.name] = _value(field.type, data[name], join(path, name), origins, root)
+        elif field.required:
+            raise origins.missing(join(path, name), f"missing; it {rule(field.type)}")
+    try:
+        return schema(**values)
+    except (ValueError, TypeError) as error:  # raised by the schema's own __post_init__
+        raise origins.error(path, data, " ".join(str(error).split())) from error
+
+
+def _value(
+    hint: Any, value: object, path: str, origins: Origins, root: type[msgspec.Struct] | None
+) -> object:
+    kinds = members(hint)
+    if isinstance(value, EnvText):
+        value = value.as_one_of(kinds)
+    for kind in kinds:
+        if isinstance(kind, inspect.StructType) and isinstance(value, Mapping):
+            return build(kind.cls, value, path, origins, root)
+        if isinstance(kind, inspect.ListType) and isinstance(value, list | tuple):
+            item = kind.item_type
+            if isinstance(item, inspect.StructType):
+                return [
+                    _value(item.cls, entry, join(path, index), origins, root)
+                    for index, entry in enumerate(value)
+                ]
+        if isinstance(kind, inspect.DictType) and isinstance(value, Mapping):
+            of_tables = isinstance(kind.value_type, inspect.DictType)
+            for name, entry in value.items():
+                if of_tables and not isinstance(entry, Mapping):
+                    raise origins.error(join(path, str(name)), entry, rule(dict, entry))
+    try:
+        return msgspec.convert(value, hint)
+    except msgspec.ValidationError as error:
+        raise origins.error(path, value, rule(hint, value)) from error
+
+
+def _unknown(name: str, path: str, siblings: list[str], root: type[msgspec.Struct] | None) -> str:
+    near = nearest(name, siblings)
+    if near:
+        return f"unknown key; did you mean {join(path, near)}?"
+    elsewhere = {key.rpartition(".")[2]: key for key in _keys(root)} if root else {}
+    near = nearest(name, elsewhere, cutoff=0.8)  # a stranger must be very like
+    if near:
+        return f"unknown key; did you mean {elsewhere[near]}?"
+    return f"unknown key; {path or 'a configuration'} has {', '.join(siblings)}"
+
+
+def _keys(schema: type[msgspec.Struct], path: str = "") -> Iterator[str]:
+    for field in msgspec.structs.fields(schema):
+        here = join(path, field.encode_name)
+        yield here
+        for kind in members(field.type):
+            if isinstance(kind, inspect.StructType):
+                yield from _keys(kind.cls, here)

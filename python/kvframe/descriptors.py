@@ -1,0 +1,100 @@
+"""What a plugin hands over for each policy it brings: a frozen, typed description.
+
+A descriptor says what a policy is called, how it is written, which options it takes and how to make
+one. Making the policy itself is left to `make`, so listing policies costs nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+import msgspec
+from msgspec import inspect
+
+Kind = Literal["eviction", "admission", "prefix"]
+Way = Literal["builtin", "batched", "native"]
+
+_NAME = re.compile(r"[a-z0-9]+([-_.][a-z0-9]+)*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Descriptor:
+    """What the three kinds of policy have in common.
+
+    Attributes:
+        name: The name TOML uses; the same as the entry point's. Lower case, digits, ``-``, ``_``.
+        way: ``batched`` (Python, arrays in and out), ``native`` (compiled, behind a capsule), or
+            ``builtin`` (part of kvframe's core; for kvframe's own policies only).
+        summary: One line that says what the policy does.
+        source: The paper or the system it comes from.
+        options: A `msgspec.Struct` class: the schema of ``[policy.options.NAME]``. None means that
+            the policy takes no options.
+        make: Called with the checked options (an instance of `options`, or None without a schema)
+            and answers a new policy. None for built-in policies, which the core makes itself.
+
+    Raises:
+        TypeError: A field has the wrong type.
+        ValueError: A field has an impossible value, or `make` does not go with `way`.
+    """
+
+    kind: ClassVar[Kind]
+
+    name: str
+    way: Way
+    summary: str
+    source: str = ""
+    options: type[msgspec.Struct] | None = None
+    make: Callable[[Any], object] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            raise ValueError(f"name {self.name!r} must be lower-case words joined by '-' or '_'")
+        if self.way not in get_args(Way):
+            raise ValueError(f"way {self.way!r} of {self.name} must be builtin, batched or native")
+        for field in ("summary", "source"):
+            text = getattr(self, field)
+            if not isinstance(text, str) or "\n" in text:
+                raise TypeError(f"{field} of {self.name} must be a string of one line")
+        if self.options is not None and not (
+            isinstance(self.options, type) and issubclass(self.options, msgspec.Struct)
+        ):
+            raise TypeError(f"options of {self.name} must be a msgspec.Struct class or None")
+        if self.options is not None:
+            try:
+                inspect.type_info(self.options)
+            except Exception as error:
+                raise TypeError(f"options of {self.name} is no usable schema: {error}") from error
+        if self.way == "builtin" and self.make is not None:
+            raise ValueError(f"make of {self.name} must be None: the core makes built-in policies")
+        if self.way != "builtin" and not callable(self.make):
+            raise TypeError(f"make of {self.name} must be callable, for it is {self.way}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvictionPolicy(Descriptor):
+    """Which block dies next in a tier.
+
+    Attributes:
+        replay_only: The policy needs to know the future, so only a replay can run it.
+    """
+
+    kind: ClassVar[Kind] = "eviction"
+
+    replay_only: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdmissionPolicy(Descriptor):
+    """Whether a block enters a tier."""
+
+    kind: ClassVar[Kind] = "admission"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrefixMatcher(Descriptor):
+    """How a prompt becomes keys, and how much of a found prefix is taken."""
+
+    kind: ClassVar[Kind] = "prefix"

@@ -1,0 +1,90 @@
+"""Which policies could be loaded, found without importing any of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from importlib import metadata
+
+from kvframe.descriptors import Kind
+
+GROUP = "kvframe"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A policy that could be loaded: an entry point, or an offer of a plugin in this process.
+
+    Attributes:
+        name: The policy's name; for an installed package, its entry point's name.
+        value: The module, or ``module:object``, that holds the hooks.
+        distribution: The installed package it comes from, as its metadata spells it.
+        version: That package's version.
+        load: Imports the module and answers the object; raises whatever the import raises.
+        plugin: The plugin's name.
+        kind: Which decision it takes; None as long as only an import could tell.
+    """
+
+    name: str
+    value: str
+    distribution: str
+    version: str
+    load: Callable[[], object]
+    plugin: str
+    kind: Kind | None = None
+
+    @property
+    def origin(self) -> str:
+        """``distribution version``, for messages."""
+        return f"{self.distribution} {self.version}".rstrip()
+
+
+def installed() -> list[Candidate]:
+    """Every entry point of the group, ordered by name and distribution. Imports none of them."""
+    found = [
+        Candidate(
+            name=entry.name,
+            value=entry.value,
+            distribution=entry.dist.name if entry.dist else "unknown",
+            version=entry.dist.version if entry.dist else "unknown",
+            load=entry.load,
+            plugin=entry.name,
+        )
+        for entry in metadata.entry_points(group=GROUP)
+    ]
+    return sorted(found, key=lambda candidate: (candidate.name, candidate.distribution))
+
+
+def own_version() -> str:
+    """The installed version of kvframe itself."""
+    return metadata.version("kvframe")
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The allow and block lists of ``[plugins]``: names of policies or of distributions.
+
+    Attributes:
+        allow: If not empty, only these installed packages or policies may load. Policies of this
+            process, built-in ones among them, need no leave.
+        block: These may not load, built-in ones included. Wins over `allow`.
+    """
+
+    allow: Collection[str] = ()
+    block: Collection[str] = ()
+
+    def reason(self, candidate: Candidate) -> str | None:
+        """Why ``candidate`` may not load, or None if it may."""
+        names = {_normal(candidate.name), _normal(candidate.distribution)}
+        if names & {_normal(entry) for entry in self.block}:
+            return "plugins.block names it"
+        needs_leave = bool(self.allow) and candidate.kind is None
+        if needs_leave and not names & {_normal(entry) for entry in self.allow}:
+            return "plugins.allow does not name it"
+        return None
+
+
+def _normal(name: str) -> str:
+    # Names compare as PyPI compares them: runs of '-', '_' and '.' are one, case is nothing.
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,156 @@
+"""The hooks a plugin may implement, and the marker it implements them with.
+
+A plugin is a module (or any object) whose functions carry `hookimpl`. Its package names it in the
+entry-point group ``kvframe``, once for each policy: the entry point's name is the policy's name.
+
+    [project.entry-points.kvframe]
+    deep-first = "kvframe_deep_first"
+
+Only the entry points that a configuration names are imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pluggy
+
+from kvframe.descriptors import AdmissionPolicy, EvictionPolicy, PrefixMatcher
+
+PROJECT = "kvframe"
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookspec
+def kvframe_eviction() -> Iterable[EvictionPolicy]:  # type: ignore[empty-body]
+    """Return or yield the eviction policies of this plugin.
+
+    A whole plugin, in ``kvframe_deep_first.py``:
+
+    .. code-block:: python
+
+        from typing import Annotated
+
+        import msgspec
+
+        import kvframe
+        from kvframe.policies import BatchedEviction
+
+
+        class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+            depth_weight: Annotated[float, msgspec.Meta(ge=0)] = 1.0
+
+
+        class DeepFirst(BatchedEviction):
+            columns = ("last_use", "depth")
+
+            def __init__(self, options):
+                self.depth_weight = options.depth_weight
+
+            def score(self, candidates, out):
+                \"\"\"Write one score a candidate; the lowest dies first.\"\"\"
+                out[:] = candidates["last_use"] - self.depth_weight * candidates["depth"]
+
+
+        @kvframe.hookimpl
+        def kvframe_eviction():
+            yield kvframe.EvictionPolicy(
+                name="deep-first",
+                way="batched",
+                summary="least recently used, and the sooner the deeper",
+                options=Options,
+                make=DeepFirst,
+            )
+
+    kvframe.toml then names it:
+
+    .. code-block:: toml
+
+        [policy]
+        eviction = "deep-first"
+
+        [policy.options.deep-first]
+        depth_weight = 2.0
+    """
+
+
+@hookspec
+def kvframe_admission() -> Iterable[AdmissionPolicy]:  # type: ignore[empty-body]
+    """Return or yield the admission policies of this plugin.
+
+    A whole plugin, in ``kvframe_second_use.py``:
+
+    .. code-block:: python
+
+        from typing import Annotated
+
+        import msgspec
+
+        import kvframe
+
+
+        class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+            uses: Annotated[int, msgspec.Meta(ge=1)] = 2
+
+
+        class SecondUse:
+            def __init__(self, options):
+                self.uses = options.uses
+
+            def admit(self, blocks, tier, out):
+                \"\"\"Keep what was used often enough; drop the rest.\"\"\"
+                out[:] = blocks["uses"] >= self.uses
+
+
+        @kvframe.hookimpl
+        def kvframe_admission():
+            yield kvframe.AdmissionPolicy(
+                name="second-use",
+                way="batched",
+                summary="a block enters a lower tier on its second use",
+                options=Options,
+                make=SecondUse,
+            )
+    """
+
+
+@hookspec
+def kvframe_prefix() -> Iterable[PrefixMatcher]:  # type: ignore[empty-body]
+    """Return or yield the prefix matchers of this plugin.
+
+    A whole plugin, in ``kvframe_long_enough.py``:
+
+    .. code-block:: python
+
+        from typing import Annotated
+
+        import msgspec
+
+        import kvframe
+
+
+        class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+            min_tokens: Annotated[int, msgspec.Meta(ge=0)] = 256
+
+
+        class LongEnough:
+            def __init__(self, options):
+                self.min_tokens = options.min_tokens
+
+            def take(self, found_tokens):
+                \"\"\"How many of the tokens found are worth loading.\"\"\"
+                return found_tokens if found_tokens >= self.min_tokens else 0
+
+
+        @kvframe.hookimpl
+        def kvframe_prefix():
+            yield kvframe.PrefixMatcher(
+                name="long-enough",
+                way="batched",
+                summary="a found prefix is taken only from a minimum length on",
+                options=Options,
+                make=LongEnough,
+            )
+    """

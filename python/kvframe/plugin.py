@@ -1,0 +1,93 @@
+"""One plugin: registered with pluggy, its hooks checked, its descriptors collected.
+
+pluggy lets a misspelt hook pass in silence and says nothing of who raised; both are mended here.
+Hooks are called once, at registration, and never again.
+"""
+
+from __future__ import annotations
+
+import pluggy
+
+from kvframe.descriptors import AdmissionPolicy, Descriptor, EvictionPolicy, PrefixMatcher
+from kvframe.errors import PluginError
+from kvframe.hookspecs import PROJECT
+from kvframe.spelling import did_you_mean
+
+HOOKS: dict[str, type[Descriptor]] = {
+    "kvframe_eviction": EvictionPolicy,
+    "kvframe_admission": AdmissionPolicy,
+    "kvframe_prefix": PrefixMatcher,
+}
+
+
+def register(
+    manager: pluggy.PluginManager, holder: object, name: str, origin: str
+) -> tuple[Descriptor, ...]:
+    """Register ``holder``, the module or object whose hooks carry `hookimpl`.
+
+    Args:
+        manager: Where to register it; it must know kvframe's hookspecs.
+        holder: Not registered there yet.
+        name: The plugin's name.
+        origin: The distribution it comes from and its version, for messages.
+
+    Returns:
+        Its descriptors, in the order it gave them.
+
+    Raises:
+        PluginError: A hook is misspelt, takes unknown arguments, raises, or gives something that is
+            not its descriptor; or there is no hook at all. ``holder`` is then not registered.
+    """
+    key = f"{origin}: {name} at {id(holder)}"  # two objects may bear one name
+    try:
+        manager.register(holder, name=key)
+        _check_spelling(manager, holder)
+        return _collect(manager, holder)
+    except (PluginError, pluggy.PluginValidationError) as error:
+        manager.unregister(name=key)
+        ours = isinstance(error, PluginError)
+        reason = str(error) if ours else " ".join(str(error).split())
+        raise PluginError(f"plugin {name} ({origin}): {reason}") from (error.__cause__ or error)
+
+
+def _check_spelling(manager: pluggy.PluginManager, holder: object) -> None:
+    callers = manager.get_hookcallers(holder) or []
+    if not callers:
+        raise PluginError(
+            f"it has no hook; mark one of {', '.join(HOOKS)} with @{PROJECT}.hookimpl"
+        )
+    try:
+        manager.check_pending()
+    except pluggy.PluginValidationError as error:
+        wrong = [caller.name for caller in callers if not caller.has_spec()]
+        hint = did_you_mean(wrong[0], HOOKS)
+        known = f"; the hooks are {', '.join(HOOKS)}"
+        raise PluginError(f"unknown hook {wrong[0]}{hint or known}") from error
+
+
+def _collect(manager: pluggy.PluginManager, holder: object) -> tuple[Descriptor, ...]:
+    others = [plugin for plugin in manager.get_plugins() if plugin is not holder]
+    offers: list[Descriptor] = []
+    for hook, expected in HOOKS.items():
+        caller = manager.subset_hook_caller(hook, remove_plugins=others)
+        try:
+            # A hook may return or yield; a generator runs only while it is listed.
+            given = [item for result in caller() for item in result]
+        except Exception as error:
+            raise PluginError(f"{hook} raised {one_line(error)}") from error
+        for item in given:
+            if not isinstance(item, expected):
+                raise PluginError(
+                    f"{hook} must give {expected.__name__} descriptors, not {str(item)[:60]!r}"
+                )
+        offers += given
+    names = [(offer.kind, offer.name) for offer in offers]
+    for kind, name in names:
+        if names.count((kind, name)) > 1:
+            raise PluginError(f"it gives {kind} {name} twice")
+    return tuple(offers)
+
+
+def one_line(error: Exception) -> str:
+    """The error's type and message, for use inside a message of one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(":")

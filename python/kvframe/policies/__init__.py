@@ -1,0 +1,7 @@
+"""The policies that ship with kvframe, and what one writes policies in Python with."""
+
+from __future__ import annotations
+
+from kvframe.policies.batched import COLUMNS, BatchedEviction, Candidates
+
+__all__ = ["COLUMNS", "BatchedEviction", "Candidates"]

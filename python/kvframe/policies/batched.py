@@ -1,0 +1,95 @@
+"""The batched way to write an eviction policy: arrays in, scores or victims out, in Python.
+
+The core offers *candidates*: blocks that may be evicted, in least-recently-used order, each after
+the blocks that follow it in its prefix. A policy scores them all in one call, lower dies first; the
+core picks, never a block before its children. One that keeps an order of its own overrides
+`BatchedEviction.victims` instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+COLUMNS: dict[str, str] = {
+    "block": "int64: the block's id",
+    "depth": "uint32: place in the prefix, 0 for the first block",
+    "parent": "int64: place in this offer of the block it follows, -1 if that is not offered",
+    "last_use": "uint64: tick of the last hit or release",
+    "inserted": "uint64: tick at which it became findable",
+    "uses": "uint32: admissions that used it since then, its own included",
+    "reach": "uint32: tokens of the longest request that used it",
+    "session": "uint64: session of the request that used it last",
+    "turn": "uint32: turn of that request",
+    "request_class": "uint32: class of that request",
+    "priority": "int32: priority of that request",
+}
+"""Columns a policy may ask for. Ticks are the core's logical clock, one an operation."""
+
+DEFAULT_WINDOW = 256
+"""Candidates offered at a time where neither the configuration nor the policy says."""
+
+Columns = Mapping[str, npt.NDArray[Any]]
+
+
+class Candidates(msgspec.Struct, frozen=True):
+    """Blocks offered to a policy.
+
+    Attributes:
+        now: The present tick.
+        block_size: Tokens in a block: ``depth * block_size`` of them precede it in its prefix.
+        columns: Read-only arrays of equal length, those that the policy asked for.
+    """
+
+    now: int
+    block_size: int
+    columns: Columns
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        return self.columns[name]
+
+
+class BatchedEviction:
+    """Base class of eviction policies in Python. Override `score`, or `victims`.
+
+    Attributes:
+        columns: Names out of `COLUMNS`; only these are gathered.
+        window: Candidates offered at a time where ``policy.window`` of the configuration does not
+            say: 0 for all, None for 256. A policy far from least-recently-used order wants more.
+
+    Event methods that a subclass overrides get arrays, at most once before each decision; one that
+    overrides none pays for none. Block ids are those of the core's pool and are reused.
+    """
+
+    columns: ClassVar[tuple[str, ...]] = ("last_use",)
+    window: ClassVar[int | None] = None
+
+    def score(self, candidates: Candidates, out: npt.NDArray[np.float64]) -> None:
+        """Fill ``out`` with one score a candidate; lower dies first, NaN is refused."""
+        raise TypeError(f"{type(self).__name__} must override score or victims")
+
+    def victims(self, n: int, eligible: Candidates, out: npt.NDArray[np.int64]) -> None:
+        """Fill ``out`` (n entries of -1) with ids out of ``eligible["block"]``, in order of death.
+
+        A block may only come after all blocks offered that follow it.
+        """
+        raise TypeError(f"{type(self).__name__} must override score or victims")
+
+    def insert(self, blocks: npt.NDArray[np.uint32], now: int) -> None:
+        """Blocks became findable."""
+
+    def hit(self, blocks: npt.NDArray[np.uint32], now: int) -> None:
+        """Admissions found these blocks."""
+
+    def claim(self, blocks: npt.NDArray[np.uint32], now: int) -> None:
+        """Cached blocks got an owner."""
+
+    def release(self, blocks: npt.NDArray[np.uint32], now: int) -> None:
+        """The last owner of these blocks left."""
+
+    def remove(self, blocks: npt.NDArray[np.uint32], why: str, now: int) -> None:
+        """Blocks are gone: ``why`` is "evicted" or "invalidated"."""

@@ -1,0 +1,137 @@
+"""What the core calls to ask a policy written in Python."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from kvframe.descriptors import EvictionPolicy
+from kvframe.errors import PolicyError
+from kvframe.policies.batched import (
+    COLUMNS,
+    DEFAULT_WINDOW,
+    BatchedEviction,
+    Candidates,
+    Columns,
+)
+from kvframe.policies.report import warn_once
+from kvframe.registry import Loaded
+
+_EVENTS = ("insert", "hit", "claim", "release", "remove", "remove")
+_WHY = {4: "evicted", 5: "invalidated"}
+
+Events = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]] | None
+"""(kinds, blocks, ticks) in the order things happened, or None."""
+
+
+class Driver:
+    """Declares what a policy wants, passes events and candidates on, tells of failures.
+
+    One driver belongs to one manager or replay, as the policy object does.
+    """
+
+    def __init__(
+        self, policy: object, loaded: Loaded[EvictionPolicy], window: int | None, block_size: int
+    ) -> None:
+        self.name = loaded.descriptor.name
+        self.origin = _origin(loaded)
+        if not isinstance(policy, BatchedEviction):
+            raise PolicyError(
+                f"{self.origin}: make() gave a {type(policy).__name__}, "
+                "not a kvframe.policies.BatchedEviction"
+            )
+        kind = type(policy)
+        unknown = [column for column in kind.columns if column not in COLUMNS]
+        if unknown:
+            raise PolicyError(
+                f"{self.origin}: no column is called {unknown[0]!r}; there are {', '.join(COLUMNS)}"
+            )
+        self.policy = policy
+        self.block_size = block_size
+        self.names_victims = kind.victims is not BatchedEviction.victims
+        asked = DEFAULT_WINDOW if kind.window is None else kind.window
+        self.window = asked if window is None else window
+        self.wants_events = any(
+            getattr(kind, event) is not getattr(BatchedEviction, event) for event in _EVENTS
+        )
+        needs_ids = self.names_victims and "block" not in kind.columns
+        self.columns = [*kind.columns, *(["block"] if needs_ids else [])]
+        self._lost: Exception | None = None
+
+    def score(
+        self, n: int, now: int, columns: Columns, events: Events, out: npt.NDArray[np.float64]
+    ) -> None:
+        """One decision of a policy that ranks."""
+        self.deliver(events)
+        offer = Candidates(now, self.block_size, columns)
+        answer: object = self.policy.score(offer, out)  # type: ignore[func-returns-value]
+        if answer is not None:
+            raise PolicyError("score must fill out and return None")
+
+    def name_victims(
+        self, n: int, now: int, columns: Columns, events: Events, out: npt.NDArray[np.int64]
+    ) -> None:
+        """One decision of a policy that keeps an order."""
+        self.deliver(events)
+        offer = Candidates(now, self.block_size, columns)
+        answer: object = self.policy.victims(n, offer, out)  # type: ignore[func-returns-value]
+        if answer is not None:
+            raise PolicyError("victims must fill out and return None")
+
+    def deliver(self, events: Events) -> None:
+        """Hand the policy its events. One that fails here has lost some, and is not asked again."""
+        if self._lost is not None:
+            raise PolicyError(f"it failed on events before, its books are not whole: {self._lost}")
+        if events is None:
+            return
+        kinds, blocks, ticks = events
+        # Runs of one kind at one tick go out in one call.
+        changed = (np.diff(kinds) != 0) | (np.diff(ticks) != 0)
+        edges = [0, *(np.flatnonzero(changed) + 1).tolist(), len(kinds)]
+        try:
+            for start, end in pairwise(edges):
+                kind, now = int(kinds[start]), int(ticks[start])
+                run = blocks[start:end]
+                if kind in _WHY:
+                    self.policy.remove(run, _WHY[kind], now)
+                else:
+                    getattr(self.policy, _EVENTS[kind])(run, now)
+        except Exception as error:
+            self._lost = error
+            raise
+
+    def failed(self, error: BaseException, strict: bool) -> PolicyError:
+        """The policy failed: the error to raise if it is strict, else warn once."""
+        told = PolicyError(f"{self.origin}: {type(error).__name__}: {error}")
+        told.__cause__ = error
+        if not strict:
+            warn_once(self.origin, f"{told}; the built-in order takes this decision")
+        return told
+
+
+def _origin(loaded: Loaded[EvictionPolicy]) -> str:
+    package = f"{loaded.distribution} {loaded.version}".rstrip()
+    return f"{loaded.descriptor.name} ({package})"
+
+
+def driver(
+    loaded: Loaded[EvictionPolicy],
+    options: msgspec.Struct | None,
+    window: int | None,
+    block_size: int,
+) -> Driver | None:
+    """The driver of a batched policy, its policy made anew; None for a built-in one."""
+    make = loaded.descriptor.make
+    if make is None:
+        return None
+    try:
+        policy = make(options)
+    except Exception as error:
+        raise PolicyError(
+            f"{_origin(loaded)}: cannot be made: {type(error).__name__}: {error}"
+        ) from error
+    return Driver(policy, loaded, window, block_size)

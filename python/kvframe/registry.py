@@ -1,0 +1,227 @@
+"""Finds the policy that a name means, and loads that one and no other."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+import pluggy
+
+from kvframe import hookspecs
+from kvframe.descriptors import (
+    AdmissionPolicy,
+    Descriptor,
+    EvictionPolicy,
+    Kind,
+    PrefixMatcher,
+    Way,
+)
+from kvframe.discovery import Candidate, Gate, installed, own_version
+from kvframe.errors import PluginError
+from kvframe.plugin import one_line, register
+from kvframe.spelling import did_you_mean
+
+D = TypeVar("D", bound=Descriptor)
+
+_WORDS: dict[Kind, str] = {
+    "eviction": "eviction policy",
+    "admission": "admission policy",
+    "prefix": "prefix matcher",
+}
+
+
+@dataclass(frozen=True)
+class Loaded(Generic[D]):
+    """A policy that was found and imported, with the package and the plugin it came from."""
+
+    descriptor: D
+    distribution: str
+    version: str
+    plugin: str
+
+
+@dataclass(frozen=True)
+class PluginInfo:
+    """One row of ``kvframe plugins``.
+
+    Attributes:
+        name: The policy's name.
+        kind: Which decision it takes. None where the plugin was not imported, or could not be.
+        way: How it is written. None where `kind` is.
+        distribution: The installed package it comes from.
+        version: That package's version.
+        state: ``ok``, ``blocked: REASON`` or ``broken: REASON``.
+        source: The paper or system it names. None where `kind` is.
+    """
+
+    name: str
+    kind: Kind | None
+    way: Way | None
+    distribution: str
+    version: str
+    state: str
+    source: str | None
+
+
+class Registry:
+    """The policies that can be named here and now: built-in ones, and those of installed packages.
+
+    A lookup imports the one entry point it names. Building a registry imports no plugin; building
+    many, in one process or several, is harmless.
+
+    Args:
+        allow: If not empty, only these distributions or policies may load (and the built-in ones).
+        block: These distributions or policies may not load.
+    """
+
+    def __init__(self, allow: Collection[str] = (), block: Collection[str] = ()) -> None:
+        self._gate = Gate(tuple(allow), tuple(block))
+        self._manager = pluggy.PluginManager(hookspecs.PROJECT)
+        self._manager.add_hookspecs(hookspecs)
+        self._local: list[Candidate] = []
+        self._offers: dict[int, tuple[Descriptor, ...]] = {}  # by id(); the manager keeps it alive
+        # By its name, as the plugins of others are: nothing in this layer may import a policy.
+        builtin = importlib.import_module("kvframe.policies.builtin")
+        self.register(builtin, "builtin", distribution="kvframe", version=own_version())
+
+    def register(
+        self, holder: object, name: str, distribution: str = "this process", version: str = ""
+    ) -> None:
+        """Add a plugin that no package brings: a module or object of the running program.
+
+        Doing so again with the same object changes nothing.
+
+        Raises:
+            PluginError: A hook of ``holder`` is misspelt, raises, or gives a wrong descriptor.
+        """
+        if self._manager.is_registered(holder):
+            return
+        value = getattr(holder, "__name__", type(holder).__name__)
+        candidate = Candidate("", value, distribution, version, lambda: holder, plugin=name)
+        for offer in self._load(candidate):
+            self._local.append(replace(candidate, name=offer.name, kind=offer.kind))
+
+    def eviction(self, name: str) -> Loaded[EvictionPolicy]:
+        """The eviction policy ``name``.
+
+        Raises:
+            PluginError: It is not found, blocked, broken, or named by two packages. The message
+                says what was found and where from.
+        """
+        return self._get(EvictionPolicy, name)
+
+    def admission(self, name: str) -> Loaded[AdmissionPolicy]:
+        """The admission policy ``name``; raises as `eviction` does."""
+        return self._get(AdmissionPolicy, name)
+
+    def prefix(self, name: str) -> Loaded[PrefixMatcher]:
+        """The prefix matcher ``name``; raises as `eviction` does."""
+        return self._get(PrefixMatcher, name)
+
+    def candidates(self, kind: Kind) -> Sequence[Candidate]:
+        """What a lookup of ``kind`` chooses from; blocked ones too. Imports nothing."""
+        return [found for found in self._candidates() if found.kind in (None, kind)]
+
+    def list(self) -> Sequence[PluginInfo]:
+        """Every policy that is installed, broken and blocked ones too. Imports those it may."""
+        everything = self._candidates()
+        return [row for candidate in everything for row in self._rows(candidate, everything)]
+
+    def _candidates(self) -> Sequence[Candidate]:
+        return self._local + installed()
+
+    def _get(self, wanted: type[D], name: str) -> Loaded[D]:
+        kind = wanted.kind
+        named = [found for found in self.candidates(kind) if found.name == name]
+        if not named:
+            raise PluginError(self._not_found(kind, name))
+        free = [found for found in named if self._gate.reason(found) is None]
+        if not free:
+            first = named[0]
+            raise PluginError(
+                f"{_WORDS[kind]} {name} ({first.origin}) is blocked: {self._gate.reason(first)}"
+            )
+        if len(free) > 1:
+            raise PluginError(f"{_WORDS[kind]} {name} has two sources: {_two_sources(free)}")
+        chosen = free[0]
+        offers = self._load(chosen)
+        for offer in offers:
+            if isinstance(offer, wanted) and offer.name == name:
+                return Loaded(offer, chosen.distribution, chosen.version, chosen.plugin)
+        given = ", ".join(f"{offer.kind} {offer.name}" for offer in offers) or "nothing"
+        raise PluginError(
+            f"plugin {name} ({chosen.origin}): {chosen.value} gives no {_WORDS[kind]} "
+            f"named {name}, only {given}"
+        )
+
+    def _load(self, candidate: Candidate) -> tuple[Descriptor, ...]:
+        try:
+            holder = candidate.load()
+        except Exception as error:
+            raise PluginError(
+                f"plugin {candidate.plugin} ({candidate.origin}): "
+                f"cannot import {candidate.value}: {one_line(error)}"
+            ) from error
+        # One module may hold the policies of several entry points; it is registered once.
+        if id(holder) not in self._offers:
+            self._offers[id(holder)] = register(
+                self._manager, holder, candidate.plugin, candidate.origin
+            )
+        return self._offers[id(holder)]
+
+    def _not_found(self, kind: Kind, name: str) -> str:
+        found: dict[str, list[str]] = {}
+        for candidate in self.candidates(kind):
+            found.setdefault(candidate.origin, []).append(candidate.name)
+        names = [name for group in found.values() for name in group]
+        listing = "; ".join(f"{', '.join(group)} ({origin})" for origin, group in found.items())
+        return (
+            f"no {_WORDS[kind]} {name}{did_you_mean(name, names) or '.'} "
+            f"Found: {listing or 'none'}. One comes with a package: install it for "
+            f"{sys.executable} with pip, then look with: kvframe plugins"
+        )
+
+    def _rows(self, candidate: Candidate, everything: Sequence[Candidate]) -> Sequence[PluginInfo]:
+        def row(state: str, offer: Descriptor | None = None) -> PluginInfo:
+            return PluginInfo(
+                name=candidate.name,
+                kind=offer.kind if offer else candidate.kind,
+                way=offer.way if offer else None,
+                distribution=candidate.distribution,
+                version=candidate.version,
+                state=state,
+                source=offer.source if offer else None,
+            )
+
+        reason = self._gate.reason(candidate)
+        if reason is not None:
+            return [row(f"blocked: {reason}")]
+        rivals = [
+            other
+            for other in everything
+            if other.name == candidate.name
+            and (None in (other.kind, candidate.kind) or other.kind == candidate.kind)
+            and self._gate.reason(other) is None
+        ]
+        if len(rivals) > 1:
+            return [row(f"broken: two sources: {_two_sources(rivals)}")]
+        try:
+            loaded = self._load(candidate)
+        except PluginError as error:
+            return [row(f"broken: {error}")]
+        offers = [
+            offer
+            for offer in loaded
+            if offer.name == candidate.name and candidate.kind in (None, offer.kind)
+        ]
+        if not offers:
+            return [row(f"broken: {candidate.value} gives nothing named {candidate.name}")]
+        return [row("ok", offer) for offer in offers]
+
+
+def _two_sources(candidates: Sequence[Candidate]) -> str:
+    sources = " and ".join(f"{found.origin} ({found.value})" for found in candidates)
+    return f"{sources}; uninstall one, or name its distribution in plugins.block"

@@ -1,0 +1,121 @@
+"""A request: the prompt, and what sets it apart. Made once, however often it is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypedDict, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from kvframe._core import Request as CoreRequest
+from kvframe.errors import UsageError
+
+TokenIds = npt.NDArray[np.integer[Any]] | Sequence[int]
+
+
+class Extra(NamedTuple):
+    """A multimodal item: prompt tokens ``start`` to ``end`` (exclusive) stand for ``id``."""
+
+    start: int
+    end: int
+    id: bytes
+
+
+class RequestOptions(TypedDict, total=False):
+    """Keywords of `Request`."""
+
+    keys: npt.NDArray[np.uint64] | None
+    num_tokens: int
+    salt: str
+    adapter: str
+    extras: Iterable[Extra]
+    session: int
+    turn: int
+    request_class: int
+    priority: int
+    read: bool
+    insert: bool
+    resumed: bool
+    partial: bool
+    chunk: int | None
+    until: int | None
+    max_tokens: int
+    whole_sequence: bool
+    external: int
+    outlook: npt.NDArray[np.uint32] | None
+
+
+class Request:
+    """What `KVCacheManager.admit` and `KVCacheManager.step` take in.
+
+    Its prompt is copied, and hashed the first time it is tried; a retry hashes nothing.
+
+    Args:
+        prompt: Token ids, any integer dtype. None if only ``keys`` and ``num_tokens`` are known.
+        keys: uint64 (blocks, 2) as `KVCacheManager.hash_blocks` gives them.
+        num_tokens: Length of the prompt where the token ids are not known.
+        salt: Prefixes are shared within one salt only.
+        adapter: As ``salt``, for LoRA and other adapters.
+        extras: Multimodal items among the tokens.
+        session: Conversation, for policies; as are ``turn``, ``request_class``, ``priority``.
+        turn: Turn within the session.
+        request_class: The engine's own numbering of request types.
+        priority: Larger is more important.
+        read: Look for cached blocks.
+        insert: Leave computed blocks findable.
+        resumed: It comes back after a preemption; statistics count it apart.
+        partial: Take as many slots as can be had instead of refusing.
+        chunk: Slots for this many tokens after the cached ones; `KVCacheManager.extend` gives more.
+        until: Slots up to this length at the most.
+        max_tokens: Prompt and answer together: what can never fit is refused at once.
+        whole_sequence: Admit only if all of ``max_tokens`` could be had now.
+        external: Tokens after the cached ones whose KV somebody else brings (a lower tier, another
+            engine's prefill); whole blocks. `Grant.load` is their ticket.
+        outlook: uint32 per block: index of the request that uses it next, where that is known.
+
+    Raises:
+        UsageError: A value is of the wrong type or out of range.
+    """
+
+    __slots__ = ("core",)
+
+    def __init__(self, prompt: TokenIds | None, **options: Unpack[RequestOptions]) -> None:
+        given: dict[str, Any] = dict(options)
+        given.update(
+            space(given.pop("salt", ""), given.pop("adapter", ""), given.pop("extras", ()))
+        )
+        self.core = CoreRequest(prompt, **given)
+
+    @classmethod
+    def of_core(cls, core: CoreRequest) -> Request:
+        """Wrap what the core gave."""
+        request = cls.__new__(cls)
+        request.core = core
+        return request
+
+    def __len__(self) -> int:
+        """Tokens of the prompt."""
+        return len(self.core)
+
+
+def space(salt: str, adapter: str, extras: Iterable[Extra]) -> dict[str, Any]:
+    """Salt, adapter and extras as the core takes them."""
+    for name, text in (("salt", salt), ("adapter", adapter)):
+        if not isinstance(text, str):
+            raise UsageError(f"{name} = {text!r}: must be a string")
+    items = [_item(index, extra) for index, extra in enumerate(extras)]
+    return {"salt": salt.encode(), "adapter": adapter.encode(), "extras": items}
+
+
+def _item(index: int, extra: Extra) -> tuple[int, int, bytes]:
+    try:
+        start, end, name = extra
+        fits = 0 <= start < end < 2**32 and isinstance(name, bytes)
+    except (TypeError, ValueError):
+        fits = False
+    if not fits:
+        raise UsageError(
+            f"extras[{index}] = {extra!r}: must be (start, end, id as bytes), 0 <= start < end"
+        )
+    return start, end, name

@@ -1,0 +1,124 @@
+//! Token ids, keys and handles from whatever integer buffer the caller has.
+
+use kvframe_core::Key;
+use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+
+use crate::errors::usage;
+
+/// Token ids as the core takes them: borrowed from a uint32 array, copied and checked otherwise.
+pub enum Tokens<'py> {
+    /// The caller's buffer.
+    Borrowed(PyReadonlyArray1<'py, u32>),
+    /// A checked copy.
+    Owned(Vec<u32>),
+}
+
+impl Tokens<'_> {
+    /// The ids.
+    pub fn as_slice(&self) -> &[u32] {
+        match self {
+            // Contiguity was checked when it was borrowed.
+            Self::Borrowed(array) => array.as_slice().unwrap_or(&[]),
+            Self::Owned(ids) => ids,
+        }
+    }
+}
+
+/// Reads token ids from a 1-d array of any integer dtype, or any sequence of ints.
+pub fn tokens<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Tokens<'py>> {
+    if let Ok(array) = value.extract::<PyReadonlyArray1<'py, u32>>()
+        && array.is_contiguous()
+    {
+        return Ok(Tokens::Borrowed(array));
+    }
+    let py = value.py();
+    if let Some(ids) = integers(value)? {
+        let ids = ids.into_iter().enumerate().map(|(i, id)| {
+            u32::try_from(id).map_err(|_| {
+                usage(py, format!("{name}[{i}] = {id}: must be between 0 and {}", u32::MAX))
+            })
+        });
+        return Ok(Tokens::Owned(ids.collect::<PyResult<_>>()?));
+    }
+    let array = py.import("numpy")?.call_method1("asarray", (value,))?;
+    let (dtype, shape) = (array.getattr("dtype")?, array.getattr("shape")?);
+    Err(usage(py, format!("{name} must be a 1-d array of token ids, not {dtype} of shape {shape}")))
+}
+
+/// The values of a 1-d array of any integer dtype, or of a sequence of ints; an empty one may have
+/// any dtype. `None` for anything else.
+fn integers(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<i128>>> {
+    let py = value.py();
+    let Ok(array) = py.import("numpy")?.call_method1("asarray", (value,)) else {
+        return Ok(None);
+    };
+    if array.getattr("ndim")?.extract::<usize>()? != 1 {
+        return Ok(None);
+    }
+    if array.getattr("size")?.extract::<usize>()? == 0 {
+        return Ok(Some(Vec::new()));
+    }
+    match array.getattr("dtype")?.getattr("kind")?.extract()? {
+        'i' => {
+            let wide = array.call_method1("astype", ("int64",))?;
+            let wide = wide.extract::<PyReadonlyArray1<'_, i64>>()?;
+            Ok(Some(wide.as_array().iter().map(|&v| i128::from(v)).collect()))
+        }
+        'u' => {
+            let wide = array.call_method1("astype", ("uint64",))?;
+            let wide = wide.extract::<PyReadonlyArray1<'_, u64>>()?;
+            Ok(Some(wide.as_array().iter().map(|&v| i128::from(v)).collect()))
+        }
+        // A list that holds both huge and negative ints has no integer dtype of its own.
+        'O' | 'f' => Ok(value.extract().ok()),
+        _ => Ok(None),
+    }
+}
+
+/// Block keys from a uint64 array of shape (n, 2), low word first.
+pub fn keys(value: &Bound<'_, PyAny>) -> PyResult<Vec<Key>> {
+    let array = value.extract::<PyReadonlyArray2<'_, u64>>().map_err(|_| {
+        usage(value.py(), "keys must be a uint64 array of shape (blocks, 2)".into())
+    })?;
+    let array = array.as_array();
+    if array.ncols() != 2 {
+        let message = format!("keys must have shape (blocks, 2), not {:?}", array.shape());
+        return Err(usage(value.py(), message));
+    }
+    Ok(array.rows().into_iter().map(|r| Key(u128::from(r[0]) | (u128::from(r[1]) << 64))).collect())
+}
+
+/// A key's two words, low first.
+pub fn key_words(key: Key) -> [u64; 2] {
+    [key.0 as u64, (key.0 >> 64) as u64]
+}
+
+/// Handles, tickets or lengths from an array of any integer dtype or a sequence; empty for None.
+pub fn u64s(value: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Vec<u64>> {
+    let Some(value) = value else {
+        return Ok(Vec::new());
+    };
+    if let Ok(array) = value.extract::<PyReadonlyArray1<'_, u64>>() {
+        return Ok(array.as_array().to_vec());
+    }
+    let py = value.py();
+    let Some(values) = integers(value)? else {
+        return Err(usage(py, format!("{name} must be integers of at least 0, in 1 dimension")));
+    };
+    values
+        .into_iter()
+        .enumerate()
+        .map(|(i, v)| {
+            u64::try_from(v).map_err(|_| {
+                usage(py, format!("{name}[{i}] = {v}: must be between 0 and {}", u64::MAX))
+            })
+        })
+        .collect()
+}
+
+/// A length that fits the core.
+pub fn length(py: Python<'_>, name: &str, value: u64) -> PyResult<u32> {
+    u32::try_from(value)
+        .map_err(|_| usage(py, format!("{name} = {value}: must be between 0 and {}", u32::MAX)))
+}

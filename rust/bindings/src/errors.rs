@@ -1,0 +1,52 @@
+//! The core's errors as the exceptions of `kvframe.errors`.
+
+use kvframe_core::Error;
+use kvframe_trace::TraceError;
+use pyo3::prelude::*;
+
+fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    py.import("kvframe.errors")?.getattr(name)
+}
+
+/// An exception of `kvframe.errors` by class name.
+pub fn raise(py: Python<'_>, name: &str, message: String) -> PyErr {
+    match class(py, name).and_then(|class| class.call1((message,))) {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(error) => error,
+    }
+}
+
+/// A misuse of an argument.
+pub fn usage(py: Python<'_>, message: String) -> PyErr {
+    raise(py, "UsageError", message)
+}
+
+/// The exception of a core error.
+pub fn from_core(py: Python<'_>, error: &Error) -> PyErr {
+    let name = match error {
+        Error::NoCapacity { .. } | Error::NotTried | Error::InUse { .. } => "CapacityError",
+        Error::NeverFits { .. } => "NeverFitsError",
+        Error::UnknownSequence(_) => "UnknownSequenceError",
+        Error::StaleSequence(_) => "StaleHandleError",
+        Error::UnknownTicket(_) => "HandleError",
+        Error::CommitPastEnd { .. }
+        | Error::Backwards { .. }
+        | Error::Invalid { .. }
+        | Error::Asleep
+        | Error::NotLent { .. } => "UsageError",
+        Error::UnknownName { .. } => "ConfigError",
+        Error::NeedVictims { .. } | Error::PolicyFailed => "PolicyError",
+        Error::Integrity(_) => "IntegrityError",
+    };
+    raise(py, name, error.to_string())
+}
+
+/// The exception of a trace that cannot be read.
+pub fn from_trace(py: Python<'_>, error: &TraceError) -> PyErr {
+    let built = class(py, "TraceError")
+        .and_then(|class| class.call1((error.to_string(), error.path.clone(), error.line)));
+    match built {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(error) => error,
+    }
+}

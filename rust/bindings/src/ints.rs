@@ -1,0 +1,55 @@
+//! Integer arguments that know their name, so that one out of range is told like any other misuse
+//! instead of as an `OverflowError` without it.
+
+use pyo3::prelude::*;
+
+use crate::errors::usage;
+
+macro_rules! named {
+    ($($type:ident($inner:ty) = $name:literal;)*) => {$(
+        #[doc = concat!("The argument `", $name, "`.")]
+        #[derive(Debug, Clone, Copy)]
+        pub struct $type(pub $inner);
+
+        impl<'a, 'py> FromPyObject<'a, 'py> for $type {
+            type Error = PyErr;
+
+            const INPUT_TYPE: pyo3::inspect::PyStaticExpr =
+                <$inner as FromPyObject<'a, 'py>>::INPUT_TYPE;
+
+            fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+                value.extract::<$inner>().map(Self).map_err(|_| {
+                    let shown = value.repr().map_or_else(|_| "?".into(), |text| text.to_string());
+                    let (least, most) = (<$inner>::MIN, <$inner>::MAX);
+                    let limit = format!("must be an integer between {least} and {most}");
+                    usage(value.py(), format!("{} = {shown}: {limit}", $name))
+                })
+            }
+        }
+    )*};
+}
+
+named! {
+    Seq(u64) = "seq";
+    Ticket(u64) = "ticket";
+    Upto(u32) = "upto";
+    Until(u32) = "until";
+    Length(u32) = "length";
+    Chunk(u32) = "chunk";
+    Group(usize) = "group";
+    Pad(i32) = "pad";
+    NumTokens(u64) = "num_tokens";
+    Session(u64) = "session";
+    Turn(u32) = "turn";
+    RequestClass(u32) = "request_class";
+    Priority(i32) = "priority";
+    BlockNumber(u32) = "block";
+    Capacity(u32) = "capacity";
+    TokenBudget(u32) = "token_budget";
+    MaxTokens(u32) = "max_tokens";
+    External(u32) = "external";
+    Fence(u64) = "fence";
+    Passed(u64) = "passed";
+    Count(u32) = "count";
+    Blocks(u32) = "blocks";
+}

@@ -1,0 +1,62 @@
+//! The Python face of kvframe: buffers in, buffers out, typed errors. No decisions are made here.
+//!
+//! | module | purpose |
+//! | --- | --- |
+//! | [`manager`] | `Manager`: one lock around the core |
+//! | [`request`] | `Request`: a prompt converted and hashed once |
+//! | [`step`], [`tables`] | the batched step; block tables and slots into the caller's arrays |
+//! | [`judge`] | victims asked of a Python policy, outside the lock |
+//! | [`room`] | pressure, preemption order, loads, leases, resizing |
+//! | [`trace`] | `Trace` and `replay` |
+//! | [`buffers`], [`ints`], [`errors`], [`fork`] | conversions and guards |
+
+// Arguments come extracted from Python, by value and as many as there are keywords.
+#![allow(
+    clippy::needless_pass_by_value,
+    clippy::fn_params_excessive_bools,
+    clippy::too_many_arguments
+)]
+
+use pyo3::prelude::*;
+
+mod buffers;
+mod errors;
+mod fork;
+mod ints;
+mod judge;
+mod manager;
+mod request;
+mod room;
+mod step;
+mod tables;
+mod trace;
+mod views;
+
+/// kvframe's compiled core.
+#[pymodule(gil_used = false)]
+mod _core {
+    #[pymodule_export]
+    use super::manager::Manager;
+    #[pymodule_export]
+    use super::request::Request;
+    #[pymodule_export]
+    use super::trace::{Trace, node_key, replay};
+    #[pymodule_export]
+    use super::{build_profile, fork::after_fork_in_child};
+
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        // The generated stub has no `__all__`, and a module like this needs none.
+        module.delattr("__all__")?;
+        super::fork::register(module)
+    }
+}
+
+/// How the core was built: "release" or "debug".
+#[pyfunction]
+fn build_profile() -> &'static str {
+    if cfg!(debug_assertions) { "debug" } else { "release" }
+}

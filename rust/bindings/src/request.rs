@@ -1,0 +1,184 @@
+//! `Request`: a prompt and all that goes with it, converted and hashed once however often it is
+//! tried.
+
+use std::sync::Mutex;
+
+use kvframe_core::hash::{Extra, Hasher, Space};
+use kvframe_core::sequence::{Meta, Sequence};
+use kvframe_core::{Admission, Fit, Key, Prompt};
+use pyo3::prelude::*;
+
+use crate::buffers::{keys, length, tokens};
+use crate::ints::{
+    Chunk, External, MaxTokens, NumTokens, Priority, RequestClass, Session, Turn, Until,
+};
+
+/// An item of `extras`: (first token, one past the last, content id).
+pub type ExtraTuple = (u32, u32, Vec<u8>);
+
+/// A request for admission. See `kvframe.KVCacheManager.admit` for the arguments.
+#[pyclass(frozen, module = "kvframe._core")]
+pub struct Request {
+    tokens: Vec<u32>,
+    len: u32,
+    given_keys: Vec<Key>,
+    /// The root that `hashed` was chained from, and the keys: a retry does not hash again.
+    hashed: Mutex<Option<(Key, Vec<Key>)>>,
+    salt: Vec<u8>,
+    adapter: Vec<u8>,
+    extras: Vec<Extra>,
+    meta: Meta,
+    read: bool,
+    insert: bool,
+    resumed: bool,
+    partial: bool,
+    chunk: u32,
+    until: u32,
+    max_tokens: u32,
+    whole_sequence: bool,
+    external: u32,
+    outlook: Vec<u32>,
+}
+
+pub fn extras_of(extras: Vec<ExtraTuple>) -> Vec<Extra> {
+    extras.into_iter().map(|(start, end, id)| Extra { start, end, id }).collect()
+}
+
+#[pymethods]
+impl Request {
+    #[new]
+    #[pyo3(signature = (prompt, *, keys=None, num_tokens=NumTokens(0), salt=None, adapter=None, extras=vec![], session=Session(0), turn=Turn(0), request_class=RequestClass(0), priority=Priority(0), read=true, insert=true, resumed=false, partial=false, chunk=None, until=None, max_tokens=MaxTokens(0), whole_sequence=false, external=External(0), outlook=None))]
+    fn new(
+        py: Python<'_>,
+        prompt: Option<&Bound<'_, PyAny>>,
+        keys: Option<&Bound<'_, PyAny>>,
+        num_tokens: NumTokens,
+        salt: Option<&[u8]>,
+        adapter: Option<&[u8]>,
+        extras: Vec<ExtraTuple>,
+        session: Session,
+        turn: Turn,
+        request_class: RequestClass,
+        priority: Priority,
+        read: bool,
+        insert: bool,
+        resumed: bool,
+        partial: bool,
+        chunk: Option<Chunk>,
+        until: Option<Until>,
+        max_tokens: MaxTokens,
+        whole_sequence: bool,
+        external: External,
+        outlook: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let ids = prompt.map(|p| tokens(p, "prompt")).transpose()?;
+        let ids = ids.map_or_else(Vec::new, |t| t.as_slice().to_vec());
+        let len = if prompt.is_some() { ids.len() as u64 } else { num_tokens.0 };
+        let outlook = outlook.map(|o| tokens(o, "outlook")).transpose()?;
+        Ok(Self {
+            len: length(py, "num_tokens", len)?,
+            tokens: ids,
+            given_keys: keys.map(self::keys).transpose()?.unwrap_or_default(),
+            hashed: Mutex::new(None),
+            salt: salt.unwrap_or_default().to_vec(),
+            adapter: adapter.unwrap_or_default().to_vec(),
+            extras: extras_of(extras),
+            meta: Meta {
+                session: session.0,
+                turn: turn.0,
+                class: request_class.0,
+                priority: priority.0,
+            },
+            read,
+            insert,
+            resumed,
+            partial,
+            chunk: chunk.map_or(u32::MAX, |c| c.0),
+            until: until.map_or(u32::MAX, |u| u.0),
+            max_tokens: max_tokens.0,
+            whole_sequence,
+            external: external.0,
+            outlook: outlook.map_or_else(Vec::new, |o| o.as_slice().to_vec()),
+        })
+    }
+
+    /// Tokens of the prompt.
+    fn __len__(&self) -> usize {
+        self.len as usize
+    }
+}
+
+impl Request {
+    fn space(&self) -> Space<'_> {
+        Space { salt: &self.salt, adapter: &self.adapter }
+    }
+
+    /// The request that brings a live sequence back: its tokens, keys and all it was admitted with.
+    pub fn of_sequence(sequence: &Sequence) -> Self {
+        let keys = sequence.keys.clone();
+        let from_keys = sequence.tokens.is_empty();
+        let known = (sequence.known() - sequence.unknown) as usize;
+        Self {
+            tokens: sequence.tokens[..known.min(sequence.tokens.len())].to_vec(),
+            len: known as u32,
+            given_keys: if from_keys { keys.clone() } else { Vec::new() },
+            // The chain may be shorter than the tokens: what is missing is hashed on admission.
+            hashed: Mutex::new((!from_keys).then_some((sequence.root, keys))),
+            salt: sequence.salt.clone(),
+            adapter: sequence.adapter.clone(),
+            extras: sequence.extras.clone(),
+            meta: sequence.meta,
+            read: true,
+            insert: sequence.insert,
+            resumed: true,
+            partial: false,
+            chunk: u32::MAX,
+            until: u32::MAX,
+            max_tokens: 0,
+            whole_sequence: false,
+            external: 0,
+            outlook: sequence.outlook.clone(),
+        }
+    }
+
+    /// The keys to admit it with, hashed with this hasher unless they were before.
+    pub fn keys(&self, hasher: &Hasher) -> Vec<Key> {
+        if !self.given_keys.is_empty() || self.tokens.is_empty() || !(self.read || self.insert) {
+            return self.given_keys.clone();
+        }
+        let root = hasher.root(self.space());
+        let Ok(mut hashed) = self.hashed.lock() else { return Vec::new() };
+        match &mut *hashed {
+            Some((from, keys)) if *from == root => {
+                hasher.extend(root, &self.extras, &self.tokens, keys);
+                keys.clone()
+            }
+            _ => {
+                let mut keys = Vec::new();
+                hasher.extend(root, &self.extras, &self.tokens, &mut keys);
+                *hashed = Some((root, keys.clone()));
+                keys
+            }
+        }
+    }
+
+    /// What the core is asked.
+    pub fn admission<'a>(&'a self, keys: &'a [Key]) -> Admission<'a> {
+        Admission {
+            prompt: Prompt { tokens: &self.tokens, keys, len: self.len },
+            space: self.space(),
+            extras: &self.extras,
+            meta: self.meta,
+            read: self.read,
+            insert: self.insert,
+            resumed: self.resumed,
+            fit: if self.partial { Fit::Partial } else { Fit::Whole },
+            chunk: self.chunk,
+            until: self.until,
+            max_tokens: self.max_tokens,
+            whole_sequence: self.whole_sequence,
+            external: self.external,
+            outlook: &self.outlook,
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Pressure, preemption order, loads, leases, and a pool that changes. An `impl` of `Manager`.
+
+use std::sync::{Arc, PoisonError};
+
+use kvframe_core::Manager as Core;
+use kvframe_core::hash::Hasher;
+use kvframe_core::manager::{Preempt, Pressure};
+use pyo3::prelude::*;
+
+use crate::buffers::{tokens, u64s};
+use crate::errors::{from_core, usage};
+use crate::ints::{Blocks, Count, Seq, Ticket, Upto};
+use crate::manager::Manager;
+
+#[pymethods]
+impl Manager {
+    /// Slots for tokens whose ids come later.
+    fn append_unknown(&self, py: Python<'_>, seq: Seq, count: Count) -> PyResult<()> {
+        self.with_victims(py, |core| core.append_unknown(seq.0, count.0))?
+            .map_err(|e| from_core(py, &e))
+    }
+
+    /// The ids of the first tokens that were appended without.
+    fn fill(&self, py: Python<'_>, seq: Seq, ids: &Bound<'_, PyAny>) -> PyResult<()> {
+        let ids = tokens(ids, "tokens")?;
+        self.with(py, |core| core.fill(seq.0, ids.as_slice()))
+    }
+
+    /// A load has ended with its first blocks good; returns the sequences that were cut.
+    fn loaded(&self, py: Python<'_>, ticket: Ticket, blocks: Blocks) -> PyResult<Vec<u64>> {
+        self.with(py, |core| core.loaded(ticket.0, blocks.0))
+    }
+
+    /// Keeps the blocks of computed tokens for a reader elsewhere; returns the ticket that ends it.
+    fn lease(&self, py: Python<'_>, seq: Seq, upto: Upto) -> PyResult<u64> {
+        self.with(py, |core| core.lease(seq.0, upto.0))
+    }
+
+    /// The share of blocks in use, and the pressure level: 0 normal, 1 high, 2 critical.
+    fn pressure(&self, py: Python<'_>) -> PyResult<(f64, u8)> {
+        self.locked(py, |core| {
+            let level = match core.pressure() {
+                Pressure::Normal => 0,
+                Pressure::High => 1,
+                Pressure::Critical => 2,
+            };
+            (core.usage(), level)
+        })
+    }
+
+    /// Running sequences in the order to preempt them: (sequence, blocks it frees, tokens computed).
+    fn preemption_order(
+        &self,
+        py: Python<'_>,
+        seqs: &Bound<'_, PyAny>,
+        rule: &str,
+    ) -> PyResult<Vec<(u64, u32, u32)>> {
+        let seqs = u64s(Some(seqs), "seqs")?;
+        let rule = match rule {
+            "fewest-computed" => Preempt::FewestComputed,
+            "last-admitted" => Preempt::LastAdmitted,
+            "lowest-priority" => Preempt::LowestPriority,
+            _ => {
+                let known = "fewest-computed, last-admitted, lowest-priority";
+                return Err(usage(py, format!("rule = {rule:?}: must be one of {known}")));
+            }
+        };
+        let order = self.with(py, |core| core.preemption_order(&seqs, rule))?;
+        Ok(order.into_iter().map(|c| (c.seq, c.frees, c.computed)).collect())
+    }
+
+    /// Evicts until so many blocks are free, or nothing is cached; returns how many went.
+    fn collect(&self, py: Python<'_>, free: Blocks) -> PyResult<u32> {
+        self.with_victims(py, |core| core.collect(free.0))?.map_err(|e| from_core(py, &e))
+    }
+
+    /// Another number of blocks.
+    fn resize(&self, py: Python<'_>, blocks: Blocks) -> PyResult<()> {
+        self.with(py, |core| core.resize(blocks.0))
+    }
+
+    /// Forgets what is cached and admits nobody until `wake`.
+    fn sleep(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, Core::sleep)
+    }
+
+    /// Ends `sleep`.
+    fn wake(&self, py: Python<'_>) -> PyResult<()> {
+        self.locked(py, Core::wake)
+    }
+
+    /// The weights have changed; returns how many cached blocks were freed.
+    fn set_fingerprint(&self, py: Python<'_>, fingerprint: &[u8]) -> PyResult<u32> {
+        let freed = self.locked(py, |core| {
+            let freed = core.set_fingerprint(fingerprint);
+            let options = core.options();
+            let hasher = Hasher::new(options.hash, options.block_size, fingerprint);
+            *self.hasher.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(hasher);
+            freed
+        })?;
+        Ok(freed)
+    }
+}

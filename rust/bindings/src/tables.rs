@@ -1,0 +1,143 @@
+//! Block tables and slot mappings into the caller's buffers. An `impl` of `Manager`.
+
+use kvframe_core::pool::BlockId;
+use numpy::{PyReadwriteArray1, PyReadwriteArray2};
+use pyo3::prelude::*;
+
+use crate::buffers::u64s;
+use crate::errors::{from_core, usage};
+use crate::ints::{Group, Pad};
+use crate::manager::Manager;
+use crate::views::{entry, no_group};
+
+/// The slot of a token; -1 where its block left a window.
+pub fn slot(table: &[BlockId], token: u64, size: u64) -> i64 {
+    match entry(table[(token / size) as usize]) {
+        -1 => -1,
+        block => i64::from(block) * size as i64 + (token % size) as i64,
+    }
+}
+
+#[pymethods]
+impl Manager {
+    /// Writes the block tables of `seqs` into the rows of `out` and pads them with `pad`. With
+    /// `start`, only entries from `start[i]` on are written in row i: the rest is the caller's.
+    #[pyo3(signature = (seqs, out, *, group=Group(0), pad=Pad(-1), start=None))]
+    fn block_tables(
+        &self,
+        py: Python<'_>,
+        seqs: &Bound<'_, PyAny>,
+        mut out: PyReadwriteArray2<'_, i32>,
+        group: Group,
+        pad: Pad,
+        start: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let seqs = u64s(Some(seqs), "seqs")?;
+        let start = start.map(|s| u64s(Some(s), "start")).transpose()?;
+        let mut rows = out.as_array_mut();
+        if rows.nrows() < seqs.len() {
+            let have = rows.nrows();
+            return Err(usage(py, format!("{} sequences, but out has {have} rows", seqs.len())));
+        }
+        if let Some(have) = start.as_ref().map(Vec::len).filter(|&have| have != seqs.len()) {
+            return Err(usage(py, format!("{} sequences, but start has {have}", seqs.len())));
+        }
+        let width = rows.ncols();
+        self.locked(py, |core| {
+            // Everything is checked before anything is written.
+            for &seq in &seqs {
+                let sequence = core.sequence(seq).map_err(|e| from_core(py, &e))?;
+                let table = sequence.tables.get(group.0).ok_or_else(|| no_group(py, group.0))?;
+                if table.len() > width {
+                    let message = format!(
+                        "sequence {seq:#x} has {} blocks, but out has {width} columns",
+                        table.len()
+                    );
+                    return Err(usage(py, message));
+                }
+            }
+            for (i, &seq) in seqs.iter().enumerate() {
+                let from = start.as_ref().map_or(0, |s| s[i] as usize).min(width);
+                let table = core.sequence(seq).map_or(&[][..], |s| &s.tables[group.0]);
+                let mut row = rows.row_mut(i);
+                for (slot, &block) in row.iter_mut().zip(table).skip(from) {
+                    *slot = entry(block);
+                }
+                for slot in row.iter_mut().skip(table.len().max(from)) {
+                    *slot = pad.0;
+                }
+            }
+            Ok(())
+        })?
+    }
+
+    /// Writes the slots of tokens `starts[i] .. starts[i] + counts[i]` of each sequence, one after
+    /// the other, into `out`: block × block size + offset. Returns how many were written.
+    #[pyo3(signature = (seqs, starts, counts, out, *, group=Group(0)))]
+    fn slot_mapping(
+        &self,
+        py: Python<'_>,
+        seqs: &Bound<'_, PyAny>,
+        starts: &Bound<'_, PyAny>,
+        counts: &Bound<'_, PyAny>,
+        mut out: PyReadwriteArray1<'_, i64>,
+        group: Group,
+    ) -> PyResult<usize> {
+        let seqs = u64s(Some(seqs), "seqs")?;
+        let (starts, counts) = (u64s(Some(starts), "starts")?, u64s(Some(counts), "counts")?);
+        if starts.len() != seqs.len() || counts.len() != seqs.len() {
+            let message = format!(
+                "{} sequences, {} starts, {} counts: must be as many",
+                seqs.len(),
+                starts.len(),
+                counts.len()
+            );
+            return Err(usage(py, message));
+        }
+        let slots = out.as_slice_mut()?;
+        self.locked(py, |core| {
+            let size = u64::from(core.options().block_size);
+            let mut needed = 0;
+            for ((&seq, &start), &count) in seqs.iter().zip(&starts).zip(&counts) {
+                let sequence = core.sequence(seq).map_err(|e| from_core(py, &e))?;
+                sequence.tables.get(group.0).ok_or_else(|| no_group(py, group.0))?;
+                let (end, len) = (start.saturating_add(count), u64::from(sequence.len));
+                if end > len {
+                    let message = format!(
+                        "sequence {seq:#x}: tokens {start} to {end} asked for, {len} have slots"
+                    );
+                    return Err(usage(py, message));
+                }
+                needed += count as usize;
+            }
+            if needed > slots.len() {
+                let message = format!("{needed} slots, but out holds {}", slots.len());
+                return Err(usage(py, message));
+            }
+            let mut at = 0;
+            for ((&seq, &start), &count) in seqs.iter().zip(&starts).zip(&counts) {
+                let table = core.sequence(seq).map_or(&[][..], |s| &s.tables[group.0]);
+                for token in start..start + count {
+                    let block = entry(table[(token / size) as usize]);
+                    let gone = block < 0;
+                    let slot = i64::from(block) * size as i64 + (token % size) as i64;
+                    slots[at] = if gone { -1 } else { slot };
+                    at += 1;
+                }
+            }
+            Ok(needed)
+        })?
+    }
+}
+
+impl Manager {
+    /// Reads a live sequence.
+    pub(crate) fn sequence<T>(
+        &self,
+        py: Python<'_>,
+        seq: u64,
+        read: impl FnOnce(&kvframe_core::sequence::Sequence) -> T,
+    ) -> PyResult<T> {
+        self.locked(py, |core| core.sequence(seq).map(read))?.map_err(|e| from_core(py, &e))
+    }
+}

@@ -1,0 +1,237 @@
+//! `Trace` and `replay`.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use kvframe_core::Manager as Core;
+use kvframe_trace::replay::{Host, Prepared};
+use kvframe_trace::{Mode, Plan, Trace as Inner};
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use pyo3::types::PyDict;
+
+use crate::errors::{from_core, from_trace, usage};
+use crate::ints::Capacity;
+use crate::judge::Judge;
+use crate::manager::make_policy;
+
+/// A trace and, once asked for, what its two modes need to know ahead.
+#[pyclass(frozen, module = "kvframe._core")]
+pub struct Trace {
+    inner: Inner,
+    plans: Mutex<[Option<(Plan, f64)>; 2]>,
+}
+
+fn mode_of(py: Python<'_>, mode: &str) -> PyResult<Mode> {
+    match mode {
+        "trace" => Ok(Mode::Trace),
+        "engine" => Ok(Mode::Engine),
+        _ => Err(usage(py, format!("mode = {mode:?}: must be trace or engine"))),
+    }
+}
+
+impl Trace {
+    fn new(inner: Inner) -> Self {
+        Self { inner, plans: Mutex::default() }
+    }
+
+    /// Runs `work` on the plan of a mode, made once.
+    fn with_plan<T>(&self, py: Python<'_>, mode: Mode, work: impl FnOnce(&Plan, f64) -> T) -> T {
+        let mut plans =
+            self.plans.lock_py_attached(py).unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (plan, seconds) = plans[mode as usize].get_or_insert_with(|| {
+            let start = Instant::now();
+            let plan = self.inner.plan(mode);
+            (plan, start.elapsed().as_secs_f64())
+        });
+        work(plan, *seconds)
+    }
+}
+
+#[pymethods]
+impl Trace {
+    /// Reads a trace: Mooncake JSONL or kvframe's compact form, plain or gzip.
+    #[staticmethod]
+    #[pyo3(signature = (path, block_size=None))]
+    fn load(py: Python<'_>, path: std::path::PathBuf, block_size: Option<u32>) -> PyResult<Self> {
+        let read = py.detach(|| Inner::load(&path, block_size));
+        read.map(Self::new).map_err(|e| from_trace(py, &e))
+    }
+
+    /// The same from bytes; `name` stands for the file in messages.
+    #[staticmethod]
+    #[pyo3(signature = (data, name, block_size=None))]
+    fn parse(py: Python<'_>, data: &[u8], name: &str, block_size: Option<u32>) -> PyResult<Self> {
+        let read = py.detach(|| Inner::parse(data, name, block_size));
+        read.map(Self::new).map_err(|e| from_trace(py, &e))
+    }
+
+    /// What the trace is called.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Tokens a block id stands for.
+    #[getter]
+    fn block_size(&self) -> u32 {
+        self.inner.block_size
+    }
+
+    /// Number of requests.
+    #[getter]
+    fn requests(&self) -> usize {
+        self.inner.requests.len()
+    }
+
+    /// Prompt tokens of all requests.
+    #[getter]
+    fn input_tokens(&self) -> u64 {
+        self.inner.input_tokens()
+    }
+
+    /// Bytes read, after decompression.
+    #[getter]
+    fn bytes_read(&self) -> u64 {
+        self.inner.bytes
+    }
+
+    /// Time that reading took, decompression and checks included.
+    #[getter]
+    fn parse_seconds(&self) -> f64 {
+        self.inner.parse_seconds
+    }
+
+    /// Makes a mode's plan: its block accesses, its unique blocks, and the time that took.
+    fn prepare<'py>(&self, py: Python<'py>, mode: &str) -> PyResult<Bound<'py, PyDict>> {
+        let mode = mode_of(py, mode)?;
+        let dict = PyDict::new(py);
+        self.with_plan(py, mode, |plan, seconds| {
+            dict.set_item("block_accesses", plan.block_accesses)?;
+            dict.set_item("unique_blocks", plan.unique)?;
+            dict.set_item("prepare_seconds", seconds)
+        })?;
+        Ok(dict)
+    }
+
+    /// A request: (timestamp ms, input tokens, output tokens, session or None, node numbers).
+    fn request(&self, py: Python<'_>, index: usize) -> PyResult<RequestTuple> {
+        let Some(request) = self.inner.requests.get(index) else {
+            let have = self.inner.requests.len();
+            return Err(usage(py, format!("request {index}: the trace has {have}")));
+        };
+        let session = (request.session != kvframe_trace::NO_SESSION).then_some(request.session);
+        let nodes = self.inner.chain(index).to_vec();
+        Ok((request.timestamp_ms, request.input_tokens, request.output_tokens, session, nodes))
+    }
+
+    /// Writes kvframe's compact form; returns its bytes.
+    fn write_compact(&self, py: Python<'_>, path: std::path::PathBuf) -> PyResult<u64> {
+        py.detach(|| self.inner.write_compact(&path)).map_err(|e| from_trace(py, &e))
+    }
+}
+
+type RequestTuple = (i64, u32, u32, Option<u32>, Vec<u32>);
+
+/// The two words, low first, of the key that stands for a prefix node in a replay.
+#[pyfunction]
+pub fn node_key(node: u32) -> [u64; 2] {
+    crate::buffers::key_words(kvframe_trace::replay::node_key(node))
+}
+
+/// A replay's link to Python: interrupts, and a policy's verdicts.
+struct Link {
+    judge: Option<Judge>,
+    error: Option<PyErr>,
+    asked: Instant,
+}
+
+fn check_signals(py: Python<'_>) -> PyResult<()> {
+    py.check_signals()
+}
+
+impl Host for Link {
+    fn stop(&mut self) -> bool {
+        if self.asked.elapsed() < Duration::from_millis(20) {
+            return false;
+        }
+        self.asked = Instant::now();
+        self.error = Python::attach(check_signals).err();
+        self.error.is_some()
+    }
+
+    fn judge(&mut self, manager: &mut Core, n: u32) -> bool {
+        let Some(judge) = &self.judge else {
+            return false;
+        };
+        let mut offer = judge.gather(|_| {});
+        let n = n as usize;
+        manager.candidates(n, judge.window(), &mut offer);
+        let journal = manager.take_journal();
+        let asked = Python::attach(|py| judge.ask(py, n, manager.now(), &offer, &journal));
+        match asked {
+            Ok(Some(v)) if v.blocks.len() >= n => manager.choose(&v.blocks, &v.generations),
+            Ok(_) => manager.fall_back(n),
+            Err(error) => self.error = Some(error),
+        }
+        judge.done_with(offer);
+        self.error.is_none()
+    }
+}
+
+/// Replays a trace through the manager: admit, commit, release, one request at a time.
+///
+/// `policy` is a built-in's name or a driver of a Python policy; `capacity` counts blocks, None
+/// holds everything. Returns what was counted, a dict.
+#[pyfunction]
+#[pyo3(signature = (trace, policy, capacity, mode, options=None, *, strict=true, log=false))]
+pub fn replay<'py>(
+    py: Python<'py>,
+    trace: &Trace,
+    policy: &Bound<'py, PyAny>,
+    capacity: Option<Capacity>,
+    mode: &str,
+    options: Option<&Bound<'py, PyDict>>,
+    strict: bool,
+    log: bool,
+) -> PyResult<Bound<'py, PyDict>> {
+    let mode = mode_of(py, mode)?;
+    let (policy, judge, name) = make_policy(py, policy, options, strict)?;
+    let mut link = Link { judge, error: None, asked: Instant::now() };
+    let capacity = if name == "infinite" { None } else { capacity.map(|c| c.0) };
+    let (plan, prepare_seconds) = trace.with_plan(py, mode, |plan, s| (plan.clone(), s));
+    let replayed = py.detach(|| {
+        let prepared = Prepared::new(&trace.inner, mode, &plan);
+        let mut options = prepared.options(capacity)?;
+        options.event_log = log;
+        let mut manager = Core::new(options, policy)?;
+        let outcome = prepared.drive(&mut manager, &mut link)?;
+        Ok((outcome, manager))
+    });
+    let (outcome, mut manager) = replayed.map_err(|e| from_core(py, &e))?;
+    if let Some(error) = link.error {
+        return Err(error);
+    }
+    let Some(outcome) = outcome else {
+        return Err(crate::errors::raise(py, "PolicyError", "the replay was stopped".into()));
+    };
+    let dict = PyDict::new(py);
+    dict.set_item("requests", outcome.requests)?;
+    dict.set_item("input_tokens", outcome.input_tokens)?;
+    dict.set_item("hit_tokens", outcome.hit_tokens)?;
+    dict.set_item("input_tokens_last_half", outcome.input_tokens_last_half)?;
+    dict.set_item("hit_tokens_last_half", outcome.hit_tokens_last_half)?;
+    dict.set_item("after_gap_hit_tokens", outcome.after_gap_hit_tokens)?;
+    dict.set_item("evictions", outcome.evictions)?;
+    dict.set_item("block_accesses", outcome.block_accesses)?;
+    dict.set_item("block_hits", outcome.block_hits)?;
+    let rate = outcome.request_hit_rates / (outcome.requests.max(1) as f64);
+    dict.set_item("mean_request_hit_rate", rate)?;
+    dict.set_item("seconds", outcome.seconds)?;
+    dict.set_item("prepare_seconds", prepare_seconds)?;
+    dict.set_item("policy_failures", link.judge.as_ref().map_or(0, Judge::failures))?;
+    if log {
+        dict.set_item("events", crate::views::events_dict(py, &manager.take_events())?)?;
+    }
+    Ok(dict)
+}

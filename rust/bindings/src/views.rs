@@ -1,0 +1,129 @@
+//! What a manager shows of itself: tables, counters, the log. A second `impl` block of `Manager`.
+
+use kvframe_core::events::Event;
+use kvframe_core::pool::NIL;
+use numpy::{PyArray1, PyArray2, PyArrayMethods};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::ints::{BlockNumber, Group, Seq};
+use crate::manager::Manager;
+
+/// Rows of `width` out of a flat vector.
+pub fn matrix<T: numpy::Element>(
+    py: Python<'_>,
+    flat: Vec<T>,
+    width: usize,
+) -> PyResult<Bound<'_, PyArray2<T>>> {
+    let rows = flat.len() / width;
+    PyArray1::from_vec(py, flat).reshape([rows, width])
+}
+
+/// A table entry as engines take it: -1 where a window left nothing.
+pub fn entry(block: u32) -> i32 {
+    if block == NIL { -1 } else { block as i32 }
+}
+
+#[pymethods]
+impl Manager {
+    /// A sequence's block table in a group; -1 where a window left nothing.
+    #[pyo3(signature = (seq, group=Group(0)))]
+    fn block_table<'py>(
+        &self,
+        py: Python<'py>,
+        seq: Seq,
+        group: Group,
+    ) -> PyResult<Bound<'py, PyArray1<i32>>> {
+        let table = self.sequence(py, seq.0, |s| {
+            s.tables.get(group.0).map(|t| t.iter().map(|&b| entry(b)).collect::<Vec<_>>())
+        })?;
+        let table = table.ok_or_else(|| no_group(py, group.0))?;
+        Ok(PyArray1::from_vec(py, table))
+    }
+
+    /// A sequence's lengths: (known, with slots, committed, cached at admission) tokens.
+    fn lengths(&self, py: Python<'_>, seq: Seq) -> PyResult<(u32, u32, u32, u32)> {
+        self.sequence(py, seq.0, |s| (s.known(), s.len, s.committed, s.cached))
+    }
+
+    /// Blocks: (free, cached, referenced, all).
+    fn counts(&self, py: Python<'_>) -> PyResult<(u32, u32, u32, u32)> {
+        self.locked(py, |core| {
+            let pool = core.pool();
+            (pool.free(), pool.cached(), pool.referenced(), pool.capacity())
+        })
+    }
+
+    /// A block's state and generation.
+    fn block_state(
+        &self,
+        py: Python<'_>,
+        block: BlockNumber,
+    ) -> PyResult<(&'static str, u32, u32)> {
+        self.locked(py, |core| {
+            let pool = core.pool();
+            let refs = pool.refs_or_none(block.0).unwrap_or(0);
+            (pool.state(block.0).name(), pool.generation(block.0), refs)
+        })
+    }
+
+    /// The counters.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (stats, live, fallbacks) =
+            self.locked(py, |core| (core.stats(), core.live_sequences(), core.fallbacks()))?;
+        let dict = PyDict::new(py);
+        for (name, value) in [
+            ("admissions", stats.admissions),
+            ("prompt_tokens", stats.prompt_tokens),
+            ("hit_tokens", stats.hit_tokens),
+            ("admissions_with_hit", stats.admissions_with_hit),
+            ("resumed", stats.resumed),
+            ("resumed_hit_tokens", stats.resumed_hit_tokens),
+            ("refused", stats.refused),
+            ("allocated", stats.allocated),
+            ("stored", stats.stored),
+            ("duplicates", stats.duplicates),
+            ("evictions", stats.evictions),
+            ("copies", stats.copies),
+            ("collisions", stats.collisions),
+            ("failed_copies", stats.failed_copies),
+            ("live_sequences", live as u64),
+            ("policy_failures", self.judge_failures()),
+            ("policy_fallbacks", fallbacks),
+        ] {
+            dict.set_item(name, value)?;
+        }
+        Ok(dict)
+    }
+
+    /// The events since the last call, as arrays of equal length.
+    fn take_events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let events = self.locked(py, kvframe_core::Manager::take_events)?;
+        events_dict(py, &events)
+    }
+
+    /// Cached blocks in the policy's present order of death, as far as it is settled.
+    fn eviction_order<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<i32>>> {
+        let order = self.locked(py, |core| core.policy().order())?;
+        Ok(PyArray1::from_iter(py, order.iter().map(|&b| entry(b))))
+    }
+}
+
+/// Events as arrays of equal length.
+pub fn events_dict<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("tick", PyArray1::from_iter(py, events.iter().map(|e| e.tick)))?;
+    dict.set_item("kind", PyArray1::from_iter(py, events.iter().map(|e| e.kind as u8)))?;
+    dict.set_item("group", PyArray1::from_iter(py, events.iter().map(|e| e.group)))?;
+    dict.set_item("block", PyArray1::from_iter(py, events.iter().map(|e| entry(e.block))))?;
+    dict.set_item("seq", PyArray1::from_iter(py, events.iter().map(|e| e.seq)))?;
+    let words = events.iter().flat_map(|e| crate::buffers::key_words(e.key)).collect();
+    dict.set_item("key", matrix(py, words, 2)?)?;
+    dict.set_item("value", PyArray1::from_iter(py, events.iter().map(|e| e.value)))?;
+    Ok(dict)
+}
+
+/// The error for a group that is not there.
+pub fn no_group(py: Python<'_>, group: usize) -> PyErr {
+    crate::errors::usage(py, format!("group = {group}: the manager has no such group"))
+}

@@ -1,0 +1,112 @@
+//! What can go wrong, with the value and the limit in every message.
+
+/// The result of every verb.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A refused operation. Whatever the variant, the manager is unchanged.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Not now: more blocks are needed than are free or evictable.
+    #[error("needs {needed} blocks, but only {available} are free or evictable of {total}")]
+    NoCapacity {
+        /// Blocks the operation would have taken.
+        needed: u64,
+        /// Blocks that could have been had.
+        available: u64,
+        /// Blocks of the pool.
+        total: u64,
+    },
+    /// Never: larger than the whole pool.
+    #[error("needs {needed} blocks, but the whole pool has {total}: it can never fit")]
+    NeverFits {
+        /// Blocks the request needs at once.
+        needed: u64,
+        /// Blocks of the pool.
+        total: u64,
+    },
+    /// The handle was never given out.
+    #[error("sequence {0:#x} is unknown")]
+    UnknownSequence(u64),
+    /// The handle was valid once; its sequence has been released.
+    #[error("sequence {0:#x} was released; its handle is stale")]
+    StaleSequence(u64),
+    /// The ticket was never given out, or is done already.
+    #[error("ticket {0} is unknown or already settled")]
+    UnknownTicket(u64),
+    /// More is said to be computed than has slots.
+    #[error("commit of {asked} tokens, but the sequence has slots for {limit}")]
+    CommitPastEnd {
+        /// Length asked for.
+        asked: u64,
+        /// Tokens that have slots.
+        limit: u64,
+    },
+    /// A length went backwards.
+    #[error("{what} of {asked} tokens, but {limit} are already there")]
+    Backwards {
+        /// The verb.
+        what: &'static str,
+        /// Length asked for.
+        asked: u64,
+        /// Present length.
+        limit: u64,
+    },
+    /// A value outside its limits.
+    #[error("{what} = {value}: {limit}")]
+    Invalid {
+        /// The value's name.
+        what: &'static str,
+        /// What was given.
+        value: String,
+        /// What is allowed.
+        limit: String,
+    },
+    /// A block id that is not on loan.
+    #[error("block {block} is not on loan (it is {state}): {why}")]
+    NotLent {
+        /// The id.
+        block: u64,
+        /// Its state.
+        state: &'static str,
+        /// What probably happened.
+        why: &'static str,
+    },
+    /// A policy outside the core has to name victims first (see `Manager::candidates`).
+    #[error("{n} victims are needed from the eviction policy")]
+    NeedVictims {
+        /// How many.
+        n: u32,
+    },
+    /// Blocks that should go are in use.
+    #[error("{blocks} blocks from id {from} on are in use, the first is {first}")]
+    InUse {
+        /// How many.
+        blocks: u64,
+        /// Ids from here on were to go.
+        from: u64,
+        /// The lowest of those in use.
+        first: u64,
+    },
+    /// The manager sleeps.
+    #[error("the manager sleeps: wake it first")]
+    Asleep,
+    /// A step admits nobody past a refusal or its token budget; this came after one.
+    #[error("not tried: the budget of the step is spent, or something before it was refused")]
+    NotTried,
+    /// The policy outside the core failed, and its caller wants to know.
+    #[error("the eviction policy failed")]
+    PolicyFailed,
+    /// A name that nothing answers to.
+    #[error("{what} {name:?} is unknown; there are {known}")]
+    UnknownName {
+        /// Kind of thing.
+        what: &'static str,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: &'static str,
+    },
+    /// An invariant of the core is broken: a defect of kvframe.
+    #[error("integrity: {0}")]
+    Integrity(String),
+}

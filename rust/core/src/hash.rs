@@ -1,0 +1,215 @@
+//! Chained block keys.
+//!
+//! `key[i] = H(link[i] || tokens[i])`, tokens as little-endian u32. `link[i]` is `key[i-1]`, or, where
+//! the block carries extras (multimodal items), `SHA256("extras" || key[i-1] || fields)`. `link[0]`
+//! starts from the *root*, `SHA256("kvframe.v1" || fields)` over block size, hash, weights
+//! fingerprint, salt and adapter as tagged, length-prefixed fields. Every key is the first 128 bits
+//! of its digest, so a sequence can go on from any block's key and roll back for nothing. Root and
+//! links are always SHA-256; only the per-block hash is chosen, and where it is not cryptographic
+//! the pool keeps links and tokens and compares them.
+
+use sha2::{Digest, Sha256};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::error::{Error, Result};
+
+/// A block's name: 128 bits over everything its KV depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Key(pub u128);
+
+impl Key {
+    /// The key of the same prefix in another layer group.
+    #[must_use]
+    pub fn for_group(self, group: usize) -> Self {
+        // Group 0 keeps the key as it is; the odd constant keeps the others apart.
+        Self(self.0 ^ (group as u128).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835))
+    }
+
+    fn of_digest(digest: &[u8]) -> Self {
+        let mut head = [0; 16];
+        head.copy_from_slice(&digest[..16]);
+        Self(u128::from_le_bytes(head))
+    }
+}
+
+/// The hash that chains block keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HashAlgo {
+    /// Cryptographic, the default.
+    Sha256,
+    /// Cryptographic, faster where the processor has no SHA instructions.
+    Blake3,
+    /// Fast and not cryptographic: tokens are kept and compared.
+    Xxh3,
+}
+
+impl HashAlgo {
+    /// The name used in configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sha256 => "sha256",
+            Self::Blake3 => "blake3",
+            Self::Xxh3 => "xxh3-128",
+        }
+    }
+
+    /// The hash of that name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownName`] lists the names there are.
+    pub fn from_name(name: &str) -> Result<Self> {
+        match name {
+            "sha256" => Ok(Self::Sha256),
+            "blake3" => Ok(Self::Blake3),
+            "xxh3-128" => Ok(Self::Xxh3),
+            _ => Err(Error::UnknownName {
+                what: "hash",
+                name: name.into(),
+                known: "sha256, blake3, xxh3-128",
+            }),
+        }
+    }
+
+    /// Whether two inputs of one key can be taken for equal without comparing them.
+    pub fn is_cryptographic(self) -> bool {
+        !matches!(self, Self::Xxh3)
+    }
+}
+
+/// What sets prefixes apart besides their tokens.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Space<'a> {
+    /// Tenant isolation.
+    pub salt: &'a [u8],
+    /// `LoRA` or other adapter.
+    pub adapter: &'a [u8],
+}
+
+/// A multimodal item: the tokens `start..end` stand for the content `id`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Extra {
+    /// First token, absolute.
+    pub start: u32,
+    /// One past the last token.
+    pub end: u32,
+    /// Content hash or other name of the item.
+    pub id: Vec<u8>,
+}
+
+const SALT: u8 = 1;
+const ADAPTER: u8 = 2;
+const FINGERPRINT: u8 = 3;
+const BLOCK_SIZE: u8 = 4;
+const HASH: u8 = 5;
+const ITEM: u8 = 6;
+
+fn field(hasher: &mut Sha256, tag: u8, value: &[u8]) {
+    hasher.update([tag]);
+    hasher.update((value.len() as u64).to_le_bytes());
+    hasher.update(value);
+}
+
+/// Hashes blocks of one size with one hash.
+#[derive(Debug, Clone)]
+pub struct Hasher {
+    algo: HashAlgo,
+    block_size: usize,
+    fingerprint: Vec<u8>,
+    /// The root of prompts without salt and adapter.
+    plain: Key,
+}
+
+/// Blocks up to this many tokens are hashed from the stack.
+const STACK_TOKENS: usize = 128;
+
+impl Hasher {
+    /// A hasher; `fingerprint` names the weights.
+    pub fn new(algo: HashAlgo, block_size: u32, fingerprint: &[u8]) -> Self {
+        let mut hasher = Self {
+            algo,
+            block_size: block_size as usize,
+            fingerprint: fingerprint.to_vec(),
+            plain: Key::default(),
+        };
+        hasher.plain = hasher.make_root(Space::default());
+        hasher
+    }
+
+    /// The link that block 0 of a prefix in `space` starts from.
+    pub fn root(&self, space: Space<'_>) -> Key {
+        if space.salt.is_empty() && space.adapter.is_empty() {
+            return self.plain;
+        }
+        self.make_root(space)
+    }
+
+    fn make_root(&self, space: Space<'_>) -> Key {
+        let mut hasher = Sha256::new_with_prefix(b"kvframe.v1");
+        field(&mut hasher, BLOCK_SIZE, &(self.block_size as u32).to_le_bytes());
+        field(&mut hasher, HASH, self.algo.name().as_bytes());
+        field(&mut hasher, FINGERPRINT, &self.fingerprint);
+        if !space.salt.is_empty() {
+            field(&mut hasher, SALT, space.salt);
+        }
+        if !space.adapter.is_empty() {
+            field(&mut hasher, ADAPTER, space.adapter);
+        }
+        Key::of_digest(&hasher.finalize())
+    }
+
+    /// The link of block `index` whose predecessor (or root) has the key `previous`.
+    pub fn link(&self, previous: Key, index: usize, extras: &[Extra]) -> Key {
+        let start = (index * self.block_size) as i64;
+        let end = start + self.block_size as i64;
+        let overlaps = |e: &&Extra| i64::from(e.start) < end && i64::from(e.end) > start;
+        let mut items = extras.iter().filter(overlaps).peekable();
+        if items.peek().is_none() {
+            return previous;
+        }
+        let mut hasher = Sha256::new_with_prefix(b"extras");
+        hasher.update(previous.0.to_le_bytes());
+        for item in items {
+            // Where in the item the block lies matters: two windows of one image differ.
+            hasher.update((i64::from(item.start) - start).to_le_bytes());
+            hasher.update((i64::from(item.end) - start).to_le_bytes());
+            field(&mut hasher, ITEM, &item.id);
+        }
+        Key::of_digest(&hasher.finalize())
+    }
+
+    /// The key of a full block; `message` is scratch of 16 + 4 × block size bytes.
+    fn key(&self, link: Key, tokens: &[u32], message: &mut [u8]) -> Key {
+        message[..16].copy_from_slice(&link.0.to_le_bytes());
+        for (bytes, token) in message[16..].chunks_exact_mut(4).zip(tokens) {
+            bytes.copy_from_slice(&token.to_le_bytes());
+        }
+        match self.algo {
+            HashAlgo::Sha256 => Key::of_digest(&Sha256::digest(&*message)),
+            HashAlgo::Blake3 => Key::of_digest(blake3::hash(message).as_bytes()),
+            HashAlgo::Xxh3 => Key(xxh3_128(message)),
+        }
+    }
+
+    /// Appends to `keys` the keys of the full blocks of `tokens` that it does not hold yet.
+    pub fn extend(&self, root: Key, extras: &[Extra], tokens: &[u32], keys: &mut Vec<Key>) {
+        let full = tokens.len() / self.block_size;
+        if keys.len() >= full {
+            return;
+        }
+        keys.reserve(full - keys.len());
+        let bytes = 16 + 4 * self.block_size;
+        let (mut stack, mut heap) = ([0; 16 + 4 * STACK_TOKENS], Vec::new());
+        let message = if self.block_size <= STACK_TOKENS {
+            &mut stack[..bytes]
+        } else {
+            heap.resize(bytes, 0);
+            &mut heap[..]
+        };
+        for i in keys.len()..full {
+            let previous = if i == 0 { root } else { keys[i - 1] };
+            let link = if extras.is_empty() { previous } else { self.link(previous, i, extras) };
+            let block = &tokens[i * self.block_size..(i + 1) * self.block_size];
+            keys.push(self.key(link, block, message));
+        }
+    }
+}

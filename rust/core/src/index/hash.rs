@@ -1,0 +1,155 @@
+//! The hash index: keys live in the pool's columns, the table holds ids alone.
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+
+use crate::hash::{HashAlgo, Key};
+use crate::pool::{BlockId, Pool};
+
+/// Findable blocks by key. A key may have several copies.
+#[derive(Debug)]
+pub struct HashIndex {
+    table: HashTable<BlockId>,
+    verify: Option<Witness>,
+}
+
+/// What a non-cryptographic key is checked against: each block's link and tokens.
+#[derive(Debug)]
+struct Witness {
+    block_size: usize,
+    links: Vec<Key>,
+    tokens: Vec<u32>,
+}
+
+/// What a lookup knows of the block it wants, beyond its key.
+#[derive(Debug, Clone, Copy)]
+pub struct Proof<'a> {
+    /// What the key was chained from.
+    pub link: Key,
+    /// The block's tokens.
+    pub tokens: &'a [u32],
+}
+
+/// A lookup's outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// This block.
+    Block(BlockId),
+    /// Nothing under the key.
+    Nothing,
+    /// The key matches, the tokens do not.
+    Collision,
+}
+
+fn slot(key: Key) -> u64 {
+    // Keys are uniform already; folding keeps group and namespace bits.
+    (key.0 as u64) ^ ((key.0 >> 64) as u64)
+}
+
+impl HashIndex {
+    /// An empty index.
+    pub fn new(algo: HashAlgo, block_size: u32, capacity: u32) -> Self {
+        let verify = (!algo.is_cryptographic()).then(|| Witness {
+            block_size: block_size as usize,
+            links: Vec::new(),
+            tokens: Vec::new(),
+        });
+        Self { table: HashTable::with_capacity(capacity.min(1 << 20) as usize), verify }
+    }
+
+    /// Whether lookups should bring a [`Proof`].
+    pub fn wants_proof(&self) -> bool {
+        self.verify.is_some()
+    }
+
+    /// A block under `key`, checked against `proof` where the hash is not cryptographic.
+    #[inline]
+    pub fn find(&self, pool: &Pool, key: Key, proof: Option<Proof<'_>>) -> Found {
+        match self.table.find(slot(key), |&b| pool.key(b) == key) {
+            None => Found::Nothing,
+            Some(&block) => match (&self.verify, proof) {
+                (Some(witness), Some(proof)) if !witness.vouches(block, proof) => Found::Collision,
+                _ => Found::Block(block),
+            },
+        }
+    }
+
+    /// Makes `block` findable under `key`, beside a copy that is there already; in one probe. The
+    /// pool's column has to say `key` by the next call.
+    #[inline]
+    pub fn store(
+        &mut self,
+        pool: &Pool,
+        block: BlockId,
+        key: Key,
+        proof: Option<Proof<'_>>,
+    ) -> Found {
+        let hasher = |&b: &BlockId| slot(pool.key(b));
+        let found = match self.table.entry(slot(key), |&b| pool.key(b) == key, hasher) {
+            Entry::Vacant(entry) => {
+                entry.insert(block);
+                Found::Nothing
+            }
+            Entry::Occupied(entry) => match (&self.verify, proof) {
+                (Some(witness), Some(proof)) if !witness.vouches(*entry.get(), proof) => {
+                    return Found::Collision;
+                }
+                _ => Found::Block(*entry.get()),
+            },
+        };
+        if let Found::Block(_) = found {
+            self.table.insert_unique(slot(key), block, hasher);
+        }
+        if let (Some(witness), Some(proof)) = (&mut self.verify, proof) {
+            witness.keep(block, proof);
+        }
+        found
+    }
+
+    /// Takes `block` out. False if it was not there.
+    pub fn remove(&mut self, pool: &Pool, block: BlockId) -> bool {
+        self.table
+            .find_entry(slot(pool.key(block)), |&b| b == block)
+            .map(hashbrown::hash_table::OccupiedEntry::remove)
+            .is_ok()
+    }
+
+    /// Another findable block under `block`'s key.
+    pub fn other_copy(&self, pool: &Pool, block: BlockId) -> Option<BlockId> {
+        let key = pool.key(block);
+        self.table.iter_hash(slot(key)).copied().find(|&b| b != block && pool.key(b) == key)
+    }
+
+    /// Findable blocks.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether nothing is findable.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// Every findable block, in no order.
+    pub fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
+        self.table.iter().copied()
+    }
+}
+
+impl Witness {
+    fn vouches(&self, block: BlockId, proof: Proof<'_>) -> bool {
+        let i = block as usize;
+        self.links.get(i) == Some(&proof.link)
+            && self.tokens[i * self.block_size..(i + 1) * self.block_size] == *proof.tokens
+    }
+
+    fn keep(&mut self, block: BlockId, proof: Proof<'_>) {
+        let i = block as usize;
+        if self.links.len() <= i {
+            self.links.resize(i + 1, Key::default());
+            self.tokens.resize((i + 1) * self.block_size, 0);
+        }
+        self.links[i] = proof.link;
+        self.tokens[i * self.block_size..(i + 1) * self.block_size].copy_from_slice(proof.tokens);
+    }
+}

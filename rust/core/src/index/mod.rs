@@ -1,0 +1,5 @@
+//! From keys to resident blocks.
+
+mod hash;
+
+pub use hash::{Found, HashIndex, Proof};

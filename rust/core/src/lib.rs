@@ -1,0 +1,38 @@
+//! The decisions of a KV cache: which blocks live, who shares them, which die next.
+//!
+//! Pure Rust, no Python, no I/O, no clocks, no bytes of KV. The map, in the order data flows:
+//!
+//! | module | purpose |
+//! | --- | --- |
+//! | [`options`] | what a manager is built from |
+//! | [`hash`] | tokens to chained block keys |
+//! | [`pool`] | blocks: owners, states, generations, the free list |
+//! | [`index`] | keys to resident blocks |
+//! | [`policy`] | which block dies next |
+//! | [`sequence`] | block tables, lengths, what is known of a request |
+//! | [`manager`] | admit, append, commit, release, fork, step: the verbs |
+//! | [`tickets`] | copies under way and the blocks they hold |
+//! | [`events`], [`stats`] | the ordered log and the counters |
+//!
+//! The words are the field's own: a *block* is a fixed number of tokens' KV; a *cached* block is
+//! unreferenced but findable; *commit* means computed and accepted.
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod events;
+pub mod hash;
+pub mod index;
+pub mod manager;
+pub mod options;
+pub mod policy;
+pub mod pool;
+pub mod sequence;
+pub mod stats;
+pub mod tickets;
+
+pub use error::{Error, Result};
+pub use hash::{HashAlgo, Key};
+pub use manager::{Admission, Fit, Grant, Manager, Prompt};
+pub use options::{GroupKind, Options};
+pub use pool::{BlockId, NIL};
+pub use sequence::SeqId;

@@ -1,0 +1,55 @@
+//! The conversation with a policy outside the core. None of these runs anybody else's code.
+
+use super::Manager;
+use crate::policy::{Candidates, External, Journal};
+use crate::pool::BlockId;
+
+impl Manager {
+    fn external(&mut self) -> Option<&mut External> {
+        self.policy.external()
+    }
+
+    /// What the policy may judge: up to `limit` blocks (0: all), at least `n` where there are.
+    pub fn candidates(&mut self, n: usize, limit: usize, out: &mut Candidates) {
+        let limit = if limit == 0 { 0 } else { limit.max(n) };
+        if let Some(external) = self.policy.external() {
+            external.candidates(&self.pool, limit, out);
+        }
+    }
+
+    /// Takes the policy's choice for the operation that follows.
+    pub fn choose(&mut self, blocks: &[BlockId], generations: &[u32]) {
+        if let Some(external) = self.policy.external() {
+            external.choose(&self.pool, blocks, generations);
+        }
+    }
+
+    /// Lets the built-in order stand in for `n` victims of the operation that follows.
+    pub fn fall_back(&mut self, n: usize) {
+        if let Some(external) = self.external() {
+            external.fall_back(n);
+        }
+    }
+
+    /// Forgets what is left of the last choice.
+    pub fn settle_choice(&mut self) {
+        if let Some(external) = self.external() {
+            external.settle();
+        }
+    }
+
+    /// How many victims the built-in order named for a policy outside the core.
+    pub fn fallbacks(&mut self) -> u64 {
+        self.external().map_or(0, |books| books.fallbacks())
+    }
+
+    /// Events not delivered yet.
+    pub fn journal_len(&mut self) -> usize {
+        self.external().map_or(0, |books| books.journal_len())
+    }
+
+    /// Events for the policy's own books.
+    pub fn take_journal(&mut self) -> Journal {
+        self.external().map(External::take_journal).unwrap_or_default()
+    }
+}

@@ -1,0 +1,26 @@
+//! A second sequence over the same blocks.
+
+use super::Manager;
+use crate::error::Result;
+use crate::events::Kind;
+use crate::pool::NIL;
+use crate::sequence::SeqId;
+
+impl Manager {
+    /// A sequence that shares every block of `seq`; whichever writes first copies the tail.
+    /// Costs no block.
+    ///
+    /// # Errors
+    /// Unknown handles.
+    pub fn fork(&mut self, seq: SeqId) -> Result<SeqId> {
+        let source = self.sequences.get(seq)?.clone();
+        self.tick += 1;
+        let child = self.sequences.create(self.options.groups.len());
+        for &block in source.tables.iter().flatten().filter(|&&b| b != NIL) {
+            self.pool.share(block);
+        }
+        *self.sequences.get_mut(child)? = source;
+        self.note(Kind::Fork, child, seq);
+        Ok(child)
+    }
+}

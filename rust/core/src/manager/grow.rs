@@ -1,0 +1,221 @@
+//! More slots for a sequence, with a copy first where somebody else reads the block.
+
+use super::Manager;
+use crate::error::{Error, Result};
+use crate::events::Kind;
+use crate::pool::{BlockId, NIL, State};
+use crate::sequence::SeqId;
+use crate::tickets::Copy;
+
+impl Manager {
+    /// Slots for `tokens` after everything known of `seq`.
+    ///
+    /// # Errors
+    /// Unknown handles; [`Error::NoCapacity`]; [`Error::Invalid`] while prompt tokens have no slots
+    /// yet, or where the request came as keys.
+    pub fn append(&mut self, seq: SeqId, tokens: &[u32]) -> Result<()> {
+        let unknown = self.sequences.get(seq)?.unknown;
+        if unknown > 0 && !tokens.is_empty() {
+            return Err(Error::Invalid {
+                what: "append",
+                value: tokens.len().to_string(),
+                limit: format!("the ids of {unknown} tokens before are not known yet: fill them"),
+            });
+        }
+        self.append_ids(seq, tokens)
+    }
+
+    /// Slots for `count` tokens whose ids are still being computed (asynchronous scheduling).
+    ///
+    /// # Errors
+    /// As [`Manager::append`].
+    pub fn append_unknown(&mut self, seq: SeqId, count: u32) -> Result<()> {
+        self.append_ids(seq, &vec![0; count as usize])?;
+        self.sequences.get_mut(seq)?.unknown += count;
+        Ok(())
+    }
+
+    /// The ids of the first tokens of `seq` that were not known yet.
+    ///
+    /// # Errors
+    /// Unknown handles; [`Error::Invalid`] for more ids than are missing.
+    pub fn fill(&mut self, seq: SeqId, tokens: &[u32]) -> Result<()> {
+        let sequence = self.sequences.get_mut(seq)?;
+        let missing = sequence.unknown as usize;
+        if tokens.len() > missing {
+            return Err(Error::Invalid {
+                what: "fill",
+                value: tokens.len().to_string(),
+                limit: format!("the ids of {missing} tokens are missing"),
+            });
+        }
+        let at = sequence.tokens.len() - missing;
+        sequence.tokens[at..at + tokens.len()].copy_from_slice(tokens);
+        sequence.unknown -= tokens.len() as u32;
+        Ok(())
+    }
+
+    fn append_ids(&mut self, seq: SeqId, tokens: &[u32]) -> Result<()> {
+        if self.append_in_place(seq, tokens)? {
+            return Ok(());
+        }
+        self.check_append(seq, tokens.len())?;
+        let until = u64::from(self.sequences.get(seq)?.len) + tokens.len() as u64;
+        let until = self.checked_len(until)?;
+        self.make_slots(seq, until)?;
+        let sequence = self.sequences.get_mut(seq)?;
+        sequence.tokens.extend_from_slice(tokens);
+        sequence.known = until;
+        Ok(())
+    }
+
+    /// Whether `count` tokens may come after what is known of `seq`, room apart.
+    pub(super) fn check_append(&self, seq: SeqId, count: usize) -> Result<()> {
+        let sequence = self.sequences.get(seq)?;
+        let limit = match sequence.known() - sequence.len {
+            0 if count == 0 || sequence.tokens.len() == sequence.known() as usize => return Ok(()),
+            0 => "the request came as keys; its tokens are not known".into(),
+            more => format!("{more} known tokens have no slots yet: extend the sequence first"),
+        };
+        Err(Error::Invalid { what: "append", value: count.to_string(), limit })
+    }
+
+    /// The common decode step: the tokens fit into a tail block that nobody else reads or finds.
+    fn append_in_place(&mut self, seq: SeqId, tokens: &[u32]) -> Result<bool> {
+        let size = self.options.block_size;
+        let sequence = self.sequences.get_mut(seq)?;
+        let (tail, offset) = ((sequence.len / size) as usize, sequence.len % size);
+        let known =
+            sequence.tokens.len() == sequence.len as usize && sequence.known == sequence.len;
+        if !known || offset == 0 || tokens.is_empty() || tokens.len() > (size - offset) as usize {
+            return Ok(false);
+        }
+        let alone = |b: BlockId| self.pool.refs(b) == 1 && self.pool.state(b) == State::Pending;
+        if !sequence.tables.iter().all(|t| t[tail] == NIL || alone(t[tail])) {
+            return Ok(false);
+        }
+        sequence.len += tokens.len() as u32;
+        sequence.known = sequence.len;
+        sequence.tokens.extend_from_slice(tokens);
+        let until = u64::from(sequence.len);
+        self.tick += 1;
+        self.note(Kind::Append, seq, until);
+        Ok(true)
+    }
+
+    /// Slots for the known tokens of `seq` up to `until` (chunked prefill).
+    ///
+    /// # Errors
+    /// Unknown handles; [`Error::NoCapacity`]; [`Error::Backwards`]; [`Error::Invalid`] past what
+    /// is known.
+    pub fn extend(&mut self, seq: SeqId, until: u32) -> Result<()> {
+        self.check_extend(seq, until)?;
+        self.make_slots(seq, until)
+    }
+
+    /// Whether `seq` may get slots up to `until`, room apart.
+    pub(super) fn check_extend(&self, seq: SeqId, until: u32) -> Result<()> {
+        let sequence = self.sequences.get(seq)?;
+        if until < sequence.len {
+            let limit = u64::from(sequence.len);
+            return Err(Error::Backwards { what: "extend", asked: u64::from(until), limit });
+        }
+        if until > sequence.known() {
+            return Err(Error::Invalid {
+                what: "extend",
+                value: until.to_string(),
+                limit: format!("only {} tokens are known", sequence.known()),
+            });
+        }
+        Ok(())
+    }
+
+    fn checked_len(&self, until: u64) -> Result<u32> {
+        // Windows give blocks back as they move on; only the other groups bound a sequence.
+        let rows = until.div_ceil(u64::from(self.block_size()));
+        let (needed, total) = (rows * u64::from(self.full_groups()), u64::from(self.pool.usable()));
+        match u32::try_from(until) {
+            Ok(len) if needed <= total => Ok(len),
+            _ => Err(Error::NeverFits { needed: needed.max(rows), total }),
+        }
+    }
+
+    /// Counts, then grows every group's table to hold `until` tokens.
+    fn make_slots(&mut self, seq: SeqId, until: u32) -> Result<()> {
+        let sequence = self.sequences.get(seq)?;
+        let from = sequence.len;
+        if until == from {
+            return Ok(());
+        }
+        let groups = self.options.groups.len() as u32;
+        let rows = self.blocks_for(until) - sequence.tables[0].len() as u32;
+        let tail = (from / self.block_size()) as usize;
+        // The common decode step touches a partial block of its own: nothing to count.
+        let partial = !from.is_multiple_of(self.block_size());
+        let copies = if partial { self.groups_to_copy(seq, tail)? } else { 0 };
+        let needed = u64::from(rows) * u64::from(groups) + u64::from(copies);
+        if needed > 0 {
+            self.check_room(u32::try_from(needed).unwrap_or(u32::MAX), 0)?;
+        }
+        self.tick += 1;
+        if copies > 0 {
+            self.copy_tail(seq, tail, from % self.block_size())?;
+        }
+        let mut tables = std::mem::take(&mut self.sequences.get_mut(seq)?.tables);
+        for _ in 0..rows {
+            let obtained = self.obtain_row(seq, &mut tables, None);
+            debug_assert!(obtained, "room was counted");
+        }
+        let sequence = self.sequences.get_mut(seq)?;
+        sequence.tables = tables;
+        sequence.len = until;
+        self.note(Kind::Append, seq, u64::from(until));
+        Ok(())
+    }
+
+    /// Whether a write into `block` would reach somebody else: another owner (copies under way
+    /// only read it, or fill it for this one), or whoever finds it in the index.
+    fn is_shared(&self, block: BlockId) -> bool {
+        if block == NIL {
+            return false;
+        }
+        let refs = self.pool.refs(block);
+        let owners = if refs > 1 { refs - self.tickets.holds(block) } else { refs };
+        owners > 1 || self.pool.state(block) != State::Pending
+    }
+
+    fn groups_to_copy(&self, seq: SeqId, tail: usize) -> Result<u32> {
+        let tables = &self.sequences.get(seq)?.tables;
+        Ok(tables.iter().filter(|t| self.is_shared(t[tail])).count() as u32)
+    }
+
+    /// Copy-on-write: the block at `tail` gets a page of its own before `seq` writes on.
+    fn copy_tail(&mut self, seq: SeqId, tail: usize, tokens: u32) -> Result<()> {
+        for group in 0..self.options.groups.len() {
+            let src = self.sequences.get(seq)?.tables[group][tail];
+            if !self.is_shared(src) {
+                continue;
+            }
+            let dst = self.obtain(seq, group, None).ok_or_else(|| {
+                Error::Integrity("room for a copy was counted and is gone".into())
+            })?;
+            // The sequence's own reference to `src` becomes the copy's; `dst` gets one for it too.
+            self.pool.share(dst);
+            self.sequences.get_mut(seq)?.tables[group][tail] = dst;
+            self.tickets.add(Copy { src, dst, tokens, seq, group: group as u8 });
+            if self.pool.parent(src) != NIL && self.pool.state(src) == State::Committed {
+                // A findable block keeps those it follows owned, also where only its copy needs it.
+                let path = &self.sequences.get(seq)?.tables[group][..tail];
+                for &block in path {
+                    self.pool.share(block);
+                }
+                self.tickets.hold(path.iter().rev().copied());
+            }
+            self.stats.copies += 1;
+            self.note_block(Kind::Copy, seq, src, u64::from(dst));
+        }
+        let sequence = self.sequences.get_mut(seq)?;
+        sequence.published = sequence.published.min(tail as u32);
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! Everything that must hold between calls, checked from scratch.
+
+use super::Manager;
+use crate::error::{Error, Result};
+use crate::options::GroupKind;
+use crate::pool::{NIL, State};
+
+impl Manager {
+    /// Recounts owners, states, tree, index, tables and the policy's books. O(blocks); for tests,
+    /// debugging and health checks.
+    ///
+    /// # Errors
+    /// [`Error::Integrity`] names the first thing that disagrees.
+    pub fn check_integrity(&self) -> Result<()> {
+        let checks =
+            [self.check_counts(), self.check_owners(), self.check_tree(), self.check_sequences()];
+        checks
+            .into_iter()
+            .chain([self.policy.validate(&self.pool)])
+            .collect::<std::result::Result<(), String>>()
+            .map_err(Error::Integrity)
+    }
+
+    fn check_counts(&self) -> std::result::Result<(), String> {
+        let pool = &self.pool;
+        let mut listed = vec![false; pool.created() as usize];
+        for &block in pool.free_list() {
+            if std::mem::replace(&mut listed[block as usize], true) {
+                return Err(format!("block {block} is free twice"));
+            }
+        }
+        let (mut free, mut cached, mut owned) = (0, 0, 0);
+        for block in 0..pool.created() {
+            let state = pool.state(block);
+            if (state == State::Free) != listed[block as usize] {
+                return Err(format!("block {block} is {} but the free list differs", state.name()));
+            }
+            match state {
+                State::Free => free += 1,
+                State::Cached => cached += 1,
+                _ => owned += 1,
+            }
+            let unowned = matches!(state, State::Free | State::Cached | State::Null);
+            if unowned != (pool.refs(block) == 0) {
+                let refs = pool.refs(block);
+                return Err(format!("block {block} is {} with {refs} owners", state.name()));
+            }
+        }
+        free += pool.capacity() - pool.created();
+        if (free, cached, owned) != (pool.free(), pool.cached(), pool.referenced())
+            || u64::from(free) + u64::from(cached) + u64::from(owned) != u64::from(pool.capacity())
+        {
+            return Err(format!(
+                "{free} free + {cached} cached + {owned} referenced of {}; the pool says {}, {}, {}",
+                pool.capacity(),
+                pool.free(),
+                pool.cached(),
+                pool.referenced()
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_owners(&self) -> std::result::Result<(), String> {
+        let mut owners = vec![0_u32; self.pool.created() as usize];
+        let tables = self.sequences.iter().flat_map(|(_, s)| s.tables.iter().flatten());
+        let others = self.tickets.owners().chain(self.fences.owners());
+        for block in tables.copied().filter(|&b| b != NIL).chain(others) {
+            owners[block as usize] += 1;
+        }
+        for block in 0..self.pool.created() {
+            let lent = u32::from(self.pool.state(block) == State::Lent);
+            let (counted, kept) = (owners[block as usize] + lent, self.pool.refs(block));
+            if counted != kept {
+                return Err(format!("block {block} has {counted} owners, its count says {kept}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_tree(&self) -> std::result::Result<(), String> {
+        let pool = &self.pool;
+        let mut children = vec![0_u32; pool.created() as usize];
+        let mut findable = 0;
+        for block in 0..pool.created() {
+            if !matches!(pool.state(block), State::Committed | State::Cached) {
+                continue;
+            }
+            findable += 1;
+            let parent = pool.parent(block);
+            if parent != NIL {
+                children[parent as usize] += 1;
+                if !matches!(pool.state(parent), State::Committed | State::Cached) {
+                    let state = pool.state(parent).name();
+                    return Err(format!("block {block} follows block {parent}, which is {state}"));
+                }
+                if pool.state(block) == State::Committed && pool.state(parent) == State::Cached {
+                    return Err(format!("block {block} is owned, block {parent} before it is not"));
+                }
+            }
+        }
+        if let Some(block) = (0..pool.created()).find(|&b| children[b as usize] != pool.children(b))
+        {
+            let (counted, kept) = (children[block as usize], pool.children(block));
+            return Err(format!("block {block} has {counted} children, its count says {kept}"));
+        }
+        let mut indexed = vec![false; pool.created() as usize];
+        for block in self.index.blocks() {
+            let state = pool.state(block);
+            if !matches!(state, State::Committed | State::Cached) {
+                return Err(format!("the index holds block {block}, which is {}", state.name()));
+            }
+            if std::mem::replace(&mut indexed[block as usize], true) {
+                return Err(format!("the index holds block {block} twice"));
+            }
+        }
+        if findable != self.index.len() {
+            return Err(format!("{findable} blocks findable, {} in the index", self.index.len()));
+        }
+        Ok(())
+    }
+
+    fn check_sequences(&self) -> std::result::Result<(), String> {
+        let size = self.block_size();
+        for (seq, s) in self.sequences.iter() {
+            let blocks = self.blocks_for(s.len) as usize;
+            if s.committed > s.len || s.len > s.known() || s.published > s.committed / size {
+                return Err(format!(
+                    "sequence {seq:#x}: {} published blocks, {} committed, {} slots, {} known",
+                    s.published,
+                    s.committed,
+                    s.len,
+                    s.known()
+                ));
+            }
+            for (group, table) in s.tables.iter().enumerate() {
+                if table.len() != blocks {
+                    let have = table.len();
+                    return Err(format!(
+                        "sequence {seq:#x}: group {group} has {have} blocks, {} tokens need {blocks}",
+                        s.len
+                    ));
+                }
+                let gaps = self.options.groups[group] != GroupKind::Full;
+                let wrong = table.iter().position(|&b| {
+                    if b == NIL { !gaps } else { usize::from(self.pool.group(b)) != group }
+                });
+                if let Some(i) = wrong {
+                    return Err(format!(
+                        "sequence {seq:#x}: group {group}, entry {i}: {}",
+                        table[i]
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,74 @@
+//! Raw blocks, for engines that keep their own books or need scratch pages.
+
+use super::Manager;
+use crate::error::{Error, Result};
+use crate::events::Kind;
+use crate::pool::{BlockId, State};
+
+impl Manager {
+    /// Fills `out` with blocks that nobody else has, or takes none.
+    ///
+    /// # Errors
+    /// [`Error::NoCapacity`], [`Error::NeedVictims`].
+    pub fn lend(&mut self, out: &mut [BlockId]) -> Result<()> {
+        let count = u32::try_from(out.len()).unwrap_or(u32::MAX);
+        if count == 0 {
+            return Ok(());
+        }
+        self.check_room(count, 0)?;
+        self.tick += 1;
+        for slot in out {
+            if self.pool.free() == 0
+                && let Some(victim) = self.next_victim()
+            {
+                self.evict(victim);
+            }
+            let block = self.pool.lend().ok_or_else(|| {
+                Error::Integrity("room for a loan was counted and is gone".into())
+            })?;
+            self.note_block(Kind::Lend, 0, block, 0);
+            *slot = block;
+        }
+        Ok(())
+    }
+
+    /// Takes blocks back, or none if any of them is not on loan. The first is lent again first.
+    ///
+    /// # Errors
+    /// [`Error::NotLent`] for an unknown id, one that is not on loan, or one named twice.
+    pub fn give_back(&mut self, blocks: &[BlockId]) -> Result<()> {
+        for (i, &block) in blocks.iter().enumerate() {
+            if self.pool.refs_or_none(block) != Some(1) || self.pool.state(block) != State::Lent {
+                self.undo_marks(&blocks[..i]);
+                return Err(self.not_lent(block, blocks[..i].contains(&block)));
+            }
+            // Marks the id as seen, so that naming it twice is caught in one pass.
+            self.pool.end_loan(block);
+        }
+        self.tick += 1;
+        for &block in blocks.iter().rev() {
+            self.pool.put_back(block);
+            self.note_block(Kind::Return, 0, block, 0);
+        }
+        Ok(())
+    }
+
+    fn undo_marks(&mut self, blocks: &[BlockId]) {
+        for &block in blocks {
+            self.pool.mark_lent(block);
+        }
+    }
+
+    fn not_lent(&self, block: BlockId, twice: bool) -> Error {
+        let why = if twice {
+            "it is named twice"
+        } else if block >= self.pool.capacity() {
+            "the pool has no such block"
+        } else if self.pool.generation(block) > 0 {
+            "it was given back before: a double free"
+        } else {
+            "it was never lent"
+        };
+        Error::NotLent { block: u64::from(block), state: self.pool.state(block).name(), why }
+    }
+}

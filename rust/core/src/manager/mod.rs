@@ -1,0 +1,294 @@
+//! The verbs of a KV cache, over one pool.
+//!
+//! Every verb counts first and moves afterwards: what is refused has changed nothing (rule 2).
+
+mod admit;
+mod candidates;
+mod commit;
+mod fence;
+mod fork;
+mod grow;
+mod integrity;
+mod load;
+mod loans;
+mod lookup;
+mod pressure;
+mod release;
+mod step;
+
+pub use admit::{Admission, Fit, Grant, Prompt};
+pub use commit::Committed;
+pub use lookup::Hit;
+pub use pressure::{Candidate, Preempt, Pressure};
+pub use step::{Step, StepOutcome};
+
+use crate::error::{Error, Result};
+use crate::events::{Event, Kind, Log};
+use crate::hash::{Hasher, Key};
+use crate::index::HashIndex;
+use crate::options::Options;
+use crate::policy::{Eviction, View, Why};
+use crate::pool::{BlockId, NIL, Pool, State};
+use crate::sequence::{SeqId, Sequence, Sequences};
+use crate::stats::Stats;
+use crate::tickets::{Plan, Tickets};
+
+/// A KV cache's control plane.
+pub struct Manager {
+    options: Options,
+    hasher: Hasher,
+    pool: Pool,
+    index: HashIndex,
+    policy: Box<dyn Eviction>,
+    sequences: Sequences,
+    tickets: Tickets,
+    fences: fence::Fences,
+    log: Log,
+    stats: Stats,
+    tick: u64,
+    pressure: Pressure,
+    asleep: bool,
+    scratch: Scratch,
+}
+
+/// Buffers that outlive a call so that steady state allocates nothing.
+#[derive(Debug, Default)]
+struct Scratch {
+    keys: Vec<Key>,
+    hits: Vec<Vec<BlockId>>,
+    blocks: Vec<BlockId>,
+    outlook: Vec<u32>,
+    kept: Vec<BlockId>,
+}
+
+impl Manager {
+    /// A manager over an empty pool.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for options outside their limits.
+    pub fn new(options: Options, policy: Box<dyn Eviction>) -> Result<Self> {
+        options.validate()?;
+        let groups = options.groups.len();
+        Ok(Self {
+            hasher: Hasher::new(options.hash, options.block_size, &options.fingerprint),
+            pool: Pool::new(options.blocks, options.null_block),
+            index: HashIndex::new(options.hash, options.block_size, options.blocks),
+            policy,
+            sequences: Sequences::default(),
+            tickets: Tickets::default(),
+            fences: fence::Fences::default(),
+            log: Log::new(options.event_log),
+            stats: Stats::default(),
+            tick: 0,
+            pressure: Pressure::Normal,
+            asleep: false,
+            scratch: Scratch { hits: vec![Vec::new(); groups], ..Scratch::default() },
+            options,
+        })
+    }
+
+    /// The options it was built from.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The blocks.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// The eviction policy.
+    pub fn policy(&self) -> &dyn Eviction {
+        &*self.policy
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// The logical clock: one tick an operation that changed something.
+    pub fn now(&self) -> u64 {
+        self.tick
+    }
+
+    /// How many sequences are live.
+    pub fn live_sequences(&self) -> usize {
+        self.sequences.len()
+    }
+
+    /// A live sequence.
+    ///
+    /// # Errors
+    /// [`Error::UnknownSequence`], [`Error::StaleSequence`].
+    pub fn sequence(&self, seq: SeqId) -> Result<&Sequence> {
+        self.sequences.get(seq)
+    }
+
+    /// The events since the last call, in order.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        self.log.take()
+    }
+
+    /// Closes the plan of copies gathered since the last call.
+    pub fn take_plan(&mut self) -> Option<Plan> {
+        self.tickets.take_plan()
+    }
+
+    fn block_size(&self) -> u32 {
+        self.options.block_size
+    }
+
+    fn blocks_for(&self, tokens: u32) -> u32 {
+        tokens.div_ceil(self.options.block_size)
+    }
+
+    fn note(&mut self, kind: Kind, seq: SeqId, value: u64) {
+        self.log.sequence(self.tick, kind, seq, value);
+    }
+
+    #[inline]
+    fn note_block(&mut self, kind: Kind, seq: SeqId, block: BlockId, value: u64) {
+        if self.log.is_on() {
+            self.log_block(kind, seq, block, value);
+        }
+    }
+
+    #[cold]
+    fn log_block(&mut self, kind: Kind, seq: SeqId, block: BlockId, value: u64) {
+        let named = matches!(kind, Kind::Hit | Kind::Store | Kind::Evict | Kind::Forget);
+        let key = if named { self.pool.key(block) } else { Key(0) };
+        let group = self.pool.group(block);
+        self.log.block(Event { tick: self.tick, kind, group, block, seq, key, value });
+    }
+
+    /// Refuses what needs more blocks than can be had; `claimed` cached blocks are spoken for.
+    fn check_room(&mut self, needed: u32, claimed: u32) -> Result<()> {
+        if self.asleep {
+            return Err(Error::Asleep);
+        }
+        let available = self.pool.available() - claimed;
+        if needed > available {
+            self.stats.refused += 1;
+            return Err(Error::NoCapacity {
+                needed: u64::from(needed),
+                available: u64::from(available),
+                total: u64::from(self.pool.usable()),
+            });
+        }
+        let short = needed.saturating_sub(self.pool.free());
+        if short > 0 && !self.policy.ready(short as usize) {
+            return Err(Error::NeedVictims { n: short });
+        }
+        Ok(())
+    }
+
+    /// The block that dies next, if any may.
+    fn next_victim(&mut self) -> Option<BlockId> {
+        if self.pool.cached() == 0 {
+            return None;
+        }
+        let view = View { pool: &self.pool, now: self.tick };
+        let named = self.policy.victim(view).filter(|&b| self.pool.is_evictable(b));
+        // Whatever a policy answers, the core finds a leaf: lowest id, so that logs repeat.
+        named.or_else(|| (0..self.pool.created()).find(|&b| self.pool.is_evictable(b)))
+    }
+
+    fn evict(&mut self, victim: BlockId) {
+        self.note_block(Kind::Evict, 0, victim, 0);
+        self.stats.evictions += 1;
+        self.forget(victim, Why::Evicted);
+    }
+
+    /// Takes a cached block out of the index, the tree and the policy, and frees it.
+    fn forget(&mut self, block: BlockId, why: Why) {
+        if why == Why::Invalidated {
+            self.note_block(Kind::Forget, 0, block, 0);
+        }
+        self.index.remove(&self.pool, block);
+        let parent = self.pool.unpublish(block);
+        let view = View { pool: &self.pool, now: self.tick };
+        self.policy.remove(block, why, view);
+        if parent != NIL && self.pool.is_evictable(parent) {
+            self.policy.expose(parent, view);
+        }
+        self.pool.put_back(block);
+    }
+
+    /// A block for `seq`: a free one, else the next victim's. With `outlook`, the policy may refuse.
+    fn obtain(&mut self, seq: SeqId, group: usize, outlook: Option<u32>) -> Option<BlockId> {
+        if self.pool.free() == 0 {
+            let victim = self.next_victim()?;
+            if outlook.is_some_and(|o| self.policy.refuses(o, victim)) {
+                return None;
+            }
+            self.evict(victim);
+        }
+        let block = self.pool.take(group as u8)?;
+        let view = View { pool: &self.pool, now: self.tick };
+        self.policy.claim(&[block], view);
+        self.stats.allocated += 1;
+        self.note_block(Kind::Allocate, seq, block, 0);
+        Some(block)
+    }
+
+    /// Drops one owner of each of `blocks`, given in the order of their prefix, from its end; what
+    /// nobody owns then becomes cached or free.
+    fn drop_owners(&mut self, seq: SeqId, blocks: &[BlockId]) {
+        if self.log.is_on() {
+            for &block in blocks.iter().rev().filter(|&&b| b != NIL) {
+                self.note_block(Kind::Release, seq, block, 0);
+            }
+        }
+        if !blocks.contains(&NIL) && self.pool.unshare_chain(blocks) {
+            self.policy.release(blocks, View { pool: &self.pool, now: self.tick });
+            return;
+        }
+        let mut kept = std::mem::take(&mut self.scratch.kept);
+        kept.clear();
+        for &block in blocks.iter().rev().filter(|&&b| b != NIL) {
+            match self.pool.unshare(block) {
+                None => {}
+                Some(State::Cached) => match self.copy_of(block) {
+                    None => kept.push(block),
+                    Some(copy) => self.drop_for_copy(block, copy, &mut kept),
+                },
+                Some(_) => self.pool.put_back(block),
+            }
+        }
+        self.release_kept(&mut kept);
+        self.scratch.kept = kept;
+    }
+
+    /// Tells the policy of what was kept, gathered from the end of a prefix.
+    fn release_kept(&mut self, kept: &mut Vec<BlockId>) {
+        kept.reverse();
+        self.policy.release(kept, View { pool: &self.pool, now: self.tick });
+        kept.clear();
+    }
+
+    /// Frees `block`, which `copy` makes superfluous. The prefix was used just now, so the copy takes
+    /// its place in the order.
+    #[cold]
+    fn drop_for_copy(&mut self, block: BlockId, copy: BlockId, kept: &mut Vec<BlockId>) {
+        // Brings the order up to date first: `copy` or what `block` follows may be in it.
+        kept.push(block);
+        self.release_kept(kept);
+        self.forget(block, Why::Invalidated);
+        if self.pool.share(copy) {
+            self.policy.claim(&[copy], View { pool: &self.pool, now: self.tick });
+            kept.push(copy);
+        }
+        self.pool.unshare(copy);
+    }
+
+    /// The copy that makes `block` superfluous, which nothing follows: findable under the same key.
+    fn copy_of(&mut self, block: BlockId) -> Option<BlockId> {
+        if !self.pool.may_be_copy(block) {
+            return None;
+        }
+        let copy = self.index.other_copy(&self.pool, block);
+        self.pool.set_duplicated(block, copy.is_some());
+        copy
+    }
+}

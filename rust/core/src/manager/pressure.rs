@@ -1,0 +1,192 @@
+//! Room: how scarce it is, who should give some up, and a pool that grows, shrinks or sleeps.
+
+use super::Manager;
+use crate::error::{Error, Result};
+use crate::policy::Why;
+use crate::pool::{BlockId, NIL, State};
+use crate::sequence::SeqId;
+
+/// How scarce room is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Pressure {
+    /// Plenty.
+    #[default]
+    Normal,
+    /// From the high mark on, until use falls below the low one.
+    High,
+    /// From the critical mark on, until use falls below the high one; high then.
+    Critical,
+}
+
+/// Which running sequence gives way first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Preempt {
+    /// The one with the fewest tokens to compute again.
+    FewestComputed,
+    /// The one that came in last.
+    LastAdmitted,
+    /// The one with the lowest priority, then the last admitted.
+    LowestPriority,
+}
+
+/// A sequence that could give way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Candidate {
+    /// The sequence.
+    pub seq: SeqId,
+    /// Blocks that nobody else holds: what its preemption makes available.
+    pub frees: u32,
+    /// Tokens that would have to be computed again if nothing of it stayed cached.
+    pub computed: u32,
+}
+
+impl Manager {
+    /// The share of usable blocks that are referenced.
+    pub fn usage(&self) -> f64 {
+        let usable = self.pool.usable();
+        f64::from(usable - self.pool.available()) / f64::from(usable)
+    }
+
+    /// The pressure level now; it changes with hysteresis, each time this is asked.
+    pub fn pressure(&mut self) -> Pressure {
+        let (usage, marks) = (self.usage(), self.options.watermarks);
+        self.pressure = match self.pressure {
+            _ if usage >= marks.critical => Pressure::Critical,
+            Pressure::Critical if usage >= marks.high => Pressure::Critical,
+            Pressure::Normal if usage < marks.high => Pressure::Normal,
+            _ if usage >= marks.low => Pressure::High,
+            _ => Pressure::Normal,
+        };
+        self.pressure
+    }
+
+    /// `seqs` in the order to preempt them; those whose end would free nothing are left out.
+    ///
+    /// # Errors
+    /// Unknown handles.
+    pub fn preemption_order(&self, seqs: &[SeqId], rule: Preempt) -> Result<Vec<Candidate>> {
+        let mut order = Vec::with_capacity(seqs.len());
+        for &seq in seqs {
+            let sequence = self.sequences.get(seq)?;
+            let own = |&&b: &&BlockId| b != NIL && self.pool.refs(b) == 1;
+            let frees = sequence.tables.iter().flatten().filter(own).count() as u32;
+            if frees > 0 {
+                let candidate = Candidate { seq, frees, computed: sequence.committed };
+                order.push((candidate, sequence.meta.priority, sequence.admitted));
+            }
+        }
+        order.sort_by_key(|&(candidate, priority, admitted)| {
+            let last = u64::MAX - admitted;
+            match rule {
+                Preempt::FewestComputed => (0, u64::from(candidate.computed), last),
+                Preempt::LastAdmitted => (0, last, 0),
+                Preempt::LowestPriority => (priority, last, 0),
+            }
+        });
+        Ok(order.into_iter().map(|(candidate, ..)| candidate).collect())
+    }
+
+    /// Evicts cached blocks, in the policy's order, until `free` blocks are free or none is cached.
+    /// Returns how many were evicted.
+    ///
+    /// # Errors
+    /// [`Error::NeedVictims`].
+    pub fn collect(&mut self, free: u32) -> Result<u32> {
+        let short = free.saturating_sub(self.pool.free()).min(self.pool.cached());
+        if short == 0 {
+            return Ok(0);
+        }
+        if !self.policy.ready(short as usize) {
+            return Err(Error::NeedVictims { n: short });
+        }
+        self.tick += 1;
+        for _ in 0..short {
+            let Some(victim) = self.next_victim() else { break };
+            self.evict(victim);
+        }
+        Ok(short)
+    }
+
+    /// Grows the pool, or shrinks it from its end; cached blocks there, and what follows them, go.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] if a block that would go is owned; [`Error::Invalid`].
+    pub fn resize(&mut self, blocks: u32) -> Result<()> {
+        let options = crate::Options { blocks, ..self.options.clone() };
+        options.validate()?;
+        let owned = |&b: &BlockId| !matches!(self.pool.state(b), State::Free | State::Cached);
+        let mut in_use = (blocks..self.pool.created()).filter(owned);
+        if let Some(first) = in_use.next() {
+            return Err(Error::InUse {
+                blocks: 1 + in_use.count() as u64,
+                from: u64::from(blocks),
+                first: u64::from(first),
+            });
+        }
+        self.tick += 1;
+        for block in self.doomed_by(blocks) {
+            self.forget(block, Why::Invalidated);
+        }
+        self.pool.resize(blocks);
+        self.options = options;
+        Ok(())
+    }
+
+    /// Cached blocks with ids from `end` on, and all that follow such a block, the deepest first.
+    fn doomed_by(&self, end: u32) -> Vec<BlockId> {
+        let mut cached: Vec<BlockId> =
+            (0..self.pool.created()).filter(|&b| self.pool.state(b) == State::Cached).collect();
+        cached.sort_by_key(|&b| (self.pool.depth(b), b));
+        let mut doomed = std::collections::HashSet::new();
+        for &block in &cached {
+            if block >= end || doomed.contains(&self.pool.parent(block)) {
+                doomed.insert(block);
+            }
+        }
+        cached.retain(|b| doomed.contains(b));
+        cached.reverse();
+        cached
+    }
+
+    /// Forgets all that is cached and admits nobody until `wake`; for engines that give their GPU
+    /// memory away.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] while sequences run, loans are out or copies are under way.
+    pub fn sleep(&mut self) -> Result<()> {
+        let busy = self.pool.referenced() - u32::from(self.options.null_block);
+        if busy > 0 {
+            return Err(Error::Invalid {
+                what: "sleep",
+                value: format!("{busy} blocks in use"),
+                limit: "every sequence must have ended".into(),
+            });
+        }
+        self.clear_cache();
+        self.asleep = true;
+        Ok(())
+    }
+
+    /// Ends `sleep`.
+    pub fn wake(&mut self) {
+        self.asleep = false;
+    }
+
+    /// Whether it sleeps.
+    pub fn is_asleep(&self) -> bool {
+        self.asleep
+    }
+
+    /// The weights have changed: nothing of the old is found again, and what runs keeps its blocks
+    /// to itself.
+    pub fn set_fingerprint(&mut self, fingerprint: &[u8]) -> u32 {
+        let freed = self.clear_cache();
+        self.options.fingerprint = fingerprint.to_vec();
+        self.hasher = crate::hash::Hasher::new(
+            self.options.hash,
+            self.options.block_size,
+            &self.options.fingerprint,
+        );
+        freed
+    }
+}

@@ -1,0 +1,190 @@
+//! Blocks given back: the end of a sequence, a roll-back, a settled copy, a reset.
+
+use super::Manager;
+use crate::error::{Error, Result};
+use crate::events::Kind;
+use crate::options::GroupKind;
+use crate::policy::Why;
+use crate::pool::{NIL, State};
+use crate::sequence::SeqId;
+
+impl Manager {
+    /// Ends `seq`. Its findable blocks stay cached, the tail first in line to die; the rest are free.
+    ///
+    /// # Errors
+    /// Unknown handles.
+    pub fn release(&mut self, seq: SeqId) -> Result<()> {
+        let len = self.sequences.get(seq)?.len;
+        self.tick += 1;
+        // Blocks whose copy was still under way at the last commit may be findable by now.
+        self.publish(seq)?;
+        self.cut_tables(seq, 0)?;
+        self.sequences.remove(seq);
+        self.note(Kind::Finish, seq, u64::from(len));
+        Ok(())
+    }
+
+    /// Cuts `seq` to `len` tokens: speculative tokens that were not accepted, a failed load.
+    ///
+    /// # Errors
+    /// Unknown handles; [`Error::Invalid`] beyond the present length, or where a window group gave
+    /// up blocks that the next token would attend to.
+    pub fn truncate(&mut self, seq: SeqId, len: u32) -> Result<()> {
+        self.check_cut(seq, len)?;
+        self.cut(seq, len)
+    }
+
+    /// Whether `seq` may be cut to `len` tokens.
+    pub(super) fn check_cut(&self, seq: SeqId, len: u32) -> Result<()> {
+        let (has, least) = (self.sequences.get(seq)?.len, self.least_cut(seq)?);
+        let limit = match len {
+            _ if len > has => format!("the sequence has {has} tokens"),
+            _ if len > 0 && len < least => format!(
+                "a window gave up what tokens before {least} attend to: {least} to {has}, or 0"
+            ),
+            _ => return Ok(()),
+        };
+        Err(Error::Invalid { what: "truncate", value: len.to_string(), limit })
+    }
+
+    /// The shortest length above 0 after which every window group still has its last window.
+    fn least_cut(&self, seq: SeqId) -> Result<u32> {
+        let sequence = self.sequences.get(seq)?;
+        let mut least = 0;
+        for (group, table) in self.options.groups.iter().zip(&sequence.tables) {
+            let GroupKind::SlidingWindow { window } = *group else {
+                continue;
+            };
+            let gone = table.iter().take_while(|&&b| b == NIL).count() as u32;
+            if gone > 0 {
+                least = least.max((gone * self.block_size()).saturating_add(window - 1));
+            }
+        }
+        Ok(least.min(sequence.len))
+    }
+
+    /// Cuts to `len` tokens what `seq` has and knows.
+    pub(super) fn cut(&mut self, seq: SeqId, len: u32) -> Result<()> {
+        let sequence = self.sequences.get(seq)?;
+        if len >= sequence.len && sequence.known() <= len {
+            return Ok(());
+        }
+        self.tick += 1;
+        self.rewind(seq, len.min(sequence.len))?;
+        let full = (len / self.block_size()) as usize;
+        let sequence = self.sequences.get_mut(seq)?;
+        let gone = sequence.known().saturating_sub(len);
+        sequence.unknown = sequence.unknown.saturating_sub(gone);
+        sequence.tokens.truncate(len as usize);
+        sequence.known = len;
+        sequence.keys.truncate(full);
+        sequence.outlook.truncate(full);
+        // What comes instead of a cut item is not the item.
+        sequence.extras.retain(|e| e.start < len);
+        sequence.extras.iter_mut().for_each(|e| e.end = e.end.min(len));
+        Ok(())
+    }
+
+    /// Takes slots away down to `len` tokens; what is known of the sequence stays known.
+    fn rewind(&mut self, seq: SeqId, len: u32) -> Result<()> {
+        self.cut_tables(seq, self.blocks_for(len) as usize)?;
+        let full = len / self.block_size();
+        let sequence = self.sequences.get_mut(seq)?;
+        sequence.len = len;
+        sequence.committed = sequence.committed.min(len);
+        sequence.cached = sequence.cached.min(len);
+        sequence.published = sequence.published.min(full);
+        self.note(Kind::Truncate, seq, u64::from(len));
+        Ok(())
+    }
+
+    /// Shortens every table of `seq` to `keep` entries, dropping the blocks tail first.
+    fn cut_tables(&mut self, seq: SeqId, keep: usize) -> Result<()> {
+        for group in 0..self.options.groups.len() {
+            let mut table = std::mem::take(&mut self.sequences.get_mut(seq)?.tables[group]);
+            let keep = keep.min(table.len());
+            self.drop_owners(seq, &table[keep..]);
+            table.truncate(keep);
+            self.sequences.get_mut(seq)?.tables[group] = table;
+        }
+        Ok(())
+    }
+
+    /// A plan's copies are ordered on the stream of every later writer: their pages are released. A
+    /// load has ended well; a lease is over.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTicket`].
+    pub fn done(&mut self, ticket: u64) -> Result<()> {
+        if let Some(load) = self.tickets.load(ticket) {
+            let blocks = load.copies.len() / self.options.groups.len();
+            return self.loaded(ticket, blocks as u32).map(drop);
+        }
+        let mut plan = self.tickets.settle(ticket)?;
+        self.tick += 1;
+        self.tickets.hand_over(&mut plan);
+        let owned = self.tickets.owned(&plan);
+        self.drop_owners(0, &owned);
+        Ok(())
+    }
+
+    /// A plan's copies failed: what they would have filled is cut from its sequences, which go on
+    /// from the last good block (`extend` gives the slots back), or from the start where a window
+    /// has moved past that. Returns each sequence that was cut.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTicket`].
+    pub fn failed(&mut self, ticket: u64) -> Result<Vec<SeqId>> {
+        let plan = self.tickets.settle(ticket)?;
+        self.tick += 1;
+        let mut cut = Vec::new();
+        self.stats.failed_copies += plan.copies.len() as u64;
+        for (page, group) in self.tickets.spoiled(&plan) {
+            // Forks made since then share the page that was never filled.
+            let holders: Vec<(SeqId, usize)> = self
+                .sequences
+                .iter()
+                .filter_map(|(seq, s)| {
+                    let table = &s.tables[group as usize];
+                    table.iter().position(|&b| b == page).map(|at| (seq, at))
+                })
+                .collect();
+            for (seq, at) in holders {
+                let good = at as u32 * self.block_size();
+                let good = if good < self.least_cut(seq)? { 0 } else { good };
+                self.rewind(seq, good)?;
+                cut.push(seq);
+            }
+        }
+        let owned = self.tickets.owned(&plan);
+        self.drop_owners(0, &owned);
+        cut.sort_unstable();
+        cut.dedup();
+        Ok(cut)
+    }
+
+    /// Forgets every cached block; running sequences keep theirs, and leave nothing findable.
+    /// Returns how many blocks were freed.
+    pub fn clear_cache(&mut self) -> u32 {
+        self.tick += 1;
+        let mut blocks: Vec<_> = self.index.blocks().collect();
+        // Deepest first, so that a block goes before the one it follows.
+        blocks.sort_unstable_by_key(|&b| (u32::MAX - self.pool.depth(b), b));
+        let mut freed = 0;
+        for block in blocks {
+            if self.pool.state(block) == State::Cached {
+                self.forget(block, Why::Invalidated);
+                freed += 1;
+            } else {
+                self.note_block(Kind::Forget, 0, block, 0);
+                self.index.remove(&self.pool, block);
+                self.pool.unpublish(block);
+                let view = crate::policy::View { pool: &self.pool, now: self.tick };
+                self.policy.remove(block, Why::Invalidated, view);
+            }
+        }
+        self.sequences.make_private();
+        self.note(Kind::Clear, 0, u64::from(freed));
+        freed
+    }
+}

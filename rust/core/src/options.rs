@@ -1,0 +1,141 @@
+//! What a manager is built from, checked once.
+
+use crate::error::{Error, Result};
+use crate::hash::HashAlgo;
+
+/// How the layers of a group look back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupKind {
+    /// Every token attends to all before it.
+    Full,
+    /// Every token attends to the last `window` tokens, itself included.
+    SlidingWindow {
+        /// Tokens.
+        window: u32,
+    },
+}
+
+/// The most layer groups one pool serves.
+pub const MAX_GROUPS: usize = 16;
+/// The most tokens a block holds.
+pub const MAX_BLOCK_SIZE: u32 = 65_536;
+
+/// Shares of the usable blocks that are referenced, `0 < low < high < critical <= 1`. A level is
+/// entered at its mark and left below the mark before it, so that it does not flicker.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Watermarks {
+    /// Below this, pressure that was high is over.
+    pub low: f64,
+    /// From here on pressure is high.
+    pub high: f64,
+    /// From here on pressure is critical; below `high` it is not any more.
+    pub critical: f64,
+}
+
+impl Default for Watermarks {
+    fn default() -> Self {
+        Self { low: 0.7, high: 0.85, critical: 0.95 }
+    }
+}
+
+/// A manager's options.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Blocks of the pool, 1 to 2^32-1.
+    pub blocks: u32,
+    /// Tokens a block holds.
+    pub block_size: u32,
+    /// Layer groups; all share the pool, each has a block table of its own.
+    pub groups: Vec<GroupKind>,
+    /// The hash that chains block keys.
+    pub hash: HashAlgo,
+    /// Look prefixes up and keep them findable.
+    pub prefix_caching: bool,
+    /// Reserve block 0, for engines that pad tables with it.
+    pub null_block: bool,
+    /// Weights fingerprint, part of every key.
+    pub fingerprint: Vec<u8>,
+    /// Keep the ordered event log.
+    pub event_log: bool,
+    /// Shares of the pool in use at which the pressure level changes.
+    pub watermarks: Watermarks,
+    /// Blocks that an admission leaves available for running sequences to grow into.
+    pub reserve: u32,
+    /// Leave the last token of a prompt to be computed (rule 5). Off only in trace replay.
+    pub compute_last_token: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            blocks: 4096,
+            block_size: 16,
+            groups: vec![GroupKind::Full],
+            hash: HashAlgo::Sha256,
+            prefix_caching: true,
+            null_block: false,
+            fingerprint: Vec::new(),
+            event_log: false,
+            watermarks: Watermarks::default(),
+            reserve: 0,
+            compute_last_token: true,
+        }
+    }
+}
+
+impl Options {
+    /// Refuses values that no manager could work with.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] names the option, the value and the limit.
+    pub fn validate(&self) -> Result<()> {
+        let reserved = u32::from(self.null_block);
+        if self.blocks <= reserved {
+            return Err(Error::Invalid {
+                what: "blocks",
+                value: self.blocks.to_string(),
+                limit: format!("must be between {} and {}", reserved + 1, u32::MAX),
+            });
+        }
+        if self.block_size == 0 || self.block_size > MAX_BLOCK_SIZE {
+            return Err(Error::Invalid {
+                what: "block_size",
+                value: self.block_size.to_string(),
+                limit: format!("must be between 1 and {MAX_BLOCK_SIZE}"),
+            });
+        }
+        if self.groups.is_empty() || self.groups.len() > MAX_GROUPS {
+            return Err(Error::Invalid {
+                what: "groups",
+                value: self.groups.len().to_string(),
+                limit: format!("must be between 1 and {MAX_GROUPS} layer groups"),
+            });
+        }
+        let Watermarks { low, high, critical } = self.watermarks;
+        let rising = 0.0 < low && low < high && high < critical && critical <= 1.0;
+        if !rising {
+            return Err(Error::Invalid {
+                what: "watermarks",
+                value: format!("{low}, {high}, {critical}"),
+                limit: "must rise: 0 < low < high < critical <= 1".into(),
+            });
+        }
+        if self.reserve >= self.blocks - reserved {
+            return Err(Error::Invalid {
+                what: "reserve",
+                value: self.reserve.to_string(),
+                limit: format!("must be below the {} usable blocks", self.blocks - reserved),
+            });
+        }
+        for group in &self.groups {
+            if matches!(group, GroupKind::SlidingWindow { window: 0 }) {
+                return Err(Error::Invalid {
+                    what: "window",
+                    value: "0".into(),
+                    limit: "a sliding window holds at least 1 token".into(),
+                });
+            }
+        }
+        Ok(())
+    }
+}

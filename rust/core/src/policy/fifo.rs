@@ -1,0 +1,30 @@
+//! First in, first out among the leaves.
+
+use super::ranked::pack;
+use super::{Rank, View, grow};
+use crate::pool::BlockId;
+
+/// When each block became findable.
+#[derive(Debug, Default)]
+pub struct Fifo {
+    inserted: Vec<u64>,
+}
+
+impl Rank for Fifo {
+    fn name(&self) -> &'static str {
+        "fifo"
+    }
+
+    fn insert(&mut self, block: BlockId, _: u32, view: View<'_>) {
+        grow(&mut self.inserted, block, 0);
+        self.inserted[block as usize] = view.now;
+    }
+
+    fn hit(&mut self, _: BlockId, _: u32, _: View<'_>) {}
+
+    fn release(&mut self, _: BlockId, _: View<'_>) {}
+
+    fn rank(&self, block: BlockId, view: View<'_>) -> u128 {
+        pack(0, self.inserted[block as usize], view.pool.depth(block))
+    }
+}

@@ -1,0 +1,37 @@
+//! Least frequently used, then least recently; no ageing (`SGLang` and `LMCache` call this `lfu`).
+
+use super::ranked::pack;
+use super::{Rank, View, grow};
+use crate::pool::BlockId;
+
+/// (uses since it became findable, time of last use)
+#[derive(Debug, Default)]
+pub struct Lfu {
+    uses: Vec<(u32, u64)>,
+}
+
+impl Rank for Lfu {
+    fn name(&self) -> &'static str {
+        "lfu"
+    }
+
+    fn insert(&mut self, block: BlockId, _: u32, view: View<'_>) {
+        grow(&mut self.uses, block, (0, 0));
+        self.uses[block as usize] = (1, view.now);
+    }
+
+    fn hit(&mut self, block: BlockId, _: u32, view: View<'_>) {
+        let (uses, last) = &mut self.uses[block as usize];
+        *uses = uses.saturating_add(1);
+        *last = view.now;
+    }
+
+    fn release(&mut self, block: BlockId, view: View<'_>) {
+        self.uses[block as usize].1 = view.now;
+    }
+
+    fn rank(&self, block: BlockId, view: View<'_>) -> u128 {
+        let (uses, last) = self.uses[block as usize];
+        pack(uses, last, view.pool.depth(block))
+    }
+}

@@ -1,0 +1,165 @@
+//! Copies under way. Both pages of a copy belong to it as well until its ticket is settled, so
+//! neither can be given to anybody while the copy may still run.
+
+use crate::error::{Error, Result};
+use crate::pool::{BlockId, NIL};
+use crate::sequence::SeqId;
+
+/// One page to copy before the step's writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Copy {
+    /// Page to read; [`NIL`] for one that comes from elsewhere (a load).
+    pub src: BlockId,
+    /// Page to write.
+    pub dst: BlockId,
+    /// Tokens of it that matter.
+    pub tokens: u32,
+    /// Whose table holds `dst`.
+    pub seq: SeqId,
+    /// Layer group.
+    pub group: u8,
+}
+
+/// Copies that the data plane carries out together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Hand it back when the copies are ordered on the stream that writes later, or have failed.
+    pub ticket: u64,
+    /// In the order to run them.
+    pub copies: Vec<Copy>,
+}
+
+/// Plans not given out yet, and those given out and not settled.
+#[derive(Debug, Default)]
+pub struct Tickets {
+    gathering: Vec<Copy>,
+    outstanding: Vec<Plan>,
+    /// Blocks that the copies of a ticket (0: the plan being gathered) keep besides their ends.
+    held: Vec<(u64, BlockId)>,
+    next: u64,
+}
+
+impl Tickets {
+    /// Adds a copy to the plan being gathered.
+    pub fn add(&mut self, copy: Copy) {
+        self.gathering.push(copy);
+    }
+
+    /// Blocks that the plan being gathered owns besides the ends of its copies.
+    pub fn hold(&mut self, blocks: impl Iterator<Item = BlockId>) {
+        self.held.extend(blocks.map(|block| (0, block)));
+    }
+
+    /// Copies being gathered.
+    pub fn gathered(&self) -> usize {
+        self.gathering.len()
+    }
+
+    /// Closes the plan being gathered; `None` if it is empty.
+    pub fn take_plan(&mut self) -> Option<Plan> {
+        if self.gathering.is_empty() {
+            return None;
+        }
+        self.next += 1;
+        let plan = Plan { ticket: self.next, copies: std::mem::take(&mut self.gathering) };
+        self.outstanding.push(plan.clone());
+        self.held.iter_mut().filter(|(owner, _)| *owner == 0).for_each(|held| held.0 = plan.ticket);
+        Some(plan)
+    }
+
+    /// A ticket for pages that somebody else fills.
+    pub fn issue(&mut self, copies: Vec<Copy>) -> u64 {
+        self.next += 1;
+        self.outstanding.push(Plan { ticket: self.next, copies });
+        self.next
+    }
+
+    /// A ticket that only keeps blocks.
+    pub fn lease(&mut self, blocks: Vec<BlockId>) -> u64 {
+        let ticket = self.issue(Vec::new());
+        self.held.extend(blocks.into_iter().map(|block| (ticket, block)));
+        ticket
+    }
+
+    /// An outstanding load.
+    pub fn load(&self, ticket: u64) -> Option<&Plan> {
+        let is_load = |p: &&Plan| !p.copies.is_empty() && p.copies.iter().all(|c| c.src == NIL);
+        self.outstanding.iter().find(|p| p.ticket == ticket).filter(is_load)
+    }
+
+    /// Takes the first `good` copies out of an outstanding plan.
+    pub fn keep_only(&mut self, ticket: u64, good: usize) {
+        if let Some(plan) = self.outstanding.iter_mut().find(|p| p.ticket == ticket) {
+            plan.copies.drain(..good);
+        }
+    }
+
+    /// Settles a ticket and returns its copies.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTicket`].
+    pub fn settle(&mut self, ticket: u64) -> Result<Plan> {
+        let at = self.outstanding.iter().position(|p| p.ticket == ticket);
+        at.map(|at| self.outstanding.swap_remove(at)).ok_or(Error::UnknownTicket(ticket))
+    }
+
+    /// Of a settled plan, hands each copy whose source another ticket has yet to fill over to that
+    /// ticket: such a page is no better than its source.
+    pub fn hand_over(&mut self, plan: &mut Plan) {
+        plan.copies.retain(|copy| {
+            let fills = |p: &&mut Plan| p.copies.iter().any(|c| c.dst == copy.src);
+            let other = self.outstanding.iter_mut().find(fills);
+            other.map(|other| other.copies.push(*copy)).is_none()
+        });
+    }
+
+    /// Every page that a settled plan owned and owns no more, prefixes before what follows them.
+    pub fn owned(&mut self, plan: &Plan) -> Vec<BlockId> {
+        let ends = plan.copies.iter().flat_map(|c| [c.src, c.dst]);
+        let mut out: Vec<BlockId> = ends.filter(|&b| b != NIL).collect();
+        let ours = |&(ticket, _): &(u64, BlockId)| ticket == plan.ticket;
+        out.extend(self.held.iter().filter(|h| ours(h)).map(|&(_, block)| block));
+        self.held.retain(|h| !ours(h));
+        out.reverse();
+        out
+    }
+
+    /// The pages that become worthless if the copies of `plan` never ran: their targets, and the
+    /// targets of copies made from those.
+    pub fn spoiled(&self, plan: &Plan) -> Vec<(BlockId, u8)> {
+        let mut pages: Vec<_> = plan.copies.iter().map(|c| (c.dst, c.group)).collect();
+        let mut at = 0;
+        while let Some(&(page, _)) = pages.get(at) {
+            let from = self.copies().filter(|c| c.src == page).map(|c| (c.dst, c.group));
+            pages.extend(from.collect::<Vec<_>>());
+            at += 1;
+        }
+        pages
+    }
+
+    /// Blocks that unsettled copies own, once for each time.
+    pub fn owners(&self) -> impl Iterator<Item = BlockId> + '_ {
+        let ends = self.copies().flat_map(|c| [c.src, c.dst]).filter(|&b| b != NIL);
+        ends.chain(self.held.iter().map(|&(_, block)| block))
+    }
+
+    /// Whether the ticket is out.
+    pub fn is_outstanding(&self, ticket: u64) -> bool {
+        self.outstanding.iter().any(|p| p.ticket == ticket)
+    }
+
+    /// Every copy not settled, given out or not.
+    pub fn copies(&self) -> impl Iterator<Item = &Copy> {
+        self.gathering.iter().chain(self.outstanding.iter().flat_map(|p| &p.copies))
+    }
+
+    /// How many unsettled copies hold `block`, at either end.
+    pub fn holds(&self, block: BlockId) -> u32 {
+        self.copies().map(|c| u32::from(c.src == block) + u32::from(c.dst == block)).sum()
+    }
+
+    /// Whether no copy is unsettled.
+    pub fn is_idle(&self) -> bool {
+        self.gathering.is_empty() && self.outstanding.is_empty()
+    }
+}

@@ -1,0 +1,236 @@
+//! The order of death of every policy, against a plain twin: sort all leaves that may die by the
+//! policy's key and take the first. The twin sees the event log alone.
+
+mod common;
+
+use std::collections::HashMap;
+
+use kvframe_core::events::{Event, Kind};
+use kvframe_core::policy::NAMES;
+use kvframe_core::{Admission, BlockId, Key, NIL, Options, SeqId};
+
+use common::{SIZE, build, request};
+
+/// What the twin knows of a block.
+#[derive(Debug, Clone, Default)]
+struct Block {
+    owners: u32,
+    key: Option<Key>,
+    parent: Option<BlockId>,
+    children: u32,
+    depth: u32,
+    uses: u32,
+    inserted: u64,
+    last: u64,
+    /// lfuda: age of the cache when it was touched.
+    age: u32,
+    next: u32,
+    /// When it joined the cached blocks, counted in blocks.
+    joined: u64,
+}
+
+#[derive(Default)]
+struct Twin {
+    policy: &'static str,
+    blocks: HashMap<BlockId, Block>,
+    outlooks: HashMap<SeqId, Vec<u32>>,
+    hits: HashMap<SeqId, usize>,
+    age: u32,
+    joined: u64,
+    evictions: usize,
+    duplicates: usize,
+}
+
+impl Twin {
+    /// Lower dies first.
+    fn rank(&self, id: BlockId) -> (u64, u64, u32, BlockId) {
+        let b = &self.blocks[&id];
+        let deeper_first = u32::MAX - b.depth;
+        let (main, last) = match self.policy {
+            "lru" | "infinite" => return (b.joined, 0, 0, 0),
+            "fifo" => (0, b.inserted),
+            "lfu" => (u64::from(b.uses), b.last),
+            "lfuda" => (u64::from(b.age + b.uses), b.last),
+            "slru" => (u64::from(b.uses >= 2), b.last),
+            _ => (u64::from(u32::MAX - b.next), 0),
+        };
+        (main, last, deeper_first, id)
+    }
+
+    fn victim(&self) -> Option<BlockId> {
+        let leaves =
+            self.blocks.iter().filter(|(_, b)| b.owners == 0 && b.key.is_some() && b.children == 0);
+        leaves.map(|(&id, _)| id).min_by_key(|&id| self.rank(id))
+    }
+
+    fn block(&mut self, id: BlockId) -> &mut Block {
+        self.blocks.get_mut(&id).expect("a known block")
+    }
+
+    fn copy_of(&self, id: BlockId) -> Option<BlockId> {
+        let key = self.blocks[&id].key;
+        self.blocks.iter().find(|(other, b)| **other != id && b.key == key).map(|(&other, _)| other)
+    }
+
+    fn forget(&mut self, id: BlockId) {
+        let block = self.blocks.remove(&id).expect("a known block");
+        if let Some(parent) = block.parent {
+            self.block(parent).children -= 1;
+        }
+    }
+
+    fn join(&mut self, id: BlockId, now: u64) {
+        self.joined += 1;
+        let joined = self.joined;
+        let block = self.block(id);
+        (block.last, block.joined) = (now, joined);
+    }
+
+    fn touch(&mut self, id: BlockId, next: u32, now: u64) {
+        let age = self.age;
+        let block = self.block(id);
+        block.uses += 1;
+        (block.last, block.age, block.next) = (now, age, next);
+    }
+
+    fn see(&mut self, e: &Event) {
+        match e.kind {
+            Kind::Hit => {
+                let at = self.hits.entry(e.seq).or_insert(0);
+                let next = self.outlooks[&e.seq].get(*at).copied().unwrap_or(u32::MAX);
+                *at += 1;
+                self.touch(e.block, next, e.tick);
+                self.block(e.block).owners += 1;
+            }
+            Kind::Allocate => {
+                let fresh = Block { owners: 1, age: self.age, ..Block::default() };
+                let old = self.blocks.insert(e.block, fresh);
+                assert!(old.is_none(), "block {} was still in use", e.block);
+            }
+            Kind::Store => self.store(e),
+            Kind::Release => self.release(e),
+            Kind::Evict => {
+                assert_eq!(self.victim(), Some(e.block), "{}: the wrong block dies", self.policy);
+                if self.policy == "lfuda" {
+                    self.age = self.rank(e.block).0 as u32;
+                }
+                self.forget(e.block);
+                self.evictions += 1;
+            }
+            _ => {}
+        }
+    }
+
+    fn store(&mut self, e: &Event) {
+        let parent = (e.value != u64::from(NIL)).then_some(e.value as BlockId);
+        let depth = parent.map_or(0, |p| self.blocks[&p].depth + 1);
+        let next = self.outlooks[&e.seq].get(depth as usize).copied().unwrap_or(u32::MAX);
+        if let Some(parent) = parent {
+            self.block(parent).children += 1;
+        }
+        let block = self.block(e.block);
+        (block.key, block.parent, block.depth) = (Some(e.key), parent, depth);
+        (block.uses, block.inserted, block.last, block.next) = (1, e.tick, e.tick, next);
+        if let Some(copy) = self.copy_of(e.block) {
+            // Computed once more: a use of the block that was there.
+            self.duplicates += 1;
+            self.touch(copy, next, e.tick);
+        }
+    }
+
+    fn release(&mut self, e: &Event) {
+        let block = self.block(e.block);
+        block.owners -= 1;
+        let (owners, found, children) = (block.owners, block.key.is_some(), block.children);
+        if owners > 0 {
+            return;
+        }
+        if !found {
+            self.blocks.remove(&e.block);
+        } else if let Some(copy) = self.copy_of(e.block).filter(|_| children == 0) {
+            self.forget(e.block);
+            if self.blocks[&copy].owners == 0 {
+                self.block(copy).age = self.age;
+                self.join(copy, e.tick);
+            }
+        } else {
+            self.join(e.block, e.tick);
+        }
+    }
+}
+
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % n
+    }
+}
+
+fn drive(policy: &'static str, seed: u64) -> Twin {
+    let mut dice = Dice(seed);
+    let blocks = 8 + dice.below(24) as u32;
+    let mut m = build(Options { blocks, block_size: SIZE, ..Options::default() }, policy);
+    let mut twin = Twin { policy, ..Twin::default() };
+    let mut live: Vec<SeqId> = Vec::new();
+    let mut tokens = Vec::new();
+    for _ in 0..800 {
+        // Two at a time at the most, and no prompt ends at a block's end: at most two copies of a
+        // block, so that it is plain which one a use falls to.
+        let mut outlook = Vec::new();
+        let mut admitted = None;
+        match dice.below(4) {
+            0 | 1 if live.len() < 2 => {
+                if dice.below(3) > 0 {
+                    tokens.clear();
+                }
+                for _ in 0..if tokens.is_empty() { 1 + dice.below(5) } else { 0 } {
+                    let unit = if dice.below(3) == 0 { dice.below(4) as u32 } else { 0 };
+                    tokens.extend([unit; SIZE as usize]);
+                }
+                if tokens.last() != Some(&77) {
+                    tokens.push(77);
+                }
+                outlook = tokens.chunks(4).map(|_| dice.below(30) as u32).collect();
+                let asked = Admission { outlook: &outlook, ..request(&tokens) };
+                if let Ok(grant) = m.admit(&asked) {
+                    admitted = Some(grant.seq);
+                }
+            }
+            2 if !live.is_empty() => {
+                let seq = live[dice.below(live.len() as u64) as usize];
+                let _ = m.append(seq, &[dice.below(2) as u32]);
+                let len = m.sequence(seq).unwrap().len;
+                m.commit(seq, len).unwrap();
+            }
+            _ if !live.is_empty() => {
+                let seq = live.swap_remove(dice.below(live.len() as u64) as usize);
+                m.release(seq).unwrap();
+            }
+            _ => {}
+        }
+        if let Some(seq) = admitted {
+            twin.outlooks.insert(seq, outlook);
+            live.push(seq);
+        }
+        m.take_events().iter().for_each(|e| twin.see(e));
+        m.check_integrity().unwrap();
+    }
+    twin
+}
+
+#[test]
+fn every_policy_kills_in_the_order_of_its_key() {
+    for policy in NAMES {
+        let (mut evictions, mut duplicates) = (0, 0);
+        for seed in 1..=60 {
+            let twin = drive(policy, seed * 0x9E37_79B9);
+            evictions += twin.evictions;
+            duplicates += twin.duplicates;
+        }
+        assert!(evictions > 5_000 && duplicates > 100, "{policy}: {evictions} {duplicates}");
+    }
+}

@@ -1,0 +1,43 @@
+//! Seeded randomness that is the same on every machine (splitmix64).
+
+/// Dice.
+#[derive(Debug, Clone)]
+pub struct Dice(u64);
+
+/// Mixes two numbers into one that depends on all bits of both.
+pub fn mix(a: u64, b: u64) -> u64 {
+    let mut x = a.rotate_left(17) ^ b.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(mix(seed, 1))
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        mix(self.0, 0)
+    }
+
+    /// A number below `n` (0 if `n` is 0).
+    pub fn below(&mut self, n: usize) -> usize {
+        if n == 0 { 0 } else { (self.next() % n as u64) as usize }
+    }
+
+    /// A number from `low` to `high`, both included.
+    pub fn between(&mut self, low: u32, high: u32) -> u32 {
+        low + self.below((high - low) as usize + 1) as u32
+    }
+
+    /// True once in `n` throws.
+    pub fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+}

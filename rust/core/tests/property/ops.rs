@@ -1,0 +1,359 @@
+//! The operations, each with its outcome checked.
+
+use kvframe_core::manager::Step;
+use kvframe_core::{Fit, NIL, Options, SeqId};
+
+use crate::common::{Picture, picture};
+use crate::dice::Dice;
+use crate::pages::POISON;
+use crate::texts::{request, space, text};
+use crate::world::{Live, World};
+
+/// One run.
+pub struct Run {
+    pub w: World,
+    pub dice: Dice,
+    policy: String,
+    seed: u64,
+    trail: Vec<String>,
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let last = self.trail.len().saturating_sub(40);
+            eprintln!("{}: {:?}", self.policy, self.w.m.options());
+            eprintln!("  ... {}", self.trail[last..].join("\n      "));
+            eprintln!("run it again with KVFRAME_SEED={}", self.seed);
+        }
+    }
+}
+
+impl Run {
+    pub fn new(options: Options, policy: &str, seed: u64, dice: Dice) -> Self {
+        let w = World::new(options, policy);
+        Self { w, dice, policy: policy.into(), seed, trail: Vec::new() }
+    }
+
+    fn tell(&mut self, what: String) {
+        self.trail.push(what);
+    }
+
+    /// One random operation and the checks after it.
+    pub fn one(&mut self) {
+        match self.dice.below(100) {
+            0..20 => self.admit(),
+            20..34 => self.append(),
+            34..40 => self.extend(),
+            40..57 => self.commit(),
+            57..63 => self.truncate(),
+            63..68 => self.fork(),
+            68..78 => self.release(),
+            78..83 => self.settle(),
+            83..88 => self.loans(),
+            88..92 => self.misuse(),
+            92..93 => self.clear(),
+            93..96 => self.lookup(),
+            _ => self.step(),
+        }
+        if self.dice.one_in(2) {
+            self.w.run_plans(&mut self.dice);
+        }
+        self.w.check();
+    }
+
+    /// Everything ends: nothing may be left behind.
+    pub fn finish(&mut self) {
+        self.w.run_plans(&mut self.dice);
+        while !self.w.pages.tickets.is_empty() {
+            self.settle();
+            self.w.check();
+        }
+        while !self.w.live.is_empty() {
+            self.release();
+            self.w.check();
+        }
+        self.w.m.give_back(&self.w.loans).expect("on loan");
+        self.w.loans.clear();
+        self.w.m.clear_cache();
+        self.w.check();
+        let (m, pool) = (&self.w.m, self.w.m.pool());
+        assert_eq!(pool.free(), pool.usable(), "blocks leaked");
+        assert_eq!(m.stats().copies, self.w.pages.copied, "a copy was never planned");
+        assert_eq!(m.live_sequences(), 0);
+    }
+
+    fn admit(&mut self) {
+        let text = text(&mut self.dice, self.w.size);
+        let outlook: Vec<u32> = (0..text.tokens.len()).map(|_| self.dice.between(0, 40)).collect();
+        let mut request = request(&mut self.dice, &text, &outlook);
+        request.chunk = if self.dice.one_in(3) { self.dice.between(0, 6) } else { u32::MAX };
+        let before = picture(&self.w.m, &self.w.handles());
+        let expected = if request.read { self.w.longest_hit(&text) } else { 0 };
+        let outcome = self.w.judged(&mut self.dice, |m| m.admit(&request));
+        let whole = request.fit == Fit::Whole;
+        self.tell(format!(
+            "admit {:?} {:?} whole {whole} -> {outcome:x?}",
+            text.space, text.tokens
+        ));
+        match outcome {
+            Err(_) => self.unchanged(&before),
+            Ok(grant) => {
+                assert_eq!(grant.cached_tokens, expected, "not the longest hit");
+                assert!(grant.cached_tokens < grant.prompt_tokens || expected == 0, "rule 5");
+                let until = grant.prompt_tokens.min(expected.saturating_add(request.chunk));
+                assert!(!whole || grant.granted_tokens == until, "not all that was asked for");
+                self.w.live.push(Live::new(grant.seq, &text));
+            }
+        }
+    }
+
+    fn unchanged(&mut self, before: &Picture) {
+        let now = picture(&self.w.m, &self.w.handles());
+        assert_eq!(&now, before, "a refused operation changed something");
+    }
+
+    fn pick(&mut self) -> Option<(usize, SeqId)> {
+        let at = self.dice.below(self.w.live.len());
+        self.w.live.get(at).map(|l| (at, l.seq))
+    }
+
+    fn append(&mut self) {
+        let Some((at, seq)) = self.pick() else { return };
+        let tokens: Vec<u32> = (0..self.dice.below(5)).map(|_| self.dice.between(0, 1)).collect();
+        let before = picture(&self.w.m, &self.w.handles());
+        let outcome = self.w.judged(&mut self.dice, |m| m.append(seq, &tokens));
+        self.tell(format!("append {seq:x} {tokens:?} -> {outcome:?}"));
+        if outcome.is_ok() {
+            self.w.live[at].grow(&tokens.iter().map(|&t| u64::from(t)).collect::<Vec<_>>());
+        } else {
+            self.unchanged(&before);
+        }
+    }
+
+    fn extend(&mut self) {
+        let Some((_, seq)) = self.pick() else { return };
+        let s = self.w.m.sequence(seq).expect("live");
+        let (len, known) = (s.len, s.known());
+        let until = self.dice.between(len.saturating_sub(1), known + 1);
+        let before = picture(&self.w.m, &self.w.handles());
+        let outcome = self.w.judged(&mut self.dice, |m| m.extend(seq, until));
+        self.tell(format!("extend {seq:x} {until} -> {outcome:?}"));
+        assert!(outcome.is_err() || (len..=known).contains(&until));
+        if outcome.is_err() {
+            self.unchanged(&before);
+        }
+    }
+
+    fn commit(&mut self) {
+        let Some((at, seq)) = self.pick() else { return };
+        self.w.run_plans(&mut self.dice);
+        let s = self.w.m.sequence(seq).expect("live");
+        let (from, len) = (s.committed, s.len);
+        let upto = if self.dice.one_in(3) { self.dice.between(from, len) } else { len };
+        self.w.compute(at, upto);
+        let outcome = self.w.m.commit(seq, upto);
+        self.tell(format!("commit {seq:x} {upto} -> {outcome:?}"));
+        outcome.expect("computed");
+    }
+
+    fn truncate(&mut self) {
+        let Some((at, seq)) = self.pick() else { return };
+        let len = self.w.m.sequence(seq).expect("live").len;
+        let to = self.dice.between(len.saturating_sub(6), len);
+        let before = picture(&self.w.m, &self.w.handles());
+        let outcome = self.w.m.truncate(seq, to);
+        self.tell(format!("truncate {seq:x} {to} -> {outcome:?}"));
+        if outcome.is_ok() {
+            self.w.live[at].chain.truncate(to as usize + 1);
+        } else {
+            self.unchanged(&before);
+        }
+    }
+
+    fn fork(&mut self) {
+        let Some((at, seq)) = self.pick() else { return };
+        if self.w.live.len() > 12 {
+            return;
+        }
+        let free = self.w.m.pool().available();
+        let child = self.w.m.fork(seq).expect("live");
+        self.tell(format!("fork {seq:x} -> {child:x}"));
+        assert_eq!(self.w.m.pool().available(), free, "a fork costs no block");
+        let twin = Live { seq: child, ..self.w.live[at].clone() };
+        self.w.live.push(twin);
+    }
+
+    fn release(&mut self) {
+        let Some((at, seq)) = self.pick() else { return };
+        self.w.m.release(seq).expect("live");
+        self.tell(format!("release {seq:x}"));
+        self.w.live.swap_remove(at);
+        self.w.ended.push(seq);
+    }
+
+    fn settle(&mut self) {
+        self.w.run_plans(&mut self.dice);
+        if self.w.pages.tickets.is_empty() {
+            return;
+        }
+        let at = self.dice.below(self.w.pages.tickets.len());
+        let (ticket, failed) = self.w.pages.tickets.swap_remove(at);
+        self.tell(format!("settle {ticket}, failed {failed}"));
+        if failed {
+            self.w.m.failed(ticket).expect("outstanding");
+        } else {
+            self.w.m.done(ticket).expect("outstanding");
+        }
+    }
+
+    fn loans(&mut self) {
+        let count = self.dice.below(4);
+        if self.dice.one_in(2) {
+            let before = picture(&self.w.m, &self.w.handles());
+            let outcome = self.w.judged(&mut self.dice, |m| {
+                let mut out = vec![NIL; count];
+                m.lend(&mut out).map(|()| out)
+            });
+            self.tell(format!("lend {count} -> {outcome:?}"));
+            match outcome {
+                Ok(out) => self.w.loans.extend(out),
+                Err(_) => self.unchanged(&before),
+            }
+        } else {
+            let keep = self.w.loans.len() - count.min(self.w.loans.len());
+            let back = self.w.loans.split_off(keep);
+            self.tell(format!("give back {back:?}"));
+            self.w.m.give_back(&back).expect("on loan");
+        }
+    }
+
+    fn misuse(&mut self) {
+        let before = picture(&self.w.m, &self.w.handles());
+        let m = &mut self.w.m;
+        let stale = self.w.ended.last().copied().unwrap_or(77 << 32);
+        m.release(stale).expect_err("stale");
+        m.commit(stale, 0).expect_err("stale");
+        m.append(stale, &[]).expect_err("stale");
+        m.fork(stale).expect_err("stale");
+        m.truncate(stale, 0).expect_err("stale");
+        m.done(u64::MAX).expect_err("unknown");
+        m.failed(0).expect_err("unknown");
+        let mut twice = self.w.loans.clone();
+        twice.extend(self.w.loans.first());
+        twice.push((0..m.pool().capacity()).find(|b| !self.w.loans.contains(b)).unwrap_or(NIL));
+        m.give_back(&twice).expect_err("not on loan");
+        m.give_back(&[m.pool().capacity()]).expect_err("unknown");
+        for live in &self.w.live {
+            let s = m.sequence(live.seq).expect("live");
+            let (len, committed, known) = (s.len, s.committed, s.known());
+            m.commit(live.seq, len + 1).expect_err("past the end");
+            m.truncate(live.seq, len + 1).expect_err("past the end");
+            m.extend(live.seq, known + 1).expect_err("past what is known");
+            if committed > 0 {
+                m.commit(live.seq, committed - 1).expect_err("backwards");
+            }
+        }
+        self.unchanged(&before);
+    }
+
+    fn clear(&mut self) {
+        let freed = self.w.m.clear_cache();
+        self.tell(format!("clear -> {freed}"));
+        assert_eq!(self.w.m.pool().cached(), 0);
+    }
+
+    fn lookup(&mut self) {
+        let text = text(&mut self.dice, self.w.size);
+        let before = picture(&self.w.m, &self.w.handles());
+        let hit = self.w.m.lookup(&text.tokens, space(text.space), &text.extras);
+        self.unchanged(&before);
+        assert_eq!(hit.tokens, self.w.longest_hit(&text), "not the longest hit");
+        let mut reader = Live::new(0, &text);
+        reader.chain.truncate(hit.tokens as usize + 1);
+        for (group, blocks) in hit.blocks.iter().enumerate() {
+            for (i, &block) in blocks.iter().enumerate().filter(|&(_, &b)| b != NIL) {
+                for slot in 0..self.w.size {
+                    let value = self.w.pages.read(block, slot);
+                    assert_ne!(value, POISON);
+                    assert_eq!(value, reader.content(i as u32 * self.w.size + slot, group));
+                }
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        self.w.run_plans(&mut self.dice);
+        let text = text(&mut self.dice, self.w.size);
+        let request = request(&mut self.dice, &text, &[]);
+        let mut step = Step { admit: std::slice::from_ref(&request), ..Step::default() };
+        let (mut done, mut failed) = (Vec::new(), Vec::new());
+        for &(ticket, lost) in &self.w.pages.tickets {
+            if self.dice.one_in(2) {
+                if lost { failed.push(ticket) } else { done.push(ticket) }
+            }
+        }
+        let (mut release, mut truncate, mut commit) = (Vec::new(), Vec::new(), Vec::new());
+        let mut extend = Vec::new();
+        let (mut append, mut computed): (Vec<(SeqId, &[u32])>, _) = (Vec::new(), Vec::new());
+        for (at, live) in self.w.live.iter().enumerate() {
+            let s = self.w.m.sequence(live.seq).expect("live");
+            let mut len = s.len;
+            let ends = self.dice.one_in(8);
+            if ends {
+                release.push(live.seq);
+            }
+            if self.dice.one_in(5) {
+                len = self.dice.between(s.committed.max(len.saturating_sub(3)), len);
+                truncate.push((live.seq, len));
+            }
+            if self.dice.one_in(2) && len >= s.committed {
+                // Now and then an engine asks for less than is committed already: all is refused.
+                let low = s.committed.saturating_sub(u32::from(self.dice.one_in(40)));
+                let upto = self.dice.between(low, len);
+                commit.push((live.seq, upto));
+                computed.push((at, upto));
+            }
+            if ends {
+                continue;
+            }
+            if len < s.known() && self.dice.one_in(2) {
+                extend.push((live.seq, self.dice.between(len, s.known())));
+            } else if self.dice.one_in(3) {
+                append.push((live.seq, &[0, 1, 0, 0, 0][..self.dice.below(5)]));
+            }
+        }
+        for &(at, upto) in &computed {
+            self.w.compute(at, upto);
+        }
+        (step.done, step.failed, step.release) = (&done, &failed, &release);
+        (step.truncate, step.commit, step.append) = (&truncate, &commit, &append);
+        (step.extend, step.skip_refused) = (&extend, self.dice.one_in(2));
+        step.token_budget = self.dice.one_in(2).then(|| self.dice.between(0, 9));
+        let before = picture(&self.w.m, &self.w.handles());
+        let outcome = self.w.m.step(&step);
+        self.trail.push(format!("{step:x?} -> {outcome:x?}"));
+        let Ok(outcome) = outcome else {
+            return self.unchanged(&before);
+        };
+        let settled = |t: &u64| done.contains(t) || failed.contains(t);
+        self.w.pages.tickets.retain(|(t, _)| !settled(t));
+        self.w.live.retain(|l| !release.contains(&l.seq));
+        self.w.ended.extend(&release);
+        for live in &mut self.w.live {
+            if let Some(&(_, len)) = truncate.iter().find(|(seq, _)| *seq == live.seq) {
+                live.chain.truncate(len as usize + 1);
+            }
+            let grown = append.iter().position(|(seq, _)| *seq == live.seq);
+            if let Some(i) = grown.filter(|&i| outcome.appended[i].is_ok()) {
+                live.grow(&append[i].1.iter().map(|&t| u64::from(t)).collect::<Vec<_>>());
+            }
+        }
+        if let Ok(grant) = outcome.admitted[0] {
+            self.w.live.push(Live::new(grant.seq, &text));
+        }
+        if let Some(plan) = outcome.plan {
+            self.w.pages.carry_out(&self.w.m, &plan, self.dice.one_in(5));
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Pages with bytes in them: what a data plane would hold, one number a token slot.
+//!
+//! A slot's number is a digest of everything the token's KV depends on: namespace, group and all
+//! tokens up to it. So one wrong, stale or foreign page anywhere shows up as a wrong number.
+
+use std::collections::HashMap;
+
+use kvframe_core::pool::State;
+use kvframe_core::tickets::Plan;
+use kvframe_core::{BlockId, Key, Manager};
+
+/// Whatever an earlier tenant left.
+pub const STALE: u64 = 1;
+/// What a failed copy leaves, and what is computed from it.
+pub const POISON: u64 = 0;
+
+/// The bytes of every block, and what is known of outstanding copies.
+pub struct Pages {
+    slots: Vec<Vec<u64>>,
+    generations: Vec<u32>,
+    by_key: HashMap<Key, Vec<u64>>,
+    /// Tickets given out, and whether their copies failed.
+    pub tickets: Vec<(u64, bool)>,
+    /// Copies seen in plans.
+    pub copied: u64,
+}
+
+impl Pages {
+    pub fn new(blocks: u32, size: u32) -> Self {
+        Self {
+            slots: vec![vec![STALE; size as usize]; blocks as usize],
+            generations: vec![0; blocks as usize],
+            by_key: HashMap::new(),
+            tickets: Vec::new(),
+            copied: 0,
+        }
+    }
+
+    pub fn read(&self, block: BlockId, slot: u32) -> u64 {
+        self.slots[block as usize][slot as usize]
+    }
+
+    /// Whether a copy that failed has not been reported yet.
+    pub fn failing(&self) -> bool {
+        self.tickets.iter().any(|&(_, failed)| failed)
+    }
+
+    /// Rule 3: a write that changes anything goes to a block that nobody can find.
+    pub fn write(&mut self, m: &Manager, block: BlockId, slot: u32, value: u64) {
+        let state = m.pool().state(block);
+        let present = &mut self.slots[block as usize][slot as usize];
+        assert!(
+            state == State::Pending || (state == State::Committed && *present == value),
+            "slot {slot} of block {block} is written while the block is {}",
+            state.name()
+        );
+        *present = value;
+    }
+
+    /// A block that was freed since the last look holds nothing of use.
+    pub fn spoil_freed(&mut self, m: &Manager) {
+        for (block, generation) in self.generations.iter_mut().enumerate() {
+            let now = m.pool().generation(block as BlockId);
+            if std::mem::replace(generation, now) != now {
+                self.slots[block].fill(STALE);
+            }
+        }
+    }
+
+    /// Carries a plan out at once; `fail` loses every page of it.
+    pub fn carry_out(&mut self, m: &Manager, plan: &Plan, fail: bool) {
+        self.spoil_freed(m);
+        for copy in &plan.copies {
+            assert_ne!(copy.src, copy.dst, "a page is copied onto itself");
+            let source = self.slots[copy.src as usize].clone();
+            let target = &mut self.slots[copy.dst as usize];
+            let tokens = copy.tokens as usize;
+            target.fill(if fail { POISON } else { STALE });
+            if !fail {
+                target[..tokens].copy_from_slice(&source[..tokens]);
+            }
+            self.copied += 1;
+        }
+        self.tickets.push((plan.ticket, fail));
+    }
+
+    /// Every findable block holds what its key says, and nothing half-made.
+    pub fn check_findable(&mut self, m: &Manager) {
+        for block in 0..m.pool().created() {
+            if !matches!(m.pool().state(block), State::Committed | State::Cached) {
+                continue;
+            }
+            let page = &self.slots[block as usize];
+            let bad = page.iter().any(|&v| v == STALE || v == POISON);
+            assert!(!bad, "block {block} is findable and holds {page:?}");
+            let known = self.by_key.entry(m.pool().key(block)).or_insert_with(|| page.clone());
+            assert_eq!(known, page, "block {block} holds other tokens than its key stands for");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Prompts that share prefixes, and requests for them.
+
+use kvframe_core::hash::{Extra, Space};
+use kvframe_core::{Admission, Fit, Prompt};
+
+use crate::dice::{Dice, mix};
+
+/// Namespaces: salt, adapter. The second and third must not be taken for each other, nor the last two.
+pub const SPACES: &[(&[u8], &[u8])] =
+    &[(b"", b""), (b"x", b""), (b"", b"x"), (b"bc", b"a"), (b"c", b"ab")];
+
+/// The namespace of that number.
+pub fn space(at: usize) -> Space<'static> {
+    Space { salt: SPACES[at].0, adapter: SPACES[at].1 }
+}
+
+/// A prompt: tokens, items, and what each token means to the model.
+#[derive(Debug, Clone, Default)]
+pub struct Text {
+    pub tokens: Vec<u32>,
+    pub extras: Vec<Extra>,
+    pub atoms: Vec<u64>,
+    pub space: usize,
+}
+
+/// A prompt out of a tiny alphabet.
+pub fn text(dice: &mut Dice, size: u32) -> Text {
+    let mut text =
+        Text { space: if dice.one_in(3) { dice.below(5) } else { 0 }, ..Text::default() };
+    let units = dice.below(7);
+    for _ in 0..units * size as usize {
+        // A tiny alphabet, so that prompts share prefixes and differ anywhere.
+        text.tokens.push(if dice.one_in(9) { dice.between(0, 2) } else { 0 });
+    }
+    for _ in 0..dice.below(size as usize + 1) {
+        text.tokens.push(dice.between(0, 1));
+    }
+    let len = text.tokens.len();
+    if dice.one_in(6) && len > 0 {
+        let (start, span) = (dice.below(len), 1 + dice.below(5));
+        let end = (start + span).min(len) as u32;
+        text.extras = vec![Extra { start: start as u32, end, id: vec![dice.below(2) as u8] }];
+    }
+    text.atoms =
+        text.tokens.iter().enumerate().map(|(i, &t)| atom(i as u32, t, &text.extras)).collect();
+    text
+}
+
+/// A request for `text` with some switches thrown.
+pub fn request<'a>(dice: &mut Dice, text: &'a Text, outlook: &'a [u32]) -> Admission<'a> {
+    Admission {
+        prompt: Prompt { tokens: &text.tokens, keys: &[], len: 0 },
+        space: space(text.space),
+        extras: &text.extras,
+        read: !dice.one_in(8),
+        insert: !dice.one_in(8),
+        resumed: dice.one_in(8),
+        fit: if dice.one_in(4) { Fit::Partial } else { Fit::Whole },
+        outlook,
+        ..Admission::default()
+    }
+}
+
+/// What a token means: its id, and the item it stands for.
+fn atom(at: u32, token: u32, extras: &[Extra]) -> u64 {
+    let item = extras.iter().find(|e| e.start <= at && at < e.end);
+    item.map_or(u64::from(token), |e| {
+        mix(mix(u64::from(e.id[0]) + 1, u64::from(at - e.start)), u64::from(token))
+    })
+}

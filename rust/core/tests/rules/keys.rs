@@ -1,0 +1,268 @@
+//! Rule 8: keys cover all that KV depends on, and two different prefixes never share.
+//!
+//! The golden values were computed with Python's hashlib, blake3 and xxhash from the description at
+//! the head of `hash.rs`. They are part of every stored or published key: a change of one of them is
+//! a change of format.
+
+use kvframe_core::hash::{Extra, Hasher, Space};
+use kvframe_core::{Admission, HashAlgo, Key, Manager, Options, Prompt};
+
+use crate::common::{SIZE, build, found, open, prompt, refused, request, serve, small};
+
+const ALGOS: [HashAlgo; 3] = [HashAlgo::Sha256, HashAlgo::Blake3, HashAlgo::Xxh3];
+
+fn keys(algo: HashAlgo, fingerprint: &[u8], space: Space<'_>, extras: &[Extra]) -> Vec<Key> {
+    let hasher = Hasher::new(algo, 4, fingerprint);
+    let tokens: Vec<u32> = (1..=12).collect();
+    let mut keys = Vec::new();
+    hasher.extend(hasher.root(space), extras, &tokens, &mut keys);
+    keys
+}
+
+fn image(start: u32, end: u32, id: &[u8]) -> Extra {
+    Extra { start, end, id: id.to_vec() }
+}
+
+#[test]
+fn rule_8_golden_keys() {
+    let golden = [
+        [
+            0xfe95_d71e_4582_6902_e739_0a80_5d1b_994f,
+            0xe244_5712_dbcf_5b34_d4a2_d9a6_240e_44da,
+            0xbe61_2f09_b144_cb43_5dd5_d35f_b98c_5c8d,
+        ],
+        [
+            0x21b1_7aa2_d512_4933_2951_4024_0b0b_b2d9,
+            0xdccc_90a8_32aa_cfdf_55d8_9a2e_bbb1_a8dc,
+            0xba97_20cd_e755_141d_d066_561f_0fc1_f74b,
+        ],
+        [
+            0x2d3a_9c53_6b28_d6ed_4650_ad7c_cef9_20c8,
+            0xf70b_307a_3a68_66d1_bb37_2b1b_6b4a_7d93,
+            0x08eb_bb0a_c147_fe8a_9941_08a2_0f06_a628,
+        ],
+    ];
+    for (algo, golden) in ALGOS.into_iter().zip(golden) {
+        assert_eq!(keys(algo, b"", Space::default(), &[]), golden.map(Key), "{}", algo.name());
+    }
+}
+
+#[test]
+fn rule_8_golden_keys_with_everything_in_them() {
+    let golden = [
+        [
+            0x0232_9937_09fc_59d6_bedc_f6ae_f935_9b8f,
+            0x6c8e_9e94_3bd5_1cd4_87a7_07bf_5c0f_a460,
+            0x1fc5_86b7_d6f4_8daa_75db_064f_c49e_a986,
+        ],
+        [
+            0xfc61_8144_cf28_d026_b86a_9b35_eaf9_7082,
+            0x30a2_8af1_c603_6db8_3ee1_11ca_60e5_d3ed,
+            0xfe85_b8b4_2f3e_6a43_aed4_05f4_ad5f_e287,
+        ],
+        [
+            0xcbf0_7c9c_17c5_5b4d_9348_a24e_561b_72b5,
+            0x2f12_62da_3da5_8f3c_3d23_92bb_6340_b6b8,
+            0x35c2_6e88_f527_ae51_7ae7_13f9_5b43_23c8,
+        ],
+    ];
+    for (algo, golden) in ALGOS.into_iter().zip(golden) {
+        let space = Space { salt: b"bc", adapter: b"a" };
+        let found = keys(algo, b"w1", space, &[image(2, 6, b"img")]);
+        assert_eq!(found, golden.map(Key), "{}", algo.name());
+    }
+}
+
+/// Blocks too large for the stack take another way to the same value.
+#[test]
+fn rule_8_golden_keys_of_large_blocks() {
+    let golden = [
+        0xf59e_59fa_3367_53f8_66fa_11e5_7129_3639,
+        0x7219_6c9a_edd9_534e_4036_fb37_db32_65b9,
+        0xb5e0_6d5e_4191_b6c7_0973_8524_ce38_a865,
+    ];
+    let tokens: Vec<u32> = (0..200_u32).map(|i| i.wrapping_mul(2_654_435_761)).collect();
+    for (algo, golden) in ALGOS.into_iter().zip(golden) {
+        let hasher = Hasher::new(algo, 200, b"");
+        let mut keys = Vec::new();
+        hasher.extend(hasher.root(Space::default()), &[], &tokens, &mut keys);
+        assert_eq!(keys, [Key(golden)], "{}", algo.name());
+    }
+}
+
+/// VT47: going on from any block gives the same keys as hashing anew.
+#[test]
+fn rule_8_hashing_is_incremental() {
+    let tokens: Vec<u32> = (1..=12).collect();
+    for algo in ALGOS {
+        let hasher = Hasher::new(algo, 4, b"");
+        let root = hasher.root(Space::default());
+        let extras = [image(5, 9, b"x")];
+        let (mut whole, mut parts) = (Vec::new(), Vec::new());
+        hasher.extend(root, &extras, &tokens, &mut whole);
+        for len in 0..=tokens.len() {
+            hasher.extend(root, &extras, &tokens[..len], &mut parts);
+            assert_eq!(parts, whole[..len / 4]);
+        }
+    }
+}
+
+/// Everything that KV depends on sets keys apart, each in a field of its own (S15, V16).
+#[test]
+fn rule_8_each_part_of_a_key_counts() {
+    let space = |salt, adapter| Space { salt, adapter };
+    let plain = Space::default();
+    for algo in ALGOS {
+        let all = [
+            keys(algo, b"", plain, &[]),
+            keys(algo, b"x", plain, &[]),
+            keys(algo, b"", space(b"x", b""), &[]),
+            keys(algo, b"", space(b"", b"x"), &[]),
+            keys(algo, b"", space(b"bc", b"a"), &[]),
+            keys(algo, b"", space(b"c", b"ab"), &[]),
+            keys(algo, b"", space(b"a", b"bc"), &[]),
+            keys(algo, b"", plain, &[image(0, 12, b"x")]),
+            keys(algo, b"", plain, &[image(0, 12, b"y")]),
+            keys(algo, b"", plain, &[image(1, 12, b"x")]),
+            keys(algo, b"", plain, &[image(0, 12, b"x"), image(0, 12, b"y")]),
+        ];
+        for (i, a) in all.iter().enumerate() {
+            for b in &all[i + 1..] {
+                assert!(a.iter().zip(b).all(|(a, b)| a != b), "{}", algo.name());
+            }
+        }
+    }
+    let of = |algo| keys(algo, b"", plain, &[]);
+    assert_ne!(of(HashAlgo::Sha256), of(HashAlgo::Blake3));
+    let other = Hasher::new(HashAlgo::Sha256, 2, b"").root(plain);
+    assert_ne!(other, Hasher::new(HashAlgo::Sha256, 4, b"").root(plain), "block size");
+}
+
+/// An item changes the block it begins in and all after, none before (VT10).
+#[test]
+fn rule_8_items_count_from_where_they_lie() {
+    let plain = keys(HashAlgo::Sha256, b"", Space::default(), &[]);
+    let with =
+        |start, end| keys(HashAlgo::Sha256, b"", Space::default(), &[image(start, end, b"i")]);
+    let same = |keys: &[Key]| plain.iter().zip(keys).take_while(|(a, b)| a == b).count();
+    let cases = [(0, 1, 0), (3, 5, 0), (4, 8, 1), (7, 8, 1), (8, 9, 2), (11, 12, 2), (12, 40, 3)];
+    for (start, end, before) in cases {
+        assert_eq!(same(&with(start, end)), before, "{start}..{end}");
+    }
+}
+
+/// Two windows of one item, or the same tokens after another prefix, are other blocks (ST30).
+#[test]
+fn rule_8_equal_blocks_at_other_places_differ() {
+    let mut m = small(16);
+    let extras = [image(0, 8, b"i")];
+    let tokens = prompt(&[1, 1, 1]);
+    let found = m.keys(&tokens, Space::default(), &extras);
+    assert_ne!(found[0], found[1]);
+    assert_ne!(found[1], found[2]);
+    serve(&mut m, &prompt(&[1, 5]));
+    assert_eq!(crate::common::found(&m, &open(&[2, 5])), 0, "T30: the parent counts");
+}
+
+#[test]
+fn rule_8_namespaces_do_not_share_blocks() {
+    let spaces: [(&[u8], &[u8]); 5] =
+        [(b"", b""), (b"x", b""), (b"", b"x"), (b"bc", b"a"), (b"c", b"ab")];
+    for algo in ALGOS {
+        let options = Options { blocks: 64, block_size: SIZE, hash: algo, ..Options::default() };
+        let mut m = build(options, "lru");
+        let tokens = open(&[1, 2]);
+        for round in 0..2 {
+            for (salt, adapter) in spaces {
+                let space = Space { salt, adapter };
+                let seq = m.admit(&Admission { space, ..request(&tokens) }).unwrap();
+                assert_eq!(seq.cached_tokens, round * 8, "{}: {space:?}", algo.name());
+                m.commit(seq.seq, 9).unwrap();
+                m.release(seq.seq).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn rule_8_another_image_ends_the_hit() {
+    let mut m = small(16);
+    let tokens = open(&[1, 2, 3]);
+    let hit = |m: &mut Manager, id: &[u8]| {
+        let extras = [image(5, 7, id)];
+        let grant = m.admit(&Admission { extras: &extras, ..request(&tokens) }).unwrap();
+        m.commit(grant.seq, 13).unwrap();
+        m.release(grant.seq).unwrap();
+        grant.cached_tokens
+    };
+    assert_eq!((hit(&mut m, b"cat"), hit(&mut m, b"dog"), hit(&mut m, b"cat")), (0, 4, 12));
+}
+
+fn keyed<'a>(tokens: &'a [u32], keys: &'a [Key]) -> Admission<'a> {
+    Admission { prompt: Prompt { tokens, keys, len: 0 }, ..Admission::default() }
+}
+
+/// V17: one key for other tokens, forced by handing in the key: a miss, counted, never wrong KV.
+#[test]
+fn rule_8_a_collision_is_a_miss() {
+    let options =
+        Options { blocks: 16, block_size: SIZE, hash: HashAlgo::Xxh3, ..Options::default() };
+    let mut m = build(options, "lru");
+    let (a, b, key) = (open(&[1]), open(&[2]), [Key(42)]);
+    let first = m.admit(&keyed(&a, &key)).unwrap();
+    m.commit(first.seq, 5).unwrap();
+    assert_eq!(m.stats().collisions, 0);
+    let grant = m.admit(&keyed(&a, &key)).unwrap();
+    assert_eq!(grant.cached_tokens, 4, "the same tokens are found");
+    let grant = m.admit(&keyed(&b, &key)).unwrap();
+    assert_eq!((grant.cached_tokens, m.stats().collisions), (0, 1));
+    // Its own block stays private, and nothing after it is published either.
+    let done = m.commit(grant.seq, 5).unwrap();
+    assert_eq!((done.stored, m.stats().collisions), (0, 2));
+    m.append(grant.seq, &prompt(&[7])).unwrap();
+    assert_eq!(m.commit(grant.seq, 9).unwrap().stored, 0);
+    m.release(grant.seq).unwrap();
+    assert_eq!(m.admit(&keyed(&a, &key)).unwrap().cached_tokens, 4);
+    m.check_integrity().unwrap();
+}
+
+/// The same tokens after another link are told apart too.
+#[test]
+fn rule_8_a_collision_of_links_is_a_miss() {
+    let options =
+        Options { blocks: 16, block_size: SIZE, hash: HashAlgo::Xxh3, ..Options::default() };
+    let mut m = build(options, "lru");
+    let (tokens, key) = (open(&[1]), [Key(42)]);
+    let first = m.admit(&keyed(&tokens, &key)).unwrap();
+    m.commit(first.seq, 5).unwrap();
+    let salted = Admission { space: Space { salt: b"s", adapter: b"" }, ..keyed(&tokens, &key) };
+    assert_eq!(m.admit(&salted).unwrap().cached_tokens, 0);
+    assert_eq!(m.stats().collisions, 1);
+}
+
+#[test]
+fn rule_8_keys_alone_serve_engines_that_hash_themselves() {
+    for algo in ALGOS {
+        let options = Options { blocks: 8, block_size: SIZE, hash: algo, ..Options::default() };
+        let mut m = build(options, "lru");
+        let prompt = Prompt { tokens: &[], keys: &[Key(1), Key(2)], len: 9 };
+        let request = Admission { prompt, ..Admission::default() };
+        let a = m.admit(&request).unwrap();
+        m.commit(a.seq, 9).unwrap();
+        let error = refused(&mut m, &[a.seq], |m| m.append(a.seq, &[1]));
+        assert!(matches!(error, kvframe_core::Error::Invalid { what: "append", .. }), "{error}");
+        m.release(a.seq).unwrap();
+        assert_eq!(m.admit(&request).unwrap().cached_tokens, 8, "{}", algo.name());
+        assert_eq!(found(&m, &open(&[1, 2])), 0);
+    }
+}
+
+#[test]
+fn rule_8_hashes_are_chosen_by_name() {
+    for algo in ALGOS {
+        assert_eq!(HashAlgo::from_name(algo.name()), Ok(algo));
+    }
+    let error = HashAlgo::from_name("md5").unwrap_err().to_string();
+    assert_eq!(error, "hash \"md5\" is unknown; there are sha256, blake3, xxh3-128");
+    assert_eq!(ALGOS.map(HashAlgo::is_cryptographic), [true, true, false]);
+}

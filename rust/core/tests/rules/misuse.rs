@@ -1,0 +1,163 @@
+//! Rule 9: misuse is refused with a typed error that names the value and the limit.
+
+use kvframe_core::policy::{PolicyOptions, by_name};
+use kvframe_core::{Error, GroupKind, Manager, NIL, Options};
+
+use crate::common::{admit, open, prompt, refused, run, small};
+
+/// CB-7, IL-B7: a handle that ended does not reach the sequence that took its slot.
+#[test]
+fn rule_9_stale_handles_do_not_alias() {
+    let mut m = small(8);
+    let old = run(&mut m, &open(&[1]));
+    m.release(old).unwrap();
+    let new = run(&mut m, &open(&[2]));
+    assert_eq!(old as u32, new as u32, "the slot is used again");
+    let held = [new];
+    let stale = Error::StaleSequence(old);
+    assert_eq!(refused(&mut m, &held, |m| m.release(old)), stale);
+    assert_eq!(refused(&mut m, &held, |m| m.commit(old, 1)), stale);
+    assert_eq!(refused(&mut m, &held, |m| m.append(old, &[1])), stale);
+    assert_eq!(refused(&mut m, &held, |m| m.extend(old, 1)), stale);
+    assert_eq!(refused(&mut m, &held, |m| m.truncate(old, 0)), stale);
+    assert_eq!(refused(&mut m, &held, |m| m.fork(old)), stale);
+    assert_eq!(m.sequence(old).unwrap_err(), stale);
+    for never in [0, 5, new + 1, new + (1 << 32), u64::MAX] {
+        assert_eq!(refused(&mut m, &held, |m| m.release(never)), Error::UnknownSequence(never));
+    }
+    m.release(new).unwrap();
+    assert_eq!(refused(&mut m, &[], |m| m.release(new)), Error::StaleSequence(new));
+}
+
+/// V10: a block given back twice, in one call or two, is refused; so is one never lent.
+#[test]
+fn rule_9_loans_are_given_back_once() {
+    let mut m = small(8);
+    let seq = run(&mut m, &prompt(&[1]));
+    let mut loan = [NIL; 3];
+    m.lend(&mut loan).unwrap();
+    let owned = m.sequence(seq).unwrap().tables[0][0];
+    let why = |error: Error| match error {
+        Error::NotLent { block, state, why } => (block, state, why),
+        other => panic!("{other}"),
+    };
+    let two = [loan[0], loan[1], loan[0]];
+    let error = refused(&mut m, &[seq], |m| m.give_back(&two));
+    assert_eq!(why(error), (u64::from(loan[0]), "on loan", "it is named twice"));
+    let error = refused(&mut m, &[seq], |m| m.give_back(&[loan[2], owned]));
+    assert_eq!(why(error), (u64::from(owned), "committed", "it was never lent"));
+    let error = refused(&mut m, &[seq], |m| m.give_back(&[loan[2], 8]));
+    assert_eq!(why(error), (8, "free", "the pool has no such block"));
+    refused(&mut m, &[seq], |m| m.give_back(&[NIL]));
+    m.give_back(&loan).unwrap();
+    let error = refused(&mut m, &[seq], |m| m.give_back(&loan));
+    assert_eq!(why(error).2, "it was given back before: a double free");
+    assert_eq!(m.pool().free(), 7, "seven, not ten");
+}
+
+/// The first block given back is lent again first; ids stay distinct (ST32).
+#[test]
+fn rule_9_loans_are_distinct_and_all_or_nothing() {
+    let mut m = small(4);
+    let mut loan = [NIL; 4];
+    m.lend(&mut loan).unwrap();
+    let mut ids = loan;
+    ids.sort_unstable();
+    assert_eq!(ids, [0, 1, 2, 3]);
+    refused(&mut m, &[], |m| m.lend(&mut [NIL]));
+    m.give_back(&[2, 0]).unwrap();
+    let mut again = [NIL; 2];
+    m.lend(&mut again).unwrap();
+    assert_eq!(again, [2, 0]);
+    m.lend(&mut []).unwrap();
+    m.give_back(&[]).unwrap();
+    m.check_integrity().unwrap();
+}
+
+/// MK-9: a commit stays within what has slots, and does not go back.
+#[test]
+fn rule_9_lengths_have_limits() {
+    let mut m = small(8);
+    let seq = run(&mut m, &open(&[1]));
+    let limit = refused(&mut m, &[seq], |m| m.commit(seq, 6));
+    assert_eq!(limit, Error::CommitPastEnd { asked: 6, limit: 5 });
+    assert_eq!(limit.to_string(), "commit of 6 tokens, but the sequence has slots for 5");
+    let back = refused(&mut m, &[seq], |m| m.commit(seq, 4));
+    assert_eq!(back, Error::Backwards { what: "commit", asked: 4, limit: 5 });
+    assert_eq!(back.to_string(), "commit of 4 tokens, but 5 are already there");
+    let error = refused(&mut m, &[seq], |m| m.truncate(seq, 6));
+    assert!(matches!(error, Error::Invalid { what: "truncate", .. }), "{error}");
+    let error = refused(&mut m, &[seq], |m| m.extend(seq, 6));
+    assert!(matches!(error, Error::Invalid { what: "extend", .. }), "{error}");
+    let error = refused(&mut m, &[seq], |m| m.extend(seq, 4));
+    assert_eq!(error, Error::Backwards { what: "extend", asked: 4, limit: 5 });
+    m.commit(seq, 5).unwrap();
+    m.truncate(seq, 5).unwrap();
+    m.extend(seq, 5).unwrap();
+}
+
+#[test]
+fn rule_9_tickets_are_settled_once() {
+    let mut m = small(8);
+    let a = run(&mut m, &open(&[1]));
+    let b = m.fork(a).unwrap();
+    m.append(a, &[1]).unwrap();
+    let ticket = m.take_plan().unwrap().ticket;
+    let held = [a, b];
+    for wrong in [0, ticket + 1, u64::MAX] {
+        assert_eq!(refused(&mut m, &held, |m| m.done(wrong)), Error::UnknownTicket(wrong));
+        assert_eq!(refused(&mut m, &held, |m| m.failed(wrong)), Error::UnknownTicket(wrong));
+    }
+    m.done(ticket).unwrap();
+    assert_eq!(refused(&mut m, &held, |m| m.done(ticket)), Error::UnknownTicket(ticket));
+    assert_eq!(refused(&mut m, &held, |m| m.failed(ticket)), Error::UnknownTicket(ticket));
+}
+
+/// IL-B10, CB-B15, V33: impossible options are refused, and name the option and the limit.
+#[test]
+fn rule_9_options_have_limits() {
+    let with = |change: fn(&mut Options)| {
+        let mut options = Options::default();
+        change(&mut options);
+        let policy = by_name("lru", PolicyOptions::default()).unwrap();
+        Manager::new(options, policy).map(|_| ()).map_err(|e| e.to_string())
+    };
+    assert_eq!(with(|_| ()), Ok(()));
+    assert_eq!(with(|o| (o.blocks, o.block_size) = (1, 1)), Ok(()));
+    assert!(with(|o| o.blocks = 0).unwrap_err().starts_with("blocks = 0: must be between 1 and"));
+    let size = "block_size = 0: must be between 1 and 65536";
+    assert_eq!(with(|o| o.block_size = 0).unwrap_err(), size);
+    assert!(with(|o| o.block_size = 65537).is_err());
+    assert!(with(|o| o.groups.clear()).is_err());
+    assert!(with(|o| o.groups = vec![GroupKind::Full; 17]).is_err());
+    assert_eq!(
+        with(|o| o.groups = vec![GroupKind::SlidingWindow { window: 0 }]).unwrap_err(),
+        "window = 0: a sliding window holds at least 1 token"
+    );
+}
+
+#[test]
+fn rule_9_an_unknown_policy_lists_what_there_is() {
+    let error = by_name("lruu", PolicyOptions::default()).err().unwrap();
+    assert!(matches!(error, Error::UnknownName { what: "eviction policy", .. }), "{error}");
+    assert!(error.to_string().contains("\"lruu\" is unknown; there are lru"), "{error}");
+}
+
+/// FE-B16: a second admission is a second sequence, never another's handle.
+#[test]
+fn rule_9_handles_are_distinct() {
+    let mut m = small(64);
+    let mut handles = Vec::new();
+    for _ in 0..4 {
+        for i in 0..8 {
+            handles.push(admit(&mut m, &[i]).unwrap().seq);
+        }
+        for seq in &handles[handles.len() - 4..] {
+            m.release(*seq).unwrap();
+        }
+    }
+    let all = handles.len();
+    handles.sort_unstable();
+    handles.dedup();
+    assert_eq!((handles.len(), m.live_sequences()), (all, 16));
+}

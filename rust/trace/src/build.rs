@@ -1,0 +1,221 @@
+//! Builds a [`Trace`] row by row: the checks every reader shares, and the interning of prefix nodes.
+
+use hashbrown::HashMap;
+
+use crate::forest::{DEFAULT_BLOCK_SIZE, MAX_BLOCK_SIZE, ROOT, Request, Trace};
+
+/// What a reader knows of a request before its blocks are interned.
+pub(crate) struct Head {
+    pub timestamp_ms: i64,
+    pub input_tokens: u32,
+    pub output_tokens: u32,
+    pub session: u32,
+}
+
+/// A trace under construction. Errors are the `what` of a [`TraceError`](crate::TraceError); the reader adds file and line.
+pub(crate) struct Builder {
+    pub trace: Trace,
+    block_size_given: bool,
+    /// Raw id of each node.
+    raw: Vec<u64>,
+    /// The first child of each node, `ROOT` for none: most nodes never get a second, so most look-ups end here.
+    first_child: Vec<u32>,
+    first_root: u32,
+    /// Every child that is not its parent's first, by (parent, raw id).
+    branches: HashMap<(u32, u64), u32>,
+    max_nodes: u32,
+}
+
+impl Builder {
+    pub fn new(name: String, block_size: Option<u32>) -> Self {
+        Self {
+            trace: Trace {
+                name,
+                source: String::new(),
+                licence: String::new(),
+                block_size: block_size.unwrap_or(DEFAULT_BLOCK_SIZE),
+                requests: Vec::new(),
+                nodes: Vec::new(),
+                parents: Vec::new(),
+                bytes: 0,
+                parse_seconds: 0.0,
+            },
+            block_size_given: block_size.is_some(),
+            raw: Vec::new(),
+            first_child: Vec::new(),
+            first_root: ROOT,
+            branches: HashMap::new(),
+            max_nodes: ROOT,
+        }
+    }
+
+    /// The row's own block size: it decides if it is the first row's, and must agree with the rows above otherwise.
+    pub fn row_block_size(&mut self, block_size: Option<u32>) -> Result<(), String> {
+        let Some(block_size) = block_size else {
+            return Ok(());
+        };
+        check_block_size(block_size)?;
+        if self.trace.requests.is_empty() {
+            self.trace.block_size = block_size;
+            self.block_size_given = true;
+        } else if block_size != self.trace.block_size {
+            let above = self.trace.block_size;
+            return Err(format!(
+                "block_size = {block_size}: the rows above have {above}, and a trace has one block size"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Adds the request whose blocks have these raw ids, from the root on.
+    pub fn push_raw(&mut self, head: &Head, ids: &[u64]) -> Result<(), String> {
+        self.check(head, ids.len(), ("hash_ids has", "ids"))?;
+        let start = self.trace.nodes.len();
+        let mut parent = ROOT;
+        for &id in ids {
+            parent = self.intern(parent, id)?;
+            self.trace.nodes.push(parent);
+        }
+        self.push(head, start);
+        Ok(())
+    }
+
+    /// Adds the request that shares the first `shared` nodes of request `from` and goes on with `new` nodes of its own.
+    pub fn push_shared(
+        &mut self,
+        head: &Head,
+        from: usize,
+        shared: usize,
+        new: usize,
+    ) -> Result<(), String> {
+        self.check(head, shared.saturating_add(new), ("the row has", "blocks"))?;
+        let start = self.trace.nodes.len();
+        if shared > 0 {
+            let first = self.trace.requests[from].start;
+            self.trace.nodes.extend_from_within(first..first + shared);
+        }
+        for _ in 0..new {
+            let parent = self.trace.nodes[start..].last().copied().unwrap_or(ROOT);
+            let node = self.add_node(parent)?;
+            self.trace.nodes.push(node);
+        }
+        self.push(head, start);
+        Ok(())
+    }
+
+    fn push(&mut self, head: &Head, start: usize) {
+        self.trace.requests.push(Request {
+            timestamp_ms: head.timestamp_ms,
+            input_tokens: head.input_tokens,
+            output_tokens: head.output_tokens,
+            session: head.session,
+            start,
+            blocks: (self.trace.nodes.len() - start) as u32,
+        });
+    }
+
+    fn check(&self, head: &Head, ids: usize, (has, unit): (&str, &str)) -> Result<(), String> {
+        if let Some(above) = self.trace.requests.last()
+            && head.timestamp_ms < above.timestamp_ms
+        {
+            return Err(format!(
+                "timestamp {} is before the row above's {}: rows must be in order of time",
+                head.timestamp_ms, above.timestamp_ms
+            ));
+        }
+        // A request's index is a u32 elsewhere, and u32::MAX means never there.
+        if self.trace.requests.len() >= u32::MAX as usize {
+            return Err(format!("more than {} requests", u32::MAX));
+        }
+        let (input, size) = (head.input_tokens, self.trace.block_size);
+        let (floor, ceil) = (input / size, input.div_ceil(size));
+        if ids == floor as usize || ids == ceil as usize {
+            return Ok(());
+        }
+        let origin = if self.block_size_given { "" } else { " (the default)" };
+        let needs = if floor == ceil {
+            format!("{floor}")
+        } else {
+            format!("{floor} (floor) or {ceil} (ceil)")
+        };
+        Err(format!(
+            "{has} {ids} {unit}, but input_length {input} at block size {size}{origin} needs {needs}"
+        ))
+    }
+
+    fn intern(&mut self, parent: u32, id: u64) -> Result<u32, String> {
+        let first =
+            if parent == ROOT { self.first_root } else { self.first_child[parent as usize] };
+        if first != ROOT {
+            if self.raw[first as usize] == id {
+                return Ok(first);
+            }
+            if let Some(&node) = self.branches.get(&(parent, id)) {
+                return Ok(node);
+            }
+        }
+        let node = self.add_node(parent)?;
+        self.raw.push(id);
+        self.first_child.push(ROOT);
+        if first != ROOT {
+            self.branches.insert((parent, id), node);
+        } else if parent == ROOT {
+            self.first_root = node;
+        } else {
+            self.first_child[parent as usize] = node;
+        }
+        Ok(node)
+    }
+
+    fn add_node(&mut self, parent: u32) -> Result<u32, String> {
+        let node = self.trace.parents.len();
+        if node >= self.max_nodes as usize {
+            return Err(format!("more than {} distinct blocks in one trace", self.max_nodes));
+        }
+        self.trace.parents.push(parent);
+        Ok(node as u32)
+    }
+}
+
+pub(crate) fn check_block_size(block_size: u32) -> Result<(), String> {
+    if (1..=MAX_BLOCK_SIZE).contains(&block_size) {
+        return Ok(());
+    }
+    Err(format!("block_size = {block_size}: must be between 1 and {MAX_BLOCK_SIZE}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(input_tokens: u32) -> Head {
+        Head { timestamp_ms: 0, input_tokens, output_tokens: 0, session: 0 }
+    }
+
+    #[test]
+    fn nodes_are_told_apart_by_parent_and_id() {
+        let mut builder = Builder::new("t".into(), Some(1));
+        for ids in [[7, 7, 9], [7, 9, 9], [9, 7, 9], [7, 7, 9], [9, 7, 8]] {
+            builder.push_raw(&head(3), &ids).unwrap();
+        }
+        let trace = builder.trace;
+        assert_eq!(trace.chain(0), [0, 1, 2]);
+        assert_eq!(trace.chain(1), [0, 3, 4]);
+        assert_eq!(trace.chain(2), [5, 6, 7]);
+        assert_eq!(trace.chain(3), trace.chain(0));
+        assert_eq!(trace.chain(4), [5, 6, 8]);
+        assert_eq!(trace.parents, [ROOT, 0, 1, 0, 3, ROOT, 5, 6, 6]);
+    }
+
+    #[test]
+    fn too_many_nodes_is_an_error_not_a_wrap() {
+        let mut builder = Builder::new("t".into(), Some(1));
+        builder.max_nodes = 2;
+        builder.push_raw(&head(2), &[1, 2]).unwrap();
+        builder.push_raw(&head(2), &[1, 2]).unwrap();
+        let error = builder.push_raw(&head(1), &[3]).unwrap_err();
+        assert_eq!(error, "more than 2 distinct blocks in one trace");
+        let error = builder.push_shared(&head(3), 0, 2, 1).unwrap_err();
+        assert_eq!(error, "more than 2 distinct blocks in one trace");
+    }
+}

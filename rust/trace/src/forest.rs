@@ -1,0 +1,68 @@
+//! The trace in memory: requests in order of time, each a chain of interned prefix nodes.
+
+/// Parent of a request's first node.
+pub const ROOT: u32 = u32::MAX;
+/// [`Request::session`] of a request whose row names no session.
+pub const NO_SESSION: u32 = u32::MAX;
+/// Tokens a block where neither the rows nor the caller say.
+pub const DEFAULT_BLOCK_SIZE: u32 = 512;
+/// Largest block a trace may have, in tokens.
+pub const MAX_BLOCK_SIZE: u32 = 65_536;
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Arrival in milliseconds (fractions are rounded); never before the request above.
+    pub timestamp_ms: i64,
+    /// Tokens of the prompt.
+    pub input_tokens: u32,
+    /// Tokens generated.
+    pub output_tokens: u32,
+    /// Sessions are numbered from 0 in order of first appearance; [`NO_SESSION`] where the row names none.
+    pub session: u32,
+    /// Where the request's nodes start in [`Trace::nodes`].
+    pub start: usize,
+    /// How many nodes: the floor or the ceil of `input_tokens / block_size`.
+    pub blocks: u32,
+}
+
+/// A trace as a forest of prefix nodes.
+///
+/// Nodes are numbered from 0 in order of first appearance, so a parent's number is below its child's.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// Short name, for tables: the file's name without its endings, or the name a compact file gives itself.
+    pub name: String,
+    /// Where the trace comes from; empty where the file does not say.
+    pub source: String,
+    /// Its licence, an SPDX name; empty where the file does not say.
+    pub licence: String,
+    /// Tokens a block.
+    pub block_size: u32,
+    /// In order of time; rows of equal time keep the file's order.
+    pub requests: Vec<Request>,
+    /// The nodes of all requests, one chain after the other, each from the root on.
+    pub nodes: Vec<u32>,
+    /// Parent of each node, [`ROOT`] where a chain starts.
+    pub parents: Vec<u32>,
+    /// Bytes read, after decompression.
+    pub bytes: u64,
+    /// Wall time of reading, decompressing, parsing, checking and interning.
+    pub parse_seconds: f64,
+}
+
+impl Trace {
+    /// The nodes of request `index`, from the root on.
+    ///
+    /// # Panics
+    /// If `index` is not below `requests.len()`.
+    pub fn chain(&self, index: usize) -> &[u32] {
+        let request = &self.requests[index];
+        &self.nodes[request.start..request.start + request.blocks as usize]
+    }
+
+    /// Tokens of all prompts.
+    pub fn input_tokens(&self) -> u64 {
+        self.requests.iter().map(|r| u64::from(r.input_tokens)).sum()
+    }
+}

@@ -1,0 +1,165 @@
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use crate::{NO_SESSION, Trace};
+
+const GOOD: &str =
+    r#"{"timestamp": 5, "input_length": 1000, "output_length": 5, "hash_ids": [1, 2]}"#;
+
+fn refused(text: impl AsRef<[u8]>) -> String {
+    let message = Trace::parse(text.as_ref(), "t.jsonl", None).unwrap_err().to_string();
+    assert!(!message.contains('\n'), "{message}");
+    message
+}
+
+/// The error of a good line, an empty one, and `GOOD` with `from` changed to `to`.
+fn third(from: &str, to: &str) -> String {
+    assert!(GOOD.contains(from), "{from}");
+    let message = refused(format!("{GOOD}\n\n{}\n", GOOD.replacen(from, to, 1)));
+    message.strip_prefix("t.jsonl:3: ").expect(&message).to_owned()
+}
+
+fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(text).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn rows_become_requests() {
+    let text = format!(
+        "\u{feff}{GOOD}\r\n\n{}\n{}",
+        r#"{"x": {"y": [1]}, "hash_ids": [1], "timestamp": 5.5, "output_length": 0, "input_length": 512, "session_id": "a"}"#,
+        r#"{"hash_ids": [], "timestamp": 7, "output_length": 0, "input_length": 3, "session_id": null, "block_size": null}"#,
+    );
+    for data in [text.as_bytes().to_vec(), gzip(text.as_bytes())] {
+        let trace = Trace::parse(&data, "t", None).unwrap();
+        assert_eq!((trace.block_size, trace.bytes), (512, text.len() as u64));
+        let times: Vec<i64> = trace.requests.iter().map(|r| r.timestamp_ms).collect();
+        assert_eq!(times, [5, 6, 7]);
+        let blocks: Vec<u32> = trace.requests.iter().map(|r| r.blocks).collect();
+        assert_eq!(blocks, [2, 1, 0]);
+        let sessions: Vec<u32> = trace.requests.iter().map(|r| r.session).collect();
+        assert_eq!(sessions, [NO_SESSION, 0, NO_SESSION]);
+        assert_eq!(trace.input_tokens(), 1515);
+        assert!(trace.parse_seconds > 0.0);
+    }
+}
+
+#[test]
+fn sessions_are_integers_or_strings() {
+    let named = |name: &str| GOOD.replace('}', &format!(", \"session_id\": {name}}}\n"));
+    let text: String = ["7", "\"7\"", "-1", "7", "\"\\u0037\""].map(named).concat();
+    let trace = Trace::parse(text.as_bytes(), "t", None).unwrap();
+    let sessions: Vec<u32> = trace.requests.iter().map(|r| r.session).collect();
+    assert_eq!(sessions, [0, 1, 2, 0, 1]);
+    assert_eq!(
+        third("}", ", \"session_id\": 1.5}"),
+        "session_id = 1.5: must be an integer or a string"
+    );
+}
+
+#[test]
+fn block_size_is_the_rows_then_the_callers_then_512() {
+    let own = GOOD.replace('}', ", \"block_size\": 500}");
+    assert_eq!(Trace::parse(own.as_bytes(), "t", Some(999)).unwrap().block_size, 500);
+    assert_eq!(Trace::parse(GOOD.as_bytes(), "t", Some(999)).unwrap().block_size, 999);
+    assert_eq!(Trace::parse(GOOD.as_bytes(), "t", None).unwrap().block_size, 512);
+    assert_eq!(
+        third("}", ", \"block_size\": 500}"),
+        "block_size = 500: the rows above have 512, and a trace has one block size"
+    );
+    for bad in ["0", "65537"] {
+        let message = third("}", &format!(", \"block_size\": {bad}}}"));
+        assert_eq!(message, format!("block_size = {bad}: must be between 1 and 65536"));
+    }
+    let message = third("}", ", \"block_size\": -1}");
+    assert_eq!(message, "block_size = -1: must be an integer between 1 and 65536");
+}
+
+#[test]
+fn ids_must_be_floor_or_ceil() {
+    let message = third("[1, 2]", "[1, 2, 3]");
+    let default = "at block size 512 (the default) needs 1 (floor) or 2 (ceil)";
+    assert_eq!(message, format!("hash_ids has 3 ids, but input_length 1000 {default}"));
+    let message = Trace::parse(GOOD.as_bytes(), "t", Some(1000)).unwrap_err().to_string();
+    assert_eq!(
+        message,
+        "t:1: hash_ids has 2 ids, but input_length 1000 at block size 1000 needs 1"
+    );
+    assert!(Trace::parse(GOOD.replace("[1, 2]", "[1]").as_bytes(), "t", None).is_ok());
+}
+
+#[test]
+fn values_out_of_range_are_named() {
+    let length = "must be an integer between 0 and 4294967295";
+    assert_eq!(third("1000", "-5"), format!("input_length = -5: {length}"));
+    assert_eq!(third("1000", "4294967296"), format!("input_length = 4294967296: {length}"));
+    assert_eq!(third("h\": 5", "h\": -1"), format!("output_length = -1: {length}"));
+    assert_eq!(third("h\": 5", "h\": \"5\""), format!("output_length = \"5\": {length}"));
+    let id = "must be an integer between 0 and 18446744073709551615";
+    assert_eq!(third("[1, 2]", "[1, -2]"), format!("hash_ids[1] = -2: {id}"));
+    assert_eq!(
+        third("[1, 2]", "[18446744073709551616, 2]"),
+        format!("hash_ids[0] = 1.8446744073709552e+19: {id}")
+    );
+    assert_eq!(third("[1, 2]", "7"), "hash_ids = 7: must be a list of integers");
+    let time = "must be a number of milliseconds that 64 bits hold";
+    assert_eq!(third("p\": 5", "p\": 1e300"), format!("timestamp = 1e+300: {time}"));
+    assert_eq!(third("p\": 5", "p\": \"noon\""), format!("timestamp = \"noon\": {time}"));
+    assert!(
+        Trace::parse(GOOD.replace("[1, 2]", "[18446744073709551615, 0]").as_bytes(), "t", None)
+            .is_ok()
+    );
+}
+
+#[test]
+fn times_must_not_go_back() {
+    let message = third("p\": 5", "p\": 4");
+    assert_eq!(message, "timestamp 4 is before the row above's 5: rows must be in order of time");
+}
+
+#[test]
+fn a_missing_key_is_named_with_the_nearest() {
+    assert_eq!(third("input_length", "input_len"), "no input_length; is \"input_len\" it?");
+    assert_eq!(third("hash_ids", "hashIds"), "no hash_ids; is \"hashIds\" it?");
+    assert_eq!(
+        third("timestamp", "when"),
+        "no timestamp: a row needs timestamp, input_length, output_length, hash_ids"
+    );
+}
+
+#[test]
+fn what_is_not_a_row_is_told() {
+    assert_eq!(third("2]}", "2"), "truncated JSON: EOF while parsing a list (column 76)");
+    assert_eq!(third("5,", "5"), "not JSON: expected `,` or `}` (column 17)");
+    assert_eq!(third("}", "} {}"), "not JSON: trailing characters (column 80)");
+    assert_eq!(refused("[1]\n"), "t.jsonl:1: needs a JSON object a line, got a list");
+    assert_eq!(refused(""), "t.jsonl:1: no requests: the file is empty");
+    assert_eq!(refused("\n \n"), "t.jsonl:2: no requests: only blank lines");
+    assert_eq!(
+        refused([GOOD.as_bytes(), b"\n{\"\xff\": 1}\n"].concat()),
+        "t.jsonl:2: not UTF-8: byte 0xff in column 3"
+    );
+}
+
+#[test]
+fn gzip_damage_is_told() {
+    let good = gzip(format!("{GOOD}\n").repeat(3).as_bytes());
+    let message = refused(&good[..good.len() - 4]);
+    assert!(message.ends_with("the gzip data ends early: the file is truncated"), "{message}");
+    let mut bad = good.clone();
+    let crc = bad.len() - 8;
+    bad[crc] ^= 1;
+    let message = refused(&bad);
+    assert!(message.starts_with("t.jsonl:4: the gzip data is damaged"), "{message}");
+    let message = refused(&good[..1]);
+    assert_eq!(message, "t.jsonl:1: not JSON: expected value (column 1)");
+    assert!(refused(&good[..2]).contains("the gzip data ends early"));
+    assert_eq!(refused(gzip(b"")), "t.jsonl:1: no requests: the file is empty");
+    // Two members one after the other are one file, as gzip has it.
+    let two = [good.clone(), good].concat();
+    assert_eq!(Trace::parse(&two, "t", None).unwrap().requests.len(), 6);
+}

@@ -1,0 +1,87 @@
+//! Lines of a plain or gzip stream, one buffer for all of them, each checked for UTF-8.
+
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+
+use flate2::bufread::MultiGzDecoder;
+
+use crate::error::{TraceError, plain};
+
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+const BUFFER: usize = 256 * 1024;
+const BOM: &str = "\u{feff}";
+
+/// The lines that are not blank, with their numbers.
+pub(crate) struct Lines<'a> {
+    pub path: &'a str,
+    /// Number of the last line read, from 1.
+    pub number: u64,
+    /// Bytes of all lines read, after decompression.
+    pub bytes: u64,
+    reader: Box<dyn BufRead + 'a>,
+    buffer: Vec<u8>,
+    again: bool,
+}
+
+impl<'a> Lines<'a> {
+    /// Tells gzip by its first two bytes, whatever the file is called.
+    pub fn new(path: &'a str, mut raw: impl Read + 'a) -> Result<Self, TraceError> {
+        let mut magic = Vec::with_capacity(2);
+        let taken = raw.by_ref().take(2).read_to_end(&mut magic);
+        taken.map_err(|error| TraceError::whole(path, plain(&error)))?;
+        let gzip = magic == GZIP_MAGIC;
+        let whole = BufReader::with_capacity(BUFFER, Cursor::new(magic).chain(raw));
+        let reader: Box<dyn BufRead + 'a> = if gzip {
+            Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(whole)))
+        } else {
+            Box::new(whole)
+        };
+        Ok(Self { path, number: 0, bytes: 0, reader, buffer: Vec::new(), again: false })
+    }
+
+    /// The next line that is not blank, trimmed; `None` at the end.
+    pub fn next(&mut self) -> Result<Option<(u64, &str)>, TraceError> {
+        while !std::mem::take(&mut self.again) {
+            self.buffer.clear();
+            let read = self.reader.read_until(b'\n', &mut self.buffer);
+            let read = read.map_err(|error| broken(self.path, self.number + 1, &error))?;
+            if read == 0 {
+                return Ok(None);
+            }
+            self.number += 1;
+            self.bytes += read as u64;
+            if !self.buffer.trim_ascii().is_empty() {
+                break;
+            }
+        }
+        let text = std::str::from_utf8(&self.buffer).map_err(|error| {
+            let at = error.valid_up_to();
+            let what = format!("not UTF-8: byte 0x{:02x} in column {}", self.buffer[at], at + 1);
+            TraceError::at(self.path, self.number, what)
+        })?;
+        let text = if self.number == 1 { text.trim_start_matches(BOM) } else { text };
+        Ok(Some((self.number, text.trim_ascii())))
+    }
+
+    /// Makes the next call of [`next`](Self::next) give the same line once more.
+    pub fn unread(&mut self) {
+        self.again = true;
+    }
+
+    /// An error at the line read last.
+    pub fn error(&self, what: impl Into<String>) -> TraceError {
+        TraceError::at(self.path, self.number.max(1), what)
+    }
+}
+
+fn broken(path: &str, line: u64, error: &io::Error) -> TraceError {
+    let what = match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            "the gzip data ends early: the file is truncated".to_owned()
+        }
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
+            format!("the gzip data is damaged: {error}")
+        }
+        _ => plain(error),
+    };
+    TraceError::at(path, line, what)
+}

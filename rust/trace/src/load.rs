@@ -1,0 +1,111 @@
+//! Opening a trace: from a path or from memory, whatever its format.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::time::Instant;
+
+use crate::build::{Builder, check_block_size};
+use crate::error::{TraceError, plain};
+use crate::forest::Trace;
+use crate::lines::Lines;
+use crate::{compact, jsonl};
+
+/// Endings that are the format's and not the trace's name.
+const ENDINGS: [&str; 5] = [".gz", ".jsonl", ".json", ".kvt", ".csv"];
+
+impl Trace {
+    /// Reads Mooncake JSONL or the compact form, plain or gzip, both told by content.
+    ///
+    /// `block_size` (tokens, 1 to [`MAX_BLOCK_SIZE`](crate::MAX_BLOCK_SIZE)) holds where the file gives none;
+    /// [`DEFAULT_BLOCK_SIZE`](crate::DEFAULT_BLOCK_SIZE) where the caller gives none either.
+    ///
+    /// # Errors
+    /// [`TraceError`] with file and line: what cannot be opened, decompressed, decoded or parsed, and every row whose values
+    /// contradict each other, the limits, or the rows above.
+    pub fn load(path: impl AsRef<Path>, block_size: Option<u32>) -> Result<Self, TraceError> {
+        let path = path.as_ref();
+        let label = path.display().to_string();
+        let file = File::open(path).map_err(|error| TraceError::whole(&label, plain(&error)))?;
+        read(file, &label, name_of(path), block_size)
+    }
+
+    /// As [`load`](Self::load), from memory. `name` names the trace, and stands for the file in errors.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn parse(data: &[u8], name: &str, block_size: Option<u32>) -> Result<Self, TraceError> {
+        read(data, name, name.to_owned(), block_size)
+    }
+}
+
+fn read(
+    raw: impl Read,
+    path: &str,
+    name: String,
+    block_size: Option<u32>,
+) -> Result<Trace, TraceError> {
+    let clock = Instant::now();
+    if let Some(block_size) = block_size {
+        check_block_size(block_size).map_err(|what| TraceError::whole(path, what))?;
+    }
+    let mut lines = Lines::new(path, raw)?;
+    let mut builder = Builder::new(name, block_size);
+    let first = lines.next()?.map(|(_, line)| compact::is_header(line));
+    lines.unread();
+    match first {
+        None if lines.number == 0 => return Err(lines.error("no requests: the file is empty")),
+        None => return Err(lines.error("no requests: only blank lines")),
+        Some(true) => compact::read(&mut lines, &mut builder)?,
+        Some(false) => jsonl::read(&mut lines, &mut builder)?,
+    }
+    let mut trace = builder.trace;
+    trace.bytes = lines.bytes;
+    trace.parse_seconds = clock.elapsed().as_secs_f64();
+    Ok(trace)
+}
+
+fn name_of(path: &Path) -> String {
+    let file = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    let mut name: &str = &file;
+    while let Some(shorter) = ENDINGS.iter().find_map(|ending| name.strip_suffix(ending)) {
+        if shorter.is_empty() {
+            break;
+        }
+        name = shorter;
+    }
+    name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lose_the_format() {
+        for path in ["a/x.jsonl.gz", "x.kvt.gz", "x.jsonl", "x", "b/x.json"] {
+            assert_eq!(name_of(Path::new(path)), "x");
+        }
+        assert_eq!(name_of(Path::new(".gz")), ".gz");
+    }
+
+    #[test]
+    fn a_missing_file_and_a_folder_are_named() {
+        let error = Trace::load("no/such.jsonl", None).unwrap_err();
+        assert_eq!(error.to_string(), "no/such.jsonl: No such file or directory");
+        let folder = env!("CARGO_MANIFEST_DIR");
+        let error = Trace::load(folder, None).unwrap_err();
+        assert_eq!(error.to_string(), format!("{folder}: Is a directory"));
+    }
+
+    #[test]
+    fn a_block_size_out_of_range_is_refused_before_reading() {
+        for bad in [0, 65_537] {
+            let error = Trace::parse(b"", "t", Some(bad)).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!("t: block_size = {bad}: must be between 1 and 65536")
+            );
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! A trace through the manager: admit, commit, release, one request at a time.
+
+use std::time::Instant;
+
+use kvframe_core::policy::Eviction;
+use kvframe_core::{Admission, Error, Fit, Key, Manager, Options, Prompt};
+
+use crate::{Mode, Plan, Trace};
+
+/// What a replay counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Outcome {
+    /// Requests replayed.
+    pub requests: u64,
+    /// Their prompt tokens.
+    pub input_tokens: u64,
+    /// Prompt tokens found in the longest cached prefix.
+    pub hit_tokens: u64,
+    /// Prompt tokens of the later half of the requests (index ≥ n / 2).
+    pub input_tokens_last_half: u64,
+    /// Hits among those.
+    pub hit_tokens_last_half: u64,
+    /// Tokens resident beyond the first missing block: of no use, so never counted as hits.
+    pub after_gap_hit_tokens: u64,
+    /// Blocks found.
+    pub block_hits: u64,
+    /// Blocks asked for, of all requests.
+    pub block_accesses: u64,
+    /// Sum over requests of hit tokens over prompt tokens.
+    pub request_hit_rates: f64,
+    /// Cached blocks that gave way.
+    pub evictions: u64,
+    /// Wall time of the replay alone.
+    pub seconds: f64,
+}
+
+/// A trace made ready for one mode: who uses what next, and keys for its nodes.
+#[derive(Debug)]
+pub struct Prepared<'a> {
+    trace: &'a Trace,
+    mode: Mode,
+    plan: &'a Plan,
+}
+
+/// Whoever runs a replay: asked now and then whether to go on, and for victims where the policy is
+/// outside the core.
+pub trait Host {
+    /// Whether to stop here.
+    fn stop(&mut self) -> bool {
+        false
+    }
+
+    /// Makes `n` victims known to the manager (see [`Manager::candidates`]). False stops the replay.
+    fn judge(&mut self, _manager: &mut Manager, _n: u32) -> bool {
+        false
+    }
+}
+
+/// A host that lets a replay of a built-in policy run to its end.
+#[derive(Debug, Clone, Copy)]
+pub struct Undisturbed;
+
+impl Host for Undisturbed {}
+
+/// How often a replay looks whether it should stop: requests.
+const PATIENCE: usize = 256;
+
+/// The key that stands for a prefix node: its number, spread over 128 bits (a bijection).
+#[must_use]
+pub fn node_key(node: u32) -> Key {
+    let mut x = u64::from(node) + 1;
+    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    Key((u128::from(x) << 64) | u128::from(node))
+}
+
+impl<'a> Prepared<'a> {
+    /// `plan` is `trace.plan(mode)`.
+    pub fn new(trace: &'a Trace, mode: Mode, plan: &'a Plan) -> Self {
+        Self { trace, mode, plan }
+    }
+
+    /// The options of a manager that serves this trace with `capacity` blocks (`None`: all of them).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a capacity of 0.
+    pub fn options(&self, capacity: Option<u32>) -> Result<Options, Error> {
+        // More blocks than the trace can ever fill are not worth having.
+        let longest = (0..self.trace.requests.len()).map(|i| self.trace.blocks(i, self.mode)).max();
+        let ceiling = self.plan.unique + u64::from(longest.unwrap_or(0)) + 1;
+        let blocks =
+            u64::from(capacity.unwrap_or(u32::MAX)).min(ceiling.min(u64::from(u32::MAX - 1)));
+        let options = Options {
+            blocks: blocks as u32,
+            block_size: self.trace.block_size,
+            compute_last_token: self.mode == Mode::Engine,
+            ..Options::default()
+        };
+        options.validate()?;
+        Ok(options)
+    }
+
+    /// Replays the trace with `capacity` blocks under `policy`. `None` if the host stopped it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a capacity of 0; what the manager says of a policy that misbehaves.
+    pub fn replay(
+        &self,
+        capacity: Option<u32>,
+        policy: Box<dyn Eviction>,
+        host: &mut dyn Host,
+    ) -> Result<Option<Outcome>, Error> {
+        let mut manager = Manager::new(self.options(capacity)?, policy)?;
+        self.drive(&mut manager, host)
+    }
+
+    /// The same on a manager made with [`Prepared::options`]. `None` if the host stopped it.
+    ///
+    /// # Errors
+    /// What the manager says.
+    pub fn drive(
+        &self,
+        manager: &mut Manager,
+        host: &mut dyn Host,
+    ) -> Result<Option<Outcome>, Error> {
+        let mut outcome =
+            Outcome { requests: self.trace.requests.len() as u64, ..Outcome::default() };
+        let half = self.trace.requests.len() / 2;
+        let mut keys = Vec::new();
+        let start = Instant::now();
+        for i in 0..self.trace.requests.len() {
+            if i % PATIENCE == 0 && host.stop() {
+                return Ok(None);
+            }
+            let served = self.serve(manager, host, i, &mut keys, &mut outcome)?;
+            let Some((input, hit)) = served else {
+                return Ok(None);
+            };
+            outcome.input_tokens += input;
+            outcome.hit_tokens += hit;
+            if i >= half {
+                outcome.input_tokens_last_half += input;
+                outcome.hit_tokens_last_half += hit;
+            }
+        }
+        outcome.seconds = start.elapsed().as_secs_f64();
+        outcome.evictions = manager.stats().evictions;
+        Ok(Some(outcome))
+    }
+
+    fn serve(
+        &self,
+        manager: &mut Manager,
+        host: &mut dyn Host,
+        i: usize,
+        keys: &mut Vec<Key>,
+        outcome: &mut Outcome,
+    ) -> Result<Option<(u64, u64)>, Error> {
+        let request = &self.trace.requests[i];
+        let (size, blocks) = (self.trace.block_size, self.trace.blocks(i, self.mode));
+        let (from, until) = (self.plan.offsets[i] as usize, self.plan.offsets[i + 1] as usize);
+        keys.clear();
+        keys.extend(self.trace.chain(i)[..blocks as usize].iter().map(|&node| node_key(node)));
+        // Trace mode counts the partial tail as a block; engine mode asks for full blocks only.
+        let slots = blocks * size;
+        let len = if self.mode == Mode::Trace { slots } else { request.input_tokens };
+        let admission = Admission {
+            prompt: Prompt { keys, len, tokens: &[] },
+            fit: Fit::Partial,
+            until: slots,
+            outlook: &self.plan.next_use[from..until],
+            ..Admission::default()
+        };
+        let grant = loop {
+            match manager.admit(&admission) {
+                Err(Error::NeedVictims { n }) if host.judge(manager, n) => {}
+                Err(Error::NeedVictims { .. }) => return Ok(None),
+                settled => break settled?,
+            }
+        };
+        manager.settle_choice();
+        let done = manager.commit(grant.seq, grant.granted_tokens)?;
+        manager.release(grant.seq)?;
+        let input = u64::from(request.input_tokens);
+        let hit = u64::from(grant.cached_tokens).min(input);
+        let allowed = if self.mode == Mode::Trace { slots } else { (len.max(1) - 1) / size * size };
+        if grant.cached_tokens < allowed {
+            outcome.after_gap_hit_tokens += u64::from(done.duplicates * size);
+        }
+        outcome.block_accesses += u64::from(blocks);
+        outcome.block_hits += u64::from(grant.cached_tokens / size);
+        outcome.request_hit_rates += if input > 0 { hit as f64 / input as f64 } else { 0.0 };
+        Ok(Some((input, hit)))
+    }
+}

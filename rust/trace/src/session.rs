@@ -1,0 +1,59 @@
+//! Session names: any integer or string, numbered in order of appearance.
+
+use std::fmt;
+
+use hashbrown::HashMap;
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+
+use crate::forest::NO_SESSION;
+
+/// A session as a row names it. The integer 5 and the string "5" are two sessions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum SessionName {
+    #[default]
+    None,
+    Integer(i128),
+    Text(String),
+}
+
+impl<'de> Deserialize<'de> for SessionName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NameVisitor;
+        impl Visitor<'_> for NameVisitor {
+            type Value = SessionName;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an integer or a string")
+            }
+            fn visit_unit<E: Error>(self) -> Result<SessionName, E> {
+                Ok(SessionName::None)
+            }
+            fn visit_i64<E: Error>(self, value: i64) -> Result<SessionName, E> {
+                Ok(SessionName::Integer(value.into()))
+            }
+            fn visit_u64<E: Error>(self, value: u64) -> Result<SessionName, E> {
+                Ok(SessionName::Integer(value.into()))
+            }
+            fn visit_str<E: Error>(self, value: &str) -> Result<SessionName, E> {
+                Ok(SessionName::Text(value.to_owned()))
+            }
+        }
+        deserializer.deserialize_any(NameVisitor)
+    }
+}
+
+/// Numbers sessions from 0.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    numbers: HashMap<SessionName, u32>,
+}
+
+impl Sessions {
+    pub fn number(&mut self, name: SessionName) -> u32 {
+        if name == SessionName::None {
+            return NO_SESSION;
+        }
+        // One session a request at most, and the number of requests fits u32.
+        let next = self.numbers.len() as u32;
+        *self.numbers.entry(name).or_insert(next)
+    }
+}

@@ -1,0 +1,1 @@
+"""The benchmark, as a user runs it."""

@@ -1,0 +1,69 @@
+"""The real command in a process of its own, and small traces to feed it."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+KVFRAME = Path(sys.executable).with_name("kvframe")
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Command:
+    """Runs ``kvframe bench ...`` in an empty folder; ``stdin`` may hold bytes."""
+
+    def call(*args: object, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [KVFRAME, "bench", *map(str, args)],
+            input=stdin,
+            capture_output=True,
+            cwd=tmp_path,
+            timeout=120,
+            check=False,
+        )
+        return subprocess.CompletedProcess(
+            done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+        )
+
+    return call
+
+
+@pytest.fixture
+def cells(bench: Command) -> Callable[..., list[dict[str, Any]]]:
+    """Runs ``kvframe bench run ... --format json`` and answers its cells."""
+
+    def call(*args: object, stdin: bytes = b"") -> list[dict[str, Any]]:
+        done = bench("run", *args, "--format", "json", stdin=stdin)
+        assert done.returncode == 0, done.stderr
+        found: list[dict[str, Any]] = json.loads(done.stdout)["cells"]
+        return found
+
+    return call
+
+
+def rows(prompts: Sequence[tuple[int, Sequence[int]]], **more: object) -> bytes:
+    """A Mooncake trace: (input tokens, hash ids) of each request, one second apart."""
+    lines = [
+        json.dumps(
+            {"timestamp": 1000 * i, "input_length": n, "output_length": 1, "hash_ids": list(ids)}
+            | more
+        )
+        for i, (n, ids) in enumerate(prompts)
+    ]
+    return ("\n".join(lines) + "\n").encode()
+
+
+SMALL = rows([(1100, [1, 2, 3]), (1030, [1, 2, 4]), (512, [5]), (1100, [1, 2, 3])])
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """Four requests of up to three blocks of 512 tokens."""
+    path = tmp_path / "small.jsonl"
+    path.write_bytes(SMALL)
+    return path

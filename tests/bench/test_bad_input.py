@@ -1,0 +1,110 @@
+"""Bad usage and bad data: exit 2, nothing on stdout, one or two lines that name the place."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from .conftest import SMALL, Command, rows
+
+
+def refused(bench: Command, *args: object, stdin: bytes = b"") -> str:
+    """Run, check the form of the refusal, and answer what stderr says."""
+    done = bench("run", *args, stdin=stdin)
+    assert done.returncode == 2, (done.stdout, done.stderr)
+    assert done.stdout == ""
+    assert 1 <= len(done.stderr.splitlines()) <= 2, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--capacity", "0"), ["--capacity 0", "4294967295"]),
+        (("--capacity", "-3"), ["--capacity -3"]),
+        (("--capacity", "4294967296"), ["--capacity 4294967296", "4294967295"]),
+        (("--capacity", "8k"), ["--capacity 8k", "40 GiB"]),
+        (("--capacity", "1 GiB"), ["--capacity 1 GiB", "--model-shape"]),
+        (("--model-shape", "laers=3"), ["--model-shape", "laers", "layers"]),
+        (("--model-shape", "layers=3"), ["--model-shape", "kv_heads"]),
+        (("--policy", "lrv"), ["lrv", "did you mean lru?", "opt-forced", "kvframe "]),
+        (("--policy", "lru,"), ["--policy", "empty"]),
+        (("--policy", "lru:x=1"), ["lru:x=1", "no options"]),
+        (("--policy", "slru:protected_use=1"), ["did you mean slru.protected_uses?"]),
+        (("--policy", "slru:protected_uses=0"), ["protected_uses", "1"]),
+        (("--mode", "timed"), ["--mode timed", "trace, engine"]),
+        (("--format", "yaml"), ["--format yaml", "table, json, csv, md"]),
+        (("--block-size", "0"), ["--block-size", "65536"]),
+        (("--min-hit-rate", "nan"), ["--min-hit-rate"]),
+        (("--trace", "converstion"), ["converstion", "did you mean conversation?"]),
+        (("--trace", "nowhere.jsonl"), ["nowhere.jsonl", "no such file"]),
+        (("--bogus",), ["--bogus"]),
+    ],
+)
+def test_usage(bench: Command, args: tuple[str, ...], words: list[str]) -> None:
+    said = refused(bench, *args)
+    for word in words:
+        assert word in said
+
+
+def test_bytes_smaller_than_a_block(bench: Command) -> None:
+    shape = "layers=32,kv_heads=8,head_dim=128"
+    said = refused(bench, "--capacity", "1 MiB", "--model-shape", shape)
+    assert "67108864" in said
+
+
+GOOD = SMALL.splitlines(keepends=True)
+
+
+def _line(**change: object) -> bytes:
+    row = {"timestamp": 9000, "input_length": 1024, "output_length": 1, "hash_ids": [1, 2]}
+    return (json.dumps(row | change) + "\n").encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "place"),
+    [
+        (b"", "bad.jsonl"),
+        (b"\n\n", "bad.jsonl"),
+        (SMALL[:-20], "bad.jsonl:4"),
+        (GOOD[0] + b'{"timestamp": 1, "\xff\xfe": 2}\n', "bad.jsonl:2"),
+        (gzip.compress(SMALL)[:-12], "bad.jsonl"),
+        (gzip.compress(SMALL)[:20] + b"\0" * 9, "bad.jsonl"),
+        (SMALL + _line(hash_ids=[1]), "bad.jsonl:5"),
+        (SMALL + _line(hash_ids=[1, 2, 3, 4]), "bad.jsonl:5"),
+        (SMALL + _line(input_length=-1024), "bad.jsonl:5"),
+        (SMALL + _line(output_length=-1), "bad.jsonl:5"),
+        (SMALL + _line(timestamp=0), "bad.jsonl:5"),
+        (SMALL + b'{"timestamp": 9000}\n', "bad.jsonl:5"),
+        (SMALL + b"[1, 2]\n", "bad.jsonl:5"),
+    ],
+    ids=[
+        "empty", "blank", "truncated", "not-utf8", "gzip-truncated", "gzip-damaged", "few-ids",
+        "many-ids", "negative-input", "negative-output", "unsorted", "missing-keys", "no-object",
+    ],
+)  # fmt: skip
+def test_traces(bench: Command, tmp_path: Path, data: bytes, place: str) -> None:
+    (tmp_path / "bad.jsonl").write_bytes(data)
+    said = refused(bench, "--trace", "bad.jsonl", "--policy", "lru", "--out", "results")
+    assert place in said
+    # Refused before anything was begun.
+    assert not (tmp_path / "results").exists()
+
+
+def test_bad_stdin_is_named(bench: Command) -> None:
+    assert "<stdin>:2" in refused(bench, "--trace", "-", stdin=rows([(512, [1])]) + b"{\n")
+
+
+def test_out_that_is_a_file(bench: Command, small: Path) -> None:
+    assert "small.jsonl" in refused(bench, "--out", small)
+
+
+def test_a_threshold_that_fails_is_exit_one(bench: Command, small: Path) -> None:
+    asked = ("run", "--trace", small, "--policy", "lru", "--capacity", "9", "--format", "json")
+    assert bench(*asked, "--min-hit-rate", "0.1").returncode == 0
+    done = bench(*asked, "--min-hit-rate", "0.99")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["cells"]
+    assert "--min-hit-rate 0.99" in done.stderr

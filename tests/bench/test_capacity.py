@@ -1,0 +1,56 @@
+"""Blocks and bytes."""
+
+import pytest
+
+from kvframe.bench.capacity import parse_all
+from kvframe.config.schema import MAX_BLOCKS
+from kvframe.errors import ConfigError
+
+SHAPE = "layers=32,kv_heads=8,head_dim=128"
+# 2 x 32 x 8 x 128 x 2 bytes = 128 KiB a token.
+
+
+def blocks(text: str, shape: str | None = None, block_size: int = 16) -> int:
+    (capacity,) = parse_all([text], shape)
+    return capacity.blocks(block_size)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("1", 1), ("32_000", 32_000), (str(MAX_BLOCKS), MAX_BLOCKS)]
+)
+def test_numbers_are_blocks(text: str, expected: int) -> None:
+    assert blocks(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("2 MiB", 1), ("40 GiB", 20_480), ("40GiB", 20_480), ("1.5 gib", 768), ("2 GB", 953)],
+)
+def test_bytes_are_divided_by_a_blocks_bytes(text: str, expected: int) -> None:
+    assert blocks(text, SHAPE) == expected
+
+
+def test_dtype_counts() -> None:
+    assert blocks("1 GiB", SHAPE + ",dtype=fp8") == 2 * blocks("1 GiB", SHAPE)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", str(MAX_BLOCKS + 1), "1e3", "8k", "GiB", "1 GiB"])
+def test_refused_without_a_shape(text: str) -> None:
+    with pytest.raises(ConfigError, match="--capacity"):
+        blocks(text)
+
+
+@pytest.mark.parametrize("text", ["1 MiB", "900000 TiB", "1 parsec"])
+def test_refused_with_a_shape(text: str) -> None:
+    with pytest.raises(ConfigError, match="--capacity"):
+        blocks(text, SHAPE)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    ["", "layers", "layers=0,kv_heads=1,head_dim=1", "layers=x,kv_heads=1,head_dim=1",
+     "layers=1,kv_heads=1", SHAPE + ",dtype=bf16", SHAPE + ",heads=2"],
+)  # fmt: skip
+def test_bad_shapes_are_named(shape: str) -> None:
+    with pytest.raises(ConfigError, match="--model-shape"):
+        blocks("1 GiB", shape)

@@ -1,0 +1,159 @@
+"""One faulty kvframe.toml for each rule, and the whole message it must give."""
+
+from __future__ import annotations
+
+MODEL = "[model]\nlayers = 32\nkv_heads = 8\nhead_dim = 128\n"
+
+UNKNOWN = [
+    (
+        "[cache]\nblok_size = 16",
+        "cache.blok_size = 16: unknown key; did you mean cache.block_size?",
+    ),
+    ("\nblock_size = 16", "block_size = 16: unknown key; did you mean cache.block_size?"),
+    (
+        "\ncach = { hash = 'sha256' }",
+        'cach = { hash = "sha256" }: unknown key; did you mean cache?',
+    ),
+    (
+        "\n[engine]",
+        "engine = {}: unknown key; "
+        "a configuration has cache, model, groups, policy, pressure, plugins",
+    ),
+    (
+        "[plugins]\nonly = []",
+        "plugins.only = []: unknown key; plugins has allow, block",
+    ),
+]
+
+TYPES = [
+    (
+        "[cache]\nblock_size = '16'",
+        'cache.block_size = "16": must be a whole number between 1 and 65536, not a string',
+    ),
+    (
+        "[cache]\nblock_size = true",
+        "cache.block_size = true: must be a whole number between 1 and 65536, not a boolean",
+    ),
+    (
+        "[cache]\nnull_block = 1",
+        "cache.null_block = 1: must be true or false, not a whole number",
+    ),
+    (
+        "[cache]\ncapacity = 1.5",
+        "cache.capacity = 1.5: must be a whole number between 1 and 4294967295, a string or "
+        "a table of max_seq_len, max_requests, not a number",
+    ),
+    ("[plugins]\nallow = [1]", "plugins.allow = [1]: must be an array of strings"),
+    ("[plugins]\nallow = 'x'", 'plugins.allow = "x": must be an array of strings, not a string'),
+    ("[policy.options]\nlru = 1", "policy.options.lru = 1: must be a table, not a whole number"),
+    ("\npolicy = 1979-05-27", "policy = 1979-05-27: must be a table of eviction, on_error, window, "
+     "options, not a date"),
+    ("\ngroups = [3]", "groups[0] = 3: must be a table of name, kind, window, not a whole number"),
+    ("\ngroups = 'full'", 'groups = "full": must be an array of tables, not a string'),
+]  # fmt: skip
+
+LIMITS = [
+    ("[cache]\nblock_size = 0", "cache.block_size = 0: must be between 1 and 65536"),
+    ("[cache]\nblock_size = 65537", "cache.block_size = 65537: must be between 1 and 65536"),
+    ("[cache]\ncapacity = 0", "cache.capacity = 0: must be between 1 and 4294967295"),
+    ("[cache]\ncapacity = -1", "cache.capacity = -1: must be between 1 and 4294967295"),
+    ("[cache]\ncapacity = 4294967296",
+     "cache.capacity = 4294967296: must be between 1 and 4294967295"),
+    (
+        "[cache]\nhash = 'sha265'",
+        'cache.hash = "sha265": must be "blake3", "sha256" or "xxh3-128"; did you mean sha256?',
+    ),
+    (
+        "[policy]\non_error = 'ignore'",
+        'policy.on_error = "ignore": must be "fallback" or "raise"',
+    ),
+    ("[policy]\nwindow = 1025", "policy.window = 1025: must be between 0 and 1024"),
+    ("[policy]\nwindow = -1", "policy.window = -1: must be between 0 and 1024"),
+    ("[[groups]]\nname = ''", 'groups[0].name = "": must be a string of at least 1 character(s)'),
+    ("[cache.capacity]\nmax_seq_len = 0",
+     "cache.capacity.max_seq_len = 0: must be between 1 and 4294967295"),
+]  # fmt: skip
+
+CAPACITIES = [
+    (
+        "[cache]\ncapacity = '40 GiB'",
+        'cache.capacity = "40 GiB": bytes need [model]: layers, kv_heads and head_dim say what a '
+        "block takes",
+    ),
+    (
+        f"[cache]\ncapacity = '2097151 B'\n{MODEL}",
+        'cache.capacity = "2097151 B": must be at least one block, which takes 2097152 bytes',
+    ),
+    (
+        f"[cache]\ncapacity = '40 gibberish'\n{MODEL}",
+        'cache.capacity = "40 gibberish": must be blocks (4096), bytes with a unit ("40 GiB"; B, '
+        "kB, KiB to PB, PiB) or { max_seq_len = 8192, max_requests = 64 }",
+    ),
+    (
+        f"[cache]\ncapacity = '9000 PiB'\n{MODEL}",
+        'cache.capacity = "9000 PiB": gives 4831838208000 blocks; must be between 1 and 4294967295',
+    ),
+    (
+        "[cache]\ncapacity = { max_seq_len = 65536, max_requests = 4294967295 }",
+        "cache.capacity = { max_seq_len = 65536, max_requests = 4294967295 }: gives "
+        "17592186040320 blocks; must be between 1 and 4294967295",
+    ),
+    (
+        "[cache]\ncapacity = { max_seq_len = 8192 }",
+        "cache.capacity.max_requests: missing; it must be a whole number between 1 and 4294967295",
+    ),
+    (
+        "[cache]\ncapacity = 1\nnull_block = true",
+        "cache.capacity = 1: must be at least 2: block 0 is the null block",
+    ),
+]
+
+GROUPS = [
+    ("\ngroups = []", "groups: 0 groups; must be between 1 and 16"),
+    ("[[groups]]\nkind = 'full'", "groups[0].name: missing; it must be a string"),
+    (
+        "[[groups]]\nname = 'a'\n[[groups]]\nname = 'a'",
+        'groups[1].name = "a": is another group\'s name too',
+    ),
+    (
+        "[[groups]]\nname = 'a'\nkind = 'sliding_window'",
+        "groups[0].window: missing; a sliding_window group needs it, in tokens",
+    ),
+    (
+        "[[groups]]\nwindow = 0\nkind = 'sliding_window'\nname = 'a'",
+        "groups[0].window = 0: must be between 1 and 4294967295",
+    ),
+    (
+        "[[groups]]\nwindow = 8\nname = 'a'",
+        'groups[0].window = 8: goes with kind = "sliding_window" alone',
+    ),
+    (
+        "[model]\nlayers = 3\nkv_heads = 1\nhead_dim = 1\n[[groups]]\nname = 'a'\n"
+        "[[groups]]\nname = 'b'",
+        "model.layers = 3: must be a multiple of the 2 groups",
+    ),
+]
+
+POLICIES = [
+    (
+        "[policy]\neviction = 'opt'",
+        'policy.eviction = "opt": needs to know the future; only kvframe bench can run it, on a '
+        "trace",
+    ),
+    ("[policy.options.lru]\nfoo = 1", "policy.options.lru.foo = 1: lru takes no options"),
+    (
+        "[policy.options.slru]\nprotected_use = 1",
+        "policy.options.slru.protected_use = 1: unknown key; did you mean "
+        "policy.options.slru.protected_uses?",
+    ),
+    (
+        "[policy.options.slru]\nprotected_uses = 0",
+        "policy.options.slru.protected_uses = 0: must be between 1 and 4294967295",
+    ),
+    (
+        "[policy.options]\nslur = {}",
+        "policy.options.slur = {}: no policy of that name; did you mean slru?",
+    ),
+]
+
+FAULTS = [*UNKNOWN, *TYPES, *LIMITS, *CAPACITIES, *GROUPS, *POLICIES]

@@ -1,0 +1,150 @@
+"""``kvframe check`` as a user and a script see it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kvframe.cli import COMMANDS, main
+from kvframe.config import Config, Resolved
+
+FILE = """\
+[cache]
+block_size = 32
+capacity = { max_seq_len = 8192, max_requests = 64 }
+
+[[groups]]
+name = "full"
+
+[[groups]]
+name = "window"
+kind = "sliding_window"
+window = 1024
+
+[policy]
+eviction = "slru"
+
+[policy.options.somebody-elses]
+x = 1
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("kvframe.toml").write_text(FILE)
+    return Path("kvframe.toml")
+
+
+def kvframe(*arguments: str, **env: str) -> Result:
+    return CliRunner().invoke(main, arguments, env=env)
+
+
+def test_shows_each_value_with_its_origin(file: Path) -> None:
+    result = kvframe("check", str(file), KVFRAME_CACHE__HASH="blake3")
+    assert (result.exit_code, result.stderr) == (0, "")
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert lines[:4] == [
+        "# kvframe.toml: fine",
+        "# 32,768 blocks of 32 tokens (1,048,576 tokens)",
+        f"# eviction by slru: builtin, from kvframe {version()}",
+        "# policy.options.somebody-elses: not checked, for its policy is not loaded",
+    ]
+    assert "block_size = 32 # kvframe.toml:2" in lines
+    assert "capacity = { max_seq_len = 8192, max_requests = 64 } # kvframe.toml:3" in lines
+    assert 'hash = "blake3" # env KVFRAME_CACHE__HASH' in lines
+    assert "event_log = false # default" in lines
+    assert "protected_uses = 2 # default" in lines
+
+
+def version() -> str:
+    return kvframe("--version").stdout.split()[1]
+
+
+def test_output_is_toml_that_resolves_to_the_same(file: Path) -> None:
+    shown = kvframe("check", str(file)).stdout
+    Path("again.toml").write_text(shown)
+    assert Config.load("again.toml", env={}) == Config.load(file, env={})
+
+
+def test_without_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = kvframe("check")
+    assert result.stdout.startswith("# no file: fine\n# 4,096 blocks of 16 tokens")
+    assert tomllib.loads(result.stdout)["policy"]["eviction"] == "lru"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stderr"),
+    [
+        (["check", "nowhere.toml"], "error: nowhere.toml: no such file\n"),
+        (["check", "bad.toml"], "error: bad.toml:2: cache.block_size = 0: must be between 1 and"),
+        (["chek"], "error: no command chek; did you mean check?\nhint: kvframe --help\n"),
+        (["check", "a", "b"], "error: Got unexpected extra argument (b)\nhint: kvframe check --h"),
+        (["check", "--sceme"], "error: No such option"),
+    ],
+)
+def test_faults_leave_stdout_empty(file: Path, arguments: list[str], stderr: str) -> None:
+    Path("bad.toml").write_text("[cache]\nblock_size = 0\n")
+    result = kvframe(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(stderr)
+    assert len(result.stderr.splitlines()) <= 2
+
+
+def test_schema_knows_every_key_and_every_option(install: Callable[..., object]) -> None:
+    install("good", "broken_import")
+    schema = json.loads(kvframe("check", "--schema").stdout)
+    definitions = schema["$defs"]
+    assert set(definitions["Config"]["properties"]) == {
+        "cache", "model", "groups", "policy", "pressure", "plugins",
+    }  # fmt: skip
+    assert definitions["CacheConfig"]["properties"]["block_size"]["maximum"] == 65536
+    assert definitions["CacheConfig"]["additionalProperties"] is False
+    options = definitions["PolicyConfig"]["properties"]["options"]["properties"]
+    assert options["slru"]["properties"]["protected_uses"]["minimum"] == 1
+    assert options["good"]["properties"]["weight"]["maximum"] == 10.0
+    assert options["lru"]["additionalProperties"] is False
+    keys = [key for name in definitions for key in definitions[name]["properties"].values()]
+    assert all("description" in key or "$ref" in json.dumps(key) for key in keys)
+
+
+def test_help_names_the_commands_as_they_name_themselves() -> None:
+    shown = kvframe("--help").stdout
+    for name, summary in COMMANDS.items():
+        command = main.get_command(None, name)  # type: ignore[arg-type]
+        assert command is not None
+        assert command.get_short_help_str(100) == summary
+        assert summary in " ".join(shown.split())
+
+
+def test_check_waits_for_no_other_command(file: Path) -> None:
+    code = (
+        "import sys; from kvframe.cli import main\n"
+        "try: main(['check', 'kvframe.toml'])\n"
+        "except SystemExit as exit: assert exit.code == 0\n"
+        "assert 'kvframe.bench' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_a_reader_that_leaves_is_no_error(file: Path) -> None:
+    program = "from kvframe.cli import main; main(['check', 'kvframe.toml'])"
+    reader = subprocess.Popen(
+        f'"{sys.executable}" -c "{program}" | true', shell=True, stderr=subprocess.PIPE
+    )
+    _, stderr = reader.communicate(timeout=60)
+    assert stderr == b""
+
+
+def test_every_value_is_shown(file: Path) -> None:
+    """What `show` prints and what `provenance` holds are the same keys."""
+    shown = tomllib.loads(kvframe("check", str(file)).stdout)
+    assert shown == Resolved.load(file, env={}).config.plain()

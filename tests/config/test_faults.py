@@ -1,0 +1,95 @@
+"""Every fault gives one line: where, the key's path, the value, the limit, the right spelling."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvframe.config import CacheConfig, Config, Resolved
+from kvframe.errors import ConfigError, KVFrameError, PluginError
+
+from .cases import FAULTS
+
+
+def complaint(path: Path, **sections: Any) -> str:
+    with pytest.raises(KVFrameError) as caught:
+        Resolved.load(path, env={}, **sections)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return Path("kvframe.toml")
+
+
+@pytest.mark.parametrize(("text", "message"), FAULTS)
+def test_fault(file: Path, text: str, message: str) -> None:
+    file.write_text(text)
+    place, said = complaint(file).split(": ", 1)
+    assert said == message
+    assert re.fullmatch(r"kvframe\.toml:\d+", place)
+
+
+@pytest.mark.parametrize(("text", "message"), FAULTS)
+def test_fault_by_keyword(tmp_path: Path, text: str, message: str) -> None:
+    """The same values as keywords give the same message, without a place."""
+    empty = tmp_path / "kvframe.toml"
+    empty.write_text("")
+    assert complaint(empty, **tomllib.loads(text)) == message
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"[cache\n", "kvframe.toml:1: is not TOML: Expected ']' at the end of a table declar"),
+        (b"a = 1\nb", "kvframe.toml:2: is not TOML: Expected '=' after a key"),
+        (b"a = 1\n\nb = '\xff'", "kvframe.toml:3: is not UTF-8 (byte 12)"),
+        (b"a = 1\na = 2\n", "kvframe.toml:2: is not TOML: Cannot overwrite a value"),
+        (b"a = " + b"9" * 5000, "kvframe.toml: is not TOML: Exceeds the limit"),
+        (b"a = " + b"[" * 100_000, "kvframe.toml: is not TOML: "),
+    ],
+)
+def test_unreadable_file(file: Path, content: bytes, message: str) -> None:
+    file.write_bytes(content)
+    assert complaint(file).startswith(message)
+
+
+def test_file_that_is_not_there(file: Path) -> None:
+    assert complaint(file) == "kvframe.toml: no such file"
+    assert complaint(Path()) == ".: cannot be read: Is a directory"
+
+
+def test_pyproject_without_the_table(file: Path) -> None:
+    pyproject = file.with_name("pyproject.toml")
+    pyproject.write_text("[tool.other]\n")
+    assert complaint(pyproject) == "pyproject.toml: has no [tool.kvframe] table"
+    pyproject.write_text("[tool]\nkvframe = { cach = 1 }\n")
+    assert complaint(pyproject) == "pyproject.toml:2: cach = 1: unknown key; did you mean cache?"
+
+
+def test_unknown_policy_says_what_was_found(file: Path) -> None:
+    file.write_text("[policy]\neviction = 'slur'\n")
+    with pytest.raises(PluginError) as caught:
+        Resolved.load(file, env={})
+    start = 'kvframe.toml:2: policy.eviction = "slur": no eviction policy slur; did you mean slru?'
+    assert str(caught.value).startswith(f"{start} Found: lru, fifo, lfu, lfuda, slru,")
+
+
+def test_a_config_built_by_hand_is_checked_too() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Config(cache=CacheConfig(block_size=0)).resolve()
+    assert str(caught.value) == "cache.block_size = 0: must be between 1 and 65536"
+    with pytest.raises(ConfigError, match=r"^cache = 3: must be a table of block_size,"):
+        Config(cache=3).resolve()  # type: ignore[arg-type]
+
+
+def test_long_values_are_cut(file: Path) -> None:
+    file.write_text(f"[cache]\nhash = '{'x' * 500}'\n")
+    assert len(complaint(file)) < 150

@@ -1,0 +1,1 @@
+"""The index of scenarios and the tests that serve them."""

@@ -1,0 +1,1 @@
+"""The Python face: `KVCacheManager` through NumPy buffers."""

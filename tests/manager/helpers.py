@@ -1,0 +1,87 @@
+"""Small managers, policies of the test's own, and the whole visible state of a manager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from kvframe import (
+    CacheConfig,
+    Config,
+    EvictionPolicy,
+    GroupConfig,
+    KVCacheManager,
+    PolicyConfig,
+    Registry,
+    hookimpl,
+)
+
+VERSION = "3.2.1"
+
+
+class Holder:
+    """A plugin of the running test: one batched policy."""
+
+    def __init__(
+        self, name: str, make: Callable[[Any], object], options: type[msgspec.Struct] | None = None
+    ) -> None:
+        self.policy = EvictionPolicy(
+            name=name, way="batched", summary="a policy of a test", make=make, options=options
+        )
+
+    @hookimpl
+    def kvframe_eviction(self) -> list[EvictionPolicy]:
+        return [self.policy]
+
+
+def registry(
+    name: str, make: Callable[[Any], object], options: type[msgspec.Struct] | None = None
+) -> Registry:
+    """A registry that knows one policy more, of the distribution ``kvframe-test 3.2.1``."""
+    found = Registry()
+    found.register(Holder(name, make, options), name, "kvframe-test", VERSION)
+    return found
+
+
+def manager(
+    blocks: int = 8,
+    block_size: int = 4,
+    *,
+    policy: str = "lru",
+    known: Registry | None = None,
+    on_error: Any = "raise",
+    window: int | None = None,
+    groups: Sequence[GroupConfig] = (),
+    **cache: Any,
+) -> KVCacheManager:
+    """A manager of a few small blocks; ``cache`` goes into ``[cache]``."""
+    config = Config(
+        cache=CacheConfig(capacity=blocks, block_size=block_size, **cache),
+        policy=PolicyConfig(eviction=policy, on_error=on_error, window=window),
+        groups=list(groups) or [GroupConfig(name="full")],
+    )
+    return KVCacheManager(config.resolve(known))
+
+
+def cached(kv: KVCacheManager, tokens: Iterable[int], **space: Any) -> None:
+    """Leaves the full blocks of ``tokens`` cached and owned by nobody."""
+    grant = kv.admit(list(tokens), **space)
+    kv.commit(grant.seq, grant.prompt_tokens)
+    kv.release(grant.seq)
+
+
+def state(kv: KVCacheManager, seqs: Iterable[int] = ()) -> object:
+    """All that a caller can see, less the counters of refusals and of policy failures."""
+    stats = {k: v for k, v in kv.stats().items() if k not in ("refused", "policy_failures")}
+    groups = range(len(kv.options()["groups"]))
+    return (
+        kv.counts(),
+        stats,
+        kv.eviction_order().tolist(),
+        [
+            (seq, kv.lengths(seq), [kv.block_table(seq, group).tolist() for group in groups])
+            for seq in seqs
+        ],
+    )

@@ -1,0 +1,224 @@
+"""Token ids in: which buffers are taken, and what is said of those that are not."""
+
+from __future__ import annotations
+
+import array
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kvframe import KVCacheManager, KVFrameError, UsageError
+
+from .helpers import manager, state
+
+IDS = [7, 0, 2**32 - 1, 5, 5, 5, 5, 5, 1]
+SMALL = [7, 0, 3, 5, 5, 5, 5, 5, 1]
+
+
+def strided(ids: list[int], dtype: Any) -> np.ndarray[Any, Any]:
+    wide = np.zeros((len(ids), 3), dtype)
+    wide[:, 1] = ids
+    return wide[:, 1]
+
+
+TAKEN = {
+    "uint32": np.array(SMALL, np.uint32),
+    "int32": np.array(SMALL, np.int32),
+    "int64": np.array(SMALL, np.int64),
+    "uint64": np.array(SMALL, np.uint64),
+    "uint16": np.array(SMALL, np.uint16),
+    "int8": np.array(SMALL, np.int8),
+    "big endian": np.array(SMALL, ">u4"),
+    "strided uint32": strided(SMALL, np.uint32),
+    "strided int32": strided(SMALL, np.int32),
+    "strided int64": strided(SMALL, np.int64),
+    "reversed view": np.array(SMALL[::-1], np.uint32)[::-1],
+    "read-only": np.frombuffer(np.array(SMALL, np.uint32).tobytes(), np.uint32),
+    "list": SMALL,
+    "tuple": tuple(SMALL),
+    "array": array.array("i", SMALL),
+    "memoryview": memoryview(array.array("I", SMALL)),
+    "list of numpy scalars": [np.int16(i) for i in SMALL],
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_every_integer_buffer_means_the_same(name: str) -> None:
+    kv = manager()
+    ids: Any = TAKEN[name]
+    assert np.array_equal(kv.hash_blocks(ids), kv.hash_blocks(np.array(SMALL, np.uint32)))
+    grant = kv.admit(ids)
+    assert (grant.granted_tokens, grant.prompt_tokens) == (9, 9)
+    kv.commit(grant.seq, 9)
+    kv.release(grant.seq)
+    assert kv.lookup(ids).tokens == 8
+    assert kv.admit(SMALL).cached_tokens == 8
+    kv.check_integrity()
+
+
+@pytest.mark.parametrize("dtype", [np.uint32, np.int64, np.uint64])
+def test_ids_reach_to_the_last_of_32_bits(dtype: Any) -> None:
+    kv = manager()
+    assert np.array_equal(kv.hash_blocks(np.array(IDS, dtype)), kv.hash_blocks(IDS))
+
+
+@pytest.mark.parametrize(
+    "nothing", [[], (), np.array([], np.uint32), np.array([], np.int64), np.array([])]
+)
+@pytest.mark.scenario("MK-10")
+def test_an_empty_prompt_is_a_prompt(nothing: Any) -> None:
+    kv = manager()
+    grant = kv.admit(nothing)
+    assert grant[1:4] == (0, 0, 0)
+    assert kv.counts().free == 8
+    assert kv.block_table(grant.seq).shape == (0,)
+    kv.append(grant.seq, nothing)
+    kv.append(grant.seq, [3])
+    assert kv.block_table(grant.seq).tolist() == [0]
+    assert kv.hash_blocks(nothing).shape == (0, 2)
+    assert kv.lookup(nothing).tokens == 0
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "negative int64": (np.array([1, 2, -5]), r"prompt\[2\] = -5: must be between 0 and 4294967295"),
+    "negative int32": (np.array([-1, 2], np.int32), r"prompt\[0\] = -1: must be between 0"),
+    "negative in a list": ([1, -3], r"prompt\[1\] = -3: must be between 0"),
+    "strided and negative": (np.array([1, 0, -7, 0])[::2], r"prompt\[1\] = -7: must be between 0"),
+    "too large": ([4, 2**32], r"prompt\[1\] = 4294967296: must be between 0 and 4294967295"),
+    "largest uint64": (np.array([2**64 - 1], np.uint64), r"prompt\[0\] = 18446744073709551615: "),
+    "past 64 bits": ([2**64], r"prompt"),
+    "float": (np.array([1.0, 2.0]), r"prompt must be .* not float64 of shape \(2,\)"),
+    "float in a list": ([1, 2.5], r"prompt must be .* not float64"),
+    "bool": (np.array([True]), r"prompt must be .* not bool"),
+    "two dimensions": (np.zeros((2, 3), np.uint32), r"prompt must be .* shape \(2, 3\)"),
+    "a scalar": (np.uint32(4), r"prompt must be .* shape \(\)"),
+    "text": ("1 2 3", r"prompt must be"),
+    "bytes": (b"abc", r"prompt must be"),
+    "a dict": ({1: 2}, r"prompt must be"),
+    "complex": (np.array([1j]), r"prompt must be"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("verb", ["admit", "lookup", "hash_blocks"])
+def test_what_is_no_token_id_is_refused_with_index_and_value(name: str, verb: str) -> None:
+    ids, message = WRONG[name]
+    kv = manager()
+    before = state(kv)
+    with pytest.raises(UsageError, match=message):
+        getattr(kv, verb)(ids)
+    assert state(kv) == before
+    kv.check_integrity()
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_append_and_step_refuse_the_same(name: str) -> None:
+    ids, message = WRONG[name]
+    kv = manager()
+    seq = kv.admit(SMALL).seq
+    before = state(kv, [seq])
+    with pytest.raises(UsageError, match=message.replace("prompt", "tokens")):
+        kv.append(seq, ids)
+    with pytest.raises(UsageError, match=message.replace("prompt", r"(tokens|ids)")):
+        kv.step(append=[seq], counts=[2], tokens=ids)
+    assert state(kv, [seq]) == before
+
+
+def test_the_callers_array_is_not_kept() -> None:
+    """MK-B9: what the caller writes into its buffer afterwards changes nothing."""
+    kv = manager()
+    ids = np.arange(9, dtype=np.uint32)
+    seq = kv.admit(ids).seq
+    more = np.array([9, 9, 9], np.uint32)
+    kv.append(seq, more)
+    ids[:] = 77
+    more[:] = 77
+    kv.commit(seq, 12)
+    kv.release(seq)
+    assert kv.lookup([*range(9), 9, 9, 9, 0]).tokens == 12
+    assert kv.lookup([77] * 13).tokens == 0
+
+
+@pytest.mark.parametrize(
+    "handles",
+    [
+        lambda seq: [seq],
+        lambda seq: (seq,),
+        lambda seq: np.array([seq], np.uint64),
+        lambda seq: np.array([seq], np.int64),
+        lambda seq: np.array([seq, 0], np.int64)[::2],
+        lambda seq: np.array([seq, 0], np.uint64)[::2],
+    ],
+)
+def test_handles_come_as_arrays_or_lists(handles: Any) -> None:
+    kv = manager()
+    seq = kv.admit(SMALL).seq
+    out = np.zeros((1, 3), np.int32)
+    kv.block_tables(handles(seq), out)
+    assert out.tolist() == [[0, 1, 2]]
+    assert kv.step(append=handles(seq), tokens=[4]).refused == []
+    assert kv.lengths(seq).slots == 10
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.uint32, ">i8"])
+def test_lengths_come_in_any_integer_dtype(dtype: Any) -> None:
+    kv = manager()
+    seq = kv.admit(SMALL).seq
+    kv.step(commit=([seq], np.array([8], dtype)))
+    slots = np.zeros(2, np.int64)
+    wrote = kv.slot_mapping([seq], np.array([3], dtype), np.array([2], dtype), slots)
+    assert (wrote, slots.tolist()) == (2, [3, 4])
+
+
+@pytest.mark.parametrize(
+    ("handles", "named"),
+    [
+        (np.array([3, -4]), r"seqs\[1\] = -4"),
+        ([3, -4], r"seqs\[1\] = -4"),
+        (np.array([3, -4], np.int32), r"seqs\[1\] = -4"),
+        (np.array([1.0]), "seqs must be integers"),
+        (["a"], "seqs must be integers"),
+        ("a", "seqs must be integers"),
+    ],
+)
+def test_wrong_handles_are_told_by_index_and_value(handles: Any, named: str) -> None:
+    kv = manager()
+    out = np.full((2, 3), 9, np.int32)
+    with pytest.raises(UsageError, match=named):
+        kv.block_tables(handles, out)
+    assert (out == 9).all()
+
+
+SCALARS: dict[str, Any] = {
+    "commit -1": lambda kv, seq: kv.commit(seq, -1),
+    "commit 2**32": lambda kv, seq: kv.commit(seq, 2**32),
+    "extend -1": lambda kv, seq: kv.extend(seq, -1),
+    "truncate -1": lambda kv, seq: kv.truncate(seq, -1),
+    "truncate 2**64": lambda kv, seq: kv.truncate(seq, 2**64),
+    "release -1": lambda kv, seq: kv.release(-1),
+    "release 2**64": lambda kv, seq: kv.release(2**64),
+    "done -1": lambda kv, seq: kv.done(-1),
+    "num_tokens -1": lambda kv, seq: kv.admit(None, num_tokens=-1),
+    "num_tokens 2**32": lambda kv, seq: kv.admit(None, num_tokens=2**32),
+    "chunk -1": lambda kv, seq: kv.admit([1], chunk=-1),
+    "priority 2**40": lambda kv, seq: kv.admit([1], priority=2**40),
+    "session -1": lambda kv, seq: kv.admit([1], session=-1),
+    "group -1": lambda kv, seq: kv.block_table(seq, -1),
+    "group 5": lambda kv, seq: kv.block_table(seq, 5),
+}
+
+
+@pytest.mark.parametrize("name", SCALARS)
+@pytest.mark.scenario("MK-9", "MK-B10", "I13")
+def test_a_number_out_of_range_is_a_typed_error(name: str) -> None:
+    """Rule 9: misuse raises an error of the tree, not whatever the conversion says."""
+    kv: KVCacheManager = manager()
+    seq = kv.admit(SMALL).seq
+    before = state(kv, [seq])
+    base, _, power = name.split()[1].partition("**")
+    value = int(base) ** int(power or 1)
+    with pytest.raises(KVFrameError, match=str(value)):
+        SCALARS[name](kv, seq)
+    assert state(kv, [seq]) == before
+    kv.check_integrity()

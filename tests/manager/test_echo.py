@@ -1,0 +1,150 @@
+"""Every option of the configuration reaches the core, and says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from kvframe import Config, KVCacheManager, Registry
+from kvframe.policies import BatchedEviction
+
+from .helpers import registry
+
+ELSEWHERE = {
+    "model": "turns bytes into blocks before the core is built",
+    "plugins": "decides what is loaded before the core is built",
+    "groups.name": "names a table in the configuration; calls name groups by number",
+}
+"""Options that are not the core's, and where they go."""
+
+ECHO: dict[str, tuple[str, list[tuple[Any, Any]]]] = {
+    "cache.block_size": ("block_size", [(1, 1), (48, 48), (65536, 65536)]),
+    "cache.capacity": (
+        "blocks",
+        [(1, 1), (77, 77), (2**32 - 1, 2**32 - 1), ({"max_seq_len": 33, "max_requests": 2}, 6)],
+    ),
+    "cache.hash": ("hash", [(n, n) for n in ("sha256", "blake3", "xxh3-128")]),
+    "cache.prefix_caching": ("prefix_caching", [(False, False), (True, True)]),
+    "cache.null_block": ("null_block", [(True, True), (False, False)]),
+    "cache.fingerprint": ("fingerprint", [("é v2", "é v2".encode())]),
+    "cache.event_log": ("event_log", [(True, True), (False, False)]),
+    "groups.kind": ("groups", [("full", [("full", 0)])]),
+    "groups.window": ("groups", [(100, [("sliding_window", 100)])]),
+    "policy.eviction": ("policy", [(n, n) for n in ("lru", "fifo", "lfu", "lfuda", "slru")]),
+    "policy.on_error": ("on_error", [("raise", "raise"), ("fallback", "fallback")]),
+    "policy.window": ("window", [(0, 0), (31, 31), (1024, 1024)]),
+    "pressure.low": ("watermarks", [(0.5, (0.5, 0.85, 0.95))]),
+    "pressure.high": ("watermarks", [(0.8, (0.7, 0.8, 0.95))]),
+    "pressure.critical": ("watermarks", [(0.9, (0.7, 0.85, 0.9)), (1.0, (0.7, 0.85, 1.0))]),
+    "pressure.reserve": ("reserve", [(0, 0), (17, 17)]),
+    "policy.options": ("policy_options", [({"slru": {"protected_uses": 5}}, 5)]),
+}
+"""Each option: its name in `options()`, and values with what the core must say."""
+
+
+class Mine(BatchedEviction):
+    def score(self, candidates: Any, out: Any) -> None:
+        out[:] = 0
+
+
+def leaves(schema: type[msgspec.Struct], path: str = "") -> Iterator[str]:
+    """Every key of the configuration. A table of alternatives (capacity) is one key."""
+    for field in msgspec.structs.fields(schema):
+        here = f"{path}.{field.encode_name}" if path else field.encode_name
+        kind = msgspec.inspect.type_info(field.type)
+        if isinstance(kind, msgspec.inspect.UnionType):
+            structs = [t for t in kind.types if isinstance(t, msgspec.inspect.StructType)]
+            kind = structs[0] if len(structs) == len(kind.types) - 1 == 1 else kind
+        if isinstance(kind, msgspec.inspect.ListType):
+            kind = kind.item_type
+        if isinstance(kind, msgspec.inspect.StructType):
+            yield from leaves(kind.cls, here)
+        else:
+            yield here
+
+
+def is_elsewhere(key: str) -> bool:
+    return any(key == name or key.startswith(f"{name}.") for name in ELSEWHERE)
+
+
+@pytest.mark.scenario("T37")
+def test_every_key_of_the_schema_is_echoed_or_accounted_for() -> None:
+    keys = set(leaves(Config))
+    assert {key for key in keys if not is_elsewhere(key)} == set(ECHO)
+    for name in ELSEWHERE:
+        assert any(key == name or key.startswith(f"{name}.") for key in keys), name
+
+
+def sections(key: str, value: Any) -> dict[str, Any]:
+    section, name = key.split(".")
+    if key == "policy.window":
+        return {"policy": {"eviction": "mine", "window": value}}
+    if key == "policy.options":
+        return {"policy": {"eviction": next(iter(value)), "options": value}}
+    if key == "groups.window":
+        return {"groups": [{"name": "g", "kind": "sliding_window", "window": value}]}
+    if section == "groups":
+        return {"groups": [{"name": "g", name: value}]}
+    return {section: {name: value}}
+
+
+def built(known: Registry | None = None, **tables: Any) -> dict[str, Any]:
+    from kvframe import Resolved
+
+    kv = KVCacheManager(Resolved.load(None, env={}, registry=known, **tables))
+    return kv.options()
+
+
+@pytest.mark.scenario("T37")
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [(key, value, told) for key, (_, cases) in ECHO.items() for value, told in cases],
+)
+def test_an_option_is_told_back_by_the_core(
+    key: str, value: Any, expected: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = built(registry("mine", lambda _: Mine()), **sections(key, value))
+    name = ECHO[key][0]
+    assert name in options, f"{key} does not reach the core, or the core does not tell it"
+    told = options[name]
+    if key == "policy.options":
+        assert dict(told) == {"protected_uses": expected}
+    else:
+        assert told == expected
+
+
+def test_defaults_are_told_as_the_file_would_say_them(tmp_path: Any) -> None:
+    file = tmp_path / "kvframe.toml"
+    file.write_text("[cache]\ncapacity = 12\n")
+    kv = KVCacheManager.from_toml(file, cache={"block_size": 8})
+    options = kv.options()
+    assert (options["blocks"], options["block_size"], options["hash"]) == (12, 8, "sha256")
+    assert options["groups"] == [("full", 0)]
+    assert (kv.block_size, kv.resolved.capacity_blocks) == (8, 12)
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    weight: float = 1.5
+    label: str = "x"
+
+
+def test_options_of_a_policy_in_python_reach_it_and_are_told(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    got: list[Any] = []
+
+    def make(options: Options) -> Mine:
+        got.append(options)
+        return Mine()
+
+    options = built(
+        registry("tuned", make, Options),
+        policy={"eviction": "tuned", "options": {"tuned": {"weight": 2}}},
+    )
+    assert got == [Options(weight=2.0)]
+    assert dict(options["policy_options"]) == {"weight": 2.0, "label": "x"}

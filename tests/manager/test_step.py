@@ -1,0 +1,234 @@
+"""A scheduler step in one call: its order, its refusals, and the plan it answers with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kvframe import (
+    CapacityError,
+    KVCacheManager,
+    KVFrameError,
+    PolicyError,
+    Request,
+    UsageError,
+)
+from kvframe.policies import BatchedEviction
+
+from .helpers import cached, manager, registry, state
+
+
+class Oldest(BatchedEviction):
+    """What lru does, in Python."""
+
+    columns = ("last_use",)
+
+    def score(self, candidates: Any, out: Any) -> None:
+        out[:] = candidates["last_use"]
+
+
+class Broken(BatchedEviction):
+    def score(self, candidates: Any, out: Any) -> None:
+        raise ArithmeticError("no idea")
+
+
+def batched(blocks: int, make: type[BatchedEviction] = Oldest, **more: Any) -> KVCacheManager:
+    name = make.__name__.lower()
+    known = registry(name, lambda _: make())
+    return manager(blocks, policy=name, known=known, **more)
+
+
+def builtin(blocks: int) -> KVCacheManager:
+    return manager(blocks)
+
+
+EITHER = pytest.mark.parametrize("make", [builtin, batched], ids=["builtin", "batched"])
+
+
+@EITHER
+def test_one_call_does_what_the_single_ones_do(make: Any) -> None:
+    kv = make(8)
+    gone, grown, cut = (kv.admit([i] * 6).seq for i in (1, 2, 3))
+    out = kv.step(
+        release=np.array([gone]),
+        truncate=([cut], [3]),
+        commit=([grown, cut], np.array([6, 2])),
+        append=[grown, cut],
+        counts=[3, 2],
+        tokens=np.array([7, 7, 7, 8, 9], np.uint32),
+    )
+    assert out == ([], [], [], None)
+    assert kv.lengths(grown) == (9, 9, 6, 0)
+    assert kv.lengths(cut) == (5, 5, 2, 0)
+    assert kv.step() == ([], [], [], None)
+    kv.check_integrity()
+
+
+@EITHER
+def test_what_ends_makes_room_for_what_grows(make: Any) -> None:
+    kv = make(4)
+    seqs = [kv.admit([i] * 8).seq for i in (1, 2)]
+    out = kv.step(
+        commit=([seqs[0]], [8]), release=[seqs[1]], append=[seqs[0]], counts=[8], tokens=[5] * 8
+    )
+    assert out.refused == []
+    assert kv.counts() == (0, 0, 4, 4)
+
+
+@EITHER
+def test_want_of_room_refuses_the_one_append(make: Any) -> None:
+    kv = make(4)
+    seqs = [kv.admit([i] * 4).seq for i in (1, 2, 3)]
+    before = state(kv, [seqs[1]])
+    out = kv.step(append=seqs, counts=[0, 9, 1], tokens=[7] * 10)
+    ((what, place, error),) = out.refused
+    assert (what, place, type(error)) == ("append", 1, CapacityError)
+    assert state(kv, [seqs[1]]) != before
+    assert kv.lengths(seqs[1]) == (4, 4, 0, 0)
+    assert kv.lengths(seqs[2]) == (5, 5, 0, 0)
+    kv.check_integrity()
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "commit past": {"commit": ([0], [9])},
+    "commit past a cut": {"truncate": ([0], [2]), "commit": ([0], [6])},
+    "two commits, backwards": {"commit": ([0, 0], [6, 4])},
+    "two cuts, upwards": {"truncate": ([0, 0], [2, 4])},
+    "released twice": {"release": [1, 1]},
+    "released and grown": {"release": [1], "append": [1], "tokens": [5]},
+    "one handle unknown": {"release": [1], "append": [0, 77], "tokens": [5, 5]},
+    "one ticket unknown": {"release": [1], "done": [12]},
+    "a negative length": {"release": [1], "commit": ([0], [-1])},
+    "ids too few": {"release": [1], "append": [0], "counts": [2], "tokens": [1]},
+    "counts past 64 bits together": {
+        "append": [0, 1],
+        "counts": np.array([2**64 - 1, 2], np.uint64),
+        "tokens": [1],
+    },
+    "a negative count": {"append": [0], "counts": [-1], "tokens": [1]},
+    "a ragged commit": {"commit": ([0, 1], [1])},
+}
+
+
+@EITHER
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.scenario("I3", "I13")
+def test_a_step_with_something_wrong_does_nothing_at_all(name: str, make: Any) -> None:
+    kv = make(8)
+    seqs = [kv.admit([i] * 6).seq for i in (1, 2)]
+
+    def real(handles: Any) -> Any:
+        return [seqs[h] if h < 2 else h for h in handles]
+
+    step = dict(WRONG[name])
+    for key in ("release", "append"):
+        if key in step:
+            step[key] = real(step[key])
+    for key in ("commit", "truncate"):
+        if key in step:
+            step[key] = (real(step[key][0]), step[key][1])
+    before = state(kv, seqs)
+    with pytest.raises(KVFrameError):
+        kv.step(**step)
+    assert state(kv, seqs) == before
+    kv.check_integrity()
+
+
+@EITHER
+def test_one_sequence_named_twice_grows_in_order_or_not_at_all(make: Any) -> None:
+    kv = make(2)
+    seq = kv.admit([1, 2, 3]).seq
+    cached(kv, [9] * 4)
+    try:
+        kv.step(append=[seq, seq], counts=[2, 1], tokens=[10, 11, 12])
+    except UsageError:
+        assert kv.lengths(seq) == (3, 3, 0, 0)
+        return
+    kv.commit(seq, 6)
+    kv.release(seq)
+    assert kv.lookup([1, 2, 3, 10, 0]).tokens == 4
+
+
+@EITHER
+@pytest.mark.scenario("CB-B1", "CB-B2", "I4")
+def test_every_copy_of_a_step_is_in_its_plan(make: Any) -> None:
+    """One copy finds a free page, the other has to evict for it."""
+    kv = make(4)
+    one, two = kv.admit([1, 2]).seq, kv.admit([3, 4]).seq
+    cached(kv, [9] * 4)
+    kv.fork(one), kv.fork(two)
+    out = kv.step(append=[one, two], tokens=[5, 6])
+    assert out.refused == []
+    assert out.plan is not None
+    assert out.plan.copies.tolist() == [[0, 3, 2, 0], [1, 2, 2, 0]]
+    assert kv.take_plan() is None
+    kv.check_integrity()
+
+
+@EITHER
+def test_a_plan_gathered_before_the_step_comes_with_it(make: Any) -> None:
+    kv = make(6)
+    one, two = kv.admit([1, 2]).seq, kv.admit([3, 4]).seq
+    kv.fork(one), kv.fork(two)
+    kv.append(one, [5])
+    out = kv.step(append=[two], tokens=[6])
+    assert out.plan is not None
+    assert [row[0] for row in out.plan.copies.tolist()] == [0, 1]
+
+
+@pytest.mark.scenario("I3")
+def test_a_strict_policy_that_fails_loses_neither_plan_nor_step() -> None:
+    """Either nothing was done, or what was done is told: a lost plan is a lost copy."""
+    kv = batched(4, Broken, on_error="raise")
+    one, two = kv.admit([1, 2]).seq, kv.admit([3, 4]).seq
+    cached(kv, [9] * 4)
+    kv.fork(one), kv.fork(two)
+    before = state(kv, [one, two])
+    try:
+        out = kv.step(append=[one, two], tokens=[5, 6])
+    except PolicyError:
+        assert state(kv, [one, two]) == before
+        return
+    assert [place for _, place, _ in out.refused] == [1]
+    assert isinstance(out.refused[0][2], PolicyError)
+    assert out.plan is not None
+    assert len(out.plan.copies) == 1
+    kv.check_integrity()
+
+
+def test_a_strict_policy_that_fails_loses_no_grant() -> None:
+    """A grant that nobody is told of is a sequence that nobody can release."""
+    kv = batched(4, Broken, on_error="raise")
+    one = kv.admit([1, 2]).seq
+    cached(kv, [9] * 4)
+    kv.fork(one)
+    before = kv.stats()["live_sequences"]
+    granted: list[Any] = []
+    try:
+        out = kv.step(append=[one], tokens=[5], admit=[Request([7]), Request([8])])
+        granted = [grant for grant in out.grants if grant is not None]
+        assert [(what, place) for what, place, _ in out.refused] == [("admit", 1)]
+    except PolicyError:
+        pass
+    assert kv.stats()["live_sequences"] == before + len(granted)
+    kv.check_integrity()
+
+
+@EITHER
+def test_a_failed_copy_and_a_cut_in_one_step(make: Any) -> None:
+    """The engine does not know yet that the copy's failure cut the sequence further."""
+    kv = make(8)
+    parent = kv.admit(list(range(5))).seq
+    kv.commit(parent, 5)
+    child = kv.fork(parent)
+    kv.append(child, [7, 8])
+    plan = kv.take_plan()
+    assert plan is not None
+    out = kv.step(failed=[plan.ticket], truncate=([child], [6]), commit=([child], [6]))
+    assert out.rewound == [child]
+    lengths = kv.lengths(child)
+    assert (lengths.slots, lengths.committed) == (4, 4)
+    kv.extend(child, lengths.known)
+    kv.check_integrity()

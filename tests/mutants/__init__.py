@@ -1,0 +1,1 @@
+"""Planted defects of the core, and what runs them."""

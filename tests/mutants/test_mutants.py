@@ -1,0 +1,23 @@
+"""The planted mutants still apply. That tests kill them is `make mutants` (some minutes)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.mutants.catalogue import MUTANTS, Mutant
+from tests.mutants.run import CORE, plant
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
+def test_text_occurs_exactly_once(mutant: Mutant) -> None:
+    source = (CORE / "src" / mutant.file).read_text()
+    assert plant(mutant, source) != source
+
+
+def test_there_are_twenty_different_ones() -> None:
+    assert len({m.name for m in MUTANTS}) == len(MUTANTS) >= 20
+
+
+def test_a_text_that_moved_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"occurs 0 times in pool\.rs"):
+        plant(Mutant("gone", "pool.rs", "no such text", "", ""), "source")

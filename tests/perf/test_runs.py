@@ -1,0 +1,71 @@
+"""The microbenchmarks run and print what others read; how fast is no matter of a test."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent.parent
+WORKS = (
+    "get_free_64",
+    "get_free_64_evicting",
+    "hash_32k_sha256",
+    "hash_32k_fast",
+    "admit_commit_free",
+    "admit_commit_free_sha256",
+    "decode_step_256",
+    "bytes_per_block",
+)
+
+
+def run(*arguments: str) -> Any:
+    """What ``python -m`` with these arguments prints as JSON."""
+    command = [sys.executable, "-m", *arguments, "--json"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+def test_core_prints_every_work() -> None:
+    rows = run("perf.core", "--quick", "--rounds", "1", "--peer-python", "")
+    assert {row["work"] for row in rows} >= set(WORKS)
+    for row in rows:
+        assert list(row) == [
+            *("work", "unit", "better", "kvframe"),
+            *("bar", "peer", "peer_value", "floor"),
+        ]
+        assert row["better"] in ("lower", "higher")
+        assert min(row["kvframe"], row["bar"], row["floor"]) > 0
+        assert (row["peer"], row["peer_value"]) == (None, None)
+
+
+def test_core_measures_only_what_is_asked() -> None:
+    rows = run("perf.core", "--quick", "--rounds", "1", "--only", "get_free_64")
+    assert [row["work"] for row in rows] == ["get_free_64"]
+
+
+def test_a_peer_that_does_not_start_is_left_out() -> None:
+    rows = run(
+        *("perf.core", "--quick", "--rounds", "1"),
+        *("--only", "get_free_64", "--peer-python", "/no/such/python"),
+    )
+    assert [row["peer"] for row in rows] == [None]
+
+
+def test_replay_prints_speeds() -> None:
+    printed = run(
+        *("perf.replay", "--no-peer", "--rounds", "1", "--more", "1"),
+        *("--trace", "synthetic", "--policy", "lru", "--capacity", "500"),
+    )
+    assert [row["capacity_blocks"] for row in printed["rows"]] == [500, None]
+    assert printed["parse"]["kvframe"] > 0
+
+
+def test_policies_prints_costs_and_rates() -> None:
+    printed = run("perf.policies", "--quick", "--rounds", "1", "--trace", "synthetic")
+    assert [row["window"] for row in printed["costs"]] == [64, 256, 1024, 0]
+    for row in printed["rates"]:
+        assert row["window_0"] == row["lfu"]

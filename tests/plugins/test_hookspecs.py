@@ -1,0 +1,75 @@
+"""Each hook is documented by a whole plugin, and that plugin works as printed."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+import tomllib
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from kvframe import hookspecs
+from kvframe.config import Resolved
+from kvframe.descriptors import Kind
+from kvframe.plugin import HOOKS
+from kvframe.policies.batched import COLUMNS, BatchedEviction, Candidates
+from kvframe.registry import Registry
+
+NAMES: dict[Kind, str] = {
+    "eviction": "deep-first",
+    "admission": "second-use",
+    "prefix": "long-enough",
+}
+
+
+def example(hook: str, language: str) -> str:
+    """The first code block of ``language`` in the hook's docstring."""
+    doc = inspect.getdoc(getattr(hookspecs, hook))
+    assert doc is not None
+    _, _, rest = doc.partition(f".. code-block:: {language}\n\n")
+    lines = rest.split("\n")
+    end = next((i for i, line in enumerate(lines) if line and not line.startswith(" ")), None)
+    return textwrap.dedent("\n".join(lines[:end]))
+
+
+def plugin(hook: str) -> ModuleType:
+    module = ModuleType(f"example_of_{hook}")
+    code = compile(example(hook, "python"), f"<example of {hook}>", "exec", dont_inherit=True)
+    exec(code, module.__dict__)
+    return module
+
+
+def test_every_hook_is_known() -> None:
+    declared = {name for name in vars(hookspecs) if name.startswith("kvframe_")}
+    assert declared == set(HOOKS)
+    assert {HOOKS[hook].kind for hook in declared} == set(NAMES)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_example_plugin_loads_and_makes_its_policy(kind: Kind) -> None:
+    registry = Registry()
+    registry.register(plugin(f"kvframe_{kind}"), "example")
+    lookup = getattr(registry, kind)
+    descriptor = lookup(NAMES[kind]).descriptor
+    assert descriptor.make(descriptor.options()) is not None
+
+
+def test_example_policy_scores_as_it_says() -> None:
+    registry = Registry()
+    registry.register(plugin("kvframe_eviction"), "example")
+    sections = tomllib.loads(example("kvframe_eviction", "toml"))
+    resolved = Resolved.load(env={}, registry=registry, **sections)
+    make = resolved.policy.descriptor.make
+    assert make is not None
+    policy = make(resolved.options)
+    assert isinstance(policy, BatchedEviction)
+    dtypes = {name: COLUMNS[name].partition(":")[0] for name in policy.columns}
+    columns = {
+        "last_use": np.array([10, 10], dtypes["last_use"]),
+        "depth": np.array([1, 4], dtypes["depth"]),
+    }
+    out = np.empty(2)
+    policy.score(Candidates(now=11, block_size=16, columns=columns), out)
+    assert out.tolist() == [8.0, 2.0]

@@ -1,0 +1,201 @@
+"""Finding a policy by name: what is loaded, what is refused, and what the refusal says."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+import kvframe
+from kvframe.errors import PluginError
+from kvframe.registry import Registry
+
+BUILTIN = ["lru", "fifo", "lfu", "lfuda", "slru", "opt", "opt-forced", "infinite"]
+
+Install = Callable[..., object]
+
+
+def refusal(registry: Registry, name: str) -> str:
+    """The message with which a lookup of ``name`` fails; always one line."""
+    with pytest.raises(PluginError) as caught:
+        registry.eviction(name)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_built_in_policies_come_through_the_same_door() -> None:
+    rows = [row for row in Registry().list() if row.distribution == "kvframe"]
+    assert [row.name for row in rows] == BUILTIN
+    assert {(row.kind, row.way, row.state) for row in rows} == {("eviction", "builtin", "ok")}
+    loaded = Registry().eviction("slru")
+    assert (loaded.plugin, loaded.distribution) == ("builtin", "kvframe")
+    assert loaded.descriptor.make is None
+
+
+def test_only_replay_runs_what_needs_the_future() -> None:
+    registry = Registry()
+    replay_only = [name for name in BUILTIN if registry.eviction(name).descriptor.replay_only]
+    assert replay_only == ["opt", "opt-forced", "infinite"]
+
+
+def test_only_the_named_plugin_is_imported(install: Install) -> None:
+    install("good", "broken_import", "misspelt")
+    registry = Registry()
+    registry.eviction("lru")
+    assert "kvframe_good" not in sys.modules
+    loaded = registry.eviction("good")
+    assert (loaded.distribution, loaded.version, loaded.plugin) == ("kvframe-good", "1.2.0", "good")
+    assert "kvframe_good" in sys.modules
+    assert "kvframe_misspelt" not in sys.modules
+
+
+def test_one_module_may_hold_several_policies_and_kinds(install: Install) -> None:
+    install("good")
+    registry = Registry()
+    assert registry.eviction("good").descriptor.name == "good"
+    assert registry.eviction("steady").descriptor.options is None
+    assert registry.admission("good").descriptor.kind == "admission"
+    with pytest.raises(PluginError, match="gives no prefix matcher named good, only eviction good"):
+        registry.prefix("good")
+
+
+def test_unknown_name_lists_what_was_found_and_where_from(install: Install) -> None:
+    install("good")
+    message = refusal(Registry(), "goood")
+    assert message.startswith("no eviction policy goood; did you mean good? Found: lru, fifo, ")
+    assert "infinite (kvframe " in message
+    assert "good, steady (kvframe-good 1.2.0)" in message
+    assert f"install it for {sys.executable} with pip" in message
+
+
+def test_failed_import_names_the_distribution_and_keeps_the_traceback(install: Install) -> None:
+    install("broken_import")
+    with pytest.raises(PluginError) as caught:
+        Registry().eviction("broken")
+    assert str(caught.value) == (
+        "plugin broken (kvframe-broken-import 0.3): cannot import kvframe_broken_import: "
+        "ModuleNotFoundError: No module named 'a_package_that_nobody_has'"
+    )
+    assert isinstance(caught.value.__cause__, ModuleNotFoundError)
+
+
+@pytest.mark.parametrize(
+    ("package", "name", "expected"),
+    [
+        (
+            "misspelt",
+            "misspelt",
+            "plugin misspelt (kvframe-misspelt 0.4): unknown hook kvframe_evicton; "
+            "did you mean kvframe_eviction?",
+        ),
+        (
+            "wrong_type",
+            "wrong-type",
+            "plugin wrong-type (kvframe-wrong-type 0.6): kvframe_eviction must give EvictionPolicy "
+            "descriptors, not \"{'name': 'wrong-type'}\"",
+        ),
+        (
+            "raising",
+            "raising",
+            "plugin raising (kvframe-raising 0.7): kvframe_eviction raised ValueError: "
+            "name 'Raising!' must be lower-case words joined by '-' or '_'",
+        ),
+        (
+            "other_name",
+            "announced",
+            "plugin announced (kvframe-other-name 0.8): kvframe_other_name gives no eviction "
+            "policy named announced, only eviction delivered",
+        ),
+        (
+            "no_hook",
+            "no-hook",
+            "plugin no-hook (kvframe-no-hook 0.9): it has no hook; mark one of kvframe_eviction, "
+            "kvframe_admission, kvframe_prefix with @kvframe.hookimpl",
+        ),
+    ],
+)
+def test_broken_plugin_is_named(install: Install, package: str, name: str, expected: str) -> None:
+    install(package)
+    registry = Registry()
+    assert refusal(registry, name) == expected
+    # A second look says the same, and the others still work.
+    assert refusal(registry, name) == expected
+    assert registry.eviction("lru")
+
+
+def test_duplicate_names_name_each_source(install: Install) -> None:
+    install("good", "duplicate")
+    registry = Registry()
+    assert refusal(registry, "good") == (
+        "eviction policy good has two sources: kvframe-duplicate 0.5 (kvframe_duplicate) and "
+        "kvframe-good 1.2.0 (kvframe_good); uninstall one, or name its distribution in "
+        "plugins.block"
+    )
+    assert "(kvframe.policies.builtin) and kvframe-duplicate 0.5" in refusal(registry, "lru")
+    free = Registry(block=["kvframe-duplicate"])
+    assert free.eviction("good").distribution == "kvframe-good"
+    assert free.eviction("lru").distribution == "kvframe"
+
+
+@pytest.mark.parametrize("entry", ["good", "kvframe-good", "Kvframe_Good"])
+def test_lists_take_policies_and_distributions(install: Install, entry: str) -> None:
+    install("good")
+    assert Registry(allow=[entry]).eviction("good")
+    assert refusal(Registry(block=[entry]), "good") == (
+        "eviction policy good (kvframe-good 1.2.0) is blocked: plugins.block names it"
+    )
+    assert "kvframe_good" in sys.modules
+
+
+def test_allow_list_leaves_the_built_in_policies(install: Install) -> None:
+    install("good")
+    registry = Registry(allow=["something-else"])
+    assert registry.eviction("lru")
+    assert refusal(registry, "good").endswith("is blocked: plugins.allow does not name it")
+    assert refusal(Registry(allow=["lru"], block=["lru"]), "lru").endswith("plugins.block names it")
+    assert "kvframe_good" not in sys.modules
+
+
+def test_list_shows_broken_and_blocked_ones(install: Install) -> None:
+    install("good", "broken_import", "misspelt", "no_hook", "other_name")
+    rows = {(row.name, row.kind): row for row in Registry(block=["kvframe-no-hook"]).list()}
+    assert rows["good", "eviction"].state == "ok"
+    assert rows["good", "admission"].state == "ok"
+    assert rows["good", "eviction"].source == "this test"
+    assert rows["no-hook", None].state == "blocked: plugins.block names it"
+    assert "unknown hook kvframe_evicton" in rows["misspelt", None].state
+    assert rows["broken", None].state.startswith("broken: plugin broken (kvframe-broken-import")
+    assert rows["announced", None].state == (
+        "broken: kvframe_other_name gives nothing named announced"
+    )
+
+
+def test_list_marks_both_sides_of_a_duplicate(install: Install) -> None:
+    install("duplicate")
+    states = [row.state for row in Registry().list() if row.name == "lru"]
+    assert len(states) == 2
+    assert all(state.startswith("broken: two sources: ") for state in states)
+
+
+def in_process_plugin() -> ModuleType:
+    module = ModuleType("notebook")
+
+    @kvframe.hookimpl
+    def kvframe_eviction() -> list[kvframe.EvictionPolicy]:
+        return [kvframe.EvictionPolicy(name="mine", way="batched", summary="", make=print)]
+
+    module.kvframe_eviction = kvframe_eviction  # type: ignore[attr-defined]
+    return module
+
+
+def test_a_policy_of_this_process_needs_no_package() -> None:
+    registry, module = Registry(), in_process_plugin()
+    registry.register(module, "notebook")
+    registry.register(module, "notebook")
+    assert registry.eviction("mine").distribution == "this process"
+    assert [row.state for row in registry.list() if row.name == "mine"] == ["ok"]
+    registry.register(in_process_plugin(), "notebook")
+    assert "has two sources: this process (notebook)" in refusal(registry, "mine")
