@@ -61,7 +61,7 @@ class Manager:
         self,
         /,
         seqs: Any,
-        out: Incomplete,
+        out: Any,
         *,
         group: SupportsIndex = ...,
         pad: SupportsIndex = ...,
@@ -115,7 +115,7 @@ class Manager:
         """
         A sequence over the same blocks.
         """
-    def give_back(self, /, blocks: Incomplete) -> None:
+    def give_back(self, /, blocks: Any) -> None:
         """
         Takes raw blocks back.
         """
@@ -137,7 +137,7 @@ class Manager:
         """
         Keeps the blocks of computed tokens for a reader elsewhere; returns the ticket that ends it.
         """
-    def lend(self, /, out: Incomplete) -> None:
+    def lend(self, /, out: Any) -> None:
         """
         Fills `out` with raw blocks that nobody else has.
         """
@@ -167,7 +167,7 @@ class Manager:
         """
         The options as they reached the core.
         """
-    def preempt(self, /, seq: SupportsIndex) -> Request:
+    def preempt(self, /, seq: SupportsIndex, fence: SupportsIndex | None = None) -> Request:
         """
         Ends a sequence for now; returns the request that brings it back.
         """
@@ -179,9 +179,9 @@ class Manager:
         """
         The share of blocks in use, and the pressure level: 0 normal, 1 high, 2 critical.
         """
-    def release(self, /, seq: SupportsIndex) -> None:
+    def release(self, /, seq: SupportsIndex, fence: SupportsIndex | None = None) -> None:
         """
-        Ends a sequence.
+        Ends a sequence; its blocks stay until `fence` has passed.
         """
     def resize(self, /, blocks: SupportsIndex) -> None:
         """
@@ -196,7 +196,7 @@ class Manager:
         Forgets what is cached and admits nobody until `wake`.
         """
     def slot_mapping(
-        self, /, seqs: Any, starts: Any, counts: Any, out: Incomplete, *, group: SupportsIndex = ...
+        self, /, seqs: Any, starts: Any, counts: Any, out: Any, *, group: SupportsIndex = ...
     ) -> int:
         """
         Writes the slots of tokens `starts[i] .. starts[i] + counts[i]` of each sequence, one after
@@ -227,8 +227,8 @@ class Manager:
         admit: SupportsGetItem[int, Request] = ...,
         token_budget: SupportsIndex | None = None,
         skip_refused: bool = False,
-        tables: SupportsGetItem[int, Incomplete] = ...,
-        slots: SupportsGetItem[int, Incomplete] = ...,
+        tables: SupportsGetItem[int, Any] = ...,
+        slots: SupportsGetItem[int, Any] = ...,
     ) -> tuple[
         list[tuple[int, int, int, int, int | None] | None],
         list[tuple[str, int, Any]],

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from kvframe import _core
 from kvframe.config import Config, Resolved
+from kvframe.errors import UsageError
 from kvframe.policies.driver import driver
 from kvframe.registry import Registry
 from kvframe.request import Extra, Request, RequestOptions, TokenIds, space
@@ -37,6 +38,11 @@ class KVCacheManager:
     """
 
     def __init__(self, config: Config | Resolved | None = None) -> None:
+        if not isinstance(config, Config | Resolved | None):
+            raise UsageError(
+                f"config is a {type(config).__name__}: must be a Config; a file's name goes to "
+                "KVCacheManager.from_toml"
+            )
         if not isinstance(config, Resolved):
             config = (config or Config()).resolve()
         self.resolved = config
@@ -143,20 +149,30 @@ class KVCacheManager:
         self._core.truncate(seq, length)
 
     def fork(self, seq: int) -> int:
-        """A second sequence over the same blocks (beam search); whoever writes first copies."""
+        """A second sequence over the same blocks (beam search); whoever appends first copies.
+
+        The copy is made when slots are given. Slots that were given before the fork and are not
+        computed yet are shared, and writes there are not seen: cut to what is computed first.
+        """
         return self._core.fork(seq)
 
-    def preempt(self, seq: int) -> Request:
+    def preempt(self, seq: int, *, fence: int | None = None) -> Request:
         """End a running sequence for now: the request that brings it back, with all it knows.
 
         What it computed stays cached as long as there is room, so coming back is cheap at best. It
         asks for all of its tokens; ``chunk``, ``until`` and ``partial`` belonged to the first try.
+        With a ``fence``, it makes room only once that step has passed, as in `step`.
         """
-        return Request.of_core(self._core.preempt(seq))
+        return Request.of_core(self._core.preempt(seq, fence))
 
-    def release(self, seq: int) -> None:
-        """End a sequence. Its findable blocks stay cached until they are evicted."""
-        self._core.release(seq)
+    def release(self, seq: int, *, fence: int | None = None) -> None:
+        """End a sequence. Its findable blocks stay cached until they are evicted.
+
+        Args:
+            seq: The sequence.
+            fence: Last step in flight that may touch its blocks; they wait until it has passed.
+        """
+        self._core.release(seq, fence)
 
     # --- a step at a time ---------------------------------------------------------------------
 
@@ -174,7 +190,7 @@ class KVCacheManager:
         counts: Handles | None = None,
         tokens: TokenIds | None = None,
         extend: tuple[Handles, Handles] | None = None,
-        admit: Sequence[Request] = (),
+        admit: Sequence[Request | TokenIds] = (),
         token_budget: int | None = None,
         skip_refused: bool = False,
         tables: npt.NDArray[np.int32] | Sequence[npt.NDArray[np.int32]] = (),
@@ -189,7 +205,7 @@ class KVCacheManager:
             commit: (sequences, lengths computed and accepted).
             release: Sequences that end; they may be cut and committed in the same step.
             fence: With steps in flight, the number of the last one that may touch what is
-                released: its blocks wait until that step has ``passed``.
+                released or cut: its blocks wait until that step has ``passed``.
             passed: Steps up to this number have run; what waited for them is freed first.
             append: Sequences that grow.
             counts: Tokens for each of them; one each if None.
@@ -226,7 +242,7 @@ class KVCacheManager:
             ids=tokens,
             extend=extend_seqs,
             extend_to=extend_to,
-            admit=[request.core for request in admit],
+            admit=[(r if isinstance(r, Request) else Request(r)).core for r in admit],
             token_budget=token_budget,
             skip_refused=skip_refused,
             tables=[tables] if isinstance(tables, np.ndarray) else tables,

@@ -69,7 +69,8 @@ class Request:
         chunk: Slots for this many tokens after the cached ones; `KVCacheManager.extend` gives more.
         until: Slots up to this length at the most.
         max_tokens: Prompt and answer together: what can never fit is refused at once.
-        whole_sequence: Admit only if all of ``max_tokens`` could be had now.
+        whole_sequence: Admit only if all of ``max_tokens`` could be had now; later admissions leave
+            what it still lacks of them.
         external: Tokens after the cached ones whose KV somebody else brings (a lower tier, another
             engine's prefill); whole blocks. `Grant.load` is their ticket.
         outlook: uint32 per block: index of the request that uses it next, where that is known.

@@ -65,8 +65,8 @@ MUTANTS = (
     Mutant(
         "whole-prompt-hit",
         "manager/lookup.rs",
-        "let usable = tokens - u32::from(self.options.compute_last_token && tokens > 0);",
-        "let usable = tokens;",
+        "tokens - u32::from(self.options.compute_last_token && tokens > 0)",
+        "tokens",
         "nothing is left to compute, so there are no logits for the first token",
     ),
     Mutant(
@@ -182,8 +182,8 @@ MUTANTS = (
     Mutant(
         "unfilled-page-found",
         "manager/commit.rs",
-        "if !self.tickets.is_idle() && self.tickets.holds(block) > 0 {",
-        "if false && self.tickets.holds(block) > 0 {",
+        "if copying && self.tickets.holds(block) > 0 {",
+        "if false && copying && self.tickets.holds(block) > 0 {",
         "a page is findable although the copy into it may still fail",
     ),
     Mutant(

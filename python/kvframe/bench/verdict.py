@@ -31,13 +31,15 @@ def with_gap_closed(rows: Rows) -> dict[Plan, Cell]:
 
 class Telling(NamedTuple):
     """The three cells that a verdict compares, at one capacity; ``equals`` are the labels of other
-    online policies that hit exactly as many tokens as ``best``.
+    online policies that hit exactly as many tokens as ``best``, ``elsewhere`` the policies that
+    lead at other capacities.
     """
 
     best: Cell
     lru: Cell
     opt: Cell
     equals: list[str]
+    elsewhere: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     @property
     def gain(self) -> int:
@@ -71,7 +73,19 @@ def telling(rows: Rows) -> Telling | None:
             best = lru if lru in equal else equal[0]
             others = [cell.policy for cell in equal if cell is not best]
             found.append(Telling(best, lru, opt, others))
-    return max(found, key=lambda at: (at.gain, at.gap), default=None)
+    if not found:
+        return None
+    chosen = max(found, key=lambda at: (at.gain, at.gap))
+    return chosen._replace(elsewhere=_leaders(found, chosen))
+
+
+def _leaders(found: list[Telling], chosen: Telling) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Where another policy than the chosen one leads, by policy."""
+    leads: dict[str, list[int]] = defaultdict(list)
+    for at in found:
+        if chosen.best.policy not in (at.best.policy, *at.equals):
+            leads[at.best.policy].append(at.best.capacity_blocks or 0)
+    return tuple((policy, tuple(sorted(blocks))) for policy, blocks in leads.items())
 
 
 def sentence(rows: Rows) -> str:
@@ -81,8 +95,12 @@ def sentence(rows: Rows) -> str:
     at = telling(rows)
     if at is None:
         return f"{where}: no verdict, since lru and opt did not both run at one capacity."
-    size = f"{at.best.capacity_blocks} blocks"
+    size = f"{at.best.capacity_blocks} block{'' if at.best.capacity_blocks == 1 else 's'}"
     lru, opt = f"{at.lru.token_hit_rate:.2%}", f"{at.opt.token_hit_rate:.2%}"
+    if at.gap == 0:
+        return (
+            f"{where}: lru would have served it best: it hits all that opt does, {lru}, at {size}."
+        )
     if at.gain == 0:
         return (
             f"{where}: lru would have served it best, no online policy that ran beats it; most is "
@@ -92,5 +110,10 @@ def sentence(rows: Rows) -> str:
     return (
         f"{where}: {at.best.policy}{equals} would have served it best, most clearly at {size}, "
         f"where it hits {at.best.token_hit_rate:.2%} of the input tokens against {lru} for lru and "
-        f"{opt} for opt ({at.gain / at.gap:.1%} of the gap closed)."
+        f"{opt} for opt ({at.gain / at.gap:.1%} of the gap closed){_but(at)}."
     )
+
+
+def _but(at: Telling) -> str:
+    led = [f"{policy} leads at {' and '.join(map(str, blocks))}" for policy, blocks in at.elsewhere]
+    return f"; {', '.join(led)}" if led else ""

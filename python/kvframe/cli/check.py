@@ -9,6 +9,7 @@ import click
 
 from kvframe.config import Resolved
 from kvframe.config.show import json_schema, show
+from kvframe.policies.driver import driver
 from kvframe.registry import Registry
 
 
@@ -25,4 +26,7 @@ def check(file: Path | None, schema: bool) -> None:
     if schema:
         click.echo(json.dumps(json_schema(Registry()), indent=2))
     else:
-        click.echo(show(Resolved.load(file)))
+        resolved = Resolved.load(file)
+        # A policy of a package is made as well: that is where its own mistakes show.
+        driver(resolved.policy, resolved.options, None, resolved.config.cache.block_size)
+        click.echo(show(resolved))

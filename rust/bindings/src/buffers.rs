@@ -1,7 +1,8 @@
 //! Token ids, keys and handles from whatever integer buffer the caller has.
 
 use kvframe_core::Key;
-use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
+use numpy::ndarray::Dimension;
+use numpy::{Element, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 use crate::errors::usage;
@@ -121,4 +122,30 @@ pub fn u64s(value: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Vec<u64>> 
 pub fn length(py: Python<'_>, name: &str, value: u64) -> PyResult<u32> {
     u32::try_from(value)
         .map_err(|_| usage(py, format!("{name} = {value}: must be between 0 and {}", u32::MAX)))
+}
+
+/// The caller's array to write into.
+pub fn writable<'py, T: Element, D: Dimension>(
+    value: &Bound<'py, PyAny>,
+    name: &str,
+) -> PyResult<PyReadwriteArray<'py, T, D>> {
+    value.extract::<PyReadwriteArray<'py, T, D>>().map_err(|_| {
+        let (dtype, ndim) = (T::get_dtype(value.py()), D::NDIM.unwrap_or(1));
+        let message = format!(
+            "{name} must be a writable {dtype} array of {ndim} dimension{}, not {}",
+            if ndim == 1 { "" } else { "s" },
+            shape_of(value)
+        );
+        usage(value.py(), message)
+    })
+}
+
+/// What an argument is, for a message.
+fn shape_of(value: &Bound<'_, PyAny>) -> String {
+    let dtype = value.getattr("dtype").map(|d| d.to_string());
+    let shape = value.getattr("shape").map(|s| s.to_string());
+    match (dtype, shape) {
+        (Ok(dtype), Ok(shape)) => format!("{dtype} of shape {shape}"),
+        _ => value.get_type().name().map_or_else(|_| "this".into(), |name| name.to_string()),
+    }
 }

@@ -7,15 +7,15 @@ use kvframe_core::hash::{Hasher, Space};
 use kvframe_core::options::Watermarks;
 use kvframe_core::policy::{self, Eviction, External, PolicyOptions};
 use kvframe_core::{Error, GroupKind, HashAlgo, Manager as Core, Options};
-use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyReadwriteArray1};
+use numpy::{Ix1, PyArray1, PyArray2, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::buffers::{key_words, tokens};
+use crate::buffers::{key_words, tokens, writable};
 use crate::errors::{from_core, raise, usage};
 use crate::fork;
-use crate::ints::{Length, Seq, Ticket, Until, Upto};
+use crate::ints::{Fence, Length, Seq, Ticket, Until, Upto};
 use crate::judge::Judge;
 use crate::request::{ExtraTuple, Request, extras_of};
 use crate::step::{GrantTuple, PlanTuple, grant_tuple, plan_tuple};
@@ -49,6 +49,13 @@ pub(crate) fn make_policy(
     let books = External::new(Judge::wants_events(policy)?);
     let name = policy.getattr("name")?.extract()?;
     Ok((Box::new(books), Some(Judge::new(policy, strict)?), name))
+}
+
+fn end(core: &mut Core, seq: Seq, fence: Option<Fence>) -> Result<(), Error> {
+    match fence {
+        Some(fence) => core.release_behind(seq.0, fence.0),
+        None => core.release(seq.0),
+    }
 }
 
 /// Events that wait for the next decision at the most.
@@ -298,16 +305,18 @@ impl Manager {
     }
 
     /// Ends a sequence for now; returns the request that brings it back.
-    fn preempt(&self, py: Python<'_>, seq: Seq) -> PyResult<Request> {
+    #[pyo3(signature = (seq, fence=None))]
+    fn preempt(&self, py: Python<'_>, seq: Seq, fence: Option<Fence>) -> PyResult<Request> {
         self.with(py, |core| {
             let request = Request::of_sequence(core.sequence(seq.0)?);
-            core.release(seq.0).map(|()| request)
+            end(core, seq, fence).map(|()| request)
         })
     }
 
-    /// Ends a sequence.
-    fn release(&self, py: Python<'_>, seq: Seq) -> PyResult<()> {
-        self.with(py, |core| core.release(seq.0))
+    /// Ends a sequence; its blocks stay until `fence` has passed.
+    #[pyo3(signature = (seq, fence=None))]
+    fn release(&self, py: Python<'_>, seq: Seq, fence: Option<Fence>) -> PyResult<()> {
+        self.with(py, |core| end(core, seq, fence))
     }
 
     /// Copies of a ticket are ordered.
@@ -368,7 +377,8 @@ impl Manager {
     }
 
     /// Fills `out` with raw blocks that nobody else has.
-    fn lend(&self, py: Python<'_>, mut out: PyReadwriteArray1<'_, i32>) -> PyResult<()> {
+    fn lend(&self, py: Python<'_>, out: &Bound<'_, PyAny>) -> PyResult<()> {
+        let mut out = writable::<i32, Ix1>(out, "out")?;
         let out = out.as_slice_mut()?;
         // Lent into a copy, so that a refusal leaves the caller's array alone.
         let mut blocks = vec![0; out.len()];
@@ -380,7 +390,10 @@ impl Manager {
     }
 
     /// Takes raw blocks back.
-    fn give_back(&self, py: Python<'_>, blocks: PyReadonlyArray1<'_, i32>) -> PyResult<()> {
+    fn give_back(&self, py: Python<'_>, blocks: &Bound<'_, PyAny>) -> PyResult<()> {
+        let blocks = blocks
+            .extract::<PyReadonlyArray1<'_, i32>>()
+            .map_err(|_| usage(py, "blocks must be an int32 array of 1 dimension".into()))?;
         let blocks = blocks.as_array();
         if let Some(block) = blocks.iter().find(|&&b| b < 0) {
             let message = format!("block {block} is not on loan: the pool has no such block");

@@ -117,7 +117,7 @@ impl Request {
     pub fn of_sequence(sequence: &Sequence) -> Self {
         let keys = sequence.keys.clone();
         let from_keys = sequence.tokens.is_empty();
-        let known = (sequence.known() - sequence.unknown) as usize;
+        let known = sequence.filled() as usize;
         Self {
             tokens: sequence.tokens[..known.min(sequence.tokens.len())].to_vec(),
             len: known as u32,
@@ -134,8 +134,8 @@ impl Request {
             partial: false,
             chunk: u32::MAX,
             until: u32::MAX,
-            max_tokens: 0,
-            whole_sequence: false,
+            max_tokens: sequence.max_tokens,
+            whole_sequence: sequence.whole,
             external: 0,
             outlook: sequence.outlook.clone(),
         }

@@ -3,11 +3,11 @@
 use kvframe_core::manager::{Step, StepOutcome};
 use kvframe_core::tickets::Plan;
 use kvframe_core::{Admission, Error, Grant, Manager as Core, SeqId};
-use numpy::{PyArray2, PyReadwriteArray1, PyReadwriteArray2};
+use numpy::{Ix1, Ix2, PyArray2};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
-use crate::buffers::{length, tokens, u64s};
+use crate::buffers::{length, tokens, u64s, writable};
 use crate::errors::{from_core, usage};
 use crate::ints::{Fence, Passed, TokenBudget};
 use crate::manager::Manager;
@@ -73,8 +73,8 @@ impl Manager {
         admit: Vec<Bound<'py, Request>>,
         token_budget: Option<TokenBudget>,
         skip_refused: bool,
-        mut tables: Vec<PyReadwriteArray2<'py, i32>>,
-        mut slots: Vec<PyReadwriteArray1<'py, i64>>,
+        tables: Vec<Bound<'py, PyAny>>,
+        slots: Vec<Bound<'py, PyAny>>,
     ) -> PyResult<Stepped<'py>> {
         let (done, failed) = (u64s(done, "done")?, u64s(failed, "failed")?);
         let release = u64s(release, "release")?;
@@ -106,6 +106,12 @@ impl Manager {
             token_budget: token_budget.map(|b| b.0),
             skip_refused,
         };
+        let mut tables = tables
+            .iter()
+            .map(|t| writable::<i32, Ix2>(t, "tables"))
+            .collect::<PyResult<Vec<_>>>()?;
+        let mut slots =
+            slots.iter().map(|s| writable::<i64, Ix1>(s, "slots")).collect::<PyResult<Vec<_>>>()?;
         let mut outputs = Outputs {
             tables: tables.iter_mut().map(|t| t.as_array_mut()).collect(),
             slots: slots.iter_mut().map(|s| s.as_slice_mut()).collect::<Result<_, _>>()?,
@@ -262,8 +268,11 @@ impl Outputs<'_> {
             for (group, table) in self.tables.iter_mut().enumerate() {
                 let Some(sequence) = sequence else { continue };
                 let from = (before[i].min(sequence.len) / size) as usize;
+                // Not zip().skip(): that walks the whole table to its last entry.
+                let entries = &sequence.tables[group][from..];
                 let mut row = table.row_mut(i);
-                for (slot, &block) in row.iter_mut().zip(&sequence.tables[group]).skip(from) {
+                let row = row.slice_mut(numpy::ndarray::s![from..from + entries.len()]);
+                for (slot, &block) in row.into_iter().zip(entries) {
                     *slot = entry(block);
                 }
             }

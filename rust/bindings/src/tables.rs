@@ -1,10 +1,10 @@
 //! Block tables and slot mappings into the caller's buffers. An `impl` of `Manager`.
 
 use kvframe_core::pool::BlockId;
-use numpy::{PyReadwriteArray1, PyReadwriteArray2};
+use numpy::{Ix1, Ix2};
 use pyo3::prelude::*;
 
-use crate::buffers::u64s;
+use crate::buffers::{u64s, writable};
 use crate::errors::{from_core, usage};
 use crate::ints::{Group, Pad};
 use crate::manager::Manager;
@@ -27,13 +27,14 @@ impl Manager {
         &self,
         py: Python<'_>,
         seqs: &Bound<'_, PyAny>,
-        mut out: PyReadwriteArray2<'_, i32>,
+        out: &Bound<'_, PyAny>,
         group: Group,
         pad: Pad,
         start: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let seqs = u64s(Some(seqs), "seqs")?;
         let start = start.map(|s| u64s(Some(s), "start")).transpose()?;
+        let mut out = writable::<i32, Ix2>(out, "out")?;
         let mut rows = out.as_array_mut();
         if rows.nrows() < seqs.len() {
             let have = rows.nrows();
@@ -59,13 +60,13 @@ impl Manager {
             for (i, &seq) in seqs.iter().enumerate() {
                 let from = start.as_ref().map_or(0, |s| s[i] as usize).min(width);
                 let table = core.sequence(seq).map_or(&[][..], |s| &s.tables[group.0]);
+                let entries = table.get(from..).unwrap_or(&[]);
                 let mut row = rows.row_mut(i);
-                for (slot, &block) in row.iter_mut().zip(table).skip(from) {
+                let mut row = row.slice_mut(numpy::ndarray::s![from..]);
+                for (slot, &block) in row.iter_mut().zip(entries) {
                     *slot = entry(block);
                 }
-                for slot in row.iter_mut().skip(table.len().max(from)) {
-                    *slot = pad.0;
-                }
+                row.slice_mut(numpy::ndarray::s![entries.len()..]).fill(pad.0);
             }
             Ok(())
         })?
@@ -80,7 +81,7 @@ impl Manager {
         seqs: &Bound<'_, PyAny>,
         starts: &Bound<'_, PyAny>,
         counts: &Bound<'_, PyAny>,
-        mut out: PyReadwriteArray1<'_, i64>,
+        out: &Bound<'_, PyAny>,
         group: Group,
     ) -> PyResult<usize> {
         let seqs = u64s(Some(seqs), "seqs")?;
@@ -94,6 +95,7 @@ impl Manager {
             );
             return Err(usage(py, message));
         }
+        let mut out = writable::<i64, Ix1>(out, "out")?;
         let slots = out.as_slice_mut()?;
         self.locked(py, |core| {
             let size = u64::from(core.options().block_size);

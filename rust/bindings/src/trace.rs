@@ -1,6 +1,6 @@
 //! `Trace` and `replay`.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use kvframe_core::Manager as Core;
@@ -19,8 +19,11 @@ use crate::manager::make_policy;
 #[pyclass(frozen, module = "kvframe._core")]
 pub struct Trace {
     inner: Inner,
-    plans: Mutex<[Option<(Plan, f64)>; 2]>,
+    plans: Mutex<[Option<Made>; 2]>,
 }
+
+/// A plan, and the seconds it took.
+type Made = (Arc<Plan>, f64);
 
 fn mode_of(py: Python<'_>, mode: &str) -> PyResult<Mode> {
     match mode {
@@ -36,12 +39,17 @@ impl Trace {
     }
 
     /// Runs `work` on the plan of a mode, made once.
-    fn with_plan<T>(&self, py: Python<'_>, mode: Mode, work: impl FnOnce(&Plan, f64) -> T) -> T {
+    fn with_plan<T>(
+        &self,
+        py: Python<'_>,
+        mode: Mode,
+        work: impl FnOnce(&Arc<Plan>, f64) -> T,
+    ) -> T {
         let mut plans =
             self.plans.lock_py_attached(py).unwrap_or_else(std::sync::PoisonError::into_inner);
         let (plan, seconds) = plans[mode as usize].get_or_insert_with(|| {
             let start = Instant::now();
-            let plan = self.inner.plan(mode);
+            let plan = Arc::new(self.inner.plan(mode));
             (plan, start.elapsed().as_secs_f64())
         });
         work(plan, *seconds)
@@ -199,7 +207,7 @@ pub fn replay<'py>(
     let (policy, judge, name) = make_policy(py, policy, options, strict)?;
     let mut link = Link { judge, error: None, asked: Instant::now() };
     let capacity = if name == "infinite" { None } else { capacity.map(|c| c.0) };
-    let (plan, prepare_seconds) = trace.with_plan(py, mode, |plan, s| (plan.clone(), s));
+    let (plan, prepare_seconds) = trace.with_plan(py, mode, |plan, s| (Arc::clone(plan), s));
     let replayed = py.detach(|| {
         let prepared = Prepared::new(&trace.inner, mode, &plan);
         let mut options = prepared.options(capacity)?;

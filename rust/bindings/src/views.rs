@@ -69,8 +69,9 @@ impl Manager {
 
     /// The counters.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (stats, live, fallbacks) =
-            self.locked(py, |core| (core.stats(), core.live_sequences(), core.fallbacks()))?;
+        let (stats, live, waiting, fallbacks) = self.locked(py, |core| {
+            (core.stats(), core.live_sequences(), core.waiting(), core.fallbacks())
+        })?;
         let dict = PyDict::new(py);
         for (name, value) in [
             ("admissions", stats.admissions),
@@ -86,8 +87,10 @@ impl Manager {
             ("evictions", stats.evictions),
             ("copies", stats.copies),
             ("collisions", stats.collisions),
+            ("loaded_tokens", stats.loaded_tokens),
             ("failed_copies", stats.failed_copies),
             ("live_sequences", live as u64),
+            ("waiting_blocks", waiting as u64),
             ("policy_failures", self.judge_failures()),
             ("policy_fallbacks", fallbacks),
         ] {

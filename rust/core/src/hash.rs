@@ -1,8 +1,9 @@
 //! Chained block keys.
 //!
 //! `key[i] = H(link[i] || tokens[i])`, tokens as little-endian u32. `link[i]` is `key[i-1]`, or, where
-//! the block carries extras (multimodal items), `SHA256("extras" || key[i-1] || fields)`. `link[0]`
-//! starts from the *root*, `SHA256("kvframe.v1" || fields)` over block size, hash, weights
+//! the block carries extras (multimodal items), `SHA256("extras" || key[i-1] || fields)`: of each item
+//! its start, its end or the block's if that comes first, both from the block's start, and its id.
+//! `link[0]` starts from the *root*, `SHA256("kvframe.v1" || fields)` over block size, hash, weights
 //! fingerprint, salt and adapter as tagged, length-prefixed fields. Every key is the first 128 bits
 //! of its digest, so a sequence can go on from any block's key and roll back for nothing. Root and
 //! links are always SHA-256; only the per-block hash is chosen, and where it is not cryptographic
@@ -171,7 +172,9 @@ impl Hasher {
         for item in items {
             // Where in the item the block lies matters: two windows of one image differ.
             hasher.update((i64::from(item.start) - start).to_le_bytes());
-            hasher.update((i64::from(item.end) - start).to_le_bytes());
+            // Only as far as the block reaches: its KV depends on nothing behind, and a cut there must
+            // leave its key as it is.
+            hasher.update((i64::from(item.end).min(end) - start).to_le_bytes());
             field(&mut hasher, ITEM, &item.id);
         }
         Key::of_digest(&hasher.finalize())

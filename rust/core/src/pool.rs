@@ -176,29 +176,44 @@ impl Pool {
 
     /// Follows `keys` from `block` down the children that were used last, as far as they stand under
     /// those keys; appends them to `out`.
-    #[inline]
+    // Not inlined, as the two below: in the middle of an admission its variables spill.
+    #[inline(never)]
     pub fn follow_heirs(&self, block: BlockId, keys: &[Key], out: &mut Vec<BlockId>) {
-        let mut above = block;
-        let mut heir = self.blocks[block as usize].heir;
-        out.extend(keys.iter().map_while(|key| {
-            let child = self.blocks.get(heir as usize)?;
-            // Only a findable block has a parent.
-            if child.parent != above || self.key[heir as usize] != *key {
-                return None;
+        let (blocks, column) = (&self.blocks[..], &self.key[..self.blocks.len()]);
+        let start = out.len();
+        out.resize(start + keys.len(), NIL);
+        let (mut above, mut heir, mut found) = (block, blocks[block as usize].heir, 0);
+        for (slot, key) in out[start..].iter_mut().zip(keys) {
+            // NIL is no index; only a findable block has a parent.
+            let Some(child) = blocks.get(heir as usize) else { break };
+            if child.parent != above || column[heir as usize] != *key {
+                break;
             }
-            above = heir;
-            heir = child.heir;
-            Some(above)
-        }));
+            *slot = heir;
+            found += 1;
+            (above, heir) = (heir, child.heir);
+        }
+        out.truncate(start + found);
+    }
+
+    /// How many of `blocks` are cached; `NIL` is not.
+    #[inline(never)]
+    pub fn count_cached(&self, blocks: &[BlockId]) -> usize {
+        let column = &self.blocks[..];
+        let cached =
+            |b: &BlockId| column.get(*b as usize).is_some_and(|b| b.state == State::Cached);
+        blocks.iter().map(|b| usize::from(cached(b))).sum()
     }
 
     /// One more owner for each of `blocks`, a prefix or the end of one; how many had none before.
     /// Notes which child was used last.
+    #[inline(never)]
     pub fn share_chain(&mut self, blocks: &[BlockId]) -> usize {
+        let column = &mut self.blocks[..];
         let mut firsts = 0;
         let mut below = NIL;
         for &block in blocks.iter().rev() {
-            let b = &mut self.blocks[block as usize];
+            let b = &mut column[block as usize];
             b.refs += 1;
             if below != NIL {
                 b.heir = below;
@@ -215,13 +230,16 @@ impl Pool {
 
     /// One owner less for each of `blocks`, if that leaves every one of them cached, and no copy of
     /// another; otherwise nothing. The common end of a sequence, in one pass.
+    #[inline(never)]
     pub fn unshare_chain(&mut self, blocks: &[BlockId]) -> bool {
+        let column = &mut self.blocks[..];
         let plain = |b: &Block| b.refs == 1 && b.state == State::Committed && !b.duplicated;
-        if !blocks.iter().all(|&block| plain(&self.blocks[block as usize])) {
+        // NIL is no index.
+        if !blocks.iter().all(|&block| column.get(block as usize).is_some_and(plain)) {
             return false;
         }
         for &block in blocks {
-            let b = &mut self.blocks[block as usize];
+            let b = &mut column[block as usize];
             b.refs = 0;
             b.state = State::Cached;
         }

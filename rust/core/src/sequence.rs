@@ -59,12 +59,37 @@ pub struct Sequence {
     pub meta: Meta,
     /// The tick of its admission.
     pub admitted: u64,
+    /// Prompt and answer together, where that is known.
+    pub max_tokens: u32,
+    /// Whether it came in because all of that could be had.
+    pub whole: bool,
 }
 
 impl Sequence {
     /// Tokens known, with slots or without.
     pub fn known(&self) -> u32 {
         self.known.max(self.tokens.len() as u32)
+    }
+
+    /// Tokens at the front whose ids are known.
+    pub fn filled(&self) -> u32 {
+        self.known() - self.unknown
+    }
+
+    /// Refuses a commit past the tokens whose ids are known.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`].
+    pub fn check_filled(&self, upto: u32) -> Result<()> {
+        let filled = self.filled();
+        if upto <= filled {
+            return Ok(());
+        }
+        Err(Error::Invalid {
+            what: "commit",
+            value: upto.to_string(),
+            limit: format!("only the ids of {filled} tokens are known: fill the others first"),
+        })
     }
 
     fn clear(&mut self) {
@@ -78,6 +103,7 @@ impl Sequence {
         tables.iter_mut().for_each(Vec::clear);
         (self.len, self.committed, self.cached, self.published) = (0, 0, 0, 0);
         (self.private, self.known, self.unknown) = (false, 0, 0);
+        (self.max_tokens, self.whole) = (0, false);
         self.meta = Meta::default();
     }
 }

@@ -29,6 +29,18 @@ pub struct Plan {
     pub copies: Vec<Copy>,
 }
 
+/// Blocks of a sequence that somebody else fills; `Tickets` has their pages as copies without a
+/// source, block by block, in each a page of every group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    /// Its ticket.
+    pub ticket: u64,
+    /// Place of the first block in the tables.
+    pub start: u32,
+    /// How many.
+    pub blocks: u32,
+}
+
 /// Plans not given out yet, and those given out and not settled.
 #[derive(Debug, Default)]
 pub struct Tickets {
@@ -36,6 +48,8 @@ pub struct Tickets {
     outstanding: Vec<Plan>,
     /// Blocks that the copies of a ticket (0: the plan being gathered) keep besides their ends.
     held: Vec<(u64, BlockId)>,
+    /// Of the outstanding ones, pages that come from elsewhere.
+    loads: Vec<Load>,
     next: u64,
 }
 
@@ -67,8 +81,14 @@ impl Tickets {
         Some(plan)
     }
 
-    /// A ticket for pages that somebody else fills.
-    pub fn issue(&mut self, copies: Vec<Copy>) -> u64 {
+    /// A ticket for `blocks` blocks from the place `start` on, which somebody else fills.
+    pub fn issue_load(&mut self, start: u32, blocks: u32, copies: Vec<Copy>) -> u64 {
+        let ticket = self.issue(copies);
+        self.loads.push(Load { ticket, start, blocks });
+        ticket
+    }
+
+    fn issue(&mut self, copies: Vec<Copy>) -> u64 {
         self.next += 1;
         self.outstanding.push(Plan { ticket: self.next, copies });
         self.next
@@ -81,10 +101,19 @@ impl Tickets {
         ticket
     }
 
-    /// An outstanding load.
-    pub fn load(&self, ticket: u64) -> Option<&Plan> {
-        let is_load = |p: &&Plan| !p.copies.is_empty() && p.copies.iter().all(|c| c.src == NIL);
-        self.outstanding.iter().find(|p| p.ticket == ticket).filter(is_load)
+    /// An outstanding load, and its pages.
+    pub fn load(&self, ticket: u64) -> Option<(Load, &[Copy])> {
+        let load = *self.loads.iter().find(|load| load.ticket == ticket)?;
+        let plan = self.outstanding.iter().find(|p| p.ticket == ticket)?;
+        Some((load, &plan.copies))
+    }
+
+    /// Whether somebody else is to fill `page`; tickets of which `settled` is true do not count.
+    pub fn is_loading(&self, page: BlockId, settled: &dyn Fn(u64) -> bool) -> bool {
+        self.loads.iter().filter(|load| !settled(load.ticket)).any(|load| {
+            let pages = self.load(load.ticket).map_or(&[][..], |(_, pages)| pages);
+            pages.iter().any(|copy| copy.src == NIL && copy.dst == page)
+        })
     }
 
     /// Takes the first `good` copies out of an outstanding plan.
@@ -100,6 +129,7 @@ impl Tickets {
     /// [`Error::UnknownTicket`].
     pub fn settle(&mut self, ticket: u64) -> Result<Plan> {
         let at = self.outstanding.iter().position(|p| p.ticket == ticket);
+        self.loads.retain(|load| load.ticket != ticket);
         at.map(|at| self.outstanding.swap_remove(at)).ok_or(Error::UnknownTicket(ticket))
     }
 

@@ -3,9 +3,10 @@
 use std::time::Instant;
 
 use kvframe_core::policy::Eviction;
+use kvframe_core::sequence::Meta;
 use kvframe_core::{Admission, Error, Fit, Key, Manager, Options, Prompt};
 
-use crate::{Mode, Plan, Trace};
+use crate::{Mode, NO_SESSION, Plan, Trace};
 
 /// What a replay counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -127,12 +128,14 @@ impl<'a> Prepared<'a> {
             Outcome { requests: self.trace.requests.len() as u64, ..Outcome::default() };
         let half = self.trace.requests.len() / 2;
         let mut keys = Vec::new();
+        let mut turns = vec![0; self.sessions()];
         let start = Instant::now();
         for i in 0..self.trace.requests.len() {
             if i % PATIENCE == 0 && host.stop() {
                 return Ok(None);
             }
-            let served = self.serve(manager, host, i, &mut keys, &mut outcome)?;
+            let meta = self.meta(i, &mut turns);
+            let served = self.serve(manager, host, i, meta, &mut keys, &mut outcome)?;
             let Some((input, hit)) = served else {
                 return Ok(None);
             };
@@ -148,11 +151,30 @@ impl<'a> Prepared<'a> {
         Ok(Some(outcome))
     }
 
+    /// Sessions of the trace.
+    fn sessions(&self) -> usize {
+        let named = self.trace.requests.iter().map(|r| r.session).filter(|&s| s != NO_SESSION);
+        named.max().map_or(0, |last| last as usize + 1)
+    }
+
+    /// What a policy may know of request `i`: its session, counted from 1 (0: none), and its turn.
+    fn meta(&self, i: usize, turns: &mut [u32]) -> Meta {
+        match self.trace.requests[i].session {
+            NO_SESSION => Meta::default(),
+            session => {
+                let turn = &mut turns[session as usize];
+                *turn += 1;
+                Meta { session: u64::from(session) + 1, turn: *turn - 1, ..Meta::default() }
+            }
+        }
+    }
+
     fn serve(
         &self,
         manager: &mut Manager,
         host: &mut dyn Host,
         i: usize,
+        meta: Meta,
         keys: &mut Vec<Key>,
         outcome: &mut Outcome,
     ) -> Result<Option<(u64, u64)>, Error> {
@@ -168,6 +190,7 @@ impl<'a> Prepared<'a> {
             prompt: Prompt { keys, len, tokens: &[] },
             fit: Fit::Partial,
             until: slots,
+            meta,
             outlook: &self.plan.next_use[from..until],
             ..Admission::default()
         };

@@ -8,7 +8,7 @@ use crate::hash::{Extra, Key, Space};
 use crate::options::GroupKind;
 use crate::policy::{NEVER, Use, View};
 use crate::pool::{BlockId, NIL, State};
-use crate::sequence::{Meta, SeqId};
+use crate::sequence::{Meta, SeqId, Sequence};
 
 /// What a request asks to have computed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -59,7 +59,7 @@ pub struct Admission<'a> {
     /// Tokens after the cached ones that somebody else brings: whole blocks, filled by the time that
     /// the grant's `load` is settled.
     pub external: u32,
-    /// Admit only if all of `max_tokens` could be had now.
+    /// Admit only if all of `max_tokens` could be had now; later admissions leave what it lacks.
     pub whole_sequence: bool,
     /// When each prompt block is used next (request index), if the future is known.
     pub outlook: &'a [u32],
@@ -118,15 +118,20 @@ impl Manager {
             });
         }
         let root = self.hasher.root(request.space);
-        let mut keys = std::mem::take(&mut self.scratch.keys);
+        let mut hashed = std::mem::take(&mut self.scratch.keys);
         let mut hits = std::mem::take(&mut self.scratch.hits);
-        keys.clear();
-        keys.extend_from_slice(prompt.keys);
-        if self.options.prefix_caching && (request.read || request.insert) {
-            self.hasher.extend(root, extras, prompt.tokens, &mut keys);
-        }
+        let hashes = self.options.prefix_caching && (request.read || request.insert);
+        let full = prompt.tokens.len() / self.options.block_size as usize;
+        let keys = if hashes && prompt.keys.len() < full {
+            hashed.clear();
+            hashed.extend_from_slice(prompt.keys);
+            self.hasher.extend(root, extras, prompt.tokens, &mut hashed);
+            &hashed[..]
+        } else {
+            prompt.keys
+        };
         let limit = if request.read { self.hit_limit(known) } else { 0 };
-        let wanted = Wanted { keys: &keys, tokens: prompt.tokens, root, extras, limit };
+        let wanted = Wanted { keys, tokens: prompt.tokens, root, extras, limit };
         let (found, collisions) = self.find_prefix(wanted, &mut hits);
         if let Some(books) = self.policy.external() {
             books.unpick_all(hits.iter().flatten().copied().filter(|&b| b != NIL));
@@ -137,24 +142,26 @@ impl Manager {
         }
         let outcome = plan.map(|until| {
             self.stats.collisions += u64::from(collisions);
-            self.carry_out(request, known, until, root, &keys, &hits)
+            self.carry_out(request, known, until, root, keys, &hits)
         });
-        self.scratch.keys = keys;
+        self.scratch.keys = hashed;
         self.scratch.hits = hits;
         outcome
     }
 
-    /// Counts: up to how many tokens slots are to be given.
+    /// Counts: up to how many tokens slots are to be given, and how many blocks a partial grant has
+    /// to leave.
     fn plan_admission(
         &mut self,
         request: &Admission<'_>,
         known: u32,
         found: usize,
         hits: &[Vec<BlockId>],
-    ) -> Result<u32> {
+    ) -> Result<(u32, u32)> {
         let groups = self.options.groups.len() as u32;
         let cached = found as u32 * self.block_size();
-        let most = (self.hit_limit(known) * self.block_size() as usize) as u32;
+        // Rule 5 holds for what somebody else computed, with prefix caching or without.
+        let most = self.whole_blocks(self.less_the_last(known));
         let external = request.external;
         if !external.is_multiple_of(self.block_size()) || external > most.saturating_sub(cached) {
             return Err(Error::Invalid {
@@ -170,11 +177,12 @@ impl Manager {
         let until = known.min(cached.saturating_add(request.chunk)).min(request.until.max(cached));
         let needed = u64::from(self.blocks_for(until) - found as u32) * u64::from(groups);
         let needed = u32::try_from(needed).unwrap_or(u32::MAX);
-        let claimed = hits.iter().flatten().filter(|&&b| b != NIL);
-        let claimed = claimed.filter(|&&b| self.pool.state(b) == State::Cached).count() as u32;
+        let claimed = hits.iter().map(|h| self.pool.count_cached(h)).sum::<usize>() as u32;
+        let room = self.pool.available() - claimed;
+        let kept = self.kept_for_growth();
         if request.fit == Fit::Partial {
-            self.check_room(needed.min(self.pool.available() - claimed), claimed)?;
-            return Ok(until);
+            self.check_room(needed.min(room.saturating_sub(kept)), claimed)?;
+            return Ok((until, kept));
         }
         let longest = self.blocks_for(known.max(request.max_tokens));
         let total = u64::from(longest) * u64::from(self.full_groups());
@@ -188,19 +196,36 @@ impl Manager {
         }
         let whole = u64::from(longest - found as u32) * u64::from(self.full_groups());
         let at_least = if request.whole_sequence { needed.max(whole as u32) } else { needed };
-        // Nobody runs: nothing will grow, and waiting would not help.
-        let reserve = if self.sequences.is_empty() { 0 } else { self.options.reserve };
-        let room = self.pool.available() - claimed;
-        if needed <= room && at_least.saturating_add(reserve) > room {
+        if needed <= room && at_least.saturating_add(kept) > room {
             self.stats.refused += 1;
             return Err(Error::NoCapacity {
-                needed: u64::from(at_least) + u64::from(reserve),
+                needed: u64::from(at_least) + u64::from(kept),
                 available: u64::from(room),
                 total: u64::from(self.pool.usable()),
             });
         }
         self.check_room(needed, claimed)?;
-        Ok(until)
+        Ok((until, 0))
+    }
+
+    /// Blocks that an admission must leave for running sequences: the reserve, and what those that
+    /// came in with their whole length still lack.
+    fn kept_for_growth(&self) -> u32 {
+        // Nobody runs: nothing will grow, and waiting would not help.
+        if self.sequences.is_empty() {
+            return 0;
+        }
+        let mut kept = self.options.reserve;
+        if self.promised {
+            let lacks = |s: &Sequence| {
+                let rows = s.tables.first().map_or(0, Vec::len) as u32;
+                self.blocks_for(s.max_tokens.max(s.known())).saturating_sub(rows)
+            };
+            let whole = self.sequences.iter().filter(|(_, s)| s.whole);
+            let rows: u32 = whole.map(|(_, s)| lacks(s)).fold(0, u32::saturating_add);
+            kept = kept.saturating_add(rows.saturating_mul(self.full_groups()));
+        }
+        kept
     }
 
     /// Groups that keep every block; the others give blocks back as their window moves on.
@@ -212,7 +237,7 @@ impl Manager {
         &mut self,
         request: &Admission<'_>,
         known: u32,
-        until: u32,
+        (until, leave): (u32, u32),
         root: Key,
         keys: &[Key],
         hits: &[Vec<BlockId>],
@@ -232,9 +257,9 @@ impl Manager {
         for (table, found) in tables.iter_mut().zip(hits) {
             table.extend_from_slice(found);
         }
-        let may_refuse = request.fit == Fit::Partial;
+        let may_refuse = request.fit == Fit::Partial && self.policy.may_refuse();
         for i in found..self.blocks_for(until) {
-            if self.pool.available() < hits.len() as u32 {
+            if self.pool.available() < (hits.len() as u32).saturating_add(leave) {
                 break;
             }
             let outlook = request.outlook.get(i as usize).copied().unwrap_or(NEVER);
@@ -264,14 +289,16 @@ impl Manager {
         sequence.outlook.extend_from_slice(request.outlook);
         sequence.meta = request.meta;
         sequence.admitted = admitted;
+        (sequence.max_tokens, sequence.whole) = (request.max_tokens, request.whole_sequence);
         let granted_tokens = sequence.len;
+        self.promised |= request.whole_sequence;
         self.count_admission(request.resumed, known, cached);
         let external = request.external.min(granted_tokens - cached) / self.block_size();
         let load = (external > 0).then(|| self.open_load(seq, found, external));
         Grant { seq, cached_tokens: cached, granted_tokens, prompt_tokens: known, load }
     }
 
-    pub(super) fn created(&mut self, seq: SeqId) -> &mut crate::sequence::Sequence {
+    pub(super) fn created(&mut self, seq: SeqId) -> &mut Sequence {
         self.sequences.get_mut(seq).expect("the sequence was created just now")
     }
 
@@ -287,7 +314,7 @@ impl Manager {
             }
         }
         let mut cached = std::mem::take(&mut self.scratch.blocks);
-        let some_owned = found.iter().any(|&b| self.pool.state(b) != State::Cached);
+        let some_owned = self.pool.count_cached(found) < found.len();
         if some_owned {
             cached.clear();
             cached.extend(found.iter().filter(|&&b| self.pool.state(b) == State::Cached));

@@ -28,6 +28,15 @@ impl Manager {
     /// # Errors
     /// Unknown handles; [`Error::CommitPastEnd`]; [`Error::Backwards`].
     pub fn commit(&mut self, seq: SeqId, upto: u32) -> Result<Committed> {
+        let done = self.accept(seq, upto)?;
+        if self.full_groups() < self.options.groups.len() as u32 {
+            self.leave_windows(seq)?;
+        }
+        Ok(done)
+    }
+
+    /// A commit that leaves windows as they are.
+    pub(super) fn accept(&mut self, seq: SeqId, upto: u32) -> Result<Committed> {
         let sequence = self.sequences.get_mut(seq)?;
         if upto > sequence.len {
             let limit = u64::from(sequence.len);
@@ -37,20 +46,14 @@ impl Manager {
             let limit = u64::from(sequence.committed);
             return Err(Error::Backwards { what: "commit", asked: u64::from(upto), limit });
         }
-        let filled = sequence.known() - sequence.unknown;
-        if upto > filled {
-            return Err(Error::Invalid {
-                what: "commit",
-                value: upto.to_string(),
-                limit: format!("only the ids of {filled} tokens are known: fill the others first"),
-            });
-        }
+        sequence.check_filled(upto)?;
         sequence.committed = upto;
         self.tick += 1;
         self.note(Kind::Commit, seq, u64::from(upto));
-        let done = self.publish(seq)?;
-        self.leave_windows(seq)?;
-        Ok(done)
+        // The common decode step fills no block.
+        let sequence = self.sequences.get(seq)?;
+        let settled = sequence.private || sequence.published == upto / self.options.block_size;
+        if settled { Ok(Committed::default()) } else { self.publish(seq) }
     }
 
     /// Makes the full committed blocks of `seq` findable, from the first that is not.
@@ -95,12 +98,13 @@ impl Manager {
         stored.clear();
         outlook.clear();
         let mut reached = range.end;
+        let copying = !self.tickets.is_idle();
         for i in range {
             let block = sequence.tables[group][i];
             if block == NIL || self.pool.state(block) != State::Pending {
                 continue;
             }
-            if !self.tickets.is_idle() && self.tickets.holds(block) > 0 {
+            if copying && self.tickets.holds(block) > 0 {
                 reached = i;
                 break;
             }

@@ -2,8 +2,7 @@
 
 use super::Manager;
 use crate::error::Result;
-use crate::events::Kind;
-use crate::pool::{BlockId, NIL};
+use crate::pool::{BlockId, NIL, State};
 use crate::sequence::SeqId;
 
 /// Blocks that become available once a step has passed.
@@ -11,6 +10,10 @@ use crate::sequence::SeqId;
 pub struct Fences {
     /// (the step, blocks of one table), in the order they came in.
     waiting: Vec<(u64, Vec<BlockId>)>,
+    /// The last step known to have run.
+    passed: Option<u64>,
+    /// What sequences give up now waits for this step.
+    up: Option<u64>,
 }
 
 impl Fences {
@@ -18,30 +21,56 @@ impl Fences {
     pub fn owners(&self) -> impl Iterator<Item = BlockId> + '_ {
         self.waiting.iter().flat_map(|(_, blocks)| blocks.iter().copied())
     }
+
+    /// From now on, what sequences give up waits until `fence` has passed, if it has not.
+    pub fn put_up(&mut self, fence: Option<u64>) {
+        self.up = fence.filter(|&fence| self.passed < Some(fence));
+    }
+
+    /// What sequences give up is dropped at once again.
+    pub fn take_down(&mut self) {
+        self.up = None;
+    }
+
+    /// Whether what sequences give up waits.
+    pub fn is_up(&self) -> bool {
+        self.up.is_some()
+    }
 }
 
 impl Manager {
     /// Ends `seq` as `release` does, but its blocks stay as they are until `fence` has passed:
-    /// findable if they were, nobody else's to write.
+    /// findable if they were, nobody else's to write. At once if it has.
     ///
     /// # Errors
     /// Unknown handles.
     pub fn release_behind(&mut self, seq: SeqId, fence: u64) -> Result<()> {
-        let len = self.sequences.get(seq)?.len;
-        self.tick += 1;
-        self.publish(seq)?;
-        let tables = &self.sequences.get(seq)?.tables;
-        for table in tables {
-            let blocks = table.iter().copied().filter(|&b| b != NIL).collect();
-            self.fences.waiting.push((fence, blocks));
+        self.fences.put_up(Some(fence));
+        let outcome = self.release(seq);
+        self.fences.take_down();
+        outcome
+    }
+
+    /// The end of a table from `keep` on waits for the fence that is up.
+    pub(super) fn put_behind(&mut self, table: &[BlockId], keep: usize) {
+        let Some(fence) = self.fences.up.filter(|_| keep < table.len()) else { return };
+        let mut blocks = Vec::with_capacity(table.len() - keep);
+        let findable = |b: BlockId| self.pool.state(b) == State::Committed || self.pool.refs(b) > 1;
+        if table[keep..].iter().any(|&b| b != NIL && findable(b)) {
+            // A block that is findable, or that another owner may make so, keeps those it follows
+            // owned.
+            blocks.extend(table[..keep].iter().copied().filter(|&b| b != NIL));
+            for &block in &blocks {
+                self.pool.share(block);
+            }
         }
-        self.sequences.remove(seq);
-        self.note(Kind::Finish, seq, u64::from(len));
-        Ok(())
+        blocks.extend(table[keep..].iter().copied().filter(|&b| b != NIL));
+        self.fences.waiting.push((fence, blocks));
     }
 
     /// Every step up to `fence` has run: what waited for them is dropped, in the order it came.
     pub fn pass(&mut self, fence: u64) {
+        self.fences.passed = self.fences.passed.max(Some(fence));
         let (passed, waiting) =
             std::mem::take(&mut self.fences.waiting).into_iter().partition(|&(at, _)| at <= fence);
         self.fences.waiting = waiting;
@@ -54,6 +83,9 @@ impl Manager {
 
     /// Blocks that wait for a fence.
     pub fn waiting(&self) -> usize {
-        self.fences.owners().count()
+        let mut blocks: Vec<BlockId> = self.fences.owners().collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks.len()
     }
 }

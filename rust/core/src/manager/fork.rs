@@ -4,7 +4,7 @@ use super::Manager;
 use crate::error::Result;
 use crate::events::Kind;
 use crate::pool::NIL;
-use crate::sequence::SeqId;
+use crate::sequence::{SeqId, Sequence};
 
 impl Manager {
     /// A sequence that shares every block of `seq`; whichever writes first copies the tail.
@@ -19,7 +19,8 @@ impl Manager {
         for &block in source.tables.iter().flatten().filter(|&&b| b != NIL) {
             self.pool.share(block);
         }
-        *self.sequences.get_mut(child)? = source;
+        // Nobody looked whether there is room for the child to grow, too.
+        *self.sequences.get_mut(child)? = Sequence { whole: false, ..source };
         self.note(Kind::Fork, child, seq);
         Ok(child)
     }

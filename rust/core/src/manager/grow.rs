@@ -4,8 +4,35 @@ use super::Manager;
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::pool::{BlockId, NIL, State};
-use crate::sequence::SeqId;
+use crate::sequence::{SeqId, Sequence};
 use crate::tickets::Copy;
+
+/// Tokens to append.
+#[derive(Clone, Copy)]
+enum Ids<'a> {
+    Known(&'a [u32]),
+    Unknown(u32),
+}
+
+impl Ids<'_> {
+    fn len(self) -> usize {
+        match self {
+            Self::Known(tokens) => tokens.len(),
+            Self::Unknown(count) => count as usize,
+        }
+    }
+
+    fn enter(self, sequence: &mut Sequence) {
+        match self {
+            Self::Known(tokens) => sequence.tokens.extend_from_slice(tokens),
+            Self::Unknown(count) => {
+                sequence.tokens.resize(sequence.tokens.len() + count as usize, 0);
+                sequence.unknown += count;
+            }
+        }
+        sequence.known = sequence.tokens.len() as u32;
+    }
+}
 
 impl Manager {
     /// Slots for `tokens` after everything known of `seq`.
@@ -14,15 +41,8 @@ impl Manager {
     /// Unknown handles; [`Error::NoCapacity`]; [`Error::Invalid`] while prompt tokens have no slots
     /// yet, or where the request came as keys.
     pub fn append(&mut self, seq: SeqId, tokens: &[u32]) -> Result<()> {
-        let unknown = self.sequences.get(seq)?.unknown;
-        if unknown > 0 && !tokens.is_empty() {
-            return Err(Error::Invalid {
-                what: "append",
-                value: tokens.len().to_string(),
-                limit: format!("the ids of {unknown} tokens before are not known yet: fill them"),
-            });
-        }
-        self.append_ids(seq, tokens)
+        self.check_ids(seq, tokens.len(), u32::MAX)?;
+        self.append_ids(seq, Ids::Known(tokens))
     }
 
     /// Slots for `count` tokens whose ids are still being computed (asynchronous scheduling).
@@ -30,9 +50,7 @@ impl Manager {
     /// # Errors
     /// As [`Manager::append`].
     pub fn append_unknown(&mut self, seq: SeqId, count: u32) -> Result<()> {
-        self.append_ids(seq, &vec![0; count as usize])?;
-        self.sequences.get_mut(seq)?.unknown += count;
-        Ok(())
+        self.append_ids(seq, Ids::Unknown(count))
     }
 
     /// The ids of the first tokens of `seq` that were not known yet.
@@ -55,17 +73,32 @@ impl Manager {
         Ok(())
     }
 
-    fn append_ids(&mut self, seq: SeqId, tokens: &[u32]) -> Result<()> {
-        if self.append_in_place(seq, tokens)? {
+    /// Whether ids may follow what `seq` has up to `len` tokens.
+    pub(super) fn check_ids(&self, seq: SeqId, count: usize, len: u32) -> Result<()> {
+        let sequence = self.sequences.get(seq)?;
+        let unknown = sequence.known().min(len).saturating_sub(sequence.filled());
+        if unknown == 0 || count == 0 {
             return Ok(());
         }
-        self.check_append(seq, tokens.len())?;
-        let until = u64::from(self.sequences.get(seq)?.len) + tokens.len() as u64;
+        Err(Error::Invalid {
+            what: "append",
+            value: count.to_string(),
+            limit: format!("the ids of {unknown} tokens before are not known yet: fill them"),
+        })
+    }
+
+    fn append_ids(&mut self, seq: SeqId, ids: Ids<'_>) -> Result<()> {
+        if self.append_in_place(seq, ids)? {
+            return Ok(());
+        }
+        self.check_append(seq, ids.len())?;
+        if ids.len() == 0 {
+            return Ok(());
+        }
+        let until = u64::from(self.sequences.get(seq)?.len) + ids.len() as u64;
         let until = self.checked_len(until)?;
         self.make_slots(seq, until)?;
-        let sequence = self.sequences.get_mut(seq)?;
-        sequence.tokens.extend_from_slice(tokens);
-        sequence.known = until;
+        ids.enter(self.sequences.get_mut(seq)?);
         Ok(())
     }
 
@@ -81,22 +114,21 @@ impl Manager {
     }
 
     /// The common decode step: the tokens fit into a tail block that nobody else reads or finds.
-    fn append_in_place(&mut self, seq: SeqId, tokens: &[u32]) -> Result<bool> {
+    fn append_in_place(&mut self, seq: SeqId, ids: Ids<'_>) -> Result<bool> {
         let size = self.options.block_size;
         let sequence = self.sequences.get_mut(seq)?;
         let (tail, offset) = ((sequence.len / size) as usize, sequence.len % size);
         let known =
             sequence.tokens.len() == sequence.len as usize && sequence.known == sequence.len;
-        if !known || offset == 0 || tokens.is_empty() || tokens.len() > (size - offset) as usize {
+        if !known || offset == 0 || ids.len() == 0 || ids.len() > (size - offset) as usize {
             return Ok(false);
         }
         let alone = |b: BlockId| self.pool.refs(b) == 1 && self.pool.state(b) == State::Pending;
         if !sequence.tables.iter().all(|t| t[tail] == NIL || alone(t[tail])) {
             return Ok(false);
         }
-        sequence.len += tokens.len() as u32;
-        sequence.known = sequence.len;
-        sequence.tokens.extend_from_slice(tokens);
+        sequence.len += ids.len() as u32;
+        ids.enter(sequence);
         let until = u64::from(sequence.len);
         self.tick += 1;
         self.note(Kind::Append, seq, until);

@@ -22,20 +22,21 @@ impl Manager {
         for copy in &copies {
             self.pool.share(copy.dst);
         }
-        self.tickets.issue(copies)
+        self.tickets.issue_load(found, blocks, copies)
     }
 
-    /// A load has ended: its first `blocks` blocks are good. They count as committed; the sequence
-    /// is cut to them if some are not. Returns the sequences that were cut.
+    /// A load has ended: its first `blocks` blocks are good. They count as committed in every
+    /// sequence that has them (its forks, too), which is cut to them if some are not. Returns the
+    /// sequences that were cut.
     ///
     /// # Errors
     /// [`Error::UnknownTicket`]; [`Error::Invalid`] for more blocks than were to be loaded.
     pub fn loaded(&mut self, ticket: u64, blocks: u32) -> Result<Vec<SeqId>> {
         let groups = self.options.groups.len() as u32;
-        let Some(plan) = self.tickets.load(ticket) else {
+        let Some((load, pages)) = self.tickets.load(ticket) else {
             return Err(Error::UnknownTicket(ticket));
         };
-        let all = plan.copies.len() as u32 / groups;
+        let all = load.blocks;
         if blocks > all {
             return Err(Error::Invalid {
                 what: "loaded",
@@ -43,7 +44,8 @@ impl Manager {
                 limit: format!("the ticket is for {all} blocks"),
             });
         }
-        let good: Vec<Copy> = plan.copies[..(blocks * groups) as usize].to_vec();
+        let good: Vec<BlockId> =
+            pages[..(blocks * groups) as usize].iter().map(|copy| copy.dst).collect();
         let cut = if blocks < all {
             self.tickets.keep_only(ticket, (blocks * groups) as usize);
             self.failed(ticket)?
@@ -52,33 +54,45 @@ impl Manager {
             self.tick += 1;
             Vec::new()
         };
-        let pages: Vec<BlockId> = good.iter().map(|copy| copy.dst).collect();
-        self.drop_owners(0, &pages);
-        if let Some(last) = good.last() {
-            self.count_loaded(last)?;
-        }
+        self.drop_owners(0, &good);
+        self.count_loaded(load.start, &good)?;
         Ok(cut)
     }
 
-    /// The sequence, if it is still there, has computed nothing of what was loaded but owns it.
-    fn count_loaded(&mut self, last: &Copy) -> Result<()> {
-        let size = self.options.block_size;
-        let Ok(sequence) = self.sequences.get_mut(last.seq) else { return Ok(()) };
-        let table = &sequence.tables[last.group as usize];
-        let Some(at) = table.iter().position(|&b| b == last.dst) else { return Ok(()) };
-        let upto = (at as u32 + 1) * size;
-        self.stats.loaded_tokens += u64::from(upto.saturating_sub(sequence.committed));
-        if upto > sequence.committed {
-            return self.commit(last.seq, upto).map(drop);
+    /// The sequences that own pages of a load, from its first on, have them computed.
+    fn count_loaded(&mut self, start: u32, pages: &[BlockId]) -> Result<()> {
+        let groups = self.options.groups.len();
+        let owned = |tables: &[Vec<BlockId>]| {
+            let rows = pages.chunks(groups).zip(start as usize..);
+            rows.take_while(|&(row, at)| {
+                row.iter().zip(tables).all(|(page, table)| table.get(at) == Some(page))
+            })
+            .count() as u32
+        };
+        let owners: Vec<(SeqId, u32)> = self
+            .sequences
+            .iter()
+            .map(|(seq, s)| (seq, owned(&s.tables)))
+            .filter(|&(_, blocks)| blocks > 0)
+            .collect();
+        let most = owners.iter().map(|&(_, blocks)| blocks).max().unwrap_or(0);
+        self.stats.loaded_tokens += u64::from(most * self.block_size());
+        for (seq, blocks) in owners {
+            let upto = (start + blocks) * self.block_size();
+            // It may have computed on behind the load already. Windows wait for its next commit: the
+            // same step may cut it, and was checked against them as they are.
+            let upto = upto.max(self.sequences.get(seq)?.committed);
+            self.accept(seq, upto)?;
         }
-        self.publish(last.seq).map(drop)
+        Ok(())
     }
 
     /// Holds the blocks of the first `upto` tokens of `seq` for a reader elsewhere, whatever
     /// becomes of the sequence; `done` with the ticket ends the lease. Returns the ticket.
     ///
     /// # Errors
-    /// Unknown handles; [`Error::CommitPastEnd`] beyond what is computed.
+    /// Unknown handles; [`Error::CommitPastEnd`] beyond what is computed; [`Error::Invalid`] while
+    /// some of it is still being loaded.
     pub fn lease(&mut self, seq: SeqId, upto: u32) -> Result<u64> {
         let sequence: &Sequence = self.sequences.get(seq)?;
         if upto > sequence.committed {
@@ -93,6 +107,13 @@ impl Manager {
             .copied()
             .filter(|&b| b != NIL)
             .collect();
+        if held.iter().any(|&page| self.tickets.is_loading(page, &|_| false)) {
+            return Err(Error::Invalid {
+                what: "lease",
+                value: upto.to_string(),
+                limit: "some of it is still being loaded: settle its ticket first".into(),
+            });
+        }
         self.tick += 1;
         for &block in &held {
             self.pool.share(block);

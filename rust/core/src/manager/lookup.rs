@@ -52,8 +52,12 @@ impl Manager {
         if !self.options.prefix_caching {
             return 0;
         }
-        let usable = tokens - u32::from(self.options.compute_last_token && tokens > 0);
-        (usable / self.block_size()) as usize
+        (self.less_the_last(tokens) / self.block_size()) as usize
+    }
+
+    /// Rule 5: of `tokens` of a prompt, those that need not be computed.
+    pub(super) fn less_the_last(&self, tokens: u32) -> u32 {
+        tokens - u32::from(self.options.compute_last_token && tokens > 0)
     }
 
     /// What the witness of block `i` must be.

@@ -48,6 +48,8 @@ pub struct Manager {
     tick: u64,
     pressure: Pressure,
     asleep: bool,
+    /// Whether a sequence ever came in with its whole length.
+    promised: bool,
     scratch: Scratch,
 }
 
@@ -82,6 +84,7 @@ impl Manager {
             tick: 0,
             pressure: Pressure::Normal,
             asleep: false,
+            promised: false,
             scratch: Scratch { hits: vec![Vec::new(); groups], ..Scratch::default() },
             options,
         })
@@ -141,6 +144,11 @@ impl Manager {
 
     fn blocks_for(&self, tokens: u32) -> u32 {
         tokens.div_ceil(self.options.block_size)
+    }
+
+    /// `tokens`, less those of a block that is not full.
+    fn whole_blocks(&self, tokens: u32) -> u32 {
+        tokens - tokens % self.options.block_size
     }
 
     fn note(&mut self, kind: Kind, seq: SeqId, value: u64) {
@@ -225,8 +233,7 @@ impl Manager {
             self.evict(victim);
         }
         let block = self.pool.take(group as u8)?;
-        let view = View { pool: &self.pool, now: self.tick };
-        self.policy.claim(&[block], view);
+        self.policy.take(block);
         self.stats.allocated += 1;
         self.note_block(Kind::Allocate, seq, block, 0);
         Some(block)
@@ -240,7 +247,7 @@ impl Manager {
                 self.note_block(Kind::Release, seq, block, 0);
             }
         }
-        if !blocks.contains(&NIL) && self.pool.unshare_chain(blocks) {
+        if self.pool.unshare_chain(blocks) {
             self.policy.release(blocks, View { pool: &self.pool, now: self.tick });
             return;
         }

@@ -155,10 +155,11 @@ impl Manager {
     /// [`Error::Invalid`] while sequences run, loans are out or copies are under way.
     pub fn sleep(&mut self) -> Result<()> {
         let busy = self.pool.referenced() - u32::from(self.options.null_block);
-        if busy > 0 {
+        let live = self.sequences.len();
+        if busy > 0 || live > 0 {
             return Err(Error::Invalid {
                 what: "sleep",
-                value: format!("{busy} blocks in use"),
+                value: format!("{live} sequences, {busy} blocks in use"),
                 limit: "every sequence must have ended".into(),
             });
         }

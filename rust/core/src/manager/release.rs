@@ -27,21 +27,34 @@ impl Manager {
     /// Cuts `seq` to `len` tokens: speculative tokens that were not accepted, a failed load.
     ///
     /// # Errors
-    /// Unknown handles; [`Error::Invalid`] beyond the present length, or where a window group gave
-    /// up blocks that the next token would attend to.
+    /// Unknown handles; [`Error::Invalid`] beyond the present length, where a window group gave
+    /// up blocks that the next token would attend to, or inside a block that is being loaded.
     pub fn truncate(&mut self, seq: SeqId, len: u32) -> Result<()> {
-        self.check_cut(seq, len)?;
+        self.check_cut(seq, len, &|_| false)?;
         self.cut(seq, len)
     }
 
-    /// Whether `seq` may be cut to `len` tokens.
-    pub(super) fn check_cut(&self, seq: SeqId, len: u32) -> Result<()> {
-        let (has, least) = (self.sequences.get(seq)?.len, self.least_cut(seq)?);
+    /// Whether `seq` may be cut to `len` tokens once the `settled` tickets are.
+    pub(super) fn check_cut(
+        &self,
+        seq: SeqId,
+        len: u32,
+        settled: &dyn Fn(u64) -> bool,
+    ) -> Result<()> {
+        let sequence = self.sequences.get(seq)?;
+        let (has, least) = (sequence.len, self.least_cut(seq)?);
+        let tail = (len / self.block_size()) as usize;
+        let tails = sequence.tables.iter().filter_map(|table| table.get(tail));
+        let partial = len < has && !len.is_multiple_of(self.block_size());
         let limit = match len {
             _ if len > has => format!("the sequence has {has} tokens"),
             _ if len > 0 && len < least => format!(
                 "a window gave up what tokens before {least} attend to: {least} to {has}, or 0"
             ),
+            // What comes after the cut would be written where the load still writes.
+            _ if partial && tails.copied().any(|page| self.tickets.is_loading(page, settled)) => {
+                format!("block {tail} is being loaded: cut between blocks, or settle its ticket")
+            }
             _ => return Ok(()),
         };
         Err(Error::Invalid { what: "truncate", value: len.to_string(), limit })
@@ -98,12 +111,17 @@ impl Manager {
         Ok(())
     }
 
-    /// Shortens every table of `seq` to `keep` entries, dropping the blocks tail first.
-    fn cut_tables(&mut self, seq: SeqId, keep: usize) -> Result<()> {
+    /// Shortens every table of `seq` to `keep` entries, dropping the blocks tail first, or behind the
+    /// fence that is up.
+    pub(super) fn cut_tables(&mut self, seq: SeqId, keep: usize) -> Result<()> {
         for group in 0..self.options.groups.len() {
             let mut table = std::mem::take(&mut self.sequences.get_mut(seq)?.tables[group]);
             let keep = keep.min(table.len());
-            self.drop_owners(seq, &table[keep..]);
+            if self.fences.is_up() {
+                self.put_behind(&table, keep);
+            } else {
+                self.drop_owners(seq, &table[keep..]);
+            }
             table.truncate(keep);
             self.sequences.get_mut(seq)?.tables[group] = table;
         }
@@ -116,9 +134,8 @@ impl Manager {
     /// # Errors
     /// [`Error::UnknownTicket`].
     pub fn done(&mut self, ticket: u64) -> Result<()> {
-        if let Some(load) = self.tickets.load(ticket) {
-            let blocks = load.copies.len() / self.options.groups.len();
-            return self.loaded(ticket, blocks as u32).map(drop);
+        if let Some((load, _)) = self.tickets.load(ticket) {
+            return self.loaded(ticket, load.blocks).map(drop);
         }
         let mut plan = self.tickets.settle(ticket)?;
         self.tick += 1;

@@ -20,8 +20,8 @@ pub struct Step<'a> {
     pub commit: &'a [(SeqId, u32)],
     /// Sequences that end or are preempted; they may be cut and committed in the same step.
     pub release: &'a [SeqId],
-    /// Where steps are in flight: the last that may touch what is released here. Its blocks wait
-    /// until it has passed.
+    /// Where steps are in flight: the last that may touch what is released or cut here, or lost with
+    /// a copy that failed. Such blocks wait until it has passed.
     pub fence: Option<u64>,
     /// Steps up to this one have run; what waited for them is dropped first.
     pub passed: Option<u64>,
@@ -95,10 +95,17 @@ impl Manager {
     /// As [`Manager::step`].
     pub fn settle(&mut self, step: &Step<'_>) -> Result<StepOutcome> {
         self.check_step(step)?;
-        let mut outcome = StepOutcome::default();
         if let Some(fence) = step.passed {
             self.pass(fence);
         }
+        self.fences.put_up(step.fence);
+        let outcome = self.settle_checked(step);
+        self.fences.take_down();
+        outcome
+    }
+
+    fn settle_checked(&mut self, step: &Step<'_>) -> Result<StepOutcome> {
+        let mut outcome = StepOutcome::default();
         for &ticket in step.done {
             self.done(ticket)?;
         }
@@ -109,15 +116,17 @@ impl Manager {
             self.cut(seq, len)?;
         }
         for &(seq, upto) in step.commit {
-            // A failed copy may have cut the sequence below what its engine thinks is computed.
-            let limit = self.sequences.get(seq)?.len;
-            self.commit(seq, if step.failed.is_empty() { upto } else { upto.min(limit) })?;
+            // A failed copy may have cut the sequence below what its engine thinks is computed, and
+            // a load may have brought more.
+            let sequence = self.sequences.get(seq)?;
+            let upto = if step.failed.is_empty() { upto } else { upto.min(sequence.len) };
+            self.commit(
+                seq,
+                if step.done.is_empty() { upto } else { upto.max(sequence.committed) },
+            )?;
         }
         for &seq in step.release {
-            match step.fence {
-                Some(fence) => self.release_behind(seq, fence)?,
-                None => self.release(seq)?,
-            }
+            self.release(seq)?;
         }
         Ok(outcome)
     }
@@ -137,8 +146,8 @@ impl Manager {
             let spent: u32 = outcome
                 .admitted
                 .iter()
-                .flatten()
-                .map(|g| g.granted_tokens - g.cached_tokens)
+                .zip(step.admit)
+                .map(|(granted, request)| granted.as_ref().map_or(0, |g| self.left_of(g, request)))
                 .fold(0, u32::saturating_add);
             let left = step.token_budget.map_or(u32::MAX, |budget| budget.saturating_sub(spent));
             if left == 0 || (outcome.refused() && !step.skip_refused) {
@@ -149,6 +158,12 @@ impl Manager {
             outcome.admitted.push(wanted(self.admit(&request))?);
         }
         Ok(())
+    }
+
+    /// Tokens with slots that a grant leaves to be computed.
+    fn left_of(&self, grant: &Grant, request: &Admission<'_>) -> u32 {
+        let left = grant.granted_tokens - grant.cached_tokens;
+        left - self.whole_blocks(request.external.min(left))
     }
 
     /// How many victims the growth of a step may need, from above: what it takes at the most, less
@@ -166,9 +181,12 @@ impl Manager {
         let budget = step
             .token_budget
             .map_or(u64::MAX, |b| u64::from(b).div_ceil(size) + step.admit.len() as u64);
+        let external = step.admit.iter().map(|r| u64::from(r.external) / size).sum::<u64>();
+        let budget = budget.saturating_add(external);
         let admitted = step.admit.iter().map(|request| {
             let known = request.prompt.tokens.len().max(request.prompt.len as usize) as u64;
-            known.min(u64::from(request.chunk)).min(u64::from(request.until)).div_ceil(size)
+            let chunk = u64::from(request.chunk) + u64::from(request.external);
+            known.min(chunk).min(u64::from(request.until)).div_ceil(size)
         });
         let rows = appended.chain(extended).sum::<u64>() + admitted.sum::<u64>().min(budget);
         let blocks = (rows * groups).min(u64::from(self.pool.available())) as u32;
@@ -212,6 +230,7 @@ impl Manager {
         }
         let cut = |seq| step.truncate.iter().find(|&&(s, _)| s == seq).map(|&(_, len)| len);
         for &(seq, tokens) in step.append {
+            self.check_ids(seq, tokens.len(), cut(seq).unwrap_or(u32::MAX))?;
             if cut(seq).is_none() {
                 self.check_append(seq, tokens.len())?;
             }
@@ -235,7 +254,7 @@ impl Manager {
         let cuts = once("truncate", step.truncate)?;
         once("commit", step.commit)?;
         for &(seq, len) in step.truncate {
-            self.check_cut(seq, len)?;
+            self.check_cut(seq, len, &|t| step.done.contains(&t) || step.failed.contains(&t))?;
         }
         for &(seq, upto) in step.commit {
             let sequence = self.sequences.get(seq)?;
@@ -250,6 +269,7 @@ impl Manager {
                 let (asked, limit) = (u64::from(upto), u64::from(floor));
                 return Err(Error::Backwards { what: "commit", asked, limit });
             }
+            sequence.check_filled(upto)?;
         }
         Ok(())
     }

@@ -256,9 +256,7 @@ impl Eviction for External {
         self.order.claim(blocks, view);
         for &block in blocks {
             self.unpick(block);
-            if view.pool.state(block) == State::Committed {
-                self.record(EventKind::Claim, block, view.now);
-            }
+            self.record(EventKind::Claim, block, view.now);
         }
     }
 

@@ -70,19 +70,15 @@ impl Eviction for Lru {
     fn hit(&mut self, _: &[BlockId], _: Use<'_>, _: View<'_>) {}
 
     fn claim(&mut self, blocks: &[BlockId], view: View<'_>) {
-        let cached = |b: BlockId| view.pool.state(b) == State::Committed;
+        debug_assert!(blocks.iter().all(|&b| view.pool.state(b) == State::Committed));
         let mut i = 0;
         while i < blocks.len() {
-            if !cached(blocks[i]) {
-                i += 1;
-                continue;
-            }
             // A prefix was released tail first: its blocks stand in a row, and leave as one.
             let after = self.links[blocks[i] as usize].after;
             let mut before = self.links[blocks[i] as usize].before;
             self.len -= 1;
             i += 1;
-            while i < blocks.len() && blocks[i] == before && cached(before) {
+            while i < blocks.len() && blocks[i] == before {
                 before = self.links[before as usize].before;
                 self.len -= 1;
                 i += 1;
@@ -120,8 +116,11 @@ impl Eviction for Lru {
     }
 
     fn victim(&mut self, view: View<'_>) -> Option<BlockId> {
-        // A prefix is released whole and tail first, so the head is a leaf; the filter is the
-        // core's rule, not a search.
+        // A prefix is released whole and tail first, so the head is a leaf; only where a superfluous
+        // copy has moved its twin up may others have to be passed.
+        if self.head != NIL && view.pool.is_evictable(self.head) {
+            return Some(self.head);
+        }
         self.iter().find(|&b| view.pool.is_evictable(b))
     }
 

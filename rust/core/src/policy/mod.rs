@@ -1,7 +1,7 @@
 //! Which block dies next.
 //!
 //! The core decides who *may* die (rule 7); a policy only says in which order. Events reach it in
-//! the order things happened; per block it sees `claim`/`insert` when it is taken and becomes
+//! the order things happened; per block it sees `take` and `insert` when it is taken and becomes
 //! findable, then any number of `claim … release` pairs, then `remove`.
 //!
 //! A policy that only ranks implements [`Rank`] and gets its order from [`Ranked`], a heap over the
@@ -81,8 +81,10 @@ pub trait Eviction: Send {
     /// An admission found `blocks` (or computed copies of them).
     fn hit(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>);
 
-    /// `blocks` got their first owner: they were free (and are pending now), or cached (and are
-    /// committed now, and must leave the order).
+    /// `block` was free and got its first owner; it is not findable yet.
+    fn take(&mut self, _block: BlockId) {}
+
+    /// `blocks` were cached and got an owner: they must leave the order.
     fn claim(&mut self, blocks: &[BlockId], view: View<'_>);
 
     /// The last owner of each of `blocks` left. They are in the order of their prefix: the last one
@@ -98,6 +100,11 @@ pub trait Eviction: Send {
     /// The block that should die next, which must be evictable. The core evicts it at once, or asks
     /// no more in this operation.
     fn victim(&mut self, view: View<'_>) -> Option<BlockId>;
+
+    /// Whether [`Eviction::refuses`] ever says yes.
+    fn may_refuse(&self) -> bool {
+        false
+    }
 
     /// Whether a block with this outlook should stay out rather than replace `victim`.
     fn refuses(&self, _outlook: u32, _victim: BlockId) -> bool {

@@ -41,6 +41,10 @@ impl Rank for Opt {
         pack(NEVER - self.next[block as usize], 0, view.pool.depth(block))
     }
 
+    fn may_refuse(&self) -> bool {
+        self.bypass
+    }
+
     fn refuses(&self, outlook: u32, victim: BlockId) -> bool {
         self.bypass && self.next[victim as usize] <= outlook
     }

@@ -11,7 +11,7 @@ pub trait Rank: Send {
     fn insert(&mut self, block: BlockId, outlook: u32, view: View<'_>);
     /// An admission found it.
     fn hit(&mut self, block: BlockId, outlook: u32, view: View<'_>);
-    /// It got its first owner.
+    /// It got an owner, free or cached as it was.
     fn claim(&mut self, _block: BlockId) {}
     /// Its last owner left.
     fn release(&mut self, block: BlockId, view: View<'_>);
@@ -22,6 +22,10 @@ pub trait Rank: Send {
     /// See [`Eviction::options`].
     fn options(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
+    }
+    /// See [`Eviction::may_refuse`].
+    fn may_refuse(&self) -> bool {
+        false
     }
     /// See [`Eviction::refuses`].
     fn refuses(&self, _outlook: u32, _victim: BlockId) -> bool {
@@ -146,6 +150,10 @@ impl<R: Rank> Eviction for Ranked<R> {
         }
     }
 
+    fn take(&mut self, block: BlockId) {
+        self.policy.claim(block);
+    }
+
     fn claim(&mut self, blocks: &[BlockId], _: View<'_>) {
         for &block in blocks {
             self.policy.claim(block);
@@ -185,6 +193,10 @@ impl<R: Rank> Eviction for Ranked<R> {
 
     fn options(&self) -> Vec<(&'static str, u64)> {
         self.policy.options()
+    }
+
+    fn may_refuse(&self) -> bool {
+        self.policy.may_refuse()
     }
 
     fn refuses(&self, outlook: u32, victim: BlockId) -> bool {

@@ -7,7 +7,9 @@
 mod dice;
 mod ops;
 mod pages;
+mod promises;
 mod texts;
+mod verbs;
 mod world;
 
 #[path = "../common/mod.rs"]
@@ -47,6 +49,7 @@ fn options(dice: &mut Dice) -> Options {
         prefix_caching: !dice.one_in(12),
         null_block: dice.one_in(3),
         event_log: dice.one_in(2),
+        reserve: if dice.one_in(4) { dice.between(0, blocks / 4) } else { 0 },
         ..Options::default()
     }
 }

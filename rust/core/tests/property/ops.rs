@@ -35,13 +35,14 @@ impl Run {
         Self { w, dice, policy: policy.into(), seed, trail: Vec::new() }
     }
 
-    fn tell(&mut self, what: String) {
+    pub fn tell(&mut self, what: String) {
         self.trail.push(what);
     }
 
     /// One random operation and the checks after it.
     pub fn one(&mut self) {
-        match self.dice.below(100) {
+        match self.dice.below(128) {
+            100.. => self.newer_verb(),
             0..20 => self.admit(),
             20..34 => self.append(),
             34..40 => self.extend(),
@@ -69,6 +70,7 @@ impl Run {
             self.settle();
             self.w.check();
         }
+        self.settle_promises();
         while !self.w.live.is_empty() {
             self.release();
             self.w.check();
@@ -81,6 +83,7 @@ impl Run {
         assert_eq!(pool.free(), pool.usable(), "blocks leaked");
         assert_eq!(m.stats().copies, self.w.pages.copied, "a copy was never planned");
         assert_eq!(m.live_sequences(), 0);
+        self.sleep();
     }
 
     fn admit(&mut self) {
@@ -90,6 +93,7 @@ impl Run {
         request.chunk = if self.dice.one_in(3) { self.dice.between(0, 6) } else { u32::MAX };
         let before = picture(&self.w.m, &self.w.handles());
         let expected = if request.read { self.w.longest_hit(&text) } else { 0 };
+        request.external = self.external(&text, expected);
         let outcome = self.w.judged(&mut self.dice, |m| m.admit(&request));
         let whole = request.fit == Fit::Whole;
         self.tell(format!(
@@ -101,19 +105,20 @@ impl Run {
             Ok(grant) => {
                 assert_eq!(grant.cached_tokens, expected, "not the longest hit");
                 assert!(grant.cached_tokens < grant.prompt_tokens || expected == 0, "rule 5");
-                let until = grant.prompt_tokens.min(expected.saturating_add(request.chunk));
+                let start = expected + request.external;
+                let until = grant.prompt_tokens.min(start.saturating_add(request.chunk));
                 assert!(!whole || grant.granted_tokens == until, "not all that was asked for");
-                self.w.live.push(Live::new(grant.seq, &text));
+                self.came_in(&text, &request, grant);
             }
         }
     }
 
-    fn unchanged(&mut self, before: &Picture) {
+    pub fn unchanged(&mut self, before: &Picture) {
         let now = picture(&self.w.m, &self.w.handles());
         assert_eq!(&now, before, "a refused operation changed something");
     }
 
-    fn pick(&mut self) -> Option<(usize, SeqId)> {
+    pub fn pick(&mut self) -> Option<(usize, SeqId)> {
         let at = self.dice.below(self.w.live.len());
         self.w.live.get(at).map(|l| (at, l.seq))
     }
@@ -151,6 +156,11 @@ impl Run {
         let s = self.w.m.sequence(seq).expect("live");
         let (from, len) = (s.committed, s.len);
         let upto = if self.dice.one_in(3) { self.dice.between(from, len) } else { len };
+        let before = picture(&self.w.m, &self.w.handles());
+        if upto > self.w.live[at].filled() {
+            self.w.m.commit(seq, upto).expect_err("not all ids are known");
+            return self.unchanged(&before);
+        }
         self.w.compute(at, upto);
         let outcome = self.w.m.commit(seq, upto);
         self.tell(format!("commit {seq:x} {upto} -> {outcome:?}"));
@@ -165,7 +175,7 @@ impl Run {
         let outcome = self.w.m.truncate(seq, to);
         self.tell(format!("truncate {seq:x} {to} -> {outcome:?}"));
         if outcome.is_ok() {
-            self.w.live[at].chain.truncate(to as usize + 1);
+            self.w.live[at].cut(to);
         } else {
             self.unchanged(&before);
         }
@@ -186,8 +196,16 @@ impl Run {
 
     fn release(&mut self) {
         let Some((at, seq)) = self.pick() else { return };
-        self.w.m.release(seq).expect("live");
-        self.tell(format!("release {seq:x}"));
+        let fence = self.dice.one_in(4).then(|| self.fence(seq));
+        let (had, frees) = (self.w.m.pool().available(), self.frees(seq));
+        match fence {
+            Some(fence) => self.w.m.release_behind(seq, fence).expect("live"),
+            None => self.w.m.release(seq).expect("live"),
+        }
+        self.tell(format!("release {seq:x} behind {fence:?}"));
+        let now = self.w.m.pool().available();
+        let waits = fence.is_some_and(|fence| fence > self.w.promises.passed);
+        assert_eq!(now - had, if waits { 0 } else { frees }, "it freed other than was told");
         self.w.live.swap_remove(at);
         self.w.ended.push(seq);
     }
@@ -260,7 +278,7 @@ impl Run {
     fn clear(&mut self) {
         let freed = self.w.m.clear_cache();
         self.tell(format!("clear -> {freed}"));
-        assert_eq!(self.w.m.pool().cached(), 0);
+        self.w.forgotten();
     }
 
     fn lookup(&mut self) {
@@ -269,7 +287,7 @@ impl Run {
         let hit = self.w.m.lookup(&text.tokens, space(text.space), &text.extras);
         self.unchanged(&before);
         assert_eq!(hit.tokens, self.w.longest_hit(&text), "not the longest hit");
-        let mut reader = Live::new(0, &text);
+        let mut reader = Live::new(0, &text, self.w.epoch);
         reader.chain.truncate(hit.tokens as usize + 1);
         for (group, blocks) in hit.blocks.iter().enumerate() {
             for (i, &block) in blocks.iter().enumerate().filter(|&(_, &b)| b != NIL) {
@@ -285,7 +303,9 @@ impl Run {
     fn step(&mut self) {
         self.w.run_plans(&mut self.dice);
         let text = text(&mut self.dice, self.w.size);
-        let request = request(&mut self.dice, &text, &[]);
+        let mut request = request(&mut self.dice, &text, &[]);
+        let found = if request.read { self.w.longest_hit(&text) } else { 0 };
+        request.external = self.external(&text, found);
         let mut step = Step { admit: std::slice::from_ref(&request), ..Step::default() };
         let (mut done, mut failed) = (Vec::new(), Vec::new());
         for &(ticket, lost) in &self.w.pages.tickets {
@@ -293,6 +313,14 @@ impl Run {
                 if lost { failed.push(ticket) } else { done.push(ticket) }
             }
         }
+        for load in &self.w.promises.loads {
+            if self.dice.one_in(2) && (load.good == 0 || !load.lost()) {
+                if load.lost() { failed.push(load.ticket) } else { done.push(load.ticket) }
+            }
+        }
+        let fence = self.dice.one_in(3).then(|| self.step_ahead());
+        let passed = self.dice.one_in(3).then(|| self.step_behind());
+        (step.fence, step.passed) = (fence, passed);
         let (mut release, mut truncate, mut commit) = (Vec::new(), Vec::new(), Vec::new());
         let mut extend = Vec::new();
         let (mut append, mut computed): (Vec<(SeqId, &[u32])>, _) = (Vec::new(), Vec::new());
@@ -310,7 +338,8 @@ impl Run {
             if self.dice.one_in(2) && len >= s.committed {
                 // Now and then an engine asks for less than is committed already: all is refused.
                 let low = s.committed.saturating_sub(u32::from(self.dice.one_in(40)));
-                let upto = self.dice.between(low, len);
+                let high = if self.dice.one_in(30) { len } else { len.min(live.filled()) };
+                let upto = self.dice.between(low.min(high), high);
                 commit.push((live.seq, upto));
                 computed.push((at, upto));
             }
@@ -331,6 +360,7 @@ impl Run {
         (step.extend, step.skip_refused) = (&extend, self.dice.one_in(2));
         step.token_budget = self.dice.one_in(2).then(|| self.dice.between(0, 9));
         let before = picture(&self.w.m, &self.w.handles());
+        let given_up = self.w.given_up(&truncate, &release);
         let outcome = self.w.m.step(&step);
         self.trail.push(format!("{step:x?} -> {outcome:x?}"));
         let Ok(outcome) = outcome else {
@@ -338,11 +368,19 @@ impl Run {
         };
         let settled = |t: &u64| done.contains(t) || failed.contains(t);
         self.w.pages.tickets.retain(|(t, _)| !settled(t));
+        self.w.promises.loads.retain(|load| !settled(&load.ticket));
+        self.w.note_loads();
+        self.w.promises.pass(passed.unwrap_or(0));
+        if let Some(fence) = fence {
+            for kept in given_up {
+                self.w.promises.fence(fence, kept);
+            }
+        }
         self.w.live.retain(|l| !release.contains(&l.seq));
         self.w.ended.extend(&release);
         for live in &mut self.w.live {
             if let Some(&(_, len)) = truncate.iter().find(|(seq, _)| *seq == live.seq) {
-                live.chain.truncate(len as usize + 1);
+                live.cut(len);
             }
             let grown = append.iter().position(|(seq, _)| *seq == live.seq);
             if let Some(i) = grown.filter(|&i| outcome.appended[i].is_ok()) {
@@ -350,7 +388,7 @@ impl Run {
             }
         }
         if let Ok(grant) = outcome.admitted[0] {
-            self.w.live.push(Live::new(grant.seq, &text));
+            self.came_in(&text, &request, grant);
         }
         if let Some(plan) = outcome.plan {
             self.w.pages.carry_out(&self.w.m, &plan, self.dice.one_in(5));

@@ -14,6 +14,15 @@ pub const STALE: u64 = 1;
 /// What a failed copy leaves, and what is computed from it.
 pub const POISON: u64 = 0;
 
+/// The number of a slot: `digest`, and how many resets came before its sequence.
+pub fn value(digest: u64, epoch: u64) -> u64 {
+    (digest & !0xFFFF) | (epoch & 0xFF) << 8 | 2
+}
+
+fn epoch_of(value: u64) -> u64 {
+    value >> 8 & 0xFF
+}
+
 /// The bytes of every block, and what is known of outstanding copies.
 pub struct Pages {
     slots: Vec<Vec<u64>>,
@@ -23,6 +32,8 @@ pub struct Pages {
     pub tickets: Vec<(u64, bool)>,
     /// Copies seen in plans.
     pub copied: u64,
+    /// Whether part of a load that is not settled yet was lost.
+    pub lost_load: bool,
 }
 
 impl Pages {
@@ -33,6 +44,7 @@ impl Pages {
             by_key: HashMap::new(),
             tickets: Vec::new(),
             copied: 0,
+            lost_load: false,
         }
     }
 
@@ -40,9 +52,32 @@ impl Pages {
         self.slots[block as usize][slot as usize]
     }
 
-    /// Whether a copy that failed has not been reported yet.
+    /// Whether a copy or a load that failed has not been reported yet.
     pub fn failing(&self) -> bool {
-        self.tickets.iter().any(|&(_, failed)| failed)
+        self.tickets.iter().any(|&(_, failed)| failed) || self.lost_load
+    }
+
+    /// All of a page.
+    pub fn page(&self, block: BlockId) -> &[u64] {
+        &self.slots[block as usize]
+    }
+
+    /// What comes from elsewhere lands.
+    pub fn land(&mut self, m: &Manager, block: BlockId, page: Vec<u64>) {
+        self.spoil_freed(m);
+        self.slots[block as usize] = page;
+    }
+
+    /// The pool has that many blocks now.
+    pub fn resize(&mut self, blocks: u32, size: u32) {
+        let blocks = (blocks as usize).max(self.slots.len());
+        self.slots.resize(blocks, vec![STALE; size as usize]);
+        self.generations.resize(blocks, 0);
+    }
+
+    /// What was found is found no more; a key may stand for other bytes from now on.
+    pub fn forget_keys(&mut self) {
+        self.by_key.clear();
     }
 
     /// Rule 3: a write that changes anything goes to a block that nobody can find.
@@ -84,8 +119,8 @@ impl Pages {
         self.tickets.push((plan.ticket, fail));
     }
 
-    /// Every findable block holds what its key says, and nothing half-made.
-    pub fn check_findable(&mut self, m: &Manager) {
+    /// Every findable block holds what its key says, nothing half-made, nothing of earlier weights.
+    pub fn check_findable(&mut self, m: &Manager, epoch: u64) {
         for block in 0..m.pool().created() {
             if !matches!(m.pool().state(block), State::Committed | State::Cached) {
                 continue;
@@ -93,6 +128,8 @@ impl Pages {
             let page = &self.slots[block as usize];
             let bad = page.iter().any(|&v| v == STALE || v == POISON);
             assert!(!bad, "block {block} is findable and holds {page:?}");
+            let old = page.iter().any(|&v| epoch_of(v) != epoch & 0xFF);
+            assert!(!old, "block {block} is findable and holds what a reset should have forgotten");
             let known = self.by_key.entry(m.pool().key(block)).or_insert_with(|| page.clone());
             assert_eq!(known, page, "block {block} holds other tokens than its key stands for");
         }

@@ -57,6 +57,8 @@ pub fn request<'a>(dice: &mut Dice, text: &'a Text, outlook: &'a [u32]) -> Admis
         resumed: dice.one_in(8),
         fit: if dice.one_in(4) { Fit::Partial } else { Fit::Whole },
         outlook,
+        max_tokens: if dice.one_in(5) { dice.between(0, 40) } else { 0 },
+        whole_sequence: dice.one_in(8),
         ..Admission::default()
     }
 }

@@ -5,7 +5,8 @@ use kvframe_core::pool::State;
 use kvframe_core::{BlockId, Error, GroupKind, Key, Manager, NIL, Options, Result, SeqId};
 
 use crate::dice::{Dice, mix};
-use crate::pages::{POISON, Pages, STALE};
+use crate::pages::{POISON, Pages, STALE, value};
+use crate::promises::{Kept, Load, Promises};
 use crate::texts::{Text, space};
 
 /// A sequence as its engine sees it.
@@ -14,11 +15,16 @@ pub struct Live {
     pub seq: SeqId,
     /// Digest of the first `i` tokens.
     pub chain: Vec<u64>,
+    /// Ids at the end that the manager does not know yet.
+    pub unknown: Vec<u32>,
+    /// Resets before it came.
+    pub epoch: u64,
 }
 
 impl Live {
-    pub fn new(seq: SeqId, text: &Text) -> Self {
-        let mut live = Self { seq, chain: vec![mix(7, text.space as u64)] };
+    pub fn new(seq: SeqId, text: &Text, epoch: u64) -> Self {
+        let chain = vec![mix(7, text.space as u64)];
+        let mut live = Self { seq, chain, unknown: Vec::new(), epoch };
         live.grow(&text.atoms);
         live
     }
@@ -30,9 +36,26 @@ impl Live {
         }
     }
 
+    /// Cut to `len` tokens.
+    pub fn cut(&mut self, len: u32) {
+        let gone = (self.chain.len() - 1).saturating_sub(len as usize);
+        self.unknown.truncate(self.unknown.len().saturating_sub(gone));
+        self.chain.truncate(len as usize + 1);
+    }
+
+    /// Tokens whose ids the manager knows.
+    pub fn filled(&self) -> u32 {
+        (self.chain.len() - 1 - self.unknown.len()) as u32
+    }
+
     /// What the slot of token `at` must hold in `group`.
     pub fn content(&self, at: u32, group: usize) -> u64 {
-        mix(self.chain[at as usize + 1], group as u64) | 2
+        value(mix(self.chain[at as usize + 1], group as u64), self.epoch)
+    }
+
+    /// What block `at` of `group` must hold.
+    pub fn page(&self, at: u32, group: usize, size: u32) -> Vec<u64> {
+        (at * size..(at + 1) * size).map(|token| self.content(token, group)).collect()
     }
 }
 
@@ -44,6 +67,10 @@ pub struct World {
     pub loans: Vec<BlockId>,
     pub ended: Vec<SeqId>,
     pub size: u32,
+    /// What the manager promised to keep.
+    pub promises: Promises,
+    /// Resets so far.
+    pub epoch: u64,
 }
 
 impl World {
@@ -60,6 +87,8 @@ impl World {
             loans: Vec::new(),
             ended: Vec::new(),
             size,
+            promises: Promises::default(),
+            epoch: 0,
         }
     }
 
@@ -116,11 +145,16 @@ impl World {
         let live = &self.live[at];
         let s = self.m.sequence(live.seq).expect("live");
         let groups = s.tables.len();
-        let sound = (0..groups).all(|g| self.readable(live, g, s.committed));
+        let mut sound = (0..groups).all(|g| self.readable(live, g, s.committed));
         for p in s.committed..upto {
             for group in 0..groups {
                 let block = s.tables[group][(p / self.size) as usize];
                 assert_ne!(block, NIL, "token {p} of group {group} has no slot");
+                if self.promises.is_loading(block) {
+                    // Somebody else fills it; computing goes on behind what has come so far.
+                    sound &= self.pages.read(block, p % self.size) != POISON;
+                    continue;
+                }
                 let value = if sound { live.content(p, group) } else { POISON };
                 self.pages.write(&self.m, block, p % self.size, value);
             }
@@ -170,7 +204,38 @@ impl World {
             }
         }
         assert!(self.loans.iter().all(|&b| pool.state(b) == State::Lent), "a loan is gone");
-        self.pages.check_findable(&self.m);
+        self.promises.check(&self.m, &self.pages);
+        self.pages.check_findable(&self.m, self.epoch);
+    }
+
+    /// Nothing is found any more.
+    pub fn forgotten(&mut self) {
+        self.epoch += 1;
+        self.pages.forget_keys();
+        assert_eq!(self.m.pool().cached(), 0);
+    }
+
+    /// A load came or went.
+    pub fn note_loads(&mut self) {
+        self.pages.lost_load = self.promises.loads.iter().any(Load::lost);
+    }
+
+    /// What a step behind a fence takes from sequences: the ends that are cut, and whole tables.
+    /// Not what leaves a window: no step in flight looks back that far.
+    pub fn given_up(&self, cut: &[(SeqId, u32)], ended: &[SeqId]) -> Vec<Kept> {
+        let cut = cut.iter().map(|&(seq, len)| (seq, len.div_ceil(self.size) as usize));
+        cut.chain(ended.iter().map(|&seq| (seq, 0)))
+            .map(|(seq, keep)| {
+                let s = self.m.sequence(seq).expect("live");
+                let mut kept = Kept::default();
+                for (group, table) in s.tables.iter().enumerate() {
+                    if self.m.options().groups[group] == GroupKind::Full {
+                        kept.add(&self.pages, table, keep, s.committed);
+                    }
+                }
+                kept
+            })
+            .collect()
     }
 
     /// The longest prefix every group can serve, found the slow way.

@@ -51,19 +51,19 @@ fn rule_8_golden_keys() {
 fn rule_8_golden_keys_with_everything_in_them() {
     let golden = [
         [
-            0x0232_9937_09fc_59d6_bedc_f6ae_f935_9b8f,
-            0x6c8e_9e94_3bd5_1cd4_87a7_07bf_5c0f_a460,
-            0x1fc5_86b7_d6f4_8daa_75db_064f_c49e_a986,
+            0xdcf6_7741_9948_f8a0_160c_1e39_ed67_f68e,
+            0x4c64_c6f1_4bd0_479f_fdd7_9720_d1b3_e2ea,
+            0x9735_9aab_56ef_ed3d_0782_da96_fc6d_68ae,
         ],
         [
-            0xfc61_8144_cf28_d026_b86a_9b35_eaf9_7082,
-            0x30a2_8af1_c603_6db8_3ee1_11ca_60e5_d3ed,
-            0xfe85_b8b4_2f3e_6a43_aed4_05f4_ad5f_e287,
+            0x5117_e186_e222_fc1c_37c3_7d32_b99a_ef44,
+            0xae23_95c0_001f_1fb2_e20d_2038_bf21_1f07,
+            0xc62c_453d_c98d_30b3_e9e7_f135_9639_e067,
         ],
         [
-            0xcbf0_7c9c_17c5_5b4d_9348_a24e_561b_72b5,
-            0x2f12_62da_3da5_8f3c_3d23_92bb_6340_b6b8,
-            0x35c2_6e88_f527_ae51_7ae7_13f9_5b43_23c8,
+            0x67d0_01ef_e95b_a412_ee20_cfdb_ea33_0946,
+            0x59cc_44f5_1f54_52e9_2b56_2a52_5286_9df4,
+            0x2930_94b2_eb1e_6350_9160_bad6_a2e3_6ec8,
         ],
     ];
     for (algo, golden) in ALGOS.into_iter().zip(golden) {

@@ -1,0 +1,284 @@
+//! Loads, leases, fences, tokens without ids, and a pool that changes: each with its outcome checked.
+
+use kvframe_core::manager::Preempt;
+use kvframe_core::pool::State;
+use kvframe_core::{Admission, Error, Grant, SeqId};
+
+use crate::common::{admit, picture};
+use crate::ops::Run;
+use crate::pages::POISON;
+use crate::promises::{Kept, Load, spoiled};
+use crate::texts::Text;
+use crate::world::Live;
+
+impl Run {
+    /// One of them.
+    pub fn newer_verb(&mut self) {
+        match self.dice.below(28) {
+            0..6 => self.append_unknown(),
+            6..11 => self.fill(),
+            11..16 => self.settle_load(),
+            16..18 => self.pass(),
+            18..20 => self.lease(),
+            20..22 => self.end_lease(),
+            22..24 => self.resize(),
+            24 => self.collect(),
+            25 => self.level(),
+            26 => self.fingerprint(),
+            _ => self.order(),
+        }
+    }
+
+    /// Everything promised is settled.
+    pub fn settle_promises(&mut self) {
+        while !self.w.promises.loads.is_empty() {
+            self.settle_load();
+            self.w.check();
+        }
+        while !self.w.promises.leases.is_empty() {
+            self.end_lease();
+            self.w.check();
+        }
+        self.w.promises.pass(u64::MAX);
+        self.w.m.pass(u64::MAX);
+        self.w.check();
+    }
+
+    /// Tokens of `text` after the `found` ones that come from elsewhere.
+    pub fn external(&mut self, text: &Text, found: u32) -> u32 {
+        if self.dice.one_in(20) {
+            return self.dice.between(1, 9);
+        }
+        let most = (text.tokens.len() as u32).saturating_sub(1 + found) / self.w.size;
+        if self.dice.one_in(3) { self.dice.between(0, most) * self.w.size } else { 0 }
+    }
+
+    /// Books a sequence that was admitted, and what is being loaded for it.
+    pub fn came_in(&mut self, text: &Text, request: &Admission<'_>, grant: Grant) {
+        let live = Live::new(grant.seq, text, self.w.epoch);
+        let left = grant.granted_tokens - grant.cached_tokens;
+        let (start, count) =
+            (grant.cached_tokens / self.w.size, request.external.min(left) / self.w.size);
+        assert_eq!(grant.load.is_some(), count > 0);
+        if let Some(ticket) = grant.load {
+            let good = if self.dice.one_in(3) { self.dice.between(0, count) } else { count };
+            let tables = self.w.m.sequence(grant.seq).expect("live").tables.clone();
+            let row = |i: u32| tables.iter().map(|t| t[(start + i) as usize]).collect::<Vec<_>>();
+            let rows: Vec<_> = (0..count).map(row).collect();
+            for (i, row) in (0..).zip(&rows) {
+                for (group, &block) in row.iter().enumerate() {
+                    let page = live.page(start + i, group, self.w.size);
+                    let page = if i < good { page } else { vec![POISON; page.len()] };
+                    self.w.pages.land(&self.w.m, block, page);
+                }
+            }
+            let pages = Kept::new(&self.w.pages, rows.iter().flatten().copied());
+            self.w.promises.loads.push(Load { ticket, start, rows, good, pages });
+            self.w.note_loads();
+        }
+        self.w.live.push(live);
+    }
+
+    fn settle_load(&mut self) {
+        let count = self.w.promises.loads.len();
+        if count == 0 {
+            return;
+        }
+        let load = self.w.promises.loads.swap_remove(self.dice.below(count));
+        let all = load.rows.len() as u32;
+        let before = picture(&self.w.m, &self.w.handles());
+        self.w.m.loaded(load.ticket, all + 1).expect_err("more than there is");
+        self.unchanged(&before);
+        let holders: Vec<(SeqId, u32)> = self
+            .w
+            .handles()
+            .into_iter()
+            .map(|seq| {
+                (seq, load.held_by(&self.w.m.sequence(seq).expect("live").tables).min(load.good))
+            })
+            .collect();
+        let expected = spoiled(&self.w.m, &load, &self.w.handles());
+        let (good, ticket) = (load.good, load.ticket);
+        let m = &mut self.w.m;
+        let cut = match self.dice.below(3) {
+            0 if good == all => m.done(ticket).map(|()| Vec::new()),
+            0 if good == 0 => m.failed(ticket),
+            _ => m.loaded(ticket, good),
+        };
+        self.tell(format!("load {ticket}: {good} of {all} blocks -> {cut:x?}"));
+        assert_eq!(cut.expect("outstanding"), expected, "others were cut than had a lost page");
+        self.w.note_loads();
+        for (seq, blocks) in holders {
+            let s = self.w.m.sequence(seq).expect("live");
+            // A window that has moved past the good part starts again.
+            let came =
+                blocks == 0 || s.len == 0 || s.committed >= (load.start + blocks) * self.w.size;
+            assert!(came, "{seq:x}: {blocks} blocks came, {} tokens are computed", s.committed);
+        }
+        self.w.m.done(ticket).expect_err("settled");
+    }
+
+    fn append_unknown(&mut self) {
+        let Some((at, seq)) = self.pick() else { return };
+        let ids: Vec<u32> = (0..self.dice.below(5)).map(|_| self.dice.between(0, 1)).collect();
+        let before = picture(&self.w.m, &self.w.handles());
+        let outcome = self.w.judged(&mut self.dice, |m| m.append_unknown(seq, ids.len() as u32));
+        self.tell(format!("append unknown {seq:x} {ids:?} -> {outcome:?}"));
+        if outcome.is_err() {
+            return self.unchanged(&before);
+        }
+        let live = &mut self.w.live[at];
+        live.grow(&ids.iter().map(|&t| u64::from(t)).collect::<Vec<_>>());
+        live.unknown.extend(ids);
+        let missing = live.unknown.len();
+        if missing > 0 {
+            let before = picture(&self.w.m, &self.w.handles());
+            self.w.m.append(seq, &[1]).expect_err("ids before it are missing");
+            self.w.m.fill(seq, &vec![0; missing + 1]).expect_err("more than are missing");
+            self.unchanged(&before);
+        }
+    }
+
+    fn fill(&mut self) {
+        let Some((at, seq)) = self.pick() else { return };
+        let count = self.dice.below(self.w.live[at].unknown.len() + 1);
+        let ids: Vec<u32> = self.w.live[at].unknown.drain(..count).collect();
+        self.tell(format!("fill {seq:x} {ids:?}"));
+        self.w.m.fill(seq, &ids).expect("they were missing");
+    }
+
+    /// The number of a step that is in flight, or of one that has passed.
+    pub fn step_ahead(&mut self) -> u64 {
+        self.w.promises.steps += 1;
+        self.w.promises.steps.saturating_sub(self.dice.below(3) as u64).max(1)
+    }
+
+    /// A step that has run.
+    pub fn step_behind(&mut self) -> u64 {
+        self.w.promises.steps.saturating_sub(self.dice.below(4) as u64)
+    }
+
+    /// A fence for the end of `seq`.
+    pub fn fence(&mut self, seq: SeqId) -> u64 {
+        self.w.run_plans(&mut self.dice);
+        let fence = self.step_ahead();
+        let s = self.w.m.sequence(seq).expect("live");
+        let mut kept = Kept::default();
+        s.tables.iter().for_each(|table| kept.add(&self.w.pages, table, 0, s.committed));
+        self.w.promises.fence(fence, kept);
+        fence
+    }
+
+    fn pass(&mut self) {
+        let step = self.step_behind();
+        self.tell(format!("pass {step}"));
+        self.w.m.pass(step);
+        self.w.promises.pass(step);
+    }
+
+    fn lease(&mut self) {
+        let Some((_, seq)) = self.pick() else { return };
+        self.w.run_plans(&mut self.dice);
+        let s = self.w.m.sequence(seq).expect("live");
+        let (committed, tables) = (s.committed, s.tables.clone());
+        let before = picture(&self.w.m, &self.w.handles());
+        self.w.m.lease(seq, committed + 1).expect_err("past what is computed");
+        let upto = self.dice.between(0, committed);
+        let blocks = upto.div_ceil(self.w.size) as usize;
+        let held: Vec<_> = tables.iter().flat_map(|table| table[..blocks].to_vec()).collect();
+        let outcome = self.w.m.lease(seq, upto);
+        self.tell(format!("lease {seq:x} {upto} -> {outcome:?}"));
+        assert_eq!(outcome.is_err(), held.iter().any(|&b| self.w.promises.is_loading(b)));
+        match outcome {
+            Err(_) => self.unchanged(&before),
+            Ok(ticket) => {
+                let mut kept = Kept::default();
+                for t in &tables {
+                    kept.add(&self.w.pages, &t[..blocks], 0, upto);
+                }
+                self.w.promises.leases.push((ticket, kept));
+            }
+        }
+    }
+
+    fn end_lease(&mut self) {
+        let count = self.w.promises.leases.len();
+        if count > 0 {
+            let (ticket, _) = self.w.promises.leases.swap_remove(self.dice.below(count));
+            self.tell(format!("lease {ticket} ends"));
+            self.w.m.done(ticket).expect("outstanding");
+        }
+    }
+
+    fn resize(&mut self) {
+        let had = self.w.m.pool().capacity();
+        let least = 2 * self.w.m.options().groups.len() as u32;
+        let blocks = self.dice.between(had.saturating_sub(4).max(least), had + 4).min(64);
+        let before = picture(&self.w.m, &self.w.handles());
+        let pool = self.w.m.pool();
+        let free = |b: u32| matches!(pool.state(b), State::Free | State::Cached);
+        let fits = (blocks..pool.created()).all(free);
+        let reserved = u32::from(self.w.m.options().null_block);
+        let sound = blocks > reserved && self.w.m.options().reserve < blocks - reserved;
+        let outcome = self.w.m.resize(blocks);
+        self.tell(format!("resize {had} -> {blocks}: {outcome:?}"));
+        assert_eq!(outcome.is_ok(), fits && sound);
+        if outcome.is_err() {
+            return self.unchanged(&before);
+        }
+        assert_eq!(self.w.m.pool().capacity(), blocks);
+        self.w.pages.resize(blocks, self.w.size);
+    }
+
+    fn collect(&mut self) {
+        let pool = self.w.m.pool();
+        let (free, cached) = (pool.free(), pool.cached());
+        let wanted = self.dice.between(0, free + cached + 1);
+        let outcome = self.w.judged(&mut self.dice, |m| m.collect(wanted)).expect("cached ones go");
+        self.tell(format!("collect {wanted} -> {outcome}"));
+        assert_eq!(outcome, wanted.saturating_sub(free).min(cached));
+        assert_eq!(self.w.m.pool().free(), free + outcome);
+    }
+
+    fn level(&mut self) {
+        let expected = self.w.promises.expect_level(&self.w.m);
+        assert_eq!(self.w.m.pressure(), expected);
+    }
+
+    fn fingerprint(&mut self) {
+        let cached = self.w.m.pool().cached();
+        let weights = [self.dice.below(3) as u8];
+        self.tell(format!("fingerprint {weights:?}"));
+        assert_eq!(self.w.m.set_fingerprint(&weights), cached);
+        self.w.forgotten();
+    }
+
+    /// Blocks that the end of `seq` would make available.
+    pub fn frees(&self, seq: SeqId) -> u32 {
+        let order = self.w.m.preemption_order(&[seq], Preempt::LastAdmitted).expect("live");
+        order.first().map_or(0, |candidate| candidate.frees)
+    }
+
+    fn order(&mut self) {
+        let seqs = self.w.handles();
+        let m = &self.w.m;
+        let order = m.preemption_order(&seqs, Preempt::FewestComputed).expect("live");
+        let left_out = seqs.iter().filter(|&&seq| order.iter().all(|c| c.seq != seq));
+        assert!(left_out.clone().all(|&seq| self.frees(seq) == 0), "one with gain was left out");
+        assert!(order.iter().all(|c| c.frees > 0), "one without gain was named");
+        assert!(order.is_sorted_by_key(|c| c.computed));
+        let last = m.preemption_order(&seqs, Preempt::LastAdmitted).expect("live");
+        assert!(last.is_sorted_by_key(|c| u64::MAX - m.sequence(c.seq).expect("live").admitted));
+        assert_eq!(last.len(), order.len());
+    }
+
+    /// Asleep, it lets nobody in; awake again, it does.
+    pub fn sleep(&mut self) {
+        let m = &mut self.w.m;
+        m.sleep().expect("nothing is in use");
+        assert_eq!(admit(m, &[]), Err(Error::Asleep));
+        m.wake();
+        let seq = admit(m, &[]).map(|grant| grant.seq);
+        assert!(m.sleep().is_err() || seq.is_err(), "somebody runs");
+    }
+}

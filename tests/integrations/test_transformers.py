@@ -1,0 +1,224 @@
+"""transformers' continuous batching gives the same tokens on kvframe's blocks as on its own.
+
+Skipped where transformers 5.17 and torch are not installed: run_transformers.py says how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import kvframe
+from kvframe.policies import BatchedEviction, Candidates
+
+pytest.importorskip("torch", reason="needs torch")
+pytest.importorskip("transformers", "5.17", reason="needs transformers 5.17", exc_type=ImportError)
+
+import torch
+from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
+from transformers.generation.continuous_batching import continuous_api
+
+from kvframe.integrations.transformers import kvframe_blocks
+from tests.integrations import tiny
+
+pytestmark = pytest.mark.filterwarnings("default")  # the engine's own are not ours to mend
+
+WORK = tiny.prompts(64)
+ROOMY, TIGHT, SCARCE = 400, 32, 16
+"""Blocks: nothing is evicted; cached blocks are; running requests are preempted too."""
+
+model = cache(tiny.llama)
+
+
+@cache
+def right() -> list[tiny.Tokens]:
+    return tiny.plain(model(), WORK)
+
+
+@cache
+def stock(blocks: int) -> tiny.Served:
+    return tiny.serve(model(), WORK, nullcontext(), blocks=blocks)
+
+
+class LeastRecent(BatchedEviction):
+    """As the built-in lru, in Python, looking at all there is."""
+
+    columns = ("last_use",)
+    window = 0
+
+    def score(self, candidates: Candidates, out: npt.NDArray[np.float64]) -> None:
+        out[:] = candidates["last_use"]
+
+
+class Plugin:
+    @kvframe.hookimpl
+    def kvframe_eviction(self) -> list[kvframe.EvictionPolicy]:
+        policy = kvframe.EvictionPolicy(
+            name="least-recent", way="batched", summary="", make=lambda options: LeastRecent()
+        )
+        return [policy]
+
+
+@cache
+def registry() -> kvframe.Registry:
+    found = kvframe.Registry()
+    found.register(Plugin(), "this test")
+    return found
+
+
+@contextmanager
+def checked(
+    into: list[kvframe.KVCacheManager], eviction: str = "lru", **sections: Any
+) -> Iterator[None]:
+    """On kvframe; afterwards nothing is left in use."""
+    policy = {"eviction": eviction, "on_error": "raise"}
+    with kvframe_blocks(registry=registry(), policy=policy, **sections) as managers:
+        yield
+    (manager,) = managers
+    manager.check_integrity()
+    assert manager.counts().referenced == manager.stats()["live_sequences"] == 0
+    into.append(manager)
+
+
+def on_kvframe(
+    blocks: int, eviction: str = "lru", **options: Any
+) -> tuple[tiny.Served, dict[str, int]]:
+    managers: list[kvframe.KVCacheManager] = []
+    served = tiny.serve(model(), WORK, checked(managers, eviction), blocks=blocks, **options)
+    return served, managers[0].stats()
+
+
+@pytest.mark.parametrize("eviction", ["lru", "slru", "least-recent"])
+def test_prefill_falls_by_the_shared_share(eviction: str) -> None:
+    served, stats = on_kvframe(ROOMY, eviction)
+    assert served.answers == stock(ROOMY).answers == right()
+    prompt_tokens = sum(map(len, WORK))
+    assert served.prefill == stock(ROOMY).prefill == prompt_tokens - tiny.shared(WORK)
+    assert (stats["prompt_tokens"], stats["hit_tokens"]) == (prompt_tokens, tiny.shared(WORK))
+    assert stats["evictions"] == 0
+
+
+def test_policies_decide_what_is_computed_again() -> None:
+    prefill = {}
+    for eviction in ("lru", "slru", "least-recent"):
+        served, stats = on_kvframe(TIGHT, eviction)
+        assert served.answers == stock(TIGHT).answers == right()
+        assert stats["evictions"] > 0
+        prefill[eviction] = served.prefill
+    assert prefill["slru"] < prefill["lru"] == prefill["least-recent"] < stock(TIGHT).prefill
+
+
+@pytest.mark.parametrize("eviction", ["lru", "slru"])
+@pytest.mark.parametrize("blocks", [ROOMY, SCARCE])
+def test_many_at_once(blocks: int, eviction: str) -> None:
+    served, stats = on_kvframe(blocks, eviction, at_once=64, max_batch_tokens=256)
+    assert served.answers == right()
+    again = stats["admissions"] - len(WORK)
+    assert (again > 0) == (blocks == SCARCE), "preempted requests come in again"
+
+
+@pytest.mark.parametrize("blocks", [ROOMY, TIGHT])
+def test_forks(blocks: int) -> None:
+    served, _ = on_kvframe(blocks, samples=3, at_once=4)
+    assert served.answers == right()
+    assert len(served.forks) == 2 * len(WORK)
+    assert all(answer == right()[i] for i, answer in served.forks)
+
+
+def test_requests_come_back_from_the_cpu_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = torch.empty
+
+    def unpinned(*args: Any, pin_memory: bool = False, **options: Any) -> Any:
+        return empty(*args, **options)
+
+    monkeypatch.setattr(torch, "empty", unpinned)  # there may be no card to pin memory for
+    served, _ = on_kvframe(SCARCE, at_once=16, cpu_offload_space=0.01)
+    assert served.answers == right()
+
+
+def test_reserve_holds_admissions_back() -> None:
+    managers: list[kvframe.KVCacheManager] = []
+    context = checked(managers, pressure={"reserve": 4})
+    served = tiny.serve(model(), WORK[:16], context, blocks=24, at_once=16)
+    assert served.answers == right()[:16]
+    assert managers[0].stats()["refused"] > 0
+
+
+def windowed() -> PreTrainedModel:
+    torch.manual_seed(0)
+    return Qwen2ForCausalLM(
+        Qwen2Config(
+            vocab_size=tiny.VOCAB,
+            hidden_size=64,
+            intermediate_size=128,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            use_sliding_window=True,
+            sliding_window=2 * tiny.BLOCK_SIZE,
+            layer_types=["full_attention", "sliding_attention"] * 2,
+            initializer_range=0.3,
+            pad_token_id=0,
+            attn_implementation="sdpa",
+        )
+    ).eval()
+
+
+def test_windows_share_nothing_and_give_all_back() -> None:
+    mixed, work = windowed(), WORK[:8]
+    managers: list[kvframe.KVCacheManager] = []
+    context = checked(managers)
+    served = tiny.serve(mixed, work, context, blocks=80, at_once=4, samples=2)
+    expected = tiny.plain(mixed, work)
+    assert served.answers == expected
+    assert all(answer == expected[i] for i, answer in served.forks)
+    assert managers[0].counts().free == 80
+
+
+def test_without_sharing_nothing_is_cached() -> None:
+    served, stats = on_kvframe(TIGHT, at_once=4, allow_block_sharing=False)
+    assert served.answers == right()
+    assert stats["stored"] == 0
+
+
+def test_a_prompt_that_never_fits_is_told() -> None:
+    with pytest.raises(RuntimeError, match="needs 7 blocks, but the cache has 4"):
+        tiny.serve(model(), WORK[:1], kvframe_blocks(), blocks=4)
+
+
+@pytest.mark.parametrize(
+    ("sections", "told"),
+    [
+        ({"policy": {"eviction": "lruu"}}, "lru"),
+        ({"cache": {"null_block": True}}, "null_block"),
+        ({"groups": [{"name": "w", "kind": "sliding_window", "window": 8}]}, "full group"),
+    ],
+)
+def test_what_does_not_suit_is_refused_before_a_model_runs(
+    sections: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(kvframe.KVFrameError, match=told), kvframe_blocks(**sections):
+        pass
+
+
+def test_the_engine_is_as_before_afterwards() -> None:
+    before = continuous_api.PagedAttentionCache
+    context: AbstractContextManager[Any] = kvframe_blocks()
+    with context:
+        assert continuous_api.PagedAttentionCache is not before
+    assert continuous_api.PagedAttentionCache is before
+
+
+def test_another_release_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transformers.__version__", "5.18.0")
+    with (
+        pytest.raises(ImportError, match=r"transformers 5\.17 is needed, not 5\.18\.0"),
+        kvframe_blocks(),
+    ):
+        pass
