@@ -13,7 +13,7 @@ from kvframe import GroupConfig, Registry
 from kvframe.policies import BatchedEviction
 
 from .helpers import manager, registry
-from .walk import Walk
+from .long_walk import LongWalk
 
 STEPS = 20_000
 SEED = int(os.environ.get("KVFRAME_SEED", "20261"))
@@ -120,7 +120,7 @@ def test_random_calls(policy: str) -> None:
     hits = refusals = evictions = 0
     for run, kind in enumerate(kinds):
         kv = manager(BLOCKS, SIZE, policy=policy, known=known(), **kind)
-        walk = Walk(kv, random.Random(SEED + run), SIZE)
+        walk = LongWalk(kv, random.Random(SEED + run), SIZE)
         try:
             for step in range(STEPS // len(kinds)):
                 walk.one()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,10 +31,14 @@ class Live:
 
     space: Space
     words: list[Atom] = field(default_factory=list)
+    unknown: list[int] = field(default_factory=list)
+    """Ids at the end that the manager has not been told."""
+    epoch: int = 0
+    """Resets before it came in."""
 
     @classmethod
-    def of(cls, tokens: list[int], space: Space) -> Live:
-        live = cls(space)
+    def of(cls, tokens: list[int], space: Space, epoch: int) -> Live:
+        live = cls(space, epoch=epoch)
         live.grow(tokens)
         return live
 
@@ -45,15 +49,22 @@ class Live:
 
     def cut(self, length: int) -> None:
         """What is cut is gone, and so is what an item said of it."""
-        if length == len(self.words):
+        if length >= len(self.words):
             return
+        gone = len(self.words) - length
+        del self.unknown[max(len(self.unknown) - gone, 0) :]
         del self.words[length:]
         items = tuple(e._replace(end=min(e.end, length)) for e in self.space[2] if e.start < length)
         self.space = (*self.space[:2], items)
 
+    @property
+    def filled(self) -> int:
+        """Tokens whose ids the manager has."""
+        return len(self.words) - len(self.unknown)
+
     def head(self, length: int) -> tuple[object, ...]:
         """What the KV of the first tokens depends on."""
-        return (*self.space[:2], *self.words[:length])
+        return (self.epoch, *self.space[:2], *self.words[:length])
 
 
 @dataclass
@@ -74,12 +85,13 @@ class Walk:
     content: dict[tuple[int, int], tuple[object, ...]] = field(default_factory=dict)
     refusals: int = 0
     hits: int = 0
+    epoch: int = 0
 
     def __post_init__(self) -> None:
         self.groups = len(self.kv.options()["groups"])
 
-    def one(self) -> None:
-        verbs: list[tuple[int, Callable[[], None]]] = [
+    def verbs(self) -> list[tuple[int, Callable[[], None]]]:
+        return [
             (20, self.admit),
             (12, self.append),
             (7, self.extend),
@@ -93,6 +105,9 @@ class Walk:
             (1, self.clear),
             (6, self.step),
         ]
+
+    def one(self) -> None:
+        verbs = self.verbs()
         (verb,) = self.dice.choices([v for _, v in verbs], [w for w, _ in verbs])
         # Room is left for cached blocks, else nothing is ever found or evicted.
         if len(self.live) > 3 and self.dice.random() < 0.5:
@@ -147,6 +162,7 @@ class Walk:
         if dice.random() < 0.1:
             more["until"] = dice.randrange(len(text) + 2)
         partial = dice.random() < 0.2
+        more["external"] = self.external(len(text), found.tokens if read else 0)
         more |= {
             "read": read,
             "insert": insert,
@@ -164,7 +180,13 @@ class Walk:
         assert grant.prompt_tokens == len(text)
         if not partial and not more.keys() & {"chunk", "until"}:
             assert grant.granted_tokens == len(text)
-        live = Live.of(text, space)
+        self.came_in(grant, Live.of(text, space, self.epoch), more["external"])
+
+    def external(self, length: int, found: int) -> int:
+        """How many tokens after those found are to come from elsewhere."""
+        return 0
+
+    def came_in(self, grant: Grant, live: Live, external: int) -> None:
         for group in range(self.groups):
             table = self.kv.block_table(grant.seq, group)
             for i in range(grant.cached_tokens // self.size):
@@ -179,6 +201,7 @@ class Walk:
         if seq is not None:
             tokens = [self.dice.randrange(2) for _ in range(self.dice.randrange(6))]
             if self.attempt(lambda: self.kv.append(seq, tokens)):
+                assert not tokens or not self.live[seq].unknown
                 self.live[seq].grow(tokens)
 
     def extend(self) -> None:
@@ -193,9 +216,11 @@ class Walk:
         seq = self.pick()
         if seq is not None:
             _, slots, committed, _ = self.kv.lengths(seq)
-            self.computed(
-                seq, self.dice.choice([slots, slots, self.dice.randint(committed, slots)])
-            )
+            upto = self.dice.choice([slots, slots, self.dice.randint(committed, slots)])
+            if upto > self.live[seq].filled:
+                assert not self.attempt(lambda: self.kv.commit(seq, upto))
+            else:
+                self.computed(seq, upto)
 
     def computed(self, seq: int, upto: int) -> None:
         """The model's pages first: copies are done, so what is written may be found at once."""
@@ -221,7 +246,9 @@ class Walk:
         if seq is not None:
             child = self.kv.fork(seq)
             parent = self.live[seq]
-            self.live[child] = Live(parent.space, list(parent.words))
+            self.live[child] = replace(
+                parent, words=list(parent.words), unknown=list(parent.unknown)
+            )
 
     def release(self) -> None:
         seq = self.pick()
@@ -266,16 +293,19 @@ class Walk:
         cached = self.kv.counts().cached
         assert self.kv.clear_cache() == cached
         assert self.kv.counts().cached == 0
+        self.epoch += 1
 
     def step(self) -> None:
         seqs = self.dice.sample(list(self.live), self.dice.randint(0, len(self.live)))
         waiting = [s for s in seqs if self.kv.lengths(s).slots < self.kv.lengths(s).known]
-        grown = [s for s in seqs if s not in waiting]
+        grown = [s for s in seqs if s not in waiting and not self.live[s].unknown]
         counts = [self.dice.randrange(3) for _ in grown]
         tokens = [self.dice.randrange(2) for _ in range(sum(counts))]
-        lengths = [self.kv.lengths(s).slots for s in seqs]
+        lengths = [min(self.kv.lengths(s).slots, self.live[s].filled) for s in seqs]
         tables = [[self.kv.block_table(s, g) for g in range(self.groups)] for s in seqs]
-        out = self.kv.step(commit=(seqs, lengths), append=grown, counts=counts, tokens=tokens)
+        out = self.kv.step(
+            commit=(seqs, lengths), append=grown, counts=counts, tokens=tokens, **self.fences()
+        )
         for seq, table, upto in zip(seqs, tables, lengths, strict=True):
             self.remember(seq, table, upto)
         refused = {place for _, place, _ in out.refused}
@@ -286,6 +316,10 @@ class Walk:
             assert self.kv.lengths(seq).known == len(self.live[seq].words)
         self.refusals += len(refused)
         self.keep(out.plan)
+
+    def fences(self) -> dict[str, Any]:
+        """More arguments of a step."""
+        return {}
 
     def misuse(self) -> None:
         stale = self.dice.choice(self.gone) if self.gone else 3
@@ -313,6 +347,9 @@ class Walk:
                 wrong.append(lambda: self.kv.commit(seq, committed - 1))
         assert not self.attempt(self.dice.choice(wrong))
 
+    def settle_promises(self) -> None:
+        """Nothing waits or is lent out any more."""
+
     def finish(self) -> None:
         """Everything ends: nothing may be left behind."""
         self.keep(self.kv.take_plan())
@@ -322,6 +359,7 @@ class Walk:
         while self.live:
             self.release()
             self.check()
+        self.settle_promises()
         self.kv.give_back(np.array(self.loans, np.int32))
         self.kv.clear_cache()
         self.check()
