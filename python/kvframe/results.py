@@ -16,7 +16,8 @@ class Grant(NamedTuple):
 
     Attributes:
         seq: The sequence's handle; never the same again, even after its slot is reused.
-        cached_tokens: Prompt tokens found in the cache. Computing starts at this one.
+        cached_tokens: Prompt tokens found in the cache. Computing starts at this one, or behind the
+            tokens that ``load`` brings.
         granted_tokens: Prompt tokens that have slots.
         prompt_tokens: Tokens of the prompt.
         load: Ticket of the tokens that ``external`` says somebody else brings; settle it with

@@ -34,9 +34,9 @@ MUTANTS = (
     ),
     Mutant(
         "head-first-free",
-        "manager/mod.rs",
-        "        for &block in blocks.iter().rev().filter(|&&b| b != NIL) {\n            match",
-        "        for &block in blocks.iter().filter(|&&b| b != NIL) {\n            match",
+        "manager/release.rs",
+        "            self.drop_owners(seq, &table[keep..]);",
+        "            table[keep..].reverse();\n            self.drop_owners(seq, &table[keep..]);",
         "the head of a prefix dies before its tail, and the tail is of no use any more",
     ),
     Mutant(
@@ -233,7 +233,7 @@ MUTANTS = (
         "fence-too-early",
         "manager/fence.rs",
         ".partition(|&(at, _)| at <= fence)",
-        ".partition(|&(at, _)| at <= fence + 1)",
+        ".partition(|&(at, _)| at <= fence.saturating_add(1))",
         "a block is given to others while a step in flight still writes it",
     ),
     Mutant(

@@ -313,3 +313,18 @@ fn a_pool_shrinks_from_its_end() {
         m.check_integrity().unwrap();
     }
 }
+
+/// A block with a low id may follow one that goes: it goes too.
+#[test]
+fn what_follows_a_block_that_goes_goes_as_well() {
+    let mut m = small(4);
+    let mut lent = [0; 2];
+    m.lend(&mut lent).unwrap();
+    serve(&mut m, &prompt(&[1]));
+    m.give_back(&lent).unwrap();
+    serve(&mut m, &prompt(&[1, 2]));
+    assert_eq!((m.pool().state(2), m.pool().parent(0)), (State::Cached, 2));
+    m.resize(2).unwrap();
+    m.check_integrity().unwrap();
+    assert_eq!((m.pool().free(), found(&m, &open(&[1, 2]))), (2, 0));
+}
