@@ -23,7 +23,6 @@ def results(bench: Command, small: Path, tmp_path: Path) -> Path:
 
 
 def test_png_and_svg(bench: Command, results: Path, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     for name, start in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml")):
         done = bench("plot", results, "-o", name)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -31,7 +30,6 @@ def test_png_and_svg(bench: Command, results: Path, tmp_path: Path) -> None:
 
 
 def test_the_same_cells_give_the_same_svg(results: Path, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     cells = read_cells(str(results))
     save(cells, tmp_path / "a.svg")
     save(cells, tmp_path / "b.svg")
@@ -39,7 +37,6 @@ def test_the_same_cells_give_the_same_svg(results: Path, tmp_path: Path) -> None
 
 
 def test_json_of_a_run_from_stdin(bench: Command, results: Path, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     data = (results / "results.json").read_bytes()
     assert bench("plot", "-", "-o", "a.png", stdin=data).returncode == 0
     assert (tmp_path / "a.png").exists()
