@@ -16,7 +16,8 @@ pub struct HashIndex {
 /// What a non-cryptographic key is checked against: each block's link and tokens.
 #[derive(Debug)]
 struct Witness {
-    block_size: usize,
+    /// The most tokens a block spans.
+    span: usize,
     links: Vec<Key>,
     tokens: Vec<u32>,
 }
@@ -47,10 +48,10 @@ fn slot(key: Key) -> u64 {
 }
 
 impl HashIndex {
-    /// An empty index.
-    pub fn new(algo: HashAlgo, block_size: u32, capacity: u32) -> Self {
+    /// An empty index of blocks of up to `span` tokens.
+    pub fn new(algo: HashAlgo, span: u32, capacity: u32) -> Self {
         let verify = (!algo.is_cryptographic()).then(|| Witness {
-            block_size: block_size as usize,
+            span: span as usize,
             links: Vec::new(),
             tokens: Vec::new(),
         });
@@ -138,18 +139,18 @@ impl HashIndex {
 
 impl Witness {
     fn vouches(&self, block: BlockId, proof: Proof<'_>) -> bool {
-        let i = block as usize;
+        let (i, start) = (block as usize, block as usize * self.span);
         self.links.get(i) == Some(&proof.link)
-            && self.tokens[i * self.block_size..(i + 1) * self.block_size] == *proof.tokens
+            && self.tokens[start..start + proof.tokens.len()] == *proof.tokens
     }
 
     fn keep(&mut self, block: BlockId, proof: Proof<'_>) {
-        let i = block as usize;
+        let (i, start) = (block as usize, block as usize * self.span);
         if self.links.len() <= i {
             self.links.resize(i + 1, Key::default());
-            self.tokens.resize((i + 1) * self.block_size, 0);
+            self.tokens.resize((i + 1) * self.span, 0);
         }
         self.links[i] = proof.link;
-        self.tokens[i * self.block_size..(i + 1) * self.block_size].copy_from_slice(proof.tokens);
+        self.tokens[start..start + proof.tokens.len()].copy_from_slice(proof.tokens);
     }
 }

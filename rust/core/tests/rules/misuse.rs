@@ -129,9 +129,9 @@ fn rule_9_options_have_limits() {
     assert_eq!(with(|o| o.block_size = 0).unwrap_err(), size);
     assert!(with(|o| o.block_size = 65537).is_err());
     assert!(with(|o| o.groups.clear()).is_err());
-    assert!(with(|o| o.groups = vec![GroupKind::Full; 17]).is_err());
+    assert!(with(|o| o.groups = vec![GroupKind::Full.into(); 17]).is_err());
     assert_eq!(
-        with(|o| o.groups = vec![GroupKind::SlidingWindow { window: 0 }]).unwrap_err(),
+        with(|o| o.groups = vec![GroupKind::SlidingWindow { window: 0 }.into()]).unwrap_err(),
         "window = 0: a sliding window holds at least 1 token"
     );
 }
