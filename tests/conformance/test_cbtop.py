@@ -187,7 +187,7 @@ def test_what_is_read_often_stays_and_what_was_read_long_ago_does_not() -> None:
             cached(kv, words(scan))
         return found(kv, words(1)) == 16
 
-    # A read counts as a use: the prefix read ten times outlives those used once, and lru's does not.
+    # A read counts as a use: what was read ten times outlives what was used once, but for lru.
     assert (left("lfu", 3), left("lru", 3)) == (True, False)
     # Frequency ages: what nobody reads any more goes in the end.
     assert (left("lfuda", 3), left("lfuda", 30)) == (True, False)

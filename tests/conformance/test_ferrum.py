@@ -246,11 +246,11 @@ def test_a_list_of_ids_is_freed_whole_or_not_at_all(place: int) -> None:
 def test_a_handle_is_a_number_that_many_may_hold() -> None:
     kv = manager(8, 16)
     seq = kv.admit([5] * 16).seq
-    holders = [seq, int(str(seq)), np.uint64(seq)]
-    for holder in holders:
-        kv.append(int(holder), [6] * 16)
-    kv.step(append=np.array(holders[:1], np.uint64), counts=[16], tokens=[7] * 16)
-    assert kv.block_table(seq).size == 5
+    child = kv.fork(seq)
+    for holder in (seq, seq + 0, int(f"{seq}")):
+        kv.append(holder, [6] * 16)
+    kv.step(append=np.array([seq], np.uint64), counts=[16], tokens=[7] * 16)
+    assert (kv.block_table(seq).size, kv.block_table(child).size) == (5, 1)
 
 
 @pytest.mark.scenario("FE-B29", "V35")
