@@ -188,7 +188,7 @@ def test_there_is_one_total() -> None:
 @pytest.mark.scenario("FE-B20")
 def test_bytes_are_those_of_the_kv_heads_and_the_dtype() -> None:
     shape: dict[str, Any] = {"layers": 32, "kv_heads": 8, "head_dim": 128}
-    sizes = {"float16": 2, "bfloat16": 2, "float32": 4, "fp8": 1}
+    sizes: dict[Any, int] = {"float16": 2, "bfloat16": 2, "float32": 4, "fp8": 1}
     for dtype, size in sizes.items():
         model = ModelConfig(**shape, dtype=dtype)
         config = Config(cache=CacheConfig(capacity=4, block_size=16), model=model)
