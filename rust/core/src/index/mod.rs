@@ -1,5 +1,7 @@
 //! From keys to resident blocks.
 
 mod hash;
+pub mod radix;
 
 pub use hash::{Found, HashIndex, Proof};
+pub use radix::Radix;
