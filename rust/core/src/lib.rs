@@ -11,6 +11,7 @@
 //! | [`policy`] | which block dies next |
 //! | [`sequence`] | block tables, lengths, what is known of a request |
 //! | [`manager`] | admit, append, commit, release, fork, step: the verbs |
+//! | [`locks`] | paths that somebody holds against eviction |
 //! | [`tickets`] | copies under way and the blocks they hold |
 //! | [`events`], [`stats`] | the ordered log and the counters |
 //!
@@ -22,6 +23,7 @@ pub mod error;
 pub mod events;
 pub mod hash;
 pub mod index;
+pub mod locks;
 pub mod manager;
 pub mod options;
 pub mod policy;

@@ -2,7 +2,8 @@
 
 use super::Manager;
 use crate::hash::{Extra, Key, Space};
-use crate::index::{Found, Proof};
+use crate::index::radix::Path;
+use crate::index::{Found, Index, Proof, Radix};
 use crate::options::GroupKind;
 use crate::pool::{BlockId, NIL};
 
@@ -33,7 +34,10 @@ impl Manager {
         let root = self.hasher.root(space);
         let mut keys = Vec::new();
         let limit = self.hit_limit(tokens.len() as u32);
-        self.hasher.extend(root, extras, &tokens[..limit * self.block_size() as usize], &mut keys);
+        if self.index.takes_keys() {
+            let text = &tokens[..limit * self.block_size() as usize];
+            self.hasher.extend(root, extras, text, &mut keys);
+        }
         let mut blocks = vec![Vec::new(); self.options.groups.len()];
         let wanted = Wanted { keys: &keys, tokens, root, extras, limit };
         let (count, collisions) = self.find_prefix(wanted, &mut blocks);
@@ -74,7 +78,8 @@ impl Manager {
 
     #[inline]
     fn find(&self, wanted: Wanted<'_>, group: usize, i: usize) -> Found {
-        self.index.find(&self.pool, wanted.keys[i].for_group(group), self.proof(wanted, i))
+        let Index::Hash(index) = &self.index else { return Found::Nothing };
+        index.find(&self.pool, wanted.keys[i].for_group(group), self.proof(wanted, i))
     }
 
     /// Fills `blocks` with the longest prefix that every group can serve (rule 11); returns its
@@ -84,6 +89,9 @@ impl Manager {
         wanted: Wanted<'_>,
         blocks: &mut [Vec<BlockId>],
     ) -> (usize, u32) {
+        if let Some(radix) = self.index.radix() {
+            return (self.find_path(radix, wanted, blocks), 0);
+        }
         let mut count = wanted.limit.min(wanted.keys.len());
         let mut collisions = 0;
         for (group, found) in blocks.iter_mut().enumerate() {
@@ -126,6 +134,24 @@ impl Manager {
             }
         }
         (count, collisions)
+    }
+
+    /// The same by the tokens themselves.
+    fn find_path(&self, radix: &Radix, wanted: Wanted<'_>, blocks: &mut [Vec<BlockId>]) -> usize {
+        let Wanted { root, tokens, extras, limit, .. } = wanted;
+        let marks = &self.hasher.marks(extras, limit)[..];
+        let mut count = limit;
+        for (group, found) in blocks.iter_mut().enumerate() {
+            radix.find(Path { root: root.for_group(group), tokens, marks }, count, found);
+            count = found.len();
+        }
+        for found in blocks {
+            found.truncate(count);
+            if self.stats.duplicates > 0 {
+                self.follow_chain(found);
+            }
+        }
+        count
     }
 
     /// Goes on from the last block found to the children used last, where they are the ones wanted:
