@@ -1,6 +1,8 @@
 //! The rules that do not depend on keys or windows, over the radix index (the crate's name says so to
 //! `common`).
 
+#![allow(clippy::duplicate_mod)]
+
 #[path = "common/mod.rs"]
 mod common;
 #[path = "rules/eviction.rs"]
