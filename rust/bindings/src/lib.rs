@@ -22,6 +22,7 @@ use pyo3::prelude::*;
 mod buffers;
 mod errors;
 mod fork;
+mod groups;
 mod ints;
 mod judge;
 mod manager;

@@ -12,6 +12,7 @@
 //! | [`policy`] | which block dies next |
 //! | [`sequence`] | block tables, lengths, what is known of a request |
 //! | [`manager`] | admit, append, commit, release, fork, step: the verbs |
+//! | [`locks`] | paths that somebody holds against eviction |
 //! | [`tickets`] | copies under way and the blocks they hold |
 //! | [`events`], [`stats`] | the ordered log and the counters |
 //!
@@ -24,6 +25,7 @@ pub mod events;
 pub mod groups;
 pub mod hash;
 pub mod index;
+pub mod locks;
 pub mod manager;
 pub mod options;
 pub mod policy;

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::groups::Layout;
 use crate::hash::HashAlgo;
+use crate::index::IndexKind;
 
 pub use crate::groups::{Group, GroupKind};
 
@@ -40,6 +41,8 @@ pub struct Options {
     pub groups: Vec<Group>,
     /// The hash that chains block keys.
     pub hash: HashAlgo,
+    /// How prompts are matched with blocks.
+    pub index: IndexKind,
     /// Look prefixes up and keep them findable.
     pub prefix_caching: bool,
     /// Reserve block 0, for engines that pad tables with it.
@@ -63,6 +66,7 @@ impl Default for Options {
             block_size: 16,
             groups: vec![GroupKind::Full.into()],
             hash: HashAlgo::Sha256,
+            index: IndexKind::Hash,
             prefix_caching: true,
             null_block: false,
             fingerprint: Vec::new(),
@@ -116,6 +120,18 @@ impl Options {
                 what: "reserve",
                 value: self.reserve.to_string(),
                 limit: format!("must be below the {} usable blocks", self.blocks - reserved),
+            });
+        }
+        let other = |group: &&Group| **group != GroupKind::Full.into();
+        if let (IndexKind::Radix, Some(group)) = (self.index, self.groups.iter().find(other)) {
+            return Err(Error::Invalid {
+                what: "index",
+                value: self.index.name().into(),
+                limit: format!(
+                    "serves full attention in blocks of one size, and a group of kind {} is none: \
+                     take \"hash\"",
+                    group.kind.name()
+                ),
             });
         }
         Layout::new(&self.groups, self.block_size).map(drop)

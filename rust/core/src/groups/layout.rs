@@ -77,7 +77,8 @@ impl Layout {
         }
         let reaches: Vec<Reach> = groups.iter().map(|g| Reach::new(g, block_size)).collect();
         let lagging = groups.iter().any(|g| g.lag > 0);
-        let is_cross = |(at, group): (usize, &Group)| u32::from(group.kind == GroupKind::Cross) << at;
+        let is_cross =
+            |(at, group): (usize, &Group)| u32::from(group.kind == GroupKind::Cross) << at;
         let cross = groups.iter().enumerate().map(is_cross).fold(0, |mask, bit| mask | bit);
         let mut layout = Self {
             block_size,

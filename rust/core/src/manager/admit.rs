@@ -4,8 +4,8 @@ use super::Manager;
 use super::lookup::Wanted;
 use crate::error::{Error, Result};
 use crate::events::Kind;
-use crate::hash::{Extra, Key, Space};
 use crate::groups::GroupKind;
+use crate::hash::{Extra, Key, Space};
 use crate::policy::{NEVER, Use, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{Meta, SeqId, Sequence};
@@ -131,12 +131,24 @@ impl Manager {
             insert: request.insert && !nameless,
             ..*request
         };
+        let findable = self.options.prefix_caching && (request.read || request.insert);
+        if findable
+            && prompt.tokens.is_empty()
+            && !prompt.keys.is_empty()
+            && !self.index.takes_keys()
+        {
+            return Err(Error::Invalid {
+                what: "keys",
+                value: prompt.keys.len().to_string(),
+                limit: "the radix index matches tokens: give them, or neither read nor insert"
+                    .into(),
+            });
+        }
         let root = self.hasher.root(request.space);
         let mut hashed = std::mem::take(&mut self.scratch.keys);
         let mut hits = std::mem::take(&mut self.scratch.hits);
-        let hashes = self.options.prefix_caching && (request.read || request.insert);
         let full = prompt.tokens.len() / self.options.block_size as usize;
-        let keys = if hashes && prompt.keys.len() < full {
+        let keys = if findable && self.wants_keys() && prompt.keys.len() < full {
             hashed.clear();
             hashed.extend_from_slice(prompt.keys);
             self.hasher.extend(root, extras, prompt.tokens, &mut hashed);
@@ -206,7 +218,9 @@ impl Manager {
             // The other input comes in whole.
             let least = self.cross_missing(hits, encoder);
             if least > room.saturating_sub(kept) {
-                return self.check_room(least.saturating_add(kept), claimed).map(|()| (until, kept));
+                return self
+                    .check_room(least.saturating_add(kept), claimed)
+                    .map(|()| (until, kept));
             }
             self.check_room(needed.min(room.saturating_sub(kept)), claimed)?;
             return Ok((until, kept));

@@ -7,7 +7,8 @@ use super::lookup::Wanted;
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::groups::GroupKind;
-use crate::index::Found;
+use crate::index::radix::Path;
+use crate::index::{Found, Index};
 use crate::policy::{NEVER, Use, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{SeqId, Sequence};
@@ -71,8 +72,13 @@ impl Manager {
         let mut sequence = std::mem::take(slot);
         let full = (until as u32 * size) as usize;
         let tokens = sequence.tokens.get(..full).unwrap_or(&sequence.tokens);
-        self.hasher.extend(sequence.root, &sequence.extras, tokens, &mut sequence.keys);
-        until = until.min(sequence.keys.len());
+        if self.wants_keys() {
+            self.hasher.extend(sequence.root, &sequence.extras, tokens, &mut sequence.keys);
+        }
+        until = until.min(match self.index {
+            Index::Hash(_) => sequence.keys.len(),
+            Index::Radix(_) => tokens.len() / size as usize,
+        });
         if !self.tickets.is_idle() {
             // Every group's KV is computed over every other's.
             until = until.min(self.first_unsettled(&sequence, from..until));
@@ -172,11 +178,22 @@ impl Manager {
             limit: 0,
         };
         let table = &sequence.tables[group];
-        let (block, key) = (table[i], self.key_of(&sequence.keys, group, i));
         let reach = &self.layout.groups()[group];
+        let block = table[i];
         let parent = if reach.kind.is_ordered() && i > 0 { table[i - 1] } else { NIL };
+        let last = sequence.keys.get((i + 1) * reach.units as usize - 1);
+        let key = last.copied().unwrap_or_default().for_group(group);
         let proof = self.proof(wanted, group, i);
-        let found = self.index.store(&self.pool, block, key, proof);
+        let found = match &mut self.index {
+            Index::Hash(index) => index.store(&self.pool, block, key, proof),
+            Index::Radix(index) => {
+                let marks = [(i as u32, self.hasher.mark(i, &sequence.extras))];
+                let marks = if sequence.extras.is_empty() { &[][..] } else { &marks };
+                let root = sequence.root.for_group(group);
+                let path = Path { root, tokens: &sequence.tokens, marks };
+                index.store(block, parent, i as u32, path)
+            }
+        };
         if found == Found::Collision {
             self.stats.collisions += 1;
             return None;

@@ -5,7 +5,7 @@ use super::{Admission, Manager};
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::hash::{Hasher, Key};
-use crate::index::Found;
+use crate::index::{Found, Index};
 use crate::policy::{Use, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{SeqId, Sequence};
@@ -24,20 +24,16 @@ impl Manager {
     }
 
     /// Fills the lists of the groups that attend to another input with its blocks, if all are there.
-    pub(super) fn find_cross(
-        &self,
-        request: &Admission<'_>,
-        root: Key,
-        hits: &mut [Vec<BlockId>],
-    ) {
+    pub(super) fn find_cross(&self, request: &Admission<'_>, root: Key, hits: &mut [Vec<BlockId>]) {
         let tokens = request.encoder_tokens;
         let reads = request.read && self.options.prefix_caching;
+        let Index::Hash(index) = &self.index else { return };
         let mut whole = true;
         for group in self.layout.cross_groups() {
             hits[group].clear();
             for i in 0..self.layout.table_len(group, 0, tokens) {
                 let key = Hasher::cross_key(root, tokens, i as u32).for_group(group);
-                match self.index.find(&self.pool, key, None) {
+                match index.find(&self.pool, key, None) {
                     Found::Block(block) if reads => hits[group].push(block),
                     _ => whole = false,
                 }
@@ -106,7 +102,8 @@ impl Manager {
     }
 
     fn store_cross(&mut self, seq: SeqId, block: BlockId, key: Key, i: u32) {
-        let found = self.index.store(&self.pool, block, key, None);
+        let Index::Hash(index) = &mut self.index else { return };
+        let found = index.store(&self.pool, block, key, None);
         self.pool.publish(block, key, NIL, i);
         if let Found::Block(copy) = found {
             self.pool.set_duplicated(block, true);

@@ -172,7 +172,10 @@ impl Manager {
     fn checked_len(&self, seq: SeqId, until: u64) -> Result<u32> {
         let total = u64::from(self.pool.usable());
         let Ok(len) = u32::try_from(until) else {
-            return Err(Error::NeverFits { needed: until.div_ceil(self.block_size().into()), total });
+            return Err(Error::NeverFits {
+                needed: until.div_ceil(self.block_size().into()),
+                total,
+            });
         };
         let needed = self.layout.least(len, self.sequences.get(seq)?.encoder_tokens);
         if needed > total { Err(Error::NeverFits { needed, total }) } else { Ok(len) }
@@ -241,10 +244,11 @@ impl Manager {
             if reach.lag > 0 {
                 let from = reach.computed(sequence.len, sequence.cached) / reach.span;
                 let open = |&at: &usize| {
-                    // One that is findable has been computed.
+                    // One that is findable has been computed, one that is loaded comes computed.
                     table[at] != NIL
                         && self.pool.state(table[at]) == State::Pending
                         && self.has_other_owner(table[at])
+                        && !self.tickets.is_loading(table[at], &|_| false)
                 };
                 let ahead = (from as usize..tail.min(table.len())).filter(open);
                 shared.extend(ahead.map(|at| (group, at)));

@@ -117,7 +117,8 @@ impl Manager {
             return Err(Error::Invalid {
                 what: "lease",
                 value: upto.to_string(),
-                limit: "recurrent layers have no state after so many tokens that stays as it is".into(),
+                limit: "recurrent layers have no state after so many tokens that stays as it is"
+                    .into(),
             });
         }
         // Another input is read with the first token, or not at all.

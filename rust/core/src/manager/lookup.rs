@@ -1,9 +1,10 @@
 //! How much of a prompt is there. Pure: nothing is counted, moved or owned (rule 6).
 
 use super::Manager;
-use crate::hash::{Extra, Key, Space};
-use crate::index::{Found, Proof};
 use crate::groups::GroupKind;
+use crate::hash::{Extra, Key, Space};
+use crate::index::radix::Path;
+use crate::index::{Found, Index, Proof, Radix};
 use crate::pool::{BlockId, NIL};
 
 /// A lookup's answer.
@@ -33,7 +34,10 @@ impl Manager {
         let root = self.hasher.root(space);
         let mut keys = Vec::new();
         let limit = self.hit_limit(tokens.len() as u32);
-        self.hasher.extend(root, extras, &tokens[..limit * self.block_size() as usize], &mut keys);
+        if self.index.takes_keys() {
+            let text = &tokens[..limit * self.block_size() as usize];
+            self.hasher.extend(root, extras, text, &mut keys);
+        }
         let mut blocks = vec![Vec::new(); self.options.groups.len()];
         let wanted = Wanted { keys: &keys, tokens, root, extras, limit };
         let (count, collisions) = self.find_prefix(wanted, &mut blocks);
@@ -87,8 +91,9 @@ impl Manager {
 
     #[inline]
     fn find(&self, wanted: Wanted<'_>, group: usize, i: usize) -> Found {
+        let Index::Hash(index) = &self.index else { return Found::Nothing };
         let key = self.key_of(wanted.keys, group, i);
-        self.index.find(&self.pool, key, self.proof(wanted, group, i))
+        index.find(&self.pool, key, self.proof(wanted, group, i))
     }
 
     /// Fills `blocks` with the longest prefix that every group can serve (rule 11); returns its
@@ -98,6 +103,9 @@ impl Manager {
         wanted: Wanted<'_>,
         blocks: &mut [Vec<BlockId>],
     ) -> (usize, u32) {
+        if let Some(radix) = self.index.radix() {
+            return (self.find_path(radix, wanted, blocks), 0);
+        }
         let unit = self.layout.unit() as usize;
         let whole = |count: usize| count - count % unit;
         let mut count = whole(wanted.limit.min(wanted.keys.len()));
@@ -123,6 +131,24 @@ impl Manager {
             }
         }
         (count, collisions)
+    }
+
+    /// The same by the tokens themselves.
+    fn find_path(&self, radix: &Radix, wanted: Wanted<'_>, blocks: &mut [Vec<BlockId>]) -> usize {
+        let Wanted { root, tokens, extras, limit, .. } = wanted;
+        let marks = &self.hasher.marks(extras, limit)[..];
+        let mut count = limit;
+        for (group, found) in blocks.iter_mut().enumerate() {
+            radix.find(Path { root: root.for_group(group), tokens, marks }, count, found);
+            count = found.len();
+        }
+        for found in blocks {
+            found.truncate(count);
+            if self.stats.duplicates > 0 {
+                self.follow_chain(found);
+            }
+        }
+        count
     }
 
     /// Fills `found` with the chain of blocks from the first on, `count` at the most; returns how
@@ -230,7 +256,8 @@ impl Manager {
             found.clear();
             found.resize(count / units, NIL);
             let gone = reach.gone((count * self.block_size() as usize) as u32);
-            let needed = (gone.end..found.len()).rev().chain((0..gone.start.min(found.len())).rev());
+            let needed =
+                (gone.end..found.len()).rev().chain((0..gone.start.min(found.len())).rev());
             let missing = needed.into_iter().find(|&i| match self.find(wanted, group, i) {
                 Found::Block(block) => {
                     found[i] = block;

@@ -191,7 +191,8 @@ impl Manager {
             let until = known.min(chunk).min(u64::from(request.until));
             self.layout.blocks(u32::try_from(until).unwrap_or(u32::MAX), 0)
         });
-        let encoders: u64 = step.admit.iter().map(|r| self.layout.blocks(0, r.encoder_tokens)).sum();
+        let encoders: u64 =
+            step.admit.iter().map(|r| self.layout.blocks(0, r.encoder_tokens)).sum();
         let blocks = appended.chain(extended).sum::<u64>() + admitted.sum::<u64>().min(budget);
         let blocks = (blocks + encoders).min(u64::from(self.pool.available())) as u32;
         blocks.saturating_sub(self.pool.free())

@@ -16,6 +16,7 @@ mod world;
 mod common;
 
 use kvframe_core::groups::Layout;
+use kvframe_core::index::IndexKind;
 use kvframe_core::{Group, GroupKind, HashAlgo, Options, policy::NAMES};
 
 use dice::Dice;
@@ -74,10 +75,12 @@ fn options(dice: &mut Dice) -> Options {
     let size = dice.pick(&[1, 2, 4]);
     let groups = groups(dice, size);
     let blocks = dice.between(2, 14) * groups.len() as u32;
+    let radix = groups.iter().all(|group| *group == GroupKind::Full.into()) && dice.one_in(2);
     Options {
         blocks,
         block_size: size,
         groups,
+        index: if radix { IndexKind::Radix } else { IndexKind::Hash },
         hash: dice.pick(&[HashAlgo::Sha256, HashAlgo::Blake3, HashAlgo::Xxh3]),
         prefix_caching: !dice.one_in(12),
         null_block: dice.one_in(3),

@@ -191,9 +191,11 @@ impl Run {
         let free = self.w.m.pool().available();
         let s = self.w.m.sequence(seq).expect("live");
         let kinds = &self.w.m.options().groups;
-        if s.committed < s.len && kinds.iter().any(|g| {
-            matches!(g.kind, GroupKind::State | GroupKind::SinkWindow { .. })
-        }) {
+        if s.committed < s.len
+            && kinds
+                .iter()
+                .any(|g| matches!(g.kind, GroupKind::State | GroupKind::SinkWindow { .. }))
+        {
             let before = picture(&self.w.m, &self.w.handles());
             self.w.m.fork(seq).expect_err("a state is on its way");
             return self.unchanged(&before);

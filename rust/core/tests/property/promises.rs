@@ -1,8 +1,8 @@
 //! Pages that must stay as they are: under a lease, behind a fence, or being loaded.
 
+use kvframe_core::groups::Reach;
 use kvframe_core::manager::Pressure;
 use kvframe_core::pool::State;
-use kvframe_core::groups::Reach;
 use kvframe_core::{BlockId, GroupKind, Manager, NIL, SeqId};
 
 use crate::pages::Pages;

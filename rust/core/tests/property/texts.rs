@@ -34,8 +34,10 @@ pub struct Text {
 
 /// A prompt out of a tiny alphabet.
 pub fn text(dice: &mut Dice, size: u32) -> Text {
-    let mut text =
-        Text { space: if dice.one_in(3) { dice.below(SPACES.len()) } else { 0 }, ..Text::default() };
+    let mut text = Text {
+        space: if dice.one_in(3) { dice.below(SPACES.len()) } else { 0 },
+        ..Text::default()
+    };
     let units = dice.below(7);
     for _ in 0..units * size as usize {
         // A tiny alphabet, so that prompts share prefixes and differ anywhere.

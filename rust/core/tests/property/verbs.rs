@@ -70,7 +70,11 @@ impl Run {
                 let mut pages = Vec::new();
                 for (group, reach) in layout.groups().iter().enumerate() {
                     let first = (start + i * layout.unit()) / reach.units;
-                    let more = if reach.kind == GroupKind::Cross { 0 } else { layout.unit() / reach.units };
+                    let more = if reach.kind == GroupKind::Cross {
+                        0
+                    } else {
+                        layout.unit() / reach.units
+                    };
                     let places = (first..first + more).map(|at| at as usize);
                     pages.extend(places.map(|at| (group, at, tables[group][at])));
                 }

@@ -1,8 +1,8 @@
 //! A manager, the pages under it, and the sequences an engine believes in.
 
+use kvframe_core::groups::Reach;
 use kvframe_core::policy::{Candidates, External, PolicyOptions, by_name};
 use kvframe_core::pool::State;
-use kvframe_core::groups::Reach;
 use kvframe_core::{BlockId, Error, Group, GroupKind, Key, Manager, NIL, Options, Result, SeqId};
 
 use crate::dice::{Dice, mix};
@@ -207,7 +207,8 @@ impl World {
     /// Whether a sink's sequence has lost tokens.
     fn is_cut(&self, seq: SeqId) -> bool {
         let s = self.m.sequence(seq).expect("live");
-        let sink = |g: usize| matches!(self.m.options().groups[g].kind, GroupKind::SinkWindow { .. });
+        let sink =
+            |g: usize| matches!(self.m.options().groups[g].kind, GroupKind::SinkWindow { .. });
         (0..s.tables.len()).any(|g| sink(g) && s.tables[g].contains(&NIL))
     }
 
@@ -244,7 +245,8 @@ impl World {
                     continue;
                 }
                 for p in reach.computed(p, s.cached)..reach.computed(p + 1, s.cached) {
-                    let (block, slot) = (s.tables[group][(p / reach.span) as usize], p % reach.span);
+                    let (block, slot) =
+                        (s.tables[group][(p / reach.span) as usize], p % reach.span);
                     assert_ne!(block, NIL, "token {p} of group {group} has no slot");
                     if self.promises.is_loading(block) {
                         // Somebody else fills it; computing goes on behind what has come so far.
@@ -352,9 +354,14 @@ impl World {
         let options = self.m.options();
         let keys = self.m.keys(&text.tokens, space(text.space), &text.extras);
         let pool = self.m.pool();
-        let present = |key: Key| {
-            (0..pool.created()).any(|b| {
-                matches!(pool.state(b), State::Committed | State::Cached) && pool.key(b) == key
+        // Where no keys are kept, a block is known by what its page holds.
+        let wanted = Live::new(0, text, 0, self.epoch);
+        let present = |group: usize, i: u32| {
+            let reach = self.m.layout().groups()[group];
+            let key: Key = keys[((i + 1) * reach.units - 1) as usize].for_group(group);
+            let page = wanted.page(i, group, &reach);
+            (0..pool.created()).filter(|&b| pool.is_findable(b)).any(|b| {
+                if self.m.wants_keys() { pool.key(b) == key } else { self.pages.page(b) == page }
             })
         };
         let limit = (text.tokens.len() as u32).saturating_sub(1) / self.size;
@@ -367,9 +374,8 @@ impl World {
                 .map(|token| token / (units * self.size))
                 .collect();
             blocks.dedup();
-            let key = |block: u32| keys[((block + 1) * units - 1) as usize].for_group(group);
             kind == GroupKind::Cross
-                || (count.is_multiple_of(units) && blocks.iter().all(|&b| present(key(b))))
+                || (count.is_multiple_of(units) && blocks.iter().all(|&b| present(group, b)))
         };
         let all = |&count: &u32| (0..options.groups.len()).all(|g| serves(g, count));
         (0..=limit).rev().find(all).unwrap_or(0) * self.size

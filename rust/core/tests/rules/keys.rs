@@ -235,7 +235,8 @@ fn rule_8_a_collision_of_links_is_a_miss() {
     let (tokens, key) = (open(&[1]), [Key(42)]);
     let first = m.admit(&keyed(&tokens, &key)).unwrap();
     m.commit(first.seq, 5).unwrap();
-    let salted = Admission { space: Space { salt: b"s", ..Space::default() }, ..keyed(&tokens, &key) };
+    let salted =
+        Admission { space: Space { salt: b"s", ..Space::default() }, ..keyed(&tokens, &key) };
     assert_eq!(m.admit(&salted).unwrap().cached_tokens, 0);
     assert_eq!(m.stats().collisions, 1);
 }
