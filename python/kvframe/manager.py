@@ -103,7 +103,7 @@ class KVCacheManager:
         return cls(Resolved.load(path, registry=registry, **sections))
 
     def options(self) -> dict[str, Any]:
-        """The options as they reached the core, and ``padding``: bytes unused in a page, by group."""
+        """The options as they reached the core; ``padding`` is bytes unused in a page, by group."""
         return {**self._core.options(), "padding": self.resolved.padding}
 
     @property
