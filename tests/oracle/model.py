@@ -107,7 +107,7 @@ class Model:
         known, count = len(ask.tokens), len(self.kinds)
         private = not (ask.insert and self.caching)
         whole = ask.whole_sequence
-        new = Seq(ask, list(ask.tokens), ask.extras, [], 0, 0, 0, private, 0, whole)
+        new = Seq(ask, list(ask.tokens), ask.extras, [], 0, 0, 0, private, 0, whole, ask.keys_only)
         found = self.found(ask)
         cached = found * self.size
         most = max(known - 1, 0) // self.size * self.size
@@ -193,7 +193,7 @@ class Model:
         count = tokens if isinstance(tokens, int) else len(tokens)
         if not isinstance(tokens, int):
             need(not count or s.filled == len(s.tokens))
-        need(len(s.tokens) == s.slots and not (count and s.ask.keys_only))
+        need(len(s.tokens) == s.slots and not (count and s.keyed))
         if not count:
             return
         until = s.slots + count

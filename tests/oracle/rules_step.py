@@ -186,13 +186,15 @@ class AllRules(PoolRules):
         self.refusals += len(places)
 
     def fenced(self, call: step.Call) -> list[Any]:
-        """What the sequences that end here had computed."""
+        """What the sequences that end here had computed. Not what a commit of the same step lets
+        leave a window: no step in flight looks back that far.
+        """
         passed = max(call.passed or 0, self.o.passed)
         if call.fence is None or call.fence <= passed:
             return []
         cuts = [s for s, _ in call.truncate]
         ended = [self.o.seqs[s] for s in call.release if s in self.o.seqs and s not in cuts]
-        return [(call.fence, self.plane.keep(s, s.committed)) for s in ended]
+        return [(call.fence, self.plane.keep(s, s.committed, windows=False)) for s in ended]
 
     def buffers(self, call: step.Call) -> tuple[Any, Any]:
         """Block tables as they were before, and room for slots."""

@@ -123,7 +123,7 @@ def check(o: Oracle, call: Call) -> None:
         s = o.live(seq)
         length = min(cuts.get(seq, len(s.tokens)), len(s.tokens))
         need(not tokens or s.filled >= length)
-        whole = len(s.tokens) == s.slots and not (tokens and s.ask.keys_only)
+        whole = len(s.tokens) == s.slots and not (tokens and s.keyed)
         need(seq in cuts or whole)
     for seq, until in call.extend:
         need(seq not in cuts and o.live(seq).slots <= until <= len(o.live(seq).tokens))
