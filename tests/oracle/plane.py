@@ -83,7 +83,7 @@ class Plane:
         mine = {b for table in s.tables for b in table}
         waits = [i for i, (_, copies, _) in enumerate(self.queue) if mine & {c[1] for c in copies}]
         self.run(max(waits, default=-1))
-        sound = all([self.read(s, g, epoch) for g in range(len(s.tables))])
+        sound = min(self.read(s, g, epoch) for g in range(len(s.tables)))
         for at in range(s.committed, upto):
             for group, table in enumerate(s.tables):
                 block = table[at // self.o.size]
