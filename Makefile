@@ -2,6 +2,7 @@
 #   make setup   install the package (release build) and every plugin into .venv
 #   make bench   setup, then the main job: the shipped trace under every policy
 #   make test    setup, then every Rust and Python test
+#   make soak    many more random calls beside the model and in the core: STEPS=1000000 of them
 #   make lint    format, lints and types, all of them errors
 #   make mutants break the core on purpose, once a mutant; some test must fail each time (minutes)
 #   make instructions         count what the hot paths take (needs valgrind) and compare with the record
@@ -9,6 +10,7 @@
 #   make stubs   write python/kvframe/_core.pyi anew from the Rust sources
 
 PYTHON ?= python3
+STEPS ?= 1000000
 VENV := .venv
 BIN := $(VENV)/bin
 BUILT := $(VENV)/.built
@@ -20,7 +22,7 @@ RUST := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.loc
 QUIET := --quiet --disable-pip-version-check
 CLEAN_ENV := env -u PYTHONPATH -u CONDA_PREFIX VIRTUAL_ENV='$(CURDIR)/$(VENV)'
 
-.PHONY: setup bench test lint mutants instructions instructions-record stubs clean
+.PHONY: setup bench test soak lint mutants instructions instructions-record stubs clean
 .DELETE_ON_ERROR:
 
 setup: $(PLUGGED)
@@ -31,6 +33,10 @@ bench: setup
 test: setup
 	cargo test --locked
 	$(BIN)/python -m pytest
+
+soak: setup
+	$(BIN)/python -m pytest tests/oracle --steps $(STEPS)
+	KVFRAME_SCRIPTS=20000 KVFRAME_RUNS=4000 cargo test --locked -p kvframe-core --test property
 
 lint: setup $(STUBS)
 	cargo fmt --all --check
