@@ -112,10 +112,10 @@ MUTANTS = (
     ),
     Mutant(
         "a-block-too-many",
-        "pool.rs",
-        "            None if self.created() < self.capacity => Some(self.create()),\n",
-        "            None if self.created() <= self.capacity => Some(self.create()),\n",
-        "a full pool hands out a page that is not there",
+        "manager/mod.rs",
+        "        if needed > available {\n",
+        "        if needed > available + 1 {\n",
+        "a full pool promises a page that is not there",
         ("FE-B28",),
     ),
 )

@@ -11,6 +11,7 @@ use crate::common::{
     SIZE, admit, build, found, open, picture, prompt, refused, request, run, serve, small, table,
 };
 
+// scenario: CB-B1
 /// CB-B1: whoever writes first copies the tail; the copy is in the plan; the other keeps the page.
 #[test]
 fn rule_3_fork_copies_before_the_first_write() {
@@ -116,6 +117,7 @@ fn rule_4_findable_once_committed_not_when_allocated() {
     assert_eq!(found(&m, &open(&[1, 2])), 8);
 }
 
+// scenario: MK-5
 /// MK-5: six tokens of prompt and twelve decoded, each committed: four blocks are cached.
 #[test]
 fn rule_4_generated_tokens_are_cached() {
@@ -241,6 +243,7 @@ fn rule_4_a_copy_that_others_follow_stays() {
     m.check_integrity().unwrap();
 }
 
+// scenario: IL-6, V19, T32
 /// IL-6, V19, T32: never the whole prompt.
 #[test]
 fn rule_5_a_hit_leaves_a_token_to_compute() {
