@@ -7,6 +7,7 @@
 #   make mutants break the core on purpose, once a mutant; some test must fail each time (minutes)
 #   make instructions         count what the hot paths take (needs valgrind) and compare with the record
 #   make instructions-record  write that record, perf/instructions.toml, anew
+#   make fuzz    look for inputs that break the core, ten minutes a target (FUZZ_SECONDS=...)
 #   make stubs   write python/kvframe/_core.pyi anew from the Rust sources
 
 PYTHON ?= python3
@@ -18,11 +19,12 @@ PLUGGED := $(VENV)/.plugged
 STUBS := target/stubs/kvframe/_core.pyi
 
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
-RUST := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+RUST := $(shell find rust -path rust/fuzz -prune -o \( -name '*.rs' -o -name Cargo.toml \) -print) Cargo.toml Cargo.lock
+FUZZ_SECONDS ?= 600
 QUIET := --quiet --disable-pip-version-check
 CLEAN_ENV := env -u PYTHONPATH -u CONDA_PREFIX VIRTUAL_ENV='$(CURDIR)/$(VENV)'
 
-.PHONY: setup bench test soak lint mutants instructions instructions-record stubs clean
+.PHONY: setup bench test soak lint mutants instructions instructions-record fuzz stubs clean
 .DELETE_ON_ERROR:
 
 setup: $(PLUGGED)
@@ -40,6 +42,7 @@ soak: setup
 
 lint: setup $(STUBS)
 	cargo fmt --all --check
+	cargo fmt --manifest-path rust/fuzz/Cargo.toml --check
 	PYO3_PYTHON='$(CURDIR)/$(BIN)/python' cargo clippy --locked --workspace --all-targets -- -D warnings
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
@@ -56,6 +59,9 @@ instructions: setup
 
 instructions-record: setup
 	$(BIN)/python -m perf.instructions --record
+
+fuzz:
+	rust/fuzz/run $(FUZZ_SECONDS)
 
 stubs: $(STUBS)
 	cp $(STUBS) python/kvframe/_core.pyi
