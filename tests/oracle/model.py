@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kvframe import (
     CapacityError,
@@ -69,8 +69,15 @@ class Model:
         """Live sequences by the low half of their handles."""
         return sorted(self.seqs.items(), key=lambda item: item[0] & 0xFFFFFFFF)
 
-    def fulls(self) -> int:
-        return sum(kind.full for kind in self.kinds)
+    def most(self, tokens: int) -> int:
+        """Blocks that a sequence of so many tokens holds in all groups."""
+        return sum(kind.most(tokens, self.size) for kind in self.kinds)
+
+    def lacks(self, tokens: int, tables: list[list[int | None]]) -> int:
+        """Blocks that a sequence with these tables may yet take on its way to that length."""
+        held = [len(table) - table.count(None) for table in tables]
+        most = [kind.most(tokens, self.size) for kind in self.kinds]
+        return sum(max(m - h, 0) for m, h in zip(most, held, strict=True))
 
     def copies(self) -> list[tuple[int | None, int, int, int]]:
         return [c for t in (self.gathering, *self.tickets.values()) for c in t.copies]
@@ -124,12 +131,12 @@ class Model:
             self.check_room(min(blocks, max(room - kept, 0)), room)
             until = min(until, cached + max(room - kept, 0) // count * self.size)
         else:
-            longest = self.rows(max(known, ask.max_tokens))
-            total = max(longest * self.fulls(), blocks + len(claimed))
+            longest = max(known, ask.max_tokens)
+            total = max(self.most(longest), blocks + len(claimed))
             if total > self.pool.usable:
                 self.pool.count("refused")
             need(total <= self.pool.usable, NeverFitsError)
-            lacks = (longest - found) * self.fulls() if whole else 0
+            lacks = self.lacks(longest, new.tables) if whole else 0
             if blocks <= room:
                 self.check_room(max(blocks, lacks) + kept, room, asleep=False)
             self.check_room(blocks, room)
@@ -159,9 +166,8 @@ class Model:
         if not self.seqs:
             return 0
         whole = [s for s in self.seqs.values() if s.whole]
-        longest = [(s, self.rows(max(s.ask.max_tokens, len(s.tokens)))) for s in whole]
-        lacks = sum(max(rows - len(s.tables[0]), 0) for s, rows in longest)
-        return self.reserve + lacks * self.fulls()
+        longest = [(s, max(s.ask.max_tokens, len(s.tokens))) for s in whole]
+        return self.reserve + sum(self.lacks(tokens, s.tables) for s, tokens in longest)
 
     def check_hits(
         self, new: Seq, rows: int, told: list[list[int]] | None
@@ -202,8 +208,10 @@ class Model:
         if not count:
             return
         until = s.slots + count
-        need(self.rows(until) * self.fulls() <= self.pool.usable, NeverFitsError)
+        need(self.most(until) <= self.pool.usable, NeverFitsError)
         self.grow(seq, until)
+        # Of one that was cut to nothing, all ids are known again.
+        s.ask = replace(s.ask, keys_only=False)
         s.tokens += [None] * count if isinstance(tokens, int) else tokens
 
     def fill(self, seq: int, tokens: list[int]) -> None:

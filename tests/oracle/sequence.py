@@ -104,11 +104,18 @@ class Kind(NamedTuple):
     full: bool
     first: Callable[[int], int]
     """The first token that the token at a place still attends to."""
+    run: int | None = None
+    """Tokens that a token attends to at the most, itself included; None: all."""
+
+    def most(self, tokens: int, size: int) -> int:
+        """Blocks that a sequence of so many tokens holds, growing one by one."""
+        rows = -(-tokens // size)
+        return rows if self.run is None else min(rows, -(-(self.run - 1) // size) + 1)
 
 
 KINDS: dict[str, Callable[[int], Kind]] = {
     "full": lambda _: Kind(True, lambda at: 0),
-    "sliding_window": lambda window: Kind(False, lambda at: max(at + 1 - window, 0)),
+    "sliding_window": lambda window: Kind(False, lambda at: max(at + 1 - window, 0), window),
 }
 
 

@@ -47,7 +47,8 @@ impl Manager {
         let mut partial = groups
             .filter(|(reach, _)| reach.kind != GroupKind::Cross)
             .filter(|(reach, _)| len < has && !len.is_multiple_of(reach.span))
-            .filter_map(|(reach, table)| Some((reach, *table.get((len / reach.span) as usize)?)));
+            .map(|(reach, table)| (reach, (len / reach.span) as usize, table))
+            .filter_map(|(reach, tail, table)| Some((reach, tail, *table.get(tail)?)));
         // What a load brings is the state at the end of its block, also if it has just come.
         let loading = |reach: &Reach, page| match reach.kind {
             GroupKind::State => self.tickets.is_loading(page, &|_| false),
@@ -63,10 +64,12 @@ impl Manager {
                 sequence.committed
             ),
             // What comes after the cut would be written where the load still writes.
-            _ if partial.any(|(reach, page)| loading(reach, page)) => {
-                "a block is being loaded there: cut between blocks, or settle its ticket".into()
-            }
-            _ => return Ok(()),
+            _ => match partial.find(|&(reach, _, page)| loading(reach, page)) {
+                Some((_, tail, _)) => format!(
+                    "block {tail} is being loaded: cut between blocks, or settle its ticket"
+                ),
+                None => return Ok(()),
+            },
         };
         Err(Error::Invalid { what: "truncate", value: len.to_string(), limit })
     }
