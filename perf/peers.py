@@ -76,7 +76,8 @@ class Peer:
         trace: TracebackType | None,
     ) -> None:
         """Close its input, at which it ends."""
-        assert self._program.stdin is not None and self._program.stdout is not None
+        assert self._program.stdin is not None
+        assert self._program.stdout is not None
         self._program.stdin.close()
         self._program.wait()
         self._program.stdout.close()
