@@ -49,7 +49,7 @@ impl<'a> Owned<'a> {
     }
 
     pub fn space(&self) -> Space<'static> {
-        Space { salt: if self.asked.salt { b"salt" } else { b"" }, adapter: b"" }
+        Space { salt: if self.asked.salt { b"salt" } else { b"" }, ..Space::default() }
     }
 
     pub fn admission(&self) -> Admission<'_> {

@@ -3,7 +3,7 @@
 use kvframe_core::events::Event;
 use kvframe_core::manager::{Preempt, Step};
 use kvframe_core::policy::{Candidates, External, NAMES, PolicyOptions, by_name};
-use kvframe_core::{Error, Grant, GroupKind, HashAlgo, Manager, Options, Result, SeqId};
+use kvframe_core::{Error, Grant, Group, GroupKind, HashAlgo, Manager, Options, Result, SeqId};
 
 use crate::common::picture;
 use crate::request::{Owned, tokens};
@@ -23,12 +23,12 @@ impl World {
             0..8 => GroupKind::Full,
             window => GroupKind::SlidingWindow { window: u32::from(window) - 7 },
         };
-        let groups: Vec<GroupKind> = setup.groups.iter().take(3).map(group).collect();
+        let groups: Vec<Group> = setup.groups.iter().take(3).map(|w| group(w).into()).collect();
         let hashes = [HashAlgo::Sha256, HashAlgo::Blake3, HashAlgo::Xxh3];
         let options = Options {
             blocks: u32::from(setup.blocks % 48),
             block_size: u32::from(setup.block_size % 6),
-            groups: if groups.is_empty() { vec![GroupKind::Full] } else { groups },
+            groups: if groups.is_empty() { vec![GroupKind::Full.into()] } else { groups },
             hash: hashes[setup.hash as usize % hashes.len()],
             prefix_caching: setup.prefix_caching,
             null_block: setup.null_block,
