@@ -5,7 +5,7 @@ use kvframe_core::events::Kind;
 use kvframe_core::hash::Space;
 use kvframe_core::pool::State;
 use kvframe_core::tickets::Copy;
-use kvframe_core::{Admission, Error, Options};
+use kvframe_core::{Admission, Error, NIL, Options};
 
 use crate::common::{
     SIZE, admit, build, found, open, picture, prompt, refused, request, run, serve, small, table,
@@ -312,4 +312,25 @@ fn rule_6_each_admission_is_counted_once() {
     m.admit(&Admission { resumed: true, ..request(&tokens) }).unwrap();
     let s = m.stats();
     assert_eq!((s.admissions, s.hit_tokens, s.resumed, s.resumed_hit_tokens), (2, 8, 1, 8));
+}
+
+/// Of several copies the one with the lowest id is found and counted, wherever the table keeps them:
+/// its layout depends on the processor.
+// scenario: I10
+#[test]
+fn of_several_copies_the_lowest_id_is_found() {
+    let mut m = small(8);
+    let mut lowest = [NIL];
+    m.lend(&mut lowest).expect("room");
+    let tokens = open(&[1]);
+    let apart = Admission { read: false, ..request(&tokens) };
+    for copies in 1..=3 {
+        if copies == 3 {
+            m.give_back(&lowest).expect("on loan");
+        }
+        let grant = m.admit(&apart).expect("room");
+        m.commit(grant.seq, 5).expect("granted");
+    }
+    let hit = m.lookup(&tokens, Space::default(), &[]);
+    assert_eq!((m.stats().duplicates, hit.blocks), (2, vec![vec![lowest[0]]]));
 }
