@@ -27,16 +27,17 @@ MUTANTS = (
     Mutant(
         "generated-not-cached",
         "manager/commit.rs",
-        "        until = until.min(sequence.keys.len());\n",
-        "        until = until.min(sequence.keys.len()).min(sequence.cached as usize + 2);\n",
+        "            Index::Hash(_) => sequence.keys.len(),\n",
+        "            Index::Hash(_) => sequence.keys.len().min(sequence.cached as usize + 2),\n",
         "what is decoded is never found by the next turn",
         ("MK-B4", "SA-B15"),
     ),
     Mutant(
         "several-at-once-dropped",
         "manager/commit.rs",
-        "        if slot.private || from >= until {\n",
-        "        if slot.private || from >= until || (from > 0 && until > from + 1) {\n",
+        "        if slot.private || (from >= until && self.publishes_whole()) {\n",
+        "        let several = from > 0 && until > from + 1;\n"
+        "        if slot.private || several || (from >= until && self.publishes_whole()) {\n",
         "a commit that fills several blocks leaves none of them",
         ("MK-B5",),
     ),
@@ -51,8 +52,8 @@ MUTANTS = (
     Mutant(
         "room-of-one-group",
         "manager/grow.rs",
-        "let needed = u64::from(rows) * u64::from(groups) + ",
-        "let needed = u64::from(rows) * u64::from(groups.min(1)) + ",
+        "        let needed = more + copies.len() as u64;\n",
+        "        let needed = more.min(1) + copies.len() as u64;\n",
         "one group gets its block and the next one does not",
         ("MK-B6",),
     ),
