@@ -19,8 +19,8 @@ MUTANTS = (
     Mutant(
         "hit-of-the-first-group",
         "manager/lookup.rs",
-        "            count = found.len();\n",
-        "            count = if group == 0 { found.len() } else { count };\n",
+        "                count = whole(found.len() * units);\n",
+        "                count = if group == 0 { whole(found.len() * units) } else { count };\n",
         "tables of one sequence have several lengths, and positions are wrong",
         ("MK-B2",),
     ),
