@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "copy-not-remapped",
         "manager/grow.rs",
-        "            self.sequences.get_mut(seq)?.tables[group][tail] = dst;\n",
+        "        self.sequences.get_mut(seq)?.tables[group][at] = dst;\n",
         "",
         "a page is copied, and the sequence goes on in the old one",
         ("FE-B6",),
