@@ -20,7 +20,7 @@ from .sequence import Ask, Kind, Seq, Ticket, head
 Tables = Callable[[int], list[list[int]]]
 
 
-class Refused(Exception):
+class RefusalError(Exception):
     """The error that a call must raise, having changed nothing."""
 
     def __init__(self, error: type[KVFrameError]) -> None:
@@ -29,7 +29,7 @@ class Refused(Exception):
 
 def need(holds: bool, error: type[KVFrameError] = UsageError) -> None:
     if not holds:
-        raise Refused(error)
+        raise RefusalError(error)
 
 
 @dataclass
@@ -108,13 +108,13 @@ class Model:
         return next(n for n in range(longest, -1, -1) if all(serves(g, n) for g in groups))
 
     def admit(
-        self, ask: Ask, hits: list[list[int]], seq: int | None, load: int | None
+        self, ask: Ask, hits: list[list[int]] | None, seq: int | None, load: int | None
     ) -> tuple[int, int, int]:
         """Cached, granted and known tokens of the sequence that came in as ``seq``."""
         known, count = len(ask.tokens), len(self.kinds)
         private = not (ask.insert and self.caching)
         whole = ask.whole_sequence
-        new = Seq(ask, list(ask.tokens), ask.extras, [], 0, 0, 0, private, 0, whole)
+        new = Seq(ask, list(ask.tokens), ask.extras, [], 0, 0, 0, private, 0, whole, ask.keys_only)
         found = self.found(ask)
         cached = found * self.size
         most = max(known - 1, 0) // self.size * self.size
@@ -169,16 +169,21 @@ class Model:
         longest = [(s, max(s.ask.max_tokens, len(s.tokens))) for s in whole]
         return self.reserve + sum(self.lacks(tokens, s.tables) for s, tokens in longest)
 
-    def check_hits(self, new: Seq, rows: int, told: list[list[int]]) -> list[list[int | None]]:
+    def check_hits(
+        self, new: Seq, rows: int, told: list[list[int]] | None
+    ) -> list[list[int | None]]:
         """A hit's blocks, told because a prefix may have copies: each must hold its own."""
         tables: list[list[int | None]] = []
         for group, kind in enumerate(self.kinds):
             first = kind.first(rows * self.size) // self.size
+            keys = [new.key(group, (i + 1) * self.size) for i in range(first, rows)]
+            if told is None:
+                tables.append([None] * first + [self.pool.named(key)[0].id for key in keys])
+                continue
             ids = [None if block < 0 else block for block in told[group][:rows]]
             assert len(ids) == rows, f"{rows} blocks can be found, not {len(ids)}"
             assert ids[:first] == [None] * min(first, rows), "more than its window"
             blocks = self.of(ids[first:])
-            keys = [new.key(group, (i + 1) * self.size) for i in range(first, rows)]
             assert [b.key for b in blocks] == keys, "somebody else's KV"
             chain = [None, *ids[:-1]] if kind.full else [None] * rows
             assert [b.parent for b in blocks] == chain[first:rows], "not one chain"
@@ -199,8 +204,7 @@ class Model:
         count = tokens if isinstance(tokens, int) else len(tokens)
         if not isinstance(tokens, int):
             need(not count or s.filled == len(s.tokens))
-        keys_only = s.ask.keys_only and bool(s.tokens)
-        need(len(s.tokens) == s.slots and not (count and keys_only))
+        need(len(s.tokens) == s.slots and not (count and s.keyed))
         if not count:
             return
         until = s.slots + count

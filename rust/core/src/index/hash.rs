@@ -70,9 +70,23 @@ impl HashIndex {
             None => Found::Nothing,
             Some(&block) => match (&self.verify, proof) {
                 (Some(witness), Some(proof)) if !witness.vouches(block, proof) => Found::Collision,
-                _ => Found::Block(block),
+                _ => Found::Block(self.first_copy(pool, block)),
             },
         }
+    }
+
+    /// Of several copies the lowest id: their places in the table depend on the width of the
+    /// processor's vectors, and the log must not.
+    #[inline]
+    fn first_copy(&self, pool: &Pool, block: BlockId) -> BlockId {
+        if !pool.is_duplicated(block) {
+            return block;
+        }
+        self.copies(pool, pool.key(block)).min().unwrap_or(block)
+    }
+
+    fn copies(&self, pool: &Pool, key: Key) -> impl Iterator<Item = BlockId> {
+        self.table.iter_hash(slot(key)).copied().filter(move |&b| pool.key(b) == key)
     }
 
     /// Makes `block` findable under `key`, beside a copy that is there already; in one probe. The
@@ -98,9 +112,14 @@ impl HashIndex {
                 _ => Found::Block(*entry.get()),
             },
         };
-        if let Found::Block(_) = found {
-            self.table.insert_unique(slot(key), block, hasher);
-        }
+        let found = match found {
+            Found::Block(copy) => {
+                let first = self.first_copy(pool, copy);
+                self.table.insert_unique(slot(key), block, hasher);
+                Found::Block(first)
+            }
+            other => other,
+        };
         if let (Some(witness), Some(proof)) = (&mut self.verify, proof) {
             witness.keep(block, proof);
         }
@@ -115,10 +134,9 @@ impl HashIndex {
             .is_ok()
     }
 
-    /// Another findable block under `block`'s key.
+    /// Another findable block under `block`'s key, the lowest id of several.
     pub fn other_copy(&self, pool: &Pool, block: BlockId) -> Option<BlockId> {
-        let key = pool.key(block);
-        self.table.iter_hash(slot(key)).copied().find(|&b| b != block && pool.key(b) == key)
+        self.copies(pool, pool.key(block)).filter(|&b| b != block).min()
     }
 
     /// Findable blocks.

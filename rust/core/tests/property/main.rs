@@ -8,6 +8,7 @@ mod dice;
 mod ops;
 mod pages;
 mod promises;
+mod scripts;
 mod texts;
 mod verbs;
 mod world;

@@ -9,6 +9,9 @@ use crate::pages::POISON;
 use crate::texts::{request, space, text};
 use crate::world::{Live, World};
 
+/// Numbers of operations, each as often as it is wanted.
+pub const VERBS: usize = 128;
+
 /// One run.
 pub struct Run {
     pub w: World,
@@ -41,7 +44,13 @@ impl Run {
 
     /// One random operation and the checks after it.
     pub fn one(&mut self) {
-        match self.dice.below(128) {
+        let verb = self.dice.below(VERBS);
+        self.act(verb);
+    }
+
+    /// The operation of that number and the checks after it.
+    pub fn act(&mut self, verb: usize) {
+        match verb {
             100.. => self.newer_verb(),
             0..20 => self.admit(),
             20..34 => self.append(),

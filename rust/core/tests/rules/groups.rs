@@ -16,6 +16,7 @@ fn window(tokens: u32) -> GroupKind {
 
 const FULL: GroupKind = GroupKind::Full;
 
+// scenario: MK-B2
 /// MK-B2: a block lost in one group shortens the hit of both.
 #[test]
 fn rule_11_two_full_groups_serve_the_shorter_prefix() {
@@ -51,6 +52,7 @@ fn rule_11_groups_do_not_share_blocks() {
     assert_eq!(blocks.len(), count);
 }
 
+// scenario: MK-B1, MK-B6
 /// MK-B1, MK-B6: want of room in any group refuses all of them.
 #[test]
 fn rule_11_growth_is_for_all_groups_or_none() {

@@ -90,6 +90,7 @@ fn rule_8_golden_keys_of_large_blocks() {
     }
 }
 
+// scenario: VT47
 /// VT47: going on from any block gives the same keys as hashing anew.
 #[test]
 fn rule_8_hashing_is_incremental() {
@@ -202,6 +203,7 @@ fn keyed<'a>(tokens: &'a [u32], keys: &'a [Key]) -> Admission<'a> {
     Admission { prompt: Prompt { tokens, keys, len: 0 }, ..Admission::default() }
 }
 
+// scenario: V17
 /// V17: one key for other tokens, forced by handing in the key: a miss, counted, never wrong KV.
 #[test]
 fn rule_8_a_collision_is_a_miss() {
