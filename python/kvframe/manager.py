@@ -188,8 +188,8 @@ class KVCacheManager:
         """A second sequence over the same blocks (beam search); whoever appends first copies.
 
         The copy is made when slots are given. Slots that were given before the fork and are not
-        computed yet are shared, and writes there are not seen: cut to what is computed first. With a
-        ``state`` or ``sink_window`` group that is demanded.
+        computed yet are shared, and writes there are not seen: cut to what is computed first. With
+        a ``state`` or ``sink_window`` group that is demanded.
         """
         return self._core.fork(seq)
 
@@ -321,8 +321,10 @@ class KVCacheManager:
         return self._core.lease(seq, upto)
 
     def block_table(self, seq: int, group: int = 0) -> npt.NDArray[np.int32]:
-        """A sequence's block ids in a group, int32; what was given up reads -1, or 0 with
-        ``cache.null_block``."""
+        """A sequence's block ids in a group, int32.
+
+        What was given up reads -1, or 0 with ``cache.null_block``.
+        """
         table: npt.NDArray[np.int32] = self._core.block_table(seq, group)
         return table
 
