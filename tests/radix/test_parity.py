@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from functools import cache
 from random import Random
 
 import pytest
 
 from kvframe import CacheConfig, Config, HandleError, KVCacheManager, Pin
+from kvframe.config import Resolved
 
 from .oracle import Oracle
 
 TRACES = 10_000
-OPERATIONS = 12
+OPERATIONS = 20
 PARTS = 20
+
+
+@cache
+def resolved(blocks: int, size: int) -> Resolved:
+    """A configuration, resolved once for all traces: that takes longer than a trace."""
+    return Config(cache=CacheConfig(capacity=blocks, block_size=size, index="radix")).resolve()
 
 
 class Walk:
@@ -21,8 +29,7 @@ class Walk:
     def __init__(self, dice: Random) -> None:
         self.dice = dice
         blocks, size = dice.randint(6, 24), dice.choice((1, 2, 4))
-        cache = CacheConfig(capacity=blocks, block_size=size, index="radix")
-        self.kv = KVCacheManager(Config(cache=cache))
+        self.kv = KVCacheManager(resolved(blocks, size))
         self.model = Oracle(blocks, size)
         self.pins: list[Pin] = []
         self.spent: list[Pin] = []
