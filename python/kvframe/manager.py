@@ -493,7 +493,7 @@ class KVCacheManager:
         """
         self._core.unpin(pin.receipt, pin.block)
 
-    def dump(self, format: Literal["text", "dot"] = "text") -> str:
+    def dump(self, form: Literal["text", "dot"] = "text") -> str:
         """The tree of the radix index: one line a node, or a Graphviz graph.
 
         A node says which tokens and blocks it holds and how many of the blocks have an owner.
@@ -501,7 +501,7 @@ class KVCacheManager:
         Raises:
             UsageError: The index is another.
         """
-        return self._core.dump(format)
+        return self._core.dump(form)
 
     def take_events(self) -> dict[str, npt.NDArray[Any]]:
         """The ordered log since the last call, as arrays (needs ``cache.event_log``)."""

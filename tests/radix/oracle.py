@@ -40,7 +40,7 @@ class Oracle:
     def __init__(self, capacity: int, size: int) -> None:
         self.capacity = capacity
         self.size = size
-        # Copies of a block: the one that is found, then the others, the newest first.
+        # Copies of a block stand beside each other; the lowest is found.
         self.found: dict[Path, list[Block]] = {}
         self.sequences: dict[int, Sequence] = {}
         self.pins: dict[int, list[Block]] = {}
@@ -78,7 +78,7 @@ class Oracle:
     def chain(self, paths: list[Path]) -> list[Block]:
         """The block that stands for the last prefix, and those that it follows."""
         chain = []
-        block = self.found[paths[-1]][0] if paths else None
+        block = min(self.found[paths[-1]], key=lambda copy: copy.id) if paths else None
         while block is not None:
             chain.append(block)
             block = block.parent
@@ -131,7 +131,7 @@ class Oracle:
             block = Block(sequence.table[at], path, parent)
             if parent is not None:
                 parent.children += 1
-            self.found.setdefault(path, []).insert(1, block)
+            self.found.setdefault(path, []).append(block)
             sequence.blocks.append(block)
 
     def release(self, seq: int) -> None:
@@ -182,9 +182,9 @@ class Oracle:
                 continue
             self.clock += 1
             block.released = self.clock
-            copies = self.found[block.path]
-            if len(copies) > 1 and block.children == 0:
-                stand_in = copies[(copies.index(block) + 1) % len(copies)]
+            others = [copy for copy in self.found[block.path] if copy is not block]
+            if others and block.children == 0:
+                stand_in = min(others, key=lambda copy: copy.id)
                 self._forget(block)
                 if stand_in.owners == 0:
                     stand_in.released = self.clock

@@ -45,8 +45,8 @@ class CacheConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     index: Annotated[
         Literal["hash", "radix"],
         Meta(
-            description="How prompts are matched with blocks: by chained keys, or token by token in "
-            "a tree (full attention only)."
+            description="How prompts are matched with blocks: by chained keys, or by the tokens "
+            "themselves in a tree (full attention only)."
         ),
     ] = "hash"
     prefix_caching: Annotated[

@@ -35,12 +35,12 @@ impl Manager {
     }
 
     /// The tree of the radix index as "text" or "dot".
-    fn dump(&self, py: Python<'_>, format: &str) -> PyResult<String> {
-        let format = match format {
+    fn dump(&self, py: Python<'_>, form: &str) -> PyResult<String> {
+        let format = match form {
             "text" => DumpFormat::Text,
             "dot" => DumpFormat::Dot,
             other => {
-                let message = format!("format = {other:?}: must be \"text\" or \"dot\"");
+                let message = format!("form = {other:?}: must be \"text\" or \"dot\"");
                 return Err(usage(py, message));
             }
         };
