@@ -98,7 +98,7 @@ class Manager:
         """
         Copies of a ticket are ordered.
         """
-    def dump(self, /, format: str) -> str:
+    def dump(self, /, form: str) -> str:
         """
         The tree of the radix index as "text" or "dot".
         """

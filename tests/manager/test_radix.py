@@ -112,7 +112,7 @@ def test_dumps() -> None:
     dot = kv.dump("dot")
     assert dot.startswith("digraph radix {")
     assert dot.count(" -> ") == 3
-    with pytest.raises(UsageError, match="form = .xml."):
+    with pytest.raises(UsageError, match=r"form = .xml."):
         kv.dump("xml")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="only the radix index has a tree"):
         manager(index="hash").dump()
