@@ -39,7 +39,17 @@ from kvframe.hookspecs import hookimpl
 from kvframe.manager import KVCacheManager
 from kvframe.registry import Registry
 from kvframe.request import Extra, Request
-from kvframe.results import Counts, Grant, Hit, Lengths, Plan, Pressure, Stepped, Victim
+from kvframe.results import (
+    Counts,
+    Grant,
+    Hit,
+    Lengths,
+    Plan,
+    Pressure,
+    Reason,
+    Stepped,
+    Victim,
+)
 
 __all__ = [
     "AdmissionPolicy",
@@ -69,6 +79,7 @@ __all__ = [
     "PrefixMatcher",
     "Pressure",
     "PressureConfig",
+    "Reason",
     "Registry",
     "Request",
     "Resolved",

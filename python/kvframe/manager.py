@@ -181,9 +181,13 @@ class KVCacheManager:
         *,
         done: Handles | None = None,
         failed: Handles | None = None,
+        loaded: tuple[Handles, Handles] | None = None,
         truncate: tuple[Handles, Handles] | None = None,
+        fill: tuple[Handles, TokenIds] | tuple[Handles, Handles, TokenIds] | None = None,
         commit: tuple[Handles, Handles] | None = None,
+        fork: Handles | None = None,
         release: Handles | None = None,
+        preempt: Handles | None = None,
         fence: int | None = None,
         passed: int | None = None,
         append: Handles | None = None,
@@ -192,6 +196,7 @@ class KVCacheManager:
         extend: tuple[Handles, Handles] | None = None,
         admit: Sequence[Request | TokenIds] = (),
         token_budget: int | None = None,
+        batch_tokens: int | None = None,
         skip_refused: bool = False,
         tables: npt.NDArray[np.int32] | Sequence[npt.NDArray[np.int32]] = (),
         slots: npt.NDArray[np.int64] | Sequence[npt.NDArray[np.int64]] = (),
@@ -201,19 +206,28 @@ class KVCacheManager:
         Args:
             done: Tickets whose copies are queued ahead of later writes.
             failed: Tickets whose copies failed.
+            loaded: (tickets, blocks): loads that ended with their first blocks good, as `loaded`.
             truncate: (sequences, their new lengths).
+            fill: (sequences, ids) or (sequences, counts, ids): ids of the first tokens that were
+                appended without, one sequence after the other; one each without counts.
             commit: (sequences, lengths computed and accepted).
-            release: Sequences that end; they may be cut and committed in the same step.
+            fork: Sequences to fork as they are now; `Stepped.forks` are the new ones.
+            release: Sequences that end; they may be cut, committed and forked in the same step.
+            preempt: Sequences that end for now; `Stepped.preempted` brings them back.
             fence: With steps in flight, the number of the last one that may touch what is
                 released or cut: its blocks wait until that step has ``passed``.
             passed: Steps up to this number have run; what waited for them is freed first.
             append: Sequences that grow.
             counts: Tokens for each of them; one each if None.
-            tokens: Their ids, one sequence after the other.
+            tokens: Their ids, one sequence after the other; None while they are being computed
+                (asynchronous scheduling): then ``fill`` of a later step brings them.
             extend: (sequences, lengths) whose known tokens get slots (chunked prefill).
             admit: Requests that come in if there is room, first come first served.
             token_budget: Tokens that the admissions may leave to be computed, all together: the
                 last one gets what is left of it as its chunk.
+            batch_tokens: Tokens that the step may give slots to, all together: appended ones come
+                first, all or none of a sequence's; then each extension goes as far as is left, and
+                each admission's chunk. `Stepped.extended` says how far.
             skip_refused: Try requests behind a refusal too.
             tables: int32 (rows, blocks), one a layer group: row i gets the changed entries of
                 ``append[i]``'s block table; what was written there before must still stand.
@@ -224,35 +238,39 @@ class KVCacheManager:
             HandleError: A handle or ticket is wrong; nothing was done.
             UsageError: A length or a buffer is wrong; nothing was done.
         """
-        truncate_seqs, truncate_to = truncate if truncate is not None else (None, None)
-        commit_seqs, commit_to = commit if commit is not None else (None, None)
-        extend_seqs, extend_to = extend if extend is not None else (None, None)
-        grants, refused, rewound, plan = self._core.step(
-            done=done,
-            failed=failed,
-            truncate=truncate_seqs,
-            truncate_to=truncate_to,
-            commit=commit_seqs,
-            commit_to=commit_to,
-            release=release,
-            fence=fence,
-            passed=passed,
-            append=append,
-            counts=counts,
-            ids=tokens,
-            extend=extend_seqs,
-            extend_to=extend_to,
-            admit=[(r if isinstance(r, Request) else Request(r)).core for r in admit],
-            token_budget=token_budget,
-            skip_refused=skip_refused,
-            tables=[tables] if isinstance(tables, np.ndarray) else tables,
-            slots=[slots] if isinstance(slots, np.ndarray) else slots,
+        grants, refused, rewound, plan, forks, preempted, extended, reasons = self._core.step(
+            # By place: twenty names cost more than all that the step does for as many sequences.
+            done,
+            failed,
+            loaded,
+            truncate,
+            fill,
+            commit,
+            fork,
+            release,
+            preempt,
+            fence,
+            passed,
+            append,
+            counts,
+            tokens,
+            extend,
+            [(r if isinstance(r, Request) else Request(r)).core for r in admit],
+            token_budget,
+            batch_tokens,
+            skip_refused,
+            [tables] if isinstance(tables, np.ndarray) else tables,
+            [slots] if isinstance(slots, np.ndarray) else slots,
         )
         return Stepped(
             [None if grant is None else Grant(*grant) for grant in grants],
             refused,
             rewound,
             None if plan is None else Plan(*plan),
+            forks,
+            [Request.of_core(request) for request in preempted],
+            extended,
+            reasons,
         )
 
     def take_plan(self) -> Plan | None:

@@ -2,8 +2,12 @@
 
 use kvframe_core::Key;
 use numpy::ndarray::Dimension;
-use numpy::{Element, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray, PyUntypedArrayMethods};
+use numpy::{
+    Element, PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray,
+    PyUntypedArrayMethods,
+};
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 
 use crate::errors::usage;
 
@@ -100,8 +104,8 @@ pub fn u64s(value: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Vec<u64>> 
     let Some(value) = value else {
         return Ok(Vec::new());
     };
-    if let Ok(array) = value.extract::<PyReadonlyArray1<'_, u64>>() {
-        return Ok(array.as_array().to_vec());
+    if let Some(values) = plain(value) {
+        return Ok(values);
     }
     let py = value.py();
     let Some(values) = integers(value)? else {
@@ -117,6 +121,36 @@ pub fn u64s(value: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Vec<u64>> 
         })
         .collect()
 }
+
+/// What needs no NumPy to be read: arrays of the usual dtypes, short lists of ints. None for
+/// anything else, also for what is out of range.
+fn plain(value: &Bound<'_, PyAny>) -> Option<Vec<u64>> {
+    if let Ok(array) = value.cast::<PyArray1<u64>>() {
+        let array = array.try_readonly().ok()?;
+        return array.as_slice().ok().map(<[u64]>::to_vec);
+    }
+    if let Ok(array) = value.cast::<PyArray1<i64>>() {
+        let array = array.try_readonly().ok()?;
+        return not_negative(array.as_slice().ok()?, |v| v as u64);
+    }
+    if let Ok(array) = value.cast::<PyArray1<i32>>() {
+        let array = array.try_readonly().ok()?;
+        return not_negative(array.as_slice().ok()?, |v| v as u64);
+    }
+    let list = value.cast::<PyList>().ok().filter(|list| list.len() <= SHORT)?;
+    list.iter().map(|item| item.extract().ok()).collect()
+}
+
+fn not_negative<T: Copy + Default + Ord>(
+    values: &[T],
+    convert: impl Fn(T) -> u64,
+) -> Option<Vec<u64>> {
+    let least = values.iter().copied().min().unwrap_or_default();
+    (least >= T::default()).then(|| values.iter().map(|&v| convert(v)).collect())
+}
+
+/// Lists up to here are read faster item by item.
+const SHORT: usize = 64;
 
 /// A length that fits the core.
 pub fn length(py: Python<'_>, name: &str, value: u64) -> PyResult<u32> {

@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | [`manager`] | `Manager`: one lock around the core |
 //! | [`request`] | `Request`: a prompt converted and hashed once |
-//! | [`step`], [`tables`] | the batched step; block tables and slots into the caller's arrays |
+//! | [`step`], [`inputs`], [`outputs`] | the batched step, what it takes and what it writes |
+//! | [`tables`] | block tables and slots into the caller's arrays |
 //! | [`judge`] | victims asked of a Python policy, outside the lock |
 //! | [`room`] | pressure, preemption order, loads, leases, resizing |
 //! | [`trace`] | `Trace` and `replay` |
@@ -22,9 +23,11 @@ use pyo3::prelude::*;
 mod buffers;
 mod errors;
 mod fork;
+mod inputs;
 mod ints;
 mod judge;
 mod manager;
+mod outputs;
 mod request;
 mod room;
 mod step;

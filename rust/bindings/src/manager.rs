@@ -26,6 +26,7 @@ pub struct Manager {
     pub(crate) core: Mutex<Core>,
     /// The core's hasher, for hashing without its lock.
     pub(crate) hasher: Mutex<Arc<Hasher>>,
+    pub(crate) block_size: u32,
     prefix_caching: bool,
     judge: Option<Judge>,
     policy: String,
@@ -49,13 +50,6 @@ pub(crate) fn make_policy(
     let books = External::new(Judge::wants_events(policy)?);
     let name = policy.getattr("name")?.extract()?;
     Ok((Box::new(books), Some(Judge::new(policy, strict)?), name))
-}
-
-fn end(core: &mut Core, seq: Seq, fence: Option<Fence>) -> Result<(), Error> {
-    match fence {
-        Some(fence) => core.release_behind(seq.0, fence.0),
-        None => core.release(seq.0),
-    }
 }
 
 /// Events that wait for the next decision at the most.
@@ -224,6 +218,7 @@ impl Manager {
         Ok(Self {
             core: Mutex::new(core),
             hasher: Mutex::new(Arc::new(hasher)),
+            block_size,
             prefix_caching,
             judge,
             policy: name,
@@ -307,16 +302,20 @@ impl Manager {
     /// Ends a sequence for now; returns the request that brings it back.
     #[pyo3(signature = (seq, fence=None))]
     fn preempt(&self, py: Python<'_>, seq: Seq, fence: Option<Fence>) -> PyResult<Request> {
-        self.with(py, |core| {
-            let request = Request::of_sequence(core.sequence(seq.0)?);
-            end(core, seq, fence).map(|()| request)
-        })
+        let sequence = self.with(py, |core| match fence {
+            Some(fence) => core.preempt_behind(seq.0, fence.0),
+            None => core.preempt(seq.0),
+        })?;
+        Ok(Request::of_sequence(sequence))
     }
 
     /// Ends a sequence; its blocks stay until `fence` has passed.
     #[pyo3(signature = (seq, fence=None))]
     fn release(&self, py: Python<'_>, seq: Seq, fence: Option<Fence>) -> PyResult<()> {
-        self.with(py, |core| end(core, seq, fence))
+        self.with(py, |core| match fence {
+            Some(fence) => core.release_behind(seq.0, fence.0),
+            None => core.release(seq.0),
+        })
     }
 
     /// Copies of a ticket are ordered.

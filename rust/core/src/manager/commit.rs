@@ -11,7 +11,7 @@ use crate::index::{Found, Index};
 use crate::options::GroupKind;
 use crate::policy::{NEVER, Use, View};
 use crate::pool::{BlockId, NIL, State};
-use crate::sequence::{SeqId, Sequence};
+use crate::sequence::{SeqId, Sequence, check_filled};
 
 /// What a commit did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,6 +28,7 @@ impl Manager {
     ///
     /// # Errors
     /// Unknown handles; [`Error::CommitPastEnd`]; [`Error::Backwards`].
+    #[inline]
     pub fn commit(&mut self, seq: SeqId, upto: u32) -> Result<Committed> {
         let done = self.accept(seq, upto)?;
         if self.full_groups() < self.options.groups.len() as u32 {
@@ -37,6 +38,7 @@ impl Manager {
     }
 
     /// A commit that leaves windows as they are.
+    #[inline]
     pub(super) fn accept(&mut self, seq: SeqId, upto: u32) -> Result<Committed> {
         let sequence = self.sequences.get_mut(seq)?;
         if upto > sequence.len {
@@ -47,25 +49,30 @@ impl Manager {
             let limit = u64::from(sequence.committed);
             return Err(Error::Backwards { what: "commit", asked: u64::from(upto), limit });
         }
-        sequence.check_filled(upto)?;
+        check_filled(upto, sequence.filled())?;
         sequence.committed = upto;
+        // The common decode step fills no block.
+        let settled = sequence.private || sequence.published == upto / self.options.block_size;
         self.tick += 1;
         self.note(Kind::Commit, seq, u64::from(upto));
-        // The common decode step fills no block.
-        let sequence = self.sequences.get(seq)?;
-        let settled = sequence.private || sequence.published == upto / self.options.block_size;
         if settled { Ok(Committed::default()) } else { self.publish(seq) }
     }
 
     /// Makes the full committed blocks of `seq` findable, from the first that is not.
     pub(super) fn publish(&mut self, seq: SeqId) -> Result<Committed> {
+        // Taken out together: what a sequence holds would be a good deal to move.
+        let mut sequences = std::mem::take(&mut self.sequences);
+        let done = sequences.get_mut(seq).map(|sequence| self.publish_all(seq, sequence));
+        self.sequences = sequences;
+        done
+    }
+
+    fn publish_all(&mut self, seq: SeqId, sequence: &mut Sequence) -> Committed {
         let size = self.options.block_size;
-        let slot = self.sequences.get_mut(seq)?;
-        let (from, mut until) = (slot.published as usize, (slot.committed / size) as usize);
-        if slot.private || from >= until {
-            return Ok(Committed::default());
+        let (from, mut until) = (sequence.published as usize, (sequence.committed / size) as usize);
+        if sequence.private || from >= until {
+            return Committed::default();
         }
-        let mut sequence = std::mem::take(slot);
         let full = (until as u32 * size) as usize;
         let tokens = sequence.tokens.get(..full).unwrap_or(&sequence.tokens);
         if self.wants_keys() {
@@ -78,15 +85,14 @@ impl Manager {
         let mut done = Committed::default();
         let mut settled = until;
         for group in 0..sequence.tables.len() {
-            let (reached, counts) = self.publish_group(seq, &mut sequence, group, from..until);
+            let (reached, counts) = self.publish_group(seq, sequence, group, from..until);
             settled = settled.min(reached);
             if group == 0 {
                 done = counts;
             }
         }
         sequence.published = settled.max(from) as u32;
-        *self.sequences.get_mut(seq)? = sequence;
-        Ok(done)
+        done
     }
 
     /// One group's share of `publish`; returns how far it came. A block whose copy is still under

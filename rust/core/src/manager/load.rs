@@ -32,18 +32,11 @@ impl Manager {
     /// # Errors
     /// [`Error::UnknownTicket`]; [`Error::Invalid`] for more blocks than were to be loaded.
     pub fn loaded(&mut self, ticket: u64, blocks: u32) -> Result<Vec<SeqId>> {
+        let all = self.check_loaded(ticket, blocks)?;
         let groups = self.options.groups.len() as u32;
         let Some((load, pages)) = self.tickets.load(ticket) else {
             return Err(Error::UnknownTicket(ticket));
         };
-        let all = load.blocks;
-        if blocks > all {
-            return Err(Error::Invalid {
-                what: "loaded",
-                value: blocks.to_string(),
-                limit: format!("the ticket is for {all} blocks"),
-            });
-        }
         let good: Vec<BlockId> =
             pages[..(blocks * groups) as usize].iter().map(|copy| copy.dst).collect();
         let cut = if blocks < all {
@@ -57,6 +50,19 @@ impl Manager {
         self.drop_owners(0, &good);
         self.count_loaded(load.start, &good)?;
         Ok(cut)
+    }
+
+    /// How many blocks the load is of, of which the first `blocks` are to be good.
+    pub(super) fn check_loaded(&self, ticket: u64, blocks: u32) -> Result<u32> {
+        let (load, _) = self.tickets.load(ticket).ok_or(Error::UnknownTicket(ticket))?;
+        if blocks <= load.blocks {
+            return Ok(load.blocks);
+        }
+        Err(Error::Invalid {
+            what: "loaded",
+            value: blocks.to_string(),
+            limit: format!("the ticket is for {} blocks", load.blocks),
+        })
     }
 
     /// The sequences that own pages of a load, from its first on, have them computed.

@@ -18,9 +18,10 @@ mod step;
 
 pub use admit::{Admission, Fit, Grant, Prompt};
 pub use commit::Committed;
+pub use grow::Ids;
 pub use lookup::Hit;
 pub use pressure::{Candidate, Preempt, Pressure};
-pub use step::{Step, StepOutcome};
+pub use step::{Growth, Reach, Refused, Step, StepOutcome};
 
 use crate::error::{Error, Result};
 use crate::events::{Event, Kind, Log};
@@ -61,6 +62,7 @@ struct Scratch {
     blocks: Vec<BlockId>,
     outlook: Vec<u32>,
     kept: Vec<BlockId>,
+    marks: step::Marks,
 }
 
 impl Manager {
@@ -157,6 +159,7 @@ impl Manager {
         tokens - tokens % self.options.block_size
     }
 
+    #[inline]
     fn note(&mut self, kind: Kind, seq: SeqId, value: u64) {
         self.log.sequence(self.tick, kind, seq, value);
     }

@@ -1,0 +1,80 @@
+//! What a step writes into the caller's buffers.
+
+use kvframe_core::Manager as Core;
+use kvframe_core::manager::{Reach, Step};
+use kvframe_core::sequence::Sequence;
+use numpy::ndarray::ArrayViewMut2;
+
+use crate::tables::slot;
+use crate::views::entry;
+
+/// The caller's buffers, one of each a layer group; either list may be empty.
+pub struct Outputs<'a> {
+    pub tables: Vec<ArrayViewMut2<'a, i32>>,
+    pub slots: Vec<&'a mut [i64]>,
+    /// Tokens of a block.
+    pub size: u32,
+    /// Slots written so far.
+    pub written: usize,
+}
+
+impl Outputs<'_> {
+    /// Whether everything a step may write fits; says what does not.
+    pub fn check(&self, core: &Core, step: &Step<'_>, reach: &[Reach]) -> Result<(), String> {
+        let groups = core.options().groups.len();
+        for (name, given) in [("tables", self.tables.len()), ("slots", self.slots.len())] {
+            if given != 0 && given != groups {
+                return Err(format!("{given} {name}, but the manager has {groups} layer groups"));
+            }
+        }
+        if !self.slots.is_empty() {
+            let tokens: usize = step.append.iter().map(|(_, ids)| ids.len()).sum();
+            if let Some(slots) = self.slots.iter().find(|s| s.len() < tokens) {
+                let have = slots.len();
+                return Err(format!("{tokens} tokens are appended, but slots holds {have}"));
+            }
+        }
+        for table in &self.tables {
+            let (rows, width) = table.dim();
+            if rows < step.append.len() {
+                let grown = step.append.len();
+                return Err(format!("{grown} sequences grow, but tables has {rows} rows"));
+            }
+            let most = width as u64 * u64::from(core.options().block_size);
+            if let Some(i) = reach.iter().position(|r| r.end > most) {
+                let (seq, end) = (step.append[i].0, reach[i].end);
+                return Err(format!(
+                    "sequence {seq:#x} grows to {end} tokens, but tables has {width} columns"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// For an append: the entries from the block that was written last on, and the slots of its
+    /// tokens; no slots where it was refused.
+    #[inline]
+    pub fn write(&mut self, i: usize, tokens: usize, kept: u32, sequence: Option<&Sequence>) {
+        let (from, end) = (self.written, self.written + tokens);
+        self.written = end;
+        let Some(sequence) = sequence else {
+            self.slots.iter_mut().for_each(|slots| slots[from..end].fill(-1));
+            return;
+        };
+        let first = (kept.min(sequence.len) / self.size) as usize;
+        for (table, blocks) in self.tables.iter_mut().zip(&sequence.tables) {
+            for (column, &block) in blocks.iter().enumerate().skip(first) {
+                // Another thread may have made it longer while a policy was asked.
+                if let Some(place) = table.get_mut([i, column]) {
+                    *place = entry(block);
+                }
+            }
+        }
+        let first = u64::from(sequence.len) - tokens as u64;
+        for (slots, blocks) in self.slots.iter_mut().zip(&sequence.tables) {
+            for (place, token) in slots[from..end].iter_mut().zip(first..) {
+                *place = slot(blocks, token, u64::from(self.size));
+            }
+        }
+    }
+}
