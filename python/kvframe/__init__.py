@@ -41,6 +41,7 @@ from kvframe.registry import Registry
 from kvframe.request import Extra, Request
 from kvframe.results import (
     Counts,
+    Fit,
     Grant,
     Hit,
     Lengths,
@@ -61,6 +62,7 @@ __all__ = [
     "EventKind",
     "EvictionPolicy",
     "Extra",
+    "Fit",
     "Grant",
     "GroupConfig",
     "HandleError",

@@ -105,6 +105,11 @@ class Counts(NamedTuple):
     referenced: int
     total: int
 
+    @property
+    def available(self) -> int:
+        """Blocks that can be had now: free, or cached and evictable."""
+        return self.free + self.cached
+
 
 class Lengths(NamedTuple):
     """A sequence in tokens: known, with slots, computed and accepted, found at admission."""
@@ -121,6 +126,16 @@ class Pressure(IntEnum):
     NORMAL = 0
     HIGH = 1
     CRITICAL = 2
+
+
+class Fit(IntEnum):
+    """Whether a request could be admitted."""
+
+    NEVER = 0
+    """It needs more blocks than the pool has."""
+    LATER = 1
+    """Others have to end first."""
+    NOW = 2
 
 
 class Victim(NamedTuple):

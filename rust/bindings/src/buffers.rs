@@ -3,7 +3,7 @@
 use kvframe_core::Key;
 use numpy::ndarray::Dimension;
 use numpy::{
-    Element, PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray,
+    Element, Ix1, PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray,
     PyUntypedArrayMethods,
 };
 use pyo3::prelude::*;
@@ -172,6 +172,50 @@ pub fn writable<'py, T: Element, D: Dimension>(
         );
         usage(value.py(), message)
     })
+}
+
+/// The caller's array of offsets or lengths, of either width.
+pub enum Offsets<'py> {
+    /// As `FlashInfer` takes them.
+    Narrow(PyReadwriteArray<'py, i32, Ix1>),
+    /// As NumPy makes them.
+    Wide(PyReadwriteArray<'py, i64, Ix1>),
+}
+
+impl<'py> Offsets<'py> {
+    /// An array for `count` of them.
+    pub fn of(value: &Bound<'py, PyAny>, name: &str, count: usize) -> PyResult<Self> {
+        let array = match value.extract::<PyReadwriteArray<'py, i32, Ix1>>() {
+            Ok(array) => Self::Narrow(array),
+            Err(_) => Self::Wide(writable(value, name)?),
+        };
+        let have = match &array {
+            Self::Narrow(array) => array.len(),
+            Self::Wide(array) => array.len(),
+        };
+        if have < count {
+            return Err(usage(value.py(), format!("{count} values, but {name} holds {have}")));
+        }
+        Ok(array)
+    }
+
+    /// Whether `largest` can be written.
+    pub fn check(&self, py: Python<'_>, largest: usize) -> PyResult<()> {
+        match self {
+            Self::Narrow(_) if i32::try_from(largest).is_err() => {
+                Err(usage(py, format!("{largest} does not fit int32: give an int64 array")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes one.
+    pub fn put(&mut self, at: usize, value: usize) {
+        match self {
+            Self::Narrow(array) => array.as_array_mut()[at] = value as i32,
+            Self::Wide(array) => array.as_array_mut()[at] = value as i64,
+        }
+    }
 }
 
 /// What an argument is, for a message.

@@ -7,7 +7,8 @@
 //! | [`step`], [`inputs`], [`outputs`] | the batched step, what it takes and what it writes |
 //! | [`tables`] | block tables and slots into the caller's arrays |
 //! | [`judge`] | victims asked of a Python policy, outside the lock |
-//! | [`room`] | pressure, preemption order, loads, leases, resizing |
+//! | [`room`], [`listeners`] | pressure and who is told of it, preemption order, loads, resizing |
+//! | [`lookup`], [`loans`] | questions about prompts; raw blocks |
 //! | [`trace`] | `Trace` and `replay` |
 //! | [`buffers`], [`ints`], [`errors`], [`fork`] | conversions and guards |
 
@@ -26,6 +27,9 @@ mod fork;
 mod inputs;
 mod ints;
 mod judge;
+mod listeners;
+mod loans;
+mod lookup;
 mod manager;
 mod outputs;
 mod request;

@@ -12,6 +12,8 @@ use crate::views::entry;
 pub struct Outputs<'a> {
     pub tables: Vec<ArrayViewMut2<'a, i32>>,
     pub slots: Vec<&'a mut [i64]>,
+    /// The row of each append; its place where None.
+    pub rows: Option<Vec<u64>>,
     /// Tokens of a block.
     pub size: u32,
     /// Slots written so far.
@@ -34,11 +36,18 @@ impl Outputs<'_> {
                 return Err(format!("{tokens} tokens are appended, but slots holds {have}"));
             }
         }
+        let grown = step.append.len();
+        if let Some(have) = self.rows.as_ref().map(Vec::len).filter(|&have| have != grown) {
+            return Err(format!("{grown} sequences grow, but rows has {have}"));
+        }
+        let largest = self.rows.as_ref().and_then(|rows| rows.iter().max().copied());
         for table in &self.tables {
             let (rows, width) = table.dim();
-            if rows < step.append.len() {
-                let grown = step.append.len();
+            if self.rows.is_none() && rows < grown {
                 return Err(format!("{grown} sequences grow, but tables has {rows} rows"));
+            }
+            if let Some(row) = largest.filter(|&row| row >= rows as u64) {
+                return Err(format!("rows has {row}, but tables has {rows} rows"));
             }
             let most = width as u64 * u64::from(core.options().block_size);
             if let Some(i) = reach.iter().position(|r| r.end > most) {
@@ -62,10 +71,11 @@ impl Outputs<'_> {
             return;
         };
         let first = (kept.min(sequence.len) / self.size) as usize;
+        let row = self.rows.as_ref().map_or(i, |rows| rows[i] as usize);
         for (table, blocks) in self.tables.iter_mut().zip(&sequence.tables) {
             for (column, &block) in blocks.iter().enumerate().skip(first) {
                 // Another thread may have made it longer while a policy was asked.
-                if let Some(place) = table.get_mut([i, column]) {
+                if let Some(place) = table.get_mut([row, column]) {
                     *place = entry(block);
                 }
             }

@@ -55,9 +55,9 @@ impl Manager {
     ///
     /// `append[i]` grows by `counts[i]` ids of `ids`, in order. Everything wrong with a handle, a
     /// length or a ticket refuses the whole step; want of room refuses single growths and
-    /// admissions. `tables[g]` row i gets the changed entries of `append[i]`'s table in group g,
-    /// `slots[g]` the slots of the appended tokens, one sequence after the other.
-    #[pyo3(signature = (done=None, failed=None, loaded=None, truncate=None, fill=None, commit=None, fork=None, release=None, preempt=None, fence=None, passed=None, append=None, counts=None, ids=None, extend=None, admit=vec![], token_budget=None, batch_tokens=None, skip_refused=false, tables=vec![], slots=vec![]))]
+    /// admissions. `tables[g]` row `rows[i]`, or i, gets the changed entries of `append[i]`'s table
+    /// in group g, `slots[g]` the slots of the appended tokens, one sequence after the other.
+    #[pyo3(signature = (done=None, failed=None, loaded=None, truncate=None, fill=None, commit=None, fork=None, release=None, preempt=None, fence=None, passed=None, append=None, counts=None, ids=None, extend=None, admit=vec![], token_budget=None, batch_tokens=None, skip_refused=false, tables=vec![], slots=vec![], rows=None))]
     fn step<'py>(
         &self,
         py: Python<'py>,
@@ -82,6 +82,7 @@ impl Manager {
         skip_refused: bool,
         tables: Vec<Bound<'py, PyAny>>,
         slots: Vec<Bound<'py, PyAny>>,
+        rows: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Stepped<'py>> {
         let (done, failed) = (u64s(done, "done")?, u64s(failed, "failed")?);
         let (release, preempt) = (u64s(release, "release")?, u64s(preempt, "preempt")?);
@@ -129,11 +130,12 @@ impl Manager {
         let outputs = Outputs {
             tables: tables.iter_mut().map(|t| t.as_array_mut()).collect(),
             slots: slots.iter_mut().map(|s| s.as_slice_mut()).collect::<Result<_, _>>()?,
+            rows: rows.map(|rows| u64s(Some(rows), "rows")).transpose()?,
             size: self.block_size,
             written: 0,
         };
         let reach = Vec::with_capacity(append.len());
-        Run { manager: self, step: &step, reach, outputs }.run(py)
+        Run { manager: self, step: &step, reach, outputs, level_changed: false }.run(py)
     }
 }
 
@@ -143,6 +145,7 @@ struct Run<'a> {
     step: &'a Step<'a>,
     reach: Vec<Reach>,
     outputs: Outputs<'a>,
+    level_changed: bool,
 }
 
 impl Run<'_> {
@@ -153,8 +156,11 @@ impl Run<'_> {
         let mut failures = Vec::new();
         if manager.has_judge() {
             self.grow_with_judge(py, &mut outcome, &mut failures)?;
-            manager.locked(py, |core| finish(core, &mut outcome))?;
+            manager.locked(py, |core| self.finish(core, &mut outcome))?;
             manager.deliver_events(py)?;
+        }
+        if self.level_changed {
+            manager.listeners.tell(py);
         }
         Told { py, step: self.step, failures: failures.into_iter() }.tell(outcome)
     }
@@ -166,7 +172,7 @@ impl Run<'_> {
         let mut outcome = core.settle(self.step).map_err(Wrong::Step)?;
         if !self.manager.has_judge() {
             self.grow(core, &mut outcome).map_err(Wrong::Step)?;
-            finish(core, &mut outcome);
+            self.finish(core, &mut outcome);
         }
         Ok(outcome)
     }
@@ -207,11 +213,12 @@ impl Run<'_> {
         }
         Ok(())
     }
-}
 
-fn finish(core: &mut Core, outcome: &mut StepOutcome) {
-    core.settle_choice();
-    outcome.plan = core.take_plan();
+    fn finish(&mut self, core: &mut Core, outcome: &mut StepOutcome) {
+        core.settle_choice();
+        outcome.plan = core.take_plan();
+        self.level_changed = self.manager.watch(core);
+    }
 }
 
 /// Why a step was refused whole.

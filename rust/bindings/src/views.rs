@@ -27,15 +27,17 @@ pub fn entry(block: u32) -> i32 {
 #[pymethods]
 impl Manager {
     /// A sequence's block table in a group; -1 where a window left nothing.
-    #[pyo3(signature = (seq, group=Group(0)))]
+    #[pyo3(signature = (seq, group=Group(0), start=0))]
     fn block_table<'py>(
         &self,
         py: Python<'py>,
         seq: Seq,
         group: Group,
+        start: usize,
     ) -> PyResult<Bound<'py, PyArray1<i32>>> {
         let table = self.sequence(py, seq.0, |s| {
-            s.tables.get(group.0).map(|t| t.iter().map(|&b| entry(b)).collect::<Vec<_>>())
+            let table = s.tables.get(group.0)?.get(start..).unwrap_or(&[]);
+            Some(table.iter().map(|&b| entry(b)).collect::<Vec<_>>())
         })?;
         let table = table.ok_or_else(|| no_group(py, group.0))?;
         Ok(PyArray1::from_vec(py, table))

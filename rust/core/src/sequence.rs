@@ -91,12 +91,29 @@ impl Sequence {
     /// # Errors
     /// [`Error::Invalid`] while prompt tokens have no slots, or where the request came as keys.
     pub fn check_append(&self, count: usize) -> Result<()> {
-        let limit = match self.known() - self.len {
-            0 if count == 0 || self.tokens.len() == self.known() as usize => return Ok(()),
-            0 => "the request came as keys; its tokens are not known".into(),
-            more => format!("{more} known tokens have no slots yet: extend the sequence first"),
-        };
-        Err(Error::Invalid { what: "append", value: count.to_string(), limit })
+        match self.known() - self.len {
+            0 => self.check_tokens(count),
+            more => Err(Error::Invalid {
+                what: "append",
+                value: count.to_string(),
+                limit: format!("{more} known tokens have no slots yet: extend the sequence first"),
+            }),
+        }
+    }
+
+    /// Whether all that is known is known as tokens, which others may follow.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the request came as keys.
+    pub fn check_tokens(&self, count: usize) -> Result<()> {
+        if count == 0 || self.tokens.len() == self.known() as usize {
+            return Ok(());
+        }
+        Err(Error::Invalid {
+            what: "append",
+            value: count.to_string(),
+            limit: "the request came as keys; its tokens are not known".into(),
+        })
     }
 
     fn clear(&mut self) {

@@ -108,28 +108,9 @@ impl Manager {
     /// [`Error::NeverFits`], [`Error::NoCapacity`], [`Error::NeedVictims`]; [`Error::Invalid`] for
     /// more keys than the prompt has full blocks.
     pub fn admit(&mut self, request: &Admission<'_>) -> Result<Grant> {
+        let known = self.check_prompt(request)?;
         let Admission { prompt, extras, .. } = *request;
-        let known = if prompt.tokens.is_empty() { prompt.len } else { prompt.tokens.len() as u32 };
-        if prompt.keys.len() as u64 > u64::from(known / self.block_size()) {
-            return Err(Error::Invalid {
-                what: "keys",
-                value: prompt.keys.len().to_string(),
-                limit: format!("the prompt has {} full blocks", known / self.block_size()),
-            });
-        }
         let findable = self.options.prefix_caching && (request.read || request.insert);
-        if findable
-            && prompt.tokens.is_empty()
-            && !prompt.keys.is_empty()
-            && !self.index.takes_keys()
-        {
-            return Err(Error::Invalid {
-                what: "keys",
-                value: prompt.keys.len().to_string(),
-                limit: "the radix index matches tokens: give them, or neither read nor insert"
-                    .into(),
-            });
-        }
         let root = self.hasher.root(request.space);
         let mut hashed = std::mem::take(&mut self.scratch.keys);
         let mut hits = std::mem::take(&mut self.scratch.hits);
@@ -152,6 +133,8 @@ impl Manager {
         if let (Err(Error::NeedVictims { .. }), Some(books)) = (&plan, self.policy.external()) {
             books.spare(hits.iter().flatten().copied().filter(|&b| b != NIL));
         }
+        let refused = matches!(plan, Err(Error::NoCapacity { .. } | Error::NeverFits { .. }));
+        self.stats.refused += u64::from(refused);
         let outcome = plan.map(|until| {
             self.stats.collisions += u64::from(collisions);
             self.carry_out(request, known, until, root, keys, &hits)
@@ -161,10 +144,37 @@ impl Manager {
         outcome
     }
 
+    /// Tokens of the prompt, unless its keys cannot be right.
+    pub(super) fn check_prompt(&self, request: &Admission<'_>) -> Result<u32> {
+        let prompt = request.prompt;
+        let known = if prompt.tokens.is_empty() { prompt.len } else { prompt.tokens.len() as u32 };
+        if prompt.keys.len() as u64 > u64::from(known / self.block_size()) {
+            return Err(Error::Invalid {
+                what: "keys",
+                value: prompt.keys.len().to_string(),
+                limit: format!("the prompt has {} full blocks", known / self.block_size()),
+            });
+        }
+        let findable = self.options.prefix_caching && (request.read || request.insert);
+        if findable
+            && prompt.tokens.is_empty()
+            && !prompt.keys.is_empty()
+            && !self.index.takes_keys()
+        {
+            return Err(Error::Invalid {
+                what: "keys",
+                value: prompt.keys.len().to_string(),
+                limit: "the radix index matches tokens: give them, or neither read nor insert"
+                    .into(),
+            });
+        }
+        Ok(known)
+    }
+
     /// Counts: up to how many tokens slots are to be given, and how many blocks a partial grant has
     /// to leave.
-    fn plan_admission(
-        &mut self,
+    pub(super) fn plan_admission(
+        &self,
         request: &Admission<'_>,
         known: u32,
         found: usize,
@@ -193,7 +203,7 @@ impl Manager {
         let room = self.pool.available() - claimed;
         let kept = self.kept_for_growth();
         if request.fit == Fit::Partial {
-            self.check_room(needed.min(room.saturating_sub(kept)), claimed)?;
+            self.room_for(needed.min(room.saturating_sub(kept)), claimed)?;
             return Ok((until, kept));
         }
         let longest = self.blocks_for(known.max(request.max_tokens));
@@ -202,21 +212,19 @@ impl Manager {
             u64::from(needed) + hits.iter().flatten().filter(|&&b| b != NIL).count() as u64;
         let total = total.max(at_once);
         if total > u64::from(self.pool.usable()) {
-            self.stats.refused += 1;
             let total_pool = u64::from(self.pool.usable());
             return Err(Error::NeverFits { needed: total, total: total_pool });
         }
         let whole = u64::from(longest - found as u32) * u64::from(self.full_groups());
         let at_least = if request.whole_sequence { needed.max(whole as u32) } else { needed };
         if needed <= room && at_least.saturating_add(kept) > room {
-            self.stats.refused += 1;
             return Err(Error::NoCapacity {
                 needed: u64::from(at_least) + u64::from(kept),
                 available: u64::from(room),
                 total: u64::from(self.pool.usable()),
             });
         }
-        self.check_room(needed, claimed)?;
+        self.room_for(needed, claimed)?;
         Ok((until, 0))
     }
 

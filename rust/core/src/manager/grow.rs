@@ -131,6 +131,24 @@ impl Manager {
         self.make_slots(seq, until)
     }
 
+    /// Slots up to `until`, as `extend` gives them, and past what is known for tokens whose ids come
+    /// later, as `append_unknown` does.
+    ///
+    /// # Errors
+    /// As those two.
+    pub fn reserve(&mut self, seq: SeqId, until: u32) -> Result<()> {
+        let sequence = self.sequences.get(seq)?;
+        let known = sequence.known();
+        if until <= known {
+            return self.extend(seq, until);
+        }
+        sequence.check_tokens((until - known) as usize)?;
+        let until = self.checked_len(u64::from(until))?;
+        self.make_slots(seq, until)?;
+        Ids::Unknown(until - known).enter(self.sequences.get_mut(seq)?);
+        Ok(())
+    }
+
     /// Whether `seq` may get slots up to `until`, room apart.
     pub(super) fn check_extend(&self, seq: SeqId, until: u32) -> Result<()> {
         let sequence = self.sequences.get(seq)?;

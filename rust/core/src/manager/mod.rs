@@ -6,6 +6,7 @@ mod admit;
 mod candidates;
 mod commit;
 mod fence;
+mod fits;
 mod fork;
 mod grow;
 mod integrity;
@@ -18,6 +19,7 @@ mod step;
 
 pub use admit::{Admission, Fit, Grant, Prompt};
 pub use commit::Committed;
+pub use fits::Fits;
 pub use grow::Ids;
 pub use lookup::Hit;
 pub use pressure::{Candidate, Preempt, Pressure};
@@ -122,6 +124,11 @@ impl Manager {
         self.sequences.len()
     }
 
+    /// Their handles.
+    pub fn live(&self) -> Vec<SeqId> {
+        self.sequences.iter().map(|(seq, _)| seq).collect()
+    }
+
     /// A live sequence.
     ///
     /// # Errors
@@ -181,12 +188,18 @@ impl Manager {
 
     /// Refuses what needs more blocks than can be had; `claimed` cached blocks are spoken for.
     fn check_room(&mut self, needed: u32, claimed: u32) -> Result<()> {
+        let checked = self.room_for(needed, claimed);
+        self.stats.refused += u64::from(matches!(checked, Err(Error::NoCapacity { .. })));
+        checked
+    }
+
+    /// The same without counting.
+    fn room_for(&self, needed: u32, claimed: u32) -> Result<()> {
         if self.asleep {
             return Err(Error::Asleep);
         }
         let available = self.pool.available() - claimed;
         if needed > available {
-            self.stats.refused += 1;
             return Err(Error::NoCapacity {
                 needed: u64::from(needed),
                 available: u64::from(available),

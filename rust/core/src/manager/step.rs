@@ -128,6 +128,7 @@ impl Manager {
         }
         self.settle_choice();
         outcome.plan = self.take_plan();
+        self.watch();
         Ok(outcome)
     }
 }
