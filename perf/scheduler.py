@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +43,7 @@ class Scheduler:
         self.tables = np.full((running, 2 * LONGEST // BLOCK), -1, np.int32)
         self.mapping = np.empty(running * (DRAFTS + 1), np.int64)
         self.ids = self.rng.integers(VOCABULARY, size=running * (DRAFTS + 1), dtype=np.uint32)
+        self.tickets: list[int] = []
         self.short_of_room = 0
         self.now = 0
         self.measured()
@@ -69,28 +71,24 @@ class Scheduler:
         computed = np.flatnonzero((self.state != IDLE) | ended)
         room = min(int((self.state == IDLE).sum()) - len(forked), len(self.waiting), 8)
         asking = [self.waiting[i] for i in range(max(room, 0))]
+        step: dict[str, Any] = {
+            "truncate": (self.seqs[cut], self.slots[cut]),
+            "commit": (self.seqs[computed], self.slots[computed]),
+            "fork": self.seqs[forked],
+            "release": self.seqs[ended],
+            "preempt": self.seqs[victims],
+            "append": self.seqs[decoding],
+            "counts": counts,
+            "tokens": self.ids[: counts.sum()],
+            "extend": (self.seqs[prefilling], self.known[prefilling]),
+            "admit": asking,
+            "batch_tokens": max(BATCH_TOKENS, int(counts.sum())),
+            "rows": decoding,
+        }
         start = time.perf_counter()
-        out = self.kv.step(
-            truncate=(self.seqs[cut], self.slots[cut]),
-            commit=(self.seqs[computed], self.slots[computed]),
-            fork=self.seqs[forked],
-            release=self.seqs[ended],
-            preempt=self.seqs[victims],
-            append=self.seqs[decoding],
-            counts=counts,
-            tokens=self.ids[: counts.sum()],
-            extend=(self.seqs[prefilling], self.known[prefilling]),
-            admit=asking,
-            batch_tokens=max(BATCH_TOKENS, int(counts.sum())),
-            tables=self.tables,
-            slots=self.mapping,
-            rows=decoding,
-        )
+        out = self.kv.step(**step, done=self.tickets, tables=self.tables, slots=self.mapping)
         took = time.perf_counter() - start
-        if out.plan is not None:
-            start = time.perf_counter()
-            self.kv.done(out.plan.ticket)
-            took += time.perf_counter() - start
+        self.tickets = [] if out.plan is None else [out.plan.ticket]
         granted = out.reasons[: len(decoding)] == 0
         self.grown[:] = 0
         self.grown[decoding] = np.where(granted, counts, 0)
@@ -110,12 +108,12 @@ class Scheduler:
             row = self._enter(seq, DECODE, int(self.slots[parent] - self.grown[parent]), 0)
             self.end[row] = self.end[parent]
             ready.append(row)
+        seqs = self.seqs[ready]
+        fresh = np.empty((len(ready), self.tables.shape[1]), np.int32)
         start = time.perf_counter()
-        if ready:
-            fresh = np.empty((len(ready), self.tables.shape[1]), np.int32)
-            self.kv.block_tables(self.seqs[ready], fresh)
-            self.tables[ready] = fresh
+        self.kv.block_tables(seqs, fresh)
         self.spent.append(took + time.perf_counter() - start)
+        self.tables[ready] = fresh
         self.state[ready] = DECODE
         self.did.update(
             sequences=len(computed),

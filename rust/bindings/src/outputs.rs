@@ -2,10 +2,10 @@
 
 use kvframe_core::Manager as Core;
 use kvframe_core::manager::{Reach, Step};
+use kvframe_core::pool::BlockId;
 use kvframe_core::sequence::Sequence;
 use numpy::ndarray::ArrayViewMut2;
 
-use crate::tables::slot;
 use crate::views::entry;
 
 /// The caller's buffers, one of each a layer group; either list may be empty.
@@ -63,14 +63,46 @@ impl Outputs<'_> {
     /// For an append: the entries from the block that was written last on, and the slots of its
     /// tokens; no slots where it was refused.
     #[inline]
-    pub fn write(&mut self, i: usize, tokens: usize, kept: u32, sequence: Option<&Sequence>) {
+    pub fn write(
+        &mut self,
+        i: usize,
+        tokens: usize,
+        kept: u32,
+        granted: Option<(&Sequence, bool)>,
+    ) {
         let (from, end) = (self.written, self.written + tokens);
         self.written = end;
-        let Some(sequence) = sequence else {
+        let Some((sequence, changed)) = granted else {
             self.slots.iter_mut().for_each(|slots| slots[from..end].fill(-1));
             return;
         };
-        let first = (kept.min(sequence.len) / self.size) as usize;
+        if changed {
+            self.write_entries(i, (kept.min(sequence.len) / self.size) as usize, sequence);
+        }
+        if tokens == 0 {
+            return;
+        }
+        let first = sequence.len - tokens as u32;
+        for (slots, blocks) in self.slots.iter_mut().zip(&sequence.tables) {
+            let mut block = (first / self.size) as usize;
+            let mut offset = first % self.size;
+            let mut base = page(blocks, block, self.size);
+            for place in &mut slots[from..end] {
+                if offset == self.size {
+                    (block, offset) = (block + 1, 0);
+                    base = page(blocks, block, self.size);
+                }
+                *place = if base < 0 { -1 } else { base + i64::from(offset) };
+                offset += 1;
+            }
+        }
+    }
+}
+
+impl Outputs<'_> {
+    // Not inlined: the common decode step changes no entry.
+    #[inline(never)]
+    fn write_entries(&mut self, i: usize, first: usize, sequence: &Sequence) {
         let row = self.rows.as_ref().map_or(i, |rows| rows[i] as usize);
         for (table, blocks) in self.tables.iter_mut().zip(&sequence.tables) {
             for (column, &block) in blocks.iter().enumerate().skip(first) {
@@ -80,11 +112,14 @@ impl Outputs<'_> {
                 }
             }
         }
-        let first = u64::from(sequence.len) - tokens as u64;
-        for (slots, blocks) in self.slots.iter_mut().zip(&sequence.tables) {
-            for (place, token) in slots[from..end].iter_mut().zip(first..) {
-                *place = slot(blocks, token, u64::from(self.size));
-            }
-        }
+    }
+}
+
+/// The first slot of an entry's block; -1 where it left a window.
+#[inline]
+fn page(blocks: &[BlockId], at: usize, size: u32) -> i64 {
+    match entry(blocks[at]) {
+        -1 => -1,
+        block => i64::from(block) * i64::from(size),
     }
 }

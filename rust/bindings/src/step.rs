@@ -179,8 +179,8 @@ impl Run<'_> {
 
     fn grow(&mut self, core: &mut Core, outcome: &mut StepOutcome) -> Result<(), Error> {
         let (step, reach, outputs) = (self.step, &self.reach, &mut self.outputs);
-        core.grow(step, outcome, |i, sequence| {
-            outputs.write(i, step.append[i].1.len(), reach[i].kept, sequence);
+        core.grow(step, outcome, |i, granted| {
+            outputs.write(i, step.append[i].1.len(), reach[i].kept, granted);
         })
     }
 

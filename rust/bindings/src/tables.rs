@@ -11,7 +11,7 @@ use crate::manager::Manager;
 use crate::views::{entry, no_group};
 
 /// The slot of a token; -1 where its block left a window.
-pub fn slot(table: &[BlockId], token: u64, size: u64) -> i64 {
+fn slot(table: &[BlockId], token: u64, size: u64) -> i64 {
     match entry(table[(token / size) as usize]) {
         -1 => -1,
         block => i64::from(block) * size as i64 + (token % size) as i64,

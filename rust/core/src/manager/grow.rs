@@ -48,7 +48,7 @@ impl Manager {
     /// Unknown handles; [`Error::NoCapacity`]; [`Error::Invalid`] while prompt tokens have no slots
     /// yet, or where the request came as keys.
     pub fn append(&mut self, seq: SeqId, tokens: &[u32]) -> Result<()> {
-        self.append_ids(seq, Ids::Known(tokens))
+        self.append_ids(seq, Ids::Known(tokens)).map(drop)
     }
 
     /// Slots for `count` tokens whose ids are still being computed (asynchronous scheduling).
@@ -56,7 +56,7 @@ impl Manager {
     /// # Errors
     /// As [`Manager::append`].
     pub fn append_unknown(&mut self, seq: SeqId, count: u32) -> Result<()> {
-        self.append_ids(seq, Ids::Unknown(count))
+        self.append_ids(seq, Ids::Unknown(count)).map(drop)
     }
 
     /// The ids of the first tokens of `seq` that were not known yet.
@@ -73,9 +73,13 @@ impl Manager {
         Ok(())
     }
 
+    /// Whether tables may have changed.
     #[inline]
-    pub(super) fn append_ids(&mut self, seq: SeqId, ids: Ids<'_>) -> Result<()> {
-        if self.append_in_place(seq, ids)? { Ok(()) } else { self.append_anywhere(seq, ids) }
+    pub(super) fn append_ids(&mut self, seq: SeqId, ids: Ids<'_>) -> Result<bool> {
+        if self.append_in_place(seq, ids)? {
+            return Ok(false);
+        }
+        self.append_anywhere(seq, ids).map(|()| true)
     }
 
     fn append_anywhere(&mut self, seq: SeqId, ids: Ids<'_>) -> Result<()> {

@@ -62,7 +62,7 @@ impl Manager {
     }
 
     /// The second half: goes on where `outcome` ends. What it refuses is in there. Each append is
-    /// `told`: its place, and its sequence unless it was refused.
+    /// `told`: its place; unless it was refused, its sequence and whether tables may have changed.
     ///
     /// # Errors
     /// [`Error::NeedVictims`], for a policy outside the core: find them and call again.
@@ -70,7 +70,7 @@ impl Manager {
         &mut self,
         step: &Step<'_>,
         outcome: &mut StepOutcome,
-        mut told: impl FnMut(usize, Option<&Sequence>),
+        mut told: impl FnMut(usize, Option<(&Sequence, bool)>),
     ) -> Result<()> {
         while let Some(&(seq, ids)) = step.append.get(outcome.appended) {
             let tokens = ids.len() as u32;
@@ -81,9 +81,9 @@ impl Manager {
             };
             let place = outcome.appended;
             match wanted(tried)? {
-                Ok(()) => {
+                Ok(changed) => {
                     outcome.spent += tokens;
-                    told(place, self.sequences.get(seq).ok());
+                    told(place, self.sequences.get(seq).ok().map(|s| (s, changed)));
                 }
                 Err(error) => {
                     outcome.refuse(Growth::Append, place, error);
