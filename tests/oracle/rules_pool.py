@@ -27,9 +27,7 @@ class PoolRules(Rules):
         if self.plane.fates.pop(ticket):
             self.fail(ticket)
         else:
-            self.both(
-                f"done {ticket}", lambda: self.kv.done(ticket), lambda _: self.o.done(ticket)
-            )
+            self.both(f"done {ticket}", lambda: self.kv.done(ticket), lambda _: self.o.done(ticket))
 
     def fail(self, ticket: int) -> None:
         self.both(
@@ -53,9 +51,7 @@ class PoolRules(Rules):
         if good == 0 and self.dice.one_in(2):
             return self.fail(ticket)
         if good == rows and self.dice.one_in(2):
-            self.both(
-                f"done {ticket}", lambda: self.kv.done(ticket), lambda _: self.o.done(ticket)
-            )
+            self.both(f"done {ticket}", lambda: self.kv.done(ticket), lambda _: self.o.done(ticket))
             return None
         self.both(
             f"loaded {ticket} {good} of {rows}",
