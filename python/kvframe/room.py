@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from kvframe import _core
+from kvframe._core import Manager as Core
 from kvframe.request import Handles
 from kvframe.results import Pressure, Victim
 
@@ -15,7 +15,7 @@ PressureCallback = Callable[[Pressure, Pressure], object]
 class Room:
     """How scarce room is in a manager, and what is done about it."""
 
-    _core: _core.Manager
+    _core: Core
 
     def usage(self) -> float:
         """The share of blocks in use, 0 to 1; cached ones are not in use."""

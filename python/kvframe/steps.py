@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from kvframe import _core
+from kvframe._core import Manager as Core
 from kvframe.request import Handles, Request, TokenIds
 from kvframe.results import Grant, Plan, Stepped
 
@@ -15,7 +15,7 @@ from kvframe.results import Grant, Plan, Stepped
 class Steps:
     """The batched step of a manager."""
 
-    _core: _core.Manager
+    _core: Core
 
     def step(
         self,

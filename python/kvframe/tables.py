@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from kvframe import _core
+from kvframe._core import Manager as Core
 from kvframe.request import Handles
 
 Offsets = npt.NDArray[np.int32] | npt.NDArray[np.int64]
@@ -14,7 +14,7 @@ Offsets = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 class Tables:
     """What attention kernels read of a manager."""
 
-    _core: _core.Manager
+    _core: Core
 
     def block_table(self, seq: int, group: int = 0, *, start: int = 0) -> npt.NDArray[np.int32]:
         """A sequence's block ids in a group, int32, from entry ``start`` on; -1 where a window left

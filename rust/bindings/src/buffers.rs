@@ -122,7 +122,7 @@ pub fn u64s(value: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Vec<u64>> 
         .collect()
 }
 
-/// What needs no NumPy to be read: arrays of the usual dtypes, short lists of ints. None for
+/// What is read without calls of `NumPy`: arrays of the usual dtypes, short lists of ints. None for
 /// anything else, also for what is out of range.
 fn plain(value: &Bound<'_, PyAny>) -> Option<Vec<u64>> {
     if let Ok(array) = value.cast::<PyArray1<u64>>() {
@@ -178,7 +178,7 @@ pub fn writable<'py, T: Element, D: Dimension>(
 pub enum Offsets<'py> {
     /// As `FlashInfer` takes them.
     Narrow(PyReadwriteArray<'py, i32, Ix1>),
-    /// As NumPy makes them.
+    /// As `NumPy` makes them.
     Wide(PyReadwriteArray<'py, i64, Ix1>),
 }
 

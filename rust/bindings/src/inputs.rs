@@ -83,7 +83,7 @@ impl<'py> Growths<'py> {
             Some(counts) => counts.iter().try_fold(0_u64, |sum, &count| sum.checked_add(count)),
         };
         let counts = self.counts.as_ref().map_or(self.seqs.len(), Vec::len);
-        let ids = self.ids.as_ref().map(|ids| ids.as_slice());
+        let ids = self.ids.as_ref().map(Tokens::as_slice);
         if self.seqs.len() != counts || ids.is_some_and(|ids| Some(ids.len() as u64) != total) {
             let total = total.map_or("too many".into(), |t| t.to_string());
             let message = format!(

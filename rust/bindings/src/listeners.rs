@@ -7,6 +7,9 @@ use kvframe_core::manager::Pressure;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 
+/// The level before and after.
+type Change = (Pressure, Pressure);
+
 /// Callbacks, and changes that they have not been told yet.
 #[derive(Default)]
 pub struct Listeners {
@@ -16,7 +19,7 @@ pub struct Listeners {
 #[derive(Default)]
 struct Inner {
     callbacks: Vec<Py<PyAny>>,
-    waiting: VecDeque<(Pressure, Pressure)>,
+    waiting: VecDeque<Change>,
     telling: bool,
 }
 
@@ -64,7 +67,7 @@ impl Listeners {
     }
 
     /// Notes a change, in the order they happen: called under the core's lock.
-    pub fn note(&self, change: (Pressure, Pressure)) {
+    pub fn note(&self, change: Change) {
         let mut inner = self.inner();
         if !inner.callbacks.is_empty() {
             inner.waiting.push_back(change);
@@ -89,7 +92,7 @@ impl Listeners {
         }
     }
 
-    fn next(&self, py: Python<'_>) -> Option<(Vec<Py<PyAny>>, (Pressure, Pressure))> {
+    fn next(&self, py: Python<'_>) -> Option<(Vec<Py<PyAny>>, Change)> {
         let mut inner = self.inner();
         let change = inner.waiting.pop_front();
         inner.telling = change.is_some();
