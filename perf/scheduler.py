@@ -21,7 +21,7 @@ IDLE, PREFILL, DECODE = 0, 1, 2
 
 
 class Scheduler:
-    """A persistent batch of ``running`` places over a manager with a little less room than it wants.
+    """A persistent batch of ``running`` places over a manager short of room at times.
 
     Args:
         running: Places, of which each holds one sequence.
@@ -46,16 +46,14 @@ class Scheduler:
         self.tickets: list[int] = []
         self.short_of_room = 0
         self.now = 0
-        self.measured()
+        self.spent: list[float] = []
+        self.since = time.perf_counter()
+        self.did: Counter[str] = Counter()
 
     def measured(self) -> tuple[list[float], float, Counter[str]]:
-        """Seconds in the manager of each step since the last call, seconds in all, what was done."""
-        spent = getattr(self, "spent", [])
-        seconds = time.perf_counter() - getattr(self, "since", 0.0)
-        did = getattr(self, "did", Counter())
-        self.spent: list[float] = []
-        self.did: Counter[str] = Counter()
-        self.since = time.perf_counter()
+        """Since the last call: seconds in the manager of each step, seconds in all, what was done."""
+        spent, seconds, did = self.spent, time.perf_counter() - self.since, self.did
+        self.spent, self.since, self.did = [], time.perf_counter(), Counter()
         return spent, seconds, did
 
     def step(self) -> None:
@@ -95,7 +93,7 @@ class Scheduler:
         self.slots[decoding] += self.grown[decoding]
         self.slots[prefilling] = out.extended
         self.short_of_room = len(decoding) - int(granted.sum())
-        ready = [row for row in prefilling if self.slots[row] == self.known[row]]
+        ready = [int(row) for row in prefilling if self.slots[row] == self.known[row]]
         for grant in out.grants:
             if grant is None:
                 break

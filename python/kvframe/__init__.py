@@ -40,6 +40,7 @@ from kvframe.manager import KVCacheManager
 from kvframe.registry import Registry
 from kvframe.request import Extra, Request
 from kvframe.results import (
+    Committed,
     Counts,
     Fit,
     Grant,
@@ -48,6 +49,8 @@ from kvframe.results import (
     Plan,
     Pressure,
     Reason,
+    Sight,
+    Span,
     Stepped,
     Victim,
 )
@@ -56,6 +59,7 @@ __all__ = [
     "AdmissionPolicy",
     "CacheConfig",
     "CapacityError",
+    "Committed",
     "Config",
     "ConfigError",
     "Counts",
@@ -86,6 +90,8 @@ __all__ = [
     "Request",
     "Resolved",
     "SequenceCapacity",
+    "Sight",
+    "Span",
     "StaleHandleError",
     "Stepped",
     "TraceError",

@@ -20,7 +20,7 @@ class Manager:
         policy: Any,
         policy_options: dict | None = None,
         hash: str = "sha256",
-        groups: SupportsGetItem[int, tuple[str, SupportsIndex]] = ...,
+        groups: SupportsGetItem[int, dict] = ...,
         prefix_caching: bool = True,
         null_block: bool = False,
         fingerprint: bytes | None = None,
@@ -49,10 +49,10 @@ class Manager:
         until: SupportsIndex | None = None,
         partial: bool | None = None,
         resumed: bool | None = None,
-    ) -> tuple[int, int, int, int, int | None]:
+    ) -> tuple[int, int, int, int, int | None, bool]:
         """
-        Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens). What is
-        given besides goes over what the request says.
+        Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens,
+        ticket of a load, whether the other input was found). What is given besides goes over what the request says.
         """
     def append(self, /, seq: SupportsIndex, ids: Any) -> None:
         """
@@ -70,7 +70,7 @@ class Manager:
         self, /, seq: SupportsIndex, group: SupportsIndex = ..., start: SupportsIndex = 0
     ) -> Incomplete:
         """
-        A sequence's block table in a group; -1 where a window left nothing.
+        A sequence's block table in a group; -1, or the null block, where one was given up.
         """
     def block_tables(
         self,
@@ -98,9 +98,10 @@ class Manager:
         """
         Evicts until so many blocks are free, or nothing is cached; returns how many went.
         """
-    def commit(self, /, seq: SupportsIndex, upto: SupportsIndex) -> tuple[int, int]:
+    def commit(self, /, seq: SupportsIndex, upto: SupportsIndex) -> tuple[int, int, int]:
         """
-        Computed and accepted up to a length; returns (blocks stored, of them duplicates).
+        Computed and accepted up to a length; returns (blocks stored, of them duplicates,
+        blocks freed that no token to come attends to).
         """
     def counts(self, /) -> tuple[int, int, int, int]:
         """
@@ -145,6 +146,7 @@ class Manager:
         *,
         salt: bytes | None = None,
         adapter: bytes | None = None,
+        encoder: bytes | None = None,
         extras: SupportsGetItem[
             int, tuple[SupportsIndex, SupportsIndex, SupportsGetItem[int, SupportsIndex]]
         ] = ...,
@@ -179,6 +181,7 @@ class Manager:
         *,
         salt: bytes | None = None,
         adapter: bytes | None = None,
+        encoder: bytes | None = None,
         extras: SupportsGetItem[
             int, tuple[SupportsIndex, SupportsIndex, SupportsGetItem[int, SupportsIndex]]
         ] = ...,
@@ -240,6 +243,12 @@ class Manager:
         """
         The weights have changed; returns how many cached blocks were freed.
         """
+    def sight(
+        self, /, seq: SupportsIndex, group: SupportsIndex = ...
+    ) -> tuple[list[tuple[int, int]], list[tuple[int, int]], int]:
+        """
+        What the next token of a sequence sees of a group.
+        """
     def sleep(self, /) -> None:
         """
         Forgets what is cached and admits nobody until `wake`.
@@ -290,7 +299,7 @@ class Manager:
         slots: SupportsGetItem[int, Any] = ...,
         rows: Any | None = None,
     ) -> tuple[
-        list[tuple[int, int, int, int, int | None] | None],
+        list[tuple[int, int, int, int, int | None, bool] | None],
         list[tuple[str, int, Any]],
         list[int],
         tuple[int, Incomplete] | None,
@@ -358,6 +367,8 @@ class Request:
         max_tokens: SupportsIndex = ...,
         whole_sequence: bool = False,
         external: SupportsIndex = ...,
+        encoder: bytes | None = None,
+        encoder_tokens: SupportsIndex = ...,
         outlook: Any | None = None,
     ) -> Request: ...
 

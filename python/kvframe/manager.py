@@ -15,17 +15,24 @@ import numpy.typing as npt
 
 from kvframe import _core
 from kvframe.config import Config, Resolved
+from kvframe.config.rules import reusable_unit
+from kvframe.config.schema import GroupConfig
 from kvframe.errors import UsageError
 from kvframe.policies.driver import driver
 from kvframe.registry import Registry
 from kvframe.request import Extra, Request, RequestOptions, TokenIds, space
-from kvframe.results import Counts, Fit, Grant, Hit, Lengths, Plan
+from kvframe.results import Committed, Counts, Fit, Grant, Hit, Lengths, Plan, Sight, Span
 from kvframe.room import Room
 from kvframe.steps import Steps
 from kvframe.tables import Tables
 
 PER_TRY = ("chunk", "until", "partial", "resumed")
 """Options of a request that each try may set anew."""
+
+
+def _group(group: GroupConfig) -> dict[str, Any]:
+    keys = ("kind", "window", "chunk", "sink", "block_size", "interval", "lag")
+    return {key: getattr(group, key) for key in keys}
 
 
 class KVCacheManager(Steps, Tables, Room):
@@ -60,7 +67,7 @@ class KVCacheManager(Steps, Tables, Room):
             or config.policy.descriptor.name,
             policy_options=config.policy_options,
             hash=cache.hash,
-            groups=[(group.kind, group.window or 0) for group in config.config.groups],
+            groups=[_group(group) for group in config.config.groups],
             prefix_caching=cache.prefix_caching,
             null_block=cache.null_block,
             fingerprint=cache.fingerprint.encode(),
@@ -88,8 +95,13 @@ class KVCacheManager(Steps, Tables, Room):
         return cls(Resolved.load(path, registry=registry, **sections))
 
     def options(self) -> dict[str, Any]:
-        """The options as they reached the core."""
-        return self._core.options()
+        """The options as they reached the core, and ``padding``: bytes unused in a page, by group."""
+        return {**self._core.options(), "padding": self.resolved.padding}
+
+    @property
+    def reusable_unit(self) -> int:
+        """Tokens that the length of a prefix hit is a multiple of: what all groups can serve."""
+        return reusable_unit(self.resolved.config)
 
     # --- a request's life ---------------------------------------------------------------------
 
@@ -99,18 +111,21 @@ class KVCacheManager(Steps, Tables, Room):
         *,
         salt: str = "",
         adapter: str = "",
+        encoder: bytes = b"",
         extras: Iterable[Extra] = (),
     ) -> Hit:
         """How much of a prompt could be reused now. Changes and counts nothing.
 
-        A `Request` brings its own salt, adapter and extras, and is hashed once for this and for
-        `admit`.
+        A `Request` brings its own salt, adapter, encoder and extras, and is hashed once for this
+        and for `admit`.
         """
         if isinstance(prompt, Request):
-            if salt or adapter or tuple(extras):
-                raise UsageError("salt, adapter and extras are the request's own: leave them out")
+            if salt or adapter or encoder or tuple(extras):
+                raise UsageError(
+                    "salt, adapter, encoder and extras are the request's own: leave them out"
+                )
             return Hit(*self._core.lookup_request(prompt.core))
-        return Hit(*self._core.lookup(prompt, **space(salt, adapter, extras)))
+        return Hit(*self._core.lookup(prompt, **space(salt, adapter, extras, encoder)))
 
     def fits(self, request: Request) -> Fit:
         """Whether `admit` would take a request in: now, later, or never. Changes nothing."""
@@ -133,7 +148,15 @@ class KVCacheManager(Steps, Tables, Room):
             return Grant(*self._core.admit(Request(prompt, **options).core))
         if fixed := options.keys() - PER_TRY:
             raise UsageError(f"{', '.join(sorted(fixed))}: part of the Request; make another")
-        return Grant(*self._core.admit(prompt.core, **{k: options.get(k) for k in PER_TRY}))
+        return Grant(
+            *self._core.admit(
+                prompt.core,
+                chunk=options.get("chunk"),
+                until=options.get("until"),
+                partial=options.get("partial"),
+                resumed=options.get("resumed"),
+            )
+        )
 
     def append(self, seq: int, tokens: TokenIds) -> None:
         """Slots for tokens after everything known of a sequence (decode, speculation).
@@ -165,13 +188,24 @@ class KVCacheManager(Steps, Tables, Room):
         """The ids of the first tokens that were appended without."""
         self._core.fill(seq, tokens)
 
-    def commit(self, seq: int, upto: int) -> None:
+    def commit(self, seq: int, upto: int) -> Committed:
         """The first ``upto`` tokens are computed and accepted: full blocks become findable.
+
+        Blocks that no token to come attends to are given up.
 
         Raises:
             UsageError: More than has slots, or less than before.
         """
-        self._core.commit(seq, upto)
+        return Committed(*self._core.commit(seq, upto))
+
+    def sight(self, seq: int, group: int = 0) -> Sight:
+        """What the next token of a sequence sees of a group, and what must be masked.
+
+        Tokens keep their absolute places, whatever blocks were given up (StreamingLLM, Xiao et al.,
+        2023, for ``sink_window``).
+        """
+        visible, masked, blocks = self._core.sight(seq, group)
+        return Sight([*map(Span._make, visible)], [*map(Span._make, masked)], blocks)
 
     def truncate(self, seq: int, length: int) -> None:
         """Cut a sequence, as when speculative tokens are not accepted."""
@@ -181,7 +215,8 @@ class KVCacheManager(Steps, Tables, Room):
         """A second sequence over the same blocks (beam search); whoever appends first copies.
 
         The copy is made when slots are given. Slots that were given before the fork and are not
-        computed yet are shared, and writes there are not seen: cut to what is computed first.
+        computed yet are shared, and writes there are not seen: cut to what is computed first. With a
+        ``state`` or ``sink_window`` group that is demanded.
         """
         return self._core.fork(seq)
 
@@ -239,11 +274,12 @@ class KVCacheManager(Steps, Tables, Room):
         *,
         salt: str = "",
         adapter: str = "",
+        encoder: bytes = b"",
         extras: Iterable[Extra] = (),
     ) -> npt.NDArray[np.uint64]:
         """Keys of a prompt's full blocks: uint64 of shape (blocks, 2), low word first."""
         keys: npt.NDArray[np.uint64] = self._core.hash_blocks(
-            prompt, **space(salt, adapter, extras)
+            prompt, **space(salt, adapter, extras, encoder)
         )
         return keys
 

@@ -17,8 +17,9 @@ class Tables:
     _core: Core
 
     def block_table(self, seq: int, group: int = 0, *, start: int = 0) -> npt.NDArray[np.int32]:
-        """A sequence's block ids in a group, int32, from entry ``start`` on; -1 where a window left
-        nothing."""
+        """A sequence's block ids in a group, int32, from entry ``start`` on; what was given up
+        reads -1, or 0 with ``cache.null_block``.
+        """
         table: npt.NDArray[np.int32] = self._core.block_table(seq, group, start)
         return table
 
@@ -82,7 +83,7 @@ class Tables:
             seqs: Sequences.
             indptr: int32 or int64, one more than there are sequences: table i is
                 ``blocks[indptr[i] : indptr[i + 1]]``.
-            blocks: int32, filled from its start; -1 where a window left nothing.
+            blocks: int32, filled from its start; what was given up reads as in `block_table`.
             group: Layer group.
 
         Returns:

@@ -1,4 +1,4 @@
-"""What else a step takes: fills, loads, forks, preemption, appends without ids, a budget for all."""
+"""What else a step takes: fills, loads, forks, preemption, appends without ids, one budget."""
 
 from __future__ import annotations
 
@@ -193,6 +193,6 @@ def test_a_request_may_be_tried_in_another_way() -> None:
     assert kv.stats()["resumed"] == 1
     for options in ({"salt": "x"}, {"priority": 1, "chunk": 2}):
         with pytest.raises(UsageError, match="part of the Request"):
-            kv.admit(request, **options)  # type: ignore[arg-type]
+            kv.admit(request, **options)
     with pytest.raises(UsageError, match="the request's own"):
         kv.lookup(request, salt="x")

@@ -49,6 +49,7 @@ named! {
     BatchTokens(u32) = "batch_tokens";
     MaxTokens(u32) = "max_tokens";
     External(u32) = "external";
+    EncoderTokens(u32) = "encoder_tokens";
     Fence(u64) = "fence";
     Passed(u64) = "passed";
     Count(u32) = "count";

@@ -24,6 +24,7 @@ use pyo3::prelude::*;
 mod buffers;
 mod errors;
 mod fork;
+mod groups;
 mod inputs;
 mod ints;
 mod judge;

@@ -11,8 +11,13 @@ use crate::errors::from_core;
 use crate::manager::Manager;
 use crate::request::{ExtraTuple, Request, extras_of};
 
-fn space_of<'a>(salt: Option<&'a [u8]>, adapter: Option<&'a [u8]>) -> Space<'a> {
-    Space { salt: salt.unwrap_or_default(), adapter: adapter.unwrap_or_default() }
+fn space_of<'a>(
+    salt: Option<&'a [u8]>,
+    adapter: Option<&'a [u8]>,
+    encoder: Option<&'a [u8]>,
+) -> Space<'a> {
+    let [salt, adapter, encoder] = [salt, adapter, encoder].map(Option::unwrap_or_default);
+    Space { salt, adapter, encoder }
 }
 
 fn block_lists<'py>(py: Python<'py>, hit: &Hit) -> Vec<Bound<'py, PyArray1<i32>>> {
@@ -23,17 +28,18 @@ fn block_lists<'py>(py: Python<'py>, hit: &Hit) -> Vec<Bound<'py, PyArray1<i32>>
 #[pymethods]
 impl Manager {
     /// How much of a prompt is there: (tokens, a block list a group). Changes nothing.
-    #[pyo3(signature = (prompt, *, salt=None, adapter=None, extras=vec![]))]
+    #[pyo3(signature = (prompt, *, salt=None, adapter=None, encoder=None, extras=vec![]))]
     fn lookup<'py>(
         &self,
         py: Python<'py>,
         prompt: &Bound<'py, PyAny>,
         salt: Option<&[u8]>,
         adapter: Option<&[u8]>,
+        encoder: Option<&[u8]>,
         extras: Vec<ExtraTuple>,
     ) -> PyResult<(u32, Vec<Bound<'py, PyArray1<i32>>>)> {
         let ids = tokens(prompt, "prompt")?;
-        let space = space_of(salt, adapter);
+        let space = space_of(salt, adapter, encoder);
         let extras = extras_of(extras);
         let hit = self.locked(py, |core| core.lookup(ids.as_slice(), space, &extras))?;
         Ok((hit.tokens, block_lists(py, &hit)))
@@ -65,17 +71,18 @@ impl Manager {
     }
 
     /// Keys of a prompt's full blocks: uint64 (blocks, 2), low word first.
-    #[pyo3(signature = (prompt, *, salt=None, adapter=None, extras=vec![]))]
+    #[pyo3(signature = (prompt, *, salt=None, adapter=None, encoder=None, extras=vec![]))]
     fn hash_blocks<'py>(
         &self,
         py: Python<'py>,
         prompt: &Bound<'py, PyAny>,
         salt: Option<&[u8]>,
         adapter: Option<&[u8]>,
+        encoder: Option<&[u8]>,
         extras: Vec<ExtraTuple>,
     ) -> PyResult<Bound<'py, PyArray2<u64>>> {
         let ids = tokens(prompt, "prompt")?;
-        let space = space_of(salt, adapter);
+        let space = space_of(salt, adapter, encoder);
         let extras = extras_of(extras);
         let mut keys = Vec::new();
         let hasher = self.hasher();

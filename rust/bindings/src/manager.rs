@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kvframe_core::hash::Hasher;
+use kvframe_core::index::IndexKind;
 use kvframe_core::options::Watermarks;
 use kvframe_core::policy::{self, Eviction, External, PolicyOptions};
 use kvframe_core::{Error, Fit, GroupKind, HashAlgo, Manager as Core, Options};
@@ -15,6 +16,7 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::buffers::tokens;
 use crate::errors::{from_core, raise};
 use crate::fork;
+use crate::groups::{group_dict, group_of};
 use crate::ints::{Chunk, Fence, Length, Seq, Ticket, Until, Upto};
 use crate::judge::Judge;
 use crate::listeners::Listeners;
@@ -27,7 +29,6 @@ pub struct Manager {
     pub(crate) core: Mutex<Core>,
     /// The core's hasher, for hashing without its lock.
     pub(crate) hasher: Mutex<Arc<Hasher>>,
-    pub(crate) block_size: u32,
     prefix_caching: bool,
     judge: Option<Judge>,
     policy: String,
@@ -63,14 +64,6 @@ fn policy_options(options: Option<&Bound<'_, PyDict>>) -> PyResult<PolicyOptions
         built.protected_uses = uses.extract()?;
     }
     Ok(built)
-}
-
-fn group_kind(py: Python<'_>, kind: &str, window: u32) -> PyResult<GroupKind> {
-    match kind {
-        "full" => Ok(GroupKind::Full),
-        "sliding_window" => Ok(GroupKind::SlidingWindow { window }),
-        _ => Err(raise(py, "ConfigError", format!("group kind {kind:?} is unknown"))),
-    }
 }
 
 impl Manager {
@@ -203,7 +196,7 @@ impl Manager {
 impl Manager {
     /// A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
     #[new]
-    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", groups=vec![("full".to_owned(), 0)], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, strict=false))]
+    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", groups=vec![], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, strict=false))]
     fn new(
         py: Python<'_>,
         blocks: u32,
@@ -211,7 +204,7 @@ impl Manager {
         policy: &Bound<'_, PyAny>,
         policy_options: Option<&Bound<'_, PyDict>>,
         hash: &str,
-        groups: Vec<(String, u32)>,
+        groups: Vec<Bound<'_, PyDict>>,
         prefix_caching: bool,
         null_block: bool,
         fingerprint: Option<&[u8]>,
@@ -220,12 +213,17 @@ impl Manager {
         watermarks: Option<(f64, f64, f64)>,
         strict: bool,
     ) -> PyResult<Self> {
-        let groups = groups.iter().map(|(kind, window)| group_kind(py, kind, *window));
+        let groups = groups.iter().map(|table| group_of(py, table, block_size));
+        let mut groups = groups.collect::<PyResult<Vec<_>>>()?;
+        if groups.is_empty() {
+            groups.push(GroupKind::Full.into());
+        }
         let options = Options {
             blocks,
             block_size,
-            groups: groups.collect::<PyResult<_>>()?,
+            groups,
             hash: HashAlgo::from_name(hash).map_err(|e| from_core(py, &e))?,
+            index: IndexKind::default(),
             prefix_caching,
             null_block,
             fingerprint: fingerprint.unwrap_or_default().to_vec(),
@@ -235,7 +233,6 @@ impl Manager {
             }),
             reserve,
             compute_last_token: true,
-            ..Options::default()
         };
         let given = policy_options.map(|o| o.clone().unbind());
         let (policy, judge, name) = make_policy(py, policy, policy_options, strict)?;
@@ -244,7 +241,6 @@ impl Manager {
         Ok(Self {
             core: Mutex::new(core),
             hasher: Mutex::new(Arc::new(hasher)),
-            block_size,
             prefix_caching,
             judge,
             policy: name,
@@ -261,15 +257,9 @@ impl Manager {
         let dict = PyDict::new(py);
         dict.set_item("blocks", options.blocks)?;
         dict.set_item("block_size", options.block_size)?;
-        let groups: Vec<(&str, u32)> = options
-            .groups
-            .iter()
-            .map(|group| match group {
-                GroupKind::Full => ("full", 0),
-                GroupKind::SlidingWindow { window } => ("sliding_window", *window),
-            })
-            .collect();
-        dict.set_item("groups", groups)?;
+        let groups = options.groups.iter().map(|group| group_dict(py, group, options.block_size));
+        dict.set_item("groups", groups.collect::<PyResult<Vec<_>>>()?)?;
+        dict.set_item("reusable_unit", self.locked(py, |core| core.layout().unit_tokens())?)?;
         dict.set_item("hash", options.hash.name())?;
         dict.set_item("prefix_caching", options.prefix_caching)?;
         dict.set_item("null_block", options.null_block)?;
@@ -290,8 +280,8 @@ impl Manager {
         Ok(dict)
     }
 
-    /// Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens). What is
-    /// given besides goes over what the request says.
+    /// Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens,
+    /// ticket of a load, whether the other input was found). What is given besides goes over what the request says.
     #[pyo3(signature = (request, chunk=None, until=None, partial=None, resumed=None))]
     fn admit(
         &self,
@@ -329,10 +319,11 @@ impl Manager {
         self.with_victims(py, |core| core.extend(seq.0, until.0))?.map_err(|e| from_core(py, &e))
     }
 
-    /// Computed and accepted up to a length; returns (blocks stored, of them duplicates).
-    fn commit(&self, py: Python<'_>, seq: Seq, upto: Upto) -> PyResult<(u32, u32)> {
+    /// Computed and accepted up to a length; returns (blocks stored, of them duplicates,
+    /// blocks freed that no token to come attends to).
+    fn commit(&self, py: Python<'_>, seq: Seq, upto: Upto) -> PyResult<(u32, u32, u32)> {
         let done = self.with(py, |core| core.commit(seq.0, upto.0))?;
-        Ok((done.stored, done.duplicates))
+        Ok((done.stored, done.duplicates, done.freed))
     }
 
     /// Cuts a sequence to a length.

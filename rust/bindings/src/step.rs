@@ -1,6 +1,6 @@
 //! The batched step: one call a scheduler step, buffers in and out. An `impl` of `Manager`.
 
-use kvframe_core::manager::{Growth, Ids, Reach, Step, StepOutcome};
+use kvframe_core::manager::{Extent, Growth, Ids, Step, StepOutcome};
 use kvframe_core::tickets::Plan;
 use kvframe_core::{Admission, Error, Grant, Manager as Core, SeqId};
 use numpy::{Ix1, Ix2, PyArray1, PyArray2};
@@ -16,8 +16,9 @@ use crate::outputs::Outputs;
 use crate::request::Request;
 use crate::views::matrix;
 
-/// (sequence, cached tokens, tokens with slots, prompt tokens, ticket of a load)
-pub type GrantTuple = (u64, u32, u32, u32, Option<u64>);
+/// (sequence, cached tokens, tokens with slots, prompt tokens, ticket of a load, whether the other
+/// input was found)
+pub type GrantTuple = (u64, u32, u32, u32, Option<u64>, bool);
 
 /// (ticket, rows of src, dst, tokens, group)
 pub type PlanTuple<'py> = (u64, Bound<'py, PyArray2<i32>>);
@@ -46,7 +47,8 @@ pub fn plan_tuple<'py>(py: Python<'py>, plan: &Plan) -> PyResult<PlanTuple<'py>>
 
 /// A grant as Python takes it.
 pub fn grant_tuple(grant: Grant) -> GrantTuple {
-    (grant.seq, grant.cached_tokens, grant.granted_tokens, grant.prompt_tokens, grant.load)
+    let Grant { seq, cached_tokens, granted_tokens, prompt_tokens, load, encoder_cached } = grant;
+    (seq, cached_tokens, granted_tokens, prompt_tokens, load, encoder_cached)
 }
 
 #[pymethods]
@@ -131,7 +133,8 @@ impl Manager {
             tables: tables.iter_mut().map(|t| t.as_array_mut()).collect(),
             slots: slots.iter_mut().map(|s| s.as_slice_mut()).collect::<Result<_, _>>()?,
             rows: rows.map(|rows| u64s(Some(rows), "rows")).transpose()?,
-            size: self.block_size,
+            null: -1,
+            spans: Vec::new(),
             written: 0,
         };
         let reach = Vec::with_capacity(append.len());
@@ -143,7 +146,7 @@ impl Manager {
 struct Run<'a> {
     manager: &'a Manager,
     step: &'a Step<'a>,
-    reach: Vec<Reach>,
+    reach: Vec<Extent>,
     outputs: Outputs<'a>,
     level_changed: bool,
 }

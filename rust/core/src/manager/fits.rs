@@ -23,10 +23,10 @@ impl Manager {
     /// # Errors
     /// [`Error::Invalid`], as `admit`.
     pub fn fits(&self, request: &Admission<'_>) -> Result<Fits> {
-        let known = self.check_prompt(request)?;
-        let hit = self.lookup_request(request)?;
+        let (known, request) = self.as_it_counts(request)?;
+        let hit = self.lookup_request(&request)?;
         let found = (hit.tokens / self.block_size()) as usize;
-        match self.plan_admission(request, known, found, &hit.blocks) {
+        match self.plan_admission(&request, known, found, &hit.blocks) {
             Ok(_) | Err(Error::NeedVictims { .. }) => Ok(Fits::Now),
             Err(Error::NoCapacity { .. } | Error::Asleep) => Ok(Fits::Later),
             Err(Error::NeverFits { .. }) => Ok(Fits::Never),
@@ -39,8 +39,8 @@ impl Manager {
     /// # Errors
     /// [`Error::Invalid`], as `admit`.
     pub fn lookup_request(&self, request: &Admission<'_>) -> Result<Hit> {
-        let known = self.check_prompt(request)?;
-        let Admission { prompt, extras, .. } = *request;
+        let (known, request) = self.as_it_counts(request)?;
+        let Admission { prompt, extras, .. } = request;
         let root = self.hasher.root(request.space);
         let limit = if request.read { self.hit_limit(known) } else { 0 };
         let mut keys: Vec<Key> = prompt.keys.to_vec();
@@ -52,6 +52,9 @@ impl Manager {
         let mut blocks = vec![Vec::new(); self.options.groups.len()];
         let wanted = Wanted { keys: &keys, tokens: prompt.tokens, root, extras, limit };
         let (count, collisions) = self.find_prefix(wanted, &mut blocks);
+        if self.layout.has_cross() {
+            self.find_cross(&request, root, &mut blocks);
+        }
         Ok(Hit { tokens: count as u32 * self.block_size(), blocks, collisions })
     }
 }

@@ -3,7 +3,7 @@
 mod check;
 mod run;
 
-pub use check::{Marks, Reach};
+pub use check::{Extent, Marks};
 
 use super::grow::Ids;
 use super::{Admission, Grant, Manager};

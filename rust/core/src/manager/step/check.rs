@@ -48,7 +48,7 @@ impl Mark {
 
 /// What becomes of the tables of an appended sequence, in tokens.
 #[derive(Debug, Clone, Copy)]
-pub struct Reach {
+pub struct Extent {
     /// Up to here they stay as they are.
     pub kept: u32,
     /// Up to here they go at the most.
@@ -98,7 +98,7 @@ impl Manager {
     ///
     /// # Errors
     /// As [`Manager::step`].
-    pub fn check_step(&mut self, step: &Step<'_>, reach: &mut Vec<Reach>) -> Result<()> {
+    pub fn check_step(&mut self, step: &Step<'_>, reach: &mut Vec<Extent>) -> Result<()> {
         let mut marks = std::mem::take(&mut self.scratch.marks);
         marks.step += 1;
         reach.clear();
@@ -111,7 +111,7 @@ impl Manager {
         &self,
         step: &Step<'_>,
         marks: &mut Marks,
-        reach: &mut Vec<Reach>,
+        reach: &mut Vec<Extent>,
     ) -> Result<()> {
         let uncertain = self.check_tickets(step)?;
         for &seq in step.release.iter().chain(step.preempt) {
@@ -163,7 +163,7 @@ impl Manager {
                 self.check_append(seq, ids, mark)?;
             }
             mark.grown = mark.grown.saturating_add(ids.len() as u32);
-            reach.push(Reach { kept: mark.len, end: u64::from(mark.len) + u64::from(mark.grown) });
+            reach.push(Extent { kept: mark.len, end: u64::from(mark.len) + u64::from(mark.grown) });
         }
         for &(seq, until) in step.extend {
             let mark = marks.of(&self.sequences, seq)?;
