@@ -38,10 +38,22 @@ class Manager:
         """
         A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
         """
-    def admit(self, /, request: Request) -> tuple[int, int, int, int, int | None, bool]:
+    def add_pressure_callback(self, /, callback: Any) -> None:
+        """
+        Calls back with the level before and after each change.
+        """
+    def admit(
+        self,
+        /,
+        request: Request,
+        chunk: SupportsIndex | None = None,
+        until: SupportsIndex | None = None,
+        partial: bool | None = None,
+        resumed: bool | None = None,
+    ) -> tuple[int, int, int, int, int | None, bool]:
         """
         Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens,
-        ticket of a load, whether the other input was found).
+        ticket of a load, whether the other input was found). What is given besides goes over what the request says.
         """
     def append(self, /, seq: SupportsIndex, ids: Any) -> None:
         """
@@ -55,7 +67,9 @@ class Manager:
         """
         A block's state and generation.
         """
-    def block_table(self, /, seq: SupportsIndex, group: SupportsIndex = ...) -> Incomplete:
+    def block_table(
+        self, /, seq: SupportsIndex, group: SupportsIndex = ..., start: SupportsIndex = 0
+    ) -> Incomplete:
         """
         A sequence's block table in a group; -1, or the null block, where one was given up.
         """
@@ -118,6 +132,10 @@ class Manager:
         """
         The ids of the first tokens that were appended without.
         """
+    def fits(self, /, request: Request) -> int:
+        """
+        Whether a request could be admitted: 0 never, 1 later, 2 now.
+        """
     def fork(self, /, seq: SupportsIndex) -> int:
         """
         A sequence over the same blocks.
@@ -153,6 +171,10 @@ class Manager:
         """
         A sequence's lengths: (known, with slots, committed, cached at admission) tokens.
         """
+    def live(self, /) -> Incomplete:
+        """
+        Handles of the live sequences, in no order that means anything.
+        """
     def loaded(self, /, ticket: SupportsIndex, blocks: SupportsIndex) -> list[int]:
         """
         A load has ended with its first blocks good; returns the sequences that were cut.
@@ -171,6 +193,10 @@ class Manager:
     ) -> tuple[int, list[Incomplete]]:
         """
         How much of a prompt is there: (tokens, a block list a group). Changes nothing.
+        """
+    def lookup_request(self, /, request: Request) -> tuple[int, list[Incomplete]]:
+        """
+        The same for a request, by what it reads.
         """
     def options(self, /) -> dict:
         """
@@ -195,21 +221,43 @@ class Manager:
         """
         Ends a sequence for now; returns the request that brings it back.
         """
-    def preemption_order(self, /, seqs: Any, rule: str) -> list[tuple[int, int, int]]:
+    def preemption_order(
+        self, /, seqs: Any, rule: str, usage: SupportsFloat | SupportsIndex | None = None
+    ) -> list[tuple[int, int, int]]:
         """
-        Running sequences in the order to preempt them: (sequence, blocks it frees, tokens computed).
+        Running sequences in the order to preempt them: (sequence, blocks it frees, tokens computed);
+        with `usage`, only those that bring use down to it.
         """
     def pressure(self, /) -> tuple[float, int]:
         """
         The share of blocks in use, and the pressure level: 0 normal, 1 high, 2 critical.
         """
+    def ragged_tables(
+        self, /, seqs: Any, indptr: Any, blocks: Any, *, group: SupportsIndex = ...
+    ) -> int:
+        """
+        Writes the block tables of `seqs` one after the other into `blocks`; table i is
+        `blocks[indptr[i]:indptr[i + 1]]`. Returns how many entries there are.
+        """
     def release(self, /, seq: SupportsIndex, fence: SupportsIndex | None = None) -> None:
         """
         Ends a sequence; its blocks stay until `fence` has passed.
         """
+    def remove_pressure_callback(self, /, callback: Any) -> int:
+        """
+        Takes a callback off; how often it was there.
+        """
+    def reserve(self, /, seq: SupportsIndex, until: SupportsIndex) -> None:
+        """
+        Slots up to a length, past what is known for tokens whose ids come later.
+        """
     def resize(self, /, blocks: SupportsIndex) -> None:
         """
         Another number of blocks.
+        """
+    def seq_lens(self, /, seqs: Any, out: Any) -> None:
+        """
+        Writes the lengths of `seqs`, in tokens with slots.
         """
     def set_fingerprint(self, /, fingerprint: bytes) -> int:
         """
@@ -226,11 +274,20 @@ class Manager:
         Forgets what is cached and admits nobody until `wake`.
         """
     def slot_mapping(
-        self, /, seqs: Any, starts: Any, counts: Any, out: Any, *, group: SupportsIndex = ...
+        self,
+        /,
+        seqs: Any,
+        starts: Any,
+        counts: Any,
+        out: Any,
+        *,
+        group: SupportsIndex = ...,
+        indptr: Any | None = None,
     ) -> int:
         """
         Writes the slots of tokens `starts[i] .. starts[i] + counts[i]` of each sequence, one after
-        the other, into `out`: block × block size + offset. Returns how many were written.
+        the other, into `out`: block × block size + offset; those of sequence i are
+        `out[indptr[i]:indptr[i + 1]]`. Returns how many were written.
         """
     def stats(self, /) -> dict:
         """
@@ -239,39 +296,45 @@ class Manager:
     def step(
         self,
         /,
-        *,
         done: Any | None = None,
         failed: Any | None = None,
+        loaded: Any | None = None,
         truncate: Any | None = None,
-        truncate_to: Any | None = None,
+        fill: Any | None = None,
         commit: Any | None = None,
-        commit_to: Any | None = None,
+        fork: Any | None = None,
         release: Any | None = None,
+        preempt: Any | None = None,
         fence: SupportsIndex | None = None,
         passed: SupportsIndex | None = None,
         append: Any | None = None,
         counts: Any | None = None,
         ids: Any | None = None,
         extend: Any | None = None,
-        extend_to: Any | None = None,
         admit: SupportsGetItem[int, Request] = ...,
         token_budget: SupportsIndex | None = None,
+        batch_tokens: SupportsIndex | None = None,
         skip_refused: bool = False,
         tables: SupportsGetItem[int, Any] = ...,
         slots: SupportsGetItem[int, Any] = ...,
+        rows: Any | None = None,
     ) -> tuple[
         list[tuple[int, int, int, int, int | None, bool] | None],
         list[tuple[str, int, Any]],
         list[int],
         tuple[int, Incomplete] | None,
+        list[int],
+        list[Request],
+        Incomplete,
+        Incomplete,
     ]:
         """
-        Settles tickets, cuts, commits, ends, grows and admits sequences in one call.
+        Settles tickets, cuts, fills, commits, forks, ends, grows and admits sequences in one call.
 
         `append[i]` grows by `counts[i]` ids of `ids`, in order. Everything wrong with a handle, a
         length or a ticket refuses the whole step; want of room refuses single growths and
-        admissions. `tables[g]` row i gets the changed entries of `append[i]`'s table in group g,
-        `slots[g]` the slots of the appended tokens, one sequence after the other.
+        admissions. `tables[g]` row `rows[i]`, or i, gets the changed entries of `append[i]`'s table
+        in group g, `slots[g]` the slots of the appended tokens, one sequence after the other.
         """
     def take_events(self, /) -> dict:
         """

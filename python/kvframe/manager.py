@@ -7,8 +7,8 @@ before the next write. Token ids, block tables and slot mappings cross as NumPy 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, Unpack
+from collections.abc import Iterable
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -21,22 +21,13 @@ from kvframe.errors import UsageError
 from kvframe.policies.driver import driver
 from kvframe.registry import Registry
 from kvframe.request import Extra, Request, RequestOptions, TokenIds, space
-from kvframe.results import (
-    Committed,
-    Counts,
-    Grant,
-    Hit,
-    Lengths,
-    Pin,
-    Plan,
-    Pressure,
-    Sight,
-    Span,
-    Stepped,
-    Victim,
-)
+from kvframe.results import Committed, Counts, Fit, Grant, Hit, Lengths, Pin, Plan, Sight, Span
+from kvframe.room import Room
+from kvframe.steps import Steps
+from kvframe.tables import Tables
 
-Handles = npt.NDArray[np.integer[Any]] | Sequence[int]
+PER_TRY = ("chunk", "until", "partial", "resumed")
+"""Options of a request that each try may set anew."""
 
 
 def _group(group: GroupConfig) -> dict[str, Any]:
@@ -44,7 +35,7 @@ def _group(group: GroupConfig) -> dict[str, Any]:
     return {key: getattr(group, key) for key in keys}
 
 
-class KVCacheManager:
+class KVCacheManager(Steps, Tables, Room):
     """Blocks, prefixes and sequences of one KV cache, under one eviction policy.
 
     Args:
@@ -117,29 +108,56 @@ class KVCacheManager:
 
     def lookup(
         self,
-        prompt: TokenIds,
+        prompt: Request | TokenIds,
         *,
         salt: str = "",
         adapter: str = "",
         encoder: bytes = b"",
         extras: Iterable[Extra] = (),
     ) -> Hit:
-        """How much of a prompt could be reused now. Changes and counts nothing."""
+        """How much of a prompt could be reused now. Changes and counts nothing.
+
+        A `Request` brings its own salt, adapter, encoder and extras, and is hashed once for this
+        and for `admit`.
+        """
+        if isinstance(prompt, Request):
+            if salt or adapter or encoder or tuple(extras):
+                raise UsageError(
+                    "salt, adapter, encoder and extras are the request's own: leave them out"
+                )
+            return Hit(*self._core.lookup_request(prompt.core))
         return Hit(*self._core.lookup(prompt, **space(salt, adapter, extras, encoder)))
+
+    def fits(self, request: Request) -> Fit:
+        """Whether `admit` would take a request in: now, later, or never. Changes nothing."""
+        return Fit(self._core.fits(request.core))
 
     def admit(self, prompt: Request | TokenIds | None, **options: Unpack[RequestOptions]) -> Grant:
         """Admit a request: own what is cached of its prompt, and get slots for the rest.
 
         Args:
             prompt: A `Request`, or token ids with the keywords of `Request`.
-            **options: See `Request`.
+            **options: See `Request`. With a `Request`, only ``chunk``, ``until``, ``partial`` and
+                ``resumed``, which hold for this try.
 
         Raises:
             NeverFitsError: The prompt needs more blocks than there are at all.
             CapacityError: It needs more than are free or evictable now.
+            UsageError: An option that a `Request` has said already.
         """
-        request = prompt if isinstance(prompt, Request) else Request(prompt, **options)
-        return Grant(*self._core.admit(request.core))
+        if not isinstance(prompt, Request):
+            return Grant(*self._core.admit(Request(prompt, **options).core))
+        if fixed := options.keys() - PER_TRY:
+            raise UsageError(f"{', '.join(sorted(fixed))}: part of the Request; make another")
+        return Grant(
+            *self._core.admit(
+                prompt.core,
+                chunk=options.get("chunk"),
+                until=options.get("until"),
+                partial=options.get("partial"),
+                resumed=options.get("resumed"),
+            )
+        )
 
     def append(self, seq: int, tokens: TokenIds) -> None:
         """Slots for tokens after everything known of a sequence (decode, speculation).
@@ -151,6 +169,14 @@ class KVCacheManager:
     def extend(self, seq: int, until: int) -> None:
         """Slots for known prompt tokens up to a length (chunked prefill)."""
         self._core.extend(seq, until)
+
+    def reserve(self, seq: int, until: int) -> None:
+        """Slots up to a length, known tokens or not: `extend`, and past that `append_unknown`.
+
+        For engines that take whole blocks ahead, and for speculative lookahead: what is not used
+        goes with `truncate`.
+        """
+        self._core.reserve(seq, until)
 
     def append_unknown(self, seq: int, count: int = 1) -> None:
         """Slots for tokens whose ids are still being computed (asynchronous scheduling).
@@ -213,86 +239,7 @@ class KVCacheManager:
         """
         self._core.release(seq, fence)
 
-    # --- a step at a time ---------------------------------------------------------------------
-
-    def step(
-        self,
-        *,
-        done: Handles | None = None,
-        failed: Handles | None = None,
-        truncate: tuple[Handles, Handles] | None = None,
-        commit: tuple[Handles, Handles] | None = None,
-        release: Handles | None = None,
-        fence: int | None = None,
-        passed: int | None = None,
-        append: Handles | None = None,
-        counts: Handles | None = None,
-        tokens: TokenIds | None = None,
-        extend: tuple[Handles, Handles] | None = None,
-        admit: Sequence[Request | TokenIds] = (),
-        token_budget: int | None = None,
-        skip_refused: bool = False,
-        tables: npt.NDArray[np.int32] | Sequence[npt.NDArray[np.int32]] = (),
-        slots: npt.NDArray[np.int64] | Sequence[npt.NDArray[np.int64]] = (),
-    ) -> Stepped:
-        """All of a scheduler step in one call, in this order.
-
-        Args:
-            done: Tickets whose copies are queued ahead of later writes.
-            failed: Tickets whose copies failed.
-            truncate: (sequences, their new lengths).
-            commit: (sequences, lengths computed and accepted).
-            release: Sequences that end; they may be cut and committed in the same step.
-            fence: With steps in flight, the number of the last one that may touch what is
-                released or cut: its blocks wait until that step has ``passed``.
-            passed: Steps up to this number have run; what waited for them is freed first.
-            append: Sequences that grow.
-            counts: Tokens for each of them; one each if None.
-            tokens: Their ids, one sequence after the other.
-            extend: (sequences, lengths) whose known tokens get slots (chunked prefill).
-            admit: Requests that come in if there is room, first come first served.
-            token_budget: Tokens that the admissions may leave to be computed, all together: the
-                last one gets what is left of it as its chunk.
-            skip_refused: Try requests behind a refusal too.
-            tables: int32 (rows, blocks), one a layer group: row i gets the changed entries of
-                ``append[i]``'s block table; what was written there before must still stand.
-            slots: int64, one a layer group: where the appended tokens go, one sequence after the
-                other; -1 for a sequence that was refused.
-
-        Raises:
-            HandleError: A handle or ticket is wrong; nothing was done.
-            UsageError: A length or a buffer is wrong; nothing was done.
-        """
-        truncate_seqs, truncate_to = truncate if truncate is not None else (None, None)
-        commit_seqs, commit_to = commit if commit is not None else (None, None)
-        extend_seqs, extend_to = extend if extend is not None else (None, None)
-        grants, refused, rewound, plan = self._core.step(
-            done=done,
-            failed=failed,
-            truncate=truncate_seqs,
-            truncate_to=truncate_to,
-            commit=commit_seqs,
-            commit_to=commit_to,
-            release=release,
-            fence=fence,
-            passed=passed,
-            append=append,
-            counts=counts,
-            ids=tokens,
-            extend=extend_seqs,
-            extend_to=extend_to,
-            admit=[(r if isinstance(r, Request) else Request(r)).core for r in admit],
-            token_budget=token_budget,
-            skip_refused=skip_refused,
-            tables=[tables] if isinstance(tables, np.ndarray) else tables,
-            slots=[slots] if isinstance(slots, np.ndarray) else slots,
-        )
-        return Stepped(
-            [None if grant is None else Grant(*grant) for grant in grants],
-            refused,
-            rewound,
-            None if plan is None else Plan(*plan),
-        )
+    # --- copies, loads and leases -------------------------------------------------------------
 
     def take_plan(self) -> Plan | None:
         """The copies gathered since the last plan, or None."""
@@ -321,57 +268,6 @@ class KVCacheManager:
         They stay whatever becomes of the sequence, until the ticket returned is given to `done`.
         """
         return self._core.lease(seq, upto)
-
-    def block_table(self, seq: int, group: int = 0) -> npt.NDArray[np.int32]:
-        """A sequence's block ids in a group, int32.
-
-        What was given up reads -1, or 0 with ``cache.null_block``.
-        """
-        table: npt.NDArray[np.int32] = self._core.block_table(seq, group)
-        return table
-
-    def block_tables(
-        self,
-        seqs: Handles,
-        out: npt.NDArray[np.int32],
-        *,
-        group: int = 0,
-        pad: int = -1,
-        start: Handles | None = None,
-    ) -> None:
-        """Write block tables into the rows of ``out``.
-
-        Args:
-            seqs: One sequence a row.
-            out: int32, at least as many rows and columns as are needed.
-            group: Layer group.
-            pad: What entries past a table's end get.
-            start: First entry to write in each row, where the caller kept those before it.
-        """
-        self._core.block_tables(seqs, out, group=group, pad=pad, start=start)
-
-    def slot_mapping(
-        self,
-        seqs: Handles,
-        starts: Handles,
-        counts: Handles,
-        out: npt.NDArray[np.int64],
-        *,
-        group: int = 0,
-    ) -> int:
-        """Write where tokens ``starts[i] .. starts[i] + counts[i]`` of each sequence live.
-
-        Args:
-            seqs: Sequences.
-            starts: First token of each.
-            counts: How many tokens of each.
-            out: int64, filled one sequence after the other: block x block size + offset.
-            group: Layer group.
-
-        Returns:
-            How many were written, one sequence after the other.
-        """
-        return self._core.slot_mapping(seqs, starts, counts, out, group=group)
 
     def hash_blocks(
         self,
@@ -408,48 +304,6 @@ class KVCacheManager:
         Running sequences keep their blocks, and leave nothing to be found. Blocks freed.
         """
         return self._core.set_fingerprint(fingerprint.encode())
-
-    # --- room ---------------------------------------------------------------------------------
-
-    def usage(self) -> float:
-        """The share of blocks in use, 0 to 1; cached ones are not in use."""
-        return self._core.pressure()[0]
-
-    def pressure(self) -> Pressure:
-        """The pressure level now, by the marks of ``[pressure]``, with hysteresis."""
-        return Pressure(self._core.pressure()[1])
-
-    def preemption_order(
-        self,
-        seqs: Handles,
-        rule: Literal["fewest-computed", "last-admitted", "lowest-priority"] = "fewest-computed",
-    ) -> list[Victim]:
-        """Running sequences in the order to preempt them, without those that would free nothing."""
-        return [Victim(*row) for row in self._core.preemption_order(seqs, rule)]
-
-    def collect(self, free: int) -> int:
-        """Evict, in the policy's order, until ``free`` blocks are free; how many were evicted."""
-        return self._core.collect(free)
-
-    def resize(self, blocks: int) -> None:
-        """Grow or shrink the pool from its end.
-
-        Raises:
-            CapacityError: A block that would go is in use; nothing has changed.
-        """
-        self._core.resize(blocks)
-
-    def sleep(self) -> None:
-        """Forget what is cached and admit nobody until `wake`.
-
-        Raises:
-            UsageError: Something is still in use.
-        """
-        self._core.sleep()
-
-    def wake(self) -> None:
-        """End `sleep`."""
-        self._core.wake()
 
     def counts(self) -> Counts:
         """How many blocks are free, cached, referenced."""

@@ -12,6 +12,7 @@ from kvframe._core import Request as CoreRequest
 from kvframe.errors import UsageError
 
 TokenIds = npt.NDArray[np.integer[Any]] | Sequence[int]
+Handles = npt.NDArray[np.integer[Any]] | Sequence[int]
 
 
 class Extra(NamedTuple):

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe.errors import KVFrameError
+from kvframe.request import Request
 
 
 class Grant(NamedTuple):
@@ -103,6 +104,24 @@ class Hit(NamedTuple):
     blocks: list[npt.NDArray[np.int32]]
 
 
+class Reason(IntEnum):
+    """Why a growth of a step was not granted; the typed errors in `Stepped.refused` tell more."""
+
+    GRANTED = 0
+    NO_CAPACITY = 1
+    """More blocks than are free or evictable now."""
+    NEVER_FITS = 2
+    """More blocks than the pool has."""
+    NOT_TRIED = 3
+    """The tokens of the step are spent, or something before it was refused."""
+    POLICY_FAILED = 4
+    """A strict policy could not name who makes room."""
+    ASLEEP = 5
+    """The manager sleeps."""
+    WRONG = 6
+    """A length that a failed copy of the same step has made impossible."""
+
+
 class Stepped(NamedTuple):
     """What a step did.
 
@@ -113,12 +132,21 @@ class Stepped(NamedTuple):
             room, or because a strict policy failed; it is unchanged.
         rewound: Sequences cut because their copy failed; `KVCacheManager.extend` gives slots back.
         plan: Copies to make before this step's writes, or None.
+        forks: The new sequence of each fork.
+        preempted: Of each sequence that was preempted, the request that brings it back.
+        extended: int64: of each extension, the length that has slots now.
+        reasons: uint8, a `Reason` for each append, then each extension, then each admission; not 0
+            where nothing was granted.
     """
 
     grants: list[Grant | None]
     refused: list[tuple[str, int, KVFrameError]]
     rewound: list[int]
     plan: Plan | None
+    forks: list[int]
+    preempted: list[Request]
+    extended: npt.NDArray[np.int64]
+    reasons: npt.NDArray[np.uint8]
 
 
 class Counts(NamedTuple):
@@ -128,6 +156,11 @@ class Counts(NamedTuple):
     cached: int
     referenced: int
     total: int
+
+    @property
+    def available(self) -> int:
+        """Blocks that can be had now: free, or cached and evictable."""
+        return self.free + self.cached
 
 
 class Lengths(NamedTuple):
@@ -145,6 +178,16 @@ class Pressure(IntEnum):
     NORMAL = 0
     HIGH = 1
     CRITICAL = 2
+
+
+class Fit(IntEnum):
+    """Whether a request could be admitted."""
+
+    NEVER = 0
+    """It needs more blocks than the pool has."""
+    LATER = 1
+    """Others have to end first."""
+    NOW = 2
 
 
 class Victim(NamedTuple):

@@ -106,6 +106,44 @@ def test_slots_are_block_times_size_plus_offset() -> None:
     assert kv.slot_mapping(seqs, [9, 4, 0], [0, 0, 0], out) == 0
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_tables_one_after_the_other(dtype: Any) -> None:
+    kv, seqs = three()
+    indptr, blocks = np.full(5, -9, dtype), np.full(6, -9, np.int32)
+    assert kv.ragged_tables(seqs, indptr, blocks) == 4
+    assert indptr.tolist() == [0, 3, 4, 4, -9]
+    assert blocks.tolist() == [0, 1, 2, 3, -9, -9]
+    assert sorted(kv.live().tolist()) == sorted(seqs)
+    lens = np.zeros(3, dtype)
+    kv.seq_lens(seqs, lens)
+    assert lens.tolist() == [9, 4, 0]
+    indptr[:], blocks[:] = 5, 5
+    for given in ((indptr[:3], blocks), (indptr, blocks[:3]), (indptr.astype(np.uint8), blocks)):
+        with pytest.raises(UsageError):
+            kv.ragged_tables(seqs, *given)
+    with pytest.raises(KVFrameError):
+        kv.ragged_tables([*seqs, 77], indptr, blocks)
+    assert (indptr == 5).all()
+    assert (blocks == 5).all()
+
+
+def test_slots_of_a_ragged_batch_and_where_each_begins() -> None:
+    """Queries of 70, 10 and 130 tokens begin at 0, 70 and 80."""
+    kv = manager(64)
+    seqs = [kv.admit([i] * n).seq for i, n in enumerate((70, 10, 130))]
+    out, indptr = np.zeros(210, np.int64), np.zeros(4, np.int32)
+    kv.slot_mapping(seqs, [0, 0, 0], [70, 10, 130], out, indptr=indptr)
+    assert indptr.tolist() == [0, 70, 80, 210]
+    with pytest.raises(UsageError, match="indptr"):
+        kv.slot_mapping(seqs, [0, 0, 0], [70, 10, 130], out, indptr=indptr[:3])
+
+
+def test_a_table_from_an_entry_on() -> None:
+    kv, seqs = three()
+    assert kv.block_table(seqs[0], start=1).tolist() == [1, 2]
+    assert kv.block_table(seqs[0], start=9).tolist() == []
+
+
 def test_slots_reach_past_32_bits() -> None:
     kv = manager(2**20, 65536)
     lent = np.zeros(40000, np.int32)

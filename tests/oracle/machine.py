@@ -121,10 +121,18 @@ class Machine:
             raise AssertionError(f"{told}: refused with {error!r}, or wrong: {wrong}") from wrong
         if wanted is None:
             assert error is None, f"{told}: refused with {error!r}"
+            self.watch()
             return got  # type: ignore[no-any-return]
         assert isinstance(error, wanted), f"{told}: not {wanted}, but {error!r}"
         self.refusals += 1
         return None
+
+    def watch(self) -> None:
+        """The pressure level moves with what each call has done, asked for or not."""
+        pool = self.o.pool
+        usage = (pool.usable - pool.room()) / pool.usable
+        marks = [0.85, 0.95] if self.level == 0 else [0.7, 0.95 if self.level == 1 else 0.85]
+        self.level = sum(usage >= mark for mark in marks)
 
     def same(self, told: str, got: object, wanted: object) -> None:
         assert got == wanted, f"{told}: {got}, but must be {wanted}"

@@ -178,8 +178,6 @@ class PoolRules(Rules):
         pool = self.o.pool
         usage = (pool.usable - pool.room()) / pool.usable
         self.same("usage", self.kv.usage(), usage)
-        marks = [0.85, 0.95] if self.level == 0 else [0.7, 0.95 if self.level == 1 else 0.85]
-        self.level = sum(usage >= mark for mark in marks)
         self.same("level", int(self.kv.pressure()), self.level)
 
     def lookup(self) -> None:

@@ -102,9 +102,9 @@ def settle(o: Oracle, call: Call, out: Out) -> None:
 def check(o: Oracle, call: Call) -> None:
     tickets = call.done + call.failed
     need(once(tickets) and set(tickets) <= set(o.tickets), HandleError)
-    need(once(call.release), StaleHandleError)
     for seq in call.release:
         o.live(seq)
+    need(once(call.release), StaleHandleError)
     cuts, commits = dict(call.truncate), dict(call.commit)
     for seq in [*cuts, *commits]:
         o.live(seq)

@@ -69,3 +69,9 @@ def test_policies_prints_costs_and_rates() -> None:
     assert [row["window"] for row in printed["costs"]] == [64, 256, 1024, 0]
     for row in printed["rates"]:
         assert row["window_0"] == row["lfu"]
+
+
+def test_steps_prints_what_a_scheduler_step_costs() -> None:
+    (row,) = run("perf.steps", "--quick", "--rounds", "1")
+    assert min(row["steps_per_s"], row["median_us"], row["p99_us"]) > 0
+    assert all(row["did"][what] > 0 for what in ("admitted", "ended", "cut", "forked", "preempted"))

@@ -2,8 +2,12 @@
 
 use kvframe_core::Key;
 use numpy::ndarray::Dimension;
-use numpy::{Element, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray, PyUntypedArrayMethods};
+use numpy::{
+    Element, Ix1, PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray,
+    PyUntypedArrayMethods,
+};
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 
 use crate::errors::usage;
 
@@ -100,8 +104,8 @@ pub fn u64s(value: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Vec<u64>> 
     let Some(value) = value else {
         return Ok(Vec::new());
     };
-    if let Ok(array) = value.extract::<PyReadonlyArray1<'_, u64>>() {
-        return Ok(array.as_array().to_vec());
+    if let Some(values) = plain(value) {
+        return Ok(values);
     }
     let py = value.py();
     let Some(values) = integers(value)? else {
@@ -117,6 +121,36 @@ pub fn u64s(value: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Vec<u64>> 
         })
         .collect()
 }
+
+/// What is read without calls of `NumPy`: arrays of the usual dtypes, short lists of ints. None for
+/// anything else, also for what is out of range.
+fn plain(value: &Bound<'_, PyAny>) -> Option<Vec<u64>> {
+    if let Ok(array) = value.cast::<PyArray1<u64>>() {
+        let array = array.try_readonly().ok()?;
+        return array.as_slice().ok().map(<[u64]>::to_vec);
+    }
+    if let Ok(array) = value.cast::<PyArray1<i64>>() {
+        let array = array.try_readonly().ok()?;
+        return not_negative(array.as_slice().ok()?, |v| v as u64);
+    }
+    if let Ok(array) = value.cast::<PyArray1<i32>>() {
+        let array = array.try_readonly().ok()?;
+        return not_negative(array.as_slice().ok()?, |v| v as u64);
+    }
+    let list = value.cast::<PyList>().ok().filter(|list| list.len() <= SHORT)?;
+    list.iter().map(|item| item.extract().ok()).collect()
+}
+
+fn not_negative<T: Copy + Default + Ord>(
+    values: &[T],
+    convert: impl Fn(T) -> u64,
+) -> Option<Vec<u64>> {
+    let least = values.iter().copied().min().unwrap_or_default();
+    (least >= T::default()).then(|| values.iter().map(|&v| convert(v)).collect())
+}
+
+/// Lists up to here are read faster item by item.
+const SHORT: usize = 64;
 
 /// A length that fits the core.
 pub fn length(py: Python<'_>, name: &str, value: u64) -> PyResult<u32> {
@@ -138,6 +172,50 @@ pub fn writable<'py, T: Element, D: Dimension>(
         );
         usage(value.py(), message)
     })
+}
+
+/// The caller's array of offsets or lengths, of either width.
+pub enum Offsets<'py> {
+    /// As `FlashInfer` takes them.
+    Narrow(PyReadwriteArray<'py, i32, Ix1>),
+    /// As `NumPy` makes them.
+    Wide(PyReadwriteArray<'py, i64, Ix1>),
+}
+
+impl<'py> Offsets<'py> {
+    /// An array for `count` of them.
+    pub fn of(value: &Bound<'py, PyAny>, name: &str, count: usize) -> PyResult<Self> {
+        let array = match value.extract::<PyReadwriteArray<'py, i32, Ix1>>() {
+            Ok(array) => Self::Narrow(array),
+            Err(_) => Self::Wide(writable(value, name)?),
+        };
+        let have = match &array {
+            Self::Narrow(array) => array.len(),
+            Self::Wide(array) => array.len(),
+        };
+        if have < count {
+            return Err(usage(value.py(), format!("{count} values, but {name} holds {have}")));
+        }
+        Ok(array)
+    }
+
+    /// Whether `largest` can be written.
+    pub fn check(&self, py: Python<'_>, largest: usize) -> PyResult<()> {
+        match self {
+            Self::Narrow(_) if i32::try_from(largest).is_err() => {
+                Err(usage(py, format!("{largest} does not fit int32: give an int64 array")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes one.
+    pub fn put(&mut self, at: usize, value: usize) {
+        match self {
+            Self::Narrow(array) => array.as_array_mut()[at] = value as i32,
+            Self::Wide(array) => array.as_array_mut()[at] = value as i64,
+        }
+    }
 }
 
 /// What an argument is, for a message.

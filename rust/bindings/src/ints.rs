@@ -46,6 +46,7 @@ named! {
     BlockNumber(u32) = "block";
     Capacity(u32) = "capacity";
     TokenBudget(u32) = "token_budget";
+    BatchTokens(u32) = "batch_tokens";
     MaxTokens(u32) = "max_tokens";
     External(u32) = "external";
     EncoderTokens(u32) = "encoder_tokens";

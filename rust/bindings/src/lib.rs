@@ -4,10 +4,12 @@
 //! | --- | --- |
 //! | [`manager`] | `Manager`: one lock around the core |
 //! | [`request`] | `Request`: a prompt converted and hashed once |
-//! | [`step`], [`tables`] | the batched step; block tables and slots into the caller's arrays |
+//! | [`step`], [`inputs`], [`outputs`] | the batched step, what it takes and what it writes |
+//! | [`tables`] | block tables and slots into the caller's arrays |
 //! | [`judge`] | victims asked of a Python policy, outside the lock |
-//! | [`room`] | pressure, preemption order, loads, leases, resizing |
+//! | [`room`], [`listeners`] | pressure and who is told of it, preemption order, loads, resizing |
 //! | [`pins`] | prefixes held against eviction; the tree as text |
+//! | [`lookup`], [`loans`] | questions about prompts; raw blocks |
 //! | [`trace`] | `Trace` and `replay` |
 //! | [`buffers`], [`ints`], [`errors`], [`fork`] | conversions and guards |
 
@@ -24,9 +26,14 @@ mod buffers;
 mod errors;
 mod fork;
 mod groups;
+mod inputs;
 mod ints;
 mod judge;
+mod listeners;
+mod loans;
+mod lookup;
 mod manager;
+mod outputs;
 mod pins;
 mod request;
 mod room;

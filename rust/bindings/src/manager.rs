@@ -3,23 +3,24 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kvframe_core::hash::{Hasher, Space};
+use kvframe_core::hash::Hasher;
 use kvframe_core::index::IndexKind;
 use kvframe_core::options::Watermarks;
 use kvframe_core::policy::{self, Eviction, External, PolicyOptions};
-use kvframe_core::{Error, GroupKind, HashAlgo, Manager as Core, Options};
-use numpy::{Ix1, PyArray1, PyArray2, PyReadonlyArray1};
+use kvframe_core::{Error, Fit, GroupKind, HashAlgo, Manager as Core, Options};
 use pyo3::prelude::*;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::buffers::{key_words, tokens, writable};
-use crate::errors::{from_core, raise, usage};
+use crate::buffers::tokens;
+use crate::errors::{from_core, raise};
 use crate::fork;
 use crate::groups::{group_dict, group_of};
-use crate::ints::{Fence, Length, Seq, Ticket, Until, Upto};
+use crate::ints::{Chunk, Fence, Length, Seq, Ticket, Until, Upto};
 use crate::judge::Judge;
-use crate::request::{ExtraTuple, Request, extras_of};
+use crate::listeners::Listeners;
+use crate::request::Request;
 use crate::step::{GrantTuple, PlanTuple, grant_tuple, plan_tuple};
 
 /// The core as the package sees it; `kvframe.KVCacheManager` is the face for users.
@@ -37,6 +38,7 @@ pub struct Manager {
     policy_options: Option<Py<PyDict>>,
     strict: bool,
     forks: u32,
+    pub(crate) listeners: Listeners,
 }
 
 /// The core's policy; for a driver of a Python policy, its judge and the books it needs.
@@ -55,13 +57,6 @@ pub(crate) fn make_policy(
     Ok((Box::new(books), Some(Judge::new(policy, strict)?), name))
 }
 
-fn end(core: &mut Core, seq: Seq, fence: Option<Fence>) -> Result<(), Error> {
-    match fence {
-        Some(fence) => core.release_behind(seq.0, fence.0),
-        None => core.release(seq.0),
-    }
-}
-
 /// Events that wait for the next decision at the most.
 const MANY_EVENTS: usize = 1 << 16;
 
@@ -71,15 +66,6 @@ fn policy_options(options: Option<&Bound<'_, PyDict>>) -> PyResult<PolicyOptions
         built.protected_uses = uses.extract()?;
     }
     Ok(built)
-}
-
-pub(crate) fn space_of<'a>(
-    salt: Option<&'a [u8]>,
-    adapter: Option<&'a [u8]>,
-    encoder: Option<&'a [u8]>,
-) -> Space<'a> {
-    let [salt, adapter, encoder] = [salt, adapter, encoder].map(Option::unwrap_or_default);
-    Space { salt, adapter, encoder }
 }
 
 impl Manager {
@@ -105,7 +91,30 @@ impl Manager {
         py: Python<'_>,
         work: impl FnOnce(&mut Core) -> Result<T, Error>,
     ) -> PyResult<T> {
-        self.locked(py, work)?.map_err(|e| from_core(py, &e))
+        self.changing(py, work)?.map_err(|e| from_core(py, &e))
+    }
+
+    /// Work that may change how scarce room is: tells whoever listens, once the lock is free.
+    pub(crate) fn changing<T>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Core) -> T,
+    ) -> PyResult<T> {
+        let mut changed = false;
+        let outcome = self.locked(py, |core| {
+            let outcome = work(core);
+            changed = self.watch(core);
+            outcome
+        })?;
+        if changed {
+            self.listeners.tell(py);
+        }
+        Ok(outcome)
+    }
+
+    /// Moves the pressure level; whether there is something to tell.
+    pub(crate) fn watch(&self, core: &mut Core) -> bool {
+        core.watch().inspect(|&change| self.listeners.note(change)).is_some()
     }
 
     /// The same for what may need victims: a policy in Python is asked without the lock, as often
@@ -122,6 +131,10 @@ impl Manager {
                     if self.judge.is_some() {
                         self.locked(py, Core::settle_choice)?;
                         self.deliver_events(py)?;
+                    }
+                    // A refusal changes nothing.
+                    if outcome.is_ok() {
+                        self.changing(py, |_| ())?;
                     }
                     return Ok(outcome);
                 }
@@ -243,6 +256,7 @@ impl Manager {
             policy_options: given,
             strict,
             forks: fork::generation(),
+            listeners: Listeners::default(),
         })
     }
 
@@ -277,11 +291,29 @@ impl Manager {
     }
 
     /// Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens,
-    /// ticket of a load, whether the other input was found).
-    fn admit(&self, py: Python<'_>, request: &Bound<'_, Request>) -> PyResult<GrantTuple> {
+    /// ticket of a load, whether the other input was found). What is given besides goes over what the request says.
+    #[pyo3(signature = (request, chunk=None, until=None, partial=None, resumed=None))]
+    fn admit(
+        &self,
+        py: Python<'_>,
+        request: &Bound<'_, Request>,
+        chunk: Option<Chunk>,
+        until: Option<Until>,
+        partial: Option<bool>,
+        resumed: Option<bool>,
+    ) -> PyResult<GrantTuple> {
         let request = request.get();
         let keys = self.keys_of(request);
-        let grant = self.with_victims(py, |core| core.admit(&request.admission(&keys)))?;
+        let mut asked = request.admission(&keys);
+        asked.chunk = chunk.map_or(asked.chunk, |chunk| chunk.0);
+        asked.until = until.map_or(asked.until, |until| until.0);
+        asked.resumed = resumed.unwrap_or(asked.resumed);
+        asked.fit = match partial {
+            None => asked.fit,
+            Some(true) => Fit::Partial,
+            Some(false) => Fit::Whole,
+        };
+        let grant = self.with_victims(py, |core| core.admit(&asked))?;
         grant.map(grant_tuple).map_err(|e| from_core(py, &e))
     }
 
@@ -317,16 +349,20 @@ impl Manager {
     /// Ends a sequence for now; returns the request that brings it back.
     #[pyo3(signature = (seq, fence=None))]
     fn preempt(&self, py: Python<'_>, seq: Seq, fence: Option<Fence>) -> PyResult<Request> {
-        self.with(py, |core| {
-            let request = Request::of_sequence(core.sequence(seq.0)?);
-            end(core, seq, fence).map(|()| request)
-        })
+        let sequence = self.with(py, |core| match fence {
+            Some(fence) => core.preempt_behind(seq.0, fence.0),
+            None => core.preempt(seq.0),
+        })?;
+        Ok(Request::of_sequence(sequence))
     }
 
     /// Ends a sequence; its blocks stay until `fence` has passed.
     #[pyo3(signature = (seq, fence=None))]
     fn release(&self, py: Python<'_>, seq: Seq, fence: Option<Fence>) -> PyResult<()> {
-        self.with(py, |core| end(core, seq, fence))
+        self.with(py, |core| match fence {
+            Some(fence) => core.release_behind(seq.0, fence.0),
+            None => core.release(seq.0),
+        })
     }
 
     /// Copies of a ticket are ordered.
@@ -345,76 +381,6 @@ impl Manager {
         plan.map(|plan| plan_tuple(py, &plan)).transpose()
     }
 
-    /// How much of a prompt is there: (tokens, a block list a group). Changes nothing.
-    #[pyo3(signature = (prompt, *, salt=None, adapter=None, encoder=None, extras=vec![]))]
-    fn lookup<'py>(
-        &self,
-        py: Python<'py>,
-        prompt: &Bound<'py, PyAny>,
-        salt: Option<&[u8]>,
-        adapter: Option<&[u8]>,
-        encoder: Option<&[u8]>,
-        extras: Vec<ExtraTuple>,
-    ) -> PyResult<(u32, Vec<Bound<'py, PyArray1<i32>>>)> {
-        let ids = tokens(prompt, "prompt")?;
-        let space = space_of(salt, adapter, encoder);
-        let extras = extras_of(extras);
-        let hit = self.locked(py, |core| core.lookup(ids.as_slice(), space, &extras))?;
-        let blocks = hit
-            .blocks
-            .iter()
-            .map(|blocks| PyArray1::from_iter(py, blocks.iter().map(|&b| b as i32)));
-        Ok((hit.tokens, blocks.collect()))
-    }
-
-    /// Keys of a prompt's full blocks: uint64 (blocks, 2), low word first.
-    #[pyo3(signature = (prompt, *, salt=None, adapter=None, encoder=None, extras=vec![]))]
-    fn hash_blocks<'py>(
-        &self,
-        py: Python<'py>,
-        prompt: &Bound<'py, PyAny>,
-        salt: Option<&[u8]>,
-        adapter: Option<&[u8]>,
-        encoder: Option<&[u8]>,
-        extras: Vec<ExtraTuple>,
-    ) -> PyResult<Bound<'py, PyArray2<u64>>> {
-        let ids = tokens(prompt, "prompt")?;
-        let space = space_of(salt, adapter, encoder);
-        let extras = extras_of(extras);
-        let mut keys = Vec::new();
-        let hasher = self.hasher();
-        hasher.extend(hasher.root(space), &extras, ids.as_slice(), &mut keys);
-        let words: Vec<u64> = keys.iter().flat_map(|&key| key_words(key)).collect();
-        crate::views::matrix(py, words, 2)
-    }
-
-    /// Fills `out` with raw blocks that nobody else has.
-    fn lend(&self, py: Python<'_>, out: &Bound<'_, PyAny>) -> PyResult<()> {
-        let mut out = writable::<i32, Ix1>(out, "out")?;
-        let out = out.as_slice_mut()?;
-        // Lent into a copy, so that a refusal leaves the caller's array alone.
-        let mut blocks = vec![0; out.len()];
-        self.with_victims(py, |core| core.lend(&mut blocks))?.map_err(|e| from_core(py, &e))?;
-        for (slot, block) in out.iter_mut().zip(blocks) {
-            *slot = block as i32;
-        }
-        Ok(())
-    }
-
-    /// Takes raw blocks back.
-    fn give_back(&self, py: Python<'_>, blocks: &Bound<'_, PyAny>) -> PyResult<()> {
-        let blocks = blocks
-            .extract::<PyReadonlyArray1<'_, i32>>()
-            .map_err(|_| usage(py, "blocks must be an int32 array of 1 dimension".into()))?;
-        let blocks = blocks.as_array();
-        if let Some(block) = blocks.iter().find(|&&b| b < 0) {
-            let message = format!("block {block} is not on loan: the pool has no such block");
-            return Err(usage(py, message));
-        }
-        let ids: Vec<u32> = blocks.iter().map(|&b| b as u32).collect();
-        self.with(py, |core| core.give_back(&ids))
-    }
-
     /// Forgets every cached block; returns how many were freed.
     fn clear_cache(&self, py: Python<'_>) -> PyResult<u32> {
         self.locked(py, Core::clear_cache)
@@ -423,5 +389,13 @@ impl Manager {
     /// Recounts everything; raises `IntegrityError` on the first thing that disagrees.
     fn check_integrity(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |core| core.check_integrity())
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.listeners.traverse(&visit)
+    }
+
+    fn __clear__(&self) {
+        self.listeners.clear();
     }
 }

@@ -7,7 +7,8 @@ use pyo3::prelude::*;
 use crate::buffers::tokens;
 use crate::errors::usage;
 use crate::ints::{BlockNumber, ReceiptNumber};
-use crate::manager::{Manager, space_of};
+use crate::lookup::space_of;
+use crate::manager::Manager;
 use crate::request::{ExtraTuple, extras_of};
 
 #[pymethods]

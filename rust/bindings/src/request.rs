@@ -120,20 +120,26 @@ impl Request {
         Space { salt: &self.salt, adapter: &self.adapter, encoder: &self.encoder }
     }
 
-    /// The request that brings a live sequence back: its tokens, keys and all it was admitted with.
-    pub fn of_sequence(sequence: &Sequence) -> Self {
-        let keys = sequence.keys.clone();
-        let from_keys = sequence.tokens.is_empty();
+    /// The request that brings a preempted sequence back: its tokens, keys and all it was admitted
+    /// with.
+    pub fn of_sequence(mut sequence: Sequence) -> Self {
         let known = sequence.filled() as usize;
-        Self {
-            tokens: sequence.tokens[..known.min(sequence.tokens.len())].to_vec(),
-            len: known as u32,
-            given_keys: if from_keys { keys.clone() } else { Vec::new() },
+        let from_keys = sequence.tokens.is_empty();
+        sequence.tokens.truncate(known);
+        let (given_keys, hashed) = if from_keys {
+            (sequence.keys, None)
+        } else {
             // The chain may be shorter than the tokens: what is missing is hashed on admission.
-            hashed: Mutex::new((!from_keys).then_some((sequence.root, keys))),
-            salt: sequence.salt.clone(),
-            adapter: sequence.adapter.clone(),
-            extras: sequence.extras.clone(),
+            (Vec::new(), Some((sequence.root, sequence.keys)))
+        };
+        Self {
+            tokens: sequence.tokens,
+            len: known as u32,
+            given_keys,
+            hashed: Mutex::new(hashed),
+            salt: sequence.salt,
+            adapter: sequence.adapter,
+            extras: sequence.extras,
             meta: sequence.meta,
             read: true,
             insert: sequence.insert,
@@ -144,9 +150,9 @@ impl Request {
             max_tokens: sequence.max_tokens,
             whole_sequence: sequence.whole,
             external: 0,
-            encoder: sequence.encoder.clone(),
+            encoder: sequence.encoder,
             encoder_tokens: sequence.encoder_tokens,
-            outlook: sequence.outlook.clone(),
+            outlook: sequence.outlook,
         }
     }
 

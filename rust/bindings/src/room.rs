@@ -4,12 +4,13 @@ use std::sync::{Arc, PoisonError};
 
 use kvframe_core::Manager as Core;
 use kvframe_core::hash::Hasher;
-use kvframe_core::manager::{Preempt, Pressure};
+use kvframe_core::manager::Preempt;
 use pyo3::prelude::*;
 
 use crate::buffers::{tokens, u64s};
 use crate::errors::{from_core, usage};
-use crate::ints::{Blocks, Count, Seq, Ticket, Upto};
+use crate::ints::{Blocks, Count, Seq, Ticket, Until, Upto};
+use crate::listeners::level;
 use crate::manager::Manager;
 
 #[pymethods]
@@ -36,24 +37,35 @@ impl Manager {
         self.with(py, |core| core.lease(seq.0, upto.0))
     }
 
-    /// The share of blocks in use, and the pressure level: 0 normal, 1 high, 2 critical.
-    fn pressure(&self, py: Python<'_>) -> PyResult<(f64, u8)> {
-        self.locked(py, |core| {
-            let level = match core.pressure() {
-                Pressure::Normal => 0,
-                Pressure::High => 1,
-                Pressure::Critical => 2,
-            };
-            (core.usage(), level)
-        })
+    /// Slots up to a length, past what is known for tokens whose ids come later.
+    fn reserve(&self, py: Python<'_>, seq: Seq, until: Until) -> PyResult<()> {
+        self.with_victims(py, |core| core.reserve(seq.0, until.0))?.map_err(|e| from_core(py, &e))
     }
 
-    /// Running sequences in the order to preempt them: (sequence, blocks it frees, tokens computed).
+    /// The share of blocks in use, and the pressure level: 0 normal, 1 high, 2 critical.
+    fn pressure(&self, py: Python<'_>) -> PyResult<(f64, u8)> {
+        self.locked(py, |core| (core.usage(), level(core.pressure())))
+    }
+
+    /// Calls back with the level before and after each change.
+    fn add_pressure_callback(&self, callback: Py<PyAny>) {
+        self.listeners.add(callback);
+    }
+
+    /// Takes a callback off; how often it was there.
+    fn remove_pressure_callback(&self, callback: &Bound<'_, PyAny>) -> PyResult<usize> {
+        self.listeners.remove(callback)
+    }
+
+    /// Running sequences in the order to preempt them: (sequence, blocks it frees, tokens computed);
+    /// with `usage`, only those that bring use down to it.
+    #[pyo3(signature = (seqs, rule, usage=None))]
     fn preemption_order(
         &self,
         py: Python<'_>,
         seqs: &Bound<'_, PyAny>,
         rule: &str,
+        usage: Option<f64>,
     ) -> PyResult<Vec<(u64, u32, u32)>> {
         let seqs = u64s(Some(seqs), "seqs")?;
         let rule = match rule {
@@ -62,10 +74,17 @@ impl Manager {
             "lowest-priority" => Preempt::LowestPriority,
             _ => {
                 let known = "fewest-computed, last-admitted, lowest-priority";
-                return Err(usage(py, format!("rule = {rule:?}: must be one of {known}")));
+                return Err(self::usage(py, format!("rule = {rule:?}: must be one of {known}")));
             }
         };
-        let order = self.with(py, |core| core.preemption_order(&seqs, rule))?;
+        if let Some(target) = usage.filter(|target| !(0.0..=1.0).contains(target)) {
+            let message = format!("usage = {target}: must be a share of the pool, 0 to 1");
+            return Err(self::usage(py, message));
+        }
+        let order = self.with(py, |core| match usage {
+            None => core.preemption_order(&seqs, rule),
+            Some(usage) => core.preemption_to(&seqs, rule, usage),
+        })?;
         Ok(order.into_iter().map(|c| (c.seq, c.frees, c.computed)).collect())
     }
 

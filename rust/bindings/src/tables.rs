@@ -4,10 +4,10 @@ use kvframe_core::Manager as Core;
 use kvframe_core::NIL;
 use kvframe_core::groups::Layout;
 use kvframe_core::sequence::Sequence;
-use numpy::{Ix1, Ix2};
+use numpy::{Ix1, Ix2, PyArray1};
 use pyo3::prelude::*;
 
-use crate::buffers::{u64s, writable};
+use crate::buffers::{Offsets, u64s, writable};
 use crate::errors::{from_core, usage};
 use crate::ints::{Group, Pad};
 use crate::manager::Manager;
@@ -82,9 +82,77 @@ impl Manager {
         })?
     }
 
+    /// Writes the block tables of `seqs` one after the other into `blocks`; table i is
+    /// `blocks[indptr[i]:indptr[i + 1]]`. Returns how many entries there are.
+    #[pyo3(signature = (seqs, indptr, blocks, *, group=Group(0)))]
+    fn ragged_tables(
+        &self,
+        py: Python<'_>,
+        seqs: &Bound<'_, PyAny>,
+        indptr: &Bound<'_, PyAny>,
+        blocks: &Bound<'_, PyAny>,
+        group: Group,
+    ) -> PyResult<usize> {
+        let seqs = u64s(Some(seqs), "seqs")?;
+        let mut indptr = Offsets::of(indptr, "indptr", seqs.len() + 1)?;
+        let mut out = writable::<i32, Ix1>(blocks, "blocks")?;
+        let out = out.as_slice_mut()?;
+        self.locked(py, |core| {
+            let mut needed = 0;
+            for &seq in &seqs {
+                let sequence = core.sequence(seq).map_err(|e| from_core(py, &e))?;
+                let table = sequence.tables.get(group.0).ok_or_else(|| no_group(py, group.0))?;
+                needed += table.len();
+            }
+            if needed > out.len() {
+                let message = format!("{needed} entries, but blocks holds {}", out.len());
+                return Err(usage(py, message));
+            }
+            indptr.check(py, needed)?;
+            let null = null_entry(core);
+            let mut at = 0;
+            indptr.put(0, 0);
+            for (i, &seq) in seqs.iter().enumerate() {
+                let table = core.sequence(seq).map_or(&[][..], |s| &s.tables[group.0]);
+                for (place, &block) in out[at..].iter_mut().zip(table) {
+                    *place = entry(block, null);
+                }
+                at += table.len();
+                indptr.put(i + 1, at);
+            }
+            Ok(needed)
+        })?
+    }
+
+    /// Writes the lengths of `seqs`, in tokens with slots.
+    fn seq_lens(
+        &self,
+        py: Python<'_>,
+        seqs: &Bound<'_, PyAny>,
+        out: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let seqs = u64s(Some(seqs), "seqs")?;
+        let mut out = Offsets::of(out, "out", seqs.len())?;
+        self.locked(py, |core| {
+            let len = |&seq: &u64| core.sequence(seq).map(|s| s.len as usize);
+            let lens: Result<Vec<usize>, _> = seqs.iter().map(len).collect();
+            let lens = lens.map_err(|e| from_core(py, &e))?;
+            out.check(py, lens.iter().copied().max().unwrap_or(0))?;
+            lens.into_iter().enumerate().for_each(|(i, len)| out.put(i, len));
+            Ok(())
+        })?
+    }
+
+    /// Handles of the live sequences, in no order that means anything.
+    fn live<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u64>>> {
+        let live = self.locked(py, |core| core.live())?;
+        Ok(PyArray1::from_vec(py, live))
+    }
+
     /// Writes the slots of tokens `starts[i] .. starts[i] + counts[i]` of each sequence, one after
-    /// the other, into `out`: block × block size + offset. Returns how many were written.
-    #[pyo3(signature = (seqs, starts, counts, out, *, group=Group(0)))]
+    /// the other, into `out`: block × block size + offset; those of sequence i are
+    /// `out[indptr[i]:indptr[i + 1]]`. Returns how many were written.
+    #[pyo3(signature = (seqs, starts, counts, out, *, group=Group(0), indptr=None))]
     fn slot_mapping(
         &self,
         py: Python<'_>,
@@ -93,8 +161,11 @@ impl Manager {
         counts: &Bound<'_, PyAny>,
         out: &Bound<'_, PyAny>,
         group: Group,
+        indptr: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<usize> {
         let seqs = u64s(Some(seqs), "seqs")?;
+        let mut indptr =
+            indptr.map(|given| Offsets::of(given, "indptr", seqs.len() + 1)).transpose()?;
         let (starts, counts) = (u64s(Some(starts), "starts")?, u64s(Some(counts), "counts")?);
         if starts.len() != seqs.len() || counts.len() != seqs.len() {
             let message = format!(
@@ -127,6 +198,15 @@ impl Manager {
             if needed > slots.len() {
                 let message = format!("{needed} slots, but out holds {}", slots.len());
                 return Err(usage(py, message));
+            }
+            if let Some(indptr) = &mut indptr {
+                indptr.check(py, needed)?;
+                indptr.put(0, 0);
+                let mut at = 0;
+                for (i, &count) in counts.iter().enumerate() {
+                    at += count as usize;
+                    indptr.put(i + 1, at);
+                }
             }
             let mut at = 0;
             for ((&seq, &start), &count) in seqs.iter().zip(&starts).zip(&counts) {

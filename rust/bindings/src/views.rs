@@ -28,16 +28,17 @@ pub fn entry(block: u32, null: i32) -> i32 {
 #[pymethods]
 impl Manager {
     /// A sequence's block table in a group; -1, or the null block, where one was given up.
-    #[pyo3(signature = (seq, group=Group(0)))]
+    #[pyo3(signature = (seq, group=Group(0), start=0))]
     fn block_table<'py>(
         &self,
         py: Python<'py>,
         seq: Seq,
         group: Group,
+        start: usize,
     ) -> PyResult<Bound<'py, PyArray1<i32>>> {
         let null = self.locked(py, |core| null_entry(core))?;
         let table = self.sequence(py, seq.0, |s| {
-            let table = s.tables.get(group.0)?;
+            let table = s.tables.get(group.0)?.get(start..).unwrap_or(&[]);
             Some(table.iter().map(|&b| entry(b, null)).collect::<Vec<_>>())
         })?;
         let table = table.ok_or_else(|| no_group(py, group.0))?;

@@ -79,6 +79,7 @@ impl Log {
     }
 
     /// An event about a sequence.
+    #[inline]
     pub fn sequence(&mut self, tick: u64, kind: Kind, seq: u64, value: u64) {
         if self.on {
             self.events.push(Event { tick, kind, group: 0, block: NIL, seq, key: Key(0), value });

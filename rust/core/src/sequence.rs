@@ -21,7 +21,9 @@ pub struct Meta {
 }
 
 /// A live sequence.
+// What each decode step reads and writes comes first, so that it costs two cache lines.
 #[derive(Debug, Clone, Default)]
+#[repr(C)]
 pub struct Sequence {
     /// Tokens that have slots.
     pub len: u32,
@@ -31,14 +33,20 @@ pub struct Sequence {
     pub cached: u32,
     /// Blocks at the front of the tables whose publication is settled.
     pub published: u32,
-    /// Why blocks stop being published, if they do: a collision, `insert = false`.
-    pub private: bool,
-    /// Tokens known: the prompt and what was appended. Empty if the request came as keys.
-    pub tokens: Vec<u32>,
-    /// Of those, tokens at the end that have slots while their ids are still being computed.
+    /// Of the tokens known, those at the end that have slots while their ids are still being computed.
     pub unknown: u32,
     /// Tokens known, where only keys came.
     pub known: u32,
+    /// Why blocks stop being published, if they do: a collision, `insert = false`.
+    pub private: bool,
+    /// Whether the request lets its blocks be found.
+    pub insert: bool,
+    /// Whether it came in because all of `max_tokens` could be had.
+    pub whole: bool,
+    /// Tokens known: the prompt and what was appended. Empty if the request came as keys.
+    pub tokens: Vec<u32>,
+    /// Block table of each group; entries that left a window are `NIL`.
+    pub tables: Vec<Vec<BlockId>>,
     /// Keys of full blocks of known tokens, as far as they have been needed.
     pub keys: Vec<Key>,
     /// Link of block 0.
@@ -55,48 +63,64 @@ pub struct Sequence {
     pub encoder_published: bool,
     /// Tokens of the prompt.
     pub prompt: u32,
-    /// Whether the request lets its blocks be found.
-    pub insert: bool,
     /// Multimodal items.
     pub extras: Vec<Extra>,
     /// When each block is used next, where that is known.
     pub outlook: Vec<u32>,
-    /// Block table of each group; entries that were given up are `NIL`.
-    pub tables: Vec<Vec<BlockId>>,
     /// The request.
     pub meta: Meta,
     /// The tick of its admission.
     pub admitted: u64,
     /// Prompt and answer together, where that is known.
     pub max_tokens: u32,
-    /// Whether it came in because all of that could be had.
-    pub whole: bool,
 }
 
 impl Sequence {
     /// Tokens known, with slots or without.
+    #[inline]
     pub fn known(&self) -> u32 {
         self.known.max(self.tokens.len() as u32)
     }
 
     /// Tokens at the front whose ids are known.
+    #[inline]
     pub fn filled(&self) -> u32 {
         self.known() - self.unknown
     }
 
-    /// Refuses a commit past the tokens whose ids are known.
+    /// Whether all that is known has slots, and is known as tokens: more may come.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.known() == self.len && self.tokens.len() == self.len as usize
+    }
+
+    /// Whether tokens may come after what is known, room apart.
     ///
     /// # Errors
-    /// [`Error::Invalid`].
-    pub fn check_filled(&self, upto: u32) -> Result<()> {
-        let filled = self.filled();
-        if upto <= filled {
+    /// [`Error::Invalid`] while prompt tokens have no slots, or where the request came as keys.
+    pub fn check_append(&self, count: usize) -> Result<()> {
+        match self.known() - self.len {
+            0 => self.check_tokens(count),
+            more => Err(Error::Invalid {
+                what: "append",
+                value: count.to_string(),
+                limit: format!("{more} known tokens have no slots yet: extend the sequence first"),
+            }),
+        }
+    }
+
+    /// Whether all that is known is known as tokens, which others may follow.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the request came as keys.
+    pub fn check_tokens(&self, count: usize) -> Result<()> {
+        if count == 0 || self.tokens.len() == self.known() as usize {
             return Ok(());
         }
         Err(Error::Invalid {
-            what: "commit",
-            value: upto.to_string(),
-            limit: format!("only the ids of {filled} tokens are known: fill the others first"),
+            what: "append",
+            value: count.to_string(),
+            limit: "the request came as keys; its tokens are not known".into(),
         })
     }
 
@@ -118,40 +142,104 @@ impl Sequence {
     }
 }
 
+/// Refuses a commit past the first `filled` tokens, whose ids are known.
+///
+/// # Errors
+/// [`Error::Invalid`].
+#[inline]
+pub fn check_filled(upto: u32, filled: u32) -> Result<()> {
+    if upto <= filled {
+        return Ok(());
+    }
+    Err(Error::Invalid {
+        what: "commit",
+        value: upto.to_string(),
+        limit: format!("only the ids of {filled} tokens are known: fill the others first"),
+    })
+}
+
+/// Refuses more ids than are `missing`.
+///
+/// # Errors
+/// [`Error::Invalid`].
+pub fn check_missing(ids: usize, missing: u32) -> Result<()> {
+    if ids <= missing as usize {
+        return Ok(());
+    }
+    Err(Error::Invalid {
+        what: "fill",
+        value: ids.to_string(),
+        limit: format!("the ids of {missing} tokens are missing"),
+    })
+}
+
+/// Refuses ids after tokens whose own are `missing`.
+///
+/// # Errors
+/// [`Error::Invalid`].
+#[inline]
+pub fn check_no_gap(ids: usize, missing: u32) -> Result<()> {
+    if missing == 0 || ids == 0 {
+        return Ok(());
+    }
+    Err(Error::Invalid {
+        what: "append",
+        value: ids.to_string(),
+        limit: format!("the ids of {missing} tokens before are not known yet: fill them"),
+    })
+}
+
+/// Where a sequence is kept.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+struct Slot {
+    generation: u32,
+    live: bool,
+    sequence: Sequence,
+}
+
 /// Live sequences by handle. Slots are reused with their buffers, handles are not.
 #[derive(Debug, Default)]
 pub struct Sequences {
-    slots: Vec<(u32, bool, Sequence)>,
+    slots: Vec<Slot>,
     vacant: Vec<u32>,
 }
 
 impl Sequences {
     /// A new empty sequence with `groups` tables.
     pub fn create(&mut self, groups: usize) -> SeqId {
-        let slot = self.vacant.pop().unwrap_or_else(|| {
-            self.slots.push((0, false, Sequence::default()));
+        let at = self.vacant.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
             self.slots.len() as u32 - 1
         });
-        let (generation, live, sequence) = &mut self.slots[slot as usize];
-        *generation += 1;
-        *live = true;
-        sequence.tables.resize_with(groups, Vec::new);
-        (u64::from(*generation) << 32) | u64::from(slot)
+        let slot = &mut self.slots[at as usize];
+        slot.generation += 1;
+        slot.live = true;
+        slot.sequence.tables.resize_with(groups, Vec::new);
+        (u64::from(slot.generation) << 32) | u64::from(at)
     }
 
     /// Takes the sequence off the list; its buffers stay for the next one.
     pub fn remove(&mut self, seq: SeqId) {
-        let (_, live, sequence) = &mut self.slots[seq as u32 as usize];
-        *live = false;
-        sequence.clear();
+        let slot = &mut self.slots[seq as u32 as usize];
+        slot.live = false;
+        slot.sequence.clear();
         self.vacant.push(seq as u32);
     }
 
+    /// The same, for whoever still needs what was known of the sequence.
+    pub fn take(&mut self, seq: SeqId) -> Sequence {
+        let sequence = std::mem::take(&mut self.slots[seq as u32 as usize].sequence);
+        self.remove(seq);
+        sequence
+    }
+
+    #[inline]
     fn check(&self, seq: SeqId) -> Result<usize> {
-        let (slot, generation) = (seq as u32 as usize, (seq >> 32) as u32);
-        match self.slots.get(slot) {
-            Some(&(current, true, _)) if current == generation => Ok(slot),
-            Some(&(current, _, _)) if generation != 0 && generation <= current => {
+        let (at, generation) = (seq as u32 as usize, (seq >> 32) as u32);
+        match self.slots.get(at) {
+            Some(slot) if slot.live && slot.generation == generation => Ok(at),
+            Some(slot) if generation != 0 && generation <= slot.generation => {
                 Err(Error::StaleSequence(seq))
             }
             _ => Err(Error::UnknownSequence(seq)),
@@ -162,31 +250,30 @@ impl Sequences {
     ///
     /// # Errors
     /// [`Error::UnknownSequence`], [`Error::StaleSequence`].
+    #[inline]
     pub fn get(&self, seq: SeqId) -> Result<&Sequence> {
-        self.check(seq).map(|slot| &self.slots[slot].2)
+        self.check(seq).map(|at| &self.slots[at].sequence)
     }
 
     /// The same, to change it.
     ///
     /// # Errors
     /// As [`Sequences::get`].
+    #[inline]
     pub fn get_mut(&mut self, seq: SeqId) -> Result<&mut Sequence> {
-        self.check(seq).map(|slot| &mut self.slots[slot].2)
+        self.check(seq).map(|at| &mut self.slots[at].sequence)
     }
 
     /// Live sequences with their handles.
     pub fn iter(&self) -> impl Iterator<Item = (SeqId, &Sequence)> {
-        self.slots.iter().enumerate().filter(|(_, (_, live, _))| *live).map(
-            |(slot, (generation, _, sequence))| {
-                ((u64::from(*generation) << 32) | slot as u64, sequence)
-            },
-        )
+        let live = self.slots.iter().enumerate().filter(|(_, slot)| slot.live);
+        live.map(|(at, slot)| ((u64::from(slot.generation) << 32) | at as u64, &slot.sequence))
     }
 
     /// What live sequences compute from now on stays their own.
     pub fn make_private(&mut self) {
-        for (_, live, sequence) in &mut self.slots {
-            sequence.private |= *live;
+        for slot in &mut self.slots {
+            slot.sequence.private |= slot.live;
         }
     }
 

@@ -5,7 +5,7 @@ mod common;
 
 use common::{SIZE, admit, build, found, open, prompt, refused, request, run, serve, small, table};
 use kvframe_core::hash::{Extra, Space};
-use kvframe_core::manager::Step;
+use kvframe_core::manager::{Ids, Step};
 use kvframe_core::pool::State;
 use kvframe_core::{Admission, Error, Fit, Grant, GroupKind, HashAlgo, Manager, NIL, Options};
 
@@ -148,7 +148,7 @@ fn a_step_is_checked_for_ids_that_are_missing() {
     let step = Step { commit: &commit, release: &release, ..Step::default() };
     let error = refused(&mut m, &[a, b], |m| m.step(&step));
     assert!(error.to_string().contains("only the ids of 5 tokens are known"), "{error}");
-    let append: [(u64, &[u32]); 1] = [(a, &[1])];
+    let append = [(a, Ids::Known(&[1]))];
     let step = Step { append: &append, release: &release, ..Step::default() };
     let error = refused(&mut m, &[a, b], |m| m.step(&step));
     assert!(error.to_string().contains("ids of 2 tokens before are not known"), "{error}");

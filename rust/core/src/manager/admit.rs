@@ -114,36 +114,9 @@ impl Manager {
     /// [`Error::NeverFits`], [`Error::NoCapacity`], [`Error::NeedVictims`]; [`Error::Invalid`] for
     /// more keys than the prompt has full blocks.
     pub fn admit(&mut self, request: &Admission<'_>) -> Result<Grant> {
-        let Admission { prompt, extras, .. } = *request;
-        let known = if prompt.tokens.is_empty() { prompt.len } else { prompt.tokens.len() as u32 };
-        if prompt.keys.len() as u64 > u64::from(known / self.block_size()) {
-            return Err(Error::Invalid {
-                what: "keys",
-                value: prompt.keys.len().to_string(),
-                limit: format!("the prompt has {} full blocks", known / self.block_size()),
-            });
-        }
-        self.check_encoder(request)?;
-        // What no key names is nobody else's, and so is all that is computed over it.
-        let nameless = request.encoder_tokens > 0 && request.space.encoder.is_empty();
-        let request = &Admission {
-            read: request.read && !nameless,
-            insert: request.insert && !nameless,
-            ..*request
-        };
+        let (known, request) = &self.as_it_counts(request)?;
+        let (known, Admission { prompt, extras, .. }) = (*known, *request);
         let findable = self.options.prefix_caching && (request.read || request.insert);
-        if findable
-            && prompt.tokens.is_empty()
-            && !prompt.keys.is_empty()
-            && !self.index.takes_keys()
-        {
-            return Err(Error::Invalid {
-                what: "keys",
-                value: prompt.keys.len().to_string(),
-                limit: "the radix index matches tokens: give them, or neither read nor insert"
-                    .into(),
-            });
-        }
         let root = self.hasher.root(request.space);
         let mut hashed = std::mem::take(&mut self.scratch.keys);
         let mut hits = std::mem::take(&mut self.scratch.hits);
@@ -169,6 +142,8 @@ impl Manager {
         if let (Err(Error::NeedVictims { .. }), Some(books)) = (&plan, self.policy.external()) {
             books.spare(hits.iter().flatten().copied().filter(|&b| b != NIL));
         }
+        let refused = matches!(plan, Err(Error::NoCapacity { .. } | Error::NeverFits { .. }));
+        self.stats.refused += u64::from(refused);
         let outcome = plan.map(|until| {
             self.stats.collisions += u64::from(collisions);
             self.carry_out(request, known, (found as u32, until), root, keys, &hits)
@@ -178,10 +153,47 @@ impl Manager {
         outcome
     }
 
+    /// Tokens of the prompt, and the request with what it may read and insert.
+    pub(super) fn as_it_counts<'a>(&self, request: &Admission<'a>) -> Result<(u32, Admission<'a>)> {
+        let known = self.check_keys(request)?;
+        self.check_encoder(request)?;
+        // What no key names is nobody else's, and so is all that is computed over it.
+        let nameless = request.encoder_tokens > 0 && request.space.encoder.is_empty();
+        let (read, insert) = (request.read && !nameless, request.insert && !nameless);
+        Ok((known, Admission { read, insert, ..*request }))
+    }
+
+    /// Tokens of the prompt, unless its keys cannot be right.
+    fn check_keys(&self, request: &Admission<'_>) -> Result<u32> {
+        let prompt = request.prompt;
+        let known = if prompt.tokens.is_empty() { prompt.len } else { prompt.tokens.len() as u32 };
+        if prompt.keys.len() as u64 > u64::from(known / self.block_size()) {
+            return Err(Error::Invalid {
+                what: "keys",
+                value: prompt.keys.len().to_string(),
+                limit: format!("the prompt has {} full blocks", known / self.block_size()),
+            });
+        }
+        let findable = self.options.prefix_caching && (request.read || request.insert);
+        if findable
+            && prompt.tokens.is_empty()
+            && !prompt.keys.is_empty()
+            && !self.index.takes_keys()
+        {
+            return Err(Error::Invalid {
+                what: "keys",
+                value: prompt.keys.len().to_string(),
+                limit: "the radix index matches tokens: give them, or neither read nor insert"
+                    .into(),
+            });
+        }
+        Ok(known)
+    }
+
     /// Counts: up to how many tokens slots are to be given, and how many blocks a partial grant has
     /// to leave.
-    fn plan_admission(
-        &mut self,
+    pub(super) fn plan_admission(
+        &self,
         request: &Admission<'_>,
         known: u32,
         found: usize,
@@ -218,18 +230,15 @@ impl Manager {
             // The other input comes in whole.
             let least = self.cross_missing(hits, encoder);
             if least > room.saturating_sub(kept) {
-                return self
-                    .check_room(least.saturating_add(kept), claimed)
-                    .map(|()| (until, kept));
+                return self.room_for(least.saturating_add(kept), claimed).map(|()| (until, kept));
             }
-            self.check_room(needed.min(room.saturating_sub(kept)), claimed)?;
+            self.room_for(needed.min(room.saturating_sub(kept)), claimed)?;
             return Ok((until, kept));
         }
         let longest = known.max(request.max_tokens);
         let held = hits.iter().flatten().filter(|&&b| b != NIL).count() as u64;
         let total = self.layout.least(longest, encoder).max(u64::from(needed) + held);
         if total > u64::from(self.pool.usable()) {
-            self.stats.refused += 1;
             let total_pool = u64::from(self.pool.usable());
             return Err(Error::NeverFits { needed: total, total: total_pool });
         }
@@ -239,14 +248,13 @@ impl Manager {
             needed
         };
         if needed <= room && at_least.saturating_add(kept) > room {
-            self.stats.refused += 1;
             return Err(Error::NoCapacity {
                 needed: u64::from(at_least) + u64::from(kept),
                 available: u64::from(room),
                 total: u64::from(self.pool.usable()),
             });
         }
-        self.check_room(needed, claimed)?;
+        self.room_for(needed, claimed)?;
         Ok((until, 0))
     }
 

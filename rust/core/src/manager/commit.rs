@@ -11,7 +11,7 @@ use crate::index::radix::Path;
 use crate::index::{Found, Index};
 use crate::policy::{NEVER, Use, View};
 use crate::pool::{BlockId, NIL, State};
-use crate::sequence::{SeqId, Sequence};
+use crate::sequence::{SeqId, Sequence, check_filled};
 
 /// What a commit did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -30,6 +30,7 @@ impl Manager {
     ///
     /// # Errors
     /// Unknown handles; [`Error::CommitPastEnd`]; [`Error::Backwards`].
+    #[inline]
     pub fn commit(&mut self, seq: SeqId, upto: u32) -> Result<Committed> {
         let mut done = self.accept(seq, upto)?;
         if self.layout.gives_up() {
@@ -39,6 +40,7 @@ impl Manager {
     }
 
     /// A commit that leaves windows as they are.
+    #[inline]
     pub(super) fn accept(&mut self, seq: SeqId, upto: u32) -> Result<Committed> {
         let sequence = self.sequences.get_mut(seq)?;
         if upto > sequence.len {
@@ -49,27 +51,32 @@ impl Manager {
             let limit = u64::from(sequence.committed);
             return Err(Error::Backwards { what: "commit", asked: u64::from(upto), limit });
         }
-        sequence.check_filled(upto)?;
+        check_filled(upto, sequence.filled())?;
         sequence.committed = upto;
+        // The common decode step fills no block.
+        let whole = !self.layout.is_lagging() && !self.layout.has_cross();
+        let settled =
+            sequence.private || (whole && sequence.published == upto / self.options.block_size);
         self.tick += 1;
         self.note(Kind::Commit, seq, u64::from(upto));
-        // The common decode step fills no block.
-        let sequence = self.sequences.get(seq)?;
-        let settled = sequence.private
-            || (self.publishes_whole() && sequence.published == upto / self.options.block_size);
         if settled { Ok(Committed::default()) } else { self.publish(seq) }
     }
 
     /// Makes the full committed blocks of `seq` findable, from the first that is not.
     pub(super) fn publish(&mut self, seq: SeqId) -> Result<Committed> {
+        // Taken out together: what a sequence holds would be a good deal to move.
+        let mut sequences = std::mem::take(&mut self.sequences);
+        let done = sequences.get_mut(seq).map(|sequence| self.publish_all(seq, sequence));
+        self.sequences = sequences;
+        done
+    }
+
+    fn publish_all(&mut self, seq: SeqId, sequence: &mut Sequence) -> Committed {
         let size = self.options.block_size;
-        let slot = self.sequences.get(seq)?;
-        let (from, mut until) = (slot.published as usize, (slot.committed / size) as usize);
-        if slot.private || (from >= until && self.publishes_whole()) {
-            return Ok(Committed::default());
+        let (from, mut until) = (sequence.published as usize, (sequence.committed / size) as usize);
+        if sequence.private || (from >= until && self.publishes_whole()) {
+            return Committed::default();
         }
-        let slot = self.sequences.get_mut(seq)?;
-        let mut sequence = std::mem::take(slot);
         let full = (until as u32 * size) as usize;
         let tokens = sequence.tokens.get(..full).unwrap_or(&sequence.tokens);
         if self.wants_keys() {
@@ -81,24 +88,23 @@ impl Manager {
         });
         if !self.tickets.is_idle() {
             // Every group's KV is computed over every other's.
-            until = until.min(self.first_unsettled(&sequence, from..until));
+            until = until.min(self.first_unsettled(sequence, from..until));
         }
         let mut done = Committed::default();
         for group in 0..sequence.tables.len() {
             if self.layout.groups()[group].kind == GroupKind::Cross {
                 continue;
             }
-            let counts = self.publish_group(seq, &mut sequence, group, from..until);
+            let counts = self.publish_group(seq, sequence, group, from..until);
             if group == 0 {
                 done = counts;
             }
         }
         sequence.published = until.max(from) as u32;
         if self.layout.has_cross() && !sequence.private {
-            self.publish_cross(seq, &mut sequence);
+            self.publish_cross(seq, sequence);
         }
-        *self.sequences.get_mut(seq)? = sequence;
-        Ok(done)
+        done
     }
 
     /// Whether what becomes findable follows from the committed units alone.

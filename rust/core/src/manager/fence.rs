@@ -3,7 +3,7 @@
 use super::Manager;
 use crate::error::Result;
 use crate::pool::{BlockId, NIL, State};
-use crate::sequence::SeqId;
+use crate::sequence::{SeqId, Sequence};
 
 /// Blocks that become available once a step has passed.
 #[derive(Debug, Default)]
@@ -47,6 +47,17 @@ impl Manager {
     pub fn release_behind(&mut self, seq: SeqId, fence: u64) -> Result<()> {
         self.fences.put_up(Some(fence));
         let outcome = self.release(seq);
+        self.fences.take_down();
+        outcome
+    }
+
+    /// Ends `seq` as `preempt` does, behind `fence` as `release_behind` does.
+    ///
+    /// # Errors
+    /// Unknown handles.
+    pub fn preempt_behind(&mut self, seq: SeqId, fence: u64) -> Result<Sequence> {
+        self.fences.put_up(Some(fence));
+        let outcome = self.preempt(seq);
         self.fences.take_down();
         outcome
     }

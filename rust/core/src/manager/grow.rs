@@ -5,26 +5,33 @@ use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::groups::GroupKind;
 use crate::pool::{BlockId, NIL, State};
-use crate::sequence::{SeqId, Sequence};
+use crate::sequence::{SeqId, Sequence, check_missing, check_no_gap};
 use crate::tickets::Copy;
 
 /// Tokens to append.
-#[derive(Clone, Copy)]
-enum Ids<'a> {
+#[derive(Debug, Clone, Copy)]
+pub enum Ids<'a> {
+    /// Their ids.
     Known(&'a [u32]),
+    /// How many; their ids are still being computed (asynchronous scheduling).
     Unknown(u32),
 }
 
 impl Ids<'_> {
-    fn len(self) -> usize {
+    /// How many.
+    #[inline]
+    #[allow(clippy::len_without_is_empty)] // nobody asks
+    pub fn len(self) -> usize {
         match self {
             Self::Known(tokens) => tokens.len(),
             Self::Unknown(count) => count as usize,
         }
     }
 
+    #[inline]
     fn enter(self, sequence: &mut Sequence) {
         match self {
+            Self::Known([token]) => sequence.tokens.push(*token),
             Self::Known(tokens) => sequence.tokens.extend_from_slice(tokens),
             Self::Unknown(count) => {
                 sequence.tokens.resize(sequence.tokens.len() + count as usize, 0);
@@ -42,8 +49,7 @@ impl Manager {
     /// Unknown handles; [`Error::NoCapacity`]; [`Error::Invalid`] while prompt tokens have no slots
     /// yet, or where the request came as keys.
     pub fn append(&mut self, seq: SeqId, tokens: &[u32]) -> Result<()> {
-        self.check_ids(seq, tokens.len(), u32::MAX)?;
-        self.append_ids(seq, Ids::Known(tokens))
+        self.append_ids(seq, Ids::Known(tokens)).map(drop)
     }
 
     /// Slots for `count` tokens whose ids are still being computed (asynchronous scheduling).
@@ -51,7 +57,7 @@ impl Manager {
     /// # Errors
     /// As [`Manager::append`].
     pub fn append_unknown(&mut self, seq: SeqId, count: u32) -> Result<()> {
-        self.append_ids(seq, Ids::Unknown(count))
+        self.append_ids(seq, Ids::Unknown(count)).map(drop)
     }
 
     /// The ids of the first tokens of `seq` that were not known yet.
@@ -60,39 +66,29 @@ impl Manager {
     /// Unknown handles; [`Error::Invalid`] for more ids than are missing.
     pub fn fill(&mut self, seq: SeqId, tokens: &[u32]) -> Result<()> {
         let sequence = self.sequences.get_mut(seq)?;
+        check_missing(tokens.len(), sequence.unknown)?;
         let missing = sequence.unknown as usize;
-        if tokens.len() > missing {
-            return Err(Error::Invalid {
-                what: "fill",
-                value: tokens.len().to_string(),
-                limit: format!("the ids of {missing} tokens are missing"),
-            });
-        }
         let at = sequence.tokens.len() - missing;
         sequence.tokens[at..at + tokens.len()].copy_from_slice(tokens);
         sequence.unknown -= tokens.len() as u32;
         Ok(())
     }
 
-    /// Whether ids may follow what `seq` has up to `len` tokens.
-    pub(super) fn check_ids(&self, seq: SeqId, count: usize, len: u32) -> Result<()> {
-        let sequence = self.sequences.get(seq)?;
-        let unknown = sequence.known().min(len).saturating_sub(sequence.filled());
-        if unknown == 0 || count == 0 {
-            return Ok(());
+    /// Whether tables may have changed.
+    #[inline]
+    pub(super) fn append_ids(&mut self, seq: SeqId, ids: Ids<'_>) -> Result<bool> {
+        if self.append_in_place(seq, ids)? {
+            return Ok(false);
         }
-        Err(Error::Invalid {
-            what: "append",
-            value: count.to_string(),
-            limit: format!("the ids of {unknown} tokens before are not known yet: fill them"),
-        })
+        self.append_anywhere(seq, ids).map(|()| true)
     }
 
-    fn append_ids(&mut self, seq: SeqId, ids: Ids<'_>) -> Result<()> {
-        if self.append_in_place(seq, ids)? {
-            return Ok(());
+    fn append_anywhere(&mut self, seq: SeqId, ids: Ids<'_>) -> Result<()> {
+        let sequence = self.sequences.get(seq)?;
+        sequence.check_append(ids.len())?;
+        if let Ids::Known(tokens) = ids {
+            check_no_gap(tokens.len(), sequence.unknown)?;
         }
-        self.check_append(seq, ids.len())?;
         if ids.len() == 0 {
             return Ok(());
         }
@@ -103,25 +99,19 @@ impl Manager {
         Ok(())
     }
 
-    /// Whether `count` tokens may come after what is known of `seq`, room apart.
-    pub(super) fn check_append(&self, seq: SeqId, count: usize) -> Result<()> {
-        let sequence = self.sequences.get(seq)?;
-        let limit = match sequence.known() - sequence.len {
-            0 if count == 0 || sequence.tokens.len() == sequence.known() as usize => return Ok(()),
-            0 => "the request came as keys; its tokens are not known".into(),
-            more => format!("{more} known tokens have no slots yet: extend the sequence first"),
-        };
-        Err(Error::Invalid { what: "append", value: count.to_string(), limit })
-    }
-
     /// The common decode step: the tokens fit into a tail block that nobody else reads or finds.
+    #[inline]
     fn append_in_place(&mut self, seq: SeqId, ids: Ids<'_>) -> Result<bool> {
         let size = self.options.block_size;
         let sequence = self.sequences.get_mut(seq)?;
         let (tail, offset) = ((sequence.len / size) as usize, sequence.len % size);
-        let known =
-            sequence.tokens.len() == sequence.len as usize && sequence.known == sequence.len;
-        if !known || offset == 0 || ids.len() == 0 || ids.len() > (size - offset) as usize {
+        let gap = sequence.unknown > 0 && matches!(ids, Ids::Known(_));
+        if !sequence.is_open()
+            || gap
+            || offset == 0
+            || ids.len() == 0
+            || ids.len() > (size - offset) as usize
+        {
             return Ok(false);
         }
         let alone = |b: BlockId| self.pool.refs(b) == 1 && self.pool.state(b) == State::Pending;
@@ -150,6 +140,24 @@ impl Manager {
     pub fn extend(&mut self, seq: SeqId, until: u32) -> Result<()> {
         self.check_extend(seq, until)?;
         self.make_slots(seq, until)
+    }
+
+    /// Slots up to `until`, as `extend` gives them, and past what is known for tokens whose ids come
+    /// later, as `append_unknown` does.
+    ///
+    /// # Errors
+    /// As those two.
+    pub fn reserve(&mut self, seq: SeqId, until: u32) -> Result<()> {
+        let sequence = self.sequences.get(seq)?;
+        let known = sequence.known();
+        if until <= known {
+            return self.extend(seq, until);
+        }
+        sequence.check_tokens((until - known) as usize)?;
+        let until = self.checked_len(seq, u64::from(until))?;
+        self.make_slots(seq, until)?;
+        Ids::Unknown(until - known).enter(self.sequences.get_mut(seq)?);
+        Ok(())
     }
 
     /// Whether `seq` may get slots up to `until`, room apart.

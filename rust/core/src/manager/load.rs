@@ -44,17 +44,10 @@ impl Manager {
     /// [`Error::UnknownTicket`]; [`Error::Invalid`] for more blocks than were to be loaded.
     pub fn loaded(&mut self, ticket: u64, blocks: u32) -> Result<Vec<SeqId>> {
         let (unit, row_pages) = (self.layout.unit(), self.pages_of(0).count());
+        let all = self.check_loaded(ticket, blocks)?;
         let Some((load, pages)) = self.tickets.load(ticket) else {
             return Err(Error::UnknownTicket(ticket));
         };
-        let all = load.blocks;
-        if blocks > all {
-            return Err(Error::Invalid {
-                what: "loaded",
-                value: blocks.to_string(),
-                limit: format!("the ticket is for {all} blocks"),
-            });
-        }
         // Half of what all groups can serve together is none of it.
         let good = (blocks / unit) as usize * row_pages;
         let pages: Vec<BlockId> = pages[..good].iter().map(|copy| copy.dst).collect();
@@ -69,6 +62,19 @@ impl Manager {
         self.drop_owners(0, &pages);
         self.count_loaded(load.start, &pages)?;
         Ok(cut)
+    }
+
+    /// How many blocks the load is of, of which the first `blocks` are to be good.
+    pub(super) fn check_loaded(&self, ticket: u64, blocks: u32) -> Result<u32> {
+        let (load, _) = self.tickets.load(ticket).ok_or(Error::UnknownTicket(ticket))?;
+        if blocks <= load.blocks {
+            return Ok(load.blocks);
+        }
+        Err(Error::Invalid {
+            what: "loaded",
+            value: blocks.to_string(),
+            limit: format!("the ticket is for {} blocks", load.blocks),
+        })
     }
 
     /// The sequences that own pages of a load, from its first on, have them computed.

@@ -8,6 +8,7 @@ mod commit;
 mod cross;
 mod dump;
 mod fence;
+mod fits;
 mod fork;
 mod grow;
 mod integrity;
@@ -23,10 +24,12 @@ mod windows;
 pub use admit::{Admission, Fit, Grant, Prompt};
 pub use commit::Committed;
 pub use dump::DumpFormat;
+pub use fits::Fits;
+pub use grow::Ids;
 pub use lock::Locked;
 pub use lookup::Hit;
 pub use pressure::{Candidate, Preempt, Pressure};
-pub use step::{Step, StepOutcome};
+pub use step::{Extent, Growth, Refused, Step, StepOutcome};
 pub use windows::Sight;
 
 use crate::error::{Error, Result};
@@ -72,6 +75,7 @@ struct Scratch {
     blocks: Vec<BlockId>,
     outlook: Vec<u32>,
     kept: Vec<BlockId>,
+    marks: step::Marks,
 }
 
 impl Manager {
@@ -140,6 +144,11 @@ impl Manager {
         self.sequences.len()
     }
 
+    /// Their handles.
+    pub fn live(&self) -> Vec<SeqId> {
+        self.sequences.iter().map(|(seq, _)| seq).collect()
+    }
+
     /// A live sequence.
     ///
     /// # Errors
@@ -177,6 +186,7 @@ impl Manager {
         tokens - tokens % self.layout.unit_tokens()
     }
 
+    #[inline]
     fn note(&mut self, kind: Kind, seq: SeqId, value: u64) {
         self.log.sequence(self.tick, kind, seq, value);
     }
@@ -198,12 +208,18 @@ impl Manager {
 
     /// Refuses what needs more blocks than can be had; `claimed` cached blocks are spoken for.
     fn check_room(&mut self, needed: u32, claimed: u32) -> Result<()> {
+        let checked = self.room_for(needed, claimed);
+        self.stats.refused += u64::from(matches!(checked, Err(Error::NoCapacity { .. })));
+        checked
+    }
+
+    /// The same without counting.
+    fn room_for(&self, needed: u32, claimed: u32) -> Result<()> {
         if self.asleep {
             return Err(Error::Asleep);
         }
         let available = self.pool.available() - claimed;
         if needed > available {
-            self.stats.refused += 1;
             return Err(Error::NoCapacity {
                 needed: u64::from(needed),
                 available: u64::from(available),

@@ -1,5 +1,7 @@
 //! Room: how scarce it is, who should give some up, and a pool that grows, shrinks or sleeps.
 
+use std::collections::{HashMap, HashSet};
+
 use super::Manager;
 use crate::error::{Error, Result};
 use crate::policy::Why;
@@ -47,33 +49,97 @@ impl Manager {
         f64::from(usable - self.pool.available()) / f64::from(usable)
     }
 
-    /// The pressure level now; it changes with hysteresis, each time this is asked.
-    pub fn pressure(&mut self) -> Pressure {
+    /// The pressure level now; asking does not move it.
+    pub fn pressure(&self) -> Pressure {
         let (usage, marks) = (self.usage(), self.options.watermarks);
-        self.pressure = match self.pressure {
+        match self.pressure {
             _ if usage >= marks.critical => Pressure::Critical,
             Pressure::Critical if usage >= marks.high => Pressure::Critical,
             Pressure::Normal if usage < marks.high => Pressure::Normal,
             _ if usage >= marks.low => Pressure::High,
             _ => Pressure::Normal,
-        };
-        self.pressure
+        }
+    }
+
+    /// Moves the level, with hysteresis, to what the use now makes it; whoever drives the manager
+    /// does so after each call that may change it. The level before and after, if they differ.
+    pub fn watch(&mut self) -> Option<(Pressure, Pressure)> {
+        let before = self.pressure;
+        self.pressure = self.pressure();
+        (self.pressure != before).then_some((before, self.pressure))
     }
 
     /// `seqs` in the order to preempt them; those whose end would free nothing are left out.
     ///
     /// # Errors
-    /// Unknown handles.
+    /// Unknown handles; [`Error::Invalid`] for one named twice.
     pub fn preemption_order(&self, seqs: &[SeqId], rule: Preempt) -> Result<Vec<Candidate>> {
+        let mut order = self.ranked(seqs, rule)?;
+        for candidate in &mut order {
+            candidate.frees = self.frees(candidate.seq, &HashMap::new())?;
+        }
+        order.retain(|candidate| candidate.frees > 0);
+        Ok(order)
+    }
+
+    /// The first of `seqs`, in the order to preempt them, that bring use down to `usage`: each with
+    /// what it frees once those before it have ended, and none that frees nothing. All that would,
+    /// if they are not enough.
+    ///
+    /// # Errors
+    /// As [`Manager::preemption_order`].
+    pub fn preemption_to(
+        &self,
+        seqs: &[SeqId],
+        rule: Preempt,
+        usage: f64,
+    ) -> Result<Vec<Candidate>> {
+        let usable = self.pool.usable();
+        let most = (usage * f64::from(usable)).floor() as u32;
+        let mut over = (usable - self.pool.available()).saturating_sub(most);
+        // Owners that blocks lose with those taken so far.
+        let mut lost: HashMap<BlockId, u32> = HashMap::new();
+        let mut taken = Vec::new();
+        for mut candidate in self.ranked(seqs, rule)? {
+            if over == 0 {
+                break;
+            }
+            candidate.frees = self.frees(candidate.seq, &lost)?;
+            if candidate.frees == 0 {
+                continue;
+            }
+            over = over.saturating_sub(candidate.frees);
+            let tables = &self.sequences.get(candidate.seq)?.tables;
+            for &block in tables.iter().flatten().filter(|&&b| b != NIL) {
+                *lost.entry(block).or_default() += 1;
+            }
+            taken.push(candidate);
+        }
+        Ok(taken)
+    }
+
+    /// Blocks that the end of `seq` makes available, where others have ended already.
+    fn frees(&self, seq: SeqId, lost: &HashMap<BlockId, u32>) -> Result<u32> {
+        let own = |&&b: &&BlockId| {
+            b != NIL && self.pool.refs(b) == 1 + lost.get(&b).copied().unwrap_or(0)
+        };
+        Ok(self.sequences.get(seq)?.tables.iter().flatten().filter(own).count() as u32)
+    }
+
+    fn ranked(&self, seqs: &[SeqId], rule: Preempt) -> Result<Vec<Candidate>> {
         let mut order = Vec::with_capacity(seqs.len());
+        let mut named = HashSet::with_capacity(seqs.len());
         for &seq in seqs {
             let sequence = self.sequences.get(seq)?;
-            let own = |&&b: &&BlockId| b != NIL && self.pool.refs(b) == 1;
-            let frees = sequence.tables.iter().flatten().filter(own).count() as u32;
-            if frees > 0 {
-                let candidate = Candidate { seq, frees, computed: sequence.committed };
-                order.push((candidate, sequence.meta.priority, sequence.admitted));
+            if !named.insert(seq) {
+                return Err(Error::Invalid {
+                    what: "seqs",
+                    value: format!("{seq:#x}"),
+                    limit: "is named twice".into(),
+                });
             }
+            let candidate = Candidate { seq, frees: 0, computed: sequence.committed };
+            order.push((candidate, sequence.meta.priority, sequence.admitted));
         }
         order.sort_by_key(|&(candidate, priority, admitted)| {
             let last = u64::MAX - admitted;
@@ -137,7 +203,7 @@ impl Manager {
         let mut cached: Vec<BlockId> =
             (0..self.pool.created()).filter(|&b| self.pool.state(b) == State::Cached).collect();
         cached.sort_by_key(|&b| (self.pool.depth(b), b));
-        let mut doomed = std::collections::HashSet::new();
+        let mut doomed = HashSet::new();
         for &block in &cached {
             if block >= end || doomed.contains(&self.pool.parent(block)) {
                 doomed.insert(block);

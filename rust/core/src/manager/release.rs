@@ -6,7 +6,7 @@ use crate::events::Kind;
 use crate::groups::{GroupKind, Reach};
 use crate::policy::Why;
 use crate::pool::State;
-use crate::sequence::SeqId;
+use crate::sequence::{SeqId, Sequence};
 
 impl Manager {
     /// Ends `seq`. Its findable blocks stay cached, the tail first in line to die; the rest are free.
@@ -14,12 +14,26 @@ impl Manager {
     /// # Errors
     /// Unknown handles.
     pub fn release(&mut self, seq: SeqId) -> Result<()> {
+        self.let_go(seq)?;
+        self.sequences.remove(seq);
+        Ok(())
+    }
+
+    /// Ends `seq` as `release` does, and returns what was known of it, to bring it back with.
+    ///
+    /// # Errors
+    /// Unknown handles.
+    pub fn preempt(&mut self, seq: SeqId) -> Result<Sequence> {
+        self.let_go(seq)?;
+        Ok(self.sequences.take(seq))
+    }
+
+    fn let_go(&mut self, seq: SeqId) -> Result<()> {
         let len = self.sequences.get(seq)?.len;
         self.tick += 1;
         // Blocks whose copy was still under way at the last commit may be findable by now.
         self.publish(seq)?;
         self.cut_tables(seq, None)?;
-        self.sequences.remove(seq);
         self.note(Kind::Finish, seq, u64::from(len));
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The operations, each with its outcome checked.
 
-use kvframe_core::manager::Step;
+use kvframe_core::manager::{Growth, Ids, Step};
 use kvframe_core::{Fit, GroupKind, NIL, Options, SeqId};
 
 use crate::common::{Picture, picture};
@@ -345,7 +345,7 @@ impl Run {
         (step.fence, step.passed) = (fence, passed);
         let (mut release, mut truncate, mut commit) = (Vec::new(), Vec::new(), Vec::new());
         let mut extend = Vec::new();
-        let (mut append, mut computed): (Vec<(SeqId, &[u32])>, _) = (Vec::new(), Vec::new());
+        let (mut append, mut computed): (Vec<(SeqId, Ids<'_>)>, _) = (Vec::new(), Vec::new());
         for (at, live) in self.w.live.iter().enumerate() {
             let s = self.w.m.sequence(live.seq).expect("live");
             let mut len = s.len;
@@ -371,7 +371,8 @@ impl Run {
             if len < s.known() && self.dice.one_in(2) {
                 extend.push((live.seq, self.dice.between(len, s.known())));
             } else if self.dice.one_in(3) {
-                append.push((live.seq, &[0, 1, 0, 0, 0][..self.dice.below(5)]));
+                let ids = &[0, 1, 0, 0, 0][..self.dice.below(5)];
+                append.push((live.seq, Ids::Known(ids)));
             }
         }
         let unwritten = self.w.pages.clone();
@@ -391,6 +392,7 @@ impl Run {
             self.w.pages = unwritten;
             return self.unchanged(&before);
         };
+        self.w.promises.expect_level(&self.w.m);
         let settled = |t: &u64| done.contains(t) || failed.contains(t);
         self.w.pages.tickets.retain(|(t, _)| !settled(t));
         self.w.promises.loads.retain(|load| !settled(&load.ticket));
@@ -408,11 +410,13 @@ impl Run {
                 live.cut(len);
             }
             let grown = append.iter().position(|(seq, _)| *seq == live.seq);
-            if let Some(i) = grown.filter(|&i| outcome.appended[i].is_ok()) {
-                live.grow(&append[i].1.iter().map(|&t| u64::from(t)).collect::<Vec<_>>());
+            let refused =
+                |i| outcome.refused.iter().any(|r| r.growth == Growth::Append && r.place == i);
+            if let Some((_, Ids::Known(ids))) = grown.filter(|&i| !refused(i)).map(|i| append[i]) {
+                live.grow(&ids.iter().map(|&t| u64::from(t)).collect::<Vec<_>>());
             }
         }
-        if let Ok(grant) = outcome.admitted[0] {
+        if let Some(grant) = outcome.admitted[0] {
             self.came_in(&text, &request, grant);
         }
         if let Some(plan) = outcome.plan {

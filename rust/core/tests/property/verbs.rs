@@ -269,7 +269,11 @@ impl Run {
     }
 
     fn level(&mut self) {
+        let before = self.w.promises.level;
         let expected = self.w.promises.expect_level(&self.w.m);
+        assert_eq!(self.w.m.pressure(), expected);
+        let changed = (before != expected).then_some((before, expected));
+        assert_eq!(self.w.m.watch(), changed);
         assert_eq!(self.w.m.pressure(), expected);
     }
 

@@ -1,7 +1,7 @@
 //! Rules 1, 2 and 13: the books balance, a refusal changes nothing, block 0 is ordinary.
 
 use kvframe_core::hash::Space;
-use kvframe_core::manager::Step;
+use kvframe_core::manager::{Growth, Ids, Refused, Step, StepOutcome};
 use kvframe_core::policy::NAMES;
 use kvframe_core::pool::State;
 use kvframe_core::{Admission, Error, Fit, NIL, Options};
@@ -166,8 +166,8 @@ fn rule_2_a_step_with_anything_wrong_in_it_changes_nothing() {
         Step { commit: &[(a, 3)], ..good },
         Step { truncate: &[(a, 99)], ..good },
         Step { truncate: &[(a, 6)], commit: &[(a, 7)], ..good },
-        Step { append: &[(b, &[1])], ..good },
-        Step { append: &[(77, &[1])], ..good },
+        Step { append: &[(b, Ids::Known(&[1]))], ..good },
+        Step { append: &[(77, Ids::Known(&[1]))], ..good },
     ];
     for step in &bad {
         refused(&mut m, &[a, b, c], |m| m.step(step));
@@ -184,13 +184,19 @@ fn rule_2_in_a_step_a_refusal_is_one_entry() {
     let a = run(&mut m, &open(&[1, 2]));
     let (big, little) = (prompt(&[7, 8, 9, 10]), prompt(&[6]));
     let requests = [request(&big), request(&little)];
-    let step = Step { append: &[(a, &[1, 2, 3])], admit: &requests, ..Step::default() };
+    let step = Step { append: &[(a, Ids::Known(&[1, 2, 3]))], admit: &requests, ..Step::default() };
     let step = Step { skip_refused: true, ..step };
     let outcome = m.step(&step).unwrap();
-    assert_eq!(outcome.appended, [Ok(())]);
-    assert!(matches!(outcome.admitted[0], Err(Error::NoCapacity { needed: 4, .. })));
+    assert_eq!((outcome.appended, m.sequence(a).unwrap().len), (1, 12));
+    assert!(matches!(outcome.refused[..], [Refused { growth: Growth::Admit, place: 0, .. }]));
+    assert!(matches!(outcome.refused[0].error, Error::NoCapacity { needed: 4, .. }));
+    assert_eq!(outcome.admitted[0], None);
     assert_eq!(outcome.admitted[1].as_ref().unwrap().granted_tokens, SIZE);
     m.check_integrity().unwrap();
+}
+
+fn why(outcome: &StepOutcome) -> Vec<Error> {
+    outcome.refused.iter().map(|refused| refused.error.clone()).collect()
 }
 
 /// First come, first served: what stands behind a refusal waits, whether it would fit or not.
@@ -201,9 +207,10 @@ fn in_a_step_nobody_overtakes_unless_told_to() {
     let requests = [request(&big), request(&little)];
     let step = Step { admit: &requests, ..Step::default() };
     let outcome = m.step(&step).unwrap();
-    assert!(matches!(outcome.admitted[..], [Err(Error::NeverFits { .. }), Err(Error::NotTried)]));
+    assert!(matches!(why(&outcome)[..], [Error::NeverFits { .. }, Error::NotTried]));
     let outcome = m.step(&Step { skip_refused: true, ..step }).unwrap();
-    assert!(matches!(outcome.admitted[..], [Err(Error::NeverFits { .. }), Ok(_)]));
+    assert!(matches!(why(&outcome)[..], [Error::NeverFits { .. }]));
+    assert!(matches!(outcome.admitted[..], [None, Some(_)]));
 }
 
 /// The budget counts tokens to compute; hits come on top.
@@ -217,7 +224,7 @@ fn a_step_grants_what_its_budget_allows() {
     let outcome = m.step(&step).unwrap();
     let granted: Vec<_> = outcome.admitted.iter().flatten().map(|g| g.granted_tokens).collect();
     assert_eq!(granted, [9, 2], "4 found and 5 to compute, then 2 of the budget");
-    assert_eq!(outcome.admitted[2], Err(Error::NotTried));
+    assert_eq!(why(&outcome), [Error::NotTried]);
 }
 
 #[test]

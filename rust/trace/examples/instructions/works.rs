@@ -5,7 +5,7 @@ use std::error::Error;
 use std::path::Path;
 
 use kvframe_core::hash::Space;
-use kvframe_core::manager::Step;
+use kvframe_core::manager::{Ids, Step};
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::{Admission, HashAlgo, Key, Manager, Options, Prompt, SeqId};
 use kvframe_trace::replay::{Prepared, Undisturbed, node_key};
@@ -159,12 +159,12 @@ fn decode() -> Counted {
         lengths.push((m.admit(&request)?.seq, tokens.len() as u32));
     }
     let seqs: Vec<SeqId> = lengths.iter().map(|&(seq, _)| seq).collect();
-    let append: Vec<(SeqId, &[u32])> = seqs.iter().map(|&seq| (seq, &[7][..])).collect();
+    let append: Vec<_> = seqs.iter().map(|&seq| (seq, Ids::Known(&[7]))).collect();
     counted_part(|| {
         for _ in 0..steps {
             let step = Step { commit: &lengths, append: &append, ..Step::default() };
             let outcome = m.step(&step)?;
-            assert!(outcome.appended.iter().all(Result::is_ok));
+            assert_eq!((outcome.appended, outcome.refused.len()), (seqs.len(), 0));
             for (_, length) in &mut lengths {
                 *length += 1;
             }

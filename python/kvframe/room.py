@@ -1,0 +1,87 @@
+"""Room: pressure, who gives way, and a pool that changes: a part of `kvframe.KVCacheManager`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from kvframe._core import Manager as Core
+from kvframe.request import Handles
+from kvframe.results import Pressure, Victim
+
+PressureCallback = Callable[[Pressure, Pressure], object]
+
+
+class Room:
+    """How scarce room is in a manager, and what is done about it."""
+
+    _core: Core
+
+    def usage(self) -> float:
+        """The share of blocks in use, 0 to 1; cached ones are not in use."""
+        return self._core.pressure()[0]
+
+    def pressure(self) -> Pressure:
+        """The pressure level, by the marks of ``[pressure]``, with hysteresis.
+
+        It moves after each call that changed the use; asking does not move it.
+        """
+        return Pressure(self._core.pressure()[1])
+
+    def add_pressure_callback(self, callback: PressureCallback) -> None:
+        """Call ``callback(before, after)`` each time the pressure level has changed.
+
+        It is called once the call that changed the level has done all its work, outside every lock:
+        it may call the manager, and add and remove callbacks. Changes are told in order, one that a
+        callback causes after the one at hand. What a callback raises goes to
+        ``sys.unraisablehook``, as the call has succeeded.
+        """
+        self._core.add_pressure_callback(callback)
+
+    def remove_pressure_callback(self, callback: PressureCallback) -> int:
+        """Take a callback off again; how often it had been added."""
+        return self._core.remove_pressure_callback(callback)
+
+    def preemption_order(
+        self,
+        seqs: Handles,
+        rule: Literal["fewest-computed", "last-admitted", "lowest-priority"] = "fewest-computed",
+        *,
+        usage: float | None = None,
+    ) -> list[Victim]:
+        """Running sequences in the order to preempt them, without those that would free nothing.
+
+        Args:
+            seqs: Those that may be preempted; the others are safe.
+            rule: Who goes first.
+            usage: Only the first of them that bring `usage` down to this share, 0 to 1. Each then
+                frees what it does once those before it have ended.
+
+        Raises:
+            UsageError: A sequence is named twice, or a value is out of range.
+        """
+        return [Victim(*row) for row in self._core.preemption_order(seqs, rule, usage)]
+
+    def collect(self, free: int) -> int:
+        """Evict, in the policy's order, until ``free`` blocks are free; how many were evicted."""
+        return self._core.collect(free)
+
+    def resize(self, blocks: int) -> None:
+        """Grow or shrink the pool from its end.
+
+        Raises:
+            CapacityError: A block that would go is in use; nothing has changed.
+        """
+        self._core.resize(blocks)
+
+    def sleep(self) -> None:
+        """Forget what is cached and admit nobody until `wake`.
+
+        Raises:
+            UsageError: Something is still in use.
+        """
+        self._core.sleep()
+
+    def wake(self) -> None:
+        """End `sleep`."""
+        self._core.wake()

@@ -1,0 +1,119 @@
+"""A scheduler step in one call: a part of `kvframe.KVCacheManager`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from kvframe._core import Manager as Core
+from kvframe.request import Handles, Request, TokenIds
+from kvframe.results import Grant, Plan, Stepped
+
+
+class Steps:
+    """The batched step of a manager."""
+
+    _core: Core
+
+    def step(
+        self,
+        *,
+        done: Handles | None = None,
+        failed: Handles | None = None,
+        loaded: tuple[Handles, Handles] | None = None,
+        truncate: tuple[Handles, Handles] | None = None,
+        fill: tuple[Handles, TokenIds] | tuple[Handles, Handles, TokenIds] | None = None,
+        commit: tuple[Handles, Handles] | None = None,
+        fork: Handles | None = None,
+        release: Handles | None = None,
+        preempt: Handles | None = None,
+        fence: int | None = None,
+        passed: int | None = None,
+        append: Handles | None = None,
+        counts: Handles | None = None,
+        tokens: TokenIds | None = None,
+        extend: tuple[Handles, Handles] | None = None,
+        admit: Sequence[Request | TokenIds] = (),
+        token_budget: int | None = None,
+        batch_tokens: int | None = None,
+        skip_refused: bool = False,
+        tables: npt.NDArray[np.int32] | Sequence[npt.NDArray[np.int32]] = (),
+        slots: npt.NDArray[np.int64] | Sequence[npt.NDArray[np.int64]] = (),
+        rows: Handles | None = None,
+    ) -> Stepped:
+        """All of a scheduler step in one call, in this order.
+
+        Args:
+            done: Tickets whose copies are queued ahead of later writes.
+            failed: Tickets whose copies failed.
+            loaded: (tickets, blocks): loads that ended with their first blocks good, as `loaded`.
+            truncate: (sequences, their new lengths).
+            fill: (sequences, ids) or (sequences, counts, ids): ids of the first tokens that were
+                appended without, one sequence after the other; one each without counts.
+            commit: (sequences, lengths computed and accepted).
+            fork: Sequences to fork as they are now; `Stepped.forks` are the new ones.
+            release: Sequences that end; they may be cut, committed and forked in the same step.
+            preempt: Sequences that end for now; `Stepped.preempted` brings them back.
+            fence: With steps in flight, the number of the last one that may touch what is
+                released or cut: its blocks wait until that step has ``passed``.
+            passed: Steps up to this number have run; what waited for them is freed first.
+            append: Sequences that grow.
+            counts: Tokens for each of them; one each if None.
+            tokens: Their ids, one sequence after the other; None while they are being computed
+                (asynchronous scheduling): then ``fill`` of a later step brings them.
+            extend: (sequences, lengths) whose known tokens get slots (chunked prefill).
+            admit: Requests that come in if there is room, first come first served.
+            token_budget: Tokens that the admissions may leave to be computed, all together: the
+                last one gets what is left of it as its chunk.
+            batch_tokens: Tokens that the step may give slots to, all together: appended ones come
+                first, all or none of a sequence's; then each extension goes as far as is left, and
+                each admission's chunk. `Stepped.extended` says how far.
+            skip_refused: Try requests behind a refusal too.
+            tables: int32 (rows, blocks), one a layer group: row i gets the changed entries of
+                ``append[i]``'s block table; what was written there before must still stand.
+            slots: int64, one a layer group: where the appended tokens go, one sequence after the
+                other; -1 for a sequence that was refused.
+            rows: The row of ``tables`` for each of ``append``, where an engine keeps its sequences
+                in places of their own; the first row and on if None.
+
+        Raises:
+            HandleError: A handle or ticket is wrong; nothing was done.
+            UsageError: A length or a buffer is wrong; nothing was done.
+        """
+        grants, refused, rewound, plan, forks, preempted, extended, reasons = self._core.step(
+            # By place: twenty names cost more than all that the step does for as many sequences.
+            done,
+            failed,
+            loaded,
+            truncate,
+            fill,
+            commit,
+            fork,
+            release,
+            preempt,
+            fence,
+            passed,
+            append,
+            counts,
+            tokens,
+            extend,
+            [(r if isinstance(r, Request) else Request(r)).core for r in admit],
+            token_budget,
+            batch_tokens,
+            skip_refused,
+            [tables] if isinstance(tables, np.ndarray) else tables,
+            [slots] if isinstance(slots, np.ndarray) else slots,
+            rows,
+        )
+        return Stepped(
+            [None if grant is None else Grant(*grant) for grant in grants],
+            refused,
+            rewound,
+            None if plan is None else Plan(*plan),
+            forks,
+            [Request.of_core(request) for request in preempted],
+            extended,
+            reasons,
+        )

@@ -1,0 +1,38 @@
+//! Raw blocks, outside any sequence. An `impl` of `Manager`.
+
+use numpy::{Ix1, PyReadonlyArray1};
+use pyo3::prelude::*;
+
+use crate::buffers::writable;
+use crate::errors::{from_core, usage};
+use crate::manager::Manager;
+
+#[pymethods]
+impl Manager {
+    /// Fills `out` with raw blocks that nobody else has.
+    fn lend(&self, py: Python<'_>, out: &Bound<'_, PyAny>) -> PyResult<()> {
+        let mut out = writable::<i32, Ix1>(out, "out")?;
+        let out = out.as_slice_mut()?;
+        // Lent into a copy, so that a refusal leaves the caller's array alone.
+        let mut blocks = vec![0; out.len()];
+        self.with_victims(py, |core| core.lend(&mut blocks))?.map_err(|e| from_core(py, &e))?;
+        for (slot, block) in out.iter_mut().zip(blocks) {
+            *slot = block as i32;
+        }
+        Ok(())
+    }
+
+    /// Takes raw blocks back.
+    fn give_back(&self, py: Python<'_>, blocks: &Bound<'_, PyAny>) -> PyResult<()> {
+        let blocks = blocks
+            .extract::<PyReadonlyArray1<'_, i32>>()
+            .map_err(|_| usage(py, "blocks must be an int32 array of 1 dimension".into()))?;
+        let blocks = blocks.as_array();
+        if let Some(block) = blocks.iter().find(|&&b| b < 0) {
+            let message = format!("block {block} is not on loan: the pool has no such block");
+            return Err(usage(py, message));
+        }
+        let ids: Vec<u32> = blocks.iter().map(|&b| b as u32).collect();
+        self.with(py, |core| core.give_back(&ids))
+    }
+}

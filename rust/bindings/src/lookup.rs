@@ -1,0 +1,93 @@
+//! Questions about prompts: what is there of them, their keys, whether they fit. An `impl` of
+//! `Manager`.
+
+use kvframe_core::hash::Space;
+use kvframe_core::manager::{Fits, Hit};
+use numpy::{PyArray1, PyArray2};
+use pyo3::prelude::*;
+
+use crate::buffers::{key_words, tokens};
+use crate::errors::from_core;
+use crate::manager::Manager;
+use crate::request::{ExtraTuple, Request, extras_of};
+
+pub(crate) fn space_of<'a>(
+    salt: Option<&'a [u8]>,
+    adapter: Option<&'a [u8]>,
+    encoder: Option<&'a [u8]>,
+) -> Space<'a> {
+    let [salt, adapter, encoder] = [salt, adapter, encoder].map(Option::unwrap_or_default);
+    Space { salt, adapter, encoder }
+}
+
+fn block_lists<'py>(py: Python<'py>, hit: &Hit) -> Vec<Bound<'py, PyArray1<i32>>> {
+    let lists = hit.blocks.iter();
+    lists.map(|blocks| PyArray1::from_iter(py, blocks.iter().map(|&b| b as i32))).collect()
+}
+
+#[pymethods]
+impl Manager {
+    /// How much of a prompt is there: (tokens, a block list a group). Changes nothing.
+    #[pyo3(signature = (prompt, *, salt=None, adapter=None, encoder=None, extras=vec![]))]
+    fn lookup<'py>(
+        &self,
+        py: Python<'py>,
+        prompt: &Bound<'py, PyAny>,
+        salt: Option<&[u8]>,
+        adapter: Option<&[u8]>,
+        encoder: Option<&[u8]>,
+        extras: Vec<ExtraTuple>,
+    ) -> PyResult<(u32, Vec<Bound<'py, PyArray1<i32>>>)> {
+        let ids = tokens(prompt, "prompt")?;
+        let space = space_of(salt, adapter, encoder);
+        let extras = extras_of(extras);
+        let hit = self.locked(py, |core| core.lookup(ids.as_slice(), space, &extras))?;
+        Ok((hit.tokens, block_lists(py, &hit)))
+    }
+
+    /// The same for a request, by what it reads.
+    fn lookup_request<'py>(
+        &self,
+        py: Python<'py>,
+        request: &Bound<'py, Request>,
+    ) -> PyResult<(u32, Vec<Bound<'py, PyArray1<i32>>>)> {
+        let keys = self.keys_of(request.get());
+        let asked = request.get().admission(&keys);
+        let hit = self.locked(py, |core| core.lookup_request(&asked))?;
+        let hit = hit.map_err(|e| from_core(py, &e))?;
+        Ok((hit.tokens, block_lists(py, &hit)))
+    }
+
+    /// Whether a request could be admitted: 0 never, 1 later, 2 now.
+    fn fits(&self, py: Python<'_>, request: &Bound<'_, Request>) -> PyResult<u8> {
+        let keys = self.keys_of(request.get());
+        let asked = request.get().admission(&keys);
+        let fits = self.locked(py, |core| core.fits(&asked))?;
+        Ok(match fits.map_err(|e| from_core(py, &e))? {
+            Fits::Never => 0,
+            Fits::Later => 1,
+            Fits::Now => 2,
+        })
+    }
+
+    /// Keys of a prompt's full blocks: uint64 (blocks, 2), low word first.
+    #[pyo3(signature = (prompt, *, salt=None, adapter=None, encoder=None, extras=vec![]))]
+    fn hash_blocks<'py>(
+        &self,
+        py: Python<'py>,
+        prompt: &Bound<'py, PyAny>,
+        salt: Option<&[u8]>,
+        adapter: Option<&[u8]>,
+        encoder: Option<&[u8]>,
+        extras: Vec<ExtraTuple>,
+    ) -> PyResult<Bound<'py, PyArray2<u64>>> {
+        let ids = tokens(prompt, "prompt")?;
+        let space = space_of(salt, adapter, encoder);
+        let extras = extras_of(extras);
+        let mut keys = Vec::new();
+        let hasher = self.hasher();
+        hasher.extend(hasher.root(space), &extras, ids.as_slice(), &mut keys);
+        let words: Vec<u64> = keys.iter().flat_map(|&key| key_words(key)).collect();
+        crate::views::matrix(py, words, 2)
+    }
+}

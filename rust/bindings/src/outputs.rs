@@ -1,0 +1,132 @@
+//! What a step writes into the caller's buffers.
+
+use kvframe_core::Manager as Core;
+use kvframe_core::manager::{Extent, Step};
+use kvframe_core::pool::{BlockId, NIL};
+use kvframe_core::sequence::Sequence;
+use numpy::ndarray::ArrayViewMut2;
+
+use crate::tables::null_entry;
+use crate::views::entry;
+
+/// The caller's buffers, one of each a layer group; either list may be empty.
+pub struct Outputs<'a> {
+    pub tables: Vec<ArrayViewMut2<'a, i32>>,
+    pub slots: Vec<&'a mut [i64]>,
+    /// The row of each append; its place where None.
+    pub rows: Option<Vec<u64>>,
+    /// What an entry that was given up reads as.
+    pub null: i32,
+    /// Of each group, the tokens of a block, and how far it lags.
+    pub spans: Vec<(u32, u32)>,
+    /// Slots written so far.
+    pub written: usize,
+}
+
+impl Outputs<'_> {
+    /// Whether everything a step may write fits; says what does not.
+    pub fn check(&mut self, core: &Core, step: &Step<'_>, reach: &[Extent]) -> Result<(), String> {
+        self.null = null_entry(core);
+        self.spans = core.layout().groups().iter().map(|group| (group.span, group.lag)).collect();
+        let groups = self.spans.len();
+        for (name, given) in [("tables", self.tables.len()), ("slots", self.slots.len())] {
+            if given != 0 && given != groups {
+                return Err(format!("{given} {name}, but the manager has {groups} layer groups"));
+            }
+        }
+        if !self.slots.is_empty() {
+            let tokens: usize = step.append.iter().map(|(_, ids)| ids.len()).sum();
+            if let Some(slots) = self.slots.iter().find(|s| s.len() < tokens) {
+                let have = slots.len();
+                return Err(format!("{tokens} tokens are appended, but slots holds {have}"));
+            }
+        }
+        let grown = step.append.len();
+        if let Some(have) = self.rows.as_ref().map(Vec::len).filter(|&have| have != grown) {
+            return Err(format!("{grown} sequences grow, but rows has {have}"));
+        }
+        let largest = self.rows.as_ref().and_then(|rows| rows.iter().max().copied());
+        for (group, table) in self.tables.iter().enumerate() {
+            let (rows, width) = table.dim();
+            if self.rows.is_none() && rows < grown {
+                return Err(format!("{grown} sequences grow, but tables has {rows} rows"));
+            }
+            if let Some(row) = largest.filter(|&row| row >= rows as u64) {
+                return Err(format!("rows has {row}, but tables has {rows} rows"));
+            }
+            for (&(seq, _), extent) in step.append.iter().zip(reach) {
+                let encoder = core.sequence(seq).map_or(0, |s| s.encoder_tokens);
+                let end = u32::try_from(extent.end).unwrap_or(u32::MAX);
+                if core.layout().table_len(group, end, encoder) > width {
+                    return Err(format!(
+                        "sequence {seq:#x} grows to {end} tokens, but tables has {width} columns"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// For an append: the entries from the block that was written last on, and the slots of its
+    /// tokens; no slots where it was refused.
+    #[inline]
+    pub fn write(
+        &mut self,
+        i: usize,
+        tokens: usize,
+        kept: u32,
+        granted: Option<(&Sequence, bool)>,
+    ) {
+        let (from, end) = (self.written, self.written + tokens);
+        self.written = end;
+        let Some((sequence, changed)) = granted else {
+            self.slots.iter_mut().for_each(|slots| slots[from..end].fill(-1));
+            return;
+        };
+        if changed {
+            self.write_entries(i, kept, sequence);
+        }
+        if tokens == 0 {
+            return;
+        }
+        let first = sequence.len - tokens as u32;
+        let groups = self.spans.iter().zip(&sequence.tables);
+        for (slots, (&(span, _), blocks)) in self.slots.iter_mut().zip(groups) {
+            let mut block = (first / span) as usize;
+            let mut offset = first % span;
+            let mut base = page(blocks, block, span);
+            for place in &mut slots[from..end] {
+                if offset == span {
+                    (block, offset) = (block + 1, 0);
+                    base = page(blocks, block, span);
+                }
+                *place = base.map_or(-1, |base| base + i64::from(offset));
+                offset += 1;
+            }
+        }
+    }
+
+    // Not inlined: the common decode step changes no entry.
+    #[inline(never)]
+    fn write_entries(&mut self, i: usize, kept: u32, sequence: &Sequence) {
+        let row = self.rows.as_ref().map_or(i, |rows| rows[i] as usize);
+        let groups = self.spans.iter().zip(&sequence.tables);
+        for (table, (&(span, lag), blocks)) in self.tables.iter_mut().zip(groups) {
+            // A copy may have put another block behind what lags.
+            let first = (kept.min(sequence.len).saturating_sub(lag) / span) as usize;
+            for (column, &block) in blocks.iter().enumerate().skip(first) {
+                // Another thread may have made it longer while a policy was asked.
+                if let Some(place) = table.get_mut([row, column]) {
+                    *place = entry(block, self.null);
+                }
+            }
+        }
+    }
+}
+
+/// The first slot of an entry's block, unless it was given up, or the tokens are another input's.
+#[inline]
+fn page(blocks: &[BlockId], at: usize, span: u32) -> Option<i64> {
+    let block = blocks.get(at).copied().filter(|&block| block != NIL)?;
+    Some(i64::from(block) * i64::from(span))
+}

@@ -1,0 +1,217 @@
+//! Whether a step may be carried out, before anything of it is.
+
+use super::super::Manager;
+use super::super::grow::Ids;
+use super::Step;
+use crate::error::{Error, Result};
+use crate::sequence::{SeqId, Sequence, Sequences, check_filled, check_missing, check_no_gap};
+
+/// A sequence in the step at hand: what the lists read so far leave of it, and which name it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Mark {
+    /// The step that says it; an older one says nothing any more.
+    step: u64,
+    seq: SeqId,
+    /// Tokens with slots, less those cut.
+    len: u32,
+    /// Tokens known, less those cut.
+    known: u32,
+    /// Of those, tokens whose ids are missing and not filled.
+    missing: u32,
+    /// Tokens committed.
+    committed: u32,
+    /// Tokens appended.
+    grown: u32,
+    /// Whether tokens may be appended as the sequence is; unless it is cut.
+    open: bool,
+    cut: bool,
+    fills: bool,
+    commits: bool,
+    ends: bool,
+}
+
+impl Mark {
+    #[inline]
+    fn check_commit(&self, upto: u32) -> Result<()> {
+        if upto > self.len {
+            let limit = u64::from(self.len);
+            return Err(Error::CommitPastEnd { asked: u64::from(upto), limit });
+        }
+        let floor = self.committed.min(self.len);
+        if upto < floor {
+            let (asked, limit) = (u64::from(upto), u64::from(floor));
+            return Err(Error::Backwards { what: "commit", asked, limit });
+        }
+        check_filled(upto, self.known - self.missing)
+    }
+}
+
+/// What becomes of the tables of an appended sequence, in tokens.
+#[derive(Debug, Clone, Copy)]
+pub struct Extent {
+    /// Up to here they stay as they are.
+    pub kept: u32,
+    /// Up to here they go at the most.
+    pub end: u64,
+}
+
+/// Marks of the step at hand by the slot of their sequence. Kept, so that a step sets nothing back.
+#[derive(Debug, Default)]
+pub struct Marks {
+    step: u64,
+    marks: Vec<Mark>,
+}
+
+impl Marks {
+    /// The mark of `seq`, begun if it is the first.
+    #[inline]
+    fn of(&mut self, sequences: &Sequences, seq: SeqId) -> Result<&mut Mark> {
+        let slot = seq as u32 as usize;
+        if !self.marks.get(slot).is_some_and(|m| m.step == self.step && m.seq == seq) {
+            self.begin(seq, sequences.get(seq)?);
+        }
+        Ok(&mut self.marks[slot])
+    }
+
+    // Not inlined, so that the rest is.
+    #[inline(never)]
+    fn begin(&mut self, seq: SeqId, sequence: &Sequence) {
+        let slot = seq as u32 as usize;
+        if slot >= self.marks.len() {
+            self.marks.resize(slot + 1, Mark::default());
+        }
+        self.marks[slot] = Mark {
+            step: self.step,
+            seq,
+            len: sequence.len,
+            known: sequence.known(),
+            missing: sequence.unknown,
+            committed: sequence.committed,
+            open: sequence.is_open(),
+            ..Mark::default()
+        };
+    }
+}
+
+impl Manager {
+    /// Refuses a step in which a handle, a ticket or a length is wrong. Fills `reach`, one an append.
+    ///
+    /// # Errors
+    /// As [`Manager::step`].
+    pub fn check_step(&mut self, step: &Step<'_>, reach: &mut Vec<Extent>) -> Result<()> {
+        let mut marks = std::mem::take(&mut self.scratch.marks);
+        marks.step += 1;
+        reach.clear();
+        let checked = self.check_marking(step, &mut marks, reach);
+        self.scratch.marks = marks;
+        checked
+    }
+
+    fn check_marking(
+        &self,
+        step: &Step<'_>,
+        marks: &mut Marks,
+        reach: &mut Vec<Extent>,
+    ) -> Result<()> {
+        let uncertain = self.check_tickets(step)?;
+        for &seq in step.release.iter().chain(step.preempt) {
+            if std::mem::replace(&mut marks.of(&self.sequences, seq)?.ends, true) {
+                return Err(Error::StaleSequence(seq));
+            }
+        }
+        let settles = |t: u64| {
+            let loaded = step.loaded.iter().any(|&(ticket, _)| ticket == t);
+            loaded || step.done.contains(&t) || step.failed.contains(&t)
+        };
+        for &(seq, len) in step.truncate {
+            self.check_cut(seq, len, &settles)?;
+            let mark = marks.of(&self.sequences, seq)?;
+            if std::mem::replace(&mut mark.cut, true) {
+                return Err(twice("truncate", seq));
+            }
+            let cut = mark.known - mark.known.min(len);
+            mark.len = mark.len.min(len);
+            mark.missing = mark.missing.saturating_sub(cut);
+            mark.known -= cut;
+        }
+        for &(seq, tokens) in step.fill {
+            let mark = marks.of(&self.sequences, seq)?;
+            if std::mem::replace(&mut mark.fills, true) {
+                return Err(twice("fill", seq));
+            }
+            check_missing(tokens.len(), mark.missing)?;
+            mark.missing -= tokens.len() as u32;
+        }
+        for &(seq, upto) in step.commit {
+            let mark = marks.of(&self.sequences, seq)?;
+            if std::mem::replace(&mut mark.commits, true) {
+                return Err(twice("commit", seq));
+            }
+            mark.check_commit(upto)?;
+        }
+        for &seq in step.fork {
+            self.sequences.get(seq)?;
+        }
+        for &(seq, ids) in step.append {
+            let mark = marks.of(&self.sequences, seq)?;
+            if mark.ends {
+                return Err(Error::StaleSequence(seq));
+            }
+            // After a failed copy the engine cannot know the lengths, so there growth is refused
+            // one by one.
+            if !(uncertain || (mark.open && mark.missing == 0)) {
+                self.check_append(seq, ids, mark)?;
+            }
+            mark.grown = mark.grown.saturating_add(ids.len() as u32);
+            reach.push(Extent { kept: mark.len, end: u64::from(mark.len) + u64::from(mark.grown) });
+        }
+        for &(seq, until) in step.extend {
+            let mark = marks.of(&self.sequences, seq)?;
+            match mark.len {
+                _ if mark.ends => return Err(Error::StaleSequence(seq)),
+                _ if uncertain => {}
+                len if mark.cut => {
+                    return Err(Error::Invalid {
+                        what: "extend",
+                        value: until.to_string(),
+                        limit: format!("the step cuts the sequence to {len} tokens"),
+                    });
+                }
+                _ => self.check_extend(seq, until)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether sequences may be cut by what their tickets say.
+    fn check_tickets(&self, step: &Step<'_>) -> Result<bool> {
+        let loads = step.loaded.iter().map(|&(ticket, _)| ticket);
+        let tickets = || step.done.iter().chain(step.failed).copied().chain(loads.clone());
+        for (i, ticket) in tickets().enumerate() {
+            if tickets().take(i).any(|t| t == ticket) || !self.tickets.is_outstanding(ticket) {
+                return Err(Error::UnknownTicket(ticket));
+            }
+        }
+        let mut cut = !step.failed.is_empty();
+        for &(ticket, blocks) in step.loaded {
+            cut |= blocks < self.check_loaded(ticket, blocks)?;
+        }
+        Ok(cut)
+    }
+
+    /// Growth that no room could make right.
+    fn check_append(&self, seq: SeqId, ids: Ids<'_>, mark: &Mark) -> Result<()> {
+        if !mark.open && !mark.cut {
+            self.sequences.get(seq)?.check_append(ids.len())?;
+        }
+        match ids {
+            Ids::Known(tokens) => check_no_gap(tokens.len(), mark.missing),
+            Ids::Unknown(_) => Ok(()),
+        }
+    }
+}
+
+fn twice(what: &'static str, seq: SeqId) -> Error {
+    let limit = "a step names a sequence once".into();
+    Error::Invalid { what, value: format!("{seq:#x}"), limit }
+}

@@ -1,0 +1,200 @@
+"""Who is told of pressure, who gives way for it, and whether a request would fit."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kvframe import (
+    CacheConfig,
+    Config,
+    Fit,
+    KVCacheManager,
+    KVFrameError,
+    NeverFitsError,
+    Pressure,
+    PressureConfig,
+    Request,
+    UsageError,
+)
+
+from .helpers import cached, manager, state
+
+NORMAL, HIGH, CRITICAL = Pressure
+
+
+def lent(kv: KVCacheManager, count: int) -> Any:
+    out = np.zeros(count, np.int32)
+    kv.lend(out)
+    return out
+
+
+@pytest.mark.scenario("FE-B11", "FE-B13", "I14")
+def test_a_callback_is_told_of_each_change_and_may_use_the_manager() -> None:
+    kv = manager(20)
+    told: list[tuple[Pressure, Pressure]] = []
+
+    def tell(before: Pressure, after: Pressure) -> None:
+        told.append((before, after))
+        assert kv.pressure() in Pressure
+        if after == CRITICAL:
+            kv.give_back(blocks[:6])
+            kv.remove_pressure_callback(tell)
+            kv.add_pressure_callback(tell)
+
+    kv.add_pressure_callback(tell)
+    blocks = lent(kv, 16)
+    assert told == []
+    more = lent(kv, 1)
+    kv.give_back(more)
+    assert told == [(NORMAL, HIGH)]
+    lent(kv, 3)
+    # The change that the callback made comes after the one it was told of.
+    assert told[1:] == [(HIGH, CRITICAL), (CRITICAL, NORMAL)]
+    assert kv.remove_pressure_callback(tell) == 1
+    assert kv.remove_pressure_callback(tell) == 0
+    lent(kv, 7)
+    assert len(told) == 3
+
+
+@pytest.mark.scenario("FE-B11")
+def test_asking_does_not_move_the_level() -> None:
+    """Use that rose and fell between two questions has been seen all the same."""
+    kv = manager(20)
+    kv.give_back(lent(kv, 20)[:5])
+    assert [kv.pressure() for _ in range(3)] == [HIGH] * 3
+    assert kv.usage() == 0.75
+    kv.step()
+    assert kv.pressure() == HIGH
+
+
+def test_a_step_is_one_change_at_the_most() -> None:
+    kv = manager(10)
+    told: list[Any] = []
+    kv.add_pressure_callback(lambda *change: told.append(change))
+    seqs = [kv.admit([i] * 16).seq for i in (1, 2)]
+    assert told == [(NORMAL, HIGH)] or told == []
+    told.clear()
+    kv.step(release=seqs, admit=[Request([3] * 16), Request([4] * 16)])
+    assert told == []
+
+
+def test_what_a_callback_raises_does_not_lose_the_grant(monkeypatch: pytest.MonkeyPatch) -> None:
+    caught: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda info: caught.append(info.exc_value))
+    kv = manager(4)
+    kv.add_pressure_callback(lambda before, after: 1 // 0)
+    grant = kv.admit([1] * 16)
+    assert kv.lengths(grant.seq).slots == 16
+    assert [type(error) for error in caught] == [ZeroDivisionError]
+    kv.check_integrity()
+
+
+def test_a_callback_that_holds_its_manager_does_not_keep_it() -> None:
+    class Engine:
+        def __init__(self) -> None:
+            self.kv = manager(4)
+            self.kv.add_pressure_callback(self.tell)
+
+        def tell(self, before: Pressure, after: Pressure) -> None: ...
+
+    engine = Engine()
+    gone = weakref.ref(engine)
+    del engine
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.scenario("CB-B7", "CB-B11", "CB-B6")
+def test_as_many_give_way_as_bring_use_down() -> None:
+    """CB-11: eight of one block each in ten; down to one half takes three."""
+    kv = manager(10)
+    seqs = [kv.admit([i]).seq for i in range(8)]
+    chosen = kv.preemption_order(seqs, "last-admitted", usage=0.5)
+    assert [victim.seq for victim in chosen] == seqs[:-4:-1]
+    assert [v.seq for v in kv.preemption_order(seqs[:1], usage=0.0)] == seqs[:1]
+    assert kv.preemption_order(seqs, usage=0.8) == []
+    for victim in chosen:
+        kv.preempt(victim.seq)
+    assert kv.usage() == 0.5
+
+
+@pytest.mark.scenario("CB-B6", "CB-B13")
+def test_what_sharers_free_is_counted_once_and_together() -> None:
+    kv = manager(20)
+    parent = kv.admit([1] * 8).seq
+    kv.commit(parent, 8)
+    child = kv.fork(parent)
+    kv.append(child, [2] * 4)
+    alone = kv.admit([3] * 4).seq
+    order = kv.preemption_order([child, parent, alone], "last-admitted", usage=0.0)
+    # While the child runs, the end of its parent would free nothing.
+    assert [(v.seq, v.frees) for v in order] == [(alone, 1), (child, 1), (parent, 2)]
+    assert [v.seq for v in kv.preemption_order([parent, child, alone])] == [alone, child]
+
+
+@pytest.mark.scenario("I13", "CB-B14")
+def test_a_wrong_question_for_victims_is_refused() -> None:
+    kv = manager(4)
+    seq = kv.admit([1]).seq
+    with pytest.raises(UsageError, match="named twice"):
+        kv.preemption_order([seq, seq])
+    for usage in (-0.1, 1.1, float("nan")):
+        with pytest.raises(UsageError, match="usage"):
+            kv.preemption_order([seq], usage=usage)
+
+
+@pytest.mark.scenario("FE-B17", "U-12", "U-13")
+@pytest.mark.parametrize("reserve", [0, 2])
+def test_can_admit_agrees_with_admit(reserve: int) -> None:
+    cache = CacheConfig(capacity=8, block_size=4)
+    kv = KVCacheManager(Config(cache=cache, pressure=PressureConfig(reserve=reserve)))
+    cached(kv, [9] * 8)
+    kv.admit([1] * 8, max_tokens=12, whole_sequence=True)
+    requests = [
+        Request([2] * n, max_tokens=most, whole_sequence=whole, partial=partial)
+        for n in (1, 8, 12, 24, 36)
+        for most in (0, 28, 40)
+        for whole in (False, True)
+        for partial in (False, True)
+    ]
+    seen = set()
+    for request in [*requests, Request([9] * 12), Request([9] * 30)]:
+        before = state(kv)
+        refused = kv.stats()["refused"]
+        fit = kv.fits(request)
+        assert state(kv) == before
+        assert kv.stats()["refused"] == refused
+        try:
+            kv.release(kv.admit(request).seq)
+            admitted = Fit.NOW
+        except NeverFitsError:
+            admitted = Fit.NEVER
+        except KVFrameError:
+            admitted = Fit.LATER
+        assert fit == admitted
+        seen.add(fit)
+    assert seen == set(Fit)
+
+
+@pytest.mark.scenario("FE-B14")
+def test_available_is_what_can_be_had() -> None:
+    kv = manager(8)
+    cached(kv, range(12))
+    kv.admit([7])
+    counts = kv.counts()
+    assert (counts.available, counts.free, counts.cached) == (7, 4, 3)
+    lent(kv, counts.available)
+
+
+def test_asleep_it_fits_later() -> None:
+    kv = manager(4)
+    kv.sleep()
+    assert kv.fits(Request([1])) == Fit.LATER
+    kv.wake()
+    assert kv.fits(Request([1])) == Fit.NOW
