@@ -43,6 +43,8 @@ class RequestOptions(TypedDict, total=False):
     max_tokens: int
     whole_sequence: bool
     external: int
+    external_until: int
+    join: bool
     outlook: npt.NDArray[np.uint32] | None
 
 
@@ -73,6 +75,12 @@ class Request:
             what it still lacks of them.
         external: Tokens after the cached ones whose KV somebody else brings (a lower tier, another
             engine's prefill); whole blocks. `Grant.load` is their ticket.
+        external_until: The same as a length: the prompt's first tokens up to here can be brought.
+            What is cached of them is not; nothing left of them is no error.
+        join: Share blocks that a running sequence is computing for the same prompt, instead of
+            computing them too: `Grant.joined_tokens`. They are good once that sequence commits
+            them; if it is cut or ends before, this one is cut to what is good, and
+            `Stepped.rewound` or `KVCacheManager.take_changes` says so.
         outlook: uint32 per block: index of the request that uses it next, where that is known.
 
     Raises:

@@ -24,7 +24,8 @@ class Load:
     rows: list[list[int]]
     good: int
     kept: Kept
-    live: Live
+    heads: list[Any]
+    """What each row is asked to hold, whatever becomes of the sequence."""
 
     def held(self, tables: list[list[int]]) -> int:
         """How many of the good blocks, from the first on, a sequence has."""
@@ -121,7 +122,8 @@ class LongWalk(Walk):
         rows = [[table[i] for table in tables] for i in range(start, start + count)]
         good = self.dice.choice([count, count, self.dice.randint(0, count)])
         kept = self.kept(page for row in rows for page in row)
-        self.loads.append(Load(grant.load, start, rows, good, kept, live))
+        heads = [live.head((i + 1) * self.size) for i in range(start, start + count)]
+        self.loads.append(Load(grant.load, start, rows, good, kept, heads))
 
     def settle_load(self) -> None:
         if not self.loads:
@@ -134,7 +136,7 @@ class LongWalk(Walk):
         for at, row in enumerate(load.rows[: load.good], load.start):
             for group, page in enumerate(row):
                 # What has landed is what was asked for, whatever became of the sequence.
-                self.content[group, page] = load.live.head((at + 1) * self.size)
+                self.content[group, page] = load.heads[at - load.start]
         assert self.kv.loaded(load.ticket, load.good) == cut
         for seq, had in tables.items():
             lengths, held = self.kv.lengths(seq), load.held(had)

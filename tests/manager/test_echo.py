@@ -31,6 +31,8 @@ ECHO: dict[str, tuple[str, list[tuple[Any, Any]]]] = {
     "cache.null_block": ("null_block", [(True, True), (False, False)]),
     "cache.fingerprint": ("fingerprint", [("é v2", "é v2".encode())]),
     "cache.event_log": ("event_log", [(True, True), (False, False)]),
+    "cache.remap_duplicates": ("remap_duplicates", [(True, True), (False, False)]),
+    "cache.partial_hits": ("partial_hits", [(True, True), (False, False)]),
     "groups.kind": ("groups", [("full", [("full", 0)])]),
     "groups.window": ("groups", [(100, [("sliding_window", 100)])]),
     "policy.eviction": ("policy", [(n, n) for n in ("lru", "fifo", "lfu", "lfuda", "slru")]),

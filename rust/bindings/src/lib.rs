@@ -7,6 +7,7 @@
 //! | [`step`], [`tables`] | the batched step; block tables and slots into the caller's arrays |
 //! | [`judge`] | victims asked of a Python policy, outside the lock |
 //! | [`room`] | pressure, preemption order, loads, leases, resizing |
+//! | [`sharing`], [`blocks`] | prefixes shared, read and attached to; blocks held one by one |
 //! | [`trace`] | `Trace` and `replay` |
 //! | [`buffers`], [`ints`], [`errors`], [`fork`] | conversions and guards |
 
@@ -19,6 +20,7 @@
 
 use pyo3::prelude::*;
 
+mod blocks;
 mod buffers;
 mod errors;
 mod fork;
@@ -27,6 +29,7 @@ mod judge;
 mod manager;
 mod request;
 mod room;
+mod sharing;
 mod step;
 mod tables;
 mod trace;

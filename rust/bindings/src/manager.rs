@@ -184,7 +184,7 @@ impl Manager {
 impl Manager {
     /// A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
     #[new]
-    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", groups=vec![("full".to_owned(), 0)], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, strict=false))]
+    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", groups=vec![("full".to_owned(), 0)], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, strict=false, remap_duplicates=false, partial_hits=false))]
     fn new(
         py: Python<'_>,
         blocks: u32,
@@ -200,6 +200,8 @@ impl Manager {
         reserve: u32,
         watermarks: Option<(f64, f64, f64)>,
         strict: bool,
+        remap_duplicates: bool,
+        partial_hits: bool,
     ) -> PyResult<Self> {
         let groups = groups.iter().map(|(kind, window)| group_kind(py, kind, *window));
         let options = Options {
@@ -216,6 +218,8 @@ impl Manager {
             }),
             reserve,
             compute_last_token: true,
+            remap_duplicates,
+            partial_hits,
         };
         let given = policy_options.map(|o| o.clone().unbind());
         let (policy, judge, name) = make_policy(py, policy, policy_options, strict)?;
@@ -254,6 +258,8 @@ impl Manager {
         dict.set_item("fingerprint", PyBytes::new(py, &options.fingerprint))?;
         dict.set_item("event_log", options.event_log)?;
         dict.set_item("reserve", options.reserve)?;
+        dict.set_item("remap_duplicates", options.remap_duplicates)?;
+        dict.set_item("partial_hits", options.partial_hits)?;
         let Watermarks { low, high, critical } = options.watermarks;
         dict.set_item("watermarks", (low, high, critical))?;
         dict.set_item("policy", &self.policy)?;
@@ -335,7 +341,8 @@ impl Manager {
         plan.map(|plan| plan_tuple(py, &plan)).transpose()
     }
 
-    /// How much of a prompt is there: (tokens, a block list a group). Changes nothing.
+    /// How much of a prompt is there: (tokens, a block list a group, what is attached to exactly
+    /// this prompt). Changes nothing.
     #[pyo3(signature = (prompt, *, salt=None, adapter=None, extras=vec![]))]
     fn lookup<'py>(
         &self,
@@ -344,7 +351,7 @@ impl Manager {
         salt: Option<&[u8]>,
         adapter: Option<&[u8]>,
         extras: Vec<ExtraTuple>,
-    ) -> PyResult<(u32, Vec<Bound<'py, PyArray1<i32>>>)> {
+    ) -> PyResult<(u32, Vec<Bound<'py, PyArray1<i32>>>, Option<u64>)> {
         let ids = tokens(prompt, "prompt")?;
         let space = space_of(salt, adapter);
         let extras = extras_of(extras);
@@ -353,7 +360,7 @@ impl Manager {
             .blocks
             .iter()
             .map(|blocks| PyArray1::from_iter(py, blocks.iter().map(|&b| b as i32)));
-        Ok((hit.tokens, blocks.collect()))
+        Ok((hit.tokens, blocks.collect(), hit.attached))
     }
 
     /// Keys of a prompt's full blocks: uint64 (blocks, 2), low word first.

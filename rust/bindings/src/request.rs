@@ -10,7 +10,8 @@ use pyo3::prelude::*;
 
 use crate::buffers::{keys, length, tokens};
 use crate::ints::{
-    Chunk, External, MaxTokens, NumTokens, Priority, RequestClass, Session, Turn, Until,
+    Chunk, External, ExternalUntil, MaxTokens, NumTokens, Priority, RequestClass, Session, Turn,
+    Until,
 };
 
 /// An item of `extras`: (first token, one past the last, content id).
@@ -37,6 +38,8 @@ pub struct Request {
     max_tokens: u32,
     whole_sequence: bool,
     external: u32,
+    external_until: u32,
+    join: bool,
     outlook: Vec<u32>,
 }
 
@@ -47,7 +50,7 @@ pub fn extras_of(extras: Vec<ExtraTuple>) -> Vec<Extra> {
 #[pymethods]
 impl Request {
     #[new]
-    #[pyo3(signature = (prompt, *, keys=None, num_tokens=NumTokens(0), salt=None, adapter=None, extras=vec![], session=Session(0), turn=Turn(0), request_class=RequestClass(0), priority=Priority(0), read=true, insert=true, resumed=false, partial=false, chunk=None, until=None, max_tokens=MaxTokens(0), whole_sequence=false, external=External(0), outlook=None))]
+    #[pyo3(signature = (prompt, *, keys=None, num_tokens=NumTokens(0), salt=None, adapter=None, extras=vec![], session=Session(0), turn=Turn(0), request_class=RequestClass(0), priority=Priority(0), read=true, insert=true, resumed=false, partial=false, chunk=None, until=None, max_tokens=MaxTokens(0), whole_sequence=false, external=External(0), external_until=ExternalUntil(0), join=false, outlook=None))]
     fn new(
         py: Python<'_>,
         prompt: Option<&Bound<'_, PyAny>>,
@@ -69,6 +72,8 @@ impl Request {
         max_tokens: MaxTokens,
         whole_sequence: bool,
         external: External,
+        external_until: ExternalUntil,
+        join: bool,
         outlook: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let ids = prompt.map(|p| tokens(p, "prompt")).transpose()?;
@@ -98,6 +103,8 @@ impl Request {
             max_tokens: max_tokens.0,
             whole_sequence,
             external: external.0,
+            external_until: external_until.0,
+            join,
             outlook: outlook.map_or_else(Vec::new, |o| o.as_slice().to_vec()),
         })
     }
@@ -137,6 +144,8 @@ impl Request {
             max_tokens: sequence.max_tokens,
             whole_sequence: sequence.whole,
             external: 0,
+            external_until: 0,
+            join: false,
             outlook: sequence.outlook.clone(),
         }
     }
@@ -178,6 +187,8 @@ impl Request {
             max_tokens: self.max_tokens,
             whole_sequence: self.whole_sequence,
             external: self.external,
+            external_until: self.external_until,
+            join: self.join,
             outlook: &self.outlook,
         }
     }

@@ -66,6 +66,10 @@ pub struct Options {
     pub reserve: u32,
     /// Leave the last token of a prompt to be computed (rule 5). Off only in trace replay.
     pub compute_last_token: bool,
+    /// A block that turns out to be findable already when it is committed gives way to that one.
+    pub remap_duplicates: bool,
+    /// Find the partial last block of an ended sequence too, by a copy.
+    pub partial_hits: bool,
 }
 
 impl Default for Options {
@@ -83,6 +87,8 @@ impl Default for Options {
             watermarks: Watermarks::default(),
             reserve: 0,
             compute_last_token: true,
+            remap_duplicates: false,
+            partial_hits: false,
         }
     }
 }
@@ -138,6 +144,14 @@ impl Options {
                 value: self.index.name().into(),
                 limit: format!("serves full attention, and group {group} is none: take \"hash\""),
             });
+        }
+        for (what, on) in
+            [("remap_duplicates", self.remap_duplicates), ("partial_hits", self.partial_hits)]
+        {
+            if on && self.index == IndexKind::Radix {
+                let limit = "needs index = \"hash\": the radix index has no keys".into();
+                return Err(Error::Invalid { what, value: "true".into(), limit });
+            }
         }
         for group in &self.groups {
             if matches!(group, GroupKind::SlidingWindow { window: 0 }) {

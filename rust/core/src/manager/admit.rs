@@ -2,13 +2,14 @@
 
 use super::Manager;
 use super::lookup::Wanted;
+use super::tails::Tail;
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::hash::{Extra, Key, Space};
 use crate::options::GroupKind;
 use crate::policy::{NEVER, Use, View};
 use crate::pool::{BlockId, NIL, State};
-use crate::sequence::{Meta, SeqId, Sequence};
+use crate::sequence::{Meta, SeqId, Sequence, Usage};
 
 /// What a request asks to have computed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -59,6 +60,11 @@ pub struct Admission<'a> {
     /// Tokens after the cached ones that somebody else brings: whole blocks, filled by the time that
     /// the grant's `load` is settled.
     pub external: u32,
+    /// The same as a length: the prompt's first tokens up to here can be brought; what is cached of
+    /// them is not. Whole blocks of it, and nothing of it is an error.
+    pub external_until: u32,
+    /// Share blocks that a live sequence is computing for the same prompt.
+    pub join: bool,
     /// Admit only if all of `max_tokens` could be had now; later admissions leave what it lacks.
     pub whole_sequence: bool,
     /// When each prompt block is used next (request index), if the future is known.
@@ -80,6 +86,8 @@ impl Default for Admission<'_> {
             until: u32::MAX,
             max_tokens: 0,
             external: 0,
+            external_until: 0,
+            join: false,
             whole_sequence: false,
             outlook: &[],
         }
@@ -91,7 +99,7 @@ impl Default for Admission<'_> {
 pub struct Grant {
     /// The sequence.
     pub seq: SeqId,
-    /// Prompt tokens found; computing starts here.
+    /// Prompt tokens found; computing starts here, or behind what is joined or loaded.
     pub cached_tokens: u32,
     /// Prompt tokens that have slots.
     pub granted_tokens: u32,
@@ -99,6 +107,35 @@ pub struct Grant {
     pub prompt_tokens: u32,
     /// The ticket of what comes from elsewhere; nothing of it is findable before it is settled.
     pub load: Option<u64>,
+    /// Tokens after the cached ones that the load brings.
+    pub external_tokens: u32,
+    /// Tokens after the cached ones that a live sequence is computing: good once it commits them.
+    pub joined_tokens: u32,
+    /// What was attached to exactly this prompt.
+    pub attached: Option<u64>,
+}
+
+/// What an admission starts from.
+#[derive(Debug, Default)]
+struct Start {
+    /// Blocks at the front that are owned already, a list a group as long.
+    rows: u32,
+    /// Of those, blocks that are findable.
+    good: u32,
+    /// Who computes the others.
+    filler: Option<SeqId>,
+    /// A partial block after them.
+    tail: Option<Tail>,
+}
+
+/// What an admission was counted to.
+struct Counted {
+    /// Tokens that get slots.
+    until: u32,
+    /// Blocks that a partial grant leaves.
+    leave: u32,
+    /// Blocks that somebody else brings.
+    external: u32,
 }
 
 impl Manager {
@@ -145,68 +182,115 @@ impl Manager {
         let limit = if request.read { self.hit_limit(known) } else { 0 };
         let wanted = Wanted { keys, tokens: prompt.tokens, root, extras, limit };
         let (found, collisions) = self.find_prefix(wanted, &mut hits);
+        let start = self.find_start(request, wanted, known, found as u32, &mut hits);
+        let tail = start.tail.as_ref().map_or(&[][..], |tail| &tail.blocks);
+        let wants = hits.iter().flatten().chain(tail).copied().filter(|&b| b != NIL);
         if let Some(books) = self.policy.external() {
-            books.unpick_all(hits.iter().flatten().copied().filter(|&b| b != NIL));
+            books.unpick_all(wants.clone());
         }
-        let plan = self.plan_admission(request, known, found, &hits);
-        if let (Err(Error::NeedVictims { .. }), Some(books)) = (&plan, self.policy.external()) {
-            books.spare(hits.iter().flatten().copied().filter(|&b| b != NIL));
+        let counted = self.count_needs(request, known, &start, &hits);
+        if let (Err(Error::NeedVictims { .. }), Some(books)) = (&counted, self.policy.external()) {
+            books.spare(wants);
         }
-        let outcome = plan.map(|until| {
+        let outcome = counted.map(|counted| {
             self.stats.collisions += u64::from(collisions);
-            self.carry_out(request, known, until, root, keys, &hits)
+            let attached = self.find_attached(wanted);
+            let grant = self.carry_out(request, known, &counted, &start, (root, keys), &hits);
+            Grant { attached, ..grant }
         });
         self.scratch.keys = hashed;
         self.scratch.hits = hits;
         outcome
     }
 
-    /// Counts: up to how many tokens slots are to be given, and how many blocks a partial grant has
-    /// to leave.
-    fn plan_admission(
-        &mut self,
+    /// What of a prompt need not be computed, besides what `find_prefix` found: a computation to
+    /// join, or else a partial block.
+    fn find_start(
+        &self,
         request: &Admission<'_>,
+        wanted: Wanted<'_>,
         known: u32,
-        found: usize,
-        hits: &[Vec<BlockId>],
-    ) -> Result<(u32, u32)> {
-        let groups = self.options.groups.len() as u32;
-        let cached = found as u32 * self.block_size();
+        found: u32,
+        hits: &mut [Vec<BlockId>],
+    ) -> Start {
+        let mut start = Start { rows: found, good: found, ..Start::default() };
+        if !request.read || request.external > 0 || request.external_until > 0 {
+            return start;
+        }
+        if request.join
+            && let Some((filler, good)) = self.find_computing(wanted, hits)
+        {
+            start.rows = hits.first().map_or(0, Vec::len) as u32;
+            (start.good, start.filler) = (good, Some(filler));
+        } else if self.options.partial_hits {
+            start.tail = self.find_tail(wanted, self.less_the_last(known), hits);
+        }
+        start
+    }
+
+    /// Tokens that somebody else brings after `cached` ones.
+    fn external_of(&self, request: &Admission<'_>, known: u32, cached: u32) -> Result<u32> {
         // Rule 5 holds for what somebody else computed, with prefix caching or without.
         let most = self.whole_blocks(self.less_the_last(known));
+        let left = most.saturating_sub(cached);
         let external = request.external;
-        if !external.is_multiple_of(self.block_size()) || external > most.saturating_sub(cached) {
+        if !external.is_multiple_of(self.block_size()) || external > left {
             return Err(Error::Invalid {
                 what: "external",
                 value: external.to_string(),
                 limit: format!(
-                    "must be whole blocks, {} tokens at the most after {cached} cached ones",
-                    most.saturating_sub(cached)
+                    "must be whole blocks, {left} tokens at the most after {cached} cached ones"
                 ),
             });
         }
+        let until = self.whole_blocks(request.external_until.min(most));
+        if until > 0 && external > 0 {
+            return Err(Error::Invalid {
+                what: "external",
+                value: external.to_string(),
+                limit: "external_until says where it ends: give one of the two".into(),
+            });
+        }
+        Ok(external.max(until.saturating_sub(cached)))
+    }
+
+    /// Counts what an admission needs before anything moves.
+    fn count_needs(
+        &mut self,
+        request: &Admission<'_>,
+        known: u32,
+        start: &Start,
+        hits: &[Vec<BlockId>],
+    ) -> Result<Counted> {
+        let groups = self.options.groups.len() as u32;
+        let found = start.rows;
+        let tail = start.tail.as_ref().map_or(&[][..], |tail| &tail.blocks);
+        let cached = found * self.block_size() + start.tail.as_ref().map_or(0, |t| t.tokens);
+        let external = self.external_of(request, known, cached)?;
         let cached = cached + external;
         let until = known.min(cached.saturating_add(request.chunk)).min(request.until.max(cached));
-        let needed = u64::from(self.blocks_for(until) - found as u32) * u64::from(groups);
+        let needed = u64::from(self.blocks_for(until) - found) * u64::from(groups);
         let needed = u32::try_from(needed).unwrap_or(u32::MAX);
-        let claimed = hits.iter().map(|h| self.pool.count_cached(h)).sum::<usize>() as u32;
+        let claimed = hits.iter().map(|h| self.pool.count_cached(h)).sum::<usize>();
+        let claimed = (claimed + self.pool.count_cached(tail)) as u32;
+        let external = external / self.block_size();
         let room = self.pool.available() - claimed;
         let kept = self.kept_for_growth();
         if request.fit == Fit::Partial {
             self.check_room(needed.min(room.saturating_sub(kept)), claimed)?;
-            return Ok((until, kept));
+            return Ok(Counted { until, leave: kept, external });
         }
         let longest = self.blocks_for(known.max(request.max_tokens));
         let total = u64::from(longest) * u64::from(self.full_groups());
-        let at_once =
-            u64::from(needed) + hits.iter().flatten().filter(|&&b| b != NIL).count() as u64;
+        let owned = hits.iter().flatten().chain(tail).filter(|&&b| b != NIL).count();
+        let at_once = u64::from(needed) + owned as u64;
         let total = total.max(at_once);
         if total > u64::from(self.pool.usable()) {
             self.stats.refused += 1;
             let total_pool = u64::from(self.pool.usable());
             return Err(Error::NeverFits { needed: total, total: total_pool });
         }
-        let whole = u64::from(longest - found as u32) * u64::from(self.full_groups());
+        let whole = u64::from(longest - found) * u64::from(self.full_groups());
         let at_least = if request.whole_sequence { needed.max(whole as u32) } else { needed };
         if needed <= room && at_least.saturating_add(kept) > room {
             self.stats.refused += 1;
@@ -217,7 +301,7 @@ impl Manager {
             });
         }
         self.check_room(needed, claimed)?;
-        Ok((until, 0))
+        Ok(Counted { until, leave: 0, external })
     }
 
     /// Blocks that an admission must leave for running sequences: the reserve, and what those that
@@ -249,22 +333,31 @@ impl Manager {
         &mut self,
         request: &Admission<'_>,
         known: u32,
-        (until, leave): (u32, u32),
-        root: Key,
-        keys: &[Key],
+        counted: &Counted,
+        start: &Start,
+        (root, keys): (Key, &[Key]),
         hits: &[Vec<BlockId>],
     ) -> Grant {
         self.tick += 1;
         let seq = self.sequences.create(hits.len());
         self.note(Kind::Admit, seq, u64::from(known));
+        let &Counted { until, leave, external } = counted;
         for found in hits {
+            let (found, pending) = found.split_at(start.good as usize);
+            for &block in pending {
+                self.pool.share(block);
+            }
             self.own(
                 seq,
                 found,
                 Use { outlook: request.outlook, meta: request.meta, tokens: known },
             );
         }
-        let found = hits.first().map_or(0, Vec::len) as u32;
+        let found = start.rows;
+        let using = Use { outlook: &[], meta: request.meta, tokens: known };
+        if let Some(tail) = &start.tail {
+            self.hold_tail(seq, tail, using);
+        }
         let mut tables = std::mem::take(&mut self.created(seq).tables);
         for (table, found) in tables.iter_mut().zip(hits) {
             table.extend_from_slice(found);
@@ -279,7 +372,7 @@ impl Manager {
                 break;
             }
         }
-        let cached = found * self.block_size();
+        let cached = start.good * self.block_size();
         let slots = tables.first().map_or(0, Vec::len) as u32 * self.block_size();
         let insert = request.insert && self.options.prefix_caching;
         let admitted = self.tick;
@@ -288,7 +381,7 @@ impl Manager {
         sequence.len = until.min(slots);
         sequence.committed = cached;
         sequence.cached = cached;
-        sequence.published = found;
+        sequence.published = start.good;
         sequence.private = !insert;
         sequence.tokens.extend_from_slice(request.prompt.tokens);
         sequence.known = known;
@@ -303,11 +396,26 @@ impl Manager {
         sequence.admitted = admitted;
         (sequence.max_tokens, sequence.whole) = (request.max_tokens, request.whole_sequence);
         let granted_tokens = sequence.len;
+        let tail = start.tail.as_ref();
+        let cached = cached + tail.map_or(0, |tail| self.copy_found_tail(seq, tail));
         self.promised |= request.whole_sequence;
         self.count_admission(request.resumed, known, cached);
-        let external = request.external.min(granted_tokens - cached) / self.block_size();
+        let external = external.min((granted_tokens - cached) / self.block_size());
         let load = (external > 0).then(|| self.open_load(seq, found, external));
-        Grant { seq, cached_tokens: cached, granted_tokens, prompt_tokens: known, load }
+        let joined_tokens =
+            start.filler.map_or(0, |filler| self.join(seq, filler, start.good, found));
+        let usage = Usage { read: cached, resumed: request.resumed, ..Usage::default() };
+        self.created(seq).usage = Usage { joined: joined_tokens, ..usage };
+        Grant {
+            seq,
+            cached_tokens: cached,
+            granted_tokens,
+            prompt_tokens: known,
+            load,
+            external_tokens: external * self.block_size(),
+            joined_tokens,
+            attached: None,
+        }
     }
 
     pub(super) fn created(&mut self, seq: SeqId) -> &mut Sequence {

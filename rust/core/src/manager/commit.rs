@@ -54,7 +54,13 @@ impl Manager {
         // The common decode step fills no block.
         let sequence = self.sequences.get(seq)?;
         let settled = sequence.private || sequence.published == upto / self.options.block_size;
-        if settled { Ok(Committed::default()) } else { self.publish(seq) }
+        if self.tickets.loads().is_empty() {
+            return if settled { Ok(Committed::default()) } else { self.publish(seq) };
+        }
+        let joiners = self.vouch(seq);
+        let done = self.publish(seq)?;
+        self.tell_joiners(joiners)?;
+        Ok(done)
     }
 
     /// Makes the full committed blocks of `seq` findable, from the first that is not.
@@ -103,7 +109,7 @@ impl Manager {
         let mut outlook = std::mem::take(&mut self.scratch.outlook);
         stored.clear();
         outlook.clear();
-        let mut reached = range.end;
+        let (mut reached, mut created) = (range.end, 0);
         let copying = !self.tickets.is_idle();
         for i in range {
             let block = sequence.tables[group][i];
@@ -114,15 +120,23 @@ impl Manager {
                 reached = i;
                 break;
             }
+            if self.options.remap_duplicates && self.remap(seq, sequence, group, i) {
+                done.duplicates += 1;
+                continue;
+            }
             let Some(copy) = self.store(seq, sequence, group, i) else {
                 sequence.private = true;
                 break;
             };
             done.duplicates += u32::from(copy);
+            created += u32::from(!copy);
             stored.push(block);
             outlook.push(sequence.outlook.get(i).copied().unwrap_or(NEVER));
         }
         done.stored = stored.len() as u32;
+        if group == 0 {
+            sequence.usage.created += created * self.options.block_size;
+        }
         self.stats.stored += u64::from(done.stored);
         let using = Use { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
         self.policy.insert(&stored, using, View { pool: &self.pool, now: self.tick });

@@ -222,7 +222,7 @@ impl Manager {
     }
 
     /// Copy-on-write: the block at `tail` gets a page of its own before `seq` writes on.
-    fn copy_tail(&mut self, seq: SeqId, tail: usize, tokens: u32) -> Result<()> {
+    pub(super) fn copy_tail(&mut self, seq: SeqId, tail: usize, tokens: u32) -> Result<()> {
         for group in 0..self.options.groups.len() {
             let src = self.sequences.get(seq)?.tables[group][tail];
             if !self.is_shared(src) {

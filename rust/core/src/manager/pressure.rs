@@ -69,7 +69,9 @@ impl Manager {
         for &seq in seqs {
             let sequence = self.sequences.get(seq)?;
             let own = |&&b: &&BlockId| b != NIL && self.pool.refs(b) == 1;
-            let frees = sequence.tables.iter().flatten().filter(own).count() as u32;
+            let stays = self.stays_for_load(seq)?.map_or(0, |(_, rows)| rows as usize);
+            let goes = sequence.tables.iter().flat_map(|table| table.iter().skip(stays));
+            let frees = goes.filter(own).count() as u32;
             if frees > 0 {
                 let candidate = Candidate { seq, frees, computed: sequence.committed };
                 order.push((candidate, sequence.meta.priority, sequence.admitted));

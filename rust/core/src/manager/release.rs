@@ -18,7 +18,12 @@ impl Manager {
         self.tick += 1;
         // Blocks whose copy was still under way at the last commit may be findable by now.
         self.publish(seq)?;
+        self.publish_tail(seq)?;
+        self.leave_orphan(seq)?;
+        self.leave_joiners(seq, 0)?;
         self.cut_tables(seq, 0)?;
+        self.leave_computation(seq)?;
+        self.remapped.retain(|entry| entry.seq != seq);
         self.sequences.remove(seq);
         self.note(Kind::Finish, seq, u64::from(len));
         Ok(())
@@ -52,7 +57,11 @@ impl Manager {
                 "a window gave up what tokens before {least} attend to: {least} to {has}, or 0"
             ),
             // What comes after the cut would be written where the load still writes.
-            _ if partial && tails.copied().any(|page| self.tickets.is_loading(page, settled)) => {
+            _ if partial
+                && tails
+                    .copied()
+                    .any(|page| self.tickets.is_loading(page, sequence.joined, settled)) =>
+            {
                 format!("block {tail} is being loaded: cut between blocks, or settle its ticket")
             }
             _ => return Ok(()),
@@ -61,7 +70,7 @@ impl Manager {
     }
 
     /// The shortest length above 0 after which every window group still has its last window.
-    fn least_cut(&self, seq: SeqId) -> Result<u32> {
+    pub(super) fn least_cut(&self, seq: SeqId) -> Result<u32> {
         let sequence = self.sequences.get(seq)?;
         let mut least = 0;
         for (group, table) in self.options.groups.iter().zip(&sequence.tables) {
@@ -99,9 +108,10 @@ impl Manager {
     }
 
     /// Takes slots away down to `len` tokens; what is known of the sequence stays known.
-    fn rewind(&mut self, seq: SeqId, len: u32) -> Result<()> {
-        self.cut_tables(seq, self.blocks_for(len) as usize)?;
+    pub(super) fn rewind(&mut self, seq: SeqId, len: u32) -> Result<()> {
         let full = len / self.block_size();
+        self.leave_joiners(seq, full)?;
+        self.cut_tables(seq, self.blocks_for(len) as usize)?;
         let sequence = self.sequences.get_mut(seq)?;
         sequence.len = len;
         sequence.committed = sequence.committed.min(len);
@@ -137,6 +147,9 @@ impl Manager {
         if let Some((load, _)) = self.tickets.load(ticket) {
             return self.loaded(ticket, load.blocks).map(drop);
         }
+        if !self.tickets.is_outstanding(ticket) {
+            return Err(Error::UnknownTicket(ticket));
+        }
         let mut plan = self.tickets.settle(ticket)?;
         self.tick += 1;
         self.tickets.hand_over(&mut plan);
@@ -152,6 +165,16 @@ impl Manager {
     /// # Errors
     /// [`Error::UnknownTicket`].
     pub fn failed(&mut self, ticket: u64) -> Result<Vec<SeqId>> {
+        if !self.tickets.is_outstanding(ticket) {
+            return Err(Error::UnknownTicket(ticket));
+        }
+        let cut = self.lose(ticket)?;
+        self.end_orphans(ticket)?;
+        Ok(cut)
+    }
+
+    /// What `failed` does to pages and sequences.
+    pub(super) fn lose(&mut self, ticket: u64) -> Result<Vec<SeqId>> {
         let plan = self.tickets.settle(ticket)?;
         self.tick += 1;
         let mut cut = Vec::new();
@@ -170,7 +193,9 @@ impl Manager {
                 let good = at as u32 * self.block_size();
                 let good = if good < self.least_cut(seq)? { 0 } else { good };
                 self.rewind(seq, good)?;
-                cut.push(seq);
+                if !self.orphans.iter().any(|&(_, orphan)| orphan == seq) {
+                    cut.push(seq);
+                }
             }
         }
         let owned = self.tickets.owned(&plan);
@@ -194,7 +219,7 @@ impl Manager {
                 freed += 1;
             } else {
                 self.note_block(Kind::Forget, 0, block, 0);
-                self.index.remove(&self.pool, block);
+                self.unfind(block);
                 self.pool.unpublish(block);
                 let view = crate::policy::View { pool: &self.pool, now: self.tick };
                 self.policy.remove(block, Why::Invalidated, view);

@@ -1,0 +1,40 @@
+//! Loads whose sequence ends before they do: what they bring is cached, if it is good.
+
+use super::Manager;
+use crate::error::Result;
+use crate::sequence::SeqId;
+use crate::tickets::Load;
+
+impl Manager {
+    /// If a load for `seq`, which ends, is still under way, a stand-in keeps its place in the prefix
+    /// until the load is settled.
+    pub(super) fn leave_orphan(&mut self, seq: SeqId) -> Result<()> {
+        let Some((ticket, rows)) = self.stays_for_load(seq)? else { return Ok(()) };
+        let orphan = self.fork(seq)?;
+        self.rewind(orphan, rows * self.block_size())?;
+        self.orphans.push((ticket, orphan));
+        Ok(())
+    }
+
+    /// The load of a sequence that outlasts it, and the blocks at its front that stay for it.
+    pub(super) fn stays_for_load(&self, seq: SeqId) -> Result<Option<(u64, u32)>> {
+        let sequence = self.sequences.get(seq)?;
+        if sequence.private || self.tickets.loads().is_empty() {
+            return Ok(None);
+        }
+        let rows = |load: Load| {
+            let rows = (load.start + load.blocks).min(sequence.len / self.block_size());
+            (rows > load.start).then_some((load.ticket, rows))
+        };
+        Ok(self.tickets.load_for(seq).and_then(rows))
+    }
+
+    /// A ticket is settled: whoever stood in for its sequence ends.
+    pub(super) fn end_orphans(&mut self, ticket: u64) -> Result<()> {
+        while let Some(at) = self.orphans.iter().position(|&(load, _)| load == ticket) {
+            let (_, orphan) = self.orphans.swap_remove(at);
+            self.release(orphan)?;
+        }
+        Ok(())
+    }
+}
