@@ -220,6 +220,7 @@ impl Manager {
             compute_last_token: true,
             remap_duplicates,
             partial_hits,
+            ..Options::default()
         };
         let given = policy_options.map(|o| o.clone().unbind());
         let (policy, judge, name) = make_policy(py, policy, policy_options, strict)?;
