@@ -66,7 +66,8 @@ class BlockPool:
 
     def find(self, keys: Keys) -> npt.NDArray[np.int32]:
         """The blocks under ``keys``, uint64 (n, 2), up to the first that is not there."""
-        return self._core.find_blocks(keys)
+        blocks: npt.NDArray[np.int32] = self._core.find_blocks(keys)
+        return blocks
 
     def touch(self, blocks: Blocks, generations: Blocks | None = None) -> None:
         """Hold each block once more, so that it cannot die; a prefix from its front on.
@@ -93,8 +94,10 @@ class BlockPool:
 
     def holds(self, blocks: Blocks) -> npt.NDArray[np.uint32]:
         """How often each block is held."""
-        return self._core.holds(blocks)[0]
+        counts: npt.NDArray[np.uint32] = self._core.holds(blocks)[0]
+        return counts
 
     def generations(self, blocks: Blocks) -> npt.NDArray[np.uint32]:
         """How often each id was freed: tells a block from a later one of the same id."""
-        return self._core.holds(blocks)[1]
+        generations: npt.NDArray[np.uint32] = self._core.holds(blocks)[1]
+        return generations
