@@ -41,6 +41,7 @@ from kvframe.registry import Registry
 from kvframe.request import Extra, Request
 from kvframe.results import (
     Changes,
+    Committed,
     Counts,
     Expired,
     Grant,
@@ -51,6 +52,8 @@ from kvframe.results import (
     Plan,
     Pressure,
     Remap,
+    Sight,
+    Span,
     Stepped,
     Ticket,
     Usage,
@@ -62,6 +65,7 @@ __all__ = [
     "CacheConfig",
     "CapacityError",
     "Changes",
+    "Committed",
     "Config",
     "ConfigError",
     "Counts",
@@ -94,6 +98,8 @@ __all__ = [
     "Request",
     "Resolved",
     "SequenceCapacity",
+    "Sight",
+    "Span",
     "StaleHandleError",
     "Stepped",
     "Ticket",

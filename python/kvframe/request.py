@@ -45,6 +45,8 @@ class RequestOptions(TypedDict, total=False):
     external: int
     external_until: int
     join: bool
+    encoder: bytes
+    encoder_tokens: int
     outlook: npt.NDArray[np.uint32] | None
 
 
@@ -74,13 +76,17 @@ class Request:
         whole_sequence: Admit only if all of ``max_tokens`` could be had now; later admissions leave
             what it still lacks of them.
         external: Tokens after the cached ones whose KV somebody else brings (a lower tier, another
-            engine's prefill); whole blocks. `Grant.load` is their ticket.
+            engine's prefill); whole blocks, of all groups. `Grant.load` is their ticket.
         external_until: The same as a length: the prompt's first tokens up to here can be brought.
             What is cached of them is not; nothing left of them is no error.
         join: Share blocks that a running sequence is computing for the same prompt, instead of
             computing them too: `Grant.joined_tokens`. They are good once that sequence commits
             them; if it is cut or ends before, this one is cut to what is good, and
-            `Stepped.rewound` or `KVCacheManager.take_changes` says so.
+            `Stepped.rewound` or `KVCacheManager.take_changes` says so. Only where every group is
+            of full attention or a sliding window, in blocks of ``cache.block_size``.
+        encoder: Content id of the input that ``cross`` groups attend to; a prefix is shared within
+            one such input only. Without one, nothing of the sequence is shared.
+        encoder_tokens: Tokens of that input: their blocks are there from admission to the end.
         outlook: uint32 per block: index of the request that uses it next, where that is known.
 
     Raises:
@@ -92,7 +98,12 @@ class Request:
     def __init__(self, prompt: TokenIds | None, **options: Unpack[RequestOptions]) -> None:
         given: dict[str, Any] = dict(options)
         given.update(
-            space(given.pop("salt", ""), given.pop("adapter", ""), given.pop("extras", ()))
+            space(
+                given.pop("salt", ""),
+                given.pop("adapter", ""),
+                given.pop("extras", ()),
+                given.pop("encoder", b""),
+            )
         )
         self.core = CoreRequest(prompt, **given)
 
@@ -108,13 +119,16 @@ class Request:
         return len(self.core)
 
 
-def space(salt: str, adapter: str, extras: Iterable[Extra]) -> dict[str, Any]:
-    """Salt, adapter and extras as the core takes them."""
+def space(salt: str, adapter: str, extras: Iterable[Extra], encoder: bytes = b"") -> dict[str, Any]:
+    """Salt, adapter, extras and the other input as the core takes them."""
+    if not isinstance(encoder, bytes):
+        raise UsageError(f"encoder = {encoder!r}: must be bytes")
     for name, text in (("salt", salt), ("adapter", adapter)):
         if not isinstance(text, str):
             raise UsageError(f"{name} = {text!r}: must be a string")
     items = [_item(index, extra) for index, extra in enumerate(extras)]
-    return {"salt": salt.encode(), "adapter": adapter.encode(), "extras": items}
+    names = {"salt": salt.encode(), "adapter": adapter.encode(), "encoder": encoder}
+    return {**names, "extras": items}
 
 
 def _item(index: int, extra: Extra) -> tuple[int, int, bytes]:

@@ -27,9 +27,7 @@ class PoolRules(Rules):
         if self.plane.fates.pop(ticket):
             self.fail(ticket)
         else:
-            self.both(
-                f"done {ticket}", lambda: self.kv.done(ticket), lambda _: self.o.done(ticket)
-            )
+            self.both(f"done {ticket}", lambda: self.kv.done(ticket), lambda _: self.o.done(ticket))
 
     def fail(self, ticket: int) -> None:
         self.both(
@@ -53,9 +51,7 @@ class PoolRules(Rules):
         if good == 0 and self.dice.one_in(2):
             return self.fail(ticket)
         if good == rows and self.dice.one_in(2):
-            self.both(
-                f"done {ticket}", lambda: self.kv.done(ticket), lambda _: self.o.done(ticket)
-            )
+            self.both(f"done {ticket}", lambda: self.kv.done(ticket), lambda _: self.o.done(ticket))
             return None
         self.both(
             f"loaded {ticket} {good} of {rows}",
@@ -101,13 +97,15 @@ class PoolRules(Rules):
 
     def lend(self) -> None:
         out = np.full(self.dice.below(4), -9, np.int32)
-        lent = self.both(
+        refused = self.refusals
+        self.both(
             f"lend {len(out)}",
-            lambda: (self.kv.lend(out), True),
+            lambda: self.kv.lend(out),
             lambda _: self.o.lend(out.tolist()),
         )
-        assert lent or (out == -9).all(), "refused, and written"
-        if lent:
+        if self.refusals > refused:
+            assert (out == -9).all(), "refused, and written"
+        else:
             self.lent += out.tolist()
             self.plane.pages[out] = 7
 
@@ -121,12 +119,13 @@ class PoolRules(Rules):
                 back = [*back, back[0]]
             case _:
                 pass
-        done = self.both(
+        refused = self.refusals
+        self.both(
             f"give back {back}",
-            lambda: (self.kv.give_back(np.array(back, np.int32)), True),
+            lambda: self.kv.give_back(np.array(back, np.int32)),
             lambda _: self.o.give_back(back),
         )
-        if done:
+        if self.refusals == refused:
             del self.lent[:count]
 
     def clear(self) -> None:

@@ -38,7 +38,7 @@ impl Manager {
     ) -> PyResult<Bound<'py, PyArray1<i32>>> {
         let keys = self::keys(keys)?;
         let blocks = self.locked(py, |core| core.find_blocks(&keys))?;
-        Ok(PyArray1::from_iter(py, blocks.into_iter().map(entry)))
+        Ok(PyArray1::from_iter(py, blocks.into_iter().map(|block| entry(block, -1))))
     }
 
     /// Holds blocks once more.

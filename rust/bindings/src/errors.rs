@@ -33,8 +33,8 @@ pub fn from_core(py: Python<'_>, error: &Error) -> PyErr {
         | Error::Backwards { .. }
         | Error::Invalid { .. }
         | Error::Asleep
-        | Error::NotLent { .. }
-        | Error::NotFindable { .. } => "UsageError",
+        | Error::NotFindable { .. }
+        | Error::NotLent { .. } => "UsageError",
         Error::UnknownName { .. } => "ConfigError",
         Error::NeedVictims { .. } | Error::PolicyFailed => "PolicyError",
         Error::Integrity(_) => "IntegrityError",

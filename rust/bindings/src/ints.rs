@@ -54,6 +54,7 @@ named! {
     Handle(u64) = "handle";
     Deadline(u64) = "deadline";
     Now(u64) = "now";
+    EncoderTokens(u32) = "encoder_tokens";
     Fence(u64) = "fence";
     Passed(u64) = "passed";
     Count(u32) = "count";

@@ -24,6 +24,7 @@ mod blocks;
 mod buffers;
 mod errors;
 mod fork;
+mod groups;
 mod ints;
 mod judge;
 mod manager;

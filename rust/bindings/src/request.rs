@@ -10,8 +10,8 @@ use pyo3::prelude::*;
 
 use crate::buffers::{keys, length, tokens};
 use crate::ints::{
-    Chunk, External, ExternalUntil, MaxTokens, NumTokens, Priority, RequestClass, Session, Turn,
-    Until,
+    Chunk, EncoderTokens, External, ExternalUntil, MaxTokens, NumTokens, Priority, RequestClass,
+    Session, Turn, Until,
 };
 
 /// An item of `extras`: (first token, one past the last, content id).
@@ -40,6 +40,8 @@ pub struct Request {
     external: u32,
     external_until: u32,
     join: bool,
+    encoder: Vec<u8>,
+    encoder_tokens: u32,
     outlook: Vec<u32>,
 }
 
@@ -50,7 +52,7 @@ pub fn extras_of(extras: Vec<ExtraTuple>) -> Vec<Extra> {
 #[pymethods]
 impl Request {
     #[new]
-    #[pyo3(signature = (prompt, *, keys=None, num_tokens=NumTokens(0), salt=None, adapter=None, extras=vec![], session=Session(0), turn=Turn(0), request_class=RequestClass(0), priority=Priority(0), read=true, insert=true, resumed=false, partial=false, chunk=None, until=None, max_tokens=MaxTokens(0), whole_sequence=false, external=External(0), external_until=ExternalUntil(0), join=false, outlook=None))]
+    #[pyo3(signature = (prompt, *, keys=None, num_tokens=NumTokens(0), salt=None, adapter=None, extras=vec![], session=Session(0), turn=Turn(0), request_class=RequestClass(0), priority=Priority(0), read=true, insert=true, resumed=false, partial=false, chunk=None, until=None, max_tokens=MaxTokens(0), whole_sequence=false, external=External(0), external_until=ExternalUntil(0), join=false, encoder=None, encoder_tokens=EncoderTokens(0), outlook=None))]
     fn new(
         py: Python<'_>,
         prompt: Option<&Bound<'_, PyAny>>,
@@ -74,6 +76,8 @@ impl Request {
         external: External,
         external_until: ExternalUntil,
         join: bool,
+        encoder: Option<&[u8]>,
+        encoder_tokens: EncoderTokens,
         outlook: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let ids = prompt.map(|p| tokens(p, "prompt")).transpose()?;
@@ -105,6 +109,8 @@ impl Request {
             external: external.0,
             external_until: external_until.0,
             join,
+            encoder: encoder.unwrap_or_default().to_vec(),
+            encoder_tokens: encoder_tokens.0,
             outlook: outlook.map_or_else(Vec::new, |o| o.as_slice().to_vec()),
         })
     }
@@ -117,7 +123,7 @@ impl Request {
 
 impl Request {
     fn space(&self) -> Space<'_> {
-        Space { salt: &self.salt, adapter: &self.adapter }
+        Space { salt: &self.salt, adapter: &self.adapter, encoder: &self.encoder }
     }
 
     /// The request that brings a live sequence back: its tokens, keys and all it was admitted with.
@@ -146,6 +152,8 @@ impl Request {
             external: 0,
             external_until: 0,
             join: false,
+            encoder: sequence.encoder.clone(),
+            encoder_tokens: sequence.encoder_tokens,
             outlook: sequence.outlook.clone(),
         }
     }
@@ -189,6 +197,7 @@ impl Request {
             external: self.external,
             external_until: self.external_until,
             join: self.join,
+            encoder_tokens: self.encoder_tokens,
             outlook: &self.outlook,
         }
     }

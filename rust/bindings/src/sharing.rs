@@ -51,7 +51,7 @@ impl Manager {
         group: Group,
     ) -> PyResult<(Bound<'py, PyArray1<i32>>, u32, u32)> {
         let pages = self.with(py, |core| core.pages(seq.0, start.0, stop.0, group.0))?;
-        let blocks = PyArray1::from_iter(py, pages.blocks.iter().map(|&b| entry(b)));
+        let blocks = PyArray1::from_iter(py, pages.blocks.iter().map(|&block| entry(block, -1)));
         Ok((blocks, pages.offset, pages.last))
     }
 

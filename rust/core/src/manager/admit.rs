@@ -5,8 +5,8 @@ use super::lookup::Wanted;
 use super::tails::Tail;
 use crate::error::{Error, Result};
 use crate::events::Kind;
+use crate::groups::GroupKind;
 use crate::hash::{Extra, Key, Space};
-use crate::options::GroupKind;
 use crate::policy::{NEVER, Use, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{Meta, SeqId, Sequence, Usage};
@@ -65,6 +65,9 @@ pub struct Admission<'a> {
     pub external_until: u32,
     /// Share blocks that a live sequence is computing for the same prompt.
     pub join: bool,
+    /// Tokens of the other input that groups of the kind [`GroupKind::Cross`] attend to; its content is
+    /// named in `space`, or it is shared with nobody.
+    pub encoder_tokens: u32,
     /// Admit only if all of `max_tokens` could be had now; later admissions leave what it lacks.
     pub whole_sequence: bool,
     /// When each prompt block is used next (request index), if the future is known.
@@ -88,6 +91,7 @@ impl Default for Admission<'_> {
             external: 0,
             external_until: 0,
             join: false,
+            encoder_tokens: 0,
             whole_sequence: false,
             outlook: &[],
         }
@@ -107,6 +111,8 @@ pub struct Grant {
     pub prompt_tokens: u32,
     /// The ticket of what comes from elsewhere; nothing of it is findable before it is settled.
     pub load: Option<u64>,
+    /// Whether the KV of the other input was found: the encoder need not run.
+    pub encoder_cached: bool,
     /// Tokens after the cached ones that the load brings.
     pub external_tokens: u32,
     /// Tokens after the cached ones that a live sequence is computing: good once it commits them.
@@ -118,9 +124,9 @@ pub struct Grant {
 /// What an admission starts from.
 #[derive(Debug, Default)]
 struct Start {
-    /// Blocks at the front that are owned already, a list a group as long.
+    /// Units at the front that every group owns already.
     rows: u32,
-    /// Of those, blocks that are findable.
+    /// Of those, units that are findable.
     good: u32,
     /// Who computes the others.
     filler: Option<SeqId>,
@@ -134,7 +140,7 @@ struct Counted {
     until: u32,
     /// Blocks that a partial grant leaves.
     leave: u32,
-    /// Blocks that somebody else brings.
+    /// Tokens that somebody else brings.
     external: u32,
 }
 
@@ -154,6 +160,15 @@ impl Manager {
                 limit: format!("the prompt has {} full blocks", known / self.block_size()),
             });
         }
+        self.check_encoder(request)?;
+        self.check_join(request.join)?;
+        // What no key names is nobody else's, and so is all that is computed over it.
+        let nameless = request.encoder_tokens > 0 && request.space.encoder.is_empty();
+        let request = &Admission {
+            read: request.read && !nameless,
+            insert: request.insert && !nameless,
+            ..*request
+        };
         let findable = self.options.prefix_caching && (request.read || request.insert);
         if findable
             && prompt.tokens.is_empty()
@@ -182,6 +197,9 @@ impl Manager {
         let limit = if request.read { self.hit_limit(known) } else { 0 };
         let wanted = Wanted { keys, tokens: prompt.tokens, root, extras, limit };
         let (found, collisions) = self.find_prefix(wanted, &mut hits);
+        if self.layout.has_cross() {
+            self.find_cross(request, root, &mut hits);
+        }
         let start = self.find_start(request, wanted, known, found as u32, &mut hits);
         let tail = start.tail.as_ref().map_or(&[][..], |tail| &tail.blocks);
         let wants = hits.iter().flatten().chain(tail).copied().filter(|&b| b != NIL);
@@ -231,19 +249,23 @@ impl Manager {
     /// Tokens that somebody else brings after `cached` ones.
     fn external_of(&self, request: &Admission<'_>, known: u32, cached: u32) -> Result<u32> {
         // Rule 5 holds for what somebody else computed, with prefix caching or without.
-        let most = self.whole_blocks(self.less_the_last(known));
+        let most = self.whole_units(self.less_the_last(known));
         let left = most.saturating_sub(cached);
         let external = request.external;
-        if !external.is_multiple_of(self.block_size()) || external > left {
+        let unit = self.layout.unit_tokens();
+        if !external.is_multiple_of(unit) || external > left {
+            let whole = if unit == self.block_size() {
+                "must be whole blocks,".to_owned()
+            } else {
+                format!("must be a multiple of {unit},")
+            };
             return Err(Error::Invalid {
                 what: "external",
                 value: external.to_string(),
-                limit: format!(
-                    "must be whole blocks, {left} tokens at the most after {cached} cached ones"
-                ),
+                limit: format!("{whole} {left} tokens at the most after {cached} cached ones"),
             });
         }
-        let until = self.whole_blocks(request.external_until.min(most));
+        let until = self.whole_units(request.external_until.min(most));
         if until > 0 && external > 0 {
             return Err(Error::Invalid {
                 what: "external",
@@ -262,36 +284,45 @@ impl Manager {
         start: &Start,
         hits: &[Vec<BlockId>],
     ) -> Result<Counted> {
-        let groups = self.options.groups.len() as u32;
-        let found = start.rows;
+        let encoder = request.encoder_tokens;
         let tail = start.tail.as_ref().map_or(&[][..], |tail| &tail.blocks);
-        let cached = found * self.block_size() + start.tail.as_ref().map_or(0, |t| t.tokens);
+        let cached = start.rows * self.block_size() + start.tail.as_ref().map_or(0, |t| t.tokens);
         let external = self.external_of(request, known, cached)?;
         let cached = cached + external;
         let until = known.min(cached.saturating_add(request.chunk)).min(request.until.max(cached));
-        let needed = u64::from(self.blocks_for(until) - found) * u64::from(groups);
+        let entries = hits.iter().map(Vec::len).sum::<usize>() as u64;
+        let needed = self.layout.blocks(until, encoder) - entries;
         let needed = u32::try_from(needed).unwrap_or(u32::MAX);
         let claimed = hits.iter().map(|h| self.pool.count_cached(h)).sum::<usize>();
         let claimed = (claimed + self.pool.count_cached(tail)) as u32;
-        let external = external / self.block_size();
         let room = self.pool.available() - claimed;
         let kept = self.kept_for_growth();
         if request.fit == Fit::Partial {
+            // The other input comes in whole.
+            let least = self.cross_missing(hits, encoder);
+            if least > room.saturating_sub(kept) {
+                return self.check_room(least.saturating_add(kept), claimed).map(|()| Counted {
+                    until,
+                    leave: kept,
+                    external,
+                });
+            }
             self.check_room(needed.min(room.saturating_sub(kept)), claimed)?;
             return Ok(Counted { until, leave: kept, external });
         }
-        let longest = self.blocks_for(known.max(request.max_tokens));
-        let total = u64::from(longest) * u64::from(self.full_groups());
-        let owned = hits.iter().flatten().chain(tail).filter(|&&b| b != NIL).count();
-        let at_once = u64::from(needed) + owned as u64;
-        let total = total.max(at_once);
+        let longest = known.max(request.max_tokens);
+        let held = hits.iter().flatten().chain(tail).filter(|&&b| b != NIL).count() as u64;
+        let total = self.layout.least(longest, encoder).max(u64::from(needed) + held);
         if total > u64::from(self.pool.usable()) {
             self.stats.refused += 1;
             let total_pool = u64::from(self.pool.usable());
             return Err(Error::NeverFits { needed: total, total: total_pool });
         }
-        let whole = u64::from(longest - found) * u64::from(self.full_groups());
-        let at_least = if request.whole_sequence { needed.max(whole as u32) } else { needed };
+        let at_least = if request.whole_sequence {
+            needed.max(self.still_lacks(longest, encoder, hits))
+        } else {
+            needed
+        };
         if needed <= room && at_least.saturating_add(kept) > room {
             self.stats.refused += 1;
             return Err(Error::NoCapacity {
@@ -304,6 +335,21 @@ impl Manager {
         Ok(Counted { until, leave: 0, external })
     }
 
+    /// Blocks that a sequence with these tables may yet take on its way to `tokens` tokens.
+    fn still_lacks(&self, tokens: u32, encoder: u32, tables: &[Vec<BlockId>]) -> u32 {
+        let lacks = |(reach, table): (&crate::groups::Reach, &Vec<BlockId>)| match reach.kind {
+            GroupKind::Full => reach.blocks(tokens).saturating_sub(table.len() as u32),
+            GroupKind::Cross => reach.blocks(encoder).saturating_sub(table.len() as u32),
+            _ => {
+                // What it holds is the end of its table, and what a sink keeps.
+                let end = table.iter().rev().take_while(|&&b| b != NIL).count();
+                let head = table[..table.len() - end].iter().take_while(|&&b| b != NIL).count();
+                reach.most(tokens).saturating_sub((head + end) as u32)
+            }
+        };
+        self.layout.groups().iter().zip(tables).map(lacks).fold(0, u32::saturating_add)
+    }
+
     /// Blocks that an admission must leave for running sequences: the reserve, and what those that
     /// came in with their whole length still lack.
     fn kept_for_growth(&self) -> u32 {
@@ -314,19 +360,12 @@ impl Manager {
         let mut kept = self.options.reserve;
         if self.promised {
             let lacks = |s: &Sequence| {
-                let rows = s.tables.first().map_or(0, Vec::len) as u32;
-                self.blocks_for(s.max_tokens.max(s.known())).saturating_sub(rows)
+                self.still_lacks(s.max_tokens.max(s.known()), s.encoder_tokens, &s.tables)
             };
             let whole = self.sequences.iter().filter(|(_, s)| s.whole);
-            let rows: u32 = whole.map(|(_, s)| lacks(s)).fold(0, u32::saturating_add);
-            kept = kept.saturating_add(rows.saturating_mul(self.full_groups()));
+            kept = whole.map(|(_, s)| lacks(s)).fold(kept, u32::saturating_add);
         }
         kept
-    }
-
-    /// Groups that keep every block; the others give blocks back as their window moves on.
-    pub(super) fn full_groups(&self) -> u32 {
-        self.options.groups.iter().filter(|g| **g == GroupKind::Full).count() as u32
     }
 
     fn carry_out(
@@ -342,53 +381,48 @@ impl Manager {
         let seq = self.sequences.create(hits.len());
         self.note(Kind::Admit, seq, u64::from(known));
         let &Counted { until, leave, external } = counted;
-        for found in hits {
-            let (found, pending) = found.split_at(start.good as usize);
-            for &block in pending {
-                self.pool.share(block);
-            }
-            self.own(
-                seq,
-                found,
-                Use { outlook: request.outlook, meta: request.meta, tokens: known },
-            );
-        }
-        let found = start.rows;
-        let using = Use { outlook: &[], meta: request.meta, tokens: known };
-        if let Some(tail) = &start.tail {
-            self.hold_tail(seq, tail, using);
-        }
+        let using = Use { outlook: request.outlook, meta: request.meta, tokens: known };
+        self.own_start(seq, start, hits, using);
         let mut tables = std::mem::take(&mut self.created(seq).tables);
         for (table, found) in tables.iter_mut().zip(hits) {
             table.extend_from_slice(found);
         }
+        let encoder_cached = self.obtain_cross(seq, request.encoder_tokens, &mut tables);
         let may_refuse = request.fit == Fit::Partial && self.policy.may_refuse();
-        for i in found..self.blocks_for(until) {
-            if self.pool.available() < (hits.len() as u32).saturating_add(leave) {
+        let mut rows = start.rows;
+        while rows < self.blocks_for(until) {
+            let row = self.row_blocks(&tables, rows);
+            if self.pool.available() < row.saturating_add(leave) {
                 break;
             }
-            let outlook = request.outlook.get(i as usize).copied().unwrap_or(NEVER);
-            if !self.obtain_row(seq, &mut tables, may_refuse.then_some(outlook)) {
+            let outlook = request.outlook.get(rows as usize).copied().unwrap_or(NEVER);
+            if !self.obtain_row(seq, &mut tables, rows, may_refuse.then_some(outlook)) {
                 break;
             }
+            rows += 1;
         }
         let cached = start.good * self.block_size();
-        let slots = tables.first().map_or(0, Vec::len) as u32 * self.block_size();
+        let slots = rows.saturating_mul(self.block_size());
         let insert = request.insert && self.options.prefix_caching;
         let admitted = self.tick;
+        let cut = self.is_cut(hits);
         let sequence = self.created(seq);
         sequence.tables = tables;
         sequence.len = until.min(slots);
         sequence.committed = cached;
         sequence.cached = cached;
         sequence.published = start.good;
-        sequence.private = !insert;
+        sequence.private = !insert || cut;
         sequence.tokens.extend_from_slice(request.prompt.tokens);
         sequence.known = known;
         sequence.keys.extend_from_slice(keys);
         sequence.root = root;
         sequence.salt.extend_from_slice(request.space.salt);
         sequence.adapter.extend_from_slice(request.space.adapter);
+        sequence.encoder.extend_from_slice(request.space.encoder);
+        sequence.encoder_tokens = request.encoder_tokens;
+        sequence.encoder_published = encoder_cached;
+        sequence.prompt = known;
         sequence.insert = request.insert;
         sequence.extras.extend_from_slice(request.extras);
         sequence.outlook.extend_from_slice(request.outlook);
@@ -400,19 +434,25 @@ impl Manager {
         let cached = cached + tail.map_or(0, |tail| self.copy_found_tail(seq, tail));
         self.promised |= request.whole_sequence;
         self.count_admission(request.resumed, known, cached);
-        let external = external.min((granted_tokens - cached) / self.block_size());
-        let load = (external > 0).then(|| self.open_load(seq, found, external));
+        let external = self.whole_units(external.min(granted_tokens - cached));
+        let blocks = external / self.block_size();
+        let load = (blocks > 0).then(|| self.open_load(seq, start.rows, blocks));
         let joined_tokens =
-            start.filler.map_or(0, |filler| self.join(seq, filler, start.good, found));
-        let usage = Usage { read: cached, resumed: request.resumed, ..Usage::default() };
-        self.created(seq).usage = Usage { joined: joined_tokens, ..usage };
+            start.filler.map_or(0, |filler| self.join(seq, filler, start.good, start.rows));
+        self.created(seq).usage = Usage {
+            read: cached,
+            joined: joined_tokens,
+            resumed: request.resumed,
+            ..Usage::default()
+        };
         Grant {
             seq,
             cached_tokens: cached,
             granted_tokens,
             prompt_tokens: known,
             load,
-            external_tokens: external * self.block_size(),
+            encoder_cached,
+            external_tokens: external,
             joined_tokens,
             attached: None,
         }
@@ -422,12 +462,39 @@ impl Manager {
         self.sequences.get_mut(seq).expect("the sequence was created just now")
     }
 
+    /// `seq` becomes an owner of all that it starts from.
+    fn own_start(&mut self, seq: SeqId, start: &Start, hits: &[Vec<BlockId>], using: Use<'_>) {
+        for found in hits {
+            let mut found = &found[..];
+            if start.filler.is_some() {
+                let (good, computing) = found.split_at(start.good as usize);
+                for &block in computing {
+                    self.pool.share(block);
+                }
+                found = good;
+            }
+            self.own(seq, found, using);
+        }
+        if let Some(tail) = &start.tail {
+            self.hold_tail(seq, tail, Use { outlook: &[], ..using });
+        }
+    }
+
     /// `seq` becomes an owner of the blocks found in one group.
     fn own(&mut self, seq: SeqId, found: &[BlockId], using: Use<'_>) {
-        // A window's blocks come after those it gave up; elsewhere there are no gaps.
-        let skipped = found.iter().take_while(|&&b| b == NIL).count();
-        let using = Use { outlook: using.outlook.get(skipped..).unwrap_or(&[]), ..using };
-        let found = &found[skipped..];
+        let mut start = 0;
+        // What is not needed lies before a window's blocks, or between a sink and them.
+        for run in found.split(|&b| b == NIL) {
+            let outlook = using.outlook.get(start..).unwrap_or(&[]);
+            self.own_run(seq, run, Use { outlook, ..using });
+            start += run.len() + 1;
+        }
+    }
+
+    fn own_run(&mut self, seq: SeqId, found: &[BlockId], using: Use<'_>) {
+        if found.is_empty() {
+            return;
+        }
         if self.log.is_on() {
             for &block in found {
                 self.note_block(Kind::Hit, seq, block, 0);
@@ -446,17 +513,40 @@ impl Manager {
         self.scratch.blocks = cached;
     }
 
-    /// One more block in every group's table, or in none.
+    /// Groups whose table has no slots for the unit `row` yet, as bits.
+    #[inline]
+    fn short_groups(&self, tables: &[Vec<BlockId>], row: u32) -> u32 {
+        if self.layout.is_uniform() {
+            return (1 << tables.len()) - 1;
+        }
+        let end = (u64::from(row) + 1) * u64::from(self.block_size());
+        let mut short = 0;
+        for (group, (reach, table)) in self.layout.groups().iter().zip(tables).enumerate() {
+            let has = table.len() as u64 * u64::from(reach.span);
+            short |= u32::from(reach.kind != GroupKind::Cross && has < end) << group;
+        }
+        short
+    }
+
+    /// Blocks that slots for the unit `row` take.
+    fn row_blocks(&self, tables: &[Vec<BlockId>], row: u32) -> u32 {
+        self.short_groups(tables, row).count_ones()
+    }
+
+    /// Slots for the unit `row` in every group's table, or in none.
     pub(super) fn obtain_row(
         &mut self,
         seq: SeqId,
         tables: &mut [Vec<BlockId>],
+        row: u32,
         outlook: Option<u32>,
     ) -> bool {
-        for group in 0..tables.len() {
+        let short = self.short_groups(tables, row);
+        let is_short = |group: &usize| short >> group & 1 == 1;
+        for group in (0..tables.len()).filter(is_short) {
             let Some(block) = self.obtain(seq, group, outlook) else {
-                for table in &mut tables[..group] {
-                    let block = table.pop().expect("the group got its block just now");
+                for group in (0..group).filter(is_short) {
+                    let block = tables[group].pop().expect("the group got its block just now");
                     self.pool.unshare(block);
                     self.pool.put_back(block);
                 }

@@ -14,8 +14,9 @@ impl Manager {
     ///
     /// # Errors
     /// Unknown handles; [`Error::CommitPastEnd`] beyond what is computed; [`Error::Invalid`] where
-    /// no findable block carries it.
+    /// no findable block carries it, or in an index without keys.
     pub fn attach(&mut self, seq: SeqId, upto: u32, handle: u64) -> Result<Option<u64>> {
+        self.index.check_keys()?;
         let sequence = self.sequences.get(seq)?;
         if upto > sequence.committed {
             let limit = u64::from(sequence.committed);

@@ -5,7 +5,7 @@ use super::Manager;
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::hash::Key;
-use crate::index::{Found, Index};
+use crate::index::Found;
 use crate::policy::{NEVER, Use, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::Meta;
@@ -30,14 +30,11 @@ impl Manager {
         {
             return Err(self.misused("publish", parent, "it is not findable and in hand"));
         }
-        let Index::Hash(index) = &mut self.index else {
-            let limit = "the radix index knows no keys: take \"hash\"".into();
-            return Err(Error::Invalid { what: "index", value: "radix".into(), limit });
-        };
+        self.index.check_keys()?;
         self.tick += 1;
         self.pool.enter(block);
-        // The caller's key is taken at its word: what it stands for was never seen here.
-        let found = index.store(&self.pool, block, key, None);
+        // What the caller's key stands for was never seen here.
+        let found = self.index.store(&self.pool, block, key)?;
         let depth = if parent == NIL { 0 } else { self.pool.depth(parent) + 1 };
         self.pool.publish(block, key, parent, depth);
         self.hands.take(block, parent);

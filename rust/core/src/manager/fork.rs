@@ -3,6 +3,7 @@
 use super::Manager;
 use crate::error::{Error, Result};
 use crate::events::Kind;
+use crate::groups::GroupKind;
 use crate::pool::NIL;
 use crate::sequence::{SeqId, Sequence, Usage};
 
@@ -11,8 +12,25 @@ impl Manager {
     /// Costs no block.
     ///
     /// # Errors
-    /// Unknown handles.
+    /// Unknown handles; [`Error::Invalid`] with slots that are not computed in a group where each of the
+    /// two would compute something else into them: recurrent layers, tokens behind a sink.
     pub fn fork(&mut self, seq: SeqId) -> Result<SeqId> {
+        let source = self.sequences.get(seq)?;
+        if self.steps_matter() && source.committed < source.len {
+            let (committed, len) = (source.committed, source.len);
+            return Err(Error::Invalid {
+                what: "fork",
+                value: format!("{seq:#x}"),
+                limit: format!(
+                    "{len} tokens have slots and {committed} are computed: cut it to those first"
+                ),
+            });
+        }
+        self.share_all(seq)
+    }
+
+    /// The same, whatever is computed.
+    pub(super) fn share_all(&mut self, seq: SeqId) -> Result<SeqId> {
         let source = self.sequences.get(seq)?.clone();
         self.tick += 1;
         let child = self.sequences.create(self.options.groups.len());
@@ -39,18 +57,27 @@ impl Manager {
             return Err(Error::CommitPastEnd { asked, limit });
         }
         self.check_cut(seq, upto, &|_| false)?;
-        let (tail, rest) = ((upto / self.block_size()) as usize, upto % self.block_size());
-        let copies = copy && rest > 0;
-        if copies {
-            let tables = &self.sequences.get(seq)?.tables;
-            let needed = tables.iter().filter(|table| table[tail] != NIL).count() as u32;
-            self.check_room(needed, 0)?;
+        let tails = if copy { self.partial_blocks(seq, upto)? } else { Vec::new() };
+        if !tails.is_empty() {
+            self.check_room(tails.len() as u32, 0)?;
         }
         let child = self.fork(seq)?;
         self.cut(child, upto)?;
-        if copies {
-            self.copy_tail(child, tail, rest)?;
+        for (group, at) in tails {
+            self.copy_block(child, group, at)?;
         }
         Ok(child)
+    }
+
+    /// Blocks (group, place) of `seq` that the token at `len` is written into behind others.
+    fn partial_blocks(&self, seq: SeqId, len: u32) -> Result<Vec<(usize, usize)>> {
+        let tables = &self.sequences.get(seq)?.tables;
+        let groups = self.layout.groups().iter().zip(tables).enumerate();
+        let partial = groups.filter(|(_, (reach, table))| {
+            reach.kind != GroupKind::Cross
+                && !len.is_multiple_of(reach.span)
+                && table[(len / reach.span) as usize] != NIL
+        });
+        Ok(partial.map(|(group, (reach, _))| (group, (len / reach.span) as usize)).collect())
     }
 }

@@ -4,8 +4,7 @@
 
 use super::Manager;
 use super::lookup::Wanted;
-use crate::error::Result;
-use crate::options::GroupKind;
+use crate::error::{Error, Result};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{SeqId, Sequence};
 use crate::tickets::Copy;
@@ -21,6 +20,15 @@ pub(super) struct Vouched {
 }
 
 impl Manager {
+    /// Refuses to join where the layers do not all go by the same rows of blocks.
+    pub(super) fn check_join(&self, join: bool) -> Result<()> {
+        if !join {
+            return Ok(());
+        }
+        let refused = |limit| Error::Invalid { what: "join", value: "true".into(), limit };
+        self.layout.check_plain().map_err(refused)
+    }
+
     /// Replaces `hits` by the blocks of the live sequence that has the longest common prefix with
     /// what is wanted, if that is longer and its end is being computed. The sequence, and how many
     /// of the blocks are findable already.
@@ -78,8 +86,7 @@ impl Manager {
             *i >= committed && pages.all(|page| self.is_computed_by(page, seq))
         };
         let rows = good + (good..same).take_while(computing).count();
-        let plain = |g: &GroupKind| matches!(g, GroupKind::Full | GroupKind::SlidingWindow { .. });
-        (rows > good && self.options.groups.iter().all(plain)).then_some((rows, good))
+        (rows > good).then_some((rows, good))
     }
 
     /// Blocks at the front of `sequence` that hold what is wanted, at most `limit`.
@@ -169,7 +176,7 @@ impl Manager {
                     self.sequences.get_mut(joiner)?.joined = 0;
                 }
                 if self.sequences.get(joiner)?.len > good {
-                    let good = if good < self.least_cut(joiner)? { 0 } else { good };
+                    let good = self.last_good(joiner, good)?;
                     self.rewind(joiner, good)?;
                     self.rewound.push(joiner);
                 }

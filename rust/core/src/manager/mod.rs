@@ -7,6 +7,7 @@ mod attach;
 mod blocks;
 mod candidates;
 mod commit;
+mod cross;
 mod fence;
 mod fork;
 mod grow;
@@ -23,6 +24,7 @@ mod release;
 mod remap;
 mod step;
 mod tails;
+mod windows;
 
 pub use admit::{Admission, Fit, Grant, Prompt};
 pub use commit::Committed;
@@ -32,10 +34,12 @@ pub use pressure::{Candidate, Preempt, Pressure};
 pub use read::Pages;
 pub use remap::Remap;
 pub use step::{Step, StepOutcome};
+pub use windows::Sight;
 
 use crate::attached::Attached;
 use crate::error::{Error, Result};
 use crate::events::{Event, Kind, Log};
+use crate::groups::Layout;
 use crate::hands::Hands;
 use crate::hash::{Hasher, Key};
 use crate::index::Index;
@@ -49,6 +53,7 @@ use crate::tickets::{Plan, Tickets};
 /// A KV cache's control plane.
 pub struct Manager {
     options: Options,
+    layout: Layout,
     hasher: Hasher,
     pool: Pool,
     index: Index,
@@ -93,11 +98,13 @@ impl Manager {
     /// [`Error::Invalid`] for options outside their limits.
     pub fn new(options: Options, policy: Box<dyn Eviction>) -> Result<Self> {
         options.validate()?;
+        let layout = Layout::new(&options.groups, options.block_size)?;
         let groups = options.groups.len();
+        let span = layout.groups().iter().map(|reach| reach.span).max().unwrap_or(0);
         Ok(Self {
             hasher: Hasher::new(options.hash, options.block_size, &options.fingerprint),
             pool: Pool::new(options.blocks, options.null_block),
-            index: Index::new(&options),
+            index: Index::new(&options, span),
             policy,
             sequences: Sequences::default(),
             tickets: Tickets::default(),
@@ -115,7 +122,13 @@ impl Manager {
             remapped: Vec::new(),
             scratch: Scratch { hits: vec![Vec::new(); groups], ..Scratch::default() },
             options,
+            layout,
         })
+    }
+
+    /// What its layer groups have in common.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// The options it was built from.
@@ -180,9 +193,9 @@ impl Manager {
         tokens.div_ceil(self.options.block_size)
     }
 
-    /// `tokens`, less those of a block that is not full.
-    fn whole_blocks(&self, tokens: u32) -> u32 {
-        tokens - tokens % self.options.block_size
+    /// `tokens`, less those behind the last boundary that all groups can serve.
+    fn whole_units(&self, tokens: u32) -> u32 {
+        tokens - tokens % self.layout.unit_tokens()
     }
 
     fn note(&mut self, kind: Kind, seq: SeqId, value: u64) {

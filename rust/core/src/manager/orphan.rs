@@ -3,14 +3,13 @@
 use super::Manager;
 use crate::error::Result;
 use crate::sequence::SeqId;
-use crate::tickets::Load;
 
 impl Manager {
     /// If a load for `seq`, which ends, is still under way, a stand-in keeps its place in the prefix
     /// until the load is settled.
     pub(super) fn leave_orphan(&mut self, seq: SeqId) -> Result<()> {
         let Some((ticket, rows)) = self.stays_for_load(seq)? else { return Ok(()) };
-        let orphan = self.fork(seq)?;
+        let orphan = self.share_all(seq)?;
         self.rewind(orphan, rows * self.block_size())?;
         self.orphans.push((ticket, orphan));
         Ok(())
@@ -22,11 +21,13 @@ impl Manager {
         if sequence.private || self.tickets.loads().is_empty() {
             return Ok(None);
         }
-        let rows = |load: Load| {
-            let rows = (load.start + load.blocks).min(sequence.len / self.block_size());
-            (rows > load.start).then_some((load.ticket, rows))
-        };
-        Ok(self.tickets.load_for(seq).and_then(rows))
+        let Some(load) = self.tickets.load_for(seq) else { return Ok(None) };
+        let end = (load.start + load.blocks) * self.block_size();
+        let good = self.whole_units(end.min(sequence.len));
+        let rows = good / self.block_size();
+        // Where a window moved on meanwhile, nothing could be found that far.
+        let stays = rows > load.start && self.last_good(seq, good)? == good;
+        Ok(stays.then_some((load.ticket, rows)))
     }
 
     /// A ticket is settled: whoever stood in for its sequence ends.

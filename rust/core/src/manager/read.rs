@@ -30,8 +30,9 @@ impl Manager {
                 continue;
             }
             let page = self.tickets.load(load.ticket).and_then(|(_, pages)| pages.first().copied());
-            let at = load.start as usize;
             let waits = page.is_some_and(|page| {
+                let units = self.layout.groups()[page.group as usize].units;
+                let at = (load.start / units) as usize;
                 sequence.tables[page.group as usize].get(at) == Some(&page.dst)
             });
             if waits {

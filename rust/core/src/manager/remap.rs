@@ -4,7 +4,6 @@ use super::Manager;
 use super::lookup::Wanted;
 use crate::events::Kind;
 use crate::index::Found;
-use crate::options::GroupKind;
 use crate::policy::{NEVER, Use, View};
 use crate::pool::{BlockId, NIL};
 use crate::sequence::{SeqId, Sequence};
@@ -40,7 +39,7 @@ impl Manager {
             limit: 0,
         };
         let Found::Block(twin) = self.find(wanted, group, i) else { return false };
-        let ordered = self.options.groups[group] == GroupKind::Full && i > 0;
+        let ordered = self.layout.groups()[group].kind.is_ordered() && i > 0;
         let parent = if ordered { sequence.tables[group][i - 1] } else { NIL };
         if self.pool.parent(twin) != parent {
             return false;

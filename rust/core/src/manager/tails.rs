@@ -5,8 +5,7 @@ use super::Manager;
 use super::lookup::Wanted;
 use crate::error::Result;
 use crate::events::Kind;
-use crate::index::{Found, Index};
-use crate::options::GroupKind;
+use crate::index::Found;
 use crate::policy::{NEVER, Use, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::SeqId;
@@ -34,7 +33,7 @@ impl Manager {
         let rows = hits.first().map_or(0, Vec::len);
         let last = hits.first().and_then(|found| found.last());
         let leaf = last.is_some_and(|&b| b != NIL && self.pool.children(b) == 0);
-        if !self.options.prefix_caching || (leaf && self.options.groups[0] == GroupKind::Full) {
+        if !self.options.prefix_caching || (leaf && self.layout.groups()[0].kind.is_ordered()) {
             return None;
         }
         let start = rows * size;
@@ -43,7 +42,7 @@ impl Manager {
         (start + 1..=most).rev().find_map(|end| {
             let key = self.hasher.tail(previous, rows, wanted.extras, &wanted.tokens[start..end]);
             let found = |(group, hits): (usize, &Vec<BlockId>)| {
-                let ordered = self.options.groups[group] == GroupKind::Full;
+                let ordered = self.layout.groups()[group].kind.is_ordered();
                 let parent = if ordered { hits.last().copied().unwrap_or(NIL) } else { NIL };
                 match self.find_key(key.for_group(group), None) {
                     Found::Block(b) if self.pool.parent(b) == parent => Some(b),
@@ -113,7 +112,7 @@ impl Manager {
         let (meta, length) = (sequence.meta, sequence.known());
         for group in 0..self.options.groups.len() {
             let table = &self.sequences.get(seq)?.tables[group];
-            let ordered = self.options.groups[group] == GroupKind::Full && at > 0;
+            let ordered = self.layout.groups()[group].kind.is_ordered() && at > 0;
             let (block, parent) = (table[at], if ordered { table[at - 1] } else { NIL });
             let alone = block != NIL
                 && self.pool.state(block) == State::Pending
@@ -125,9 +124,7 @@ impl Manager {
             if parent != NIL && self.pool.state(parent) != State::Committed {
                 continue;
             }
-            if let Index::Hash(index) = &mut self.index {
-                index.store(&self.pool, block, key, None);
-            }
+            self.index.store(&self.pool, block, key)?;
             self.pool.publish(block, key, parent, at as u32);
             let using = Use { outlook: &[NEVER], meta, tokens: length };
             self.policy.insert(&[block], using, View { pool: &self.pool, now: self.tick });
