@@ -4,11 +4,14 @@ use kvframe_core::pool::NIL;
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
-use crate::buffers::{keys, tokens};
+use crate::buffers::{Tokens, keys, tokens};
 use crate::errors::usage;
 use crate::ints::BlockNumber;
 use crate::manager::Manager;
 use crate::views::entry;
+
+/// (how often each block is held, its generation)
+type HoldsTuple<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<u32>>);
 
 #[pymethods]
 impl Manager {
@@ -51,7 +54,7 @@ impl Manager {
     ) -> PyResult<()> {
         let blocks = tokens(blocks, "blocks")?;
         let generations = generations.map(|g| tokens(g, "generations")).transpose()?;
-        let generations = generations.as_ref().map(|g| g.as_slice());
+        let generations = generations.as_ref().map(Tokens::as_slice);
         check_counts(py, blocks.as_slice(), generations)?;
         self.with(py, |core| core.claim_blocks(blocks.as_slice(), generations.unwrap_or(&[])))
     }
@@ -66,17 +69,13 @@ impl Manager {
     ) -> PyResult<()> {
         let blocks = tokens(blocks, "blocks")?;
         let generations = generations.map(|g| tokens(g, "generations")).transpose()?;
-        let generations = generations.as_ref().map(|g| g.as_slice());
+        let generations = generations.as_ref().map(Tokens::as_slice);
         check_counts(py, blocks.as_slice(), generations)?;
         self.with(py, |core| core.free_blocks(blocks.as_slice(), generations.unwrap_or(&[])))
     }
 
     /// How often each block is held one by one, and its generation.
-    fn holds<'py>(
-        &self,
-        py: Python<'py>,
-        blocks: &Bound<'py, PyAny>,
-    ) -> PyResult<(Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<u32>>)> {
+    fn holds<'py>(&self, py: Python<'py>, blocks: &Bound<'py, PyAny>) -> PyResult<HoldsTuple<'py>> {
         let blocks = tokens(blocks, "blocks")?;
         let rows: Vec<(u32, u32)> = self.locked(py, |core| {
             let row = |&b: &u32| (core.held(b), core.pool().generation(b));

@@ -8,6 +8,7 @@
 //! | [`judge`] | victims asked of a Python policy, outside the lock |
 //! | [`room`] | pressure, preemption order, loads, leases, resizing |
 //! | [`sharing`], [`blocks`] | prefixes shared, read and attached to; blocks held one by one |
+//! | [`pins`] | prefixes held against eviction; the tree as text |
 //! | [`trace`] | `Trace` and `replay` |
 //! | [`buffers`], [`ints`], [`errors`], [`fork`] | conversions and guards |
 
@@ -28,6 +29,7 @@ mod groups;
 mod ints;
 mod judge;
 mod manager;
+mod pins;
 mod request;
 mod room;
 mod sharing;

@@ -24,6 +24,9 @@ fn kind_name(kind: TicketKind) -> &'static str {
     }
 }
 
+/// (ticket, what it stands for, blocks it keeps, when it lapses)
+type TicketTuple = (u64, &'static str, u32, Option<u64>);
+
 #[pymethods]
 impl Manager {
     /// A sequence over the first computed tokens of another; with `copy`, its partial block is
@@ -93,7 +96,7 @@ impl Manager {
     }
 
     /// Outstanding tickets: (ticket, "copies" | "load" | "lease", blocks, deadline).
-    fn tickets(&self, py: Python<'_>) -> PyResult<Vec<(u64, &'static str, u32, Option<u64>)>> {
+    fn tickets(&self, py: Python<'_>) -> PyResult<Vec<TicketTuple>> {
         let rows = self.locked(py, |core| core.tickets())?;
         Ok(rows.into_iter().map(|(t, kind, n, at)| (t, kind_name(kind), n, at)).collect())
     }

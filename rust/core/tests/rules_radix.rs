@@ -3,8 +3,6 @@
 // `verbs` is a test crate of its own as well, with its own `common`.
 #![allow(clippy::duplicate_mod)]
 
-#![allow(clippy::duplicate_mod)]
-
 #[path = "common/mod.rs"]
 mod common;
 #[path = "rules/eviction.rs"]

@@ -8,6 +8,7 @@ mod blocks;
 mod candidates;
 mod commit;
 mod cross;
+mod dump;
 mod fence;
 mod fork;
 mod grow;
@@ -16,6 +17,7 @@ mod join;
 mod lapse;
 mod load;
 mod loans;
+mod lock;
 mod lookup;
 mod orphan;
 mod pressure;
@@ -28,7 +30,9 @@ mod windows;
 
 pub use admit::{Admission, Fit, Grant, Prompt};
 pub use commit::Committed;
+pub use dump::DumpFormat;
 pub use lapse::{Owners, TicketKind};
+pub use lock::Locked;
 pub use lookup::Hit;
 pub use pressure::{Candidate, Preempt, Pressure};
 pub use read::Pages;
@@ -43,6 +47,7 @@ use crate::groups::Layout;
 use crate::hands::Hands;
 use crate::hash::{Hasher, Key};
 use crate::index::Index;
+use crate::locks::Locks;
 use crate::options::Options;
 use crate::policy::{Eviction, View, Why};
 use crate::pool::{BlockId, NIL, Pool, State};
@@ -61,6 +66,7 @@ pub struct Manager {
     sequences: Sequences,
     tickets: Tickets,
     fences: fence::Fences,
+    locks: Locks,
     log: Log,
     stats: Stats,
     tick: u64,
@@ -109,6 +115,7 @@ impl Manager {
             sequences: Sequences::default(),
             tickets: Tickets::default(),
             fences: fence::Fences::default(),
+            locks: Locks::default(),
             log: Log::new(options.event_log),
             stats: Stats::default(),
             tick: 0,
