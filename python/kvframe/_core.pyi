@@ -34,26 +34,18 @@ class Manager:
         ]
         | None = None,
         strict: bool = False,
+        remap_duplicates: bool = False,
+        partial_hits: bool = False,
     ) -> Manager:
         """
         A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
         """
-    def add_pressure_callback(self, /, callback: Any) -> None:
-        """
-        Calls back with the level before and after each change.
-        """
     def admit(
-        self,
-        /,
-        request: Request,
-        chunk: SupportsIndex | None = None,
-        until: SupportsIndex | None = None,
-        partial: bool | None = None,
-        resumed: bool | None = None,
-    ) -> tuple[int, int, int, int, int | None, bool]:
+        self, /, request: Request
+    ) -> tuple[int, int, int, int, int | None, bool, int, int, int | None]:
         """
         Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens,
-        ticket of a load, whether the other input was found). What is given besides goes over what the request says.
+        ticket of a load, whether the other input was found).
         """
     def append(self, /, seq: SupportsIndex, ids: Any) -> None:
         """
@@ -63,13 +55,17 @@ class Manager:
         """
         Slots for tokens whose ids come later.
         """
+    def attach(
+        self, /, seq: SupportsIndex, upto: SupportsIndex, handle: SupportsIndex
+    ) -> int | None:
+        """
+        Attaches a handle to a prefix; returns the one it replaces.
+        """
     def block_state(self, /, block: SupportsIndex) -> tuple[str, int, int]:
         """
         A block's state and generation.
         """
-    def block_table(
-        self, /, seq: SupportsIndex, group: SupportsIndex = ..., start: SupportsIndex = 0
-    ) -> Incomplete:
+    def block_table(self, /, seq: SupportsIndex, group: SupportsIndex = ...) -> Incomplete:
         """
         A sequence's block table in a group; -1, or the null block, where one was given up.
         """
@@ -90,6 +86,10 @@ class Manager:
     def check_integrity(self, /) -> None:
         """
         Recounts everything; raises `IntegrityError` on the first thing that disagrees.
+        """
+    def claim_blocks(self, /, blocks: Any, generations: Any | None = None) -> None:
+        """
+        Holds blocks once more.
         """
     def clear_cache(self, /) -> int:
         """
@@ -112,13 +112,17 @@ class Manager:
         """
         Copies of a ticket are ordered.
         """
-    def dump(self, /, form: str) -> str:
+    def dump(self, /, format: str) -> str:
         """
         The tree of the radix index as "text" or "dot".
         """
     def eviction_order(self, /) -> Incomplete:
         """
         Cached blocks in the policy's present order of death, as far as it is settled.
+        """
+    def expire(self, /, now: SupportsIndex) -> tuple[list[int], list[int]]:
+        """
+        Settles what has lapsed; returns (tickets, sequences cut).
         """
     def extend(self, /, seq: SupportsIndex, until: SupportsIndex) -> None:
         """
@@ -132,13 +136,22 @@ class Manager:
         """
         The ids of the first tokens that were appended without.
         """
-    def fits(self, /, request: Request) -> int:
+    def find_blocks(self, /, keys: Any) -> Incomplete:
         """
-        Whether a request could be admitted: 0 never, 1 later, 2 now.
+        Blocks under keys, up to the first that is not there.
         """
     def fork(self, /, seq: SupportsIndex) -> int:
         """
         A sequence over the same blocks.
+        """
+    def fork_prefix(self, /, seq: SupportsIndex, upto: SupportsIndex, *, copy: bool = False) -> int:
+        """
+        A sequence over the first computed tokens of another; with `copy`, its partial block is
+        copied at once.
+        """
+    def free_blocks(self, /, blocks: Any, generations: Any | None = None) -> None:
+        """
+        Holds blocks once less.
         """
     def give_back(self, /, blocks: Any) -> None:
         """
@@ -159,6 +172,10 @@ class Manager:
         """
         Keys of a prompt's full blocks: uint64 (blocks, 2), low word first.
         """
+    def holds(self, /, blocks: Any) -> tuple[Incomplete, Incomplete]:
+        """
+        How often each block is held one by one, and its generation.
+        """
     def lease(self, /, seq: SupportsIndex, upto: SupportsIndex) -> int:
         """
         Keeps the blocks of computed tokens for a reader elsewhere; returns the ticket that ends it.
@@ -171,13 +188,10 @@ class Manager:
         """
         A sequence's lengths: (known, with slots, committed, cached at admission) tokens.
         """
-    def live(self, /) -> Incomplete:
+    def loaded(self, /, ticket: SupportsIndex, blocks: Any) -> list[int]:
         """
-        Handles of the live sequences, in no order that means anything.
-        """
-    def loaded(self, /, ticket: SupportsIndex, blocks: SupportsIndex) -> list[int]:
-        """
-        A load has ended with its first blocks good; returns the sequences that were cut.
+        A load has ended with its first blocks good, of each group as many or as said; returns the
+        sequences that were cut.
         """
     def lookup(
         self,
@@ -190,17 +204,30 @@ class Manager:
         extras: SupportsGetItem[
             int, tuple[SupportsIndex, SupportsIndex, SupportsGetItem[int, SupportsIndex]]
         ] = ...,
-    ) -> tuple[int, list[Incomplete]]:
+    ) -> tuple[int, list[Incomplete], int | None]:
         """
-        How much of a prompt is there: (tokens, a block list a group). Changes nothing.
-        """
-    def lookup_request(self, /, request: Request) -> tuple[int, list[Incomplete]]:
-        """
-        The same for a request, by what it reads.
+        How much of a prompt is there: (tokens, a block list a group, what is attached to exactly
+        this prompt). Changes nothing.
         """
     def options(self, /) -> dict:
         """
         The options as they reached the core.
+        """
+    def owners(self, /, block: SupportsIndex) -> tuple[list[int], list[int], int, int]:
+        """
+        Who holds a block: (sequences, tickets, owners behind a fence, holds one by one).
+        """
+    def pages(
+        self,
+        /,
+        seq: SupportsIndex,
+        start: SupportsIndex,
+        stop: SupportsIndex,
+        group: SupportsIndex = ...,
+    ) -> tuple[Incomplete, int, int]:
+        """
+        Pages of a range of tokens: (blocks, tokens before it in the first, tokens up to its end in
+        the last).
         """
     def pin(
         self,
@@ -221,43 +248,36 @@ class Manager:
         """
         Ends a sequence for now; returns the request that brings it back.
         """
-    def preemption_order(
-        self, /, seqs: Any, rule: str, usage: SupportsFloat | SupportsIndex | None = None
-    ) -> list[tuple[int, int, int]]:
+    def preemption_order(self, /, seqs: Any, rule: str) -> list[tuple[int, int, int]]:
         """
-        Running sequences in the order to preempt them: (sequence, blocks it frees, tokens computed);
-        with `usage`, only those that bring use down to it.
+        Running sequences in the order to preempt them: (sequence, blocks it frees, tokens computed).
         """
     def pressure(self, /) -> tuple[float, int]:
         """
         The share of blocks in use, and the pressure level: 0 normal, 1 high, 2 critical.
         """
-    def ragged_tables(
-        self, /, seqs: Any, indptr: Any, blocks: Any, *, group: SupportsIndex = ...
-    ) -> int:
+    def publish_block(
+        self, /, block: SupportsIndex, key: Any, parent: SupportsIndex | None = None
+    ) -> int | None:
         """
-        Writes the block tables of `seqs` one after the other into `blocks`; table i is
-        `blocks[indptr[i]:indptr[i + 1]]`. Returns how many entries there are.
+        Makes a block on loan findable under a key of shape (1, 2), after `parent`; returns a block
+        that was findable under it before.
+        """
+    def readable(self, /, seq: SupportsIndex) -> int:
+        """
+        Tokens that may be read.
         """
     def release(self, /, seq: SupportsIndex, fence: SupportsIndex | None = None) -> None:
         """
         Ends a sequence; its blocks stay until `fence` has passed.
         """
-    def remove_pressure_callback(self, /, callback: Any) -> int:
-        """
-        Takes a callback off; how often it was there.
-        """
-    def reserve(self, /, seq: SupportsIndex, until: SupportsIndex) -> None:
-        """
-        Slots up to a length, past what is known for tokens whose ids come later.
-        """
     def resize(self, /, blocks: SupportsIndex) -> None:
         """
         Another number of blocks.
         """
-    def seq_lens(self, /, seqs: Any, out: Any) -> None:
+    def set_deadline(self, /, ticket: SupportsIndex, deadline: SupportsIndex) -> None:
         """
-        Writes the lengths of `seqs`, in tokens with slots.
+        Lets a ticket lapse.
         """
     def set_fingerprint(self, /, fingerprint: bytes) -> int:
         """
@@ -274,20 +294,11 @@ class Manager:
         Forgets what is cached and admits nobody until `wake`.
         """
     def slot_mapping(
-        self,
-        /,
-        seqs: Any,
-        starts: Any,
-        counts: Any,
-        out: Any,
-        *,
-        group: SupportsIndex = ...,
-        indptr: Any | None = None,
+        self, /, seqs: Any, starts: Any, counts: Any, out: Any, *, group: SupportsIndex = ...
     ) -> int:
         """
         Writes the slots of tokens `starts[i] .. starts[i] + counts[i]` of each sequence, one after
-        the other, into `out`: block × block size + offset; those of sequence i are
-        `out[indptr[i]:indptr[i + 1]]`. Returns how many were written.
+        the other, into `out`: block × block size + offset. Returns how many were written.
         """
     def stats(self, /) -> dict:
         """
@@ -296,45 +307,48 @@ class Manager:
     def step(
         self,
         /,
+        *,
         done: Any | None = None,
         failed: Any | None = None,
-        loaded: Any | None = None,
         truncate: Any | None = None,
-        fill: Any | None = None,
+        truncate_to: Any | None = None,
         commit: Any | None = None,
-        fork: Any | None = None,
+        commit_to: Any | None = None,
         release: Any | None = None,
-        preempt: Any | None = None,
         fence: SupportsIndex | None = None,
         passed: SupportsIndex | None = None,
         append: Any | None = None,
         counts: Any | None = None,
         ids: Any | None = None,
         extend: Any | None = None,
+        extend_to: Any | None = None,
         admit: SupportsGetItem[int, Request] = ...,
         token_budget: SupportsIndex | None = None,
-        batch_tokens: SupportsIndex | None = None,
         skip_refused: bool = False,
         tables: SupportsGetItem[int, Any] = ...,
         slots: SupportsGetItem[int, Any] = ...,
-        rows: Any | None = None,
     ) -> tuple[
-        list[tuple[int, int, int, int, int | None, bool] | None],
+        list[tuple[int, int, int, int, int | None, bool, int, int, int | None] | None],
         list[tuple[str, int, Any]],
         list[int],
         tuple[int, Incomplete] | None,
-        list[int],
-        list[Request],
-        Incomplete,
-        Incomplete,
+        list[tuple[int, int, int, int]],
     ]:
         """
-        Settles tickets, cuts, fills, commits, forks, ends, grows and admits sequences in one call.
+        Settles tickets, cuts, commits, ends, grows and admits sequences in one call.
 
         `append[i]` grows by `counts[i]` ids of `ids`, in order. Everything wrong with a handle, a
         length or a ticket refuses the whole step; want of room refuses single growths and
-        admissions. `tables[g]` row `rows[i]`, or i, gets the changed entries of `append[i]`'s table
-        in group g, `slots[g]` the slots of the appended tokens, one sequence after the other.
+        admissions. `tables[g]` row i gets the changed entries of `append[i]`'s table in group g,
+        `slots[g]` the slots of the appended tokens, one sequence after the other.
+        """
+    def take_changes(self, /) -> tuple[list[int], list[tuple[int, int, int, int]]]:
+        """
+        Since the last call: (sequences cut with a computation they joined, changed table entries).
+        """
+    def take_dropped(self, /) -> list[int]:
+        """
+        Handles whose prefix is gone, since the last call.
         """
     def take_events(self, /) -> dict:
         """
@@ -344,6 +358,10 @@ class Manager:
         """
         Closes the plan of copies: (ticket, rows of src, dst, tokens, group), or None.
         """
+    def tickets(self, /) -> list[tuple[int, str, int, int | None]]:
+        """
+        Outstanding tickets: (ticket, "copies" | "load" | "lease", blocks, deadline).
+        """
     def truncate(self, /, seq: SupportsIndex, length: SupportsIndex) -> None:
         """
         Cuts a sequence to a length.
@@ -351,6 +369,10 @@ class Manager:
     def unpin(self, /, receipt: SupportsIndex, block: SupportsIndex) -> None:
         """
         Ends such a hold.
+        """
+    def usage_of(self, /, seq: SupportsIndex) -> tuple[int, int, int, int, bool]:
+        """
+        Usage in tokens: (read, created, joined, loaded, whether it was resumed).
         """
     def wake(self, /) -> None:
         """
@@ -391,6 +413,8 @@ class Request:
         max_tokens: SupportsIndex = ...,
         whole_sequence: bool = False,
         external: SupportsIndex = ...,
+        external_until: SupportsIndex = ...,
+        join: bool = False,
         encoder: bytes | None = None,
         encoder_tokens: SupportsIndex = ...,
         outlook: Any | None = None,

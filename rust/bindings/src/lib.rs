@@ -8,6 +8,7 @@
 //! | [`tables`] | block tables and slots into the caller's arrays |
 //! | [`judge`] | victims asked of a Python policy, outside the lock |
 //! | [`room`], [`listeners`] | pressure and who is told of it, preemption order, loads, resizing |
+//! | [`sharing`], [`blocks`] | prefixes shared, read and attached to; blocks held one by one |
 //! | [`pins`] | prefixes held against eviction; the tree as text |
 //! | [`lookup`], [`loans`] | questions about prompts; raw blocks |
 //! | [`trace`] | `Trace` and `replay` |
@@ -22,6 +23,7 @@
 
 use pyo3::prelude::*;
 
+mod blocks;
 mod buffers;
 mod errors;
 mod fork;
@@ -37,6 +39,7 @@ mod outputs;
 mod pins;
 mod request;
 mod room;
+mod sharing;
 mod step;
 mod tables;
 mod trace;

@@ -20,6 +20,9 @@ pub(crate) fn space_of<'a>(
     Space { salt, adapter, encoder }
 }
 
+/// (tokens, a block list a group, what is attached)
+type HitTuple<'py> = (u32, Vec<Bound<'py, PyArray1<i32>>>, Option<u64>);
+
 fn block_lists<'py>(py: Python<'py>, hit: &Hit) -> Vec<Bound<'py, PyArray1<i32>>> {
     let lists = hit.blocks.iter();
     lists.map(|blocks| PyArray1::from_iter(py, blocks.iter().map(|&b| b as i32))).collect()
@@ -27,7 +30,7 @@ fn block_lists<'py>(py: Python<'py>, hit: &Hit) -> Vec<Bound<'py, PyArray1<i32>>
 
 #[pymethods]
 impl Manager {
-    /// How much of a prompt is there: (tokens, a block list a group). Changes nothing.
+    /// How much of a prompt is there, and what is attached to exactly this prompt. Changes nothing.
     #[pyo3(signature = (prompt, *, salt=None, adapter=None, encoder=None, extras=vec![]))]
     fn lookup<'py>(
         &self,
@@ -37,12 +40,12 @@ impl Manager {
         adapter: Option<&[u8]>,
         encoder: Option<&[u8]>,
         extras: Vec<ExtraTuple>,
-    ) -> PyResult<(u32, Vec<Bound<'py, PyArray1<i32>>>)> {
+    ) -> PyResult<HitTuple<'py>> {
         let ids = tokens(prompt, "prompt")?;
         let space = space_of(salt, adapter, encoder);
         let extras = extras_of(extras);
         let hit = self.locked(py, |core| core.lookup(ids.as_slice(), space, &extras))?;
-        Ok((hit.tokens, block_lists(py, &hit)))
+        Ok((hit.tokens, block_lists(py, &hit), hit.attached))
     }
 
     /// The same for a request, by what it reads.
@@ -50,12 +53,12 @@ impl Manager {
         &self,
         py: Python<'py>,
         request: &Bound<'py, Request>,
-    ) -> PyResult<(u32, Vec<Bound<'py, PyArray1<i32>>>)> {
+    ) -> PyResult<HitTuple<'py>> {
         let keys = self.keys_of(request.get());
         let asked = request.get().admission(&keys);
         let hit = self.locked(py, |core| core.lookup_request(&asked))?;
         let hit = hit.map_err(|e| from_core(py, &e))?;
-        Ok((hit.tokens, block_lists(py, &hit)))
+        Ok((hit.tokens, block_lists(py, &hit), hit.attached))
     }
 
     /// Whether a request could be admitted: 0 never, 1 later, 2 now.

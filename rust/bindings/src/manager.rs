@@ -202,7 +202,7 @@ impl Manager {
 impl Manager {
     /// A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
     #[new]
-    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", index="hash", groups=vec![], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, strict=false))]
+    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", index="hash", groups=vec![], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, strict=false, remap_duplicates=false, partial_hits=false))]
     fn new(
         py: Python<'_>,
         blocks: u32,
@@ -219,6 +219,8 @@ impl Manager {
         reserve: u32,
         watermarks: Option<(f64, f64, f64)>,
         strict: bool,
+        remap_duplicates: bool,
+        partial_hits: bool,
     ) -> PyResult<Self> {
         let groups = groups.iter().map(|table| group_of(py, table, block_size));
         let mut groups = groups.collect::<PyResult<Vec<_>>>()?;
@@ -240,6 +242,8 @@ impl Manager {
             }),
             reserve,
             compute_last_token: true,
+            remap_duplicates,
+            partial_hits,
         };
         let given = policy_options.map(|o| o.clone().unbind());
         let (policy, judge, name) = make_policy(py, policy, policy_options, strict)?;
@@ -276,6 +280,8 @@ impl Manager {
         dict.set_item("fingerprint", PyBytes::new(py, &options.fingerprint))?;
         dict.set_item("event_log", options.event_log)?;
         dict.set_item("reserve", options.reserve)?;
+        dict.set_item("remap_duplicates", options.remap_duplicates)?;
+        dict.set_item("partial_hits", options.partial_hits)?;
         let Watermarks { low, high, critical } = options.watermarks;
         dict.set_item("watermarks", (low, high, critical))?;
         dict.set_item("policy", &self.policy)?;

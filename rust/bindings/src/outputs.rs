@@ -1,7 +1,7 @@
 //! What a step writes into the caller's buffers.
 
 use kvframe_core::Manager as Core;
-use kvframe_core::manager::{Extent, Step};
+use kvframe_core::manager::{Extent, Remap, Step};
 use kvframe_core::pool::{BlockId, NIL};
 use kvframe_core::sequence::Sequence;
 use numpy::ndarray::ArrayViewMut2;
@@ -103,6 +103,15 @@ impl Outputs<'_> {
                 *place = base.map_or(-1, |base| base + i64::from(offset));
                 offset += 1;
             }
+        }
+    }
+
+    /// One entry of an append's table, which changed although its tokens did not.
+    pub fn patch(&mut self, i: usize, remap: &Remap) {
+        let row = self.rows.as_ref().map_or(i, |rows| rows[i] as usize);
+        let table = self.tables.get_mut(remap.group as usize);
+        if let Some(place) = table.and_then(|table| table.get_mut([row, remap.place as usize])) {
+            *place = entry(remap.block, self.null);
         }
     }
 

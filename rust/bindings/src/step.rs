@@ -14,17 +14,19 @@ use crate::ints::{BatchTokens, Fence, Passed, TokenBudget};
 use crate::manager::Manager;
 use crate::outputs::Outputs;
 use crate::request::Request;
+use crate::sharing::{RemapTuple, remap_tuples};
 use crate::views::matrix;
 
 /// (sequence, cached tokens, tokens with slots, prompt tokens, ticket of a load, whether the other
-/// input was found)
-pub type GrantTuple = (u64, u32, u32, u32, Option<u64>, bool);
+/// input was found, tokens the load brings, tokens joined, what is attached)
+pub type GrantTuple = (u64, u32, u32, u32, Option<u64>, bool, u32, u32, Option<u64>);
 
 /// (ticket, rows of src, dst, tokens, group)
 pub type PlanTuple<'py> = (u64, Bound<'py, PyArray2<i32>>);
 
 /// (a grant or None an admission; refusals as (list, place, error); rewound sequences; the plan;
-/// forks; preempted requests; the length of each extension; why each growth was refused, or 0)
+/// forks; preempted requests; the length of each extension; why each growth was refused, or 0;
+/// table entries that changed)
 type Stepped<'py> = (
     Vec<Option<GrantTuple>>,
     Vec<(&'static str, usize, Py<PyAny>)>,
@@ -34,6 +36,7 @@ type Stepped<'py> = (
     Vec<Request>,
     Bound<'py, PyArray1<i64>>,
     Bound<'py, PyArray1<u8>>,
+    Vec<RemapTuple>,
 );
 
 /// A plan as Python takes it.
@@ -47,8 +50,17 @@ pub fn plan_tuple<'py>(py: Python<'py>, plan: &Plan) -> PyResult<PlanTuple<'py>>
 
 /// A grant as Python takes it.
 pub fn grant_tuple(grant: Grant) -> GrantTuple {
-    let Grant { seq, cached_tokens, granted_tokens, prompt_tokens, load, encoder_cached } = grant;
-    (seq, cached_tokens, granted_tokens, prompt_tokens, load, encoder_cached)
+    (
+        grant.seq,
+        grant.cached_tokens,
+        grant.granted_tokens,
+        grant.prompt_tokens,
+        grant.load,
+        grant.encoder_cached,
+        grant.external_tokens,
+        grant.joined_tokens,
+        grant.attached,
+    )
 }
 
 #[pymethods]
@@ -173,6 +185,12 @@ impl Run<'_> {
         core.check_step(self.step, &mut self.reach).map_err(Wrong::Step)?;
         self.outputs.check(core, self.step, &self.reach).map_err(Wrong::Buffer)?;
         let mut outcome = core.settle(self.step).map_err(Wrong::Step)?;
+        for entry in &outcome.remapped {
+            let row = self.step.append.iter().position(|&(seq, _)| seq == entry.seq);
+            if let Some(i) = row {
+                self.outputs.patch(i, entry);
+            }
+        }
         if !self.manager.has_judge() {
             self.grow(core, &mut outcome).map_err(Wrong::Step)?;
             self.finish(core, &mut outcome);
@@ -279,6 +297,7 @@ impl<'py, I: Iterator<Item = PyErr>> Told<'_, 'py, I> {
             outcome.preempted.into_iter().map(Request::of_sequence).collect(),
             PyArray1::from_iter(py, outcome.extended.into_iter().map(i64::from)),
             PyArray1::from_vec(py, reasons),
+            remap_tuples(&outcome.remapped),
         ))
     }
 }

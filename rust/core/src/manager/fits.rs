@@ -5,6 +5,7 @@ use super::admit::Admission;
 use super::lookup::{Hit, Wanted};
 use crate::error::{Error, Result};
 use crate::hash::Key;
+use crate::pool::BlockId;
 
 /// Whether a request could be admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,9 +25,11 @@ impl Manager {
     /// [`Error::Invalid`], as `admit`.
     pub fn fits(&self, request: &Admission<'_>) -> Result<Fits> {
         let (known, request) = self.as_it_counts(request)?;
-        let hit = self.lookup_request(&request)?;
-        let found = (hit.tokens / self.block_size()) as usize;
-        match self.plan_admission(&request, known, found, &hit.blocks) {
+        let counted = self.with_found(&request, known, |wanted, found, _, mut hits| {
+            let start = self.find_start(&request, wanted, known, found, &mut hits);
+            self.count_needs(&request, known, &start, &hits)
+        });
+        match counted {
             Ok(_) | Err(Error::NeedVictims { .. }) => Ok(Fits::Now),
             Err(Error::NoCapacity { .. } | Error::Asleep) => Ok(Fits::Later),
             Err(Error::NeverFits { .. }) => Ok(Fits::Never),
@@ -40,21 +43,39 @@ impl Manager {
     /// [`Error::Invalid`], as `admit`.
     pub fn lookup_request(&self, request: &Admission<'_>) -> Result<Hit> {
         let (known, request) = self.as_it_counts(request)?;
-        let Admission { prompt, extras, .. } = request;
+        Ok(self.with_found(&request, known, |wanted, found, collisions, mut blocks| {
+            let mut tokens = found * self.block_size();
+            if request.read && self.options.partial_hits {
+                let tail = self.find_tail(wanted, self.less_the_last(known), &blocks);
+                if let Some(tail) = tail {
+                    tokens += tail.tokens;
+                    blocks.iter_mut().zip(tail.blocks).for_each(|(found, block)| found.push(block));
+                }
+            }
+            Hit { tokens, blocks, collisions, attached: self.find_attached(wanted) }
+        }))
+    }
+
+    /// What `admit` would find first: units at the front, keys that stood for other tokens, blocks.
+    fn with_found<T>(
+        &self,
+        request: &Admission<'_>,
+        known: u32,
+        found: impl FnOnce(Wanted<'_>, u32, u32, Vec<Vec<BlockId>>) -> T,
+    ) -> T {
+        let Admission { prompt, extras, .. } = *request;
         let root = self.hasher.root(request.space);
         let limit = if request.read { self.hit_limit(known) } else { 0 };
         let mut keys: Vec<Key> = prompt.keys.to_vec();
-        if self.index.takes_keys() && keys.len() < limit {
-            let text =
-                &prompt.tokens[..(limit * self.block_size() as usize).min(prompt.tokens.len())];
-            self.hasher.extend(root, extras, text, &mut keys);
+        if self.wants_keys() && keys.len() < prompt.tokens.len() / self.block_size() as usize {
+            self.hasher.extend(root, extras, prompt.tokens, &mut keys);
         }
         let mut blocks = vec![Vec::new(); self.options.groups.len()];
         let wanted = Wanted { keys: &keys, tokens: prompt.tokens, root, extras, limit };
         let (count, collisions) = self.find_prefix(wanted, &mut blocks);
         if self.layout.has_cross() {
-            self.find_cross(&request, root, &mut blocks);
+            self.find_cross(request, root, &mut blocks);
         }
-        Ok(Hit { tokens: count as u32 * self.block_size(), blocks, collisions })
+        found(wanted, count as u32, collisions, blocks)
     }
 }

@@ -23,7 +23,7 @@ impl Manager {
         for copy in &copies {
             self.pool.share(copy.dst);
         }
-        self.tickets.issue_load(found, blocks, copies)
+        self.tickets.issue_load(found, blocks, None, copies)
     }
 
     /// The pages (group, place) of the units from `row` on that a hit comes in, group by group.
@@ -53,7 +53,7 @@ impl Manager {
         let pages: Vec<BlockId> = pages[..good].iter().map(|copy| copy.dst).collect();
         let cut = if blocks / unit < all / unit {
             self.tickets.keep_only(ticket, good);
-            self.failed(ticket)?
+            self.lose(ticket)?
         } else {
             self.tickets.settle(ticket)?;
             self.tick += 1;
@@ -61,12 +61,14 @@ impl Manager {
         };
         self.drop_owners(0, &pages);
         self.count_loaded(load.start, &pages)?;
+        self.end_orphans(ticket)?;
         Ok(cut)
     }
 
     /// How many blocks the load is of, of which the first `blocks` are to be good.
     pub(super) fn check_loaded(&self, ticket: u64, blocks: u32) -> Result<u32> {
-        let (load, _) = self.tickets.load(ticket).ok_or(Error::UnknownTicket(ticket))?;
+        let load = self.tickets.load(ticket).filter(|(load, _)| load.filler.is_none());
+        let (load, _) = load.ok_or(Error::UnknownTicket(ticket))?;
         if blocks <= load.blocks {
             return Ok(load.blocks);
         }
@@ -75,6 +77,24 @@ impl Manager {
             value: blocks.to_string(),
             limit: format!("the ticket is for {} blocks", load.blocks),
         })
+    }
+
+    /// `loaded` where the groups of a load came to different lengths: all go as far as the shortest.
+    ///
+    /// # Errors
+    /// As [`Manager::loaded`]; [`Error::Invalid`] for another number of groups.
+    pub fn loaded_groups(&mut self, ticket: u64, blocks: &[u32]) -> Result<Vec<SeqId>> {
+        let groups = self.options.groups.len();
+        let most = blocks.iter().copied().max().unwrap_or(0);
+        let all = self.tickets.load(ticket).map_or(most, |(load, _)| load.blocks);
+        if blocks.len() != groups || most > all {
+            return Err(Error::Invalid {
+                what: "loaded",
+                value: format!("{blocks:?}"),
+                limit: format!("the ticket is for {all} blocks in each of {groups} layer groups"),
+            });
+        }
+        self.loaded(ticket, blocks.iter().copied().min().unwrap_or(0))
     }
 
     /// The sequences that own pages of a load, from its first on, have them computed.
@@ -101,7 +121,9 @@ impl Manager {
             let upto = (start + blocks) * self.block_size();
             // It may have computed on behind the load already. Windows wait for its next commit: the
             // same step may cut it, and was checked against them as they are.
-            let upto = upto.max(self.sequences.get(seq)?.committed);
+            let sequence = self.sequences.get_mut(seq)?;
+            sequence.usage.loaded = blocks * self.options.block_size;
+            let upto = upto.max(sequence.committed);
             self.accept(seq, upto)?;
         }
         Ok(())
@@ -138,7 +160,7 @@ impl Manager {
             .copied()
             .filter(|&b| b != NIL)
             .collect();
-        if held.iter().any(|&page| self.tickets.is_loading(page, &|_| false)) {
+        if held.iter().any(|&page| self.tickets.is_loading(page, sequence.joined, &|_| false)) {
             return Err(Error::Invalid {
                 what: "lease",
                 value: upto.to_string(),

@@ -123,7 +123,13 @@ impl Manager {
         let own = |&&b: &&BlockId| {
             b != NIL && self.pool.refs(b) == 1 + lost.get(&b).copied().unwrap_or(0)
         };
-        Ok(self.sequences.get(seq)?.tables.iter().flatten().filter(own).count() as u32)
+        let sequence = self.sequences.get(seq)?;
+        // What a load still fills outlives its sequence, and what it follows with it.
+        let stays = self.stays_for_load(seq)?.map_or(0, |(_, tokens)| tokens);
+        let encoder = if stays > 0 { sequence.encoder_tokens } else { 0 };
+        let stay = |group| self.layout.table_len(group, stays, encoder);
+        let goes = sequence.tables.iter().enumerate().map(|(g, table)| &table[stay(g)..]);
+        Ok(goes.flatten().filter(own).count() as u32)
     }
 
     fn ranked(&self, seqs: &[SeqId], rule: Preempt) -> Result<Vec<Candidate>> {

@@ -6,7 +6,7 @@ mod run;
 pub use check::{Extent, Marks};
 
 use super::grow::Ids;
-use super::{Admission, Grant, Manager};
+use super::{Admission, Grant, Manager, Remap};
 use crate::error::{Error, Result};
 use crate::sequence::{SeqId, Sequence};
 use crate::tickets::Plan;
@@ -80,8 +80,11 @@ pub struct Refused {
 /// What a step did.
 #[derive(Debug, Default)]
 pub struct StepOutcome {
-    /// Sequences cut because their copy failed, or not all of their load came.
+    /// Sequences cut because their copy failed, not all of their load came, or a computation that
+    /// they joined was cut.
     pub rewound: Vec<SeqId>,
+    /// Table entries that changed because the block was findable already.
+    pub remapped: Vec<Remap>,
     /// The fork of each sequence that was to be forked.
     pub forks: Vec<SeqId>,
     /// What was preempted, without blocks.

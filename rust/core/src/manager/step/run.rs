@@ -39,7 +39,11 @@ impl Manager {
         }
         let settles = !(step.done.is_empty() && step.failed.is_empty() && step.loaded.is_empty());
         for &(seq, upto) in step.commit {
-            let upto = if settles { self.still_possible(seq, upto)? } else { upto };
+            let upto = if settles || !self.rewound.is_empty() {
+                self.still_possible(seq, upto)?
+            } else {
+                upto
+            };
             self.commit(seq, upto)?;
         }
         for &seq in step.fork {
@@ -51,6 +55,8 @@ impl Manager {
         for &seq in step.preempt {
             outcome.preempted.push(self.preempt(seq)?);
         }
+        outcome.rewound.append(&mut self.rewound);
+        outcome.remapped.append(&mut self.remapped);
         Ok(())
     }
 
@@ -116,7 +122,7 @@ impl Manager {
             };
             match wanted(tried)? {
                 Ok(grant) => {
-                    let tokens = self.left_of(&grant, request);
+                    let tokens = left_of(&grant);
                     outcome.spent = outcome.spent.saturating_add(tokens);
                     outcome.spent_on_admissions = spent.saturating_add(tokens);
                     outcome.admitted.push(Some(grant));
@@ -144,12 +150,6 @@ impl Manager {
         }
     }
 
-    /// Tokens with slots that a grant leaves to be computed.
-    fn left_of(&self, grant: &Grant, request: &Admission<'_>) -> u32 {
-        let left = grant.granted_tokens - grant.cached_tokens;
-        left - self.whole_units(request.external.min(left))
-    }
-
     /// How many victims the growth of a step may need, from above: what it takes at the most, less
     /// what is free.
     pub fn step_shortage(&self, step: &Step<'_>) -> u32 {
@@ -163,15 +163,16 @@ impl Manager {
         };
         let appended = step.append.iter().map(|&(s, t)| more(s, &|len| len + t.len() as u64));
         let extended = step.extend.iter().map(|&(s, until)| more(s, &|_| u64::from(until)));
+        let brought = |r: &Admission<'_>| r.external.max(r.external_until);
         // However it is shared out, each admission rounds it up once.
         let budget = step.token_budget.map_or(u64::MAX, |budget| {
-            let external = step.admit.iter().map(|r| r.external).fold(budget, u32::saturating_add);
+            let brought = step.admit.iter().map(brought).fold(budget, u32::saturating_add);
             let groups = self.layout.groups().len() as u64;
-            self.layout.blocks(external, 0) + groups * step.admit.len() as u64
+            self.layout.blocks(brought, 0) + groups * step.admit.len() as u64
         });
         let admitted = step.admit.iter().map(|request| {
             let known = request.prompt.tokens.len().max(request.prompt.len as usize) as u64;
-            let chunk = u64::from(request.chunk) + u64::from(request.external);
+            let chunk = u64::from(request.chunk) + u64::from(brought(request));
             let until = known.min(chunk).min(u64::from(request.until));
             self.layout.blocks(u32::try_from(until).unwrap_or(u32::MAX), 0)
         });
@@ -189,4 +190,10 @@ fn wanted<T>(result: Result<T>) -> Result<Result<T>> {
         Err(Error::NeedVictims { n }) => Err(Error::NeedVictims { n }),
         settled => Ok(settled),
     }
+}
+
+/// Tokens with slots that a grant leaves to be computed.
+fn left_of(grant: &Grant) -> u32 {
+    let spared = grant.cached_tokens + grant.joined_tokens + grant.external_tokens;
+    grant.granted_tokens.saturating_sub(spared)
 }
