@@ -34,11 +34,15 @@ class Manager:
         ]
         | None = None,
         strict: bool = False,
+        remap_duplicates: bool = False,
+        partial_hits: bool = False,
     ) -> Manager:
         """
         A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
         """
-    def admit(self, /, request: Request) -> tuple[int, int, int, int, int | None, bool]:
+    def admit(
+        self, /, request: Request
+    ) -> tuple[int, int, int, int, int | None, bool, int, int, int | None]:
         """
         Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens,
         ticket of a load, whether the other input was found).
@@ -50,6 +54,12 @@ class Manager:
     def append_unknown(self, /, seq: SupportsIndex, count: SupportsIndex) -> None:
         """
         Slots for tokens whose ids come later.
+        """
+    def attach(
+        self, /, seq: SupportsIndex, upto: SupportsIndex, handle: SupportsIndex
+    ) -> int | None:
+        """
+        Attaches a handle to a prefix; returns the one it replaces.
         """
     def block_state(self, /, block: SupportsIndex) -> tuple[str, int, int]:
         """
@@ -76,6 +86,10 @@ class Manager:
     def check_integrity(self, /) -> None:
         """
         Recounts everything; raises `IntegrityError` on the first thing that disagrees.
+        """
+    def claim_blocks(self, /, blocks: Any, generations: Any | None = None) -> None:
+        """
+        Holds blocks once more.
         """
     def clear_cache(self, /) -> int:
         """
@@ -106,6 +120,10 @@ class Manager:
         """
         Cached blocks in the policy's present order of death, as far as it is settled.
         """
+    def expire(self, /, now: SupportsIndex) -> tuple[list[int], list[int]]:
+        """
+        Settles what has lapsed; returns (tickets, sequences cut).
+        """
     def extend(self, /, seq: SupportsIndex, until: SupportsIndex) -> None:
         """
         Slots for known tokens up to a length.
@@ -118,9 +136,22 @@ class Manager:
         """
         The ids of the first tokens that were appended without.
         """
+    def find_blocks(self, /, keys: Any) -> Incomplete:
+        """
+        Blocks under keys, up to the first that is not there.
+        """
     def fork(self, /, seq: SupportsIndex) -> int:
         """
         A sequence over the same blocks.
+        """
+    def fork_prefix(self, /, seq: SupportsIndex, upto: SupportsIndex, *, copy: bool = False) -> int:
+        """
+        A sequence over the first computed tokens of another; with `copy`, its partial block is
+        copied at once.
+        """
+    def free_blocks(self, /, blocks: Any, generations: Any | None = None) -> None:
+        """
+        Holds blocks once less.
         """
     def give_back(self, /, blocks: Any) -> None:
         """
@@ -141,6 +172,10 @@ class Manager:
         """
         Keys of a prompt's full blocks: uint64 (blocks, 2), low word first.
         """
+    def holds(self, /, blocks: Any) -> tuple[Incomplete, Incomplete]:
+        """
+        How often each block is held one by one, and its generation.
+        """
     def lease(self, /, seq: SupportsIndex, upto: SupportsIndex) -> int:
         """
         Keeps the blocks of computed tokens for a reader elsewhere; returns the ticket that ends it.
@@ -153,9 +188,10 @@ class Manager:
         """
         A sequence's lengths: (known, with slots, committed, cached at admission) tokens.
         """
-    def loaded(self, /, ticket: SupportsIndex, blocks: SupportsIndex) -> list[int]:
+    def loaded(self, /, ticket: SupportsIndex, blocks: Any) -> list[int]:
         """
-        A load has ended with its first blocks good; returns the sequences that were cut.
+        A load has ended with its first blocks good, of each group as many or as said; returns the
+        sequences that were cut.
         """
     def lookup(
         self,
@@ -168,13 +204,30 @@ class Manager:
         extras: SupportsGetItem[
             int, tuple[SupportsIndex, SupportsIndex, SupportsGetItem[int, SupportsIndex]]
         ] = ...,
-    ) -> tuple[int, list[Incomplete]]:
+    ) -> tuple[int, list[Incomplete], int | None]:
         """
-        How much of a prompt is there: (tokens, a block list a group). Changes nothing.
+        How much of a prompt is there: (tokens, a block list a group, what is attached to exactly
+        this prompt). Changes nothing.
         """
     def options(self, /) -> dict:
         """
         The options as they reached the core.
+        """
+    def owners(self, /, block: SupportsIndex) -> tuple[list[int], list[int], int, int]:
+        """
+        Who holds a block: (sequences, tickets, owners behind a fence, holds one by one).
+        """
+    def pages(
+        self,
+        /,
+        seq: SupportsIndex,
+        start: SupportsIndex,
+        stop: SupportsIndex,
+        group: SupportsIndex = ...,
+    ) -> tuple[Incomplete, int, int]:
+        """
+        Pages of a range of tokens: (blocks, tokens before it in the first, tokens up to its end in
+        the last).
         """
     def pin(
         self,
@@ -203,6 +256,17 @@ class Manager:
         """
         The share of blocks in use, and the pressure level: 0 normal, 1 high, 2 critical.
         """
+    def publish_block(
+        self, /, block: SupportsIndex, key: Any, parent: SupportsIndex | None = None
+    ) -> int | None:
+        """
+        Makes a block on loan findable under a key of shape (1, 2), after `parent`; returns a block
+        that was findable under it before.
+        """
+    def readable(self, /, seq: SupportsIndex) -> int:
+        """
+        Tokens that may be read.
+        """
     def release(self, /, seq: SupportsIndex, fence: SupportsIndex | None = None) -> None:
         """
         Ends a sequence; its blocks stay until `fence` has passed.
@@ -210,6 +274,10 @@ class Manager:
     def resize(self, /, blocks: SupportsIndex) -> None:
         """
         Another number of blocks.
+        """
+    def set_deadline(self, /, ticket: SupportsIndex, deadline: SupportsIndex) -> None:
+        """
+        Lets a ticket lapse.
         """
     def set_fingerprint(self, /, fingerprint: bytes) -> int:
         """
@@ -260,10 +328,11 @@ class Manager:
         tables: SupportsGetItem[int, Any] = ...,
         slots: SupportsGetItem[int, Any] = ...,
     ) -> tuple[
-        list[tuple[int, int, int, int, int | None, bool] | None],
+        list[tuple[int, int, int, int, int | None, bool, int, int, int | None] | None],
         list[tuple[str, int, Any]],
         list[int],
         tuple[int, Incomplete] | None,
+        list[tuple[int, int, int, int]],
     ]:
         """
         Settles tickets, cuts, commits, ends, grows and admits sequences in one call.
@@ -273,6 +342,14 @@ class Manager:
         admissions. `tables[g]` row i gets the changed entries of `append[i]`'s table in group g,
         `slots[g]` the slots of the appended tokens, one sequence after the other.
         """
+    def take_changes(self, /) -> tuple[list[int], list[tuple[int, int, int, int]]]:
+        """
+        Since the last call: (sequences cut with a computation they joined, changed table entries).
+        """
+    def take_dropped(self, /) -> list[int]:
+        """
+        Handles whose prefix is gone, since the last call.
+        """
     def take_events(self, /) -> dict:
         """
         The events since the last call, as arrays of equal length.
@@ -281,6 +358,10 @@ class Manager:
         """
         Closes the plan of copies: (ticket, rows of src, dst, tokens, group), or None.
         """
+    def tickets(self, /) -> list[tuple[int, str, int, int | None]]:
+        """
+        Outstanding tickets: (ticket, "copies" | "load" | "lease", blocks, deadline).
+        """
     def truncate(self, /, seq: SupportsIndex, length: SupportsIndex) -> None:
         """
         Cuts a sequence to a length.
@@ -288,6 +369,10 @@ class Manager:
     def unpin(self, /, receipt: SupportsIndex, block: SupportsIndex) -> None:
         """
         Ends such a hold.
+        """
+    def usage_of(self, /, seq: SupportsIndex) -> tuple[int, int, int, int, bool]:
+        """
+        Usage in tokens: (read, created, joined, loaded, whether it was resumed).
         """
     def wake(self, /) -> None:
         """
@@ -328,6 +413,8 @@ class Request:
         max_tokens: SupportsIndex = ...,
         whole_sequence: bool = False,
         external: SupportsIndex = ...,
+        external_until: SupportsIndex = ...,
+        join: bool = False,
         encoder: bytes | None = None,
         encoder_tokens: SupportsIndex = ...,
         outlook: Any | None = None,

@@ -30,11 +30,13 @@ from kvframe.results import (
     Pin,
     Plan,
     Pressure,
+    Remap,
     Sight,
     Span,
     Stepped,
     Victim,
 )
+from kvframe.sharing import SharingVerbs
 
 Handles = npt.NDArray[np.integer[Any]] | Sequence[int]
 
@@ -44,7 +46,7 @@ def _group(group: GroupConfig) -> dict[str, Any]:
     return {key: getattr(group, key) for key in keys}
 
 
-class KVCacheManager:
+class KVCacheManager(SharingVerbs):
     """Blocks, prefixes and sequences of one KV cache, under one eviction policy.
 
     Args:
@@ -85,6 +87,8 @@ class KVCacheManager:
             reserve=pressure.reserve,
             watermarks=(pressure.low, pressure.high, pressure.critical),
             strict=policy.on_error == "raise",
+            remap_duplicates=cache.remap_duplicates,
+            partial_hits=cache.partial_hits,
         )
 
     @classmethod
@@ -186,14 +190,28 @@ class KVCacheManager:
         """Cut a sequence, as when speculative tokens are not accepted."""
         self._core.truncate(seq, length)
 
-    def fork(self, seq: int) -> int:
+    def fork(self, seq: int, *, upto: int | None = None, copy: bool = False) -> int:
         """A second sequence over the same blocks (beam search); whoever appends first copies.
 
         The copy is made when slots are given. Slots that were given before the fork and are not
         computed yet are shared, and writes there are not seen: cut to what is computed first. With
         a ``state`` or ``sink_window`` group that is demanded.
+
+        Args:
+            seq: A running sequence.
+            upto: Share its first computed tokens only, and know no more (an explicit prefix).
+            copy: With ``upto``, copy a partial last block now instead of before the first write;
+                the copy is in the next `take_plan`.
+
+        Raises:
+            UsageError: ``upto`` is beyond what is computed, or a window has moved on.
+            CapacityError: There is no room for the copy.
         """
-        return self._core.fork(seq)
+        if upto is None:
+            if copy:
+                raise UsageError("copy = True: needs upto, the tokens to share")
+            return self._core.fork(seq)
+        return self._core.fork_prefix(seq, upto, copy=copy)
 
     def preempt(self, seq: int, *, fence: int | None = None) -> Request:
         """End a running sequence for now: the request that brings it back, with all it knows.
@@ -266,7 +284,7 @@ class KVCacheManager:
         truncate_seqs, truncate_to = truncate if truncate is not None else (None, None)
         commit_seqs, commit_to = commit if commit is not None else (None, None)
         extend_seqs, extend_to = extend if extend is not None else (None, None)
-        grants, refused, rewound, plan = self._core.step(
+        grants, refused, rewound, plan, remapped = self._core.step(
             done=done,
             failed=failed,
             truncate=truncate_seqs,
@@ -292,6 +310,7 @@ class KVCacheManager:
             refused,
             rewound,
             None if plan is None else Plan(*plan),
+            [Remap(*entry) for entry in remapped],
         )
 
     def take_plan(self) -> Plan | None:
@@ -307,9 +326,11 @@ class KVCacheManager:
         """The copies of a plan failed: the sequences that were cut to their last good block."""
         return self._core.failed(ticket)
 
-    def loaded(self, ticket: int, blocks: int) -> list[int]:
+    def loaded(self, ticket: int, blocks: int | Sequence[int]) -> list[int]:
         """A load (`Grant.load`) has ended; its first ``blocks`` blocks are good.
 
+        Where layer groups came to different lengths, ``blocks`` is one number a group; all go as
+        far as the shortest. If the sequence has ended, what is good becomes cached all the same.
         They count as computed. If some are not good, the sequence is cut to those before them, to
         be computed from there: `extend` gives the slots back. The sequences that were cut.
         """

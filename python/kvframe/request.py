@@ -43,6 +43,8 @@ class RequestOptions(TypedDict, total=False):
     max_tokens: int
     whole_sequence: bool
     external: int
+    external_until: int
+    join: bool
     encoder: bytes
     encoder_tokens: int
     outlook: npt.NDArray[np.uint32] | None
@@ -75,6 +77,13 @@ class Request:
             what it still lacks of them.
         external: Tokens after the cached ones whose KV somebody else brings (a lower tier, another
             engine's prefill); whole blocks, of all groups. `Grant.load` is their ticket.
+        external_until: The same as a length: the prompt's first tokens up to here can be brought.
+            What is cached of them is not; nothing left of them is no error.
+        join: Share blocks that a running sequence is computing for the same prompt, instead of
+            computing them too: `Grant.joined_tokens`. They are good once that sequence commits
+            them; if it is cut or ends before, this one is cut to what is good, and
+            `Stepped.rewound` or `KVCacheManager.take_changes` says so. Only where every group is
+            of full attention or a sliding window, in blocks of ``cache.block_size``.
         encoder: Content id of the input that ``cross`` groups attend to; a prefix is shared within
             one such input only. Without one, nothing of the sequence is shared.
         encoder_tokens: Tokens of that input: their blocks are there from admission to the end.

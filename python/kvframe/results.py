@@ -23,6 +23,10 @@ class Grant(NamedTuple):
         load: Ticket of the tokens that ``external`` says somebody else brings; settle it with
             `KVCacheManager.loaded`, or as ``done`` or ``failed``.
         encoder_cached: The KV of the input that ``cross`` groups attend to was found.
+        external_tokens: Tokens after the cached ones that ``load`` brings.
+        joined_tokens: Tokens after the cached ones that another sequence is computing (``join``):
+            compute behind them in the same step, or hold the request until they are committed.
+        attached: The handle attached to exactly this prompt (`KVCacheManager.attach`).
     """
 
     seq: int
@@ -31,6 +35,9 @@ class Grant(NamedTuple):
     prompt_tokens: int
     load: int | None = None
     encoder_cached: bool = False
+    external_tokens: int = 0
+    joined_tokens: int = 0
+    attached: int | None = None
 
 
 class Committed(NamedTuple):
@@ -97,10 +104,26 @@ class Pin(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """What a lookup found: tokens that need not be computed, and their blocks in each group."""
+    """What a lookup found.
+
+    Attributes:
+        tokens: Tokens that need not be computed.
+        blocks: Their blocks, int32, in each group; with ``partial_hits``, the last may be partial.
+        attached: The handle attached to exactly this prompt (`KVCacheManager.attach`).
+    """
 
     tokens: int
     blocks: list[npt.NDArray[np.int32]]
+    attached: int | None = None
+
+
+class Remap(NamedTuple):
+    """A block table's entry that changed although its tokens did not (``remap_duplicates``)."""
+
+    seq: int
+    group: int
+    place: int
+    block: int
 
 
 class Stepped(NamedTuple):
@@ -111,14 +134,89 @@ class Stepped(NamedTuple):
             something before it was.
         refused: ("append", "extend" or "admit", place, why) for each that was refused for want of
             room, or because a strict policy failed; it is unchanged.
-        rewound: Sequences cut because their copy failed; `KVCacheManager.extend` gives slots back.
+        rewound: Sequences cut because their copy failed, or a computation that they joined was
+            cut; `KVCacheManager.extend` gives slots back.
         plan: Copies to make before this step's writes, or None.
+        remapped: Table entries that changed by the commits; those of sequences that grow are in
+            ``tables`` already.
     """
 
     grants: list[Grant | None]
     refused: list[tuple[str, int, KVFrameError]]
     rewound: list[int]
     plan: Plan | None
+    remapped: list[Remap]
+
+
+class Changes(NamedTuple):
+    """What single verbs changed besides their own sequence: see `Stepped` for both."""
+
+    rewound: list[int]
+    remapped: list[Remap]
+
+
+class Pages(NamedTuple):
+    """Pages of a range of computed tokens.
+
+    Attributes:
+        blocks: int32, in order.
+        offset: Tokens of the first block that come before the range.
+        last: Valid tokens of the last block: the range ends there.
+    """
+
+    blocks: npt.NDArray[np.int32]
+    offset: int
+    last: int
+
+
+class Usage(NamedTuple):
+    """What a request cost, in tokens.
+
+    Attributes:
+        read: Found in the cache at admission.
+        created: Made findable by it and not findable before, in whole blocks.
+        joined: Computed by another sequence that it joined.
+        loaded: Brought from elsewhere.
+        resumed: It came back after a preemption: what it read then is most likely its own.
+    """
+
+    read: int
+    created: int
+    joined: int
+    loaded: int
+    resumed: bool
+
+
+class Expired(NamedTuple):
+    """Tickets whose deadline had come, and the sequences cut because a load or copy did not."""
+
+    tickets: list[int]
+    rewound: list[int]
+
+
+class Ticket(NamedTuple):
+    """A ticket given out and not settled: ``copies``, a ``load`` or a ``lease``."""
+
+    ticket: int
+    kind: str
+    blocks: int
+    deadline: int | None
+
+
+class Owners(NamedTuple):
+    """Who holds a block.
+
+    Attributes:
+        sequences: With it in a table, once for each time.
+        tickets: Copies, loads and leases that keep it.
+        waiting: Owners that left, behind a fence.
+        held: How often it is held one by one (`kvframe.blocks`), or 1 if it is on loan.
+    """
+
+    sequences: list[int]
+    tickets: list[int]
+    waiting: int
+    held: int
 
 
 class Counts(NamedTuple):

@@ -34,6 +34,8 @@ ECHO: dict[str, tuple[str, list[tuple[Any, Any]]]] = {
     "cache.null_block": ("null_block", [(True, True), (False, False)]),
     "cache.fingerprint": ("fingerprint", [("é v2", "é v2".encode())]),
     "cache.event_log": ("event_log", [(True, True), (False, False)]),
+    "cache.remap_duplicates": ("remap_duplicates", [(True, True), (False, False)]),
+    "cache.partial_hits": ("partial_hits", [(True, True), (False, False)]),
     "groups.kind": (
         "groups",
         [(kind, [{"kind": kind, "block_size": 16}]) for kind in ("full", "state")],

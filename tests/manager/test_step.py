@@ -59,10 +59,10 @@ def test_one_call_does_what_the_single_ones_do(make: Any) -> None:
         counts=[3, 2],
         tokens=np.array([7, 7, 7, 8, 9], np.uint32),
     )
-    assert out == ([], [], [], None)
+    assert out == ([], [], [], None, [])
     assert kv.lengths(grown) == (9, 9, 6, 0)
     assert kv.lengths(cut) == (5, 5, 2, 0)
-    assert kv.step() == ([], [], [], None)
+    assert kv.step() == ([], [], [], None, [])
     kv.check_integrity()
 
 

@@ -80,6 +80,7 @@ def check_groups(config: Config, origins: Origins) -> None:
         raise origins.missing("groups", "some group has to attend to the sequence's own tokens")
     _check_units(config, origins)
     _check_index(config, origins)
+    _check_rows(config, origins)
 
 
 def _named(kinds: tuple[str, ...]) -> str:
@@ -129,6 +130,25 @@ def _check_index(config: Config, origins: Origins) -> None:
                 "radix",
                 f"serves full attention in blocks of cache.block_size, and {group.name!r} is none",
             )
+
+
+def _check_rows(config: Config, origins: Origins) -> None:
+    unit = config.cache.block_size
+    for key in ("remap_duplicates", "partial_hits"):
+        if not getattr(config.cache, key):
+            continue
+        here = join("cache", key)
+        if config.cache.index == "radix":
+            raise origins.error(here, True, 'needs index = "hash": the radix index has no keys')
+        for group in config.groups:
+            plain = group.kind in ("full", "sliding_window") and not group.lag
+            if not plain or group.block_size not in (None, unit):
+                raise origins.error(
+                    here,
+                    True,
+                    "needs groups of full attention or sliding windows, in blocks of "
+                    f"cache.block_size = {unit} and without lag; {group.name!r} is none",
+                )
 
 
 def check_pressure(config: Config, blocks: int, origins: Origins) -> None:

@@ -61,6 +61,17 @@ class CacheConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     event_log: Annotated[
         bool, Meta(description="Keep the ordered log of what happened to each block.")
     ] = False
+    remap_duplicates: Annotated[
+        bool,
+        Meta(
+            description="A computed block that is findable already gives way to that one; the "
+            "step says which table entries changed."
+        ),
+    ] = False
+    partial_hits: Annotated[
+        bool,
+        Meta(description="Find the partial last block of an ended sequence too, by a copy."),
+    ] = False
 
 
 class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -48,6 +48,12 @@ named! {
     TokenBudget(u32) = "token_budget";
     MaxTokens(u32) = "max_tokens";
     External(u32) = "external";
+    ExternalUntil(u32) = "external_until";
+    Start(u32) = "start";
+    Stop(u32) = "stop";
+    Handle(u64) = "handle";
+    Deadline(u64) = "deadline";
+    Now(u64) = "now";
     EncoderTokens(u32) = "encoder_tokens";
     Fence(u64) = "fence";
     Passed(u64) = "passed";

@@ -7,6 +7,7 @@
 //! | [`step`], [`tables`] | the batched step; block tables and slots into the caller's arrays |
 //! | [`judge`] | victims asked of a Python policy, outside the lock |
 //! | [`room`] | pressure, preemption order, loads, leases, resizing |
+//! | [`sharing`], [`blocks`] | prefixes shared, read and attached to; blocks held one by one |
 //! | [`pins`] | prefixes held against eviction; the tree as text |
 //! | [`trace`] | `Trace` and `replay` |
 //! | [`buffers`], [`ints`], [`errors`], [`fork`] | conversions and guards |
@@ -20,6 +21,7 @@
 
 use pyo3::prelude::*;
 
+mod blocks;
 mod buffers;
 mod errors;
 mod fork;
@@ -30,6 +32,7 @@ mod manager;
 mod pins;
 mod request;
 mod room;
+mod sharing;
 mod step;
 mod tables;
 mod trace;

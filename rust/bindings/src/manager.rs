@@ -65,6 +65,9 @@ fn end(core: &mut Core, seq: Seq, fence: Option<Fence>) -> Result<(), Error> {
 /// Events that wait for the next decision at the most.
 const MANY_EVENTS: usize = 1 << 16;
 
+/// (tokens, a block list a group, what is attached)
+type HitTuple<'py> = (u32, Vec<Bound<'py, PyArray1<i32>>>, Option<u64>);
+
 fn policy_options(options: Option<&Bound<'_, PyDict>>) -> PyResult<PolicyOptions> {
     let mut built = PolicyOptions::default();
     if let Some(uses) = options.map(|o| o.get_item("protected_uses")).transpose()?.flatten() {
@@ -189,7 +192,7 @@ impl Manager {
 impl Manager {
     /// A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
     #[new]
-    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", index="hash", groups=vec![], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, strict=false))]
+    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", index="hash", groups=vec![], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, strict=false, remap_duplicates=false, partial_hits=false))]
     fn new(
         py: Python<'_>,
         blocks: u32,
@@ -206,6 +209,8 @@ impl Manager {
         reserve: u32,
         watermarks: Option<(f64, f64, f64)>,
         strict: bool,
+        remap_duplicates: bool,
+        partial_hits: bool,
     ) -> PyResult<Self> {
         let groups = groups.iter().map(|table| group_of(py, table, block_size));
         let mut groups = groups.collect::<PyResult<Vec<_>>>()?;
@@ -227,6 +232,8 @@ impl Manager {
             }),
             reserve,
             compute_last_token: true,
+            remap_duplicates,
+            partial_hits,
         };
         let given = policy_options.map(|o| o.clone().unbind());
         let (policy, judge, name) = make_policy(py, policy, policy_options, strict)?;
@@ -262,6 +269,8 @@ impl Manager {
         dict.set_item("fingerprint", PyBytes::new(py, &options.fingerprint))?;
         dict.set_item("event_log", options.event_log)?;
         dict.set_item("reserve", options.reserve)?;
+        dict.set_item("remap_duplicates", options.remap_duplicates)?;
+        dict.set_item("partial_hits", options.partial_hits)?;
         let Watermarks { low, high, critical } = options.watermarks;
         dict.set_item("watermarks", (low, high, critical))?;
         dict.set_item("policy", &self.policy)?;
@@ -345,7 +354,8 @@ impl Manager {
         plan.map(|plan| plan_tuple(py, &plan)).transpose()
     }
 
-    /// How much of a prompt is there: (tokens, a block list a group). Changes nothing.
+    /// How much of a prompt is there: (tokens, a block list a group, what is attached to exactly
+    /// this prompt). Changes nothing.
     #[pyo3(signature = (prompt, *, salt=None, adapter=None, encoder=None, extras=vec![]))]
     fn lookup<'py>(
         &self,
@@ -355,7 +365,7 @@ impl Manager {
         adapter: Option<&[u8]>,
         encoder: Option<&[u8]>,
         extras: Vec<ExtraTuple>,
-    ) -> PyResult<(u32, Vec<Bound<'py, PyArray1<i32>>>)> {
+    ) -> PyResult<HitTuple<'py>> {
         let ids = tokens(prompt, "prompt")?;
         let space = space_of(salt, adapter, encoder);
         let extras = extras_of(extras);
@@ -364,7 +374,7 @@ impl Manager {
             .blocks
             .iter()
             .map(|blocks| PyArray1::from_iter(py, blocks.iter().map(|&b| b as i32)));
-        Ok((hit.tokens, blocks.collect()))
+        Ok((hit.tokens, blocks.collect(), hit.attached))
     }
 
     /// Keys of a prompt's full blocks: uint64 (blocks, 2), low word first.

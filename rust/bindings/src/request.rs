@@ -10,8 +10,8 @@ use pyo3::prelude::*;
 
 use crate::buffers::{keys, length, tokens};
 use crate::ints::{
-    Chunk, EncoderTokens, External, MaxTokens, NumTokens, Priority, RequestClass, Session, Turn,
-    Until,
+    Chunk, EncoderTokens, External, ExternalUntil, MaxTokens, NumTokens, Priority, RequestClass,
+    Session, Turn, Until,
 };
 
 /// An item of `extras`: (first token, one past the last, content id).
@@ -38,6 +38,8 @@ pub struct Request {
     max_tokens: u32,
     whole_sequence: bool,
     external: u32,
+    external_until: u32,
+    join: bool,
     encoder: Vec<u8>,
     encoder_tokens: u32,
     outlook: Vec<u32>,
@@ -50,7 +52,7 @@ pub fn extras_of(extras: Vec<ExtraTuple>) -> Vec<Extra> {
 #[pymethods]
 impl Request {
     #[new]
-    #[pyo3(signature = (prompt, *, keys=None, num_tokens=NumTokens(0), salt=None, adapter=None, extras=vec![], session=Session(0), turn=Turn(0), request_class=RequestClass(0), priority=Priority(0), read=true, insert=true, resumed=false, partial=false, chunk=None, until=None, max_tokens=MaxTokens(0), whole_sequence=false, external=External(0), encoder=None, encoder_tokens=EncoderTokens(0), outlook=None))]
+    #[pyo3(signature = (prompt, *, keys=None, num_tokens=NumTokens(0), salt=None, adapter=None, extras=vec![], session=Session(0), turn=Turn(0), request_class=RequestClass(0), priority=Priority(0), read=true, insert=true, resumed=false, partial=false, chunk=None, until=None, max_tokens=MaxTokens(0), whole_sequence=false, external=External(0), external_until=ExternalUntil(0), join=false, encoder=None, encoder_tokens=EncoderTokens(0), outlook=None))]
     fn new(
         py: Python<'_>,
         prompt: Option<&Bound<'_, PyAny>>,
@@ -72,6 +74,8 @@ impl Request {
         max_tokens: MaxTokens,
         whole_sequence: bool,
         external: External,
+        external_until: ExternalUntil,
+        join: bool,
         encoder: Option<&[u8]>,
         encoder_tokens: EncoderTokens,
         outlook: Option<&Bound<'_, PyAny>>,
@@ -103,6 +107,8 @@ impl Request {
             max_tokens: max_tokens.0,
             whole_sequence,
             external: external.0,
+            external_until: external_until.0,
+            join,
             encoder: encoder.unwrap_or_default().to_vec(),
             encoder_tokens: encoder_tokens.0,
             outlook: outlook.map_or_else(Vec::new, |o| o.as_slice().to_vec()),
@@ -144,6 +150,8 @@ impl Request {
             max_tokens: sequence.max_tokens,
             whole_sequence: sequence.whole,
             external: 0,
+            external_until: 0,
+            join: false,
             encoder: sequence.encoder.clone(),
             encoder_tokens: sequence.encoder_tokens,
             outlook: sequence.outlook.clone(),
@@ -192,6 +200,8 @@ impl Request {
             max_tokens: self.max_tokens,
             whole_sequence: self.whole_sequence,
             external: self.external,
+            external_until: self.external_until,
+            join: self.join,
             encoder_tokens: self.encoder_tokens,
             outlook: &self.outlook,
         }

@@ -26,9 +26,19 @@ impl Manager {
         self.with(py, |core| core.fill(seq.0, ids.as_slice()))
     }
 
-    /// A load has ended with its first blocks good; returns the sequences that were cut.
-    fn loaded(&self, py: Python<'_>, ticket: Ticket, blocks: Blocks) -> PyResult<Vec<u64>> {
-        self.with(py, |core| core.loaded(ticket.0, blocks.0))
+    /// A load has ended with its first blocks good, of each group as many or as said; returns the
+    /// sequences that were cut.
+    fn loaded(
+        &self,
+        py: Python<'_>,
+        ticket: Ticket,
+        blocks: &Bound<'_, PyAny>,
+    ) -> PyResult<Vec<u64>> {
+        let Ok(listed) = blocks.extract::<Vec<u32>>() else {
+            let blocks = blocks.extract::<Blocks>()?;
+            return self.with(py, |core| core.loaded(ticket.0, blocks.0));
+        };
+        self.with(py, |core| core.loaded_groups(ticket.0, &listed))
     }
 
     /// Keeps the blocks of computed tokens for a reader elsewhere; returns the ticket that ends it.

@@ -12,23 +12,25 @@ use crate::errors::{from_core, usage};
 use crate::ints::{Fence, Passed, TokenBudget};
 use crate::manager::Manager;
 use crate::request::Request;
+use crate::sharing::{RemapTuple, remap_tuples};
 use crate::tables::{null_entry, slot};
 use crate::views::{entry, matrix};
 
 /// (sequence, cached tokens, tokens with slots, prompt tokens, ticket of a load, whether the other
-/// input was found)
-pub type GrantTuple = (u64, u32, u32, u32, Option<u64>, bool);
+/// input was found, tokens the load brings, tokens joined, what is attached)
+pub type GrantTuple = (u64, u32, u32, u32, Option<u64>, bool, u32, u32, Option<u64>);
 
 /// (ticket, rows of src, dst, tokens, group)
 pub type PlanTuple<'py> = (u64, Bound<'py, PyArray2<i32>>);
 
 /// (a grant or None an admission; refusals as ("append" | "admit", place, error); rewound
-/// sequences; the plan)
+/// sequences; the plan; table entries that changed)
 type Stepped<'py> = (
     Vec<Option<GrantTuple>>,
     Vec<(&'static str, usize, Py<PyAny>)>,
     Vec<u64>,
     Option<PlanTuple<'py>>,
+    Vec<RemapTuple>,
 );
 
 /// A plan as Python takes it.
@@ -42,8 +44,17 @@ pub fn plan_tuple<'py>(py: Python<'py>, plan: &Plan) -> PyResult<PlanTuple<'py>>
 
 /// A grant as Python takes it.
 pub fn grant_tuple(grant: Grant) -> GrantTuple {
-    let Grant { seq, cached_tokens, granted_tokens, prompt_tokens, load, encoder_cached } = grant;
-    (seq, cached_tokens, granted_tokens, prompt_tokens, load, encoder_cached)
+    (
+        grant.seq,
+        grant.cached_tokens,
+        grant.granted_tokens,
+        grant.prompt_tokens,
+        grant.load,
+        grant.encoder_cached,
+        grant.external_tokens,
+        grant.joined_tokens,
+        grant.attached,
+    )
 }
 
 #[pymethods]
@@ -131,9 +142,18 @@ impl Manager {
         step: &Step<'_>,
         outputs: &mut Outputs<'_>,
     ) -> PyResult<Stepped<'py>> {
-        let before = self.locked(py, |core| kept_lengths(core, step))?;
+        let mut before = self.locked(py, |core| kept_lengths(core, step))?;
         let settled = self.locked(py, |core| core.settle(step))?;
         let mut outcome = settled.map_err(|e| from_core(py, &e))?;
+        self.locked(py, |core| {
+            let size = core.options().block_size;
+            for entry in &outcome.remapped {
+                let row = step.append.iter().position(|&(seq, _)| seq == entry.seq);
+                if let Some(kept) = row.map(|row| &mut before[row]) {
+                    *kept = (*kept).min(entry.place * size);
+                }
+            }
+        })?;
         let mut failures = Vec::new();
         let mut asked = Ok(());
         if self.has_judge() {
@@ -181,7 +201,7 @@ impl<'py, I: Iterator<Item = PyErr>> Told<'py, I> {
     }
 
     fn tell(mut self, outcome: StepOutcome, plan: Option<Plan>) -> PyResult<Stepped<'py>> {
-        let StepOutcome { rewound, appended, extended, admitted, .. } = outcome;
+        let StepOutcome { rewound, remapped, appended, extended, admitted, .. } = outcome;
         let mut refused = Vec::new();
         for (name, results) in [("append", appended), ("extend", extended)] {
             for (i, result) in results.into_iter().enumerate() {
@@ -200,7 +220,7 @@ impl<'py, I: Iterator<Item = PyErr>> Told<'py, I> {
             }
         }
         let plan = plan.map(|plan| plan_tuple(self.py, &plan)).transpose()?;
-        Ok((grants, refused, rewound, plan))
+        Ok((grants, refused, rewound, plan, remap_tuples(&remapped)))
     }
 }
 

@@ -92,6 +92,8 @@ impl Manager {
             ("collisions", stats.collisions),
             ("loaded_tokens", stats.loaded_tokens),
             ("failed_copies", stats.failed_copies),
+            ("joined_tokens", stats.joined_tokens),
+            ("remapped", stats.remapped),
             ("live_sequences", live as u64),
             ("waiting_blocks", waiting as u64),
             ("policy_failures", self.judge_failures()),

@@ -7,7 +7,8 @@
 //! fingerprint, salt, adapter and encoder input as tagged, length-prefixed fields. Every key is the
 //! first 128 bits of its digest, so a sequence can go on from any block's key and roll back for
 //! nothing. Root and links are always SHA-256; only the per-block hash is chosen, and where it is
-//! not cryptographic the pool keeps links and tokens and compares them.
+//! not cryptographic the pool keeps links and tokens and compares them. The key of a partial block
+//! is `SHA256("tail" || link[i] || tokens)`, whatever the hash.
 
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_128;
@@ -244,6 +245,16 @@ impl Hasher {
             HashAlgo::Blake3 => Key::of_digest(blake3::hash(message).as_bytes()),
             HashAlgo::Xxh3 => Key(xxh3_128(message)),
         }
+    }
+
+    /// The key of the partial block `tokens` at place `index` after `previous` (or the root).
+    pub fn tail(&self, previous: Key, index: usize, extras: &[Extra], tokens: &[u32]) -> Key {
+        let mut hasher = Sha256::new_with_prefix(b"tail");
+        hasher.update(self.link(previous, index, extras).0.to_le_bytes());
+        for token in tokens {
+            hasher.update(token.to_le_bytes());
+        }
+        Key::of_digest(&hasher.finalize())
     }
 
     /// Appends to `keys` the keys of the full blocks of `tokens` that it does not hold yet.

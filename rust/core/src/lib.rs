@@ -14,15 +14,18 @@
 //! | [`manager`] | admit, append, commit, release, fork, step: the verbs |
 //! | [`locks`] | paths that somebody holds against eviction |
 //! | [`tickets`] | copies under way and the blocks they hold |
+//! | [`hands`], [`attached`] | blocks held one by one; what is attached to a prefix |
 //! | [`events`], [`stats`] | the ordered log and the counters |
 //!
 //! The words are the field's own: a *block* is a fixed number of tokens' KV; a *cached* block is
 //! unreferenced but findable; *commit* means computed and accepted.
 #![forbid(unsafe_code)]
 
+pub mod attached;
 pub mod error;
 pub mod events;
 pub mod groups;
+pub mod hands;
 pub mod hash;
 pub mod index;
 pub mod locks;

@@ -57,6 +57,10 @@ pub struct Options {
     pub reserve: u32,
     /// Leave the last token of a prompt to be computed (rule 5). Off only in trace replay.
     pub compute_last_token: bool,
+    /// A block that turns out to be findable already when it is committed gives way to that one.
+    pub remap_duplicates: bool,
+    /// Find the partial last block of an ended sequence too, by a copy.
+    pub partial_hits: bool,
 }
 
 impl Default for Options {
@@ -74,6 +78,8 @@ impl Default for Options {
             watermarks: Watermarks::default(),
             reserve: 0,
             compute_last_token: true,
+            remap_duplicates: false,
+            partial_hits: false,
         }
     }
 }
@@ -134,6 +140,22 @@ impl Options {
                 ),
             });
         }
-        Layout::new(&self.groups, self.block_size).map(drop)
+        let layout = Layout::new(&self.groups, self.block_size)?;
+        for (what, on) in
+            [("remap_duplicates", self.remap_duplicates), ("partial_hits", self.partial_hits)]
+        {
+            if !on {
+                continue;
+            }
+            let limit = match self.index {
+                IndexKind::Radix => "needs index = \"hash\": the radix index has no keys".into(),
+                IndexKind::Hash => match layout.check_plain() {
+                    Ok(()) => continue,
+                    Err(why) => why,
+                },
+            };
+            return Err(Error::Invalid { what, value: "true".into(), limit });
+        }
+        Ok(())
     }
 }

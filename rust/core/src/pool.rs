@@ -326,6 +326,13 @@ impl Pool {
         Some(id)
     }
 
+    /// Lent → Pending: the block goes into the books.
+    pub fn enter(&mut self, block: BlockId) {
+        let b = &mut self.blocks[block as usize];
+        debug_assert_eq!(b.state, State::Lent);
+        b.state = State::Pending;
+    }
+
     /// One more owner. True if it is the first: Cached → Committed.
     #[inline]
     pub fn share(&mut self, block: BlockId) -> bool {

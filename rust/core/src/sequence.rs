@@ -71,6 +71,25 @@ pub struct Sequence {
     pub max_tokens: u32,
     /// Whether it came in because all of that could be had.
     pub whole: bool,
+    /// What it cost.
+    pub usage: Usage,
+    /// The ticket of the computation it joined, while that goes on; 0 otherwise.
+    pub joined: u64,
+}
+
+/// Usage counts of a request, in tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Found in the cache at admission.
+    pub read: u32,
+    /// Made findable by it, and not findable before (in whole blocks).
+    pub created: u32,
+    /// Computed by another sequence that it joined.
+    pub joined: u32,
+    /// Brought from elsewhere.
+    pub loaded: u32,
+    /// Whether it came back after a preemption: what it read then is its own.
+    pub resumed: bool,
 }
 
 impl Sequence {
@@ -114,6 +133,7 @@ impl Sequence {
         (self.len, self.committed, self.cached, self.published) = (0, 0, 0, 0);
         (self.private, self.known, self.unknown) = (false, 0, 0);
         (self.max_tokens, self.whole) = (0, false);
+        (self.usage, self.joined) = (Usage::default(), 0);
         self.meta = Meta::default();
     }
 }

@@ -33,4 +33,8 @@ pub struct Stats {
     pub loaded_tokens: u64,
     /// Copies and loaded pages that failed.
     pub failed_copies: u64,
+    /// Prompt tokens that admissions left to a computation in flight.
+    pub joined_tokens: u64,
+    /// Table entries that gave way to a block findable already.
+    pub remapped: u64,
 }

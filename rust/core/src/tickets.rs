@@ -39,6 +39,8 @@ pub struct Load {
     pub start: u32,
     /// How many.
     pub blocks: u32,
+    /// The sequence that computes them, where it is one of this pool: a joined computation.
+    pub filler: Option<SeqId>,
 }
 
 /// Plans not given out yet, and those given out and not settled.
@@ -50,6 +52,8 @@ pub struct Tickets {
     held: Vec<(u64, BlockId)>,
     /// Of the outstanding ones, pages that come from elsewhere.
     loads: Vec<Load>,
+    /// When a ticket lapses, by the caller's clock.
+    deadlines: Vec<(u64, u64)>,
     next: u64,
 }
 
@@ -82,10 +86,98 @@ impl Tickets {
     }
 
     /// A ticket for `blocks` blocks from the place `start` on, which somebody else fills.
-    pub fn issue_load(&mut self, start: u32, blocks: u32, copies: Vec<Copy>) -> u64 {
+    pub fn issue_load(
+        &mut self,
+        start: u32,
+        blocks: u32,
+        filler: Option<SeqId>,
+        copies: Vec<Copy>,
+    ) -> u64 {
         let ticket = self.issue(copies);
-        self.loads.push(Load { ticket, start, blocks });
+        self.loads.push(Load { ticket, start, blocks, filler });
         ticket
+    }
+
+    /// Outstanding loads.
+    pub fn loads(&self) -> &[Load] {
+        &self.loads
+    }
+
+    /// The load that was opened for `seq`, joined computations apart.
+    pub fn load_for(&self, seq: SeqId) -> Option<Load> {
+        let own = |load: &&Load| {
+            let first = self.load(load.ticket).and_then(|(_, pages)| pages.first());
+            load.filler.is_none() && first.is_some_and(|copy| copy.seq == seq)
+        };
+        self.loads.iter().find(own).copied()
+    }
+
+    /// Takes the first `blocks` blocks of a load, or (from its end) all others, out of it; a load of
+    /// which nothing is left is settled. Returns their pages, which the ticket owns no more.
+    pub fn split_load(
+        &mut self,
+        ticket: u64,
+        blocks: u32,
+        groups: usize,
+        front: bool,
+    ) -> Vec<Copy> {
+        let place = self.loads.iter().position(|load| load.ticket == ticket);
+        let plan = self.outstanding.iter().position(|p| p.ticket == ticket);
+        let (Some(place), Some(plan)) = (place, plan) else { return Vec::new() };
+        let load = &mut self.loads[place];
+        let copies = &mut self.outstanding[plan].copies;
+        let at = blocks.min(load.blocks) as usize * groups;
+        let taken: Vec<Copy> = if front {
+            load.start += blocks.min(load.blocks);
+            load.blocks -= blocks.min(load.blocks);
+            copies.drain(..at).collect()
+        } else {
+            load.blocks = blocks.min(load.blocks);
+            copies.drain(at..).collect()
+        };
+        if load.blocks == 0 {
+            self.loads.remove(place);
+            self.outstanding.swap_remove(plan);
+        }
+        taken
+    }
+
+    /// Lets a ticket lapse at `at`, by the caller's clock.
+    pub fn set_deadline(&mut self, ticket: u64, at: u64) {
+        self.deadlines.retain(|&(other, _)| other != ticket);
+        self.deadlines.push((ticket, at));
+    }
+
+    /// When a ticket lapses.
+    pub fn deadline(&self, ticket: u64) -> Option<u64> {
+        self.deadlines.iter().find(|&&(other, _)| other == ticket).map(|&(_, at)| at)
+    }
+
+    /// Tickets that have lapsed by `now`, in the order they were given out.
+    pub fn lapsed(&self, now: u64) -> Vec<u64> {
+        let lapsed = self.deadlines.iter().filter(|&&(_, at)| at <= now);
+        let mut tickets: Vec<u64> = lapsed.map(|&(ticket, _)| ticket).collect();
+        tickets.sort_unstable();
+        tickets
+    }
+
+    /// Every ticket given out and not settled, joined computations apart.
+    pub fn given(&self) -> impl Iterator<Item = u64> + '_ {
+        self.outstanding.iter().map(|plan| plan.ticket).filter(|&t| self.is_outstanding(t))
+    }
+
+    /// Blocks that a ticket owns, once for each time.
+    pub fn blocks_of(&self, ticket: u64) -> Vec<BlockId> {
+        let plan = self.outstanding.iter().filter(|plan| plan.ticket == ticket);
+        let ends = plan.flat_map(|plan| &plan.copies).flat_map(|c| [c.src, c.dst]);
+        let held = self.held.iter().filter(|&&(owner, _)| owner == ticket).map(|&(_, b)| b);
+        ends.filter(|&b| b != NIL).chain(held).collect()
+    }
+
+    /// Whether a ticket copies pages of this pool.
+    pub fn copies_pages(&self, ticket: u64) -> bool {
+        let plan = self.outstanding.iter().find(|plan| plan.ticket == ticket);
+        plan.is_some_and(|plan| plan.copies.iter().any(|copy| copy.src != NIL))
     }
 
     fn issue(&mut self, copies: Vec<Copy>) -> u64 {
@@ -108,9 +200,11 @@ impl Tickets {
         Some((load, &plan.copies))
     }
 
-    /// Whether somebody else is to fill `page`; tickets of which `settled` is true do not count.
-    pub fn is_loading(&self, page: BlockId, settled: &dyn Fn(u64) -> bool) -> bool {
-        self.loads.iter().filter(|load| !settled(load.ticket)).any(|load| {
+    /// Whether somebody else is to fill `page`; tickets of which `settled` is true do not count, nor
+    /// joined computations other than `joined`.
+    pub fn is_loading(&self, page: BlockId, joined: u64, settled: &dyn Fn(u64) -> bool) -> bool {
+        let counts = |load: &&Load| load.filler.is_none() || load.ticket == joined;
+        self.loads.iter().filter(counts).filter(|load| !settled(load.ticket)).any(|load| {
             let pages = self.load(load.ticket).map_or(&[][..], |(_, pages)| pages);
             pages.iter().any(|copy| copy.src == NIL && copy.dst == page)
         })
@@ -130,6 +224,7 @@ impl Tickets {
     pub fn settle(&mut self, ticket: u64) -> Result<Plan> {
         let at = self.outstanding.iter().position(|p| p.ticket == ticket);
         self.loads.retain(|load| load.ticket != ticket);
+        self.deadlines.retain(|&(other, _)| other != ticket);
         at.map(|at| self.outstanding.swap_remove(at)).ok_or(Error::UnknownTicket(ticket))
     }
 
@@ -173,9 +268,10 @@ impl Tickets {
         ends.chain(self.held.iter().map(|&(_, block)| block))
     }
 
-    /// Whether the ticket is out.
+    /// Whether the ticket is out, for the caller to settle.
     pub fn is_outstanding(&self, ticket: u64) -> bool {
-        self.outstanding.iter().any(|p| p.ticket == ticket)
+        let joined = self.loads.iter().any(|load| load.ticket == ticket && load.filler.is_some());
+        !joined && self.outstanding.iter().any(|p| p.ticket == ticket)
     }
 
     /// Every copy not settled, given out or not.
@@ -186,6 +282,16 @@ impl Tickets {
     /// How many unsettled copies hold `block`, at either end.
     pub fn holds(&self, block: BlockId) -> u32 {
         self.copies().map(|c| u32::from(c.src == block) + u32::from(c.dst == block)).sum()
+    }
+
+    /// Whether anything is to fill or read `page`, computations joined with `filler` apart.
+    pub fn is_busy(&self, page: BlockId, filler: SeqId) -> bool {
+        let own = |ticket| {
+            self.loads.iter().any(|load| load.ticket == ticket && load.filler == Some(filler))
+        };
+        let others = self.outstanding.iter().filter(|plan| !own(plan.ticket));
+        let mut copies = self.gathering.iter().chain(others.flat_map(|plan| &plan.copies));
+        copies.any(|copy| copy.src == page || copy.dst == page)
     }
 
     /// Whether no copy is unsettled.

@@ -130,6 +130,27 @@ impl Layout {
         self.uniform
     }
 
+    /// Refuses, with the reason, groups that are not all full attention or sliding windows in blocks of
+    /// one unit: what works on whole rows of blocks has to know no other.
+    ///
+    /// # Errors
+    /// The limit that an [`crate::Error::Invalid`] names.
+    pub fn check_plain(&self) -> std::result::Result<(), String> {
+        let rows =
+            "needs groups of full attention or sliding windows, in blocks of block_size tokens";
+        let plain = |kind| matches!(kind, GroupKind::Full | GroupKind::SlidingWindow { .. });
+        if let Some(reach) = self.groups.iter().find(|reach| !plain(reach.kind)) {
+            return Err(format!("{rows}: one is of kind {}", reach.kind.name()));
+        }
+        if let Some(reach) = self.groups.iter().find(|reach| reach.units > 1) {
+            return Err(format!("{rows}: one has blocks of {} tokens", reach.span));
+        }
+        if let Some(reach) = self.groups.iter().find(|reach| reach.lag > 0) {
+            return Err(format!("{rows}: one lags by {} tokens", reach.lag));
+        }
+        Ok(())
+    }
+
     /// Whether some group gives blocks up before its sequence ends.
     #[inline]
     pub fn gives_up(&self) -> bool {

@@ -7,6 +7,7 @@ pub use hash::{Found, HashIndex, Proof};
 pub use radix::Radix;
 
 use crate::error::{Error, Result};
+use crate::hash::Key;
 use crate::options::Options;
 use crate::pool::{BlockId, Pool};
 
@@ -83,6 +84,40 @@ impl Index {
             Self::Hash(hash) => hash.wants_proof(),
             Self::Radix(_) => false,
         }
+    }
+
+    /// The block under `key`. A tree of tokens knows none.
+    #[inline]
+    pub fn find(&self, pool: &Pool, key: Key, proof: Option<Proof<'_>>) -> Found {
+        match self {
+            Self::Hash(hash) => hash.find(pool, key, proof),
+            Self::Radix(_) => Found::Nothing,
+        }
+    }
+
+    /// Makes `block` findable under `key` alone, which is taken at its word.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a tree of tokens.
+    pub fn store(&mut self, pool: &Pool, block: BlockId, key: Key) -> Result<Found> {
+        match self {
+            Self::Hash(hash) => Ok(hash.store(pool, block, key, None)),
+            Self::Radix(_) => Err(self.no_keys()),
+        }
+    }
+
+    /// Refuses where nothing is findable by key.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a tree of tokens.
+    pub fn check_keys(&self) -> Result<()> {
+        if self.takes_keys() { Ok(()) } else { Err(self.no_keys()) }
+    }
+
+    fn no_keys(&self) -> Error {
+        let value = if self.takes_keys() { IndexKind::Hash } else { IndexKind::Radix };
+        let limit = "matches tokens and knows no keys: take \"hash\"".into();
+        Error::Invalid { what: "index", value: value.name().into(), limit }
     }
 
     /// Takes `block` out. False if it was not there.

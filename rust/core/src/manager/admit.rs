@@ -2,13 +2,14 @@
 
 use super::Manager;
 use super::lookup::Wanted;
+use super::tails::Tail;
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::groups::GroupKind;
 use crate::hash::{Extra, Key, Space};
 use crate::policy::{NEVER, Use, View};
 use crate::pool::{BlockId, NIL, State};
-use crate::sequence::{Meta, SeqId, Sequence};
+use crate::sequence::{Meta, SeqId, Sequence, Usage};
 
 /// What a request asks to have computed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -59,6 +60,11 @@ pub struct Admission<'a> {
     /// Tokens after the cached ones that somebody else brings: whole blocks, filled by the time that
     /// the grant's `load` is settled.
     pub external: u32,
+    /// The same as a length: the prompt's first tokens up to here can be brought; what is cached of
+    /// them is not. Whole blocks of it, and nothing of it is an error.
+    pub external_until: u32,
+    /// Share blocks that a live sequence is computing for the same prompt.
+    pub join: bool,
     /// Tokens of the other input that groups of the kind [`GroupKind::Cross`] attend to; its content is
     /// named in `space`, or it is shared with nobody.
     pub encoder_tokens: u32,
@@ -83,6 +89,8 @@ impl Default for Admission<'_> {
             until: u32::MAX,
             max_tokens: 0,
             external: 0,
+            external_until: 0,
+            join: false,
             encoder_tokens: 0,
             whole_sequence: false,
             outlook: &[],
@@ -95,7 +103,7 @@ impl Default for Admission<'_> {
 pub struct Grant {
     /// The sequence.
     pub seq: SeqId,
-    /// Prompt tokens found; computing starts here.
+    /// Prompt tokens found; computing starts here, or behind what is joined or loaded.
     pub cached_tokens: u32,
     /// Prompt tokens that have slots.
     pub granted_tokens: u32,
@@ -105,6 +113,35 @@ pub struct Grant {
     pub load: Option<u64>,
     /// Whether the KV of the other input was found: the encoder need not run.
     pub encoder_cached: bool,
+    /// Tokens after the cached ones that the load brings.
+    pub external_tokens: u32,
+    /// Tokens after the cached ones that a live sequence is computing: good once it commits them.
+    pub joined_tokens: u32,
+    /// What was attached to exactly this prompt.
+    pub attached: Option<u64>,
+}
+
+/// What an admission starts from.
+#[derive(Debug, Default)]
+struct Start {
+    /// Units at the front that every group owns already.
+    rows: u32,
+    /// Of those, units that are findable.
+    good: u32,
+    /// Who computes the others.
+    filler: Option<SeqId>,
+    /// A partial block after them.
+    tail: Option<Tail>,
+}
+
+/// What an admission was counted to.
+struct Counted {
+    /// Tokens that get slots.
+    until: u32,
+    /// Blocks that a partial grant leaves.
+    leave: u32,
+    /// Tokens that somebody else brings.
+    external: u32,
 }
 
 impl Manager {
@@ -124,6 +161,7 @@ impl Manager {
             });
         }
         self.check_encoder(request)?;
+        self.check_join(request.join)?;
         // What no key names is nobody else's, and so is all that is computed over it.
         let nameless = request.encoder_tokens > 0 && request.space.encoder.is_empty();
         let request = &Admission {
@@ -162,39 +200,60 @@ impl Manager {
         if self.layout.has_cross() {
             self.find_cross(request, root, &mut hits);
         }
+        let start = self.find_start(request, wanted, known, found as u32, &mut hits);
+        let tail = start.tail.as_ref().map_or(&[][..], |tail| &tail.blocks);
+        let wants = hits.iter().flatten().chain(tail).copied().filter(|&b| b != NIL);
         if let Some(books) = self.policy.external() {
-            books.unpick_all(hits.iter().flatten().copied().filter(|&b| b != NIL));
+            books.unpick_all(wants.clone());
         }
-        let plan = self.plan_admission(request, known, found, &hits);
-        if let (Err(Error::NeedVictims { .. }), Some(books)) = (&plan, self.policy.external()) {
-            books.spare(hits.iter().flatten().copied().filter(|&b| b != NIL));
+        let counted = self.count_needs(request, known, &start, &hits);
+        if let (Err(Error::NeedVictims { .. }), Some(books)) = (&counted, self.policy.external()) {
+            books.spare(wants);
         }
-        let outcome = plan.map(|until| {
+        let outcome = counted.map(|counted| {
             self.stats.collisions += u64::from(collisions);
-            self.carry_out(request, known, (found as u32, until), root, keys, &hits)
+            let attached = self.find_attached(wanted);
+            let grant = self.carry_out(request, known, &counted, &start, (root, keys), &hits);
+            Grant { attached, ..grant }
         });
         self.scratch.keys = hashed;
         self.scratch.hits = hits;
         outcome
     }
 
-    /// Counts: up to how many tokens slots are to be given, and how many blocks a partial grant has
-    /// to leave.
-    fn plan_admission(
-        &mut self,
+    /// What of a prompt need not be computed, besides what `find_prefix` found: a computation to
+    /// join, or else a partial block.
+    fn find_start(
+        &self,
         request: &Admission<'_>,
+        wanted: Wanted<'_>,
         known: u32,
-        found: usize,
-        hits: &[Vec<BlockId>],
-    ) -> Result<(u32, u32)> {
-        let encoder = request.encoder_tokens;
-        let cached = found as u32 * self.block_size();
+        found: u32,
+        hits: &mut [Vec<BlockId>],
+    ) -> Start {
+        let mut start = Start { rows: found, good: found, ..Start::default() };
+        if !request.read || request.external > 0 || request.external_until > 0 {
+            return start;
+        }
+        if request.join
+            && let Some((filler, good)) = self.find_computing(wanted, hits)
+        {
+            start.rows = hits.first().map_or(0, Vec::len) as u32;
+            (start.good, start.filler) = (good, Some(filler));
+        } else if self.options.partial_hits {
+            start.tail = self.find_tail(wanted, self.less_the_last(known), hits);
+        }
+        start
+    }
+
+    /// Tokens that somebody else brings after `cached` ones.
+    fn external_of(&self, request: &Admission<'_>, known: u32, cached: u32) -> Result<u32> {
         // Rule 5 holds for what somebody else computed, with prefix caching or without.
         let most = self.whole_units(self.less_the_last(known));
+        let left = most.saturating_sub(cached);
         let external = request.external;
         let unit = self.layout.unit_tokens();
-        if !external.is_multiple_of(unit) || external > most.saturating_sub(cached) {
-            let most = most.saturating_sub(cached);
+        if !external.is_multiple_of(unit) || external > left {
             let whole = if unit == self.block_size() {
                 "must be whole blocks,".to_owned()
             } else {
@@ -203,30 +262,56 @@ impl Manager {
             return Err(Error::Invalid {
                 what: "external",
                 value: external.to_string(),
-                limit: format!("{whole} {most} tokens at the most after {cached} cached ones"),
+                limit: format!("{whole} {left} tokens at the most after {cached} cached ones"),
             });
         }
+        let until = self.whole_units(request.external_until.min(most));
+        if until > 0 && external > 0 {
+            return Err(Error::Invalid {
+                what: "external",
+                value: external.to_string(),
+                limit: "external_until says where it ends: give one of the two".into(),
+            });
+        }
+        Ok(external.max(until.saturating_sub(cached)))
+    }
+
+    /// Counts what an admission needs before anything moves.
+    fn count_needs(
+        &mut self,
+        request: &Admission<'_>,
+        known: u32,
+        start: &Start,
+        hits: &[Vec<BlockId>],
+    ) -> Result<Counted> {
+        let encoder = request.encoder_tokens;
+        let tail = start.tail.as_ref().map_or(&[][..], |tail| &tail.blocks);
+        let cached = start.rows * self.block_size() + start.tail.as_ref().map_or(0, |t| t.tokens);
+        let external = self.external_of(request, known, cached)?;
         let cached = cached + external;
         let until = known.min(cached.saturating_add(request.chunk)).min(request.until.max(cached));
         let entries = hits.iter().map(Vec::len).sum::<usize>() as u64;
         let needed = self.layout.blocks(until, encoder) - entries;
         let needed = u32::try_from(needed).unwrap_or(u32::MAX);
-        let claimed = hits.iter().map(|h| self.pool.count_cached(h)).sum::<usize>() as u32;
+        let claimed = hits.iter().map(|h| self.pool.count_cached(h)).sum::<usize>();
+        let claimed = (claimed + self.pool.count_cached(tail)) as u32;
         let room = self.pool.available() - claimed;
         let kept = self.kept_for_growth();
         if request.fit == Fit::Partial {
             // The other input comes in whole.
             let least = self.cross_missing(hits, encoder);
             if least > room.saturating_sub(kept) {
-                return self
-                    .check_room(least.saturating_add(kept), claimed)
-                    .map(|()| (until, kept));
+                return self.check_room(least.saturating_add(kept), claimed).map(|()| Counted {
+                    until,
+                    leave: kept,
+                    external,
+                });
             }
             self.check_room(needed.min(room.saturating_sub(kept)), claimed)?;
-            return Ok((until, kept));
+            return Ok(Counted { until, leave: kept, external });
         }
         let longest = known.max(request.max_tokens);
-        let held = hits.iter().flatten().filter(|&&b| b != NIL).count() as u64;
+        let held = hits.iter().flatten().chain(tail).filter(|&&b| b != NIL).count() as u64;
         let total = self.layout.least(longest, encoder).max(u64::from(needed) + held);
         if total > u64::from(self.pool.usable()) {
             self.stats.refused += 1;
@@ -247,7 +332,7 @@ impl Manager {
             });
         }
         self.check_room(needed, claimed)?;
-        Ok((until, 0))
+        Ok(Counted { until, leave: 0, external })
     }
 
     /// Blocks that a sequence with these tables may yet take on its way to `tokens` tokens.
@@ -287,25 +372,24 @@ impl Manager {
         &mut self,
         request: &Admission<'_>,
         known: u32,
-        (found, (until, leave)): (u32, (u32, u32)),
-        root: Key,
-        keys: &[Key],
+        counted: &Counted,
+        start: &Start,
+        (root, keys): (Key, &[Key]),
         hits: &[Vec<BlockId>],
     ) -> Grant {
         self.tick += 1;
         let seq = self.sequences.create(hits.len());
         self.note(Kind::Admit, seq, u64::from(known));
+        let &Counted { until, leave, external } = counted;
         let using = Use { outlook: request.outlook, meta: request.meta, tokens: known };
-        for found in hits {
-            self.own(seq, found, using);
-        }
+        self.own_start(seq, start, hits, using);
         let mut tables = std::mem::take(&mut self.created(seq).tables);
         for (table, found) in tables.iter_mut().zip(hits) {
             table.extend_from_slice(found);
         }
         let encoder_cached = self.obtain_cross(seq, request.encoder_tokens, &mut tables);
         let may_refuse = request.fit == Fit::Partial && self.policy.may_refuse();
-        let mut rows = found;
+        let mut rows = start.rows;
         while rows < self.blocks_for(until) {
             let row = self.row_blocks(&tables, rows);
             if self.pool.available() < row.saturating_add(leave) {
@@ -317,7 +401,7 @@ impl Manager {
             }
             rows += 1;
         }
-        let cached = found * self.block_size();
+        let cached = start.good * self.block_size();
         let slots = rows.saturating_mul(self.block_size());
         let insert = request.insert && self.options.prefix_caching;
         let admitted = self.tick;
@@ -327,7 +411,7 @@ impl Manager {
         sequence.len = until.min(slots);
         sequence.committed = cached;
         sequence.cached = cached;
-        sequence.published = found;
+        sequence.published = start.good;
         sequence.private = !insert || cut;
         sequence.tokens.extend_from_slice(request.prompt.tokens);
         sequence.known = known;
@@ -346,17 +430,54 @@ impl Manager {
         sequence.admitted = admitted;
         (sequence.max_tokens, sequence.whole) = (request.max_tokens, request.whole_sequence);
         let granted_tokens = sequence.len;
+        let tail = start.tail.as_ref();
+        let cached = cached + tail.map_or(0, |tail| self.copy_found_tail(seq, tail));
         self.promised |= request.whole_sequence;
         self.count_admission(request.resumed, known, cached);
-        let external = self.whole_units(request.external.min(granted_tokens - cached));
-        let external = external / self.block_size();
-        let load = (external > 0).then(|| self.open_load(seq, found, external));
-        let prompt_tokens = known;
-        Grant { seq, cached_tokens: cached, granted_tokens, prompt_tokens, load, encoder_cached }
+        let external = self.whole_units(external.min(granted_tokens - cached));
+        let blocks = external / self.block_size();
+        let load = (blocks > 0).then(|| self.open_load(seq, start.rows, blocks));
+        let joined_tokens =
+            start.filler.map_or(0, |filler| self.join(seq, filler, start.good, start.rows));
+        self.created(seq).usage = Usage {
+            read: cached,
+            joined: joined_tokens,
+            resumed: request.resumed,
+            ..Usage::default()
+        };
+        Grant {
+            seq,
+            cached_tokens: cached,
+            granted_tokens,
+            prompt_tokens: known,
+            load,
+            encoder_cached,
+            external_tokens: external,
+            joined_tokens,
+            attached: None,
+        }
     }
 
     pub(super) fn created(&mut self, seq: SeqId) -> &mut Sequence {
         self.sequences.get_mut(seq).expect("the sequence was created just now")
+    }
+
+    /// `seq` becomes an owner of all that it starts from.
+    fn own_start(&mut self, seq: SeqId, start: &Start, hits: &[Vec<BlockId>], using: Use<'_>) {
+        for found in hits {
+            let mut found = &found[..];
+            if start.filler.is_some() {
+                let (good, computing) = found.split_at(start.good as usize);
+                for &block in computing {
+                    self.pool.share(block);
+                }
+                found = good;
+            }
+            self.own(seq, found, using);
+        }
+        if let Some(tail) = &start.tail {
+            self.hold_tail(seq, tail, Use { outlook: &[], ..using });
+        }
     }
 
     /// `seq` becomes an owner of the blocks found in one group.

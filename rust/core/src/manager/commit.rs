@@ -57,7 +57,13 @@ impl Manager {
         let sequence = self.sequences.get(seq)?;
         let settled = sequence.private
             || (self.publishes_whole() && sequence.published == upto / self.options.block_size);
-        if settled { Ok(Committed::default()) } else { self.publish(seq) }
+        if self.tickets.loads().is_empty() {
+            return if settled { Ok(Committed::default()) } else { self.publish(seq) };
+        }
+        let joiners = self.vouch(seq);
+        let done = self.publish(seq)?;
+        self.tell_joiners(joiners)?;
+        Ok(done)
     }
 
     /// Makes the full committed blocks of `seq` findable, from the first that is not.
@@ -142,6 +148,7 @@ impl Manager {
         outlook.clear();
         let reach = self.layout.groups()[group];
         let units = reach.units as usize;
+        let mut created = 0;
         for i in self.due_blocks(sequence, group, range) {
             let block = sequence.tables[group][i];
             if block == NIL || self.pool.state(block) != State::Pending {
@@ -150,15 +157,23 @@ impl Manager {
             if !self.layout.is_reachable(group, i, sequence.prompt) {
                 continue;
             }
+            if self.options.remap_duplicates && self.remap(seq, sequence, group, i) {
+                done.duplicates += 1;
+                continue;
+            }
             let Some(copy) = self.store(seq, sequence, group, i) else {
                 sequence.private = true;
                 break;
             };
             done.duplicates += u32::from(copy);
+            created += u32::from(!copy);
             stored.push(block);
             outlook.push(sequence.outlook.get(i * units).copied().unwrap_or(NEVER));
         }
         done.stored = stored.len() as u32;
+        if group == 0 {
+            sequence.usage.created += created * reach.span;
+        }
         self.stats.stored += u64::from(done.stored);
         let using = Use { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
         self.policy.insert(&stored, using, View { pool: &self.pool, now: self.tick });

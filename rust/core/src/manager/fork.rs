@@ -3,8 +3,9 @@
 use super::Manager;
 use crate::error::{Error, Result};
 use crate::events::Kind;
+use crate::groups::GroupKind;
 use crate::pool::NIL;
-use crate::sequence::{SeqId, Sequence};
+use crate::sequence::{SeqId, Sequence, Usage};
 
 impl Manager {
     /// A sequence that shares every block of `seq`; whichever writes first copies the tail.
@@ -25,15 +26,58 @@ impl Manager {
                 ),
             });
         }
-        let source = source.clone();
+        self.share_all(seq)
+    }
+
+    /// The same, whatever is computed.
+    pub(super) fn share_all(&mut self, seq: SeqId) -> Result<SeqId> {
+        let source = self.sequences.get(seq)?.clone();
         self.tick += 1;
         let child = self.sequences.create(self.options.groups.len());
         for &block in source.tables.iter().flatten().filter(|&&b| b != NIL) {
             self.pool.share(block);
         }
         // Nobody looked whether there is room for the child to grow, too.
-        *self.sequences.get_mut(child)? = Sequence { whole: false, ..source };
+        *self.sequences.get_mut(child)? =
+            Sequence { whole: false, usage: Usage::default(), ..source };
         self.note(Kind::Fork, child, seq);
         Ok(child)
+    }
+
+    /// A sequence that shares the first `upto` computed tokens of `seq` and knows no more. With
+    /// `copy`, a partial last block is copied at once, not when it is written on.
+    ///
+    /// # Errors
+    /// Unknown handles; [`Error::CommitPastEnd`] beyond what is computed; [`Error::Invalid`] where a
+    /// window has moved on; with `copy`, [`Error::NoCapacity`] and [`Error::NeedVictims`].
+    pub fn fork_prefix(&mut self, seq: SeqId, upto: u32, copy: bool) -> Result<SeqId> {
+        let committed = self.sequences.get(seq)?.committed;
+        if upto > committed {
+            let (asked, limit) = (u64::from(upto), u64::from(committed));
+            return Err(Error::CommitPastEnd { asked, limit });
+        }
+        self.check_cut(seq, upto, &|_| false)?;
+        let tails = if copy { self.partial_blocks(seq, upto)? } else { Vec::new() };
+        if !tails.is_empty() {
+            self.check_room(tails.len() as u32, 0)?;
+        }
+        let child = self.fork(seq)?;
+        self.cut(child, upto)?;
+        for (group, at) in tails {
+            self.copy_block(child, group, at)?;
+        }
+        Ok(child)
+    }
+
+    /// Blocks (group, place) of `seq` that the token at `len` is written into behind others.
+    fn partial_blocks(&self, seq: SeqId, len: u32) -> Result<Vec<(usize, usize)>> {
+        let tables = &self.sequences.get(seq)?.tables;
+        let groups = self.layout.groups().iter().zip(tables).enumerate();
+        let partial = groups.filter(|(_, (reach, table))| {
+            reach.kind != GroupKind::Cross
+                && !len.is_multiple_of(reach.span)
+                && table[(len / reach.span) as usize] != NIL
+        });
+        Ok(partial.map(|(group, (reach, _))| (group, (len / reach.span) as usize)).collect())
     }
 }

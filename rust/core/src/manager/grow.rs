@@ -248,7 +248,7 @@ impl Manager {
                     table[at] != NIL
                         && self.pool.state(table[at]) == State::Pending
                         && self.has_other_owner(table[at])
-                        && !self.tickets.is_loading(table[at], &|_| false)
+                        && !self.tickets.is_loading(table[at], sequence.joined, &|_| false)
                 };
                 let ahead = (from as usize..tail.min(table.len())).filter(open);
                 shared.extend(ahead.map(|at| (group, at)));
@@ -261,7 +261,7 @@ impl Manager {
     }
 
     /// Copy-on-write: a block gets a page of its own before `seq` writes on.
-    fn copy_block(&mut self, seq: SeqId, group: usize, at: usize) -> Result<()> {
+    pub(super) fn copy_block(&mut self, seq: SeqId, group: usize, at: usize) -> Result<()> {
         let reach = self.layout.groups()[group];
         let sequence = self.sequences.get(seq)?;
         let src = sequence.tables[group][at];

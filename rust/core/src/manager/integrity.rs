@@ -69,7 +69,8 @@ impl Manager {
         }
         for block in 0..self.pool.created() {
             let lent = u32::from(self.pool.state(block) == State::Lent);
-            let (counted, kept) = (owners[block as usize] + lent, self.pool.refs(block));
+            let held = self.hands.count(block);
+            let (counted, kept) = (owners[block as usize] + lent + held, self.pool.refs(block));
             if counted != kept {
                 return Err(format!("block {block} has {counted} owners, its count says {kept}"));
             }

@@ -23,7 +23,7 @@ impl Manager {
         for copy in &copies {
             self.pool.share(copy.dst);
         }
-        self.tickets.issue_load(found, blocks, copies)
+        self.tickets.issue_load(found, blocks, None, copies)
     }
 
     /// The pages (group, place) of the units from `row` on that a hit comes in, group by group.
@@ -44,7 +44,8 @@ impl Manager {
     /// [`Error::UnknownTicket`]; [`Error::Invalid`] for more blocks than were to be loaded.
     pub fn loaded(&mut self, ticket: u64, blocks: u32) -> Result<Vec<SeqId>> {
         let (unit, row_pages) = (self.layout.unit(), self.pages_of(0).count());
-        let Some((load, pages)) = self.tickets.load(ticket) else {
+        let Some((load, pages)) = self.tickets.load(ticket).filter(|(l, _)| l.filler.is_none())
+        else {
             return Err(Error::UnknownTicket(ticket));
         };
         let all = load.blocks;
@@ -60,7 +61,7 @@ impl Manager {
         let pages: Vec<BlockId> = pages[..good].iter().map(|copy| copy.dst).collect();
         let cut = if blocks / unit < all / unit {
             self.tickets.keep_only(ticket, good);
-            self.failed(ticket)?
+            self.lose(ticket)?
         } else {
             self.tickets.settle(ticket)?;
             self.tick += 1;
@@ -68,7 +69,26 @@ impl Manager {
         };
         self.drop_owners(0, &pages);
         self.count_loaded(load.start, &pages)?;
+        self.end_orphans(ticket)?;
         Ok(cut)
+    }
+
+    /// `loaded` where the groups of a load came to different lengths: all go as far as the shortest.
+    ///
+    /// # Errors
+    /// As [`Manager::loaded`]; [`Error::Invalid`] for another number of groups.
+    pub fn loaded_groups(&mut self, ticket: u64, blocks: &[u32]) -> Result<Vec<SeqId>> {
+        let groups = self.options.groups.len();
+        let most = blocks.iter().copied().max().unwrap_or(0);
+        let all = self.tickets.load(ticket).map_or(most, |(load, _)| load.blocks);
+        if blocks.len() != groups || most > all {
+            return Err(Error::Invalid {
+                what: "loaded",
+                value: format!("{blocks:?}"),
+                limit: format!("the ticket is for {all} blocks in each of {groups} layer groups"),
+            });
+        }
+        self.loaded(ticket, blocks.iter().copied().min().unwrap_or(0))
     }
 
     /// The sequences that own pages of a load, from its first on, have them computed.
@@ -95,7 +115,9 @@ impl Manager {
             let upto = (start + blocks) * self.block_size();
             // It may have computed on behind the load already. Windows wait for its next commit: the
             // same step may cut it, and was checked against them as they are.
-            let upto = upto.max(self.sequences.get(seq)?.committed);
+            let sequence = self.sequences.get_mut(seq)?;
+            sequence.usage.loaded = blocks * self.options.block_size;
+            let upto = upto.max(sequence.committed);
             self.accept(seq, upto)?;
         }
         Ok(())
@@ -132,7 +154,7 @@ impl Manager {
             .copied()
             .filter(|&b| b != NIL)
             .collect();
-        if held.iter().any(|&page| self.tickets.is_loading(page, &|_| false)) {
+        if held.iter().any(|&page| self.tickets.is_loading(page, sequence.joined, &|_| false)) {
             return Err(Error::Invalid {
                 what: "lease",
                 value: upto.to_string(),

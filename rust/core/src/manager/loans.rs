@@ -59,7 +59,7 @@ impl Manager {
         }
     }
 
-    fn not_lent(&self, block: BlockId, twice: bool) -> Error {
+    pub(super) fn not_lent(&self, block: BlockId, twice: bool) -> Error {
         let why = if twice {
             "it is named twice"
         } else if block >= self.pool.capacity() {

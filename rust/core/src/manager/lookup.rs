@@ -4,7 +4,7 @@ use super::Manager;
 use crate::groups::GroupKind;
 use crate::hash::{Extra, Key, Space};
 use crate::index::radix::Path;
-use crate::index::{Found, Index, Proof, Radix};
+use crate::index::{Found, Proof, Radix};
 use crate::pool::{BlockId, NIL};
 
 /// A lookup's answer.
@@ -16,6 +16,8 @@ pub struct Hit {
     pub blocks: Vec<Vec<BlockId>>,
     /// Keys that matched while the tokens did not.
     pub collisions: u32,
+    /// What is attached to exactly this prompt.
+    pub attached: Option<u64>,
 }
 
 /// What is looked up: keys, and the tokens they came from where those are known.
@@ -41,7 +43,21 @@ impl Manager {
         let mut blocks = vec![Vec::new(); self.options.groups.len()];
         let wanted = Wanted { keys: &keys, tokens, root, extras, limit };
         let (count, collisions) = self.find_prefix(wanted, &mut blocks);
-        Hit { tokens: count as u32 * self.block_size(), blocks, collisions }
+        let mut tokens_found = count as u32 * self.block_size();
+        if self.options.partial_hits {
+            let most = self.less_the_last(tokens.len() as u32);
+            if let Some(tail) = self.find_tail(wanted, most, &blocks) {
+                tokens_found += tail.tokens;
+                blocks.iter_mut().zip(tail.blocks).for_each(|(found, block)| found.push(block));
+            }
+        }
+        let attached = if self.attached.is_empty() {
+            None
+        } else {
+            self.hasher.extend(root, extras, tokens, &mut keys);
+            self.find_attached(Wanted { keys: &keys, tokens, root, extras, limit })
+        };
+        Hit { tokens: tokens_found, blocks, collisions, attached }
     }
 
     /// The keys of the full blocks of a prompt.
@@ -90,10 +106,13 @@ impl Manager {
     }
 
     #[inline]
-    fn find(&self, wanted: Wanted<'_>, group: usize, i: usize) -> Found {
-        let Index::Hash(index) = &self.index else { return Found::Nothing };
-        let key = self.key_of(wanted.keys, group, i);
-        index.find(&self.pool, key, self.proof(wanted, group, i))
+    pub(super) fn find(&self, wanted: Wanted<'_>, group: usize, i: usize) -> Found {
+        self.find_key(self.key_of(wanted.keys, group, i), self.proof(wanted, group, i))
+    }
+
+    #[inline]
+    pub(super) fn find_key(&self, key: Key, proof: Option<Proof<'_>>) -> Found {
+        self.index.find(&self.pool, key, proof)
     }
 
     /// Fills `blocks` with the longest prefix that every group can serve (rule 11); returns its

@@ -3,6 +3,8 @@
 //! Every verb counts first and moves afterwards: what is refused has changed nothing (rule 2).
 
 mod admit;
+mod attach;
+mod blocks;
 mod candidates;
 mod commit;
 mod cross;
@@ -11,27 +13,38 @@ mod fence;
 mod fork;
 mod grow;
 mod integrity;
+mod join;
+mod lapse;
 mod load;
 mod loans;
 mod lock;
 mod lookup;
+mod orphan;
 mod pressure;
+mod read;
 mod release;
+mod remap;
 mod step;
+mod tails;
 mod windows;
 
 pub use admit::{Admission, Fit, Grant, Prompt};
 pub use commit::Committed;
 pub use dump::DumpFormat;
+pub use lapse::{Owners, TicketKind};
 pub use lock::Locked;
 pub use lookup::Hit;
 pub use pressure::{Candidate, Preempt, Pressure};
+pub use read::Pages;
+pub use remap::Remap;
 pub use step::{Step, StepOutcome};
 pub use windows::Sight;
 
+use crate::attached::Attached;
 use crate::error::{Error, Result};
 use crate::events::{Event, Kind, Log};
 use crate::groups::Layout;
+use crate::hands::Hands;
 use crate::hash::{Hasher, Key};
 use crate::index::Index;
 use crate::locks::Locks;
@@ -61,6 +74,16 @@ pub struct Manager {
     asleep: bool,
     /// Whether a sequence ever came in with its whole length.
     promised: bool,
+    /// Loads whose sequence has ended, each with the stand-in that keeps their place.
+    orphans: Vec<(u64, SeqId)>,
+    /// What is attached to prefixes.
+    attached: Attached,
+    /// Blocks held one by one.
+    hands: Hands,
+    /// Sequences cut since the caller last asked, because a computation they joined was.
+    rewound: Vec<SeqId>,
+    /// Table entries changed since the caller last asked.
+    remapped: Vec<Remap>,
     scratch: Scratch,
 }
 
@@ -99,6 +122,11 @@ impl Manager {
             pressure: Pressure::Normal,
             asleep: false,
             promised: false,
+            orphans: Vec::new(),
+            attached: Attached::default(),
+            hands: Hands::default(),
+            rewound: Vec::new(),
+            remapped: Vec::new(),
             scratch: Scratch { hits: vec![Vec::new(); groups], ..Scratch::default() },
             options,
             layout,
@@ -137,7 +165,7 @@ impl Manager {
 
     /// How many sequences are live.
     pub fn live_sequences(&self) -> usize {
-        self.sequences.len()
+        self.sequences.len() - self.orphans.len()
     }
 
     /// A live sequence.
@@ -239,7 +267,7 @@ impl Manager {
         if why == Why::Invalidated {
             self.note_block(Kind::Forget, 0, block, 0);
         }
-        self.index.remove(&self.pool, block);
+        self.unfind(block);
         let parent = self.pool.unpublish(block);
         let view = View { pool: &self.pool, now: self.tick };
         self.policy.remove(block, why, view);

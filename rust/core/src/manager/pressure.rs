@@ -69,7 +69,11 @@ impl Manager {
         for &seq in seqs {
             let sequence = self.sequences.get(seq)?;
             let own = |&&b: &&BlockId| b != NIL && self.pool.refs(b) == 1;
-            let frees = sequence.tables.iter().flatten().filter(own).count() as u32;
+            let stays = self.stays_for_load(seq)?.map_or(0, |(_, tokens)| tokens);
+            let encoder = if stays > 0 { sequence.encoder_tokens } else { 0 };
+            let stay = |group| self.layout.table_len(group, stays, encoder);
+            let goes = sequence.tables.iter().enumerate().map(|(g, table)| &table[stay(g)..]);
+            let frees = goes.flatten().filter(own).count() as u32;
             if frees > 0 {
                 let candidate = Candidate { seq, frees, computed: sequence.committed };
                 order.push((candidate, sequence.meta.priority, sequence.admitted));

@@ -18,7 +18,12 @@ impl Manager {
         self.tick += 1;
         // Blocks whose copy was still under way at the last commit may be findable by now.
         self.publish(seq)?;
+        self.publish_tail(seq)?;
+        self.leave_orphan(seq)?;
+        self.leave_joiners(seq, 0)?;
         self.cut_tables(seq, None)?;
+        self.leave_computation(seq)?;
+        self.remapped.retain(|entry| entry.seq != seq);
         self.sequences.remove(seq);
         self.note(Kind::Finish, seq, u64::from(len));
         Ok(())
@@ -51,8 +56,8 @@ impl Manager {
             .filter_map(|(reach, tail, table)| Some((reach, tail, *table.get(tail)?)));
         // What a load brings is the state at the end of its block, also if it has just come.
         let loading = |reach: &Reach, page| match reach.kind {
-            GroupKind::State => self.tickets.is_loading(page, &|_| false),
-            _ => self.tickets.is_loading(page, settled),
+            GroupKind::State => self.tickets.is_loading(page, sequence.joined, &|_| false),
+            _ => self.tickets.is_loading(page, sequence.joined, settled),
         };
         let limit = match len {
             _ if len > has => format!("the sequence has {has} tokens"),
@@ -97,9 +102,10 @@ impl Manager {
     }
 
     /// Takes slots away down to `len` tokens; what is known of the sequence stays known.
-    fn rewind(&mut self, seq: SeqId, len: u32) -> Result<()> {
-        self.cut_tables(seq, Some(len))?;
+    pub(super) fn rewind(&mut self, seq: SeqId, len: u32) -> Result<()> {
         let full = len / self.block_size();
+        self.leave_joiners(seq, full)?;
+        self.cut_tables(seq, Some(len))?;
         let sequence = self.sequences.get_mut(seq)?;
         sequence.len = len;
         sequence.committed = sequence.committed.min(len);
@@ -137,6 +143,9 @@ impl Manager {
         if let Some((load, _)) = self.tickets.load(ticket) {
             return self.loaded(ticket, load.blocks).map(drop);
         }
+        if !self.tickets.is_outstanding(ticket) {
+            return Err(Error::UnknownTicket(ticket));
+        }
         let mut plan = self.tickets.settle(ticket)?;
         self.tick += 1;
         self.tickets.hand_over(&mut plan);
@@ -152,6 +161,16 @@ impl Manager {
     /// # Errors
     /// [`Error::UnknownTicket`].
     pub fn failed(&mut self, ticket: u64) -> Result<Vec<SeqId>> {
+        if !self.tickets.is_outstanding(ticket) {
+            return Err(Error::UnknownTicket(ticket));
+        }
+        let cut = self.lose(ticket)?;
+        self.end_orphans(ticket)?;
+        Ok(cut)
+    }
+
+    /// What `failed` does to pages and sequences.
+    pub(super) fn lose(&mut self, ticket: u64) -> Result<Vec<SeqId>> {
         let plan = self.tickets.settle(ticket)?;
         self.tick += 1;
         let mut cut = Vec::new();
@@ -170,7 +189,9 @@ impl Manager {
                 let good = at as u32 * self.layout.groups()[group as usize].span;
                 let good = self.last_good(seq, good)?;
                 self.rewind(seq, good)?;
-                cut.push(seq);
+                if !self.orphans.iter().any(|&(_, orphan)| orphan == seq) {
+                    cut.push(seq);
+                }
             }
         }
         let owned = self.tickets.owned(&plan);
@@ -194,7 +215,7 @@ impl Manager {
                 freed += 1;
             } else {
                 self.note_block(Kind::Forget, 0, block, 0);
-                self.index.remove(&self.pool, block);
+                self.unfind(block);
                 self.pool.unpublish(block);
                 let view = crate::policy::View { pool: &self.pool, now: self.tick };
                 self.policy.remove(block, Why::Invalidated, view);

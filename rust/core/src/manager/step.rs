@@ -1,6 +1,6 @@
 //! One scheduler step in one call.
 
-use super::{Admission, Grant, Manager};
+use super::{Admission, Grant, Manager, Remap};
 use crate::error::{Error, Result};
 use crate::sequence::SeqId;
 use crate::tickets::Plan;
@@ -42,8 +42,10 @@ pub struct Step<'a> {
 /// every other) as it was.
 #[derive(Debug, Default)]
 pub struct StepOutcome {
-    /// Sequences cut because their copy failed.
+    /// Sequences cut because their copy failed, or a computation that they joined was cut.
     pub rewound: Vec<SeqId>,
+    /// Table entries that changed because the block was findable already.
+    pub remapped: Vec<Remap>,
     /// Per append.
     pub appended: Vec<Result<()>>,
     /// Per extension.
@@ -119,7 +121,8 @@ impl Manager {
             // A failed copy may have cut the sequence below what its engine thinks is computed, and
             // a load may have brought more.
             let sequence = self.sequences.get(seq)?;
-            let upto = if step.failed.is_empty() { upto } else { upto.min(sequence.len) };
+            let cut = !step.failed.is_empty() || !self.rewound.is_empty();
+            let upto = if cut { upto.min(sequence.len) } else { upto };
             self.commit(
                 seq,
                 if step.done.is_empty() { upto } else { upto.max(sequence.committed) },
@@ -128,6 +131,8 @@ impl Manager {
         for &seq in step.release {
             self.release(seq)?;
         }
+        outcome.rewound.append(&mut self.rewound);
+        outcome.remapped.append(&mut self.remapped);
         Ok(outcome)
     }
 
@@ -146,8 +151,7 @@ impl Manager {
             let spent: u32 = outcome
                 .admitted
                 .iter()
-                .zip(step.admit)
-                .map(|(granted, request)| granted.as_ref().map_or(0, |g| self.left_of(g, request)))
+                .map(|granted| granted.as_ref().map_or(0, left_of))
                 .fold(0, u32::saturating_add);
             let left = step.token_budget.map_or(u32::MAX, |budget| budget.saturating_sub(spent));
             if left == 0 || (outcome.refused() && !step.skip_refused) {
@@ -158,12 +162,6 @@ impl Manager {
             outcome.admitted.push(wanted(self.admit(&request))?);
         }
         Ok(())
-    }
-
-    /// Tokens with slots that a grant leaves to be computed.
-    fn left_of(&self, grant: &Grant, request: &Admission<'_>) -> u32 {
-        let left = grant.granted_tokens - grant.cached_tokens;
-        left - self.whole_units(request.external.min(left))
     }
 
     /// How many victims the growth of a step may need, from above: what it takes at the most, less
@@ -180,14 +178,15 @@ impl Manager {
         let appended = step.append.iter().map(|&(s, t)| more(s, &|len| len + t.len() as u64));
         let extended = step.extend.iter().map(|&(s, until)| more(s, &|_| u64::from(until)));
         // However it is shared out, each admission rounds it up once.
+        let brought = |r: &Admission<'_>| r.external.max(r.external_until);
         let budget = step.token_budget.map_or(u64::MAX, |budget| {
-            let external = step.admit.iter().map(|r| r.external).fold(budget, u32::saturating_add);
+            let brought = step.admit.iter().map(brought).fold(budget, u32::saturating_add);
             let groups = self.layout.groups().len() as u64;
-            self.layout.blocks(external, 0) + groups * step.admit.len() as u64
+            self.layout.blocks(brought, 0) + groups * step.admit.len() as u64
         });
         let admitted = step.admit.iter().map(|request| {
             let known = request.prompt.tokens.len().max(request.prompt.len as usize) as u64;
-            let chunk = u64::from(request.chunk) + u64::from(request.external);
+            let chunk = u64::from(request.chunk) + u64::from(brought(request));
             let until = known.min(chunk).min(u64::from(request.until));
             self.layout.blocks(u32::try_from(until).unwrap_or(u32::MAX), 0)
         });
@@ -278,6 +277,12 @@ impl Manager {
         }
         Ok(())
     }
+}
+
+/// Tokens with slots that a grant leaves to be computed.
+fn left_of(grant: &Grant) -> u32 {
+    let spared = grant.cached_tokens + grant.joined_tokens + grant.external_tokens;
+    grant.granted_tokens.saturating_sub(spared)
 }
 
 /// Passes on the want of victims, which is no refusal yet.

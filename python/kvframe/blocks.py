@@ -1,0 +1,103 @@
+"""Blocks one by one, for engines with request books of their own (vLLM's BlockPool, nano-vllm).
+
+Sequences, hits and copies stay the engine's; kvframe has the blocks, the index and the policy. Both
+faces work on one manager: what a sequence leaves cached is found here, and the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kvframe.manager import KVCacheManager
+
+Blocks = npt.NDArray[np.integer[Any]] | Sequence[int]
+Keys = npt.NDArray[np.uint64]
+
+
+class BlockPool:
+    """The blocks of a manager, taken, published, found, held and freed one by one.
+
+    Args:
+        manager: One layer group; its policy ranks what dies.
+
+    Every call takes a batch and does all of it or nothing.
+    """
+
+    def __init__(self, manager: KVCacheManager) -> None:
+        self.manager = manager
+        self._core = manager._core
+
+    def available(self) -> int:
+        """Blocks that `take` could get now: free, or cached and evictable."""
+        counts = self.manager.counts()
+        return counts.free + counts.cached
+
+    def take(self, count: int) -> npt.NDArray[np.int32]:
+        """Blocks that nobody else has, each held once; evicts cached ones if it must.
+
+        Raises:
+            CapacityError: So many cannot be had.
+        """
+        out = np.empty(count, np.int32)
+        self._core.lend(out)
+        return out
+
+    def publish(self, block: int, key: Keys, parent: int | None = None) -> int | None:
+        """Make a taken block findable; it is full, computed and accepted.
+
+        Args:
+            block: From `take`, not published before.
+            key: uint64 of shape (2,): a row of `KVCacheManager.hash_blocks`, or the caller's own
+                128 bits of hash. It must name all that the KV depends on.
+            parent: The published block before it, held by the caller. Without, every block is its
+                own leaf: a prefix may die from its front.
+
+        Returns:
+            A block that was findable under the key before (and still is), or None.
+
+        Raises:
+            UsageError: The block is not on loan, or the parent not published and held.
+        """
+        return self._core.publish_block(block, np.reshape(key, (1, -1)), parent)
+
+    def find(self, keys: Keys) -> npt.NDArray[np.int32]:
+        """The blocks under ``keys``, uint64 (n, 2), up to the first that is not there."""
+        blocks: npt.NDArray[np.int32] = self._core.find_blocks(keys)
+        return blocks
+
+    def touch(self, blocks: Blocks, generations: Blocks | None = None) -> None:
+        """Hold each block once more, so that it cannot die; a prefix from its front on.
+
+        Args:
+            blocks: From `find`, or held already.
+            generations: As `generations` gave them; a block freed and used anew since is refused.
+
+        Raises:
+            UsageError: A block is neither findable nor held, or follows one that is not held.
+        """
+        self._core.claim_blocks(blocks, generations)
+
+    def free(self, blocks: Blocks, generations: Blocks | None = None) -> None:
+        """Hold each block once less, in the order of a block table.
+
+        What nobody holds stays cached if it was published, its end first in line to die.
+
+        Raises:
+            UsageError: A block is not held so often (a double free), was freed and used anew since,
+                or one that follows it is still held.
+        """
+        self._core.free_blocks(blocks, generations)
+
+    def holds(self, blocks: Blocks) -> npt.NDArray[np.uint32]:
+        """How often each block is held."""
+        counts: npt.NDArray[np.uint32] = self._core.holds(blocks)[0]
+        return counts
+
+    def generations(self, blocks: Blocks) -> npt.NDArray[np.uint32]:
+        """How often each id was freed: tells a block from a later one of the same id."""
+        generations: npt.NDArray[np.uint32] = self._core.holds(blocks)[1]
+        return generations

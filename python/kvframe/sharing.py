@@ -1,0 +1,92 @@
+"""Verbs of prefixes: read, attached to, shared with computations in flight; tickets that lapse."""
+
+from __future__ import annotations
+
+from kvframe import _core
+from kvframe.results import Changes, Expired, Owners, Pages, Remap, Ticket, Usage
+
+
+class SharingVerbs:
+    """A part of `KVCacheManager`."""
+
+    _core: _core.Manager
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def readable(self, seq: int) -> int:
+        """Tokens that may be read: committed, and not still loaded or computed by another."""
+        return self._core.readable(seq)
+
+    def pages(self, seq: int, start: int, stop: int, group: int = 0) -> Pages:
+        """The pages that hold the computed tokens ``start`` to ``stop`` (exclusive).
+
+        Raises:
+            UsageError: Some of them are not computed, or left the group's window.
+        """
+        return Pages(*self._core.pages(seq, start, stop, group))
+
+    def request_usage(self, seq: int) -> Usage:
+        """What a running request cost so far; ask before it is released."""
+        return Usage(*self._core.usage_of(seq))
+
+    def take_changes(self) -> Changes:
+        """What single verbs changed besides their own sequence, since the last call.
+
+        `KVCacheManager.step` gives the same as ``rewound`` and ``remapped``.
+        """
+        rewound, remapped = self._core.take_changes()
+        return Changes(rewound, [Remap(*entry) for entry in remapped])
+
+    # --- extras of exact prefixes -------------------------------------------------------------
+
+    def attach(self, seq: int, handle: int, *, upto: int | None = None) -> int | None:
+        """Attach a handle to exactly the first ``upto`` tokens (last logits, a hidden state).
+
+        `Hit.attached` and `Grant.attached` say it for a prompt of exactly these tokens, salt,
+        adapter and items. It dies with the last full block of the tokens: `take_dropped`.
+
+        Args:
+            seq: A running sequence that has computed the tokens.
+            handle: Any number of 64 bits; what it stands for is the caller's.
+            upto: All that is computed if None.
+
+        Returns:
+            The handle that it replaces, or None.
+
+        Raises:
+            UsageError: No findable full block carries it, or ``upto`` is not computed.
+        """
+        if upto is None:
+            upto = self._core.lengths(seq)[2]
+        return self._core.attach(seq, upto, handle)
+
+    def take_dropped(self) -> list[int]:
+        """Handles whose prefix is gone since the last call: what they stand for can go too."""
+        return self._core.take_dropped()
+
+    # --- tickets ------------------------------------------------------------------------------
+
+    def set_deadline(self, ticket: int, deadline: int) -> None:
+        """Let a load, lease or copy lapse where its end may never be told.
+
+        Args:
+            ticket: An outstanding ticket.
+            deadline: By whatever clock `expire` is called with: steps, seconds. Nobody may write
+                or read its pages from then on.
+
+        Raises:
+            HandleError: The ticket is unknown or settled.
+        """
+        self._core.set_deadline(ticket, deadline)
+
+    def expire(self, now: int) -> Expired:
+        """Settle what has lapsed by ``now``: leases end, loads and copies have failed."""
+        return Expired(*self._core.expire(now))
+
+    def tickets(self) -> list[Ticket]:
+        """Tickets given out and not settled, in the order they were given out."""
+        return [Ticket(*row) for row in self._core.tickets()]
+
+    def owners(self, block: int) -> Owners:
+        """Who holds a block. Looks through every table: for questions, not for each step."""
+        return Owners(*self._core.owners(block))

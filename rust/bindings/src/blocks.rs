@@ -1,0 +1,97 @@
+//! Blocks held one by one. An `impl` of `Manager`.
+
+use kvframe_core::pool::NIL;
+use numpy::PyArray1;
+use pyo3::prelude::*;
+
+use crate::buffers::{Tokens, keys, tokens};
+use crate::errors::usage;
+use crate::ints::BlockNumber;
+use crate::manager::Manager;
+use crate::views::entry;
+
+/// (how often each block is held, its generation)
+type HoldsTuple<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<u32>>);
+
+#[pymethods]
+impl Manager {
+    /// Makes a block on loan findable under a key of shape (1, 2), after `parent`; returns a block
+    /// that was findable under it before.
+    #[pyo3(signature = (block, key, parent=None))]
+    fn publish_block(
+        &self,
+        py: Python<'_>,
+        block: BlockNumber,
+        key: &Bound<'_, PyAny>,
+        parent: Option<BlockNumber>,
+    ) -> PyResult<Option<u32>> {
+        let keys = keys(key)?;
+        let [key] = keys[..] else {
+            return Err(usage(py, format!("a block has one key, not {}", keys.len())));
+        };
+        let parent = parent.map_or(NIL, |block| block.0);
+        self.with(py, |core| core.publish_block(block.0, key, parent))
+    }
+
+    /// Blocks under keys, up to the first that is not there.
+    fn find_blocks<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyArray1<i32>>> {
+        let keys = self::keys(keys)?;
+        let blocks = self.locked(py, |core| core.find_blocks(&keys))?;
+        Ok(PyArray1::from_iter(py, blocks.into_iter().map(|block| entry(block, -1))))
+    }
+
+    /// Holds blocks once more.
+    #[pyo3(signature = (blocks, generations=None))]
+    fn claim_blocks(
+        &self,
+        py: Python<'_>,
+        blocks: &Bound<'_, PyAny>,
+        generations: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let blocks = tokens(blocks, "blocks")?;
+        let generations = generations.map(|g| tokens(g, "generations")).transpose()?;
+        let generations = generations.as_ref().map(Tokens::as_slice);
+        check_counts(py, blocks.as_slice(), generations)?;
+        self.with(py, |core| core.claim_blocks(blocks.as_slice(), generations.unwrap_or(&[])))
+    }
+
+    /// Holds blocks once less.
+    #[pyo3(signature = (blocks, generations=None))]
+    fn free_blocks(
+        &self,
+        py: Python<'_>,
+        blocks: &Bound<'_, PyAny>,
+        generations: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let blocks = tokens(blocks, "blocks")?;
+        let generations = generations.map(|g| tokens(g, "generations")).transpose()?;
+        let generations = generations.as_ref().map(Tokens::as_slice);
+        check_counts(py, blocks.as_slice(), generations)?;
+        self.with(py, |core| core.free_blocks(blocks.as_slice(), generations.unwrap_or(&[])))
+    }
+
+    /// How often each block is held one by one, and its generation.
+    fn holds<'py>(&self, py: Python<'py>, blocks: &Bound<'py, PyAny>) -> PyResult<HoldsTuple<'py>> {
+        let blocks = tokens(blocks, "blocks")?;
+        let rows: Vec<(u32, u32)> = self.locked(py, |core| {
+            let row = |&b: &u32| (core.held(b), core.pool().generation(b));
+            blocks.as_slice().iter().map(row).collect()
+        })?;
+        let held = PyArray1::from_iter(py, rows.iter().map(|row| row.0));
+        Ok((held, PyArray1::from_iter(py, rows.iter().map(|row| row.1))))
+    }
+}
+
+fn check_counts(py: Python<'_>, blocks: &[u32], generations: Option<&[u32]>) -> PyResult<()> {
+    match generations {
+        Some(generations) if generations.len() != blocks.len() => {
+            let (have, want) = (generations.len(), blocks.len());
+            Err(usage(py, format!("{have} generations, but {want} blocks")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,62 @@
+//! Blocks held one by one, by an engine that keeps its own books: how often, and which follow which.
+
+use std::collections::HashMap;
+
+use crate::pool::{BlockId, NIL};
+
+/// One block in hand.
+#[derive(Debug, Clone, Copy)]
+pub struct Hand {
+    /// How often it is held.
+    pub count: u32,
+    /// Blocks in hand that follow it.
+    pub kids: u32,
+    /// The block it follows, or [`NIL`].
+    pub parent: BlockId,
+}
+
+/// Findable blocks in hand.
+#[derive(Debug, Clone, Default)]
+pub struct Hands {
+    map: HashMap<BlockId, Hand>,
+}
+
+impl Hands {
+    /// How often `block` is held.
+    pub fn count(&self, block: BlockId) -> u32 {
+        self.map.get(&block).map_or(0, |hand| hand.count)
+    }
+
+    /// Blocks in hand that follow `block`.
+    pub fn kids(&self, block: BlockId) -> u32 {
+        self.map.get(&block).map_or(0, |hand| hand.kids)
+    }
+
+    /// Holds `block`, which follows `parent`, once more. False if `parent` is not in hand.
+    pub fn take(&mut self, block: BlockId, parent: BlockId) -> bool {
+        if self.count(block) == 0 && parent != NIL {
+            let Some(above) = self.map.get_mut(&parent) else { return false };
+            above.kids += 1;
+        }
+        self.map.entry(block).or_insert(Hand { count: 0, kids: 0, parent }).count += 1;
+        true
+    }
+
+    /// Holds `block` once less. False if it is not in hand, or what follows it would be alone.
+    pub fn drop(&mut self, block: BlockId) -> bool {
+        let Some(hand) = self.map.get_mut(&block) else { return false };
+        if hand.count > 1 {
+            hand.count -= 1;
+            return true;
+        }
+        if hand.kids > 0 {
+            return false;
+        }
+        let parent = hand.parent;
+        self.map.remove(&block);
+        if let Some(above) = self.map.get_mut(&parent) {
+            above.kids -= 1;
+        }
+        true
+    }
+}

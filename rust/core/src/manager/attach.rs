@@ -1,0 +1,79 @@
+//! Extras of exact prefixes: valid only for a prompt of exactly their length.
+
+use super::Manager;
+use super::lookup::Wanted;
+use crate::error::{Error, Result};
+use crate::hash::Key;
+use crate::index::Found;
+use crate::pool::BlockId;
+use crate::sequence::SeqId;
+
+impl Manager {
+    /// Attaches `handle` to the first `upto` tokens of `seq`. It goes when their last full block is
+    /// no longer findable. Returns the handle that it replaces.
+    ///
+    /// # Errors
+    /// Unknown handles; [`Error::CommitPastEnd`] beyond what is computed; [`Error::Invalid`] where
+    /// no findable block carries it, or in an index without keys.
+    pub fn attach(&mut self, seq: SeqId, upto: u32, handle: u64) -> Result<Option<u64>> {
+        self.index.check_keys()?;
+        let sequence = self.sequences.get(seq)?;
+        if upto > sequence.committed {
+            let limit = u64::from(sequence.committed);
+            return Err(Error::CommitPastEnd { asked: u64::from(upto), limit });
+        }
+        let wanted = Wanted {
+            keys: &sequence.keys,
+            tokens: sequence.tokens.get(..upto as usize).unwrap_or(&[]),
+            root: sequence.root,
+            extras: &sequence.extras,
+            limit: 0,
+        };
+        let Some((key, link, tail)) = self.exact(wanted).filter(|_| !sequence.private) else {
+            return Err(Error::Invalid {
+                what: "attach",
+                value: upto.to_string(),
+                limit: "needs a full block of these tokens that is findable".into(),
+            });
+        };
+        let tail = tail.to_vec();
+        Ok(self.attached.put(key, link, &tail, handle))
+    }
+
+    /// What is attached to exactly the tokens wanted.
+    pub(super) fn find_attached(&self, wanted: Wanted<'_>) -> Option<u64> {
+        if self.attached.is_empty() {
+            return None;
+        }
+        let (key, link, tail) = self.exact(wanted)?;
+        self.attached.get(key, link, tail)
+    }
+
+    /// The key of the last full block of what is wanted, if it is findable, and what comes after.
+    fn exact<'a>(&self, wanted: Wanted<'a>) -> Option<(Key, Key, &'a [u32])> {
+        let size = self.block_size() as usize;
+        let rows = wanted.tokens.len() / size;
+        if rows == 0 || wanted.keys.len() < rows {
+            return None;
+        }
+        let Found::Block(_) = self.find(wanted, 0, rows - 1) else { return None };
+        let key = wanted.keys[rows - 1];
+        Some((key, self.hasher.link(key, rows, wanted.extras), &wanted.tokens[rows * size..]))
+    }
+
+    /// Takes a block out of the index, and what only it carried with it.
+    pub(super) fn unfind(&mut self, block: BlockId) {
+        self.index.remove(&self.pool, block);
+        if !self.attached.is_empty() {
+            let key = self.pool.key(block);
+            if self.attached.has(key) && self.find_key(key, None) == Found::Nothing {
+                self.attached.drop_key(key);
+            }
+        }
+    }
+
+    /// Handles whose prefix is gone, since the last call.
+    pub fn take_dropped(&mut self) -> Vec<u64> {
+        self.attached.take_dropped()
+    }
+}

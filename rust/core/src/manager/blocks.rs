@@ -1,0 +1,163 @@
+//! Blocks one by one, for engines with request books of their own: what `lend` gave out is published
+//! under a key, found, held and given up again.
+
+use super::Manager;
+use crate::error::{Error, Result};
+use crate::events::Kind;
+use crate::hash::Key;
+use crate::index::Found;
+use crate::policy::{NEVER, Use, View};
+use crate::pool::{BlockId, NIL, State};
+use crate::sequence::Meta;
+
+impl Manager {
+    /// Makes a block on loan findable under `key`, after `parent` (in hand, or [`NIL`]). Returns a
+    /// block that was findable under the key before, which stays so.
+    ///
+    /// # Errors
+    /// [`Error::NotLent`]; [`Error::Invalid`] for a parent that is not findable and in hand.
+    pub fn publish_block(
+        &mut self,
+        block: BlockId,
+        key: Key,
+        parent: BlockId,
+    ) -> Result<Option<BlockId>> {
+        if self.pool.refs_or_none(block) != Some(1) || self.pool.state(block) != State::Lent {
+            return Err(self.not_lent(block, false));
+        }
+        if parent != NIL
+            && (self.hands.count(parent) == 0 || self.pool.state(parent) != State::Committed)
+        {
+            return Err(self.misused("publish", parent, "it is not findable and in hand"));
+        }
+        self.index.check_keys()?;
+        self.tick += 1;
+        self.pool.enter(block);
+        // What the caller's key stands for was never seen here.
+        let found = self.index.store(&self.pool, block, key)?;
+        let depth = if parent == NIL { 0 } else { self.pool.depth(parent) + 1 };
+        self.pool.publish(block, key, parent, depth);
+        self.hands.take(block, parent);
+        let copy = match found {
+            Found::Block(copy) => {
+                self.pool.set_duplicated(block, true);
+                self.pool.set_duplicated(copy, true);
+                self.stats.duplicates += 1;
+                Some(copy)
+            }
+            _ => None,
+        };
+        self.stats.stored += 1;
+        let using = Use { outlook: &[NEVER], meta: Meta::default(), tokens: 0 };
+        self.policy.insert(&[block], using, View { pool: &self.pool, now: self.tick });
+        self.note_block(Kind::Store, 0, block, u64::from(parent));
+        Ok(copy)
+    }
+
+    /// The blocks under `keys`, one after the other, up to the first that is not there.
+    pub fn find_blocks(&self, keys: &[Key]) -> Vec<BlockId> {
+        let found = keys.iter().map_while(|&key| match self.find_key(key, None) {
+            Found::Block(block) => Some(block),
+            _ => None,
+        });
+        let mut blocks: Vec<BlockId> = found.collect();
+        // Of several copies, those that the last one follows.
+        for i in (1..blocks.len()).rev() {
+            let parent = self.pool.parent(blocks[i]);
+            if parent != NIL && self.pool.key(parent) == keys[i - 1] {
+                blocks[i - 1] = parent;
+            }
+        }
+        blocks
+    }
+
+    /// Holds each of `blocks` once more, those they follow first; all of them or none.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for one that is neither findable nor in hand, is of another generation than
+    /// said, or follows one that is not in hand.
+    pub fn claim_blocks(&mut self, blocks: &[BlockId], generations: &[u32]) -> Result<()> {
+        self.check_generations("claim", blocks, generations)?;
+        let mut hands = self.hands.clone();
+        for &block in blocks {
+            let findable = matches!(self.pool.state(block), State::Committed | State::Cached);
+            if !findable && hands.count(block) == 0 {
+                return Err(self.misused("claim", block, "it is neither findable nor in hand"));
+            }
+            if !hands.take(block, self.pool.parent(block)) {
+                return Err(self.misused("claim", block, "the block it follows is not in hand"));
+            }
+        }
+        self.tick += 1;
+        self.hands = hands;
+        for &block in blocks {
+            self.note_block(Kind::Hit, 0, block, 0);
+            if self.pool.share(block) {
+                self.policy.claim(&[block], View { pool: &self.pool, now: self.tick });
+            }
+            let using = Use { outlook: &[NEVER], meta: Meta::default(), tokens: 0 };
+            self.policy.hit(&[block], using, View { pool: &self.pool, now: self.tick });
+        }
+        Ok(())
+    }
+
+    /// Holds each of `blocks` (given as their table has them) once less; all of them or none. What is
+    /// not held any more stays cached, the last one first in line to die, or is free if it was never
+    /// published.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for one that is not held so often (a double free), is of another generation
+    /// than said, or is followed by one that stays in hand.
+    pub fn free_blocks(&mut self, blocks: &[BlockId], generations: &[u32]) -> Result<()> {
+        self.check_generations("free", blocks, generations)?;
+        let mut hands = self.hands.clone();
+        let mut lent = Vec::new();
+        for &block in blocks.iter().rev() {
+            let state = self.pool.state(block);
+            if state == State::Lent {
+                if lent.contains(&block) {
+                    return Err(self.misused("free", block, "it is named twice: a double free"));
+                }
+                lent.push(block);
+            } else if hands.count(block) == 0 {
+                return Err(self.misused("free", block, "it is not in hand: a double free"));
+            } else if !hands.drop(block) {
+                return Err(self.misused("free", block, "a block in hand follows it"));
+            }
+        }
+        self.tick += 1;
+        self.hands = hands;
+        for &block in &lent {
+            self.pool.end_loan(block);
+            self.pool.put_back(block);
+            self.note_block(Kind::Return, 0, block, 0);
+        }
+        let held: Vec<BlockId> = blocks.iter().copied().filter(|b| !lent.contains(b)).collect();
+        self.drop_owners(0, &held);
+        Ok(())
+    }
+
+    /// How often a block is held one by one, on loan or findable.
+    pub fn held(&self, block: BlockId) -> u32 {
+        self.hands.count(block) + u32::from(self.pool.state(block) == State::Lent)
+    }
+
+    fn check_generations(
+        &self,
+        what: &'static str,
+        blocks: &[BlockId],
+        generations: &[u32],
+    ) -> Result<()> {
+        for (&block, &generation) in blocks.iter().zip(generations) {
+            if self.pool.generation(block) != generation {
+                return Err(self.misused(what, block, "it was freed since: a stale id"));
+            }
+        }
+        Ok(())
+    }
+
+    fn misused(&self, what: &'static str, block: BlockId, why: &str) -> Error {
+        let state = self.pool.state(block).name();
+        Error::Invalid { what, value: block.to_string(), limit: format!("{why} ({state})") }
+    }
+}

@@ -1,0 +1,213 @@
+//! Joining a computation in flight: a sequence shares blocks that another one is computing for the
+//! same prompt. They are a provisional hit until that one commits them; if it is cut or ends
+//! before, so is whoever joined.
+
+use super::Manager;
+use super::lookup::Wanted;
+use crate::error::{Error, Result};
+use crate::pool::{BlockId, NIL, State};
+use crate::sequence::{SeqId, Sequence};
+use crate::tickets::Copy;
+
+/// What a sequence has vouched for: blocks of a ticket that are good now.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Vouched {
+    ticket: u64,
+    /// One past the last block that is good.
+    end: u32,
+    /// Whether nothing of the ticket is left.
+    whole: bool,
+}
+
+impl Manager {
+    /// Refuses to join where the layers do not all go by the same rows of blocks.
+    pub(super) fn check_join(&self, join: bool) -> Result<()> {
+        if !join {
+            return Ok(());
+        }
+        let refused = |limit| Error::Invalid { what: "join", value: "true".into(), limit };
+        self.layout.check_plain().map_err(refused)
+    }
+
+    /// Replaces `hits` by the blocks of the live sequence that has the longest common prefix with
+    /// what is wanted, if that is longer and its end is being computed. The sequence, and how many
+    /// of the blocks are findable already.
+    pub(super) fn find_computing(
+        &self,
+        wanted: Wanted<'_>,
+        hits: &mut [Vec<BlockId>],
+    ) -> Option<(SeqId, u32)> {
+        let mut longest = hits.first().map_or(0, Vec::len);
+        let found = longest;
+        let mut best: Option<(SeqId, usize)> = None;
+        for (seq, sequence) in self.sequences.iter() {
+            let Some((rows, good)) = self.shared_rows(wanted, seq, sequence) else { continue };
+            // It computes again what is findable: its copies would stand apart from those.
+            if rows > longest && good >= found {
+                longest = rows;
+                best = Some((seq, good));
+            }
+        }
+        let (seq, good) = best?;
+        for (found, table) in hits.iter_mut().zip(&self.sequences.get(seq).ok()?.tables) {
+            found.clear();
+            found.extend_from_slice(&table[..longest]);
+        }
+        Some((seq, good as u32))
+    }
+
+    /// Blocks at the front of a sequence that are those wanted, and how many of them are findable;
+    /// `None` if none is being computed.
+    fn shared_rows(
+        &self,
+        wanted: Wanted<'_>,
+        seq: SeqId,
+        sequence: &Sequence,
+    ) -> Option<(usize, usize)> {
+        let size = self.block_size() as usize;
+        let most = if self.index.takes_keys() { wanted.keys.len() } else { wanted.limit };
+        let limit = wanted.limit.min(most).min(sequence.len as usize / size);
+        if sequence.private || sequence.root != wanted.root {
+            return None;
+        }
+        let same = self.same_rows(wanted, sequence, limit);
+        let text = same * size;
+        if self.index.wants_proof() && sequence.tokens.get(..text) != wanted.tokens.get(..text) {
+            return None;
+        }
+        let committed = sequence.committed as usize / size;
+        let findable = |&i: &usize| {
+            let entries = sequence.tables.iter().map(|table| table[i]);
+            i < committed && entries.clone().all(|b| b == NIL || self.is_findable(b))
+        };
+        let good = (0..same).take_while(findable).count();
+        let computing = |i: &usize| {
+            let mut pages = sequence.tables.iter().map(|table| table[*i]);
+            *i >= committed && pages.all(|page| self.is_computed_by(page, seq))
+        };
+        let rows = good + (good..same).take_while(computing).count();
+        (rows > good).then_some((rows, good))
+    }
+
+    /// Blocks at the front of `sequence` that hold what is wanted, at most `limit`.
+    fn same_rows(&self, wanted: Wanted<'_>, sequence: &Sequence, limit: usize) -> usize {
+        if self.index.takes_keys() {
+            let keys = sequence.keys.iter().zip(&wanted.keys[..limit]);
+            return keys.take_while(|(a, b)| a == b).count();
+        }
+        if sequence.extras != wanted.extras {
+            return 0;
+        }
+        let ids = sequence.tokens.iter().zip(wanted.tokens);
+        let same = ids.take_while(|(a, b)| a == b).count();
+        (same / self.block_size() as usize).min(limit)
+    }
+
+    fn is_findable(&self, block: BlockId) -> bool {
+        self.pool.state(block) == State::Committed
+    }
+
+    fn is_computed_by(&self, page: BlockId, seq: SeqId) -> bool {
+        let pending = page != NIL && self.pool.state(page) == State::Pending;
+        pending && (self.tickets.is_idle() || !self.tickets.is_busy(page, seq))
+    }
+
+    /// `seq` waits for what `filler` computes: its blocks from `good` to `rows`. Tokens of them.
+    pub(super) fn join(&mut self, seq: SeqId, filler: SeqId, good: u32, rows: u32) -> u32 {
+        let tokens = self.options.block_size;
+        let mut copies = Vec::new();
+        for i in good..rows {
+            for (group, table) in (0_u8..).zip(&self.created(seq).tables) {
+                copies.push(Copy { src: NIL, dst: table[i as usize], tokens, seq, group });
+            }
+        }
+        for copy in &copies {
+            self.pool.share(copy.dst);
+        }
+        let ticket = self.tickets.issue_load(good, rows - good, Some(filler), copies);
+        self.created(seq).joined = ticket;
+        let joined = (rows - good) * self.block_size();
+        self.stats.joined_tokens += u64::from(joined);
+        joined
+    }
+
+    /// `seq` has committed: what others joined of that is held for them no more.
+    pub(super) fn vouch(&mut self, seq: SeqId) -> Vec<Vouched> {
+        let Ok(sequence) = self.sequences.get(seq) else { return Vec::new() };
+        let committed = sequence.committed / self.block_size();
+        let mine = self.tickets.loads().iter().filter(|load| load.filler == Some(seq));
+        let ready = mine.filter(|load| load.start < committed);
+        let mut vouched = Vec::new();
+        for load in ready.copied().collect::<Vec<_>>() {
+            let end = committed.min(load.start + load.blocks);
+            self.split(load.ticket, end - load.start, true);
+            let whole = end == load.start + load.blocks;
+            vouched.push(Vouched { ticket: load.ticket, end, whole });
+        }
+        vouched
+    }
+
+    /// Those who joined have as much computed.
+    pub(super) fn tell_joiners(&mut self, vouched: Vec<Vouched>) -> Result<()> {
+        for Vouched { ticket, end, whole } in vouched {
+            for seq in self.joiners(ticket) {
+                let good = end * self.block_size();
+                let sequence = self.sequences.get_mut(seq)?;
+                if whole {
+                    sequence.joined = 0;
+                }
+                // It may have computed on behind already.
+                let upto = good.min(sequence.len).max(sequence.committed);
+                self.accept(seq, upto)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `seq` keeps `rows` whole blocks: who joined more of its computation is cut, and told.
+    pub(super) fn leave_joiners(&mut self, seq: SeqId, rows: u32) -> Result<()> {
+        let lost = self.tickets.loads().iter().filter(|load| load.filler == Some(seq));
+        let lost: Vec<_> = lost.filter(|l| l.start + l.blocks > rows).copied().collect();
+        for load in lost {
+            let kept = rows.saturating_sub(load.start);
+            for joiner in self.joiners(load.ticket) {
+                let good = (load.start + kept) * self.block_size();
+                if kept == 0 {
+                    self.sequences.get_mut(joiner)?.joined = 0;
+                }
+                if self.sequences.get(joiner)?.len > good {
+                    let good = self.last_good(joiner, good)?;
+                    self.rewind(joiner, good)?;
+                    self.rewound.push(joiner);
+                }
+            }
+            self.split(load.ticket, kept, false);
+        }
+        Ok(())
+    }
+
+    /// `seq` ends: if nobody else waits with it, what it joined is held no more.
+    pub(super) fn leave_computation(&mut self, seq: SeqId) -> Result<()> {
+        let ticket = std::mem::take(&mut self.sequences.get_mut(seq)?.joined);
+        if ticket > 0 && self.joiners(ticket).is_empty() {
+            self.split(ticket, 0, false);
+        }
+        Ok(())
+    }
+
+    fn joiners(&self, ticket: u64) -> Vec<SeqId> {
+        self.sequences.iter().filter(|(_, s)| s.joined == ticket).map(|(seq, _)| seq).collect()
+    }
+
+    fn split(&mut self, ticket: u64, blocks: u32, front: bool) {
+        let groups = self.options.groups.len();
+        let taken = self.tickets.split_load(ticket, blocks, groups, front);
+        let pages: Vec<BlockId> = taken.iter().map(|copy| copy.dst).collect();
+        self.drop_owners(0, &pages);
+    }
+
+    /// Sequences that were cut since the last call because what they had joined was.
+    pub fn take_rewound(&mut self) -> Vec<SeqId> {
+        std::mem::take(&mut self.rewound)
+    }
+}

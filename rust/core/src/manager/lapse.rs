@@ -1,0 +1,103 @@
+//! Tickets that lapse, and who holds a block.
+
+use super::Manager;
+use crate::error::{Error, Result};
+use crate::pool::BlockId;
+use crate::sequence::SeqId;
+
+/// What a ticket stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TicketKind {
+    /// Copies of a plan.
+    Copies,
+    /// Pages that somebody else fills.
+    Load,
+    /// Pages kept for a reader elsewhere.
+    Lease,
+}
+
+/// Who holds a block.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Owners {
+    /// Sequences with it in a table, once for each time.
+    pub sequences: Vec<SeqId>,
+    /// Tickets, joined computations apart.
+    pub tickets: Vec<u64>,
+    /// Owners that left, and wait for a fence.
+    pub waiting: u32,
+    /// How often it is held one by one.
+    pub held: u32,
+}
+
+impl Manager {
+    /// Lets an outstanding ticket lapse at `at`, by whatever clock `expire` is called with.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTicket`].
+    pub fn set_deadline(&mut self, ticket: u64, at: u64) -> Result<()> {
+        if !self.tickets.is_outstanding(ticket) {
+            return Err(Error::UnknownTicket(ticket));
+        }
+        self.tickets.set_deadline(ticket, at);
+        Ok(())
+    }
+
+    /// Settles every ticket whose deadline has come: a lease ends, a load or a copy has failed.
+    /// Returns those tickets, and the sequences that were cut.
+    ///
+    /// # Errors
+    /// None of its own.
+    pub fn expire(&mut self, now: u64) -> Result<(Vec<u64>, Vec<SeqId>)> {
+        let lapsed = self.tickets.lapsed(now);
+        let mut cut = Vec::new();
+        for &ticket in &lapsed {
+            if self.kind_of(ticket) == TicketKind::Lease {
+                self.done(ticket)?;
+            } else {
+                cut.extend(self.failed(ticket)?);
+            }
+        }
+        Ok((lapsed, cut))
+    }
+
+    /// Outstanding tickets: what each stands for, the blocks it keeps (once each), and its deadline.
+    pub fn tickets(&self) -> Vec<(u64, TicketKind, u32, Option<u64>)> {
+        let row = |ticket| {
+            let mut blocks = self.tickets.blocks_of(ticket);
+            blocks.sort_unstable();
+            blocks.dedup();
+            let deadline = self.tickets.deadline(ticket);
+            (ticket, self.kind_of(ticket), blocks.len() as u32, deadline)
+        };
+        let mut rows: Vec<_> = self.tickets.given().map(row).collect();
+        rows.sort_unstable_by_key(|&(ticket, ..)| ticket);
+        rows
+    }
+
+    fn kind_of(&self, ticket: u64) -> TicketKind {
+        if self.tickets.load(ticket).is_some() {
+            TicketKind::Load
+        } else if self.tickets.copies_pages(ticket) {
+            TicketKind::Copies
+        } else {
+            TicketKind::Lease
+        }
+    }
+
+    /// Who holds a block. O(blocks in use).
+    pub fn owners(&self, block: BlockId) -> Owners {
+        let tables = |(seq, s): (SeqId, &crate::sequence::Sequence)| {
+            let times = s.tables.iter().flatten().filter(|&&b| b == block).count();
+            std::iter::repeat_n(seq, times)
+        };
+        let stand_in = |seq: &SeqId| self.orphans.iter().any(|(_, orphan)| orphan == seq);
+        let sequences = self.sequences.iter().flat_map(tables).filter(|seq| !stand_in(seq));
+        let keeps = |&ticket: &u64| self.tickets.blocks_of(ticket).contains(&block);
+        Owners {
+            sequences: sequences.collect(),
+            tickets: self.tickets.given().filter(keeps).collect(),
+            waiting: self.fences.owners().filter(|&b| b == block).count() as u32,
+            held: self.held(block),
+        }
+    }
+}

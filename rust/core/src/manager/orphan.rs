@@ -1,0 +1,40 @@
+//! Loads whose sequence ends before they do: what they bring is cached, if it is good.
+
+use super::Manager;
+use crate::error::Result;
+use crate::sequence::SeqId;
+
+impl Manager {
+    /// If a load for `seq`, which ends, is still under way, a stand-in keeps its place in the prefix
+    /// until the load is settled.
+    pub(super) fn leave_orphan(&mut self, seq: SeqId) -> Result<()> {
+        let Some((ticket, tokens)) = self.stays_for_load(seq)? else { return Ok(()) };
+        let orphan = self.share_all(seq)?;
+        self.rewind(orphan, tokens)?;
+        self.orphans.push((ticket, orphan));
+        Ok(())
+    }
+
+    /// The load of a sequence that outlasts it, and the tokens at its front that stay for it.
+    pub(super) fn stays_for_load(&self, seq: SeqId) -> Result<Option<(u64, u32)>> {
+        let sequence = self.sequences.get(seq)?;
+        if sequence.private || self.tickets.loads().is_empty() {
+            return Ok(None);
+        }
+        let Some(load) = self.tickets.load_for(seq) else { return Ok(None) };
+        let end = (load.start + load.blocks) * self.block_size();
+        let good = self.whole_units(end.min(sequence.len));
+        // Where a window moved on meanwhile, nothing could be found that far.
+        let stays = good > load.start * self.block_size() && self.last_good(seq, good)? == good;
+        Ok(stays.then_some((load.ticket, good)))
+    }
+
+    /// A ticket is settled: whoever stood in for its sequence ends.
+    pub(super) fn end_orphans(&mut self, ticket: u64) -> Result<()> {
+        while let Some(at) = self.orphans.iter().position(|&(load, _)| load == ticket) {
+            let (_, orphan) = self.orphans.swap_remove(at);
+            self.release(orphan)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,79 @@
+//! Which pages hold computed tokens of a sequence, and how far they may be read.
+
+use super::Manager;
+use crate::error::{Error, Result};
+use crate::pool::{BlockId, NIL};
+use crate::sequence::{SeqId, Usage};
+
+/// Pages of a range of tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pages {
+    /// Their blocks, in order.
+    pub blocks: Vec<BlockId>,
+    /// Tokens of the first block that come before the range.
+    pub offset: u32,
+    /// Tokens of the last block that are of the range or before it.
+    pub last: u32,
+}
+
+impl Manager {
+    /// Tokens at the front of `seq` that may be read: committed, and none of them still to be loaded
+    /// or computed by somebody else.
+    ///
+    /// # Errors
+    /// Unknown handles.
+    pub fn readable(&self, seq: SeqId) -> Result<u32> {
+        let sequence = self.sequences.get(seq)?;
+        let mut readable = sequence.committed;
+        for load in self.tickets.loads() {
+            if load.filler.is_some() && load.ticket != sequence.joined {
+                continue;
+            }
+            let page = self.tickets.load(load.ticket).and_then(|(_, pages)| pages.first().copied());
+            let waits = page.is_some_and(|page| {
+                let units = self.layout.groups()[page.group as usize].units;
+                let at = (load.start / units) as usize;
+                sequence.tables[page.group as usize].get(at) == Some(&page.dst)
+            });
+            if waits {
+                readable = readable.min(load.start * self.block_size());
+            }
+        }
+        Ok(readable)
+    }
+
+    /// The pages of the tokens `start..stop` of `seq` in a group.
+    ///
+    /// # Errors
+    /// Unknown handles; [`Error::Invalid`] past what may be read, or where a window moved on.
+    pub fn pages(&self, seq: SeqId, start: u32, stop: u32, group: usize) -> Result<Pages> {
+        let readable = self.readable(seq)?;
+        let wrong = |limit: String| Error::Invalid {
+            what: "read",
+            value: format!("tokens {start} to {stop}"),
+            limit,
+        };
+        if start > stop || stop > readable {
+            return Err(wrong(format!("the first {readable} tokens are computed")));
+        }
+        let tables = &self.sequences.get(seq)?.tables;
+        let table = tables.get(group).ok_or_else(|| wrong(format!("no layer group {group}")))?;
+        let size = self.block_size();
+        if start == stop {
+            return Ok(Pages { blocks: Vec::new(), offset: 0, last: 0 });
+        }
+        let blocks = table[(start / size) as usize..self.blocks_for(stop) as usize].to_vec();
+        if blocks.contains(&NIL) {
+            return Err(wrong("some of it left the window".into()));
+        }
+        Ok(Pages { blocks, offset: start % size, last: (stop - 1) % size + 1 })
+    }
+
+    /// What a live sequence cost so far.
+    ///
+    /// # Errors
+    /// Unknown handles.
+    pub fn usage_of(&self, seq: SeqId) -> Result<Usage> {
+        self.sequences.get(seq).map(|sequence| sequence.usage)
+    }
+}

@@ -1,0 +1,71 @@
+//! A freshly computed block that is findable already gives way to the one that is.
+
+use super::Manager;
+use super::lookup::Wanted;
+use crate::events::Kind;
+use crate::index::Found;
+use crate::policy::{NEVER, Use, View};
+use crate::pool::{BlockId, NIL};
+use crate::sequence::{SeqId, Sequence};
+
+/// A block table's entry that changed although its tokens did not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remap {
+    /// Whose table.
+    pub seq: SeqId,
+    /// Layer group.
+    pub group: u8,
+    /// Place in the table.
+    pub place: u32,
+    /// The block that stands there now.
+    pub block: BlockId,
+}
+
+impl Manager {
+    /// Puts the findable twin of the committed block `i` in its place, and gives the block up, behind
+    /// the fence if one is up. False if there is no twin that follows the same blocks.
+    pub(super) fn remap(
+        &mut self,
+        seq: SeqId,
+        sequence: &mut Sequence,
+        group: usize,
+        i: usize,
+    ) -> bool {
+        let wanted = Wanted {
+            keys: &sequence.keys,
+            tokens: &sequence.tokens,
+            root: sequence.root,
+            extras: &sequence.extras,
+            limit: 0,
+        };
+        let Found::Block(twin) = self.find(wanted, group, i) else { return false };
+        let ordered = self.layout.groups()[group].kind.is_ordered() && i > 0;
+        let parent = if ordered { sequence.tables[group][i - 1] } else { NIL };
+        if self.pool.parent(twin) != parent {
+            return false;
+        }
+        let view = View { pool: &self.pool, now: self.tick };
+        let outlook = [sequence.outlook.get(i).copied().unwrap_or(NEVER)];
+        let using = Use { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
+        self.policy.hit(&[twin], using, view);
+        if self.pool.share(twin) {
+            self.policy.claim(&[twin], View { pool: &self.pool, now: self.tick });
+        }
+        self.note_block(Kind::Hit, seq, twin, 0);
+        let own = std::mem::replace(&mut sequence.tables[group][i], twin);
+        if self.fences.is_up() {
+            self.put_behind(&[own], 0);
+        } else {
+            self.drop_owners(seq, &[own]);
+        }
+        self.stats.duplicates += 1;
+        self.stats.remapped += 1;
+        self.remapped.push(Remap { seq, group: group as u8, place: i as u32, block: twin });
+        true
+    }
+
+    /// Table entries that changed since the last call.
+    pub fn take_remapped(&mut self) -> Vec<Remap> {
+        std::mem::take(&mut self.remapped)
+    }
+}

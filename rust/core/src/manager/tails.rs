@@ -1,0 +1,136 @@
+//! Partial blocks: the last, partial block of an ended sequence is found by its exact tokens and
+//! copied, so that whoever finds it can write on.
+
+use super::Manager;
+use super::lookup::Wanted;
+use crate::error::Result;
+use crate::events::Kind;
+use crate::index::Found;
+use crate::policy::{NEVER, Use, View};
+use crate::pool::{BlockId, NIL, State};
+use crate::sequence::SeqId;
+use crate::tickets::Copy;
+
+/// A partial block that continues a hit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Tail {
+    /// Tokens of it, all of which are wanted.
+    pub tokens: u32,
+    /// The block of each group.
+    pub blocks: Vec<BlockId>,
+}
+
+impl Manager {
+    /// The longest partial block after `hits` that holds nothing but wanted tokens, up to `most` of
+    /// the prompt.
+    pub(super) fn find_tail(
+        &self,
+        wanted: Wanted<'_>,
+        most: u32,
+        hits: &[Vec<BlockId>],
+    ) -> Option<Tail> {
+        let size = self.block_size() as usize;
+        let rows = hits.first().map_or(0, Vec::len);
+        let last = hits.first().and_then(|found| found.last());
+        let leaf = last.is_some_and(|&b| b != NIL && self.pool.children(b) == 0);
+        if !self.options.prefix_caching || (leaf && self.layout.groups()[0].kind.is_ordered()) {
+            return None;
+        }
+        let start = rows * size;
+        let most = (most as usize).min(wanted.tokens.len()).min(start + size - 1);
+        let previous = if rows == 0 { wanted.root } else { wanted.keys[rows - 1] };
+        (start + 1..=most).rev().find_map(|end| {
+            let key = self.hasher.tail(previous, rows, wanted.extras, &wanted.tokens[start..end]);
+            let found = |(group, hits): (usize, &Vec<BlockId>)| {
+                let ordered = self.layout.groups()[group].kind.is_ordered();
+                let parent = if ordered { hits.last().copied().unwrap_or(NIL) } else { NIL };
+                match self.find_key(key.for_group(group), None) {
+                    Found::Block(b) if self.pool.parent(b) == parent => Some(b),
+                    _ => None,
+                }
+            };
+            let blocks: Option<Vec<BlockId>> = hits.iter().enumerate().map(found).collect();
+            blocks.map(|blocks| Tail { tokens: (end - start) as u32, blocks })
+        })
+    }
+
+    /// Owns a found partial block for the copy to come.
+    pub(super) fn hold_tail(&mut self, seq: SeqId, tail: &Tail, using: Use<'_>) {
+        for &src in &tail.blocks {
+            self.note_block(Kind::Hit, seq, src, 0);
+            if self.pool.share(src) {
+                self.policy.claim(&[src], View { pool: &self.pool, now: self.tick });
+            }
+            self.policy.hit(&[src], using, View { pool: &self.pool, now: self.tick });
+        }
+    }
+
+    /// Plans the copies of a partial block that is held into the block of `seq` after its hits, or
+    /// gives it up where `seq` got no such block. Returns its tokens that need not be computed.
+    pub(super) fn copy_found_tail(&mut self, seq: SeqId, tail: &Tail) -> u32 {
+        let rows = (self.created(seq).cached / self.options.block_size) as usize;
+        if self.created(seq).tables.iter().any(|table| table.len() <= rows) {
+            self.drop_owners(seq, &tail.blocks);
+            return 0;
+        }
+        for (group, &src) in tail.blocks.iter().enumerate() {
+            let table = self.created(seq).tables[group].clone();
+            let dst = table[rows];
+            self.pool.share(dst);
+            self.tickets.add(Copy { src, dst, tokens: tail.tokens, seq, group: group as u8 });
+            if self.pool.parent(src) != NIL {
+                // A findable block keeps those it follows owned, also where only its copy needs it.
+                for &block in &table[..rows] {
+                    self.pool.share(block);
+                }
+                self.tickets.hold(table[..rows].iter().rev().copied());
+            }
+            self.stats.copies += 1;
+            self.note_block(Kind::Copy, seq, src, u64::from(dst));
+        }
+        let sequence = self.created(seq);
+        sequence.cached += tail.tokens;
+        sequence.committed = sequence.cached;
+        tail.tokens
+    }
+
+    /// Makes the partial last block of `seq`, which ends, findable as far as it is committed.
+    pub(super) fn publish_tail(&mut self, seq: SeqId) -> Result<()> {
+        let sequence = self.sequences.get(seq)?;
+        let size = self.options.block_size;
+        let (at, rest) = ((sequence.committed / size) as usize, sequence.committed % size);
+        let known = sequence.tokens.len() >= sequence.committed as usize;
+        if !self.options.partial_hits || rest == 0 || sequence.private || !known {
+            return Ok(());
+        }
+        if sequence.published as usize != at || sequence.keys.len() < at {
+            return Ok(());
+        }
+        let previous = if at == 0 { sequence.root } else { sequence.keys[at - 1] };
+        let tokens = &sequence.tokens[at * size as usize..sequence.committed as usize];
+        let key = self.hasher.tail(previous, at, &sequence.extras, tokens);
+        let (meta, length) = (sequence.meta, sequence.known());
+        for group in 0..self.options.groups.len() {
+            let table = &self.sequences.get(seq)?.tables[group];
+            let ordered = self.layout.groups()[group].kind.is_ordered() && at > 0;
+            let (block, parent) = (table[at], if ordered { table[at - 1] } else { NIL });
+            let alone = block != NIL
+                && self.pool.state(block) == State::Pending
+                && self.pool.refs(block) == 1;
+            let key = key.for_group(group);
+            if !alone || self.find_key(key, None) != Found::Nothing {
+                continue;
+            }
+            if parent != NIL && self.pool.state(parent) != State::Committed {
+                continue;
+            }
+            self.index.store(&self.pool, block, key)?;
+            self.pool.publish(block, key, parent, at as u32);
+            let using = Use { outlook: &[NEVER], meta, tokens: length };
+            self.policy.insert(&[block], using, View { pool: &self.pool, now: self.tick });
+            self.stats.stored += 1;
+            self.note_block(Kind::Store, seq, block, u64::from(parent));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,136 @@
+"""Blocks one by one: nano-vllm's block manager on kvframe's pool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from kvframe import CapacityError, KVCacheManager, UsageError
+from kvframe.blocks import BlockPool
+
+from .helpers import manager
+
+SIZE = 4
+
+
+@dataclass
+class Seq:
+    tokens: list[int]
+    table: list[int] = field(default_factory=list)
+    cached: int = 0
+
+
+class BlockManager:
+    """The methods of nano-vllm's ``engine/block_manager.py``; the books are the engine's."""
+
+    def __init__(self, kv: KVCacheManager) -> None:
+        self.kv, self.pool = kv, BlockPool(kv)
+
+    def can_allocate(self, seq: Seq) -> bool:
+        return self.pool.available() >= -(-len(seq.tokens) // SIZE)
+
+    def allocate(self, seq: Seq) -> None:
+        found = self.pool.find(self.kv.hash_blocks(seq.tokens)).tolist()
+        found = found[: (len(seq.tokens) - 1) // SIZE]
+        self.pool.touch(found)
+        fresh = self.pool.take(-(-len(seq.tokens) // SIZE) - len(found))
+        seq.table, seq.cached = found + fresh.tolist(), len(found) * SIZE
+
+    def hash_blocks(self, seq: Seq) -> None:
+        keys = self.kv.hash_blocks(seq.tokens)
+        for i in range(seq.cached // SIZE, len(keys)):
+            self.pool.publish(seq.table[i], keys[i], seq.table[i - 1] if i else None)
+        seq.cached = len(keys) * SIZE
+
+    def can_append(self, seq: Seq) -> bool:
+        return self.pool.available() >= (len(seq.tokens) % SIZE == 0)
+
+    def may_append(self, seq: Seq, token: int) -> None:
+        if len(seq.tokens) % SIZE == 0:
+            seq.table += self.pool.take(1).tolist()
+        seq.tokens.append(token)
+
+    def deallocate(self, seq: Seq) -> None:
+        self.pool.free(seq.table)
+        seq.table, seq.cached = [], 0
+
+
+@pytest.mark.scenario("V10", "V11", "IL-B3")
+def test_nano_vllm_runs_on_the_pool() -> None:
+    kv = manager(8)
+    engine = BlockManager(kv)
+    one, two = Seq([*range(9)]), Seq([*range(9)])
+    for seq in (one, two):
+        assert engine.can_allocate(seq)
+        engine.allocate(seq)
+        engine.hash_blocks(seq)
+        kv.check_integrity()
+    assert one.table[:2] == two.table[:2]
+    assert engine.pool.holds(one.table).tolist() == [2, 2, 1]
+    for token in range(4):
+        assert engine.can_append(one)
+        engine.may_append(one, token)
+    engine.hash_blocks(one)
+    engine.deallocate(one)
+    kv.check_integrity()
+    assert kv.counts() == (4, 1, 3, 8)
+    # What the engine published, a sequence finds, and the other way round.
+    assert kv.lookup([*range(9)]).tokens == 8
+    engine.deallocate(two)
+    assert kv.counts() == (5, 3, 0, 8)
+    full = Seq([50] * 32)
+    engine.allocate(full)
+    assert kv.lookup([*range(9)]).tokens == 0
+    assert not engine.can_append(full)
+    with pytest.raises(CapacityError):
+        engine.may_append(full, 1)
+    engine.deallocate(full)
+    kv.check_integrity()
+
+
+@pytest.mark.scenario("V10", "FE-B26", "I13")
+def test_misuse_of_single_blocks_changes_nothing() -> None:
+    kv = manager(8)
+    pool = BlockPool(kv)
+    keys = kv.hash_blocks([*range(8)])
+    a, b = pool.take(2).tolist()
+    pool.publish(a, keys[0])
+    pool.publish(b, keys[1], a)
+    stale = pool.generations([a, b])
+    before = kv.counts()
+    for blocks, why in (([a, b, b], "double free"), ([7], "double free"), ([a], "follows it")):
+        with pytest.raises(UsageError, match=why):
+            pool.free(blocks)
+    with pytest.raises(UsageError, match="not on loan"):
+        pool.publish(a, keys[0])
+    with pytest.raises(UsageError, match="neither findable nor in hand"):
+        pool.touch([5])
+    loose = int(pool.take(1)[0])
+    with pytest.raises(UsageError, match="named twice"):
+        pool.free([loose, loose])
+    pool.free([loose])
+    assert kv.counts() == before
+    pool.free([a, b], stale)
+    with pytest.raises(UsageError, match="the block it follows is not in hand"):
+        pool.touch([b])
+    kv.clear_cache()
+    with pytest.raises(UsageError, match="stale"):
+        pool.touch([a], stale[:1])
+    assert pool.find(keys).tolist() == []
+    kv.check_integrity()
+
+
+@pytest.mark.scenario("T44")
+def test_copies_under_one_key_are_told_and_one_goes_when_freed() -> None:
+    kv = manager(8)
+    pool = BlockPool(kv)
+    key = kv.hash_blocks([1, 2, 3, 4])[0]
+    a, b = pool.take(2).tolist()
+    assert pool.publish(a, key) is None
+    assert pool.publish(b, np.array(key)) == a
+    pool.free([a])
+    pool.free([b])
+    kv.check_integrity()
+    assert kv.counts() == (7, 1, 0, 8)

@@ -1,0 +1,87 @@
+"""External KV by its end, loads that outlive their sequence, tickets that lapse, who holds what."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvframe import GroupConfig, HandleError, UsageError
+
+from .helpers import cached, manager
+
+PROMPT = list(range(13))
+
+
+@pytest.mark.scenario("VT34")
+@pytest.mark.parametrize("local", [0, 4, 8, 12])
+def test_what_is_cached_is_not_brought_again(local: int) -> None:
+    kv = manager(8)
+    cached(kv, PROMPT[:local])
+    grant = kv.admit(PROMPT, external_until=10)
+    assert (grant.cached_tokens, grant.external_tokens) == (local, max(8 - local, 0))
+    assert (grant.load is None) == (local >= 8)
+    with pytest.raises(UsageError, match="one of the two"):
+        kv.admit([9] * 13, external=4, external_until=8)
+
+
+@pytest.mark.scenario("V12")
+def test_a_load_whose_end_is_never_told_lapses_and_not_before() -> None:
+    kv = manager(4)
+    grant = kv.admit(PROMPT, external=12)
+    assert grant.load is not None
+    kv.set_deadline(grant.load, 50)
+    kv.release(grant.seq)
+    page = next(b for b in range(4) if kv.owners(b).tickets)
+    assert kv.owners(page).tickets == [grant.load]
+    assert kv.tickets() == [(grant.load, "load", 3, 50)]
+    assert kv.expire(49) == ([], [])
+    assert kv.counts().referenced == 3
+    assert kv.expire(50) == ([grant.load], [])
+    assert kv.counts() == (4, 0, 0, 4)
+    assert kv.lookup(PROMPT).tokens == 0
+    with pytest.raises(HandleError):
+        kv.set_deadline(grant.load, 1)
+    kv.check_integrity()
+
+
+@pytest.mark.scenario("T1", "T14", "V12")
+def test_leases_end_and_late_loads_cut_their_sequence() -> None:
+    kv = manager(8)
+    seq = kv.admit([9] * 4).seq
+    kv.commit(seq, 4)
+    lease = kv.lease(seq, 4)
+    kv.set_deadline(lease, 5)
+    kv.release(seq)
+    grant = kv.admit(PROMPT, external=12)
+    assert grant.load is not None
+    kv.set_deadline(grant.load, 4)
+    assert kv.expire(9) == ([lease, grant.load], [grant.seq])
+    assert kv.lengths(grant.seq).slots == 0
+    assert kv.lookup([9] * 5).tokens == 4
+    kv.check_integrity()
+
+
+@pytest.mark.scenario("V12", "T9")
+@pytest.mark.parametrize("good", [0, 2, 3])
+def test_what_a_load_brings_for_an_ended_sequence_is_cached(good: int) -> None:
+    kv = manager(8)
+    cached(kv, PROMPT[:4])
+    grant = kv.admit([*PROMPT, 13, 14, 15, 16], external=12)
+    assert grant.load is not None
+    kv.release(grant.seq)
+    assert kv.stats()["live_sequences"] == 0
+    assert kv.loaded(grant.load, good) == []
+    assert kv.lookup([*range(17)]).tokens == 4 + 4 * good
+    assert kv.counts().referenced == 0
+    kv.check_integrity()
+
+
+@pytest.mark.scenario("T1")
+def test_groups_that_came_to_different_lengths_go_as_far_as_the_shortest() -> None:
+    kv = manager(16, groups=[GroupConfig(name="a"), GroupConfig(name="b")])
+    grant = kv.admit(PROMPT, external=12)
+    assert grant.load is not None
+    with pytest.raises(UsageError, match="3 blocks in each of 2 layer groups"):
+        kv.loaded(grant.load, [3, 4])
+    assert kv.loaded(grant.load, [3, 2]) == [grant.seq]
+    assert kv.lengths(grant.seq).committed == 8
+    kv.check_integrity()
