@@ -70,7 +70,10 @@ class CacheConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     ] = False
     partial_hits: Annotated[
         bool,
-        Meta(description="Find the partial last block of an ended sequence too, by a copy."),
+        Meta(
+            description="Hits may end inside a block, by a copy: in the partial last block of an "
+            "ended sequence, or under the radix index in any block."
+        ),
     ] = False
 
 

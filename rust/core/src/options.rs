@@ -148,6 +148,7 @@ impl Options {
                 continue;
             }
             let limit = match self.index {
+                IndexKind::Radix if what == "partial_hits" => continue,
                 IndexKind::Radix => "needs index = \"hash\": the radix index has no keys".into(),
                 IndexKind::Hash => match layout.check_plain() {
                     Ok(()) => continue,

@@ -55,10 +55,10 @@ pub enum Index {
 impl Index {
     /// The index that `options` ask for, empty; its blocks have up to `span` tokens.
     pub fn new(options: &Options, span: u32) -> Self {
-        let &Options { hash, block_size, blocks, index, .. } = options;
+        let &Options { hash, block_size, blocks, index, partial_hits, .. } = options;
         match index {
             IndexKind::Hash => Self::Hash(HashIndex::new(hash, span, blocks)),
-            IndexKind::Radix => Self::Radix(Box::new(Radix::new(block_size, false))),
+            IndexKind::Radix => Self::Radix(Box::new(Radix::new(block_size, partial_hits))),
         }
     }
 

@@ -253,9 +253,27 @@ impl Manager {
             start.rows = hits.first().map_or(0, Vec::len) as u32;
             (start.good, start.filler) = (good, Some(filler));
         } else if self.options.partial_hits {
-            start.tail = self.find_tail(wanted, self.less_the_last(known), hits);
+            let tail = self.find_tail(wanted, self.less_the_last(known), hits);
+            start.tail = tail.filter(|tail| self.fits_beside(request, known, tail, hits));
         }
         start
+    }
+
+    /// Whether all of a prompt has room beside the partial block that it would copy: who fits without
+    /// the copy must not be refused for it.
+    fn fits_beside(
+        &self,
+        request: &Admission<'_>,
+        known: u32,
+        tail: &Tail,
+        hits: &[Vec<BlockId>],
+    ) -> bool {
+        let longest = if request.whole_sequence { known.max(request.max_tokens) } else { known };
+        let blocks = self.layout.blocks(longest, request.encoder_tokens);
+        let needed = blocks - hits.iter().map(Vec::len).sum::<usize>() as u64;
+        let held = hits.iter().chain([&tail.blocks]).map(|blocks| self.pool.count_cached(blocks));
+        let room = u64::from(self.pool.available().saturating_sub(self.kept_for_growth()));
+        needed + held.sum::<usize>() as u64 <= room
     }
 
     /// Tokens that somebody else brings after `cached` ones.

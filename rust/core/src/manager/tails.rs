@@ -5,7 +5,8 @@ use super::Manager;
 use super::lookup::Wanted;
 use crate::error::Result;
 use crate::events::Kind;
-use crate::index::Found;
+use crate::index::radix::{Partial, Path};
+use crate::index::{Found, Radix};
 use crate::policy::{NEVER, Use, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::SeqId;
@@ -29,6 +30,9 @@ impl Manager {
         most: u32,
         hits: &[Vec<BlockId>],
     ) -> Option<Tail> {
+        if let Some(radix) = self.index.radix() {
+            return self.find_partial(radix, wanted, most, hits);
+        }
         let size = self.block_size() as usize;
         let rows = hits.first().map_or(0, Vec::len);
         let last = hits.first().and_then(|found| found.last());
@@ -52,6 +56,29 @@ impl Manager {
             let blocks: Option<Vec<BlockId>> = hits.iter().enumerate().map(found).collect();
             blocks.map(|blocks| Tail { tokens: (end - start) as u32, blocks })
         })
+    }
+
+    /// The same in the radix index: a whole block there that begins as the prompt goes on.
+    fn find_partial(
+        &self,
+        radix: &Radix,
+        wanted: Wanted<'_>,
+        most: u32,
+        hits: &[Vec<BlockId>],
+    ) -> Option<Tail> {
+        let Wanted { root, tokens, extras, .. } = wanted;
+        let marks = &self.hasher.marks(extras, hits.first().map_or(0, Vec::len) + 1)[..];
+        let part = |(group, hits): (usize, &Vec<BlockId>)| {
+            let path = Path { root: root.for_group(group), tokens, marks };
+            let part = radix.find_partial(path, hits, most as usize)?;
+            // Whoever copies holds its hits: they have to be what the source follows.
+            let parent = hits.last().copied().unwrap_or(NIL);
+            (self.pool.parent(part.source) == parent).then_some(part)
+        };
+        let parts: Option<Vec<Partial>> = hits.iter().enumerate().map(part).collect();
+        let parts = parts?;
+        let tokens = parts.iter().map(|part| part.tokens).min()?;
+        Some(Tail { tokens, blocks: parts.iter().map(|part| part.source).collect() })
     }
 
     /// Owns a found partial block for the copy to come.
@@ -100,7 +127,9 @@ impl Manager {
         let size = self.options.block_size;
         let (at, rest) = ((sequence.committed / size) as usize, sequence.committed % size);
         let known = sequence.tokens.len() >= sequence.committed as usize;
-        if !self.options.partial_hits || rest == 0 || sequence.private || !known {
+        // The radix index finds what of a whole block is wanted, and keeps whole blocks only.
+        let keeps = self.options.partial_hits && self.index.takes_keys();
+        if !keeps || rest == 0 || sequence.private || !known {
             return Ok(());
         }
         if sequence.published as usize != at || sequence.keys.len() < at {

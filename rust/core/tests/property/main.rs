@@ -86,6 +86,7 @@ fn options(dice: &mut Dice) -> Options {
         prefix_caching: !dice.one_in(12),
         null_block: dice.one_in(3),
         event_log: dice.one_in(2),
+        partial_hits: radix && dice.one_in(2),
         reserve: if dice.one_in(4) { dice.between(0, blocks / 4) } else { 0 },
         ..Options::default()
     }

@@ -74,10 +74,15 @@ impl Live {
 
     /// What block `at` of `group` must hold.
     pub fn page(&self, at: u32, group: usize, reach: &Reach) -> Vec<u64> {
+        self.page_of(at, group, reach, u32::MAX)
+    }
+
+    /// The same as far as it comes before the token `upto`.
+    pub fn page_of(&self, at: u32, group: usize, reach: &Reach, upto: u32) -> Vec<u64> {
         let (first, end) = (at * reach.span, (at + 1) * reach.span);
         let state = reach.kind == GroupKind::State;
         let slot = |t| if state && t + 1 < end { STALE } else { self.content(t, group) };
-        (first..end).map(slot).collect()
+        (first..end.min(upto)).map(slot).collect()
     }
 }
 
