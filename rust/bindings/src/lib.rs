@@ -9,6 +9,7 @@
 //! | [`judge`] | victims asked of a Python policy, outside the lock |
 //! | [`room`], [`listeners`] | pressure and who is told of it, preemption order, loads, resizing |
 //! | [`lookup`], [`loans`] | questions about prompts; raw blocks |
+//! | [`pins`] | prefixes held against eviction; the tree as text |
 //! | [`trace`] | `Trace` and `replay` |
 //! | [`buffers`], [`ints`], [`errors`], [`fork`] | conversions and guards |
 
@@ -33,6 +34,7 @@ mod loans;
 mod lookup;
 mod manager;
 mod outputs;
+mod pins;
 mod request;
 mod room;
 mod step;

@@ -11,7 +11,7 @@ use crate::errors::from_core;
 use crate::manager::Manager;
 use crate::request::{ExtraTuple, Request, extras_of};
 
-fn space_of<'a>(
+pub(crate) fn space_of<'a>(
     salt: Option<&'a [u8]>,
     adapter: Option<&'a [u8]>,
     encoder: Option<&'a [u8]>,

@@ -6,6 +6,7 @@ mod admit;
 mod candidates;
 mod commit;
 mod cross;
+mod dump;
 mod fence;
 mod fits;
 mod fork;
@@ -13,6 +14,7 @@ mod grow;
 mod integrity;
 mod load;
 mod loans;
+mod lock;
 mod lookup;
 mod pressure;
 mod release;
@@ -21,8 +23,10 @@ mod windows;
 
 pub use admit::{Admission, Fit, Grant, Prompt};
 pub use commit::Committed;
+pub use dump::DumpFormat;
 pub use fits::Fits;
 pub use grow::Ids;
+pub use lock::Locked;
 pub use lookup::Hit;
 pub use pressure::{Candidate, Preempt, Pressure};
 pub use step::{Extent, Growth, Refused, Step, StepOutcome};
@@ -33,6 +37,7 @@ use crate::events::{Event, Kind, Log};
 use crate::groups::Layout;
 use crate::hash::{Hasher, Key};
 use crate::index::Index;
+use crate::locks::Locks;
 use crate::options::Options;
 use crate::policy::{Eviction, View, Why};
 use crate::pool::{BlockId, NIL, Pool, State};
@@ -51,6 +56,7 @@ pub struct Manager {
     sequences: Sequences,
     tickets: Tickets,
     fences: fence::Fences,
+    locks: Locks,
     log: Log,
     stats: Stats,
     tick: u64,
@@ -90,6 +96,7 @@ impl Manager {
             sequences: Sequences::default(),
             tickets: Tickets::default(),
             fences: fence::Fences::default(),
+            locks: Locks::default(),
             log: Log::new(options.event_log),
             stats: Stats::default(),
             tick: 0,
