@@ -13,14 +13,21 @@ import sys
 from contextlib import ExitStack
 from typing import Any
 
-from perf import blocks, decode, hashing, memory, serving
+from perf import blocks, decode, hashing, memory, radix, serving
 from perf.measure import Sample
 from perf.peers import Peer, PeerError
 from perf.results import save, warn_debug
 from perf.table import short, table
 from perf.work import Work
 
-WORKS = (*blocks.WORKS, *hashing.WORKS, *serving.WORKS, *decode.WORKS, *memory.WORKS)
+WORKS = (
+    *blocks.WORKS,
+    *hashing.WORKS,
+    *serving.WORKS,
+    *decode.WORKS,
+    *radix.WORKS,
+    *memory.WORKS,
+)
 QUIET = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
 PUBLIC = ("work", "unit", "better", "kvframe", "bar", "peer", "peer_value", "floor")
 

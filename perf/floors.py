@@ -40,6 +40,12 @@ def scattered_writes_64() -> float:
     return _best(all_three, 10_000)
 
 
+def one_write() -> float:
+    """One NumPy call that writes one place of a column."""
+    column, value = np.zeros(65_536, np.int32), np.int32(1)
+    return _best(lambda: column.put(77, value), 20_000)
+
+
 def sha256_blocks(blocks: int) -> float:
     """SHA-256 over two 64-byte compressions a block, in one digest: no call or padding a block."""
     data = bytes(128 * blocks)

@@ -20,6 +20,7 @@ class Manager:
         policy: Any,
         policy_options: dict | None = None,
         hash: str = "sha256",
+        index: str = "hash",
         groups: SupportsGetItem[int, dict] = ...,
         prefix_caching: bool = True,
         null_block: bool = False,
@@ -97,6 +98,10 @@ class Manager:
         """
         Copies of a ticket are ordered.
         """
+    def dump(self, /, form: str) -> str:
+        """
+        The tree of the radix index as "text" or "dot".
+        """
     def eviction_order(self, /) -> Incomplete:
         """
         Cached blocks in the policy's present order of death, as far as it is settled.
@@ -170,6 +175,21 @@ class Manager:
     def options(self, /) -> dict:
         """
         The options as they reached the core.
+        """
+    def pin(
+        self,
+        /,
+        prompt: Any,
+        *,
+        salt: bytes | None = None,
+        adapter: bytes | None = None,
+        encoder: bytes | None = None,
+        extras: SupportsGetItem[
+            int, tuple[SupportsIndex, SupportsIndex, SupportsGetItem[int, SupportsIndex]]
+        ] = ...,
+    ) -> tuple[int, int, int] | None:
+        """
+        Holds what is cached of a prompt: (receipt, its block, tokens), or None.
         """
     def preempt(self, /, seq: SupportsIndex, fence: SupportsIndex | None = None) -> Request:
         """
@@ -264,6 +284,10 @@ class Manager:
     def truncate(self, /, seq: SupportsIndex, length: SupportsIndex) -> None:
         """
         Cuts a sequence to a length.
+        """
+    def unpin(self, /, receipt: SupportsIndex, block: SupportsIndex) -> None:
+        """
+        Ends such a hold.
         """
     def wake(self, /) -> None:
         """

@@ -27,6 +27,7 @@ from kvframe.results import (
     Grant,
     Hit,
     Lengths,
+    Pin,
     Plan,
     Pressure,
     Sight,
@@ -75,6 +76,7 @@ class KVCacheManager:
             or config.policy.descriptor.name,
             policy_options=config.policy_options,
             hash=cache.hash,
+            index=cache.index,
             groups=[_group(group) for group in config.config.groups],
             prefix_caching=cache.prefix_caching,
             null_block=cache.null_block,
@@ -103,7 +105,7 @@ class KVCacheManager:
         return cls(Resolved.load(path, registry=registry, **sections))
 
     def options(self) -> dict[str, Any]:
-        """The options as they reached the core, and ``padding``: bytes unused in a page, by group."""
+        """The options as they reached the core; ``padding`` is bytes unused in a page, by group."""
         return {**self._core.options(), "padding": self.resolved.padding}
 
     @property
@@ -188,8 +190,8 @@ class KVCacheManager:
         """A second sequence over the same blocks (beam search); whoever appends first copies.
 
         The copy is made when slots are given. Slots that were given before the fork and are not
-        computed yet are shared, and writes there are not seen: cut to what is computed first. With a
-        ``state`` or ``sink_window`` group that is demanded.
+        computed yet are shared, and writes there are not seen: cut to what is computed first. With
+        a ``state`` or ``sink_window`` group that is demanded.
         """
         return self._core.fork(seq)
 
@@ -321,8 +323,10 @@ class KVCacheManager:
         return self._core.lease(seq, upto)
 
     def block_table(self, seq: int, group: int = 0) -> npt.NDArray[np.int32]:
-        """A sequence's block ids in a group, int32; what was given up reads -1, or 0 with
-        ``cache.null_block``."""
+        """A sequence's block ids in a group, int32.
+
+        What was given up reads -1, or 0 with ``cache.null_block``.
+        """
         table: npt.NDArray[np.int32] = self._core.block_table(seq, group)
         return table
 
@@ -458,6 +462,46 @@ class KVCacheManager:
     def stats(self) -> dict[str, int]:
         """Counters since the start; requests are counted once, at admission."""
         return self._core.stats()
+
+    # --- what stays, and looking inside --------------------------------------------------------
+
+    def pin(
+        self,
+        prompt: TokenIds,
+        *,
+        salt: str = "",
+        adapter: str = "",
+        extras: Iterable[Extra] = (),
+    ) -> Pin | None:
+        """Keep what is cached of a prompt from eviction, in whole blocks, until `unpin`.
+
+        Counts no hit. After `clear_cache` or `set_fingerprint` nobody finds it any more; its blocks
+        are free once it is unpinned.
+
+        Returns:
+            The receipt, or None if nothing of the prompt is cached.
+        """
+        held = self._core.pin(prompt, **space(salt, adapter, extras))
+        return None if held is None else Pin(*held)
+
+    def unpin(self, pin: Pin) -> None:
+        """End a `pin`; it takes the receipt once.
+
+        Raises:
+            HandleError: The receipt was never given out, was handed back before, or names another
+                block than the one it was given for.
+        """
+        self._core.unpin(pin.receipt, pin.block)
+
+    def dump(self, form: Literal["text", "dot"] = "text") -> str:
+        """The tree of the radix index: one line a node, or a Graphviz graph.
+
+        A node says which tokens and blocks it holds and how many of the blocks have an owner.
+
+        Raises:
+            UsageError: The index is another.
+        """
+        return self._core.dump(form)
 
     def take_events(self) -> dict[str, npt.NDArray[Any]]:
         """The ordered log since the last call, as arrays (needs ``cache.event_log``)."""

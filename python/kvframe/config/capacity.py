@@ -21,7 +21,7 @@ def block_bytes(config: Config, origins: Origins) -> int | None:
     how much of it each group uses.
 
     Raises:
-        ConfigError: The layers do not divide evenly among the groups, or are not those of the model.
+        ConfigError: The layers do not divide evenly among the groups, or are not the model's.
     """
     used = page_bytes(config, origins)
     return max(used) if used else None
@@ -33,7 +33,7 @@ def page_bytes(config: Config, origins: Origins) -> list[int]:
     Empty where neither ``[model]`` nor every group says.
 
     Raises:
-        ConfigError: The layers do not divide evenly among the groups, or are not those of the model.
+        ConfigError: The layers do not divide evenly among the groups, or are not the model's.
     """
     model, groups = config.model, config.groups
     if all(group.page_bytes is not None for group in groups):

@@ -29,6 +29,8 @@ pub struct Manager {
     /// The core's hasher, for hashing without its lock.
     pub(crate) hasher: Mutex<Arc<Hasher>>,
     prefix_caching: bool,
+    /// Whether the core goes by keys: requests are then hashed before they come to it.
+    wants_keys: bool,
     judge: Option<Judge>,
     policy: String,
     /// The options of a policy in Python, as they were given.
@@ -71,7 +73,7 @@ fn policy_options(options: Option<&Bound<'_, PyDict>>) -> PyResult<PolicyOptions
     Ok(built)
 }
 
-fn space_of<'a>(
+pub(crate) fn space_of<'a>(
     salt: Option<&'a [u8]>,
     adapter: Option<&'a [u8]>,
     encoder: Option<&'a [u8]>,
@@ -171,7 +173,11 @@ impl Manager {
 
     /// The keys to admit a request with, hashed without the lock.
     pub(crate) fn keys_of(&self, request: &Request) -> Vec<kvframe_core::Key> {
-        if self.prefix_caching { request.keys(&self.hasher()) } else { Vec::new() }
+        match (self.prefix_caching, self.wants_keys) {
+            (false, _) => Vec::new(),
+            (true, false) => request.given_keys().to_vec(),
+            (true, true) => request.keys(&self.hasher()),
+        }
     }
 
     pub(crate) fn has_judge(&self) -> bool {
@@ -183,7 +189,7 @@ impl Manager {
 impl Manager {
     /// A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
     #[new]
-    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", groups=vec![], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, strict=false))]
+    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", index="hash", groups=vec![], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, strict=false))]
     fn new(
         py: Python<'_>,
         blocks: u32,
@@ -191,6 +197,7 @@ impl Manager {
         policy: &Bound<'_, PyAny>,
         policy_options: Option<&Bound<'_, PyDict>>,
         hash: &str,
+        index: &str,
         groups: Vec<Bound<'_, PyDict>>,
         prefix_caching: bool,
         null_block: bool,
@@ -210,7 +217,7 @@ impl Manager {
             block_size,
             groups,
             hash: HashAlgo::from_name(hash).map_err(|e| from_core(py, &e))?,
-            index: IndexKind::default(),
+            index: IndexKind::from_name(index).map_err(|e| from_core(py, &e))?,
             prefix_caching,
             null_block,
             fingerprint: fingerprint.unwrap_or_default().to_vec(),
@@ -225,10 +232,12 @@ impl Manager {
         let (policy, judge, name) = make_policy(py, policy, policy_options, strict)?;
         let hasher = Hasher::new(options.hash, block_size, &options.fingerprint);
         let core = Core::new(options, policy).map_err(|e| from_core(py, &e))?;
+        let wants_keys = core.wants_keys();
         Ok(Self {
             core: Mutex::new(core),
             hasher: Mutex::new(Arc::new(hasher)),
             prefix_caching,
+            wants_keys,
             judge,
             policy: name,
             policy_options: given,
@@ -247,6 +256,7 @@ impl Manager {
         dict.set_item("groups", groups.collect::<PyResult<Vec<_>>>()?)?;
         dict.set_item("reusable_unit", self.locked(py, |core| core.layout().unit_tokens())?)?;
         dict.set_item("hash", options.hash.name())?;
+        dict.set_item("index", options.index.name())?;
         dict.set_item("prefix_caching", options.prefix_caching)?;
         dict.set_item("null_block", options.null_block)?;
         dict.set_item("fingerprint", PyBytes::new(py, &options.fingerprint))?;

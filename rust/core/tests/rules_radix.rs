@@ -1,6 +1,6 @@
 //! The rules that do not depend on keys or windows, over the radix index (the crate's name says so to
 //! `common`).
-// `verbs` is a test crate of its own as well, with its own `common`.
+// `order` and `verbs` are test crates of their own as well, with a `common` each.
 #![allow(clippy::duplicate_mod)]
 
 #[path = "common/mod.rs"]
@@ -9,6 +9,8 @@ mod common;
 mod eviction;
 #[path = "rules/misuse.rs"]
 mod misuse;
+#[path = "order.rs"]
+mod order;
 #[path = "rules/pool.rs"]
 mod pool;
 #[path = "rules/sharing.rs"]

@@ -6,12 +6,14 @@ mod admit;
 mod candidates;
 mod commit;
 mod cross;
+mod dump;
 mod fence;
 mod fork;
 mod grow;
 mod integrity;
 mod load;
 mod loans;
+mod lock;
 mod lookup;
 mod pressure;
 mod release;
@@ -20,6 +22,8 @@ mod windows;
 
 pub use admit::{Admission, Fit, Grant, Prompt};
 pub use commit::Committed;
+pub use dump::DumpFormat;
+pub use lock::Locked;
 pub use lookup::Hit;
 pub use pressure::{Candidate, Preempt, Pressure};
 pub use step::{Step, StepOutcome};
@@ -30,6 +34,7 @@ use crate::events::{Event, Kind, Log};
 use crate::groups::Layout;
 use crate::hash::{Hasher, Key};
 use crate::index::Index;
+use crate::locks::Locks;
 use crate::options::Options;
 use crate::policy::{Eviction, View, Why};
 use crate::pool::{BlockId, NIL, Pool, State};
@@ -48,6 +53,7 @@ pub struct Manager {
     sequences: Sequences,
     tickets: Tickets,
     fences: fence::Fences,
+    locks: Locks,
     log: Log,
     stats: Stats,
     tick: u64,
@@ -86,6 +92,7 @@ impl Manager {
             sequences: Sequences::default(),
             tickets: Tickets::default(),
             fences: fence::Fences::default(),
+            locks: Locks::default(),
             log: Log::new(options.event_log),
             stats: Stats::default(),
             tick: 0,

@@ -59,6 +59,9 @@ impl Radix {
         }
         let mut count = 0;
         for (&first, depth) in blocks.iter().zip(start..) {
+            if self.ring(first).any(|copy| copy < first) {
+                return Err(format!("block {first} stands for a lower copy"));
+            }
             for block in self.ring(first) {
                 self.check_block(pool, block, (id, first, depth))?;
                 count += 1;

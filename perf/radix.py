@@ -1,0 +1,171 @@
+"""The radix index: matches of a long prompt, a stream of requests, victims, memory.
+
+Blocks of 16 tokens; everything goes through `KVCacheManager`, as an engine would call it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from kvframe import CacheConfig, Config, KVCacheManager
+from perf import floors
+from perf.measure import MICRO, per_call, quiet
+from perf.memory import resident
+from perf.sides.workload import LIVE, POOL, VOCABULARY, long_prompt, prompts
+from perf.work import Round, Work
+
+SIZE = 16
+LONG = 32_768
+LEAF = 1_600
+ROOT = Path(__file__).parent.parent
+
+
+def manager(blocks: int) -> KVCacheManager:
+    """A manager over the radix index, under lru."""
+    return KVCacheManager(Config(cache=CacheConfig(capacity=blocks, index="radix")))
+
+
+def cache(kv: KVCacheManager, prompt: np.ndarray) -> None:
+    """Leaves the whole blocks of a prompt cached."""
+    seq = kv.admit(prompt).seq
+    kv.commit(seq, len(prompt))
+    kv.release(seq)
+
+
+def matching(nodes: int) -> Callable[[bool], Round]:
+    """Rounds of `KVCacheManager.lookup` of a cached prompt held in that many nodes."""
+
+    def make(quick: bool) -> Round:
+        prompt = long_prompt(LONG // 16 if quick else LONG)
+        kv = manager(2 * LONG // SIZE)
+        cache(kv, prompt)
+        apart = len(prompt) // min(nodes, len(prompt) // SIZE)
+        for at in range(apart, len(prompt), apart):
+            # A sibling that parts from the prompt here splits its node.
+            cache(kv, np.append(prompt[:at], np.full(SIZE, VOCABULARY, np.uint32)))
+        asked = np.append(prompt, np.uint32(0))
+        if kv.lookup(asked).tokens != len(prompt):
+            raise AssertionError("not all of the prompt is cached")
+        return lambda: per_call(lambda: kv.lookup(asked), 20 if quick else 200)
+
+    return make
+
+
+def stream(quick: bool) -> Round:
+    """Rounds of a stream of requests: match, own, evict, store; µs a request."""
+    asked = prompts(60 if quick else 2_000)
+
+    def once() -> float:
+        kv = manager(POOL)
+        live: deque[int] = deque()
+        with quiet():
+            start = time.perf_counter()
+            for prompt in asked:
+                if len(live) == LIVE:
+                    kv.release(live.popleft())
+                grant = kv.admit(prompt)
+                kv.commit(grant.seq, grant.prompt_tokens)
+                live.append(grant.seq)
+            took = time.perf_counter() - start
+        return took / len(asked) * MICRO
+
+    return once
+
+
+def evicting(leaves: int) -> Callable[[bool], Round]:
+    """Rounds of evictions of one block among that many leaves; µs a victim."""
+
+    def make(quick: bool) -> Round:
+        count = leaves // 16 if quick else leaves
+
+        def once() -> float:
+            kv = manager(count + 1)
+            head = np.zeros(SIZE, np.uint32)
+            for leaf in range(count):
+                cache(kv, np.append(head, np.full(SIZE, leaf + 1, np.uint32)))
+            victims = min(count // 2, 512)
+            free = iter(range(1, victims + 1))
+            took = per_call(lambda: kv.collect(next(free)), victims)
+            if kv.stats()["evictions"] != victims:
+                raise AssertionError("each call evicts one")
+            return took
+
+        return once
+
+    return make
+
+
+def filled(leaves: int) -> float:
+    """Bytes a token that the index adds to a pool of leaves of 1,600 tokens, all cached."""
+    sizes = []
+    for caching in (False, True):
+        command = [sys.executable, "-m", "perf.radix", str(leaves), str(int(caching))]
+        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        sizes.append(float(run.stdout))
+    return (sizes[1] - sizes[0]) / (leaves * LEAF)
+
+
+def grown(leaves: int, caching: bool) -> int:
+    """Growth of this process by such a pool, with the index or without."""
+    rng = np.random.default_rng(0)
+    blocks = leaves * LEAF // SIZE
+    cache_config = CacheConfig(capacity=blocks, index="radix", prefix_caching=caching)
+    before = resident()
+    kv = KVCacheManager(Config(cache=cache_config))
+    seqs = []
+    for _ in range(leaves):
+        prompt = rng.integers(VOCABULARY, size=LEAF, dtype=np.uint32)
+        if caching:
+            cache(kv, prompt)
+        else:
+            seqs.append(kv.admit(None, num_tokens=LEAF).seq)
+    return resident() - before
+
+
+def bytes_per_token(quick: bool) -> Round:
+    """Rounds in processes of their own."""
+    return lambda: filled(64 if quick else 4_096)
+
+
+def _compare() -> float:
+    return floors.copy_bytes(4 * LONG)
+
+
+COMPARE = "a copy of the prompt's 128 KiB"
+TABLE = "a NumPy call that writes a scattered entry"
+
+WORKS = (
+    *(
+        Work(f"match_32k_{nodes}", matching(nodes), bar, _compare, COMPARE)
+        for nodes, bar in ((1, 15.0), (64, 20.0), (512, 60.0))
+    ),
+    Work(
+        "radix_stream",
+        stream,
+        bar=50.0,
+        floor=lambda: floors.copy_bytes(4 * 5_120),
+        floor_is="a copy of the mean request's tokens",
+    ),
+    *(
+        Work(f"evict_one_{leaves}k", evicting(leaves * 1_000), 1.0, floors.one_write, TABLE)
+        for leaves in (1, 4, 16, 64)
+    ),
+    Work(
+        "bytes_per_token",
+        bytes_per_token,
+        bar=8.0,
+        floor=lambda: 4.0,
+        floor_is="a 4-byte token id",
+        unit="bytes",
+    ),
+)
+
+if __name__ == "__main__":
+    print(grown(int(sys.argv[1]), sys.argv[2] == "1"))
