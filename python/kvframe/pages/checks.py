@@ -61,6 +61,35 @@ def copies(src: Ids, dst: Ids, tokens: Ids | None, source: Layout, target: Layou
     return np.stack([out, into, many], axis=1).astype(np.int32)
 
 
+def few(src: Ids, dst: Ids, tokens: Ids | None, pool: Layout, most: int) -> list[int] | None:
+    """At most so many copies within a pool that may all run at once, in a row; None for others.
+
+    What is wrong is None as well, for `copies` to tell: this is the path of every decode step, and
+    a loop over a few whole numbers costs less than one call of NumPy.
+    """
+    if not (isinstance(src, np.ndarray) and isinstance(dst, np.ndarray)):
+        return None
+    size, n = pool.shape.block_size, len(src)
+    if not 0 < n <= most or len(dst) != n or src.dtype.kind != "i" or dst.dtype.kind != "i":
+        return None
+    out, into = src.tolist(), dst.tolist()
+    many = [size] * n
+    if tokens is not None:
+        if not isinstance(tokens, np.ndarray) or tokens.dtype.kind != "i" or len(tokens) != n:
+            return None
+        many = tokens.tolist()
+    row: list[int] = []
+    written = set(into)
+    if len(written) != n:
+        return None
+    for copy in zip(out, into, many, strict=True):
+        a, b, t = copy
+        if not (0 <= a < pool.blocks and 0 <= b < pool.blocks and 0 <= t <= size) or a in written:
+            return None
+        row += copy
+    return row
+
+
 def chains(found: Copies) -> tuple[Copies, npt.NDArray[np.int32]] | None:
     """Copies that must run in their order, brought together; None if all may run at once.
 
