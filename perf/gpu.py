@@ -237,7 +237,7 @@ def main(as_json: bool, save: Path | None) -> None:
         "card": card,
         "driver": driver(),
         "versions": {
-            "cupy": version("cupy-cuda13x"),
+            "cupy": cupy.__version__,
             "numpy": version("numpy"),
             "cuda": runtime.runtimeGetVersion(),
         },

@@ -53,7 +53,7 @@ def test_what_is_refused() -> None:
     swap = Swap(device, mapped)
     with pytest.raises(UsageError, match="2 pages, but 1 host pages"):
         swap.out([0, 1], [2])
-    with pytest.raises(UsageError, match="written twice"):
+    with pytest.raises(UsageError, match="host page 2 is named 2 times"):
         swap.out([0, 1], [2, 2])
     with pytest.raises(UsageError, match="host page 4"):
         swap.bring([4], [0])

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 from kvframe import UsageError
-from kvframe.pages import BLOCK_FIRST, LAYER_FIRST, LAYER_FIRST_HND, Layout, NumpyPool, PageShape
+from kvframe.pages import (
+    BLOCK_FIRST,
+    LAYER_FIRST,
+    LAYER_FIRST_HND,
+    Layout,
+    NumpyPool,
+    PageShape,
+    checks,
+)
 from kvframe.pages.device import DevicePool, over_host, plane_addresses
 from kvframe.pages.launch import FEW
 
@@ -189,3 +197,9 @@ def test_what_is_refused_has_launched_nothing() -> None:
         with pytest.raises(UsageError, match=told):
             call()
     assert gpu.launches == []
+
+
+def test_neighbours_travel_together() -> None:
+    runs = list(checks.neighbours(np.array([2, 3, 4, 9, 11, 12])))
+    assert runs == [(0, 2, 3), (3, 9, 1), (4, 11, 2)]
+    assert list(checks.neighbours(np.array([], np.int64))) == []

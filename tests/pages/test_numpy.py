@@ -148,6 +148,7 @@ REFUSED: list[tuple[Callable[[NumpyPool], object], str]] = [
     (lambda p: p.read(0, [0], 1, start=2), "tokens 2 to 1"),
     (lambda p: p.put([0], np.zeros((1, 5), np.uint8)), r"must be uint8 \(1, 768\)"),
     (lambda p: p.verify([0], np.zeros(2, np.uint64)), r"checksums of shape \(2,\)"),
+    (lambda p: p.put([1, 1], p.get([0, 2])), "destination page 1 is named 2 times"),
     (lambda p: p.copy_to(pool(LAYER_FIRST, SHAPES["mla-fp8"], 0), [0], [0]), "pages differ"),
 ]
 

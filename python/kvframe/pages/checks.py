@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,13 @@ def copies(src: Ids, dst: Ids, tokens: Ids | None, source: Layout, target: Layou
         raise UsageError(f"{len(out)} source pages, but {len(many)} numbers of tokens")
     within(many, 0, size + 1, "tokens of a copy")
     return np.stack([out, into, many], axis=1).astype(np.int32)
+
+
+def once(ids: npt.NDArray[np.integer[Any]], what: str) -> None:
+    """No page is written twice by copies that run at once."""
+    found, count = np.unique(ids, return_counts=True)
+    if len(found) != len(ids):
+        raise UsageError(f"{what} {found[count > 1][0]} is named {count.max()} times: once at most")
 
 
 def few(src: Ids, dst: Ids, tokens: Ids | None, pool: Layout, most: int) -> list[int] | None:
@@ -171,3 +179,12 @@ def span(table: Ids, start: int, end: int, layout: Layout) -> npt.NDArray[np.int
     held = row[start // size : -(-end // size)]
     within(held, 0, layout.blocks, "block table entry")
     return held
+
+
+def neighbours(ids: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
+    """Runs of ids that follow each other: (place, first id, how many)."""
+    edges = np.flatnonzero(np.diff(ids) != 1) + 1
+    bounds = [0, *edges.tolist(), len(ids)]
+    for first, end in pairwise(bounds):
+        if end > first:
+            yield first, int(ids[first]), end - first

@@ -98,7 +98,7 @@ class DevicePool:
         Args:
             other: On the device, or mapped host memory (`kvframe.pages.cupy.host_pool`).
             src: Pages to read.
-            dst: Pages of ``other`` to write.
+            dst: Pages of ``other`` to write, each once if it is another pool.
             tokens: First tokens of each that matter; whole pages if None.
             layers: From the first to before the second; all if None.
             quota: Most thread blocks, where the copy must leave room for compute beside it.
@@ -113,6 +113,8 @@ class DevicePool:
             raise UsageError(f"quota = {quota}: must be at least 1 thread block")
         if not len(copies):
             return
+        if other is not self:
+            checks.once(copies[:, 1], "destination page")
         chained = checks.chains(copies) if other is self else None
         if chained is not None:
             copies, starts = chained

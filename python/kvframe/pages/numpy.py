@@ -89,9 +89,11 @@ class NumpyPool:
         self.copy_to(self, src, dst, tokens)
 
     def copy_to(self, other: NumpyPool, src: Ids, dst: Ids, tokens: Ids | None = None) -> None:
-        """Copy pages into another pool, of any layout; arguments as for `copy`."""
+        """Copy pages into another pool, of any layout; as `copy`, but each is written once."""
         checks.same_shape(self.layout.shape, other.layout.shape)
         copies = checks.copies(src, dst, tokens, self.layout, other.layout)
+        if other is not self:
+            checks.once(copies[:, 1], "destination page")
         chained = checks.chains(copies) if other is self else None
         if chained is not None:
             batches = np.split(copies, len(copies))

@@ -9,9 +9,6 @@ blocks, because its pieces are small and each layer has to be ready early.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
-
 import cupy
 import numpy as np
 import numpy.typing as npt
@@ -89,9 +86,7 @@ class Swap:
         there = checks.pages(host_pages, self.host.layout.blocks, "host page")
         if len(here) != len(there):
             raise UsageError(f"{len(here)} pages, but {len(there)} host pages")
-        twice = there if out else here
-        if len(set(twice.tolist())) != len(twice):
-            raise UsageError("a page is written twice in one transfer")
+        checks.once(there if out else here, "host page" if out else "page")
         order = np.argsort(there, kind="stable")  # neighbours on the host travel in one copy
         here, there = here[order], there[order]
         start = cupy.cuda.get_current_stream().record()
@@ -123,16 +118,7 @@ class Swap:
         size = self.device.layout.shape.page_bytes
         staged, host = int(stage.planes[0]), int(self.host.planes[0])
         kind = cupy.cuda.runtime.memcpyDeviceToHost if out else cupy.cuda.runtime.memcpyHostToDevice
-        for row, page, count in neighbours(there):
+        for row, page, count in checks.neighbours(there):
             ends = (staged + row * size, host + page * size)
             source, target = ends if out else ends[::-1]
             cupy.cuda.runtime.memcpyAsync(target, source, count * size, kind, stream.ptr)
-
-
-def neighbours(ids: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
-    """Runs of ids that follow each other: (place, first id, how many)."""
-    edges = np.flatnonzero(np.diff(ids) != 1) + 1
-    bounds = [0, *edges.tolist(), len(ids)]
-    for first, end in pairwise(bounds):
-        if end > first:
-            yield first, int(ids[first]), end - first
