@@ -1,0 +1,258 @@
+"""Pages on a card, beside ceilings measured in the same run: ``python -m perf.gpu [--json]``.
+
+The shape is that of an 8B model: 32 layers, 8 KV heads of 128 values in bf16, blocks of 16 tokens
+(2 MiB), in a layer-first pool with scattered ids. Bandwidths count bytes read and written on the
+device, and bytes over the bus to and from the host.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import click
+import cupy
+import numpy as np
+
+from kvframe.bench.results import now
+from kvframe.pages import BLOCK_FIRST, LAYER_FIRST, Layout, PageShape
+from kvframe.pages.cupy import CupyPool, host_pool, pinned
+from kvframe.pages.swap import Swap
+
+SHAPE = PageShape(layers=32, parts=2, block_size=16, heads=8, row_bytes=256)
+PAGE = SHAPE.page_bytes
+POOL, HOST, MANY, SIDE = 2304, 576, 512, 8192
+draw = np.random.default_rng(0)
+Call = Callable[[], object]
+
+
+def ids(end: int, count: int) -> Any:
+    """So many scattered ids."""
+    return draw.permutation(end)[:count].astype(np.int32)
+
+
+def timed(call: Call, repeat: int = 10) -> float:
+    """Median seconds between two events around a call, and around the event it answers."""
+    stream = cupy.cuda.get_current_stream()
+    taken: list[float] = []
+    for turn in range(repeat + 2):
+        start, end = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record(stream)
+        joined = call()
+        if isinstance(joined, cupy.cuda.Event):
+            stream.wait_event(joined)
+        end.record(stream)
+        end.synchronize()
+        if turn >= 2:
+            taken.append(cupy.cuda.get_elapsed_time(start, end) / 1e3)
+    return statistics.median(taken)
+
+
+def memcpy(target: int, source: int, size: int) -> None:
+    """One copy by the driver, on the current stream."""
+    stream = cupy.cuda.get_current_stream().ptr
+    kind = cupy.cuda.runtime.memcpyDefault
+    cupy.cuda.runtime.memcpyAsync(target, source, size, kind, stream)
+
+
+class Compute:
+    """A stream of fp16 matrix products, and what each takes beside something else."""
+
+    def __init__(self) -> None:
+        self.a = cupy.random.standard_normal((SIDE, SIDE)).astype(cupy.float16)
+        self.b = cupy.random.standard_normal((SIDE, SIDE)).astype(cupy.float16)
+        self.out = cupy.empty((SIDE, SIDE), cupy.float16)
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        cupy.cuda.Device().synchronize()
+
+    def products(self, count: int) -> tuple[Any, Any]:
+        """Queue some; events before and after."""
+        with self.stream:
+            start, end = cupy.cuda.Event(), cupy.cuda.Event()
+            start.record(self.stream)
+            for _ in range(count):
+                cupy.dot(self.a, self.b, out=self.out)
+            end.record(self.stream)
+        return start, end
+
+    def alone(self, count: int) -> float:
+        start, end = self.products(count)
+        end.synchronize()
+        return float(cupy.cuda.get_elapsed_time(start, end)) / count / 1e3
+
+    def beside(self, transfer: Call, transfers: int, count: int) -> tuple[float, float]:
+        """Seconds of a transfer and of a product, both at once."""
+        current = cupy.cuda.get_current_stream()
+        start, end = self.products(count)
+        time.sleep(2e-3)  # the products have begun
+        first, last = cupy.cuda.Event(), cupy.cuda.Event()
+        first.record(current)
+        for _ in range(transfers):
+            joined = transfer()
+            if isinstance(joined, cupy.cuda.Event):
+                current.wait_event(joined)
+        last.record(current)
+        last.synchronize()
+        if end.done:
+            raise RuntimeError(f"{count} products ended before the transfers: ask for more")
+        end.synchronize()
+        moving = cupy.cuda.get_elapsed_time(first, last) / transfers / 1e3
+        return float(moving), float(cupy.cuda.get_elapsed_time(start, end)) / count / 1e3
+
+
+Row = dict[str, Any]
+
+
+def row(what: str, value: float, unit: str, ceiling: float) -> Row:
+    """A measurement beside what it cannot pass, or must not."""
+    print(f"{what:24} {value:10.3f} {unit:5} of {ceiling:10.3f}", file=sys.stderr)
+    return {
+        "what": what,
+        "value": value,
+        "unit": unit,
+        "ceiling": ceiling,
+        "share": value / ceiling if ceiling else None,
+    }
+
+
+def page_copies(pool: CupyPool, memory: Any) -> list[Row]:
+    """Within the device: many blocks, and the few of a step, host time all told."""
+    half = memory.nbytes // 2 // PAGE
+    size = min(1024, half) * PAGE
+    base = int(memory.data.ptr)
+    ceiling = 2 * size / timed(lambda: memcpy(base + half * PAGE, base, size)) / 1e9
+    both = ids(POOL, 2048)
+    src, dst = both[:1024], both[1024:]
+    rows = [
+        row(
+            "page_copy_1024",
+            2048 * PAGE / timed(lambda: pool.copy(src, dst)) / 1e9,
+            "GB/s",
+            ceiling,
+        )
+    ]
+    view = memory[: POOL * PAGE].reshape(POOL, PAGE)
+    there = [cupy.asarray(each) for each in (src, dst)]
+
+    def fancy() -> None:
+        view[there[1]] = view[there[0]]
+
+    rows.append(row("beside_cupy_indexing", 2048 * PAGE / timed(fancy, 3) / 1e9, "GB/s", ceiling))
+    worst = 0.0
+    for count in (1, 2, 4, 8):
+        copies = np.stack([both[:count], both[count : 2 * count], np.full(count, 7)], axis=1)
+        copies = copies.astype(np.int32)
+        taken = []
+        for _ in range(300):
+            start = time.perf_counter()
+            pool.copy(copies[:, 0], copies[:, 1], copies[:, 2])
+            taken.append(time.perf_counter() - start)
+            cupy.cuda.get_current_stream().synchronize()
+        worst = max(worst, statistics.median(taken[50:]) * 1e6)
+    return [*rows, row("page_copy_step", worst, "us", 15.0)]
+
+
+def swaps(pool: CupyPool, compute: Compute) -> list[Row]:
+    """Over the bus: alone, beside compute, few blocks, layer by layer."""
+    _, mapped = host_pool(Layout.of(BLOCK_FIRST, SHAPE, HOST))
+    swap = Swap(pool, mapped)
+    size = MANY * PAGE
+    flat, device = pinned(size), cupy.empty(size, cupy.uint8)
+    host, here = flat.ctypes.data, int(device.data.ptr)
+    out = size / timed(lambda: memcpy(host, here, size)) / 1e9
+    bring = size / timed(lambda: memcpy(here, host, size)) / 1e9
+    pages, there = ids(POOL, MANY), ids(HOST, MANY)
+    paths: dict[str, tuple[Call, float]] = {
+        "swap_out": (lambda: swap.out(pages, there), out),
+        "swap_in": (lambda: swap.bring(there, pages), bring),
+    }
+    rows = [row(name, size / timed(call) / 1e9, "GB/s", top) for name, (call, top) in paths.items()]
+    slower = []
+    for name, (call, top) in paths.items():
+        moving, pairs = [], []
+        for _ in range(7):  # interleaved, since clocks drift
+            before = compute.alone(40)
+            taken, product = compute.beside(call, 2, 70)
+            after = compute.alone(40)
+            moving.append(taken)
+            # What the products take beside it, for the part of them that ran beside it.
+            pairs.append((product / ((before + after) / 2) - 1) * (product * 70) / (taken * 2))
+        rows.append(row(f"{name}_busy", size / statistics.median(moving) / 1e9, "GB/s", top))
+        slower.append(statistics.median(pairs) * 100)
+    few, few_there = pages[:8], there[:8]
+    eight = [compute.beside(lambda: swap.out(few, few_there), 20, 80)[0] for _ in range(7)]
+    few_ceiling = 8 * PAGE / timed(lambda: memcpy(host, here, 8 * PAGE), 20) / 1e9
+    rate = 8 * PAGE / statistics.median(eight) / 1e9
+    rows += [
+        row("swap_8_busy", rate, "GB/s", few_ceiling),
+        row("compute_slowdown", max(slower), "%", 5.0),
+    ]
+    return [*rows, onboard(swap, pages[:256], there[:256])]
+
+
+def onboard(swap: Swap, pages: Any, there: Any) -> Row:
+    """When the first layer is ready, beside the whole."""
+    firsts, wholes = [], []
+    for _ in range(12):
+        start = cupy.cuda.Event()
+        start.record()
+        ready = swap.onboard(there, pages)
+        ready[-1].synchronize()
+        firsts.append(cupy.cuda.get_elapsed_time(start, ready[0]))
+        wholes.append(cupy.cuda.get_elapsed_time(start, ready[-1]))
+    return row(
+        "onboard_first_layer", statistics.median(firsts[2:]), "ms", statistics.median(wholes[2:])
+    )
+
+
+def driver() -> str:
+    """The driver's version, as nvidia-smi tells it."""
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="The record on stdout.")
+@click.option(
+    "--save", type=click.Path(path_type=Path), help="Folder to write gpu-CARD-DATE.json to."
+)
+def main(as_json: bool, save: Path | None) -> None:
+    """Measure pages on the current card."""
+    runtime = cupy.cuda.runtime
+    card = runtime.getDeviceProperties(0)["name"].decode()
+    layout = Layout.of(LAYER_FIRST, SHAPE, POOL)
+    memory = cupy.random.randint(0, 2**31 - 1, layout.nbytes // 4, dtype=cupy.int32)
+    memory = memory.view(cupy.uint8)
+    pool = CupyPool(layout, memory)
+    rows = [*page_copies(pool, memory), *swaps(pool, Compute())]
+    record = {
+        "date": now(),
+        "card": card,
+        "driver": driver(),
+        "versions": {
+            "cupy": cupy.__version__,
+            "numpy": version("numpy"),
+            "cuda": runtime.runtimeGetVersion(),
+        },
+        "command": " ".join(["python", "-m", "perf.gpu", *sys.argv[1:]]),
+        "rows": rows,
+    }
+    text = json.dumps(record, indent=2)
+    if as_json:
+        print(text)
+    if save is not None:
+        short = "".join(
+            part for part in card.lower().split() if part[0] in "hab" and part[-1].isdigit()
+        )
+        (save / f"gpu-{short or 'card'}-{record['date'][:10]}.json").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""What every backend checks before it touches a byte: ids, copies, slots, shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kvframe.errors import UsageError
+from kvframe.pages.layout import Layout, PageShape
+
+Ids = npt.NDArray[np.integer[Any]] | Sequence[int]
+Copies = npt.NDArray[np.int32]
+"""int32 of shape (n, 3): source page, destination page, tokens."""
+
+
+def whole(values: Ids, what: str) -> npt.NDArray[np.int64]:
+    """A one-dimensional array of whole numbers."""
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise UsageError(
+            f"{what} are {array.dtype} of shape {array.shape}: must be whole numbers in one row"
+        )
+    return array.astype(np.int64, copy=False)
+
+
+def within(values: npt.NDArray[np.int64], least: int, end: int, what: str) -> None:
+    """Every value is in ``range(least, end)``."""
+    if not values.size:
+        return
+    low, high = int(values.min()), int(values.max())
+    if low < least or high >= end:
+        bad = low if low < least else high
+        raise UsageError(f"{what} {bad}: must be between {least} and {end - 1}")
+
+
+def pages(ids: Ids, blocks: int, what: str = "page") -> npt.NDArray[np.int64]:
+    """Ids of pages that exist."""
+    found = whole(ids, f"{what} ids")
+    within(found, 0, blocks, what)
+    return found
+
+
+def copies(src: Ids, dst: Ids, tokens: Ids | None, source: Layout, target: Layout) -> Copies:
+    """Copies from pages of one pool to pages of another, checked.
+
+    Raises:
+        UsageError: An id or a number of tokens is out of range, or the lists differ in length.
+    """
+    size = source.shape.block_size
+    out = pages(src, source.blocks, "source page")
+    into = pages(dst, target.blocks, "destination page")
+    if len(out) != len(into):
+        raise UsageError(f"{len(out)} source pages, but {len(into)} destination pages")
+    many = np.full(len(out), size) if tokens is None else whole(tokens, "tokens")
+    if len(many) != len(out):
+        raise UsageError(f"{len(out)} source pages, but {len(many)} numbers of tokens")
+    within(many, 0, size + 1, "tokens of a copy")
+    return np.stack([out, into, many], axis=1).astype(np.int32)
+
+
+def once(ids: npt.NDArray[np.integer[Any]], what: str) -> None:
+    """No page is written twice by copies that run at once."""
+    found, count = np.unique(ids, return_counts=True)
+    if len(found) != len(ids):
+        raise UsageError(f"{what} {found[count > 1][0]} is named {count.max()} times: once at most")
+
+
+def few(src: Ids, dst: Ids, tokens: Ids | None, pool: Layout, most: int) -> list[int] | None:
+    """At most so many copies within a pool that may all run at once, in a row; None for others.
+
+    What is wrong is None as well, for `copies` to tell: this is the path of every decode step, and
+    a loop over a few whole numbers costs less than one call of NumPy.
+    """
+    if not (isinstance(src, np.ndarray) and isinstance(dst, np.ndarray)):
+        return None
+    size, n = pool.shape.block_size, len(src)
+    if not 0 < n <= most or len(dst) != n or src.dtype.kind != "i" or dst.dtype.kind != "i":
+        return None
+    out, into = src.tolist(), dst.tolist()
+    many = [size] * n
+    if tokens is not None:
+        if not isinstance(tokens, np.ndarray) or tokens.dtype.kind != "i" or len(tokens) != n:
+            return None
+        many = tokens.tolist()
+    row: list[int] = []
+    written = set(into)
+    if len(written) != n:
+        return None
+    for copy in zip(out, into, many, strict=True):
+        a, b, t = copy
+        if not (0 <= a < pool.blocks and 0 <= b < pool.blocks and 0 <= t <= size) or a in written:
+            return None
+        row += copy
+    return row
+
+
+def chains(found: Copies) -> tuple[Copies, npt.NDArray[np.int32]] | None:
+    """Copies that must run in their order, brought together; None if all may run at once.
+
+    Two copies belong to one chain if one of them writes a page that the other reads or writes.
+
+    Returns:
+        The copies, chain by chain and in their order within each, and where each chain starts, with
+        the end behind.
+    """
+    written = set(found[:, 1].tolist())
+    if len(written) == len(found) and written.isdisjoint(found[:, 0].tolist()):
+        return None
+    parent = list(range(len(found)))
+
+    def root(copy: int) -> int:
+        while parent[copy] != copy:
+            parent[copy] = parent[parent[copy]]
+            copy = parent[copy]
+        return copy
+
+    first: dict[int, int] = {}
+    for copy, ends in enumerate(found[:, :2].tolist()):
+        for page in written.intersection(ends):
+            parent[root(copy)] = root(first.setdefault(page, copy))
+    roots = np.array([root(copy) for copy in range(len(found))])
+    order = np.argsort(roots, kind="stable")
+    edges = np.flatnonzero(np.diff(roots[order])) + 1
+    return found[order], np.array([0, *edges, len(found)], np.int32)
+
+
+def same_shape(one: PageShape, other: PageShape) -> None:
+    """Pages of two pools hold the same."""
+    if one != other:
+        raise UsageError(f"pages differ: {one} and {other}")
+
+
+def layer(at: int, shape: PageShape) -> int:
+    """A layer that the pool has."""
+    if not 0 <= at < shape.layers:
+        raise UsageError(f"layer {at}: must be between 0 and {shape.layers - 1}")
+    return at
+
+
+def items(
+    shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int, tokens: int, page: PageShape
+) -> None:
+    """KV of so many tokens for one layer and part: [tokens][heads][dim], rows in one piece."""
+    row = shape[-1] * itemsize if shape else 0
+    wanted = (tokens, page.heads)
+    if len(shape) != 3 or shape[:2] != wanted or row != page.row_bytes:
+        raise UsageError(
+            f"KV of shape {shape} with {itemsize}-byte values: must be [{tokens}][{page.heads}] "
+            f"rows of {page.row_bytes} bytes"
+        )
+    if shape[-1] > 1 and strides[-1] != itemsize:
+        raise UsageError(f"KV rows have stride {strides[-1]}: must be contiguous ({itemsize})")
+
+
+def parts(given: int, page: PageShape) -> None:
+    """As many arrays as a page has parts."""
+    if given != page.parts:
+        raise UsageError(f"{given} arrays of KV: the pages have {page.parts} parts")
+
+
+def span(table: Ids, start: int, end: int, layout: Layout) -> npt.NDArray[np.int64]:
+    """The pages of tokens ``start`` to ``end`` of a block table.
+
+    Raises:
+        UsageError: The table is shorter, or an entry there is no page (given up, or padding).
+    """
+    size = layout.shape.block_size
+    row = whole(table, "block table entries")
+    if not 0 <= start <= end:
+        raise UsageError(f"tokens {start} to {end}: must be 0 <= start <= end")
+    if -(-end // size) > len(row):
+        raise UsageError(
+            f"token {end - 1} is past the block table: {len(row)} blocks hold {len(row) * size}"
+        )
+    held = row[start // size : -(-end // size)]
+    within(held, 0, layout.blocks, "block table entry")
+    return held
+
+
+def neighbours(ids: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
+    """Runs of ids that follow each other: (place, first id, how many)."""
+    edges = np.flatnonzero(np.diff(ids) != 1) + 1
+    bounds = [0, *edges.tolist(), len(ids)]
+    for first, end in pairwise(bounds):
+        if end > first:
+            yield first, int(ids[first]), end - first

@@ -1,0 +1,172 @@
+"""Pages in GPU memory, through CuPy; and host memory that a GPU reaches.
+
+Everything is queued on CuPy's current stream. For a stream of another library::
+
+    with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
+        pool.copy(src, dst)
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import cupy
+import numpy as np
+import numpy.typing as npt
+
+from kvframe.errors import UsageError
+from kvframe.pages.adopt import Array, adopt, flat
+from kvframe.pages.device import DevicePool, over_host, plane_addresses
+from kvframe.pages.launch import source
+from kvframe.pages.layout import Layout
+from kvframe.pages.numpy import NumpyPool
+
+
+@cache
+def _module(device: int, word: int) -> Any:
+    """The kernels, compiled at their first use on a device for a size of words."""
+    return cupy.RawModule(code=source(), options=(f"-DWORD={word}", "-std=c++17"))
+
+
+@cache
+def _kernel(device: int, name: str, word: int) -> Any:
+    # Its function on this device: the kernel itself would look that up at each launch.
+    return _module(device, word).get_function(name).kernel
+
+
+class CupyGpu:
+    """The current device of CuPy, as `kvframe.pages.launch.Gpu` wants it."""
+
+    def __init__(self) -> None:
+        self.device = int(cupy.cuda.runtime.getDevice())
+        told = cupy.cuda.runtime.getDeviceProperties(self.device)
+        self.processors = int(told["multiProcessorCount"])
+
+    def launch(
+        self, kernel: str, word: int, grid: int, threads: int, block: npt.NDArray[Any]
+    ) -> None:
+        _kernel(self.device, kernel, word)((grid,), (threads,), (block,))
+
+    def upload(self, array: npt.NDArray[Any]) -> tuple[int, object]:
+        # A copy out of pageable memory has left it when the call returns.
+        kept = cupy.asarray(array)
+        return int(kept.data.ptr), kept
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        return cupy.empty(shape, dtype)
+
+    def describe(self, array: Any) -> tuple[int, tuple[int, ...], tuple[int, ...], np.dtype[Any]]:
+        found = _device_array(array, self.device)
+        return int(found.data.ptr), found.shape, found.strides, found.dtype
+
+    def download(self, array: Any) -> npt.NDArray[Any]:
+        host: npt.NDArray[Any] = cupy.asnumpy(array)
+        return host
+
+
+class CupyPool(DevicePool):
+    """A `PagePool` in the current device's memory.
+
+    Args:
+        layout: Where the bytes are.
+        memory: uint8 on the device, at least ``layout.nbytes``; fresh and zeroed if None.
+        dtype: What `read` answers in.
+
+    Raises:
+        UsageError: The memory is too small or on another device; the dtype does not divide a row.
+    """
+
+    def __init__(
+        self, layout: Layout, memory: Any = None, *, dtype: npt.DTypeLike = np.uint8
+    ) -> None:
+        gpu = CupyGpu()
+        if memory is None:
+            memory = cupy.zeros(layout.nbytes, cupy.uint8)
+        found = _device_array(memory, gpu.device)
+        if not found.flags.c_contiguous or found.nbytes < layout.nbytes:
+            raise UsageError(
+                f"the memory has {found.nbytes} bytes, contiguous: {found.flags.c_contiguous}; "
+                f"the layout needs {layout.nbytes} in one piece"
+            )
+        planes = plane_addresses(layout, int(found.data.ptr))
+        super().__init__(gpu, layout, planes, found, dtype)
+        cupy.cuda.get_current_stream().synchronize()  # once: from here on any stream may use it
+
+    @classmethod
+    def adopt(cls, arrays: Any, axes: str, *, block_size: int | None = None) -> DevicePool:
+        """A pool over an engine's own arrays on the current device, without a copy.
+
+        Args:
+            arrays: As for `NumpyPool.adopt`; CuPy, torch, JAX: whatever has
+                ``__cuda_array_interface__`` or DLPack.
+            axes: As there.
+            block_size: As there.
+
+        Raises:
+            UsageError: Axes, shape, device, memory order or dtype are not what a pool can use.
+        """
+        gpu = CupyGpu()
+        given, each = flat(arrays)
+        found = [_device_array(array, gpu.device) for array in given]
+        told = [Array(a.shape, a.strides, a.itemsize, True) for a in found]
+        adopted = adopt(told, each, axes, block_size)
+        steps = adopted.layout.strides
+        layers = [layer * steps.layer for layer in range(adopted.shape[0])]
+        parts = [part * steps.part for part in range(adopted.shape[1])]
+        planes = [int(a.data.ptr) + la + p for a in found for la in layers for p in parts]
+        pool = DevicePool(
+            gpu, adopted.layout, np.array(planes, np.uint64), (arrays, found), found[0].dtype
+        )
+        cupy.cuda.get_current_stream().synchronize()  # once, as above
+        return pool
+
+
+def pinned(nbytes: int) -> npt.NDArray[np.uint8]:
+    """Page-locked host memory that the device reaches, of exactly this size.
+
+    CuPy's and torch's pinned pools round up to a power of two. Pages lie on the NUMA node of the
+    thread that touches them first, so call it on the card's node. Freed with the array.
+
+    Raises:
+        MemoryError: The system has not as much.
+    """
+    if nbytes < 1:
+        raise UsageError(f"{nbytes} bytes of pinned memory: must be at least 1")
+    try:
+        memory = cupy.cuda.pinned_memory.PinnedMemory(nbytes, cupy.cuda.runtime.hostAllocPortable)
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise MemoryError(f"{nbytes} bytes of pinned memory: {error}") from error
+    whole = cupy.cuda.PinnedMemoryPointer(memory, 0)
+    return np.frombuffer(whole, np.uint8, nbytes)
+
+
+def host_pool(layout: Layout, *, dtype: npt.DTypeLike = np.uint8) -> tuple[NumpyPool, DevicePool]:
+    """A host tier's pages in pinned memory: as NumPy has them, and as kernels reach them."""
+    buffer = pinned(layout.nbytes)
+    pool = NumpyPool(layout, buffer, dtype=dtype)
+    mapped = over_host(CupyGpu(), pool, buffer)
+    cupy.cuda.get_current_stream().synchronize()  # once, as above
+    return pool, mapped
+
+
+def _device_array(array: Any, device: int) -> Any:
+    """An array of another library as CuPy's, without a copy."""
+    if not isinstance(array, cupy.ndarray):
+        if hasattr(array, "__cuda_array_interface__"):
+            array = cupy.asarray(array)
+        elif hasattr(array, "__dlpack__"):
+            kind, number = array.__dlpack_device__()
+            if int(kind) != 2:
+                raise UsageError(f"the array is on device ({int(kind)}, {number}): must be CUDA's")
+            try:
+                array = cupy.from_dlpack(array)
+            except (BufferError, RuntimeError, TypeError) as error:
+                raise UsageError(f"CuPy cannot adopt it ({error}): view it as uint8") from error
+        else:
+            raise UsageError(
+                f"a {type(array).__name__} has neither __cuda_array_interface__ nor DLPack"
+            )
+    if array.device.id != device:
+        raise UsageError(f"the array is on GPU {array.device.id}: must be on the current, {device}")
+    return array

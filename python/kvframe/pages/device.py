@@ -1,0 +1,301 @@
+"""Pages in memory that kernels reach: what a GPU backend is, less the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kvframe.errors import UsageError
+from kvframe.pages import checks, launch
+from kvframe.pages.checks import Ids
+from kvframe.pages.checksum import checksums, differing
+from kvframe.pages.launch import FEW, Block, Gpu
+from kvframe.pages.layout import BLOCK_FIRST, Layout
+from kvframe.pages.numpy import NumpyPool
+from kvframe.pages.pool import POISON
+
+GRID = 32
+"""Thread blocks a multiprocessor, for copies within the device: enough to fill it."""
+
+
+class DevicePool:
+    """A `PagePool` whose bytes are moved by kernels, on the caller's current stream.
+
+    Nothing waits for the device, except `get`, `checksum` and `verify`, which answer on the host
+    and wait for the current stream. A call is one launch, however many pages it names.
+
+    Args:
+        gpu: Where kernels run.
+        layout: Where the bytes are.
+        planes: Address of each layer and part, layer by layer.
+        owner: Kept alive as long as the pool: whose memory it is.
+        dtype: What `read` answers in.
+    """
+
+    def __init__(
+        self,
+        gpu: Gpu,
+        layout: Layout,
+        planes: npt.NDArray[np.uint64],
+        owner: object,
+        dtype: npt.DTypeLike = np.uint8,
+    ) -> None:
+        self.gpu, self._layout, self.owner, self.dtype = gpu, layout, owner, np.dtype(dtype)
+        if layout.shape.row_bytes % self.dtype.itemsize:
+            raise UsageError(
+                f"dtype {self.dtype}: a row of {layout.shape.row_bytes} bytes is no multiple of it"
+            )
+        self.planes = planes
+        self.alignment = launch.alignment(planes, layout)
+        self._table, self._kept = gpu.upload(planes)
+        self._blocks: dict[Layout, Block] = {}
+        self._own = self._move(self)  # the copies of a step, made ready
+        self._blocks.clear()
+        self._own.value["src"] = self._own.value["dst"] = self.pool_argument()
+        self._few = self._own.value["few"]
+        shape, every = layout.shape, layout.shape.layers * layout.shape.parts
+        self._own.value["planes"] = every
+        self._plane_words = shape.page_bytes // (every * self.alignment)
+
+    @property
+    def layout(self) -> Layout:
+        return self._layout
+
+    def pool_argument(self, first_plane: int = 0) -> tuple[int, int, int, int]:
+        """The pool as the kernels see it, from a plane on."""
+        steps = self._layout.strides
+        return self._table + 8 * first_plane, steps.block, steps.token, steps.head
+
+    # --- pages --------------------------------------------------------------------------------
+
+    def copy(self, src: Ids, dst: Ids, tokens: Ids | None = None) -> None:
+        few = checks.few(src, dst, tokens, self._layout, FEW)
+        if few is None:
+            self.copy_to(self, src, dst, tokens)
+            return
+        block, count = self._own, len(few) // 3
+        self._few[: len(few)] = few
+        block.value["chains"] = count
+        grid = min(count * self.planes.size, GRID * self.gpu.processors)
+        threads = launch.threads(self._plane_words, 4)
+        self.gpu.launch("move_pages", self.alignment, grid, threads, block.raw)
+
+    def copy_to(
+        self,
+        other: DevicePool,
+        src: Ids,
+        dst: Ids,
+        tokens: Ids | None = None,
+        *,
+        layers: tuple[int, int] | None = None,
+        quota: int | None = None,
+    ) -> None:
+        """Copy pages into another pool that kernels reach, of any layout.
+
+        Args:
+            other: On the device, or mapped host memory (`kvframe.pages.cupy.host_pool`).
+            src: Pages to read.
+            dst: Pages of ``other`` to write, each once if it is another pool.
+            tokens: First tokens of each that matter; whole pages if None.
+            layers: From the first to before the second; all if None.
+            quota: Most thread blocks, where the copy must leave room for compute beside it.
+        """
+        shape = self._layout.shape
+        checks.same_shape(shape, other.layout.shape)
+        copies = checks.copies(src, dst, tokens, self._layout, other.layout)
+        first, last = layers if layers is not None else (0, shape.layers)
+        if not 0 <= first < last <= shape.layers:
+            raise UsageError(f"layers {first} to {last}: must lie within 0 to {shape.layers}")
+        if quota is not None and quota < 1:
+            raise UsageError(f"quota = {quota}: must be at least 1 thread block")
+        if not len(copies):
+            return
+        if other is not self:
+            checks.once(copies[:, 1], "destination page")
+        chained = checks.chains(copies) if other is self else None
+        if chained is not None:
+            copies, starts = chained
+        block = self._move(other)
+        value, planes = block.value, (last - first) * shape.parts
+        value["src"] = self.pool_argument(first * shape.parts)
+        value["dst"] = other.pool_argument(first * shape.parts)
+        value["planes"] = planes
+        value["copies"], kept = self._ids(value, copies.reshape(-1))
+        value["chains"], value["starts"], also = len(copies), 0, None
+        if chained is not None:
+            value["chains"] = len(starts) - 1
+            value["starts"], also = self.gpu.upload(starts)
+        word = min(self.alignment, other.alignment)
+        units = int(value["chains"]) * planes
+        self.gpu.launch(
+            "move_pages",
+            word,
+            min(units, quota or GRID * self.gpu.processors),
+            launch.threads(shape.page_bytes // (shape.layers * shape.parts * word), 4),
+            block.raw,
+        )
+        del kept, also  # past the launch: later allocations of this stream come after it
+
+    def _move(self, other: DevicePool) -> Block:
+        """Arguments that do not change from copy to copy."""
+        if (found := self._blocks.get(other.layout)) is None:
+            shape = self._layout.shape
+            token_runs, head_runs = launch.runs(self._layout, other.layout)
+            found = Block(
+                launch.MOVE,
+                tokens=shape.block_size,
+                heads=shape.heads,
+                row=shape.row_bytes,
+                token_runs=token_runs,
+                head_runs=head_runs,
+            )
+            self._blocks[other.layout] = found
+        return found
+
+    def _ids(self, value: Any, ids: npt.NDArray[np.int32]) -> tuple[int, object]:
+        """Ids into a launch's arguments, or onto the device: their address there, or 0."""
+        if len(ids) <= 3 * FEW:
+            value["few"][: len(ids)] = ids
+            return 0, None
+        return self.gpu.upload(ids)
+
+    def zero(self, ids: Ids) -> None:
+        self._fill(ids, 0)
+
+    def poison(self, ids: Ids) -> None:
+        self._fill(ids, POISON)
+
+    def _fill(self, ids: Ids, byte: int) -> None:
+        at = checks.pages(ids, self._layout.blocks).astype(np.int32)
+        if not len(at):
+            return
+        shape = self._layout.shape
+        planes = shape.layers * shape.parts
+        block = Block(
+            launch.FILL,
+            pool=self.pool_argument(),
+            count=len(at),
+            planes=planes,
+            tokens=shape.block_size,
+            heads=shape.heads,
+            row=shape.row_bytes,
+            byte=byte,
+        )
+        block.value["ids"], kept = self._ids(block.value, at)
+        words = shape.page_bytes // (planes * self.alignment)
+        grid = min(len(at) * planes, GRID * self.gpu.processors)
+        self.gpu.launch("fill_pages", self.alignment, grid, launch.threads(words), block.raw)
+        del kept
+
+    # --- tokens -------------------------------------------------------------------------------
+
+    def write(self, layer: int, kv: Sequence[Any], slots: Any) -> None:
+        """See `PagePool.write`. Slots on the host are checked; those on the device are not read:
+        others than the pool's are left out, as -1 is.
+        """
+        shape = self._layout.shape
+        checks.layer(layer, shape)
+        checks.parts(len(kv), shape)
+        if isinstance(slots, np.ndarray | list | tuple):
+            places = checks.whole(slots, "slots")
+            checks.within(places, -1, self._layout.blocks * shape.block_size, "slot")
+            count, (address, kept) = len(places), self.gpu.upload(places)
+        else:
+            address, extent, strides, dtype = self.gpu.describe(slots)
+            if dtype != np.int64 or len(extent) != 1 or strides not in ((8,), ()):
+                raise UsageError(f"slots are {dtype} {extent}: must be a contiguous row of int64")
+            count, kept = extent[0], slots
+        self._tokens("write_tokens", layer, kv, count, slots=address)
+        del kept
+
+    def read(self, layer: int, table: Ids, length: int, *, start: int = 0) -> list[Any]:
+        shape = self._layout.shape
+        checks.layer(layer, shape)
+        held = checks.span(table, start, length, self._layout)
+        extent = (length - start, shape.heads, shape.row_bytes // self.dtype.itemsize)
+        out = [self.gpu.empty(extent, self.dtype) for _ in range(shape.parts)]
+        address, kept = self.gpu.upload(held)
+        self._tokens("read_tokens", layer, out, length - start, table=address, start=start)
+        del kept
+        return out
+
+    def _tokens(self, kernel: str, layer: int, kv: Sequence[Any], count: int, **more: int) -> None:
+        shape = self._layout.shape
+        told = [self.gpu.describe(part) for part in kv]
+        for _, extent, strides, dtype in told:
+            checks.items(extent, strides, dtype.itemsize, count, shape)
+            if strides[:2] != told[0][2][:2]:
+                raise UsageError(f"KV strides differ: {strides} and {told[0][2]}")
+        if not count:
+            return
+        token, head = told[0][2][:2]
+        block = Block(
+            launch.TOKENS,
+            pool=self.pool_argument(layer * shape.parts),
+            token=token,
+            head=head,
+            end=self._layout.blocks * shape.block_size,
+            count=count,
+            parts=shape.parts,
+            size=shape.block_size,
+            heads=shape.heads,
+            row=shape.row_bytes,
+            **more,
+        )
+        block.value["items"][: shape.parts] = [address for address, *_ in told]
+        word = launch.word(self.alignment, token, head, *(address for address, *_ in told))
+        words = shape.heads * shape.row_bytes // word
+        grid = min(count * shape.parts, GRID * self.gpu.processors)
+        self.gpu.launch(kernel, word, grid, launch.threads(words), block.raw)
+
+    # --- bytes --------------------------------------------------------------------------------
+
+    def get(self, ids: Ids) -> npt.NDArray[np.uint8]:
+        at = checks.pages(ids, self._layout.blocks)
+        if not len(at):
+            return np.empty((0, self._layout.shape.page_bytes), np.uint8)
+        rows, array = self._rows(len(at))
+        self.copy_to(rows, at, np.arange(len(at)))
+        return self.gpu.download(array)
+
+    def put(self, ids: Ids, pages: npt.NDArray[np.uint8]) -> None:
+        at = checks.pages(ids, self._layout.blocks)
+        wanted = (len(at), self._layout.shape.page_bytes)
+        if pages.shape != wanted or pages.dtype != np.uint8:
+            raise UsageError(f"pages are {pages.dtype} {pages.shape}: must be uint8 {wanted}")
+        if not len(at):
+            return
+        address, kept = self.gpu.upload(np.ascontiguousarray(pages))
+        self._over(address, len(at), kept).copy_to(self, np.arange(len(at)), at)
+
+    def _rows(self, count: int) -> tuple[DevicePool, Any]:
+        """A block-first pool of its own on the device, and its array [pages][page bytes]."""
+        array = self.gpu.empty((count, self._layout.shape.page_bytes), np.dtype(np.uint8))
+        return self._over(self.gpu.describe(array)[0], count, array), array
+
+    def _over(self, address: int, count: int, owner: object) -> DevicePool:
+        layout = Layout.of(BLOCK_FIRST, self._layout.shape, count)
+        return DevicePool(self.gpu, layout, plane_addresses(layout, address), owner)
+
+    def checksum(self, ids: Ids) -> npt.NDArray[np.uint64]:
+        return checksums(self.get(ids))
+
+    def verify(self, ids: Ids, sums: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        return differing(checks.pages(ids, self._layout.blocks), self.checksum(ids), sums)
+
+
+def plane_addresses(layout: Layout, address: int) -> npt.NDArray[np.uint64]:
+    """The address of each layer and part of a pool in one allocation."""
+    shape, steps = layout.shape, layout.strides
+    layers = np.arange(shape.layers, dtype=np.uint64) * np.uint64(steps.layer)
+    parts = np.arange(shape.parts, dtype=np.uint64) * np.uint64(steps.part)
+    return (np.uint64(address) + layers[:, None] + parts).reshape(-1)
+
+
+def over_host(gpu: Gpu, pool: NumpyPool, buffer: npt.NDArray[np.uint8]) -> DevicePool:
+    """A host pool as kernels reach it; its buffer must be memory that the device can address."""
+    planes = plane_addresses(pool.layout, buffer.ctypes.data)
+    return DevicePool(gpu, pool.layout, planes, pool, pool.dtype)

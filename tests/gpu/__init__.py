@@ -1,0 +1,1 @@
+"""Tests that need a card; without one they are not collected."""

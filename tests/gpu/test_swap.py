@@ -1,0 +1,59 @@
+"""Swap between a card and pinned host memory: bitwise, in chunks, layer by layer."""
+
+from __future__ import annotations
+
+import cupy
+import numpy as np
+import pytest
+
+from kvframe import UsageError
+from kvframe.pages import BLOCK_FIRST, LAYER_FIRST, LAYER_FIRST_HND, Layout, PageShape
+from kvframe.pages.cupy import CupyPool, host_pool
+from kvframe.pages.swap import Swap
+
+SHAPE, BLOCKS = PageShape(4, 2, 16, 8, 256), 40
+
+
+@pytest.mark.scenario("S28")
+@pytest.mark.parametrize("order", [LAYER_FIRST, BLOCK_FIRST, LAYER_FIRST_HND])
+@pytest.mark.parametrize("chunk", [1, 7, 64])
+def test_out_and_back_is_exact(order: str, chunk: int) -> None:
+    draw = np.random.default_rng(chunk)
+    device = CupyPool(Layout.of(order, SHAPE, BLOCKS))
+    pages = draw.integers(0, 256, (BLOCKS, SHAPE.page_bytes), np.uint8)
+    device.put(range(BLOCKS), pages)
+    host, mapped = host_pool(Layout.of(BLOCK_FIRST, SHAPE, BLOCKS))
+    host.poison(range(BLOCKS))
+    swap = Swap(device, mapped, chunk=chunk)
+    here, there = draw.permutation(BLOCKS)[:23], draw.permutation(BLOCKS)[:23]
+    swap.out(here, there).synchronize()
+    wanted = np.full_like(pages, 0xFF)
+    wanted[there] = pages[here]
+    assert np.array_equal(host.get(range(BLOCKS)), wanted)
+    other = draw.permutation(BLOCKS)[:23]
+    for bring in ("bring", "onboard"):
+        device.poison(range(BLOCKS))
+        if bring == "bring":
+            cupy.cuda.get_current_stream().wait_event(swap.bring(there, other))
+        else:
+            ready = swap.onboard(there, other)
+            assert len(ready) == SHAPE.layers
+            cupy.cuda.get_current_stream().wait_event(ready[-1])
+        expected = np.full_like(pages, 0xFF)
+        expected[other] = pages[here]
+        assert np.array_equal(device.get(range(BLOCKS)), expected)
+
+
+def test_what_is_refused() -> None:
+    device = CupyPool(Layout.of(LAYER_FIRST, SHAPE, 4))
+    _, mapped = host_pool(Layout.of(BLOCK_FIRST, SHAPE, 4))
+    _, other = host_pool(Layout.of(LAYER_FIRST, SHAPE, 4))
+    with pytest.raises(UsageError, match="must be BLPTH"):
+        Swap(device, other)
+    swap = Swap(device, mapped)
+    with pytest.raises(UsageError, match="2 pages, but 1 host pages"):
+        swap.out([0, 1], [2])
+    with pytest.raises(UsageError, match="host page 2 is named 2 times"):
+        swap.out([0, 1], [2, 2])
+    with pytest.raises(UsageError, match="host page 4"):
+        swap.bring([4], [0])

@@ -1,0 +1,1 @@
+"""Pages: the bytes of a KV cache."""
