@@ -52,6 +52,11 @@ class Model:
     passed: int = -1
     fence: int | None = None
     asleep: bool = False
+    orphans: dict[int, tuple[int, Seq]] = field(default_factory=dict)
+    """By ticket: what keeps the place of a load that outlives its sequence, with its slot."""
+    vacant: list[int] = field(default_factory=list)
+    """Slots of handles that were left, the last one is taken first."""
+    used: int = 0
 
     def __post_init__(self) -> None:
         self.unit = unit(self.kinds)
@@ -68,8 +73,15 @@ class Model:
         return [self.pool.blocks[i] for i in ids if i is not None]
 
     def every(self) -> list[tuple[int, Seq]]:
-        """Live sequences by the low half of their handles."""
-        return sorted(self.seqs.items(), key=lambda item: item[0] & 0xFFFFFFFF)
+        """Sequences, those that keep a load's place too, by the low half of their handles."""
+        every = [*self.seqs.items(), *self.orphans.values()]
+        return sorted(every, key=lambda item: item[0] & 0xFFFFFFFF)
+
+    def take_slot(self) -> int:
+        if self.vacant:
+            return self.vacant.pop()
+        self.used += 1
+        return self.used - 1
 
     def most(self, tokens: int) -> int:
         """Blocks that a sequence of so many tokens holds in all groups."""
@@ -153,6 +165,7 @@ class Model:
         assert seq not in self.ended, "a handle that was used"
         self.pool.now += 1
         self.seqs[seq] = new
+        assert seq & 0xFFFFFFFF == self.take_slot()
         for table in new.tables:
             self.pool.own(self.of(table), "seq")
             for block in self.of(table):
@@ -182,7 +195,7 @@ class Model:
 
     def kept(self) -> int:
         """Blocks that running sequences may still ask for."""
-        if not self.seqs:
+        if not self.seqs and not self.orphans:
             return 0
         whole = [s for s in self.seqs.values() if s.whole]
         longest = [(s, max(s.ask.max_tokens, len(s.tokens))) for s in whole]
@@ -310,7 +323,8 @@ class Model:
             if (page := s.tables[group][row]) is not None
         ]
         self.pool.own(self.of(page for _, page, _, _ in pages), "copy")
-        self.tickets[ticket] = Ticket([*pages], start=start // self.size, rows=tokens // self.size)
+        first, rows = start // self.size, tokens // self.size
+        self.tickets[ticket] = Ticket([*pages], start=first, rows=rows, owner=s)
 
     def places(self, start: int, end: int) -> list[tuple[int, int]]:
         """Groups and rows of whole hits between two lengths, in the order in which they load."""

@@ -159,6 +159,7 @@ class Oracle(Model):
         assert child not in self.ended, "a handle that was used"
         self.pool.now += 1
         self.seqs[child] = s.twin()
+        assert child & 0xFFFFFFFF == self.take_slot()
         for table in s.tables:
             self.pool.own(self.of(table), "seq")
 
@@ -168,11 +169,45 @@ class Oracle(Model):
             self.put_up(fence)
         self.pool.now += 1
         self.publish(s)
+        self.leave_orphan(s)
         self.rewind(s, 0)
         if fence is not None:
             self.fence = None
         del self.seqs[seq]
+        self.vacant.append(seq & 0xFFFFFFFF)
         self.ended.append(seq)
+
+    def stays(self, s: Seq) -> tuple[int, int] | None:
+        """The load that outlives a sequence, and the tokens at its front that stay for it."""
+        for ticket, told in self.tickets.items():
+            if told.owner is s and not s.private:
+                end = self.whole(min((told.start + told.rows) * self.size, s.slots))
+                if end > told.start * self.size and self.last_good(s, end) == end:
+                    return ticket, end
+        return None
+
+    def leave_orphan(self, s: Seq) -> None:
+        """A load outlives its sequence: what it brings is found, if it is good."""
+        stays = self.stays(s)
+        if stays is None:
+            return
+        ticket, end = stays
+        self.pool.now += 1
+        orphan = s.twin()
+        for table in s.tables:
+            self.pool.own(self.of(table), "seq")
+        self.orphans[ticket] = (self.take_slot(), orphan)
+        self.rewind(orphan, end)
+
+    def end_orphan(self, ticket: int) -> None:
+        if ticket not in self.orphans:
+            return
+        slot, orphan = self.orphans[ticket]
+        self.pool.now += 1
+        self.publish(orphan)
+        self.rewind(orphan, 0)
+        del self.orphans[ticket]
+        self.vacant.append(slot)
 
     def preempt(self, seq: int, fence: int | None = None) -> Ask:
         ask = self.live(seq).back()
@@ -227,6 +262,11 @@ class Oracle(Model):
         self.end(settled)
 
     def failed(self, ticket: int) -> list[int]:
+        cut = self.lose(ticket)
+        self.end_orphan(ticket)
+        return cut
+
+    def lose(self, ticket: int) -> list[int]:
         settled = self.settle(ticket)
         self.pool.count("failed_copies", len(settled.copies))
         spoiled = [(dst, group) for _, dst, _, group in settled.copies]
@@ -237,7 +277,8 @@ class Oracle(Model):
                 if page in s.tables[group]:
                     good = s.tables[group].index(page) * self.kinds[group].span
                     self.rewind(s, self.last_good(s, good))
-                    cut.add(seq)
+                    if seq in self.seqs and self.seqs[seq] is s:
+                        cut.add(seq)
         self.end(settled)
         return sorted(cut)
 
@@ -255,13 +296,14 @@ class Oracle(Model):
         cut: list[int] = []
         load.copies = rest
         if good < rows:
-            cut = self.failed(ticket)
+            cut = self.lose(ticket)
         else:
             self.end(self.settle(ticket))
         self.pool.drop(self.of(page for _, page, _, _ in pages[::-1]), "copy")
         ids = [page for _, page, _, _ in pages]
         by_unit = [ids[i * places : (i + 1) * places] for i in range(good)]
         self.count_loaded(load.start * self.size, by_unit)
+        self.end_orphan(ticket)
         return cut
 
     def count_loaded(self, start: int, units: list[list[int]]) -> None:
@@ -311,7 +353,7 @@ class Oracle(Model):
 
     def clear(self) -> int:
         self.pool.now += 1
-        for s in self.seqs.values():
+        for _, s in self.every():
             s.private = True
         return self.pool.forget(list(self.pool.blocks.values()))
 
@@ -338,7 +380,10 @@ class Oracle(Model):
         self.asleep = True
 
     def frees(self, s: Seq) -> int:
-        return sum(len(b.owners) == 1 for table in s.tables for b in self.of(table))
+        stays = self.stays(s)
+        kept = stays[1] if stays else 0
+        goes = [table[kept // kind.span :] for kind, table in zip(self.kinds, s.tables, strict=True)]
+        return sum(len(b.owners) == 1 for table in goes for b in self.of(table))
 
     def preemption_order(self, rule: str) -> list[tuple[int, int, int]]:
         def rank(item: tuple[int, Seq]) -> tuple[int, ...]:

@@ -111,4 +111,6 @@ class Ticket:
     """A load's first block of the hashing unit."""
     rows: int = 0
     """How many of them it brings."""
+    owner: Seq | None = None
+    """The sequence that a load was opened for."""
     lease: bool = False
