@@ -23,8 +23,8 @@ MUTANTS = (
     Mutant(
         "stale-hash-entry",
         "manager/mod.rs",
-        "        self.index.remove(&self.pool, block);\n        let parent",
-        "        let parent",
+        "        self.unfind(block);\n",
+        "",
         "a recycled block is found under the key of what it held before",
         ("IL-B2",),
     ),
@@ -65,8 +65,8 @@ MUTANTS = (
     Mutant(
         "publish-before-commit",
         "manager/commit.rs",
-        "(slot.committed / size) as usize",
-        "(slot.len / size) as usize",
+        "(sequence.committed / size) as usize);\n        if sequence.private",
+        "(sequence.len / size) as usize);\n        if sequence.private",
         "drafts, and pages not computed yet, are shared",
     ),
     Mutant(
@@ -176,8 +176,8 @@ MUTANTS = (
     Mutant(
         "unfilled-page-found",
         "manager/commit.rs",
-        "            until = until.min(self.first_unsettled(&sequence, from..until));\n",
-        "            _ = self.first_unsettled(&sequence, from..until);\n",
+        "            until = until.min(self.first_unsettled(sequence, from..until));\n",
+        "            _ = self.first_unsettled(sequence, from..until);\n",
         "a page is findable although the copy into it may still fail",
     ),
     Mutant(
@@ -241,8 +241,8 @@ MUTANTS = (
     Mutant(
         "commit-past-unknown-ids",
         "sequence.rs",
-        "        if upto <= filled {\n",
-        "        if upto <= filled + 1 {\n",
+        "    if upto <= filled {\n",
+        "    if upto <= filled + 1 {\n",
         "a block is found under ids that nobody knows yet",
     ),
     Mutant(
@@ -255,8 +255,8 @@ MUTANTS = (
     Mutant(
         "sharers-counted-as-gain",
         "manager/pressure.rs",
-        "b != NIL && self.pool.refs(b) == 1;",
-        "b != NIL && self.pool.refs(b) >= 1;",
+        "b != NIL && self.pool.refs(b) == 1 + lost",
+        "b != NIL && self.pool.refs(b) >= 1 + lost",
         "sequences are preempted although their blocks stay with others",
         ("CB-B6",),
     ),
@@ -300,8 +300,8 @@ MUTANTS = (
     Mutant(
         "reset-leaves-what-runs",
         "sequence.rs",
-        "            sequence.private |= *live;\n",
-        "            sequence.private |= *live && sequence.len == 0;\n",
+        "            slot.sequence.private |= slot.live;\n",
+        "            slot.sequence.private |= slot.live && slot.sequence.len == 0;\n",
         "what runs leaves KV of the old weights under a key of theirs",
     ),
 )

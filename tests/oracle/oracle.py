@@ -382,7 +382,9 @@ class Oracle(Model):
     def frees(self, s: Seq) -> int:
         stays = self.stays(s)
         kept = stays[1] if stays else 0
-        goes = [table[kept // kind.span :] for kind, table in zip(self.kinds, s.tables, strict=True)]
+        goes = [
+            table[kept // kind.span :] for kind, table in zip(self.kinds, s.tables, strict=True)
+        ]
         return sum(len(b.owners) == 1 for table in goes for b in self.of(table))
 
     def preemption_order(self, rule: str) -> list[tuple[int, int, int]]:

@@ -16,8 +16,8 @@ MUTANTS = (
     Mutant(
         "victims-without-gain",
         "manager/pressure.rs",
-        "            if frees > 0 {\n",
-        "            if frees > 0 || sequence.len == 0 {\n",
+        "        order.retain(|candidate| candidate.frees > 0);\n",
+        "",
         "empty sequences are preempted first, for nothing",
         ("CB-B13",),
     ),

@@ -16,8 +16,8 @@ MUTANTS = (
     Mutant(
         "ended-handle-reaches-another",
         "sequence.rs",
-        "            Some(&(current, true, _)) if current == generation => Ok(slot),\n",
-        "            Some(&(current, true, _)) if current >= generation => Ok(slot),\n",
+        "            Some(slot) if slot.live && slot.generation == generation => Ok(at),\n",
+        "            Some(slot) if slot.live && slot.generation >= generation => Ok(at),\n",
         "the end of one request frees the blocks of the one that came after it",
         ("IL-B7", "FE-B4", "FE-B23"),
     ),
@@ -73,8 +73,8 @@ MUTANTS = (
     Mutant(
         "handle-given-out-twice",
         "sequence.rs",
-        "        *generation += 1;\n",
-        "        *generation = 1;\n",
+        "        slot.generation += 1;\n",
+        "        slot.generation = 1;\n",
         "two requests have one handle: the second one's blocks are the first one's",
         ("FE-B16",),
     ),

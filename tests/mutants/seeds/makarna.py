@@ -8,11 +8,11 @@ MUTANTS = (
     Mutant(
         "refused-keeps-its-hits",
         "manager/admit.rs",
-        "        let outcome = plan.map(|until| {\n",
-        "        if plan.is_err() {\n"
+        "        let outcome = counted.map(|counted| {\n",
+        "        if counted.is_err() {\n"
         "            hits.iter().for_each(|hit| _ = self.pool.share_chain(hit));\n"
         "        }\n"
-        "        let outcome = plan.map(|until| {\n",
+        "        let outcome = counted.map(|counted| {\n",
         "each try that fails leaves blocks that nobody can free",
         ("MK-B1",),
     ),
@@ -35,9 +35,9 @@ MUTANTS = (
     Mutant(
         "several-at-once-dropped",
         "manager/commit.rs",
-        "        if slot.private || (from >= until && self.publishes_whole()) {\n",
+        "        if sequence.private || (from >= until && self.publishes_whole()) {\n",
         "        let several = from > 0 && until > from + 1;\n"
-        "        if slot.private || several || (from >= until && self.publishes_whole()) {\n",
+        "        if sequence.private || several || (from >= until && self.publishes_whole()) {\n",
         "a commit that fills several blocks leaves none of them",
         ("MK-B5",),
     ),

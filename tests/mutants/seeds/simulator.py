@@ -32,26 +32,26 @@ MUTANTS = (
     Mutant(
         "nothing-published",
         "manager/commit.rs",
-        "        if slot.private || (from >= until && self.publishes_whole()) {\n",
-        "        if slot.private || until > 0 || (from >= until && self.publishes_whole()) {\n",
+        "        if sequence.private || (from >= until && self.publishes_whole()) {\n",
+        "        if sequence.private || until > 0 || (from >= until && self.publishes_whole()) {\n",
         "what was computed is never found: every lookup misses",
         ("IL-B5", "CB-B18"),
     ),
     Mutant(
         "refused-tries-counted",
         "manager/admit.rs",
-        "        let plan = self.plan_admission(request, known, found, &hits);\n",
-        "        let plan = self.plan_admission(request, known, found, &hits);\n"
-        "        self.stats.admissions += u64::from(plan.is_err());\n",
+        "        let counted = self.count_needs(request, known, &start, &hits);\n",
+        "        let counted = self.count_needs(request, known, &start, &hits);\n"
+        "        self.stats.admissions += u64::from(counted.is_err());\n",
         "a request that waits adds a miss each time it is tried",
         ("IL-B6",),
     ),
     Mutant(
         "freed-is-forgotten",
         "manager/release.rs",
-        "        self.cut_tables(seq, None)?;\n        self.sequences.remove(seq);\n",
+        "        self.cut_tables(seq, None)?;\n        self.leave_computation(seq)?;\n",
         "        self.cut_tables(seq, None)?;\n"
-        "        self.sequences.remove(seq);\n"
+        "        self.leave_computation(seq)?;\n"
         "        while let Some(block) = self.next_victim() {\n"
         "            self.forget(block, Why::Invalidated);\n"
         "        }\n",
@@ -87,8 +87,8 @@ MUTANTS = (
     Mutant(
         "answer-counted-as-prompt",
         "manager/admit.rs",
-        "        let prompt_tokens = known;\n",
-        "        let prompt_tokens = known.max(request.max_tokens);\n",
+        "        self.count_admission(request.resumed, known,",
+        "        self.count_admission(request.resumed, known.max(request.max_tokens),",
         "a prompt's length is told with the answer that is still to come",
         ("IL-B13",),
     ),

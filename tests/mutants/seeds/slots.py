@@ -62,8 +62,8 @@ MUTANTS = (
     Mutant(
         "length-without-places",
         "manager/lookup.rs",
-        "Hit { tokens: count as u32 * self.block_size(),",
-        "Hit { tokens: (count as u32 + 1) * self.block_size(),",
+        "        let mut tokens_found = count as u32 * self.block_size();\n",
+        "        let mut tokens_found = (count as u32 + 1) * self.block_size();\n",
         "a lookup tells of tokens that are nowhere",
         ("SA-B10",),
     ),
