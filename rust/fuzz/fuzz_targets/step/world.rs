@@ -1,7 +1,7 @@
 //! A manager, and the handles and tickets that it gave out.
 
 use kvframe_core::events::Event;
-use kvframe_core::manager::{Preempt, Step};
+use kvframe_core::manager::{Ids, Preempt, Step};
 use kvframe_core::policy::{Candidates, External, NAMES, PolicyOptions, by_name};
 use kvframe_core::{Error, Grant, Group, GroupKind, HashAlgo, Manager, Options, Result, SeqId};
 
@@ -239,8 +239,13 @@ impl World {
         let (done, failed) = (tickets(&asked.done), tickets(&asked.failed));
         let (truncate, commit) = (pairs(&asked.truncate), pairs(&asked.commit));
         let release: Vec<SeqId> = asked.release.iter().map(|&p| self.seq(p)).collect();
-        let append: Vec<(SeqId, &[u32])> =
-            asked.append.iter().map(|&(p, n)| (self.seq(p), &[1; 8][..n as usize % 9])).collect();
+        // Every other growth comes before its ids are known.
+        let ids = |n: u8| match n % 2 {
+            0 => Ids::Known(&[1; 8][..n as usize % 9]),
+            _ => Ids::Unknown(u32::from(n % 9)),
+        };
+        let append: Vec<(SeqId, Ids<'_>)> =
+            asked.append.iter().map(|&(p, n)| (self.seq(p), ids(n))).collect();
         let extend = pairs(&asked.extend);
         let requests: Vec<Owned> = asked.admit.iter().map(|r| Owned::new(&self.m, r)).collect();
         let admit: Vec<_> = requests.iter().map(Owned::admission).collect();
@@ -260,7 +265,7 @@ impl World {
             ..Step::default()
         };
         let Some(outcome) = self.judged(|m| m.step(&step)) else { return };
-        let sizes = (outcome.appended.len(), outcome.extended.len(), outcome.admitted.len());
+        let sizes = (outcome.appended, outcome.extended.len(), outcome.admitted.len());
         assert_eq!(sizes, (append.len(), extend.len(), admit.len()), "one answer a request");
         outcome.admitted.into_iter().flatten().for_each(|grant| self.came_in(grant));
         self.tickets.extend(outcome.plan.map(|plan| plan.ticket));
