@@ -104,7 +104,7 @@ def test_an_engines_tensors_are_adopted_in_place() -> None:
         same(CupyPool.adopt(arrays, axes), wanted)
     CupyPool.adopt(list(kv), "PBTHD").copy([0], [4], [3])
     assert bool((kv[:, :, 4, :3] == kv[:, :, 0, :3]).all())
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="needs torch")
     tensor = torch.zeros((2, 5, 4, 2, 8), dtype=torch.bfloat16, device="cuda").view(torch.int16)
     adopted = CupyPool.adopt([tensor], "PBTHD")
     adopted.poison([3])
