@@ -16,6 +16,7 @@ import numpy.typing as npt
 from kvframe import _core
 from kvframe.config import Config, Resolved
 from kvframe.errors import UsageError
+from kvframe.observe import Observed
 from kvframe.policies.driver import driver
 from kvframe.registry import Registry
 from kvframe.request import Extra, Request, RequestOptions, TokenIds, space
@@ -24,7 +25,7 @@ from kvframe.results import Counts, Grant, Hit, Lengths, Plan, Pressure, Stepped
 Handles = npt.NDArray[np.integer[Any]] | Sequence[int]
 
 
-class KVCacheManager:
+class KVCacheManager(Observed):
     """Blocks, prefixes and sequences of one KV cache, under one eviction policy.
 
     Args:
@@ -47,7 +48,7 @@ class KVCacheManager:
             config = (config or Config()).resolve()
         self.resolved = config
         cache, policy = config.config.cache, config.config.policy
-        pressure = config.config.pressure
+        pressure, observe = config.config.pressure, config.config.observe
         self.block_size = cache.block_size
         self._core = _core.Manager(
             blocks=config.capacity_blocks,
@@ -62,6 +63,9 @@ class KVCacheManager:
             fingerprint=cache.fingerprint.encode(),
             event_log=cache.event_log,
             reserve=pressure.reserve,
+            statistics=observe.statistics,
+            ghosts=observe.ghosts,
+            sample=observe.sample,
             watermarks=(pressure.low, pressure.high, pressure.critical),
             strict=policy.on_error == "raise",
         )
@@ -415,14 +419,6 @@ class KVCacheManager:
     def lengths(self, seq: int) -> Lengths:
         """A sequence's lengths in tokens."""
         return Lengths(*self._core.lengths(seq))
-
-    def stats(self) -> dict[str, int]:
-        """Counters since the start; requests are counted once, at admission."""
-        return self._core.stats()
-
-    def take_events(self) -> dict[str, npt.NDArray[Any]]:
-        """The ordered log since the last call, as arrays (needs ``cache.event_log``)."""
-        return self._core.take_events()
 
     def eviction_order(self) -> npt.NDArray[np.int32]:
         """Cached blocks from the next to be evicted on, as far as the policy has settled it."""

@@ -7,6 +7,7 @@
 //! | [`step`], [`tables`] | the batched step; block tables and slots into the caller's arrays |
 //! | [`judge`] | victims asked of a Python policy, outside the lock |
 //! | [`room`] | pressure, preemption order, loads, leases, resizing |
+//! | [`observe`] | the log with all that comes along, statistics, a snapshot |
 //! | [`trace`] | `Trace` and `replay` |
 //! | [`buffers`], [`ints`], [`errors`], [`fork`] | conversions and guards |
 
@@ -25,6 +26,7 @@ mod fork;
 mod ints;
 mod judge;
 mod manager;
+mod observe;
 mod request;
 mod room;
 mod step;

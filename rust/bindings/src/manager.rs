@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kvframe_core::hash::{Hasher, Space};
-use kvframe_core::options::Watermarks;
+use kvframe_core::hash::{Extra, Hasher, Space};
+use kvframe_core::options::{Observe, Watermarks};
 use kvframe_core::policy::{self, Eviction, External, PolicyOptions};
-use kvframe_core::{Error, GroupKind, HashAlgo, Manager as Core, Options};
+use kvframe_core::{Error, GroupKind, HashAlgo, Key, Manager as Core, Options};
 use numpy::{Ix1, PyArray1, PyArray2, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
@@ -17,7 +17,7 @@ use crate::errors::{from_core, raise, usage};
 use crate::fork;
 use crate::ints::{Fence, Length, Seq, Ticket, Until, Upto};
 use crate::judge::Judge;
-use crate::request::{ExtraTuple, Request, extras_of};
+use crate::request::{ExtraTuple, LONG_TOKENS, Request, extras_of};
 use crate::step::{GrantTuple, PlanTuple, grant_tuple, plan_tuple};
 
 /// The core as the package sees it; `kvframe.KVCacheManager` is the face for users.
@@ -58,6 +58,14 @@ fn end(core: &mut Core, seq: Seq, fence: Option<Fence>) -> Result<(), Error> {
     }
 }
 
+fn broken(py: Python<'_>) -> PyErr {
+    let message = "a call failed half-way before; the manager refuses to go on";
+    raise(py, "IntegrityError", message.into())
+}
+
+/// Pools from here on are walked detached from the interpreter: 100 µs and more.
+const LONG_BLOCKS: u32 = 1 << 12;
+
 /// Events that wait for the next decision at the most.
 const MANY_EVENTS: usize = 1 << 16;
 
@@ -93,8 +101,7 @@ impl Manager {
             return Err(raise(py, "HandleError", message.into()));
         }
         let Ok(mut core) = self.core.lock_py_attached(py) else {
-            let message = "a call failed half-way before; the manager refuses to go on";
-            return Err(raise(py, "IntegrityError", message.into()));
+            return Err(broken(py));
         };
         Ok(work(&mut core))
     }
@@ -105,6 +112,21 @@ impl Manager {
         work: impl FnOnce(&mut Core) -> Result<T, Error>,
     ) -> PyResult<T> {
         self.locked(py, work)?.map_err(|e| from_core(py, &e))
+    }
+
+    /// The same for work that grows with the pool: detached from the interpreter where that is
+    /// large, so that other threads run meanwhile.
+    pub(crate) fn locked_long<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Core) -> T + Send,
+    ) -> PyResult<T> {
+        let long = self.locked(py, |core| core.pool().created() >= LONG_BLOCKS)?;
+        if !long {
+            return self.locked(py, work);
+        }
+        let done = py.detach(|| self.core.lock().ok().map(|mut core| work(&mut core)));
+        done.ok_or_else(|| broken(py))
     }
 
     /// The same for what may need victims: a policy in Python is asked without the lock, as often
@@ -171,8 +193,28 @@ impl Manager {
     }
 
     /// The keys to admit a request with, hashed without the lock.
-    pub(crate) fn keys_of(&self, request: &Request) -> Vec<kvframe_core::Key> {
-        if self.prefix_caching { request.keys(&self.hasher()) } else { Vec::new() }
+    pub(crate) fn keys_of(&self, py: Python<'_>, request: &Request) -> Vec<Key> {
+        if !self.prefix_caching {
+            return Vec::new();
+        }
+        let hasher = self.hasher();
+        if request.is_long() { py.detach(|| request.keys(&hasher)) } else { request.keys(&hasher) }
+    }
+
+    /// The keys of the full blocks of `ids`.
+    fn hash(&self, py: Python<'_>, ids: &[u32], space: Space<'_>, extras: &[Extra]) -> Vec<Key> {
+        let hasher = self.hasher();
+        let hash = |ids: &[u32]| {
+            let mut keys = Vec::new();
+            hasher.extend(hasher.root(space), extras, ids, &mut keys);
+            keys
+        };
+        if ids.len() < LONG_TOKENS {
+            return hash(ids);
+        }
+        // A copy, since the caller's array may change while other threads run.
+        let ids = ids.to_vec();
+        py.detach(|| hash(&ids))
     }
 
     pub(crate) fn has_judge(&self) -> bool {
@@ -184,7 +226,7 @@ impl Manager {
 impl Manager {
     /// A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
     #[new]
-    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", groups=vec![("full".to_owned(), 0)], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, strict=false))]
+    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", groups=vec![("full".to_owned(), 0)], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, statistics=true, ghosts=1 << 16, sample=0, strict=false))]
     fn new(
         py: Python<'_>,
         blocks: u32,
@@ -199,6 +241,9 @@ impl Manager {
         event_log: bool,
         reserve: u32,
         watermarks: Option<(f64, f64, f64)>,
+        statistics: bool,
+        ghosts: u32,
+        sample: u32,
         strict: bool,
     ) -> PyResult<Self> {
         let groups = groups.iter().map(|(kind, window)| group_kind(py, kind, *window));
@@ -211,6 +256,7 @@ impl Manager {
             null_block,
             fingerprint: fingerprint.unwrap_or_default().to_vec(),
             event_log,
+            observe: Observe { statistics, ghosts, sample },
             watermarks: watermarks.map_or_else(Watermarks::default, |(low, high, critical)| {
                 Watermarks { low, high, critical }
             }),
@@ -253,6 +299,10 @@ impl Manager {
         dict.set_item("null_block", options.null_block)?;
         dict.set_item("fingerprint", PyBytes::new(py, &options.fingerprint))?;
         dict.set_item("event_log", options.event_log)?;
+        let Observe { statistics, ghosts, sample } = options.observe;
+        dict.set_item("statistics", statistics)?;
+        dict.set_item("ghosts", ghosts)?;
+        dict.set_item("sample", sample)?;
         dict.set_item("reserve", options.reserve)?;
         let Watermarks { low, high, critical } = options.watermarks;
         dict.set_item("watermarks", (low, high, critical))?;
@@ -271,7 +321,7 @@ impl Manager {
     /// Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens).
     fn admit(&self, py: Python<'_>, request: &Bound<'_, Request>) -> PyResult<GrantTuple> {
         let request = request.get();
-        let keys = self.keys_of(request);
+        let keys = self.keys_of(py, request);
         let grant = self.with_victims(py, |core| core.admit(&request.admission(&keys)))?;
         grant.map(grant_tuple).map_err(|e| from_core(py, &e))
     }
@@ -348,7 +398,13 @@ impl Manager {
         let ids = tokens(prompt, "prompt")?;
         let space = space_of(salt, adapter);
         let extras = extras_of(extras);
-        let hit = self.locked(py, |core| core.lookup(ids.as_slice(), space, &extras))?;
+        let ids = ids.as_slice();
+        let hit = if self.prefix_caching && ids.len() >= LONG_TOKENS {
+            let keys = self.hash(py, ids, space, &extras);
+            self.locked(py, |core| core.lookup_hashed(&keys, ids, space, &extras))?
+        } else {
+            self.locked(py, |core| core.lookup(ids, space, &extras))?
+        };
         let blocks = hit
             .blocks
             .iter()
@@ -369,9 +425,7 @@ impl Manager {
         let ids = tokens(prompt, "prompt")?;
         let space = space_of(salt, adapter);
         let extras = extras_of(extras);
-        let mut keys = Vec::new();
-        let hasher = self.hasher();
-        hasher.extend(hasher.root(space), &extras, ids.as_slice(), &mut keys);
+        let keys = self.hash(py, ids.as_slice(), space, &extras);
         let words: Vec<u64> = keys.iter().flat_map(|&key| key_words(key)).collect();
         crate::views::matrix(py, words, 2)
     }
@@ -405,11 +459,11 @@ impl Manager {
 
     /// Forgets every cached block; returns how many were freed.
     fn clear_cache(&self, py: Python<'_>) -> PyResult<u32> {
-        self.locked(py, Core::clear_cache)
+        self.locked_long(py, Core::clear_cache)
     }
 
     /// Recounts everything; raises `IntegrityError` on the first thing that disagrees.
     fn check_integrity(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, |core| core.check_integrity())
+        self.locked_long(py, |core| core.check_integrity())?.map_err(|e| from_core(py, &e))
     }
 }

@@ -3,15 +3,20 @@
 
 use std::sync::Mutex;
 
+use kvframe_core::asked::Asked;
 use kvframe_core::hash::{Extra, Hasher, Space};
 use kvframe_core::sequence::{Meta, Sequence};
 use kvframe_core::{Admission, Fit, Key, Prompt};
+use numpy::PyArray1;
 use pyo3::prelude::*;
 
 use crate::buffers::{keys, length, tokens};
 use crate::ints::{
     Chunk, External, MaxTokens, NumTokens, Priority, RequestClass, Session, Turn, Until,
 };
+
+/// Prompts from here on are hashed detached from the interpreter: 100 µs and more.
+pub const LONG_TOKENS: usize = 1 << 14;
 
 /// An item of `extras`: (first token, one past the last, content id).
 pub type ExtraTuple = (u32, u32, Vec<u8>);
@@ -102,6 +107,18 @@ impl Request {
         })
     }
 
+    /// Its token ids (empty where only keys are known), salt, adapter, extras, session and turn.
+    #[allow(clippy::type_complexity)]
+    fn parts<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> (Bound<'py, PyArray1<u32>>, Vec<u8>, Vec<u8>, Vec<ExtraTuple>, u64, u32) {
+        let extras = self.extras.iter().map(|e| (e.start, e.end, e.id.clone())).collect();
+        let tokens = PyArray1::from_slice(py, &self.tokens);
+        let (salt, adapter) = (self.salt.clone(), self.adapter.clone());
+        (tokens, salt, adapter, extras, self.meta.session, self.meta.turn)
+    }
+
     /// Tokens of the prompt.
     fn __len__(&self) -> usize {
         self.len as usize
@@ -139,6 +156,35 @@ impl Request {
             external: 0,
             outlook: sequence.outlook.clone(),
         }
+    }
+
+    /// The request that an admission in the log came of.
+    pub fn of_asked(asked: Asked) -> Self {
+        Self {
+            len: asked.tokens.len().max(asked.len as usize) as u32,
+            tokens: asked.tokens,
+            given_keys: asked.keys,
+            hashed: Mutex::new(None),
+            salt: asked.salt,
+            adapter: asked.adapter,
+            extras: asked.extras,
+            meta: asked.meta,
+            read: asked.read,
+            insert: asked.insert,
+            resumed: asked.resumed,
+            partial: asked.partial,
+            chunk: asked.chunk,
+            until: asked.until,
+            max_tokens: asked.max_tokens,
+            whole_sequence: asked.whole_sequence,
+            external: asked.external,
+            outlook: asked.outlook,
+        }
+    }
+
+    /// Whether hashing it takes long enough to let other threads run meanwhile.
+    pub fn is_long(&self) -> bool {
+        self.given_keys.is_empty() && self.tokens.len() >= LONG_TOKENS
     }
 
     /// The keys to admit it with, hashed with this hasher unless they were before.

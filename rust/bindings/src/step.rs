@@ -89,7 +89,7 @@ impl Manager {
         };
         let append = split(py, &grown, &counts, ids)?;
         let extend = pairs(py, "extend", extend, extend_to)?;
-        let keys: Vec<_> = admit.iter().map(|r| self.keys_of(r.get())).collect();
+        let keys: Vec<_> = admit.iter().map(|r| self.keys_of(py, r.get())).collect();
         let requests: Vec<Admission<'_>> =
             admit.iter().zip(&keys).map(|(r, keys)| r.get().admission(keys)).collect();
         let step = Step {

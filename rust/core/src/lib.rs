@@ -12,20 +12,25 @@
 //! | [`sequence`] | block tables, lengths, what is known of a request |
 //! | [`manager`] | admit, append, commit, release, fork, step: the verbs |
 //! | [`tickets`] | copies under way and the blocks they hold |
-//! | [`events`], [`stats`] | the ordered log and the counters |
+//! | [`events`], [`asked`] | the ordered log, and what was asked for it |
+//! | [`stats`], [`reasons`], [`ghosts`], [`samples`] | counters, why prefixes ended, how long blocks live |
 //!
 //! The words are the field's own: a *block* is a fixed number of tokens' KV; a *cached* block is
 //! unreferenced but findable; *commit* means computed and accepted.
 #![forbid(unsafe_code)]
 
+pub mod asked;
 pub mod error;
 pub mod events;
+pub mod ghosts;
 pub mod hash;
 pub mod index;
 pub mod manager;
 pub mod options;
 pub mod policy;
 pub mod pool;
+pub mod reasons;
+pub mod samples;
 pub mod sequence;
 pub mod stats;
 pub mod tickets;

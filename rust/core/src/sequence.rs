@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::hash::{Extra, Key};
 use crate::pool::BlockId;
+use crate::reasons::Miss;
 
 /// A sequence's handle: slot in the low half, generation in the high half.
 pub type SeqId = u64;
@@ -63,6 +64,8 @@ pub struct Sequence {
     pub max_tokens: u32,
     /// Whether it came in because all of that could be had.
     pub whole: bool,
+    /// Why no more of its prompt was found.
+    pub miss: Miss,
 }
 
 impl Sequence {
@@ -105,6 +108,7 @@ impl Sequence {
         (self.private, self.known, self.unknown) = (false, 0, 0);
         (self.max_tokens, self.whole) = (0, false);
         self.meta = Meta::default();
+        self.miss = Miss::default();
     }
 }
 

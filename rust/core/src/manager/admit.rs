@@ -141,8 +141,11 @@ impl Manager {
             books.spare(hits.iter().flatten().copied().filter(|&b| b != NIL));
         }
         let outcome = plan.map(|until| {
-            self.stats.collisions += u64::from(collisions);
-            self.carry_out(request, known, until, root, keys, &hits)
+            let miss = self.why_missed(request, wanted, known, found, collisions);
+            self.count_collisions(collisions);
+            let grant = self.carry_out(request, known, until, root, keys, &hits);
+            self.count_admission(request, &grant, miss);
+            grant
         });
         self.scratch.keys = hashed;
         self.scratch.hits = hits;
@@ -190,19 +193,14 @@ impl Manager {
             u64::from(needed) + hits.iter().flatten().filter(|&&b| b != NIL).count() as u64;
         let total = total.max(at_once);
         if total > u64::from(self.pool.usable()) {
-            self.stats.refused += 1;
             let total_pool = u64::from(self.pool.usable());
+            self.refuse(total, total_pool);
             return Err(Error::NeverFits { needed: total, total: total_pool });
         }
         let whole = u64::from(longest - found as u32) * u64::from(self.full_groups());
         let at_least = if request.whole_sequence { needed.max(whole as u32) } else { needed };
         if needed <= room && at_least.saturating_add(kept) > room {
-            self.stats.refused += 1;
-            return Err(Error::NoCapacity {
-                needed: u64::from(at_least) + u64::from(kept),
-                available: u64::from(room),
-                total: u64::from(self.pool.usable()),
-            });
+            return Err(self.refuse(u64::from(at_least) + u64::from(kept), u64::from(room)));
         }
         self.check_room(needed, claimed)?;
         Ok((until, 0))
@@ -244,7 +242,7 @@ impl Manager {
     ) -> Grant {
         self.tick += 1;
         let seq = self.sequences.create(hits.len());
-        self.note(Kind::Admit, seq, u64::from(known));
+        self.note_admission(seq, request, known, hits);
         for found in hits {
             self.own(
                 seq,
@@ -292,7 +290,6 @@ impl Manager {
         (sequence.max_tokens, sequence.whole) = (request.max_tokens, request.whole_sequence);
         let granted_tokens = sequence.len;
         self.promised |= request.whole_sequence;
-        self.count_admission(request.resumed, known, cached);
         let external = request.external.min(granted_tokens - cached) / self.block_size();
         let load = (external > 0).then(|| self.open_load(seq, found, external));
         Grant { seq, cached_tokens: cached, granted_tokens, prompt_tokens: known, load }
@@ -308,11 +305,7 @@ impl Manager {
         let skipped = found.iter().take_while(|&&b| b == NIL).count();
         let using = Use { outlook: using.outlook.get(skipped..).unwrap_or(&[]), ..using };
         let found = &found[skipped..];
-        if self.log.is_on() {
-            for &block in found {
-                self.note_block(Kind::Hit, seq, block, 0);
-            }
-        }
+        self.note_blocks(Kind::Hit, seq, found.iter(), 0);
         let mut cached = std::mem::take(&mut self.scratch.blocks);
         let some_owned = self.pool.count_cached(found) < found.len();
         if some_owned {
@@ -323,6 +316,9 @@ impl Manager {
         let view = View { pool: &self.pool, now: self.tick };
         self.policy.claim(if some_owned { &cached } else { found }, view);
         self.policy.hit(found, using, view);
+        if self.observer.samples.is_on() {
+            self.observer.samples.used(found, self.tick);
+        }
         self.scratch.blocks = cached;
     }
 
@@ -337,6 +333,7 @@ impl Manager {
             let Some(block) = self.obtain(seq, group, outlook) else {
                 for table in &mut tables[..group] {
                     let block = table.pop().expect("the group got its block just now");
+                    self.note_block(Kind::Release, seq, block, 0);
                     self.pool.unshare(block);
                     self.pool.put_back(block);
                 }
@@ -345,18 +342,5 @@ impl Manager {
             tables[group].push(block);
         }
         true
-    }
-
-    fn count_admission(&mut self, resumed: bool, known: u32, cached: u32) {
-        let stats = &mut self.stats;
-        if resumed {
-            stats.resumed += 1;
-            stats.resumed_hit_tokens += u64::from(cached);
-        } else {
-            stats.admissions += 1;
-            stats.prompt_tokens += u64::from(known);
-            stats.hit_tokens += u64::from(cached);
-            stats.admissions_with_hit += u64::from(cached > 0);
-        }
     }
 }

@@ -28,15 +28,15 @@ impl Manager {
     /// # Errors
     /// Unknown handles; [`Error::CommitPastEnd`]; [`Error::Backwards`].
     pub fn commit(&mut self, seq: SeqId, upto: u32) -> Result<Committed> {
-        let done = self.accept(seq, upto)?;
+        let done = self.accept(seq, upto, Kind::Commit)?;
         if self.full_groups() < self.options.groups.len() as u32 {
             self.leave_windows(seq)?;
         }
         Ok(done)
     }
 
-    /// A commit that leaves windows as they are.
-    pub(super) fn accept(&mut self, seq: SeqId, upto: u32) -> Result<Committed> {
+    /// A commit that leaves windows as they are, noted as `kind`.
+    pub(super) fn accept(&mut self, seq: SeqId, upto: u32, kind: Kind) -> Result<Committed> {
         let sequence = self.sequences.get_mut(seq)?;
         if upto > sequence.len {
             let limit = u64::from(sequence.len);
@@ -49,7 +49,7 @@ impl Manager {
         sequence.check_filled(upto)?;
         sequence.committed = upto;
         self.tick += 1;
-        self.note(Kind::Commit, seq, u64::from(upto));
+        self.note(kind, seq, u64::from(upto));
         // The common decode step fills no block.
         let sequence = self.sequences.get(seq)?;
         let settled = sequence.private || sequence.published == upto / self.options.block_size;
@@ -120,6 +120,9 @@ impl Manager {
         self.stats.stored += u64::from(done.stored);
         let using = Use { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
         self.policy.insert(&stored, using, View { pool: &self.pool, now: self.tick });
+        if self.observer.samples.is_on() {
+            self.observer.samples.born(&stored, self.tick);
+        }
         self.scratch.blocks = stored;
         self.scratch.outlook = outlook;
         (reached, done)
@@ -142,7 +145,7 @@ impl Manager {
         let proof = self.proof(wanted, i);
         let found = self.index.store(&self.pool, block, key, proof);
         if found == Found::Collision {
-            self.stats.collisions += 1;
+            self.count_collisions(1);
             return None;
         }
         self.pool.publish(block, key, parent, i as u32);
@@ -154,7 +157,7 @@ impl Manager {
             let using = Use { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
             self.policy.hit(&[copy], using, View { pool: &self.pool, now: self.tick });
         }
-        self.note_block(Kind::Store, seq, block, u64::from(parent));
+        self.note_store(seq, sequence, group, i);
         Some(found != Found::Nothing)
     }
 

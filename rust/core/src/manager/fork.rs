@@ -19,6 +19,8 @@ impl Manager {
         for &block in source.tables.iter().flatten().filter(|&&b| b != NIL) {
             self.pool.share(block);
         }
+        self.stats.forks += 1;
+        self.note_blocks(Kind::Hold, child, source.tables.iter().flatten(), 0);
         // Nobody looked whether there is room for the child to grow, too.
         *self.sequences.get_mut(child)? = Sequence { whole: false, ..source };
         self.note(Kind::Fork, child, seq);

@@ -2,6 +2,7 @@
 
 use super::Manager;
 use crate::error::{Error, Result};
+use crate::events::Kind;
 use crate::pool::{BlockId, NIL};
 use crate::sequence::{SeqId, Sequence};
 use crate::tickets::Copy;
@@ -21,8 +22,11 @@ impl Manager {
         }
         for copy in &copies {
             self.pool.share(copy.dst);
+            self.note_block(Kind::Hold, 0, copy.dst, 0);
         }
-        self.tickets.issue_load(found, blocks, copies)
+        let ticket = self.tickets.issue_load(found, blocks, copies);
+        self.note_two(Kind::Load, seq, ticket, u64::from(blocks));
+        ticket
     }
 
     /// A load has ended: its first `blocks` blocks are good. They count as committed in every
@@ -46,12 +50,14 @@ impl Manager {
         }
         let good: Vec<BlockId> =
             pages[..(blocks * groups) as usize].iter().map(|copy| copy.dst).collect();
+        self.note_two(Kind::Loaded, 0, ticket, u64::from(blocks));
         let cut = if blocks < all {
             self.tickets.keep_only(ticket, (blocks * groups) as usize);
             self.failed(ticket)?
         } else {
             self.tickets.settle(ticket)?;
             self.tick += 1;
+            self.stats.loads += 1;
             Vec::new()
         };
         self.drop_owners(0, &good);
@@ -76,13 +82,15 @@ impl Manager {
             .filter(|&(_, blocks)| blocks > 0)
             .collect();
         let most = owners.iter().map(|&(_, blocks)| blocks).max().unwrap_or(0);
-        self.stats.loaded_tokens += u64::from(most * self.block_size());
+        let brought = u64::from(most * self.block_size());
+        self.stats.loaded_tokens += brought;
+        self.note(Kind::Bring, 0, brought);
         for (seq, blocks) in owners {
             let upto = (start + blocks) * self.block_size();
             // It may have computed on behind the load already. Windows wait for its next commit: the
             // same step may cut it, and was checked against them as they are.
             let upto = upto.max(self.sequences.get(seq)?.committed);
-            self.accept(seq, upto)?;
+            self.accept(seq, upto, Kind::Land)?;
         }
         Ok(())
     }
@@ -118,6 +126,11 @@ impl Manager {
         for &block in &held {
             self.pool.share(block);
         }
-        Ok(self.tickets.lease(held))
+        self.stats.leases += 1;
+        self.stats.leased_tokens += u64::from(upto);
+        self.note_blocks(Kind::Hold, 0, held.iter(), 0);
+        let ticket = self.tickets.lease(held);
+        self.note_two(Kind::Lease, seq, u64::from(upto), ticket);
+        Ok(ticket)
     }
 }

@@ -17,6 +17,7 @@ impl Manager {
         }
         self.check_room(count, 0)?;
         self.tick += 1;
+        self.stats.lent += u64::from(count);
         for slot in out {
             if self.pool.free() == 0
                 && let Some(victim) = self.next_victim()
@@ -46,6 +47,7 @@ impl Manager {
             self.pool.end_loan(block);
         }
         self.tick += 1;
+        self.stats.returned += blocks.len() as u64;
         for &block in blocks.iter().rev() {
             self.pool.put_back(block);
             self.note_block(Kind::Return, 0, block, 0);

@@ -30,12 +30,23 @@ pub(super) struct Wanted<'a> {
 impl Manager {
     /// How much of a prompt could be reused now.
     pub fn lookup(&self, tokens: &[u32], space: Space<'_>, extras: &[Extra]) -> Hit {
-        let root = self.hasher.root(space);
         let mut keys = Vec::new();
-        let limit = self.hit_limit(tokens.len() as u32);
-        self.hasher.extend(root, extras, &tokens[..limit * self.block_size() as usize], &mut keys);
+        let limit = self.hit_limit(tokens.len() as u32) * self.block_size() as usize;
+        self.hasher.extend(self.hasher.root(space), extras, &tokens[..limit], &mut keys);
+        self.lookup_hashed(&keys, tokens, space, extras)
+    }
+
+    /// The same, with the keys of the prompt's blocks at hand.
+    pub fn lookup_hashed(
+        &self,
+        keys: &[Key],
+        tokens: &[u32],
+        space: Space<'_>,
+        extras: &[Extra],
+    ) -> Hit {
+        let (root, limit) = (self.hasher.root(space), self.hit_limit(tokens.len() as u32));
         let mut blocks = vec![Vec::new(); self.options.groups.len()];
-        let wanted = Wanted { keys: &keys, tokens, root, extras, limit };
+        let wanted = Wanted { keys, tokens, root, extras, limit };
         let (count, collisions) = self.find_prefix(wanted, &mut blocks);
         Hit { tokens: count as u32 * self.block_size(), blocks, collisions }
     }

@@ -2,6 +2,7 @@
 //!
 //! Every verb counts first and moves afterwards: what is refused has changed nothing (rule 2).
 
+mod account;
 mod admit;
 mod candidates;
 mod commit;
@@ -12,18 +13,21 @@ mod integrity;
 mod load;
 mod loans;
 mod lookup;
+mod note;
 mod pressure;
 mod release;
+mod snapshot;
 mod step;
 
 pub use admit::{Admission, Fit, Grant, Prompt};
 pub use commit::Committed;
 pub use lookup::Hit;
 pub use pressure::{Candidate, Preempt, Pressure};
+pub use snapshot::{Blocks, SequenceCopy, Snapshot};
 pub use step::{Step, StepOutcome};
 
 use crate::error::{Error, Result};
-use crate::events::{Event, Kind, Log};
+use crate::events::{Kind, Log};
 use crate::hash::{Hasher, Key};
 use crate::index::HashIndex;
 use crate::options::Options;
@@ -45,6 +49,7 @@ pub struct Manager {
     fences: fence::Fences,
     log: Log,
     stats: Stats,
+    observer: account::Observer,
     tick: u64,
     pressure: Pressure,
     asleep: bool,
@@ -81,6 +86,7 @@ impl Manager {
             fences: fence::Fences::default(),
             log: Log::new(options.event_log),
             stats: Stats::default(),
+            observer: account::Observer::new(&options),
             tick: 0,
             pressure: Pressure::Normal,
             asleep: false,
@@ -110,6 +116,13 @@ impl Manager {
         self.stats
     }
 
+    /// Blocks that were taken from the pool and are free again: it follows from those that are not.
+    pub fn freed(&self) -> u64 {
+        let taken = self.stats.allocated + self.stats.lent;
+        let out = self.pool.usable() - self.pool.free();
+        taken - u64::from(out)
+    }
+
     /// The logical clock: one tick an operation that changed something.
     pub fn now(&self) -> u64 {
         self.tick
@@ -128,14 +141,13 @@ impl Manager {
         self.sequences.get(seq)
     }
 
-    /// The events since the last call, in order.
-    pub fn take_events(&mut self) -> Vec<Event> {
-        self.log.take()
-    }
-
     /// Closes the plan of copies gathered since the last call.
     pub fn take_plan(&mut self) -> Option<Plan> {
-        self.tickets.take_plan()
+        let plan = self.tickets.take_plan();
+        if let Some(plan) = &plan {
+            self.note_two(Kind::Plan, 0, plan.ticket, plan.copies.len() as u64);
+        }
+        plan
     }
 
     fn block_size(&self) -> u32 {
@@ -151,25 +163,6 @@ impl Manager {
         tokens - tokens % self.options.block_size
     }
 
-    fn note(&mut self, kind: Kind, seq: SeqId, value: u64) {
-        self.log.sequence(self.tick, kind, seq, value);
-    }
-
-    #[inline]
-    fn note_block(&mut self, kind: Kind, seq: SeqId, block: BlockId, value: u64) {
-        if self.log.is_on() {
-            self.log_block(kind, seq, block, value);
-        }
-    }
-
-    #[cold]
-    fn log_block(&mut self, kind: Kind, seq: SeqId, block: BlockId, value: u64) {
-        let named = matches!(kind, Kind::Hit | Kind::Store | Kind::Evict | Kind::Forget);
-        let key = if named { self.pool.key(block) } else { Key(0) };
-        let group = self.pool.group(block);
-        self.log.block(Event { tick: self.tick, kind, group, block, seq, key, value });
-    }
-
     /// Refuses what needs more blocks than can be had; `claimed` cached blocks are spoken for.
     fn check_room(&mut self, needed: u32, claimed: u32) -> Result<()> {
         if self.asleep {
@@ -177,12 +170,7 @@ impl Manager {
         }
         let available = self.pool.available() - claimed;
         if needed > available {
-            self.stats.refused += 1;
-            return Err(Error::NoCapacity {
-                needed: u64::from(needed),
-                available: u64::from(available),
-                total: u64::from(self.pool.usable()),
-            });
+            return Err(self.refuse(u64::from(needed), u64::from(available)));
         }
         let short = needed.saturating_sub(self.pool.free());
         if short > 0 && !self.policy.ready(short as usize) {
@@ -213,6 +201,7 @@ impl Manager {
         if why == Why::Invalidated {
             self.note_block(Kind::Forget, 0, block, 0);
         }
+        self.note_gone(block, why);
         self.index.remove(&self.pool, block);
         let parent = self.pool.unpublish(block);
         let view = View { pool: &self.pool, now: self.tick };
@@ -242,11 +231,7 @@ impl Manager {
     /// Drops one owner of each of `blocks`, given in the order of their prefix, from its end; what
     /// nobody owns then becomes cached or free.
     fn drop_owners(&mut self, seq: SeqId, blocks: &[BlockId]) {
-        if self.log.is_on() {
-            for &block in blocks.iter().rev().filter(|&&b| b != NIL) {
-                self.note_block(Kind::Release, seq, block, 0);
-            }
-        }
+        self.note_blocks(Kind::Release, seq, blocks.iter().rev(), 0);
         if self.pool.unshare_chain(blocks) {
             self.policy.release(blocks, View { pool: &self.pool, now: self.tick });
             return;

@@ -2,6 +2,7 @@
 
 use super::Manager;
 use crate::error::{Error, Result};
+use crate::events::Kind;
 use crate::policy::Why;
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::SeqId;
@@ -49,7 +50,7 @@ impl Manager {
 
     /// The pressure level now; it changes with hysteresis, each time this is asked.
     pub fn pressure(&mut self) -> Pressure {
-        let (usage, marks) = (self.usage(), self.options.watermarks);
+        let (usage, marks, before) = (self.usage(), self.options.watermarks, self.pressure);
         self.pressure = match self.pressure {
             _ if usage >= marks.critical => Pressure::Critical,
             Pressure::Critical if usage >= marks.high => Pressure::Critical,
@@ -57,6 +58,9 @@ impl Manager {
             _ if usage >= marks.low => Pressure::High,
             _ => Pressure::Normal,
         };
+        if self.pressure != before {
+            self.note(Kind::Pressure, 0, self.pressure as u64);
+        }
         self.pressure
     }
 
@@ -100,6 +104,7 @@ impl Manager {
             return Err(Error::NeedVictims { n: short });
         }
         self.tick += 1;
+        self.note(Kind::Collect, 0, u64::from(free));
         for _ in 0..short {
             let Some(victim) = self.next_victim() else { break };
             self.evict(victim);
@@ -124,6 +129,7 @@ impl Manager {
             });
         }
         self.tick += 1;
+        self.note(Kind::Resize, 0, u64::from(blocks));
         for block in self.doomed_by(blocks) {
             self.forget(block, Why::Invalidated);
         }
@@ -163,6 +169,7 @@ impl Manager {
                 limit: "every sequence must have ended".into(),
             });
         }
+        self.note(Kind::Sleep, 0, 0);
         self.clear_cache();
         self.asleep = true;
         Ok(())
@@ -171,6 +178,7 @@ impl Manager {
     /// Ends `sleep`.
     pub fn wake(&mut self) {
         self.asleep = false;
+        self.note(Kind::Wake, 0, 0);
     }
 
     /// Whether it sleeps.
@@ -181,6 +189,8 @@ impl Manager {
     /// The weights have changed: nothing of the old is found again, and what runs keeps its blocks
     /// to itself.
     pub fn set_fingerprint(&mut self, fingerprint: &[u8]) -> u32 {
+        let bytes: Vec<u32> = fingerprint.iter().map(|&byte| u32::from(byte)).collect();
+        self.note_ids(Kind::Weights, 0, (0, 0), &bytes);
         let freed = self.clear_cache();
         self.options.fingerprint = fingerprint.to_vec();
         self.hasher = crate::hash::Hasher::new(

@@ -98,9 +98,9 @@ impl Manager {
         if let Some(fence) = step.passed {
             self.pass(fence);
         }
-        self.fences.put_up(step.fence);
+        self.fence_up(step.fence);
         let outcome = self.settle_checked(step);
-        self.fences.take_down();
+        self.fence_down();
         outcome
     }
 
