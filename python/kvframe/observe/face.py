@@ -9,7 +9,15 @@ import numpy.typing as npt
 from kvframe import _core
 from kvframe.observe.log import EventLog
 from kvframe.observe.snapshot import Snapshot
-from kvframe.observe.statistics import HitRates, Miss, Misses, MissReason, Residency, hit_rates
+from kvframe.observe.statistics import (
+    HitRates,
+    Miss,
+    Misses,
+    MissReason,
+    Residency,
+    hit_rates,
+    miss_of,
+)
 from kvframe.request import Request
 
 
@@ -88,12 +96,3 @@ class Observed:
             UsageError: The pool has no such block.
         """
         return self.snapshot().explain_block(block)
-
-
-def miss_of(told: tuple[int, int, int, int | None] | None) -> Miss | None:
-    """A miss as the core tells it."""
-    if told is None:
-        return None
-    reason, group, wanted, ago = told
-    reason = MissReason(reason)
-    return Miss(reason, group if reason is MissReason.GROUP else None, wanted, ago)

@@ -52,6 +52,15 @@ class Miss(NamedTuple):
     ago: int | None
 
 
+def miss_of(told: tuple[int, int, int, int | None] | None) -> Miss | None:
+    """A miss as the core tells it."""
+    if told is None:
+        return None
+    number, group, wanted, ago = told
+    reason = MissReason(number)
+    return Miss(reason, group if reason is MissReason.GROUP else None, wanted, ago)
+
+
 class Rates(NamedTuple):
     """Shares from 0 to 1, 0 where nothing was asked; resumed sequences are not in them.
 

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::buffers::key_words;
-use crate::ints::{Fence, Seq};
+use crate::ints::{Fence, Passed, Seq};
 use crate::manager::Manager;
 use crate::request::Request;
 use crate::views::{entry, events_dict, matrix, stats_dict};
@@ -124,6 +124,11 @@ impl Manager {
         let rows = fences.iter().map(|(step, blocks)| (*step, ids(py, blocks)));
         dict.set_item("fences", rows.collect::<Vec<_>>())?;
         Ok(dict)
+    }
+
+    /// For replaying a log: steps have run.
+    fn let_pass(&self, py: Python<'_>, passed: Passed) -> PyResult<()> {
+        self.locked(py, |core| core.pass(passed.0))
     }
 
     /// For replaying a log: what is given up waits for a step from now on, or no more.

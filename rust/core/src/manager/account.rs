@@ -119,6 +119,9 @@ impl Manager {
     /// Counts an admission.
     pub(super) fn count_admission(&mut self, request: &Admission<'_>, grant: &Grant, miss: Miss) {
         let (known, cached) = (grant.prompt_tokens, grant.cached_tokens);
+        if grant.granted_tokens < known {
+            self.note(Kind::Extend, grant.seq, u64::from(grant.granted_tokens));
+        }
         let stats = &mut self.stats;
         if request.resumed {
             stats.resumed += 1;
