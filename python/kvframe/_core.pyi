@@ -32,6 +32,9 @@ class Manager:
             SupportsFloat | SupportsIndex,
         ]
         | None = None,
+        statistics: bool = True,
+        ghosts: SupportsIndex = ...,
+        sample: SupportsIndex = 0,
         strict: bool = False,
     ) -> Manager:
         """
@@ -145,6 +148,10 @@ class Manager:
         """
         A sequence's lengths: (known, with slots, committed, cached at admission) tokens.
         """
+    def let_pass(self, /, passed: SupportsIndex) -> None:
+        """
+        For replaying a log: steps have run.
+        """
     def loaded(self, /, ticket: SupportsIndex, blocks: SupportsIndex) -> list[int]:
         """
         A load has ended with its first blocks good; returns the sequences that were cut.
@@ -163,6 +170,10 @@ class Manager:
         """
         How much of a prompt is there: (tokens, a block list a group). Changes nothing.
         """
+    def miss(self, /, seq: SupportsIndex) -> tuple[int, int, int, int | None] | None:
+        """
+        Why the admission of a live sequence found no more; None with statistics off.
+        """
     def options(self, /) -> dict:
         """
         The options as they reached the core.
@@ -175,13 +186,28 @@ class Manager:
         """
         Running sequences in the order to preempt them: (sequence, blocks it frees, tokens computed).
         """
+    def prefix_statistics(self, /) -> tuple[dict, list[int], tuple[int, int, int, int]] | None:
+        """
+        Why admissions found no more: {reason: (admissions, tokens)}, admissions cut short by each
+        layer group, and the last requests as (requests, with a hit, prompt tokens, hit tokens).
+        None with statistics off.
+        """
     def pressure(self, /) -> tuple[float, int]:
         """
         The share of blocks in use, and the pressure level: 0 normal, 1 high, 2 critical.
         """
+    def put_fence(self, /, fence: SupportsIndex | None = None) -> None:
+        """
+        For replaying a log: what is given up waits for a step from now on, or no more.
+        """
     def release(self, /, seq: SupportsIndex, fence: SupportsIndex | None = None) -> None:
         """
         Ends a sequence; its blocks stay until `fence` has passed.
+        """
+    def residency(self, /) -> list[Incomplete] | None:
+        """
+        Histograms of sampled blocks: lifetime, idle before eviction, gap between uses; None if no
+        block is sampled.
         """
     def resize(self, /, blocks: SupportsIndex) -> None:
         """
@@ -201,6 +227,10 @@ class Manager:
         """
         Writes the slots of tokens `starts[i] .. starts[i] + counts[i]` of each sequence, one after
         the other, into `out`: block × block size + offset. Returns how many were written.
+        """
+    def snapshot(self, /) -> dict:
+        """
+        Everything the manager holds at one instant, copied.
         """
     def stats(self, /) -> dict:
         """
@@ -246,6 +276,11 @@ class Manager:
     def take_events(self, /) -> dict:
         """
         The events since the last call, as arrays of equal length.
+        """
+    def take_log(self, /) -> tuple[dict, Incomplete, list[tuple[int, Request]]]:
+        """
+        The log since the last call: (events as arrays, their token ids one event after the other,
+        what each admission asked for by its sequence).
         """
     def take_plan(self, /) -> tuple[int, Incomplete] | None:
         """
@@ -296,6 +331,10 @@ class Request:
         external: SupportsIndex = ...,
         outlook: Any | None = None,
     ) -> Request: ...
+    def parts(self, /) -> tuple[Incomplete, bytes, bytes, list[tuple[int, int, bytes]], int, int]:
+        """
+        Its token ids (empty where only keys are known), salt, adapter, extras, session and turn.
+        """
 
 @final
 class Trace:

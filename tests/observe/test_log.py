@@ -11,7 +11,6 @@ import pytest
 
 from kvframe import GroupConfig, IntegrityError, KVCacheManager, Pressure
 from kvframe.observe import EventLog, Rebuild, redrive
-from kvframe.observe.log import Event
 from kvframe.observe.snapshot import STATES
 from tests.manager.helpers import manager
 from tests.manager.long_walk import LongWalk
@@ -43,10 +42,9 @@ def compare(kv: KVCacheManager, twin: Rebuild) -> None:
     assert twin.lengths == {seq: row.lengths.slots for seq, row in taken.sequences.items()}
 
 
-def joined(parts: list[list[Event]], requests: dict[int, Any], logs: list[EventLog]) -> EventLog:
-    events = {
-        name: np.concatenate([log.events[name] for log in logs]) for name in logs[0].events
-    }
+def joined(logs: list[EventLog]) -> EventLog:
+    requests = {seq: request for log in logs for seq, request in log.requests.items()}
+    events = {name: np.concatenate([log.events[name] for log in logs]) for name in logs[0].events}
     return EventLog(events, np.concatenate([log.ids for log in logs]), requests)
 
 
@@ -61,7 +59,7 @@ def test_a_random_walk_is_rebuilt_and_redriven(kind: int) -> None:
     logs: list[EventLog] = []
     levels: list[Pressure] = []
     try:
-        for step in range(STEPS):
+        for _ in range(STEPS):
             walk.one()
             if not levels or kv.pressure() != levels[-1]:
                 levels.append(kv.pressure())
@@ -69,14 +67,13 @@ def test_a_random_walk_is_rebuilt_and_redriven(kind: int) -> None:
             twin.feed(logs[-1])
             compare(kv, twin)
     except BaseException as error:
-        error.add_note(f"kind {kind}, seed {SEED} + {kind}, step {step}")
+        error.add_note(f"kind {kind}, seed {SEED} + {kind}")
         raise
     assert [level for _, level in twin.pressures] == levels[levels[0] == Pressure.NORMAL :]
     stats = kv.stats()
     for name in ("refused", "evictions", "copies", "loads", "leases", "forks", "resumed", "lent"):
         assert stats[name] > 0, name
-    requests = {seq: request for log in logs for seq, request in log.requests.items()}
-    whole = joined([], requests, logs)
+    whole = joined(logs)
     again = manager(BLOCKS, SIZE, **options)
     retold = redrive(whole, again)
     assert len(retold) > STEPS

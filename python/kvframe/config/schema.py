@@ -127,10 +127,10 @@ class ObserveConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         Meta(
             ge=0,
             le=MAX_BLOCKS,
-            description="Evicted keys remembered, at most as many as the pool has blocks; 16 bytes "
-            "each.",
+            description="About so many evicted keys are remembered, no more than the pool has "
+            "blocks; 32 bytes each.",
         ),
-    ] = 65536
+    ] = 32768
     sample: Annotated[
         int,
         Meta(ge=0, le=MAX_BLOCKS, description="Time the life of 1 block in so many; 0: of none."),

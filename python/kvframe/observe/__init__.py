@@ -16,7 +16,7 @@ from kvframe.observe.log import EventLog
 from kvframe.observe.rebuild import Rebuild
 from kvframe.observe.redrive import redrive
 from kvframe.observe.snapshot import Snapshot
-from kvframe.observe.statistics import HitRates, Miss, MissReason, Misses, Residency
+from kvframe.observe.statistics import HitRates, Miss, Misses, MissReason, Residency
 
 __all__ = [
     "AllBlocksCleared",

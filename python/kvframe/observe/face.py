@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from kvframe import _core
+from kvframe._core import Manager as CoreManager
 from kvframe.observe.log import EventLog
 from kvframe.observe.snapshot import Snapshot
 from kvframe.observe.statistics import (
@@ -24,7 +24,7 @@ from kvframe.request import Request
 class Observed:
     """What `KVCacheManager` tells of itself; nothing here changes what it decides."""
 
-    _core: _core.Manager
+    _core: CoreManager
     block_size: int
 
     def stats(self) -> dict[str, int]:
@@ -69,9 +69,7 @@ class Observed:
     def take_log(self) -> EventLog:
         """The ordered log since it was taken last, with token ids and requests."""
         events, ids, requests = self._core.take_log()
-        return EventLog(
-            events, ids, {seq: Request.of_core(request) for seq, request in requests}
-        )
+        return EventLog(events, ids, {seq: Request.of_core(request) for seq, request in requests})
 
     def snapshot(self) -> Snapshot:
         """Everything the manager holds at one instant, copied. O(blocks).

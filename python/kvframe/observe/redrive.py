@@ -57,9 +57,7 @@ def redrive(log: EventLog, fresh: Redriven) -> EventLog:
     return _joined(parts)
 
 
-def _ask(
-    recorded: list[Event], at: int, requests: Mapping[int, Request], fresh: Redriven
-) -> int:
+def _ask(recorded: list[Event], at: int, requests: Mapping[int, Request], fresh: Redriven) -> int:
     """Asks the next thing from `at` on; where the events that it should cause begin."""
     core = fresh._core
     for ahead in range(at, len(recorded)):

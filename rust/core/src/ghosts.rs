@@ -29,16 +29,16 @@ fn print(key: Key) -> u64 {
     (key.0 >> 64) as u64
 }
 
-/// Keys that left, 16 bytes each.
+/// Keys that left, 16 bytes a slot.
 #[derive(Debug, Default)]
 pub struct Ghosts {
     slots: Vec<Ghost>,
 }
 
 impl Ghosts {
-    /// Room for up to `most` keys; none are kept if it is 0.
+    /// Room for about `most` keys, in twice as many slots; none are kept if it is 0.
     pub fn new(most: u32) -> Self {
-        let size = if most == 0 { 0 } else { 1_usize << most.ilog2() };
+        let size = if most == 0 { 0 } else { (2 * most as usize).next_power_of_two() };
         Self { slots: vec![Ghost::default(); size] }
     }
 
@@ -111,7 +111,7 @@ mod tests {
         ghosts.note(a, Gone::Evicted, 3);
         ghosts.note(b, Gone::Cleared, 9);
         assert_eq!(ghosts.recall(b), Some((Gone::Cleared, 9)));
-        assert_eq!(ghosts.slots.len(), 4);
+        assert_eq!(ghosts.slots.len(), 16);
     }
 
     #[test]

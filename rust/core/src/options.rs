@@ -43,7 +43,8 @@ impl Default for Watermarks {
 pub struct Observe {
     /// Say why each prefix ended where it did, and keep the window of the last requests.
     pub statistics: bool,
-    /// Evicted keys remembered at the most, 16 bytes each; never more than the pool has blocks.
+    /// About so many evicted keys are remembered, 32 bytes each; no more than the pool has blocks,
+    /// and 64.
     pub ghosts: u32,
     /// Time the life of 1 block in so many; 0: of none.
     pub sample: u32,
@@ -51,7 +52,7 @@ pub struct Observe {
 
 impl Default for Observe {
     fn default() -> Self {
-        Self { statistics: true, ghosts: 1 << 16, sample: 0 }
+        Self { statistics: true, ghosts: 1 << 15, sample: 0 }
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Observer {
 impl Observer {
     pub fn new(options: &Options) -> Self {
         let wanted = options.observe;
-        let most = if wanted.statistics { wanted.ghosts.min(options.blocks) } else { 0 };
+        let most = if wanted.statistics { wanted.ghosts.min(options.blocks.max(64)) } else { 0 };
         Self {
             on: wanted.statistics,
             reasons: Reasons::default(),
