@@ -4,6 +4,8 @@
 #   make test    setup, then every Rust and Python test
 #   make lint    format, lints and types, all of them errors
 #   make mutants break the core on purpose, once a mutant; some test must fail each time (minutes)
+#   make instructions         count what the hot paths take (needs valgrind) and compare with the record
+#   make instructions-record  write that record, perf/instructions.toml, anew
 #   make stubs   write python/kvframe/_core.pyi anew from the Rust sources
 
 PYTHON ?= python3
@@ -18,7 +20,7 @@ RUST := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.loc
 QUIET := --quiet --disable-pip-version-check
 CLEAN_ENV := env -u PYTHONPATH -u CONDA_PREFIX VIRTUAL_ENV='$(CURDIR)/$(VENV)'
 
-.PHONY: setup bench test lint mutants stubs clean
+.PHONY: setup bench test lint mutants instructions instructions-record stubs clean
 .DELETE_ON_ERROR:
 
 setup: $(PLUGGED)
@@ -42,6 +44,12 @@ lint: setup $(STUBS)
 
 mutants: setup
 	$(BIN)/python tests/mutants/run.py
+
+instructions: setup
+	$(BIN)/python -m perf.instructions
+
+instructions-record: setup
+	$(BIN)/python -m perf.instructions --record
 
 stubs: $(STUBS)
 	cp $(STUBS) python/kvframe/_core.pyi

@@ -1,6 +1,6 @@
 """Plants each mutant into a copy of the core and demands that some test of the core notices.
 
-Usage: python tests/mutants/run.py [--only NAME_OR_NUMBER] [--jobs N]
+Usage: python tests/mutants/run.py [--only NAME_OR_NUMBER ...] [--jobs N]
 
 Exit status: 0 if every mutant was killed, 1 if one survived, 2 if the list or the baseline is bad.
 """
@@ -21,7 +21,8 @@ from queue import SimpleQueue
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.mutants.catalogue import MUTANTS, Mutant
+from tests.mutants.listing import MUTANTS
+from tests.mutants.mutant import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "rust" / "core"
@@ -110,11 +111,11 @@ def judge(mutant: Mutant | None, place: Path) -> tuple[str, str]:
     return "killed", (failed[0] + more) if failed else "a test that never ends"
 
 
-def chosen(only: str | None) -> list[Mutant]:
-    """The mutants asked for, by number (from 1) or name."""
+def chosen(only: list[str] | None) -> list[Mutant]:
+    """The mutants asked for, by number (from 1), name, or a defect they bring back."""
     if only is None:
         return list(MUTANTS)
-    return [m for i, m in enumerate(MUTANTS, 1) if only in (str(i), m.name)]
+    return [m for i, m in enumerate(MUTANTS, 1) if {str(i), m.name, *m.rows} & set(only)]
 
 
 def run(mutants: list[Mutant], jobs: int) -> int:
@@ -153,7 +154,7 @@ def run(mutants: list[Mutant], jobs: int) -> int:
 def main() -> int:
     """Reads the command line and runs."""
     parser = argparse.ArgumentParser(description="Plant defects in the core; tests must notice.")
-    parser.add_argument("--only", help="one mutant, by name or number")
+    parser.add_argument("--only", nargs="+", help="some, by name, number or row")
     parser.add_argument("--jobs", type=int, default=1, help="builds at a time (default 1)")
     parser.add_argument("--clean", action="store_true", help="drop earlier builds first")
     options = parser.parse_args()

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kvframe_core::hash::{Extra, Hasher, Space};
+use kvframe_core::index::IndexKind;
 use kvframe_core::options::{Observe, Watermarks};
 use kvframe_core::policy::{self, Eviction, External, PolicyOptions};
 use kvframe_core::{Error, GroupKind, HashAlgo, Key, Manager as Core, Options};
@@ -252,6 +253,7 @@ impl Manager {
             block_size,
             groups: groups.collect::<PyResult<_>>()?,
             hash: HashAlgo::from_name(hash).map_err(|e| from_core(py, &e))?,
+            index: IndexKind::default(),
             prefix_caching,
             null_block,
             fingerprint: fingerprint.unwrap_or_default().to_vec(),

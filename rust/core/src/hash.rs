@@ -180,6 +180,25 @@ impl Hasher {
         Key::of_digest(&hasher.finalize())
     }
 
+    /// What block `index` carries besides its tokens: its link without the prefix. `Key(0)` for nothing.
+    pub fn mark(&self, index: usize, extras: &[Extra]) -> Key {
+        self.link(Key::default(), index, extras)
+    }
+
+    /// The marks of those of the first `blocks` blocks that carry anything, in order.
+    pub fn marks(&self, extras: &[Extra], blocks: usize) -> Vec<(u32, Key)> {
+        let size = self.block_size;
+        let spans = extras.iter().map(|e| {
+            let end = (e.end as usize).div_ceil(size).min(blocks);
+            e.start as usize / size..end
+        });
+        let mut at: Vec<usize> = spans.flatten().collect();
+        at.sort_unstable();
+        at.dedup();
+        let marks = at.into_iter().map(|i| (i as u32, self.mark(i, extras)));
+        marks.filter(|&(_, mark)| mark != Key::default()).collect()
+    }
+
     /// The key of a full block; `message` is scratch of 16 + 4 × block size bytes.
     fn key(&self, link: Key, tokens: &[u32], message: &mut [u8]) -> Key {
         message[..16].copy_from_slice(&link.0.to_le_bytes());

@@ -11,6 +11,7 @@
 //! | [`policy`] | which block dies next |
 //! | [`sequence`] | block tables, lengths, what is known of a request |
 //! | [`manager`] | admit, append, commit, release, fork, step: the verbs |
+//! | [`locks`] | paths that somebody holds against eviction |
 //! | [`tickets`] | copies under way and the blocks they hold |
 //! | [`events`], [`asked`] | the ordered log, and what was asked for it |
 //! | [`stats`], [`reasons`], [`ghosts`], [`samples`] | counters, why prefixes ended, how long blocks live |
@@ -25,6 +26,7 @@ pub mod events;
 pub mod ghosts;
 pub mod hash;
 pub mod index;
+pub mod locks;
 pub mod manager;
 pub mod options;
 pub mod policy;

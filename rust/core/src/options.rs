@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::hash::HashAlgo;
+use crate::index::IndexKind;
 
 /// How the layers of a group look back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +68,8 @@ pub struct Options {
     pub groups: Vec<GroupKind>,
     /// The hash that chains block keys.
     pub hash: HashAlgo,
+    /// How prompts are matched with blocks.
+    pub index: IndexKind,
     /// Look prefixes up and keep them findable.
     pub prefix_caching: bool,
     /// Reserve block 0, for engines that pad tables with it.
@@ -92,6 +95,7 @@ impl Default for Options {
             block_size: 16,
             groups: vec![GroupKind::Full],
             hash: HashAlgo::Sha256,
+            index: IndexKind::Hash,
             prefix_caching: true,
             null_block: false,
             fingerprint: Vec::new(),
@@ -146,6 +150,14 @@ impl Options {
                 what: "reserve",
                 value: self.reserve.to_string(),
                 limit: format!("must be below the {} usable blocks", self.blocks - reserved),
+            });
+        }
+        let windowed = self.groups.iter().position(|group| *group != GroupKind::Full);
+        if let (IndexKind::Radix, Some(group)) = (self.index, windowed) {
+            return Err(Error::Invalid {
+                what: "index",
+                value: self.index.name().into(),
+                limit: format!("serves full attention, and group {group} is none: take \"hash\""),
             });
         }
         for group in &self.groups {

@@ -102,11 +102,8 @@ impl Manager {
         if groups.len() == 1 && groups[0] == GroupKind::Full {
             return None;
         }
-        let key = wanted.keys.get(found)?;
-        let has = |group: usize| {
-            let proof = self.proof(wanted, found);
-            matches!(self.index.find(&self.pool, key.for_group(group), proof), Found::Block(_))
-        };
+        wanted.keys.get(found)?;
+        let has = |group: usize| matches!(self.find(wanted, group, found), Found::Block(_));
         let lacks = (0..groups.len()).find(|&group| !has(group));
         match lacks {
             Some(group) if (0..groups.len()).any(has) => Some(group as u8),

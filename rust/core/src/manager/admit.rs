@@ -117,12 +117,24 @@ impl Manager {
                 limit: format!("the prompt has {} full blocks", known / self.block_size()),
             });
         }
+        let findable = self.options.prefix_caching && (request.read || request.insert);
+        if findable
+            && prompt.tokens.is_empty()
+            && !prompt.keys.is_empty()
+            && !self.index.takes_keys()
+        {
+            return Err(Error::Invalid {
+                what: "keys",
+                value: prompt.keys.len().to_string(),
+                limit: "the radix index matches tokens: give them, or neither read nor insert"
+                    .into(),
+            });
+        }
         let root = self.hasher.root(request.space);
         let mut hashed = std::mem::take(&mut self.scratch.keys);
         let mut hits = std::mem::take(&mut self.scratch.hits);
-        let hashes = self.options.prefix_caching && (request.read || request.insert);
         let full = prompt.tokens.len() / self.options.block_size as usize;
-        let keys = if hashes && prompt.keys.len() < full {
+        let keys = if findable && self.wants_keys() && prompt.keys.len() < full {
             hashed.clear();
             hashed.extend_from_slice(prompt.keys);
             self.hasher.extend(root, extras, prompt.tokens, &mut hashed);

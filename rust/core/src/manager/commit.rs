@@ -6,7 +6,8 @@ use super::Manager;
 use super::lookup::Wanted;
 use crate::error::{Error, Result};
 use crate::events::Kind;
-use crate::index::Found;
+use crate::index::radix::Path;
+use crate::index::{Found, Index};
 use crate::options::GroupKind;
 use crate::policy::{NEVER, Use, View};
 use crate::pool::{BlockId, NIL, State};
@@ -67,8 +68,13 @@ impl Manager {
         let mut sequence = std::mem::take(slot);
         let full = (until as u32 * size) as usize;
         let tokens = sequence.tokens.get(..full).unwrap_or(&sequence.tokens);
-        self.hasher.extend(sequence.root, &sequence.extras, tokens, &mut sequence.keys);
-        until = until.min(sequence.keys.len());
+        if self.wants_keys() {
+            self.hasher.extend(sequence.root, &sequence.extras, tokens, &mut sequence.keys);
+        }
+        until = until.min(match self.index {
+            Index::Hash(_) => sequence.keys.len(),
+            Index::Radix(_) => tokens.len() / size as usize,
+        });
         let mut done = Committed::default();
         let mut settled = until;
         for group in 0..sequence.tables.len() {
@@ -139,11 +145,21 @@ impl Manager {
             limit: 0,
         };
         let table = &sequence.tables[group];
-        let (block, key) = (table[i], sequence.keys[i].for_group(group));
+        let key = sequence.keys.get(i).copied().unwrap_or_default().for_group(group);
+        let block = table[i];
         let ordered = self.options.groups[group] == GroupKind::Full && i > 0;
         let parent = if ordered { table[i - 1] } else { NIL };
         let proof = self.proof(wanted, i);
-        let found = self.index.store(&self.pool, block, key, proof);
+        let found = match &mut self.index {
+            Index::Hash(index) => index.store(&self.pool, block, key, proof),
+            Index::Radix(index) => {
+                let marks = [(i as u32, self.hasher.mark(i, &sequence.extras))];
+                let marks = if sequence.extras.is_empty() { &[][..] } else { &marks };
+                let root = sequence.root.for_group(group);
+                let path = Path { root, tokens: &sequence.tokens, marks };
+                index.store(block, parent, i as u32, path)
+            }
+        };
         if found == Found::Collision {
             self.count_collisions(1);
             return None;

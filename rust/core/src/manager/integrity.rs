@@ -16,7 +16,7 @@ impl Manager {
             [self.check_counts(), self.check_owners(), self.check_tree(), self.check_sequences()];
         checks
             .into_iter()
-            .chain([self.policy.validate(&self.pool)])
+            .chain([self.index.validate(&self.pool), self.policy.validate(&self.pool)])
             .collect::<std::result::Result<(), String>>()
             .map_err(Error::Integrity)
     }

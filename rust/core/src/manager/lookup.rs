@@ -2,7 +2,8 @@
 
 use super::Manager;
 use crate::hash::{Extra, Key, Space};
-use crate::index::{Found, Proof};
+use crate::index::radix::Path;
+use crate::index::{Found, Index, Proof, Radix};
 use crate::options::GroupKind;
 use crate::pool::{BlockId, NIL};
 
@@ -32,7 +33,9 @@ impl Manager {
     pub fn lookup(&self, tokens: &[u32], space: Space<'_>, extras: &[Extra]) -> Hit {
         let mut keys = Vec::new();
         let limit = self.hit_limit(tokens.len() as u32) * self.block_size() as usize;
-        self.hasher.extend(self.hasher.root(space), extras, &tokens[..limit], &mut keys);
+        if self.index.takes_keys() {
+            self.hasher.extend(self.hasher.root(space), extras, &tokens[..limit], &mut keys);
+        }
         self.lookup_hashed(&keys, tokens, space, extras)
     }
 
@@ -84,8 +87,9 @@ impl Manager {
     }
 
     #[inline]
-    fn find(&self, wanted: Wanted<'_>, group: usize, i: usize) -> Found {
-        self.index.find(&self.pool, wanted.keys[i].for_group(group), self.proof(wanted, i))
+    pub(super) fn find(&self, wanted: Wanted<'_>, group: usize, i: usize) -> Found {
+        let Index::Hash(index) = &self.index else { return Found::Nothing };
+        index.find(&self.pool, wanted.keys[i].for_group(group), self.proof(wanted, i))
     }
 
     /// Fills `blocks` with the longest prefix that every group can serve (rule 11); returns its
@@ -95,6 +99,9 @@ impl Manager {
         wanted: Wanted<'_>,
         blocks: &mut [Vec<BlockId>],
     ) -> (usize, u32) {
+        if let Some(radix) = self.index.radix() {
+            return (self.find_path(radix, wanted, blocks), 0);
+        }
         let mut count = wanted.limit.min(wanted.keys.len());
         let mut collisions = 0;
         for (group, found) in blocks.iter_mut().enumerate() {
@@ -137,6 +144,24 @@ impl Manager {
             }
         }
         (count, collisions)
+    }
+
+    /// The same by the tokens themselves.
+    fn find_path(&self, radix: &Radix, wanted: Wanted<'_>, blocks: &mut [Vec<BlockId>]) -> usize {
+        let Wanted { root, tokens, extras, limit, .. } = wanted;
+        let marks = &self.hasher.marks(extras, limit)[..];
+        let mut count = limit;
+        for (group, found) in blocks.iter_mut().enumerate() {
+            radix.find(Path { root: root.for_group(group), tokens, marks }, count, found);
+            count = found.len();
+        }
+        for found in blocks {
+            found.truncate(count);
+            if self.stats.duplicates > 0 {
+                self.follow_chain(found);
+            }
+        }
+        count
     }
 
     /// Goes on from the last block found to the children used last, where they are the ones wanted:

@@ -29,7 +29,7 @@ pub use step::{Step, StepOutcome};
 use crate::error::{Error, Result};
 use crate::events::{Kind, Log};
 use crate::hash::{Hasher, Key};
-use crate::index::HashIndex;
+use crate::index::Index;
 use crate::options::Options;
 use crate::policy::{Eviction, View, Why};
 use crate::pool::{BlockId, NIL, Pool, State};
@@ -42,7 +42,7 @@ pub struct Manager {
     options: Options,
     hasher: Hasher,
     pool: Pool,
-    index: HashIndex,
+    index: Index,
     policy: Box<dyn Eviction>,
     sequences: Sequences,
     tickets: Tickets,
@@ -79,7 +79,7 @@ impl Manager {
         Ok(Self {
             hasher: Hasher::new(options.hash, options.block_size, &options.fingerprint),
             pool: Pool::new(options.blocks, options.null_block),
-            index: HashIndex::new(options.hash, options.block_size, options.blocks),
+            index: Index::new(&options),
             policy,
             sequences: Sequences::default(),
             tickets: Tickets::default(),
@@ -152,6 +152,12 @@ impl Manager {
 
     fn block_size(&self) -> u32 {
         self.options.block_size
+    }
+
+    /// Whether anything goes by keys; otherwise none is hashed.
+    #[inline]
+    pub fn wants_keys(&self) -> bool {
+        self.index.takes_keys() || self.log.is_on()
     }
 
     fn blocks_for(&self, tokens: u32) -> u32 {

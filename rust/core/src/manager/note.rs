@@ -103,7 +103,11 @@ impl Manager {
     fn log_store(&mut self, seq: SeqId, sequence: &Sequence, group: usize, i: usize) {
         let (block, size) = (sequence.tables[group][i], self.options.block_size as usize);
         // By the prompt's chain of keys, also where a window left no block to follow.
-        let parent = if i == 0 { Key(0) } else { sequence.keys[i - 1].for_group(group) };
+        let parent = if i == 0 {
+            Key(0)
+        } else {
+            sequence.keys.get(i - 1).map_or(Key(0), |key| key.for_group(group))
+        };
         let event = Event {
             group: group as u8,
             block,

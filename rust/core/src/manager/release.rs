@@ -190,7 +190,7 @@ impl Manager {
     /// Returns how many blocks were freed.
     pub fn clear_cache(&mut self) -> u32 {
         self.tick += 1;
-        let mut blocks: Vec<_> = self.index.blocks().collect();
+        let mut blocks = self.index.blocks();
         // Deepest first, so that a block goes before the one it follows.
         blocks.sort_unstable_by_key(|&b| (u32::MAX - self.pool.depth(b), b));
         let mut freed = 0;

@@ -15,6 +15,7 @@ mod world;
 #[path = "../common/mod.rs"]
 mod common;
 
+use kvframe_core::index::IndexKind;
 use kvframe_core::{GroupKind, HashAlgo, Options, policy::NAMES};
 
 use dice::Dice;
@@ -41,10 +42,12 @@ fn options(dice: &mut Dice) -> Options {
         _ => vec![full, window(dice.between(1, 4)), window(dice.between(2, 9))],
     };
     let blocks = dice.between(2, 14) * groups.len() as u32;
+    let radix = groups.iter().all(|group| *group == full) && dice.one_in(2);
     Options {
         blocks,
         block_size: size,
         groups,
+        index: if radix { IndexKind::Radix } else { IndexKind::Hash },
         hash: dice.pick(&[HashAlgo::Sha256, HashAlgo::Blake3, HashAlgo::Xxh3]),
         prefix_caching: !dice.one_in(12),
         null_block: dice.one_in(3),

@@ -243,9 +243,13 @@ impl World {
         let options = self.m.options();
         let keys = self.m.keys(&text.tokens, space(text.space), &text.extras);
         let pool = self.m.pool();
-        let present = |key: Key| {
-            (0..pool.created()).any(|b| {
-                matches!(pool.state(b), State::Committed | State::Cached) && pool.key(b) == key
+        // Where no keys are kept, a block is known by what its page holds.
+        let wanted = Live::new(0, text, self.epoch);
+        let present = |group: usize, i: usize| {
+            let key: Key = keys[i].for_group(group);
+            let page = wanted.page(i as u32, group, self.size);
+            (0..pool.created()).filter(|&b| pool.is_findable(b)).any(|b| {
+                if self.m.wants_keys() { pool.key(b) == key } else { self.pages.page(b) == page }
             })
         };
         let limit = (text.tokens.len() as u32).saturating_sub(1) / self.size;
@@ -253,7 +257,7 @@ impl World {
         let serves = |group: usize, count: usize| {
             let next = count as u32 * self.size;
             let first = (self.reach(group, next) / self.size) as usize;
-            (first..count).all(|i| present(keys[i].for_group(group)))
+            (first..count).all(|i| present(group, i))
         };
         let all = |&count: &usize| (0..options.groups.len()).all(|g| serves(g, count));
         (0..=limit).rev().find(all).unwrap_or(0) as u32 * self.size
