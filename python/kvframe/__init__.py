@@ -40,12 +40,25 @@ from kvframe.hookspecs import hookimpl
 from kvframe.manager import KVCacheManager
 from kvframe.registry import Registry
 from kvframe.request import Extra, Request
-from kvframe.results import Counts, Grant, Hit, Lengths, Plan, Pressure, Stepped, Victim
+from kvframe.results import (
+    Committed,
+    Counts,
+    Grant,
+    Hit,
+    Lengths,
+    Plan,
+    Pressure,
+    Sight,
+    Span,
+    Stepped,
+    Victim,
+)
 
 __all__ = [
     "AdmissionPolicy",
     "CacheConfig",
     "CapacityError",
+    "Committed",
     "Config",
     "ConfigError",
     "Counts",
@@ -75,6 +88,8 @@ __all__ = [
     "Request",
     "Resolved",
     "SequenceCapacity",
+    "Sight",
+    "Span",
     "StaleHandleError",
     "Stepped",
     "TraceError",

@@ -20,7 +20,7 @@ class Manager:
         policy: Any,
         policy_options: dict | None = None,
         hash: str = "sha256",
-        groups: SupportsGetItem[int, tuple[str, SupportsIndex]] = ...,
+        groups: SupportsGetItem[int, dict] = ...,
         prefix_caching: bool = True,
         null_block: bool = False,
         fingerprint: bytes | None = None,
@@ -40,9 +40,10 @@ class Manager:
         """
         A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
         """
-    def admit(self, /, request: Request) -> tuple[int, int, int, int, int | None]:
+    def admit(self, /, request: Request) -> tuple[int, int, int, int, int | None, bool]:
         """
-        Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens).
+        Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens,
+        ticket of a load, whether the other input was found).
         """
     def append(self, /, seq: SupportsIndex, ids: Any) -> None:
         """
@@ -58,7 +59,7 @@ class Manager:
         """
     def block_table(self, /, seq: SupportsIndex, group: SupportsIndex = ...) -> Incomplete:
         """
-        A sequence's block table in a group; -1 where a window left nothing.
+        A sequence's block table in a group; -1, or the null block, where one was given up.
         """
     def block_tables(
         self,
@@ -86,9 +87,10 @@ class Manager:
         """
         Evicts until so many blocks are free, or nothing is cached; returns how many went.
         """
-    def commit(self, /, seq: SupportsIndex, upto: SupportsIndex) -> tuple[int, int]:
+    def commit(self, /, seq: SupportsIndex, upto: SupportsIndex) -> tuple[int, int, int]:
         """
-        Computed and accepted up to a length; returns (blocks stored, of them duplicates).
+        Computed and accepted up to a length; returns (blocks stored, of them duplicates,
+        blocks freed that no token to come attends to).
         """
     def counts(self, /) -> tuple[int, int, int, int]:
         """
@@ -129,6 +131,7 @@ class Manager:
         *,
         salt: bytes | None = None,
         adapter: bytes | None = None,
+        encoder: bytes | None = None,
         extras: SupportsGetItem[
             int, tuple[SupportsIndex, SupportsIndex, SupportsGetItem[int, SupportsIndex]]
         ] = ...,
@@ -163,6 +166,7 @@ class Manager:
         *,
         salt: bytes | None = None,
         adapter: bytes | None = None,
+        encoder: bytes | None = None,
         extras: SupportsGetItem[
             int, tuple[SupportsIndex, SupportsIndex, SupportsGetItem[int, SupportsIndex]]
         ] = ...,
@@ -217,6 +221,12 @@ class Manager:
         """
         The weights have changed; returns how many cached blocks were freed.
         """
+    def sight(
+        self, /, seq: SupportsIndex, group: SupportsIndex = ...
+    ) -> tuple[list[tuple[int, int]], list[tuple[int, int]], int]:
+        """
+        What the next token of a sequence sees of a group.
+        """
     def sleep(self, /) -> None:
         """
         Forgets what is cached and admits nobody until `wake`.
@@ -260,7 +270,7 @@ class Manager:
         tables: SupportsGetItem[int, Any] = ...,
         slots: SupportsGetItem[int, Any] = ...,
     ) -> tuple[
-        list[tuple[int, int, int, int, int | None] | None],
+        list[tuple[int, int, int, int, int | None, bool] | None],
         list[tuple[str, int, Any]],
         list[int],
         tuple[int, Incomplete] | None,
@@ -329,11 +339,14 @@ class Request:
         max_tokens: SupportsIndex = ...,
         whole_sequence: bool = False,
         external: SupportsIndex = ...,
+        encoder: bytes | None = None,
+        encoder_tokens: SupportsIndex = ...,
         outlook: Any | None = None,
     ) -> Request: ...
-    def parts(self, /) -> tuple[Incomplete, bytes, bytes, list[tuple[int, int, bytes]], int, int]:
+    def parts(self, /) -> tuple[Incomplete, list[bytes], list[tuple[int, int, bytes]], int, int]:
         """
-        Its token ids (empty where only keys are known), salt, adapter, extras, session and turn.
+        Its token ids (empty where only keys are known), salt, adapter, name of another input, extras,
+        session and turn.
         """
 
 @final

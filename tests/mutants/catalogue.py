@@ -31,18 +31,18 @@ MUTANTS = (
     Mutant(
         "lost-copy",
         "manager/grow.rs",
-        "            self.tickets.add(Copy { src, dst, tokens, seq, group: group as u8 });\n",
-        "            if group == 0 {\n"
-        "                self.tickets.add(Copy { src, dst, tokens, seq, group: 0 });\n"
-        "            }\n",
+        "        self.tickets.add(Copy { src, dst, tokens, seq, group: group as u8 });\n",
+        "        if group == 0 {\n"
+        "            self.tickets.add(Copy { src, dst, tokens, seq, group: 0 });\n"
+        "        }\n",
         "only the first group's page is copied before the write",
         ("FE-B6",),
     ),
     Mutant(
         "copy-not-counted",
         "manager/grow.rs",
-        " + u64::from(copies);",
-        " + u64::from(copies) * 0;",
+        "let needed = more + copies.len() as u64;",
+        "let needed = more + copies.len() as u64 * 0;",
         "room for the copy is not counted: the write goes through and fails half way",
         ("CB-B2",),
     ),
@@ -125,9 +125,9 @@ MUTANTS = (
     ),
     Mutant(
         "window-off-by-one",
-        "manager/commit.rs",
-        "(sequence.committed + 1).saturating_sub(window)",
-        "(sequence.committed + 2).saturating_sub(window)",
+        "groups/kind.rs",
+        "len.saturating_add(1).saturating_sub(window)",
+        "len.saturating_add(2).saturating_sub(window)",
         "a window gives up a block that the next token attends to",
         ("IL-B11",),
     ),
@@ -167,15 +167,17 @@ MUTANTS = (
     Mutant(
         "hit-of-two-chains",
         "manager/lookup.rs",
-        "                self.follow_chain(found);\n",
-        "",
+        "                if self.stats.duplicates > 0 {\n"
+        "                    self.follow_chain(found);\n",
+        "                if self.stats.duplicates == u64::MAX {\n"
+        "                    self.follow_chain(found);\n",
         "a block is owned while the one it follows is not: room is counted that cannot be had",
     ),
     Mutant(
         "unfilled-page-found",
         "manager/commit.rs",
-        "if copying && self.tickets.holds(block) > 0 {",
-        "if false && copying && self.tickets.holds(block) > 0 {",
+        "            until = until.min(self.first_unsettled(&sequence, from..until));\n",
+        "            _ = self.first_unsettled(&sequence, from..until);\n",
         "a page is findable although the copy into it may still fail",
     ),
     Mutant(
@@ -187,23 +189,23 @@ MUTANTS = (
     ),
     Mutant(
         "window-leaves-unfilled-page",
-        "manager/commit.rs",
-        "                gone = kept.unwrap_or(gone);\n",
-        "                gone = kept.map_or(gone, |_| gone);\n",
+        "manager/windows.rs",
+        "b != NIL && self.tickets.holds(b) > 0;",
+        "b != NIL && self.tickets.holds(b) > u32::MAX - 1;",
         "what was computed over a page that never got filled is not found and cut",
     ),
     Mutant(
         "lost-part-of-a-load-kept",
         "manager/load.rs",
-        "self.tickets.keep_only(ticket, (blocks * groups) as usize);",
-        "self.tickets.keep_only(ticket, (all * groups) as usize);",
+        "            self.tickets.keep_only(ticket, good);\n",
+        "            self.tickets.keep_only(ticket, (all / unit) as usize * row_pages);\n",
         "of a load that came in part, the sequence goes on over pages that never came",
     ),
     Mutant(
         "cut-inside-a-load",
         "manager/release.rs",
-        "let partial = len < has && ",
-        "let partial = len > has && ",
+        ".filter(|(reach, _)| len < has && ",
+        ".filter(|(reach, _)| len > has && ",
         "new tokens are written where a load still writes, and found under the wrong key",
     ),
     Mutant(

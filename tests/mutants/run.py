@@ -27,7 +27,8 @@ from tests.mutants.mutant import Mutant
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "rust" / "core"
 WORK = ROOT / "target" / "mutants"
-TIMEOUT_S = 300
+BUILD_LIMIT_S = 300
+TEST_LIMIT_S = 100  # they take less than ten
 FAILED = re.compile(r"^test (\S+) \.\.\. FAILED$", re.MULTILINE)
 
 
@@ -64,7 +65,7 @@ def copy_core(place: Path) -> None:
             target.write_bytes(data)
 
 
-def cargo(place: Path, *arguments: str) -> tuple[int | None, str]:
+def cargo(place: Path, argument: str, limit_s: int) -> tuple[int | None, str]:
     """Runs cargo in `place`; the status is None if it had to be stopped."""
     env = {
         **os.environ,
@@ -76,7 +77,7 @@ def cargo(place: Path, *arguments: str) -> tuple[int | None, str]:
         "KVFRAME_RUNS": "60",
     }
     process = subprocess.Popen(
-        ["cargo", "test", "--package", "kvframe-core", *arguments],
+        ["cargo", "test", "--package", "kvframe-core", argument],
         cwd=place,
         env=env,
         stdout=subprocess.PIPE,
@@ -85,7 +86,7 @@ def cargo(place: Path, *arguments: str) -> tuple[int | None, str]:
         start_new_session=True,
     )
     try:
-        output, _ = process.communicate(timeout=TIMEOUT_S)
+        output, _ = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -99,11 +100,11 @@ def judge(mutant: Mutant | None, place: Path) -> tuple[str, str]:
     if mutant is not None:
         source = place / "rust" / "core" / "src" / mutant.file
         source.write_text(plant(mutant, source.read_text()))
-    status, output = cargo(place, "--no-run")
+    status, output = cargo(place, "--no-run", BUILD_LIMIT_S)
     if status != 0:
         lines = [line for line in output.splitlines() if line.startswith("error")]
         return "error", "; ".join(lines) or "the build had to be stopped"
-    status, output = cargo(place, "--tests")
+    status, output = cargo(place, "--tests", TEST_LIMIT_S)
     if status == 0:
         return "survived", ""
     failed = FAILED.findall(output)

@@ -11,7 +11,8 @@ import pytest
 from kvframe import Extra, GroupConfig, KVCacheManager
 from kvframe.observe import AllBlocksCleared, BlockEvents, BlockRemoved, BlockStored
 from tests.manager.helpers import cached, manager
-from tests.manager.long_walk import LongWalk
+
+from .walk import Walk
 
 
 def pair(blocks: int = 32, **options: Any) -> tuple[KVCacheManager, BlockEvents]:
@@ -164,7 +165,7 @@ def test_what_is_cached_is_told_again_where_asked() -> None:
 def test_a_mirror_fed_with_events_holds_what_the_cache_holds(seed: int) -> None:
     """Parents come before children, and what is removed was there."""
     kv, reader = pair(24)
-    walk, mirror = LongWalk(kv, random.Random(seed), 4), dict[bytes, bytes | None]()
+    walk, mirror = Walk(kv, random.Random(seed), 4), dict[bytes, bytes | None]()
     for _ in range(800):
         walk.one()
         for event in reader.feed(kv.take_log()):

@@ -13,16 +13,30 @@ from kvframe import GroupConfig, IntegrityError, KVCacheManager, Pressure
 from kvframe.observe import EventLog, Rebuild, redrive
 from kvframe.observe.snapshot import STATES
 from tests.manager.helpers import manager
-from tests.manager.long_walk import LongWalk
+
+from .walk import Walk
 
 SEED = int(os.environ.get("KVFRAME_SEED", "20261"))
 STEPS, BLOCKS, SIZE = 1_500, 24, 4
-KINDS: list[dict[str, Any]] = [
-    {},
-    {"hash": "xxh3-128", "null_block": True},
-    {"policy": "slru"},
-    {"groups": [GroupConfig(name="a"), GroupConfig(name="w", kind="sliding_window", window=6)]},
-]
+
+
+def group(name: str, kind: str, **options: Any) -> GroupConfig:
+    return GroupConfig(name=name, kind=kind, **options)  # type: ignore[arg-type]
+
+
+FULL = GroupConfig(name="full")
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "null": {"hash": "xxh3-128", "null_block": True},
+    "slru": {"policy": "slru"},
+    "window": {"groups": [FULL, group("w", "sliding_window", window=6)]},
+    "chunked": {"groups": [group("c", "chunked", chunk=8), FULL]},
+    "sink": {"groups": [group("s", "sink_window", sink=3, window=6)]},
+    "state": {"groups": [FULL, group("s", "state", interval=8)]},
+    "wide": {"groups": [group("b", "full", block_size=8), group("w", "sliding_window", window=5)]},
+    "lag": {"groups": [FULL, group("d", "full", lag=3)]},
+    "cross": {"groups": [FULL, group("x", "cross")]},
+}
 
 
 def compare(kv: KVCacheManager, twin: Rebuild) -> None:
@@ -49,25 +63,26 @@ def joined(logs: list[EventLog]) -> EventLog:
 
 
 @pytest.mark.scenario("I11", "I10", "CB-13", "FE-B19", "S1", "T41")
-@pytest.mark.parametrize("kind", range(len(KINDS)))
-def test_a_random_walk_is_rebuilt_and_redriven(kind: int) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_random_walk_is_rebuilt_and_redriven(kind: str) -> None:
     """A failure prints the seed: run it again with KVFRAME_SEED=..."""
     options = {"event_log": True, **KINDS[kind]}
     kv = manager(BLOCKS, SIZE, **options)
     twin = Rebuild(BLOCKS, SIZE, null_block=options.get("null_block", False))
-    walk = LongWalk(kv, random.Random(SEED + kind), SIZE)
+    walk = Walk(kv, random.Random(f"{kind} {SEED}"), SIZE, encoder=kind == "cross")
     logs: list[EventLog] = []
     levels: list[Pressure] = []
     try:
         for _ in range(STEPS):
             walk.one()
+            kv.check_integrity()
             if not levels or kv.pressure() != levels[-1]:
                 levels.append(kv.pressure())
             logs.append(kv.take_log())
             twin.feed(logs[-1])
             compare(kv, twin)
     except BaseException as error:
-        error.add_note(f"kind {kind}, seed {SEED} + {kind}")
+        error.add_note(f"{kind}, KVFRAME_SEED={SEED}")
         raise
     assert [level for _, level in twin.pressures] == levels[levels[0] == Pressure.NORMAL :]
     stats = kv.stats()

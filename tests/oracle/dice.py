@@ -16,7 +16,7 @@ class Dice:
         self.below = below
 
     @classmethod
-    def seeded(cls, seed: int) -> Dice:
+    def seeded(cls, seed: str) -> Dice:
         throw = random.Random(seed).random
         return cls(lambda n: int(throw() * n))
 

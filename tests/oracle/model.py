@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kvframe import (
     CapacityError,
@@ -20,7 +20,7 @@ from .sequence import Ask, Kind, Seq, Ticket, head
 Tables = Callable[[int], list[list[int]]]
 
 
-class Refused(Exception):
+class RefusalError(Exception):
     """The error that a call must raise, having changed nothing."""
 
     def __init__(self, error: type[KVFrameError]) -> None:
@@ -29,7 +29,7 @@ class Refused(Exception):
 
 def need(holds: bool, error: type[KVFrameError] = UsageError) -> None:
     if not holds:
-        raise Refused(error)
+        raise RefusalError(error)
 
 
 @dataclass
@@ -69,8 +69,15 @@ class Model:
         """Live sequences by the low half of their handles."""
         return sorted(self.seqs.items(), key=lambda item: item[0] & 0xFFFFFFFF)
 
-    def fulls(self) -> int:
-        return sum(kind.full for kind in self.kinds)
+    def most(self, tokens: int) -> int:
+        """Blocks that a sequence of so many tokens holds in all groups."""
+        return sum(kind.most(tokens, self.size) for kind in self.kinds)
+
+    def lacks(self, tokens: int, tables: list[list[int | None]]) -> int:
+        """Blocks that a sequence with these tables may yet take on its way to that length."""
+        held = [len(table) - table.count(None) for table in tables]
+        most = [kind.most(tokens, self.size) for kind in self.kinds]
+        return sum(max(m - h, 0) for m, h in zip(most, held, strict=True))
 
     def copies(self) -> list[tuple[int | None, int, int, int]]:
         return [c for t in (self.gathering, *self.tickets.values()) for c in t.copies]
@@ -101,13 +108,13 @@ class Model:
         return next(n for n in range(longest, -1, -1) if all(serves(g, n) for g in groups))
 
     def admit(
-        self, ask: Ask, hits: list[list[int]], seq: int | None, load: int | None
+        self, ask: Ask, hits: list[list[int]] | None, seq: int | None, load: int | None
     ) -> tuple[int, int, int]:
         """Cached, granted and known tokens of the sequence that came in as ``seq``."""
         known, count = len(ask.tokens), len(self.kinds)
         private = not (ask.insert and self.caching)
         whole = ask.whole_sequence
-        new = Seq(ask, list(ask.tokens), ask.extras, [], 0, 0, 0, private, 0, whole)
+        new = Seq(ask, list(ask.tokens), ask.extras, [], 0, 0, 0, private, 0, whole, ask.keys_only)
         found = self.found(ask)
         cached = found * self.size
         most = max(known - 1, 0) // self.size * self.size
@@ -124,12 +131,12 @@ class Model:
             self.check_room(min(blocks, max(room - kept, 0)), room)
             until = min(until, cached + max(room - kept, 0) // count * self.size)
         else:
-            longest = self.rows(max(known, ask.max_tokens))
-            total = max(longest * self.fulls(), blocks + len(claimed))
+            longest = max(known, ask.max_tokens)
+            total = max(self.most(longest), blocks + len(claimed))
             if total > self.pool.usable:
                 self.pool.count("refused")
             need(total <= self.pool.usable, NeverFitsError)
-            lacks = (longest - found) * self.fulls() if whole else 0
+            lacks = self.lacks(longest, new.tables) if whole else 0
             if blocks <= room:
                 self.check_room(max(blocks, lacks) + kept, room, asleep=False)
             self.check_room(blocks, room)
@@ -159,20 +166,24 @@ class Model:
         if not self.seqs:
             return 0
         whole = [s for s in self.seqs.values() if s.whole]
-        longest = [(s, self.rows(max(s.ask.max_tokens, len(s.tokens)))) for s in whole]
-        lacks = sum(max(rows - len(s.tables[0]), 0) for s, rows in longest)
-        return self.reserve + lacks * self.fulls()
+        longest = [(s, max(s.ask.max_tokens, len(s.tokens))) for s in whole]
+        return self.reserve + sum(self.lacks(tokens, s.tables) for s, tokens in longest)
 
-    def check_hits(self, new: Seq, rows: int, told: list[list[int]]) -> list[list[int | None]]:
+    def check_hits(
+        self, new: Seq, rows: int, told: list[list[int]] | None
+    ) -> list[list[int | None]]:
         """A hit's blocks, told because a prefix may have copies: each must hold its own."""
         tables: list[list[int | None]] = []
         for group, kind in enumerate(self.kinds):
             first = kind.first(rows * self.size) // self.size
+            keys = [new.key(group, (i + 1) * self.size) for i in range(first, rows)]
+            if told is None:
+                tables.append([None] * first + [self.pool.named(key)[0].id for key in keys])
+                continue
             ids = [None if block < 0 else block for block in told[group][:rows]]
             assert len(ids) == rows, f"{rows} blocks can be found, not {len(ids)}"
             assert ids[:first] == [None] * min(first, rows), "more than its window"
             blocks = self.of(ids[first:])
-            keys = [new.key(group, (i + 1) * self.size) for i in range(first, rows)]
             assert [b.key for b in blocks] == keys, "somebody else's KV"
             chain = [None, *ids[:-1]] if kind.full else [None] * rows
             assert [b.parent for b in blocks] == chain[first:rows], "not one chain"
@@ -193,12 +204,14 @@ class Model:
         count = tokens if isinstance(tokens, int) else len(tokens)
         if not isinstance(tokens, int):
             need(not count or s.filled == len(s.tokens))
-        need(len(s.tokens) == s.slots and not (count and s.ask.keys_only))
+        need(len(s.tokens) == s.slots and not (count and s.keyed))
         if not count:
             return
         until = s.slots + count
-        need(self.rows(until) * self.fulls() <= self.pool.usable, NeverFitsError)
+        need(self.most(until) <= self.pool.usable, NeverFitsError)
         self.grow(seq, until)
+        # Of one that was cut to nothing, all ids are known again.
+        s.ask = replace(s.ask, keys_only=False)
         s.tokens += [None] * count if isinstance(tokens, int) else tokens
 
     def fill(self, seq: int, tokens: list[int]) -> None:

@@ -40,13 +40,19 @@ class Oracle(Model):
         """What is full and computed is found from now on, as far as no copy is under way."""
         if s.private:
             return
+        rows = s.committed // self.size
+        for table in s.tables:
+            # All groups' KV is computed over all others'.
+            busy = [b and b.key is None and "copy" in b.owners for b in self.maybe(table)]
+            rows = min([rows, *[i for i, is_busy in enumerate(busy) if is_busy]])
         for group, kind in enumerate(self.kinds):
             fresh: list[Block] = []
-            for i, block in enumerate(self.maybe(s.tables[group])[: s.committed // self.size]):
+            for i, block in enumerate(self.maybe(s.tables[group])[:rows]):
                 if block is None or block.key is not None:
                     continue
-                if "copy" in block.owners:
-                    break
+                # No hit needs what no token behind it attends to.
+                if kind.first((i + 1) * self.size) >= (i + 1) * self.size:
+                    continue
                 key = s.key(group, (i + 1) * self.size)
                 twins = self.pool.named(key)
                 for twin in twins[:1]:
@@ -253,7 +259,7 @@ class Oracle(Model):
     def give_back(self, blocks: list[int]) -> None:
         lent = [i for i, b in self.pool.blocks.items() if "loan" in b.owners]
         need(len(set(blocks)) == len(blocks) and set(blocks) <= set(lent))
-        self.pool.now += 1
+        self.pool.now += bool(blocks)
         for block in blocks:
             del self.pool.blocks[block]
 

@@ -83,7 +83,7 @@ class Plane:
         mine = {b for table in s.tables for b in table}
         waits = [i for i, (_, copies, _) in enumerate(self.queue) if mine & {c[1] for c in copies}]
         self.run(max(waits, default=-1))
-        sound = all([self.read(s, g, epoch) for g in range(len(s.tables))])
+        sound = min(self.read(s, g, epoch) for g in range(len(s.tables)))
         for at in range(s.committed, upto):
             for group, table in enumerate(s.tables):
                 block = table[at // self.o.size]
@@ -154,10 +154,12 @@ class Plane:
             self.pages[page] = content
         return load.good
 
-    def keep(self, s: Seq, upto: int) -> Kept:
+    def keep(self, s: Seq, upto: int, windows: bool = True) -> Kept:
         """The bytes of computed tokens, as somebody elsewhere may read them."""
         kept = []
-        for table in s.tables:
+        for kind, table in zip(self.o.kinds, s.tables, strict=True):
+            if not (kind.full or windows):
+                continue
             for row, block in enumerate(table[: self.o.rows(upto)]):
                 if block is not None and self.coming(block) is None:
                     tokens = min(upto - row * self.o.size, self.o.size)

@@ -110,15 +110,17 @@ class Pool:
         del self.blocks[victim.id]
         self.count("evictions")
 
-    def obtain(self, id: int, group: int, owner: str) -> Block:
+    def obtain(self, block: int, group: int, owner: str) -> Block:
         """A free block, or the one that dies next. Which free one is told, not foretold."""
         if not self.free:
             self.evict()
-        assert self.first <= id < self.total, f"there is no block {id}"
-        assert id not in self.blocks, f"block {id} was given out, and is {self.blocks[id].state}"
-        self.blocks[id] = Block(id, group, [owner], age=self.age)
+        assert self.first <= block < self.total, f"there is no block {block}"
+        assert block not in self.blocks, (
+            f"block {block} was given out, and is {self.blocks[block].state}"
+        )
+        self.blocks[block] = Block(block, group, [owner], age=self.age)
         self.count("allocated", int(owner != "loan"))
-        return self.blocks[id]
+        return self.blocks[block]
 
     def own(self, blocks: Iterable[Block], owner: str) -> None:
         for block in blocks:

@@ -97,13 +97,15 @@ class PoolRules(Rules):
 
     def lend(self) -> None:
         out = np.full(self.dice.below(4), -9, np.int32)
-        lent = self.both(
+        refused = self.refusals
+        self.both(
             f"lend {len(out)}",
-            lambda: (self.kv.lend(out), True),
+            lambda: self.kv.lend(out),
             lambda _: self.o.lend(out.tolist()),
         )
-        assert lent or (out == -9).all(), "refused, and written"
-        if lent:
+        if self.refusals > refused:
+            assert (out == -9).all(), "refused, and written"
+        else:
             self.lent += out.tolist()
             self.plane.pages[out] = 7
 
@@ -117,12 +119,13 @@ class PoolRules(Rules):
                 back = [*back, back[0]]
             case _:
                 pass
-        done = self.both(
+        refused = self.refusals
+        self.both(
             f"give back {back}",
-            lambda: (self.kv.give_back(np.array(back, np.int32)), True),
+            lambda: self.kv.give_back(np.array(back, np.int32)),
             lambda _: self.o.give_back(back),
         )
-        if done:
+        if self.refusals == refused:
             del self.lent[:count]
 
     def clear(self) -> None:

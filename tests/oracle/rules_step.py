@@ -9,9 +9,9 @@ import numpy as np
 
 from kvframe import Request, Stepped
 
-from . import step
 from .rules_pool import PoolRules
 from .sequence import Ask
+from .step import Call, Came, Out, Pairs, run
 
 WEIGHTS = {
     "admit": 20,
@@ -63,11 +63,11 @@ class AllRules(PoolRules):
         fenced = self.fenced(call)
         requests = [self.request(ask) for ask in call.admit]
         rows, slots = self.buffers(call)
-        out: list[step.Out] = []
+        out: list[Out] = []
         stepped = self.both(
             f"step {call}",
             lambda: self.make(call, requests, rows, slots),
-            lambda stepped: out.append(step.run(self.o, call, self.came_in(call, stepped))),
+            lambda stepped: out.append(run(self.o, call, self.came_in(call, stepped))),
         )
         if stepped is None:
             return
@@ -88,8 +88,8 @@ class AllRules(PoolRules):
                 self.came(grant)
         self.keep(stepped.plan)
 
-    def call(self) -> step.Call:
-        dice, call = self.dice, step.Call()
+    def call(self) -> Call:
+        dice, call = self.dice, Call()
         seqs = [s for s in self.o.seqs if dice.one_in(2)]
         fates = list(self.plane.fates.items())
         settled = fates[: dice.below(len(fates) + 1)]
@@ -125,7 +125,7 @@ class AllRules(PoolRules):
         call.skip_refused = dice.one_in(3)
         return call
 
-    def spoil(self, call: step.Call) -> None:
+    def spoil(self, call: Call) -> None:
         """One thing wrong: nothing at all may be done."""
         stale = self.dice.pick([*self.o.ended[-3:], 99])
         live = self.dice.pick([*self.o.seqs, stale])
@@ -142,8 +142,8 @@ class AllRules(PoolRules):
         ]
         self.dice.pick(wrong)()
 
-    def make(self, call: step.Call, requests: list[Request], rows: Any, slots: Any) -> Stepped:
-        def pairs(of: step.Pairs) -> tuple[list[int], list[int]]:
+    def make(self, call: Call, requests: list[Request], rows: Any, slots: Any) -> Stepped:
+        def pairs(of: Pairs) -> tuple[list[int], list[int]]:
             return [seq for seq, _ in of], [length for _, length in of]
 
         return self.kv.step(
@@ -165,17 +165,19 @@ class AllRules(PoolRules):
             slots=slots,
         )
 
-    def came_in(self, call: step.Call, stepped: Stepped | None) -> Callable[[int], step.Came]:
-        def came(i: int) -> step.Came:
+    def came_in(self, call: Call, stepped: Stepped | None) -> Callable[[int], Came]:
+        def came(i: int) -> Came:
             grant = None if stepped is None else stepped.grants[i]
             if grant is None:
-                return self.hits(call.admit[i]), None, None
+                # Looked up after the step, unless that has changed what is found.
+                later = any(stepped.grants[i:]) if stepped else True
+                return None if later else self.hits(call.admit[i]), None, None
             rows = grant.cached_tokens // self.size
             return [t[:rows] for t in self.tables(grant.seq)], grant.seq, grant.load
 
         return came
 
-    def compare(self, stepped: Stepped, out: step.Out) -> None:
+    def compare(self, stepped: Stepped, out: Out) -> None:
         grants = [None if g is None else tuple(g)[1:4] for g in stepped.grants]
         self.same("grants", grants, out.grants)
         self.same("rewound", stepped.rewound, out.rewound)
@@ -185,16 +187,18 @@ class AllRules(PoolRules):
             assert isinstance(error, kind), f"not {kind}, but {error!r}"
         self.refusals += len(places)
 
-    def fenced(self, call: step.Call) -> list[Any]:
-        """What the sequences that end here had computed."""
+    def fenced(self, call: Call) -> list[Any]:
+        """What the sequences that end here had computed. Not what a commit of the same step lets
+        leave a window: no step in flight looks back that far.
+        """
         passed = max(call.passed or 0, self.o.passed)
         if call.fence is None or call.fence <= passed:
             return []
         cuts = [s for s, _ in call.truncate]
         ended = [self.o.seqs[s] for s in call.release if s in self.o.seqs and s not in cuts]
-        return [(call.fence, self.plane.keep(s, s.committed)) for s in ended]
+        return [(call.fence, self.plane.keep(s, s.committed, windows=False)) for s in ended]
 
-    def buffers(self, call: step.Call) -> tuple[Any, Any]:
+    def buffers(self, call: Call) -> tuple[Any, Any]:
         """Block tables as they were before, and room for slots."""
         seqs = [seq for seq, _ in call.append]
         rows = [np.full((len(seqs), 64), -5, np.int32) for _ in range(self.groups)]
@@ -204,7 +208,7 @@ class AllRules(PoolRules):
         count = sum(len(tokens) for _, tokens in call.append)
         return rows, [np.full(count, -7, np.int64) for _ in range(self.groups)]
 
-    def check_buffers(self, call: step.Call, stepped: Stepped, rows: Any, slots: Any) -> None:
+    def check_buffers(self, call: Call, stepped: Stepped, rows: Any, slots: Any) -> None:
         """Tables are what they are now, where they are not behind a window; slots say where."""
         refused = {place for verb, place, _ in stepped.refused if verb == "append"}
         again = [seq for seq, _ in call.append]

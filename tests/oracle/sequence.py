@@ -52,6 +52,8 @@ class Seq:
     private: bool
     admitted: int
     whole: bool
+    keyed: bool
+    """Its tokens came as keys and are not known."""
 
     @property
     def filled(self) -> int:
@@ -62,6 +64,7 @@ class Seq:
 
     def cut(self, length: int) -> None:
         """What is cut is gone, and so is what an item said of it."""
+        self.keyed = self.keyed and length > 0
         del self.tokens[length:]
         inside = [e for e in self.extras if e.start < length]
         self.extras = tuple(e._replace(end=min(e.end, length)) for e in inside)
@@ -83,7 +86,7 @@ class Seq:
             max_tokens=self.ask.max_tokens,
             whole_sequence=self.whole,
             priority=self.ask.priority,
-            keys_only=self.ask.keys_only,
+            keys_only=self.keyed,
         )
 
 
@@ -101,11 +104,18 @@ class Kind(NamedTuple):
     full: bool
     first: Callable[[int], int]
     """The first token that the token at a place still attends to."""
+    run: int | None = None
+    """Tokens that a token attends to at the most, itself included; None: all."""
+
+    def most(self, tokens: int, size: int) -> int:
+        """Blocks that a sequence of so many tokens holds, growing one by one."""
+        rows = -(-tokens // size)
+        return rows if self.run is None else min(rows, -(-(self.run - 1) // size) + 1)
 
 
 KINDS: dict[str, Callable[[int], Kind]] = {
     "full": lambda _: Kind(True, lambda at: 0),
-    "sliding_window": lambda window: Kind(False, lambda at: max(at + 1 - window, 0)),
+    "sliding_window": lambda window: Kind(False, lambda at: max(at + 1 - window, 0), window),
 }
 
 

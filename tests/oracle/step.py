@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from kvframe import HandleError, KVFrameError, StaleHandleError
 
-from .model import Refused, need
+from .model import RefusalError, need
 from .oracle import Oracle
 from .sequence import Ask
 
 Pairs = list[tuple[int, int]]
-Came = tuple[list[list[int]], int | None, int | None]
-"""Of an admission: its hits, and the handle and ticket it got if it came in."""
+Came = tuple[list[list[int]] | None, int | None, int | None]
+"""Of an admission: its hits if they can be told, and handle and ticket if it came in."""
 
 
 @dataclass
@@ -49,9 +50,9 @@ def run(o: Oracle, call: Call, came: Callable[[int], Came]) -> Out:
     out = Out()
     settle(o, call, out)
     for i, (seq, tokens) in enumerate(call.append):
-        tried(out, "append", i, lambda s=seq, t=tokens: o.append(s, t))
+        tried(out, "append", i, partial(o.append, seq, tokens))
     for i, (seq, until) in enumerate(call.extend):
-        tried(out, "extend", i, lambda s=seq, u=until: o.extend(s, u))
+        tried(out, "extend", i, partial(o.extend, seq, until))
     budget = call.token_budget
     for i, ask in enumerate(call.admit):
         out.grants.append(None)
@@ -75,7 +76,7 @@ def run(o: Oracle, call: Call, came: Callable[[int], Came]) -> Out:
 def tried(out: Out, verb: str, place: int, act: Callable[[], None]) -> None:
     try:
         act()
-    except Refused as refusal:
+    except RefusalError as refusal:
         out.refused.append((verb, place, refusal.error))
 
 
@@ -123,7 +124,7 @@ def check(o: Oracle, call: Call) -> None:
         s = o.live(seq)
         length = min(cuts.get(seq, len(s.tokens)), len(s.tokens))
         need(not tokens or s.filled >= length)
-        whole = len(s.tokens) == s.slots and not (tokens and s.ask.keys_only)
+        whole = len(s.tokens) == s.slots and not (tokens and s.keyed)
         need(seq in cuts or whole)
     for seq, until in call.extend:
         need(seq not in cuts and o.live(seq).slots <= until <= len(o.live(seq).tokens))

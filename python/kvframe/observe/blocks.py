@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -22,12 +22,14 @@ class BlockStored:
         keys: Their keys, 16 bytes each, as they are stored: in groups other than the first, that
             group's own.
         parent_key: Key of the block before the first, by the prompt; None at its start.
-        token_ids: uint32, those of all the blocks; empty where the request came as keys.
+        token_ids: uint32, those of all the blocks; empty where the request came as keys, and for
+            blocks of another input (a group of kind ``cross``).
         block_size: Tokens of a block.
         start: Place of the first block in its prefix.
         group: Layer group.
         salt: The tenant's salt, which is in the keys too.
         adapter: As ``salt``.
+        encoder: As ``salt``, the name of another input that layers attend to.
         extras: Multimodal items that reach into the blocks.
         session: The request's session; no part of any key.
         medium: Where the blocks are.
@@ -42,6 +44,7 @@ class BlockStored:
     group: int = 0
     salt: str = ""
     adapter: str = ""
+    encoder: bytes = b""
     extras: tuple[Extra, ...] = ()
     session: int = 0
     medium: str = "GPU"
@@ -73,14 +76,16 @@ class _Asked:
 
     salt: str = ""
     adapter: str = ""
+    encoder: bytes = b""
     extras: tuple[Extra, ...] = ()
     session: int = 0
 
     @classmethod
     def of(cls, request: Request) -> _Asked:
-        _, salt, adapter, extras, session, _ = request.core.parts()
+        _, space, extras, session, _ = request.core.parts()
+        salt, adapter, encoder = (bytes(part) for part in space)
         items = tuple(Extra(*item) for item in extras)
-        return cls(bytes(salt).decode(), bytes(adapter).decode(), items, session)
+        return cls(salt.decode(), adapter.decode(), encoder, items, session)
 
 
 @dataclass
@@ -88,14 +93,14 @@ class BlockEvents:
     """Turns a manager's log into block events; feed it every portion of the log, in order.
 
     Args:
-        block_size: Tokens of a block.
+        block_size: Tokens of a block: a number, or one a layer group where they differ.
         medium: Where the blocks are: "GPU", "CPU", ....
         per_block: One event a block, instead of one a run of blocks.
         reused: Tell of blocks that admissions found, too (vLLM's full report mode), so that a
             router that lost some catches up.
     """
 
-    block_size: int
+    block_size: int | Sequence[int]
     medium: str = "GPU"
     per_block: bool = False
     reused: bool = False
@@ -141,17 +146,19 @@ class BlockEvents:
         if self._copies[e.key] > 1:
             return
         asked = self._asked.get(e.seq, _Asked())
-        start = e.other * self.block_size
-        end = start + self.block_size
+        sizes = self.block_size
+        size = sizes if isinstance(sizes, int) else sizes[e.group]
+        start, end = e.other * size, (e.other + 1) * size
         stored = BlockStored(
             keys=(e.key,),
             parent_key=e.parent if any(e.parent) else None,
             token_ids=e.ids,
-            block_size=self.block_size,
+            block_size=size,
             start=e.other,
             group=e.group,
             salt=asked.salt,
             adapter=asked.adapter,
+            encoder=asked.encoder,
             extras=tuple(x for x in asked.extras if x.start < end and x.end > start),
             session=asked.session,
             medium=self.medium,
@@ -190,7 +197,7 @@ def _runs(events: Iterable[BlockEvent]) -> Iterable[BlockEvent]:
 
 
 def _follows(run: BlockStored, event: BlockStored) -> bool:
-    same = ("group", "salt", "adapter", "session", "origin")
+    same = ("group", "salt", "adapter", "encoder", "session", "origin")
     return (
         event.parent_key == run.keys[-1]
         and event.start == run.start + len(run.keys)

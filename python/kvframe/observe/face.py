@@ -47,7 +47,7 @@ class Observed:
             requests={reason: counts[0] for reason, counts in rows.items()},
             tokens={reason: counts[1] for reason, counts in rows.items()},
             groups=tuple(groups),
-            unit=self.block_size,
+            unit=int(self._core.options()["reusable_unit"]),
         )
 
     def miss(self, seq: int) -> Miss | None:

@@ -45,10 +45,11 @@ class Blocks:
 
 @dataclass(frozen=True)
 class SequenceState:
-    """A live sequence; ``tables`` holds a block table a layer group, -1 where a window left none.
+    """A live sequence; ``tables`` holds a block table a layer group, -1 where none is kept.
 
     ``admitted`` is the tick of its admission, ``private`` whether it leaves nothing more findable,
-    ``unknown`` how many of its tokens have no ids yet.
+    ``unknown`` how many of its tokens have no ids yet; ``encoder`` names another input of
+    ``encoder_tokens`` tokens that it attends to.
     """
 
     seq: int
@@ -64,6 +65,8 @@ class SequenceState:
     max_tokens: int
     salt: bytes
     adapter: bytes
+    encoder: bytes
+    encoder_tokens: int
     miss: Miss | None
 
 
@@ -226,5 +229,7 @@ def _sequence(row: Mapping[str, Any]) -> SequenceState:
         max_tokens=row["max_tokens"],
         salt=row["salt"],
         adapter=row["adapter"],
+        encoder=row["encoder"],
+        encoder_tokens=row["encoder_tokens"],
         miss=miss_of(row["miss"]),
     )

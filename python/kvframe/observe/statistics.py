@@ -15,7 +15,7 @@ class MissReason(IntEnum):
     """Why an admission found no more of its prompt: the first that holds."""
 
     BELOW_UNIT = 0
-    """What is left fills no block, the least that can be reused."""
+    """What is left is less than the least that can be reused: a block, or what all groups share."""
     LAST_TOKEN = 1
     """All was found but the block with the last token, which is always computed."""
     NEVER_SEEN = 2
@@ -25,7 +25,7 @@ class MissReason(IntEnum):
     CLEARED = 4
     """The next block was forgotten lately: a reset, a pool that shrank."""
     OTHER_SPACE = 5
-    """The prompt was seen lately, under another salt, adapter or other weights."""
+    """The prompt was seen lately, under another salt, adapter, encoder input or other weights."""
     COLLISION = 6
     """The next block's key stands for other tokens."""
     GROUP = 7
@@ -102,7 +102,7 @@ class Misses:
         requests: Admissions by reason.
         tokens: Prompt tokens that were not found, by reason.
         groups: Admissions that each layer group cut short.
-        unit: Tokens of a block: nothing less is ever reused.
+        unit: Tokens of the least that is reused: a block, or what the blocks of all groups share.
     """
 
     requests: Mapping[MissReason, int]

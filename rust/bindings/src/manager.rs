@@ -10,12 +10,12 @@ use kvframe_core::policy::{self, Eviction, External, PolicyOptions};
 use kvframe_core::{Error, GroupKind, HashAlgo, Key, Manager as Core, Options};
 use numpy::{Ix1, PyArray1, PyArray2, PyReadonlyArray1};
 use pyo3::prelude::*;
-use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::buffers::{key_words, tokens, writable};
-use crate::errors::{from_core, raise, usage};
+use crate::errors::{from_core, usage};
 use crate::fork;
+use crate::groups::{group_dict, group_of};
 use crate::ints::{Fence, Length, Seq, Ticket, Until, Upto};
 use crate::judge::Judge;
 use crate::request::{ExtraTuple, LONG_TOKENS, Request, extras_of};
@@ -28,12 +28,12 @@ pub struct Manager {
     /// The core's hasher, for hashing without its lock.
     pub(crate) hasher: Mutex<Arc<Hasher>>,
     prefix_caching: bool,
-    judge: Option<Judge>,
+    pub(crate) judge: Option<Judge>,
     policy: String,
     /// The options of a policy in Python, as they were given.
     policy_options: Option<Py<PyDict>>,
     strict: bool,
-    forks: u32,
+    pub(crate) forks: u32,
 }
 
 /// The core's policy; for a driver of a Python policy, its judge and the books it needs.
@@ -59,17 +59,6 @@ fn end(core: &mut Core, seq: Seq, fence: Option<Fence>) -> Result<(), Error> {
     }
 }
 
-fn broken(py: Python<'_>) -> PyErr {
-    let message = "a call failed half-way before; the manager refuses to go on";
-    raise(py, "IntegrityError", message.into())
-}
-
-/// Pools from here on are walked detached from the interpreter: 100 µs and more.
-const LONG_BLOCKS: u32 = 1 << 12;
-
-/// Events that wait for the next decision at the most.
-const MANY_EVENTS: usize = 1 << 16;
-
 fn policy_options(options: Option<&Bound<'_, PyDict>>) -> PyResult<PolicyOptions> {
     let mut built = PolicyOptions::default();
     if let Some(uses) = options.map(|o| o.get_item("protected_uses")).transpose()?.flatten() {
@@ -78,116 +67,16 @@ fn policy_options(options: Option<&Bound<'_, PyDict>>) -> PyResult<PolicyOptions
     Ok(built)
 }
 
-fn group_kind(py: Python<'_>, kind: &str, window: u32) -> PyResult<GroupKind> {
-    match kind {
-        "full" => Ok(GroupKind::Full),
-        "sliding_window" => Ok(GroupKind::SlidingWindow { window }),
-        _ => Err(raise(py, "ConfigError", format!("group kind {kind:?} is unknown"))),
-    }
-}
-
-fn space_of<'a>(salt: Option<&'a [u8]>, adapter: Option<&'a [u8]>) -> Space<'a> {
-    Space { salt: salt.unwrap_or_default(), adapter: adapter.unwrap_or_default() }
+fn space_of<'a>(
+    salt: Option<&'a [u8]>,
+    adapter: Option<&'a [u8]>,
+    encoder: Option<&'a [u8]>,
+) -> Space<'a> {
+    let [salt, adapter, encoder] = [salt, adapter, encoder].map(Option::unwrap_or_default);
+    Space { salt, adapter, encoder }
 }
 
 impl Manager {
-    /// The locked core; refuses in a forked child.
-    pub(crate) fn locked<T>(
-        &self,
-        py: Python<'_>,
-        work: impl FnOnce(&mut Core) -> T,
-    ) -> PyResult<T> {
-        if self.forks != fork::generation() {
-            let message = "this manager belongs to the parent of a fork; make one in the child";
-            return Err(raise(py, "HandleError", message.into()));
-        }
-        let Ok(mut core) = self.core.lock_py_attached(py) else {
-            return Err(broken(py));
-        };
-        Ok(work(&mut core))
-    }
-
-    pub(crate) fn with<T>(
-        &self,
-        py: Python<'_>,
-        work: impl FnOnce(&mut Core) -> Result<T, Error>,
-    ) -> PyResult<T> {
-        self.locked(py, work)?.map_err(|e| from_core(py, &e))
-    }
-
-    /// The same for work that grows with the pool: detached from the interpreter where that is
-    /// large, so that other threads run meanwhile.
-    pub(crate) fn locked_long<T: Send>(
-        &self,
-        py: Python<'_>,
-        work: impl FnOnce(&mut Core) -> T + Send,
-    ) -> PyResult<T> {
-        let long = self.locked(py, |core| core.pool().created() >= LONG_BLOCKS)?;
-        if !long {
-            return self.locked(py, work);
-        }
-        let done = py.detach(|| self.core.lock().ok().map(|mut core| work(&mut core)));
-        done.ok_or_else(|| broken(py))
-    }
-
-    /// The same for what may need victims: a policy in Python is asked without the lock, as often
-    /// as it takes.
-    pub(crate) fn with_victims<T>(
-        &self,
-        py: Python<'_>,
-        mut work: impl FnMut(&mut Core) -> Result<T, Error>,
-    ) -> PyResult<Result<T, Error>> {
-        loop {
-            match self.locked(py, &mut work)? {
-                Err(Error::NeedVictims { n }) => self.find_victims(py, n)?,
-                outcome => {
-                    if self.judge.is_some() {
-                        self.locked(py, Core::settle_choice)?;
-                        self.deliver_events(py)?;
-                    }
-                    return Ok(outcome);
-                }
-            }
-        }
-    }
-
-    pub(crate) fn find_victims(&self, py: Python<'_>, n: u32) -> PyResult<()> {
-        let Some(judge) = &self.judge else {
-            return Err(from_core(py, &Error::NeedVictims { n }));
-        };
-        let n = n as usize;
-        let mut now = 0;
-        let mut journal = kvframe_core::policy::Journal::default();
-        let mut offer = judge.gather(|_| {});
-        self.locked(py, |core| {
-            core.candidates(n, judge.window(), &mut offer);
-            journal = core.take_journal();
-            now = core.now();
-        })?;
-        let verdict = judge.ask(py, n, now, &offer, &journal)?;
-        self.locked(py, |core| match &verdict {
-            Some(v) if v.blocks.len() >= n => core.choose(&v.blocks, &v.generations),
-            _ => core.fall_back(n),
-        })?;
-        judge.done_with(offer);
-        Ok(())
-    }
-
-    /// How often the policy failed and the built-in order stood in.
-    pub(crate) fn judge_failures(&self) -> u64 {
-        self.judge.as_ref().map_or(0, Judge::failures)
-    }
-
-    /// Hands a policy its events where it has not been asked for so long that they pile up.
-    pub(crate) fn deliver_events(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(judge) = &self.judge else { return Ok(()) };
-        if self.locked(py, Core::journal_len)? >= MANY_EVENTS {
-            let journal = self.locked(py, Core::take_journal)?;
-            judge.deliver(py, &journal)?;
-        }
-        Ok(())
-    }
-
     /// The hasher of the present weights.
     pub(crate) fn hasher(&self) -> Arc<Hasher> {
         self.hasher.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -217,17 +106,13 @@ impl Manager {
         let ids = ids.to_vec();
         py.detach(|| hash(&ids))
     }
-
-    pub(crate) fn has_judge(&self) -> bool {
-        self.judge.is_some()
-    }
 }
 
 #[pymethods]
 impl Manager {
     /// A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
     #[new]
-    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", groups=vec![("full".to_owned(), 0)], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, statistics=true, ghosts=1 << 15, sample=0, strict=false))]
+    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", groups=vec![], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, statistics=true, ghosts=1 << 15, sample=0, strict=false))]
     fn new(
         py: Python<'_>,
         blocks: u32,
@@ -235,7 +120,7 @@ impl Manager {
         policy: &Bound<'_, PyAny>,
         policy_options: Option<&Bound<'_, PyDict>>,
         hash: &str,
-        groups: Vec<(String, u32)>,
+        groups: Vec<Bound<'_, PyDict>>,
         prefix_caching: bool,
         null_block: bool,
         fingerprint: Option<&[u8]>,
@@ -247,11 +132,15 @@ impl Manager {
         sample: u32,
         strict: bool,
     ) -> PyResult<Self> {
-        let groups = groups.iter().map(|(kind, window)| group_kind(py, kind, *window));
+        let groups = groups.iter().map(|table| group_of(py, table, block_size));
+        let mut groups = groups.collect::<PyResult<Vec<_>>>()?;
+        if groups.is_empty() {
+            groups.push(GroupKind::Full.into());
+        }
         let options = Options {
             blocks,
             block_size,
-            groups: groups.collect::<PyResult<_>>()?,
+            groups,
             hash: HashAlgo::from_name(hash).map_err(|e| from_core(py, &e))?,
             index: IndexKind::default(),
             prefix_caching,
@@ -287,15 +176,9 @@ impl Manager {
         let dict = PyDict::new(py);
         dict.set_item("blocks", options.blocks)?;
         dict.set_item("block_size", options.block_size)?;
-        let groups: Vec<(&str, u32)> = options
-            .groups
-            .iter()
-            .map(|group| match group {
-                GroupKind::Full => ("full", 0),
-                GroupKind::SlidingWindow { window } => ("sliding_window", *window),
-            })
-            .collect();
-        dict.set_item("groups", groups)?;
+        let groups = options.groups.iter().map(|group| group_dict(py, group, options.block_size));
+        dict.set_item("groups", groups.collect::<PyResult<Vec<_>>>()?)?;
+        dict.set_item("reusable_unit", self.locked(py, |core| core.layout().unit_tokens())?)?;
         dict.set_item("hash", options.hash.name())?;
         dict.set_item("prefix_caching", options.prefix_caching)?;
         dict.set_item("null_block", options.null_block)?;
@@ -320,7 +203,8 @@ impl Manager {
         Ok(dict)
     }
 
-    /// Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens).
+    /// Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens,
+    /// ticket of a load, whether the other input was found).
     fn admit(&self, py: Python<'_>, request: &Bound<'_, Request>) -> PyResult<GrantTuple> {
         let request = request.get();
         let keys = self.keys_of(py, request);
@@ -340,10 +224,11 @@ impl Manager {
         self.with_victims(py, |core| core.extend(seq.0, until.0))?.map_err(|e| from_core(py, &e))
     }
 
-    /// Computed and accepted up to a length; returns (blocks stored, of them duplicates).
-    fn commit(&self, py: Python<'_>, seq: Seq, upto: Upto) -> PyResult<(u32, u32)> {
+    /// Computed and accepted up to a length; returns (blocks stored, of them duplicates,
+    /// blocks freed that no token to come attends to).
+    fn commit(&self, py: Python<'_>, seq: Seq, upto: Upto) -> PyResult<(u32, u32, u32)> {
         let done = self.with(py, |core| core.commit(seq.0, upto.0))?;
-        Ok((done.stored, done.duplicates))
+        Ok((done.stored, done.duplicates, done.freed))
     }
 
     /// Cuts a sequence to a length.
@@ -388,17 +273,18 @@ impl Manager {
     }
 
     /// How much of a prompt is there: (tokens, a block list a group). Changes nothing.
-    #[pyo3(signature = (prompt, *, salt=None, adapter=None, extras=vec![]))]
+    #[pyo3(signature = (prompt, *, salt=None, adapter=None, encoder=None, extras=vec![]))]
     fn lookup<'py>(
         &self,
         py: Python<'py>,
         prompt: &Bound<'py, PyAny>,
         salt: Option<&[u8]>,
         adapter: Option<&[u8]>,
+        encoder: Option<&[u8]>,
         extras: Vec<ExtraTuple>,
     ) -> PyResult<(u32, Vec<Bound<'py, PyArray1<i32>>>)> {
         let ids = tokens(prompt, "prompt")?;
-        let space = space_of(salt, adapter);
+        let space = space_of(salt, adapter, encoder);
         let extras = extras_of(extras);
         let ids = ids.as_slice();
         let hit = if self.prefix_caching && ids.len() >= LONG_TOKENS {
@@ -415,17 +301,18 @@ impl Manager {
     }
 
     /// Keys of a prompt's full blocks: uint64 (blocks, 2), low word first.
-    #[pyo3(signature = (prompt, *, salt=None, adapter=None, extras=vec![]))]
+    #[pyo3(signature = (prompt, *, salt=None, adapter=None, encoder=None, extras=vec![]))]
     fn hash_blocks<'py>(
         &self,
         py: Python<'py>,
         prompt: &Bound<'py, PyAny>,
         salt: Option<&[u8]>,
         adapter: Option<&[u8]>,
+        encoder: Option<&[u8]>,
         extras: Vec<ExtraTuple>,
     ) -> PyResult<Bound<'py, PyArray2<u64>>> {
         let ids = tokens(prompt, "prompt")?;
-        let space = space_of(salt, adapter);
+        let space = space_of(salt, adapter, encoder);
         let extras = extras_of(extras);
         let keys = self.hash(py, ids.as_slice(), space, &extras);
         let words: Vec<u64> = keys.iter().flat_map(|&key| key_words(key)).collect();

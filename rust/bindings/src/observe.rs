@@ -115,6 +115,8 @@ impl Manager {
             row.set_item("max_tokens", s.max_tokens)?;
             row.set_item("salt", PyBytes::new(py, &s.salt))?;
             row.set_item("adapter", PyBytes::new(py, &s.adapter))?;
+            row.set_item("encoder", PyBytes::new(py, &s.encoder))?;
+            row.set_item("encoder_tokens", s.encoder_tokens)?;
             row.set_item("miss", miss)?;
             Ok(row)
         });
@@ -142,7 +144,7 @@ impl Manager {
 }
 
 fn ids<'py>(py: Python<'py>, blocks: &[u32]) -> Bound<'py, PyArray1<i32>> {
-    PyArray1::from_iter(py, blocks.iter().map(|&b| entry(b)))
+    PyArray1::from_iter(py, blocks.iter().map(|&b| entry(b, -1)))
 }
 
 /// (ticket, "plan" | "load" | "lease", copies, blocks held)

@@ -12,7 +12,8 @@ use pyo3::prelude::*;
 
 use crate::buffers::{keys, length, tokens};
 use crate::ints::{
-    Chunk, External, MaxTokens, NumTokens, Priority, RequestClass, Session, Turn, Until,
+    Chunk, EncoderTokens, External, MaxTokens, NumTokens, Priority, RequestClass, Session, Turn,
+    Until,
 };
 
 /// Prompts from here on are hashed detached from the interpreter: 100 µs and more.
@@ -42,6 +43,8 @@ pub struct Request {
     max_tokens: u32,
     whole_sequence: bool,
     external: u32,
+    encoder: Vec<u8>,
+    encoder_tokens: u32,
     outlook: Vec<u32>,
 }
 
@@ -52,7 +55,7 @@ pub fn extras_of(extras: Vec<ExtraTuple>) -> Vec<Extra> {
 #[pymethods]
 impl Request {
     #[new]
-    #[pyo3(signature = (prompt, *, keys=None, num_tokens=NumTokens(0), salt=None, adapter=None, extras=vec![], session=Session(0), turn=Turn(0), request_class=RequestClass(0), priority=Priority(0), read=true, insert=true, resumed=false, partial=false, chunk=None, until=None, max_tokens=MaxTokens(0), whole_sequence=false, external=External(0), outlook=None))]
+    #[pyo3(signature = (prompt, *, keys=None, num_tokens=NumTokens(0), salt=None, adapter=None, extras=vec![], session=Session(0), turn=Turn(0), request_class=RequestClass(0), priority=Priority(0), read=true, insert=true, resumed=false, partial=false, chunk=None, until=None, max_tokens=MaxTokens(0), whole_sequence=false, external=External(0), encoder=None, encoder_tokens=EncoderTokens(0), outlook=None))]
     fn new(
         py: Python<'_>,
         prompt: Option<&Bound<'_, PyAny>>,
@@ -74,6 +77,8 @@ impl Request {
         max_tokens: MaxTokens,
         whole_sequence: bool,
         external: External,
+        encoder: Option<&[u8]>,
+        encoder_tokens: EncoderTokens,
         outlook: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let ids = prompt.map(|p| tokens(p, "prompt")).transpose()?;
@@ -103,20 +108,23 @@ impl Request {
             max_tokens: max_tokens.0,
             whole_sequence,
             external: external.0,
+            encoder: encoder.unwrap_or_default().to_vec(),
+            encoder_tokens: encoder_tokens.0,
             outlook: outlook.map_or_else(Vec::new, |o| o.as_slice().to_vec()),
         })
     }
 
-    /// Its token ids (empty where only keys are known), salt, adapter, extras, session and turn.
+    /// Its token ids (empty where only keys are known), salt, adapter, name of another input, extras,
+    /// session and turn.
     #[allow(clippy::type_complexity)]
     fn parts<'py>(
         &self,
         py: Python<'py>,
-    ) -> (Bound<'py, PyArray1<u32>>, Vec<u8>, Vec<u8>, Vec<ExtraTuple>, u64, u32) {
+    ) -> (Bound<'py, PyArray1<u32>>, [Vec<u8>; 3], Vec<ExtraTuple>, u64, u32) {
         let extras = self.extras.iter().map(|e| (e.start, e.end, e.id.clone())).collect();
         let tokens = PyArray1::from_slice(py, &self.tokens);
-        let (salt, adapter) = (self.salt.clone(), self.adapter.clone());
-        (tokens, salt, adapter, extras, self.meta.session, self.meta.turn)
+        let space = [&self.salt, &self.adapter, &self.encoder].map(Clone::clone);
+        (tokens, space, extras, self.meta.session, self.meta.turn)
     }
 
     /// Tokens of the prompt.
@@ -127,7 +135,7 @@ impl Request {
 
 impl Request {
     fn space(&self) -> Space<'_> {
-        Space { salt: &self.salt, adapter: &self.adapter }
+        Space { salt: &self.salt, adapter: &self.adapter, encoder: &self.encoder }
     }
 
     /// The request that brings a live sequence back: its tokens, keys and all it was admitted with.
@@ -154,6 +162,8 @@ impl Request {
             max_tokens: sequence.max_tokens,
             whole_sequence: sequence.whole,
             external: 0,
+            encoder: sequence.encoder.clone(),
+            encoder_tokens: sequence.encoder_tokens,
             outlook: sequence.outlook.clone(),
         }
     }
@@ -178,6 +188,8 @@ impl Request {
             max_tokens: asked.max_tokens,
             whole_sequence: asked.whole_sequence,
             external: asked.external,
+            encoder: asked.encoder,
+            encoder_tokens: asked.encoder_tokens,
             outlook: asked.outlook,
         }
     }
@@ -224,6 +236,7 @@ impl Request {
             max_tokens: self.max_tokens,
             whole_sequence: self.whole_sequence,
             external: self.external,
+            encoder_tokens: self.encoder_tokens,
             outlook: &self.outlook,
         }
     }

@@ -13,6 +13,7 @@ pub struct Asked {
     pub len: u32,
     pub salt: Vec<u8>,
     pub adapter: Vec<u8>,
+    pub encoder: Vec<u8>,
     pub extras: Vec<Extra>,
     pub meta: Meta,
     pub read: bool,
@@ -23,6 +24,7 @@ pub struct Asked {
     pub until: u32,
     pub max_tokens: u32,
     pub external: u32,
+    pub encoder_tokens: u32,
     pub whole_sequence: bool,
     pub outlook: Vec<u32>,
 }
@@ -35,6 +37,7 @@ impl From<&Admission<'_>> for Asked {
             len: asked.prompt.len,
             salt: asked.space.salt.to_vec(),
             adapter: asked.space.adapter.to_vec(),
+            encoder: asked.space.encoder.to_vec(),
             extras: asked.extras.to_vec(),
             meta: asked.meta,
             read: asked.read,
@@ -45,6 +48,7 @@ impl From<&Admission<'_>> for Asked {
             until: asked.until,
             max_tokens: asked.max_tokens,
             external: asked.external,
+            encoder_tokens: asked.encoder_tokens,
             whole_sequence: asked.whole_sequence,
             outlook: asked.outlook.to_vec(),
         }

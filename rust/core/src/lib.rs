@@ -5,6 +5,7 @@
 //! | module | purpose |
 //! | --- | --- |
 //! | [`options`] | what a manager is built from |
+//! | [`groups`] | what each kind of layers attends to, in blocks |
 //! | [`hash`] | tokens to chained block keys |
 //! | [`pool`] | blocks: owners, states, generations, the free list |
 //! | [`index`] | keys to resident blocks |
@@ -24,6 +25,7 @@ pub mod asked;
 pub mod error;
 pub mod events;
 pub mod ghosts;
+pub mod groups;
 pub mod hash;
 pub mod index;
 pub mod locks;
@@ -40,6 +42,6 @@ pub mod tickets;
 pub use error::{Error, Result};
 pub use hash::{HashAlgo, Key};
 pub use manager::{Admission, Fit, Grant, Manager, Prompt};
-pub use options::{GroupKind, Options};
+pub use options::{Group, GroupKind, Options};
 pub use pool::{BlockId, NIL};
 pub use sequence::SeqId;

@@ -6,7 +6,7 @@ use crate::options::MAX_GROUPS;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Reason {
-    /// What is left fills no block, the least that can be reused.
+    /// What is left is less than the least that can be reused: a block, or what all groups share.
     #[default]
     BelowUnit = 0,
     /// All was found but the block with the last token, which is always computed (rule 5).
@@ -17,7 +17,7 @@ pub enum Reason {
     Evicted = 3,
     /// The next block was forgotten lately: a reset, a pool that shrank.
     Cleared = 4,
-    /// The prompt was seen lately, under another salt, adapter or other weights.
+    /// The prompt was seen lately, under another salt, adapter, encoder input or other weights.
     OtherSpace = 5,
     /// The next block's key stands for other tokens.
     Collision = 6,
@@ -25,7 +25,7 @@ pub enum Reason {
     Group = 7,
     /// The manager looks nothing up.
     CachingOff = 8,
-    /// The request asked not to look (`read = false`).
+    /// The request asked not to look (`read = false`), or its other input has no name.
     ReadSkipped = 9,
 }
 

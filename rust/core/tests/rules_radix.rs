@@ -1,6 +1,6 @@
 //! The rules that do not depend on keys or windows, over the radix index (the crate's name says so to
 //! `common`).
-
+// `verbs` is a test crate of its own as well, with its own `common`.
 #![allow(clippy::duplicate_mod)]
 
 #[path = "common/mod.rs"]

@@ -38,7 +38,7 @@ fn what_comes_back_has_computed_only_what_it_found() {
 // scenario: IL-B6, MK-B8
 #[test]
 fn an_admission_is_counted_once_however_often_it_is_tried_and_whatever_groups_there_are() {
-    let groups = vec![GroupKind::Full; 3];
+    let groups = vec![GroupKind::Full.into(); 3];
     let options = Options { blocks: 15, block_size: SIZE, groups, ..Options::default() };
     let mut m = build(options, "lru");
     let first = run(&mut m, &open(&[1, 2]));

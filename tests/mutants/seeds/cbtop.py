@@ -8,8 +8,8 @@ MUTANTS = (
     Mutant(
         "fork-without-copy",
         "manager/grow.rs",
-        "        owners > 1 || self.pool.state(block) != State::Pending\n",
-        "        owners > 1 && self.pool.state(block) != State::Pending\n",
+        "        self.has_other_owner(block) || (block",
+        "        (self.has_other_owner(block) && false) || (block",
         "two sequences write on in one page: each reads the other's token",
         ("CB-B1", "FE-B8"),
     ),

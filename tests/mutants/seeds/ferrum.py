@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "copy-not-remapped",
         "manager/grow.rs",
-        "            self.sequences.get_mut(seq)?.tables[group][tail] = dst;\n",
+        "        self.sequences.get_mut(seq)?.tables[group][at] = dst;\n",
         "",
         "a page is copied, and the sequence goes on in the old one",
         ("FE-B6",),
@@ -112,10 +112,10 @@ MUTANTS = (
     ),
     Mutant(
         "a-block-too-many",
-        "pool.rs",
-        "            None if self.created() < self.capacity => Some(self.create()),\n",
-        "            None if self.created() <= self.capacity => Some(self.create()),\n",
-        "a full pool hands out a page that is not there",
+        "manager/mod.rs",
+        "        if needed > available {\n",
+        "        if needed > available + 1 {\n",
+        "a full pool promises a page that is not there",
         ("FE-B28",),
     ),
 )

@@ -24,16 +24,16 @@ MUTANTS = (
     Mutant(
         "hit-of-one-block",
         "manager/lookup.rs",
-        "let mut count = wanted.limit.min(wanted.keys.len());",
-        "let mut count = wanted.limit.min(wanted.keys.len()).min(1);",
+        "let mut count = whole(wanted.limit.min(wanted.keys.len()));",
+        "let mut count = whole(wanted.limit.min(wanted.keys.len()).min(unit));",
         "of a long prefix that is cached, its first block is used",
         ("IL-B4",),
     ),
     Mutant(
         "nothing-published",
         "manager/commit.rs",
-        "        if slot.private || from >= until {\n",
-        "        if slot.private || from >= until || until > 0 {\n",
+        "        if slot.private || (from >= until && self.publishes_whole()) {\n",
+        "        if slot.private || until > 0 || (from >= until && self.publishes_whole()) {\n",
         "what was computed is never found: every lookup misses",
         ("IL-B5", "CB-B18"),
     ),
@@ -49,8 +49,9 @@ MUTANTS = (
     Mutant(
         "freed-is-forgotten",
         "manager/release.rs",
-        "        self.cut_tables(seq, 0)?;\n        self.sequences.remove(seq);\n",
-        "        self.cut_tables(seq, 0)?;\n        self.sequences.remove(seq);\n"
+        "        self.cut_tables(seq, None)?;\n        self.sequences.remove(seq);\n",
+        "        self.cut_tables(seq, None)?;\n"
+        "        self.sequences.remove(seq);\n"
         "        while let Some(block) = self.next_victim() {\n"
         "            self.forget(block, Why::Invalidated);\n"
         "        }\n",
@@ -86,8 +87,8 @@ MUTANTS = (
     Mutant(
         "answer-counted-as-prompt",
         "manager/admit.rs",
-        "granted_tokens, prompt_tokens: known, load }",
-        "granted_tokens, prompt_tokens: known.max(request.max_tokens), load }",
+        "        let prompt_tokens = known;\n",
+        "        let prompt_tokens = known.max(request.max_tokens);\n",
         "a prompt's length is told with the answer that is still to come",
         ("IL-B13",),
     ),

@@ -27,8 +27,9 @@ MUTANTS = (
     Mutant(
         "capacity-in-tokens",
         "manager/admit.rs",
-        "        let longest = self.blocks_for(known.max(request.max_tokens));\n",
         "        let longest = known.max(request.max_tokens);\n",
+        "        let longest = known.max(request.max_tokens);\n"
+        "        let longest = longest.saturating_mul(self.options.block_size);\n",
         "a prompt is refused that would fit block_size times over",
         ("SA-B4",),
     ),

@@ -52,11 +52,11 @@ pub enum Index {
 }
 
 impl Index {
-    /// The index that `options` ask for, empty.
-    pub fn new(options: &Options) -> Self {
+    /// The index that `options` ask for, empty; its blocks have up to `span` tokens.
+    pub fn new(options: &Options, span: u32) -> Self {
         let &Options { hash, block_size, blocks, index, .. } = options;
         match index {
-            IndexKind::Hash => Self::Hash(HashIndex::new(hash, block_size, blocks)),
+            IndexKind::Hash => Self::Hash(HashIndex::new(hash, span, blocks)),
             IndexKind::Radix => Self::Radix(Box::new(Radix::new(block_size, false))),
         }
     }

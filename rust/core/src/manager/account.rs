@@ -4,8 +4,10 @@ use super::lookup::Wanted;
 use super::{Admission, Grant, Manager};
 use crate::events::Kind;
 use crate::ghosts::{Ghosts, Gone, Spaces};
+use crate::groups::GroupKind;
+use crate::hash::Key;
 use crate::index::Found;
-use crate::options::{GroupKind, Options};
+use crate::options::Options;
 use crate::policy::Why;
 use crate::pool::BlockId;
 use crate::reasons::{Miss, Reason, Reasons, Window};
@@ -61,12 +63,17 @@ impl Manager {
         if !self.observer.on {
             return Miss::default();
         }
-        let miss = Miss { wanted: wanted.limit as u32, ..Miss::default() };
+        let limit = self.whole_units(wanted.limit as u32 * self.block_size()) / self.block_size();
+        let miss = Miss { wanted: limit, ..Miss::default() };
         let reason = match () {
             () if !self.options.prefix_caching => Reason::CachingOff,
             () if !request.read => Reason::ReadSkipped,
-            () if found < wanted.limit => return self.why_ended(wanted, miss, found, collisions),
-            () if (found as u32 + 1) * self.block_size() == known => Reason::LastToken,
+            () if (found as u32) < limit => {
+                return self.why_ended(wanted, miss, found, collisions);
+            }
+            () if found as u32 * self.block_size() + self.layout.unit_tokens() == known => {
+                Reason::LastToken
+            }
             () => Reason::BelowUnit,
         };
         Miss { reason, ..miss }
@@ -85,7 +92,9 @@ impl Manager {
             let first = wanted.tokens.get(..size).unwrap_or(&[]);
             self.observer.spaces.moved(first, wanted.root)
         };
-        let gone = wanted.keys.get(found).and_then(|&key| self.observer.ghosts.recall(key));
+        let groups = 0..self.layout.groups().len();
+        let mut lacking = groups.filter_map(|group| self.lacks(wanted, group, found));
+        let gone = lacking.find_map(|key| self.observer.ghosts.recall(key));
         match gone {
             Some((gone, tick)) => {
                 let reason = if gone == Gone::Evicted { Reason::Evicted } else { Reason::Cleared };
@@ -96,21 +105,35 @@ impl Manager {
         }
     }
 
-    /// The first group that cannot go on from `found` blocks although another one could.
+    /// The first group that cannot go on from `found` units although another one could.
     fn group_to_blame(&self, wanted: Wanted<'_>, found: usize) -> Option<u8> {
-        let groups = &self.options.groups;
-        if groups.len() == 1 && groups[0] == GroupKind::Full {
+        let groups = self.layout.groups();
+        if groups.len() == 1 || !self.index.takes_keys() {
             return None;
         }
-        wanted.keys.get(found)?;
-        let has = |group: usize| matches!(self.find(wanted, group, found), Found::Block(_));
-        let lacks = (0..groups.len()).find(|&group| !has(group));
-        match lacks {
-            Some(group) if (0..groups.len()).any(has) => Some(group as u8),
-            Some(_) => None,
-            // All have the next block, so a group that needs more than that ended the prefix.
-            None => groups.iter().position(|g| *g != GroupKind::Full).map(|group| group as u8),
+        let own = (0..groups.len()).filter(|&group| groups[group].kind != GroupKind::Cross);
+        let mut lacking = own.clone().filter(|&group| self.lacks(wanted, group, found).is_some());
+        let first = lacking.next()?;
+        (1 + lacking.count() < own.count()).then_some(first as u8)
+    }
+
+    /// The key of a block that keeps `group` from a hit of one unit more than `found`.
+    fn lacks(&self, wanted: Wanted<'_>, group: usize, found: usize) -> Option<Key> {
+        let reach = &self.layout.groups()[group];
+        let until = found + self.layout.unit() as usize;
+        if reach.kind == GroupKind::Cross || wanted.keys.len() < until {
+            return None;
         }
+        let units = reach.units as usize;
+        let end = until / units;
+        let gone = if reach.kind.keeps_all() {
+            0..found / units
+        } else {
+            reach.gone(until as u32 * self.block_size())
+        };
+        let needed = (gone.end..end).chain(0..gone.start.min(end));
+        let lacks = |&i: &usize| !matches!(self.find(wanted, group, i), Found::Block(_));
+        needed.into_iter().find(lacks).map(|i| self.key_of(wanted.keys, group, i))
     }
 
     /// Counts an admission.

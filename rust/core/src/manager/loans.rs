@@ -38,6 +38,9 @@ impl Manager {
     /// # Errors
     /// [`Error::NotLent`] for an unknown id, one that is not on loan, or one named twice.
     pub fn give_back(&mut self, blocks: &[BlockId]) -> Result<()> {
+        if blocks.is_empty() {
+            return Ok(());
+        }
         for (i, &block) in blocks.iter().enumerate() {
             if self.pool.refs_or_none(block) != Some(1) || self.pool.state(block) != State::Lent {
                 self.undo_marks(&blocks[..i]);

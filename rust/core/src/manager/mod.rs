@@ -6,6 +6,7 @@ mod account;
 mod admit;
 mod candidates;
 mod commit;
+mod cross;
 mod fence;
 mod fork;
 mod grow;
@@ -16,18 +17,22 @@ mod lookup;
 mod note;
 mod pressure;
 mod release;
+mod request;
 mod snapshot;
 mod step;
+mod windows;
 
-pub use admit::{Admission, Fit, Grant, Prompt};
 pub use commit::Committed;
 pub use lookup::Hit;
 pub use pressure::{Candidate, Preempt, Pressure};
+pub use request::{Admission, Fit, Grant, Prompt};
 pub use snapshot::{Blocks, SequenceCopy, Snapshot};
 pub use step::{Step, StepOutcome};
+pub use windows::Sight;
 
 use crate::error::{Error, Result};
 use crate::events::{Kind, Log};
+use crate::groups::Layout;
 use crate::hash::{Hasher, Key};
 use crate::index::Index;
 use crate::options::Options;
@@ -40,6 +45,7 @@ use crate::tickets::{Plan, Tickets};
 /// A KV cache's control plane.
 pub struct Manager {
     options: Options,
+    layout: Layout,
     hasher: Hasher,
     pool: Pool,
     index: Index,
@@ -75,11 +81,13 @@ impl Manager {
     /// [`Error::Invalid`] for options outside their limits.
     pub fn new(options: Options, policy: Box<dyn Eviction>) -> Result<Self> {
         options.validate()?;
+        let layout = Layout::new(&options.groups, options.block_size)?;
         let groups = options.groups.len();
+        let span = layout.groups().iter().map(|reach| reach.span).max().unwrap_or(0);
         Ok(Self {
             hasher: Hasher::new(options.hash, options.block_size, &options.fingerprint),
             pool: Pool::new(options.blocks, options.null_block),
-            index: Index::new(&options),
+            index: Index::new(&options, span),
             policy,
             sequences: Sequences::default(),
             tickets: Tickets::default(),
@@ -93,7 +101,13 @@ impl Manager {
             promised: false,
             scratch: Scratch { hits: vec![Vec::new(); groups], ..Scratch::default() },
             options,
+            layout,
         })
+    }
+
+    /// What its layer groups have in common.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// The options it was built from.
@@ -164,9 +178,9 @@ impl Manager {
         tokens.div_ceil(self.options.block_size)
     }
 
-    /// `tokens`, less those of a block that is not full.
-    fn whole_blocks(&self, tokens: u32) -> u32 {
-        tokens - tokens % self.options.block_size
+    /// `tokens`, less those behind the last boundary that all groups can serve.
+    fn whole_units(&self, tokens: u32) -> u32 {
+        tokens - tokens % self.layout.unit_tokens()
     }
 
     /// Refuses what needs more blocks than can be had; `claimed` cached blocks are spoken for.

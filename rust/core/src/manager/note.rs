@@ -81,10 +81,10 @@ impl Manager {
         seq: SeqId,
         request: &Admission<'_>,
         known: u32,
-        hits: &[Vec<BlockId>],
+        found: u32,
     ) {
         if self.log.is_on() {
-            let cached = hits.first().map_or(0, Vec::len) as u64 * u64::from(self.block_size());
+            let cached = u64::from(found * self.block_size());
             let kind = if request.resumed { Kind::Resume } else { Kind::Admit };
             self.note_two(kind, seq, u64::from(known), cached);
             self.log.asked(seq, request.into());
@@ -101,12 +101,12 @@ impl Manager {
 
     #[cold]
     fn log_store(&mut self, seq: SeqId, sequence: &Sequence, group: usize, i: usize) {
-        let (block, size) = (sequence.tables[group][i], self.options.block_size as usize);
+        let (block, reach) = (sequence.tables[group][i], &self.layout.groups()[group]);
+        let (size, units) = (reach.span as usize, reach.units as usize);
         // By the prompt's chain of keys, also where a window left no block to follow.
-        let parent = if i == 0 {
-            Key(0)
-        } else {
-            sequence.keys.get(i - 1).map_or(Key(0), |key| key.for_group(group))
+        let parent = match i {
+            0 => Key(0),
+            _ => sequence.keys.get(i * units - 1).map_or(Key(0), |key| key.for_group(group)),
         };
         let event = Event {
             group: group as u8,
@@ -119,6 +119,22 @@ impl Manager {
             ..Event::new(self.tick, Kind::Store)
         };
         self.log.push_with(event, sequence.tokens.get(i * size..(i + 1) * size).unwrap_or(&[]));
+    }
+
+    /// Block `i` of another input became findable; no tokens of the prompt are in it.
+    #[inline]
+    pub(super) fn note_store_cross(&mut self, seq: SeqId, block: BlockId, i: u32) {
+        if self.log.is_on() {
+            self.log.push(Event {
+                group: self.pool.group(block),
+                block,
+                seq,
+                key: self.pool.key(block),
+                value: u64::from(NIL),
+                other: u64::from(i),
+                ..Event::new(self.tick, Kind::Store)
+            });
+        }
     }
 
     /// Counts a refusal: `needed` blocks are wanted, `available` can be had.

@@ -39,6 +39,8 @@ pub struct SequenceCopy {
     pub max_tokens: u32,
     pub salt: Vec<u8>,
     pub adapter: Vec<u8>,
+    pub encoder: Vec<u8>,
+    pub encoder_tokens: u32,
     pub miss: Option<Miss>,
 }
 
@@ -90,6 +92,8 @@ impl Manager {
             max_tokens: s.max_tokens,
             salt: s.salt.clone(),
             adapter: s.adapter.clone(),
+            encoder: s.encoder.clone(),
+            encoder_tokens: s.encoder_tokens,
             miss: miss(s.miss),
         });
         Snapshot {

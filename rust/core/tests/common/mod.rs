@@ -17,7 +17,7 @@ pub const SIZE: u32 = 4;
 
 /// The index under test: crates named `…_radix` run over the radix index what it serves.
 pub fn index(options: &Options) -> IndexKind {
-    let full = options.groups.iter().all(|group| *group == GroupKind::Full);
+    let full = options.groups.iter().all(|group| *group == GroupKind::Full.into());
     let radix = full && env!("CARGO_CRATE_NAME").ends_with("_radix");
     if radix { IndexKind::Radix } else { options.index }
 }
