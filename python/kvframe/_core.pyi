@@ -20,6 +20,7 @@ class Manager:
         policy: Any,
         policy_options: dict | None = None,
         hash: str = "sha256",
+        index: str = "hash",
         groups: SupportsGetItem[int, dict] = ...,
         prefix_caching: bool = True,
         null_block: bool = False,
@@ -99,6 +100,10 @@ class Manager:
     def done(self, /, ticket: SupportsIndex) -> None:
         """
         Copies of a ticket are ordered.
+        """
+    def dump(self, /, format: str) -> str:
+        """
+        The tree of the radix index as "text" or "dot".
         """
     def eviction_order(self, /) -> Incomplete:
         """
@@ -181,6 +186,25 @@ class Manager:
     def options(self, /) -> dict:
         """
         The options as they reached the core.
+        """
+    def pin(
+        self,
+        /,
+        prompt: Any,
+        *,
+        salt: bytes | None = None,
+        adapter: bytes | None = None,
+        encoder: bytes | None = None,
+        extras: SupportsGetItem[
+            int, tuple[SupportsIndex, SupportsIndex, SupportsGetItem[int, SupportsIndex]]
+        ] = ...,
+    ) -> tuple[int, int, int] | None:
+        """
+        Holds what is cached of a prompt: (receipt, its block, tokens), or None.
+        """
+    def pin_blocks(self, /, blocks: SupportsGetItem[int, SupportsIndex]) -> int:
+        """
+        For replaying a log: holds these blocks, as `pin` did.
         """
     def preempt(self, /, seq: SupportsIndex, fence: SupportsIndex | None = None) -> Request:
         """
@@ -299,6 +323,10 @@ class Manager:
     def truncate(self, /, seq: SupportsIndex, length: SupportsIndex) -> None:
         """
         Cuts a sequence to a length.
+        """
+    def unpin(self, /, receipt: SupportsIndex, block: SupportsIndex) -> None:
+        """
+        Ends such a hold.
         """
     def wake(self, /) -> None:
         """

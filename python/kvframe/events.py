@@ -22,7 +22,7 @@ class EventKind(IntEnum):
     EVICT = 5
     """The block lost its key and its place to make room."""
     RELEASE = 6
-    """An owner let go of the block: the sequence, or 0 for a ticket or a fence."""
+    """An owner let go of the block: the sequence, or 0 for a ticket, a fence or a pin."""
     FINISH = 7
     """The sequence ended; value: its length in tokens."""
     COPY = 8
@@ -52,7 +52,7 @@ class EventKind(IntEnum):
     COLLIDE = 19
     """Value keys matched while the tokens did not."""
     HOLD = 20
-    """The block has an owner more: the sequence by a fork, else a ticket or a fence."""
+    """The block has an owner more: the sequence by a fork, else a ticket, a fence or a pin."""
     WAIT = 21
     """The block waits for the fence value."""
     EXTEND = 22
@@ -94,3 +94,7 @@ class EventKind(IntEnum):
     """The pressure level is value from now on: 0 normal, 1 high, 2 critical."""
     LOAD = 40
     """The sequence gets other blocks that somebody else fills; value: the ticket."""
+    PIN = 41
+    """What is held up to the block stays until the receipt value is back."""
+    UNPIN = 42
+    """The receipt value of the hold up to the block is back."""

@@ -28,6 +28,7 @@ from kvframe.results import (
     Grant,
     Hit,
     Lengths,
+    Pin,
     Plan,
     Pressure,
     Sight,
@@ -76,6 +77,7 @@ class KVCacheManager(Observed):
             or config.policy.descriptor.name,
             policy_options=config.policy_options,
             hash=cache.hash,
+            index=cache.index,
             groups=[_group(group) for group in config.config.groups],
             prefix_caching=cache.prefix_caching,
             null_block=cache.null_block,
@@ -460,6 +462,46 @@ class KVCacheManager(Observed):
     def lengths(self, seq: int) -> Lengths:
         """A sequence's lengths in tokens."""
         return Lengths(*self._core.lengths(seq))
+
+    # --- what stays, and looking inside --------------------------------------------------------
+
+    def pin(
+        self,
+        prompt: TokenIds,
+        *,
+        salt: str = "",
+        adapter: str = "",
+        extras: Iterable[Extra] = (),
+    ) -> Pin | None:
+        """Keep what is cached of a prompt from eviction, in whole blocks, until `unpin`.
+
+        Counts no hit. After `clear_cache` or `set_fingerprint` nobody finds it any more; its blocks
+        are free once it is unpinned.
+
+        Returns:
+            The receipt, or None if nothing of the prompt is cached.
+        """
+        held = self._core.pin(prompt, **space(salt, adapter, extras))
+        return None if held is None else Pin(*held)
+
+    def unpin(self, pin: Pin) -> None:
+        """End a `pin`; it takes the receipt once.
+
+        Raises:
+            HandleError: The receipt was never given out, was handed back before, or names another
+                block than the one it was given for.
+        """
+        self._core.unpin(pin.receipt, pin.block)
+
+    def dump(self, format: Literal["text", "dot"] = "text") -> str:
+        """The tree of the radix index: one line a node, or a Graphviz graph.
+
+        A node says which tokens and blocks it holds and how many of the blocks have an owner.
+
+        Raises:
+            UsageError: The index is another.
+        """
+        return self._core.dump(format)
 
     def eviction_order(self) -> npt.NDArray[np.int32]:
         """Cached blocks from the next to be evicted on, as far as the policy has settled it."""

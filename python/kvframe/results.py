@@ -82,6 +82,20 @@ class Plan(NamedTuple):
     copies: npt.NDArray[np.int32]
 
 
+class Pin(NamedTuple):
+    """A prefix that is kept from eviction.
+
+    Attributes:
+        receipt: Ends it, once.
+        block: The last block of the prefix.
+        tokens: How many tokens are kept.
+    """
+
+    receipt: int
+    block: int
+    tokens: int
+
+
 class Hit(NamedTuple):
     """What a lookup found: tokens that need not be computed, and their blocks in each group."""
 

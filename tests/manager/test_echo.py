@@ -29,6 +29,7 @@ ECHO: dict[str, tuple[str, list[tuple[Any, Any]]]] = {
         [(1, 1), (77, 77), (2**32 - 1, 2**32 - 1), ({"max_seq_len": 33, "max_requests": 2}, 6)],
     ),
     "cache.hash": ("hash", [(n, n) for n in ("sha256", "blake3", "xxh3-128")]),
+    "cache.index": ("index", [("radix", "radix"), ("hash", "hash")]),
     "cache.prefix_caching": ("prefix_caching", [(False, False), (True, True)]),
     "cache.null_block": ("null_block", [(True, True), (False, False)]),
     "cache.fingerprint": ("fingerprint", [("é v2", "é v2".encode())]),

@@ -36,6 +36,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "wide": {"groups": [group("b", "full", block_size=8), group("w", "sliding_window", window=5)]},
     "lag": {"groups": [FULL, group("d", "full", lag=3)]},
     "cross": {"groups": [FULL, group("x", "cross")]},
+    "radix": {"index": "radix"},
 }
 
 

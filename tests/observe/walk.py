@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from kvframe import Grant, KVCacheManager, KVFrameError, Request
-from kvframe.results import Plan
+from kvframe import Grant, KVCacheManager, KVFrameError, Pin, Plan, Request
 
 WEIGHTS = {
     "admit": 20, "append": 10, "extend": 6, "commit": 18, "truncate": 5, "fork": 5, "release": 7,
     "step": 8, "append_unknown": 5, "fill": 5, "preempt": 3, "resume": 6, "plan": 3, "settle": 9,
     "settle_load": 6, "lease": 4, "let_pass": 3, "lend": 3, "give_back": 3, "clear": 1,
-    "new_weights": 1, "resize": 2, "collect": 1,
+    "new_weights": 1, "resize": 2, "collect": 1, "pin": 4,
+    "unpin": 4,
 }  # fmt: skip
 
 
@@ -37,6 +37,7 @@ class Walk:
         self.plans: list[int] = []
         self.loads: dict[int, int] = {}
         self.lent: list[int] = []
+        self.pins: list[Pin] = []
         self.preempted: list[Request] = []
         self.in_flight = self.passed = 0
 
@@ -199,6 +200,15 @@ class Walk:
         seq = self.seq()
         upto = self.dice.choice([self.kv.lengths(seq).committed, self.size])
         self.plans.append(self.kv.lease(seq, upto))
+
+    def pin(self) -> None:
+        pin = self.kv.pin([0] * self.size * (1 + self.below(2)))
+        if pin is not None:
+            self.pins.append(pin)
+
+    def unpin(self) -> None:
+        if self.pins:
+            self.kv.unpin(self.pins.pop(self.below(len(self.pins))))
 
     def let_pass(self) -> None:
         self.passed = max(self.passed, self.in_flight - self.below(3))

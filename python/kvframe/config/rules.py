@@ -79,6 +79,7 @@ def check_groups(config: Config, origins: Origins) -> None:
     if all(group.kind == "cross" for group in config.groups):
         raise origins.missing("groups", "some group has to attend to the sequence's own tokens")
     _check_units(config, origins)
+    _check_index(config, origins)
 
 
 def _named(kinds: tuple[str, ...]) -> str:
@@ -116,6 +117,17 @@ def _check_units(config: Config, origins: Origins) -> None:
                 join(join("groups", index), "interval"),
                 group.interval,
                 f"must be 0 or a multiple of {shared} tokens, the unit all groups can serve",
+            )
+
+
+def _check_index(config: Config, origins: Origins) -> None:
+    for group in config.groups:
+        plain = group.kind == "full" and group.block_size in (None, config.cache.block_size)
+        if config.cache.index == "radix" and (not plain or group.lag):
+            raise origins.error(
+                "cache.index",
+                "radix",
+                f"serves full attention in blocks of cache.block_size, and {group.name!r} is none",
             )
 
 

@@ -42,6 +42,13 @@ class CacheConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             "tokens themselves are kept and compared."
         ),
     ] = "sha256"
+    index: Annotated[
+        Literal["hash", "radix"],
+        Meta(
+            description="How prompts are matched with blocks: by chained keys, or by the tokens "
+            "themselves in a tree (full attention only)."
+        ),
+    ] = "hash"
     prefix_caching: Annotated[
         bool, Meta(description="Whether committed blocks are found again by later prompts.")
     ] = True

@@ -28,7 +28,7 @@ def redrive(log: EventLog, fresh: Redriven) -> EventLog:
     """Asks all that a log says was asked of a fresh manager; its log, which says the same.
 
     Every verb that changes something is asked again: admissions, appends, ids that came late,
-    commits, cuts, forks, releases, fences, plans, tickets, loads, leases, loans, collections,
+    commits, cuts, forks, releases, fences, plans, tickets, loads, leases, pins, loans, collections,
     resizing, clearing, weights, sleep and changes of the pressure level. What was refused is not,
     and lookups leave no trace. A policy in Python must be one that has seen nothing yet.
 
@@ -69,6 +69,9 @@ def _ask(recorded: list[Event], at: int, requests: Mapping[int, Request], fresh:
             return at
         elif event.kind in (K.LEND, K.RETURN):
             _loan(recorded, ahead, core)
+            return at
+        elif event.kind is K.PIN:
+            core.pin_blocks([e.block for e in recorded[at:ahead] if e.kind is K.HOLD])
             return at
         elif event.kind in _VERBS:
             _VERBS[event.kind](core, event)
@@ -113,6 +116,7 @@ _VERBS: dict[K, Any] = {
     K.SLEEP: lambda core, e: core.sleep(),
     K.WAKE: lambda core, e: core.wake(),
     K.WEIGHTS: lambda core, e: core.set_fingerprint(bytes(e.ids.tolist())),
+    K.UNPIN: lambda core, e: core.unpin(e.value, e.block),
     K.PRESSURE: lambda core, e: core.pressure(),
 }
 

@@ -100,6 +100,7 @@ class Snapshot:
         sequences: Live sequences by handle.
         tickets: Copies, loads and leases not settled.
         fences: (step, blocks that wait for it).
+        pins: (receipt, blocks that it keeps).
     """
 
     tick: int
@@ -113,6 +114,7 @@ class Snapshot:
     sequences: Mapping[int, SequenceState]
     tickets: tuple[TicketState, ...]
     fences: tuple[tuple[int, Ids], ...]
+    pins: tuple[tuple[int, Ids], ...]
     block_size: int
 
     @classmethod
@@ -130,6 +132,7 @@ class Snapshot:
             sequences={row["seq"]: _sequence(row) for row in told["sequences"]},
             tickets=tuple(TicketState(*row) for row in told["tickets"]),
             fences=tuple(told["fences"]),
+            pins=tuple(told["pins"]),
             block_size=block_size,
         )
 
@@ -203,6 +206,7 @@ class Snapshot:
             if times + np.count_nonzero(ticket.held == block):
                 owners.append(f"the {ticket.kind} of ticket {ticket.ticket}")
         owners += [f"the fence of step {step}" for step, ids in self.fences if block in ids]
+        owners += [f"the pin of receipt {receipt:#x}" for receipt, ids in self.pins if block in ids]
         return owners
 
 

@@ -52,5 +52,6 @@ named! {
     Fence(u64) = "fence";
     Passed(u64) = "passed";
     Count(u32) = "count";
+    ReceiptNumber(u64) = "receipt";
     Blocks(u32) = "blocks";
 }

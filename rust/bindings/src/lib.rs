@@ -8,6 +8,7 @@
 //! | [`judge`] | victims asked of a Python policy, outside the lock |
 //! | [`room`] | pressure, preemption order, loads, leases, resizing |
 //! | [`observe`] | the log with all that comes along, statistics, a snapshot |
+//! | [`pins`] | prefixes held against eviction; the tree as text |
 //! | [`trace`] | `Trace` and `replay` |
 //! | [`buffers`], [`ints`], [`errors`], [`fork`] | conversions and guards |
 
@@ -29,6 +30,7 @@ mod judge;
 mod locked;
 mod manager;
 mod observe;
+mod pins;
 mod request;
 mod room;
 mod step;

@@ -28,6 +28,8 @@ pub struct Manager {
     /// The core's hasher, for hashing without its lock.
     pub(crate) hasher: Mutex<Arc<Hasher>>,
     prefix_caching: bool,
+    /// Whether the core goes by keys: requests are then hashed before they come to it.
+    wants_keys: bool,
     pub(crate) judge: Option<Judge>,
     policy: String,
     /// The options of a policy in Python, as they were given.
@@ -67,7 +69,7 @@ fn policy_options(options: Option<&Bound<'_, PyDict>>) -> PyResult<PolicyOptions
     Ok(built)
 }
 
-fn space_of<'a>(
+pub(crate) fn space_of<'a>(
     salt: Option<&'a [u8]>,
     adapter: Option<&'a [u8]>,
     encoder: Option<&'a [u8]>,
@@ -84,8 +86,10 @@ impl Manager {
 
     /// The keys to admit a request with, hashed without the lock.
     pub(crate) fn keys_of(&self, py: Python<'_>, request: &Request) -> Vec<Key> {
-        if !self.prefix_caching {
-            return Vec::new();
+        match (self.prefix_caching, self.wants_keys) {
+            (false, _) => return Vec::new(),
+            (true, false) => return request.given_keys().to_vec(),
+            (true, true) => {}
         }
         let hasher = self.hasher();
         if request.is_long() { py.detach(|| request.keys(&hasher)) } else { request.keys(&hasher) }
@@ -112,7 +116,7 @@ impl Manager {
 impl Manager {
     /// A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
     #[new]
-    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", groups=vec![], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, statistics=true, ghosts=1 << 15, sample=0, strict=false))]
+    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", index="hash", groups=vec![], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, statistics=true, ghosts=1 << 15, sample=0, strict=false))]
     fn new(
         py: Python<'_>,
         blocks: u32,
@@ -120,6 +124,7 @@ impl Manager {
         policy: &Bound<'_, PyAny>,
         policy_options: Option<&Bound<'_, PyDict>>,
         hash: &str,
+        index: &str,
         groups: Vec<Bound<'_, PyDict>>,
         prefix_caching: bool,
         null_block: bool,
@@ -142,7 +147,7 @@ impl Manager {
             block_size,
             groups,
             hash: HashAlgo::from_name(hash).map_err(|e| from_core(py, &e))?,
-            index: IndexKind::default(),
+            index: IndexKind::from_name(index).map_err(|e| from_core(py, &e))?,
             prefix_caching,
             null_block,
             fingerprint: fingerprint.unwrap_or_default().to_vec(),
@@ -158,10 +163,12 @@ impl Manager {
         let (policy, judge, name) = make_policy(py, policy, policy_options, strict)?;
         let hasher = Hasher::new(options.hash, block_size, &options.fingerprint);
         let core = Core::new(options, policy).map_err(|e| from_core(py, &e))?;
+        let wants_keys = core.wants_keys();
         Ok(Self {
             core: Mutex::new(core),
             hasher: Mutex::new(Arc::new(hasher)),
             prefix_caching,
+            wants_keys,
             judge,
             policy: name,
             policy_options: given,
@@ -180,6 +187,7 @@ impl Manager {
         dict.set_item("groups", groups.collect::<PyResult<Vec<_>>>()?)?;
         dict.set_item("reusable_unit", self.locked(py, |core| core.layout().unit_tokens())?)?;
         dict.set_item("hash", options.hash.name())?;
+        dict.set_item("index", options.index.name())?;
         dict.set_item("prefix_caching", options.prefix_caching)?;
         dict.set_item("null_block", options.null_block)?;
         dict.set_item("fingerprint", PyBytes::new(py, &options.fingerprint))?;
@@ -287,7 +295,7 @@ impl Manager {
         let space = space_of(salt, adapter, encoder);
         let extras = extras_of(extras);
         let ids = ids.as_slice();
-        let hit = if self.prefix_caching && ids.len() >= LONG_TOKENS {
+        let hit = if self.prefix_caching && self.wants_keys && ids.len() >= LONG_TOKENS {
             let keys = self.hash(py, ids, space, &extras);
             self.locked(py, |core| core.lookup_hashed(&keys, ids, space, &extras))?
         } else {

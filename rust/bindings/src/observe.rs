@@ -99,7 +99,7 @@ impl Manager {
         dict.set_item("pressure", snapshot.pressure as u8)?;
         dict.set_item("asleep", snapshot.asleep)?;
         dict.set_item("passed", snapshot.passed)?;
-        let Snapshot { blocks, sequences, tickets, fences, .. } = snapshot;
+        let Snapshot { blocks, sequences, tickets, fences, pins, .. } = snapshot;
         dict.set_item("blocks", columns(py, blocks)?)?;
         let rows = sequences.into_iter().map(|s| {
             let row = PyDict::new(py);
@@ -125,12 +125,19 @@ impl Manager {
         dict.set_item("tickets", rows.collect::<PyResult<Vec<_>>>()?)?;
         let rows = fences.iter().map(|(step, blocks)| (*step, ids(py, blocks)));
         dict.set_item("fences", rows.collect::<Vec<_>>())?;
+        let rows = pins.iter().map(|(receipt, blocks)| (*receipt, ids(py, blocks)));
+        dict.set_item("pins", rows.collect::<Vec<_>>())?;
         Ok(dict)
     }
 
     /// For replaying a log: steps have run.
     fn let_pass(&self, py: Python<'_>, passed: Passed) -> PyResult<()> {
         self.locked(py, |core| core.pass(passed.0))
+    }
+
+    /// For replaying a log: holds these blocks, as `pin` did.
+    fn pin_blocks(&self, py: Python<'_>, blocks: Vec<u32>) -> PyResult<u64> {
+        self.with(py, |core| core.lock_blocks(&blocks)).map(|receipt| receipt.id)
     }
 
     /// For replaying a log: what is given up waits for a step from now on, or no more.

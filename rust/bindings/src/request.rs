@@ -199,6 +199,11 @@ impl Request {
         self.given_keys.is_empty() && self.tokens.len() >= LONG_TOKENS
     }
 
+    /// The keys that it came as.
+    pub fn given_keys(&self) -> &[Key] {
+        &self.given_keys
+    }
+
     /// The keys to admit it with, hashed with this hasher unless they were before.
     pub fn keys(&self, hasher: &Hasher) -> Vec<Key> {
         if !self.given_keys.is_empty() || self.tokens.is_empty() || !(self.read || self.insert) {

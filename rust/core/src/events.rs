@@ -26,7 +26,7 @@ pub enum Kind {
     Store = 4,
     /// `block` lost its key and its place to make room.
     Evict = 5,
-    /// An owner let go of `block`: `seq`, or 0 for a ticket or a fence.
+    /// An owner let go of `block`: `seq`, or 0 for a ticket, a fence or a pin.
     Release = 6,
     /// `seq` ended; `value`: its length in tokens.
     Finish = 7,
@@ -56,7 +56,7 @@ pub enum Kind {
     Refuse = 18,
     /// `value` keys matched while the tokens did not.
     Collide = 19,
-    /// `block` has an owner more: `seq` by a fork, else a ticket or a fence.
+    /// `block` has an owner more: `seq` by a fork, else a ticket, a fence or a pin.
     Hold = 20,
     /// `block` waits for the fence `value`.
     Wait = 21,
@@ -98,6 +98,10 @@ pub enum Kind {
     Pressure = 39,
     /// `seq` gets `other` blocks that somebody else fills; `value`: the ticket.
     Load = 40,
+    /// What is held up to `block` stays until the receipt `value` is back.
+    Pin = 41,
+    /// The receipt `value` of the hold up to `block` is back.
+    Unpin = 42,
 }
 
 /// One entry of the log.

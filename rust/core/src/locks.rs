@@ -1,7 +1,7 @@
-//! Path locks: whoever holds one owns a block and all those it follows, until the receipt is back.
+//! Path locks: whoever holds one owns a prefix, all of its blocks, until the receipt is back.
 
 use crate::error::{Error, Result};
-use crate::pool::{BlockId, NIL, Pool};
+use crate::pool::{BlockId, Pool};
 
 /// Proof of a lock, to be handed back once. It names what it locked, so that it opens nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -16,7 +16,7 @@ pub struct Receipt {
 #[derive(Debug, Default)]
 struct Slot {
     generation: u32,
-    /// From the first block on; empty while nothing is locked.
+    /// Prefixes before what follows them; empty while nothing is locked.
     path: Vec<BlockId>,
 }
 
@@ -28,37 +28,34 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// Owns `block`, which is findable, and those it follows. Appends to `claimed` those that had no
-    /// owner before, in the order of the prefix.
+    /// Owns every block of `path`, which are findable, each after the one it follows. Appends to
+    /// `claimed` those that had no owner before.
     ///
     /// # Errors
-    /// [`Error::NotFindable`].
+    /// [`Error::NotFindable`]; [`Error::Invalid`] for no block at all.
     pub fn lock(
         &mut self,
         pool: &mut Pool,
-        block: BlockId,
+        path: &[BlockId],
         claimed: &mut Vec<BlockId>,
     ) -> Result<Receipt> {
-        if !pool.is_findable(block) {
-            return Err(Error::NotFindable {
-                block: u64::from(block),
-                state: pool.state(block).name(),
-            });
+        if let Some(&block) = path.iter().find(|&&block| !pool.is_findable(block)) {
+            let state = pool.state(block).name();
+            return Err(Error::NotFindable { block: u64::from(block), state });
         }
+        let Some(&block) = path.last() else {
+            let limit = "nothing to lock".into();
+            return Err(Error::Invalid { what: "blocks", value: "0".into(), limit });
+        };
         let slot = self.vacant.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() as u32 - 1
         });
-        let Slot { generation, path } = &mut self.slots[slot as usize];
-        *generation += 1;
-        let mut at = block;
-        while at != NIL {
-            path.push(at);
-            at = pool.parent(at);
-        }
-        path.reverse();
+        let held = &mut self.slots[slot as usize];
+        held.generation += 1;
+        held.path.extend_from_slice(path);
         claimed.extend(path.iter().filter(|&&block| pool.share(block)));
-        Ok(Receipt { id: (u64::from(*generation) << 32) | u64::from(slot), block })
+        Ok(Receipt { id: (u64::from(held.generation) << 32) | u64::from(slot), block })
     }
 
     /// Ends a lock: moves its path into `path`, whose blocks have one owner too many from now on.
@@ -92,6 +89,12 @@ impl Locks {
     /// Every block that a lock owns, once for each.
     pub fn owners(&self) -> impl Iterator<Item = BlockId> + '_ {
         self.slots.iter().flat_map(|slot| slot.path.iter().copied())
+    }
+
+    /// The locks that are held: the number of each one's receipt, and its blocks.
+    pub fn held(&self) -> impl Iterator<Item = (u64, &[BlockId])> {
+        let locked = self.slots.iter().zip(0_u64..).filter(|(slot, _)| !slot.path.is_empty());
+        locked.map(|(slot, at)| ((u64::from(slot.generation) << 32) | at, &slot.path[..]))
     }
 
     /// Locks held.

@@ -96,13 +96,13 @@ impl GroupKind {
     pub(super) fn validate(self) -> Result<()> {
         match self {
             Self::SlidingWindow { window: 0 } => {
-                Err(invalid("window", 0, "a sliding window holds at least 1 token"))
+                Err(invalid("window", &0, "a sliding window holds at least 1 token"))
             }
             Self::Chunked { chunk: 0 } => {
-                Err(invalid("chunk", 0, "a chunk holds at least 1 token"))
+                Err(invalid("chunk", &0, "a chunk holds at least 1 token"))
             }
             Self::SinkWindow { window: 0, .. } => {
-                Err(invalid("window", 0, "a window behind a sink holds at least 1 token"))
+                Err(invalid("window", &0, "a window behind a sink holds at least 1 token"))
             }
             _ => Ok(()),
         }

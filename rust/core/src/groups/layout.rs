@@ -43,7 +43,7 @@ impl Layout {
         let size = u64::from(block_size);
         if groups.iter().all(|g| g.kind == GroupKind::Cross) {
             let limit = "some group has to attend to the sequence's own tokens";
-            return Err(invalid("groups", "cross", limit));
+            return Err(invalid("groups", &"cross", limit));
         }
         let mut unit = 1;
         for group in groups {
@@ -53,7 +53,7 @@ impl Layout {
             }
             if unit * size > MAX_UNIT {
                 let limit = "the groups' block sizes have a common multiple above 2^31 tokens";
-                return Err(invalid("units", group.units, limit));
+                return Err(invalid("units", &group.units, limit));
             }
         }
         let mut step = unit * size;
@@ -63,12 +63,12 @@ impl Layout {
                     "must be 0 or a multiple of {} tokens, the unit that all groups can serve",
                     unit * size
                 );
-                return Err(invalid("interval", interval, limit));
+                return Err(invalid("interval", &interval, limit));
             }
             step = if interval == 0 { 0 } else { lcm(step, u64::from(interval)) };
             if step > MAX_UNIT {
                 let limit = "the groups' intervals have a common multiple above 2^31 tokens";
-                return Err(invalid("interval", interval, limit));
+                return Err(invalid("interval", &interval, limit));
             }
         }
         // The end of the prompt alone is what some group promises: no other boundary can be hit.

@@ -35,7 +35,7 @@ impl From<GroupKind> for Group {
     }
 }
 
-fn invalid(what: &'static str, value: impl ToString, limit: impl Into<String>) -> Error {
+fn invalid(what: &'static str, value: &dyn std::fmt::Display, limit: impl Into<String>) -> Error {
     Error::Invalid { what, value: value.to_string(), limit: limit.into() }
 }
 
@@ -50,14 +50,14 @@ impl Group {
         if span == 0 || span > u64::from(MAX_BLOCK_SIZE) {
             let limit =
                 format!("a group's block spans 1 unit of {block_size} tokens to {MAX_BLOCK_SIZE}");
-            return Err(invalid("units", self.units, limit));
+            return Err(invalid("units", &self.units, limit));
         }
         if self.interval.is_some() && self.kind.keeps_all() {
             let limit = "only a kind that gives blocks up has boundaries to choose";
-            return Err(invalid("interval", self.interval.unwrap_or(0), limit));
+            return Err(invalid("interval", &self.interval.unwrap_or(0), limit));
         }
         if self.lag > 0 && matches!(self.kind, GroupKind::Cross | GroupKind::State) {
-            return Err(invalid("lag", self.lag, "goes with attention to the sequence's tokens"));
+            return Err(invalid("lag", &self.lag, "goes with attention to the sequence's tokens"));
         }
         Ok(())
     }

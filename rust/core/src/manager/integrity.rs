@@ -63,7 +63,7 @@ impl Manager {
     fn check_owners(&self) -> std::result::Result<(), String> {
         let mut owners = vec![0_u32; self.pool.created() as usize];
         let tables = self.sequences.iter().flat_map(|(_, s)| s.tables.iter().flatten());
-        let others = self.tickets.owners().chain(self.fences.owners());
+        let others = self.tickets.owners().chain(self.fences.owners()).chain(self.locks.owners());
         for block in tables.copied().filter(|&b| b != NIL).chain(others) {
             owners[block as usize] += 1;
         }

@@ -7,12 +7,14 @@ mod admit;
 mod candidates;
 mod commit;
 mod cross;
+mod dump;
 mod fence;
 mod fork;
 mod grow;
 mod integrity;
 mod load;
 mod loans;
+mod lock;
 mod lookup;
 mod note;
 mod pressure;
@@ -23,6 +25,8 @@ mod step;
 mod windows;
 
 pub use commit::Committed;
+pub use dump::DumpFormat;
+pub use lock::Locked;
 pub use lookup::Hit;
 pub use pressure::{Candidate, Preempt, Pressure};
 pub use request::{Admission, Fit, Grant, Prompt};
@@ -35,6 +39,7 @@ use crate::events::{Kind, Log};
 use crate::groups::Layout;
 use crate::hash::{Hasher, Key};
 use crate::index::Index;
+use crate::locks::Locks;
 use crate::options::Options;
 use crate::policy::{Eviction, View, Why};
 use crate::pool::{BlockId, NIL, Pool, State};
@@ -53,6 +58,7 @@ pub struct Manager {
     sequences: Sequences,
     tickets: Tickets,
     fences: fence::Fences,
+    locks: Locks,
     log: Log,
     stats: Stats,
     observer: account::Observer,
@@ -92,6 +98,7 @@ impl Manager {
             sequences: Sequences::default(),
             tickets: Tickets::default(),
             fences: fence::Fences::default(),
+            locks: Locks::default(),
             log: Log::new(options.event_log),
             stats: Stats::default(),
             observer: account::Observer::new(&options),

@@ -61,6 +61,8 @@ pub struct Snapshot {
     /// (the step, the blocks that wait for it).
     pub fences: Vec<(u64, Vec<BlockId>)>,
     pub passed: Option<u64>,
+    /// (the receipt, the blocks that it holds).
+    pub pins: Vec<(u64, Vec<BlockId>)>,
 }
 
 impl Snapshot {
@@ -109,6 +111,7 @@ impl Manager {
             tickets: self.tickets.outstanding(),
             fences: self.fences.waiting().to_vec(),
             passed: self.fences.passed(),
+            pins: self.locks.held().map(|(id, path)| (id, path.to_vec())).collect(),
         }
     }
 

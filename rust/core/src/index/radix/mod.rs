@@ -85,14 +85,14 @@ impl Radix {
         let Node { run, children, parent: above, .. } = self.tree.nodes[node];
         if let Some(&there) = self.tree.blocks(node).get(offset) {
             if mark == PLAIN && self.tree.texts.of(there) == text {
-                self.pair(there, block);
+                self.pair(node, offset, block);
                 return Found::Block(there);
             }
             let head = self.split(node, offset);
             self.add_child(head, depth, mark, block);
         } else if let Some(child) = self.children.find(&self.tree, node, mark, text) {
             let there = self.tree.blocks(child)[0];
-            self.pair(there, block);
+            self.pair(child, 0, block);
             return Found::Block(there);
         } else if children == 0 && mark == PLAIN && above != NIL {
             let mut run = run;
@@ -116,10 +116,14 @@ impl Radix {
         self.len += 1;
     }
 
-    /// `block` stands where `there` does.
-    fn pair(&mut self, there: BlockId, block: BlockId) {
-        self.place[block as usize] = self.place[there as usize];
+    /// `block` joins what stands at a place. Of several copies the lowest is found.
+    fn pair(&mut self, node: NodeId, offset: usize, block: BlockId) {
+        let there = self.tree.blocks(node)[offset];
+        self.place[block as usize] = node;
         self.twin.swap(there as usize, block as usize);
+        if block < there {
+            self.tree.runs.set(self.tree.nodes[node].run, offset, block);
+        }
     }
 
     fn top_or_new(&mut self, namespace: Key) -> NodeId {
@@ -180,7 +184,8 @@ impl Radix {
             let before = self.ring(block).find(|&b| self.twin[b as usize] == block);
             self.twin[before.unwrap_or(other) as usize] = other;
             if self.tree.blocks(node)[offset] == block {
-                self.tree.runs.set(run, offset, other);
+                let lowest = self.ring(other).min().unwrap_or(other);
+                self.tree.runs.set(run, offset, lowest);
             }
         } else if run.len() > 1 {
             debug_assert!(children == 0 && offset + 1 == run.len(), "nothing follows the block");
@@ -216,9 +221,9 @@ impl Radix {
         std::iter::successors(Some(block), next)
     }
 
-    /// Another findable block with the same prefix.
+    /// Another findable block with the same prefix, the lowest there is.
     pub fn other_copy(&self, block: BlockId) -> Option<BlockId> {
-        self.ring(block).nth(1)
+        self.ring(block).skip(1).min()
     }
 
     /// Findable blocks.
