@@ -33,6 +33,9 @@ class Manager:
             SupportsFloat | SupportsIndex,
         ]
         | None = None,
+        statistics: bool = True,
+        ghosts: SupportsIndex = ...,
+        sample: SupportsIndex = 0,
         strict: bool = False,
         remap_duplicates: bool = False,
         partial_hits: bool = False,
@@ -40,12 +43,22 @@ class Manager:
         """
         A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
         """
+    def add_pressure_callback(self, /, callback: Any) -> None:
+        """
+        Calls back with the level before and after each change.
+        """
     def admit(
-        self, /, request: Request
+        self,
+        /,
+        request: Request,
+        chunk: SupportsIndex | None = None,
+        until: SupportsIndex | None = None,
+        partial: bool | None = None,
+        resumed: bool | None = None,
     ) -> tuple[int, int, int, int, int | None, bool, int, int, int | None]:
         """
         Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens,
-        ticket of a load, whether the other input was found).
+        ticket of a load, whether the other input was found). What is given besides goes over what the request says.
         """
     def append(self, /, seq: SupportsIndex, ids: Any) -> None:
         """
@@ -65,7 +78,9 @@ class Manager:
         """
         A block's state and generation.
         """
-    def block_table(self, /, seq: SupportsIndex, group: SupportsIndex = ...) -> Incomplete:
+    def block_table(
+        self, /, seq: SupportsIndex, group: SupportsIndex = ..., start: SupportsIndex = 0
+    ) -> Incomplete:
         """
         A sequence's block table in a group; -1, or the null block, where one was given up.
         """
@@ -112,7 +127,7 @@ class Manager:
         """
         Copies of a ticket are ordered.
         """
-    def dump(self, /, format: str) -> str:
+    def dump(self, /, form: str) -> str:
         """
         The tree of the radix index as "text" or "dot".
         """
@@ -139,6 +154,10 @@ class Manager:
     def find_blocks(self, /, keys: Any) -> Incomplete:
         """
         Blocks under keys, up to the first that is not there.
+        """
+    def fits(self, /, request: Request) -> int:
+        """
+        Whether a request could be admitted: 0 never, 1 later, 2 now.
         """
     def fork(self, /, seq: SupportsIndex) -> int:
         """
@@ -188,6 +207,14 @@ class Manager:
         """
         A sequence's lengths: (known, with slots, committed, cached at admission) tokens.
         """
+    def let_pass(self, /, passed: SupportsIndex) -> None:
+        """
+        For replaying a log: steps have run.
+        """
+    def live(self, /) -> Incomplete:
+        """
+        Handles of the live sequences, in no order that means anything.
+        """
     def loaded(self, /, ticket: SupportsIndex, blocks: Any) -> list[int]:
         """
         A load has ended with its first blocks good, of each group as many or as said; returns the
@@ -206,8 +233,15 @@ class Manager:
         ] = ...,
     ) -> tuple[int, list[Incomplete], int | None]:
         """
-        How much of a prompt is there: (tokens, a block list a group, what is attached to exactly
-        this prompt). Changes nothing.
+        How much of a prompt is there, and what is attached to exactly this prompt. Changes nothing.
+        """
+    def lookup_request(self, /, request: Request) -> tuple[int, list[Incomplete], int | None]:
+        """
+        The same for a request, by what it reads.
+        """
+    def miss(self, /, seq: SupportsIndex) -> tuple[int, int, int, int | None] | None:
+        """
+        Why the admission of a live sequence found no more; None with statistics off.
         """
     def options(self, /) -> dict:
         """
@@ -244,13 +278,26 @@ class Manager:
         """
         Holds what is cached of a prompt: (receipt, its block, tokens), or None.
         """
+    def pin_blocks(self, /, blocks: SupportsGetItem[int, SupportsIndex]) -> int:
+        """
+        For replaying a log: holds these blocks, as `pin` did.
+        """
     def preempt(self, /, seq: SupportsIndex, fence: SupportsIndex | None = None) -> Request:
         """
         Ends a sequence for now; returns the request that brings it back.
         """
-    def preemption_order(self, /, seqs: Any, rule: str) -> list[tuple[int, int, int]]:
+    def preemption_order(
+        self, /, seqs: Any, rule: str, usage: SupportsFloat | SupportsIndex | None = None
+    ) -> list[tuple[int, int, int]]:
         """
-        Running sequences in the order to preempt them: (sequence, blocks it frees, tokens computed).
+        Running sequences in the order to preempt them: (sequence, blocks it frees, tokens computed);
+        with `usage`, only those that bring use down to it.
+        """
+    def prefix_statistics(self, /) -> tuple[dict, list[int], tuple[int, int, int, int]] | None:
+        """
+        Why admissions found no more: {reason: (admissions, tokens)}, admissions cut short by each
+        layer group, and the last requests as (requests, with a hit, prompt tokens, hit tokens).
+        None with statistics off.
         """
     def pressure(self, /) -> tuple[float, int]:
         """
@@ -263,6 +310,17 @@ class Manager:
         Makes a block on loan findable under a key of shape (1, 2), after `parent`; returns a block
         that was findable under it before.
         """
+    def put_fence(self, /, fence: SupportsIndex | None = None) -> None:
+        """
+        For replaying a log: what is given up waits for a step from now on, or no more.
+        """
+    def ragged_tables(
+        self, /, seqs: Any, indptr: Any, blocks: Any, *, group: SupportsIndex = ...
+    ) -> int:
+        """
+        Writes the block tables of `seqs` one after the other into `blocks`; table i is
+        `blocks[indptr[i]:indptr[i + 1]]`. Returns how many entries there are.
+        """
     def readable(self, /, seq: SupportsIndex) -> int:
         """
         Tokens that may be read.
@@ -271,9 +329,26 @@ class Manager:
         """
         Ends a sequence; its blocks stay until `fence` has passed.
         """
+    def remove_pressure_callback(self, /, callback: Any) -> int:
+        """
+        Takes a callback off; how often it was there.
+        """
+    def reserve(self, /, seq: SupportsIndex, until: SupportsIndex) -> None:
+        """
+        Slots up to a length, past what is known for tokens whose ids come later.
+        """
+    def residency(self, /) -> list[Incomplete] | None:
+        """
+        Histograms of sampled blocks: lifetime, idle before eviction, gap between uses; None if no
+        block is sampled.
+        """
     def resize(self, /, blocks: SupportsIndex) -> None:
         """
         Another number of blocks.
+        """
+    def seq_lens(self, /, seqs: Any, out: Any) -> None:
+        """
+        Writes the lengths of `seqs`, in tokens with slots.
         """
     def set_deadline(self, /, ticket: SupportsIndex, deadline: SupportsIndex) -> None:
         """
@@ -294,11 +369,24 @@ class Manager:
         Forgets what is cached and admits nobody until `wake`.
         """
     def slot_mapping(
-        self, /, seqs: Any, starts: Any, counts: Any, out: Any, *, group: SupportsIndex = ...
+        self,
+        /,
+        seqs: Any,
+        starts: Any,
+        counts: Any,
+        out: Any,
+        *,
+        group: SupportsIndex = ...,
+        indptr: Any | None = None,
     ) -> int:
         """
         Writes the slots of tokens `starts[i] .. starts[i] + counts[i]` of each sequence, one after
-        the other, into `out`: block × block size + offset. Returns how many were written.
+        the other, into `out`: block × block size + offset; those of sequence i are
+        `out[indptr[i]:indptr[i + 1]]`. Returns how many were written.
+        """
+    def snapshot(self, /) -> dict:
+        """
+        Everything the manager holds at one instant, copied.
         """
     def stats(self, /) -> dict:
         """
@@ -307,40 +395,46 @@ class Manager:
     def step(
         self,
         /,
-        *,
         done: Any | None = None,
         failed: Any | None = None,
+        loaded: Any | None = None,
         truncate: Any | None = None,
-        truncate_to: Any | None = None,
+        fill: Any | None = None,
         commit: Any | None = None,
-        commit_to: Any | None = None,
+        fork: Any | None = None,
         release: Any | None = None,
+        preempt: Any | None = None,
         fence: SupportsIndex | None = None,
         passed: SupportsIndex | None = None,
         append: Any | None = None,
         counts: Any | None = None,
         ids: Any | None = None,
         extend: Any | None = None,
-        extend_to: Any | None = None,
         admit: SupportsGetItem[int, Request] = ...,
         token_budget: SupportsIndex | None = None,
+        batch_tokens: SupportsIndex | None = None,
         skip_refused: bool = False,
         tables: SupportsGetItem[int, Any] = ...,
         slots: SupportsGetItem[int, Any] = ...,
+        rows: Any | None = None,
     ) -> tuple[
         list[tuple[int, int, int, int, int | None, bool, int, int, int | None] | None],
         list[tuple[str, int, Any]],
         list[int],
         tuple[int, Incomplete] | None,
+        list[int],
+        list[Request],
+        Incomplete,
+        Incomplete,
         list[tuple[int, int, int, int]],
     ]:
         """
-        Settles tickets, cuts, commits, ends, grows and admits sequences in one call.
+        Settles tickets, cuts, fills, commits, forks, ends, grows and admits sequences in one call.
 
         `append[i]` grows by `counts[i]` ids of `ids`, in order. Everything wrong with a handle, a
         length or a ticket refuses the whole step; want of room refuses single growths and
-        admissions. `tables[g]` row i gets the changed entries of `append[i]`'s table in group g,
-        `slots[g]` the slots of the appended tokens, one sequence after the other.
+        admissions. `tables[g]` row `rows[i]`, or i, gets the changed entries of `append[i]`'s table
+        in group g, `slots[g]` the slots of the appended tokens, one sequence after the other.
         """
     def take_changes(self, /) -> tuple[list[int], list[tuple[int, int, int, int]]]:
         """
@@ -353,6 +447,11 @@ class Manager:
     def take_events(self, /) -> dict:
         """
         The events since the last call, as arrays of equal length.
+        """
+    def take_log(self, /) -> tuple[dict, Incomplete, list[tuple[int, Request]]]:
+        """
+        The log since the last call: (events as arrays, their token ids one event after the other,
+        what each admission asked for by its sequence).
         """
     def take_plan(self, /) -> tuple[int, Incomplete] | None:
         """
@@ -419,6 +518,11 @@ class Request:
         encoder_tokens: SupportsIndex = ...,
         outlook: Any | None = None,
     ) -> Request: ...
+    def parts(self, /) -> tuple[Incomplete, list[bytes], list[tuple[int, int, bytes]], int, int]:
+        """
+        Its token ids (empty where only keys are known), salt, adapter, name of another input, extras,
+        session and turn.
+        """
 
 @final
 class Trace:
