@@ -48,7 +48,8 @@ class Rebuild:
         null_block: Whether block 0 is reserved.
 
     Attributes:
-        lengths: Tokens with slots, by live sequence.
+        lengths: Tokens with slots, by live sequence, and by who stands in for one that ended before
+            its load.
         pressures: (tick, level) of each change of the pressure level that was seen.
         usages: (tick, share of blocks in use) after each portion fed.
     """
@@ -65,6 +66,7 @@ class Rebuild:
         self._lent: set[int] = set()
         self._waiting: list[tuple[int, int]] = []
         self._loads: set[int] = set()
+        self._stand_ins: set[int] = set()
         self._recent: deque[tuple[int, int]] = deque(maxlen=WINDOW)
         self._admitted = (K.ADMIT, 0, 0)
         self._reasons: Counter[MissReason] = Counter()
@@ -108,7 +110,7 @@ class Rebuild:
         counts = self.counts()
         out = self.total - self.null_block - counts.free
         return {name: self._stats[name] for name in names} | {
-            "live_sequences": len(self.lengths),
+            "live_sequences": len(self.lengths) - len(self._stand_ins),
             "waiting_blocks": len({block for _, block in self._waiting}),
             "freed": self._stats["allocated"] + self._stats["lent"] - out,
         }
@@ -180,10 +182,12 @@ class Rebuild:
                 self.lengths[e.seq] = self.lengths[e.value]
             case K.STAND_IN:
                 self.lengths[e.seq] = e.other
+                self._stand_ins.add(e.seq)
             case K.PARTIAL:
                 self._partial(e)
             case K.FINISH:
                 del self.lengths[e.seq]
+                self._stand_ins.discard(e.seq)
             case K.LOAD:
                 self._loads.add(e.value)
 

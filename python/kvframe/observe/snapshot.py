@@ -49,7 +49,8 @@ class SequenceState:
 
     ``admitted`` is the tick of its admission, ``private`` whether it leaves nothing more findable,
     ``unknown`` how many of its tokens have no ids yet; ``encoder`` names another input of
-    ``encoder_tokens`` tokens that it attends to.
+    ``encoder_tokens`` tokens that it attends to. With ``stand_in`` it is no longer live: it ended
+    before its load, and its blocks are kept until that is settled.
     """
 
     seq: int
@@ -68,6 +69,7 @@ class SequenceState:
     encoder: bytes
     encoder_tokens: int
     miss: Miss | None
+    stand_in: bool
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ class Snapshot:
         tickets: Copies, loads and leases not settled.
         fences: (step, blocks that wait for it).
         pins: (receipt, blocks that it keeps).
+        held: (findable block, how often it is held one by one).
     """
 
     tick: int
@@ -115,6 +118,7 @@ class Snapshot:
     tickets: tuple[TicketState, ...]
     fences: tuple[tuple[int, Ids], ...]
     pins: tuple[tuple[int, Ids], ...]
+    held: tuple[tuple[int, int], ...]
     block_size: int
 
     @classmethod
@@ -133,6 +137,7 @@ class Snapshot:
             tickets=tuple(TicketState(*row) for row in told["tickets"]),
             fences=tuple(told["fences"]),
             pins=tuple(told["pins"]),
+            held=tuple(told["held"]),
             block_size=block_size,
         )
 
@@ -162,6 +167,8 @@ class Snapshot:
         ]
         if row.miss is not None:
             lines.append(f"Its prefix ended there: {_why(row.miss)}.")
+        if row.stand_in:
+            lines.append("It stands in for one that ended before its load.")
         if row.unknown:
             lines.append(f"The ids of its last {row.unknown} tokens are not known yet.")
         if row.private:
@@ -207,6 +214,7 @@ class Snapshot:
                 owners.append(f"the {ticket.kind} of ticket {ticket.ticket}")
         owners += [f"the fence of step {step}" for step, ids in self.fences if block in ids]
         owners += [f"the pin of receipt {receipt:#x}" for receipt, ids in self.pins if block in ids]
+        owners += [f"its own holds ({times})" for held, times in self.held if held == block]
         return owners
 
 
@@ -236,4 +244,5 @@ def _sequence(row: Mapping[str, Any]) -> SequenceState:
         encoder=row["encoder"],
         encoder_tokens=row["encoder_tokens"],
         miss=miss_of(row["miss"]),
+        stand_in=row["stand_in"],
     )

@@ -83,7 +83,7 @@ impl Manager {
         let (snapshot, fallbacks) =
             self.locked_long(py, |core| (core.snapshot(), core.fallbacks()))?;
         let dict = PyDict::new(py);
-        let live = snapshot.sequences.len();
+        let live = snapshot.sequences.iter().filter(|s| !s.stand_in).count();
         let waiting = snapshot.waiting();
         let told = [
             ("freed", snapshot.freed),
@@ -99,7 +99,7 @@ impl Manager {
         dict.set_item("pressure", snapshot.pressure as u8)?;
         dict.set_item("asleep", snapshot.asleep)?;
         dict.set_item("passed", snapshot.passed)?;
-        let Snapshot { blocks, sequences, tickets, fences, pins, .. } = snapshot;
+        let Snapshot { blocks, sequences, tickets, fences, pins, held, .. } = snapshot;
         dict.set_item("blocks", columns(py, blocks)?)?;
         let rows = sequences.into_iter().map(|s| {
             let row = PyDict::new(py);
@@ -118,6 +118,7 @@ impl Manager {
             row.set_item("encoder", PyBytes::new(py, &s.encoder))?;
             row.set_item("encoder_tokens", s.encoder_tokens)?;
             row.set_item("miss", miss)?;
+            row.set_item("stand_in", s.stand_in)?;
             Ok(row)
         });
         dict.set_item("sequences", rows.collect::<PyResult<Vec<_>>>()?)?;
@@ -127,6 +128,7 @@ impl Manager {
         dict.set_item("fences", rows.collect::<Vec<_>>())?;
         let rows = pins.iter().map(|(receipt, blocks)| (*receipt, ids(py, blocks)));
         dict.set_item("pins", rows.collect::<Vec<_>>())?;
+        dict.set_item("held", held)?;
         Ok(dict)
     }
 

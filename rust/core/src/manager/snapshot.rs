@@ -42,6 +42,8 @@ pub struct SequenceCopy {
     pub encoder: Vec<u8>,
     pub encoder_tokens: u32,
     pub miss: Option<Miss>,
+    /// Whether it stands in for one that ended before its load.
+    pub stand_in: bool,
 }
 
 /// A copy of all of it, without any pointer into the manager.
@@ -63,6 +65,8 @@ pub struct Snapshot {
     pub passed: Option<u64>,
     /// (the receipt, the blocks that it holds).
     pub pins: Vec<(u64, Vec<BlockId>)>,
+    /// (findable block, how often it is held one by one).
+    pub held: Vec<(BlockId, u32)>,
 }
 
 impl Snapshot {
@@ -97,6 +101,7 @@ impl Manager {
             encoder: s.encoder.clone(),
             encoder_tokens: s.encoder_tokens,
             miss: miss(s.miss),
+            stand_in: self.orphans.iter().any(|&(_, orphan)| orphan == seq),
         });
         Snapshot {
             tick: self.tick,
@@ -112,6 +117,7 @@ impl Manager {
             fences: self.fences.waiting().to_vec(),
             passed: self.fences.passed(),
             pins: self.locks.held().map(|(id, path)| (id, path.to_vec())).collect(),
+            held: self.hands.held(),
         }
     }
 
