@@ -51,7 +51,7 @@ class Scheduler:
         self.did: Counter[str] = Counter()
 
     def measured(self) -> tuple[list[float], float, Counter[str]]:
-        """Since the last call: seconds in the manager of each step, seconds in all, what was done."""
+        """Since the last call: seconds in the manager by step, seconds in all, what was done."""
         spent, seconds, did = self.spent, time.perf_counter() - self.since, self.did
         self.spent, self.since, self.did = [], time.perf_counter(), Counter()
         return spent, seconds, did

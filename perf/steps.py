@@ -1,8 +1,8 @@
 """``python -m perf.steps``: what the KV cache costs a scheduler step that does everything at once.
 
 A loop shaped like an engine's scheduler: 256 sequences run; new ones arrive with shared prefixes
-and are prefilled in chunks; a quarter of them speculate, and have drafts cut; some fork; those that end
-make room; where room runs out, the last admitted are preempted and come back. All of it is one
+and are prefilled in chunks; a quarter of them speculate, and have drafts cut; some fork; those that
+end make room; where room runs out, the last admitted are preempted and come back. All of it is one
 `step` call a step, beside reading the table of a sequence that starts to decode. Only the time in
 the manager counts as KV work; the whole loop is timed, too.
 """

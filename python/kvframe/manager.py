@@ -7,8 +7,8 @@ before the next write. Token ids, block tables and slot mappings cross as NumPy 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from typing import Any, Unpack
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import numpy.typing as npt

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from kvframe import _core
+from kvframe._core import Manager as Core
 from kvframe.results import Changes, Expired, Owners, Pages, Remap, Ticket, Usage
 
 
 class SharingVerbs:
     """A part of `KVCacheManager`."""
 
-    _core: _core.Manager
+    _core: Core
 
     # --- reading ------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from kvframe._core import Manager as Core
 from kvframe.request import Handles, Request, TokenIds
-from kvframe.results import Grant, Plan, Stepped
+from kvframe.results import Grant, Plan, Remap, Stepped
 
 
 class Steps:
@@ -82,7 +82,7 @@ class Steps:
             HandleError: A handle or ticket is wrong; nothing was done.
             UsageError: A length or a buffer is wrong; nothing was done.
         """
-        grants, refused, rewound, plan, forks, preempted, extended, reasons = self._core.step(
+        told = self._core.step(
             # By place: twenty names cost more than all that the step does for as many sequences.
             done,
             failed,
@@ -107,6 +107,7 @@ class Steps:
             [slots] if isinstance(slots, np.ndarray) else slots,
             rows,
         )
+        grants, refused, rewound, plan, forks, preempted, extended, reasons, remaps = told
         return Stepped(
             [None if grant is None else Grant(*grant) for grant in grants],
             refused,
@@ -116,4 +117,5 @@ class Steps:
             [Request.of_core(request) for request in preempted],
             extended,
             reasons,
+            [Remap(*entry) for entry in remaps],
         )

@@ -11,7 +11,6 @@ import numpy as np
 from kvframe import (
     CacheConfig,
     Config,
-    GroupConfig,
     KVCacheManager,
     KVFrameError,
     Plan,
@@ -21,12 +20,13 @@ from kvframe import (
 )
 
 from .dice import Dice
+from .kinds import Kind
 from .model import RefusalError
 from .oracle import Oracle
 from .plane import Plane
 from .policies import SPARE, known
 from .pool import OUTSIDE, RANKS, Pool, tail_optimized
-from .sequence import KINDS, Ask
+from .sequence import Ask
 
 T = TypeVar("T")
 MOST_BLOCKS = 64
@@ -39,21 +39,29 @@ class Setup:
     policy: str = "lru"
     blocks: int = 16
     size: int = 4
-    groups: tuple[tuple[str, int], ...] = (("full", 0),)
+    kinds: tuple[Kind, ...] = ()
+    """One group of full attention, if not given."""
+    index: str = "hash"
     hash: str = "sha256"
     caching: bool = True
     null: bool = False
     reserve: int = 0
 
+    @property
+    def groups(self) -> list[Kind]:
+        return list(self.kinds) or [Kind("full", self.size)]
+
+    @property
+    def takes_keys(self) -> bool:
+        return self.hash != "xxh3-128" and self.index == "hash"
+
     def manager(self) -> KVCacheManager:
-        groups = [
-            GroupConfig(name=f"g{i}", kind=kind, window=window or None)  # type: ignore[arg-type]
-            for i, (kind, window) in enumerate(self.groups)
-        ]
+        groups = [kind.config(f"g{i}", self.size) for i, kind in enumerate(self.groups)]
         cache = CacheConfig(
             capacity=self.blocks,
             block_size=self.size,
             hash=self.hash,  # type: ignore[arg-type]
+            index=self.index,  # type: ignore[arg-type]
             prefix_caching=self.caching,
             null_block=self.null,
             event_log=True,
@@ -71,8 +79,7 @@ class Setup:
     def model(self, tables: Callable[[int], list[list[int]]]) -> Oracle:
         rank = tail_optimized(SPARE, self.size) if self.policy == "t-lru" else RANKS[self.policy]
         pool = Pool(self.blocks, int(self.null), self.policy, rank)
-        kinds = [KINDS[kind](window) for kind, window in self.groups]
-        return Oracle(pool, self.size, kinds, tables, self.caching, self.reserve)
+        return Oracle(pool, self.size, self.groups, tables, self.caching, self.reserve)
 
 
 @dataclass
@@ -98,7 +105,8 @@ class Machine:
         self.groups = len(self.setup.groups)
         self.size = self.setup.size
         self.o = self.setup.model(self.tables)
-        self.plane = Plane(self.o, np.full((MOST_BLOCKS, self.size), 3, np.uint64))
+        widest = max(kind.span for kind in self.setup.groups)
+        self.plane = Plane(self.o, np.full((MOST_BLOCKS, widest), 3, np.uint64))
 
     def tables(self, seq: int) -> list[list[int]]:
         return [self.kv.block_table(seq, group).tolist() for group in range(self.groups)]

@@ -14,8 +14,9 @@ from kvframe import (
     UsageError,
 )
 
+from .kinds import Kind, step, unit
 from .pool import Block, Pool
-from .sequence import Ask, Kind, Seq, Ticket, head
+from .sequence import Ask, Seq, Ticket, head
 
 Tables = Callable[[int], list[list[int]]]
 
@@ -52,15 +53,16 @@ class Model:
     fence: int | None = None
     asleep: bool = False
 
+    def __post_init__(self) -> None:
+        self.unit = unit(self.kinds)
+        self.step = step(self.kinds)
+
     # --- small words --------------------------------------------------------------------------
 
     def live(self, seq: int) -> Seq:
         need(seq not in self.ended, StaleHandleError)
         need(seq in self.seqs, HandleError)
         return self.seqs[seq]
-
-    def rows(self, tokens: int) -> int:
-        return -(-tokens // self.size)
 
     def of(self, ids: Iterable[int | None]) -> list[Block]:
         return [self.pool.blocks[i] for i in ids if i is not None]
@@ -71,12 +73,19 @@ class Model:
 
     def most(self, tokens: int) -> int:
         """Blocks that a sequence of so many tokens holds in all groups."""
-        return sum(kind.most(tokens, self.size) for kind in self.kinds)
+        return sum(kind.most(tokens) for kind in self.kinds)
+
+    def rows(self, tokens: int) -> list[int]:
+        """Blocks of each group's table."""
+        return [kind.rows(tokens) for kind in self.kinds]
+
+    def whole(self, tokens: int) -> int:
+        return tokens // self.unit * self.unit
 
     def lacks(self, tokens: int, tables: list[list[int | None]]) -> int:
         """Blocks that a sequence with these tables may yet take on its way to that length."""
         held = [len(table) - table.count(None) for table in tables]
-        most = [kind.most(tokens, self.size) for kind in self.kinds]
+        most = [kind.most(tokens) for kind in self.kinds]
         return sum(max(m - h, 0) for m, h in zip(most, held, strict=True))
 
     def copies(self) -> list[tuple[int | None, int, int, int]]:
@@ -95,41 +104,40 @@ class Model:
     # --- coming in ----------------------------------------------------------------------------
 
     def found(self, ask: Ask) -> int:
-        """Rows that every group can serve, not all of the prompt."""
+        """Tokens that every group can serve, not all of the prompt."""
         keys = {block.key for block in self.pool.blocks.values()}
 
-        def serves(group: int, rows: int) -> bool:
-            first = self.kinds[group].first(rows * self.size) // self.size
-            ends = [(i + 1) * self.size for i in range(first, rows)]
+        def serves(group: int, tokens: int) -> bool:
+            ends = [(row + 1) * self.kinds[group].span for row in self.kinds[group].needs(tokens)]
             return all((group, *head(ask, ask.tokens, ask.extras, end)) in keys for end in ends)
 
-        longest = max(len(ask.tokens) - 1, 0) // self.size if self.caching and ask.read else 0
-        groups = range(len(self.kinds))
-        return next(n for n in range(longest, -1, -1) if all(serves(g, n) for g in groups))
+        longest = self.whole(max(len(ask.tokens) - 1, 0)) if self.caching and ask.read else 0
+        lengths, groups = range(longest, -1, -self.unit), range(len(self.kinds))
+        return next(n for n in lengths if all(serves(g, n) for g in groups))
 
     def admit(
         self, ask: Ask, hits: list[list[int]] | None, seq: int | None, load: int | None
     ) -> tuple[int, int, int]:
         """Cached, granted and known tokens of the sequence that came in as ``seq``."""
-        known, count = len(ask.tokens), len(self.kinds)
+        known = len(ask.tokens)
         private = not (ask.insert and self.caching)
         whole = ask.whole_sequence
         new = Seq(ask, list(ask.tokens), ask.extras, [], 0, 0, 0, private, 0, whole, ask.keys_only)
-        found = self.found(ask)
-        cached = found * self.size
-        most = max(known - 1, 0) // self.size * self.size
-        need(ask.external % self.size == 0 and ask.external <= max(most - cached, 0))
+        cached = self.found(ask)
+        most = self.whole(max(known - 1, 0))
+        need(ask.external % self.unit == 0 and ask.external <= max(most - cached, 0))
         start = cached + ask.external
         until = min(known, start + ask.chunk) if ask.chunk is not None else known
         until = min(until, max(ask.until, start)) if ask.until is not None else until
-        blocks = (self.rows(until) - found) * count
-        new.tables = self.check_hits(new, found, hits)
+        blocks = sum(self.rows(until)) - sum(self.rows(cached))
+        new.tables = self.check_hits(new, cached, hits)
+        new.private = private = private or self.is_cut(new)
         claimed = [b for table in new.tables for b in self.of(table)]
         room = self.pool.room() - sum(not block.owners for block in claimed)
         kept = self.kept()
         if ask.partial:
             self.check_room(min(blocks, max(room - kept, 0)), room)
-            until = min(until, cached + max(room - kept, 0) // count * self.size)
+            until = self.fitting(cached, until, max(room - kept, 0))
         else:
             longest = max(known, ask.max_tokens)
             total = max(self.most(longest), blocks + len(claimed))
@@ -150,16 +158,27 @@ class Model:
             for block in self.of(table):
                 self.pool.hit(block, known)
         new.slots, new.committed, new.cached = until, cached, cached
-        self.more_rows(new, self.rows(until), self.tables(seq))
+        self.more_rows(new, until, self.tables(seq))
         new.admitted = self.pool.now
         kind = "resumed" if ask.resumed else "admissions"
         self.pool.count(kind)
         self.pool.count("resumed_hit_tokens" if ask.resumed else "hit_tokens", cached)
-        rows = min(ask.external, until - cached) // self.size
-        assert (load is not None) == (rows > 0)
+        brought = self.whole(min(ask.external, until - cached))
+        assert (load is not None) == (brought > 0)
         if load is not None:
-            self.open_load(load, new, found, rows)
+            self.open_load(load, new, cached, brought)
         return cached, until, known
+
+    def fitting(self, cached: int, until: int, room: int) -> int:
+        """As far as so many blocks go, in whole units of hashing."""
+        ends = [min(end, until) for end in range(cached, until + self.size, self.size)]
+        least = sum(self.rows(cached))
+        return max(end for end in ends if sum(self.rows(end)) - least <= room)
+
+    def is_cut(self, s: Seq) -> bool:
+        """What is computed without tokens behind a sink is not what the prefix alone says."""
+        sinks = [g for g, kind in enumerate(self.kinds) if kind.kind == "sink_window"]
+        return any(None in s.tables[group] for group in sinks)
 
     def kept(self) -> int:
         """Blocks that running sequences may still ask for."""
@@ -170,31 +189,37 @@ class Model:
         return self.reserve + sum(self.lacks(tokens, s.tables) for s, tokens in longest)
 
     def check_hits(
-        self, new: Seq, rows: int, told: list[list[int]] | None
+        self, new: Seq, cached: int, told: list[list[int]] | None
     ) -> list[list[int | None]]:
         """A hit's blocks, told because a prefix may have copies: each must hold its own."""
         tables: list[list[int | None]] = []
         for group, kind in enumerate(self.kinds):
-            first = kind.first(rows * self.size) // self.size
-            keys = [new.key(group, (i + 1) * self.size) for i in range(first, rows)]
+            rows = kind.rows(cached)
+            needed = sorted(kind.needs(cached))
+            keys = [new.key(group, (i + 1) * kind.span) for i in needed]
             if told is None:
-                tables.append([None] * first + [self.pool.named(key)[0].id for key in keys])
+                ids: list[int | None] = [None] * rows
+                for row, key in zip(needed, keys, strict=True):
+                    ids[row] = self.pool.named(key)[0].id
+                tables.append(ids)
                 continue
             ids = [None if block < 0 else block for block in told[group][:rows]]
             assert len(ids) == rows, f"{rows} blocks can be found, not {len(ids)}"
-            assert ids[:first] == [None] * min(first, rows), "more than its window"
-            blocks = self.of(ids[first:])
+            assert [i for i, b in enumerate(ids) if b is not None] == needed, "not what it needs"
+            blocks = self.of(ids)
             assert [b.key for b in blocks] == keys, "somebody else's KV"
-            chain = [None, *ids[:-1]] if kind.full else [None] * rows
-            assert [b.parent for b in blocks] == chain[first:rows], "not one chain"
+            chain = [None, *ids[:-1]] if kind.full else [None] * len(blocks)
+            assert [b.parent for b in blocks] == chain[: len(blocks)], "not one chain"
             tables.append(ids)
         return tables
 
-    def more_rows(self, seq: Seq, rows: int, tables: list[list[int]]) -> None:
-        for row in range(len(seq.tables[0]), rows):
+    def more_rows(self, seq: Seq, until: int, tables: list[list[int]]) -> None:
+        for end in range(self.size, until + self.size, self.size):
             for group, table in enumerate(seq.tables):
-                self.pool.obtain(tables[group][row], group, "seq")
-                table.append(tables[group][row])
+                if len(table) < self.kinds[group].rows(min(end, until)):
+                    block = tables[group][len(table)]
+                    self.pool.obtain(block, group, "seq")
+                    table.append(block)
 
     # --- growing ------------------------------------------------------------------------------
 
@@ -227,26 +252,43 @@ class Model:
 
     def grow(self, seq: int, until: int) -> None:
         s = self.live(seq)
-        tail, used = divmod(s.slots, self.size)
-        shared = [g for g in range(len(s.tables)) if used and self.is_shared(s.tables[g][tail])]
-        blocks = (self.rows(until) - len(s.tables[0])) * len(s.tables) + len(shared)
+        shared = [pair for group in range(len(s.tables)) for pair in self.shared(s, group)]
+        blocks = sum(self.rows(until)) - sum(self.rows(s.slots)) + len(shared)
         if blocks:
             self.check_room(blocks, self.pool.room())
         self.pool.now += 1
         tables = self.tables(seq)
-        for group in shared:
-            self.copy(s, group, tail, tables[group][tail], used)
-        self.more_rows(s, self.rows(until), tables)
+        for group, row in shared:
+            self.copy(s, group, row, tables[group][row])
+        self.more_rows(s, until, tables)
         s.slots = until
 
-    def is_shared(self, block: int | None) -> bool:
-        """Somebody else reads it, or may find it: it is copied before it is written."""
-        if block is None:
-            return False
-        b = self.pool.blocks[block]
-        return b.key is not None or len([o for o in b.owners if o != "copy"]) > 1
+    def shared(self, s: Seq, group: int) -> list[tuple[int, int]]:
+        """The blocks of a group that are written next, and are not its own."""
+        kind, table = self.kinds[group], s.tables[group]
+        tail, used = divmod(s.slots, kind.span)
+        rows = []
+        if kind.lag:
+            # What lags is still to be computed in blocks before the last.
+            first = kind.computed(s.slots, s.cached) // kind.span
+            blocks = [(i, b) for i, b in enumerate(table[:tail]) if i >= first]
+            open_ = [(i, b) for i, b in blocks if not self.loading([b])]
+            rows = [i for i, b in open_ if self.has_other(b) and not self.is_found(b)]
+        if used and (self.has_other(table[tail]) or self.is_found(table[tail])):
+            rows.append(tail)
+        return [(group, row) for row in rows]
 
-    def copy(self, s: Seq, group: int, tail: int, dst: int, used: int) -> None:
+    def is_found(self, block: int | None) -> bool:
+        return block is not None and self.pool.blocks[block].key is not None
+
+    def has_other(self, block: int | None) -> bool:
+        """Somebody else reads it: it is copied before it is written."""
+        owners = [] if block is None else self.pool.blocks[block].owners
+        return len([o for o in owners if o != "copy"]) > 1
+
+    def copy(self, s: Seq, group: int, tail: int, dst: int) -> None:
+        span = self.kinds[group].span
+        used = min(s.slots - tail * span, span)
         src = s.tables[group][tail]
         assert src is not None
         self.pool.obtain(dst, group, "seq").owners.append("copy")
@@ -261,12 +303,20 @@ class Model:
             self.gathering.held += path
         self.pool.count("copies")
 
-    def open_load(self, ticket: int, s: Seq, start: int, rows: int) -> None:
+    def open_load(self, ticket: int, s: Seq, start: int, tokens: int) -> None:
         pages = [
-            (None, page, self.size, group)
-            for row in range(start, start + rows)
-            for group, table in enumerate(s.tables)
-            if (page := table[row]) is not None
+            (None, page, self.kinds[group].span, group)
+            for group, row in self.places(start, start + tokens)
+            if (page := s.tables[group][row]) is not None
         ]
         self.pool.own(self.of(page for _, page, _, _ in pages), "copy")
-        self.tickets[ticket] = Ticket([*pages], start=start, rows=rows)
+        self.tickets[ticket] = Ticket([*pages], start=start // self.size, rows=tokens // self.size)
+
+    def places(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Groups and rows of whole hits between two lengths, in the order in which they load."""
+        return [
+            (group, row)
+            for at in range(start, end, self.unit)
+            for group, kind in enumerate(self.kinds)
+            for row in range(at // kind.span, (at + self.unit) // kind.span)
+        ]

@@ -22,11 +22,14 @@ class Oracle(Model):
         self.accept(s, upto)
         for group, kind in enumerate(self.kinds):
             table = s.tables[group]
-            gone = min(kind.first(upto) // self.size, len(table))
+            rows = [r for r in kind.gone(kind.computed(upto, s.cached)) if table[r] is not None]
+            # What may yet fail is kept, to be found and cut.
             busy = [i for i, b in enumerate(self.maybe(table)) if b and "copy" in b.owners]
-            gone = min([gone, *busy])
-            self.pool.drop(self.of(table[:gone][::-1]), "seq")
-            table[:gone] = [None] * gone
+            rows = [r for r in rows if not any(b <= r for b in busy if b in rows)]
+            self.pool.drop(self.of(table[row] for row in rows[::-1]), "seq")
+            for row in rows:
+                table[row] = None
+        s.private = s.private or self.is_cut(s)
 
     def maybe(self, table: list[int | None]) -> list[Block | None]:
         return [None if block is None else self.pool.blocks[block] for block in table]
@@ -40,20 +43,22 @@ class Oracle(Model):
         """What is full and computed is found from now on, as far as no copy is under way."""
         if s.private:
             return
-        rows = s.committed // self.size
-        for table in s.tables:
+        whole = s.committed // self.size * self.size
+        for kind, table in zip(self.kinds, s.tables, strict=True):
             # All groups' KV is computed over all others'.
             busy = [b and b.key is None and "copy" in b.owners for b in self.maybe(table)]
-            rows = min([rows, *[i for i, is_busy in enumerate(busy) if is_busy]])
+            whole = min([whole, *[i * kind.span for i, is_busy in enumerate(busy) if is_busy]])
+        prompt = len(s.ask.tokens)
+        ends = self.whole(prompt), self.whole(max(prompt - 1, 0))
         for group, kind in enumerate(self.kinds):
             fresh: list[Block] = []
+            rows = min(whole, kind.computed(s.committed, s.cached)) // kind.span
             for i, block in enumerate(self.maybe(s.tables[group])[:rows]):
                 if block is None or block.key is not None:
                     continue
-                # No hit needs what no token behind it attends to.
-                if kind.first((i + 1) * self.size) >= (i + 1) * self.size:
+                if not kind.reachable(i, self.step, ends):
                     continue
-                key = s.key(group, (i + 1) * self.size)
+                key = s.key(group, (i + 1) * kind.span)
                 twins = self.pool.named(key)
                 for twin in twins[:1]:
                     self.pool.count("duplicates")
@@ -67,12 +72,38 @@ class Oracle(Model):
 
     def least(self, s: Seq) -> int:
         """The shortest length from which on every group has what the next token attends to."""
-        gone = [table.count(None) * self.size for table in s.tables]
 
         def serves(length: int) -> bool:
-            return all(k.first(length) >= n for k, n in zip(self.kinds, gone, strict=True))
+            return not any(
+                table[row] is None
+                for kind, table in zip(self.kinds, s.tables, strict=True)
+                for row in kind.needs(kind.computed(length, s.cached))
+            )
 
-        return next((length for length in range(s.slots) if serves(length)), s.slots)
+        return next((n + 1 for n in range(s.slots, -1, -1) if not serves(n)), 0)
+
+    def has_state(self, s: Seq, length: int) -> bool:
+        """Recurrent layers go on from the state of all that is computed, or of a kept block."""
+        states = [
+            (kind, table)
+            for kind, table in zip(self.kinds, s.tables, strict=True)
+            if kind.kind == "state"
+        ]
+        return (
+            length == 0
+            or length >= s.committed
+            or not any(
+                length % kind.span or table[length // kind.span - 1] is None
+                for kind, table in states
+            )
+        )
+
+    def last_good(self, s: Seq, length: int) -> int:
+        """The longest length up to that one to which a sequence can go back."""
+        for good in (length, self.whole(length)):
+            if good >= self.least(s) and self.has_state(s, good):
+                return good
+        return 0
 
     def truncate(self, seq: int, length: int, settled: Iterable[int] = ()) -> None:
         s = self.live(seq)
@@ -81,9 +112,12 @@ class Oracle(Model):
 
     def check_cut(self, s: Seq, length: int, settled: Iterable[int] = ()) -> None:
         need(length <= s.slots and (length == 0 or length >= self.least(s)))
-        row, inside = divmod(length, self.size)
-        tails = [table[row] for table in s.tables if length < s.slots and inside]
-        need(not self.loading(tails, settled))
+        need(length == s.slots or self.has_state(s, length))
+        for kind, table in zip(self.kinds, s.tables, strict=True):
+            row, inside = divmod(length, kind.span)
+            if length < s.slots and inside:
+                # What comes is the state at a block's end, also if it has just come.
+                need(not self.loading([table[row]], () if kind.kind == "state" else settled))
 
     def cut(self, s: Seq, length: int) -> None:
         if length < len(s.tokens):
@@ -94,7 +128,7 @@ class Oracle(Model):
     def rewind(self, s: Seq, length: int) -> None:
         """Slots go; what is known stays known."""
         for group, table in enumerate(s.tables):
-            keep = self.rows(length)
+            keep = self.kinds[group].rows(length)
             self.leave(s, group, keep)
             del table[keep:]
         s.slots = min(s.slots, length)
@@ -116,8 +150,11 @@ class Oracle(Model):
 
     # --- ends ---------------------------------------------------------------------------------
 
-    def fork(self, seq: int, child: int) -> None:
+    def fork(self, seq: int, child: int | None) -> None:
         s = self.live(seq)
+        steps = any(kind.kind in ("state", "sink_window") for kind in self.kinds)
+        need(s.committed == s.slots or not steps)
+        assert child is not None, "it was refused, and should have been forked"
         assert child not in self.seqs, "a handle that is in use"
         assert child not in self.ended, "a handle that was used"
         self.pool.now += 1
@@ -198,8 +235,8 @@ class Oracle(Model):
             spoiled += [(d, g) for src, d, _, g in self.copies() if src == page]
             for seq, s in self.every():
                 if page in s.tables[group]:
-                    good = s.tables[group].index(page) * self.size
-                    self.rewind(s, good if good >= self.least(s) else 0)
+                    good = s.tables[group].index(page) * self.kinds[group].span
+                    self.rewind(s, self.last_good(s, good))
                     cut.add(seq)
         self.end(settled)
         return sorted(cut)
@@ -209,38 +246,47 @@ class Oracle(Model):
         need(load is not None and load.rows > 0, HandleError)
         assert load is not None
         need(good <= load.rows)
-        pages = load.copies[: good * len(self.kinds)]
+        # Half of what all groups can serve together is none of it.
+        units = self.unit // self.size
+        good, rows = good // units, load.rows // units
+        places = len(self.places(0, self.unit))
+        pages = load.copies[: good * places]
         rest = load.copies[len(pages) :]
         cut: list[int] = []
         load.copies = rest
-        if good < load.rows:
+        if good < rows:
             cut = self.failed(ticket)
         else:
             self.end(self.settle(ticket))
         self.pool.drop(self.of(page for _, page, _, _ in pages[::-1]), "copy")
-        self.count_loaded(load.start, good, [page for _, page, _, _ in pages])
+        ids = [page for _, page, _, _ in pages]
+        by_unit = [ids[i * places : (i + 1) * places] for i in range(good)]
+        self.count_loaded(load.start * self.size, by_unit)
         return cut
 
-    def count_loaded(self, start: int, rows: int, pages: list[int]) -> None:
+    def count_loaded(self, start: int, units: list[list[int]]) -> None:
         """Whoever has the pages, from the first on, has them computed."""
-        most, count = 0, len(self.kinds)
+        most = 0
         for _, s in self.every():
-            has = list(zip(*s.tables, strict=True))[start:]
-            held = 0
-            while held < rows and has[held : held + 1] == [
-                tuple(pages[held * count : (held + 1) * count])
-            ]:
-                held += 1
-            if held:
-                most = max(most, held)
-                self.accept(s, max((start + held) * self.size, s.committed))
-        self.pool.count("loaded_tokens", most * self.size)
+            held = start
+            for pages in units:
+                places = self.places(held, held + self.unit)
+                if [s.tables[g][r] if r < len(s.tables[g]) else None for g, r in places] != pages:
+                    break
+                held += self.unit
+            if held > start:
+                most = max(most, held - start)
+                self.accept(s, max(held, s.committed))
+        self.pool.count("loaded_tokens", most)
 
     def lease(self, seq: int, upto: int, ticket: int | None) -> None:
         s = self.live(seq)
         need(upto <= s.committed)
-        rows = self.rows(upto)
-        held = [b for table in s.tables for b in table[:rows][::-1] if b is not None]
+        states = [kind for kind in self.kinds if kind.kind == "state"]
+        ends = not any(upto % kind.span for kind in states) and self.has_state(s, upto)
+        need(not states or upto in (0, s.committed if s.committed == s.slots else 0) or ends)
+        tables = zip(self.rows(upto), s.tables, strict=True)
+        held = [b for rows, table in tables for b in table[:rows][::-1] if b is not None]
         need(not self.loading(held))
         assert ticket is not None
         self.pool.now += 1

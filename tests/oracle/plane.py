@@ -14,6 +14,8 @@ import numpy.typing as npt
 from .oracle import Oracle
 from .sequence import Seq, head
 
+STALE = 5
+"""What no state of recurrent layers is any more."""
 LOST = 0
 """What a copy leaves that failed, and what is computed over it."""
 Copies = list[tuple[int | None, int, int, int]]
@@ -42,17 +44,23 @@ class Plane:
     loads: dict[int, Load] = field(default_factory=dict)
     leases: dict[int, Kept] = field(default_factory=dict)
     fenced: list[tuple[int, Kept]] = field(default_factory=list)
+    moved: Kept = field(default_factory=list)
     epoch: int = 0
     epochs: dict[int, int] = field(default_factory=dict)
     """Resets before each sequence came in."""
 
     def value(self, s: Seq, group: int, at: int, epoch: int) -> int:
         what = (epoch, group, *head(s.ask, s.tokens, s.extras, at + 1))
-        return hash(what) & (2**63 - 1) | 1
+        apart = (s.apart[1],) if s.apart and at >= s.apart[0] else ()
+        return hash(what + apart) & (2**63 - 1) | 1
 
     def row(self, s: Seq, group: int, row: int, epoch: int) -> npt.NDArray[np.uint64]:
-        places = range(row * self.o.size, (row + 1) * self.o.size)
-        return np.array([self.value(s, group, at, epoch) for at in places], np.uint64)
+        kind = self.o.kinds[group]
+        places = range(row * kind.span, (row + 1) * kind.span)
+        content = np.array([self.value(s, group, at, epoch) for at in places], np.uint64)
+        if kind.kind == "state":
+            content[:-1] = STALE
+        return content
 
     # --- copies -------------------------------------------------------------------------------
 
@@ -83,21 +91,54 @@ class Plane:
         mine = {b for table in s.tables for b in table}
         waits = [i for i, (_, copies, _) in enumerate(self.queue) if mine & {c[1] for c in copies}]
         self.run(max(waits, default=-1))
+        self.moved += self.states(s)
+        if s.apart is None and self.o.is_cut(s):
+            s.apart = (max(s.committed, self.loaded(s)), seq)
         sound = min(self.read(s, g, epoch) for g in range(len(s.tables)))
-        for at in range(s.committed, upto):
-            for group, table in enumerate(s.tables):
-                block = table[at // self.o.size]
-                assert block is not None, f"token {at} of group {group} has no slot"
-                slot = at % self.o.size
-                coming = self.coming(block)
-                if coming is not None:
-                    sound = sound and bool(coming[slot] != LOST)
-                    continue
-                value = self.value(s, group, at, epoch) if sound else LOST
-                found = self.o.pool.blocks[block].key is not None
-                same = int(self.pages[block, slot]) == value
-                assert same or not found, f"block {block} is written, and can be found"
-                self.pages[block, slot] = value
+        places = [
+            (group, at)
+            for next_ in range(s.committed, upto)
+            for group, kind in enumerate(self.o.kinds)
+            for at in range(kind.computed(next_, s.cached), kind.computed(next_ + 1, s.cached))
+        ]
+        for group, at in places:
+            kind = self.o.kinds[group]
+            row, slot = divmod(at, kind.span)
+            block = s.tables[group][row]
+            assert block is not None, f"token {at} of group {group} has no slot"
+            coming = self.coming(block)
+            if coming is not None:
+                sound = sound and bool(coming[slot] != LOST)
+                continue
+            value = self.value(s, group, at, epoch) if sound else LOST
+            found = self.o.pool.blocks[block].key is not None
+            same = int(self.pages[block, slot]) == value
+            assert same or not found, f"block {block} is written, and can be found"
+            if kind.kind == "state" and not same:
+                self.pages[block] = STALE
+            self.pages[block, slot] = value
+
+    def states(self, s: Seq) -> Kept:
+        """What recurrent layers move on in place."""
+        tables = zip(self.o.kinds, s.tables, strict=True)
+        blocks = [b for kind, table in tables if kind.kind == "state" for b in table]
+        return [(b, self.pages[b].copy()) for b in blocks if b is not None]
+
+    def take_back(self, refused: bool) -> None:
+        """A commit that was refused computed nothing."""
+        for block, content in self.moved[::-1] if refused else []:
+            self.pages[block] = content
+        self.moved = []
+
+    def loaded(self, s: Seq) -> int:
+        """The end of what comes for it from elsewhere: computed by somebody who had it all."""
+        mine = {b for table in s.tables for b in table}
+        ends = [
+            (told.start + told.rows) * self.o.size
+            for ticket, load in self.loads.items()
+            if mine & {page for page, _ in load.pages} and (told := self.o.tickets[ticket])
+        ]
+        return max(ends, default=0)
 
     def coming(self, block: int) -> npt.NDArray[np.uint64] | None:
         """What a page will hold that somebody else fills."""
@@ -110,12 +151,15 @@ class Plane:
     def read(self, s: Seq, group: int, epoch: int) -> bool:
         """Whether all that the next token attends to is there; anything else than that is wrong."""
         sound = True
-        for at in range(self.o.kinds[group].first(s.committed), s.committed):
-            block = s.tables[group][at // self.o.size]
+        kind = self.o.kinds[group]
+        for at in kind.sees(kind.computed(s.committed, s.cached)):
+            block = s.tables[group][at // kind.span]
             assert block is not None, f"token {at} of group {group} has no page"
             coming = self.coming(block)
             page = self.pages[block] if coming is None else coming
-            value = int(page[at % self.o.size])
+            value = int(page[at % kind.span])
+            if coming is not None and value == STALE:
+                continue
             if value == LOST and self.failing():
                 sound = False
                 continue
@@ -128,8 +172,9 @@ class Plane:
             if block.key is None:
                 continue
             group, salt, adapter, items, *tokens = block.key
-            for slot in range(self.o.size):
-                upto = len(tokens) - self.o.size + slot + 1
+            kind = self.o.kinds[group]
+            for slot in range(kind.span - 1 if kind.kind == "state" else 0, kind.span):
+                upto = len(tokens) - kind.span + slot + 1
                 inside = tuple((a, min(b, upto), i) for a, b, i in items if a < upto)
                 what = (self.epoch, group, salt, adapter, inside, *tokens[:upto])
                 value = hash(what) & (2**63 - 1) | 1
@@ -141,17 +186,21 @@ class Plane:
         """Opens what the model has booked just now."""
         s, told = self.o.live(seq), self.o.tickets[ticket]
         pages = []
-        for at, (_, page, _, group) in enumerate(told.copies):
-            row = at // len(self.o.kinds)
-            content = self.row(s, group, told.start + row, self.epochs[seq])
-            pages.append((page, content if row < good else np.zeros_like(content)))
+        start, end = told.start * self.o.size, (told.start + told.rows) * self.o.size
+        there = start + self.o.whole(good * self.o.size)
+        for (group, row), (_, page, _, _) in zip(
+            self.o.places(start, end), told.copies, strict=True
+        ):
+            content = self.row(s, group, row, self.epochs[seq])
+            arrives = row * self.o.kinds[group].span < there
+            pages.append((page, content if arrives else np.zeros_like(content)))
         self.loads[ticket] = Load(told.rows, good, pages)
 
     def land(self, ticket: int) -> int:
         """What was to come is there; how many rows are good."""
         load = self.loads.pop(ticket)
         for page, content in load.pages:
-            self.pages[page] = content
+            self.pages[page, : len(content)] = content
         return load.good
 
     def keep(self, s: Seq, upto: int, windows: bool = True) -> Kept:
@@ -160,9 +209,10 @@ class Plane:
         for kind, table in zip(self.o.kinds, s.tables, strict=True):
             if not (kind.full or windows):
                 continue
-            for row, block in enumerate(table[: self.o.rows(upto)]):
+            there = min(upto, kind.computed(s.committed, s.cached))
+            for row, block in enumerate(table[: kind.rows(there)]):
                 if block is not None and self.coming(block) is None:
-                    tokens = min(upto - row * self.o.size, self.o.size)
+                    tokens = min(there - row * kind.span, kind.span)
                     kept.append((block, self.pages[block, :tokens].copy()))
         return kept
 

@@ -24,10 +24,11 @@ class Rules(Machine):
 
     def text(self) -> tuple[int, ...]:
         # A tiny alphabet, so that prompts share prefixes and part anywhere.
+        grain = min(self.o.unit, 8)
         blocks = self.dice.pick([1, 2, 2, 3, 4, 6, 0])
         odd = self.dice.below(3 * (blocks + 1))
-        tokens = [int(odd == block + 1) for block in range(blocks) for _ in range(self.size)]
-        return (*tokens, *self.dice.bits(self.dice.below(self.size + 1)))
+        tokens = [int(odd == block + 1) for block in range(blocks) for _ in range(grain)]
+        return (*tokens, *self.dice.bits(self.dice.below(grain + 1)))
 
     def ask(self) -> Ask:
         dice = self.dice
@@ -47,7 +48,7 @@ class Rules(Machine):
                 longest = len(tokens) + dice.below(3 * self.size)
                 more = {"max_tokens": longest, "whole_sequence": dice.one_in(2)}
             case 14:
-                more = {"keys_only": self.setup.hash != "xxh3-128" and len(tokens) > 0}
+                more = {"keys_only": self.setup.takes_keys and len(tokens) > 0}
             case 15:
                 more = {"read": False, "insert": False}
             case _:
@@ -55,8 +56,8 @@ class Rules(Machine):
         if dice.one_in(3):
             more["chunk"] = dice.below(2 * self.size)
         if dice.one_in(4):
-            rows = dice.below(max(len(tokens) - 1, 0) // self.size + 1)
-            more["external"] = rows * self.size + dice.one_in(12)
+            hits = dice.below(max(len(tokens) - 1, 0) // self.o.unit + 1)
+            more["external"] = hits * self.o.unit + dice.one_in(12)
         more["priority"] = dice.below(3) - 1
         return Ask(**plain.__dict__ | more)
 
@@ -167,11 +168,13 @@ class Rules(Machine):
             upto = s.slots + 1 - self.dice.pick([1, 1, 1, 1, 0, *range(s.slots + 2)])
             upto = max(upto, 0)
             self.compute(seq, upto)
+            refused = self.refusals
             self.both(
                 f"commit {seq:#x} {upto}",
                 lambda: self.kv.commit(seq, upto),
                 lambda _: self.o.commit(seq, upto),
             )
+            self.plane.take_back(self.refusals > refused)
 
     def compute(self, seq: int, upto: int) -> None:
         """The copies planned first, then what the model writes."""
@@ -202,9 +205,9 @@ class Rules(Machine):
                 lambda: self.kv.fork(seq),
                 lambda child: self.o.fork(seq, child),
             )
-            assert child is not None
-            self.coming[child] = list(self.coming[seq])
-            self.plane.epochs[child] = self.plane.epochs[seq]
+            if child is not None:
+                self.coming[child] = list(self.coming[seq])
+                self.plane.epochs[child] = self.plane.epochs[seq]
 
     def fence(self, seq: int) -> int | None:
         if not self.dice.one_in(4):

@@ -185,6 +185,6 @@ class PoolRules(Rules):
         hit = self.kv.lookup(
             list(ask.tokens), salt=ask.salt, adapter=ask.adapter, extras=ask.extras
         )
-        wanted = self.o.found(ask) * self.size if ask.read else hit.tokens
+        wanted = self.o.found(ask) if ask.read else hit.tokens
         self.same("found", hit.tokens, wanted)
         assert hit.tokens < max(len(ask.tokens), 1)

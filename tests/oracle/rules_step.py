@@ -69,6 +69,7 @@ class AllRules(PoolRules):
             lambda: self.make(call, requests, rows, slots),
             lambda stepped: out.append(run(self.o, call, self.came_in(call, stepped))),
         )
+        self.plane.take_back(stepped is None)
         if stepped is None:
             return
         for ticket in [*call.done, *call.failed]:
@@ -172,8 +173,9 @@ class AllRules(PoolRules):
                 # Looked up after the step, unless that has changed what is found.
                 later = any(stepped.grants[i:]) if stepped else True
                 return None if later else self.hits(call.admit[i]), None, None
-            rows = grant.cached_tokens // self.size
-            return [t[:rows] for t in self.tables(grant.seq)], grant.seq, grant.load
+            rows = self.o.rows(grant.cached_tokens)
+            tables = zip(self.tables(grant.seq), rows, strict=True)
+            return [table[:count] for table, count in tables], grant.seq, grant.load
 
         return came
 
@@ -223,9 +225,10 @@ class AllRules(PoolRules):
                 now = [-1 if b is None else b for b in table]
                 same = [a == b for a, b in zip(told, now, strict=True) if b >= 0]
                 assert all(same), f"table {told}, but it is {now}"
+                span = self.o.kinds[group].span
                 for k in range(len(tokens)):
-                    row, offset = divmod(s.slots - len(tokens) + k, self.size)
-                    self.same("slot", slots[group][at + k], now[row] * self.size + offset)
+                    row, offset = divmod(s.slots - len(tokens) + k, span)
+                    self.same("slot", slots[group][at + k], now[row] * span + offset)
             at += len(tokens)
 
     # --- misuse -------------------------------------------------------------------------------

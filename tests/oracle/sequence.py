@@ -1,10 +1,9 @@
-"""Sequences as lists of tokens, and what each kind of layer group needs and keeps."""
+"""Sequences as lists of tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from kvframe import Extra
 
@@ -54,6 +53,8 @@ class Seq:
     whole: bool
     keyed: bool
     """Its tokens came as keys and are not known."""
+    apart: tuple[int, int] | None = None
+    """From which token on some were missing behind a sink as it was computed; whose it is."""
 
     @property
     def filled(self) -> int:
@@ -65,6 +66,7 @@ class Seq:
     def cut(self, length: int) -> None:
         """What is cut is gone, and so is what an item said of it."""
         self.keyed = self.keyed and length > 0
+        self.apart = self.apart if self.apart and self.apart[0] < length else None
         del self.tokens[length:]
         inside = [e for e in self.extras if e.start < length]
         self.extras = tuple(e._replace(end=min(e.end, length)) for e in inside)
@@ -98,27 +100,6 @@ def head(
     return (ask.salt, ask.adapter, items, *tokens[:upto])
 
 
-class Kind(NamedTuple):
-    """A layer group's rule."""
-
-    full: bool
-    first: Callable[[int], int]
-    """The first token that the token at a place still attends to."""
-    run: int | None = None
-    """Tokens that a token attends to at the most, itself included; None: all."""
-
-    def most(self, tokens: int, size: int) -> int:
-        """Blocks that a sequence of so many tokens holds, growing one by one."""
-        rows = -(-tokens // size)
-        return rows if self.run is None else min(rows, -(-(self.run - 1) // size) + 1)
-
-
-KINDS: dict[str, Callable[[int], Kind]] = {
-    "full": lambda _: Kind(True, lambda at: 0),
-    "sliding_window": lambda window: Kind(False, lambda at: max(at + 1 - window, 0), window),
-}
-
-
 @dataclass
 class Ticket:
     """Something that keeps pages until it is settled: copies, a load, a lease."""
@@ -127,6 +108,7 @@ class Ticket:
     """Source (None: from elsewhere), target, tokens, group."""
     held: list[int] = field(default_factory=list)
     start: int = -1
-    """A load's first row."""
+    """A load's first block of the hashing unit."""
     rows: int = 0
+    """How many of them it brings."""
     lease: bool = False

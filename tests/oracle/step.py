@@ -69,7 +69,7 @@ def run(o: Oracle, call: Call, came: Callable[[int], Came]) -> Out:
         grant = out.grants[i]
         if grant and budget is not None:
             left = grant[1] - grant[0]
-            budget -= left - min(ask.external, left) // o.size * o.size
+            budget -= left - o.whole(min(ask.external, left))
     return out
 
 

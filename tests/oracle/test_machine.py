@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
@@ -16,6 +17,8 @@ from .rules_step import WEIGHTS, AllRules
 from .test_walk import SETUPS
 
 EXAMPLES, STEPS = 250, 40
+SHRINK = [Phase.shrink] if os.environ.get("KVFRAME_SHRINK") else []
+"""Shrinking takes minutes; the walk tells the same failure's seed and calls at once."""
 taken = 0
 
 
@@ -65,6 +68,7 @@ def test_any_calls_agree_with_the_model() -> None:
             stateful_step_count=STEPS,
             deadline=None,
             derandomize=True,
+            phases=[Phase.explicit, Phase.generate, *SHRINK],
             suppress_health_check=list(HealthCheck),
         ),
     )

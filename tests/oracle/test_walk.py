@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from .dice import Dice
+from .kinds import Kind
 from .machine import Setup
 from .policies import serving
 from .rules_step import WEIGHTS, AllRules
@@ -17,13 +18,29 @@ from .rules_step import WEIGHTS, AllRules
 SEED = int(os.environ.get("KVFRAME_SEED", "20261"))
 SETUPS = [
     Setup(),
-    Setup(blocks=24, size=4, groups=(("full", 0), ("sliding_window", 6))),
+    Setup(blocks=24, size=4, kinds=(Kind("full", 4), Kind("sliding_window", 4, 6))),
     Setup(blocks=12, size=2, hash="xxh3-128", null=True),
-    Setup(blocks=10, size=3, groups=(("sliding_window", 4),), reserve=2),
-    Setup(blocks=32, size=2, groups=(("full", 0), ("full", 0), ("sliding_window", 3))),
-    Setup(blocks=20, size=4, groups=(("sliding_window", 9), ("full", 0)), reserve=3),
+    Setup(blocks=10, size=3, kinds=(Kind("sliding_window", 3, 4),), reserve=2),
+    Setup(
+        blocks=32, size=2, kinds=(Kind("full", 2), Kind("full", 2), Kind("sliding_window", 2, 3))
+    ),
+    Setup(blocks=20, size=4, kinds=(Kind("sliding_window", 4, 9), Kind("full", 4)), reserve=3),
     Setup(blocks=40, size=2, hash="blake3"),
     Setup(blocks=14, size=4, caching=False),
+    Setup(blocks=16, size=3, index="radix"),
+    Setup(blocks=24, size=2, kinds=(Kind("full", 2), Kind("full", 2)), index="radix", reserve=2),
+    Setup(blocks=24, size=2, kinds=(Kind("full", 2), Kind("chunked", 2, 4))),
+    Setup(blocks=12, size=2, kinds=(Kind("chunked", 2, 6),)),
+    Setup(blocks=20, size=2, kinds=(Kind("full", 2), Kind("state", 4, interval=8))),
+    Setup(blocks=18, size=2, kinds=(Kind("state", 2, interval=0), Kind("full", 4))),
+    Setup(blocks=16, size=2, kinds=(Kind("sink_window", 2, 4, sink=3),), reserve=2),
+    Setup(blocks=28, size=2, kinds=(Kind("full", 2), Kind("sink_window", 4, 3, sink=1))),
+    Setup(blocks=24, size=2, kinds=(Kind("full", 2), Kind("full", 2, lag=1))),
+    Setup(
+        blocks=30,
+        size=2,
+        kinds=(Kind("full", 4), Kind("sliding_window", 2, 5, lag=2), Kind("state", 6)),
+    ),
 ]
 ROUND = 250
 """Steps of one machine; then everything ends and another begins."""
@@ -67,7 +84,7 @@ def test_random_calls_agree_with_the_model(policy: str, steps: int) -> None:
             told = time.monotonic()
             print(f"{policy}: {done:,} of {share:,} steps", file=sys.__stderr__, flush=True)
     assert done == share
-    assert min(hits, refusals, evictions) * 100 >= done, (hits, refusals, evictions)
+    assert min(hits, refusals, evictions) * 200 >= done, (hits, refusals, evictions)
 
 
 @pytest.mark.scenario("I10")

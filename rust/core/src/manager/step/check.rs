@@ -104,7 +104,39 @@ impl Manager {
         reach.clear();
         let checked = self.check_marking(step, &mut marks, reach);
         self.scratch.marks = marks;
-        checked
+        match checked {
+            // A wrong handle is told before a wrong length, wherever each is.
+            Err(error) if !matches!(error, Error::UnknownTicket(_)) => {
+                self.check_handles(step).and(Err(error))
+            }
+            checked => checked,
+        }
+    }
+
+    #[cold]
+    fn check_handles(&self, step: &Step<'_>) -> Result<()> {
+        let ends = || step.release.iter().chain(step.preempt).copied();
+        for seq in ends() {
+            self.sequences.get(seq)?;
+        }
+        for (i, seq) in ends().enumerate() {
+            if ends().take(i).any(|other| other == seq) {
+                return Err(Error::StaleSequence(seq));
+            }
+        }
+        let lengths = step.truncate.iter().chain(step.commit).map(|&(seq, _)| seq);
+        let fills = step.fill.iter().map(|&(seq, _)| seq);
+        for seq in lengths.chain(fills).chain(step.fork.iter().copied()) {
+            self.sequences.get(seq)?;
+        }
+        let grown = step.append.iter().map(|&(seq, _)| seq);
+        for seq in grown.chain(step.extend.iter().map(|&(seq, _)| seq)) {
+            self.sequences.get(seq)?;
+            if ends().any(|other| other == seq) {
+                return Err(Error::StaleSequence(seq));
+            }
+        }
+        Ok(())
     }
 
     fn check_marking(
