@@ -37,7 +37,12 @@ KINDS: dict[str, dict[str, Any]] = {
     "lag": {"groups": [FULL, group("d", "full", lag=3)]},
     "cross": {"groups": [FULL, group("x", "cross")]},
     "radix": {"index": "radix"},
+    "remap": {"remap_duplicates": True},
+    "partial": {"partial_hits": True},
+    "partial radix": {"index": "radix", "partial_hits": True},
 }
+PLAIN = ("plain", "null", "slru", "radix", "remap", "partial", "partial radix")
+"""Kinds whose computations can be joined."""
 
 
 def compare(kv: KVCacheManager, twin: Rebuild) -> None:
@@ -70,7 +75,8 @@ def test_a_random_walk_is_rebuilt_and_redriven(kind: str) -> None:
     options = {"event_log": True, **KINDS[kind]}
     kv = manager(BLOCKS, SIZE, **options)
     twin = Rebuild(BLOCKS, SIZE, null_block=options.get("null_block", False))
-    walk = Walk(kv, random.Random(f"{kind} {SEED}"), SIZE, encoder=kind == "cross")
+    dice = random.Random(f"{kind} {SEED}")
+    walk = Walk(kv, dice, SIZE, encoder=kind == "cross", joins=kind in PLAIN)
     logs: list[EventLog] = []
     levels: list[Pressure] = []
     try:
@@ -89,6 +95,8 @@ def test_a_random_walk_is_rebuilt_and_redriven(kind: str) -> None:
     stats = kv.stats()
     for name in ("refused", "evictions", "copies", "loads", "leases", "forks", "resumed", "lent"):
         assert stats[name] > 0, name
+    assert (stats["joined_tokens"] > 0) == (kind in PLAIN)
+    assert (stats["remapped"] > 0) == (kind == "remap")
     whole = joined(logs)
     again = manager(BLOCKS, SIZE, **options)
     retold = redrive(whole, again)

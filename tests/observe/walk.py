@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 
 from kvframe import Grant, KVCacheManager, KVFrameError, Pin, Plan, Request
+from kvframe.blocks import BlockPool
 
 WEIGHTS = {
     "admit": 20, "append": 10, "extend": 6, "commit": 18, "truncate": 5, "fork": 5, "release": 7,
     "step": 8, "append_unknown": 5, "fill": 5, "preempt": 3, "resume": 6, "plan": 3, "settle": 9,
     "settle_load": 6, "lease": 4, "let_pass": 3, "lend": 3, "give_back": 3, "clear": 1,
     "new_weights": 1, "resize": 2, "collect": 1, "pin": 4,
-    "unpin": 4,
+    "unpin": 4, "reserve": 4, "fork_prefix": 5, "lapse": 2, "publish": 4, "claim": 4, "free": 5,
+    "attach": 2,
 }  # fmt: skip
 
 
@@ -27,12 +29,22 @@ class Walk:
         dice: What chooses.
         size: Tokens of a block.
         encoder: Whether prompts come with another input.
+        joins: Whether layers go by the same rows of blocks, so that computations can be joined.
     """
 
     def __init__(
-        self, kv: KVCacheManager, dice: random.Random, size: int, *, encoder: bool = False
+        self,
+        kv: KVCacheManager,
+        dice: random.Random,
+        size: int,
+        *,
+        encoder: bool = False,
+        joins: bool = False,
     ) -> None:
         self.kv, self.dice, self.size, self.encoder = kv, dice, size, encoder
+        self.joins, self.pool = joins, BlockPool(kv)
+        self.hands: list[int] = []
+        self.clock = 0
         self.live: list[int] = []
         self.plans: list[int] = []
         self.loads: dict[int, int] = {}
@@ -68,6 +80,10 @@ class Walk:
             more["chunk"] = self.below(3 * self.size)
         if self.below(4) == 0:
             more["external"] = self.below(3) * 2 * self.size
+        elif self.below(8) == 0:
+            more["external_until"] = self.below(5) * self.size
+        elif self.below(2) and self.joins:
+            more["join"] = True
         match self.below(12):
             case 0:
                 more["salt"] = "s"
@@ -86,7 +102,7 @@ class Walk:
     def came(self, grant: Grant) -> None:
         self.live.append(grant.seq)
         if grant.load is not None:
-            self.loads[grant.load] = (grant.granted_tokens - grant.cached_tokens) // self.size
+            self.loads[grant.load] = grant.external_tokens // self.size
 
     def admit(self) -> None:
         if len(self.live) > 5:
@@ -120,6 +136,19 @@ class Walk:
     def fork(self) -> None:
         if len(self.live) < 8:
             self.live.append(self.kv.fork(self.seq()))
+
+    def fork_prefix(self) -> None:
+        if len(self.live) < 8:
+            seq = self.seq()
+            upto = self.below(self.kv.lengths(seq).committed + 1)
+            self.live.append(self.kv.fork(seq, upto=upto, copy=self.below(2) == 0))
+
+    def attach(self) -> None:
+        self.kv.attach(self.seq(), self.below(100))
+
+    def reserve(self) -> None:
+        seq = self.seq()
+        self.kv.reserve(seq, self.kv.lengths(seq).known + self.below(4))
 
     def fence(self) -> int | None:
         if self.below(3):
@@ -196,6 +225,16 @@ class Walk:
                 self.kv.done(ticket)
         del self.loads[ticket]
 
+    def lapse(self) -> None:
+        """A ticket may lapse from now on; some have."""
+        tickets = self.plans + list(self.loads)
+        self.clock += self.below(3)
+        if tickets:
+            self.kv.set_deadline(self.dice.choice(tickets), self.clock + self.below(6))
+        gone = self.kv.expire(self.clock).tickets
+        self.plans = [ticket for ticket in self.plans if ticket not in gone]
+        self.loads = {ticket: n for ticket, n in self.loads.items() if ticket not in gone}
+
     def lease(self) -> None:
         seq = self.seq()
         upto = self.dice.choice([self.kv.lengths(seq).committed, self.size])
@@ -223,6 +262,30 @@ class Walk:
         back = self.lent[: self.below(len(self.lent) + 1)]
         self.kv.give_back(np.array(back, np.int32))
         del self.lent[: len(back)]
+
+    # --- blocks one by one ----------------------------------------------------------------------
+
+    def key(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
+        return np.array([1 + self.below(4), 7], np.uint64)
+
+    def publish(self) -> None:
+        if self.lent:
+            block = self.dice.choice(self.lent)
+            parent = self.dice.choice([None, *self.hands])
+            self.pool.publish(block, self.key(), parent)
+            self.lent.remove(block)
+            self.hands.append(block)
+
+    def claim(self) -> None:
+        found = self.pool.find(np.array([self.key() for _ in range(1 + self.below(2))]))
+        self.pool.touch(found)
+        self.hands += found.tolist()
+
+    def free(self) -> None:
+        held = self.dice.sample(self.hands + self.lent, min(len(self.hands + self.lent), 2))
+        self.pool.free(held)
+        for block in held:
+            (self.hands if block in self.hands else self.lent).remove(block)
 
     def clear(self) -> None:
         self.kv.clear_cache()
