@@ -33,6 +33,9 @@ class Manager:
             SupportsFloat | SupportsIndex,
         ]
         | None = None,
+        statistics: bool = True,
+        ghosts: SupportsIndex = ...,
+        sample: SupportsIndex = 0,
         strict: bool = False,
         remap_duplicates: bool = False,
         partial_hits: bool = False,
@@ -204,6 +207,10 @@ class Manager:
         """
         A sequence's lengths: (known, with slots, committed, cached at admission) tokens.
         """
+    def let_pass(self, /, passed: SupportsIndex) -> None:
+        """
+        For replaying a log: steps have run.
+        """
     def live(self, /) -> Incomplete:
         """
         Handles of the live sequences, in no order that means anything.
@@ -231,6 +238,10 @@ class Manager:
     def lookup_request(self, /, request: Request) -> tuple[int, list[Incomplete], int | None]:
         """
         The same for a request, by what it reads.
+        """
+    def miss(self, /, seq: SupportsIndex) -> tuple[int, int, int, int | None] | None:
+        """
+        Why the admission of a live sequence found no more; None with statistics off.
         """
     def options(self, /) -> dict:
         """
@@ -267,6 +278,10 @@ class Manager:
         """
         Holds what is cached of a prompt: (receipt, its block, tokens), or None.
         """
+    def pin_blocks(self, /, blocks: SupportsGetItem[int, SupportsIndex]) -> int:
+        """
+        For replaying a log: holds these blocks, as `pin` did.
+        """
     def preempt(self, /, seq: SupportsIndex, fence: SupportsIndex | None = None) -> Request:
         """
         Ends a sequence for now; returns the request that brings it back.
@@ -278,6 +293,12 @@ class Manager:
         Running sequences in the order to preempt them: (sequence, blocks it frees, tokens computed);
         with `usage`, only those that bring use down to it.
         """
+    def prefix_statistics(self, /) -> tuple[dict, list[int], tuple[int, int, int, int]] | None:
+        """
+        Why admissions found no more: {reason: (admissions, tokens)}, admissions cut short by each
+        layer group, and the last requests as (requests, with a hit, prompt tokens, hit tokens).
+        None with statistics off.
+        """
     def pressure(self, /) -> tuple[float, int]:
         """
         The share of blocks in use, and the pressure level: 0 normal, 1 high, 2 critical.
@@ -288,6 +309,10 @@ class Manager:
         """
         Makes a block on loan findable under a key of shape (1, 2), after `parent`; returns a block
         that was findable under it before.
+        """
+    def put_fence(self, /, fence: SupportsIndex | None = None) -> None:
+        """
+        For replaying a log: what is given up waits for a step from now on, or no more.
         """
     def ragged_tables(
         self, /, seqs: Any, indptr: Any, blocks: Any, *, group: SupportsIndex = ...
@@ -311,6 +336,11 @@ class Manager:
     def reserve(self, /, seq: SupportsIndex, until: SupportsIndex) -> None:
         """
         Slots up to a length, past what is known for tokens whose ids come later.
+        """
+    def residency(self, /) -> list[Incomplete] | None:
+        """
+        Histograms of sampled blocks: lifetime, idle before eviction, gap between uses; None if no
+        block is sampled.
         """
     def resize(self, /, blocks: SupportsIndex) -> None:
         """
@@ -353,6 +383,10 @@ class Manager:
         Writes the slots of tokens `starts[i] .. starts[i] + counts[i]` of each sequence, one after
         the other, into `out`: block × block size + offset; those of sequence i are
         `out[indptr[i]:indptr[i + 1]]`. Returns how many were written.
+        """
+    def snapshot(self, /) -> dict:
+        """
+        Everything the manager holds at one instant, copied.
         """
     def stats(self, /) -> dict:
         """
@@ -413,6 +447,11 @@ class Manager:
     def take_events(self, /) -> dict:
         """
         The events since the last call, as arrays of equal length.
+        """
+    def take_log(self, /) -> tuple[dict, Incomplete, list[tuple[int, Request]]]:
+        """
+        The log since the last call: (events as arrays, their token ids one event after the other,
+        what each admission asked for by its sequence).
         """
     def take_plan(self, /) -> tuple[int, Incomplete] | None:
         """
@@ -479,6 +518,11 @@ class Request:
         encoder_tokens: SupportsIndex = ...,
         outlook: Any | None = None,
     ) -> Request: ...
+    def parts(self, /) -> tuple[Incomplete, list[bytes], list[tuple[int, int, bytes]], int, int]:
+        """
+        Its token ids (empty where only keys are known), salt, adapter, name of another input, extras,
+        session and turn.
+        """
 
 @final
 class Trace:

@@ -6,37 +6,114 @@ from enum import IntEnum
 
 
 class EventKind(IntEnum):
-    """What happened. ``value`` of the event is given where it means something."""
+    """What happened. ``value`` and ``other`` of the event are given where they mean something."""
 
     ADMIT = 0
-    """A sequence was admitted; value: prompt tokens."""
+    """A sequence was admitted; value: prompt tokens, other: found of them."""
     HIT = 1
     """The block was found for the sequence."""
     ALLOCATE = 2
     """The block went to the sequence, empty."""
     COMMIT = 3
-    """The sequence is computed and accepted; value: up to this length."""
+    """The sequence is computed and accepted up to value tokens."""
     STORE = 4
-    """The block became findable under its key; value: the block it follows."""
+    """The block became findable under its key, after the block before; value: its parent block,
+    other: its place in the prefix. Its token ids come along where they are known, those of a
+    partial block too. Without a sequence: published by itself."""
     EVICT = 5
     """The block lost its key and its place to make room."""
     RELEASE = 6
-    """The sequence let go of the block."""
+    """An owner let go of the block: the sequence, or 0 for a ticket, a fence or a pin."""
     FINISH = 7
-    """The sequence ended; value: its length."""
+    """The sequence ended; value: its length in tokens."""
     COPY = 8
-    """The block is to be copied; value: to this block."""
+    """The block is to be copied to value; other: tokens of it."""
     FORK = 9
-    """The sequence was forked; value: from this one."""
+    """The sequence was forked from the sequence value."""
     TRUNCATE = 10
-    """The sequence was cut; value: to this length."""
+    """The sequence was cut to value tokens with slots; other: tokens still known."""
     CLEAR = 11
     """Every cached block was forgotten; value: blocks freed."""
     APPEND = 12
-    """The sequence grew; value: to this length."""
+    """The sequence grew to value tokens; other: new tokens whose ids are not known yet. Other ids
+    come along."""
     LEND = 13
     """The block went out on loan."""
     RETURN = 14
     """The block came back from a loan."""
     FORGET = 15
-    """The block is no longer findable, though it was not evicted."""
+    """The block is no longer findable, though it was not evicted: a superfluous copy, a reset."""
+    RESUME = 16
+    """A preempted sequence came back: as ADMIT."""
+    MISS = 17
+    """Why no more was found for the sequence; value: the reason, group: the layer group that
+    could not go on, other: full blocks looked for."""
+    REFUSE = 18
+    """Value blocks were wanted, other could be had: refused."""
+    COLLIDE = 19
+    """Value keys matched while the tokens did not."""
+    HOLD = 20
+    """The block has an owner more: the sequence by a fork or a join, else a ticket, a fence or a
+    pin."""
+    WAIT = 21
+    """The block waits for the fence value."""
+    EXTEND = 22
+    """Known tokens of the sequence got slots up to value."""
+    FILL = 23
+    """Ids that were missing came; they come along."""
+    PLAN = 24
+    """The plan of copies was taken; value: its ticket, other: copies."""
+    DONE = 25
+    """The ticket value is done."""
+    FAIL = 26
+    """The ticket value failed; other: pages that were not filled."""
+    LOADED = 27
+    """The load value has ended with other good blocks."""
+    LAND = 28
+    """The first tokens of the sequence, up to value, came from elsewhere."""
+    BRING = 29
+    """Value tokens came from elsewhere, each counted once."""
+    REWIND = 30
+    """The sequence was cut to value tokens with slots because a copy failed."""
+    LEASE = 31
+    """The first value tokens of the sequence are held for a reader elsewhere; other: the
+    ticket."""
+    FENCE = 32
+    """Until further notice, blocks given up wait for the step value; for none if it is 2^64-1."""
+    PASS = 33
+    """Steps up to value have run."""
+    COLLECT = 34
+    """Room was made: value free blocks were wanted."""
+    RESIZE = 35
+    """The pool has value blocks from now on."""
+    SLEEP = 36
+    """Nobody is admitted any more."""
+    WAKE = 37
+    """Sequences are admitted again."""
+    WEIGHTS = 38
+    """Other weights; the bytes of their fingerprint come along as ids."""
+    PRESSURE = 39
+    """The pressure level is value from now on: 0 normal, 1 high, 2 critical."""
+    LOAD = 40
+    """The sequence gets other blocks that somebody else fills; value: the ticket."""
+    PIN = 41
+    """What is held up to the block stays until the receipt value is back."""
+    UNPIN = 42
+    """The receipt value of the hold up to the block is back."""
+    STAND_IN = 43
+    """The sequence stands in for the sequence value, which ends before its load; other: its tokens
+    with slots."""
+    JOIN = 44
+    """The sequence shares other tokens that a live sequence is computing; value: the ticket."""
+    REMAP = 45
+    """A table of the sequence has the block instead of its own block value; other: the place."""
+    PARTIAL = 46
+    """Value tokens of a partial block were found for the sequence, besides those its admission
+    names."""
+    FORK_PREFIX = 47
+    """The first value tokens of the sequence are forked; other: 1 if a partial block is copied at
+    once."""
+    CLAIM = 48
+    """Blocks are held one by one once more; they come along as ids."""
+    FREE = 49
+    """Blocks are held one by one once less; they come along as ids."""

@@ -18,6 +18,7 @@ from kvframe.config import Config, Resolved
 from kvframe.config.rules import reusable_unit
 from kvframe.config.schema import GroupConfig
 from kvframe.errors import UsageError
+from kvframe.observe import Observed
 from kvframe.policies.driver import driver
 from kvframe.registry import Registry
 from kvframe.request import Extra, Request, RequestOptions, TokenIds, space
@@ -36,7 +37,7 @@ def _group(group: GroupConfig) -> dict[str, Any]:
     return {key: getattr(group, key) for key in keys}
 
 
-class KVCacheManager(Steps, Tables, Room, SharingVerbs):
+class KVCacheManager(Steps, Tables, Room, SharingVerbs, Observed):
     """Blocks, prefixes and sequences of one KV cache, under one eviction policy.
 
     Args:
@@ -59,7 +60,7 @@ class KVCacheManager(Steps, Tables, Room, SharingVerbs):
             config = (config or Config()).resolve()
         self.resolved = config
         cache, policy = config.config.cache, config.config.policy
-        pressure = config.config.pressure
+        pressure, observe = config.config.pressure, config.config.observe
         self.block_size = cache.block_size
         self._core = _core.Manager(
             blocks=config.capacity_blocks,
@@ -75,6 +76,9 @@ class KVCacheManager(Steps, Tables, Room, SharingVerbs):
             fingerprint=cache.fingerprint.encode(),
             event_log=cache.event_log,
             reserve=pressure.reserve,
+            statistics=observe.statistics,
+            ghosts=observe.ghosts,
+            sample=observe.sample,
             watermarks=(pressure.low, pressure.high, pressure.critical),
             strict=policy.on_error == "raise",
             remap_duplicates=cache.remap_duplicates,
@@ -99,7 +103,7 @@ class KVCacheManager(Steps, Tables, Room, SharingVerbs):
         return cls(Resolved.load(path, registry=registry, **sections))
 
     def options(self) -> dict[str, Any]:
-        """The options as they reached the core; ``padding`` is bytes unused in a page, by group."""
+        """The options as they reached the core; ``padding``: bytes unused in a page, by group."""
         return {**self._core.options(), "padding": self.resolved.padding}
 
     @property
@@ -332,10 +336,6 @@ class KVCacheManager(Steps, Tables, Room, SharingVerbs):
         """A sequence's lengths in tokens."""
         return Lengths(*self._core.lengths(seq))
 
-    def stats(self) -> dict[str, int]:
-        """Counters since the start; requests are counted once, at admission."""
-        return self._core.stats()
-
     # --- what stays, and looking inside --------------------------------------------------------
 
     def pin(
@@ -375,10 +375,6 @@ class KVCacheManager(Steps, Tables, Room, SharingVerbs):
             UsageError: The index is another.
         """
         return self._core.dump(form)
-
-    def take_events(self) -> dict[str, npt.NDArray[Any]]:
-        """The ordered log since the last call, as arrays (needs ``cache.event_log``)."""
-        return self._core.take_events()
 
     def eviction_order(self) -> npt.NDArray[np.int32]:
         """Cached blocks from the next to be evicted on, as far as the policy has settled it."""

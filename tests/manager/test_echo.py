@@ -61,6 +61,9 @@ ECHO: dict[str, tuple[str, list[tuple[Any, Any]]]] = {
     "pressure.low": ("watermarks", [(0.5, (0.5, 0.85, 0.95))]),
     "pressure.high": ("watermarks", [(0.8, (0.7, 0.8, 0.95))]),
     "pressure.critical": ("watermarks", [(0.9, (0.7, 0.85, 0.9)), (1.0, (0.7, 0.85, 1.0))]),
+    "observe.statistics": ("statistics", [(True, True), (False, False)]),
+    "observe.ghosts": ("ghosts", [(0, 0), (99, 99)]),
+    "observe.sample": ("sample", [(0, 0), (64, 64)]),
     "pressure.reserve": ("reserve", [(0, 0), (17, 17)]),
     "policy.options": ("policy_options", [({"slru": {"protected_uses": 5}}, 5)]),
 }

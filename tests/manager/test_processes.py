@@ -37,6 +37,9 @@ calls = [
     lambda: kv.give_back(np.zeros(1, np.int32)), lambda: kv.clear_cache(), lambda: kv.counts(),
     lambda: kv.lengths(seq), lambda: kv.stats(), lambda: kv.take_events(), lambda: kv.options(),
     lambda: kv.eviction_order(), lambda: kv.check_integrity(),
+    lambda: kv.take_log(), lambda: kv.hit_rates(), lambda: kv.misses(), lambda: kv.miss(seq),
+    lambda: kv.residency(), lambda: kv.snapshot(), lambda: kv.explain_sequence(seq),
+    lambda: kv.explain_block(0),
 ]
 child = os.fork()
 if child == 0:

@@ -347,7 +347,7 @@ class Oracle(Model):
     def give_back(self, blocks: list[int]) -> None:
         lent = [i for i, b in self.pool.blocks.items() if "loan" in b.owners]
         need(len(set(blocks)) == len(blocks) and set(blocks) <= set(lent))
-        self.pool.now += 1
+        self.pool.now += bool(blocks)
         for block in blocks:
             del self.pool.blocks[block]
 

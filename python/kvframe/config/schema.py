@@ -168,6 +168,28 @@ class PluginsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     )
 
 
+class ObserveConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[observe]``: what the manager keeps to explain itself with, beyond its counters."""
+
+    statistics: Annotated[
+        bool,
+        Meta(description="Say why each prefix ended, and what the last 1,000 requests found."),
+    ] = True
+    ghosts: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=MAX_BLOCKS,
+            description="About so many evicted keys are remembered, no more than the pool has "
+            "blocks; 32 bytes each.",
+        ),
+    ] = 32768
+    sample: Annotated[
+        int,
+        Meta(ge=0, le=MAX_BLOCKS, description="Time the life of 1 block in so many; 0: of none."),
+    ] = 0
+
+
 class PressureConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[pressure]``: shares of the pool in use that change the level; what is kept back."""
 

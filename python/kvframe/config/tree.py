@@ -19,6 +19,7 @@ from kvframe.config.schema import (
     CacheConfig,
     GroupConfig,
     ModelConfig,
+    ObserveConfig,
     PluginsConfig,
     PolicyConfig,
     PressureConfig,
@@ -39,6 +40,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     groups: list[GroupConfig] = field(default_factory=lambda: [GroupConfig(name="full")])
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     pressure: PressureConfig = field(default_factory=PressureConfig)
+    observe: ObserveConfig = field(default_factory=ObserveConfig)
     plugins: PluginsConfig = field(default_factory=PluginsConfig)
 
     @classmethod

@@ -7,8 +7,10 @@
 //! | [`step`], [`inputs`], [`outputs`] | the batched step, what it takes and what it writes |
 //! | [`tables`] | block tables and slots into the caller's arrays |
 //! | [`judge`] | victims asked of a Python policy, outside the lock |
+//! | [`locked`] | the lock, the interpreter beside it, victims named in between |
 //! | [`room`], [`listeners`] | pressure and who is told of it, preemption order, loads, resizing |
 //! | [`sharing`], [`blocks`] | prefixes shared, read and attached to; blocks held one by one |
+//! | [`observe`] | the log with all that comes along, statistics, a snapshot |
 //! | [`pins`] | prefixes held against eviction; the tree as text |
 //! | [`lookup`], [`loans`] | questions about prompts; raw blocks |
 //! | [`trace`] | `Trace` and `replay` |
@@ -33,8 +35,10 @@ mod ints;
 mod judge;
 mod listeners;
 mod loans;
+mod locked;
 mod lookup;
 mod manager;
+mod observe;
 mod outputs;
 mod pins;
 mod request;

@@ -1,7 +1,8 @@
 //! Questions about prompts: what is there of them, their keys, whether they fit. An `impl` of
 //! `Manager`.
 
-use kvframe_core::hash::Space;
+use kvframe_core::Key;
+use kvframe_core::hash::{Extra, Space};
 use kvframe_core::manager::{Fits, Hit};
 use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
@@ -9,7 +10,7 @@ use pyo3::prelude::*;
 use crate::buffers::{key_words, tokens};
 use crate::errors::from_core;
 use crate::manager::Manager;
-use crate::request::{ExtraTuple, Request, extras_of};
+use crate::request::{ExtraTuple, LONG_TOKENS, Request, extras_of};
 
 pub(crate) fn space_of<'a>(
     salt: Option<&'a [u8]>,
@@ -28,6 +29,24 @@ fn block_lists<'py>(py: Python<'py>, hit: &Hit) -> Vec<Bound<'py, PyArray1<i32>>
     lists.map(|blocks| PyArray1::from_iter(py, blocks.iter().map(|&b| b as i32))).collect()
 }
 
+impl Manager {
+    /// The keys of the full blocks of `ids`.
+    fn hash(&self, py: Python<'_>, ids: &[u32], space: Space<'_>, extras: &[Extra]) -> Vec<Key> {
+        let hasher = self.hasher();
+        let hash = |ids: &[u32]| {
+            let mut keys = Vec::new();
+            hasher.extend(hasher.root(space), extras, ids, &mut keys);
+            keys
+        };
+        if ids.len() < LONG_TOKENS {
+            return hash(ids);
+        }
+        // A copy, since the caller's array may change while other threads run.
+        let ids = ids.to_vec();
+        py.detach(|| hash(&ids))
+    }
+}
+
 #[pymethods]
 impl Manager {
     /// How much of a prompt is there, and what is attached to exactly this prompt. Changes nothing.
@@ -44,7 +63,13 @@ impl Manager {
         let ids = tokens(prompt, "prompt")?;
         let space = space_of(salt, adapter, encoder);
         let extras = extras_of(extras);
-        let hit = self.locked(py, |core| core.lookup(ids.as_slice(), space, &extras))?;
+        let ids = ids.as_slice();
+        let hit = if self.is_keyed() && ids.len() >= LONG_TOKENS {
+            let keys = self.hash(py, ids, space, &extras);
+            self.locked(py, |core| core.lookup_hashed(&keys, ids, space, &extras))?
+        } else {
+            self.locked(py, |core| core.lookup(ids, space, &extras))?
+        };
         Ok((hit.tokens, block_lists(py, &hit), hit.attached))
     }
 
@@ -54,7 +79,7 @@ impl Manager {
         py: Python<'py>,
         request: &Bound<'py, Request>,
     ) -> PyResult<HitTuple<'py>> {
-        let keys = self.keys_of(request.get());
+        let keys = self.keys_of(py, request.get());
         let asked = request.get().admission(&keys);
         let hit = self.locked(py, |core| core.lookup_request(&asked))?;
         let hit = hit.map_err(|e| from_core(py, &e))?;
@@ -63,7 +88,7 @@ impl Manager {
 
     /// Whether a request could be admitted: 0 never, 1 later, 2 now.
     fn fits(&self, py: Python<'_>, request: &Bound<'_, Request>) -> PyResult<u8> {
-        let keys = self.keys_of(request.get());
+        let keys = self.keys_of(py, request.get());
         let asked = request.get().admission(&keys);
         let fits = self.locked(py, |core| core.fits(&asked))?;
         Ok(match fits.map_err(|e| from_core(py, &e))? {
@@ -87,9 +112,7 @@ impl Manager {
         let ids = tokens(prompt, "prompt")?;
         let space = space_of(salt, adapter, encoder);
         let extras = extras_of(extras);
-        let mut keys = Vec::new();
-        let hasher = self.hasher();
-        hasher.extend(hasher.root(space), &extras, ids.as_slice(), &mut keys);
+        let keys = self.hash(py, ids.as_slice(), space, &extras);
         let words: Vec<u64> = keys.iter().flat_map(|&key| key_words(key)).collect();
         crate::views::matrix(py, words, 2)
     }

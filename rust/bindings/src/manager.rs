@@ -5,16 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kvframe_core::hash::Hasher;
 use kvframe_core::index::IndexKind;
-use kvframe_core::options::Watermarks;
+use kvframe_core::options::{Observe, Watermarks};
 use kvframe_core::policy::{self, Eviction, External, PolicyOptions};
-use kvframe_core::{Error, Fit, GroupKind, HashAlgo, Manager as Core, Options};
+use kvframe_core::{Fit, GroupKind, HashAlgo, Key, Manager as Core, Options};
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
-use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::buffers::tokens;
-use crate::errors::{from_core, raise};
+use crate::errors::from_core;
 use crate::fork;
 use crate::groups::{group_dict, group_of};
 use crate::ints::{Chunk, Fence, Length, Seq, Ticket, Until, Upto};
@@ -32,12 +31,12 @@ pub struct Manager {
     prefix_caching: bool,
     /// Whether the core goes by keys: requests are then hashed before they come to it.
     wants_keys: bool,
-    judge: Option<Judge>,
+    pub(crate) judge: Option<Judge>,
     policy: String,
     /// The options of a policy in Python, as they were given.
     policy_options: Option<Py<PyDict>>,
     strict: bool,
-    forks: u32,
+    pub(crate) forks: u32,
     pub(crate) listeners: Listeners,
 }
 
@@ -57,9 +56,6 @@ pub(crate) fn make_policy(
     Ok((Box::new(books), Some(Judge::new(policy, strict)?), name))
 }
 
-/// Events that wait for the next decision at the most.
-const MANY_EVENTS: usize = 1 << 16;
-
 fn policy_options(options: Option<&Bound<'_, PyDict>>) -> PyResult<PolicyOptions> {
     let mut built = PolicyOptions::default();
     if let Some(uses) = options.map(|o| o.get_item("protected_uses")).transpose()?.flatten() {
@@ -69,132 +65,25 @@ fn policy_options(options: Option<&Bound<'_, PyDict>>) -> PyResult<PolicyOptions
 }
 
 impl Manager {
-    /// The locked core; refuses in a forked child.
-    pub(crate) fn locked<T>(
-        &self,
-        py: Python<'_>,
-        work: impl FnOnce(&mut Core) -> T,
-    ) -> PyResult<T> {
-        if self.forks != fork::generation() {
-            let message = "this manager belongs to the parent of a fork; make one in the child";
-            return Err(raise(py, "HandleError", message.into()));
-        }
-        let Ok(mut core) = self.core.lock_py_attached(py) else {
-            let message = "a call failed half-way before; the manager refuses to go on";
-            return Err(raise(py, "IntegrityError", message.into()));
-        };
-        Ok(work(&mut core))
-    }
-
-    pub(crate) fn with<T>(
-        &self,
-        py: Python<'_>,
-        work: impl FnOnce(&mut Core) -> Result<T, Error>,
-    ) -> PyResult<T> {
-        self.changing(py, work)?.map_err(|e| from_core(py, &e))
-    }
-
-    /// Work that may change how scarce room is: tells whoever listens, once the lock is free.
-    pub(crate) fn changing<T>(
-        &self,
-        py: Python<'_>,
-        work: impl FnOnce(&mut Core) -> T,
-    ) -> PyResult<T> {
-        let mut changed = false;
-        let outcome = self.locked(py, |core| {
-            let outcome = work(core);
-            changed = self.watch(core);
-            outcome
-        })?;
-        if changed {
-            self.listeners.tell(py);
-        }
-        Ok(outcome)
-    }
-
-    /// Moves the pressure level; whether there is something to tell.
-    pub(crate) fn watch(&self, core: &mut Core) -> bool {
-        core.watch().inspect(|&change| self.listeners.note(change)).is_some()
-    }
-
-    /// The same for what may need victims: a policy in Python is asked without the lock, as often
-    /// as it takes.
-    pub(crate) fn with_victims<T>(
-        &self,
-        py: Python<'_>,
-        mut work: impl FnMut(&mut Core) -> Result<T, Error>,
-    ) -> PyResult<Result<T, Error>> {
-        loop {
-            match self.locked(py, &mut work)? {
-                Err(Error::NeedVictims { n }) => self.find_victims(py, n)?,
-                outcome => {
-                    if self.judge.is_some() {
-                        self.locked(py, Core::settle_choice)?;
-                        self.deliver_events(py)?;
-                    }
-                    // A refusal changes nothing.
-                    if outcome.is_ok() {
-                        self.changing(py, |_| ())?;
-                    }
-                    return Ok(outcome);
-                }
-            }
-        }
-    }
-
-    pub(crate) fn find_victims(&self, py: Python<'_>, n: u32) -> PyResult<()> {
-        let Some(judge) = &self.judge else {
-            return Err(from_core(py, &Error::NeedVictims { n }));
-        };
-        let n = n as usize;
-        let mut now = 0;
-        let mut journal = kvframe_core::policy::Journal::default();
-        let mut offer = judge.gather(|_| {});
-        self.locked(py, |core| {
-            core.candidates(n, judge.window(), &mut offer);
-            journal = core.take_journal();
-            now = core.now();
-        })?;
-        let verdict = judge.ask(py, n, now, &offer, &journal)?;
-        self.locked(py, |core| match &verdict {
-            Some(v) if v.blocks.len() >= n => core.choose(&v.blocks, &v.generations),
-            _ => core.fall_back(n),
-        })?;
-        judge.done_with(offer);
-        Ok(())
-    }
-
-    /// How often the policy failed and the built-in order stood in.
-    pub(crate) fn judge_failures(&self) -> u64 {
-        self.judge.as_ref().map_or(0, Judge::failures)
-    }
-
-    /// Hands a policy its events where it has not been asked for so long that they pile up.
-    pub(crate) fn deliver_events(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(judge) = &self.judge else { return Ok(()) };
-        if self.locked(py, Core::journal_len)? >= MANY_EVENTS {
-            let journal = self.locked(py, Core::take_journal)?;
-            judge.deliver(py, &journal)?;
-        }
-        Ok(())
-    }
-
     /// The hasher of the present weights.
     pub(crate) fn hasher(&self) -> Arc<Hasher> {
         self.hasher.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The keys to admit a request with, hashed without the lock.
-    pub(crate) fn keys_of(&self, request: &Request) -> Vec<kvframe_core::Key> {
+    pub(crate) fn keys_of(&self, py: Python<'_>, request: &Request) -> Vec<Key> {
         match (self.prefix_caching, self.wants_keys) {
-            (false, _) => Vec::new(),
-            (true, false) => request.given_keys().to_vec(),
-            (true, true) => request.keys(&self.hasher()),
+            (false, _) => return Vec::new(),
+            (true, false) => return request.given_keys().to_vec(),
+            (true, true) => {}
         }
+        let hasher = self.hasher();
+        if request.is_long() { py.detach(|| request.keys(&hasher)) } else { request.keys(&hasher) }
     }
 
-    pub(crate) fn has_judge(&self) -> bool {
-        self.judge.is_some()
+    /// Whether lookups go by keys.
+    pub(crate) fn is_keyed(&self) -> bool {
+        self.prefix_caching && self.wants_keys
     }
 }
 
@@ -202,7 +91,7 @@ impl Manager {
 impl Manager {
     /// A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
     #[new]
-    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", index="hash", groups=vec![], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, strict=false, remap_duplicates=false, partial_hits=false))]
+    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", index="hash", groups=vec![], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, statistics=true, ghosts=1 << 15, sample=0, strict=false, remap_duplicates=false, partial_hits=false))]
     fn new(
         py: Python<'_>,
         blocks: u32,
@@ -218,6 +107,9 @@ impl Manager {
         event_log: bool,
         reserve: u32,
         watermarks: Option<(f64, f64, f64)>,
+        statistics: bool,
+        ghosts: u32,
+        sample: u32,
         strict: bool,
         remap_duplicates: bool,
         partial_hits: bool,
@@ -237,6 +129,7 @@ impl Manager {
             null_block,
             fingerprint: fingerprint.unwrap_or_default().to_vec(),
             event_log,
+            observe: Observe { statistics, ghosts, sample },
             watermarks: watermarks.map_or_else(Watermarks::default, |(low, high, critical)| {
                 Watermarks { low, high, critical }
             }),
@@ -279,6 +172,10 @@ impl Manager {
         dict.set_item("null_block", options.null_block)?;
         dict.set_item("fingerprint", PyBytes::new(py, &options.fingerprint))?;
         dict.set_item("event_log", options.event_log)?;
+        let Observe { statistics, ghosts, sample } = options.observe;
+        dict.set_item("statistics", statistics)?;
+        dict.set_item("ghosts", ghosts)?;
+        dict.set_item("sample", sample)?;
         dict.set_item("reserve", options.reserve)?;
         dict.set_item("remap_duplicates", options.remap_duplicates)?;
         dict.set_item("partial_hits", options.partial_hits)?;
@@ -309,7 +206,7 @@ impl Manager {
         resumed: Option<bool>,
     ) -> PyResult<GrantTuple> {
         let request = request.get();
-        let keys = self.keys_of(request);
+        let keys = self.keys_of(py, request);
         let mut asked = request.admission(&keys);
         asked.chunk = chunk.map_or(asked.chunk, |chunk| chunk.0);
         asked.until = until.map_or(asked.until, |until| until.0);
@@ -389,12 +286,12 @@ impl Manager {
 
     /// Forgets every cached block; returns how many were freed.
     fn clear_cache(&self, py: Python<'_>) -> PyResult<u32> {
-        self.locked(py, Core::clear_cache)
+        self.locked_long(py, Core::clear_cache)
     }
 
     /// Recounts everything; raises `IntegrityError` on the first thing that disagrees.
     fn check_integrity(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, |core| core.check_integrity())
+        self.locked_long(py, |core| core.check_integrity())?.map_err(|e| from_core(py, &e))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

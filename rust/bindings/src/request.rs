@@ -3,9 +3,11 @@
 
 use std::sync::Mutex;
 
+use kvframe_core::asked::Asked;
 use kvframe_core::hash::{Extra, Hasher, Space};
 use kvframe_core::sequence::{Meta, Sequence};
 use kvframe_core::{Admission, Fit, Key, Prompt};
+use numpy::PyArray1;
 use pyo3::prelude::*;
 
 use crate::buffers::{keys, length, tokens};
@@ -13,6 +15,9 @@ use crate::ints::{
     Chunk, EncoderTokens, External, ExternalUntil, MaxTokens, NumTokens, Priority, RequestClass,
     Session, Turn, Until,
 };
+
+/// Prompts from here on are hashed detached from the interpreter: 100 µs and more.
+pub const LONG_TOKENS: usize = 1 << 14;
 
 /// An item of `extras`: (first token, one past the last, content id).
 pub type ExtraTuple = (u32, u32, Vec<u8>);
@@ -115,6 +120,19 @@ impl Request {
         })
     }
 
+    /// Its token ids (empty where only keys are known), salt, adapter, name of another input, extras,
+    /// session and turn.
+    #[allow(clippy::type_complexity)]
+    fn parts<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> (Bound<'py, PyArray1<u32>>, [Vec<u8>; 3], Vec<ExtraTuple>, u64, u32) {
+        let extras = self.extras.iter().map(|e| (e.start, e.end, e.id.clone())).collect();
+        let tokens = PyArray1::from_slice(py, &self.tokens);
+        let space = [&self.salt, &self.adapter, &self.encoder].map(Clone::clone);
+        (tokens, space, extras, self.meta.session, self.meta.turn)
+    }
+
     /// Tokens of the prompt.
     fn __len__(&self) -> usize {
         self.len as usize
@@ -162,6 +180,39 @@ impl Request {
             encoder_tokens: sequence.encoder_tokens,
             outlook: sequence.outlook,
         }
+    }
+
+    /// The request that an admission in the log came of.
+    pub fn of_asked(asked: Asked) -> Self {
+        Self {
+            len: asked.tokens.len().max(asked.len as usize) as u32,
+            tokens: asked.tokens,
+            given_keys: asked.keys,
+            hashed: Mutex::new(None),
+            salt: asked.salt,
+            adapter: asked.adapter,
+            extras: asked.extras,
+            meta: asked.meta,
+            read: asked.read,
+            insert: asked.insert,
+            resumed: asked.resumed,
+            partial: asked.partial,
+            chunk: asked.chunk,
+            until: asked.until,
+            max_tokens: asked.max_tokens,
+            whole_sequence: asked.whole_sequence,
+            external: asked.external,
+            external_until: asked.external_until,
+            join: asked.join,
+            encoder: asked.encoder,
+            encoder_tokens: asked.encoder_tokens,
+            outlook: asked.outlook,
+        }
+    }
+
+    /// Whether hashing it takes long enough to let other threads run meanwhile.
+    pub fn is_long(&self) -> bool {
+        self.given_keys.is_empty() && self.tokens.len() >= LONG_TOKENS
     }
 
     /// The keys that it came as.

@@ -100,17 +100,22 @@ impl Manager {
 
     /// Evicts until so many blocks are free, or nothing is cached; returns how many went.
     fn collect(&self, py: Python<'_>, free: Blocks) -> PyResult<u32> {
-        self.with_victims(py, |core| core.collect(free.0))?.map_err(|e| from_core(py, &e))
+        let collected = if self.has_judge() {
+            self.with_victims(py, |core| core.collect(free.0))?
+        } else {
+            self.changing_long(py, |core| core.collect(free.0))?
+        };
+        collected.map_err(|e| from_core(py, &e))
     }
 
     /// Another number of blocks.
     fn resize(&self, py: Python<'_>, blocks: Blocks) -> PyResult<()> {
-        self.with(py, |core| core.resize(blocks.0))
+        self.changing_long(py, |core| core.resize(blocks.0))?.map_err(|e| from_core(py, &e))
     }
 
     /// Forgets what is cached and admits nobody until `wake`.
     fn sleep(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, Core::sleep)
+        self.changing_long(py, Core::sleep)?.map_err(|e| from_core(py, &e))
     }
 
     /// Ends `sleep`.
@@ -120,7 +125,7 @@ impl Manager {
 
     /// The weights have changed; returns how many cached blocks were freed.
     fn set_fingerprint(&self, py: Python<'_>, fingerprint: &[u8]) -> PyResult<u32> {
-        let freed = self.locked(py, |core| {
+        let freed = self.locked_long(py, |core| {
             let freed = core.set_fingerprint(fingerprint);
             let options = core.options();
             let hasher = Hasher::new(options.hash, options.block_size, fingerprint);

@@ -113,7 +113,7 @@ impl Manager {
             .collect();
         let append = Growths::new("append", append, counts, ids)?;
         let append = append.split(py)?;
-        let keys: Vec<_> = admit.iter().map(|r| self.keys_of(r.get())).collect();
+        let keys: Vec<_> = admit.iter().map(|r| self.keys_of(py, r.get())).collect();
         let requests: Vec<Admission<'_>> =
             admit.iter().zip(&keys).map(|(r, keys)| r.get().admission(keys)).collect();
         let step = Step {

@@ -2,6 +2,7 @@
 
 use kvframe_core::events::Event;
 use kvframe_core::pool::NIL;
+use kvframe_core::stats::Stats;
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -52,10 +53,7 @@ impl Manager {
 
     /// Blocks: (free, cached, referenced, all).
     fn counts(&self, py: Python<'_>) -> PyResult<(u32, u32, u32, u32)> {
-        self.locked(py, |core| {
-            let pool = core.pool();
-            (pool.free(), pool.cached(), pool.referenced(), pool.capacity())
-        })
+        self.locked(py, |core| counts(core))
     }
 
     /// A block's state and generation.
@@ -73,36 +71,18 @@ impl Manager {
 
     /// The counters.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (stats, live, waiting, fallbacks) = self.locked(py, |core| {
-            (core.stats(), core.live_sequences(), core.waiting(), core.fallbacks())
+        let (stats, freed, live, waiting, fallbacks) = self.locked(py, |core| {
+            let (stats, freed, fallbacks) = (core.stats(), core.freed(), core.fallbacks());
+            (stats, freed, core.live_sequences(), core.waiting(), fallbacks)
         })?;
-        let dict = PyDict::new(py);
-        for (name, value) in [
-            ("admissions", stats.admissions),
-            ("prompt_tokens", stats.prompt_tokens),
-            ("hit_tokens", stats.hit_tokens),
-            ("admissions_with_hit", stats.admissions_with_hit),
-            ("resumed", stats.resumed),
-            ("resumed_hit_tokens", stats.resumed_hit_tokens),
-            ("refused", stats.refused),
-            ("allocated", stats.allocated),
-            ("stored", stats.stored),
-            ("duplicates", stats.duplicates),
-            ("evictions", stats.evictions),
-            ("copies", stats.copies),
-            ("collisions", stats.collisions),
-            ("loaded_tokens", stats.loaded_tokens),
-            ("failed_copies", stats.failed_copies),
-            ("joined_tokens", stats.joined_tokens),
-            ("remapped", stats.remapped),
+        let told = [
+            ("freed", freed),
             ("live_sequences", live as u64),
             ("waiting_blocks", waiting as u64),
             ("policy_failures", self.judge_failures()),
             ("policy_fallbacks", fallbacks),
-        ] {
-            dict.set_item(name, value)?;
-        }
-        Ok(dict)
+        ];
+        stats_dict(py, &stats, &told)
     }
 
     /// The events since the last call, as arrays of equal length.
@@ -118,6 +98,56 @@ impl Manager {
     }
 }
 
+fn counts(core: &kvframe_core::Manager) -> (u32, u32, u32, u32) {
+    let pool = core.pool();
+    (pool.free(), pool.cached(), pool.referenced(), pool.capacity())
+}
+
+/// The counters, with `told` besides.
+pub fn stats_dict<'py>(
+    py: Python<'py>,
+    stats: &Stats,
+    told: &[(&str, u64)],
+) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (name, value) in [
+        ("admissions", stats.admissions),
+        ("prompt_tokens", stats.prompt_tokens),
+        ("hit_tokens", stats.hit_tokens),
+        ("lookup_blocks", stats.lookup_blocks),
+        ("hit_blocks", stats.hit_blocks),
+        ("hit_share_ppm", stats.hit_share_ppm),
+        ("admissions_with_hit", stats.admissions_with_hit),
+        ("resumed", stats.resumed),
+        ("resumed_tokens", stats.resumed_tokens),
+        ("resumed_hit_tokens", stats.resumed_hit_tokens),
+        ("refused", stats.refused),
+        ("allocated", stats.allocated),
+        ("lent", stats.lent),
+        ("returned", stats.returned),
+        ("forks", stats.forks),
+        ("stored", stats.stored),
+        ("duplicates", stats.duplicates),
+        ("evictions", stats.evictions),
+        ("copies", stats.copies),
+        ("copied_tokens", stats.copied_tokens),
+        ("collisions", stats.collisions),
+        ("loads", stats.loads),
+        ("loaded_tokens", stats.loaded_tokens),
+        ("leases", stats.leases),
+        ("leased_tokens", stats.leased_tokens),
+        ("failed_copies", stats.failed_copies),
+        ("joined_tokens", stats.joined_tokens),
+        ("remapped", stats.remapped),
+    ]
+    .iter()
+    .chain(told)
+    {
+        dict.set_item(*name, *value)?;
+    }
+    Ok(dict)
+}
+
 /// Events as arrays of equal length.
 pub fn events_dict<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
@@ -128,7 +158,11 @@ pub fn events_dict<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'py
     dict.set_item("seq", PyArray1::from_iter(py, events.iter().map(|e| e.seq)))?;
     let words = events.iter().flat_map(|e| crate::buffers::key_words(e.key)).collect();
     dict.set_item("key", matrix(py, words, 2)?)?;
+    let words = events.iter().flat_map(|e| crate::buffers::key_words(e.parent)).collect();
+    dict.set_item("parent", matrix(py, words, 2)?)?;
     dict.set_item("value", PyArray1::from_iter(py, events.iter().map(|e| e.value)))?;
+    dict.set_item("other", PyArray1::from_iter(py, events.iter().map(|e| e.other)))?;
+    dict.set_item("ids", PyArray1::from_iter(py, events.iter().map(|e| e.ids)))?;
     Ok(dict)
 }
 

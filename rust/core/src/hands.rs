@@ -27,6 +27,13 @@ impl Hands {
         self.map.get(&block).map_or(0, |hand| hand.count)
     }
 
+    /// Every block in hand and how often it is held, by block.
+    pub fn held(&self) -> Vec<(BlockId, u32)> {
+        let mut held: Vec<_> = self.map.iter().map(|(&block, hand)| (block, hand.count)).collect();
+        held.sort_unstable();
+        held
+    }
+
     /// Blocks in hand that follow `block`.
     pub fn kids(&self, block: BlockId) -> u32 {
         self.map.get(&block).map_or(0, |hand| hand.kids)

@@ -15,15 +15,18 @@
 //! | [`locks`] | paths that somebody holds against eviction |
 //! | [`tickets`] | copies under way and the blocks they hold |
 //! | [`hands`], [`attached`] | blocks held one by one; what is attached to a prefix |
-//! | [`events`], [`stats`] | the ordered log and the counters |
+//! | [`events`], [`asked`] | the ordered log, and what was asked for it |
+//! | [`stats`], [`reasons`], [`ghosts`], [`samples`] | counters, why prefixes ended, how long blocks live |
 //!
 //! The words are the field's own: a *block* is a fixed number of tokens' KV; a *cached* block is
 //! unreferenced but findable; *commit* means computed and accepted.
 #![forbid(unsafe_code)]
 
+pub mod asked;
 pub mod attached;
 pub mod error;
 pub mod events;
+pub mod ghosts;
 pub mod groups;
 pub mod hands;
 pub mod hash;
@@ -33,6 +36,8 @@ pub mod manager;
 pub mod options;
 pub mod policy;
 pub mod pool;
+pub mod reasons;
+pub mod samples;
 pub mod sequence;
 pub mod stats;
 pub mod tickets;

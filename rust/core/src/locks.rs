@@ -91,6 +91,12 @@ impl Locks {
         self.slots.iter().flat_map(|slot| slot.path.iter().copied())
     }
 
+    /// The locks that are held: the number of each one's receipt, and its blocks.
+    pub fn held(&self) -> impl Iterator<Item = (u64, &[BlockId])> {
+        let locked = self.slots.iter().zip(0_u64..).filter(|(slot, _)| !slot.path.is_empty());
+        locked.map(|(slot, at)| ((u64::from(slot.generation) << 32) | at, &slot.path[..]))
+    }
+
     /// Locks held.
     pub fn len(&self) -> usize {
         self.slots.len() - self.vacant.len()

@@ -30,6 +30,24 @@ impl Default for Watermarks {
     }
 }
 
+/// What a manager keeps to explain itself with, beyond its counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Observe {
+    /// Say why each prefix ended where it did, and keep the window of the last requests.
+    pub statistics: bool,
+    /// About so many evicted keys are remembered, 32 bytes each; no more than the pool has blocks,
+    /// and 64.
+    pub ghosts: u32,
+    /// Time the life of 1 block in so many; 0: of none.
+    pub sample: u32,
+}
+
+impl Default for Observe {
+    fn default() -> Self {
+        Self { statistics: true, ghosts: 1 << 15, sample: 0 }
+    }
+}
+
 /// A manager's options.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -51,6 +69,8 @@ pub struct Options {
     pub fingerprint: Vec<u8>,
     /// Keep the ordered event log.
     pub event_log: bool,
+    /// Statistics, ghosts, samples.
+    pub observe: Observe,
     /// Shares of the pool in use at which the pressure level changes.
     pub watermarks: Watermarks,
     /// Blocks that an admission leaves available for running sequences to grow into.
@@ -75,6 +95,7 @@ impl Default for Options {
             null_block: false,
             fingerprint: Vec::new(),
             event_log: false,
+            observe: Observe::default(),
             watermarks: Watermarks::default(),
             reserve: 0,
             compute_last_token: true,

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::hash::{Extra, Key};
 use crate::pool::BlockId;
+use crate::reasons::Miss;
 
 /// A sequence's handle: slot in the low half, generation in the high half.
 pub type SeqId = u64;
@@ -77,6 +78,8 @@ pub struct Sequence {
     pub usage: Usage,
     /// The ticket of the computation it joined, while that goes on; 0 otherwise.
     pub joined: u64,
+    /// Why no more of its prompt was found.
+    pub miss: Miss,
 }
 
 /// Usage counts of a request, in tokens.
@@ -159,6 +162,7 @@ impl Sequence {
         (self.max_tokens, self.whole) = (0, false);
         (self.usage, self.joined) = (Usage::default(), 0);
         self.meta = Meta::default();
+        self.miss = Miss::default();
     }
 }
 

@@ -9,10 +9,18 @@ pub struct Stats {
     pub prompt_tokens: u64,
     /// Prompt tokens found, not to be computed.
     pub hit_tokens: u64,
+    /// Full blocks looked for: all that a prompt's lookup may cover.
+    pub lookup_blocks: u64,
+    /// Of those, found.
+    pub hit_blocks: u64,
+    /// Sum over admissions of the share of the prompt found, in millionths.
+    pub hit_share_ppm: u64,
     /// Admissions that found at least one token.
     pub admissions_with_hit: u64,
     /// Sequences that came back after a preemption.
     pub resumed: u64,
+    /// Their tokens.
+    pub resumed_tokens: u64,
     /// Tokens that resumed sequences found again.
     pub resumed_hit_tokens: u64,
     /// Admissions refused for want of blocks.
@@ -25,12 +33,26 @@ pub struct Stats {
     pub duplicates: u64,
     /// Cached blocks that gave way.
     pub evictions: u64,
-    /// Blocks copied before a write.
+    /// Blocks copied before a write, on the device.
     pub copies: u64,
+    /// Tokens of those that mattered.
+    pub copied_tokens: u64,
+    /// Sequences that came of a fork.
+    pub forks: u64,
+    /// Blocks that went out on loan.
+    pub lent: u64,
+    /// Blocks that came back from a loan.
+    pub returned: u64,
     /// Keys that matched while tokens did not.
     pub collisions: u64,
+    /// Loads that have ended: pages that somebody else filled, or was to fill.
+    pub loads: u64,
     /// Tokens whose KV came from elsewhere.
     pub loaded_tokens: u64,
+    /// Leases given: pages held for a reader elsewhere.
+    pub leases: u64,
+    /// Tokens of those.
+    pub leased_tokens: u64,
     /// Copies and loaded pages that failed.
     pub failed_copies: u64,
     /// Prompt tokens that admissions left to a computation in flight.

@@ -43,6 +43,19 @@ pub struct Load {
     pub filler: Option<SeqId>,
 }
 
+/// What somebody looking in sees of a ticket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outstanding {
+    /// The ticket; 0 for the plan that is being gathered.
+    pub ticket: u64,
+    /// Copies to carry out; without a source in a load.
+    pub copies: Vec<Copy>,
+    /// Blocks it keeps besides their ends; all that a lease keeps.
+    pub held: Vec<BlockId>,
+    /// Whether somebody else fills its pages.
+    pub load: bool,
+}
+
 /// Plans not given out yet, and those given out and not settled.
 #[derive(Debug, Default)]
 pub struct Tickets {
@@ -266,6 +279,22 @@ impl Tickets {
     pub fn owners(&self) -> impl Iterator<Item = BlockId> + '_ {
         let ends = self.copies().flat_map(|c| [c.src, c.dst]).filter(|&b| b != NIL);
         ends.chain(self.held.iter().map(|&(_, block)| block))
+    }
+
+    /// Every unsettled ticket, by number.
+    pub fn outstanding(&self) -> Vec<Outstanding> {
+        let gathering = (!self.gathering.is_empty()).then_some((0, &self.gathering));
+        let plans = self.outstanding.iter().map(|p| (p.ticket, &p.copies)).chain(gathering);
+        let mut all: Vec<Outstanding> = plans
+            .map(|(ticket, copies)| Outstanding {
+                ticket,
+                copies: copies.clone(),
+                held: self.held.iter().filter(|h| h.0 == ticket).map(|h| h.1).collect(),
+                load: self.loads.iter().any(|load| load.ticket == ticket),
+            })
+            .collect();
+        all.sort_unstable_by_key(|t| t.ticket);
+        all
     }
 
     /// Whether the ticket is out, for the caller to settle.

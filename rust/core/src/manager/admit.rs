@@ -1,125 +1,15 @@
 //! Admission: a sequence comes in with what is cached, and gets blocks for the rest.
 
-use super::Manager;
 use super::lookup::Wanted;
 use super::tails::Tail;
+use super::{Admission, Fit, Grant, Manager};
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::groups::GroupKind;
-use crate::hash::{Extra, Key, Space};
+use crate::hash::Key;
 use crate::policy::{NEVER, Use, View};
 use crate::pool::{BlockId, NIL, State};
-use crate::sequence::{Meta, SeqId, Sequence, Usage};
-
-/// What a request asks to have computed.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Prompt<'a> {
-    /// Token ids; empty where only keys are known.
-    pub tokens: &'a [u32],
-    /// Keys of full blocks; hashed from `tokens` where empty.
-    pub keys: &'a [Key],
-    /// Length in tokens where `tokens` is empty.
-    pub len: u32,
-}
-
-/// How much of a prompt must get blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Fit {
-    /// All of it, or the request is refused.
-    #[default]
-    Whole,
-    /// As much as there is room for (and as the policy lets in), from the front.
-    Partial,
-}
-
-/// A request.
-#[derive(Debug, Clone, Copy)]
-pub struct Admission<'a> {
-    /// What to compute.
-    pub prompt: Prompt<'a>,
-    /// Salt and adapter.
-    pub space: Space<'a>,
-    /// Multimodal items.
-    pub extras: &'a [Extra],
-    /// For policies and statistics.
-    pub meta: Meta,
-    /// Look for cached blocks.
-    pub read: bool,
-    /// Leave blocks findable.
-    pub insert: bool,
-    /// It comes back after a preemption: counted apart.
-    pub resumed: bool,
-    /// All or as much as fits.
-    pub fit: Fit,
-    /// Slots for this many tokens now, the rest by `extend` (chunked prefill). Hits come on top.
-    pub chunk: u32,
-    /// Slots up to this length at the most, whatever was found.
-    pub until: u32,
-    /// Prompt and answer together, where that is known: what can never fit is refused at once.
-    pub max_tokens: u32,
-    /// Tokens after the cached ones that somebody else brings: whole blocks, filled by the time that
-    /// the grant's `load` is settled.
-    pub external: u32,
-    /// The same as a length: the prompt's first tokens up to here can be brought; what is cached of
-    /// them is not. Whole blocks of it, and nothing of it is an error.
-    pub external_until: u32,
-    /// Share blocks that a live sequence is computing for the same prompt.
-    pub join: bool,
-    /// Tokens of the other input that groups of the kind [`GroupKind::Cross`] attend to; its content is
-    /// named in `space`, or it is shared with nobody.
-    pub encoder_tokens: u32,
-    /// Admit only if all of `max_tokens` could be had now; later admissions leave what it lacks.
-    pub whole_sequence: bool,
-    /// When each prompt block is used next (request index), if the future is known.
-    pub outlook: &'a [u32],
-}
-
-impl Default for Admission<'_> {
-    fn default() -> Self {
-        Self {
-            prompt: Prompt::default(),
-            space: Space::default(),
-            extras: &[],
-            meta: Meta::default(),
-            read: true,
-            insert: true,
-            resumed: false,
-            fit: Fit::Whole,
-            chunk: u32::MAX,
-            until: u32::MAX,
-            max_tokens: 0,
-            external: 0,
-            external_until: 0,
-            join: false,
-            encoder_tokens: 0,
-            whole_sequence: false,
-            outlook: &[],
-        }
-    }
-}
-
-/// What an admission gave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Grant {
-    /// The sequence.
-    pub seq: SeqId,
-    /// Prompt tokens found; computing starts here, or behind what is joined or loaded.
-    pub cached_tokens: u32,
-    /// Prompt tokens that have slots.
-    pub granted_tokens: u32,
-    /// Tokens of the prompt.
-    pub prompt_tokens: u32,
-    /// The ticket of what comes from elsewhere; nothing of it is findable before it is settled.
-    pub load: Option<u64>,
-    /// Whether the KV of the other input was found: the encoder need not run.
-    pub encoder_cached: bool,
-    /// Tokens after the cached ones that the load brings.
-    pub external_tokens: u32,
-    /// Tokens after the cached ones that a live sequence is computing: good once it commits them.
-    pub joined_tokens: u32,
-    /// What was attached to exactly this prompt.
-    pub attached: Option<u64>,
-}
+use crate::sequence::{SeqId, Sequence, Usage};
 
 /// What an admission starts from.
 #[derive(Debug, Default)]
@@ -182,12 +72,12 @@ impl Manager {
         if let (Err(Error::NeedVictims { .. }), Some(books)) = (&counted, self.policy.external()) {
             books.spare(wants);
         }
-        let refused = matches!(counted, Err(Error::NoCapacity { .. } | Error::NeverFits { .. }));
-        self.stats.refused += u64::from(refused);
-        let outcome = counted.map(|counted| {
-            self.stats.collisions += u64::from(collisions);
+        let outcome = counted.inspect_err(|error| self.count_refusal(error)).map(|counted| {
+            let miss = self.why_missed(request, wanted, known, start.rows, collisions);
+            self.count_collisions(collisions);
             let attached = self.find_attached(wanted);
             let grant = self.carry_out(request, known, &counted, &start, (root, keys), &hits);
+            self.count_admission(request, &grant, miss);
             Grant { attached, ..grant }
         });
         self.scratch.keys = hashed;
@@ -344,8 +234,7 @@ impl Manager {
         let held = hits.iter().flatten().chain(tail).filter(|&&b| b != NIL).count() as u64;
         let total = self.layout.least(longest, encoder).max(u64::from(needed) + held);
         if total > u64::from(self.pool.usable()) {
-            let total_pool = u64::from(self.pool.usable());
-            return Err(Error::NeverFits { needed: total, total: total_pool });
+            return Err(Error::NeverFits { needed: total, total: u64::from(self.pool.usable()) });
         }
         let at_least = if request.whole_sequence {
             needed.max(self.still_lacks(longest, encoder, hits))
@@ -407,7 +296,7 @@ impl Manager {
     ) -> Grant {
         self.tick += 1;
         let seq = self.sequences.create(hits.len());
-        self.note(Kind::Admit, seq, u64::from(known));
+        self.note_admission(seq, request, known, start.good);
         let &Counted { until, leave, external } = counted;
         let using = Use { outlook: request.outlook, meta: request.meta, tokens: known };
         self.own_start(seq, start, hits, using);
@@ -461,7 +350,6 @@ impl Manager {
         let tail = start.tail.as_ref();
         let cached = cached + tail.map_or(0, |tail| self.copy_found_tail(seq, tail));
         self.promised |= request.whole_sequence;
-        self.count_admission(request.resumed, known, cached);
         let external = self.whole_units(external.min(granted_tokens - cached));
         let blocks = external / self.block_size();
         let load = (blocks > 0).then(|| self.open_load(seq, start.rows, blocks));
@@ -499,6 +387,7 @@ impl Manager {
                 for &block in computing {
                     self.pool.share(block);
                 }
+                self.note_blocks(Kind::Hold, seq, computing.iter(), 0);
                 found = good;
             }
             self.own(seq, found, using);
@@ -523,11 +412,7 @@ impl Manager {
         if found.is_empty() {
             return;
         }
-        if self.log.is_on() {
-            for &block in found {
-                self.note_block(Kind::Hit, seq, block, 0);
-            }
-        }
+        self.note_blocks(Kind::Hit, seq, found.iter(), 0);
         let mut cached = std::mem::take(&mut self.scratch.blocks);
         let some_owned = self.pool.count_cached(found) < found.len();
         if some_owned {
@@ -538,6 +423,9 @@ impl Manager {
         let view = View { pool: &self.pool, now: self.tick };
         self.policy.claim(if some_owned { &cached } else { found }, view);
         self.policy.hit(found, using, view);
+        if self.observer.samples.is_on() {
+            self.observer.samples.used(found, self.tick);
+        }
         self.scratch.blocks = cached;
     }
 
@@ -575,6 +463,7 @@ impl Manager {
             let Some(block) = self.obtain(seq, group, outlook) else {
                 for group in (0..group).filter(is_short) {
                     let block = tables[group].pop().expect("the group got its block just now");
+                    self.note_block(Kind::Release, seq, block, 0);
                     self.pool.unshare(block);
                     self.pool.put_back(block);
                 }
@@ -583,18 +472,5 @@ impl Manager {
             tables[group].push(block);
         }
         true
-    }
-
-    fn count_admission(&mut self, resumed: bool, known: u32, cached: u32) {
-        let stats = &mut self.stats;
-        if resumed {
-            stats.resumed += 1;
-            stats.resumed_hit_tokens += u64::from(cached);
-        } else {
-            stats.admissions += 1;
-            stats.prompt_tokens += u64::from(known);
-            stats.hit_tokens += u64::from(cached);
-            stats.admissions_with_hit += u64::from(cached > 0);
-        }
     }
 }

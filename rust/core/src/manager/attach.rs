@@ -51,14 +51,17 @@ impl Manager {
 
     /// The key of the last full block of what is wanted, if it is findable, and what comes after.
     fn exact<'a>(&self, wanted: Wanted<'a>) -> Option<(Key, Key, &'a [u32])> {
-        let size = self.block_size() as usize;
-        let rows = wanted.tokens.len() / size;
-        if rows == 0 || wanted.keys.len() < rows {
+        let (span, units) = (self.layout.groups()[0].span, self.layout.groups()[0].units);
+        let blocks = wanted.tokens.len() / span as usize;
+        let rows = blocks * units as usize;
+        if blocks == 0 || wanted.keys.len() < rows {
             return None;
         }
-        let Found::Block(_) = self.find(wanted, 0, rows - 1) else { return None };
-        let key = wanted.keys[rows - 1];
-        Some((key, self.hasher.link(key, rows, wanted.extras), &wanted.tokens[rows * size..]))
+        let Found::Block(_) = self.find(wanted, 0, blocks - 1) else { return None };
+        let (key, tail) = (wanted.keys[rows - 1], &wanted.tokens[blocks * span as usize..]);
+        // Items anywhere in the tail tell prefixes apart.
+        let link = |link, unit| self.hasher.link(link, unit, wanted.extras);
+        Some((key, (rows..rows + units as usize).fold(key, link), tail))
     }
 
     /// Takes a block out of the index, and what only it carried with it.

@@ -50,7 +50,11 @@ impl Manager {
         self.stats.stored += 1;
         let using = Use { outlook: &[NEVER], meta: Meta::default(), tokens: 0 };
         self.policy.insert(&[block], using, View { pool: &self.pool, now: self.tick });
-        self.note_block(Kind::Store, 0, block, u64::from(parent));
+        if self.observer.samples.is_on() {
+            self.observer.samples.born(&[block], self.tick);
+        }
+        let before = if parent == NIL { Key(0) } else { self.pool.key(parent) };
+        self.note_stored(0, block, before, &[]);
         Ok(copy)
     }
 
@@ -90,6 +94,7 @@ impl Manager {
         }
         self.tick += 1;
         self.hands = hands;
+        self.note_ids(Kind::Claim, 0, (0, 0), blocks);
         for &block in blocks {
             self.note_block(Kind::Hit, 0, block, 0);
             if self.pool.share(block) {
@@ -127,6 +132,8 @@ impl Manager {
         }
         self.tick += 1;
         self.hands = hands;
+        self.note_ids(Kind::Free, 0, (0, 0), blocks);
+        self.stats.returned += lent.len() as u64;
         for &block in &lent {
             self.pool.end_loan(block);
             self.pool.put_back(block);

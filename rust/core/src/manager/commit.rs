@@ -32,16 +32,16 @@ impl Manager {
     /// Unknown handles; [`Error::CommitPastEnd`]; [`Error::Backwards`].
     #[inline]
     pub fn commit(&mut self, seq: SeqId, upto: u32) -> Result<Committed> {
-        let mut done = self.accept(seq, upto)?;
+        let mut done = self.accept(seq, upto, Kind::Commit)?;
         if self.layout.gives_up() {
             done.freed = self.leave_windows(seq)?;
         }
         Ok(done)
     }
 
-    /// A commit that leaves windows as they are.
+    /// A commit that leaves windows as they are, noted as `kind`.
     #[inline]
-    pub(super) fn accept(&mut self, seq: SeqId, upto: u32) -> Result<Committed> {
+    pub(super) fn accept(&mut self, seq: SeqId, upto: u32, kind: Kind) -> Result<Committed> {
         let sequence = self.sequences.get_mut(seq)?;
         if upto > sequence.len {
             let limit = u64::from(sequence.len);
@@ -58,7 +58,7 @@ impl Manager {
         let settled =
             sequence.private || (whole && sequence.published == upto / self.options.block_size);
         self.tick += 1;
-        self.note(Kind::Commit, seq, u64::from(upto));
+        self.note(kind, seq, u64::from(upto));
         if self.tickets.loads().is_empty() {
             return if settled { Ok(Committed::default()) } else { self.publish(seq) };
         }
@@ -183,6 +183,9 @@ impl Manager {
         self.stats.stored += u64::from(done.stored);
         let using = Use { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
         self.policy.insert(&stored, using, View { pool: &self.pool, now: self.tick });
+        if self.observer.samples.is_on() {
+            self.observer.samples.born(&stored, self.tick);
+        }
         self.scratch.blocks = stored;
         self.scratch.outlook = outlook;
         done
@@ -216,7 +219,7 @@ impl Manager {
             }
         };
         if found == Found::Collision {
-            self.stats.collisions += 1;
+            self.count_collisions(1);
             return None;
         }
         self.pool.publish(block, key, parent, i as u32);
@@ -229,7 +232,7 @@ impl Manager {
             let using = Use { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
             self.policy.hit(&[copy], using, View { pool: &self.pool, now: self.tick });
         }
-        self.note_block(Kind::Store, seq, block, u64::from(parent));
+        self.note_store(seq, sequence, group, i);
         Some(found != Found::Nothing)
     }
 

@@ -3,7 +3,6 @@
 
 use super::{Admission, Manager};
 use crate::error::{Error, Result};
-use crate::events::Kind;
 use crate::hash::{Hasher, Key};
 use crate::index::{Found, Index};
 use crate::policy::{Use, View};
@@ -97,6 +96,9 @@ impl Manager {
             self.stats.stored += stored.len() as u64;
             let using = Use { outlook: &[], meta: sequence.meta, tokens: sequence.known() };
             self.policy.insert(&stored, using, View { pool: &self.pool, now: self.tick });
+            if self.observer.samples.is_on() {
+                self.observer.samples.born(&stored, self.tick);
+            }
             self.scratch.blocks = stored;
         }
     }
@@ -110,6 +112,6 @@ impl Manager {
             self.pool.set_duplicated(copy, true);
             self.stats.duplicates += 1;
         }
-        self.note_block(Kind::Store, seq, block, u64::from(NIL));
+        self.note_stored(seq, block, Key(0), &[]);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Manager;
 use crate::error::Result;
+use crate::events::Kind;
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{SeqId, Sequence};
 
@@ -20,6 +21,16 @@ impl Fences {
     /// Every block that waits, once for each owner it lost.
     pub fn owners(&self) -> impl Iterator<Item = BlockId> + '_ {
         self.waiting.iter().flat_map(|(_, blocks)| blocks.iter().copied())
+    }
+
+    /// What waits: (the step, blocks of one table), in the order they came in.
+    pub fn waiting(&self) -> &[(u64, Vec<BlockId>)] {
+        &self.waiting
+    }
+
+    /// The last step known to have run.
+    pub fn passed(&self) -> Option<u64> {
+        self.passed
     }
 
     /// From now on, what sequences give up waits until `fence` has passed, if it has not.
@@ -45,9 +56,9 @@ impl Manager {
     /// # Errors
     /// Unknown handles.
     pub fn release_behind(&mut self, seq: SeqId, fence: u64) -> Result<()> {
-        self.fences.put_up(Some(fence));
+        self.fence_up(Some(fence));
         let outcome = self.release(seq);
-        self.fences.take_down();
+        self.fence_down();
         outcome
     }
 
@@ -56,10 +67,26 @@ impl Manager {
     /// # Errors
     /// Unknown handles.
     pub fn preempt_behind(&mut self, seq: SeqId, fence: u64) -> Result<Sequence> {
-        self.fences.put_up(Some(fence));
+        self.fence_up(Some(fence));
         let outcome = self.preempt(seq);
-        self.fences.take_down();
+        self.fence_down();
         outcome
+    }
+
+    /// From now on, what sequences give up waits until `fence` has passed, if it has not.
+    pub fn fence_up(&mut self, fence: Option<u64>) {
+        self.fences.put_up(fence);
+        if let Some(fence) = self.fences.up {
+            self.note(Kind::Fence, 0, fence);
+        }
+    }
+
+    /// What sequences give up is dropped at once again.
+    pub fn fence_down(&mut self) {
+        if self.fences.is_up() {
+            self.fences.take_down();
+            self.note(Kind::Fence, 0, u64::MAX);
+        }
     }
 
     /// The end of a table from `keep` on waits for the fence that is up.
@@ -74,14 +101,17 @@ impl Manager {
             for &block in &blocks {
                 self.pool.share(block);
             }
+            self.note_blocks(Kind::Hold, 0, blocks.iter(), 0);
         }
         blocks.extend(table[keep..].iter().copied().filter(|&b| b != NIL));
+        self.note_blocks(Kind::Wait, 0, blocks.iter(), fence);
         self.fences.waiting.push((fence, blocks));
     }
 
     /// Every step up to `fence` has run: what waited for them is dropped, in the order it came.
     pub fn pass(&mut self, fence: u64) {
         self.fences.passed = self.fences.passed.max(Some(fence));
+        self.note(Kind::Pass, 0, fence);
         let (passed, waiting) =
             std::mem::take(&mut self.fences.waiting).into_iter().partition(|&(at, _)| at <= fence);
         self.fences.waiting = waiting;

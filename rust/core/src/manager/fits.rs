@@ -1,8 +1,7 @@
 //! Questions about a request that is not admitted yet: nothing is counted, moved or owned.
 
-use super::Manager;
-use super::admit::Admission;
 use super::lookup::{Hit, Wanted};
+use super::{Admission, Manager};
 use crate::error::{Error, Result};
 use crate::hash::Key;
 use crate::pool::BlockId;

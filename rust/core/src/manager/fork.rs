@@ -15,6 +15,11 @@ impl Manager {
     /// Unknown handles; [`Error::Invalid`] with slots that are not computed in a group where each of the
     /// two would compute something else into them: recurrent layers, tokens behind a sink.
     pub fn fork(&mut self, seq: SeqId) -> Result<SeqId> {
+        self.check_fork(seq)?;
+        self.fork_all(seq)
+    }
+
+    fn check_fork(&self, seq: SeqId) -> Result<()> {
         let source = self.sequences.get(seq)?;
         if self.steps_matter() && source.committed < source.len {
             let (committed, len) = (source.committed, source.len);
@@ -26,10 +31,17 @@ impl Manager {
                 ),
             });
         }
-        self.share_all(seq)
+        Ok(())
     }
 
-    /// The same, whatever is computed.
+    fn fork_all(&mut self, seq: SeqId) -> Result<SeqId> {
+        let child = self.share_all(seq)?;
+        self.stats.forks += 1;
+        self.note(Kind::Fork, child, seq);
+        Ok(child)
+    }
+
+    /// A sequence with every block of `seq`, whatever is computed.
     pub(super) fn share_all(&mut self, seq: SeqId) -> Result<SeqId> {
         let source = self.sequences.get(seq)?.clone();
         self.tick += 1;
@@ -37,10 +49,10 @@ impl Manager {
         for &block in source.tables.iter().flatten().filter(|&&b| b != NIL) {
             self.pool.share(block);
         }
+        self.note_blocks(Kind::Hold, child, source.tables.iter().flatten(), 0);
         // Nobody looked whether there is room for the child to grow, too.
         *self.sequences.get_mut(child)? =
             Sequence { whole: false, usage: Usage::default(), ..source };
-        self.note(Kind::Fork, child, seq);
         Ok(child)
     }
 
@@ -61,7 +73,9 @@ impl Manager {
         if !tails.is_empty() {
             self.check_room(tails.len() as u32, 0)?;
         }
-        let child = self.fork(seq)?;
+        self.check_fork(seq)?;
+        self.note_two(Kind::ForkPrefix, seq, u64::from(upto), u64::from(copy));
+        let child = self.fork_all(seq)?;
         self.cut(child, upto)?;
         for (group, at) in tails {
             self.copy_block(child, group, at)?;

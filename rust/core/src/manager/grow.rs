@@ -71,6 +71,9 @@ impl Manager {
         let at = sequence.tokens.len() - missing;
         sequence.tokens[at..at + tokens.len()].copy_from_slice(tokens);
         sequence.unknown -= tokens.len() as u32;
+        if !tokens.is_empty() {
+            self.note_ids(Kind::Fill, seq, (0, 0), tokens);
+        }
         Ok(())
     }
 
@@ -95,8 +98,19 @@ impl Manager {
         let until = u64::from(self.sequences.get(seq)?.len) + ids.len() as u64;
         let until = self.checked_len(seq, until)?;
         self.make_slots(seq, until)?;
+        self.note_append(seq, ids);
         ids.enter(self.sequences.get_mut(seq)?);
         Ok(())
+    }
+
+    fn note_append(&mut self, seq: SeqId, ids: Ids<'_>) {
+        if self.log.is_on() {
+            let until = u64::from(self.created(seq).len);
+            match ids {
+                Ids::Known(tokens) => self.note_ids(Kind::Append, seq, (until, 0), tokens),
+                Ids::Unknown(count) => self.note_two(Kind::Append, seq, until, u64::from(count)),
+            }
+        }
     }
 
     /// The common decode step: the tokens fit into a tail block that nobody else reads or finds.
@@ -126,9 +140,8 @@ impl Manager {
         let sequence = self.sequences.get_mut(seq)?;
         sequence.len += ids.len() as u32;
         ids.enter(sequence);
-        let until = u64::from(sequence.len);
         self.tick += 1;
-        self.note(Kind::Append, seq, until);
+        self.note_append(seq, ids);
         Ok(true)
     }
 
@@ -139,7 +152,11 @@ impl Manager {
     /// is known.
     pub fn extend(&mut self, seq: SeqId, until: u32) -> Result<()> {
         self.check_extend(seq, until)?;
-        self.make_slots(seq, until)
+        if until > self.sequences.get(seq)?.len {
+            self.make_slots(seq, until)?;
+            self.note(Kind::Extend, seq, u64::from(until));
+        }
+        Ok(())
     }
 
     /// Slots up to `until`, as `extend` gives them, and past what is known for tokens whose ids come
@@ -156,6 +173,7 @@ impl Manager {
         sequence.check_tokens((until - known) as usize)?;
         let until = self.checked_len(seq, u64::from(until))?;
         self.make_slots(seq, until)?;
+        self.note_append(seq, Ids::Unknown(until - known));
         Ids::Unknown(until - known).enter(self.sequences.get_mut(seq)?);
         Ok(())
     }
@@ -221,7 +239,6 @@ impl Manager {
         let sequence = self.sequences.get_mut(seq)?;
         sequence.tables = tables;
         sequence.len = until;
-        self.note(Kind::Append, seq, u64::from(until));
         Ok(())
     }
 
@@ -279,6 +296,7 @@ impl Manager {
             .ok_or_else(|| Error::Integrity("room for a copy was counted and is gone".into()))?;
         // The sequence's own reference to `src` becomes the copy's; `dst` gets one for it too.
         self.pool.share(dst);
+        self.note_block(Kind::Hold, 0, dst, 0);
         self.sequences.get_mut(seq)?.tables[group][at] = dst;
         self.tickets.add(Copy { src, dst, tokens, seq, group: group as u8 });
         if self.pool.parent(src) != NIL && self.pool.state(src) == State::Committed {
@@ -288,9 +306,16 @@ impl Manager {
                 self.pool.share(block);
             }
             self.tickets.hold(path.iter().rev().copied());
+            if self.log.is_on() {
+                let path = path.to_vec();
+                self.note_blocks(Kind::Hold, 0, path.iter(), 0);
+            }
         }
         self.stats.copies += 1;
-        self.note_block(Kind::Copy, seq, src, u64::from(dst));
+        self.stats.copied_tokens += u64::from(tokens);
+        if self.log.is_on() {
+            self.log_block(Kind::Copy, seq, src, u64::from(dst), u64::from(tokens));
+        }
         let sequence = self.sequences.get_mut(seq)?;
         sequence.published = sequence.published.min(at as u32 * reach.units);
         Ok(())

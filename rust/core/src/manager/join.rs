@@ -5,6 +5,7 @@
 use super::Manager;
 use super::lookup::Wanted;
 use crate::error::{Error, Result};
+use crate::events::Kind;
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{SeqId, Sequence};
 use crate::tickets::Copy;
@@ -123,11 +124,13 @@ impl Manager {
         }
         for copy in &copies {
             self.pool.share(copy.dst);
+            self.note_block(Kind::Hold, 0, copy.dst, 0);
         }
         let ticket = self.tickets.issue_load(good, rows - good, Some(filler), copies);
         self.created(seq).joined = ticket;
         let joined = (rows - good) * self.block_size();
         self.stats.joined_tokens += u64::from(joined);
+        self.note_two(Kind::Join, seq, ticket, u64::from(joined));
         joined
     }
 
@@ -158,7 +161,7 @@ impl Manager {
                 }
                 // It may have computed on behind already.
                 let upto = good.min(sequence.len).max(sequence.committed);
-                self.accept(seq, upto)?;
+                self.accept(seq, upto, Kind::Land)?;
             }
         }
         Ok(())
@@ -178,6 +181,7 @@ impl Manager {
                 if self.sequences.get(joiner)?.len > good {
                     let good = self.last_good(joiner, good)?;
                     self.rewind(joiner, good)?;
+                    self.note(Kind::Rewind, joiner, u64::from(good));
                     self.rewound.push(joiner);
                 }
             }

@@ -2,6 +2,7 @@
 
 use super::Manager;
 use crate::error::{Error, Result};
+use crate::events::Kind;
 use crate::groups::GroupKind;
 use crate::pool::{BlockId, NIL};
 use crate::sequence::{SeqId, Sequence};
@@ -22,8 +23,11 @@ impl Manager {
         }
         for copy in &copies {
             self.pool.share(copy.dst);
+            self.note_block(Kind::Hold, 0, copy.dst, 0);
         }
-        self.tickets.issue_load(found, blocks, None, copies)
+        let ticket = self.tickets.issue_load(found, blocks, None, copies);
+        self.note_two(Kind::Load, seq, ticket, u64::from(blocks));
+        ticket
     }
 
     /// The pages (group, place) of the units from `row` on that a hit comes in, group by group.
@@ -51,12 +55,14 @@ impl Manager {
         // Half of what all groups can serve together is none of it.
         let good = (blocks / unit) as usize * row_pages;
         let pages: Vec<BlockId> = pages[..good].iter().map(|copy| copy.dst).collect();
+        self.note_two(Kind::Loaded, 0, ticket, u64::from(blocks));
         let cut = if blocks / unit < all / unit {
             self.tickets.keep_only(ticket, good);
             self.lose(ticket)?
         } else {
             self.tickets.settle(ticket)?;
             self.tick += 1;
+            self.stats.loads += 1;
             Vec::new()
         };
         self.drop_owners(0, &pages);
@@ -116,7 +122,9 @@ impl Manager {
             .filter(|&(_, blocks)| blocks > 0)
             .collect();
         let most = owners.iter().map(|&(_, blocks)| blocks).max().unwrap_or(0);
-        self.stats.loaded_tokens += u64::from(most * self.block_size());
+        let brought = u64::from(most * self.block_size());
+        self.stats.loaded_tokens += brought;
+        self.note(Kind::Bring, 0, brought);
         for (seq, blocks) in owners {
             let upto = (start + blocks) * self.block_size();
             // It may have computed on behind the load already. Windows wait for its next commit: the
@@ -124,7 +132,7 @@ impl Manager {
             let sequence = self.sequences.get_mut(seq)?;
             sequence.usage.loaded = blocks * self.options.block_size;
             let upto = upto.max(sequence.committed);
-            self.accept(seq, upto)?;
+            self.accept(seq, upto, Kind::Land)?;
         }
         Ok(())
     }
@@ -171,6 +179,11 @@ impl Manager {
         for &block in &held {
             self.pool.share(block);
         }
-        Ok(self.tickets.lease(held))
+        self.stats.leases += 1;
+        self.stats.leased_tokens += u64::from(upto);
+        self.note_blocks(Kind::Hold, 0, held.iter(), 0);
+        let ticket = self.tickets.lease(held);
+        self.note_two(Kind::Lease, seq, u64::from(upto), ticket);
+        Ok(ticket)
     }
 }

@@ -17,6 +17,7 @@ impl Manager {
         }
         self.check_room(count, 0)?;
         self.tick += 1;
+        self.stats.lent += u64::from(count);
         for slot in out {
             if self.pool.free() == 0
                 && let Some(victim) = self.next_victim()
@@ -37,6 +38,9 @@ impl Manager {
     /// # Errors
     /// [`Error::NotLent`] for an unknown id, one that is not on loan, or one named twice.
     pub fn give_back(&mut self, blocks: &[BlockId]) -> Result<()> {
+        if blocks.is_empty() {
+            return Ok(());
+        }
         for (i, &block) in blocks.iter().enumerate() {
             if self.pool.refs_or_none(block) != Some(1) || self.pool.state(block) != State::Lent {
                 self.undo_marks(&blocks[..i]);
@@ -46,6 +50,7 @@ impl Manager {
             self.pool.end_loan(block);
         }
         self.tick += 1;
+        self.stats.returned += blocks.len() as u64;
         for &block in blocks.iter().rev() {
             self.pool.put_back(block);
             self.note_block(Kind::Return, 0, block, 0);

@@ -3,6 +3,7 @@
 use super::Manager;
 use super::lookup::Wanted;
 use crate::error::Result;
+use crate::events::Kind;
 use crate::hash::{Extra, Space};
 use crate::locks::Receipt;
 use crate::policy::View;
@@ -43,13 +44,25 @@ impl Manager {
         if path.is_empty() {
             return Ok(None);
         }
+        let receipt = self.lock_blocks(&path)?;
+        Ok(Some(Locked { receipt, tokens: found as u32 * self.block_size() }))
+    }
+
+    /// Holds these findable blocks, prefixes before what follows them: `lock` once the blocks are
+    /// known, as a log knows them.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotFindable`]; [`crate::Error::Invalid`] for no block at all.
+    pub fn lock_blocks(&mut self, path: &[BlockId]) -> Result<Receipt> {
         let mut claimed = Vec::new();
-        let receipt = self.locks.lock(&mut self.pool, &path, &mut claimed)?;
+        let receipt = self.locks.lock(&mut self.pool, path, &mut claimed)?;
         self.tick += 1;
+        self.note_blocks(Kind::Hold, 0, path.iter(), 0);
+        self.note_block(Kind::Pin, 0, receipt.block, receipt.id);
         for group in claimed.chunk_by(|&a, &b| self.pool.group(a) == self.pool.group(b)) {
             self.policy.claim(group, View { pool: &self.pool, now: self.tick });
         }
-        Ok(Some(Locked { receipt, tokens: found as u32 * self.block_size() }))
+        Ok(receipt)
     }
 
     /// Ends a hold: its blocks may be evicted again unless somebody else has them.
@@ -60,6 +73,7 @@ impl Manager {
         let mut path = Vec::new();
         self.locks.unlock(receipt, &mut path)?;
         self.tick += 1;
+        self.note_block(Kind::Unpin, 0, receipt.block, receipt.id);
         let group = |b: BlockId| self.pool.group(b);
         let groups: Vec<_> = path.chunk_by(|&a, &b| group(a) == group(b)).collect();
         for blocks in groups {

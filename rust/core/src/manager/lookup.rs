@@ -33,15 +33,25 @@ pub(super) struct Wanted<'a> {
 impl Manager {
     /// How much of a prompt could be reused now.
     pub fn lookup(&self, tokens: &[u32], space: Space<'_>, extras: &[Extra]) -> Hit {
-        let root = self.hasher.root(space);
         let mut keys = Vec::new();
-        let limit = self.hit_limit(tokens.len() as u32);
+        let limit = self.hit_limit(tokens.len() as u32) * self.block_size() as usize;
         if self.index.takes_keys() {
-            let text = &tokens[..limit * self.block_size() as usize];
-            self.hasher.extend(root, extras, text, &mut keys);
+            self.hasher.extend(self.hasher.root(space), extras, &tokens[..limit], &mut keys);
         }
+        self.lookup_hashed(&keys, tokens, space, extras)
+    }
+
+    /// The same, with the keys of the prompt's blocks at hand.
+    pub fn lookup_hashed(
+        &self,
+        keys: &[Key],
+        tokens: &[u32],
+        space: Space<'_>,
+        extras: &[Extra],
+    ) -> Hit {
+        let (root, limit) = (self.hasher.root(space), self.hit_limit(tokens.len() as u32));
         let mut blocks = vec![Vec::new(); self.options.groups.len()];
-        let wanted = Wanted { keys: &keys, tokens, root, extras, limit };
+        let wanted = Wanted { keys, tokens, root, extras, limit };
         let (count, collisions) = self.find_prefix(wanted, &mut blocks);
         let mut tokens_found = count as u32 * self.block_size();
         if self.options.partial_hits {
@@ -54,6 +64,7 @@ impl Manager {
         let attached = if self.attached.is_empty() {
             None
         } else {
+            let mut keys = keys.to_vec();
             self.hasher.extend(root, extras, tokens, &mut keys);
             self.find_attached(Wanted { keys: &keys, tokens, root, extras, limit })
         };

@@ -2,6 +2,7 @@
 //!
 //! Every verb counts first and moves afterwards: what is refused has changed nothing (rule 2).
 
+mod account;
 mod admit;
 mod attach;
 mod blocks;
@@ -20,16 +21,18 @@ mod load;
 mod loans;
 mod lock;
 mod lookup;
+mod note;
 mod orphan;
 mod pressure;
 mod read;
 mod release;
 mod remap;
+mod request;
+mod snapshot;
 mod step;
 mod tails;
 mod windows;
 
-pub use admit::{Admission, Fit, Grant, Prompt};
 pub use commit::Committed;
 pub use dump::DumpFormat;
 pub use fits::Fits;
@@ -40,12 +43,14 @@ pub use lookup::Hit;
 pub use pressure::{Candidate, Preempt, Pressure};
 pub use read::Pages;
 pub use remap::Remap;
+pub use request::{Admission, Fit, Grant, Prompt};
+pub use snapshot::{Blocks, SequenceCopy, Snapshot};
 pub use step::{Extent, Growth, Refused, Step, StepOutcome};
 pub use windows::Sight;
 
 use crate::attached::Attached;
 use crate::error::{Error, Result};
-use crate::events::{Event, Kind, Log};
+use crate::events::{Kind, Log};
 use crate::groups::Layout;
 use crate::hands::Hands;
 use crate::hash::{Hasher, Key};
@@ -72,6 +77,7 @@ pub struct Manager {
     locks: Locks,
     log: Log,
     stats: Stats,
+    observer: account::Observer,
     tick: u64,
     pressure: Pressure,
     asleep: bool,
@@ -122,6 +128,7 @@ impl Manager {
             locks: Locks::default(),
             log: Log::new(options.event_log),
             stats: Stats::default(),
+            observer: account::Observer::new(&options),
             tick: 0,
             pressure: Pressure::Normal,
             asleep: false,
@@ -162,6 +169,13 @@ impl Manager {
         self.stats
     }
 
+    /// Blocks that were taken from the pool and are free again: it follows from those that are not.
+    pub fn freed(&self) -> u64 {
+        let taken = self.stats.allocated + self.stats.lent;
+        let out = self.pool.usable() - self.pool.free();
+        taken - u64::from(out)
+    }
+
     /// The logical clock: one tick an operation that changed something.
     pub fn now(&self) -> u64 {
         self.tick
@@ -185,14 +199,13 @@ impl Manager {
         self.sequences.get(seq)
     }
 
-    /// The events since the last call, in order.
-    pub fn take_events(&mut self) -> Vec<Event> {
-        self.log.take()
-    }
-
     /// Closes the plan of copies gathered since the last call.
     pub fn take_plan(&mut self) -> Option<Plan> {
-        self.tickets.take_plan()
+        let plan = self.tickets.take_plan();
+        if let Some(plan) = &plan {
+            self.note_two(Kind::Plan, 0, plan.ticket, plan.copies.len() as u64);
+        }
+        plan
     }
 
     fn block_size(&self) -> u32 {
@@ -214,31 +227,9 @@ impl Manager {
         tokens - tokens % self.layout.unit_tokens()
     }
 
-    #[inline]
-    fn note(&mut self, kind: Kind, seq: SeqId, value: u64) {
-        self.log.sequence(self.tick, kind, seq, value);
-    }
-
-    #[inline]
-    fn note_block(&mut self, kind: Kind, seq: SeqId, block: BlockId, value: u64) {
-        if self.log.is_on() {
-            self.log_block(kind, seq, block, value);
-        }
-    }
-
-    #[cold]
-    fn log_block(&mut self, kind: Kind, seq: SeqId, block: BlockId, value: u64) {
-        let named = matches!(kind, Kind::Hit | Kind::Store | Kind::Evict | Kind::Forget);
-        let key = if named { self.pool.key(block) } else { Key(0) };
-        let group = self.pool.group(block);
-        self.log.block(Event { tick: self.tick, kind, group, block, seq, key, value });
-    }
-
     /// Refuses what needs more blocks than can be had; `claimed` cached blocks are spoken for.
     fn check_room(&mut self, needed: u32, claimed: u32) -> Result<()> {
-        let checked = self.room_for(needed, claimed);
-        self.stats.refused += u64::from(matches!(checked, Err(Error::NoCapacity { .. })));
-        checked
+        self.room_for(needed, claimed).inspect_err(|error| self.count_refusal(error))
     }
 
     /// The same without counting.
@@ -283,6 +274,7 @@ impl Manager {
         if why == Why::Invalidated {
             self.note_block(Kind::Forget, 0, block, 0);
         }
+        self.note_gone(block, why);
         self.unfind(block);
         let parent = self.pool.unpublish(block);
         let view = View { pool: &self.pool, now: self.tick };
@@ -312,11 +304,7 @@ impl Manager {
     /// Drops one owner of each of `blocks`, given in the order of their prefix, from its end; what
     /// nobody owns then becomes cached or free.
     fn drop_owners(&mut self, seq: SeqId, blocks: &[BlockId]) {
-        if self.log.is_on() {
-            for &block in blocks.iter().rev().filter(|&&b| b != NIL) {
-                self.note_block(Kind::Release, seq, block, 0);
-            }
-        }
+        self.note_blocks(Kind::Release, seq, blocks.iter().rev(), 0);
         if self.pool.unshare_chain(blocks) {
             self.policy.release(blocks, View { pool: &self.pool, now: self.tick });
             return;

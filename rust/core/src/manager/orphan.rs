@@ -2,6 +2,7 @@
 
 use super::Manager;
 use crate::error::Result;
+use crate::events::Kind;
 use crate::sequence::SeqId;
 
 impl Manager {
@@ -11,6 +12,7 @@ impl Manager {
         let Some((ticket, tokens)) = self.stays_for_load(seq)? else { return Ok(()) };
         let orphan = self.share_all(seq)?;
         self.rewind(orphan, tokens)?;
+        self.note_two(Kind::StandIn, orphan, seq, u64::from(tokens));
         self.orphans.push((ticket, orphan));
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::Manager;
 use crate::error::{Error, Result};
+use crate::events::Kind;
 use crate::policy::Why;
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::SeqId;
@@ -66,6 +67,9 @@ impl Manager {
     pub fn watch(&mut self) -> Option<(Pressure, Pressure)> {
         let before = self.pressure;
         self.pressure = self.pressure();
+        if self.pressure != before {
+            self.note(Kind::Pressure, 0, self.pressure as u64);
+        }
         (self.pressure != before).then_some((before, self.pressure))
     }
 
@@ -172,6 +176,7 @@ impl Manager {
             return Err(Error::NeedVictims { n: short });
         }
         self.tick += 1;
+        self.note(Kind::Collect, 0, u64::from(free));
         for _ in 0..short {
             let Some(victim) = self.next_victim() else { break };
             self.evict(victim);
@@ -196,6 +201,7 @@ impl Manager {
             });
         }
         self.tick += 1;
+        self.note(Kind::Resize, 0, u64::from(blocks));
         for block in self.doomed_by(blocks) {
             self.forget(block, Why::Invalidated);
         }
@@ -235,6 +241,7 @@ impl Manager {
                 limit: "every sequence must have ended".into(),
             });
         }
+        self.note(Kind::Sleep, 0, 0);
         self.clear_cache();
         self.asleep = true;
         Ok(())
@@ -243,6 +250,7 @@ impl Manager {
     /// Ends `sleep`.
     pub fn wake(&mut self) {
         self.asleep = false;
+        self.note(Kind::Wake, 0, 0);
     }
 
     /// Whether it sleeps.
@@ -253,6 +261,8 @@ impl Manager {
     /// The weights have changed: nothing of the old is found again, and what runs keeps its blocks
     /// to itself.
     pub fn set_fingerprint(&mut self, fingerprint: &[u8]) -> u32 {
+        let bytes: Vec<u32> = fingerprint.iter().map(|&byte| u32::from(byte)).collect();
+        self.note_ids(Kind::Weights, 0, (0, 0), &bytes);
         let freed = self.clear_cache();
         self.options.fingerprint = fingerprint.to_vec();
         self.hasher = crate::hash::Hasher::new(

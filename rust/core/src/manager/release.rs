@@ -100,7 +100,9 @@ impl Manager {
             return Ok(());
         }
         self.tick += 1;
-        self.rewind(seq, len.min(sequence.len))?;
+        let (slots, known) = (len.min(sequence.len), len.min(sequence.known()));
+        self.rewind(seq, slots)?;
+        self.note_two(Kind::Truncate, seq, u64::from(slots), u64::from(known));
         let full = (len / self.block_size()) as usize;
         let sequence = self.sequences.get_mut(seq)?;
         let gone = sequence.known().saturating_sub(len);
@@ -125,7 +127,6 @@ impl Manager {
         sequence.committed = sequence.committed.min(len);
         sequence.cached = sequence.cached.min(len);
         sequence.published = sequence.published.min(full);
-        self.note(Kind::Truncate, seq, u64::from(len));
         Ok(())
     }
 
@@ -162,6 +163,7 @@ impl Manager {
         }
         let mut plan = self.tickets.settle(ticket)?;
         self.tick += 1;
+        self.note(Kind::Done, 0, ticket);
         self.tickets.hand_over(&mut plan);
         let owned = self.tickets.owned(&plan);
         self.drop_owners(0, &owned);
@@ -185,8 +187,11 @@ impl Manager {
 
     /// What `failed` does to pages and sequences.
     pub(super) fn lose(&mut self, ticket: u64) -> Result<Vec<SeqId>> {
+        let loads = u64::from(self.tickets.load(ticket).is_some());
         let plan = self.tickets.settle(ticket)?;
         self.tick += 1;
+        self.stats.loads += loads;
+        self.note_two(Kind::Fail, 0, ticket, plan.copies.len() as u64);
         let mut cut = Vec::new();
         self.stats.failed_copies += plan.copies.len() as u64;
         for (page, group) in self.tickets.spoiled(&plan) {
@@ -203,6 +208,7 @@ impl Manager {
                 let good = at as u32 * self.layout.groups()[group as usize].span;
                 let good = self.last_good(seq, good)?;
                 self.rewind(seq, good)?;
+                self.note(Kind::Rewind, seq, u64::from(good));
                 if !self.orphans.iter().any(|&(_, orphan)| orphan == seq) {
                     cut.push(seq);
                 }
@@ -229,6 +235,7 @@ impl Manager {
                 freed += 1;
             } else {
                 self.note_block(Kind::Forget, 0, block, 0);
+                self.note_gone(block, Why::Invalidated);
                 self.unfind(block);
                 self.pool.unpublish(block);
                 let view = crate::policy::View { pool: &self.pool, now: self.tick };

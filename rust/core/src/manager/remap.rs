@@ -58,6 +58,9 @@ impl Manager {
         } else {
             self.drop_owners(seq, &[own]);
         }
+        if self.log.is_on() {
+            self.log_block(Kind::Remap, seq, twin, u64::from(own), i as u64);
+        }
         self.stats.duplicates += 1;
         self.stats.remapped += 1;
         self.remapped.push(Remap { seq, group: group as u8, place: i as u32, block: twin });

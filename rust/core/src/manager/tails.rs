@@ -5,6 +5,7 @@ use super::Manager;
 use super::lookup::Wanted;
 use crate::error::Result;
 use crate::events::Kind;
+use crate::hash::Key;
 use crate::index::radix::{Partial, Path};
 use crate::index::{Found, Radix};
 use crate::policy::{NEVER, Use, View};
@@ -104,17 +105,23 @@ impl Manager {
             let table = self.created(seq).tables[group].clone();
             let dst = table[rows];
             self.pool.share(dst);
+            self.note_block(Kind::Hold, 0, dst, 0);
             self.tickets.add(Copy { src, dst, tokens: tail.tokens, seq, group: group as u8 });
             if self.pool.parent(src) != NIL {
                 // A findable block keeps those it follows owned, also where only its copy needs it.
                 for &block in &table[..rows] {
                     self.pool.share(block);
                 }
+                self.note_blocks(Kind::Hold, 0, table[..rows].iter(), 0);
                 self.tickets.hold(table[..rows].iter().rev().copied());
             }
             self.stats.copies += 1;
-            self.note_block(Kind::Copy, seq, src, u64::from(dst));
+            self.stats.copied_tokens += u64::from(tail.tokens);
+            if self.log.is_on() {
+                self.log_block(Kind::Copy, seq, src, u64::from(dst), u64::from(tail.tokens));
+            }
         }
+        self.note(Kind::Partial, seq, u64::from(tail.tokens));
         let sequence = self.created(seq);
         sequence.cached += tail.tokens;
         sequence.committed = sequence.cached;
@@ -139,6 +146,7 @@ impl Manager {
         let tokens = &sequence.tokens[at * size as usize..sequence.committed as usize];
         let key = self.hasher.tail(previous, at, &sequence.extras, tokens);
         let (meta, length) = (sequence.meta, sequence.known());
+        let ids = if self.log.is_on() { tokens.to_vec() } else { Vec::new() };
         for group in 0..self.options.groups.len() {
             let table = &self.sequences.get(seq)?.tables[group];
             let ordered = self.layout.groups()[group].kind.is_ordered() && at > 0;
@@ -158,7 +166,11 @@ impl Manager {
             let using = Use { outlook: &[NEVER], meta, tokens: length };
             self.policy.insert(&[block], using, View { pool: &self.pool, now: self.tick });
             self.stats.stored += 1;
-            self.note_block(Kind::Store, seq, block, u64::from(parent));
+            if self.observer.samples.is_on() {
+                self.observer.samples.born(&[block], self.tick);
+            }
+            let before = if at == 0 { Key(0) } else { previous.for_group(group) };
+            self.note_stored(seq, block, before, &ids);
         }
         Ok(())
     }

@@ -14,10 +14,10 @@ impl Manager {
         if let Some(fence) = step.passed {
             self.pass(fence);
         }
-        self.fences.put_up(step.fence);
+        self.fence_up(step.fence);
         let mut outcome = StepOutcome::default();
         let settled = self.settle_into(step, &mut outcome);
-        self.fences.take_down();
+        self.fence_down();
         settled.map(|()| outcome)
     }
 

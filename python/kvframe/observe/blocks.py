@@ -1,0 +1,213 @@
+"""The log as events about blocks: what a router that mirrors the cache has to know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from kvframe.events import EventKind as K
+from kvframe.observe.log import Event, EventLog
+from kvframe.request import Extra, Request
+
+
+@dataclass(frozen=True)
+class BlockStored:
+    """Blocks became findable; those of one prefix that follow each other come as one event.
+
+    Attributes:
+        keys: Their keys, 16 bytes each, as they are stored: in groups other than the first, that
+            group's own.
+        parent_key: Key of the block before the first, by the prompt; None at its start.
+        token_ids: uint32, those of all the blocks; empty where the request came as keys, and for
+            blocks of another input (a group of kind ``cross``).
+        block_size: Tokens of a block.
+        start: Place of the first block in its prefix.
+        group: Layer group.
+        salt: The tenant's salt, which is in the keys too.
+        adapter: As ``salt``.
+        encoder: As ``salt``, the name of another input that layers attend to.
+        extras: Multimodal items that reach into the blocks.
+        session: The request's session; no part of any key.
+        medium: Where the blocks are.
+        origin: ``new``, or ``reused`` where an admission found them.
+    """
+
+    keys: tuple[bytes, ...]
+    parent_key: bytes | None
+    token_ids: npt.NDArray[np.uint32]
+    block_size: int
+    start: int
+    group: int = 0
+    salt: str = ""
+    adapter: str = ""
+    encoder: bytes = b""
+    extras: tuple[Extra, ...] = ()
+    session: int = 0
+    medium: str = "GPU"
+    origin: Literal["new", "reused"] = "new"
+
+
+@dataclass(frozen=True)
+class BlockRemoved:
+    """The last copy under a key is gone."""
+
+    keys: tuple[bytes, ...]
+    group: int = 0
+    medium: str = "GPU"
+
+
+@dataclass(frozen=True)
+class AllBlocksCleared:
+    """Nothing is findable any more; the blocks that were get no event of their own."""
+
+    medium: str = "GPU"
+
+
+BlockEvent = BlockStored | BlockRemoved | AllBlocksCleared
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What of a request is part of its blocks' events."""
+
+    salt: str = ""
+    adapter: str = ""
+    encoder: bytes = b""
+    extras: tuple[Extra, ...] = ()
+    session: int = 0
+
+    @classmethod
+    def of(cls, request: Request) -> _Asked:
+        _, space, extras, session, _ = request.core.parts()
+        salt, adapter, encoder = (bytes(part) for part in space)
+        items = tuple(Extra(*item) for item in extras)
+        return cls(salt.decode(), adapter.decode(), encoder, items, session)
+
+
+@dataclass
+class BlockEvents:
+    """Turns a manager's log into block events; feed it every portion of the log, in order.
+
+    Args:
+        block_size: Tokens of a block: a number, or one a layer group where they differ.
+        medium: Where the blocks are: "GPU", "CPU", ....
+        per_block: One event a block, instead of one a run of blocks.
+        reused: Tell of blocks that admissions found, too (vLLM's full report mode), so that a
+            router that lost some catches up.
+    """
+
+    block_size: int | Sequence[int]
+    medium: str = "GPU"
+    per_block: bool = False
+    reused: bool = False
+    _present: dict[bytes, BlockStored] = field(default_factory=dict)
+    _copies: dict[bytes, int] = field(default_factory=dict)
+    _asked: dict[int, _Asked] = field(default_factory=dict)
+    _out: list[tuple[int, BlockEvent]] = field(default_factory=list)
+
+    def feed(self, log: EventLog) -> list[BlockEvent]:
+        """The block events of a portion of the log."""
+        self._asked |= {seq: _Asked.of(request) for seq, request in log.requests.items()}
+        for event in log:
+            self._one(event)
+        events = [event for _, event in self._out]
+        self._out = []
+        return events if self.per_block else list(_runs(events))
+
+    def cached(self) -> list[BlockEvent]:
+        """Everything findable now, each block after the one it follows: for who joins late."""
+        blocks = sorted(self._present.values(), key=lambda event: event.start)
+        return list(blocks)
+
+    def _one(self, e: Event) -> None:
+        match e.kind:
+            case K.STORE:
+                self._store(e)
+            case K.HIT if self.reused and e.key in self._present:
+                self._out.append((e.tick, replace(self._present[e.key], origin="reused")))
+            case K.EVICT | K.FORGET:
+                self._remove(e)
+            case K.CLEAR:
+                # What the reset took away is told as one.
+                while self._out and self._out[-1][0] == e.tick:
+                    self._out.pop()
+                self._out.append((e.tick, AllBlocksCleared(self.medium)))
+            case K.FORK | K.STAND_IN:
+                self._asked[e.seq] = self._asked.get(e.value, _Asked())
+            case K.FINISH:
+                self._asked.pop(e.seq, None)
+
+    def _store(self, e: Event) -> None:
+        if 0 < len(e.ids) < self._size(e.group):
+            return  # Part of a block: found by its exact tokens, of no use to a router.
+        self._copies[e.key] = self._copies.get(e.key, 0) + 1
+        if self._copies[e.key] > 1:
+            return
+        asked = self._asked.get(e.seq, _Asked())
+        size = self._size(e.group)
+        start, end = e.other * size, (e.other + 1) * size
+        stored = BlockStored(
+            keys=(e.key,),
+            parent_key=e.parent if any(e.parent) else None,
+            token_ids=e.ids,
+            block_size=size,
+            start=e.other,
+            group=e.group,
+            salt=asked.salt,
+            adapter=asked.adapter,
+            encoder=asked.encoder,
+            extras=tuple(x for x in asked.extras if x.start < end and x.end > start),
+            session=asked.session,
+            medium=self.medium,
+        )
+        self._present[e.key] = stored
+        self._out.append((e.tick, stored))
+
+    def _size(self, group: int) -> int:
+        sizes = self.block_size
+        return sizes if isinstance(sizes, int) else sizes[group]
+
+    def _remove(self, e: Event) -> None:
+        if e.key not in self._copies:
+            return
+        self._copies[e.key] -= 1
+        if self._copies[e.key] == 0:
+            del self._copies[e.key], self._present[e.key]
+            self._out.append((e.tick, BlockRemoved((e.key,), e.group, self.medium)))
+
+
+def _runs(events: Iterable[BlockEvent]) -> Iterable[BlockEvent]:
+    """Stored blocks of one prefix that follow each other, as one event each run."""
+    run: BlockStored | None = None
+    for event in events:
+        if run is not None and isinstance(event, BlockStored) and _follows(run, event):
+            run = replace(
+                run,
+                keys=run.keys + event.keys,
+                token_ids=np.concatenate([run.token_ids, event.token_ids]),
+                extras=run.extras + tuple(x for x in event.extras if x not in run.extras),
+            )
+            continue
+        if run is not None:
+            yield run
+            run = None
+        if isinstance(event, BlockStored):
+            run = event
+        else:
+            yield event
+    if run is not None:
+        yield run
+
+
+def _follows(run: BlockStored, event: BlockStored) -> bool:
+    same = ("group", "salt", "adapter", "encoder", "session", "origin")
+    return (
+        event.parent_key == run.keys[-1]
+        and event.start == run.start + len(run.keys)
+        and all(getattr(event, name) == getattr(run, name) for name in same)
+        and (len(event.token_ids) > 0) == (len(run.token_ids) > 0)
+    )

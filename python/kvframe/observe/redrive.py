@@ -1,0 +1,147 @@
+"""What a log says was asked, asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from kvframe.errors import IntegrityError
+from kvframe.events import EventKind as K
+from kvframe.observe.log import Event, EventLog
+from kvframe.request import Request
+
+ASIDE = (K.REFUSE, K.FENCE, K.PRESSURE)
+"""Events that are not compared: what was refused is not asked again, fences go up call by call, and
+a step, which looks at the pressure level once, is asked again verb by verb."""
+
+
+class Redriven(Protocol):
+    """What `redrive` needs of a manager: `kvframe.KVCacheManager`."""
+
+    _core: Any
+
+    def take_log(self) -> EventLog: ...
+
+
+def redrive(log: EventLog, fresh: Redriven) -> EventLog:
+    """Asks all that a log says was asked of a fresh manager; its log, which says the same.
+
+    Every verb that changes something is asked again: admissions, appends, ids that came late,
+    commits, cuts, forks, releases, fences, plans, tickets, loads, leases, pins, loans, blocks held
+    one by one, collections, resizing, clearing, weights and sleep. What was refused is not, and
+    lookups leave no trace. Deadlines and what is attached to prefixes are not in the log: a ticket
+    that lapsed is settled again. A policy in Python must be one that has seen nothing yet.
+
+    Args:
+        log: All of a log from its start, refusals and all.
+        fresh: A manager of the same configuration, with its event log on, that did nothing yet.
+
+    Raises:
+        IntegrityError: The manager did otherwise than the log says: another configuration, another
+            version, or a policy that is not deterministic.
+    """
+    recorded = [event for event in log if event.kind not in (K.REFUSE, K.PRESSURE)]
+    parts: list[EventLog] = []
+    at = 0
+    while at < len(recorded):
+        at = _ask(recorded, at, log.requests, fresh)
+        told = fresh.take_log()
+        parts.append(told)
+        for event in (e for e in told if e.kind not in ASIDE):
+            while at < len(recorded) and recorded[at].kind in ASIDE:
+                at += 1
+            if at >= len(recorded) or not _same(recorded[at], event):
+                expected = recorded[at] if at < len(recorded) else None
+                raise IntegrityError(f"event {at} was {expected}, redriven it is {event}")
+            at += 1
+    return _joined(parts)
+
+
+def _ask(recorded: list[Event], at: int, requests: Mapping[int, Request], fresh: Redriven) -> int:
+    """Asks the next thing from `at` on; where the events that it should cause begin."""
+    core = fresh._core
+    for ahead in range(at, len(recorded)):
+        event = recorded[ahead]
+        if event.kind is K.FENCE:
+            core.put_fence(event.value if event.value < 2**64 - 1 else None)
+        elif event.kind in (K.ADMIT, K.RESUME):
+            core.admit(requests[event.seq].core)
+            return at
+        elif event.kind in (K.LEND, K.RETURN):
+            _loan(recorded, ahead, core)
+            return at
+        elif event.kind is K.PIN:
+            core.pin_blocks([e.block for e in recorded[at:ahead] if e.kind is K.HOLD])
+            return at
+        elif event.kind is K.STORE and not event.seq:
+            _publish(core, event)
+            return at
+        elif event.kind in _VERBS:
+            _VERBS[event.kind](core, event)
+            return at
+    return len(recorded)
+
+
+def _loan(recorded: list[Event], at: int, core: Any) -> None:
+    """A loan is one call, whose blocks have a tick and a kind in common."""
+    first = recorded[at]
+    blocks = [e.block for e in recorded[at:] if (e.tick, e.kind) == (first.tick, first.kind)]
+    if first.kind is K.LEND:
+        core.lend(np.zeros(len(blocks), np.int32))
+    else:
+        core.give_back(np.array(blocks[::-1], np.int32))
+
+
+def _publish(core: Any, event: Event) -> None:
+    key = np.frombuffer(event.key, "<u8").reshape(1, 2)
+    core.publish_block(event.block, key, event.value if event.value < 2**32 - 1 else None)
+
+
+def _append(core: Any, event: Event) -> None:
+    if event.other:
+        # Also where known tokens had no slots yet.
+        core.reserve(event.seq, event.value)
+    else:
+        core.append(event.seq, event.ids)
+
+
+_VERBS: dict[K, Any] = {
+    K.APPEND: _append,
+    K.EXTEND: lambda core, e: core.extend(e.seq, e.value),
+    K.FILL: lambda core, e: core.fill(e.seq, e.ids),
+    K.COMMIT: lambda core, e: core.commit(e.seq, e.value),
+    K.TRUNCATE: lambda core, e: core.truncate(e.seq, e.other),
+    K.FORK: lambda core, e: core.fork(e.value),
+    K.FORK_PREFIX: lambda core, e: core.fork_prefix(e.seq, e.value, copy=bool(e.other)),
+    K.FINISH: lambda core, e: core.release(e.seq),
+    K.PLAN: lambda core, e: core.take_plan(),
+    K.DONE: lambda core, e: core.done(e.value),
+    K.FAIL: lambda core, e: core.failed(e.value),
+    K.LOADED: lambda core, e: core.loaded(e.value, e.other),
+    K.LEASE: lambda core, e: core.lease(e.seq, e.value),
+    K.PASS: lambda core, e: core.let_pass(e.value),
+    K.COLLECT: lambda core, e: core.collect(e.value),
+    K.CLEAR: lambda core, e: core.clear_cache(),
+    K.RESIZE: lambda core, e: core.resize(e.value),
+    K.SLEEP: lambda core, e: core.sleep(),
+    K.WAKE: lambda core, e: core.wake(),
+    K.WEIGHTS: lambda core, e: core.set_fingerprint(bytes(e.ids.tolist())),
+    K.UNPIN: lambda core, e: core.unpin(e.value, e.block),
+    K.CLAIM: lambda core, e: core.claim_blocks(e.ids),
+    K.FREE: lambda core, e: core.free_blocks(e.ids),
+}
+
+
+def _same(one: Event, two: Event) -> bool:
+    return one[:-1] == two[:-1] and np.array_equal(one.ids, two.ids)
+
+
+def _joined(parts: list[EventLog]) -> EventLog:
+    if not parts:
+        return EventLog({}, np.zeros(0, np.uint32), {})
+    names = parts[0].events
+    events = {name: np.concatenate([part.events[name] for part in parts]) for name in names}
+    requests = {seq: request for part in parts for seq, request in part.requests.items()}
+    return EventLog(events, np.concatenate([part.ids for part in parts]), requests)

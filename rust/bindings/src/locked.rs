@@ -1,0 +1,163 @@
+//! The way to the core: its lock, the interpreter beside it, and victims named by a policy in Python.
+
+use kvframe_core::policy::Journal;
+use kvframe_core::{Error, Manager as Core};
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+
+use crate::errors::{from_core, raise};
+use crate::fork;
+use crate::judge::Judge;
+use crate::manager::Manager;
+
+/// Pools from here on are walked detached from the interpreter: 100 µs and more.
+const LONG_BLOCKS: u32 = 1 << 12;
+
+/// Events that wait for the next decision at the most.
+const MANY_EVENTS: usize = 1 << 16;
+
+fn broken(py: Python<'_>) -> PyErr {
+    let message = "a call failed half-way before; the manager refuses to go on";
+    raise(py, "IntegrityError", message.into())
+}
+
+impl Manager {
+    /// The locked core; refuses in a forked child.
+    pub(crate) fn locked<T>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Core) -> T,
+    ) -> PyResult<T> {
+        if self.forks != fork::generation() {
+            let message = "this manager belongs to the parent of a fork; make one in the child";
+            return Err(raise(py, "HandleError", message.into()));
+        }
+        let Ok(mut core) = self.core.lock_py_attached(py) else {
+            return Err(broken(py));
+        };
+        Ok(work(&mut core))
+    }
+
+    pub(crate) fn with<T>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Core) -> Result<T, Error>,
+    ) -> PyResult<T> {
+        self.changing(py, work)?.map_err(|e| from_core(py, &e))
+    }
+
+    /// Work that may change how scarce room is: tells whoever listens, once the lock is free.
+    pub(crate) fn changing<T>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Core) -> T,
+    ) -> PyResult<T> {
+        let mut changed = false;
+        let outcome = self.locked(py, |core| {
+            let outcome = work(core);
+            changed = self.watch(core);
+            outcome
+        })?;
+        if changed {
+            self.listeners.tell(py);
+        }
+        Ok(outcome)
+    }
+
+    /// Moves the pressure level; whether there is something to tell.
+    pub(crate) fn watch(&self, core: &mut Core) -> bool {
+        core.watch().inspect(|&change| self.listeners.note(change)).is_some()
+    }
+
+    /// The same for work that grows with the pool: detached from the interpreter where that is
+    /// large, so that other threads run meanwhile.
+    pub(crate) fn locked_long<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Core) -> T + Send,
+    ) -> PyResult<T> {
+        let long = self.locked(py, |core| core.pool().created() >= LONG_BLOCKS)?;
+        if !long {
+            return self.locked(py, work);
+        }
+        let done = py.detach(|| self.core.lock().ok().map(|mut core| work(&mut core)));
+        done.ok_or_else(|| broken(py))
+    }
+
+    /// `changing` for such work.
+    pub(crate) fn changing_long<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Core) -> T + Send,
+    ) -> PyResult<T> {
+        let outcome = self.locked_long(py, work)?;
+        self.changing(py, |_| ())?;
+        Ok(outcome)
+    }
+
+    /// The same for what may need victims: a policy in Python is asked without the lock, as often
+    /// as it takes.
+    pub(crate) fn with_victims<T>(
+        &self,
+        py: Python<'_>,
+        mut work: impl FnMut(&mut Core) -> Result<T, Error>,
+    ) -> PyResult<Result<T, Error>> {
+        loop {
+            match self.locked(py, &mut work)? {
+                Err(Error::NeedVictims { n }) => self.find_victims(py, n)?,
+                outcome => {
+                    if self.judge.is_some() {
+                        self.locked(py, Core::settle_choice)?;
+                        self.deliver_events(py)?;
+                    }
+                    // A refusal changes nothing.
+                    if outcome.is_ok() {
+                        self.changing(py, |_| ())?;
+                    }
+                    return Ok(outcome);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn find_victims(&self, py: Python<'_>, n: u32) -> PyResult<()> {
+        let Some(judge) = &self.judge else {
+            return Err(from_core(py, &Error::NeedVictims { n }));
+        };
+        let n = n as usize;
+        let mut now = 0;
+        let mut journal = Journal::default();
+        let mut offer = judge.gather(|_| {});
+        self.locked(py, |core| {
+            core.candidates(n, judge.window(), &mut offer);
+            journal = core.take_journal();
+            now = core.now();
+        })?;
+        let verdict = judge.ask(py, n, now, &offer, &journal)?;
+        self.locked(py, |core| match &verdict {
+            Some(v) if v.blocks.len() >= n => core.choose(&v.blocks, &v.generations),
+            _ => core.fall_back(n),
+        })?;
+        judge.done_with(offer);
+        Ok(())
+    }
+
+    /// How often the policy failed and the built-in order stood in.
+    pub(crate) fn judge_failures(&self) -> u64 {
+        self.judge.as_ref().map_or(0, Judge::failures)
+    }
+
+    /// Hands a policy its events where it has not been asked for so long that they pile up.
+    pub(crate) fn deliver_events(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(judge) = &self.judge else { return Ok(()) };
+        if self.locked(py, Core::journal_len)? >= MANY_EVENTS {
+            let journal = self.locked(py, Core::take_journal)?;
+            judge.deliver(py, &journal)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has_judge(&self) -> bool {
+        self.judge.is_some()
+    }
+}

@@ -1,0 +1,133 @@
+//! What left the cache lately, and where prompts were seen: enough to say why a lookup missed.
+//!
+//! Both tables are direct-mapped: a fixed size, one load or store a question, no allocation. A newer
+//! entry displaces an older one in its slot, so what they say is "lately", never "ever".
+
+use crate::hash::Key;
+
+/// How a block left the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gone {
+    /// It made room.
+    Evicted,
+    /// It was forgotten: a reset, a pool that shrank.
+    Cleared,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Ghost {
+    print: u64,
+    /// The tick, doubled, plus 1 if it was cleared; 0 in an empty slot.
+    when: u64,
+}
+
+fn place(key: Key) -> u64 {
+    (key.0 as u64) ^ ((key.0 >> 64) as u64)
+}
+
+fn print(key: Key) -> u64 {
+    (key.0 >> 64) as u64
+}
+
+/// Keys that left, 16 bytes a slot.
+#[derive(Debug, Default)]
+pub struct Ghosts {
+    slots: Vec<Ghost>,
+}
+
+impl Ghosts {
+    /// Room for about `most` keys, in twice as many slots; none are kept if it is 0.
+    pub fn new(most: u32) -> Self {
+        let size = if most == 0 { 0 } else { (2 * most as usize).next_power_of_two() };
+        Self { slots: vec![Ghost::default(); size] }
+    }
+
+    fn slot(&self, key: Key) -> usize {
+        place(key) as usize & self.slots.len().wrapping_sub(1)
+    }
+
+    /// `key` left at `tick`.
+    #[inline]
+    pub fn note(&mut self, key: Key, gone: Gone, tick: u64) {
+        let at = self.slot(key);
+        if let Some(slot) = self.slots.get_mut(at) {
+            let when = tick << 1 | u64::from(gone == Gone::Cleared);
+            *slot = Ghost { print: print(key), when };
+        }
+    }
+
+    /// How and when `key` left, if that is still known.
+    pub fn recall(&self, key: Key) -> Option<(Gone, u64)> {
+        let ghost = self.slots.get(self.slot(key)).filter(|g| g.when > 0)?;
+        let gone = if ghost.when & 1 == 1 { Gone::Cleared } else { Gone::Evicted };
+        (ghost.print == print(key)).then_some((gone, ghost.when >> 1))
+    }
+}
+
+/// Tokens that say where a prompt was seen: its first ones.
+const HEAD: usize = 64;
+/// Prompts remembered, 16 bytes each.
+const PROMPTS: usize = 1 << 12;
+
+/// The namespaces (roots) under which prompts were seen.
+#[derive(Debug, Default)]
+pub struct Spaces {
+    /// A digest of the first tokens, and of the root they were asked for under.
+    slots: Vec<(u64, u64)>,
+}
+
+impl Spaces {
+    /// An empty table; of no size unless `on`.
+    pub fn new(on: bool) -> Self {
+        Self { slots: vec![(0, 0); if on { PROMPTS } else { 0 }] }
+    }
+
+    /// Whether a prompt that starts like `block` was last seen under another root; from now on it
+    /// was seen under `root`.
+    pub fn moved(&mut self, block: &[u32], root: Key) -> bool {
+        if self.slots.is_empty() || block.is_empty() {
+            return false;
+        }
+        // No secret and no identity, only a hint for statistics: any fast mix will do.
+        let mix = |h: u64, &t: &u32| {
+            (h ^ u64::from(t)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
+        };
+        let digest = block.iter().take(HEAD).fold(block.len() as u64, mix);
+        let slot = &mut self.slots[(digest >> 40) as usize % PROMPTS];
+        let (before, under) = std::mem::replace(slot, (digest, place(root)));
+        before == digest && under != place(root)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_recalled_with_how_and_when_it_left() {
+        let mut ghosts = Ghosts::new(5);
+        let (a, b) = (Key(7 << 64 | 1), Key(8 << 64 | 1));
+        assert_eq!(ghosts.recall(a), None);
+        ghosts.note(a, Gone::Evicted, 3);
+        ghosts.note(b, Gone::Cleared, 9);
+        assert_eq!(ghosts.recall(b), Some((Gone::Cleared, 9)));
+        assert_eq!(ghosts.slots.len(), 16);
+    }
+
+    #[test]
+    fn without_room_nothing_is_recalled() {
+        let mut ghosts = Ghosts::new(0);
+        ghosts.note(Key(1), Gone::Evicted, 1);
+        assert_eq!(ghosts.recall(Key(1)), None);
+    }
+
+    #[test]
+    fn a_prompt_is_remembered_with_its_space() {
+        let mut spaces = Spaces::new(true);
+        assert!(!spaces.moved(&[1, 2], Key(1)));
+        assert!(!spaces.moved(&[1, 2], Key(1)));
+        assert!(spaces.moved(&[1, 2], Key(2)));
+        assert!(!spaces.moved(&[1, 3], Key(1)));
+        assert!(!Spaces::new(false).moved(&[1, 2], Key(1)));
+    }
+}

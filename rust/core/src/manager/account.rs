@@ -1,0 +1,209 @@
+//! Statistics: each admission counted once, with the reason why it found no more.
+
+use super::lookup::Wanted;
+use super::{Admission, Grant, Manager};
+use crate::events::Kind;
+use crate::ghosts::{Ghosts, Gone, Spaces};
+use crate::groups::GroupKind;
+use crate::hash::Key;
+use crate::index::Found;
+use crate::options::Options;
+use crate::policy::Why;
+use crate::pool::BlockId;
+use crate::reasons::{Miss, Reason, Reasons, Window};
+use crate::samples::Samples;
+use crate::sequence::SeqId;
+
+/// What the manager remembers of its own doings.
+#[derive(Debug)]
+pub(super) struct Observer {
+    on: bool,
+    reasons: Reasons,
+    window: Window,
+    ghosts: Ghosts,
+    spaces: Spaces,
+    pub samples: Samples,
+}
+
+impl Observer {
+    pub fn new(options: &Options) -> Self {
+        let wanted = options.observe;
+        let most = if wanted.statistics { wanted.ghosts.min(options.blocks.max(64)) } else { 0 };
+        Self {
+            on: wanted.statistics,
+            reasons: Reasons::default(),
+            window: Window::default(),
+            ghosts: Ghosts::new(most),
+            spaces: Spaces::new(wanted.statistics),
+            samples: Samples::new(wanted.sample),
+        }
+    }
+}
+
+impl Manager {
+    /// Why admissions found no more, and what the last ones found; `None` with statistics off.
+    pub fn prefix_statistics(&self) -> Option<(&Reasons, &Window)> {
+        self.observer.on.then_some((&self.observer.reasons, &self.observer.window))
+    }
+
+    /// How long sampled blocks lived and lay idle.
+    pub fn samples(&self) -> &Samples {
+        &self.observer.samples
+    }
+
+    /// Why `request` finds no more than `found` blocks, computed or joined. Before the admission changes anything.
+    pub(super) fn why_missed(
+        &mut self,
+        request: &Admission<'_>,
+        wanted: Wanted<'_>,
+        known: u32,
+        found: u32,
+        collisions: u32,
+    ) -> Miss {
+        if !self.observer.on {
+            return Miss::default();
+        }
+        let limit = self.whole_units(wanted.limit as u32 * self.block_size()) / self.block_size();
+        let miss = Miss { wanted: limit, ..Miss::default() };
+        let reason = match () {
+            () if !self.options.prefix_caching => Reason::CachingOff,
+            () if !request.read => Reason::ReadSkipped,
+            () if found < limit => {
+                return self.why_ended(wanted, miss, found as usize, collisions);
+            }
+            () if found * self.block_size() + self.layout.unit_tokens() == known => {
+                Reason::LastToken
+            }
+            () => Reason::BelowUnit,
+        };
+        Miss { reason, ..miss }
+    }
+
+    /// Why the prefix ended at `found` blocks, though more were looked for.
+    fn why_ended(&mut self, wanted: Wanted<'_>, miss: Miss, found: usize, collisions: u32) -> Miss {
+        if collisions > 0 {
+            return Miss { reason: Reason::Collision, ..miss };
+        }
+        if let Some(group) = self.group_to_blame(wanted, found) {
+            return Miss { reason: Reason::Group, group, ..miss };
+        }
+        let size = self.block_size() as usize;
+        let moved = found == 0 && {
+            let first = wanted.tokens.get(..size).unwrap_or(&[]);
+            self.observer.spaces.moved(first, wanted.root)
+        };
+        let groups = 0..self.layout.groups().len();
+        let mut lacking = groups.filter_map(|group| self.lacks(wanted, group, found));
+        let gone = lacking.find_map(|key| self.observer.ghosts.recall(key));
+        match gone {
+            Some((gone, tick)) => {
+                let reason = if gone == Gone::Evicted { Reason::Evicted } else { Reason::Cleared };
+                Miss { reason, ago: Some(self.tick - tick), ..miss }
+            }
+            None if moved => Miss { reason: Reason::OtherSpace, ..miss },
+            None => Miss { reason: Reason::NeverSeen, ..miss },
+        }
+    }
+
+    /// The first group that cannot go on from `found` units although another one could.
+    fn group_to_blame(&self, wanted: Wanted<'_>, found: usize) -> Option<u8> {
+        let groups = self.layout.groups();
+        if groups.len() == 1 || !self.index.takes_keys() {
+            return None;
+        }
+        let own = (0..groups.len()).filter(|&group| groups[group].kind != GroupKind::Cross);
+        let mut lacking = own.clone().filter(|&group| self.lacks(wanted, group, found).is_some());
+        let first = lacking.next()?;
+        (1 + lacking.count() < own.count()).then_some(first as u8)
+    }
+
+    /// The key of a block that keeps `group` from a hit of one unit more than `found`.
+    fn lacks(&self, wanted: Wanted<'_>, group: usize, found: usize) -> Option<Key> {
+        let reach = &self.layout.groups()[group];
+        let until = found + self.layout.unit() as usize;
+        if reach.kind == GroupKind::Cross || wanted.keys.len() < until {
+            return None;
+        }
+        let units = reach.units as usize;
+        let end = until / units;
+        let gone = if reach.kind.keeps_all() {
+            0..found / units
+        } else {
+            reach.gone(until as u32 * self.block_size())
+        };
+        let needed = (gone.end..end).chain(0..gone.start.min(end));
+        let lacks = |&i: &usize| !matches!(self.find(wanted, group, i), Found::Block(_));
+        needed.into_iter().find(lacks).map(|i| self.key_of(wanted.keys, group, i))
+    }
+
+    /// Counts an admission.
+    pub(super) fn count_admission(&mut self, request: &Admission<'_>, grant: &Grant, miss: Miss) {
+        let (known, cached) = (grant.prompt_tokens, grant.cached_tokens);
+        if grant.granted_tokens < known {
+            self.note(Kind::Extend, grant.seq, u64::from(grant.granted_tokens));
+        }
+        let stats = &mut self.stats;
+        if request.resumed {
+            stats.resumed += 1;
+            stats.resumed_tokens += u64::from(known);
+            stats.resumed_hit_tokens += u64::from(cached);
+        } else {
+            stats.admissions += 1;
+            stats.prompt_tokens += u64::from(known);
+            stats.hit_tokens += u64::from(cached);
+            stats.admissions_with_hit += u64::from(cached > 0);
+            stats.hit_share_ppm += u64::from(cached) * 1_000_000 / u64::from(known.max(1));
+        }
+        if self.observer.on {
+            self.count_prefix(request, grant, miss);
+        }
+    }
+
+    fn count_prefix(&mut self, request: &Admission<'_>, grant: &Grant, miss: Miss) {
+        let (known, cached) = (grant.prompt_tokens, grant.cached_tokens);
+        if !request.resumed {
+            self.stats.lookup_blocks += u64::from(miss.wanted);
+            self.stats.hit_blocks += u64::from(cached / self.options.block_size);
+            self.observer.reasons.count(miss, known - cached);
+            self.observer.window.add(known, cached);
+        }
+        self.created(grant.seq).miss = miss;
+        if self.log.is_on() {
+            let event = crate::events::Event {
+                group: miss.group,
+                seq: grant.seq,
+                value: miss.reason as u64,
+                other: u64::from(miss.wanted),
+                ..crate::events::Event::new(self.tick, Kind::Miss)
+            };
+            self.log.push(event);
+        }
+    }
+
+    pub(super) fn count_collisions(&mut self, keys: u32) {
+        if keys > 0 {
+            self.stats.collisions += u64::from(keys);
+            self.note(Kind::Collide, 0, u64::from(keys));
+        }
+    }
+
+    /// Notes how `block` leaves the cache, while its key is still known.
+    #[inline]
+    pub(super) fn note_gone(&mut self, block: BlockId, why: Why) {
+        let evicted = why == Why::Evicted;
+        let gone = if evicted { Gone::Evicted } else { Gone::Cleared };
+        self.observer.ghosts.note(self.pool.key(block), gone, self.tick);
+        if self.observer.samples.is_on() {
+            self.observer.samples.ended(block, evicted, self.tick);
+        }
+    }
+
+    /// Why the admission of a live sequence found no more.
+    ///
+    /// # Errors
+    /// Unknown handles.
+    pub fn miss(&self, seq: SeqId) -> crate::Result<Option<Miss>> {
+        let miss = self.sequences.get(seq)?.miss;
+        Ok(self.observer.on.then_some(miss))
+    }
+}

@@ -1,0 +1,141 @@
+//! Everything a manager holds, copied at one instant.
+
+use super::{Manager, Pressure};
+use crate::hash::Key;
+use crate::pool::{BlockId, NIL, State};
+use crate::reasons::Miss;
+use crate::sequence::{Meta, SeqId};
+use crate::stats::Stats;
+use crate::tickets::Outstanding;
+
+/// The blocks of the pool as columns.
+#[derive(Debug, Default)]
+#[allow(missing_docs)] // each is the pool's column of that name
+pub struct Blocks {
+    pub state: Vec<u8>,
+    pub refs: Vec<u32>,
+    pub group: Vec<u8>,
+    pub generation: Vec<u32>,
+    pub parent: Vec<BlockId>,
+    pub depth: Vec<u32>,
+    /// Zero for a block that is not findable.
+    pub key: Vec<Key>,
+}
+
+/// A live sequence.
+#[derive(Debug)]
+#[allow(missing_docs)] // each is the sequence's field of that name
+pub struct SequenceCopy {
+    pub seq: SeqId,
+    pub known: u32,
+    pub slots: u32,
+    pub committed: u32,
+    pub cached: u32,
+    pub unknown: u32,
+    pub private: bool,
+    pub tables: Vec<Vec<BlockId>>,
+    pub meta: Meta,
+    pub admitted: u64,
+    pub max_tokens: u32,
+    pub salt: Vec<u8>,
+    pub adapter: Vec<u8>,
+    pub encoder: Vec<u8>,
+    pub encoder_tokens: u32,
+    pub miss: Option<Miss>,
+    /// Whether it stands in for one that ended before its load.
+    pub stand_in: bool,
+}
+
+/// A copy of all of it, without any pointer into the manager.
+#[derive(Debug)]
+#[allow(missing_docs)] // each is what the manager says under that name
+pub struct Snapshot {
+    pub tick: u64,
+    pub stats: Stats,
+    pub freed: u64,
+    pub counts: (u32, u32, u32, u32),
+    pub usage: f64,
+    pub pressure: Pressure,
+    pub asleep: bool,
+    pub blocks: Blocks,
+    pub sequences: Vec<SequenceCopy>,
+    pub tickets: Vec<Outstanding>,
+    /// (the step, the blocks that wait for it).
+    pub fences: Vec<(u64, Vec<BlockId>)>,
+    pub passed: Option<u64>,
+    /// (the receipt, the blocks that it holds).
+    pub pins: Vec<(u64, Vec<BlockId>)>,
+    /// (findable block, how often it is held one by one).
+    pub held: Vec<(BlockId, u32)>,
+}
+
+impl Snapshot {
+    /// Blocks that wait for a fence.
+    pub fn waiting(&self) -> u64 {
+        let mut blocks: Vec<_> = self.fences.iter().flat_map(|(_, blocks)| blocks).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks.len() as u64
+    }
+}
+
+impl Manager {
+    /// All that the manager holds, copied. O(blocks + table entries).
+    pub fn snapshot(&self) -> Snapshot {
+        let pool = &self.pool;
+        let miss = |miss| self.prefix_statistics().is_some().then_some(miss);
+        let sequences = self.sequences.iter().map(|(seq, s)| SequenceCopy {
+            seq,
+            known: s.known(),
+            slots: s.len,
+            committed: s.committed,
+            cached: s.cached,
+            unknown: s.unknown,
+            private: s.private,
+            tables: s.tables.clone(),
+            meta: s.meta,
+            admitted: s.admitted,
+            max_tokens: s.max_tokens,
+            salt: s.salt.clone(),
+            adapter: s.adapter.clone(),
+            encoder: s.encoder.clone(),
+            encoder_tokens: s.encoder_tokens,
+            miss: miss(s.miss),
+            stand_in: self.orphans.iter().any(|&(_, orphan)| orphan == seq),
+        });
+        Snapshot {
+            tick: self.tick,
+            stats: self.stats,
+            freed: self.freed(),
+            counts: (pool.free(), pool.cached(), pool.referenced(), pool.capacity()),
+            usage: self.usage(),
+            pressure: self.pressure,
+            asleep: self.asleep,
+            blocks: self.copy_blocks(),
+            sequences: sequences.collect(),
+            tickets: self.tickets.outstanding(),
+            fences: self.fences.waiting().to_vec(),
+            passed: self.fences.passed(),
+            pins: self.locks.held().map(|(id, path)| (id, path.to_vec())).collect(),
+            held: self.hands.held(),
+        }
+    }
+
+    fn copy_blocks(&self) -> Blocks {
+        let pool = &self.pool;
+        let mut blocks = Blocks::default();
+        for block in 0..pool.capacity() {
+            let state = pool.state(block);
+            let used = block < pool.created();
+            let findable = matches!(state, State::Committed | State::Cached);
+            blocks.state.push(state as u8);
+            blocks.refs.push(if used { pool.refs(block) } else { 0 });
+            blocks.group.push(if used { pool.group(block) } else { 0 });
+            blocks.generation.push(pool.generation(block));
+            blocks.parent.push(if findable { pool.parent(block) } else { NIL });
+            blocks.depth.push(if findable { pool.depth(block) } else { 0 });
+            blocks.key.push(if findable { pool.key(block) } else { Key(0) });
+        }
+        blocks
+    }
+}

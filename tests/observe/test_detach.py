@@ -1,0 +1,114 @@
+"""Long calls let other threads run; a free-threaded interpreter loads the core without a lock."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kvframe import KVCacheManager, Request
+from tests.manager.helpers import manager
+
+ROOT = Path(__file__).parents[2]
+FREE = next(
+    (
+        path
+        for name in (os.environ.get("KVFRAME_FREE_THREADED", ""), "python3.14t", "python3.13t")
+        if name and (path := shutil.which(name))
+    ),
+    None,
+)
+"""A free-threaded interpreter with NumPy, maturin and pytest."""
+
+TOKENS = np.arange(3_000_000, dtype=np.uint32)
+
+
+def full() -> KVCacheManager:
+    kv = manager(60_000, 4)
+    seq = kv.admit(np.arange(200_000, dtype=np.uint32)).seq
+    kv.commit(seq, 200_000)
+    kv.release(seq)
+    return kv
+
+
+CALLS: dict[str, Callable[[KVCacheManager], object]] = {
+    "hash_blocks": lambda kv: kv.hash_blocks(TOKENS),
+    "lookup": lambda kv: kv.lookup(TOKENS),
+    "admit": lambda kv: kv.admit(Request(TOKENS, partial=True)),
+    "check_integrity": lambda kv: kv.check_integrity(),
+    "snapshot": lambda kv: kv.snapshot(),
+    "clear_cache": lambda kv: kv.clear_cache(),
+    "collect": lambda kv: kv.collect(60_000),
+    "resize": lambda kv: kv.resize(100),
+}
+
+
+@pytest.mark.scenario("SA-6", "FE-B28")
+@pytest.mark.parametrize("name", CALLS)
+def test_a_long_call_lets_other_threads_run(name: str) -> None:
+    assert turns(full(), name, 300) > 0, f"{name} kept every other thread out"
+
+
+def test_a_short_call_keeps_the_interpreter() -> None:
+    """Giving it away and taking it back costs more than such a call."""
+    kv = manager(64, 4)
+    assert turns(kv, "check_integrity", 300) == 0
+
+
+def turns(kv: KVCacheManager, name: str, tries: int) -> int:
+    """How often another thread had its turn while a call was made, up to ``tries`` times.
+
+    With the interpreter's switch interval at a minute it has none but when a call detaches.
+    """
+    interval = sys.getswitchinterval()
+    ticks, ready, stop = [0], threading.Event(), threading.Event()
+
+    def count() -> None:
+        ready.set()
+        while not stop.is_set():
+            ticks[0] += 1
+            time.sleep(0)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    assert ready.wait(20)
+    try:
+        sys.setswitchinterval(60)
+        before, seen = ticks[0], 0
+        for _ in range(tries):
+            CALLS[name](kv)
+            seen = ticks[0] - before
+            if seen:
+                break
+    finally:
+        sys.setswitchinterval(interval)
+        stop.set()
+        thread.join(20)
+    kv.check_integrity()
+    return seen
+
+
+@pytest.mark.scenario("SA-6", "SA-B13", "IL-B14")
+@pytest.mark.skipif(FREE is None, reason="no free-threaded interpreter is installed here")
+def test_the_core_runs_free_threaded(tmp_path: Path) -> None:
+    """Built for that interpreter; importing it leaves the lock off, and the threads test passes."""
+    assert FREE is not None
+    build = [sys.executable, "-m", "maturin", "build", "--profile", "dev", "-i", FREE]
+    subprocess.run([*build, "--out", str(tmp_path)], cwd=ROOT, check=True, timeout=500)
+    (wheel,) = tmp_path.glob("kvframe-*t-*.whl")
+    venv = tmp_path / "venv"
+    subprocess.run([FREE, "-m", "venv", "--system-site-packages", venv], check=True, timeout=100)
+    python = str(venv / "bin" / "python")
+    subprocess.run([python, "-m", "pip", "install", "-q", str(wheel)], check=True, timeout=300)
+    code = "import sys, kvframe; assert not sys._is_gil_enabled()"
+    subprocess.run([python, "-c", code], check=True, timeout=60)
+    tests = ["tests/manager/test_threads.py"]
+    subprocess.run([python, "-m", "pytest", *tests], cwd=ROOT, check=True, timeout=500)

@@ -1,0 +1,154 @@
+"""The log alone says what the manager says, and what was asked can be asked again."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kvframe import GroupConfig, IntegrityError, KVCacheManager, Pressure
+from kvframe.observe import EventLog, Rebuild, redrive
+from kvframe.observe.snapshot import STATES
+from tests.manager.helpers import manager
+
+from .walk import Walk
+
+SEED = int(os.environ.get("KVFRAME_SEED", "20261"))
+STEPS, BLOCKS, SIZE = 1_500, 24, 4
+
+
+def group(name: str, kind: str, **options: Any) -> GroupConfig:
+    return GroupConfig(name=name, kind=kind, **options)  # type: ignore[arg-type]
+
+
+FULL = GroupConfig(name="full")
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "null": {"hash": "xxh3-128", "null_block": True},
+    "slru": {"policy": "slru"},
+    "window": {"groups": [FULL, group("w", "sliding_window", window=6)]},
+    "chunked": {"groups": [group("c", "chunked", chunk=8), FULL]},
+    "sink": {"groups": [group("s", "sink_window", sink=3, window=6)]},
+    "state": {"groups": [FULL, group("s", "state", interval=8)]},
+    "wide": {"groups": [group("b", "full", block_size=8), group("w", "sliding_window", window=5)]},
+    "lag": {"groups": [FULL, group("d", "full", lag=3)]},
+    "cross": {"groups": [FULL, group("x", "cross")]},
+    "radix": {"index": "radix"},
+    "remap": {"remap_duplicates": True},
+    "partial": {"partial_hits": True},
+    "partial radix": {"index": "radix", "partial_hits": True},
+}
+PLAIN = ("plain", "null", "slru", "radix", "remap", "partial", "partial radix")
+"""Kinds whose computations can be joined."""
+
+
+def compare(kv: KVCacheManager, twin: Rebuild) -> None:
+    """Everything that both say must agree."""
+    assert twin.counts() == kv.counts()
+    assert twin.usage() == kv.usage()
+    stats = kv.stats()
+    assert twin.stats() == {n: v for n, v in stats.items() if not n.startswith("policy_")}
+    assert twin.hit_rates() == kv.hit_rates()
+    misses = kv.misses()
+    assert misses is not None
+    assert twin.reasons() == misses.requests
+    taken = kv.snapshot()
+    blocks = taken.blocks
+    told = [(STATES[s], r) for s, r in zip(blocks.state, blocks.refs, strict=True)]
+    assert [twin.state(block) for block in range(len(told))] == told
+    assert twin.lengths == {seq: row.lengths.slots for seq, row in taken.sequences.items()}
+
+
+def joined(logs: list[EventLog]) -> EventLog:
+    requests = {seq: request for log in logs for seq, request in log.requests.items()}
+    events = {name: np.concatenate([log.events[name] for log in logs]) for name in logs[0].events}
+    return EventLog(events, np.concatenate([log.ids for log in logs]), requests)
+
+
+@pytest.mark.scenario("I11", "I10", "CB-13", "FE-B19", "S1", "T41")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_random_walk_is_rebuilt_and_redriven(kind: str) -> None:
+    """A failure prints the seed: run it again with KVFRAME_SEED=..."""
+    options = {"event_log": True, **KINDS[kind]}
+    kv = manager(BLOCKS, SIZE, **options)
+    twin = Rebuild(BLOCKS, SIZE, null_block=options.get("null_block", False))
+    dice = random.Random(f"{kind} {SEED}")
+    walk = Walk(kv, dice, SIZE, encoder=kind == "cross", joins=kind in PLAIN)
+    logs: list[EventLog] = []
+    levels: list[Pressure] = []
+    try:
+        for _ in range(STEPS):
+            walk.one()
+            kv.check_integrity()
+            if not levels or kv.pressure() != levels[-1]:
+                levels.append(kv.pressure())
+            logs.append(kv.take_log())
+            twin.feed(logs[-1])
+            compare(kv, twin)
+    except BaseException as error:
+        error.add_note(f"{kind}, KVFRAME_SEED={SEED}")
+        raise
+    assert [level for _, level in twin.pressures] == levels[levels[0] == Pressure.NORMAL :]
+    stats = kv.stats()
+    for name in ("refused", "evictions", "copies", "loads", "leases", "forks", "resumed", "lent"):
+        assert stats[name] > 0, name
+    assert (stats["joined_tokens"] > 0) == (kind in PLAIN)
+    assert (stats["remapped"] > 0) == (kind == "remap")
+    whole = joined(logs)
+    again = manager(BLOCKS, SIZE, **options)
+    retold = redrive(whole, again)
+    assert len(retold) > STEPS
+    assert again.counts() == kv.counts()
+    before, after = kv.stats(), again.stats()
+    assert before | {"refused": 0} == after | {"refused": 0}
+    again.check_integrity()
+
+
+@pytest.mark.scenario("I10")
+def test_another_configuration_does_otherwise_and_is_told() -> None:
+    kv = manager(3, event_log=True)
+    for token in range(5):
+        seq = kv.admit([token] * 4).seq
+        kv.commit(seq, 4)
+        kv.release(seq)
+    log = kv.take_log()
+    assert len(redrive(log, manager(3, event_log=True))) == len(log)
+    with pytest.raises(IntegrityError, match="redriven it is"):
+        redrive(log, manager(5, event_log=True))
+
+
+@pytest.mark.scenario("VT66")
+def test_taking_drains_once_whichever_way_it_is_taken() -> None:
+    kv = manager(8, event_log=True)
+    seq = kv.admit([1] * 9).seq
+    assert len(kv.take_log()) > 0
+    assert len(kv.take_log()) == 0
+    kv.commit(seq, 9)
+    assert len(kv.take_events()["kind"]) == 3
+    log = kv.take_log()
+    assert (len(log), len(log.ids), len(log.requests)) == (0, 0, 0)
+
+
+def test_switched_off_nothing_is_kept() -> None:
+    kv = manager(8)
+    kv.commit(kv.admit([1] * 9).seq, 9)
+    log = kv.take_log()
+    assert (len(log), len(log.ids), len(log.requests)) == (0, 0, 0)
+
+
+def test_sleep_weights_and_wake_are_redriven() -> None:
+    kv = manager(8, event_log=True)
+    for name in ("a", "b"):
+        kv.commit(seq := kv.admit([1] * 9).seq, 9)
+        kv.release(seq)
+        kv.set_fingerprint(name)
+    kv.commit(seq := kv.admit([2] * 9).seq, 9)
+    kv.release(seq)
+    kv.sleep()
+    kv.wake()
+    kv.admit([3] * 5, chunk=2)
+    log = kv.take_log()
+    assert len(redrive(log, manager(8, event_log=True))) == len(log)

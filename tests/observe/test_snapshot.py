@@ -1,0 +1,122 @@
+"""Snapshots are copies of one instant, and speak."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+
+import numpy as np
+import pytest
+
+from kvframe import HandleError, KVCacheManager, UsageError
+from kvframe.observe import Snapshot
+from tests.manager.helpers import manager
+
+
+def busy() -> tuple[KVCacheManager, int, int]:
+    kv = manager(16)
+    seq = kv.admit(range(9)).seq
+    kv.commit(seq, 9)
+    twin = kv.fork(seq)
+    kv.append(twin, [7])
+    return kv, seq, twin
+
+
+@pytest.mark.scenario("CB-14", "MK-B13", "S1")
+def test_a_snapshot_says_what_the_manager_says() -> None:
+    kv, seq, twin = busy()
+    ticket = kv.lease(seq, 8)
+    kv.release(twin, fence=3)
+    kv.lend(np.zeros(1, np.int32))
+    taken = kv.snapshot()
+    assert taken.counts == kv.counts()
+    assert taken.usage == kv.usage()
+    assert taken.stats == kv.stats()
+    assert set(taken.sequences) == {seq}
+    row = taken.sequences[seq]
+    assert row.lengths == kv.lengths(seq)
+    assert np.array_equal(row.tables[0], kv.block_table(seq))
+    states = taken.states()
+    assert states["free"] == kv.counts().free
+    assert states["cached"] == kv.counts().cached
+    assert (states["lent"], sum(states.values())) == (1, 16)
+    assert [(t.ticket, t.kind) for t in taken.tickets] == [(0, "plan"), (ticket, "lease")]
+    ((step, waiting),) = taken.fences
+    assert (step, len(set(waiting.tolist()))) == (3, kv.stats()["waiting_blocks"])
+
+
+@pytest.mark.scenario("MK-B13")
+def test_a_snapshot_points_nowhere_and_stays_as_it_was() -> None:
+    kv, seq, _ = busy()
+    taken = kv.snapshot()
+    refs, table = taken.blocks.refs.copy(), taken.sequences[seq].tables[0].copy()
+    kv.release(seq)
+    kv.clear_cache()
+    assert np.array_equal(taken.blocks.refs, refs)
+    assert np.array_equal(taken.sequences[seq].tables[0], table)
+    taken.blocks.refs[:] = 99
+    kv.check_integrity()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        taken.tick = 0  # type: ignore[misc]
+
+
+@pytest.mark.scenario("CB-14")
+def test_sequences_and_blocks_are_explained() -> None:
+    kv, seq, twin = busy()
+    told = kv.explain_sequence(seq)
+    assert "9 tokens known, 9 with slots, 9 computed, 0 found" in told
+    assert "group 0: 3 blocks" in told
+    assert "never seen" in told
+    first = int(kv.block_table(seq)[0])
+    told = kv.explain_block(first)
+    assert told.startswith(f"block {first} is committed, ")
+    assert f"sequence {seq:#x} (group 0, entry 0)" in told
+    assert f"sequence {twin:#x} (group 0, entry 0)" in told
+    plan = kv.take_plan()
+    assert plan is not None
+    assert f"the plan of ticket {plan.ticket}" in kv.explain_block(int(plan.copies[0, 1]))
+    kv.done(plan.ticket)
+    kv.release(twin)
+    kv.release(seq)
+    assert "not before the 1 blocks that follow it" in kv.explain_block(first)
+    assert kv.explain_block(15) == "block 15 is free, 0 owners."
+    with pytest.raises(HandleError):
+        kv.explain_sequence(seq)
+    with pytest.raises(UsageError, match="0 to 15"):
+        kv.explain_block(16)
+
+
+@pytest.mark.scenario("MK-B13", "I14", "FE-B28")
+def test_snapshots_taken_while_others_work_are_each_of_one_instant() -> None:
+    kv = manager(5_000)
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            seq = kv.admit(np.random.default_rng().integers(0, 9, 64)).seq
+            kv.commit(seq, 64)
+            kv.release(seq)
+
+    seq = kv.admit(range(4 * 4_500)).seq
+    kv.commit(seq, 4 * 4_500)
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(40):
+            check(kv.snapshot())
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(20)
+    kv.check_integrity()
+
+
+def check(taken: Snapshot) -> None:
+    """The owners counted in the snapshot are those that its blocks have."""
+    owners = np.zeros(taken.counts.total, int)
+    for row in taken.sequences.values():
+        np.add.at(owners, row.tables[0], 1)
+    assert np.array_equal(owners, taken.blocks.refs)
+    assert taken.states()["free"] == taken.counts.free
+    assert taken.stats["live_sequences"] == len(taken.sequences)
