@@ -258,11 +258,15 @@ impl Manager {
             table.extend_from_slice(found);
         }
         let may_refuse = request.fit == Fit::Partial && self.policy.may_refuse();
+        let wants_missed = request.insert && self.policy.wants_missed();
         for i in found..self.blocks_for(until) {
             if self.pool.available() < (hits.len() as u32).saturating_add(leave) {
                 break;
             }
             let outlook = request.outlook.get(i as usize).copied().unwrap_or(NEVER);
+            if wants_missed && let Some(&key) = keys.get(i as usize) {
+                self.announce(key);
+            }
             if !self.obtain_row(seq, &mut tables, may_refuse.then_some(outlook)) {
                 break;
             }
@@ -296,6 +300,14 @@ impl Manager {
         let external = request.external.min(granted_tokens - cached) / self.block_size();
         let load = (external > 0).then(|| self.open_load(seq, found, external));
         Grant { seq, cached_tokens: cached, granted_tokens, prompt_tokens: known, load }
+    }
+
+    /// Tells a policy with ghosts which key the blocks to come are for.
+    fn announce(&mut self, key: Key) {
+        for group in 0..self.options.groups.len() {
+            let view = View { pool: &self.pool, now: self.tick };
+            self.policy.missed(key.for_group(group), view);
+        }
     }
 
     pub(super) fn created(&mut self, seq: SeqId) -> &mut Sequence {

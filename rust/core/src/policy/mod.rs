@@ -7,27 +7,47 @@
 //! A policy that only ranks implements [`Rank`] and gets its order from [`Ranked`], a heap over the
 //! evictable leaves. One with lists of its own implements [`Eviction`].
 
+mod arc;
 mod candidates;
+mod classed;
+mod clock;
 mod external;
 mod fifo;
+mod foresight;
+mod gaps;
+mod ghosts;
+mod heap;
 mod lfu;
 mod lfuda;
 mod lru;
+mod mq;
 mod opt;
 mod ranked;
+mod s3fifo;
+mod sieve;
 mod slru;
+mod twoq;
 
+pub use arc::Arc;
 pub use candidates::Candidates;
+pub use classed::{Classed, Classes, Heads};
+pub use clock::Clock;
 pub use external::{EventKind, External, Journal, Row};
 pub use fifo::Fifo;
+pub use foresight::Foresight;
 pub use lfu::Lfu;
 pub use lfuda::Lfuda;
 pub use lru::Lru;
+pub use mq::Mq;
 pub use opt::Opt;
 pub use ranked::{Rank, Ranked};
+pub use s3fifo::S3Fifo;
+pub use sieve::Sieve;
 pub use slru::Slru;
+pub use twoq::TwoQ;
 
 use crate::error::{Error, Result};
+use crate::hash::Key;
 use crate::pool::{BlockId, Pool};
 use crate::sequence::Meta;
 
@@ -58,6 +78,22 @@ impl Use<'_> {
     /// When the i-th block is used next.
     pub fn next(&self, i: usize) -> u32 {
         self.outlook.get(i).copied().unwrap_or(NEVER)
+    }
+}
+
+/// One block's share of a [`Use`].
+#[derive(Debug, Clone, Copy)]
+pub struct Touch<'a> {
+    /// The use of all blocks together.
+    pub using: &'a Use<'a>,
+    /// Which of them this is.
+    pub i: usize,
+}
+
+impl Touch<'_> {
+    /// When the block is used next.
+    pub fn next(&self) -> u32 {
+        self.using.next(self.i)
     }
 }
 
@@ -101,6 +137,14 @@ pub trait Eviction: Send {
     /// no more in this operation.
     fn victim(&mut self, view: View<'_>) -> Option<BlockId>;
 
+    /// An admission is about to get a block for `key`, which was not found: ghosts may be there.
+    fn missed(&mut self, _key: Key, _view: View<'_>) {}
+
+    /// Whether [`Eviction::missed`] does anything.
+    fn wants_missed(&self) -> bool {
+        false
+    }
+
     /// Whether [`Eviction::refuses`] ever says yes.
     fn may_refuse(&self) -> bool {
         false
@@ -127,7 +171,7 @@ pub trait Eviction: Send {
     }
 
     /// Every cached block in the present order of death, as far as it is settled. For tests.
-    fn order(&self) -> Vec<BlockId>;
+    fn order(&self, view: View<'_>) -> Vec<BlockId>;
 
     /// Checks the policy's own books against the pool's.
     ///
@@ -137,8 +181,22 @@ pub trait Eviction: Send {
 }
 
 /// The names [`by_name`] knows.
-pub const NAMES: &[&str] =
-    &["lru", "fifo", "lfu", "lfuda", "slru", "opt", "opt-forced", "infinite"];
+pub const NAMES: &[&str] = &[
+    "lru",
+    "arc",
+    "2q",
+    "s3-fifo",
+    "sieve",
+    "clock",
+    "mq",
+    "fifo",
+    "lfu",
+    "lfuda",
+    "slru",
+    "opt",
+    "opt-forced",
+    "infinite",
+];
 
 /// Options of the built-in policies; each reads its own.
 #[derive(Debug, Clone, Copy)]
@@ -160,6 +218,13 @@ impl Default for PolicyOptions {
 pub fn by_name(name: &str, options: PolicyOptions) -> Result<Box<dyn Eviction>> {
     Ok(match name {
         "lru" | "infinite" => Box::new(Lru::default()),
+        "arc" => Box::new(Classed::new(Arc::default())),
+        "2q" => Box::new(Classed::new(TwoQ::new(25, 50))),
+        "s3-fifo" => Box::new(Classed::new(S3Fifo::new(10))),
+        "sieve" => Box::new(Classed::new(Sieve::default())),
+        "clock" => Box::new(Classed::new(Clock::default())),
+        "mq" => Box::new(Classed::new(Mq::new(10_000))),
+        "foresight" => Box::new(Classed::new(Foresight::default())),
         "fifo" => Box::new(Ranked::new(Fifo::default())),
         "lfu" => Box::new(Ranked::new(Lfu::default())),
         "lfuda" => Box::new(Ranked::new(Lfuda::default())),
@@ -170,7 +235,7 @@ pub fn by_name(name: &str, options: PolicyOptions) -> Result<Box<dyn Eviction>> 
             return Err(Error::UnknownName {
                 what: "eviction policy",
                 name: name.into(),
-                known: "lru, fifo, lfu, lfuda, slru, opt, opt-forced, infinite",
+                known: "lru, arc, fifo, lfu, lfuda, slru, opt, opt-forced, infinite",
             });
         }
     })
