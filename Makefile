@@ -2,11 +2,16 @@
 #   make setup   install the package (release build) and every plugin into .venv
 #   make bench   setup, then the main job: the shipped trace under every policy
 #   make test    setup, then every Rust and Python test
+#   make soak    many more random calls beside the model and in the core: STEPS=1000000 of them
 #   make lint    format, lints and types, all of them errors
 #   make mutants break the core on purpose, once a mutant; some test must fail each time (minutes)
+#   make instructions         count what the hot paths take (needs valgrind) and compare with the record
+#   make instructions-record  write that record, perf/instructions.toml, anew
+#   make fuzz    look for inputs that break the core, ten minutes a target (FUZZ_SECONDS=...)
 #   make stubs   write python/kvframe/_core.pyi anew from the Rust sources
 
 PYTHON ?= python3
+STEPS ?= 1000000
 VENV := .venv
 BIN := $(VENV)/bin
 BUILT := $(VENV)/.built
@@ -14,11 +19,12 @@ PLUGGED := $(VENV)/.plugged
 STUBS := target/stubs/kvframe/_core.pyi
 
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
-RUST := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+RUST := $(shell find rust -path rust/fuzz -prune -o \( -name '*.rs' -o -name Cargo.toml \) -print) Cargo.toml Cargo.lock
+FUZZ_SECONDS ?= 600
 QUIET := --quiet --disable-pip-version-check
 CLEAN_ENV := env -u PYTHONPATH -u CONDA_PREFIX VIRTUAL_ENV='$(CURDIR)/$(VENV)'
 
-.PHONY: setup bench test lint mutants stubs clean
+.PHONY: setup bench test soak lint mutants instructions instructions-record fuzz stubs clean
 .DELETE_ON_ERROR:
 
 setup: $(PLUGGED)
@@ -30,8 +36,13 @@ test: setup
 	cargo test --locked
 	$(BIN)/python -m pytest
 
+soak: setup
+	$(BIN)/python -m pytest tests/oracle --steps $(STEPS)
+	KVFRAME_SCRIPTS=20000 KVFRAME_RUNS=4000 cargo test --locked -p kvframe-core --test property
+
 lint: setup $(STUBS)
 	cargo fmt --all --check
+	cargo fmt --manifest-path rust/fuzz/Cargo.toml --check
 	PYO3_PYTHON='$(CURDIR)/$(BIN)/python' cargo clippy --locked --workspace --all-targets -- -D warnings
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
@@ -42,6 +53,15 @@ lint: setup $(STUBS)
 
 mutants: setup
 	$(BIN)/python tests/mutants/run.py
+
+instructions: setup
+	$(BIN)/python -m perf.instructions
+
+instructions-record: setup
+	$(BIN)/python -m perf.instructions --record
+
+fuzz:
+	rust/fuzz/run $(FUZZ_SECONDS)
 
 stubs: $(STUBS)
 	cp $(STUBS) python/kvframe/_core.pyi

@@ -77,8 +77,10 @@ class Peer:
     ) -> None:
         """Close its input, at which it ends."""
         assert self._program.stdin is not None
+        assert self._program.stdout is not None
         self._program.stdin.close()
         self._program.wait()
+        self._program.stdout.close()
 
 
 def python_with(requirement: str) -> str:

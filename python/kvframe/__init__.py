@@ -39,12 +39,26 @@ from kvframe.hookspecs import hookimpl
 from kvframe.manager import KVCacheManager
 from kvframe.registry import Registry
 from kvframe.request import Extra, Request
-from kvframe.results import Counts, Grant, Hit, Lengths, Plan, Pressure, Stepped, Victim
+from kvframe.results import (
+    Committed,
+    Counts,
+    Grant,
+    Hit,
+    Lengths,
+    Pin,
+    Plan,
+    Pressure,
+    Sight,
+    Span,
+    Stepped,
+    Victim,
+)
 
 __all__ = [
     "AdmissionPolicy",
     "CacheConfig",
     "CapacityError",
+    "Committed",
     "Config",
     "ConfigError",
     "Counts",
@@ -61,6 +75,7 @@ __all__ = [
     "Lengths",
     "ModelConfig",
     "NeverFitsError",
+    "Pin",
     "Plan",
     "PluginError",
     "PluginsConfig",
@@ -73,6 +88,8 @@ __all__ = [
     "Request",
     "Resolved",
     "SequenceCapacity",
+    "Sight",
+    "Span",
     "StaleHandleError",
     "Stepped",
     "TraceError",

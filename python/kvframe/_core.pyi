@@ -20,7 +20,8 @@ class Manager:
         policy: Any,
         policy_options: dict | None = None,
         hash: str = "sha256",
-        groups: SupportsGetItem[int, tuple[str, SupportsIndex]] = ...,
+        index: str = "hash",
+        groups: SupportsGetItem[int, dict] = ...,
         prefix_caching: bool = True,
         null_block: bool = False,
         fingerprint: bytes | None = None,
@@ -37,9 +38,10 @@ class Manager:
         """
         A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
         """
-    def admit(self, /, request: Request) -> tuple[int, int, int, int, int | None]:
+    def admit(self, /, request: Request) -> tuple[int, int, int, int, int | None, bool]:
         """
-        Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens).
+        Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens,
+        ticket of a load, whether the other input was found).
         """
     def append(self, /, seq: SupportsIndex, ids: Any) -> None:
         """
@@ -55,7 +57,7 @@ class Manager:
         """
     def block_table(self, /, seq: SupportsIndex, group: SupportsIndex = ...) -> Incomplete:
         """
-        A sequence's block table in a group; -1 where a window left nothing.
+        A sequence's block table in a group; -1, or the null block, where one was given up.
         """
     def block_tables(
         self,
@@ -83,9 +85,10 @@ class Manager:
         """
         Evicts until so many blocks are free, or nothing is cached; returns how many went.
         """
-    def commit(self, /, seq: SupportsIndex, upto: SupportsIndex) -> tuple[int, int]:
+    def commit(self, /, seq: SupportsIndex, upto: SupportsIndex) -> tuple[int, int, int]:
         """
-        Computed and accepted up to a length; returns (blocks stored, of them duplicates).
+        Computed and accepted up to a length; returns (blocks stored, of them duplicates,
+        blocks freed that no token to come attends to).
         """
     def counts(self, /) -> tuple[int, int, int, int]:
         """
@@ -94,6 +97,10 @@ class Manager:
     def done(self, /, ticket: SupportsIndex) -> None:
         """
         Copies of a ticket are ordered.
+        """
+    def dump(self, /, format: str) -> str:
+        """
+        The tree of the radix index as "text" or "dot".
         """
     def eviction_order(self, /) -> Incomplete:
         """
@@ -126,6 +133,7 @@ class Manager:
         *,
         salt: bytes | None = None,
         adapter: bytes | None = None,
+        encoder: bytes | None = None,
         extras: SupportsGetItem[
             int, tuple[SupportsIndex, SupportsIndex, SupportsGetItem[int, SupportsIndex]]
         ] = ...,
@@ -156,6 +164,7 @@ class Manager:
         *,
         salt: bytes | None = None,
         adapter: bytes | None = None,
+        encoder: bytes | None = None,
         extras: SupportsGetItem[
             int, tuple[SupportsIndex, SupportsIndex, SupportsGetItem[int, SupportsIndex]]
         ] = ...,
@@ -166,6 +175,21 @@ class Manager:
     def options(self, /) -> dict:
         """
         The options as they reached the core.
+        """
+    def pin(
+        self,
+        /,
+        prompt: Any,
+        *,
+        salt: bytes | None = None,
+        adapter: bytes | None = None,
+        encoder: bytes | None = None,
+        extras: SupportsGetItem[
+            int, tuple[SupportsIndex, SupportsIndex, SupportsGetItem[int, SupportsIndex]]
+        ] = ...,
+    ) -> tuple[int, int, int] | None:
+        """
+        Holds what is cached of a prompt: (receipt, its block, tokens), or None.
         """
     def preempt(self, /, seq: SupportsIndex, fence: SupportsIndex | None = None) -> Request:
         """
@@ -190,6 +214,12 @@ class Manager:
     def set_fingerprint(self, /, fingerprint: bytes) -> int:
         """
         The weights have changed; returns how many cached blocks were freed.
+        """
+    def sight(
+        self, /, seq: SupportsIndex, group: SupportsIndex = ...
+    ) -> tuple[list[tuple[int, int]], list[tuple[int, int]], int]:
+        """
+        What the next token of a sequence sees of a group.
         """
     def sleep(self, /) -> None:
         """
@@ -230,7 +260,7 @@ class Manager:
         tables: SupportsGetItem[int, Any] = ...,
         slots: SupportsGetItem[int, Any] = ...,
     ) -> tuple[
-        list[tuple[int, int, int, int, int | None] | None],
+        list[tuple[int, int, int, int, int | None, bool] | None],
         list[tuple[str, int, Any]],
         list[int],
         tuple[int, Incomplete] | None,
@@ -254,6 +284,10 @@ class Manager:
     def truncate(self, /, seq: SupportsIndex, length: SupportsIndex) -> None:
         """
         Cuts a sequence to a length.
+        """
+    def unpin(self, /, receipt: SupportsIndex, block: SupportsIndex) -> None:
+        """
+        Ends such a hold.
         """
     def wake(self, /) -> None:
         """
@@ -294,6 +328,8 @@ class Request:
         max_tokens: SupportsIndex = ...,
         whole_sequence: bool = False,
         external: SupportsIndex = ...,
+        encoder: bytes | None = None,
+        encoder_tokens: SupportsIndex = ...,
         outlook: Any | None = None,
     ) -> Request: ...
 

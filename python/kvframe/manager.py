@@ -15,13 +15,33 @@ import numpy.typing as npt
 
 from kvframe import _core
 from kvframe.config import Config, Resolved
+from kvframe.config.rules import reusable_unit
+from kvframe.config.schema import GroupConfig
 from kvframe.errors import UsageError
 from kvframe.policies.driver import driver
 from kvframe.registry import Registry
 from kvframe.request import Extra, Request, RequestOptions, TokenIds, space
-from kvframe.results import Counts, Grant, Hit, Lengths, Plan, Pressure, Stepped, Victim
+from kvframe.results import (
+    Committed,
+    Counts,
+    Grant,
+    Hit,
+    Lengths,
+    Pin,
+    Plan,
+    Pressure,
+    Sight,
+    Span,
+    Stepped,
+    Victim,
+)
 
 Handles = npt.NDArray[np.integer[Any]] | Sequence[int]
+
+
+def _group(group: GroupConfig) -> dict[str, Any]:
+    keys = ("kind", "window", "chunk", "sink", "block_size", "interval", "lag")
+    return {key: getattr(group, key) for key in keys}
 
 
 class KVCacheManager:
@@ -56,7 +76,8 @@ class KVCacheManager:
             or config.policy.descriptor.name,
             policy_options=config.policy_options,
             hash=cache.hash,
-            groups=[(group.kind, group.window or 0) for group in config.config.groups],
+            index=cache.index,
+            groups=[_group(group) for group in config.config.groups],
             prefix_caching=cache.prefix_caching,
             null_block=cache.null_block,
             fingerprint=cache.fingerprint.encode(),
@@ -84,8 +105,13 @@ class KVCacheManager:
         return cls(Resolved.load(path, registry=registry, **sections))
 
     def options(self) -> dict[str, Any]:
-        """The options as they reached the core."""
-        return self._core.options()
+        """The options as they reached the core; ``padding`` is bytes unused in a page, by group."""
+        return {**self._core.options(), "padding": self.resolved.padding}
+
+    @property
+    def reusable_unit(self) -> int:
+        """Tokens that the length of a prefix hit is a multiple of: what all groups can serve."""
+        return reusable_unit(self.resolved.config)
 
     # --- a request's life ---------------------------------------------------------------------
 
@@ -95,10 +121,11 @@ class KVCacheManager:
         *,
         salt: str = "",
         adapter: str = "",
+        encoder: bytes = b"",
         extras: Iterable[Extra] = (),
     ) -> Hit:
         """How much of a prompt could be reused now. Changes and counts nothing."""
-        return Hit(*self._core.lookup(prompt, **space(salt, adapter, extras)))
+        return Hit(*self._core.lookup(prompt, **space(salt, adapter, extras, encoder)))
 
     def admit(self, prompt: Request | TokenIds | None, **options: Unpack[RequestOptions]) -> Grant:
         """Admit a request: own what is cached of its prompt, and get slots for the rest.
@@ -136,13 +163,24 @@ class KVCacheManager:
         """The ids of the first tokens that were appended without."""
         self._core.fill(seq, tokens)
 
-    def commit(self, seq: int, upto: int) -> None:
+    def commit(self, seq: int, upto: int) -> Committed:
         """The first ``upto`` tokens are computed and accepted: full blocks become findable.
+
+        Blocks that no token to come attends to are given up.
 
         Raises:
             UsageError: More than has slots, or less than before.
         """
-        self._core.commit(seq, upto)
+        return Committed(*self._core.commit(seq, upto))
+
+    def sight(self, seq: int, group: int = 0) -> Sight:
+        """What the next token of a sequence sees of a group, and what must be masked.
+
+        Tokens keep their absolute places, whatever blocks were given up (StreamingLLM, Xiao et al.,
+        2023, for ``sink_window``).
+        """
+        visible, masked, blocks = self._core.sight(seq, group)
+        return Sight([*map(Span._make, visible)], [*map(Span._make, masked)], blocks)
 
     def truncate(self, seq: int, length: int) -> None:
         """Cut a sequence, as when speculative tokens are not accepted."""
@@ -152,7 +190,8 @@ class KVCacheManager:
         """A second sequence over the same blocks (beam search); whoever appends first copies.
 
         The copy is made when slots are given. Slots that were given before the fork and are not
-        computed yet are shared, and writes there are not seen: cut to what is computed first.
+        computed yet are shared, and writes there are not seen: cut to what is computed first. With
+        a ``state`` or ``sink_window`` group that is demanded.
         """
         return self._core.fork(seq)
 
@@ -284,7 +323,10 @@ class KVCacheManager:
         return self._core.lease(seq, upto)
 
     def block_table(self, seq: int, group: int = 0) -> npt.NDArray[np.int32]:
-        """A sequence's block ids in a group, int32; -1 where a window left nothing."""
+        """A sequence's block ids in a group, int32.
+
+        What was given up reads -1, or 0 with ``cache.null_block``.
+        """
         table: npt.NDArray[np.int32] = self._core.block_table(seq, group)
         return table
 
@@ -337,11 +379,12 @@ class KVCacheManager:
         *,
         salt: str = "",
         adapter: str = "",
+        encoder: bytes = b"",
         extras: Iterable[Extra] = (),
     ) -> npt.NDArray[np.uint64]:
         """Keys of a prompt's full blocks: uint64 of shape (blocks, 2), low word first."""
         keys: npt.NDArray[np.uint64] = self._core.hash_blocks(
-            prompt, **space(salt, adapter, extras)
+            prompt, **space(salt, adapter, extras, encoder)
         )
         return keys
 
@@ -419,6 +462,46 @@ class KVCacheManager:
     def stats(self) -> dict[str, int]:
         """Counters since the start; requests are counted once, at admission."""
         return self._core.stats()
+
+    # --- what stays, and looking inside --------------------------------------------------------
+
+    def pin(
+        self,
+        prompt: TokenIds,
+        *,
+        salt: str = "",
+        adapter: str = "",
+        extras: Iterable[Extra] = (),
+    ) -> Pin | None:
+        """Keep what is cached of a prompt from eviction, in whole blocks, until `unpin`.
+
+        Counts no hit. After `clear_cache` or `set_fingerprint` nobody finds it any more; its blocks
+        are free once it is unpinned.
+
+        Returns:
+            The receipt, or None if nothing of the prompt is cached.
+        """
+        held = self._core.pin(prompt, **space(salt, adapter, extras))
+        return None if held is None else Pin(*held)
+
+    def unpin(self, pin: Pin) -> None:
+        """End a `pin`; it takes the receipt once.
+
+        Raises:
+            HandleError: The receipt was never given out, was handed back before, or names another
+                block than the one it was given for.
+        """
+        self._core.unpin(pin.receipt, pin.block)
+
+    def dump(self, format: Literal["text", "dot"] = "text") -> str:
+        """The tree of the radix index: one line a node, or a Graphviz graph.
+
+        A node says which tokens and blocks it holds and how many of the blocks have an owner.
+
+        Raises:
+            UsageError: The index is another.
+        """
+        return self._core.dump(format)
 
     def take_events(self) -> dict[str, npt.NDArray[Any]]:
         """The ordered log since the last call, as arrays (needs ``cache.event_log``)."""

@@ -43,6 +43,8 @@ class RequestOptions(TypedDict, total=False):
     max_tokens: int
     whole_sequence: bool
     external: int
+    encoder: bytes
+    encoder_tokens: int
     outlook: npt.NDArray[np.uint32] | None
 
 
@@ -72,7 +74,10 @@ class Request:
         whole_sequence: Admit only if all of ``max_tokens`` could be had now; later admissions leave
             what it still lacks of them.
         external: Tokens after the cached ones whose KV somebody else brings (a lower tier, another
-            engine's prefill); whole blocks. `Grant.load` is their ticket.
+            engine's prefill); whole blocks, of all groups. `Grant.load` is their ticket.
+        encoder: Content id of the input that ``cross`` groups attend to; a prefix is shared within
+            one such input only. Without one, nothing of the sequence is shared.
+        encoder_tokens: Tokens of that input: their blocks are there from admission to the end.
         outlook: uint32 per block: index of the request that uses it next, where that is known.
 
     Raises:
@@ -84,7 +89,12 @@ class Request:
     def __init__(self, prompt: TokenIds | None, **options: Unpack[RequestOptions]) -> None:
         given: dict[str, Any] = dict(options)
         given.update(
-            space(given.pop("salt", ""), given.pop("adapter", ""), given.pop("extras", ()))
+            space(
+                given.pop("salt", ""),
+                given.pop("adapter", ""),
+                given.pop("extras", ()),
+                given.pop("encoder", b""),
+            )
         )
         self.core = CoreRequest(prompt, **given)
 
@@ -100,13 +110,16 @@ class Request:
         return len(self.core)
 
 
-def space(salt: str, adapter: str, extras: Iterable[Extra]) -> dict[str, Any]:
-    """Salt, adapter and extras as the core takes them."""
+def space(salt: str, adapter: str, extras: Iterable[Extra], encoder: bytes = b"") -> dict[str, Any]:
+    """Salt, adapter, extras and the other input as the core takes them."""
+    if not isinstance(encoder, bytes):
+        raise UsageError(f"encoder = {encoder!r}: must be bytes")
     for name, text in (("salt", salt), ("adapter", adapter)):
         if not isinstance(text, str):
             raise UsageError(f"{name} = {text!r}: must be a string")
     items = [_item(index, extra) for index, extra in enumerate(extras)]
-    return {"salt": salt.encode(), "adapter": adapter.encode(), "extras": items}
+    names = {"salt": salt.encode(), "adapter": adapter.encode(), "encoder": encoder}
+    return {**names, "extras": items}
 
 
 def _item(index: int, extra: Extra) -> tuple[int, int, bytes]:

@@ -22,6 +22,7 @@ class Grant(NamedTuple):
         prompt_tokens: Tokens of the prompt.
         load: Ticket of the tokens that ``external`` says somebody else brings; settle it with
             `KVCacheManager.loaded`, or as ``done`` or ``failed``.
+        encoder_cached: The KV of the input that ``cross`` groups attend to was found.
     """
 
     seq: int
@@ -29,6 +30,43 @@ class Grant(NamedTuple):
     granted_tokens: int
     prompt_tokens: int
     load: int | None = None
+    encoder_cached: bool = False
+
+
+class Committed(NamedTuple):
+    """What a commit did, in blocks.
+
+    Attributes:
+        stored: Became findable, in the first group.
+        duplicates: Of those, findable elsewhere already.
+        freed: Given up in all groups, because no token to come attends to them, and held by nobody
+            else.
+    """
+
+    stored: int
+    duplicates: int
+    freed: int
+
+
+class Span(NamedTuple):
+    """Tokens ``start`` to ``end`` (exclusive) of a sequence, by their absolute places."""
+
+    start: int
+    end: int
+
+
+class Sight(NamedTuple):
+    """What the next token of a sequence sees of a group.
+
+    Attributes:
+        visible: Tokens it attends to.
+        masked: Tokens whose KV is in a kept block and which it must not attend to.
+        blocks: Blocks kept.
+    """
+
+    visible: list[Span]
+    masked: list[Span]
+    blocks: int
 
 
 class Plan(NamedTuple):
@@ -42,6 +80,20 @@ class Plan(NamedTuple):
 
     ticket: int
     copies: npt.NDArray[np.int32]
+
+
+class Pin(NamedTuple):
+    """A prefix that is kept from eviction.
+
+    Attributes:
+        receipt: Ends it, once.
+        block: The last block of the prefix.
+        tokens: How many tokens are kept.
+    """
+
+    receipt: int
+    block: int
+    tokens: int
 
 
 class Hit(NamedTuple):

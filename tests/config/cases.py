@@ -48,7 +48,8 @@ TYPES = [
     ("[policy.options]\nlru = 1", "policy.options.lru = 1: must be a table, not a whole number"),
     ("\npolicy = 1979-05-27", "policy = 1979-05-27: must be a table of eviction, on_error, window, "
      "options, not a date"),
-    ("\ngroups = [3]", "groups[0] = 3: must be a table of name, kind, window, not a whole number"),
+    ("\ngroups = [3]", "groups[0] = 3: must be a table of name, kind, window, chunk, sink, "
+        "block_size, interval, lag, layers, page_bytes, not a whole number"),
     ("\ngroups = 'full'", 'groups = "full": must be an array of tables, not a string'),
 ]  # fmt: skip
 
@@ -125,7 +126,45 @@ GROUPS = [
     ),
     (
         "[[groups]]\nwindow = 8\nname = 'a'",
-        'groups[0].window = 8: goes with kind = "sliding_window" alone',
+        'groups[0].window = 8: goes with kind = "sliding_window" or kind = "sink_window" alone',
+    ),
+    (
+        "[[groups]]\nname = 'a'\nkind = 'chunkd'",
+        'groups[0].kind = "chunkd": must be "chunked", "cross", "full", "sink_window", '
+        '"sliding_window" or "state"; did you mean chunked?',
+    ),
+    (
+        "[[groups]]\nname = 'a'\nkind = 'chunked'",
+        "groups[0].chunk: missing; a chunked group needs it, in tokens",
+    ),
+    (
+        "[[groups]]\nname = 'a'\nkind = 'sink_window'\nwindow = 4",
+        "groups[0].sink: missing; a sink_window group needs it, in tokens",
+    ),
+    (
+        "[[groups]]\nname = 'a'\nchunk = 4",
+        'groups[0].chunk = 4: goes with kind = "chunked" alone',
+    ),
+    (
+        "[[groups]]\nname = 'a'\nkind = 'state'\nlag = 1",
+        "groups[0].lag = 1: a state group does not attend to tokens",
+    ),
+    (
+        "[[groups]]\nname = 'a'\ninterval = 16",
+        "groups[0].interval = 16: a full group gives up no blocks",
+    ),
+    (
+        "[[groups]]\nname = 'a'\nkind = 'state'\ninterval = 24",
+        "groups[0].interval = 24: must be 0 or a multiple of 16 tokens, the unit all groups can "
+        "serve",
+    ),
+    (
+        "[[groups]]\nname = 'a'\nblock_size = 24",
+        "groups[0].block_size = 24: must be a multiple of cache.block_size = 16",
+    ),
+    (
+        "[[groups]]\nname = 'a'\nkind = 'cross'",
+        "groups: some group has to attend to the sequence's own tokens",
     ),
     (
         "[model]\nlayers = 3\nkv_heads = 1\nhead_dim = 1\n[[groups]]\nname = 'a'\n"

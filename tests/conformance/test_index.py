@@ -1,16 +1,36 @@
-"""Markers name scenarios that exist. What is covered: ``python -m tests.conformance.index``."""
+"""Markers name scenarios that exist, and each scenario of a built area has a test.
+
+What is covered: ``python -m tests.conformance.index``.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from .index import marks, report, rows
+import pytest
+
+from .index import BUILT, MOST_NOT_APPLYING, Row, marks, missing, report, rows
 
 
 def test_markers_name_rows_that_exist() -> None:
     titles = rows()
     unknown = [f"{m.file.name}:{m.line}: {m.row}" for m in marks() if m.row not in titles]
     assert not unknown, "no such row: " + "; ".join(unknown)
+
+
+def test_every_row_of_a_built_area_has_a_test() -> None:
+    titles = rows()
+    assert set(BUILT) <= {row.area for row in titles.values()}
+    without = [f"{row.id} ({row.title})" for row in missing(titles, list(marks()))]
+    assert not without, f"{len(without)} rows without a test: " + "; ".join(without)
+
+
+def test_few_rows_do_not_apply_and_each_says_why() -> None:
+    reasons = {row.id: row.not_applying for row in rows().values() if row.not_applying is not None}
+    for name, reason in reasons.items():
+        print(f"{name}: {reason}")  # shown by: pytest -s
+    assert all(reason.strip() for reason in reasons.values())
+    assert len(reasons) <= MOST_NOT_APPLYING, ", ".join(reasons)
 
 
 def test_the_index_finds_markers_and_reports_them(tmp_path: Path) -> None:
@@ -23,12 +43,30 @@ def test_the_index_finds_markers_and_reports_them(tmp_path: Path) -> None:
     (tmp_path / "b.rs").write_text("// scenario: I3, I1\nfn b() {}\n")
     found = list(marks(tmp_path, tmp_path))
     assert sorted(m.row for m in found) == ["I1", "I1", "I2", "I3", "I9"]
-    told = report({"I1": "one", "I4": "four"}, found)
+    titles = {
+        "I1": Row("I1", "one", "control", "a"),
+        "I4": Row("I4", "four", "control", "a"),
+        "I5": Row("I5", "five", "control", "a", "nobody has five"),
+        "I6": Row("I6", "six", "pages", "a"),
+    }
+    told = report(titles, found)
+    assert told.startswith("1 of 4 scenarios have a test\n")
+    assert "control (not built yet): 1 of 3\n" in told
     assert "I1      one: test_a.py::test_one, b.rs::b" in told
     assert "I4      four: -" in told
+    assert "I5      five: does not apply: nobody has five" in told
+    assert [row.id for row in missing(titles, found, ("control",))] == ["I4"]
+    assert [row.id for row in missing(titles, found, ("pages",))] == ["I6"]
 
 
-def test_some_scenarios_are_served() -> None:
-    served = {mark.row for mark in marks()}
-    assert {"I1", "I3", "I6", "I13", "T18"} <= served
-    print(report(rows(), list(marks())))  # shown by: pytest -s
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('[a]\nI1 = "one"\n[b]\nI1 = "again"\n', "I1 stands in control too"),
+        ('[a]\nI1 = "one"\n[not-applying]\nI2 = "gone"\n', "reasons for rows that it has not: I2"),
+    ],
+)
+def test_a_row_stands_once_and_a_reason_is_for_a_row(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "control.toml").write_text(text)
+    with pytest.raises(ValueError, match=why):
+        rows(tmp_path)

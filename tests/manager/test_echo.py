@@ -17,6 +17,8 @@ ELSEWHERE = {
     "model": "turns bytes into blocks before the core is built",
     "plugins": "decides what is loaded before the core is built",
     "groups.name": "names a table in the configuration; calls name groups by number",
+    "groups.layers": "turns bytes into blocks before the core is built",
+    "groups.page_bytes": "turns bytes into blocks before the core is built",
 }
 """Options that are not the core's, and where they go."""
 
@@ -27,12 +29,30 @@ ECHO: dict[str, tuple[str, list[tuple[Any, Any]]]] = {
         [(1, 1), (77, 77), (2**32 - 1, 2**32 - 1), ({"max_seq_len": 33, "max_requests": 2}, 6)],
     ),
     "cache.hash": ("hash", [(n, n) for n in ("sha256", "blake3", "xxh3-128")]),
+    "cache.index": ("index", [("radix", "radix"), ("hash", "hash")]),
     "cache.prefix_caching": ("prefix_caching", [(False, False), (True, True)]),
     "cache.null_block": ("null_block", [(True, True), (False, False)]),
     "cache.fingerprint": ("fingerprint", [("é v2", "é v2".encode())]),
     "cache.event_log": ("event_log", [(True, True), (False, False)]),
-    "groups.kind": ("groups", [("full", [("full", 0)])]),
-    "groups.window": ("groups", [(100, [("sliding_window", 100)])]),
+    "groups.kind": (
+        "groups",
+        [(kind, [{"kind": kind, "block_size": 16}]) for kind in ("full", "state")],
+    ),
+    "groups.window": (
+        "groups",
+        [(100, [{"kind": "sliding_window", "block_size": 16, "window": 100}])],
+    ),
+    "groups.chunk": ("groups", [(64, [{"kind": "chunked", "block_size": 16, "chunk": 64}])]),
+    "groups.sink": (
+        "groups",
+        [(4, [{"kind": "sink_window", "block_size": 16, "sink": 4, "window": 8}])],
+    ),
+    "groups.block_size": ("groups", [(48, [{"kind": "full", "block_size": 48}])]),
+    "groups.interval": (
+        "groups",
+        [(n, [{"kind": "state", "block_size": 16, "interval": n}]) for n in (0, 32)],
+    ),
+    "groups.lag": ("groups", [(1, [{"kind": "full", "block_size": 16, "lag": 1}])]),
     "policy.eviction": ("policy", [(n, n) for n in ("lru", "fifo", "lfu", "lfuda", "slru")]),
     "policy.on_error": ("on_error", [("raise", "raise"), ("fallback", "fallback")]),
     "policy.window": ("window", [(0, 0), (31, 31), (1024, 1024)]),
@@ -84,8 +104,14 @@ def sections(key: str, value: Any) -> dict[str, Any]:
         return {"policy": {"eviction": "mine", "window": value}}
     if key == "policy.options":
         return {"policy": {"eviction": next(iter(value)), "options": value}}
-    if key == "groups.window":
-        return {"groups": [{"name": "g", "kind": "sliding_window", "window": value}]}
+    kinds: dict[str, dict[str, Any]] = {
+        "groups.window": {"kind": "sliding_window"},
+        "groups.chunk": {"kind": "chunked"},
+        "groups.sink": {"kind": "sink_window", "window": 8},
+        "groups.interval": {"kind": "state"},
+    }
+    if key in kinds:
+        return {"groups": [{"name": "g", **kinds[key], name: value}]}
     if section == "groups":
         return {"groups": [{"name": "g", name: value}]}
     return {section: {name: value}}
@@ -123,7 +149,7 @@ def test_defaults_are_told_as_the_file_would_say_them(tmp_path: Any) -> None:
     kv = KVCacheManager.from_toml(file, cache={"block_size": 8})
     options = kv.options()
     assert (options["blocks"], options["block_size"], options["hash"]) == (12, 8, "sha256")
-    assert options["groups"] == [("full", 0)]
+    assert options["groups"] == [{"kind": "full", "block_size": 8}]
     assert (kv.block_size, kv.resolved.capacity_blocks) == (8, 12)
 
 

@@ -241,12 +241,17 @@ def test_clear_forgets_all_and_what_runs_leaves_nothing() -> None:
     kv.check_integrity()
 
 
-def test_keys_stand_for_the_prompt() -> None:
+def test_keys_stand_for_the_prompt(index: str) -> None:
     kv = manager(8)
     prompt = np.arange(11, dtype=np.uint32)
     keys = kv.hash_blocks(prompt)
     assert keys.shape == (2, 2)
     assert keys.dtype == np.uint64
+    if index == "radix":
+        with pytest.raises(UsageError, match="the radix index matches tokens"):
+            kv.admit(None, keys=keys, num_tokens=11)
+        assert kv.admit(None, keys=keys, num_tokens=11, read=False, insert=False).cached_tokens == 0
+        return
     first = kv.admit(None, keys=keys, num_tokens=11)
     kv.commit(first.seq, 11)
     with pytest.raises(UsageError, match="came as keys"):

@@ -22,8 +22,8 @@ from kvframe import (
 )
 from kvframe.policies import BatchedEviction
 
+from ..oracle.policies import known, serving
 from .helpers import cached, manager, registry, state
-from .test_property import known, serving
 
 NORMAL, HIGH, CRITICAL = Pressure
 

@@ -2,27 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """One planted defect.
-
-    Attributes:
-        name: Short name, unique.
-        file: Source file, below rust/core/src.
-        old: Text that occurs in it exactly once.
-        new: What takes its place.
-        why: What the defect would do to a user.
-    """
-
-    name: str
-    file: str
-    old: str
-    new: str
-    why: str
-
+from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
@@ -38,6 +18,7 @@ MUTANTS = (
         "            self.drop_owners(seq, &table[keep..]);",
         "            table[keep..].reverse();\n            self.drop_owners(seq, &table[keep..]);",
         "the head of a prefix dies before its tail, and the tail is of no use any more",
+        ("MK-B14",),
     ),
     Mutant(
         "stale-hash-entry",
@@ -45,22 +26,25 @@ MUTANTS = (
         "        self.index.remove(&self.pool, block);\n        let parent",
         "        let parent",
         "a recycled block is found under the key of what it held before",
+        ("IL-B2",),
     ),
     Mutant(
         "lost-copy",
         "manager/grow.rs",
-        "            self.tickets.add(Copy { src, dst, tokens, seq, group: group as u8 });\n",
-        "            if group == 0 {\n"
-        "                self.tickets.add(Copy { src, dst, tokens, seq, group: 0 });\n"
-        "            }\n",
+        "        self.tickets.add(Copy { src, dst, tokens, seq, group: group as u8 });\n",
+        "        if group == 0 {\n"
+        "            self.tickets.add(Copy { src, dst, tokens, seq, group: 0 });\n"
+        "        }\n",
         "only the first group's page is copied before the write",
+        ("FE-B6",),
     ),
     Mutant(
         "copy-not-counted",
         "manager/grow.rs",
-        " + u64::from(copies);",
-        " + u64::from(copies) * 0;",
+        "let needed = more + copies.len() as u64;",
+        "let needed = more + copies.len() as u64 * 0;",
         "room for the copy is not counted: the write goes through and fails half way",
+        ("CB-B2",),
     ),
     Mutant(
         "whole-prompt-hit",
@@ -68,6 +52,7 @@ MUTANTS = (
         "tokens - u32::from(self.options.compute_last_token && tokens > 0)",
         "tokens",
         "nothing is left to compute, so there are no logits for the first token",
+        ("IL-B4", "MK-B3"),
     ),
     Mutant(
         "commit-past-end",
@@ -75,6 +60,7 @@ MUTANTS = (
         "if upto > sequence.len {",
         "if upto > sequence.len + 1 {",
         "a token without a slot counts as computed",
+        ("MK-B10",),
     ),
     Mutant(
         "publish-before-commit",
@@ -89,6 +75,7 @@ MUTANTS = (
         "            self.blocks[parent as usize].children -= 1;\n",
         "",
         "a parent whose children are gone never becomes a leaf: it cannot die",
+        ("SA-B1",),
     ),
     Mutant(
         "generation-not-bumped",
@@ -103,6 +90,7 @@ MUTANTS = (
         "            field(&mut hasher, SALT, space.salt);\n",
         "",
         "tenants share blocks that a salt should keep apart",
+        ("MK-B16",),
     ),
     Mutant(
         "key-without-group",
@@ -126,6 +114,7 @@ MUTANTS = (
         "        let blocks = &blocks[..];\n"
         "        let Some((&root, &leaf)) = blocks.first().zip(blocks.last()) else { return };",
         "lru kills the head of a prefix first as soon as it may",
+        ("MK-B14", "IL-B9"),
     ),
     Mutant(
         "copy-freed-under-children",
@@ -136,10 +125,11 @@ MUTANTS = (
     ),
     Mutant(
         "window-off-by-one",
-        "manager/commit.rs",
-        "(sequence.committed + 1).saturating_sub(window)",
-        "(sequence.committed + 2).saturating_sub(window)",
+        "groups/kind.rs",
+        "len.saturating_add(1).saturating_sub(window)",
+        "len.saturating_add(2).saturating_sub(window)",
         "a window gives up a block that the next token attends to",
+        ("IL-B11",),
     ),
     Mutant(
         "refusal-ticks",
@@ -154,6 +144,7 @@ MUTANTS = (
         "!= Some(1) || self.pool.state(block)",
         "!= Some(1) && self.pool.state(block)",
         "a block given back twice is handed out twice",
+        ("IL-B7", "SA-B9"),
     ),
     Mutant(
         "plan-forgets-a-copy",
@@ -171,19 +162,22 @@ MUTANTS = (
         "self.links.get(i) == Some(&proof.link)\n            &&",
         "self.links.get(i).is_some()\n            ||",
         "under a hash that is not cryptographic somebody else's KV is served",
+        ("MK-B16",),
     ),
     Mutant(
         "hit-of-two-chains",
         "manager/lookup.rs",
-        "                self.follow_chain(found);\n",
-        "",
+        "                if self.stats.duplicates > 0 {\n"
+        "                    self.follow_chain(found);\n",
+        "                if self.stats.duplicates == u64::MAX {\n"
+        "                    self.follow_chain(found);\n",
         "a block is owned while the one it follows is not: room is counted that cannot be had",
     ),
     Mutant(
         "unfilled-page-found",
         "manager/commit.rs",
-        "if copying && self.tickets.holds(block) > 0 {",
-        "if false && copying && self.tickets.holds(block) > 0 {",
+        "            until = until.min(self.first_unsettled(&sequence, from..until));\n",
+        "            _ = self.first_unsettled(&sequence, from..until);\n",
         "a page is findable although the copy into it may still fail",
     ),
     Mutant(
@@ -195,23 +189,23 @@ MUTANTS = (
     ),
     Mutant(
         "window-leaves-unfilled-page",
-        "manager/commit.rs",
-        "                gone = kept.unwrap_or(gone);\n",
-        "                gone = kept.map_or(gone, |_| gone);\n",
+        "manager/windows.rs",
+        "b != NIL && self.tickets.holds(b) > 0;",
+        "b != NIL && self.tickets.holds(b) > u32::MAX - 1;",
         "what was computed over a page that never got filled is not found and cut",
     ),
     Mutant(
         "lost-part-of-a-load-kept",
         "manager/load.rs",
-        "self.tickets.keep_only(ticket, (blocks * groups) as usize);",
-        "self.tickets.keep_only(ticket, (all * groups) as usize);",
+        "            self.tickets.keep_only(ticket, good);\n",
+        "            self.tickets.keep_only(ticket, (all / unit) as usize * row_pages);\n",
         "of a load that came in part, the sequence goes on over pages that never came",
     ),
     Mutant(
         "cut-inside-a-load",
         "manager/release.rs",
-        "let partial = len < has && ",
-        "let partial = len > has && ",
+        ".filter(|(reach, _)| len < has && ",
+        ".filter(|(reach, _)| len > has && ",
         "new tokens are written where a load still writes, and found under the wrong key",
     ),
     Mutant(
@@ -228,6 +222,7 @@ MUTANTS = (
         "held.iter().for_each(|&block| {\n            self.pool.unshare(block);\n        });\n"
         "        Ok(self.tickets.lease(Vec::new()))",
         "what somebody elsewhere reads is given to others",
+        ("FE-B10",),
     ),
     Mutant(
         "fence-too-early",
@@ -263,6 +258,7 @@ MUTANTS = (
         "b != NIL && self.pool.refs(b) == 1;",
         "b != NIL && self.pool.refs(b) >= 1;",
         "sequences are preempted although their blocks stay with others",
+        ("CB-B6",),
     ),
     Mutant(
         "shrink-under-a-child",
@@ -285,6 +281,7 @@ MUTANTS = (
         "            Pressure::Normal if usage < marks.high => Pressure::Normal,\n",
         "            _ if usage < marks.high => Pressure::Normal,\n",
         "the pressure level flickers around its mark",
+        ("FE-B11",),
     ),
     Mutant(
         "promise-forgotten",

@@ -1,6 +1,6 @@
 """Plants each mutant into a copy of the core and demands that some test of the core notices.
 
-Usage: python tests/mutants/run.py [--only NAME_OR_NUMBER] [--jobs N]
+Usage: python tests/mutants/run.py [--only NAME_OR_NUMBER ...] [--jobs N]
 
 Exit status: 0 if every mutant was killed, 1 if one survived, 2 if the list or the baseline is bad.
 """
@@ -21,12 +21,14 @@ from queue import SimpleQueue
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.mutants.catalogue import MUTANTS, Mutant
+from tests.mutants.listing import MUTANTS
+from tests.mutants.mutant import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "rust" / "core"
 WORK = ROOT / "target" / "mutants"
-TIMEOUT_S = 300
+BUILD_LIMIT_S = 300
+TEST_LIMIT_S = 100  # they take less than ten
 FAILED = re.compile(r"^test (\S+) \.\.\. FAILED$", re.MULTILINE)
 
 
@@ -63,7 +65,7 @@ def copy_core(place: Path) -> None:
             target.write_bytes(data)
 
 
-def cargo(place: Path, *arguments: str) -> tuple[int | None, str]:
+def cargo(place: Path, argument: str, limit_s: int) -> tuple[int | None, str]:
     """Runs cargo in `place`; the status is None if it had to be stopped."""
     env = {
         **os.environ,
@@ -75,7 +77,7 @@ def cargo(place: Path, *arguments: str) -> tuple[int | None, str]:
         "KVFRAME_RUNS": "60",
     }
     process = subprocess.Popen(
-        ["cargo", "test", "--package", "kvframe-core", *arguments],
+        ["cargo", "test", "--package", "kvframe-core", argument],
         cwd=place,
         env=env,
         stdout=subprocess.PIPE,
@@ -84,7 +86,7 @@ def cargo(place: Path, *arguments: str) -> tuple[int | None, str]:
         start_new_session=True,
     )
     try:
-        output, _ = process.communicate(timeout=TIMEOUT_S)
+        output, _ = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -98,11 +100,11 @@ def judge(mutant: Mutant | None, place: Path) -> tuple[str, str]:
     if mutant is not None:
         source = place / "rust" / "core" / "src" / mutant.file
         source.write_text(plant(mutant, source.read_text()))
-    status, output = cargo(place, "--no-run")
+    status, output = cargo(place, "--no-run", BUILD_LIMIT_S)
     if status != 0:
         lines = [line for line in output.splitlines() if line.startswith("error")]
         return "error", "; ".join(lines) or "the build had to be stopped"
-    status, output = cargo(place, "--tests")
+    status, output = cargo(place, "--tests", TEST_LIMIT_S)
     if status == 0:
         return "survived", ""
     failed = FAILED.findall(output)
@@ -110,11 +112,11 @@ def judge(mutant: Mutant | None, place: Path) -> tuple[str, str]:
     return "killed", (failed[0] + more) if failed else "a test that never ends"
 
 
-def chosen(only: str | None) -> list[Mutant]:
-    """The mutants asked for, by number (from 1) or name."""
+def chosen(only: list[str] | None) -> list[Mutant]:
+    """The mutants asked for, by number (from 1), name, or a defect they bring back."""
     if only is None:
         return list(MUTANTS)
-    return [m for i, m in enumerate(MUTANTS, 1) if only in (str(i), m.name)]
+    return [m for i, m in enumerate(MUTANTS, 1) if {str(i), m.name, *m.rows} & set(only)]
 
 
 def run(mutants: list[Mutant], jobs: int) -> int:
@@ -153,7 +155,7 @@ def run(mutants: list[Mutant], jobs: int) -> int:
 def main() -> int:
     """Reads the command line and runs."""
     parser = argparse.ArgumentParser(description="Plant defects in the core; tests must notice.")
-    parser.add_argument("--only", help="one mutant, by name or number")
+    parser.add_argument("--only", nargs="+", help="some, by name, number or row")
     parser.add_argument("--jobs", type=int, default=1, help="builds at a time (default 1)")
     parser.add_argument("--clean", action="store_true", help="drop earlier builds first")
     options = parser.parse_args()

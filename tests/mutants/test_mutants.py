@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mutants.catalogue import MUTANTS, Mutant
+from tests.conformance.index import BUILT, rows
+from tests.mutants.listing import MUTANTS, NOT_PLANTED, replanted
+from tests.mutants.mutant import Mutant
 from tests.mutants.run import CORE, plant
 
 
@@ -16,6 +18,15 @@ def test_text_occurs_exactly_once(mutant: Mutant) -> None:
 
 def test_there_are_twenty_different_ones() -> None:
     assert len({m.name for m in MUTANTS}) == len(MUTANTS) >= 20
+
+
+def test_every_defect_of_a_superseded_manager_is_planted_or_says_why_not() -> None:
+    titles, planted = rows(), replanted()
+    defects = {n for n, row in titles.items() if "-B" in n and row.area in BUILT}
+    assert planted.keys() | NOT_PLANTED.keys() <= titles.keys()
+    assert not planted.keys() & NOT_PLANTED.keys()
+    missing = defects - planted.keys() - NOT_PLANTED.keys()
+    assert not missing, ", ".join(sorted(missing))
 
 
 def test_a_text_that_moved_is_an_error() -> None:

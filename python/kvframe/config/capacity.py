@@ -15,24 +15,45 @@ _PATH = "cache.capacity"
 
 
 def block_bytes(config: Config, origins: Origins) -> int | None:
-    """Bytes of one block's KV over the layers of its group; None without a model.
+    """Bytes of a page: one block's KV over the layers of its group; None without a model.
 
-    Keys and values of ``block_size`` tokens. With several groups, each has the same share of the
-    layers, so that one pool serves all.
+    One pool serves all groups, so a page is as large as the largest block needs; `page_bytes` says
+    how much of it each group uses.
 
     Raises:
-        ConfigError: The layers do not divide evenly among the groups.
+        ConfigError: The layers do not divide evenly among the groups, or are not the model's.
     """
-    model = config.model
+    used = page_bytes(config, origins)
+    return max(used) if used else None
+
+
+def page_bytes(config: Config, origins: Origins) -> list[int]:
+    """Bytes of a page that each group uses: its ``page_bytes``, or keys and values of its block.
+
+    Empty where neither ``[model]`` nor every group says.
+
+    Raises:
+        ConfigError: The layers do not divide evenly among the groups, or are not the model's.
+    """
+    model, groups = config.model, config.groups
+    if all(group.page_bytes is not None for group in groups):
+        return [group.page_bytes for group in groups if group.page_bytes is not None]
     if model is None:
-        return None
-    layers, rest = divmod(model.layers, len(config.groups))
-    if rest:
-        raise origins.error(
-            "model.layers", model.layers, f"must be a multiple of the {len(config.groups)} groups"
-        )
-    one = token_bytes(layers, model.kv_heads, model.head_dim, model.dtype)
-    return config.cache.block_size * one
+        return []
+    open_groups = [group for group in groups if group.layers is None]
+    left = model.layers - sum(group.layers or 0 for group in groups)
+    share, rest = divmod(left, len(open_groups)) if open_groups else (0, left)
+    if rest or left < 0 or (open_groups and share == 0):
+        reason = f"must be a multiple of the {len(groups)} groups"
+        if len(open_groups) < len(groups):
+            reason = f"leaves {left} layers to {len(open_groups)} groups that name no number"
+        raise origins.error("model.layers", model.layers, reason)
+    used = []
+    for group in groups:
+        layers = share if group.layers is None else group.layers
+        one = token_bytes(layers, model.kv_heads, model.head_dim, model.dtype)
+        used.append(group.page_bytes or (group.block_size or config.cache.block_size) * one)
+    return used
 
 
 def capacity_blocks(config: Config, origins: Origins) -> int:
@@ -46,7 +67,8 @@ def capacity_blocks(config: Config, origins: Origins) -> int:
         blocks = capacity
     elif isinstance(capacity, SequenceCapacity):
         # Every group is counted as if it kept all tokens: what fits then fits in any phase.
-        each = -(-capacity.max_seq_len // config.cache.block_size) * len(config.groups)
+        sizes = [group.block_size or config.cache.block_size for group in config.groups]
+        each = sum(-(-capacity.max_seq_len // size) for size in sizes)
         blocks = each * capacity.max_requests + config.cache.null_block
     else:
         blocks = _from_bytes(capacity, config, origins)

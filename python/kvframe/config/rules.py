@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import lcm
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
     from kvframe.config.tree import Config
 
 _OPTIONS = "policy.options"
+_MAX_UNIT = 2**31
+
+_KEYS: dict[str, tuple[str, ...]] = {
+    "window": ("sliding_window", "sink_window"),
+    "chunk": ("chunked",),
+    "sink": ("sink_window",),
+}
+"""Keys that some kinds of group need, and no others have."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +47,7 @@ class Checked:
 
 
 def check_groups(config: Config, origins: Origins) -> None:
-    """There are 1 to 16 groups, names are unique, and a window goes with a sliding window.
+    """There are 1 to 16 groups, names are unique, and each kind has its own keys and no others.
 
     Raises:
         ConfigError: One of these does not hold.
@@ -51,13 +60,74 @@ def check_groups(config: Config, origins: Origins) -> None:
         here = join("groups", index)
         if group.name in names[:index]:
             raise origins.error(join(here, "name"), group.name, "is another group's name too")
-        if group.kind == "sliding_window" and group.window is None:
-            raise origins.missing(
-                join(here, "window"), "missing; a sliding_window group needs it, in tokens"
-            )
-        if group.kind != "sliding_window" and group.window is not None:
+        for key, kinds in _KEYS.items():
+            value = getattr(group, key)
+            if group.kind in kinds and value is None:
+                raise origins.missing(
+                    join(here, key), f"missing; a {group.kind} group needs it, in tokens"
+                )
+            if group.kind not in kinds and value is not None:
+                raise origins.error(join(here, key), value, f"goes with {_named(kinds)} alone")
+        if group.interval is not None and group.kind in ("full", "cross"):
             raise origins.error(
-                join(here, "window"), group.window, 'goes with kind = "sliding_window" alone'
+                join(here, "interval"), group.interval, f"a {group.kind} group gives up no blocks"
+            )
+        if group.lag and group.kind in ("state", "cross"):
+            raise origins.error(
+                join(here, "lag"), group.lag, f"a {group.kind} group does not attend to tokens"
+            )
+    if all(group.kind == "cross" for group in config.groups):
+        raise origins.missing("groups", "some group has to attend to the sequence's own tokens")
+    _check_units(config, origins)
+    _check_index(config, origins)
+
+
+def _named(kinds: tuple[str, ...]) -> str:
+    return " or ".join(f'kind = "{kind}"' for kind in kinds)
+
+
+def reusable_unit(config: Config) -> int:
+    """Tokens that the length of a prefix hit is a multiple of."""
+    sizes = [group.block_size for group in config.groups if group.kind != "cross"]
+    return lcm(config.cache.block_size, *[size for size in sizes if size is not None])
+
+
+def _check_units(config: Config, origins: Origins) -> None:
+    unit = config.cache.block_size
+    for index, group in enumerate(config.groups):
+        here = join("groups", index)
+        if group.block_size is not None and group.block_size % unit:
+            raise origins.error(
+                join(here, "block_size"),
+                group.block_size,
+                f"must be a multiple of cache.block_size = {unit}",
+            )
+    shared = reusable_unit(config)
+    steps = shared
+    for index, group in enumerate(config.groups):
+        steps = lcm(steps, group.interval or 1)
+        if max(shared, steps) > _MAX_UNIT:
+            raise origins.error(
+                join("groups", index),
+                group.name,
+                f"sizes and intervals have a common multiple above {_MAX_UNIT} tokens",
+            )
+        if group.interval is not None and group.interval % shared:
+            raise origins.error(
+                join(join("groups", index), "interval"),
+                group.interval,
+                f"must be 0 or a multiple of {shared} tokens, the unit all groups can serve",
+            )
+
+
+def _check_index(config: Config, origins: Origins) -> None:
+    for group in config.groups:
+        plain = group.kind == "full" and group.block_size in (None, config.cache.block_size)
+        if config.cache.index == "radix" and (not plain or group.lag):
+            raise origins.error(
+                "cache.index",
+                "radix",
+                f"serves full attention in blocks of cache.block_size, and {group.name!r} is none",
             )
 
 

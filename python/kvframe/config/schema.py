@@ -42,6 +42,13 @@ class CacheConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             "tokens themselves are kept and compared."
         ),
     ] = "sha256"
+    index: Annotated[
+        Literal["hash", "radix"],
+        Meta(
+            description="How prompts are matched with blocks: by chained keys, or token by token in "
+            "a tree (full attention only)."
+        ),
+    ] = "hash"
     prefix_caching: Annotated[
         bool, Meta(description="Whether committed blocks are found again by later prompts.")
     ] = True
@@ -73,11 +80,43 @@ class GroupConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     name: Annotated[str, Meta(min_length=1, description="Any name; each group needs its own.")]
     kind: Annotated[
-        Literal["full", "sliding_window"],
-        Meta(description="Whether its layers attend to all tokens or to the last ones."),
+        Literal["full", "sliding_window", "chunked", "sink_window", "state", "cross"],
+        Meta(description="What its layers attend to."),
     ] = "full"
     window: Annotated[
-        Count | None, Meta(description="Tokens a sliding_window group attends to.")
+        Count | None,
+        Meta(description="Tokens a sliding_window or sink_window group attends to."),
+    ] = None
+    chunk: Annotated[Count | None, Meta(description="Tokens of a chunked group's chunk.")] = None
+    sink: Annotated[
+        Annotated[int, Meta(ge=0, le=MAX_BLOCKS)] | None,
+        Meta(description="Tokens at the front that a sink_window group keeps."),
+    ] = None
+    block_size: Annotated[
+        Annotated[int, Meta(ge=1, le=65536)] | None,
+        Meta(
+            description="Tokens in a block of this group: a multiple of cache.block_size, which is "
+            "also what it is if not given."
+        ),
+    ] = None
+    interval: Annotated[
+        Annotated[int, Meta(ge=0, le=MAX_BLOCKS)] | None,
+        Meta(
+            description="Tokens between boundaries that stay findable, beside the prompt's end; 0: "
+            "that alone. If not given, all that can be hit."
+        ),
+    ] = None
+    lag: Annotated[
+        int,
+        Meta(ge=0, le=MAX_BLOCKS, description="Tokens its KV stays behind (a draft model)."),
+    ] = 0
+    layers: Annotated[
+        Count | None,
+        Meta(description="Layers of the group. If not given, an even share of model.layers."),
+    ] = None
+    page_bytes: Annotated[
+        Count | None,
+        Meta(description="Bytes of one of its blocks over its layers, where [model] says not."),
     ] = None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from kvframe.config.origins import join
+from kvframe.config.rules import reusable_unit
 from kvframe.config.text import key, toml
 from kvframe.config.tree import Config, Resolved
 from kvframe.registry import Registry
@@ -53,11 +54,20 @@ def _summary(resolved: Resolved) -> list[str]:
     size = f"{blocks:,} blocks of {cache.block_size} tokens ({blocks * cache.block_size:,} tokens"
     if resolved.block_bytes is not None:
         size += f", {blocks * resolved.block_bytes / 2**30:,.2f} GiB"
+    unit = reusable_unit(resolved.config)
+    shared = [] if unit == cache.block_size else [f"# prefix hits are multiples of {unit} tokens"]
+    padded = [
+        f"# group {name}: {unused:,} of the {resolved.block_bytes:,} bytes of a page are padding"
+        for name, unused in resolved.padding.items()
+        if unused
+    ]
     descriptor = policy.descriptor
     skipped = resolved.unchecked
     return [
         f"# {resolved.file or 'no file'}: fine",
         f"# {size})",
+        *shared,
+        *padded,
         f"# eviction by {descriptor.name}: {descriptor.way}, from {policy.distribution} "
         f"{policy.version}".rstrip(),
         *(

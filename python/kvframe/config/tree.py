@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct, field
 
 from kvframe.config import environment, sources
-from kvframe.config.capacity import block_bytes, capacity_blocks
+from kvframe.config.capacity import block_bytes, capacity_blocks, page_bytes
 from kvframe.config.origins import KEYWORD, Origins, join
 from kvframe.config.rules import check_groups, check_options, check_pressure, find_eviction
 from kvframe.config.schema import (
@@ -83,7 +83,8 @@ class Resolved:
         provenance: Each key path (``cache.block_size``, ``groups[0].name``) to where its value
             came from: ``default``, ``FILE:LINE``, ``env VARIABLE`` or ``keyword``.
         capacity_blocks: Blocks of the pool, the null block among them.
-        block_bytes: Bytes of KV in a block; None without ``[model]``.
+        block_bytes: Bytes of a page, which holds a block of any group; None without ``[model]``.
+        page_bytes: How much of a page each group uses; the rest is padding. Empty without.
         policy: The eviction policy, imported.
         options: Its checked options; None if it takes none.
         unchecked: Names of the tables in ``[policy.options]`` whose policy is not loaded.
@@ -94,6 +95,7 @@ class Resolved:
     provenance: dict[str, str]
     capacity_blocks: int
     block_bytes: int | None
+    page_bytes: tuple[int, ...]
     policy: Loaded[EvictionPolicy]
     options: Struct | None
     unchecked: tuple[str, ...] = ()
@@ -103,6 +105,13 @@ class Resolved:
     def policy_options(self) -> dict[str, Any]:
         """The chosen policy's options as plain values, as the core takes them."""
         return dict(self.config.policy.options.get(self.policy.descriptor.name, {}))
+
+    @property
+    def padding(self) -> dict[str, int]:
+        """Bytes of each page that a block of each group leaves unused, by the group's name."""
+        names = [group.name for group in self.config.groups]
+        used = zip(names, self.page_bytes, strict=False)
+        return {name: (self.block_bytes or 0) - bytes_used for name, bytes_used in used}
 
     @classmethod
     def load(
@@ -161,6 +170,7 @@ def _resolve(
         provenance={path: origins.of(path) for path, _ in _leaves(config.plain())},
         capacity_blocks=blocks,
         block_bytes=block_bytes(config, origins),
+        page_bytes=tuple(page_bytes(config, origins)),
         policy=policy,
         options=checked.chosen,
         unchecked=checked.unchecked,

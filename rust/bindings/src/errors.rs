@@ -28,11 +28,12 @@ pub fn from_core(py: Python<'_>, error: &Error) -> PyErr {
         Error::NeverFits { .. } => "NeverFitsError",
         Error::UnknownSequence(_) => "UnknownSequenceError",
         Error::StaleSequence(_) => "StaleHandleError",
-        Error::UnknownTicket(_) => "HandleError",
+        Error::UnknownTicket(_) | Error::UnknownReceipt { .. } => "HandleError",
         Error::CommitPastEnd { .. }
         | Error::Backwards { .. }
         | Error::Invalid { .. }
         | Error::Asleep
+        | Error::NotFindable { .. }
         | Error::NotLent { .. } => "UsageError",
         Error::UnknownName { .. } => "ConfigError",
         Error::NeedVictims { .. } | Error::PolicyFailed => "PolicyError",

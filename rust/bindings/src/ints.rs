@@ -48,8 +48,10 @@ named! {
     TokenBudget(u32) = "token_budget";
     MaxTokens(u32) = "max_tokens";
     External(u32) = "external";
+    EncoderTokens(u32) = "encoder_tokens";
     Fence(u64) = "fence";
     Passed(u64) = "passed";
     Count(u32) = "count";
+    ReceiptNumber(u64) = "receipt";
     Blocks(u32) = "blocks";
 }

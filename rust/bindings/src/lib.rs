@@ -7,6 +7,7 @@
 //! | [`step`], [`tables`] | the batched step; block tables and slots into the caller's arrays |
 //! | [`judge`] | victims asked of a Python policy, outside the lock |
 //! | [`room`] | pressure, preemption order, loads, leases, resizing |
+//! | [`pins`] | prefixes held against eviction; the tree as text |
 //! | [`trace`] | `Trace` and `replay` |
 //! | [`buffers`], [`ints`], [`errors`], [`fork`] | conversions and guards |
 
@@ -22,9 +23,11 @@ use pyo3::prelude::*;
 mod buffers;
 mod errors;
 mod fork;
+mod groups;
 mod ints;
 mod judge;
 mod manager;
+mod pins;
 mod request;
 mod room;
 mod step;

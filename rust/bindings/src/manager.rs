@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kvframe_core::hash::{Hasher, Space};
+use kvframe_core::index::IndexKind;
 use kvframe_core::options::Watermarks;
 use kvframe_core::policy::{self, Eviction, External, PolicyOptions};
 use kvframe_core::{Error, GroupKind, HashAlgo, Manager as Core, Options};
@@ -15,6 +16,7 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::buffers::{key_words, tokens, writable};
 use crate::errors::{from_core, raise, usage};
 use crate::fork;
+use crate::groups::{group_dict, group_of};
 use crate::ints::{Fence, Length, Seq, Ticket, Until, Upto};
 use crate::judge::Judge;
 use crate::request::{ExtraTuple, Request, extras_of};
@@ -27,6 +29,8 @@ pub struct Manager {
     /// The core's hasher, for hashing without its lock.
     pub(crate) hasher: Mutex<Arc<Hasher>>,
     prefix_caching: bool,
+    /// Whether the core goes by keys: requests are then hashed before they come to it.
+    wants_keys: bool,
     judge: Option<Judge>,
     policy: String,
     /// The options of a policy in Python, as they were given.
@@ -69,16 +73,13 @@ fn policy_options(options: Option<&Bound<'_, PyDict>>) -> PyResult<PolicyOptions
     Ok(built)
 }
 
-fn group_kind(py: Python<'_>, kind: &str, window: u32) -> PyResult<GroupKind> {
-    match kind {
-        "full" => Ok(GroupKind::Full),
-        "sliding_window" => Ok(GroupKind::SlidingWindow { window }),
-        _ => Err(raise(py, "ConfigError", format!("group kind {kind:?} is unknown"))),
-    }
-}
-
-fn space_of<'a>(salt: Option<&'a [u8]>, adapter: Option<&'a [u8]>) -> Space<'a> {
-    Space { salt: salt.unwrap_or_default(), adapter: adapter.unwrap_or_default() }
+pub(crate) fn space_of<'a>(
+    salt: Option<&'a [u8]>,
+    adapter: Option<&'a [u8]>,
+    encoder: Option<&'a [u8]>,
+) -> Space<'a> {
+    let [salt, adapter, encoder] = [salt, adapter, encoder].map(Option::unwrap_or_default);
+    Space { salt, adapter, encoder }
 }
 
 impl Manager {
@@ -172,7 +173,11 @@ impl Manager {
 
     /// The keys to admit a request with, hashed without the lock.
     pub(crate) fn keys_of(&self, request: &Request) -> Vec<kvframe_core::Key> {
-        if self.prefix_caching { request.keys(&self.hasher()) } else { Vec::new() }
+        match (self.prefix_caching, self.wants_keys) {
+            (false, _) => Vec::new(),
+            (true, false) => request.given_keys().to_vec(),
+            (true, true) => request.keys(&self.hasher()),
+        }
     }
 
     pub(crate) fn has_judge(&self) -> bool {
@@ -184,7 +189,7 @@ impl Manager {
 impl Manager {
     /// A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
     #[new]
-    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", groups=vec![("full".to_owned(), 0)], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, strict=false))]
+    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", index="hash", groups=vec![], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, strict=false))]
     fn new(
         py: Python<'_>,
         blocks: u32,
@@ -192,7 +197,8 @@ impl Manager {
         policy: &Bound<'_, PyAny>,
         policy_options: Option<&Bound<'_, PyDict>>,
         hash: &str,
-        groups: Vec<(String, u32)>,
+        index: &str,
+        groups: Vec<Bound<'_, PyDict>>,
         prefix_caching: bool,
         null_block: bool,
         fingerprint: Option<&[u8]>,
@@ -201,12 +207,17 @@ impl Manager {
         watermarks: Option<(f64, f64, f64)>,
         strict: bool,
     ) -> PyResult<Self> {
-        let groups = groups.iter().map(|(kind, window)| group_kind(py, kind, *window));
+        let groups = groups.iter().map(|table| group_of(py, table, block_size));
+        let mut groups = groups.collect::<PyResult<Vec<_>>>()?;
+        if groups.is_empty() {
+            groups.push(GroupKind::Full.into());
+        }
         let options = Options {
             blocks,
             block_size,
-            groups: groups.collect::<PyResult<_>>()?,
+            groups,
             hash: HashAlgo::from_name(hash).map_err(|e| from_core(py, &e))?,
+            index: IndexKind::from_name(index).map_err(|e| from_core(py, &e))?,
             prefix_caching,
             null_block,
             fingerprint: fingerprint.unwrap_or_default().to_vec(),
@@ -221,10 +232,12 @@ impl Manager {
         let (policy, judge, name) = make_policy(py, policy, policy_options, strict)?;
         let hasher = Hasher::new(options.hash, block_size, &options.fingerprint);
         let core = Core::new(options, policy).map_err(|e| from_core(py, &e))?;
+        let wants_keys = core.wants_keys();
         Ok(Self {
             core: Mutex::new(core),
             hasher: Mutex::new(Arc::new(hasher)),
             prefix_caching,
+            wants_keys,
             judge,
             policy: name,
             policy_options: given,
@@ -239,16 +252,11 @@ impl Manager {
         let dict = PyDict::new(py);
         dict.set_item("blocks", options.blocks)?;
         dict.set_item("block_size", options.block_size)?;
-        let groups: Vec<(&str, u32)> = options
-            .groups
-            .iter()
-            .map(|group| match group {
-                GroupKind::Full => ("full", 0),
-                GroupKind::SlidingWindow { window } => ("sliding_window", *window),
-            })
-            .collect();
-        dict.set_item("groups", groups)?;
+        let groups = options.groups.iter().map(|group| group_dict(py, group, options.block_size));
+        dict.set_item("groups", groups.collect::<PyResult<Vec<_>>>()?)?;
+        dict.set_item("reusable_unit", self.locked(py, |core| core.layout().unit_tokens())?)?;
         dict.set_item("hash", options.hash.name())?;
+        dict.set_item("index", options.index.name())?;
         dict.set_item("prefix_caching", options.prefix_caching)?;
         dict.set_item("null_block", options.null_block)?;
         dict.set_item("fingerprint", PyBytes::new(py, &options.fingerprint))?;
@@ -268,7 +276,8 @@ impl Manager {
         Ok(dict)
     }
 
-    /// Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens).
+    /// Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens,
+    /// ticket of a load, whether the other input was found).
     fn admit(&self, py: Python<'_>, request: &Bound<'_, Request>) -> PyResult<GrantTuple> {
         let request = request.get();
         let keys = self.keys_of(request);
@@ -288,10 +297,11 @@ impl Manager {
         self.with_victims(py, |core| core.extend(seq.0, until.0))?.map_err(|e| from_core(py, &e))
     }
 
-    /// Computed and accepted up to a length; returns (blocks stored, of them duplicates).
-    fn commit(&self, py: Python<'_>, seq: Seq, upto: Upto) -> PyResult<(u32, u32)> {
+    /// Computed and accepted up to a length; returns (blocks stored, of them duplicates,
+    /// blocks freed that no token to come attends to).
+    fn commit(&self, py: Python<'_>, seq: Seq, upto: Upto) -> PyResult<(u32, u32, u32)> {
         let done = self.with(py, |core| core.commit(seq.0, upto.0))?;
-        Ok((done.stored, done.duplicates))
+        Ok((done.stored, done.duplicates, done.freed))
     }
 
     /// Cuts a sequence to a length.
@@ -336,17 +346,18 @@ impl Manager {
     }
 
     /// How much of a prompt is there: (tokens, a block list a group). Changes nothing.
-    #[pyo3(signature = (prompt, *, salt=None, adapter=None, extras=vec![]))]
+    #[pyo3(signature = (prompt, *, salt=None, adapter=None, encoder=None, extras=vec![]))]
     fn lookup<'py>(
         &self,
         py: Python<'py>,
         prompt: &Bound<'py, PyAny>,
         salt: Option<&[u8]>,
         adapter: Option<&[u8]>,
+        encoder: Option<&[u8]>,
         extras: Vec<ExtraTuple>,
     ) -> PyResult<(u32, Vec<Bound<'py, PyArray1<i32>>>)> {
         let ids = tokens(prompt, "prompt")?;
-        let space = space_of(salt, adapter);
+        let space = space_of(salt, adapter, encoder);
         let extras = extras_of(extras);
         let hit = self.locked(py, |core| core.lookup(ids.as_slice(), space, &extras))?;
         let blocks = hit
@@ -357,17 +368,18 @@ impl Manager {
     }
 
     /// Keys of a prompt's full blocks: uint64 (blocks, 2), low word first.
-    #[pyo3(signature = (prompt, *, salt=None, adapter=None, extras=vec![]))]
+    #[pyo3(signature = (prompt, *, salt=None, adapter=None, encoder=None, extras=vec![]))]
     fn hash_blocks<'py>(
         &self,
         py: Python<'py>,
         prompt: &Bound<'py, PyAny>,
         salt: Option<&[u8]>,
         adapter: Option<&[u8]>,
+        encoder: Option<&[u8]>,
         extras: Vec<ExtraTuple>,
     ) -> PyResult<Bound<'py, PyArray2<u64>>> {
         let ids = tokens(prompt, "prompt")?;
-        let space = space_of(salt, adapter);
+        let space = space_of(salt, adapter, encoder);
         let extras = extras_of(extras);
         let mut keys = Vec::new();
         let hasher = self.hasher();

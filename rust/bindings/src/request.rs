@@ -10,7 +10,8 @@ use pyo3::prelude::*;
 
 use crate::buffers::{keys, length, tokens};
 use crate::ints::{
-    Chunk, External, MaxTokens, NumTokens, Priority, RequestClass, Session, Turn, Until,
+    Chunk, EncoderTokens, External, MaxTokens, NumTokens, Priority, RequestClass, Session, Turn,
+    Until,
 };
 
 /// An item of `extras`: (first token, one past the last, content id).
@@ -37,6 +38,8 @@ pub struct Request {
     max_tokens: u32,
     whole_sequence: bool,
     external: u32,
+    encoder: Vec<u8>,
+    encoder_tokens: u32,
     outlook: Vec<u32>,
 }
 
@@ -47,7 +50,7 @@ pub fn extras_of(extras: Vec<ExtraTuple>) -> Vec<Extra> {
 #[pymethods]
 impl Request {
     #[new]
-    #[pyo3(signature = (prompt, *, keys=None, num_tokens=NumTokens(0), salt=None, adapter=None, extras=vec![], session=Session(0), turn=Turn(0), request_class=RequestClass(0), priority=Priority(0), read=true, insert=true, resumed=false, partial=false, chunk=None, until=None, max_tokens=MaxTokens(0), whole_sequence=false, external=External(0), outlook=None))]
+    #[pyo3(signature = (prompt, *, keys=None, num_tokens=NumTokens(0), salt=None, adapter=None, extras=vec![], session=Session(0), turn=Turn(0), request_class=RequestClass(0), priority=Priority(0), read=true, insert=true, resumed=false, partial=false, chunk=None, until=None, max_tokens=MaxTokens(0), whole_sequence=false, external=External(0), encoder=None, encoder_tokens=EncoderTokens(0), outlook=None))]
     fn new(
         py: Python<'_>,
         prompt: Option<&Bound<'_, PyAny>>,
@@ -69,6 +72,8 @@ impl Request {
         max_tokens: MaxTokens,
         whole_sequence: bool,
         external: External,
+        encoder: Option<&[u8]>,
+        encoder_tokens: EncoderTokens,
         outlook: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let ids = prompt.map(|p| tokens(p, "prompt")).transpose()?;
@@ -98,6 +103,8 @@ impl Request {
             max_tokens: max_tokens.0,
             whole_sequence,
             external: external.0,
+            encoder: encoder.unwrap_or_default().to_vec(),
+            encoder_tokens: encoder_tokens.0,
             outlook: outlook.map_or_else(Vec::new, |o| o.as_slice().to_vec()),
         })
     }
@@ -110,7 +117,7 @@ impl Request {
 
 impl Request {
     fn space(&self) -> Space<'_> {
-        Space { salt: &self.salt, adapter: &self.adapter }
+        Space { salt: &self.salt, adapter: &self.adapter, encoder: &self.encoder }
     }
 
     /// The request that brings a live sequence back: its tokens, keys and all it was admitted with.
@@ -137,8 +144,15 @@ impl Request {
             max_tokens: sequence.max_tokens,
             whole_sequence: sequence.whole,
             external: 0,
+            encoder: sequence.encoder.clone(),
+            encoder_tokens: sequence.encoder_tokens,
             outlook: sequence.outlook.clone(),
         }
+    }
+
+    /// The keys that it came as.
+    pub fn given_keys(&self) -> &[Key] {
+        &self.given_keys
     }
 
     /// The keys to admit it with, hashed with this hasher unless they were before.
@@ -178,6 +192,7 @@ impl Request {
             max_tokens: self.max_tokens,
             whole_sequence: self.whole_sequence,
             external: self.external,
+            encoder_tokens: self.encoder_tokens,
             outlook: &self.outlook,
         }
     }

@@ -12,11 +12,12 @@ use crate::errors::{from_core, usage};
 use crate::ints::{Fence, Passed, TokenBudget};
 use crate::manager::Manager;
 use crate::request::Request;
-use crate::tables::slot;
+use crate::tables::{null_entry, slot};
 use crate::views::{entry, matrix};
 
-/// (sequence, cached tokens, tokens with slots, prompt tokens, ticket of a load)
-pub type GrantTuple = (u64, u32, u32, u32, Option<u64>);
+/// (sequence, cached tokens, tokens with slots, prompt tokens, ticket of a load, whether the other
+/// input was found)
+pub type GrantTuple = (u64, u32, u32, u32, Option<u64>, bool);
 
 /// (ticket, rows of src, dst, tokens, group)
 pub type PlanTuple<'py> = (u64, Bound<'py, PyArray2<i32>>);
@@ -41,7 +42,8 @@ pub fn plan_tuple<'py>(py: Python<'py>, plan: &Plan) -> PyResult<PlanTuple<'py>>
 
 /// A grant as Python takes it.
 pub fn grant_tuple(grant: Grant) -> GrantTuple {
-    (grant.seq, grant.cached_tokens, grant.granted_tokens, grant.prompt_tokens, grant.load)
+    let Grant { seq, cached_tokens, granted_tokens, prompt_tokens, load, encoder_cached } = grant;
+    (seq, cached_tokens, granted_tokens, prompt_tokens, load, encoder_cached)
 }
 
 #[pymethods]
@@ -233,17 +235,19 @@ impl Outputs<'_> {
         if let Some(slots) = self.slots.iter().find(|s| s.len() < tokens) {
             return Err(format!("{tokens} tokens are appended, but slots holds {}", slots.len()));
         }
-        for table in &self.tables {
+        for (group, table) in self.tables.iter().enumerate() {
             let (rows, width) = table.dim();
             if rows < step.append.len() {
                 let grown = step.append.len();
                 return Err(format!("{grown} sequences grow, but tables has {rows} rows"));
             }
-            let size = core.options().block_size as usize;
+            let layout = core.layout();
             for &(seq, tokens) in step.append {
                 let len = core.sequence(seq).map_or(0, |s| s.len);
                 let len = cut_of(step, seq).unwrap_or(len) as usize + tokens.len();
-                if len.div_ceil(size) > width {
+                let encoder = core.sequence(seq).map_or(0, |s| s.encoder_tokens);
+                let until = u32::try_from(len).unwrap_or(u32::MAX);
+                if layout.table_len(group, until, encoder) > width {
                     return Err(format!(
                         "sequence {seq:#x} grows to {len} tokens, but tables has {width} columns"
                     ));
@@ -261,26 +265,30 @@ impl Outputs<'_> {
         before: &[u32],
         appended: &[Result<(), Error>],
     ) {
-        let size = core.options().block_size;
+        let (layout, null) = (core.layout(), null_entry(core));
         let mut at = 0;
         for (i, &(seq, tokens)) in append.iter().enumerate() {
             let sequence = core.sequence(seq).ok().filter(|_| appended[i].is_ok());
             for (group, table) in self.tables.iter_mut().enumerate() {
                 let Some(sequence) = sequence else { continue };
-                let from = (before[i].min(sequence.len) / size) as usize;
+                let reach = layout.groups()[group];
+                // A copy may have put another block behind what lags.
+                let kept = before[i].min(sequence.len).saturating_sub(reach.lag);
+                let from = (kept / reach.span) as usize;
+                let from = from.min(sequence.tables[group].len());
                 // Not zip().skip(): that walks the whole table to its last entry.
                 let entries = &sequence.tables[group][from..];
                 let mut row = table.row_mut(i);
                 let row = row.slice_mut(numpy::ndarray::s![from..from + entries.len()]);
                 for (slot, &block) in row.into_iter().zip(entries) {
-                    *slot = entry(block);
+                    *slot = entry(block, null);
                 }
             }
             for (group, slots) in self.slots.iter_mut().enumerate() {
                 for (k, out) in slots[at..at + tokens.len()].iter_mut().enumerate() {
                     *out = sequence.map_or(-1, |s| {
                         let token = u64::from(s.len) - tokens.len() as u64 + k as u64;
-                        slot(&s.tables[group], token, u64::from(size))
+                        slot(s, layout, group, token)
                     });
                 }
             }

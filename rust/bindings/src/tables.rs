@@ -1,6 +1,9 @@
 //! Block tables and slot mappings into the caller's buffers. An `impl` of `Manager`.
 
-use kvframe_core::pool::BlockId;
+use kvframe_core::Manager as Core;
+use kvframe_core::NIL;
+use kvframe_core::groups::Layout;
+use kvframe_core::sequence::Sequence;
 use numpy::{Ix1, Ix2};
 use pyo3::prelude::*;
 
@@ -10,11 +13,17 @@ use crate::ints::{Group, Pad};
 use crate::manager::Manager;
 use crate::views::{entry, no_group};
 
-/// The slot of a token; -1 where its block left a window.
-pub fn slot(table: &[BlockId], token: u64, size: u64) -> i64 {
-    match entry(table[(token / size) as usize]) {
-        -1 => -1,
-        block => i64::from(block) * size as i64 + (token % size) as i64,
+/// What an entry that was given up reads as: the null block, where there is one.
+pub fn null_entry(core: &Core) -> i32 {
+    if core.options().null_block { 0 } else { -1 }
+}
+
+/// The slot of a token; -1 where its block was given up, or the group's tokens are another input's.
+pub fn slot(sequence: &Sequence, layout: &Layout, group: usize, token: u64) -> i64 {
+    let size = u64::from(layout.groups()[group].span);
+    match sequence.tables[group].get((token / size) as usize) {
+        None | Some(&NIL) => -1,
+        Some(&block) => i64::from(block) * size as i64 + (token % size) as i64,
     }
 }
 
@@ -45,6 +54,7 @@ impl Manager {
         }
         let width = rows.ncols();
         self.locked(py, |core| {
+            let null = null_entry(core);
             // Everything is checked before anything is written.
             for &seq in &seqs {
                 let sequence = core.sequence(seq).map_err(|e| from_core(py, &e))?;
@@ -64,7 +74,7 @@ impl Manager {
                 let mut row = rows.row_mut(i);
                 let mut row = row.slice_mut(numpy::ndarray::s![from..]);
                 for (slot, &block) in row.iter_mut().zip(entries) {
-                    *slot = entry(block);
+                    *slot = entry(block, null);
                 }
                 row.slice_mut(numpy::ndarray::s![entries.len()..]).fill(pad.0);
             }
@@ -98,12 +108,14 @@ impl Manager {
         let mut out = writable::<i64, Ix1>(out, "out")?;
         let slots = out.as_slice_mut()?;
         self.locked(py, |core| {
-            let size = u64::from(core.options().block_size);
+            let layout = core.layout();
             let mut needed = 0;
             for ((&seq, &start), &count) in seqs.iter().zip(&starts).zip(&counts) {
                 let sequence = core.sequence(seq).map_err(|e| from_core(py, &e))?;
                 sequence.tables.get(group.0).ok_or_else(|| no_group(py, group.0))?;
-                let (end, len) = (start.saturating_add(count), u64::from(sequence.len));
+                let is_cross = layout.cross_groups().any(|cross| cross == group.0);
+                let len = if is_cross { sequence.encoder_tokens } else { sequence.len };
+                let (end, len) = (start.saturating_add(count), u64::from(len));
                 if end > len {
                     let message = format!(
                         "sequence {seq:#x}: tokens {start} to {end} asked for, {len} have slots"
@@ -118,12 +130,9 @@ impl Manager {
             }
             let mut at = 0;
             for ((&seq, &start), &count) in seqs.iter().zip(&starts).zip(&counts) {
-                let table = core.sequence(seq).map_or(&[][..], |s| &s.tables[group.0]);
+                let Ok(sequence) = core.sequence(seq) else { continue };
                 for token in start..start + count {
-                    let block = entry(table[(token / size) as usize]);
-                    let gone = block < 0;
-                    let slot = i64::from(block) * size as i64 + (token % size) as i64;
-                    slots[at] = if gone { -1 } else { slot };
+                    slots[at] = slot(sequence, layout, group.0, token);
                     at += 1;
                 }
             }

@@ -8,6 +8,7 @@ use pyo3::types::PyDict;
 
 use crate::ints::{BlockNumber, Group, Seq};
 use crate::manager::Manager;
+use crate::tables::null_entry;
 
 /// Rows of `width` out of a flat vector.
 pub fn matrix<T: numpy::Element>(
@@ -19,14 +20,14 @@ pub fn matrix<T: numpy::Element>(
     PyArray1::from_vec(py, flat).reshape([rows, width])
 }
 
-/// A table entry as engines take it: -1 where a window left nothing.
-pub fn entry(block: u32) -> i32 {
-    if block == NIL { -1 } else { block as i32 }
+/// A table entry as engines take it; `null` where it was given up.
+pub fn entry(block: u32, null: i32) -> i32 {
+    if block == NIL { null } else { block as i32 }
 }
 
 #[pymethods]
 impl Manager {
-    /// A sequence's block table in a group; -1 where a window left nothing.
+    /// A sequence's block table in a group; -1, or the null block, where one was given up.
     #[pyo3(signature = (seq, group=Group(0)))]
     fn block_table<'py>(
         &self,
@@ -34,8 +35,10 @@ impl Manager {
         seq: Seq,
         group: Group,
     ) -> PyResult<Bound<'py, PyArray1<i32>>> {
+        let null = self.locked(py, |core| null_entry(core))?;
         let table = self.sequence(py, seq.0, |s| {
-            s.tables.get(group.0).map(|t| t.iter().map(|&b| entry(b)).collect::<Vec<_>>())
+            let table = s.tables.get(group.0)?;
+            Some(table.iter().map(|&b| entry(b, null)).collect::<Vec<_>>())
         })?;
         let table = table.ok_or_else(|| no_group(py, group.0))?;
         Ok(PyArray1::from_vec(py, table))
@@ -108,7 +111,7 @@ impl Manager {
     /// Cached blocks in the policy's present order of death, as far as it is settled.
     fn eviction_order<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<i32>>> {
         let order = self.locked(py, |core| core.eviction_order())?;
-        Ok(PyArray1::from_iter(py, order.iter().map(|&b| entry(b))))
+        Ok(PyArray1::from_iter(py, order.iter().map(|&b| entry(b, -1))))
     }
 }
 
@@ -118,7 +121,7 @@ pub fn events_dict<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'py
     dict.set_item("tick", PyArray1::from_iter(py, events.iter().map(|e| e.tick)))?;
     dict.set_item("kind", PyArray1::from_iter(py, events.iter().map(|e| e.kind as u8)))?;
     dict.set_item("group", PyArray1::from_iter(py, events.iter().map(|e| e.group)))?;
-    dict.set_item("block", PyArray1::from_iter(py, events.iter().map(|e| entry(e.block))))?;
+    dict.set_item("block", PyArray1::from_iter(py, events.iter().map(|e| entry(e.block, -1))))?;
     dict.set_item("seq", PyArray1::from_iter(py, events.iter().map(|e| e.seq)))?;
     let words = events.iter().flat_map(|e| crate::buffers::key_words(e.key)).collect();
     dict.set_item("key", matrix(py, words, 2)?)?;

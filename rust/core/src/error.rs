@@ -71,6 +71,24 @@ pub enum Error {
         /// What probably happened.
         why: &'static str,
     },
+    /// A lock was asked for on a block that nobody could find.
+    #[error("block {block} cannot be locked: it is {state}, not findable")]
+    NotFindable {
+        /// The id.
+        block: u64,
+        /// Its state.
+        state: &'static str,
+    },
+    /// A receipt that opens no lock.
+    #[error("receipt {id:#x} of block {block} opens no lock: {why}")]
+    UnknownReceipt {
+        /// The receipt's number.
+        id: u64,
+        /// The block it names.
+        block: u64,
+        /// What probably happened.
+        why: &'static str,
+    },
     /// A policy outside the core has to name victims first (see `Manager::candidates`).
     #[error("{n} victims are needed from the eviction policy")]
     NeedVictims {

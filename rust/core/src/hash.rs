@@ -4,10 +4,10 @@
 //! the block carries extras (multimodal items), `SHA256("extras" || key[i-1] || fields)`: of each item
 //! its start, its end or the block's if that comes first, both from the block's start, and its id.
 //! `link[0]` starts from the *root*, `SHA256("kvframe.v1" || fields)` over block size, hash, weights
-//! fingerprint, salt and adapter as tagged, length-prefixed fields. Every key is the first 128 bits
-//! of its digest, so a sequence can go on from any block's key and roll back for nothing. Root and
-//! links are always SHA-256; only the per-block hash is chosen, and where it is not cryptographic
-//! the pool keeps links and tokens and compares them.
+//! fingerprint, salt, adapter and encoder input as tagged, length-prefixed fields. Every key is the
+//! first 128 bits of its digest, so a sequence can go on from any block's key and roll back for
+//! nothing. Root and links are always SHA-256; only the per-block hash is chosen, and where it is
+//! not cryptographic the pool keeps links and tokens and compares them.
 
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_128;
@@ -84,6 +84,8 @@ pub struct Space<'a> {
     pub salt: &'a [u8],
     /// `LoRA` or other adapter.
     pub adapter: &'a [u8],
+    /// Content id of the other input that is attended to (audio, an image).
+    pub encoder: &'a [u8],
 }
 
 /// A multimodal item: the tokens `start..end` stand for the content `id`.
@@ -103,6 +105,7 @@ const FINGERPRINT: u8 = 3;
 const BLOCK_SIZE: u8 = 4;
 const HASH: u8 = 5;
 const ITEM: u8 = 6;
+const ENCODER: u8 = 7;
 
 fn field(hasher: &mut Sha256, tag: u8, value: &[u8]) {
     hasher.update([tag]);
@@ -138,7 +141,7 @@ impl Hasher {
 
     /// The link that block 0 of a prefix in `space` starts from.
     pub fn root(&self, space: Space<'_>) -> Key {
-        if space.salt.is_empty() && space.adapter.is_empty() {
+        if space.salt.is_empty() && space.adapter.is_empty() && space.encoder.is_empty() {
             return self.plain;
         }
         self.make_root(space)
@@ -155,6 +158,37 @@ impl Hasher {
         if !space.adapter.is_empty() {
             field(&mut hasher, ADAPTER, space.adapter);
         }
+        if !space.encoder.is_empty() {
+            field(&mut hasher, ENCODER, space.encoder);
+        }
+        Key::of_digest(&hasher.finalize())
+    }
+
+    /// The key of block `index` of another input, which has `tokens` tokens and is named in `root`.
+    pub fn cross_key(root: Key, tokens: u32, index: u32) -> Key {
+        let mut hasher = Sha256::new_with_prefix(b"cross");
+        hasher.update(root.0.to_le_bytes());
+        hasher.update(tokens.to_le_bytes());
+        hasher.update(index.to_le_bytes());
+        Key::of_digest(&hasher.finalize())
+    }
+
+    /// What the key of `units` blocks from `first` on was chained from: all of their links.
+    pub fn link_of(
+        &self,
+        root: Key,
+        keys: &[Key],
+        first: usize,
+        units: usize,
+        extras: &[Extra],
+    ) -> Key {
+        let previous = |i: usize| if i == 0 { root } else { keys[i - 1] };
+        let link = |i: usize| self.link(previous(i), i, extras);
+        if units == 1 {
+            return link(first);
+        }
+        let mut hasher = Sha256::new_with_prefix(b"links");
+        (first..first + units).for_each(|i| hasher.update(link(i).0.to_le_bytes()));
         Key::of_digest(&hasher.finalize())
     }
 
@@ -178,6 +212,25 @@ impl Hasher {
             field(&mut hasher, ITEM, &item.id);
         }
         Key::of_digest(&hasher.finalize())
+    }
+
+    /// What block `index` carries besides its tokens: its link without the prefix. `Key(0)` for nothing.
+    pub fn mark(&self, index: usize, extras: &[Extra]) -> Key {
+        self.link(Key::default(), index, extras)
+    }
+
+    /// The marks of those of the first `blocks` blocks that carry anything, in order.
+    pub fn marks(&self, extras: &[Extra], blocks: usize) -> Vec<(u32, Key)> {
+        let size = self.block_size;
+        let spans = extras.iter().map(|e| {
+            let end = (e.end as usize).div_ceil(size).min(blocks);
+            e.start as usize / size..end
+        });
+        let mut at: Vec<usize> = spans.flatten().collect();
+        at.sort_unstable();
+        at.dedup();
+        let marks = at.into_iter().map(|i| (i as u32, self.mark(i, extras)));
+        marks.filter(|&(_, mark)| mark != Key::default()).collect()
     }
 
     /// The key of a full block; `message` is scratch of 16 + 4 × block size bytes.

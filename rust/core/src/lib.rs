@@ -5,12 +5,14 @@
 //! | module | purpose |
 //! | --- | --- |
 //! | [`options`] | what a manager is built from |
+//! | [`groups`] | what each kind of layers attends to, in blocks |
 //! | [`hash`] | tokens to chained block keys |
 //! | [`pool`] | blocks: owners, states, generations, the free list |
 //! | [`index`] | keys to resident blocks |
 //! | [`policy`] | which block dies next |
 //! | [`sequence`] | block tables, lengths, what is known of a request |
 //! | [`manager`] | admit, append, commit, release, fork, step: the verbs |
+//! | [`locks`] | paths that somebody holds against eviction |
 //! | [`tickets`] | copies under way and the blocks they hold |
 //! | [`events`], [`stats`] | the ordered log and the counters |
 //!
@@ -20,8 +22,10 @@
 
 pub mod error;
 pub mod events;
+pub mod groups;
 pub mod hash;
 pub mod index;
+pub mod locks;
 pub mod manager;
 pub mod options;
 pub mod policy;
@@ -33,6 +37,6 @@ pub mod tickets;
 pub use error::{Error, Result};
 pub use hash::{HashAlgo, Key};
 pub use manager::{Admission, Fit, Grant, Manager, Prompt};
-pub use options::{GroupKind, Options};
+pub use options::{Group, GroupKind, Options};
 pub use pool::{BlockId, NIL};
 pub use sequence::SeqId;

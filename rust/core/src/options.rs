@@ -1,19 +1,11 @@
 //! What a manager is built from, checked once.
 
 use crate::error::{Error, Result};
+use crate::groups::Layout;
 use crate::hash::HashAlgo;
+use crate::index::IndexKind;
 
-/// How the layers of a group look back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GroupKind {
-    /// Every token attends to all before it.
-    Full,
-    /// Every token attends to the last `window` tokens, itself included.
-    SlidingWindow {
-        /// Tokens.
-        window: u32,
-    },
-}
+pub use crate::groups::{Group, GroupKind};
 
 /// The most layer groups one pool serves.
 pub const MAX_GROUPS: usize = 16;
@@ -46,9 +38,11 @@ pub struct Options {
     /// Tokens a block holds.
     pub block_size: u32,
     /// Layer groups; all share the pool, each has a block table of its own.
-    pub groups: Vec<GroupKind>,
+    pub groups: Vec<Group>,
     /// The hash that chains block keys.
     pub hash: HashAlgo,
+    /// How prompts are matched with blocks.
+    pub index: IndexKind,
     /// Look prefixes up and keep them findable.
     pub prefix_caching: bool,
     /// Reserve block 0, for engines that pad tables with it.
@@ -70,8 +64,9 @@ impl Default for Options {
         Self {
             blocks: 4096,
             block_size: 16,
-            groups: vec![GroupKind::Full],
+            groups: vec![GroupKind::Full.into()],
             hash: HashAlgo::Sha256,
+            index: IndexKind::Hash,
             prefix_caching: true,
             null_block: false,
             fingerprint: Vec::new(),
@@ -127,15 +122,18 @@ impl Options {
                 limit: format!("must be below the {} usable blocks", self.blocks - reserved),
             });
         }
-        for group in &self.groups {
-            if matches!(group, GroupKind::SlidingWindow { window: 0 }) {
-                return Err(Error::Invalid {
-                    what: "window",
-                    value: "0".into(),
-                    limit: "a sliding window holds at least 1 token".into(),
-                });
-            }
+        let other = |group: &&Group| **group != GroupKind::Full.into();
+        if let (IndexKind::Radix, Some(group)) = (self.index, self.groups.iter().find(other)) {
+            return Err(Error::Invalid {
+                what: "index",
+                value: self.index.name().into(),
+                limit: format!(
+                    "serves full attention in blocks of one size, and a group of kind {} is none: \
+                     take \"hash\"",
+                    group.kind.name()
+                ),
+            });
         }
-        Ok(())
+        Layout::new(&self.groups, self.block_size).map(drop)
     }
 }

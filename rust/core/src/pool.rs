@@ -265,6 +265,11 @@ impl Pool {
         self.blocks[block as usize].group
     }
 
+    /// Whether lookups may answer with it.
+    pub fn is_findable(&self, block: BlockId) -> bool {
+        matches!(self.state(block), State::Committed | State::Cached)
+    }
+
     /// Rule 7: findable, not owned, and nothing findable follows it.
     #[inline]
     pub fn is_evictable(&self, block: BlockId) -> bool {

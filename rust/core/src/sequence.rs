@@ -47,13 +47,21 @@ pub struct Sequence {
     pub salt: Vec<u8>,
     /// As `salt`.
     pub adapter: Vec<u8>,
+    /// Content id of the other input that it attends to; empty: nobody shares it.
+    pub encoder: Vec<u8>,
+    /// Tokens of that input.
+    pub encoder_tokens: u32,
+    /// Whether the publication of that input's blocks is settled.
+    pub encoder_published: bool,
+    /// Tokens of the prompt.
+    pub prompt: u32,
     /// Whether the request lets its blocks be found.
     pub insert: bool,
     /// Multimodal items.
     pub extras: Vec<Extra>,
     /// When each block is used next, where that is known.
     pub outlook: Vec<u32>,
-    /// Block table of each group; entries that left a window are `NIL`.
+    /// Block table of each group; entries that were given up are `NIL`.
     pub tables: Vec<Vec<BlockId>>,
     /// The request.
     pub meta: Meta,
@@ -93,13 +101,15 @@ impl Sequence {
     }
 
     fn clear(&mut self) {
-        let Self { tokens, keys, extras, outlook, tables, salt, adapter, .. } = self;
+        let Self { tokens, keys, extras, outlook, tables, salt, adapter, encoder, .. } = self;
         tokens.clear();
         keys.clear();
         extras.clear();
         outlook.clear();
         salt.clear();
         adapter.clear();
+        encoder.clear();
+        (self.encoder_tokens, self.encoder_published, self.prompt) = (0, false, 0);
         tables.iter_mut().for_each(Vec::clear);
         (self.len, self.committed, self.cached, self.published) = (0, 0, 0, 0);
         (self.private, self.known, self.unknown) = (false, 0, 0);

@@ -9,7 +9,7 @@ use kvframe_core::pool::State;
 use kvframe_core::{Admission, Error, Fit, GroupKind, Key, Manager, NIL, Options, Prompt};
 
 fn grouped(blocks: u32, groups: &[GroupKind]) -> Manager {
-    let groups = groups.to_vec();
+    let groups = groups.iter().map(|&kind| kind.into()).collect();
     build(Options { blocks, block_size: SIZE, groups, ..Options::default() }, "lru")
 }
 
@@ -218,7 +218,7 @@ fn windows_alone_are_not_bounded_by_the_pool() {
 /// Counting rows of sixteen groups does not wrap.
 #[test]
 fn a_long_partial_request_is_counted_in_full() {
-    let groups = vec![GroupKind::Full; 16];
+    let groups = vec![GroupKind::Full.into(); 16];
     let options = Options { blocks: 32, block_size: 1, groups, ..Options::default() };
     let mut m = build(options, "lru");
     let request = Admission {

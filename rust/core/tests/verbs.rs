@@ -86,7 +86,7 @@ fn a_load_may_bring_more_than_the_step_commits() {
 /// A load's end may move windows on; a cut that was checked before must not land behind them.
 #[test]
 fn a_cut_beside_the_end_of_a_load_keeps_the_window() {
-    let groups = vec![GroupKind::Full, GroupKind::SlidingWindow { window: 3 }];
+    let groups = vec![GroupKind::Full.into(), GroupKind::SlidingWindow { window: 3 }.into()];
     let mut m =
         build(Options { blocks: 40, block_size: SIZE, groups, ..Options::default() }, "lru");
     let (grant, ticket) = load(&mut m, &open(&[1, 2, 3]), 3);
@@ -161,7 +161,7 @@ fn a_step_is_checked_for_ids_that_are_missing() {
 /// However many are asked for, nothing is set aside before it is known whether they fit.
 #[test]
 fn a_huge_number_of_unknown_tokens_is_only_refused() {
-    let groups = vec![GroupKind::SlidingWindow { window: 3 }];
+    let groups = vec![GroupKind::SlidingWindow { window: 3 }.into()];
     let windows = Options { blocks: 8, block_size: SIZE, groups, ..Options::default() };
     for mut m in [small(8), build(windows, "lru")] {
         let seq = run(&mut m, &open(&[1]));

@@ -16,7 +16,8 @@ pub struct HashIndex {
 /// What a non-cryptographic key is checked against: each block's link and tokens.
 #[derive(Debug)]
 struct Witness {
-    block_size: usize,
+    /// The most tokens a block spans.
+    span: usize,
     links: Vec<Key>,
     tokens: Vec<u32>,
 }
@@ -47,10 +48,10 @@ fn slot(key: Key) -> u64 {
 }
 
 impl HashIndex {
-    /// An empty index.
-    pub fn new(algo: HashAlgo, block_size: u32, capacity: u32) -> Self {
+    /// An empty index of blocks of up to `span` tokens.
+    pub fn new(algo: HashAlgo, span: u32, capacity: u32) -> Self {
         let verify = (!algo.is_cryptographic()).then(|| Witness {
-            block_size: block_size as usize,
+            span: span as usize,
             links: Vec::new(),
             tokens: Vec::new(),
         });
@@ -69,9 +70,23 @@ impl HashIndex {
             None => Found::Nothing,
             Some(&block) => match (&self.verify, proof) {
                 (Some(witness), Some(proof)) if !witness.vouches(block, proof) => Found::Collision,
-                _ => Found::Block(block),
+                _ => Found::Block(self.first_copy(pool, block)),
             },
         }
+    }
+
+    /// Of several copies the lowest id: their places in the table depend on the width of the
+    /// processor's vectors, and the log must not.
+    #[inline]
+    fn first_copy(&self, pool: &Pool, block: BlockId) -> BlockId {
+        if !pool.is_duplicated(block) {
+            return block;
+        }
+        self.copies(pool, pool.key(block)).min().unwrap_or(block)
+    }
+
+    fn copies(&self, pool: &Pool, key: Key) -> impl Iterator<Item = BlockId> {
+        self.table.iter_hash(slot(key)).copied().filter(move |&b| pool.key(b) == key)
     }
 
     /// Makes `block` findable under `key`, beside a copy that is there already; in one probe. The
@@ -97,9 +112,14 @@ impl HashIndex {
                 _ => Found::Block(*entry.get()),
             },
         };
-        if let Found::Block(_) = found {
-            self.table.insert_unique(slot(key), block, hasher);
-        }
+        let found = match found {
+            Found::Block(copy) => {
+                let first = self.first_copy(pool, copy);
+                self.table.insert_unique(slot(key), block, hasher);
+                Found::Block(first)
+            }
+            other => other,
+        };
         if let (Some(witness), Some(proof)) = (&mut self.verify, proof) {
             witness.keep(block, proof);
         }
@@ -114,10 +134,9 @@ impl HashIndex {
             .is_ok()
     }
 
-    /// Another findable block under `block`'s key.
+    /// Another findable block under `block`'s key, the lowest id of several.
     pub fn other_copy(&self, pool: &Pool, block: BlockId) -> Option<BlockId> {
-        let key = pool.key(block);
-        self.table.iter_hash(slot(key)).copied().find(|&b| b != block && pool.key(b) == key)
+        self.copies(pool, pool.key(block)).filter(|&b| b != block).min()
     }
 
     /// Findable blocks.
@@ -138,18 +157,18 @@ impl HashIndex {
 
 impl Witness {
     fn vouches(&self, block: BlockId, proof: Proof<'_>) -> bool {
-        let i = block as usize;
+        let (i, start) = (block as usize, block as usize * self.span);
         self.links.get(i) == Some(&proof.link)
-            && self.tokens[i * self.block_size..(i + 1) * self.block_size] == *proof.tokens
+            && self.tokens[start..start + proof.tokens.len()] == *proof.tokens
     }
 
     fn keep(&mut self, block: BlockId, proof: Proof<'_>) {
-        let i = block as usize;
+        let (i, start) = (block as usize, block as usize * self.span);
         if self.links.len() <= i {
             self.links.resize(i + 1, Key::default());
-            self.tokens.resize((i + 1) * self.block_size, 0);
+            self.tokens.resize((i + 1) * self.span, 0);
         }
         self.links[i] = proof.link;
-        self.tokens[i * self.block_size..(i + 1) * self.block_size].copy_from_slice(proof.tokens);
+        self.tokens[start..start + proof.tokens.len()].copy_from_slice(proof.tokens);
     }
 }

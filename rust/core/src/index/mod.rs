@@ -1,5 +1,132 @@
-//! From keys to resident blocks.
+//! From prompts to resident blocks.
 
 mod hash;
+pub mod radix;
 
 pub use hash::{Found, HashIndex, Proof};
+pub use radix::Radix;
+
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::pool::{BlockId, Pool};
+
+/// How prompts are matched with blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IndexKind {
+    /// By chained keys, one table.
+    #[default]
+    Hash,
+    /// By the tokens themselves, in a tree.
+    Radix,
+}
+
+impl IndexKind {
+    /// The name used in configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Hash => "hash",
+            Self::Radix => "radix",
+        }
+    }
+
+    /// The index of that name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownName`] lists the names there are.
+    pub fn from_name(name: &str) -> Result<Self> {
+        match name {
+            "hash" => Ok(Self::Hash),
+            "radix" => Ok(Self::Radix),
+            _ => Err(Error::UnknownName { what: "index", name: name.into(), known: "hash, radix" }),
+        }
+    }
+}
+
+/// The index in use. Only what finds and stores knows which one it is.
+#[derive(Debug)]
+pub enum Index {
+    /// Keys.
+    Hash(HashIndex),
+    /// Tokens.
+    Radix(Box<Radix>),
+}
+
+impl Index {
+    /// The index that `options` ask for, empty; its blocks have up to `span` tokens.
+    pub fn new(options: &Options, span: u32) -> Self {
+        let &Options { hash, block_size, blocks, index, .. } = options;
+        match index {
+            IndexKind::Hash => Self::Hash(HashIndex::new(hash, span, blocks)),
+            IndexKind::Radix => Self::Radix(Box::new(Radix::new(block_size, false))),
+        }
+    }
+
+    /// The radix index, if it is that.
+    #[inline]
+    pub fn radix(&self) -> Option<&Radix> {
+        match self {
+            Self::Hash(_) => None,
+            Self::Radix(radix) => Some(radix),
+        }
+    }
+
+    /// Whether a prompt may come as keys alone.
+    #[inline]
+    pub fn takes_keys(&self) -> bool {
+        matches!(self, Self::Hash(_))
+    }
+
+    /// Whether lookups by key should bring a [`Proof`].
+    #[inline]
+    pub fn wants_proof(&self) -> bool {
+        match self {
+            Self::Hash(hash) => hash.wants_proof(),
+            Self::Radix(_) => false,
+        }
+    }
+
+    /// Takes `block` out. False if it was not there.
+    pub fn remove(&mut self, pool: &Pool, block: BlockId) -> bool {
+        match self {
+            Self::Hash(hash) => hash.remove(pool, block),
+            Self::Radix(radix) => radix.remove(pool, block),
+        }
+    }
+
+    /// Another findable block with `block`'s prefix.
+    pub fn other_copy(&self, pool: &Pool, block: BlockId) -> Option<BlockId> {
+        match self {
+            Self::Hash(hash) => hash.other_copy(pool, block),
+            Self::Radix(radix) => radix.other_copy(block),
+        }
+    }
+
+    /// Findable blocks.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Hash(hash) => hash.len(),
+            Self::Radix(radix) => radix.len(),
+        }
+    }
+
+    /// Whether nothing is findable.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Every findable block, in no order.
+    pub fn blocks(&self) -> Vec<BlockId> {
+        match self {
+            Self::Hash(hash) => hash.blocks().collect(),
+            Self::Radix(radix) => radix.blocks().collect(),
+        }
+    }
+
+    /// Checks what only the index knows.
+    ///
+    /// # Errors
+    /// One line that says what disagrees.
+    pub fn validate(&self, pool: &Pool) -> std::result::Result<(), String> {
+        self.radix().map_or(Ok(()), |radix| radix.validate(pool))
+    }
+}

@@ -4,8 +4,8 @@ use super::Manager;
 use super::lookup::Wanted;
 use crate::error::{Error, Result};
 use crate::events::Kind;
+use crate::groups::GroupKind;
 use crate::hash::{Extra, Key, Space};
-use crate::options::GroupKind;
 use crate::policy::{NEVER, Use, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{Meta, SeqId, Sequence};
@@ -59,6 +59,9 @@ pub struct Admission<'a> {
     /// Tokens after the cached ones that somebody else brings: whole blocks, filled by the time that
     /// the grant's `load` is settled.
     pub external: u32,
+    /// Tokens of the other input that groups of the kind [`GroupKind::Cross`] attend to; its content is
+    /// named in `space`, or it is shared with nobody.
+    pub encoder_tokens: u32,
     /// Admit only if all of `max_tokens` could be had now; later admissions leave what it lacks.
     pub whole_sequence: bool,
     /// When each prompt block is used next (request index), if the future is known.
@@ -80,6 +83,7 @@ impl Default for Admission<'_> {
             until: u32::MAX,
             max_tokens: 0,
             external: 0,
+            encoder_tokens: 0,
             whole_sequence: false,
             outlook: &[],
         }
@@ -99,6 +103,8 @@ pub struct Grant {
     pub prompt_tokens: u32,
     /// The ticket of what comes from elsewhere; nothing of it is findable before it is settled.
     pub load: Option<u64>,
+    /// Whether the KV of the other input was found: the encoder need not run.
+    pub encoder_cached: bool,
 }
 
 impl Manager {
@@ -117,12 +123,32 @@ impl Manager {
                 limit: format!("the prompt has {} full blocks", known / self.block_size()),
             });
         }
+        self.check_encoder(request)?;
+        // What no key names is nobody else's, and so is all that is computed over it.
+        let nameless = request.encoder_tokens > 0 && request.space.encoder.is_empty();
+        let request = &Admission {
+            read: request.read && !nameless,
+            insert: request.insert && !nameless,
+            ..*request
+        };
+        let findable = self.options.prefix_caching && (request.read || request.insert);
+        if findable
+            && prompt.tokens.is_empty()
+            && !prompt.keys.is_empty()
+            && !self.index.takes_keys()
+        {
+            return Err(Error::Invalid {
+                what: "keys",
+                value: prompt.keys.len().to_string(),
+                limit: "the radix index matches tokens: give them, or neither read nor insert"
+                    .into(),
+            });
+        }
         let root = self.hasher.root(request.space);
         let mut hashed = std::mem::take(&mut self.scratch.keys);
         let mut hits = std::mem::take(&mut self.scratch.hits);
-        let hashes = self.options.prefix_caching && (request.read || request.insert);
         let full = prompt.tokens.len() / self.options.block_size as usize;
-        let keys = if hashes && prompt.keys.len() < full {
+        let keys = if findable && self.wants_keys() && prompt.keys.len() < full {
             hashed.clear();
             hashed.extend_from_slice(prompt.keys);
             self.hasher.extend(root, extras, prompt.tokens, &mut hashed);
@@ -133,6 +159,9 @@ impl Manager {
         let limit = if request.read { self.hit_limit(known) } else { 0 };
         let wanted = Wanted { keys, tokens: prompt.tokens, root, extras, limit };
         let (found, collisions) = self.find_prefix(wanted, &mut hits);
+        if self.layout.has_cross() {
+            self.find_cross(request, root, &mut hits);
+        }
         if let Some(books) = self.policy.external() {
             books.unpick_all(hits.iter().flatten().copied().filter(|&b| b != NIL));
         }
@@ -142,7 +171,7 @@ impl Manager {
         }
         let outcome = plan.map(|until| {
             self.stats.collisions += u64::from(collisions);
-            self.carry_out(request, known, until, root, keys, &hits)
+            self.carry_out(request, known, (found as u32, until), root, keys, &hits)
         });
         self.scratch.keys = hashed;
         self.scratch.hits = hits;
@@ -158,44 +187,57 @@ impl Manager {
         found: usize,
         hits: &[Vec<BlockId>],
     ) -> Result<(u32, u32)> {
-        let groups = self.options.groups.len() as u32;
+        let encoder = request.encoder_tokens;
         let cached = found as u32 * self.block_size();
         // Rule 5 holds for what somebody else computed, with prefix caching or without.
-        let most = self.whole_blocks(self.less_the_last(known));
+        let most = self.whole_units(self.less_the_last(known));
         let external = request.external;
-        if !external.is_multiple_of(self.block_size()) || external > most.saturating_sub(cached) {
+        let unit = self.layout.unit_tokens();
+        if !external.is_multiple_of(unit) || external > most.saturating_sub(cached) {
+            let most = most.saturating_sub(cached);
+            let whole = if unit == self.block_size() {
+                "must be whole blocks,".to_owned()
+            } else {
+                format!("must be a multiple of {unit},")
+            };
             return Err(Error::Invalid {
                 what: "external",
                 value: external.to_string(),
-                limit: format!(
-                    "must be whole blocks, {} tokens at the most after {cached} cached ones",
-                    most.saturating_sub(cached)
-                ),
+                limit: format!("{whole} {most} tokens at the most after {cached} cached ones"),
             });
         }
         let cached = cached + external;
         let until = known.min(cached.saturating_add(request.chunk)).min(request.until.max(cached));
-        let needed = u64::from(self.blocks_for(until) - found as u32) * u64::from(groups);
+        let entries = hits.iter().map(Vec::len).sum::<usize>() as u64;
+        let needed = self.layout.blocks(until, encoder) - entries;
         let needed = u32::try_from(needed).unwrap_or(u32::MAX);
         let claimed = hits.iter().map(|h| self.pool.count_cached(h)).sum::<usize>() as u32;
         let room = self.pool.available() - claimed;
         let kept = self.kept_for_growth();
         if request.fit == Fit::Partial {
+            // The other input comes in whole.
+            let least = self.cross_missing(hits, encoder);
+            if least > room.saturating_sub(kept) {
+                return self
+                    .check_room(least.saturating_add(kept), claimed)
+                    .map(|()| (until, kept));
+            }
             self.check_room(needed.min(room.saturating_sub(kept)), claimed)?;
             return Ok((until, kept));
         }
-        let longest = self.blocks_for(known.max(request.max_tokens));
-        let total = u64::from(longest) * u64::from(self.full_groups());
-        let at_once =
-            u64::from(needed) + hits.iter().flatten().filter(|&&b| b != NIL).count() as u64;
-        let total = total.max(at_once);
+        let longest = known.max(request.max_tokens);
+        let held = hits.iter().flatten().filter(|&&b| b != NIL).count() as u64;
+        let total = self.layout.least(longest, encoder).max(u64::from(needed) + held);
         if total > u64::from(self.pool.usable()) {
             self.stats.refused += 1;
             let total_pool = u64::from(self.pool.usable());
             return Err(Error::NeverFits { needed: total, total: total_pool });
         }
-        let whole = u64::from(longest - found as u32) * u64::from(self.full_groups());
-        let at_least = if request.whole_sequence { needed.max(whole as u32) } else { needed };
+        let at_least = if request.whole_sequence {
+            needed.max(self.still_lacks(longest, encoder, hits))
+        } else {
+            needed
+        };
         if needed <= room && at_least.saturating_add(kept) > room {
             self.stats.refused += 1;
             return Err(Error::NoCapacity {
@@ -208,6 +250,21 @@ impl Manager {
         Ok((until, 0))
     }
 
+    /// Blocks that a sequence with these tables may yet take on its way to `tokens` tokens.
+    fn still_lacks(&self, tokens: u32, encoder: u32, tables: &[Vec<BlockId>]) -> u32 {
+        let lacks = |(reach, table): (&crate::groups::Reach, &Vec<BlockId>)| match reach.kind {
+            GroupKind::Full => reach.blocks(tokens).saturating_sub(table.len() as u32),
+            GroupKind::Cross => reach.blocks(encoder).saturating_sub(table.len() as u32),
+            _ => {
+                // What it holds is the end of its table, and what a sink keeps.
+                let end = table.iter().rev().take_while(|&&b| b != NIL).count();
+                let head = table[..table.len() - end].iter().take_while(|&&b| b != NIL).count();
+                reach.most(tokens).saturating_sub((head + end) as u32)
+            }
+        };
+        self.layout.groups().iter().zip(tables).map(lacks).fold(0, u32::saturating_add)
+    }
+
     /// Blocks that an admission must leave for running sequences: the reserve, and what those that
     /// came in with their whole length still lack.
     fn kept_for_growth(&self) -> u32 {
@@ -218,26 +275,19 @@ impl Manager {
         let mut kept = self.options.reserve;
         if self.promised {
             let lacks = |s: &Sequence| {
-                let rows = s.tables.first().map_or(0, Vec::len) as u32;
-                self.blocks_for(s.max_tokens.max(s.known())).saturating_sub(rows)
+                self.still_lacks(s.max_tokens.max(s.known()), s.encoder_tokens, &s.tables)
             };
             let whole = self.sequences.iter().filter(|(_, s)| s.whole);
-            let rows: u32 = whole.map(|(_, s)| lacks(s)).fold(0, u32::saturating_add);
-            kept = kept.saturating_add(rows.saturating_mul(self.full_groups()));
+            kept = whole.map(|(_, s)| lacks(s)).fold(kept, u32::saturating_add);
         }
         kept
-    }
-
-    /// Groups that keep every block; the others give blocks back as their window moves on.
-    pub(super) fn full_groups(&self) -> u32 {
-        self.options.groups.iter().filter(|g| **g == GroupKind::Full).count() as u32
     }
 
     fn carry_out(
         &mut self,
         request: &Admission<'_>,
         known: u32,
-        (until, leave): (u32, u32),
+        (found, (until, leave)): (u32, (u32, u32)),
         root: Key,
         keys: &[Key],
         hits: &[Vec<BlockId>],
@@ -245,49 +295,54 @@ impl Manager {
         self.tick += 1;
         let seq = self.sequences.create(hits.len());
         self.note(Kind::Admit, seq, u64::from(known));
+        let using = Use { outlook: request.outlook, meta: request.meta, tokens: known };
         for found in hits {
-            self.own(
-                seq,
-                found,
-                Use { outlook: request.outlook, meta: request.meta, tokens: known },
-            );
+            self.own(seq, found, using);
         }
-        let found = hits.first().map_or(0, Vec::len) as u32;
         let mut tables = std::mem::take(&mut self.created(seq).tables);
         for (table, found) in tables.iter_mut().zip(hits) {
             table.extend_from_slice(found);
         }
+        let encoder_cached = self.obtain_cross(seq, request.encoder_tokens, &mut tables);
         let may_refuse = request.fit == Fit::Partial && self.policy.may_refuse();
         let wants_missed = request.insert && self.policy.wants_missed();
-        for i in found..self.blocks_for(until) {
-            if self.pool.available() < (hits.len() as u32).saturating_add(leave) {
+        let mut rows = found;
+        while rows < self.blocks_for(until) {
+            let row = self.row_blocks(&tables, rows);
+            if self.pool.available() < row.saturating_add(leave) {
                 break;
             }
-            let outlook = request.outlook.get(i as usize).copied().unwrap_or(NEVER);
-            if wants_missed && let Some(&key) = keys.get(i as usize) {
-                self.announce(key);
+            let outlook = request.outlook.get(rows as usize).copied().unwrap_or(NEVER);
+            if wants_missed {
+                self.announce(keys, rows);
             }
-            if !self.obtain_row(seq, &mut tables, may_refuse.then_some(outlook)) {
+            if !self.obtain_row(seq, &mut tables, rows, may_refuse.then_some(outlook)) {
                 break;
             }
+            rows += 1;
         }
         let cached = found * self.block_size();
-        let slots = tables.first().map_or(0, Vec::len) as u32 * self.block_size();
+        let slots = rows.saturating_mul(self.block_size());
         let insert = request.insert && self.options.prefix_caching;
         let admitted = self.tick;
+        let cut = self.is_cut(hits);
         let sequence = self.created(seq);
         sequence.tables = tables;
         sequence.len = until.min(slots);
         sequence.committed = cached;
         sequence.cached = cached;
         sequence.published = found;
-        sequence.private = !insert;
+        sequence.private = !insert || cut;
         sequence.tokens.extend_from_slice(request.prompt.tokens);
         sequence.known = known;
         sequence.keys.extend_from_slice(keys);
         sequence.root = root;
         sequence.salt.extend_from_slice(request.space.salt);
         sequence.adapter.extend_from_slice(request.space.adapter);
+        sequence.encoder.extend_from_slice(request.space.encoder);
+        sequence.encoder_tokens = request.encoder_tokens;
+        sequence.encoder_published = encoder_cached;
+        sequence.prompt = known;
         sequence.insert = request.insert;
         sequence.extras.extend_from_slice(request.extras);
         sequence.outlook.extend_from_slice(request.outlook);
@@ -297,14 +352,20 @@ impl Manager {
         let granted_tokens = sequence.len;
         self.promised |= request.whole_sequence;
         self.count_admission(request.resumed, known, cached);
-        let external = request.external.min(granted_tokens - cached) / self.block_size();
+        let external = self.whole_units(request.external.min(granted_tokens - cached));
+        let external = external / self.block_size();
         let load = (external > 0).then(|| self.open_load(seq, found, external));
-        Grant { seq, cached_tokens: cached, granted_tokens, prompt_tokens: known, load }
+        let prompt_tokens = known;
+        Grant { seq, cached_tokens: cached, granted_tokens, prompt_tokens, load, encoder_cached }
     }
 
-    /// Tells a policy with ghosts which key the blocks to come are for.
-    fn announce(&mut self, key: Key) {
-        for group in 0..self.options.groups.len() {
+    /// Tells a policy with ghosts which keys the blocks that start at unit `row` are for.
+    fn announce(&mut self, keys: &[Key], row: u32) {
+        for (group, reach) in self.layout.groups().iter().enumerate() {
+            let starts = reach.kind != GroupKind::Cross && row.is_multiple_of(reach.units);
+            let Some(key) = keys.get((row + reach.units) as usize - 1).filter(|_| starts) else {
+                continue;
+            };
             let view = View { pool: &self.pool, now: self.tick };
             self.policy.missed(key.for_group(group), view);
         }
@@ -316,10 +377,19 @@ impl Manager {
 
     /// `seq` becomes an owner of the blocks found in one group.
     fn own(&mut self, seq: SeqId, found: &[BlockId], using: Use<'_>) {
-        // A window's blocks come after those it gave up; elsewhere there are no gaps.
-        let skipped = found.iter().take_while(|&&b| b == NIL).count();
-        let using = Use { outlook: using.outlook.get(skipped..).unwrap_or(&[]), ..using };
-        let found = &found[skipped..];
+        let mut start = 0;
+        // What is not needed lies before a window's blocks, or between a sink and them.
+        for run in found.split(|&b| b == NIL) {
+            let outlook = using.outlook.get(start..).unwrap_or(&[]);
+            self.own_run(seq, run, Use { outlook, ..using });
+            start += run.len() + 1;
+        }
+    }
+
+    fn own_run(&mut self, seq: SeqId, found: &[BlockId], using: Use<'_>) {
+        if found.is_empty() {
+            return;
+        }
         if self.log.is_on() {
             for &block in found {
                 self.note_block(Kind::Hit, seq, block, 0);
@@ -338,17 +408,40 @@ impl Manager {
         self.scratch.blocks = cached;
     }
 
-    /// One more block in every group's table, or in none.
+    /// Groups whose table has no slots for the unit `row` yet, as bits.
+    #[inline]
+    fn short_groups(&self, tables: &[Vec<BlockId>], row: u32) -> u32 {
+        if self.layout.is_uniform() {
+            return (1 << tables.len()) - 1;
+        }
+        let end = (u64::from(row) + 1) * u64::from(self.block_size());
+        let mut short = 0;
+        for (group, (reach, table)) in self.layout.groups().iter().zip(tables).enumerate() {
+            let has = table.len() as u64 * u64::from(reach.span);
+            short |= u32::from(reach.kind != GroupKind::Cross && has < end) << group;
+        }
+        short
+    }
+
+    /// Blocks that slots for the unit `row` take.
+    fn row_blocks(&self, tables: &[Vec<BlockId>], row: u32) -> u32 {
+        self.short_groups(tables, row).count_ones()
+    }
+
+    /// Slots for the unit `row` in every group's table, or in none.
     pub(super) fn obtain_row(
         &mut self,
         seq: SeqId,
         tables: &mut [Vec<BlockId>],
+        row: u32,
         outlook: Option<u32>,
     ) -> bool {
-        for group in 0..tables.len() {
+        let short = self.short_groups(tables, row);
+        let is_short = |group: &usize| short >> group & 1 == 1;
+        for group in (0..tables.len()).filter(is_short) {
             let Some(block) = self.obtain(seq, group, outlook) else {
-                for table in &mut tables[..group] {
-                    let block = table.pop().expect("the group got its block just now");
+                for group in (0..group).filter(is_short) {
+                    let block = tables[group].pop().expect("the group got its block just now");
                     self.pool.unshare(block);
                     self.pool.put_back(block);
                 }

@@ -6,8 +6,9 @@ use super::Manager;
 use super::lookup::Wanted;
 use crate::error::{Error, Result};
 use crate::events::Kind;
-use crate::index::Found;
-use crate::options::GroupKind;
+use crate::groups::GroupKind;
+use crate::index::radix::Path;
+use crate::index::{Found, Index};
 use crate::policy::{NEVER, Use, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{SeqId, Sequence};
@@ -19,6 +20,8 @@ pub struct Committed {
     pub stored: u32,
     /// Of those, blocks that were findable elsewhere already.
     pub duplicates: u32,
+    /// Blocks, of all groups, that no token to come attends to and that nobody else holds.
+    pub freed: u32,
 }
 
 impl Manager {
@@ -28,9 +31,9 @@ impl Manager {
     /// # Errors
     /// Unknown handles; [`Error::CommitPastEnd`]; [`Error::Backwards`].
     pub fn commit(&mut self, seq: SeqId, upto: u32) -> Result<Committed> {
-        let done = self.accept(seq, upto)?;
-        if self.full_groups() < self.options.groups.len() as u32 {
-            self.leave_windows(seq)?;
+        let mut done = self.accept(seq, upto)?;
+        if self.layout.gives_up() {
+            done.freed = self.leave_windows(seq)?;
         }
         Ok(done)
     }
@@ -52,61 +55,100 @@ impl Manager {
         self.note(Kind::Commit, seq, u64::from(upto));
         // The common decode step fills no block.
         let sequence = self.sequences.get(seq)?;
-        let settled = sequence.private || sequence.published == upto / self.options.block_size;
+        let settled = sequence.private
+            || (self.publishes_whole() && sequence.published == upto / self.options.block_size);
         if settled { Ok(Committed::default()) } else { self.publish(seq) }
     }
 
     /// Makes the full committed blocks of `seq` findable, from the first that is not.
     pub(super) fn publish(&mut self, seq: SeqId) -> Result<Committed> {
         let size = self.options.block_size;
-        let slot = self.sequences.get_mut(seq)?;
+        let slot = self.sequences.get(seq)?;
         let (from, mut until) = (slot.published as usize, (slot.committed / size) as usize);
-        if slot.private || from >= until {
+        if slot.private || (from >= until && self.publishes_whole()) {
             return Ok(Committed::default());
         }
+        let slot = self.sequences.get_mut(seq)?;
         let mut sequence = std::mem::take(slot);
         let full = (until as u32 * size) as usize;
         let tokens = sequence.tokens.get(..full).unwrap_or(&sequence.tokens);
-        self.hasher.extend(sequence.root, &sequence.extras, tokens, &mut sequence.keys);
-        until = until.min(sequence.keys.len());
+        if self.wants_keys() {
+            self.hasher.extend(sequence.root, &sequence.extras, tokens, &mut sequence.keys);
+        }
+        until = until.min(match self.index {
+            Index::Hash(_) => sequence.keys.len(),
+            Index::Radix(_) => tokens.len() / size as usize,
+        });
+        if !self.tickets.is_idle() {
+            // Every group's KV is computed over every other's.
+            until = until.min(self.first_unsettled(&sequence, from..until));
+        }
         let mut done = Committed::default();
-        let mut settled = until;
         for group in 0..sequence.tables.len() {
-            let (reached, counts) = self.publish_group(seq, &mut sequence, group, from..until);
-            settled = settled.min(reached);
+            if self.layout.groups()[group].kind == GroupKind::Cross {
+                continue;
+            }
+            let counts = self.publish_group(seq, &mut sequence, group, from..until);
             if group == 0 {
                 done = counts;
             }
         }
-        sequence.published = settled.max(from) as u32;
+        sequence.published = until.max(from) as u32;
+        if self.layout.has_cross() && !sequence.private {
+            self.publish_cross(seq, &mut sequence);
+        }
         *self.sequences.get_mut(seq)? = sequence;
         Ok(done)
     }
 
-    /// One group's share of `publish`; returns how far it came. A block whose copy is still under
-    /// way is left for later, and one whose key stands for other tokens ends it for good.
+    /// Whether what becomes findable follows from the committed units alone.
+    #[inline]
+    fn publishes_whole(&self) -> bool {
+        !self.layout.is_lagging() && !self.layout.has_cross()
+    }
+
+    /// The first unit of `range` that lies in a block whose copy is still under way: it, and what was
+    /// computed over it, is left for later.
+    #[cold]
+    fn first_unsettled(&self, sequence: &Sequence, range: Range<usize>) -> usize {
+        let mut first = range.end;
+        for (group, reach) in self.layout.groups().iter().enumerate() {
+            let (units, table) = (reach.units as usize, &sequence.tables[group]);
+            let end = range.end.div_ceil(units).min(table.len());
+            let start = self.due_blocks(sequence, group, range.clone()).start.min(end);
+            let copied = |&b: &BlockId| {
+                b != NIL && self.pool.state(b) == State::Pending && self.tickets.holds(b) > 0
+            };
+            if let Some(at) = table[start..end].iter().position(copied) {
+                first = first.min((start + at) * units);
+            }
+        }
+        first
+    }
+
+    /// One group's share of `publish`, of the units in `range`. A block whose key stands for other
+    /// tokens ends it for good.
     fn publish_group(
         &mut self,
         seq: SeqId,
         sequence: &mut Sequence,
         group: usize,
         range: Range<usize>,
-    ) -> (usize, Committed) {
+    ) -> Committed {
         let mut done = Committed::default();
         let mut stored = std::mem::take(&mut self.scratch.blocks);
         let mut outlook = std::mem::take(&mut self.scratch.outlook);
         stored.clear();
         outlook.clear();
-        let mut reached = range.end;
-        let copying = !self.tickets.is_idle();
-        for i in range {
+        let reach = self.layout.groups()[group];
+        let units = reach.units as usize;
+        for i in self.due_blocks(sequence, group, range) {
             let block = sequence.tables[group][i];
             if block == NIL || self.pool.state(block) != State::Pending {
                 continue;
             }
-            if copying && self.tickets.holds(block) > 0 {
-                reached = i;
-                break;
+            if !self.layout.is_reachable(group, i, sequence.prompt) {
+                continue;
             }
             let Some(copy) = self.store(seq, sequence, group, i) else {
                 sequence.private = true;
@@ -114,7 +156,7 @@ impl Manager {
             };
             done.duplicates += u32::from(copy);
             stored.push(block);
-            outlook.push(sequence.outlook.get(i).copied().unwrap_or(NEVER));
+            outlook.push(sequence.outlook.get(i * units).copied().unwrap_or(NEVER));
         }
         done.stored = stored.len() as u32;
         self.stats.stored += u64::from(done.stored);
@@ -122,7 +164,7 @@ impl Manager {
         self.policy.insert(&stored, using, View { pool: &self.pool, now: self.tick });
         self.scratch.blocks = stored;
         self.scratch.outlook = outlook;
-        (reached, done)
+        done
     }
 
     /// Makes one block findable. `Some(true)` if a copy was findable already; `None` if the key
@@ -136,11 +178,22 @@ impl Manager {
             limit: 0,
         };
         let table = &sequence.tables[group];
-        let (block, key) = (table[i], sequence.keys[i].for_group(group));
-        let ordered = self.options.groups[group] == GroupKind::Full && i > 0;
-        let parent = if ordered { table[i - 1] } else { NIL };
-        let proof = self.proof(wanted, i);
-        let found = self.index.store(&self.pool, block, key, proof);
+        let reach = &self.layout.groups()[group];
+        let block = table[i];
+        let parent = if reach.kind.is_ordered() && i > 0 { table[i - 1] } else { NIL };
+        let last = sequence.keys.get((i + 1) * reach.units as usize - 1);
+        let key = last.copied().unwrap_or_default().for_group(group);
+        let proof = self.proof(wanted, group, i);
+        let found = match &mut self.index {
+            Index::Hash(index) => index.store(&self.pool, block, key, proof),
+            Index::Radix(index) => {
+                let marks = [(i as u32, self.hasher.mark(i, &sequence.extras))];
+                let marks = if sequence.extras.is_empty() { &[][..] } else { &marks };
+                let root = sequence.root.for_group(group);
+                let path = Path { root, tokens: &sequence.tokens, marks };
+                index.store(block, parent, i as u32, path)
+            }
+        };
         if found == Found::Collision {
             self.stats.collisions += 1;
             return None;
@@ -150,7 +203,8 @@ impl Manager {
             self.pool.set_duplicated(block, true);
             self.pool.set_duplicated(copy, true);
             self.stats.duplicates += 1;
-            let outlook = [sequence.outlook.get(i).copied().unwrap_or(NEVER)];
+            let at = i * reach.units as usize;
+            let outlook = [sequence.outlook.get(at).copied().unwrap_or(NEVER)];
             let using = Use { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
             self.policy.hit(&[copy], using, View { pool: &self.pool, now: self.tick });
         }
@@ -158,33 +212,18 @@ impl Manager {
         Some(found != Found::Nothing)
     }
 
-    /// Gives up the blocks that no token to come can attend to, the latest first.
-    fn leave_windows(&mut self, seq: SeqId) -> Result<()> {
-        for group in 0..self.options.groups.len() {
-            let GroupKind::SlidingWindow { window } = self.options.groups[group] else {
-                continue;
-            };
-            let size = self.options.block_size;
-            let sequence = self.sequences.get_mut(seq)?;
-            // The next token, at `committed`, attends from here on.
-            let first = (sequence.committed + 1).saturating_sub(window);
-            let mut gone = ((first / size) as usize).min(sequence.tables[group].len());
-            if !self.tickets.is_idle() {
-                // Whoever computed over a page that may yet fail to be filled keeps it, to be found
-                // and cut if it does.
-                let unsettled = |&b: &BlockId| b != NIL && self.tickets.holds(b) > 0;
-                let kept = sequence.tables[group][..gone].iter().position(unsettled);
-                gone = kept.unwrap_or(gone);
-            }
-            let mut blocks = std::mem::take(&mut self.scratch.blocks);
-            blocks.clear();
-            let first = sequence.tables[group][..gone].iter().rposition(|&b| b == NIL);
-            for entry in &mut sequence.tables[group][first.map_or(0, |i| i + 1)..gone] {
-                blocks.push(std::mem::replace(entry, NIL));
-            }
-            self.drop_owners(seq, &blocks);
-            self.scratch.blocks = blocks;
+    /// The blocks of `group` that end in the units of `range`, as far as its KV is there.
+    #[inline]
+    fn due_blocks(&self, sequence: &Sequence, group: usize, range: Range<usize>) -> Range<usize> {
+        let reach = &self.layout.groups()[group];
+        let units = reach.units as usize;
+        if reach.lag == 0 {
+            return range.start / units..range.end / units;
         }
-        Ok(())
+        // What lagged when the units before were committed is due now.
+        let size = self.options.block_size;
+        let from = (range.start as u32 * size).saturating_sub(reach.lag) / reach.span;
+        let there = reach.computed(sequence.committed, sequence.cached);
+        from as usize..there.min(range.end as u32 * size) as usize / reach.span as usize
     }
 }

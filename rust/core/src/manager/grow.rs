@@ -3,6 +3,7 @@
 use super::Manager;
 use crate::error::{Error, Result};
 use crate::events::Kind;
+use crate::groups::GroupKind;
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{SeqId, Sequence};
 use crate::tickets::Copy;
@@ -96,7 +97,7 @@ impl Manager {
             return Ok(());
         }
         let until = u64::from(self.sequences.get(seq)?.len) + ids.len() as u64;
-        let until = self.checked_len(until)?;
+        let until = self.checked_len(seq, until)?;
         self.make_slots(seq, until)?;
         ids.enter(self.sequences.get_mut(seq)?);
         Ok(())
@@ -124,9 +125,15 @@ impl Manager {
             return Ok(false);
         }
         let alone = |b: BlockId| self.pool.refs(b) == 1 && self.pool.state(b) == State::Pending;
-        if !sequence.tables.iter().all(|t| t[tail] == NIL || alone(t[tail])) {
+        let ours = if self.layout.is_uniform() {
+            sequence.tables.iter().all(|t| t[tail] == NIL || alone(t[tail]))
+        } else {
+            self.shared_ahead(seq)?.is_empty()
+        };
+        if !ours {
             return Ok(false);
         }
+        let sequence = self.sequences.get_mut(seq)?;
         sequence.len += ids.len() as u32;
         ids.enter(sequence);
         let until = u64::from(sequence.len);
@@ -162,40 +169,45 @@ impl Manager {
         Ok(())
     }
 
-    fn checked_len(&self, until: u64) -> Result<u32> {
-        // Windows give blocks back as they move on; only the other groups bound a sequence.
-        let rows = until.div_ceil(u64::from(self.block_size()));
-        let (needed, total) = (rows * u64::from(self.full_groups()), u64::from(self.pool.usable()));
-        match u32::try_from(until) {
-            Ok(len) if needed <= total => Ok(len),
-            _ => Err(Error::NeverFits { needed: needed.max(rows), total }),
-        }
+    fn checked_len(&self, seq: SeqId, until: u64) -> Result<u32> {
+        let total = u64::from(self.pool.usable());
+        let Ok(len) = u32::try_from(until) else {
+            return Err(Error::NeverFits {
+                needed: until.div_ceil(self.block_size().into()),
+                total,
+            });
+        };
+        let needed = self.layout.least(len, self.sequences.get(seq)?.encoder_tokens);
+        if needed > total { Err(Error::NeverFits { needed, total }) } else { Ok(len) }
     }
 
     /// Counts, then grows every group's table to hold `until` tokens.
     fn make_slots(&mut self, seq: SeqId, until: u32) -> Result<()> {
         let sequence = self.sequences.get(seq)?;
-        let from = sequence.len;
+        let (from, encoder) = (sequence.len, sequence.encoder_tokens);
         if until == from {
             return Ok(());
         }
-        let groups = self.options.groups.len() as u32;
-        let rows = self.blocks_for(until) - sequence.tables[0].len() as u32;
-        let tail = (from / self.block_size()) as usize;
+        let rows = self.blocks_for(from)..self.blocks_for(until);
+        let more = if rows.is_empty() {
+            0
+        } else {
+            self.layout.blocks(until, encoder) - self.layout.blocks(from, encoder)
+        };
         // The common decode step touches a partial block of its own: nothing to count.
-        let partial = !from.is_multiple_of(self.block_size());
-        let copies = if partial { self.groups_to_copy(seq, tail)? } else { 0 };
-        let needed = u64::from(rows) * u64::from(groups) + u64::from(copies);
+        let ahead = !self.layout.is_uniform() || !from.is_multiple_of(self.block_size());
+        let copies = if ahead { self.shared_ahead(seq)? } else { Vec::new() };
+        let needed = more + copies.len() as u64;
         if needed > 0 {
             self.check_room(u32::try_from(needed).unwrap_or(u32::MAX), 0)?;
         }
         self.tick += 1;
-        if copies > 0 {
-            self.copy_tail(seq, tail, from % self.block_size())?;
+        for (group, at) in copies {
+            self.copy_block(seq, group, at)?;
         }
         let mut tables = std::mem::take(&mut self.sequences.get_mut(seq)?.tables);
-        for _ in 0..rows {
-            let obtained = self.obtain_row(seq, &mut tables, None);
+        for row in rows {
+            let obtained = self.obtain_row(seq, &mut tables, row, None);
             debug_assert!(obtained, "room was counted");
         }
         let sequence = self.sequences.get_mut(seq)?;
@@ -208,46 +220,71 @@ impl Manager {
     /// Whether a write into `block` would reach somebody else: another owner (copies under way
     /// only read it, or fill it for this one), or whoever finds it in the index.
     fn is_shared(&self, block: BlockId) -> bool {
+        self.has_other_owner(block) || (block != NIL && self.pool.state(block) != State::Pending)
+    }
+
+    fn has_other_owner(&self, block: BlockId) -> bool {
         if block == NIL {
             return false;
         }
         let refs = self.pool.refs(block);
-        let owners = if refs > 1 { refs - self.tickets.holds(block) } else { refs };
-        owners > 1 || self.pool.state(block) != State::Pending
+        refs > 1 && refs - self.tickets.holds(block) > 1
     }
 
-    fn groups_to_copy(&self, seq: SeqId, tail: usize) -> Result<u32> {
-        let tables = &self.sequences.get(seq)?.tables;
-        Ok(tables.iter().filter(|t| self.is_shared(t[tail])).count() as u32)
-    }
-
-    /// Copy-on-write: the block at `tail` gets a page of its own before `seq` writes on.
-    fn copy_tail(&mut self, seq: SeqId, tail: usize, tokens: u32) -> Result<()> {
-        for group in 0..self.options.groups.len() {
-            let src = self.sequences.get(seq)?.tables[group][tail];
-            if !self.is_shared(src) {
+    /// Blocks (group, place) that `seq` writes into next and somebody else reads: the last one where
+    /// it is not full, and in a group that lags those that are still to be computed.
+    fn shared_ahead(&self, seq: SeqId) -> Result<Vec<(usize, usize)>> {
+        let sequence = self.sequences.get(seq)?;
+        let mut shared = Vec::new();
+        for (group, reach) in self.layout.groups().iter().enumerate() {
+            if reach.kind == GroupKind::Cross {
                 continue;
             }
-            let dst = self.obtain(seq, group, None).ok_or_else(|| {
-                Error::Integrity("room for a copy was counted and is gone".into())
-            })?;
-            // The sequence's own reference to `src` becomes the copy's; `dst` gets one for it too.
-            self.pool.share(dst);
-            self.sequences.get_mut(seq)?.tables[group][tail] = dst;
-            self.tickets.add(Copy { src, dst, tokens, seq, group: group as u8 });
-            if self.pool.parent(src) != NIL && self.pool.state(src) == State::Committed {
-                // A findable block keeps those it follows owned, also where only its copy needs it.
-                let path = &self.sequences.get(seq)?.tables[group][..tail];
-                for &block in path {
-                    self.pool.share(block);
-                }
-                self.tickets.hold(path.iter().rev().copied());
+            let (table, tail) = (&sequence.tables[group], (sequence.len / reach.span) as usize);
+            if reach.lag > 0 {
+                let from = reach.computed(sequence.len, sequence.cached) / reach.span;
+                let open = |&at: &usize| {
+                    // One that is findable has been computed, one that is loaded comes computed.
+                    table[at] != NIL
+                        && self.pool.state(table[at]) == State::Pending
+                        && self.has_other_owner(table[at])
+                        && !self.tickets.is_loading(table[at], &|_| false)
+                };
+                let ahead = (from as usize..tail.min(table.len())).filter(open);
+                shared.extend(ahead.map(|at| (group, at)));
             }
-            self.stats.copies += 1;
-            self.note_block(Kind::Copy, seq, src, u64::from(dst));
+            if !sequence.len.is_multiple_of(reach.span) && self.is_shared(table[tail]) {
+                shared.push((group, tail));
+            }
         }
+        Ok(shared)
+    }
+
+    /// Copy-on-write: a block gets a page of its own before `seq` writes on.
+    fn copy_block(&mut self, seq: SeqId, group: usize, at: usize) -> Result<()> {
+        let reach = self.layout.groups()[group];
+        let sequence = self.sequences.get(seq)?;
+        let src = sequence.tables[group][at];
+        let tokens = (sequence.len - at as u32 * reach.span).min(reach.span);
+        let dst = self
+            .obtain(seq, group, None)
+            .ok_or_else(|| Error::Integrity("room for a copy was counted and is gone".into()))?;
+        // The sequence's own reference to `src` becomes the copy's; `dst` gets one for it too.
+        self.pool.share(dst);
+        self.sequences.get_mut(seq)?.tables[group][at] = dst;
+        self.tickets.add(Copy { src, dst, tokens, seq, group: group as u8 });
+        if self.pool.parent(src) != NIL && self.pool.state(src) == State::Committed {
+            // A findable block keeps those it follows owned, also where only its copy needs it.
+            let path = &self.sequences.get(seq)?.tables[group][..at];
+            for &block in path {
+                self.pool.share(block);
+            }
+            self.tickets.hold(path.iter().rev().copied());
+        }
+        self.stats.copies += 1;
+        self.note_block(Kind::Copy, seq, src, u64::from(dst));
         let sequence = self.sequences.get_mut(seq)?;
-        sequence.published = sequence.published.min(tail as u32);
+        sequence.published = sequence.published.min(at as u32 * reach.units);
         Ok(())
     }
 }

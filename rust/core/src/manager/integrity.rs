@@ -2,8 +2,7 @@
 
 use super::Manager;
 use crate::error::{Error, Result};
-use crate::options::GroupKind;
-use crate::pool::{NIL, State};
+use crate::pool::{BlockId, NIL, State};
 
 impl Manager {
     /// Recounts owners, states, tree, index, tables and the policy's books. O(blocks); for tests,
@@ -16,7 +15,7 @@ impl Manager {
             [self.check_counts(), self.check_owners(), self.check_tree(), self.check_sequences()];
         checks
             .into_iter()
-            .chain([self.policy.validate(&self.pool)])
+            .chain([self.index.validate(&self.pool), self.policy.validate(&self.pool)])
             .collect::<std::result::Result<(), String>>()
             .map_err(Error::Integrity)
     }
@@ -64,7 +63,7 @@ impl Manager {
     fn check_owners(&self) -> std::result::Result<(), String> {
         let mut owners = vec![0_u32; self.pool.created() as usize];
         let tables = self.sequences.iter().flat_map(|(_, s)| s.tables.iter().flatten());
-        let others = self.tickets.owners().chain(self.fences.owners());
+        let others = self.tickets.owners().chain(self.fences.owners()).chain(self.locks.owners());
         for block in tables.copied().filter(|&b| b != NIL).chain(others) {
             owners[block as usize] += 1;
         }
@@ -123,7 +122,6 @@ impl Manager {
     fn check_sequences(&self) -> std::result::Result<(), String> {
         let size = self.block_size();
         for (seq, s) in self.sequences.iter() {
-            let blocks = self.blocks_for(s.len) as usize;
             if s.committed > s.len || s.len > s.known() || s.published > s.committed / size {
                 return Err(format!(
                     "sequence {seq:#x}: {} published blocks, {} committed, {} slots, {} known",
@@ -134,6 +132,7 @@ impl Manager {
                 ));
             }
             for (group, table) in s.tables.iter().enumerate() {
+                let blocks = self.layout.table_len(group, s.len, s.encoder_tokens);
                 if table.len() != blocks {
                     let have = table.len();
                     return Err(format!(
@@ -141,11 +140,14 @@ impl Manager {
                         s.len
                     ));
                 }
-                let gaps = self.options.groups[group] != GroupKind::Full;
-                let wrong = table.iter().position(|&b| {
-                    if b == NIL { !gaps } else { usize::from(self.pool.group(b)) != group }
-                });
-                if let Some(i) = wrong {
+                let reach = &self.layout.groups()[group];
+                let next = reach.computed(s.committed, s.cached);
+                let wrong = |&(i, &b): &(u32, &BlockId)| match b {
+                    NIL => reach.kind.keeps_all() || reach.keeps(i, next),
+                    _ => usize::from(self.pool.group(b)) != group,
+                };
+                if let Some((i, _)) = (0..).zip(table).find(wrong) {
+                    let i = i as usize;
                     return Err(format!(
                         "sequence {seq:#x}: group {group}, entry {i}: {}",
                         table[i]

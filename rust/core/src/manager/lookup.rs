@@ -1,9 +1,10 @@
 //! How much of a prompt is there. Pure: nothing is counted, moved or owned (rule 6).
 
 use super::Manager;
+use crate::groups::GroupKind;
 use crate::hash::{Extra, Key, Space};
-use crate::index::{Found, Proof};
-use crate::options::GroupKind;
+use crate::index::radix::Path;
+use crate::index::{Found, Index, Proof, Radix};
 use crate::pool::{BlockId, NIL};
 
 /// A lookup's answer.
@@ -11,7 +12,7 @@ use crate::pool::{BlockId, NIL};
 pub struct Hit {
     /// Tokens that need not be computed.
     pub tokens: u32,
-    /// Their blocks, a list a group; `NIL` where a window needs none.
+    /// Their blocks, a list a group; `NIL` where a group needs none.
     pub blocks: Vec<Vec<BlockId>>,
     /// Keys that matched while the tokens did not.
     pub collisions: u32,
@@ -33,7 +34,10 @@ impl Manager {
         let root = self.hasher.root(space);
         let mut keys = Vec::new();
         let limit = self.hit_limit(tokens.len() as u32);
-        self.hasher.extend(root, extras, &tokens[..limit * self.block_size() as usize], &mut keys);
+        if self.index.takes_keys() {
+            let text = &tokens[..limit * self.block_size() as usize];
+            self.hasher.extend(root, extras, text, &mut keys);
+        }
         let mut blocks = vec![Vec::new(); self.options.groups.len()];
         let wanted = Wanted { keys: &keys, tokens, root, extras, limit };
         let (count, collisions) = self.find_prefix(wanted, &mut blocks);
@@ -47,7 +51,7 @@ impl Manager {
         keys
     }
 
-    /// Rule 5: blocks that a hit on a prompt of `tokens` may cover.
+    /// Rule 5: units that a hit on a prompt of `tokens` may cover.
     pub(super) fn hit_limit(&self, tokens: u32) -> usize {
         if !self.options.prefix_caching {
             return 0;
@@ -60,72 +64,136 @@ impl Manager {
         tokens - u32::from(self.options.compute_last_token && tokens > 0)
     }
 
-    /// What the witness of block `i` must be.
+    /// What the witness of block `i` of `group` must be.
     #[inline]
-    pub(super) fn proof<'a>(&self, wanted: Wanted<'a>, i: usize) -> Option<Proof<'a>> {
+    pub(super) fn proof<'a>(
+        &self,
+        wanted: Wanted<'a>,
+        group: usize,
+        i: usize,
+    ) -> Option<Proof<'a>> {
         if !self.index.wants_proof() {
             return None;
         }
-        let size = self.block_size() as usize;
+        let reach = &self.layout.groups()[group];
+        let (size, units) = (reach.span as usize, reach.units as usize);
         let tokens = wanted.tokens.get(i * size..(i + 1) * size)?;
-        let previous = if i == 0 { wanted.root } else { wanted.keys[i - 1] };
-        Some(Proof { link: self.hasher.link(previous, i, wanted.extras), tokens })
+        let Wanted { root, keys, extras, .. } = wanted;
+        Some(Proof { link: self.hasher.link_of(root, keys, i * units, units, extras), tokens })
+    }
+
+    /// The key of block `i` of `group`: that of its last unit.
+    #[inline]
+    pub(super) fn key_of(&self, keys: &[Key], group: usize, i: usize) -> Key {
+        let units = self.layout.groups()[group].units as usize;
+        keys[(i + 1) * units - 1].for_group(group)
     }
 
     #[inline]
     fn find(&self, wanted: Wanted<'_>, group: usize, i: usize) -> Found {
-        self.index.find(&self.pool, wanted.keys[i].for_group(group), self.proof(wanted, i))
+        let Index::Hash(index) = &self.index else { return Found::Nothing };
+        let key = self.key_of(wanted.keys, group, i);
+        index.find(&self.pool, key, self.proof(wanted, group, i))
     }
 
     /// Fills `blocks` with the longest prefix that every group can serve (rule 11); returns its
-    /// length in blocks, and collisions met.
+    /// length in units, and collisions met.
     pub(super) fn find_prefix(
         &self,
         wanted: Wanted<'_>,
         blocks: &mut [Vec<BlockId>],
     ) -> (usize, u32) {
-        let mut count = wanted.limit.min(wanted.keys.len());
+        if let Some(radix) = self.index.radix() {
+            return (self.find_path(radix, wanted, blocks), 0);
+        }
+        let unit = self.layout.unit() as usize;
+        let whole = |count: usize| count - count % unit;
+        let mut count = whole(wanted.limit.min(wanted.keys.len()));
         let mut collisions = 0;
         for (group, found) in blocks.iter_mut().enumerate() {
             found.clear();
-            if self.options.groups[group] != GroupKind::Full {
-                continue;
-            }
-            while found.len() < count {
-                let i = found.len();
-                if self.follow_heirs(wanted, group, count, found) {
-                    continue;
-                }
-                match self.find(wanted, group, i) {
-                    Found::Block(block) if self.follows(block, found) => found.push(block),
-                    Found::Block(_) | Found::Nothing => break,
-                    Found::Collision => {
-                        collisions += 1;
-                        break;
-                    }
-                }
-            }
-            count = found.len();
-        }
-        // A window group may need a shorter hit, and then another one may too.
-        loop {
-            let before = count;
-            for (group, found) in blocks.iter_mut().enumerate() {
-                if let GroupKind::SlidingWindow { window } = self.options.groups[group] {
-                    count = self.find_window(wanted, group, window, count, found);
-                }
-            }
-            if count == before {
-                break;
+            let reach = &self.layout.groups()[group];
+            if reach.kind == GroupKind::Full {
+                let units = reach.units as usize;
+                collisions += self.find_chain(wanted, group, count / units, found);
+                count = whole(found.len() * units);
             }
         }
-        for (group, found) in blocks.iter_mut().enumerate() {
-            found.truncate(count);
-            if self.options.groups[group] == GroupKind::Full && self.stats.duplicates > 0 {
-                self.follow_chain(found);
+        if self.layout.gives_up() {
+            count = self.find_ends(wanted, count, blocks);
+        }
+        for (reach, found) in self.layout.groups().iter().zip(blocks) {
+            if reach.kind == GroupKind::Full {
+                found.truncate(count / reach.units as usize);
+                if self.stats.duplicates > 0 {
+                    self.follow_chain(found);
+                }
             }
         }
         (count, collisions)
+    }
+
+    /// The same by the tokens themselves.
+    fn find_path(&self, radix: &Radix, wanted: Wanted<'_>, blocks: &mut [Vec<BlockId>]) -> usize {
+        let Wanted { root, tokens, extras, limit, .. } = wanted;
+        let marks = &self.hasher.marks(extras, limit)[..];
+        let mut count = limit;
+        for (group, found) in blocks.iter_mut().enumerate() {
+            radix.find(Path { root: root.for_group(group), tokens, marks }, count, found);
+            count = found.len();
+        }
+        for found in blocks {
+            found.truncate(count);
+            if self.stats.duplicates > 0 {
+                self.follow_chain(found);
+            }
+        }
+        count
+    }
+
+    /// Fills `found` with the chain of blocks from the first on, `count` at the most; returns how
+    /// many collisions ended it.
+    #[inline]
+    fn find_chain(
+        &self,
+        wanted: Wanted<'_>,
+        group: usize,
+        count: usize,
+        found: &mut Vec<BlockId>,
+    ) -> u32 {
+        while found.len() < count {
+            let i = found.len();
+            if self.follow_heirs(wanted, group, count, found) {
+                continue;
+            }
+            match self.find(wanted, group, i) {
+                Found::Block(block) if self.follows(block, found) => found.push(block),
+                Found::Block(_) | Found::Nothing => break,
+                Found::Collision => return 1,
+            }
+        }
+        0
+    }
+
+    /// The longest hit of at most `count` units for which every group that gives blocks up still has
+    /// what the next token attends to. One group may need a shorter hit, and then another one too.
+    fn find_ends(
+        &self,
+        wanted: Wanted<'_>,
+        mut count: usize,
+        blocks: &mut [Vec<BlockId>],
+    ) -> usize {
+        loop {
+            let before = count;
+            for (group, found) in blocks.iter_mut().enumerate() {
+                if !self.layout.groups()[group].kind.keeps_all() {
+                    count = self.find_end(wanted, group, count, found);
+                }
+            }
+            if count == before {
+                return count;
+            }
+        }
     }
 
     /// Goes on from the last block found to the children used last, where they are the ones wanted:
@@ -141,7 +209,11 @@ impl Manager {
     ) -> bool {
         let from = found.len();
         match found.last() {
-            Some(&last) if group == 0 && !self.index.wants_proof() => {
+            Some(&last)
+                if group == 0
+                    && self.layout.groups()[0].units == 1
+                    && !self.index.wants_proof() =>
+            {
                 self.pool.follow_heirs(last, &wanted.keys[from..count], found);
             }
             _ => {}
@@ -170,30 +242,32 @@ impl Manager {
         }
     }
 
-    /// The longest hit of at most `count` blocks whose last window is there; fills `found`.
-    fn find_window(
+    /// The longest hit of at most `count` units that one group can serve; fills `found`.
+    fn find_end(
         &self,
         wanted: Wanted<'_>,
         group: usize,
-        window: u32,
-        count: usize,
+        mut count: usize,
         found: &mut Vec<BlockId>,
     ) -> usize {
-        let need = (window - 1).div_ceil(self.block_size()) as usize;
-        found.clear();
-        found.resize(count, NIL);
-        let (mut end, mut run, mut i) = (count, 0, count);
-        while i > 0 && run < need {
-            i -= 1;
-            if let Found::Block(block) = self.find(wanted, group, i) {
-                found[i] = block;
-                run += 1;
-            } else {
-                found[i..].fill(NIL);
-                (end, run) = (i, 0);
-            }
+        let (reach, unit) = (&self.layout.groups()[group], self.layout.unit() as usize);
+        let units = reach.units as usize;
+        loop {
+            found.clear();
+            found.resize(count / units, NIL);
+            let gone = reach.gone((count * self.block_size() as usize) as u32);
+            let needed =
+                (gone.end..found.len()).rev().chain((0..gone.start.min(found.len())).rev());
+            let missing = needed.into_iter().find(|&i| match self.find(wanted, group, i) {
+                Found::Block(block) => {
+                    found[i] = block;
+                    false
+                }
+                Found::Nothing | Found::Collision => true,
+            });
+            // Every shorter hit that reaches past a block needs it, too.
+            let Some(missing) = missing else { return count };
+            count = missing * units - missing * units % unit;
         }
-        found.truncate(end);
-        end
     }
 }

@@ -5,27 +5,36 @@
 mod admit;
 mod candidates;
 mod commit;
+mod cross;
+mod dump;
 mod fence;
 mod fork;
 mod grow;
 mod integrity;
 mod load;
 mod loans;
+mod lock;
 mod lookup;
 mod pressure;
 mod release;
 mod step;
+mod windows;
 
 pub use admit::{Admission, Fit, Grant, Prompt};
 pub use commit::Committed;
+pub use dump::DumpFormat;
+pub use lock::Locked;
 pub use lookup::Hit;
 pub use pressure::{Candidate, Preempt, Pressure};
 pub use step::{Step, StepOutcome};
+pub use windows::Sight;
 
 use crate::error::{Error, Result};
 use crate::events::{Event, Kind, Log};
+use crate::groups::Layout;
 use crate::hash::{Hasher, Key};
-use crate::index::HashIndex;
+use crate::index::Index;
+use crate::locks::Locks;
 use crate::options::Options;
 use crate::policy::{Eviction, View, Why};
 use crate::pool::{BlockId, NIL, Pool, State};
@@ -36,13 +45,15 @@ use crate::tickets::{Plan, Tickets};
 /// A KV cache's control plane.
 pub struct Manager {
     options: Options,
+    layout: Layout,
     hasher: Hasher,
     pool: Pool,
-    index: HashIndex,
+    index: Index,
     policy: Box<dyn Eviction>,
     sequences: Sequences,
     tickets: Tickets,
     fences: fence::Fences,
+    locks: Locks,
     log: Log,
     stats: Stats,
     tick: u64,
@@ -70,15 +81,18 @@ impl Manager {
     /// [`Error::Invalid`] for options outside their limits.
     pub fn new(options: Options, policy: Box<dyn Eviction>) -> Result<Self> {
         options.validate()?;
+        let layout = Layout::new(&options.groups, options.block_size)?;
         let groups = options.groups.len();
+        let span = layout.groups().iter().map(|reach| reach.span).max().unwrap_or(0);
         Ok(Self {
             hasher: Hasher::new(options.hash, options.block_size, &options.fingerprint),
             pool: Pool::new(options.blocks, options.null_block),
-            index: HashIndex::new(options.hash, options.block_size, options.blocks),
+            index: Index::new(&options, span),
             policy,
             sequences: Sequences::default(),
             tickets: Tickets::default(),
             fences: fence::Fences::default(),
+            locks: Locks::default(),
             log: Log::new(options.event_log),
             stats: Stats::default(),
             tick: 0,
@@ -87,7 +101,13 @@ impl Manager {
             promised: false,
             scratch: Scratch { hits: vec![Vec::new(); groups], ..Scratch::default() },
             options,
+            layout,
         })
+    }
+
+    /// What its layer groups have in common.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// The options it was built from.
@@ -147,13 +167,19 @@ impl Manager {
         self.options.block_size
     }
 
+    /// Whether anything goes by keys; otherwise none is hashed.
+    #[inline]
+    pub fn wants_keys(&self) -> bool {
+        self.index.takes_keys() || self.log.is_on()
+    }
+
     fn blocks_for(&self, tokens: u32) -> u32 {
         tokens.div_ceil(self.options.block_size)
     }
 
-    /// `tokens`, less those of a block that is not full.
-    fn whole_blocks(&self, tokens: u32) -> u32 {
-        tokens - tokens % self.options.block_size
+    /// `tokens`, less those behind the last boundary that all groups can serve.
+    fn whole_units(&self, tokens: u32) -> u32 {
+        tokens - tokens % self.layout.unit_tokens()
     }
 
     fn note(&mut self, kind: Kind, seq: SeqId, value: u64) {

@@ -3,9 +3,9 @@
 use super::Manager;
 use crate::error::{Error, Result};
 use crate::events::Kind;
-use crate::options::GroupKind;
+use crate::groups::{GroupKind, Reach};
 use crate::policy::Why;
-use crate::pool::{NIL, State};
+use crate::pool::State;
 use crate::sequence::SeqId;
 
 impl Manager {
@@ -18,7 +18,7 @@ impl Manager {
         self.tick += 1;
         // Blocks whose copy was still under way at the last commit may be findable by now.
         self.publish(seq)?;
-        self.cut_tables(seq, 0)?;
+        self.cut_tables(seq, None)?;
         self.sequences.remove(seq);
         self.note(Kind::Finish, seq, u64::from(len));
         Ok(())
@@ -43,37 +43,35 @@ impl Manager {
     ) -> Result<()> {
         let sequence = self.sequences.get(seq)?;
         let (has, least) = (sequence.len, self.least_cut(seq)?);
-        let tail = (len / self.block_size()) as usize;
-        let tails = sequence.tables.iter().filter_map(|table| table.get(tail));
-        let partial = len < has && !len.is_multiple_of(self.block_size());
+        let groups = self.layout.groups().iter().zip(&sequence.tables);
+        let mut partial = groups
+            .filter(|(reach, _)| reach.kind != GroupKind::Cross)
+            .filter(|(reach, _)| len < has && !len.is_multiple_of(reach.span))
+            .map(|(reach, table)| (reach, (len / reach.span) as usize, table))
+            .filter_map(|(reach, tail, table)| Some((reach, tail, *table.get(tail)?)));
+        // What a load brings is the state at the end of its block, also if it has just come.
+        let loading = |reach: &Reach, page| match reach.kind {
+            GroupKind::State => self.tickets.is_loading(page, &|_| false),
+            _ => self.tickets.is_loading(page, settled),
+        };
         let limit = match len {
             _ if len > has => format!("the sequence has {has} tokens"),
             _ if len > 0 && len < least => format!(
                 "a window gave up what tokens before {least} attend to: {least} to {has}, or 0"
             ),
+            _ if len < has && !self.keeps_state(seq, len)? => format!(
+                "recurrent layers have the state after {} tokens, and after a kept block: not this",
+                sequence.committed
+            ),
             // What comes after the cut would be written where the load still writes.
-            _ if partial && tails.copied().any(|page| self.tickets.is_loading(page, settled)) => {
-                format!("block {tail} is being loaded: cut between blocks, or settle its ticket")
-            }
-            _ => return Ok(()),
+            _ => match partial.find(|&(reach, _, page)| loading(reach, page)) {
+                Some((_, tail, _)) => format!(
+                    "block {tail} is being loaded: cut between blocks, or settle its ticket"
+                ),
+                None => return Ok(()),
+            },
         };
         Err(Error::Invalid { what: "truncate", value: len.to_string(), limit })
-    }
-
-    /// The shortest length above 0 after which every window group still has its last window.
-    fn least_cut(&self, seq: SeqId) -> Result<u32> {
-        let sequence = self.sequences.get(seq)?;
-        let mut least = 0;
-        for (group, table) in self.options.groups.iter().zip(&sequence.tables) {
-            let GroupKind::SlidingWindow { window } = *group else {
-                continue;
-            };
-            let gone = table.iter().take_while(|&&b| b == NIL).count() as u32;
-            if gone > 0 {
-                least = least.max((gone * self.block_size()).saturating_add(window - 1));
-            }
-        }
-        Ok(least.min(sequence.len))
     }
 
     /// Cuts to `len` tokens what `seq` has and knows.
@@ -100,7 +98,7 @@ impl Manager {
 
     /// Takes slots away down to `len` tokens; what is known of the sequence stays known.
     fn rewind(&mut self, seq: SeqId, len: u32) -> Result<()> {
-        self.cut_tables(seq, self.blocks_for(len) as usize)?;
+        self.cut_tables(seq, Some(len))?;
         let full = len / self.block_size();
         let sequence = self.sequences.get_mut(seq)?;
         sequence.len = len;
@@ -111,12 +109,14 @@ impl Manager {
         Ok(())
     }
 
-    /// Shortens every table of `seq` to `keep` entries, dropping the blocks tail first, or behind the
-    /// fence that is up.
-    pub(super) fn cut_tables(&mut self, seq: SeqId, keep: usize) -> Result<()> {
-        for group in 0..self.options.groups.len() {
-            let mut table = std::mem::take(&mut self.sequences.get_mut(seq)?.tables[group]);
-            let keep = keep.min(table.len());
+    /// Shortens every table of `seq` to `len` tokens, or to nothing, dropping the blocks tail first, or
+    /// behind the fence that is up.
+    fn cut_tables(&mut self, seq: SeqId, len: Option<u32>) -> Result<()> {
+        for group in 0..self.layout.groups().len() {
+            let sequence = self.sequences.get_mut(seq)?;
+            let mut table = std::mem::take(&mut sequence.tables[group]);
+            let keep = |len| self.layout.table_len(group, len, sequence.encoder_tokens);
+            let keep = len.map_or(0, keep).min(table.len());
             if self.fences.is_up() {
                 self.put_behind(&table, keep);
             } else {
@@ -167,8 +167,8 @@ impl Manager {
                 })
                 .collect();
             for (seq, at) in holders {
-                let good = at as u32 * self.block_size();
-                let good = if good < self.least_cut(seq)? { 0 } else { good };
+                let good = at as u32 * self.layout.groups()[group as usize].span;
+                let good = self.last_good(seq, good)?;
                 self.rewind(seq, good)?;
                 cut.push(seq);
             }
@@ -184,7 +184,7 @@ impl Manager {
     /// Returns how many blocks were freed.
     pub fn clear_cache(&mut self) -> u32 {
         self.tick += 1;
-        let mut blocks: Vec<_> = self.index.blocks().collect();
+        let mut blocks = self.index.blocks();
         // Deepest first, so that a block goes before the one it follows.
         blocks.sort_unstable_by_key(|&b| (u32::MAX - self.pool.depth(b), b));
         let mut freed = 0;

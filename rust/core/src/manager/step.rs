@@ -163,33 +163,38 @@ impl Manager {
     /// Tokens with slots that a grant leaves to be computed.
     fn left_of(&self, grant: &Grant, request: &Admission<'_>) -> u32 {
         let left = grant.granted_tokens - grant.cached_tokens;
-        left - self.whole_blocks(request.external.min(left))
+        left - self.whole_units(request.external.min(left))
     }
 
     /// How many victims the growth of a step may need, from above: what it takes at the most, less
     /// what is free.
     pub fn step_shortage(&self, step: &Step<'_>) -> u32 {
-        let (groups, size) = (self.options.groups.len() as u64, u64::from(self.block_size()));
         let more = |seq: SeqId, until: &dyn Fn(u64) -> u64| {
             self.sequences.get(seq).map_or(0, |sequence| {
-                let held = sequence.tables[0].len() as u64;
-                until(u64::from(sequence.len)).div_ceil(size).saturating_sub(held)
+                let until = u32::try_from(until(u64::from(sequence.len))).unwrap_or(u32::MAX);
+                let blocks = |len| self.layout.blocks(len, 0);
+                // One more for a copy of what is shared is found when it is needed.
+                blocks(until).saturating_sub(blocks(sequence.len))
             })
         };
         let appended = step.append.iter().map(|&(s, t)| more(s, &|len| len + t.len() as u64));
         let extended = step.extend.iter().map(|&(s, until)| more(s, &|_| u64::from(until)));
-        let budget = step
-            .token_budget
-            .map_or(u64::MAX, |b| u64::from(b).div_ceil(size) + step.admit.len() as u64);
-        let external = step.admit.iter().map(|r| u64::from(r.external) / size).sum::<u64>();
-        let budget = budget.saturating_add(external);
+        // However it is shared out, each admission rounds it up once.
+        let budget = step.token_budget.map_or(u64::MAX, |budget| {
+            let external = step.admit.iter().map(|r| r.external).fold(budget, u32::saturating_add);
+            let groups = self.layout.groups().len() as u64;
+            self.layout.blocks(external, 0) + groups * step.admit.len() as u64
+        });
         let admitted = step.admit.iter().map(|request| {
             let known = request.prompt.tokens.len().max(request.prompt.len as usize) as u64;
             let chunk = u64::from(request.chunk) + u64::from(request.external);
-            known.min(chunk).min(u64::from(request.until)).div_ceil(size)
+            let until = known.min(chunk).min(u64::from(request.until));
+            self.layout.blocks(u32::try_from(until).unwrap_or(u32::MAX), 0)
         });
-        let rows = appended.chain(extended).sum::<u64>() + admitted.sum::<u64>().min(budget);
-        let blocks = (rows * groups).min(u64::from(self.pool.available())) as u32;
+        let encoders: u64 =
+            step.admit.iter().map(|r| self.layout.blocks(0, r.encoder_tokens)).sum();
+        let blocks = appended.chain(extended).sum::<u64>() + admitted.sum::<u64>().min(budget);
+        let blocks = (blocks + encoders).min(u64::from(self.pool.available())) as u32;
         blocks.saturating_sub(self.pool.free())
     }
 

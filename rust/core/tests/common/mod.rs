@@ -3,17 +3,28 @@
 
 use kvframe_core::events::Event;
 use kvframe_core::hash::{Extra, Space};
+use kvframe_core::index::IndexKind;
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::pool::State;
 use kvframe_core::sequence::Meta;
 use kvframe_core::stats::Stats;
-use kvframe_core::{Admission, BlockId, Grant, Key, Manager, NIL, Options, Prompt, Result, SeqId};
+use kvframe_core::{
+    Admission, BlockId, Grant, GroupKind, Key, Manager, NIL, Options, Prompt, Result, SeqId,
+};
 
 /// Tokens a block in hand-written tests.
 pub const SIZE: u32 = 4;
 
+/// The index under test: crates named `…_radix` run over the radix index what it serves.
+pub fn index(options: &Options) -> IndexKind {
+    let full = options.groups.iter().all(|group| *group == GroupKind::Full.into());
+    let radix = full && env!("CARGO_CRATE_NAME").ends_with("_radix");
+    if radix { IndexKind::Radix } else { options.index }
+}
+
 /// A manager with the event log on.
 pub fn build(options: Options, policy: &str) -> Manager {
+    let options = Options { index: index(&options), ..options };
     let policy = by_name(policy, PolicyOptions::default()).expect("a shipped policy");
     Manager::new(Options { event_log: true, ..options }, policy).expect("sound options")
 }

@@ -1,8 +1,13 @@
-//! Seeded randomness that is the same on every machine (splitmix64).
+//! Choices: of a seed, the same on every machine (splitmix64), or off a tape that proptest writes.
 
 /// Dice.
 #[derive(Debug, Clone)]
-pub struct Dice(u64);
+pub enum Dice {
+    /// Of a seed.
+    Seed(u64),
+    /// What is next comes last; 0, the plainest choice, once it is used up.
+    Tape(Vec<u16>),
+}
 
 /// Mixes two numbers into one that depends on all bits of both.
 pub fn mix(a: u64, b: u64) -> u64 {
@@ -14,12 +19,17 @@ pub fn mix(a: u64, b: u64) -> u64 {
 
 impl Dice {
     pub fn new(seed: u64) -> Self {
-        Self(mix(seed, 1))
+        Self::Seed(mix(seed, 1))
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        mix(self.0, 0)
+        match self {
+            Self::Seed(state) => {
+                *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+                mix(*state, 0)
+            }
+            Self::Tape(tape) => tape.pop().map_or(0, u64::from),
+        }
     }
 
     /// A number below `n` (0 if `n` is 0).

@@ -8,6 +8,7 @@ mod dice;
 mod ops;
 mod pages;
 mod promises;
+mod scripts;
 mod texts;
 mod verbs;
 mod world;
@@ -15,7 +16,9 @@ mod world;
 #[path = "../common/mod.rs"]
 mod common;
 
-use kvframe_core::{GroupKind, HashAlgo, Options, policy::NAMES};
+use kvframe_core::groups::Layout;
+use kvframe_core::index::IndexKind;
+use kvframe_core::{Group, GroupKind, HashAlgo, Options, policy::NAMES};
 
 use dice::Dice;
 use ops::Run;
@@ -30,21 +33,55 @@ fn window(window: u32) -> GroupKind {
     GroupKind::SlidingWindow { window }
 }
 
+/// A group of any kind.
+fn any_group(dice: &mut Dice, size: u32) -> Group {
+    let kind = match dice.below(6) {
+        0 => GroupKind::Full,
+        1 => window(dice.between(1, 3 * size)),
+        2 => GroupKind::Chunked { chunk: dice.between(1, 3 * size) },
+        3 => GroupKind::SinkWindow { sink: dice.between(0, 5), window: dice.between(1, 6) },
+        4 => GroupKind::State,
+        _ => GroupKind::Cross,
+    };
+    let lags = !matches!(kind, GroupKind::State | GroupKind::Cross) && dice.one_in(4);
+    let lag = if lags { dice.between(1, size + 1) } else { 0 };
+    Group { units: dice.pick(&[1, 1, 2, 3]), lag, ..kind.into() }
+}
+
+fn groups(dice: &mut Dice, size: u32) -> Vec<Group> {
+    let full = GroupKind::Full;
+    let kinds = match dice.below(12) {
+        0..=3 => vec![full],
+        4 => vec![full, full],
+        5 => vec![full, window(dice.between(1, 2 * size + 1))],
+        6 => vec![window(dice.between(1, 3 * size))],
+        7 => vec![full, window(dice.between(1, 4)), window(dice.between(2, 9))],
+        _ => {
+            let mut groups: Vec<Group> =
+                (0..dice.between(1, 3)).map(|_| any_group(dice, size)).collect();
+            if groups.iter().all(|g| g.kind == GroupKind::Cross) {
+                groups.push(full.into());
+            }
+            let unit = Layout::new(&groups, size).expect("sound").unit_tokens();
+            for group in groups.iter_mut().filter(|g| !g.kind.keeps_all()) {
+                group.interval = dice.one_in(4).then(|| dice.between(0, 2) * unit);
+            }
+            return groups;
+        }
+    };
+    kinds.into_iter().map(Group::from).collect()
+}
+
 fn options(dice: &mut Dice) -> Options {
     let size = dice.pick(&[1, 2, 4]);
-    let full = GroupKind::Full;
-    let groups = match dice.below(7) {
-        0..=2 => vec![full],
-        3 => vec![full, full],
-        4 => vec![full, window(dice.between(1, 2 * size + 1))],
-        5 => vec![window(dice.between(1, 3 * size))],
-        _ => vec![full, window(dice.between(1, 4)), window(dice.between(2, 9))],
-    };
+    let groups = groups(dice, size);
     let blocks = dice.between(2, 14) * groups.len() as u32;
+    let radix = groups.iter().all(|group| *group == GroupKind::Full.into()) && dice.one_in(2);
     Options {
         blocks,
         block_size: size,
         groups,
+        index: if radix { IndexKind::Radix } else { IndexKind::Hash },
         hash: dice.pick(&[HashAlgo::Sha256, HashAlgo::Blake3, HashAlgo::Xxh3]),
         prefix_caching: !dice.one_in(12),
         null_block: dice.one_in(3),

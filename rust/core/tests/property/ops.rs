@@ -1,13 +1,16 @@
 //! The operations, each with its outcome checked.
 
 use kvframe_core::manager::Step;
-use kvframe_core::{Fit, NIL, Options, SeqId};
+use kvframe_core::{Fit, GroupKind, NIL, Options, SeqId};
 
 use crate::common::{Picture, picture};
 use crate::dice::Dice;
 use crate::pages::POISON;
 use crate::texts::{request, space, text};
 use crate::world::{Live, World};
+
+/// Numbers of operations, each as often as it is wanted.
+pub const VERBS: usize = 128;
 
 /// One run.
 pub struct Run {
@@ -41,7 +44,13 @@ impl Run {
 
     /// One random operation and the checks after it.
     pub fn one(&mut self) {
-        match self.dice.below(128) {
+        let verb = self.dice.below(VERBS);
+        self.act(verb);
+    }
+
+    /// The operation of that number and the checks after it.
+    pub fn act(&mut self, verb: usize) {
+        match verb {
             100.. => self.newer_verb(),
             0..20 => self.admit(),
             20..34 => self.append(),
@@ -87,12 +96,14 @@ impl Run {
     }
 
     fn admit(&mut self) {
-        let text = text(&mut self.dice, self.w.size);
+        let text = text(&mut self.dice, self.w.grain());
         let outlook: Vec<u32> = (0..text.tokens.len()).map(|_| self.dice.between(0, 40)).collect();
         let mut request = request(&mut self.dice, &text, &outlook);
         request.chunk = if self.dice.one_in(3) { self.dice.between(0, 6) } else { u32::MAX };
         let before = picture(&self.w.m, &self.w.handles());
-        let expected = if request.read { self.w.longest_hit(&text) } else { 0 };
+        request.encoder_tokens = self.w.encoder(text.space);
+        let named = request.encoder_tokens == 0 || !request.space.encoder.is_empty();
+        let expected = if request.read && named { self.w.longest_hit(&text) } else { 0 };
         request.external = self.external(&text, expected);
         let outcome = self.w.judged(&mut self.dice, |m| m.admit(&request));
         let whole = request.fit == Fit::Whole;
@@ -187,6 +198,17 @@ impl Run {
             return;
         }
         let free = self.w.m.pool().available();
+        let s = self.w.m.sequence(seq).expect("live");
+        let kinds = &self.w.m.options().groups;
+        if s.committed < s.len
+            && kinds
+                .iter()
+                .any(|g| matches!(g.kind, GroupKind::State | GroupKind::SinkWindow { .. }))
+        {
+            let before = picture(&self.w.m, &self.w.handles());
+            self.w.m.fork(seq).expect_err("a state is on its way");
+            return self.unchanged(&before);
+        }
         let child = self.w.m.fork(seq).expect("live");
         self.tell(format!("fork {seq:x} -> {child:x}"));
         assert_eq!(self.w.m.pool().available(), free, "a fork costs no block");
@@ -282,29 +304,29 @@ impl Run {
     }
 
     fn lookup(&mut self) {
-        let text = text(&mut self.dice, self.w.size);
+        let text = text(&mut self.dice, self.w.grain());
         let before = picture(&self.w.m, &self.w.handles());
         let hit = self.w.m.lookup(&text.tokens, space(text.space), &text.extras);
         self.unchanged(&before);
         assert_eq!(hit.tokens, self.w.longest_hit(&text), "not the longest hit");
-        let mut reader = Live::new(0, &text, self.w.epoch);
+        let mut reader = Live::new(0, &text, self.w.encoder(text.space), self.w.epoch);
         reader.chain.truncate(hit.tokens as usize + 1);
-        for (group, blocks) in hit.blocks.iter().enumerate() {
-            for (i, &block) in blocks.iter().enumerate().filter(|&(_, &b)| b != NIL) {
-                for slot in 0..self.w.size {
-                    let value = self.w.pages.read(block, slot);
-                    assert_ne!(value, POISON);
-                    assert_eq!(value, reader.content(i as u32 * self.w.size + slot, group));
-                }
+        for (group, reach) in self.w.m.layout().groups().iter().enumerate() {
+            for (i, &block) in (0..).zip(&hit.blocks[group]).filter(|&(_, &b)| b != NIL) {
+                let page = &self.w.pages.page(block)[..reach.span as usize];
+                assert!(!page.contains(&POISON));
+                assert_eq!(page, reader.page(i, group, reach));
             }
         }
     }
 
     fn step(&mut self) {
         self.w.run_plans(&mut self.dice);
-        let text = text(&mut self.dice, self.w.size);
+        let text = text(&mut self.dice, self.w.grain());
         let mut request = request(&mut self.dice, &text, &[]);
-        let found = if request.read { self.w.longest_hit(&text) } else { 0 };
+        request.encoder_tokens = self.w.encoder(text.space);
+        let named = request.encoder_tokens == 0 || !request.space.encoder.is_empty();
+        let found = if request.read && named { self.w.longest_hit(&text) } else { 0 };
         request.external = self.external(&text, found);
         let mut step = Step { admit: std::slice::from_ref(&request), ..Step::default() };
         let (mut done, mut failed) = (Vec::new(), Vec::new());
@@ -352,6 +374,7 @@ impl Run {
                 append.push((live.seq, &[0, 1, 0, 0, 0][..self.dice.below(5)]));
             }
         }
+        let unwritten = self.w.pages.clone();
         for &(at, upto) in &computed {
             self.w.compute(at, upto);
         }
@@ -364,6 +387,8 @@ impl Run {
         let outcome = self.w.m.step(&step);
         self.trail.push(format!("{step:x?} -> {outcome:x?}"));
         let Ok(outcome) = outcome else {
+            // It never ran: a state that was moved on would be of no use.
+            self.w.pages = unwritten;
             return self.unchanged(&before);
         };
         let settled = |t: &u64| done.contains(t) || failed.contains(t);

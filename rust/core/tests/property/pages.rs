@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use kvframe_core::pool::State;
 use kvframe_core::tickets::Plan;
-use kvframe_core::{BlockId, Key, Manager};
+use kvframe_core::{BlockId, GroupKind, Key, Manager};
 
 /// Whatever an earlier tenant left.
 pub const STALE: u64 = 1;
@@ -24,6 +24,7 @@ fn epoch_of(value: u64) -> u64 {
 }
 
 /// The bytes of every block, and what is known of outstanding copies.
+#[derive(Clone)]
 pub struct Pages {
     slots: Vec<Vec<u64>>,
     generations: Vec<u32>,
@@ -63,15 +64,15 @@ impl Pages {
     }
 
     /// What comes from elsewhere lands.
-    pub fn land(&mut self, m: &Manager, block: BlockId, page: Vec<u64>) {
+    pub fn land(&mut self, m: &Manager, block: BlockId, page: &[u64]) {
         self.spoil_freed(m);
-        self.slots[block as usize] = page;
+        self.slots[block as usize][..page.len()].copy_from_slice(page);
     }
 
     /// The pool has that many blocks now.
-    pub fn resize(&mut self, blocks: u32, size: u32) {
-        let blocks = (blocks as usize).max(self.slots.len());
-        self.slots.resize(blocks, vec![STALE; size as usize]);
+    pub fn resize(&mut self, blocks: u32) {
+        let (blocks, size) = ((blocks as usize).max(self.slots.len()), self.slots[0].len());
+        self.slots.resize(blocks, vec![STALE; size]);
         self.generations.resize(blocks, 0);
     }
 
@@ -90,6 +91,15 @@ impl Pages {
             state.name()
         );
         *present = value;
+    }
+
+    /// Recurrent layers move their state on: what it was before is gone.
+    pub fn write_state(&mut self, m: &Manager, block: BlockId, slot: u32, value: u64) {
+        let page = &mut self.slots[block as usize];
+        if page[slot as usize] != value {
+            page.fill(STALE);
+        }
+        self.write(m, block, slot, value);
     }
 
     /// A block that was freed since the last look holds nothing of use.
@@ -125,13 +135,21 @@ impl Pages {
             if !matches!(m.pool().state(block), State::Committed | State::Cached) {
                 continue;
             }
-            let page = &self.slots[block as usize];
-            let bad = page.iter().any(|&v| v == STALE || v == POISON);
+            let reach = m.layout().groups()[m.pool().group(block) as usize];
+            let whole = &self.slots[block as usize][..reach.span as usize];
+            let page = whole.to_vec();
+            // Of a state, the last one counts.
+            let matters =
+                if reach.kind == GroupKind::State { &whole[whole.len() - 1..] } else { whole };
+            let bad = matters.iter().any(|&v| v == STALE || v == POISON);
             assert!(!bad, "block {block} is findable and holds {page:?}");
-            let old = page.iter().any(|&v| epoch_of(v) != epoch & 0xFF);
+            let old = matters.iter().any(|&v| epoch_of(v) != epoch & 0xFF);
             assert!(!old, "block {block} is findable and holds what a reset should have forgotten");
+            if !m.wants_keys() {
+                continue;
+            }
             let known = self.by_key.entry(m.pool().key(block)).or_insert_with(|| page.clone());
-            assert_eq!(known, page, "block {block} holds other tokens than its key stands for");
+            assert_eq!(*known, page, "block {block} holds other tokens than its key stands for");
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Pages that must stay as they are: under a lease, behind a fence, or being loaded.
 
+use kvframe_core::groups::Reach;
 use kvframe_core::manager::Pressure;
 use kvframe_core::pool::State;
-use kvframe_core::{BlockId, Manager, NIL, SeqId};
+use kvframe_core::{BlockId, GroupKind, Manager, NIL, SeqId};
 
 use crate::pages::Pages;
 
@@ -17,11 +18,16 @@ impl Kept {
         Self(blocks.filter(|&b| b != NIL).map(|b| (b, pages.page(b).to_vec())).collect())
     }
 
-    /// The first `upto` tokens of a table, from the block `from` on.
-    pub fn add(&mut self, pages: &Pages, table: &[BlockId], from: usize, upto: u32) {
+    /// The first `upto` tokens of a table, from the block `from` on. A state that moves on keeps
+    /// nothing but its page.
+    pub fn add(&mut self, pages: &Pages, reach: &Reach, table: &[BlockId], from: usize, upto: u32) {
+        let span = reach.span as usize;
         for (i, &block) in table.iter().enumerate().skip(from).filter(|&(_, &b)| b != NIL) {
             let page = pages.page(block);
-            let computed = (upto as usize).saturating_sub(i * page.len()).min(page.len());
+            let mut computed = (upto as usize).saturating_sub(i * span).min(span);
+            if reach.kind == GroupKind::State && computed < span {
+                computed = 0;
+            }
             self.0.push((block, page[..computed].to_vec()));
         }
     }
@@ -43,9 +49,9 @@ pub struct Load {
     pub ticket: u64,
     /// Place of its first block.
     pub start: u32,
-    /// The pages of each block, one a group.
-    pub rows: Vec<Vec<BlockId>>,
-    /// How many of them are good.
+    /// For each unit that hits come in, its pages: (group, place, block).
+    pub rows: Vec<Vec<(usize, usize, BlockId)>>,
+    /// How many of the rows are good.
     pub good: u32,
     pub pages: Kept,
 }
@@ -55,12 +61,12 @@ impl Load {
         (self.good as usize) < self.rows.len()
     }
 
-    /// How many of its blocks, from the first on, `tables` hold.
+    /// How many of its rows, from the first on, `tables` hold.
     pub fn held_by(&self, tables: &[Vec<BlockId>]) -> u32 {
-        let held = |(row, at): &(&Vec<BlockId>, usize)| {
-            row.iter().zip(tables).all(|(page, table)| table.get(*at) == Some(page))
+        let held = |row: &&Vec<(usize, usize, BlockId)>| {
+            row.iter().all(|&(group, at, page)| tables[group].get(at) == Some(&page))
         };
-        self.rows.iter().zip(self.start as usize..).take_while(held).count() as u32
+        self.rows.iter().take_while(held).count() as u32
     }
 }
 
@@ -78,7 +84,7 @@ pub struct Promises {
 
 impl Promises {
     pub fn is_loading(&self, block: BlockId) -> bool {
-        self.loads.iter().any(|load| load.rows.iter().flatten().any(|&b| b == block))
+        self.loads.iter().any(|load| load.rows.iter().flatten().any(|&(.., b)| b == block))
     }
 
     /// What must be kept until a step in flight has passed.
@@ -134,7 +140,7 @@ pub fn spoiled(m: &Manager, load: &Load, seqs: &[SeqId]) -> Vec<SeqId> {
     let lost = &load.rows[load.good as usize..];
     let holds = |seq: &SeqId| {
         let tables = &m.sequence(*seq).expect("live").tables;
-        lost.iter().any(|row| row.iter().zip(tables).any(|(page, table)| table.contains(page)))
+        lost.iter().flatten().any(|&(group, _, page)| tables[group].contains(&page))
     };
     let mut found: Vec<SeqId> = seqs.iter().copied().filter(holds).collect();
     found.sort_unstable();

@@ -5,13 +5,22 @@ use kvframe_core::{Admission, Fit, Prompt};
 
 use crate::dice::{Dice, mix};
 
-/// Namespaces: salt, adapter. The second and third must not be taken for each other, nor the last two.
-pub const SPACES: &[(&[u8], &[u8])] =
-    &[(b"", b""), (b"x", b""), (b"", b"x"), (b"bc", b"a"), (b"c", b"ab")];
+/// Namespaces: salt, adapter, other input. Those of one letter must not be taken for each other, nor the
+/// two of three.
+pub const SPACES: &[(&[u8], &[u8], &[u8])] = &[
+    (b"", b"", b""),
+    (b"x", b"", b""),
+    (b"", b"x", b""),
+    (b"bc", b"a", b""),
+    (b"c", b"ab", b""),
+    (b"", b"", b"x"),
+    (b"", b"", b"y"),
+];
 
 /// The namespace of that number.
 pub fn space(at: usize) -> Space<'static> {
-    Space { salt: SPACES[at].0, adapter: SPACES[at].1 }
+    let (salt, adapter, encoder) = SPACES[at];
+    Space { salt, adapter, encoder }
 }
 
 /// A prompt: tokens, items, and what each token means to the model.
@@ -25,8 +34,10 @@ pub struct Text {
 
 /// A prompt out of a tiny alphabet.
 pub fn text(dice: &mut Dice, size: u32) -> Text {
-    let mut text =
-        Text { space: if dice.one_in(3) { dice.below(5) } else { 0 }, ..Text::default() };
+    let mut text = Text {
+        space: if dice.one_in(3) { dice.below(SPACES.len()) } else { 0 },
+        ..Text::default()
+    };
     let units = dice.below(7);
     for _ in 0..units * size as usize {
         // A tiny alphabet, so that prompts share prefixes and differ anywhere.

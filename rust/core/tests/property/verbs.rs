@@ -2,7 +2,7 @@
 
 use kvframe_core::manager::Preempt;
 use kvframe_core::pool::State;
-use kvframe_core::{Admission, Error, Grant, SeqId};
+use kvframe_core::{Admission, Error, Grant, GroupKind, SeqId};
 
 use crate::common::{admit, picture};
 use crate::ops::Run;
@@ -49,30 +49,46 @@ impl Run {
         if self.dice.one_in(20) {
             return self.dice.between(1, 9);
         }
-        let most = (text.tokens.len() as u32).saturating_sub(1 + found) / self.w.size;
-        if self.dice.one_in(3) { self.dice.between(0, most) * self.w.size } else { 0 }
+        let unit = self.w.m.layout().unit_tokens();
+        let most = (text.tokens.len() as u32).saturating_sub(1 + found) / unit;
+        if self.dice.one_in(3) { self.dice.between(0, most) * unit } else { 0 }
     }
 
     /// Books a sequence that was admitted, and what is being loaded for it.
     pub fn came_in(&mut self, text: &Text, request: &Admission<'_>, grant: Grant) {
-        let live = Live::new(grant.seq, text, self.w.epoch);
+        let live = Live::new(grant.seq, text, request.encoder_tokens, self.w.epoch);
+        self.w.encode(&live, grant.encoder_cached);
         let left = grant.granted_tokens - grant.cached_tokens;
+        let layout = self.w.m.layout().clone();
         let (start, count) =
-            (grant.cached_tokens / self.w.size, request.external.min(left) / self.w.size);
+            (grant.cached_tokens / self.w.size, request.external.min(left) / layout.unit_tokens());
         assert_eq!(grant.load.is_some(), count > 0);
         if let Some(ticket) = grant.load {
             let good = if self.dice.one_in(3) { self.dice.between(0, count) } else { count };
             let tables = self.w.m.sequence(grant.seq).expect("live").tables.clone();
-            let row = |i: u32| tables.iter().map(|t| t[(start + i) as usize]).collect::<Vec<_>>();
+            let row = |i: u32| {
+                let mut pages = Vec::new();
+                for (group, reach) in layout.groups().iter().enumerate() {
+                    let first = (start + i * layout.unit()) / reach.units;
+                    let more = if reach.kind == GroupKind::Cross {
+                        0
+                    } else {
+                        layout.unit() / reach.units
+                    };
+                    let places = (first..first + more).map(|at| at as usize);
+                    pages.extend(places.map(|at| (group, at, tables[group][at])));
+                }
+                pages
+            };
             let rows: Vec<_> = (0..count).map(row).collect();
             for (i, row) in (0..).zip(&rows) {
-                for (group, &block) in row.iter().enumerate() {
-                    let page = live.page(start + i, group, self.w.size);
+                for &(group, at, block) in row {
+                    let page = live.page(at as u32, group, &layout.groups()[group]);
                     let page = if i < good { page } else { vec![POISON; page.len()] };
-                    self.w.pages.land(&self.w.m, block, page);
+                    self.w.pages.land(&self.w.m, block, &page);
                 }
             }
-            let pages = Kept::new(&self.w.pages, rows.iter().flatten().copied());
+            let pages = Kept::new(&self.w.pages, rows.iter().flatten().map(|&(.., block)| block));
             self.w.promises.loads.push(Load { ticket, start, rows, good, pages });
             self.w.note_loads();
         }
@@ -85,9 +101,10 @@ impl Run {
             return;
         }
         let load = self.w.promises.loads.swap_remove(self.dice.below(count));
+        let unit = self.w.m.layout().unit();
         let all = load.rows.len() as u32;
         let before = picture(&self.w.m, &self.w.handles());
-        self.w.m.loaded(load.ticket, all + 1).expect_err("more than there is");
+        self.w.m.loaded(load.ticket, all * unit + 1).expect_err("more than there is");
         self.unchanged(&before);
         let holders: Vec<(SeqId, u32)> = self
             .w
@@ -103,7 +120,9 @@ impl Run {
         let cut = match self.dice.below(3) {
             0 if good == all => m.done(ticket).map(|()| Vec::new()),
             0 if good == 0 => m.failed(ticket),
-            _ => m.loaded(ticket, good),
+            // Half a unit is none.
+            _ if good < all => m.loaded(ticket, good * unit + unit - 1),
+            _ => m.loaded(ticket, good * unit),
         };
         self.tell(format!("load {ticket}: {good} of {all} blocks -> {cut:x?}"));
         assert_eq!(cut.expect("outstanding"), expected, "others were cut than had a lost page");
@@ -111,8 +130,9 @@ impl Run {
         for (seq, blocks) in holders {
             let s = self.w.m.sequence(seq).expect("live");
             // A window that has moved past the good part starts again.
-            let came =
-                blocks == 0 || s.len == 0 || s.committed >= (load.start + blocks) * self.w.size;
+            let came = blocks == 0
+                || s.len == 0
+                || s.committed >= (load.start + blocks * unit) * self.w.size;
             assert!(came, "{seq:x}: {blocks} blocks came, {} tokens are computed", s.committed);
         }
         self.w.m.done(ticket).expect_err("settled");
@@ -164,7 +184,9 @@ impl Run {
         let fence = self.step_ahead();
         let s = self.w.m.sequence(seq).expect("live");
         let mut kept = Kept::default();
-        s.tables.iter().for_each(|table| kept.add(&self.w.pages, table, 0, s.committed));
+        for (reach, table) in self.w.m.layout().groups().iter().zip(&s.tables) {
+            kept.add(&self.w.pages, reach, table, 0, reach.computed(s.committed, s.cached));
+        }
         self.w.promises.fence(fence, kept);
         fence
     }
@@ -180,21 +202,27 @@ impl Run {
         let Some((_, seq)) = self.pick() else { return };
         self.w.run_plans(&mut self.dice);
         let s = self.w.m.sequence(seq).expect("live");
-        let (committed, tables) = (s.committed, s.tables.clone());
+        let (committed, cached, tables) = (s.committed, s.cached, s.tables.clone());
+        let encoder = s.encoder_tokens;
         let before = picture(&self.w.m, &self.w.handles());
         self.w.m.lease(seq, committed + 1).expect_err("past what is computed");
+        let layout = self.w.m.layout().clone();
         let upto = self.dice.between(0, committed);
-        let blocks = upto.div_ceil(self.w.size) as usize;
-        let held: Vec<_> = tables.iter().flat_map(|table| table[..blocks].to_vec()).collect();
+        let blocks = |group| layout.table_len(group, upto, if upto > 0 { encoder } else { 0 });
+        let held: Vec<_> =
+            tables.iter().enumerate().flat_map(|(g, t)| t[..blocks(g)].to_vec()).collect();
+        let stateless = !self.w.at_rest(seq, upto);
         let outcome = self.w.m.lease(seq, upto);
         self.tell(format!("lease {seq:x} {upto} -> {outcome:?}"));
-        assert_eq!(outcome.is_err(), held.iter().any(|&b| self.w.promises.is_loading(b)));
+        let loading = held.iter().any(|&b| self.w.promises.is_loading(b));
+        assert_eq!(outcome.is_err(), loading || stateless);
         match outcome {
             Err(_) => self.unchanged(&before),
             Ok(ticket) => {
                 let mut kept = Kept::default();
-                for t in &tables {
-                    kept.add(&self.w.pages, &t[..blocks], 0, upto);
+                for (g, (t, reach)) in tables.iter().zip(layout.groups()).enumerate() {
+                    let there = reach.computed(committed, cached).min(upto);
+                    kept.add(&self.w.pages, reach, &t[..blocks(g)], 0, there);
                 }
                 self.w.promises.leases.push((ticket, kept));
             }
@@ -227,7 +255,7 @@ impl Run {
             return self.unchanged(&before);
         }
         assert_eq!(self.w.m.pool().capacity(), blocks);
-        self.w.pages.resize(blocks, self.w.size);
+        self.w.pages.resize(blocks);
     }
 
     fn collect(&mut self) {

@@ -17,6 +17,7 @@ fn tiny(policy: &str, blocks: u32) -> Manager {
     build(Options { blocks, block_size: SIZE, ..Options::default() }, policy)
 }
 
+// scenario: MK-B14, V8
 /// MK-B14, V8: a prefix dies from its end, and before a neighbour that was used later.
 #[test]
 fn rule_7_tail_first_under_every_policy() {
@@ -39,6 +40,7 @@ fn rule_7_tail_first_under_every_policy() {
     }
 }
 
+// scenario: U-3
 /// U-3: the least recently used prefix goes, tail first; its neighbour loses its own tail only.
 #[test]
 fn rule_7_lru_order_across_prefixes() {
@@ -64,6 +66,7 @@ fn rule_7_lru_lists_tails_first() {
     assert_eq!(m.eviction_order(), [2, 4, 3, 1, 0]);
 }
 
+// scenario: U-5
 /// U-5: a hit refreshes the whole prefix.
 #[test]
 fn rule_7_a_hit_saves_from_eviction() {
@@ -116,6 +119,7 @@ fn rule_7_nothing_dies_for_nothing() {
     assert_eq!((m.stats().evictions, m.pool().cached()), (1, 6));
 }
 
+// scenario: V1
 /// V1: a scan flushes lru, not lfu or slru.
 #[test]
 fn rule_7_policies_rank() {

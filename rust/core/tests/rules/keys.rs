@@ -67,7 +67,7 @@ fn rule_8_golden_keys_with_everything_in_them() {
         ],
     ];
     for (algo, golden) in ALGOS.into_iter().zip(golden) {
-        let space = Space { salt: b"bc", adapter: b"a" };
+        let space = Space { salt: b"bc", adapter: b"a", ..Space::default() };
         let found = keys(algo, b"w1", space, &[image(2, 6, b"img")]);
         assert_eq!(found, golden.map(Key), "{}", algo.name());
     }
@@ -90,6 +90,7 @@ fn rule_8_golden_keys_of_large_blocks() {
     }
 }
 
+// scenario: VT47
 /// VT47: going on from any block gives the same keys as hashing anew.
 #[test]
 fn rule_8_hashing_is_incremental() {
@@ -110,7 +111,7 @@ fn rule_8_hashing_is_incremental() {
 /// Everything that KV depends on sets keys apart, each in a field of its own (S15, V16).
 #[test]
 fn rule_8_each_part_of_a_key_counts() {
-    let space = |salt, adapter| Space { salt, adapter };
+    let space = |salt, adapter| Space { salt, adapter, ..Space::default() };
     let plain = Space::default();
     for algo in ALGOS {
         let all = [
@@ -174,7 +175,7 @@ fn rule_8_namespaces_do_not_share_blocks() {
         let tokens = open(&[1, 2]);
         for round in 0..2 {
             for (salt, adapter) in spaces {
-                let space = Space { salt, adapter };
+                let space = Space { salt, adapter, ..Space::default() };
                 let seq = m.admit(&Admission { space, ..request(&tokens) }).unwrap();
                 assert_eq!(seq.cached_tokens, round * 8, "{}: {space:?}", algo.name());
                 m.commit(seq.seq, 9).unwrap();
@@ -202,6 +203,7 @@ fn keyed<'a>(tokens: &'a [u32], keys: &'a [Key]) -> Admission<'a> {
     Admission { prompt: Prompt { tokens, keys, len: 0 }, ..Admission::default() }
 }
 
+// scenario: V17
 /// V17: one key for other tokens, forced by handing in the key: a miss, counted, never wrong KV.
 #[test]
 fn rule_8_a_collision_is_a_miss() {
@@ -235,7 +237,8 @@ fn rule_8_a_collision_of_links_is_a_miss() {
     let (tokens, key) = (open(&[1]), [Key(42)]);
     let first = m.admit(&keyed(&tokens, &key)).unwrap();
     m.commit(first.seq, 5).unwrap();
-    let salted = Admission { space: Space { salt: b"s", adapter: b"" }, ..keyed(&tokens, &key) };
+    let salted =
+        Admission { space: Space { salt: b"s", ..Space::default() }, ..keyed(&tokens, &key) };
     assert_eq!(m.admit(&salted).unwrap().cached_tokens, 0);
     assert_eq!(m.stats().collisions, 1);
 }

@@ -5,6 +5,7 @@ use kvframe_core::{Error, GroupKind, Manager, NIL, Options};
 
 use crate::common::{admit, open, prompt, refused, run, small};
 
+// scenario: CB-7, IL-B7
 /// CB-7, IL-B7: a handle that ended does not reach the sequence that took its slot.
 #[test]
 fn rule_9_stale_handles_do_not_alias() {
@@ -29,6 +30,7 @@ fn rule_9_stale_handles_do_not_alias() {
     assert_eq!(refused(&mut m, &[], |m| m.release(new)), Error::StaleSequence(new));
 }
 
+// scenario: V10
 /// V10: a block given back twice, in one call or two, is refused; so is one never lent.
 #[test]
 fn rule_9_loans_are_given_back_once() {
@@ -74,6 +76,7 @@ fn rule_9_loans_are_distinct_and_all_or_nothing() {
     m.check_integrity().unwrap();
 }
 
+// scenario: MK-9
 /// MK-9: a commit stays within what has slots, and does not go back.
 #[test]
 fn rule_9_lengths_have_limits() {
@@ -113,6 +116,7 @@ fn rule_9_tickets_are_settled_once() {
     assert_eq!(refused(&mut m, &held, |m| m.failed(ticket)), Error::UnknownTicket(ticket));
 }
 
+// scenario: IL-B10, CB-B15, V33
 /// IL-B10, CB-B15, V33: impossible options are refused, and name the option and the limit.
 #[test]
 fn rule_9_options_have_limits() {
@@ -129,9 +133,9 @@ fn rule_9_options_have_limits() {
     assert_eq!(with(|o| o.block_size = 0).unwrap_err(), size);
     assert!(with(|o| o.block_size = 65537).is_err());
     assert!(with(|o| o.groups.clear()).is_err());
-    assert!(with(|o| o.groups = vec![GroupKind::Full; 17]).is_err());
+    assert!(with(|o| o.groups = vec![GroupKind::Full.into(); 17]).is_err());
     assert_eq!(
-        with(|o| o.groups = vec![GroupKind::SlidingWindow { window: 0 }]).unwrap_err(),
+        with(|o| o.groups = vec![GroupKind::SlidingWindow { window: 0 }.into()]).unwrap_err(),
         "window = 0: a sliding window holds at least 1 token"
     );
 }
@@ -143,6 +147,7 @@ fn rule_9_an_unknown_policy_lists_what_there_is() {
     assert!(error.to_string().contains("\"lruu\" is unknown; there are lru"), "{error}");
 }
 
+// scenario: FE-B16
 /// FE-B16: a second admission is a second sequence, never another's handle.
 #[test]
 fn rule_9_handles_are_distinct() {

@@ -67,6 +67,7 @@ fn rule_2_a_refused_admission_leaves_everything_as_it_was() {
     }
 }
 
+// scenario: U-4
 /// U-4: a block that is hit is not available to its own miss.
 #[test]
 fn rule_2_hits_are_not_counted_as_room() {

@@ -5,12 +5,13 @@ use kvframe_core::events::Kind;
 use kvframe_core::hash::Space;
 use kvframe_core::pool::State;
 use kvframe_core::tickets::Copy;
-use kvframe_core::{Admission, Error, Options};
+use kvframe_core::{Admission, Error, NIL, Options};
 
 use crate::common::{
     SIZE, admit, build, found, open, picture, prompt, refused, request, run, serve, small, table,
 };
 
+// scenario: CB-B1
 /// CB-B1: whoever writes first copies the tail; the copy is in the plan; the other keeps the page.
 #[test]
 fn rule_3_fork_copies_before_the_first_write() {
@@ -116,6 +117,7 @@ fn rule_4_findable_once_committed_not_when_allocated() {
     assert_eq!(found(&m, &open(&[1, 2])), 8);
 }
 
+// scenario: MK-5
 /// MK-5: six tokens of prompt and twelve decoded, each committed: four blocks are cached.
 #[test]
 fn rule_4_generated_tokens_are_cached() {
@@ -241,6 +243,7 @@ fn rule_4_a_copy_that_others_follow_stays() {
     m.check_integrity().unwrap();
 }
 
+// scenario: IL-6, V19, T32
 /// IL-6, V19, T32: never the whole prompt.
 #[test]
 fn rule_5_a_hit_leaves_a_token_to_compute() {
@@ -309,4 +312,25 @@ fn rule_6_each_admission_is_counted_once() {
     m.admit(&Admission { resumed: true, ..request(&tokens) }).unwrap();
     let s = m.stats();
     assert_eq!((s.admissions, s.hit_tokens, s.resumed, s.resumed_hit_tokens), (2, 8, 1, 8));
+}
+
+/// Of several copies the one with the lowest id is found and counted, wherever the table keeps them:
+/// its layout depends on the processor.
+// scenario: I10
+#[test]
+fn of_several_copies_the_lowest_id_is_found() {
+    let mut m = small(8);
+    let mut lowest = [NIL];
+    m.lend(&mut lowest).expect("room");
+    let tokens = open(&[1]);
+    let apart = Admission { read: false, ..request(&tokens) };
+    for copies in 1..=3 {
+        if copies == 3 {
+            m.give_back(&lowest).expect("on loan");
+        }
+        let grant = m.admit(&apart).expect("room");
+        m.commit(grant.seq, 5).expect("granted");
+    }
+    let hit = m.lookup(&tokens, Space::default(), &[]);
+    assert_eq!((m.stats().duplicates, hit.blocks), (2, vec![vec![lowest[0]]]));
 }

@@ -1,0 +1,80 @@
+//! Layer groups as tables, and what a sequence sees of one. An `impl` of `Manager`.
+
+use kvframe_core::{Group, GroupKind};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors::raise;
+use crate::ints::{Group as GroupNumber, Seq};
+use crate::manager::Manager;
+
+/// (ranges of tokens seen, ranges kept and not seen, blocks kept)
+type SightTuple = (Vec<(u32, u32)>, Vec<(u32, u32)>, u32);
+
+fn number(table: &Bound<'_, PyDict>, key: &str) -> PyResult<Option<u32>> {
+    let value = table.get_item(key)?.filter(|value| !value.is_none());
+    value.map(|value| value.extract()).transpose()
+}
+
+/// The group that a table describes; `block_size` is the unit.
+pub fn group_of(py: Python<'_>, table: &Bound<'_, PyDict>, block_size: u32) -> PyResult<Group> {
+    let wrong = |message: String| raise(py, "ConfigError", message);
+    let name: Option<String> = table.get_item("kind")?.map(|kind| kind.extract()).transpose()?;
+    let of = |key| number(table, key).map(Option::unwrap_or_default);
+    let kind = match name.as_deref().unwrap_or("full") {
+        "full" => GroupKind::Full,
+        "sliding_window" => GroupKind::SlidingWindow { window: of("window")? },
+        "chunked" => GroupKind::Chunked { chunk: of("chunk")? },
+        "sink_window" => GroupKind::SinkWindow { sink: of("sink")?, window: of("window")? },
+        "state" => GroupKind::State,
+        "cross" => GroupKind::Cross,
+        kind => return Err(wrong(format!("group kind {kind:?} is unknown"))),
+    };
+    let span = number(table, "block_size")?.unwrap_or(block_size);
+    if block_size == 0 || span == 0 || !span.is_multiple_of(block_size) {
+        let message = format!("group block_size = {span}: must be a multiple of {block_size}");
+        return Err(wrong(message));
+    }
+    let (lag, interval) = (of("lag")?, number(table, "interval")?);
+    Ok(Group { kind, units: span / block_size, lag, interval })
+}
+
+/// The table that describes a group.
+pub fn group_dict<'py>(
+    py: Python<'py>,
+    group: &Group,
+    block_size: u32,
+) -> PyResult<Bound<'py, PyDict>> {
+    let table = PyDict::new(py);
+    table.set_item("kind", group.kind.name())?;
+    table.set_item("block_size", group.units * block_size)?;
+    match group.kind {
+        GroupKind::Full | GroupKind::State | GroupKind::Cross => {}
+        GroupKind::SlidingWindow { window } => table.set_item("window", window)?,
+        GroupKind::Chunked { chunk } => table.set_item("chunk", chunk)?,
+        GroupKind::SinkWindow { sink, window } => {
+            table.set_item("sink", sink)?;
+            table.set_item("window", window)?;
+        }
+    }
+    if group.lag > 0 {
+        table.set_item("lag", group.lag)?;
+    }
+    if let Some(interval) = group.interval {
+        table.set_item("interval", interval)?;
+    }
+    Ok(table)
+}
+
+#[pymethods]
+impl Manager {
+    /// What the next token of a sequence sees of a group.
+    #[pyo3(signature = (seq, group=GroupNumber(0)))]
+    fn sight(&self, py: Python<'_>, seq: Seq, group: GroupNumber) -> PyResult<SightTuple> {
+        let sight = self.with(py, |core| core.sight(seq.0, group.0))?;
+        let pairs = |ranges: Vec<std::ops::Range<u32>>| {
+            ranges.into_iter().map(|range| (range.start, range.end)).collect()
+        };
+        Ok((pairs(sight.visible), pairs(sight.masked), sight.blocks))
+    }
+}

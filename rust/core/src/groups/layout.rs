@@ -1,0 +1,203 @@
+//! All groups of a manager together: the unit that hits come in, and which boundaries can be hit.
+
+use super::{Group, GroupKind, Reach, invalid};
+use crate::error::Result;
+
+/// What the groups of one pool have in common.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    groups: Vec<Reach>,
+    /// Tokens of a unit.
+    block_size: u32,
+    /// Units that the length of a hit is a multiple of.
+    unit: u32,
+    /// Tokens between boundaries that stay findable; 0: the end of the prompt alone.
+    step: u32,
+    /// Bit `g`: every block of group `g` can serve some hit.
+    dense: u32,
+    /// Whether all blocks span one unit and all groups grow alike.
+    uniform: bool,
+    gives_up: bool,
+    lagging: bool,
+    /// Bit `g`: group `g` attends to another input.
+    cross: u32,
+}
+
+fn lcm(a: u64, b: u64) -> u64 {
+    let (mut x, mut y) = (a, b);
+    while y > 0 {
+        (x, y) = (y, x % y);
+    }
+    a / x * b
+}
+
+/// The most tokens a hit may be a multiple of.
+const MAX_UNIT: u64 = 1 << 31;
+
+impl Layout {
+    /// The layout of `groups` over blocks of `block_size` tokens.
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] for a group that cannot be, or groups that cannot go together.
+    pub fn new(groups: &[Group], block_size: u32) -> Result<Self> {
+        let size = u64::from(block_size);
+        if groups.iter().all(|g| g.kind == GroupKind::Cross) {
+            let limit = "some group has to attend to the sequence's own tokens";
+            return Err(invalid("groups", &"cross", limit));
+        }
+        let mut unit = 1;
+        for group in groups {
+            group.validate(block_size)?;
+            if group.kind != GroupKind::Cross {
+                unit = lcm(unit, u64::from(group.units));
+            }
+            if unit * size > MAX_UNIT {
+                let limit = "the groups' block sizes have a common multiple above 2^31 tokens";
+                return Err(invalid("units", &group.units, limit));
+            }
+        }
+        let mut step = unit * size;
+        for interval in groups.iter().filter_map(|g| g.interval) {
+            if !u64::from(interval).is_multiple_of(unit * size) {
+                let limit = format!(
+                    "must be 0 or a multiple of {} tokens, the unit that all groups can serve",
+                    unit * size
+                );
+                return Err(invalid("interval", &interval, limit));
+            }
+            step = if interval == 0 { 0 } else { lcm(step, u64::from(interval)) };
+            if step > MAX_UNIT {
+                let limit = "the groups' intervals have a common multiple above 2^31 tokens";
+                return Err(invalid("interval", &interval, limit));
+            }
+        }
+        // The end of the prompt alone is what some group promises: no other boundary can be hit.
+        if groups.iter().any(|g| g.interval == Some(0)) {
+            step = 0;
+        }
+        let reaches: Vec<Reach> = groups.iter().map(|g| Reach::new(g, block_size)).collect();
+        let lagging = groups.iter().any(|g| g.lag > 0);
+        let is_cross =
+            |(at, group): (usize, &Group)| u32::from(group.kind == GroupKind::Cross) << at;
+        let cross = groups.iter().enumerate().map(is_cross).fold(0, |mask, bit| mask | bit);
+        let mut layout = Self {
+            block_size,
+            unit: unit as u32,
+            step: step as u32,
+            dense: 0,
+            uniform: !lagging && cross == 0 && groups.iter().all(|g| g.units == 1),
+            gives_up: groups.iter().any(|g| !g.kind.keeps_all()),
+            lagging,
+            cross,
+            groups: reaches,
+        };
+        for group in 0..groups.len() {
+            layout.dense |= u32::from(layout.is_dense(group)) << group;
+        }
+        Ok(layout)
+    }
+
+    fn is_dense(&self, group: usize) -> bool {
+        let reach = &self.groups[group];
+        match reach.kind {
+            GroupKind::Full | GroupKind::Cross => true,
+            // Nothing before the next token.
+            GroupKind::SlidingWindow { window: 1 } | GroupKind::Chunked { .. } => false,
+            _ => reach.span == self.step,
+        }
+    }
+
+    /// Every group.
+    #[inline]
+    pub fn groups(&self) -> &[Reach] {
+        &self.groups
+    }
+
+    /// Tokens that the length of a hit is a multiple of.
+    pub fn unit_tokens(&self) -> u32 {
+        self.unit * self.block_size
+    }
+
+    /// Units of `block_size` tokens that the length of a hit is a multiple of.
+    #[inline]
+    pub fn unit(&self) -> u32 {
+        self.unit
+    }
+
+    /// Whether all blocks span one unit, and no group lags or is another input's.
+    #[inline]
+    pub fn is_uniform(&self) -> bool {
+        self.uniform
+    }
+
+    /// Whether some group gives blocks up before its sequence ends.
+    #[inline]
+    pub fn gives_up(&self) -> bool {
+        self.gives_up
+    }
+
+    /// Whether some group lags.
+    #[inline]
+    pub fn is_lagging(&self) -> bool {
+        self.lagging
+    }
+
+    /// Whether some group attends to another input.
+    #[inline]
+    pub fn has_cross(&self) -> bool {
+        self.cross != 0
+    }
+
+    /// The groups that attend to another input.
+    pub fn cross_groups(&self) -> impl Iterator<Item = usize> + use<> {
+        let (count, cross) = (self.groups.len(), self.cross);
+        (0..count).filter(move |&group| cross >> group & 1 == 1)
+    }
+
+    /// Entries in the table of `group` for `len` tokens after `encoder` tokens of another input.
+    #[inline]
+    pub fn table_len(&self, group: usize, len: u32, encoder: u32) -> usize {
+        let reach = &self.groups[group];
+        let tokens = if reach.kind == GroupKind::Cross { encoder } else { len };
+        reach.blocks(tokens) as usize
+    }
+
+    /// Blocks in all tables, as [`Layout::table_len`].
+    pub fn blocks(&self, len: u32, encoder: u32) -> u64 {
+        (0..self.groups.len()).map(|group| self.table_len(group, len, encoder) as u64).sum()
+    }
+
+    /// Blocks that a sequence of `len` tokens holds at some time, whatever its steps.
+    pub fn least(&self, len: u32, encoder: u32) -> u64 {
+        self.groups.iter().map(|reach| u64::from(reach.least(len))).sum::<u64>()
+            + self.cross_blocks(encoder)
+    }
+
+    /// Blocks in the tables of groups that attend to another input of `encoder` tokens.
+    pub fn cross_blocks(&self, encoder: u32) -> u64 {
+        self.cross_groups().map(|group| u64::from(self.groups[group].blocks(encoder))).sum()
+    }
+
+    /// Whether a hit can need `block` of `group`, where the prompt had `prompt` tokens: only such
+    /// blocks are worth being found.
+    #[inline]
+    pub fn is_reachable(&self, group: usize, block: usize, prompt: u32) -> bool {
+        self.dense >> group & 1 == 1 || self.serves_some(group, block, prompt)
+    }
+
+    fn serves_some(&self, group: usize, block: usize, prompt: u32) -> bool {
+        let reach = &self.groups[group];
+        let end = (block as u64 + 1) * u64::from(reach.span);
+        // A later boundary needs what is later: the first one after the block decides.
+        let serves = |at: u64| {
+            let at = u32::try_from(at).unwrap_or(u32::MAX);
+            u64::from(at) >= end && reach.keeps(block as u32, at)
+        };
+        let unit = u64::from(self.unit_tokens());
+        let whole = |tokens: u32| u64::from(tokens) / unit * unit;
+        // The end of the prompt: for one that goes on, and for the same one again (rule 5).
+        (self.step > 0 && serves(end.next_multiple_of(u64::from(self.step))))
+            || serves(whole(prompt))
+            || serves(whole(prompt.saturating_sub(1)))
+    }
+}

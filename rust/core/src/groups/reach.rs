@@ -1,0 +1,93 @@
+//! One group in blocks: which of them a length needs, and how many there are.
+
+use std::ops::Range;
+
+use super::{Group, GroupKind};
+
+/// A group, and how many tokens its blocks span.
+#[derive(Debug, Clone, Copy)]
+pub struct Reach {
+    /// How its layers look back.
+    pub kind: GroupKind,
+    /// Units that a block spans.
+    pub units: u32,
+    /// Tokens that a block spans.
+    pub span: u32,
+    /// Tokens that its KV stays behind what is committed.
+    pub lag: u32,
+}
+
+impl Reach {
+    pub(super) fn new(group: &Group, block_size: u32) -> Self {
+        let Group { kind, units, lag, .. } = *group;
+        Self { kind, units, span: units * block_size, lag }
+    }
+
+    /// Blocks that hold `tokens` tokens.
+    #[inline]
+    pub fn blocks(&self, tokens: u32) -> u32 {
+        tokens.div_ceil(self.span)
+    }
+
+    /// Whether the token at `len` attends to anything in `block`.
+    #[inline]
+    pub fn keeps(&self, block: u32, len: u32) -> bool {
+        let needs = self.kind.needs(len);
+        let start = u64::from(block) * u64::from(self.span);
+        let end = start + u64::from(self.span);
+        start < u64::from(needs.head) || end > u64::from(needs.from)
+    }
+
+    /// The blocks that the token at `len` and all after it do without.
+    #[inline]
+    pub fn gone(&self, len: u32) -> Range<usize> {
+        let needs = self.kind.needs(len);
+        let end = (needs.from / self.span) as usize;
+        let start = needs.head.div_ceil(self.span) as usize;
+        start.min(end)..end
+    }
+
+    /// The length up to which KV is there, of a sequence that has `committed` tokens and found
+    /// `cached` of them.
+    #[inline]
+    pub fn computed(&self, committed: u32, cached: u32) -> u32 {
+        if self.lag == 0 {
+            return committed;
+        }
+        committed.saturating_sub(self.lag).max(cached.min(committed))
+    }
+
+    /// The shortest length that a sequence without its blocks up to `gone` can be cut to.
+    pub fn least_cut(&self, gone: u32, cached: u32) -> u32 {
+        let first = self.kind.first_len(gone.saturating_mul(self.span));
+        if cached >= first { first } else { first.saturating_add(self.lag) }
+    }
+
+    /// The most blocks that a sequence of `tokens` tokens holds at once, growing a token at a time.
+    pub fn most(&self, tokens: u32) -> u32 {
+        let (span, lag) = (self.span, self.lag);
+        // A run of so many tokens, with the next one, reaches into that many blocks at the most.
+        let run = |tokens: u32| tokens.saturating_add(lag).saturating_sub(1).div_ceil(span) + 1;
+        let most = match self.kind {
+            GroupKind::Full => u32::MAX,
+            GroupKind::Cross => 0,
+            GroupKind::SlidingWindow { window } => run(window),
+            GroupKind::Chunked { chunk } if lag == 0 && chunk.is_multiple_of(span) => chunk / span,
+            GroupKind::Chunked { chunk } if lag == 0 && span.is_multiple_of(chunk) => 1,
+            GroupKind::Chunked { chunk } => run(chunk),
+            GroupKind::State => 2,
+            GroupKind::SinkWindow { sink, window } => {
+                sink.div_ceil(span).saturating_add(run(window.saturating_add(1)))
+            }
+        };
+        most.min(self.blocks(tokens))
+    }
+
+    /// Blocks that a sequence of `tokens` tokens holds at some time, whatever its steps.
+    pub fn least(&self, tokens: u32) -> u32 {
+        match self.kind {
+            GroupKind::Chunked { chunk } => self.blocks(tokens.min(chunk)),
+            _ => self.most(tokens),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Lookups: pure, and as long as the compare.
+
+use super::Radix;
+use super::nodes::NodeId;
+use super::path::{PLAIN, Path};
+use crate::pool::{BlockId, NIL};
+
+/// A block that begins as a prompt goes on, but ends otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Partial {
+    /// Findable; its first `tokens` tokens may be copied.
+    pub source: BlockId,
+    /// At least one, less than a block.
+    pub tokens: u32,
+}
+
+/// Siblings tried for a hit that ends inside a block, the newest first: more would make a lookup
+/// depend on how many there are.
+const TRIES: usize = 64;
+
+impl Radix {
+    /// Fills `out` with the blocks of the longest prefix of `path` that is there, `limit` blocks at
+    /// the most.
+    pub fn find(&self, path: Path<'_>, limit: usize, out: &mut Vec<BlockId>) {
+        out.clear();
+        let size = self.tree.texts.size();
+        let limit = limit.min(path.tokens.len() / size);
+        let Some(mut node) = self.top(path.root) else { return };
+        while out.len() < limit {
+            let from = out.len();
+            let text = &path.tokens[from * size..][..size];
+            let Some(child) = self.children.find(&self.tree, node, path.mark(from), text) else {
+                return;
+            };
+            // Blocks inside a node carry no extras; where the prompt's do, it ends there.
+            let most = path.next_mark(from + 1).min(limit) - from;
+            let blocks = self.tree.blocks(child);
+            let rest = &blocks[1..most.min(blocks.len())];
+            let same = 1 + self.tree.texts.common(rest, &path.tokens[(from + 1) * size..]);
+            out.extend_from_slice(&blocks[..same]);
+            if same < blocks.len() {
+                return;
+            }
+            node = child;
+        }
+    }
+
+    /// What of the block after the `found` ones could be copied: tokens before `until` (absolute) that
+    /// some block there begins with. Of siblings, the newest 64 are tried.
+    pub fn find_partial(&self, path: Path<'_>, found: &[BlockId], until: usize) -> Option<Partial> {
+        let size = self.tree.texts.size();
+        let start = found.len() * size;
+        let until = until.min(path.tokens.len()).min(start + size - 1);
+        // An item may begin later in the block than its text does; what it changes is not told apart.
+        if start >= until || path.mark(found.len()) != PLAIN {
+            return None;
+        }
+        let rest = &path.tokens[start..until];
+        let best = |best: Option<Partial>, source: BlockId| {
+            let tokens = self.tree.texts.shared(source, rest) as u32;
+            if tokens > best.map_or(0, |b| b.tokens) {
+                Some(Partial { source, tokens })
+            } else {
+                best
+            }
+        };
+        let (node, offset) = match found.last() {
+            None => (self.top(path.root)?, 0),
+            Some(&last) => self.position_after(last, found.len() as u32),
+        };
+        if let Some(&next) = self.tree.blocks(node).get(offset) {
+            return best(None, next);
+        }
+        let alike = self.children.alike(&self.tree, node, rest[0]).take(TRIES);
+        alike.map(|child| self.tree.blocks(child)[0]).fold(None, best)
+    }
+
+    /// A block's node, and its place there plus one; `depth` is its depth plus one.
+    #[inline]
+    pub(super) fn position_after(&self, block: BlockId, depth: u32) -> (NodeId, usize) {
+        let node = self.place[block as usize];
+        debug_assert_ne!(node, NIL, "the block is findable");
+        (node, (depth - self.tree.nodes[node].start) as usize)
+    }
+}

@@ -1,0 +1,115 @@
+//! Blocks of another input (an encoder's): there from admission to the end of the sequence, found by
+//! the content of that input alone.
+
+use super::{Admission, Manager};
+use crate::error::{Error, Result};
+use crate::events::Kind;
+use crate::hash::{Hasher, Key};
+use crate::index::{Found, Index};
+use crate::policy::{Use, View};
+use crate::pool::{BlockId, NIL, State};
+use crate::sequence::{SeqId, Sequence};
+
+impl Manager {
+    /// Refuses another input where no group attends to one.
+    pub(super) fn check_encoder(&self, request: &Admission<'_>) -> Result<()> {
+        if request.encoder_tokens == 0 || self.layout.has_cross() {
+            return Ok(());
+        }
+        Err(Error::Invalid {
+            what: "encoder_tokens",
+            value: request.encoder_tokens.to_string(),
+            limit: "no layer group is of the kind cross".into(),
+        })
+    }
+
+    /// Fills the lists of the groups that attend to another input with its blocks, if all are there.
+    pub(super) fn find_cross(&self, request: &Admission<'_>, root: Key, hits: &mut [Vec<BlockId>]) {
+        let tokens = request.encoder_tokens;
+        let reads = request.read && self.options.prefix_caching;
+        let Index::Hash(index) = &self.index else { return };
+        let mut whole = true;
+        for group in self.layout.cross_groups() {
+            hits[group].clear();
+            for i in 0..self.layout.table_len(group, 0, tokens) {
+                let key = Hasher::cross_key(root, tokens, i as u32).for_group(group);
+                match index.find(&self.pool, key, None) {
+                    Found::Block(block) if reads => hits[group].push(block),
+                    _ => whole = false,
+                }
+            }
+        }
+        // Each block depends on all of the input: with one missing, all are computed again.
+        if !whole {
+            self.layout.cross_groups().for_each(|group| hits[group].clear());
+        }
+    }
+
+    /// Blocks of another input that an admission has to take.
+    pub(super) fn cross_missing(&self, hits: &[Vec<BlockId>], tokens: u32) -> u32 {
+        if !self.layout.has_cross() {
+            return 0;
+        }
+        let missing = |group| self.layout.table_len(group, 0, tokens) - hits[group].len();
+        self.layout.cross_groups().map(missing).sum::<usize>() as u32
+    }
+
+    /// Blocks for what was not found of another input; whether there is one and all was found. Room
+    /// for them was counted.
+    pub(super) fn obtain_cross(
+        &mut self,
+        seq: SeqId,
+        tokens: u32,
+        tables: &mut [Vec<BlockId>],
+    ) -> bool {
+        if tokens == 0 {
+            return false;
+        }
+        let mut found = true;
+        for group in self.layout.cross_groups() {
+            while tables[group].len() < self.layout.table_len(group, 0, tokens) {
+                found = false;
+                let block = self.obtain(seq, group, None).expect("room was counted");
+                tables[group].push(block);
+            }
+        }
+        found
+    }
+
+    /// Makes the blocks of another input findable once a token has been computed over them.
+    pub(super) fn publish_cross(&mut self, seq: SeqId, sequence: &mut Sequence) {
+        let due = sequence.committed > sequence.cached && sequence.encoder_tokens > 0;
+        if !due || sequence.encoder_published {
+            return;
+        }
+        sequence.encoder_published = true;
+        for group in self.layout.cross_groups() {
+            let mut stored = std::mem::take(&mut self.scratch.blocks);
+            stored.clear();
+            for (i, &block) in (0..).zip(&sequence.tables[group]) {
+                if self.pool.state(block) != State::Pending {
+                    continue;
+                }
+                let key = Hasher::cross_key(sequence.root, sequence.encoder_tokens, i);
+                self.store_cross(seq, block, key.for_group(group), i);
+                stored.push(block);
+            }
+            self.stats.stored += stored.len() as u64;
+            let using = Use { outlook: &[], meta: sequence.meta, tokens: sequence.known() };
+            self.policy.insert(&stored, using, View { pool: &self.pool, now: self.tick });
+            self.scratch.blocks = stored;
+        }
+    }
+
+    fn store_cross(&mut self, seq: SeqId, block: BlockId, key: Key, i: u32) {
+        let Index::Hash(index) = &mut self.index else { return };
+        let found = index.store(&self.pool, block, key, None);
+        self.pool.publish(block, key, NIL, i);
+        if let Found::Block(copy) = found {
+            self.pool.set_duplicated(block, true);
+            self.pool.set_duplicated(copy, true);
+            self.stats.duplicates += 1;
+        }
+        self.note_block(Kind::Store, seq, block, u64::from(NIL));
+    }
+}

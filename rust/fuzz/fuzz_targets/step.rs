@@ -1,0 +1,21 @@
+//! The whole manager by arbitrary verbs: no panic, typed refusals that change nothing, and sound books
+//! after each.
+#![no_main]
+
+#[path = "../../core/tests/common/mod.rs"]
+mod common;
+#[path = "step/request.rs"]
+mod request;
+#[path = "step/verbs.rs"]
+mod verbs;
+#[path = "step/world.rs"]
+mod world;
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: verbs::Input| {
+    let Some(mut world) = world::World::new(&input.setup) else { return };
+    for verb in &input.verbs {
+        world.act(verb);
+    }
+});

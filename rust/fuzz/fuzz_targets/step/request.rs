@@ -1,0 +1,82 @@
+//! A request with what it borrows.
+
+use kvframe_core::hash::{Extra, Space};
+use kvframe_core::{Admission, Fit, Key, Manager, Prompt};
+
+use crate::verbs::Request;
+
+pub struct Owned<'a> {
+    asked: &'a Request,
+    size: u32,
+    tokens: Vec<u32>,
+    extras: Vec<Extra>,
+    keys: Vec<Key>,
+    outlook: Vec<u32>,
+}
+
+/// Tokens of a vocabulary of three.
+pub fn tokens(bytes: &[u8]) -> Vec<u32> {
+    bytes.iter().map(|&b| u32::from(b % 3)).collect()
+}
+
+impl<'a> Owned<'a> {
+    pub fn new(m: &Manager, asked: &'a Request) -> Self {
+        let item = asked.item.map(|(start, len)| Extra {
+            start: start.into(),
+            end: u32::from(start) + u32::from(len) + 1,
+            id: vec![start % 2],
+        });
+        let mut owned = Self {
+            asked,
+            size: m.options().block_size,
+            tokens: tokens(&asked.tokens),
+            extras: item.into_iter().collect(),
+            keys: Vec::new(),
+            outlook: asked.outlook.iter().map(|&o| o.into()).collect(),
+        };
+        if asked.only_keys {
+            owned.keys = m.keys(&owned.tokens, owned.space(), &owned.extras);
+        }
+        owned
+    }
+
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    pub fn extras(&self) -> &[Extra] {
+        &self.extras
+    }
+
+    pub fn space(&self) -> Space<'static> {
+        Space { salt: if self.asked.salt { b"salt" } else { b"" }, ..Space::default() }
+    }
+
+    pub fn admission(&self) -> Admission<'_> {
+        let asked = self.asked;
+        let len = self.tokens.len() as u32;
+        let prompt = if asked.only_keys {
+            Prompt { keys: &self.keys, len, tokens: &[] }
+        } else {
+            Prompt { tokens: &self.tokens, keys: &[], len: 0 }
+        };
+        // Mostly whole blocks: nothing else is taken.
+        let external = u32::from(asked.external % 4) * self.size + u32::from(asked.external / 250);
+        Admission {
+            prompt,
+            space: self.space(),
+            extras: &self.extras,
+            read: !asked.unread,
+            insert: !asked.uninserted,
+            resumed: asked.resumed,
+            fit: if asked.partial { Fit::Partial } else { Fit::Whole },
+            chunk: asked.chunk.map_or(u32::MAX, u32::from),
+            until: asked.until.map_or(u32::MAX, u32::from),
+            max_tokens: asked.max_tokens.into(),
+            external,
+            whole_sequence: asked.whole_sequence,
+            outlook: &self.outlook,
+            ..Admission::default()
+        }
+    }
+}

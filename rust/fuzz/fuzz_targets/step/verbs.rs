@@ -1,0 +1,94 @@
+//! What an input says.
+
+use arbitrary::Arbitrary;
+
+#[derive(Arbitrary, Debug)]
+pub struct Input {
+    pub setup: Setup,
+    pub verbs: Vec<Verb>,
+}
+
+#[derive(Arbitrary, Debug)]
+pub struct Setup {
+    pub blocks: u8,
+    pub block_size: u8,
+    /// A window of that many tokens each; 0 is full attention.
+    pub groups: Vec<u8>,
+    pub hash: u8,
+    pub policy: u8,
+    pub prefix_caching: bool,
+    pub null_block: bool,
+    pub reserve: u8,
+}
+
+/// A sequence or ticket by number, ended ones among them; now and then a number nobody gave out.
+#[derive(Arbitrary, Debug, Clone, Copy)]
+pub struct Pick(pub u8);
+
+#[derive(Arbitrary, Debug)]
+pub struct Request {
+    /// Tokens of a small vocabulary, so that prefixes meet.
+    pub tokens: Vec<u8>,
+    pub only_keys: bool,
+    pub salt: bool,
+    pub item: Option<(u8, u8)>,
+    pub unread: bool,
+    pub uninserted: bool,
+    pub resumed: bool,
+    pub partial: bool,
+    pub chunk: Option<u8>,
+    pub until: Option<u8>,
+    pub max_tokens: u8,
+    pub external: u8,
+    pub whole_sequence: bool,
+    pub outlook: Vec<u8>,
+}
+
+#[derive(Arbitrary, Debug)]
+pub enum Verb {
+    Admit(Request),
+    Lookup(Request),
+    Append(Pick, Vec<u8>),
+    AppendUnknown(Pick, u8),
+    Fill(Pick, Vec<u8>),
+    Extend(Pick, u8),
+    Commit(Pick, u8),
+    /// All that has slots is computed.
+    CommitAll(Pick),
+    Truncate(Pick, u8),
+    Fork(Pick),
+    Release(Pick),
+    ReleaseBehind(Pick, u8),
+    Pass(u8),
+    TakePlan,
+    Done(Pick),
+    Failed(Pick),
+    Loaded(Pick, u8),
+    Lease(Pick, u8),
+    Lend(u8),
+    GiveBack(Vec<u8>),
+    ClearCache,
+    SetFingerprint(u8),
+    Collect(u8),
+    Resize(u8),
+    Sleep,
+    Wake,
+    PreemptionOrder(Vec<Pick>),
+    Step(Step),
+}
+
+#[derive(Arbitrary, Debug)]
+pub struct Step {
+    pub done: Vec<Pick>,
+    pub failed: Vec<Pick>,
+    pub truncate: Vec<(Pick, u8)>,
+    pub commit: Vec<(Pick, u8)>,
+    pub release: Vec<Pick>,
+    pub fence: Option<u8>,
+    pub passed: Option<u8>,
+    pub append: Vec<(Pick, u8)>,
+    pub extend: Vec<(Pick, u8)>,
+    pub admit: Vec<Request>,
+    pub token_budget: Option<u8>,
+    pub skip_refused: bool,
+}

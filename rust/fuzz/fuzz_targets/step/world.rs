@@ -1,0 +1,268 @@
+//! A manager, and the handles and tickets that it gave out.
+
+use kvframe_core::events::Event;
+use kvframe_core::manager::{Preempt, Step};
+use kvframe_core::policy::{Candidates, External, NAMES, PolicyOptions, by_name};
+use kvframe_core::{Error, Grant, Group, GroupKind, HashAlgo, Manager, Options, Result, SeqId};
+
+use crate::common::picture;
+use crate::request::{Owned, tokens};
+use crate::verbs::{self, Pick, Setup, Verb};
+
+pub struct World {
+    m: Manager,
+    seqs: Vec<SeqId>,
+    tickets: Vec<u64>,
+    loans: Vec<u32>,
+}
+
+impl World {
+    /// `None` where the options are refused.
+    pub fn new(setup: &Setup) -> Option<Self> {
+        let group = |&window: &u8| match window % 24 {
+            0..8 => GroupKind::Full,
+            window => GroupKind::SlidingWindow { window: u32::from(window) - 7 },
+        };
+        let groups: Vec<Group> = setup.groups.iter().take(3).map(|w| group(w).into()).collect();
+        let hashes = [HashAlgo::Sha256, HashAlgo::Blake3, HashAlgo::Xxh3];
+        let options = Options {
+            blocks: u32::from(setup.blocks % 48),
+            block_size: u32::from(setup.block_size % 6),
+            groups: if groups.is_empty() { vec![GroupKind::Full.into()] } else { groups },
+            hash: hashes[setup.hash as usize % hashes.len()],
+            prefix_caching: setup.prefix_caching,
+            null_block: setup.null_block,
+            event_log: true,
+            reserve: u32::from(setup.reserve % 4),
+            ..Options::default()
+        };
+        let policy = match NAMES.get(setup.policy as usize % (NAMES.len() + 2)) {
+            Some(name) => by_name(name, PolicyOptions::default()).expect("a shipped policy"),
+            None => Box::new(External::new(true)),
+        };
+        let m = Manager::new(options, policy).ok()?;
+        Some(Self { m, seqs: Vec::new(), tickets: Vec::new(), loans: Vec::new() })
+    }
+
+    fn seq(&self, pick: Pick) -> SeqId {
+        // The latest, as nearly all others have ended.
+        let recent = &self.seqs[self.seqs.len().saturating_sub(12)..];
+        recent.get(pick.0 as usize % 13).copied().unwrap_or(u64::from(pick.0) << 30)
+    }
+
+    fn ticket(&self, pick: Pick) -> u64 {
+        let recent = &self.tickets[self.tickets.len().saturating_sub(8)..];
+        recent.get(pick.0 as usize % 9).copied().unwrap_or(u64::from(pick.0) * 977)
+    }
+
+    /// Runs `act`; where it is refused, nothing may have changed. Victims are the first offered.
+    fn judged<T>(&mut self, act: impl Fn(&mut Manager) -> Result<T>) -> Option<T> {
+        self.m.take_events();
+        let before = picture(&self.m, &self.seqs);
+        let mut outcome = act(&mut self.m);
+        if let Err(Error::NeedVictims { n }) = outcome {
+            let n = n as usize;
+            let mut offer = Candidates::default();
+            self.m.candidates(n, 0, &mut offer);
+            assert!(offer.blocks.len() >= n, "room was promised, and is not offered");
+            self.m.choose(&offer.blocks[..n], &offer.generations[..n]);
+            outcome = act(&mut self.m);
+            self.m.take_journal();
+        }
+        self.m.settle_choice();
+        match outcome {
+            Ok(value) => Some(value),
+            Err(error @ (Error::Integrity(_) | Error::NeedVictims { .. })) => panic!("{error}"),
+            Err(error) => {
+                assert!(picture(&self.m, &self.seqs) == before, "refused, and changed: {error}");
+                assert_eq!(
+                    self.m.take_events(),
+                    Vec::<Event>::new(),
+                    "refused, and logged: {error}"
+                );
+                None
+            }
+        }
+    }
+
+    fn came_in(&mut self, grant: Grant) {
+        self.seqs.push(grant.seq);
+        self.tickets.extend(grant.load);
+    }
+
+    /// Does it, then checks the books.
+    pub fn act(&mut self, verb: &Verb) {
+        self.carry_out(verb);
+        self.m.check_integrity().expect("sound");
+        let pool = self.m.pool();
+        assert_eq!(pool.free() + pool.cached() + pool.referenced(), pool.capacity());
+    }
+
+    fn carry_out(&mut self, verb: &Verb) {
+        match *verb {
+            Verb::Admit(ref asked) => {
+                let request = Owned::new(&self.m, asked);
+                if let Some(grant) = self.judged(|m| m.admit(&request.admission())) {
+                    self.came_in(grant);
+                }
+            }
+            Verb::Lookup(ref asked) => {
+                let request = Owned::new(&self.m, asked);
+                let hit = self.m.lookup(request.tokens(), request.space(), request.extras());
+                assert!(hit.tokens as usize <= request.tokens().len().saturating_sub(1));
+            }
+            Verb::Fork(pick) => {
+                let seq = self.seq(pick);
+                if let Some(child) = self.judged(|m| m.fork(seq)) {
+                    self.seqs.push(child);
+                }
+            }
+            Verb::Lease(pick, upto) => {
+                let seq = self.seq(pick);
+                if let Some(ticket) = self.judged(|m| m.lease(seq, upto.into())) {
+                    self.tickets.push(ticket);
+                }
+            }
+            Verb::TakePlan => self.tickets.extend(self.m.take_plan().map(|plan| plan.ticket)),
+            Verb::Lend(count) => {
+                let blocks = vec![0; usize::from(count % 24)];
+                let lent = self.judged(|m| {
+                    let mut out = blocks.clone();
+                    m.lend(&mut out).map(|()| out)
+                });
+                self.loans.extend(lent.into_iter().flatten());
+            }
+            Verb::GiveBack(ref picks) => {
+                let loan = |&p: &u8| self.loans.get(usize::from(p)).copied().unwrap_or(p.into());
+                let blocks: Vec<u32> = picks.iter().map(loan).collect();
+                if self.judged(|m| m.give_back(&blocks)).is_some() {
+                    self.loans.retain(|b| !blocks.contains(b));
+                }
+            }
+            Verb::Step(ref asked) => self.step(asked),
+            ref sequence => self.of_one(sequence),
+        }
+    }
+
+    /// Verbs that give out nothing.
+    fn of_one(&mut self, verb: &Verb) {
+        match *verb {
+            Verb::Append(pick, ref ids) => {
+                let (seq, ids) = (self.seq(pick), tokens(ids));
+                self.judged(|m| m.append(seq, &ids));
+            }
+            Verb::AppendUnknown(pick, count) => {
+                let seq = self.seq(pick);
+                self.judged(|m| m.append_unknown(seq, count.into()));
+            }
+            Verb::Fill(pick, ref ids) => {
+                let (seq, ids) = (self.seq(pick), tokens(ids));
+                self.judged(|m| m.fill(seq, &ids));
+            }
+            Verb::Extend(pick, until) => {
+                let seq = self.seq(pick);
+                self.judged(|m| m.extend(seq, until.into()));
+            }
+            Verb::Commit(pick, upto) => {
+                let seq = self.seq(pick);
+                self.judged(|m| m.commit(seq, upto.into()));
+            }
+            Verb::CommitAll(pick) => {
+                let seq = self.seq(pick);
+                let all = self.m.sequence(seq).map_or(0, |s| s.len.min(s.filled()));
+                self.judged(|m| m.commit(seq, all));
+            }
+            Verb::Truncate(pick, len) => {
+                let seq = self.seq(pick);
+                self.judged(|m| m.truncate(seq, len.into()));
+            }
+            Verb::Release(pick) => {
+                let seq = self.seq(pick);
+                self.judged(|m| m.release(seq));
+            }
+            Verb::ReleaseBehind(pick, fence) => {
+                let seq = self.seq(pick);
+                self.judged(|m| m.release_behind(seq, fence.into()));
+            }
+            Verb::Done(pick) => {
+                let ticket = self.ticket(pick);
+                self.judged(|m| m.done(ticket));
+            }
+            Verb::Failed(pick) => {
+                let ticket = self.ticket(pick);
+                self.judged(|m| m.failed(ticket));
+            }
+            Verb::Loaded(pick, blocks) => {
+                let ticket = self.ticket(pick);
+                self.judged(|m| m.loaded(ticket, blocks.into()));
+            }
+            ref other => self.of_all(other),
+        }
+    }
+
+    /// Verbs about the manager as a whole.
+    fn of_all(&mut self, verb: &Verb) {
+        match *verb {
+            Verb::Pass(fence) => self.m.pass(fence.into()),
+            Verb::ClearCache => {
+                self.m.clear_cache();
+            }
+            Verb::SetFingerprint(name) => {
+                self.m.set_fingerprint(&[name % 3]);
+            }
+            Verb::Collect(free) => {
+                self.judged(|m| m.collect(free.into()));
+            }
+            Verb::Resize(blocks) => {
+                self.judged(|m| m.resize(u32::from(blocks % 64)));
+            }
+            Verb::Sleep => {
+                self.judged(Manager::sleep);
+            }
+            Verb::Wake => self.m.wake(),
+            Verb::PreemptionOrder(ref picks) => {
+                let seqs: Vec<SeqId> = picks.iter().map(|&p| self.seq(p)).collect();
+                let rules =
+                    [Preempt::FewestComputed, Preempt::LastAdmitted, Preempt::LowestPriority];
+                let rule = rules[seqs.len() % rules.len()];
+                self.judged(|m| m.preemption_order(&seqs, rule));
+            }
+            ref unknown => unreachable!("{unknown:?} is carried out above"),
+        }
+    }
+
+    fn step(&mut self, asked: &verbs::Step) {
+        let pairs = |of: &[(Pick, u8)]| -> Vec<(SeqId, u32)> {
+            of.iter().map(|&(p, n)| (self.seq(p), n.into())).collect()
+        };
+        let tickets = |of: &[Pick]| of.iter().map(|&p| self.ticket(p)).collect::<Vec<_>>();
+        let (done, failed) = (tickets(&asked.done), tickets(&asked.failed));
+        let (truncate, commit) = (pairs(&asked.truncate), pairs(&asked.commit));
+        let release: Vec<SeqId> = asked.release.iter().map(|&p| self.seq(p)).collect();
+        let append: Vec<(SeqId, &[u32])> =
+            asked.append.iter().map(|&(p, n)| (self.seq(p), &[1; 8][..n as usize % 9])).collect();
+        let extend = pairs(&asked.extend);
+        let requests: Vec<Owned> = asked.admit.iter().map(|r| Owned::new(&self.m, r)).collect();
+        let admit: Vec<_> = requests.iter().map(Owned::admission).collect();
+        let step = Step {
+            done: &done,
+            failed: &failed,
+            truncate: &truncate,
+            commit: &commit,
+            release: &release,
+            fence: asked.fence.map(u64::from),
+            passed: asked.passed.map(u64::from),
+            append: &append,
+            extend: &extend,
+            admit: &admit,
+            token_budget: asked.token_budget.map(u32::from),
+            skip_refused: asked.skip_refused,
+            ..Step::default()
+        };
+        let Some(outcome) = self.judged(|m| m.step(&step)) else { return };
+        let sizes = (outcome.appended.len(), outcome.extended.len(), outcome.admitted.len());
+        assert_eq!(sizes, (append.len(), extend.len(), admit.len()), "one answer a request");
+        outcome.admitted.into_iter().flatten().for_each(|grant| self.came_in(grant));
+        self.tickets.extend(outcome.plan.map(|plan| plan.ticket));
+    }
+}

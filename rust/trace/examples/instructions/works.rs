@@ -1,0 +1,228 @@
+//! The works. Keys are given wherever prompts come in: callgrind's processor has no SHA instructions,
+//! so what hashing costs there says nothing.
+
+use std::error::Error;
+use std::path::Path;
+
+use kvframe_core::hash::Space;
+use kvframe_core::manager::Step;
+use kvframe_core::policy::{PolicyOptions, by_name};
+use kvframe_core::{Admission, HashAlgo, Key, Manager, Options, Prompt, SeqId};
+use kvframe_trace::replay::{Prepared, Undisturbed, node_key};
+use kvframe_trace::{Mode, Trace};
+
+use crate::counted_part;
+
+type Counted = Result<u64, Box<dyn Error>>;
+type Work = (&'static str, fn() -> Counted);
+
+/// Name, and what runs it and answers how many operations it was.
+pub const WORKS: &[Work] = &[
+    ("get_free_64", get_free),
+    ("evict_64_lru", || evict("lru")),
+    ("evict_64_lfu", || evict("lfu")),
+    ("admit_commit_release", admit_commit_release),
+    ("admit_hit_256", admit_hit),
+    ("publish_256", publish),
+    ("decode_step_256", decode),
+    ("fork_copy", fork_copy),
+    ("lookup_256_xxh3", lookup),
+    ("replay_block", replay),
+];
+
+const SIZE: u32 = 16;
+const TAKEN: usize = 64;
+
+fn manager(blocks: u32, policy: &str) -> Result<Manager, Box<dyn Error>> {
+    let options = Options { blocks, block_size: SIZE, ..Options::default() };
+    Ok(Manager::new(options, by_name(policy, PolicyOptions::default())?)?)
+}
+
+/// `count` keys of a prefix of its own.
+fn keys(prefix: u32, count: u32) -> Vec<Key> {
+    (0..count).map(|i| node_key(prefix * 10_000 + i)).collect()
+}
+
+/// A request for the full blocks of `keys` and one token more.
+fn request(keys: &[Key]) -> Admission<'_> {
+    let len = keys.len() as u32 * SIZE + 1;
+    Admission { prompt: Prompt { keys, len, tokens: &[] }, ..Admission::default() }
+}
+
+/// Admits and computes; the sequence stays.
+fn enter(m: &mut Manager, keys: &[Key]) -> kvframe_core::Result<SeqId> {
+    let grant = m.admit(&request(keys))?;
+    m.commit(grant.seq, grant.granted_tokens)?;
+    Ok(grant.seq)
+}
+
+/// Takes 64 blocks of an empty pool and gives them back.
+fn get_free() -> Counted {
+    let mut m = manager(20_000, "lru")?;
+    let mut blocks = [0; TAKEN];
+    m.lend(&mut blocks)?;
+    m.give_back(&blocks)?;
+    counted_part(|| {
+        for _ in 0..100 {
+            m.lend(&mut blocks)?;
+            m.give_back(&blocks)?;
+        }
+        Ok(100)
+    })
+}
+
+/// Takes 64 blocks, each of which has to be evicted.
+fn evict(policy: &str) -> Counted {
+    let blocks = 1 << 12;
+    let mut m = manager(blocks, policy)?;
+    for prefix in 0..blocks {
+        let grant = m.admit(&Admission {
+            prompt: Prompt { keys: &keys(prefix, 1), len: SIZE, tokens: &[] },
+            ..Admission::default()
+        })?;
+        m.commit(grant.seq, SIZE)?;
+        m.release(grant.seq)?;
+    }
+    let mut taken = [0; TAKEN];
+    let operations = u64::from(blocks) / TAKEN as u64;
+    counted_part(|| {
+        for _ in 0..operations {
+            m.lend(&mut taken)?;
+        }
+        assert_eq!(m.stats().evictions, u64::from(blocks));
+        Ok(operations)
+    })
+}
+
+/// A request of 320 blocks, 224 of them a prefix that others share; 32 run at a time, in a full pool.
+fn admit_commit_release() -> Counted {
+    let mut m = manager(20_000, "lru")?;
+    let prompts: Vec<Vec<Key>> =
+        (0..200).map(|i| [keys(i * 7 % 20, 224), keys(100 + i, 96)].concat()).collect();
+    let mut live: Vec<SeqId> = Vec::with_capacity(64);
+    let mut serve = |m: &mut Manager, prompts: &[Vec<Key>]| -> kvframe_core::Result<()> {
+        for keys in prompts {
+            if live.len() == 32 {
+                m.release(live.remove(0))?;
+            }
+            live.push(enter(m, keys)?);
+        }
+        Ok(())
+    };
+    serve(&mut m, &prompts[..100])?;
+    counted_part(|| serve(&mut m, &prompts[100..]))?;
+    Ok(100)
+}
+
+/// A request of 256 blocks that are all cached comes and goes.
+fn admit_hit() -> Counted {
+    let mut m = manager(1_000, "lru")?;
+    let keys = keys(1, 256);
+    let seq = enter(&mut m, &keys)?;
+    m.release(seq)?;
+    counted_part(|| {
+        for _ in 0..50 {
+            let grant = m.admit(&request(&keys))?;
+            assert_eq!(grant.cached_tokens, 256 * SIZE);
+            m.release(grant.seq)?;
+        }
+        Ok(50)
+    })
+}
+
+/// 256 blocks become findable.
+fn publish() -> Counted {
+    let mut m = manager(20_000, "lru")?;
+    let mut granted = Vec::new();
+    for prefix in 0..50 {
+        granted.push(m.admit(&request(&keys(prefix, 256)))?);
+    }
+    counted_part(|| {
+        for grant in &granted {
+            m.commit(grant.seq, grant.granted_tokens)?;
+        }
+        assert_eq!(m.stats().stored, 50 * 256);
+        Ok(50)
+    })
+}
+
+/// 256 sequences at different places in a block commit a token and grow by one. They leave nothing
+/// findable, as that would be hashed.
+fn decode() -> Counted {
+    let (running, steps) = (256, 32);
+    let mut m = manager(running * 16, "lru")?;
+    let mut lengths = Vec::new();
+    for i in 0..running {
+        let tokens = vec![i; (96 + i % SIZE) as usize];
+        let prompt = Prompt { tokens: &tokens, keys: &[], len: 0 };
+        let request = Admission { prompt, read: false, insert: false, ..Admission::default() };
+        lengths.push((m.admit(&request)?.seq, tokens.len() as u32));
+    }
+    let seqs: Vec<SeqId> = lengths.iter().map(|&(seq, _)| seq).collect();
+    let append: Vec<(SeqId, &[u32])> = seqs.iter().map(|&seq| (seq, &[7][..])).collect();
+    counted_part(|| {
+        for _ in 0..steps {
+            let step = Step { commit: &lengths, append: &append, ..Step::default() };
+            let outcome = m.step(&step)?;
+            assert!(outcome.appended.iter().all(Result::is_ok));
+            for (_, length) in &mut lengths {
+                *length += 1;
+            }
+        }
+        Ok(steps)
+    })
+}
+
+/// A fork of a sequence with a partial block grows by one token (the copy), and ends.
+fn fork_copy() -> Counted {
+    let mut m = manager(1_000, "lru")?;
+    let tokens = vec![3; 16 * SIZE as usize + 5];
+    let keys = keys(1, 16);
+    let prompt = Prompt { tokens: &tokens, keys: &keys, len: 0 };
+    let grant = m.admit(&Admission { prompt, ..Admission::default() })?;
+    m.commit(grant.seq, grant.granted_tokens)?;
+    let mut copies = 0;
+    counted_part(|| {
+        for _ in 0..100 {
+            let child = m.fork(grant.seq)?;
+            m.append(child, &[9])?;
+            let plan = m.take_plan().ok_or("a fork that grows copies its tail")?;
+            copies += plan.copies.len();
+            m.done(plan.ticket)?;
+            m.release(child)?;
+        }
+        assert_eq!(copies, 100);
+        Ok(100)
+    })
+}
+
+/// A lookup that finds 256 blocks, the hash and the comparison of tokens included. That hash uses no
+/// instruction that callgrind lacks.
+fn lookup() -> Counted {
+    let options = Options { blocks: 1_000, hash: HashAlgo::Xxh3, ..Options::default() };
+    let mut m = Manager::new(options, by_name("lru", PolicyOptions::default())?)?;
+    let tokens: Vec<u32> = (0..=256 * SIZE).collect();
+    let prompt = Prompt { tokens: &tokens, keys: &[], len: 0 };
+    let grant = m.admit(&Admission { prompt, ..Admission::default() })?;
+    m.commit(grant.seq, grant.granted_tokens)?;
+    counted_part(|| {
+        for _ in 0..50 {
+            assert_eq!(m.lookup(&tokens, Space::default(), &[]).tokens, 256 * SIZE);
+        }
+        Ok(50)
+    })
+}
+
+/// A block of the shipped synthetic trace, replayed in a pool that holds a sixth of it.
+fn replay() -> Counted {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/kvframe/traces");
+    let trace = Trace::load(Path::new(folder).join("synthetic.kvt.gz"), None)?;
+    let plan = trace.plan(Mode::Engine);
+    let prepared = Prepared::new(&trace, Mode::Engine, &plan);
+    let mut manager =
+        Manager::new(prepared.options(Some(7_000))?, by_name("lru", PolicyOptions::default())?)?;
+    let outcome = counted_part(|| prepared.drive(&mut manager, &mut Undisturbed))?;
+    let outcome = outcome.ok_or("nobody stops it")?;
+    assert!(outcome.evictions > 0);
+    Ok(outcome.block_accesses)
+}

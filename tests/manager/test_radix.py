@@ -1,0 +1,137 @@
+"""What only the radix index does: its tree for people to read, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kvframe import CacheConfig, Config, ConfigError, Extra, GroupConfig, KVCacheManager, UsageError
+
+from .helpers import cached, manager
+
+
+def radix(blocks: int = 16, block_size: int = 4, **cache: Any) -> KVCacheManager:
+    return manager(blocks, block_size, index="radix", **cache)
+
+
+@pytest.mark.scenario("ST2", "ST14", "S1")
+def test_sizes_count_what_is_shared_once() -> None:
+    kv = radix(16, 16)
+    a, b = list(range(24)), [*range(16), *range(100, 108)]
+    first, second = kv.admit(a), kv.admit(b)
+    for grant in (first, second):
+        kv.commit(grant.seq, 24)
+        kv.check_integrity()
+    kv.release(first.seq)
+    kv.release(second.seq)
+    kv.check_integrity()
+    assert kv.counts().cached == 1, "a superfluous copy goes with its owner; tails are not whole"
+
+
+@pytest.mark.scenario("ST1", "ST4", "ST6")
+def test_hits_are_whole_blocks_as_far_as_the_tokens_agree() -> None:
+    kv = radix()
+    cached(kv, range(12))
+    assert kv.lookup([*range(12), 99]).tokens == 12
+    assert kv.lookup([*range(6), 99, 99, 99]).tokens == 4
+    assert kv.lookup([99, *range(12)]).tokens == 0
+    off = radix(prefix_caching=False)
+    cached(off, range(12))
+    assert off.lookup([*range(12), 99]).tokens == 0
+
+
+@pytest.mark.scenario("ST18")
+def test_what_is_not_inserted_leaves_nothing() -> None:
+    kv = radix()
+    cached(kv, range(12), insert=False)
+    assert kv.lookup([*range(12), 99]).tokens == 0
+    assert kv.counts().free == 16
+
+
+@pytest.mark.scenario("ST19")
+def test_outputs_are_evicted_before_the_prompt() -> None:
+    kv = radix()
+    grant = kv.admit(list(range(8)))
+    kv.append(grant.seq, list(range(100, 108)))
+    kv.commit(grant.seq, 16)
+    kv.release(grant.seq)
+    kv.collect(14)
+    assert kv.lookup([*range(8), *range(100, 108)]).tokens == 8
+
+
+@pytest.mark.scenario("ST13")
+def test_a_reset_empties_the_tree() -> None:
+    kv = radix()
+    cached(kv, range(12))
+    assert kv.dump() != ""
+    kv.clear_cache()
+    assert (kv.dump(), kv.counts().free) == ("", 16)
+
+
+@pytest.mark.scenario("ST7", "ST8", "S15", "S16")
+def test_namespaces_share_nothing() -> None:
+    kv = radix(64)
+    spaces: list[dict[str, Any]] = [
+        {},
+        {"salt": "a", "adapter": "bc"},
+        {"salt": "ab", "adapter": "c"},
+        {"salt": "X"},
+        {"adapter": "X"},
+    ]
+    for space in spaces:
+        assert kv.lookup([*range(8), 99], **space).tokens == 0
+        cached(kv, range(8), **space)
+        assert kv.lookup([*range(8), 99], **space).tokens == 8
+    assert kv.dump().count("namespace") == len(spaces)
+
+
+def test_items_part_prompts_with_the_same_tokens() -> None:
+    kv = radix()
+    prompt = [1, 2, 3, 4, 0, 0, 0, 0, 5, 6, 7, 8]
+    cat, dog = [Extra(4, 8, b"cat")], [Extra(4, 8, b"dog")]
+    cached(kv, prompt, extras=cat)
+    assert kv.lookup([*prompt, 99], extras=cat).tokens == 12
+    assert kv.lookup([*prompt, 99], extras=dog).tokens == 4
+    assert kv.lookup([*prompt, 99]).tokens == 4
+    kv.check_integrity()
+
+
+def test_dumps() -> None:
+    kv = radix()
+    cached(kv, range(12))
+    cached(kv, [0, 1, 2, 3, 9, 9, 9, 9])
+    kv.pin([0, 1, 2, 3])
+    lines = kv.dump().splitlines()
+    assert lines[0].startswith("namespace ")
+    assert lines[1:] == [
+        "  tokens 0..4: 0 1 2 3; blocks 0; 1 of 1 owned",
+        "    tokens 4..12: 4 5 6 7; blocks 1 2; 0 of 2 owned",
+        "    tokens 4..8: 9 9 9 9; blocks 3; 0 of 1 owned",
+    ]
+    dot = kv.dump("dot")
+    assert dot.startswith("digraph radix {")
+    assert dot.count(" -> ") == 3
+    with pytest.raises(UsageError, match="format"):
+        kv.dump("xml")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="only the radix index has a tree"):
+        manager(index="hash").dump()
+
+
+def test_a_window_group_is_refused_by_name() -> None:
+    config = Config(
+        cache=CacheConfig(index="radix"),
+        groups=[GroupConfig(name="all"), GroupConfig(name="near", kind="sliding_window", window=4)],
+    )
+    with pytest.raises(ConfigError, match=r"cache.index.*'near' is none"):
+        KVCacheManager(config)
+
+
+def test_keys_are_made_only_for_the_log() -> None:
+    kv = radix(event_log=True)
+    prompt = list(range(8))
+    cached(kv, prompt)
+    events = kv.take_events()
+    keys = kv.hash_blocks(prompt)
+    stored = events["key"][events["kind"] == 4]
+    assert stored.tolist() == keys.tolist()

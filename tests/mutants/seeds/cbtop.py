@@ -1,0 +1,105 @@
+"""What cbtop's cache got wrong (CB-B)."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        "fork-without-copy",
+        "manager/grow.rs",
+        "        self.has_other_owner(block) || (block",
+        "        (self.has_other_owner(block) && false) || (block",
+        "two sequences write on in one page: each reads the other's token",
+        ("CB-B1", "FE-B8"),
+    ),
+    Mutant(
+        "victims-without-gain",
+        "manager/pressure.rs",
+        "            if frees > 0 {\n",
+        "            if frees > 0 || sequence.len == 0 {\n",
+        "empty sequences are preempted first, for nothing",
+        ("CB-B13",),
+    ),
+    Mutant(
+        "nothing-gives-way",
+        "manager/mod.rs",
+        "        let available = self.pool.available() - claimed;\n",
+        "        let available = (self.pool.available() - claimed).min(self.pool.free());\n",
+        "a pool full of cached blocks refuses everybody",
+        ("CB-B7", "FE-B17"),
+    ),
+    Mutant(
+        "reads-not-counted",
+        "manager/admit.rs",
+        "        self.policy.hit(found, using, view);\n",
+        "        let _ = using;\n",
+        "policies see what is written, not what is read",
+        ("CB-B8",),
+    ),
+    Mutant(
+        "frequency-never-ages",
+        "policy/lfuda.rs",
+        "        self.age = (rank >> 96) as u32;\n",
+        "        let _ = rank;\n",
+        "what was popular once stays for ever",
+        ("CB-B8",),
+    ),
+    Mutant(
+        "priority-ignored",
+        "manager/pressure.rs",
+        "Preempt::LowestPriority => (priority, last, 0),",
+        "Preempt::LowestPriority => (priority * 0, last, 0),",
+        "an engine's priorities change nothing",
+        ("CB-B9",),
+    ),
+    Mutant(
+        "ties-by-chance",
+        "manager/pressure.rs",
+        "            let last = u64::MAX - admitted;\n",
+        "            let chance = std::collections::hash_map::RandomState::new();\n"
+        "            let last = std::hash::BuildHasher::hash_one(&chance, admitted);\n",
+        "which of two equal sequences goes differs from run to run",
+        ("CB-B10",),
+    ),
+    Mutant(
+        "hit-may-still-be-evicted",
+        "pool.rs",
+        "                b.state = State::Committed;\n                firsts += 1;\n",
+        "                firsts += 0;\n",
+        "blocks of a running sequence give way to others",
+        ("CB-B11",),
+    ),
+    Mutant(
+        "evicted-without-a-word",
+        "manager/mod.rs",
+        "        self.note_block(Kind::Evict, 0, victim, 0);\n",
+        "",
+        "nobody who keeps books learns that a block is gone",
+        ("CB-B12",),
+    ),
+    Mutant(
+        "marks-unchecked",
+        "options.rs",
+        "let rising = 0.0 < low && low < high",
+        "let rising = low <= high",
+        "a mark of zero makes an empty pool scarce",
+        ("CB-B14",),
+    ),
+    Mutant(
+        "blocks-of-no-tokens",
+        "options.rs",
+        "        if self.block_size == 0 || self.block_size > MAX_BLOCK_SIZE {\n",
+        "        if self.block_size > MAX_BLOCK_SIZE {\n",
+        "the first request divides by zero",
+        ("CB-B15",),
+    ),
+    Mutant(
+        "half-a-return",
+        "manager/loans.rs",
+        "                self.undo_marks(&blocks[..i]);\n",
+        "",
+        "a list with one wrong id is taken back up to it: the rest leaks",
+        ("CB-B16", "FE-B26"),
+    ),
+)

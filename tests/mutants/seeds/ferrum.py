@@ -1,0 +1,121 @@
+"""What ferrum's manager got wrong (FE-B)."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        "block-0-unmapped",
+        "manager/fork.rs",
+        ".filter(|&&b| b != NIL)",
+        ".filter(|&&b| b != NIL && b != 0)",
+        "whoever got block 0 is taken to have none",
+        ("FE-B1",),
+    ),
+    Mutant(
+        "ended-handle-reaches-another",
+        "sequence.rs",
+        "            Some(&(current, true, _)) if current == generation => Ok(slot),\n",
+        "            Some(&(current, true, _)) if current >= generation => Ok(slot),\n",
+        "the end of one request frees the blocks of the one that came after it",
+        ("IL-B7", "FE-B4", "FE-B23"),
+    ),
+    Mutant(
+        "copy-not-remapped",
+        "manager/grow.rs",
+        "        self.sequences.get_mut(seq)?.tables[group][at] = dst;\n",
+        "",
+        "a page is copied, and the sequence goes on in the old one",
+        ("FE-B6",),
+    ),
+    Mutant(
+        "old-page-kept-after-the-copy",
+        "tickets.rs",
+        "let ends = plan.copies.iter().flat_map(|c| [c.src, c.dst]);",
+        "let ends = plan.copies.iter().flat_map(|c| [c.dst, NIL]);",
+        "each copy leaks the page that it was made from",
+        ("FE-B6", "FE-B7"),
+    ),
+    Mutant(
+        "clone-not-counted",
+        "manager/fork.rs",
+        "            self.pool.share(block);\n",
+        "            let _ = block;\n",
+        "the end of the first of two frees what the other reads",
+        ("FE-B9",),
+    ),
+    Mutant(
+        "never-used-is-not-free",
+        "pool.rs",
+        "        self.free.len() as u32 + (self.capacity - self.created())\n",
+        "        self.free.len() as u32\n",
+        "an empty pool is full",
+        ("FE-B12",),
+    ),
+    Mutant(
+        "collection-collects-nothing",
+        "manager/pressure.rs",
+        "        let short = free.saturating_sub(self.pool.free()).min(self.pool.cached());\n",
+        "        let short = free.saturating_sub(self.pool.free()).min(self.pool.cached()) * 0;\n",
+        "what nobody uses is kept, however scarce room is",
+        ("FE-B14",),
+    ),
+    Mutant(
+        "half-a-row-leaks",
+        "manager/admit.rs",
+        "                    self.pool.unshare(block);\n"
+        "                    self.pool.put_back(block);\n",
+        "                    let _ = block;\n",
+        "an allocation that fails half way keeps the first half",
+        ("FE-B15",),
+    ),
+    Mutant(
+        "handle-given-out-twice",
+        "sequence.rs",
+        "        *generation += 1;\n",
+        "        *generation = 1;\n",
+        "two requests have one handle: the second one's blocks are the first one's",
+        ("FE-B16",),
+    ),
+    Mutant(
+        "either-free-or-cached",
+        "pool.rs",
+        "        self.free() + self.cached\n",
+        "        self.free().max(self.cached)\n",
+        "a request is refused that free and cached blocks together could hold",
+        ("FE-B17",),
+    ),
+    Mutant(
+        "total-is-what-was-used",
+        "pool.rs",
+        "    pub fn capacity(&self) -> u32 {\n        self.capacity\n",
+        "    pub fn capacity(&self) -> u32 {\n        self.created()\n",
+        "free and used blocks do not make the total",
+        ("FE-B19",),
+    ),
+    Mutant(
+        "misses-not-counted",
+        "manager/admit.rs",
+        "            stats.admissions += 1;\n",
+        "            stats.admissions += u64::from(cached > 0);\n",
+        "the hit rate is 100 % whatever happens",
+        ("FE-B21", "FE-B22"),
+    ),
+    Mutant(
+        "sharing-counted-twice",
+        "manager/fork.rs",
+        "            self.pool.share(block);\n",
+        "            self.pool.share(block);\n            self.pool.share(block);\n",
+        "what was shared once is never freed",
+        ("FE-B25",),
+    ),
+    Mutant(
+        "a-block-too-many",
+        "manager/mod.rs",
+        "        if needed > available {\n",
+        "        if needed > available + 1 {\n",
+        "a full pool promises a page that is not there",
+        ("FE-B28",),
+    ),
+)

@@ -1,0 +1,86 @@
+"""What the slot allocator and its radix cache got wrong (SA-B), where the core has a like."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        "inner-blocks-evicted",
+        "pool.rs",
+        ".is_some_and(|b| b.state == State::Cached && b.children == 0)",
+        ".is_some_and(|b| b.state == State::Cached)",
+        "what follows an evicted block takes room and cannot be found",
+        ("SA-B2",),
+    ),
+    Mutant(
+        "asks-until-there-is-room",
+        "manager/mod.rs",
+        "        if needed > available {\n",
+        "        if needed > available {\n"
+        "            if self.pool.referenced() == self.pool.capacity() {\n"
+        "                return self.check_room(needed, claimed);\n"
+        "            }\n",
+        "with everything in use a request is never answered",
+        ("SA-B3",),
+    ),
+    Mutant(
+        "capacity-in-tokens",
+        "manager/admit.rs",
+        "        let longest = known.max(request.max_tokens);\n",
+        "        let longest = known.max(request.max_tokens);\n"
+        "        let longest = longest.saturating_mul(self.options.block_size);\n",
+        "a prompt is refused that would fit block_size times over",
+        ("SA-B4",),
+    ),
+    Mutant(
+        "only-the-end-owned",
+        "pool.rs",
+        "        for &block in blocks.iter().rev() {\n"
+        "            let b = &mut column[block as usize];\n            b.refs += 1;\n",
+        "        for &block in blocks.iter().rev().take(1) {\n"
+        "            let b = &mut column[block as usize];\n            b.refs += 1;\n",
+        "the way to a block in use is evicted",
+        ("SA-B5",),
+    ),
+    Mutant(
+        "cut-keeps-old-keys",
+        "manager/release.rs",
+        "        sequence.keys.truncate(full);\n",
+        "",
+        "what is written after a cut is found under what stood there before",
+        ("SA-B6",),
+    ),
+    Mutant(
+        "loan-not-marked",
+        "pool.rs",
+        "Block { refs: 1, state: State::Lent, ..UNUSED }",
+        "Block { refs: 1, state: State::Pending, ..UNUSED }",
+        "a block that is out cannot come back",
+        ("SA-B8",),
+    ),
+    Mutant(
+        "length-without-places",
+        "manager/lookup.rs",
+        "Hit { tokens: count as u32 * self.block_size(),",
+        "Hit { tokens: (count as u32 + 1) * self.block_size(),",
+        "a lookup tells of tokens that are nowhere",
+        ("SA-B10",),
+    ),
+    Mutant(
+        "settled-twice",
+        "tickets.rs",
+        "at.map(|at| self.outstanding.swap_remove(at)).ok_or(Error::UnknownTicket(ticket))",
+        "at.map(|at| self.outstanding[at].clone()).ok_or(Error::UnknownTicket(ticket))",
+        "letting go of a pin twice takes away somebody else's",
+        ("SA-B11", "FE-B23"),
+    ),
+    Mutant(
+        "whole-slots",
+        "manager/mod.rs",
+        "        tokens.div_ceil(self.options.block_size)\n",
+        "        tokens.div_ceil(self.options.block_size).next_multiple_of(4)\n",
+        "a short request takes the room of a long one",
+        ("SA-B16",),
+    ),
+)

@@ -1,0 +1,1 @@
+"""The whole API beside a short naive model of what must come out."""

@@ -1,0 +1,174 @@
+"""A manager, its model and its data plane side by side; after every call they must agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+from kvframe import (
+    CacheConfig,
+    Config,
+    GroupConfig,
+    KVCacheManager,
+    KVFrameError,
+    Plan,
+    PolicyConfig,
+    PressureConfig,
+    Request,
+)
+
+from .dice import Dice
+from .model import RefusalError
+from .oracle import Oracle
+from .plane import Plane
+from .policies import SPARE, known
+from .pool import OUTSIDE, RANKS, Pool, tail_optimized
+from .sequence import KINDS, Ask
+
+T = TypeVar("T")
+MOST_BLOCKS = 64
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How a manager is built."""
+
+    policy: str = "lru"
+    blocks: int = 16
+    size: int = 4
+    groups: tuple[tuple[str, int], ...] = (("full", 0),)
+    hash: str = "sha256"
+    caching: bool = True
+    null: bool = False
+    reserve: int = 0
+
+    def manager(self) -> KVCacheManager:
+        groups = [
+            GroupConfig(name=f"g{i}", kind=kind, window=window or None)  # type: ignore[arg-type]
+            for i, (kind, window) in enumerate(self.groups)
+        ]
+        cache = CacheConfig(
+            capacity=self.blocks,
+            block_size=self.size,
+            hash=self.hash,  # type: ignore[arg-type]
+            prefix_caching=self.caching,
+            null_block=self.null,
+            event_log=True,
+        )
+        options = {"t-lru": {"threshold": SPARE + 4, "next_prompt_estimate": 4}}
+        policy = PolicyConfig(
+            eviction=self.policy,
+            on_error="raise",
+            options={self.policy: options[self.policy]} if self.policy in options else {},
+        )
+        pressure = PressureConfig(reserve=self.reserve)
+        config = Config(cache=cache, policy=policy, pressure=pressure, groups=groups)
+        return KVCacheManager(config.resolve(known()))
+
+    def model(self, tables: Callable[[int], list[list[int]]]) -> Oracle:
+        rank = tail_optimized(SPARE, self.size) if self.policy == "t-lru" else RANKS[self.policy]
+        pool = Pool(self.blocks, int(self.null), self.policy, rank)
+        kinds = [KINDS[kind](window) for kind, window in self.groups]
+        return Oracle(pool, self.size, kinds, tables, self.caching, self.reserve)
+
+
+@dataclass
+class Machine:
+    """What every rule needs."""
+
+    setup: Setup
+    dice: Dice
+    coming: dict[int, list[int]] = field(default_factory=dict)
+    """Ids that the manager will be told later, of each sequence."""
+    preempted: list[tuple[Request, Ask]] = field(default_factory=list)
+    lent: list[int] = field(default_factory=list)
+    in_flight: int = 0
+    """Steps begun."""
+    refusals: int = 0
+    hits_seen: int = 0
+    done: int = 0
+    level: int = 0
+    trail: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.kv = self.setup.manager()
+        self.groups = len(self.setup.groups)
+        self.size = self.setup.size
+        self.o = self.setup.model(self.tables)
+        self.plane = Plane(self.o, np.full((MOST_BLOCKS, self.size), 3, np.uint64))
+
+    def tables(self, seq: int) -> list[list[int]]:
+        return [self.kv.block_table(seq, group).tolist() for group in range(self.groups)]
+
+    def both(self, told: str, call: Callable[[], T], model: Callable[[T], object]) -> T | None:
+        """Calls the manager and then its model, which both do it, or refuse it alike."""
+        self.trail.append(told)
+        error: KVFrameError | None = None
+        wanted: type[KVFrameError] | None = None
+        got: Any = None
+        try:
+            got = call()
+        except KVFrameError as caught:
+            error = caught
+        try:
+            model(got)
+        except RefusalError as refusal:
+            wanted = refusal.error
+        except Exception as wrong:
+            raise AssertionError(f"{told}: refused with {error!r}, or wrong: {wrong}") from wrong
+        if wanted is None:
+            assert error is None, f"{told}: refused with {error!r}"
+            return got  # type: ignore[no-any-return]
+        assert isinstance(error, wanted), f"{told}: not {wanted}, but {error!r}"
+        self.refusals += 1
+        return None
+
+    def same(self, told: str, got: object, wanted: object) -> None:
+        assert got == wanted, f"{told}: {got}, but must be {wanted}"
+
+    def seq(self) -> int | None:
+        return self.dice.pick(list(self.o.seqs)) if self.o.seqs else None
+
+    def take_plan(self) -> None:
+        self.keep(self.kv.take_plan())
+
+    def keep(self, plan: Plan | None) -> None:
+        """Books the copies that were planned."""
+        copies = self.o.take_plan(None if plan is None else plan.ticket)
+        self.same("plan", [] if plan is None else [*map(tuple, plan.copies.tolist())], copies)
+        if plan is not None:
+            self.plane.take(plan.ticket, copies, self.dice.one_in(4))
+            if self.dice.one_in(2):
+                self.plane.run(len(self.plane.queue) - 1)
+
+    def check(self) -> None:
+        """Everything that can be seen, against the model."""
+        kv, o, pool = self.kv, self.o, self.o.pool
+        kv.check_integrity()
+        cached = len(pool.cached())
+        used = pool.total - pool.free - cached
+        self.same("counts", tuple(kv.counts()), (pool.free, cached, used, pool.total))
+        self.same("order", kv.eviction_order().tolist(), pool.order())
+        for seq, s in o.seqs.items():
+            lengths = (len(s.tokens), s.slots, s.committed, s.cached)
+            self.same(f"lengths of {seq:#x}", tuple(kv.lengths(seq)), lengths)
+            wanted = [[-1 if b is None else b for b in table] for table in s.tables]
+            self.same(f"tables of {seq:#x}", self.tables(seq), wanted)
+        for block in range(pool.first, pool.total):
+            state, _, owners = kv._core.block_state(block)
+            b = pool.blocks.get(block)
+            wanted_state = ("free", 0) if b is None else (b.state, len(b.owners))
+            self.same(f"block {block}", (state, owners), wanted_state)
+        stats = kv.stats()
+        wanted_stats = {"live_sequences": len(o.seqs), "policy_failures": 0, "collisions": 0}
+        wanted_stats |= {"policy_fallbacks": 0} if self.setup.policy in OUTSIDE else {}
+        for name, count in (wanted_stats | pool.stats).items():
+            self.same(name, stats[name], count)
+        if self.done % 8 == 0:
+            self.plane.check_found()
+            kv.take_events()
+        for kept in [*self.plane.leases.values(), *(kept for _, kept in self.plane.fenced)]:
+            self.plane.check_kept(kept)

@@ -1,0 +1,27 @@
+"""Registers the `scenario` marker; vLLM's side, where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from perf.peers import PeerError
+
+from tests.conformance.marker import pytest_configure
+from tests.peers.compare import Theirs, start, vllm_python
+
+__all__ = ["pytest_configure"]
+
+
+@pytest.fixture(scope="session")
+def theirs() -> Iterator[Theirs]:
+    """VLLM's manager."""
+    python = vllm_python()
+    if python is None:
+        pytest.skip("no Python that has vLLM: set VLLM_PYTHON")
+    try:
+        peer = start(python)
+    except PeerError as error:
+        pytest.skip(f"vLLM does not start: {error}")
+    with peer:
+        yield Theirs(peer)
