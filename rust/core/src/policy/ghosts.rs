@@ -49,16 +49,8 @@ impl<T> Ghosts<T> {
         self.known.len()
     }
 
-    pub fn contains(&self, key: Key) -> bool {
-        self.known.contains_key(&key)
-    }
-
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         self.known.get_mut(&key).map(|(_, value)| value)
-    }
-
-    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.known.values_mut().map(|(_, value)| value)
     }
 
     /// Remembers `key` as the youngest.
@@ -78,15 +70,10 @@ impl<T> Ghosts<T> {
 
     /// Forgets the oldest beyond `capacity`.
     pub fn trim(&mut self, capacity: usize) {
-        self.trim_with(capacity, |_| {});
-    }
-
-    /// The same; what was remembered goes to `last`.
-    pub fn trim_with(&mut self, capacity: usize, mut last: impl FnMut(T)) {
         while self.known.len() > capacity {
             let Some((number, key)) = self.queue.pop_front() else { return };
             if self.known.get(&key).is_some_and(|(n, _)| *n == number) {
-                self.known.remove(&key).into_iter().for_each(|(_, value)| last(value));
+                self.known.remove(&key);
             }
         }
     }

@@ -14,7 +14,6 @@ mod clock;
 mod external;
 mod fifo;
 mod foresight;
-mod gaps;
 mod ghosts;
 mod heap;
 mod lfu;
