@@ -16,10 +16,10 @@ const TRUST: f64 = 50.0;
 
 /// The bucket of an age in block accesses.
 pub(super) fn bucket(age: u64) -> usize {
-    let age = age.max(1);
+    let age = age.clamp(1, (1 << 40) - 1);
     let octave = u64::from(age.ilog2());
-    let step = if octave < 2 { 0 } else { (age >> (octave - 2)) & (STEPS - 1) };
-    ((octave * STEPS + step) as usize).min(BUCKETS - 1)
+    let step = (age * STEPS >> octave) - STEPS;
+    (octave * STEPS + step) as usize
 }
 
 /// Where a bucket ends, in block accesses.
@@ -150,7 +150,7 @@ mod tests {
         for age in (1..5_000).chain((13..40).map(|bits| 1 << bits)) {
             let b = bucket(age);
             assert!(b >= last && (age as f64) < end(b), "{age}");
-            assert!(b == 0 || age < 4 || age as f64 >= end(b - 1), "{age}");
+            assert!(b == 0 || age as f64 >= end(b - 1), "{age}");
             last = b;
         }
         assert_eq!(bucket(u64::MAX), BUCKETS - 1);
@@ -180,11 +180,11 @@ mod tests {
         for _ in 0..1_000 {
             gaps.ended(0, 10, true);
             gaps.ended(1, 1_000, true);
-            idle.join(2, 0);
+            idle.join(2);
         }
         gaps.refresh(&idle, 100_000, 1.0);
         assert!(gaps.worth(0, 1) > 10.0 * gaps.worth(1, 1));
-        assert!(gaps.worth(1, 1) > 10.0 * gaps.worth(2, 1));
+        assert!(gaps.worth(1, 100) > 10.0 * gaps.worth(2, 100));
         // A block of the first class that is not back by now has missed its time.
         assert!(gaps.worth(0, 600) < gaps.worth(1, 600));
     }

@@ -40,8 +40,8 @@ const MOST_WATCHED: usize = 1 << 22;
 const REFRESH_SHARE: u32 = 4;
 const REFRESH_LEAST: u32 = 500;
 /// Block accesses that ages are told apart by, at the finest: a share of the capacity.
-const EPOCH_SHARE: u32 = 16;
-const EPOCH_LEAST: u32 = 128;
+const EPOCH_SHARE: u32 = 64;
+const EPOCH_LEAST: u32 = 16;
 /// What is kept of the past at each refresh: half after 64 capacities, 2^(-1/256).
 const KEEP: f64 = 0.997_296;
 
@@ -93,7 +93,7 @@ impl Foresight {
     fn begin(&mut self, block: BlockId, mut column: Column, capacity: u32) {
         column.class = classify(column.generation, column.uses);
         column.time = self.time;
-        self.idle.join(column.class, self.time);
+        self.idle.join(column.class);
         self.columns[block as usize] = column;
         if self.epoch == 0 {
             self.epoch = (capacity / EPOCH_SHARE).max(EPOCH_LEAST);
