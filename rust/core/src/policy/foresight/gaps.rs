@@ -18,7 +18,7 @@ const TRUST: f64 = 50.0;
 pub(super) fn bucket(age: u64) -> usize {
     let age = age.clamp(1, (1 << 40) - 1);
     let octave = u64::from(age.ilog2());
-    let step = (age * STEPS >> octave) - STEPS;
+    let step = ((age * STEPS) >> octave) - STEPS;
     (octave * STEPS + step) as usize
 }
 

@@ -1,7 +1,7 @@
 //! kvframe's own: keep what is worth most by the time it will take up, as the traffic itself tells.
 //!
 //! Blocks are told apart by how many turns built the prefix they belong to and how often they were
-//! used; that much predicts when they are used again (*KVCache in the Wild*, USENIX ATC 2025, fits
+//! used; that much predicts when they are used again ("`KVCache` in the Wild", USENIX ATC 2025, fits
 //! reuse gaps by request type and turn). For each class, the chance of a use at each age is measured
 //! by survival analysis, with blocks already evicted still watched, and turned into Gittins' index:
 //! the most uses an access of time that waiting can bring (Gittins, J. R. Stat. Soc. B 41, 1979;
