@@ -12,7 +12,10 @@ import kvframe
 from kvframe.errors import PluginError
 from kvframe.registry import Registry
 
-BUILTIN = ["lru", "fifo", "lfu", "lfuda", "slru", "opt", "opt-forced", "infinite"]
+BUILTIN = (
+    "lru fifo lfu lfuda slru foresight mru filo lfu-aged wlfu hpt gdsf cost priority longest-first ttl "
+    "clock sieve 2q arc mq s3-fifo opt opt-forced infinite"
+).split()
 
 Install = Callable[..., object]
 

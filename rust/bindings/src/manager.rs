@@ -58,8 +58,8 @@ pub(crate) fn make_policy(
 
 fn policy_options(options: Option<&Bound<'_, PyDict>>) -> PyResult<PolicyOptions> {
     let mut built = PolicyOptions::default();
-    if let Some(uses) = options.map(|o| o.get_item("protected_uses")).transpose()?.flatten() {
-        built.protected_uses = uses.extract()?;
+    for (name, value) in options.into_iter().flatten() {
+        built.set(&name.extract::<String>()?, value.extract()?);
     }
     Ok(built)
 }

@@ -93,7 +93,7 @@ impl Manager {
 
     /// Cached blocks in the policy's present order of death, as far as it is settled.
     fn eviction_order<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<i32>>> {
-        let order = self.locked(py, |core| core.policy().order())?;
+        let order = self.locked(py, |core| core.eviction_order())?;
         Ok(PyArray1::from_iter(py, order.iter().map(|&b| entry(b, -1))))
     }
 }

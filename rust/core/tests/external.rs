@@ -95,7 +95,7 @@ fn a_parent_older_than_its_child_is_offered() {
     m.release(b).unwrap();
     // b's second block went as superfluous, and a's took its place in the order; both first blocks
     // stay, for each has a child of its own.
-    let order = m.policy().order();
+    let order = m.eviction_order();
     let place = |block| order.iter().position(|&b| b == block).unwrap();
     assert!(place(0) < place(1) && m.pool().parent(1) == 0, "{order:?}");
     let out = offer(&mut m, 1, 0);

@@ -124,7 +124,7 @@ fn what_no_token_attends_to_is_given_up_tail_first() {
         // Of what was worth finding, the latest is the first in line.
         let gone = table.iter().rev().filter(|&&b| m.pool().depth(b) < 3 && m.pool().refs(b) == 0);
         let cached: Vec<_> = gone.copied().filter(|&b| m.pool().is_evictable(b)).collect();
-        assert_eq!(m.policy().order(), cached);
+        assert_eq!(m.eviction_order(), cached);
         m.check_integrity().unwrap();
     }
 }

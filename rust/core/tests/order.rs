@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use kvframe_core::events::{Event, Kind};
 use kvframe_core::policy::NAMES;
+use kvframe_core::sequence::Meta;
 use kvframe_core::{Admission, BlockId, Key, NIL, Options, SeqId};
 
 use common::{SIZE, build, request};
@@ -25,6 +26,12 @@ struct Block {
     /// lfuda: age of the cache when it was touched.
     age: u32,
     next: u32,
+    /// Ticks of all uses, and the greatest priority and time to live of them.
+    times: Vec<u64>,
+    priority: i32,
+    ttl: u64,
+    /// gdsf, cost: level of the cache when it was touched.
+    level: u64,
     /// When it joined the cached blocks, counted in blocks.
     joined: u64,
 }
@@ -34,8 +41,10 @@ struct Twin {
     policy: &'static str,
     blocks: HashMap<BlockId, Block>,
     outlooks: HashMap<SeqId, Vec<u32>>,
+    metas: HashMap<SeqId, Meta>,
     hits: HashMap<SeqId, usize>,
     age: u32,
+    level: u64,
     joined: u64,
     evictions: usize,
     duplicates: usize,
@@ -52,6 +61,28 @@ impl Twin {
             "lfu" => (u64::from(b.uses), b.last),
             "lfuda" => (u64::from(b.age + b.uses), b.last),
             "slru" => (u64::from(b.uses >= 2), b.last),
+            "mru" => (u64::MAX - b.last, 0),
+            "filo" => (u64::MAX - b.inserted, 0),
+            "longest-first" => (u64::from(deeper_first), b.last),
+            "priority" => ((i64::from(b.priority) + (1 << 31)) as u64, b.last),
+            "ttl" => (b.last + b.ttl, 0),
+            "hpt" => {
+                let density = f64::from(b.uses - 1) / f64::from(b.depth + 1);
+                (u64::from((density as f32).to_bits()), b.last)
+            }
+            "wlfu" => {
+                let hits = f64::from(b.uses - 1);
+                ((b.last as f64 + 1_000.0 * hits.ln_1p()).to_bits(), 0)
+            }
+            "lfu-aged" => {
+                // What the counts are worth at the end of time; near ties are ties.
+                let sum: f64 = b.times.iter().map(|&t| (t as f64 / 4_096.0).exp2()).sum();
+                ((sum * 1e12) as u64, 0)
+            }
+            "gdsf" | "cost" => {
+                let uses = if self.policy == "gdsf" { u64::from(b.uses) } else { 1 };
+                (b.level + uses * (65_536 + 65_536 * u64::from(b.depth) / 2_048), 0)
+            }
             _ => (u64::from(u32::MAX - b.next), 0),
         };
         (main, last, deeper_first, id)
@@ -86,11 +117,15 @@ impl Twin {
         (block.last, block.joined) = (now, joined);
     }
 
-    fn touch(&mut self, id: BlockId, next: u32, now: u64) {
-        let age = self.age;
+    fn touch(&mut self, id: BlockId, seq: SeqId, next: u32, now: u64) {
+        let (age, level, meta) = (self.age, self.level, self.metas[&seq]);
         let block = self.block(id);
+        block.priority =
+            if block.uses == 0 { meta.priority } else { block.priority.max(meta.priority) };
+        block.ttl = block.ttl.max(if meta.session == 0 { 1_000 } else { 100_000 });
         block.uses += 1;
-        (block.last, block.age, block.next) = (now, age, next);
+        block.times.push(now);
+        (block.last, block.age, block.level, block.next) = (now, age, level, next);
     }
 
     fn see(&mut self, e: &Event) {
@@ -99,7 +134,7 @@ impl Twin {
                 let at = self.hits.entry(e.seq).or_insert(0);
                 let next = self.outlooks[&e.seq].get(*at).copied().unwrap_or(u32::MAX);
                 *at += 1;
-                self.touch(e.block, next, e.tick);
+                self.touch(e.block, e.seq, next, e.tick);
                 self.block(e.block).owners += 1;
             }
             Kind::Allocate => {
@@ -114,6 +149,7 @@ impl Twin {
                 if self.policy == "lfuda" {
                     self.age = self.rank(e.block).0 as u32;
                 }
+                self.level = self.rank(e.block).0;
                 self.forget(e.block);
                 self.evictions += 1;
             }
@@ -130,11 +166,14 @@ impl Twin {
         }
         let block = self.block(e.block);
         (block.key, block.parent, block.depth) = (Some(e.key), parent, depth);
-        (block.uses, block.inserted, block.last, block.next) = (1, e.tick, e.tick, next);
+        (block.inserted, block.uses) = (e.tick, 0);
+        let age = block.age;
+        self.touch(e.block, e.seq, next, e.tick);
+        self.block(e.block).age = age;
         if let Some(copy) = self.copy_of(e.block) {
             // Computed once more: a use of the block that was there.
             self.duplicates += 1;
-            self.touch(copy, next, e.tick);
+            self.touch(copy, e.seq, next, e.tick);
         }
     }
 
@@ -181,6 +220,8 @@ fn drive(policy: &'static str, seed: u64) -> Twin {
         // Two at a time at the most, and no prompt ends at a block's end: at most two copies of a
         // block, so that it is plain which one a use falls to.
         let mut outlook = Vec::new();
+        let meta =
+            Meta { priority: dice.below(3) as i32 - 1, session: dice.below(2), ..Meta::default() };
         let mut admitted = None;
         match dice.below(4) {
             0 | 1 if live.len() < 2 => {
@@ -195,7 +236,7 @@ fn drive(policy: &'static str, seed: u64) -> Twin {
                     tokens.push(77);
                 }
                 outlook = tokens.chunks(4).map(|_| dice.below(30) as u32).collect();
-                let asked = Admission { outlook: &outlook, ..request(&tokens) };
+                let asked = Admission { outlook: &outlook, meta, ..request(&tokens) };
                 if let Ok(grant) = m.admit(&asked) {
                     admitted = Some(grant.seq);
                 }
@@ -214,6 +255,7 @@ fn drive(policy: &'static str, seed: u64) -> Twin {
         }
         if let Some(seq) = admitted {
             twin.outlooks.insert(seq, outlook);
+            twin.metas.insert(seq, meta);
             live.push(seq);
         }
         m.take_events().iter().for_each(|e| twin.see(e));
@@ -222,9 +264,12 @@ fn drive(policy: &'static str, seed: u64) -> Twin {
     twin
 }
 
+/// Policies whose order is no key of a block's own: `lists.rs` has twins of theirs.
+const OTHERS: &[&str] = &["foresight", "clock", "sieve", "2q", "arc", "mq", "s3-fifo"];
+
 #[test]
 fn every_policy_kills_in_the_order_of_its_key() {
-    for policy in NAMES {
+    for policy in NAMES.iter().filter(|name| !OTHERS.contains(name)) {
         let (mut evictions, mut duplicates) = (0, 0);
         for seed in 1..=60 {
             let twin = drive(policy, seed * 0x9E37_79B9);

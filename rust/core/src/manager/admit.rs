@@ -306,6 +306,7 @@ impl Manager {
         }
         let encoder_cached = self.obtain_cross(seq, request.encoder_tokens, &mut tables);
         let may_refuse = request.fit == Fit::Partial && self.policy.may_refuse();
+        let wants_missed = request.insert && self.policy.wants_missed();
         let mut rows = start.rows;
         while rows < self.blocks_for(until) {
             let row = self.row_blocks(&tables, rows);
@@ -313,6 +314,9 @@ impl Manager {
                 break;
             }
             let outlook = request.outlook.get(rows as usize).copied().unwrap_or(NEVER);
+            if wants_missed {
+                self.announce(keys, rows);
+            }
             if !self.obtain_row(seq, &mut tables, rows, may_refuse.then_some(outlook)) {
                 break;
             }
@@ -371,6 +375,18 @@ impl Manager {
             external_tokens: external,
             joined_tokens,
             attached: None,
+        }
+    }
+
+    /// Tells a policy with ghosts which keys the blocks that start at unit `row` are for.
+    fn announce(&mut self, keys: &[Key], row: u32) {
+        for (group, reach) in self.layout.groups().iter().enumerate() {
+            let starts = reach.kind != GroupKind::Cross && row.is_multiple_of(reach.units);
+            let Some(key) = keys.get((row + reach.units) as usize - 1).filter(|_| starts) else {
+                continue;
+            };
+            let view = View { pool: &self.pool, now: self.tick };
+            self.policy.missed(key.for_group(group), view);
         }
     }
 

@@ -164,6 +164,11 @@ impl Manager {
         &*self.policy
     }
 
+    /// Every cached block that the policy has in its order, the next to die first.
+    pub fn eviction_order(&self) -> Vec<BlockId> {
+        self.policy.order(View { pool: &self.pool, now: self.tick })
+    }
+
     /// The counters.
     pub fn stats(&self) -> Stats {
         self.stats

@@ -312,8 +312,8 @@ impl Eviction for External {
         Some(self)
     }
 
-    fn order(&self) -> Vec<BlockId> {
-        self.order.order()
+    fn order(&self, _: View<'_>) -> Vec<BlockId> {
+        self.order.iter().collect()
     }
 
     fn validate(&self, pool: &Pool) -> Result<(), String> {

@@ -2,7 +2,7 @@
 //! the rank of the last victim (Arlitt et al., 1999).
 
 use super::ranked::pack;
-use super::{Rank, View, grow};
+use super::{Rank, Touch, View, grow};
 use crate::pool::BlockId;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,13 +29,13 @@ impl Rank for Lfuda {
         self.columns[block as usize].age = self.age;
     }
 
-    fn insert(&mut self, block: BlockId, _: u32, view: View<'_>) {
+    fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
         let column = &mut self.columns[block as usize];
         column.uses = 1;
         column.last = view.now;
     }
 
-    fn hit(&mut self, block: BlockId, _: u32, view: View<'_>) {
+    fn hit(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
         let age = self.age;
         let column = &mut self.columns[block as usize];
         column.uses = column.uses.saturating_add(1);

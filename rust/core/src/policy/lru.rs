@@ -124,7 +124,7 @@ impl Eviction for Lru {
         self.iter().find(|&b| view.pool.is_evictable(b))
     }
 
-    fn order(&self) -> Vec<BlockId> {
+    fn order(&self, _: View<'_>) -> Vec<BlockId> {
         self.iter().collect()
     }
 

@@ -7,27 +7,66 @@
 //! A policy that only ranks implements [`Rank`] and gets its order from [`Ranked`], a heap over the
 //! evictable leaves. One with lists of its own implements [`Eviction`].
 
+mod arc;
 mod candidates;
+mod classed;
+mod clock;
 mod external;
 mod fifo;
+mod filo;
+mod foresight;
+mod ghosts;
+mod greedy_dual;
+mod heap;
+mod hpt;
+mod keyed;
 mod lfu;
+mod lfu_aged;
 mod lfuda;
+mod longest_first;
 mod lru;
+mod mq;
+mod mru;
 mod opt;
+mod priority;
 mod ranked;
+mod s3fifo;
+mod sieve;
 mod slru;
+mod ttl;
+mod twoq;
+mod wlfu;
 
+pub use arc::Arc;
 pub use candidates::Candidates;
+pub use classed::{Classed, Classes, Heads};
+pub use clock::Clock;
 pub use external::{EventKind, External, Journal, Row};
 pub use fifo::Fifo;
+pub use filo::Filo;
+pub use foresight::Foresight;
+pub use greedy_dual::{Cost, Gdsf, GreedyDual};
+pub use hpt::Hpt;
+pub use keyed::{Formula, Keyed, Past};
 pub use lfu::Lfu;
+pub use lfu_aged::LfuAged;
 pub use lfuda::Lfuda;
+pub use longest_first::LongestFirst;
 pub use lru::Lru;
+pub use mq::Mq;
+pub use mru::Mru;
 pub use opt::Opt;
+pub use priority::Priority;
 pub use ranked::{Rank, Ranked};
+pub use s3fifo::S3Fifo;
+pub use sieve::Sieve;
 pub use slru::Slru;
+pub use ttl::Ttl;
+pub use twoq::TwoQ;
+pub use wlfu::Wlfu;
 
 use crate::error::{Error, Result};
+use crate::hash::Key;
 use crate::pool::{BlockId, Pool};
 use crate::sequence::Meta;
 
@@ -58,6 +97,22 @@ impl Use<'_> {
     /// When the i-th block is used next.
     pub fn next(&self, i: usize) -> u32 {
         self.outlook.get(i).copied().unwrap_or(NEVER)
+    }
+}
+
+/// One block's share of a [`Use`].
+#[derive(Debug, Clone, Copy)]
+pub struct Touch<'a> {
+    /// The use of all blocks together.
+    pub using: &'a Use<'a>,
+    /// Which of them this is.
+    pub i: usize,
+}
+
+impl Touch<'_> {
+    /// When the block is used next.
+    pub fn next(&self) -> u32 {
+        self.using.next(self.i)
     }
 }
 
@@ -101,6 +156,14 @@ pub trait Eviction: Send {
     /// no more in this operation.
     fn victim(&mut self, view: View<'_>) -> Option<BlockId>;
 
+    /// An admission is about to get a block for `key`, which was not found: ghosts may be there.
+    fn missed(&mut self, _key: Key, _view: View<'_>) {}
+
+    /// Whether [`Eviction::missed`] does anything.
+    fn wants_missed(&self) -> bool {
+        false
+    }
+
     /// Whether [`Eviction::refuses`] ever says yes.
     fn may_refuse(&self) -> bool {
         false
@@ -127,7 +190,7 @@ pub trait Eviction: Send {
     }
 
     /// Every cached block in the present order of death, as far as it is settled. For tests.
-    fn order(&self) -> Vec<BlockId>;
+    fn order(&self, view: View<'_>) -> Vec<BlockId>;
 
     /// Checks the policy's own books against the pool's.
     ///
@@ -136,44 +199,141 @@ pub trait Eviction: Send {
     fn validate(&self, pool: &Pool) -> std::result::Result<(), String>;
 }
 
-/// The names [`by_name`] knows.
-pub const NAMES: &[&str] =
-    &["lru", "fifo", "lfu", "lfuda", "slru", "opt", "opt-forced", "infinite"];
-
-/// Options of the built-in policies; each reads its own.
+/// Options of the built-in policies; each reads its own. Times are ticks of the logical clock, a few
+/// for each request.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyOptions {
     /// slru: uses from which a block is protected.
     pub protected_uses: u32,
+    /// lfu-aged: after how long a use counts half.
+    pub half_life_ticks: u32,
+    /// wlfu: how much later the last use seems for each factor of e in hits.
+    pub bonus_ticks: u32,
+    /// gdsf, cost: blocks before one for which attention takes as much as all the rest.
+    pub attention_blocks: u32,
+    /// ttl: how long blocks of sessions live.
+    pub session_ticks: u32,
+    /// ttl: how long other blocks live.
+    pub one_shot_ticks: u32,
+    /// 2q: share of the blocks for what was used once.
+    pub in_percent: u32,
+    /// 2q: remembered keys of what was used once, by the blocks.
+    pub out_percent: u32,
+    /// s3-fifo: share of the blocks of the small queue.
+    pub small_percent: u32,
+    /// mq: block accesses without a use after which a block moves a queue down.
+    pub lifetime: u32,
 }
 
 impl Default for PolicyOptions {
     fn default() -> Self {
-        Self { protected_uses: 2 }
+        Self {
+            protected_uses: 2,
+            half_life_ticks: 4_096,
+            bonus_ticks: 1_000,
+            attention_blocks: 2_048,
+            session_ticks: 100_000,
+            one_shot_ticks: 1_000,
+            in_percent: 25,
+            out_percent: 50,
+            small_percent: 10,
+            lifetime: 10_000,
+        }
     }
 }
 
-/// The built-in policy of that name. `infinite` is lru in a pool that never fills.
+impl PolicyOptions {
+    /// Sets the option of that name; false if there is none.
+    pub fn set(&mut self, name: &str, value: u32) -> bool {
+        let option = match name {
+            "protected_uses" => &mut self.protected_uses,
+            "half_life_ticks" => &mut self.half_life_ticks,
+            "bonus_ticks" => &mut self.bonus_ticks,
+            "attention_blocks" => &mut self.attention_blocks,
+            "session_ticks" => &mut self.session_ticks,
+            "one_shot_ticks" => &mut self.one_shot_ticks,
+            "in_percent" => &mut self.in_percent,
+            "out_percent" => &mut self.out_percent,
+            "small_percent" => &mut self.small_percent,
+            "lifetime" => &mut self.lifetime,
+            _ => return false,
+        };
+        *option = value;
+        true
+    }
+}
+
+type Make = fn(PolicyOptions) -> Box<dyn Eviction>;
+
+fn ranked<R: Rank + 'static>(policy: R) -> Box<dyn Eviction> {
+    Box::new(Ranked::new(policy))
+}
+
+fn keyed<F: Formula + 'static>(formula: F) -> Box<dyn Eviction> {
+    ranked(Keyed::new(formula))
+}
+
+fn classed<P: Classes>(policy: P) -> Box<dyn Eviction> {
+    Box::new(Classed::new(policy))
+}
+
+/// Every policy; `infinite` is lru in a pool that never fills.
+const POLICIES: &[(&str, Make)] = &[
+    ("lru", |_| Box::new(Lru::default())),
+    ("foresight", |_| classed(Foresight::default())),
+    ("mru", |_| keyed(Mru)),
+    ("fifo", |_| ranked(Fifo::default())),
+    ("filo", |_| keyed(Filo)),
+    ("lfu", |_| ranked(Lfu::default())),
+    ("lfuda", |_| ranked(Lfuda::default())),
+    ("lfu-aged", |o| keyed(LfuAged::new(o.half_life_ticks))),
+    ("wlfu", |o| keyed(Wlfu::new(o.bonus_ticks))),
+    ("hpt", |_| keyed(Hpt)),
+    ("slru", |o| ranked(Slru::new(o.protected_uses))),
+    ("gdsf", |o| keyed(Gdsf::new(o.attention_blocks))),
+    ("cost", |o| keyed(Cost::new(o.attention_blocks))),
+    ("priority", |_| keyed(Priority)),
+    ("longest-first", |_| keyed(LongestFirst)),
+    ("ttl", |o| keyed(Ttl::new(o.session_ticks, o.one_shot_ticks))),
+    ("clock", |_| classed(Clock::default())),
+    ("sieve", |_| classed(Sieve::default())),
+    ("2q", |o| classed(TwoQ::new(o.in_percent, o.out_percent))),
+    ("arc", |_| classed(Arc::default())),
+    ("mq", |o| classed(Mq::new(u64::from(o.lifetime)))),
+    ("s3-fifo", |o| classed(S3Fifo::new(o.small_percent))),
+    ("opt", |_| ranked(Opt::new(true))),
+    ("opt-forced", |_| ranked(Opt::new(false))),
+    ("infinite", |_| Box::new(Lru::default())),
+];
+
+/// The names [`by_name`] knows.
+pub const NAMES: &[&str] = &NAMES_OF_POLICIES;
+
+const NAMES_OF_POLICIES: [&str; POLICIES.len()] = {
+    let mut names = [""; POLICIES.len()];
+    let mut i = 0;
+    while i < names.len() {
+        names[i] = POLICIES[i].0;
+        i += 1;
+    }
+    names
+};
+
+/// The built-in policy of that name.
 ///
 /// # Errors
 /// [`Error::UnknownName`].
 pub fn by_name(name: &str, options: PolicyOptions) -> Result<Box<dyn Eviction>> {
-    Ok(match name {
-        "lru" | "infinite" => Box::new(Lru::default()),
-        "fifo" => Box::new(Ranked::new(Fifo::default())),
-        "lfu" => Box::new(Ranked::new(Lfu::default())),
-        "lfuda" => Box::new(Ranked::new(Lfuda::default())),
-        "slru" => Box::new(Ranked::new(Slru::new(options.protected_uses))),
-        "opt" => Box::new(Ranked::new(Opt::new(true))),
-        "opt-forced" => Box::new(Ranked::new(Opt::new(false))),
-        _ => {
-            return Err(Error::UnknownName {
-                what: "eviction policy",
-                name: name.into(),
-                known: "lru, fifo, lfu, lfuda, slru, opt, opt-forced, infinite",
-            });
-        }
-    })
+    match POLICIES.iter().find(|(known, _)| *known == name) {
+        Some((_, make)) => Ok(make(options)),
+        None => Err(Error::UnknownName {
+            what: "eviction policy",
+            name: name.into(),
+            known: "lru, foresight, mru, fifo, filo, lfu, lfuda, lfu-aged, wlfu, hpt, slru, gdsf, \
+                    cost, priority, longest-first, ttl, clock, sieve, 2q, arc, mq, s3-fifo, opt, \
+                    opt-forced, infinite",
+        }),
+    }
 }
 
 /// Grows a column to hold `block`.

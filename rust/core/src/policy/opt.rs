@@ -4,7 +4,7 @@
 //! the rule is optimal for blocks of equal cost.
 
 use super::ranked::pack;
-use super::{NEVER, Rank, View, grow};
+use super::{NEVER, Rank, Touch, View, grow};
 use crate::pool::BlockId;
 
 /// Next use a block.
@@ -26,13 +26,13 @@ impl Rank for Opt {
         if self.bypass { "opt" } else { "opt-forced" }
     }
 
-    fn insert(&mut self, block: BlockId, outlook: u32, _: View<'_>) {
+    fn insert(&mut self, block: BlockId, touch: Touch<'_>, _: View<'_>) {
         grow(&mut self.next, block, NEVER);
-        self.next[block as usize] = outlook;
+        self.next[block as usize] = touch.next();
     }
 
-    fn hit(&mut self, block: BlockId, outlook: u32, _: View<'_>) {
-        self.next[block as usize] = outlook;
+    fn hit(&mut self, block: BlockId, touch: Touch<'_>, _: View<'_>) {
+        self.next[block as usize] = touch.next();
     }
 
     fn release(&mut self, _: BlockId, _: View<'_>) {}

@@ -1,7 +1,7 @@
 //! Segmented LRU as `SGLang`'s `slru`: used often enough is protected, then recency.
 
 use super::ranked::pack;
-use super::{Rank, View, grow};
+use super::{Rank, Touch, View, grow};
 use crate::pool::BlockId;
 
 /// (uses since it became findable, time of last use)
@@ -27,12 +27,12 @@ impl Rank for Slru {
         vec![("protected_uses", u64::from(self.protected_uses))]
     }
 
-    fn insert(&mut self, block: BlockId, _: u32, view: View<'_>) {
+    fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
         grow(&mut self.uses, block, (0, 0));
         self.uses[block as usize] = (1, view.now);
     }
 
-    fn hit(&mut self, block: BlockId, _: u32, view: View<'_>) {
+    fn hit(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
         let (uses, last) = &mut self.uses[block as usize];
         *uses = uses.saturating_add(1);
         *last = view.now;

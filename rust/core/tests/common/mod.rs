@@ -132,7 +132,7 @@ pub fn picture(m: &Manager, seqs: &[SeqId]) -> Picture {
         blocks: (0..p.created()).map(column).collect(),
         free: p.free_list().to_vec(),
         counts: (p.free(), p.cached(), p.referenced()),
-        order: m.policy().order(),
+        order: m.eviction_order(),
         stats: Stats { refused: 0, ..m.stats() },
         live: m.live_sequences(),
         sequences: seqs.iter().map(held).collect(),

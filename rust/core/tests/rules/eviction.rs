@@ -61,9 +61,9 @@ fn rule_7_lru_lists_tails_first() {
     let mut m = small(6);
     serve(&mut m, &prompt(&[1, 2, 3]));
     serve(&mut m, &prompt(&[4, 5]));
-    assert_eq!(m.policy().order(), [2, 1, 0, 4, 3]);
+    assert_eq!(m.eviction_order(), [2, 1, 0, 4, 3]);
     serve(&mut m, &open(&[1, 2]));
-    assert_eq!(m.policy().order(), [2, 4, 3, 1, 0]);
+    assert_eq!(m.eviction_order(), [2, 4, 3, 1, 0]);
 }
 
 // scenario: U-5
@@ -139,7 +139,8 @@ fn rule_7_policies_rank() {
 #[test]
 fn rule_7_slru_protects_from_the_second_use() {
     let survivors = |protected_uses: u32| {
-        let policy = by_name("slru", PolicyOptions { protected_uses }).unwrap();
+        let policy =
+            by_name("slru", PolicyOptions { protected_uses, ..PolicyOptions::default() }).unwrap();
         let options = Options { blocks: 3, block_size: SIZE, ..Options::default() };
         let mut m = Manager::new(options, policy).unwrap();
         serve(&mut m, &prompt(&[1]));

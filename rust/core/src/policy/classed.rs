@@ -1,0 +1,222 @@
+//! From classes with an order each to one order: a heap of evictable leaves a class, and a policy
+//! that says which class gives the next victim.
+//!
+//! This is how policies with several lists (ARC, 2Q, S3-FIFO, …) live under the leaf rule: a list's
+//! place becomes a rank, so that the first *leaf* of a list is found in O(log n). Policies whose
+//! scores drift with time compare the heads of their classes only.
+
+use super::heap::{Entry, Heap};
+use super::{Eviction, Touch, Use, View, Why, grow};
+use crate::hash::Key;
+use crate::pool::{BlockId, NIL, Pool};
+
+/// A policy over classes. Its columns are its own. A block's class and rank may change only while
+/// it is inserted, hit, claimed, released or spared.
+pub trait Classes: Clone + Send + 'static {
+    /// Its name in configuration.
+    fn name(&self) -> &'static str;
+    /// A block became findable.
+    fn insert(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>);
+    /// An admission found it.
+    fn hit(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>);
+    /// Its last owner left.
+    fn release(&mut self, _block: BlockId, _view: View<'_>) {}
+    /// The class of a findable block.
+    fn class(&self, block: BlockId) -> usize;
+    /// Lower dies first within its class.
+    fn rank(&self, block: BlockId, view: View<'_>) -> u128;
+    /// The class that gives the next victim, one that is not empty. At least one is not.
+    fn choose(&mut self, heads: Heads<'_>, view: View<'_>) -> usize;
+    /// Whether the head just chosen gets another chance; its class or rank has changed then.
+    fn spare(&mut self, _block: BlockId, _view: View<'_>) -> bool {
+        false
+    }
+    /// It is no longer findable. Its key can still be read.
+    fn removed(&mut self, _block: BlockId, _why: Why, _view: View<'_>) {}
+    /// See [`Eviction::missed`].
+    fn missed(&mut self, _key: Key, _view: View<'_>) {}
+    /// See [`Eviction::wants_missed`].
+    fn wants_missed(&self) -> bool {
+        false
+    }
+    /// See [`Eviction::options`].
+    fn options(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+}
+
+/// The evictable leaves, by class.
+#[derive(Debug, Clone, Copy)]
+pub struct Heads<'a> {
+    heaps: &'a [Heap],
+}
+
+impl Heads<'_> {
+    /// The first to die of a class, and its rank.
+    pub fn first(&self, class: usize) -> Option<(BlockId, u128)> {
+        self.heaps.get(class)?.first().map(|entry| (entry.block, entry.rank))
+    }
+
+    /// Whether a class has no leaf that may die.
+    pub fn is_empty(&self, class: usize) -> bool {
+        self.first(class).is_none()
+    }
+
+    /// How many classes may have leaves.
+    pub fn classes(&self) -> usize {
+        self.heaps.len()
+    }
+
+    /// The first of `order` that is not empty; of none, the lowest that is not.
+    pub fn first_of(&self, order: &[usize]) -> usize {
+        let mut all = order.iter().copied().chain(0..self.heaps.len());
+        all.find(|&class| !self.is_empty(class)).unwrap_or(0)
+    }
+}
+
+/// An [`Eviction`] of [`Classes`].
+#[derive(Debug, Clone)]
+pub struct Classed<P> {
+    policy: P,
+    heaps: Vec<Heap>,
+    place: Vec<u32>,
+    home: Vec<u16>,
+    leaves: usize,
+}
+
+impl<P: Classes> Classed<P> {
+    /// The order of `policy`.
+    pub fn new(policy: P) -> Self {
+        Self { policy, heaps: Vec::new(), place: Vec::new(), home: Vec::new(), leaves: 0 }
+    }
+
+    fn push(&mut self, block: BlockId, view: View<'_>) {
+        let class = self.policy.class(block);
+        if self.heaps.len() <= class {
+            self.heaps.resize_with(class + 1, Heap::default);
+        }
+        grow(&mut self.place, block, NIL);
+        grow(&mut self.home, block, 0);
+        self.home[block as usize] = class as u16;
+        let entry = Entry { rank: self.policy.rank(block, view), block };
+        self.heaps[class].push(&mut self.place, entry);
+        self.leaves += 1;
+    }
+
+    fn take_out(&mut self, block: BlockId) -> bool {
+        let Some(&at) = self.place.get(block as usize).filter(|&&at| at != NIL) else {
+            return false;
+        };
+        self.heaps[self.home[block as usize] as usize].take_out(&mut self.place, at as usize);
+        self.leaves -= 1;
+        true
+    }
+}
+
+impl<P: Classes> Eviction for Classed<P> {
+    fn name(&self) -> &'static str {
+        self.policy.name()
+    }
+
+    fn insert(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>) {
+        for (i, &block) in blocks.iter().enumerate() {
+            self.policy.insert(block, Touch { using: &using, i }, view);
+        }
+    }
+
+    fn hit(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>) {
+        for (i, &block) in blocks.iter().enumerate() {
+            let placed = self.take_out(block);
+            self.policy.hit(block, Touch { using: &using, i }, view);
+            // A computed copy may touch a block that nobody owns.
+            if placed {
+                self.push(block, view);
+            }
+        }
+    }
+
+    fn claim(&mut self, blocks: &[BlockId], _: View<'_>) {
+        for &block in blocks {
+            self.take_out(block);
+        }
+    }
+
+    fn release(&mut self, blocks: &[BlockId], view: View<'_>) {
+        for &block in blocks {
+            self.policy.release(block, view);
+            if view.pool.is_evictable(block) {
+                self.push(block, view);
+            }
+        }
+    }
+
+    fn expose(&mut self, block: BlockId, view: View<'_>) {
+        self.push(block, view);
+    }
+
+    fn remove(&mut self, block: BlockId, why: Why, view: View<'_>) {
+        self.take_out(block);
+        self.policy.removed(block, why, view);
+    }
+
+    fn victim(&mut self, view: View<'_>) -> Option<BlockId> {
+        // Each chance that is given is used up: by then every leaf has had all of its own.
+        for _ in 0..=self.leaves.saturating_mul(8) {
+            if self.leaves == 0 {
+                return None;
+            }
+            let class = self.policy.choose(Heads { heaps: &self.heaps }, view);
+            let block = self.heaps.get(class)?.first()?.block;
+            if !self.policy.spare(block, view) {
+                return Some(block);
+            }
+            self.take_out(block);
+            self.push(block, view);
+        }
+        self.heaps.iter().find_map(Heap::first).map(|entry| entry.block)
+    }
+
+    fn missed(&mut self, key: Key, view: View<'_>) {
+        self.policy.missed(key, view);
+    }
+
+    fn wants_missed(&self) -> bool {
+        self.policy.wants_missed()
+    }
+
+    fn options(&self) -> Vec<(&'static str, u64)> {
+        self.policy.options()
+    }
+
+    fn order(&self, view: View<'_>) -> Vec<BlockId> {
+        let mut rest = self.clone();
+        let mut order = Vec::with_capacity(self.leaves);
+        while let Some(block) = rest.victim(view) {
+            rest.remove(block, Why::Evicted, view);
+            order.push(block);
+        }
+        order
+    }
+
+    fn validate(&self, pool: &Pool) -> Result<(), String> {
+        let name = self.policy.name();
+        let mut placed = 0;
+        for (class, heap) in self.heaps.iter().enumerate() {
+            heap.validate(&self.place).map_err(|fault| format!("{name}: {fault}"))?;
+            for entry in heap.entries() {
+                if !pool.is_evictable(entry.block) {
+                    return Err(format!("{name}: block {} may not die", entry.block));
+                }
+                if self.home[entry.block as usize] as usize != class {
+                    return Err(format!("{name}: block {} is in another class", entry.block));
+                }
+            }
+            placed += heap.len();
+        }
+        let leaves = (0..pool.created()).filter(|&b| pool.is_evictable(b)).count();
+        if leaves != placed || leaves != self.leaves {
+            return Err(format!("{name}: {placed} in the heaps, {leaves} may die"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,191 @@
+//! What is known of reuse gaps: per class of blocks, how likely an idle block is used again at each
+//! age (survival analysis: blocks that are still idle count, too), and from that what keeping one is
+//! worth.
+
+use super::CLASSES;
+use super::idle::Idle;
+
+/// Ages are told apart in quarters of a power of two.
+const STEPS: u64 = 4;
+/// Ages up to 2^40 block accesses; older ones count as that old.
+pub(super) const BUCKETS: usize = 40 * STEPS as usize;
+
+/// How many idle blocks of a class, at an age, it takes to believe its own rate of reuse as much as
+/// that of all classes together.
+const TRUST: f64 = 50.0;
+
+/// The bucket of an age in block accesses.
+pub(super) fn bucket(age: u64) -> usize {
+    let age = age.clamp(1, (1 << 40) - 1);
+    let octave = u64::from(age.ilog2());
+    let step = ((age * STEPS) >> octave) - STEPS;
+    (octave * STEPS + step) as usize
+}
+
+/// Where a bucket ends, in block accesses.
+fn end(bucket: usize) -> f64 {
+    let (octave, step) = (bucket as u64 / STEPS, bucket as u64 % STEPS);
+    (1u64 << octave) as f64 * ((STEPS + step + 1) as f64 / STEPS as f64)
+}
+
+type Row = [f64; BUCKETS];
+
+/// Waits of a class that have ended, and what follows from them.
+#[derive(Debug, Clone)]
+struct Class {
+    /// How many waits ended in each bucket of ages, one way or another.
+    ended: Row,
+    /// How many of them by a use.
+    used: Row,
+    /// What a block of that age is worth.
+    worth: Row,
+}
+
+/// The books of all classes: 4 kB each, whatever the number of blocks.
+#[derive(Debug, Clone)]
+pub(super) struct Gaps {
+    classes: Vec<Class>,
+    /// How many blocks came to each age, for [`Gaps::refresh`].
+    reached: Vec<Row>,
+}
+
+impl Default for Gaps {
+    fn default() -> Self {
+        let none = [0.0; BUCKETS];
+        let class = Class { ended: none, used: none, worth: none };
+        Self { classes: vec![class; CLASSES], reached: vec![none; CLASSES] }
+    }
+}
+
+impl Gaps {
+    /// A block of `class` waited for `age`, and was then used, or is watched no longer.
+    pub fn ended(&mut self, class: u8, age: u64, used: bool) {
+        let class = &mut self.classes[class as usize];
+        class.ended[bucket(age)] += 1.0;
+        class.used[bucket(age)] += f64::from(u8::from(used));
+    }
+
+    /// What keeping a block of that class and age is worth: uses by the time it takes up, in block
+    /// accesses.
+    #[inline]
+    pub fn worth(&self, class: usize, age: u64) -> f64 {
+        self.classes[class].worth[bucket(age)]
+    }
+
+    /// Brings what blocks are worth up to date, then forgets all but `keep` of what has ended.
+    pub fn refresh(&mut self, idle: &Idle, now: u64, keep: f64) {
+        // No block is older than the clock: what lies beyond the bucket after it is never asked for.
+        let limit = (bucket(now) + STEPS as usize).min(BUCKETS);
+        for (reached, class) in self.reached.iter_mut().zip(&self.classes) {
+            *reached = class.ended;
+        }
+        for (age, counts) in idle.ages(now) {
+            // Idle now: they have been through the bucket before, and this one is not over.
+            if let Some(last) = bucket(age).checked_sub(1) {
+                for (reached, &n) in self.reached.iter_mut().zip(counts) {
+                    reached[last] += f64::from(n);
+                }
+            }
+        }
+        let (mut reached, mut used) = ([0.0; BUCKETS], [0.0; BUCKETS]);
+        for (row, class) in self.reached.iter_mut().zip(&self.classes) {
+            // Whoever came to an age has come through all before.
+            let mut sum = 0.0;
+            for b in (0..limit).rev() {
+                sum += row[b];
+                row[b] = sum;
+                reached[b] += sum;
+                used[b] += class.used[b];
+            }
+        }
+        let prior: Row = std::array::from_fn(|b| TRUST * used[b] / (reached[b] + 1.0));
+        for (class, row) in self.classes.iter_mut().zip(&self.reached) {
+            let Class { ended, used, worth } = class;
+            let hazard = |b: usize| (used[b] + prior[b]) / (row[b] + TRUST);
+            fill_worth(&mut worth[..limit], hazard);
+            ended.iter_mut().chain(used).for_each(|n| *n *= keep);
+        }
+    }
+}
+
+/// A stretch of waiting, as it looks from its start: uses and time expected of it, and how likely a
+/// block is still idle at its end.
+#[derive(Debug, Clone, Copy)]
+struct Stretch {
+    uses: f64,
+    time: f64,
+    left: f64,
+}
+
+/// Gittins' index of every age: the most uses an access of time that waiting can bring, over all
+/// times to give up. From the last age back, an age joins the stretch after it while that one brings
+/// more than it does itself; each joins once, so all of them take O(ages).
+fn fill_worth(worth: &mut [f64], hazard: impl Fn(usize) -> f64) {
+    let mut later = [Stretch { uses: 0.0, time: 0.0, left: 0.0 }; BUCKETS];
+    let mut n = 0;
+    for b in (0..worth.len()).rev() {
+        let h = hazard(b);
+        let width = end(b) - if b == 0 { 0.0 } else { end(b - 1) };
+        let mut own = Stretch { uses: h, time: (1.0 - h / 2.0) * width, left: 1.0 - h };
+        while n > 0 && later[n - 1].uses * own.time > own.uses * later[n - 1].time {
+            let next = later[n - 1];
+            own.uses += own.left * next.uses;
+            own.time += own.left * next.time;
+            own.left *= next.left;
+            n -= 1;
+        }
+        worth[b] = own.uses / own.time;
+        later[n] = own;
+        n += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_fall_into_buckets_in_order() {
+        let mut last = 0;
+        for age in (1..5_000).chain((13..40).map(|bits| 1 << bits)) {
+            let b = bucket(age);
+            assert!(b >= last && (age as f64) < end(b), "{age}");
+            assert!(b == 0 || age as f64 >= end(b - 1), "{age}");
+            last = b;
+        }
+        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn worth_is_the_best_over_all_times_to_give_up() {
+        let hazards = [0.1, 0.0, 0.5, 0.3, 0.01, 0.9, 0.2, 0.0, 0.4, 0.05, 0.05, 0.6];
+        let mut worth = [0.0; 12];
+        fill_worth(&mut worth, |b| hazards[b]);
+        for from in 0..hazards.len() {
+            let (mut best, mut left, mut uses, mut time) = (0.0f64, 1.0, 0.0, 0.0);
+            for (b, h) in hazards.iter().enumerate().skip(from) {
+                let width = end(b) - if b == 0 { 0.0 } else { end(b - 1) };
+                uses += left * h;
+                time += left * (1.0 - h / 2.0) * width;
+                left *= 1.0 - h;
+                best = best.max(uses / time);
+            }
+            assert!((worth[from] - best).abs() < 1e-12, "{from}: {} {best}", worth[from]);
+        }
+    }
+
+    #[test]
+    fn what_waits_in_vain_is_worth_less() {
+        let (mut gaps, mut idle) = (Gaps::default(), Idle::default());
+        for _ in 0..1_000 {
+            gaps.ended(0, 10, true);
+            gaps.ended(1, 1_000, true);
+            idle.join(2);
+        }
+        gaps.refresh(&idle, 100_000, 1.0);
+        assert!(gaps.worth(0, 1) > 10.0 * gaps.worth(1, 1));
+        assert!(gaps.worth(1, 100) > 10.0 * gaps.worth(2, 100));
+        // A block of the first class that is not back by now has missed its time.
+        assert!(gaps.worth(0, 600) < gaps.worth(1, 600));
+    }
+}

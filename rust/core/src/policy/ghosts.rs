@@ -1,0 +1,80 @@
+//! Keys of blocks that are gone, remembered for a while in the order they went.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use hashbrown::HashMap;
+
+use crate::hash::Key;
+
+/// Keys are hashes already: their upper half is taken as it is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Taken(u64);
+
+impl Hasher for Taken {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |sum, &byte| sum.rotate_left(8) ^ u64::from(byte));
+    }
+
+    fn write_u128(&mut self, key: u128) {
+        self.0 = (key >> 64) as u64;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// A map by key.
+pub(super) type ByKey<T> = HashMap<Key, T, BuildHasherDefault<Taken>>;
+
+/// A bounded memory of keys. Finding, adding and forgetting are O(1).
+#[derive(Debug, Clone)]
+pub(super) struct Ghosts<T> {
+    /// What is remembered of a key, and under which number it stands in `queue`.
+    known: ByKey<(u64, T)>,
+    /// Oldest first; an entry whose number is not that of its key means nothing any more.
+    queue: VecDeque<(u64, Key)>,
+    count: u64,
+}
+
+impl<T> Default for Ghosts<T> {
+    fn default() -> Self {
+        Self { known: ByKey::default(), queue: VecDeque::new(), count: 0 }
+    }
+}
+
+impl<T> Ghosts<T> {
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        self.known.get_mut(&key).map(|(_, value)| value)
+    }
+
+    /// Remembers `key` as the youngest.
+    pub fn add(&mut self, key: Key, value: T) {
+        self.count += 1;
+        self.known.insert(key, (self.count, value));
+        self.queue.push_back((self.count, key));
+        if self.queue.len() > 2 * self.known.len() + 16 {
+            let known = &self.known;
+            self.queue.retain(|(number, key)| known.get(key).is_some_and(|(n, _)| n == number));
+        }
+    }
+
+    pub fn forget(&mut self, key: Key) -> Option<T> {
+        self.known.remove(&key).map(|(_, value)| value)
+    }
+
+    /// Forgets the oldest beyond `capacity`.
+    pub fn trim(&mut self, capacity: usize) {
+        while self.known.len() > capacity {
+            let Some((number, key)) = self.queue.pop_front() else { return };
+            if self.known.get(&key).is_some_and(|(n, _)| *n == number) {
+                self.known.remove(&key);
+            }
+        }
+    }
+}

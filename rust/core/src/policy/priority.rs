@@ -1,0 +1,22 @@
+//! The highest priority of any request that used a block, then recency (`SGLang`'s `priority`).
+
+use super::Touch;
+use super::keyed::{Formula, Past};
+
+/// Priorities of requests, as the blocks inherit them.
+#[derive(Debug, Default)]
+pub struct Priority;
+
+impl Formula for Priority {
+    const NAME: &'static str = "priority";
+
+    fn key(&self, past: &Past) -> (u32, u64) {
+        (past.score as u32, past.last)
+    }
+
+    fn touch(&self, past: &Past, touch: Touch<'_>) -> u64 {
+        // From the lowest priority on, so that none is below that of a block nobody used.
+        let priority = touch.using.meta.priority.wrapping_sub(i32::MIN) as u32;
+        past.score.max(u64::from(priority))
+    }
+}

@@ -1,0 +1,104 @@
+//! S3-FIFO: a small FIFO filters what is used once, a main FIFO gives what is used another round
+//! (Yang et al., SOSP 2023).
+
+use super::classed::{Classes, Heads};
+use super::ghosts::Ghosts;
+use super::ranked::pack;
+use super::{Touch, View, Why, grow};
+use crate::pool::BlockId;
+
+const SMALL: usize = 0;
+const MAIN: usize = 1;
+const MOST_USES: u8 = 3;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Column {
+    class: u8,
+    /// Hits since it was inserted or went another round, 3 at the most.
+    uses: u8,
+    since: u64,
+}
+
+/// The two queues are the blocks' classes.
+#[derive(Debug, Clone)]
+pub struct S3Fifo {
+    small_share: f64,
+    columns: Vec<Column>,
+    small: usize,
+    ghosts: Ghosts<()>,
+}
+
+impl S3Fifo {
+    /// The small queue holds `small_percent` of the blocks; the ghosts remember the rest.
+    pub fn new(small_percent: u32) -> Self {
+        Self {
+            small_share: f64::from(small_percent) / 100.0,
+            columns: Vec::new(),
+            small: 0,
+            ghosts: Ghosts::default(),
+        }
+    }
+}
+
+impl Classes for S3Fifo {
+    fn name(&self) -> &'static str {
+        "s3-fifo"
+    }
+
+    fn options(&self) -> Vec<(&'static str, u64)> {
+        vec![("small_percent", (self.small_share * 100.0).round() as u64)]
+    }
+
+    fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+        let back = self.ghosts.forget(view.pool.key(block)).is_some();
+        self.small += usize::from(!back);
+        let class = if back { MAIN } else { SMALL } as u8;
+        grow(&mut self.columns, block, Column::default());
+        self.columns[block as usize] = Column { class, uses: 0, since: view.now };
+    }
+
+    fn hit(&mut self, block: BlockId, _: Touch<'_>, _: View<'_>) {
+        let uses = &mut self.columns[block as usize].uses;
+        *uses = (*uses + 1).min(MOST_USES);
+    }
+
+    fn class(&self, block: BlockId) -> usize {
+        self.columns[block as usize].class as usize
+    }
+
+    fn rank(&self, block: BlockId, view: View<'_>) -> u128 {
+        pack(0, self.columns[block as usize].since, view.pool.depth(block))
+    }
+
+    fn choose(&mut self, heads: Heads<'_>, view: View<'_>) -> usize {
+        let most = (f64::from(view.pool.usable()) * self.small_share) as usize;
+        heads.first_of(if self.small > most { &[SMALL, MAIN] } else { &[MAIN, SMALL] })
+    }
+
+    fn spare(&mut self, block: BlockId, view: View<'_>) -> bool {
+        let column = &mut self.columns[block as usize];
+        let small = column.class == SMALL as u8;
+        if column.uses < if small { 2 } else { 1 } {
+            return false;
+        }
+        if small {
+            (column.class, column.uses) = (MAIN as u8, 0);
+            self.small -= 1;
+        } else {
+            column.uses -= 1;
+        }
+        column.since = view.now;
+        true
+    }
+
+    fn removed(&mut self, block: BlockId, why: Why, view: View<'_>) {
+        if self.class(block) == MAIN {
+            return;
+        }
+        self.small -= 1;
+        if why == Why::Evicted {
+            self.ghosts.add(view.pool.key(block), ());
+            self.ghosts.trim((f64::from(view.pool.usable()) * (1.0 - self.small_share)) as usize);
+        }
+    }
+}

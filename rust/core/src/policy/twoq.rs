@@ -1,0 +1,88 @@
+//! 2Q: what is used once passes through a FIFO; what comes back after that joins an LRU (Johnson and
+//! Shasha, VLDB 1994).
+
+use super::classed::{Classes, Heads};
+use super::ghosts::Ghosts;
+use super::ranked::pack;
+use super::{Touch, View, Why, grow};
+use crate::pool::BlockId;
+
+const IN: usize = 0;
+const MAIN: usize = 1;
+
+/// A1in and Am are the blocks' classes, A1out the ghosts.
+#[derive(Debug, Clone)]
+pub struct TwoQ {
+    in_share: f64,
+    out_share: f64,
+    /// (class, time of insertion in A1in or of last use in Am)
+    columns: Vec<(u8, u64)>,
+    within: usize,
+    out: Ghosts<()>,
+}
+
+impl TwoQ {
+    /// A1in holds `in_percent` of the blocks, A1out remembers `out_percent` of as many.
+    pub fn new(in_percent: u32, out_percent: u32) -> Self {
+        Self {
+            in_share: f64::from(in_percent) / 100.0,
+            out_share: f64::from(out_percent) / 100.0,
+            columns: Vec::new(),
+            within: 0,
+            out: Ghosts::default(),
+        }
+    }
+}
+
+impl Classes for TwoQ {
+    fn name(&self) -> &'static str {
+        "2q"
+    }
+
+    fn options(&self) -> Vec<(&'static str, u64)> {
+        let percent = |share: f64| (share * 100.0).round() as u64;
+        vec![("in_percent", percent(self.in_share)), ("out_percent", percent(self.out_share))]
+    }
+
+    fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+        let back = self.out.forget(view.pool.key(block)).is_some();
+        self.within += usize::from(!back);
+        grow(&mut self.columns, block, (0, 0));
+        self.columns[block as usize] = (if back { MAIN } else { IN } as u8, view.now);
+    }
+
+    fn hit(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+        self.release(block, view);
+    }
+
+    fn release(&mut self, block: BlockId, view: View<'_>) {
+        let (class, last) = &mut self.columns[block as usize];
+        if *class == MAIN as u8 {
+            *last = view.now;
+        }
+    }
+
+    fn class(&self, block: BlockId) -> usize {
+        self.columns[block as usize].0 as usize
+    }
+
+    fn rank(&self, block: BlockId, view: View<'_>) -> u128 {
+        pack(0, self.columns[block as usize].1, view.pool.depth(block))
+    }
+
+    fn choose(&mut self, heads: Heads<'_>, view: View<'_>) -> usize {
+        let most = (f64::from(view.pool.usable()) * self.in_share) as usize;
+        heads.first_of(if self.within > most { &[IN, MAIN] } else { &[MAIN, IN] })
+    }
+
+    fn removed(&mut self, block: BlockId, why: Why, view: View<'_>) {
+        if self.class(block) == MAIN {
+            return;
+        }
+        self.within -= 1;
+        if why == Why::Evicted {
+            self.out.add(view.pool.key(block), ());
+            self.out.trim((f64::from(view.pool.usable()) * self.out_share) as usize);
+        }
+    }
+}
