@@ -45,6 +45,9 @@ fn the_index_has_a_bound_and_keeps_what_is_asked_for() {
         assert!(router.len() <= 100);
     }
     assert_eq!(router.counts().dropped, 99_000 - 97);
+    // The newest of the others are there, the oldest are gone.
+    assert_eq!(router.match_keys([99_999]).len() + router.match_keys([99_910]).len(), 2);
+    assert!(router.match_keys([99_800]).is_empty());
 }
 
 // scenario: T27

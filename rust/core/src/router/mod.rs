@@ -10,6 +10,8 @@
 mod holders;
 mod reach;
 
+use std::collections::VecDeque;
+
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -24,7 +26,7 @@ pub use reach::Reach;
 #[derive(Debug, Default)]
 struct Node {
     holders: Holders,
-    /// Asked for or stored since the hand came by.
+    /// Asked for since its turn came last.
     used: bool,
 }
 
@@ -53,9 +55,8 @@ pub struct Router {
     block_size: usize,
     capacity: usize,
     nodes: HashMap<u64, Node>,
-    /// Keys in the order they came, gone ones among them; the hand of a clock goes round.
-    ring: Vec<u64>,
-    hand: usize,
+    /// Keys in the order they came, gone ones among them; those in use go round once more.
+    ring: VecDeque<u64>,
     workers: Vec<Worker>,
     slots: HashMap<u64, u32>,
     counts: Counts,
@@ -71,8 +72,7 @@ impl Router {
             block_size: block_size as usize,
             capacity: capacity.max(1),
             nodes: HashMap::new(),
-            ring: Vec::new(),
-            hand: 0,
+            ring: VecDeque::new(),
             workers: Vec::new(),
             slots: HashMap::new(),
             counts: Counts::default(),
@@ -213,7 +213,7 @@ impl Router {
             Entry::Vacant(free) => {
                 let node = free.insert(Node::default());
                 node.holders.add(slot, tier);
-                self.ring.push(key);
+                self.ring.push_back(key);
                 if self.nodes.len() > self.capacity {
                     self.drop_one();
                 }
@@ -252,23 +252,19 @@ impl Router {
 
     /// One block is forgotten for all workers: of those not used for a round, the oldest.
     fn drop_one(&mut self) {
-        loop {
-            self.hand = if self.hand < self.ring.len() { self.hand } else { 0 };
-            let key = self.ring[self.hand];
+        while let Some(key) = self.ring.pop_front() {
             match self.nodes.get_mut(&key) {
                 Some(node) if node.used => {
                     node.used = false;
-                    self.hand += 1;
-                    continue;
+                    self.ring.push_back(key);
                 }
                 Some(_) => {
                     self.nodes.remove(&key);
                     self.counts.dropped += 1;
-                    self.ring.swap_remove(self.hand);
                     return;
                 }
-                None => self.ring.swap_remove(self.hand),
-            };
+                None => {}
+            }
         }
     }
 
@@ -278,7 +274,6 @@ impl Router {
             let mut seen = hashbrown::HashSet::with_capacity(self.nodes.len());
             let nodes = &self.nodes;
             self.ring.retain(|key| nodes.contains_key(key) && seen.insert(*key));
-            self.hand = 0;
         }
     }
 
