@@ -9,6 +9,7 @@ what becomes of a config. A policy may come from any installed package: it marks
 from __future__ import annotations
 
 from kvframe.config import (
+    AdmissionConfig,
     CacheConfig,
     Config,
     GroupConfig,
@@ -65,6 +66,7 @@ from kvframe.results import (
 )
 
 __all__ = [
+    "AdmissionConfig",
     "AdmissionPolicy",
     "CacheConfig",
     "CapacityError",
