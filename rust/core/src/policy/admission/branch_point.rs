@@ -45,7 +45,8 @@ impl Admit for BranchPoint {
         for i in (0..out.len()).filter(|&i| offer.states[i]) {
             let (end, prompt) = (offer.end(i), u64::from(offer.prompts[i]));
             let last = end <= prompt && prompt < end + u64::from(offer.spans[i]);
-            if !last && !(goes_on(&i) && self.parts(offer.keys[i], offer.nexts[i])) {
+            let parts = goes_on(&i) && self.parts(offer.keys[i], offer.nexts[i]);
+            if !(last || parts) {
                 out[i] = Verdict::Drop;
             }
         }

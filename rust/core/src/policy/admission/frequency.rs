@@ -2,7 +2,8 @@
 //!
 //! Source: `TinyLFU` (Einziger, Friedman and Manes, ACM Transactions on Storage 13(4), 2017).
 
-use super::{Admit, Ask, Offer, Sketch, Verdict};
+use super::super::sketch::Sketch;
+use super::{Admit, Ask, Offer, Verdict};
 use crate::hash::Key;
 
 /// The filter of W-`TinyLFU`, over whatever eviction policy.
@@ -16,7 +17,9 @@ pub struct Frequency {
 impl Frequency {
     /// A sketch for `capacity` keys. Where no cached block could die, `uses` sights are enough.
     pub fn new(uses: u32, capacity: u32) -> Self {
-        Self { uses, capacity, sketch: Sketch::new(capacity) }
+        let mut sketch = Sketch::default();
+        sketch.reserve(capacity);
+        Self { uses, capacity, sketch }
     }
 }
 
@@ -30,7 +33,9 @@ impl Admit for Frequency {
     }
 
     fn seen(&mut self, keys: &[Key]) {
-        keys.iter().for_each(|&key| self.sketch.add(key));
+        for &key in keys {
+            self.sketch.add(key);
+        }
     }
 
     fn admit(&mut self, offer: &Offer, ask: Ask, out: &mut [Verdict]) {
@@ -38,7 +43,7 @@ impl Admit for Frequency {
             // There is room: nothing dies for it.
             _ if ask.free > 0 => 0,
             Some(rival) => self.sketch.count(rival) + 1,
-            None => self.uses,
+            None => self.uses.into(),
         };
         for (&key, verdict) in offer.keys.iter().zip(out) {
             if self.sketch.count(key) < least {

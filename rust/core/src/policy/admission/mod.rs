@@ -12,7 +12,6 @@ mod gate;
 mod offer;
 mod second_use;
 mod size;
-mod sketch;
 mod write;
 
 pub use branch_point::BranchPoint;
@@ -22,7 +21,6 @@ pub use gate::{Counts, Gate};
 pub use offer::{Offer, Row};
 pub use second_use::SecondUse;
 pub use size::{Cost, Size};
-pub use sketch::Sketch;
 pub use write::{WriteBack, WriteThrough};
 
 use crate::error::{Error, Result};
