@@ -10,6 +10,7 @@ error derives from `KVFrameError`.
 from __future__ import annotations
 
 from kvframe.config import (
+    AdmissionConfig,
     CacheConfig,
     Config,
     GroupConfig,
@@ -67,6 +68,7 @@ from kvframe.results import (
 from kvframe.router import Reach, RouterCounts, RouterIndex
 
 __all__ = [
+    "AdmissionConfig",
     "AdmissionPolicy",
     "CacheConfig",
     "CapacityError",

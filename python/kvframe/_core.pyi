@@ -39,6 +39,9 @@ class Manager:
         strict: bool = False,
         remap_duplicates: bool = False,
         partial_hits: bool = False,
+        admission: Any | None = None,
+        admission_options: dict | None = None,
+        admission_strict: bool = False,
     ) -> Manager:
         """
         A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
@@ -639,11 +642,13 @@ def replay(
     *,
     strict: bool = True,
     log: bool = False,
+    admission: Any | None = None,
+    admission_options: dict | None = None,
 ) -> dict:
     """
     Replays a trace through the manager: admit, commit, release, one request at a time.
 
-    `policy` is a built-in's name or a driver of a Python policy; `capacity` counts blocks, None
+    `policy` and `admission` are a built-in's name or a driver of a Python policy; `capacity` counts blocks, None
     holds everything. Returns what was counted, a dict.
     """
 

@@ -7,6 +7,7 @@
 //! | [`step`], [`inputs`], [`outputs`] | the batched step, what it takes and what it writes |
 //! | [`tables`] | block tables and slots into the caller's arrays |
 //! | [`judge`] | victims asked of a Python policy, outside the lock |
+//! | [`gatekeeper`], [`admission`] | what becomes findable, asked of a Python policy the same way |
 //! | [`locked`] | the lock, the interpreter beside it, victims named in between |
 //! | [`room`], [`listeners`] | pressure and who is told of it, preemption order, loads, resizing |
 //! | [`sharing`], [`blocks`] | prefixes shared, read and attached to; blocks held one by one |
@@ -26,10 +27,12 @@
 
 use pyo3::prelude::*;
 
+mod admission;
 mod blocks;
 mod buffers;
 mod errors;
 mod fork;
+mod gatekeeper;
 mod groups;
 mod inputs;
 mod ints;
