@@ -1,0 +1,147 @@
+"""A policy on trial: what it is called, where it comes from, and managers that run it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import msgspec
+
+from kvframe.config import CacheConfig, Config, ObserveConfig, PolicyConfig
+from kvframe.descriptors import Descriptor, EvictionPolicy
+from kvframe.errors import KVFrameError, UsageError
+from kvframe.hookspecs import hookimpl
+from kvframe.manager import KVCacheManager
+from kvframe.policies import BatchedEviction
+from kvframe.registry import Loaded, Registry
+from kvframe.testing.report import Fault
+from kvframe.testing.spy import Watch, spied
+
+
+class Holder:
+    """A plugin of one eviction policy that no package brings."""
+
+    def __init__(self, policy: EvictionPolicy) -> None:
+        self.policy = policy
+
+    @hookimpl
+    def kvframe_eviction(self) -> list[EvictionPolicy]:
+        return [self.policy]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An eviction policy with options; managers of it are strict and keep their log."""
+
+    loaded: Loaded[EvictionPolicy]
+    options: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls, policy: str | EvictionPolicy | Loaded[EvictionPolicy], options: Mapping[str, Any]
+    ) -> Subject:
+        """By the name of an installed policy, or by what describes one.
+
+        Raises:
+            PluginError: No such policy, or it is blocked or broken.
+            UsageError: It can only be replayed, or is no eviction policy.
+        """
+        if isinstance(policy, str):
+            loaded = Registry().eviction(policy)
+        elif isinstance(policy, EvictionPolicy):
+            loaded = Loaded(policy, "this process", "", policy.name)
+        elif isinstance(policy, Loaded) and isinstance(policy.descriptor, EvictionPolicy):
+            loaded = policy
+        else:
+            kind = policy.kind if isinstance(policy, Descriptor) else type(policy).__name__
+            raise UsageError(
+                f"policy is a {kind}: must be an EvictionPolicy, or the name of an installed one"
+            )
+        if loaded.descriptor.replay_only:
+            raise UsageError(
+                f"{loaded.descriptor.name} needs to know the future: a replay runs it, no engine "
+                "does, and so there is nothing to check"
+            )
+        return cls(loaded, dict(options))
+
+    @property
+    def descriptor(self) -> EvictionPolicy:
+        return self.loaded.descriptor
+
+    @property
+    def batched(self) -> bool:
+        """Whether a spy can stand between it and the core."""
+        return self.descriptor.way == "batched"
+
+    def make(self) -> object:
+        """One object of a batched policy.
+
+        Raises:
+            Fault: It cannot be made with its options.
+        """
+        descriptor = self.descriptor
+        assert descriptor.make is not None
+        schema = descriptor.options
+        try:
+            options = None if schema is None else msgspec.convert(dict(self.options), schema)
+            return descriptor.make(options)
+        except Exception as error:
+            raise Fault("options", f"it cannot be made: {type(error).__name__}: {error}") from error
+
+    def manager(
+        self,
+        blocks: int,
+        block_size: int = 4,
+        *,
+        window: int | None = None,
+        watch: Watch | None = None,
+        index: Literal["hash", "radix"] = "hash",
+    ) -> KVCacheManager:
+        """A manager of ``blocks`` blocks; ``watch`` puts a spy before a batched policy.
+
+        Raises:
+            Fault: The policy cannot be made.
+        """
+        name = self.descriptor.name
+        loaded = self.loaded
+        if watch is not None and self.batched:
+            loaded = replace(loaded, descriptor=replace(self.descriptor, make=_Spying(self, watch)))
+        config = Config(
+            cache=CacheConfig(
+                block_size=block_size, capacity=blocks, event_log=True, index=index
+            ),
+            policy=PolicyConfig(
+                eviction=name,
+                on_error="raise",
+                window=window,
+                options={name: dict(self.options)} if self.options else {},
+            ),
+            observe=ObserveConfig(statistics=False),
+        )
+        try:
+            return KVCacheManager(config.resolve(_Knows(loaded)))
+        except KVFrameError as error:
+            raise Fault("options", str(error)) from error
+
+
+class _Knows(Registry):
+    """A registry in which a name means the policy on trial, spied upon or not."""
+
+    def __init__(self, loaded: Loaded[EvictionPolicy]) -> None:
+        super().__init__()
+        self._loaded = loaded
+
+    def eviction(self, name: str) -> Loaded[EvictionPolicy]:
+        return self._loaded if name == self._loaded.descriptor.name else super().eviction(name)
+
+
+class _Spying:
+    def __init__(self, subject: Subject, watch: Watch) -> None:
+        self._subject, self._watch = subject, watch
+
+    def __call__(self, options: Any) -> object:
+        make = self._subject.descriptor.make
+        assert make is not None
+        policy = make(options)
+        return spied(policy, self._watch) if isinstance(policy, BatchedEviction) else policy
