@@ -10,9 +10,11 @@ import pytest
 
 from kvframe import Config, KVCacheManager, Registry
 from kvframe.policies import BatchedEviction
+from kvframe.policies.builtin import BUILTIN
 
 from .helpers import registry
 
+SERVING = [policy.name for policy in BUILTIN if not policy.replay_only]
 ELSEWHERE = {
     "model": "turns bytes into blocks before the core is built",
     "plugins": "decides what is loaded before the core is built",
@@ -55,7 +57,7 @@ ECHO: dict[str, tuple[str, list[tuple[Any, Any]]]] = {
         [(n, [{"kind": "state", "block_size": 16, "interval": n}]) for n in (0, 32)],
     ),
     "groups.lag": ("groups", [(1, [{"kind": "full", "block_size": 16, "lag": 1}])]),
-    "policy.eviction": ("policy", [(n, n) for n in ("lru", "fifo", "lfu", "lfuda", "slru")]),
+    "policy.eviction": ("policy", [(n, n) for n in SERVING]),
     "policy.on_error": ("on_error", [("raise", "raise"), ("fallback", "fallback")]),
     "policy.window": ("window", [(0, 0), (31, 31), (1024, 1024)]),
     "pressure.low": ("watermarks", [(0.5, (0.5, 0.85, 0.95))]),

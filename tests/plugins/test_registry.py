@@ -12,10 +12,41 @@ import kvframe
 from kvframe.errors import PluginError
 from kvframe.registry import Registry
 
-BUILTIN = (
-    "lru fifo lfu lfuda slru foresight mru filo lfu-aged wlfu hpt gdsf cost priority longest-first ttl "
-    "clock sieve 2q arc mq s3-fifo opt opt-forced infinite"
-).split()
+BUILTIN = [
+    "lru",
+    "fifo",
+    "lfu",
+    "lfuda",
+    "slru",
+    "foresight",
+    "mru",
+    "filo",
+    "lfu-aged",
+    "wlfu",
+    "hpt",
+    "gdsf",
+    "cost",
+    "priority",
+    "longest-first",
+    "ttl",
+    "clock",
+    "sieve",
+    "2q",
+    "arc",
+    "mq",
+    "s3-fifo",
+    "slru-lists",
+    "slru-decay",
+    "lirs",
+    "w-tinylfu",
+    "lecar",
+    "marconi",
+    "workload",
+    "session",
+    "opt",
+    "opt-forced",
+    "infinite",
+]
 
 Install = Callable[..., object]
 

@@ -22,9 +22,11 @@ from kvframe.errors import ConfigError
 from kvframe.policies.driver import driver
 from kvframe.registry import Loaded, Registry
 
-ONLINE = ("lru", "fifo", "lfu", "lfuda", "slru")
 BASELINE, OPTIMUM, BOUND = "lru", "opt", "infinite"
-DEFAULT = (*ONLINE, OPTIMUM)
+DEFAULT = ("lru", "foresight", "lfu", "lfuda", "s3-fifo", OPTIMUM)
+"""A few that differ, so that the question is answered in seconds."""
+EVERY = "all"
+"""Stands for every installed policy."""
 REFERENCE = (BASELINE, OPTIMUM, BOUND)
 
 
@@ -97,8 +99,15 @@ def choose(text: str, registry: Registry) -> Choice:
 
 
 def choose_all(texts: Iterable[str], registry: Registry) -> list[Choice]:
-    """Resolve each text in order."""
-    return [choose(text, registry) for text in texts]
+    """Resolve each text in order; ``all`` stands for every installed policy that works, with its
+    default options, once and in the order of `kvframe plugins`.
+    """
+    named = [name for text in texts for name in (_every(registry) if text == EVERY else [text])]
+    return [choose(text, registry) for text in dict.fromkeys(named)]
+
+
+def _every(registry: Registry) -> list[str]:
+    return [row.name for row in registry.list() if (row.kind, row.state) == ("eviction", "ok")]
 
 
 def _window(loaded: Loaded[EvictionPolicy], given: dict[str, EnvText]) -> int | None:

@@ -39,8 +39,8 @@ def _print(text: str) -> int:
 def bench(context: click.Context) -> None:
     """Replay real traffic under every policy.
 
-    Without a command: the shipped conversation trace, the built-in policies beside the optimum, and
-    a last line that says which would have served it best.
+    Without a command: the shipped conversation trace, some policies beside the optimum, and a last
+    line that says which would have served it best. `run --policy all` tries every one.
     """
     if context.invoked_subcommand is None:
         context.exit(_execute(Request(brief=True)))
@@ -64,7 +64,8 @@ def bench(context: click.Context) -> None:
     metavar="NAME[:OPTION=VALUE...]",
     default=Request.policies,
     show_default=True,
-    help="An eviction policy that `kvframe plugins` lists; also opt, opt-forced and infinite.",
+    help="An eviction policy that `kvframe plugins` lists, opt, opt-forced and infinite among "
+    "them; `all` is every one.",
 )
 @click.option(
     "--capacity",
