@@ -114,7 +114,7 @@ class EventRaises(Lru):
 class Names(BatchedEviction):
     """A good one that names its victims."""
 
-    columns = ("block",)
+    columns: ClassVar[tuple[str, ...]] = ("block",)
 
     def victims(self, n: int, eligible: Candidates, out: Any) -> None:
         out[:] = eligible["block"][: len(out)]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy.typing as npt
 
 from kvframe.events import EventKind
-from kvframe.testing.report import Fault
+from kvframe.testing.report import PromiseError
 
 _READ = frozenset({EventKind.STORE, EventKind.EVICT, EventKind.FORGET})
 
@@ -30,7 +30,7 @@ class Books:
             held: Blocks that had an owner when the call began, and that it does not let go.
 
         Raises:
-            Fault: A block was evicted that somebody holds, or before one that follows it.
+            PromiseError: A block was evicted that somebody holds, or before one that follows it.
         """
         rows = zip(
             events["kind"].tolist(), events["block"].tolist(), events["value"].tolist(), strict=True
@@ -49,8 +49,8 @@ class Books:
 
     def _judge(self, block: int, held: Collection[int]) -> None:
         if block in held:
-            raise Fault("eligible", f"block {block} was evicted while somebody held it")
+            raise PromiseError("eligible", f"block {block} was evicted while somebody held it")
         if self._children[block]:
-            raise Fault(
+            raise PromiseError(
                 "eligible", f"block {block} was evicted before {self._children[block]} that follow"
             )

@@ -8,7 +8,7 @@ import numpy as np
 
 from kvframe.errors import PolicyError
 from kvframe.manager import KVCacheManager
-from kvframe.testing.report import Fault
+from kvframe.testing.report import PromiseError
 from kvframe.testing.spy import Watch
 from kvframe.testing.subject import Subject
 from kvframe.testing.traffic import blame
@@ -35,17 +35,17 @@ def check_cost(subject: Subject, budget_us: float) -> float:
     The quickest quarter of some dozens of decisions counts, for the machine may be busy.
 
     Raises:
-        Fault: It takes more than ``budget_us``, or grows faster than what is offered.
+        PromiseError: It takes more than ``budget_us``, or grows faster than what is offered.
     """
     few = _measure(subject, OFFERED)
     if few > budget_us:
-        raise Fault(
+        raise PromiseError(
             "cost", f"a decision among {OFFERED} candidates takes {few:.0f} us of {budget_us:.0f}"
         )
     many = _measure(subject, 0) if subject.batched else few
     limit = GROWTH * max(few, 5.0) * MANY / OFFERED
     if many > limit:
-        raise Fault(
+        raise PromiseError(
             "cost",
             f"a decision among {OFFERED} candidates takes {few:.0f} us, and {many:.0f} among "
             f"{MANY}: more than in proportion",

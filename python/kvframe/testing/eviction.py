@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from kvframe.descriptors import EvictionPolicy
 from kvframe.registry import Loaded
 from kvframe.testing.cost import BUDGET_US, check_cost
-from kvframe.testing.report import Fault, Report, judged
+from kvframe.testing.report import PromiseError, Report, judged
 from kvframe.testing.subject import Subject
 from kvframe.testing.trials import NEEDED, PROMISES, TRIALS
 
@@ -41,7 +41,7 @@ def check_policy(
         try:
             trial(subject)
             passed.add(promise)
-        except Fault as fault:
+        except PromiseError as fault:
             failed.setdefault(fault.promise, fault.finding)
             if promise in NEEDED:
                 break
@@ -49,7 +49,7 @@ def check_policy(
         try:
             decision_us = check_cost(subject, budget_us)
             passed.add("cost")
-        except Fault as fault:
+        except PromiseError as fault:
             failed.setdefault(fault.promise, fault.finding)
     loaded = subject.loaded
     origin = f"{loaded.distribution} {loaded.version}".rstrip()

@@ -9,7 +9,7 @@ from typing import Literal
 Verdict = Literal["ok", "failed", "not run"]
 
 
-class Fault(Exception):
+class PromiseError(Exception):
     """A policy broke a promise: which one, and what was seen."""
 
     def __init__(self, promise: str, finding: str) -> None:

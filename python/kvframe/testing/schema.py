@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from kvframe.testing.report import Fault
+from kvframe.testing.report import PromiseError
 from kvframe.testing.subject import Subject
 
 _NUMBERS = (inspect.IntType, inspect.FloatType)
@@ -18,27 +18,33 @@ def check_schema(subject: Subject) -> None:
     """Every option has a default and a description; unknown ones are refused.
 
     Raises:
-        Fault: Not so.
+        PromiseError: Not so.
     """
     descriptor, schema = subject.descriptor, subject.descriptor.options
     if not descriptor.summary.strip():
-        raise Fault("options", "the descriptor's summary is empty: say in a line what dies first")
+        raise PromiseError(
+            "options", "the descriptor's summary is empty: say in a line what dies first"
+        )
     if schema is None:
         if subject.options:
-            raise Fault("options", f"options {sorted(subject.options)} given, and it takes none")
+            raise PromiseError(
+                "options", f"options {sorted(subject.options)} given, and it takes none"
+            )
         return
     info = inspect.type_info(schema)
     assert isinstance(info, inspect.StructType)
     name = schema.__name__
     if not info.forbid_unknown_fields:
-        raise Fault("options", f"{name} takes unknown options: add forbid_unknown_fields=True")
+        raise PromiseError(
+            "options", f"{name} takes unknown options: add forbid_unknown_fields=True"
+        )
     if not schema.__struct_config__.frozen:
-        raise Fault("options", f"{name} can be changed after its check: add frozen=True")
+        raise PromiseError("options", f"{name} can be changed after its check: add frozen=True")
     for field in info.fields:
         if field.required and field.encode_name not in subject.options:
-            raise Fault("options", f"{name}.{field.encode_name} has no default")
+            raise PromiseError("options", f"{name}.{field.encode_name} has no default")
         if not _described(field.type):
-            raise Fault(
+            raise PromiseError(
                 "options", f"{name}.{field.encode_name} has no description: add msgspec.Meta(...)"
             )
 

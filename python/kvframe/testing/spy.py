@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe.policies import BatchedEviction, Candidates
-from kvframe.testing.report import Fault
+from kvframe.testing.report import PromiseError
 
 Array = npt.NDArray[Any]
 
@@ -71,7 +71,7 @@ class _Spy:
         try:
             getattr(self.policy, event)(given, *rest)
         except Exception as error:
-            raise Fault("answers", f"{event} raised {_told(error)}") from error
+            raise PromiseError("answers", f"{event} raised {_told(error)}") from error
         self._events_ns += time.perf_counter_ns() - start
         self._after(event, "blocks", blocks, given)
 
@@ -81,7 +81,7 @@ class _Spy:
             self._ask("score", offer, own)
             unset = np.flatnonzero(np.isnan(own))
             if len(unset):
-                raise Fault(
+                raise PromiseError(
                     "answers",
                     f"score {unset[0]} of {len(own)} is NaN or was never written "
                     f"({len(unset)} such)",
@@ -108,24 +108,28 @@ class _Spy:
                 answer = getattr(self.policy, verb)(*n, mine, out)
             except KeyError as error:
                 if error.args and error.args[0] not in columns:
-                    raise Fault("columns", f"{verb} reads {error}, which it does not name") from error
-                raise Fault("answers", f"{verb} raised {_told(error)}") from error
+                    raise PromiseError(
+                        "columns", f"{verb} reads {error}, which it does not name"
+                    ) from error
+                raise PromiseError("answers", f"{verb} raised {_told(error)}") from error
             except Exception as error:
-                raise Fault("answers", f"{verb} raised {_told(error)}") from error
+                raise PromiseError("answers", f"{verb} raised {_told(error)}") from error
             self.watch.spent.append(time.perf_counter_ns() - start + self._events_ns)
             self._events_ns = 0
         if told:
-            raise Fault("answers", f"{verb} warned: {told[0].message}")
+            raise PromiseError("answers", f"{verb} warned: {told[0].message}")
         if answer is not None:
-            raise Fault("answers", f"{verb} answered with a {type(answer).__name__}, not in out")
+            raise PromiseError(
+                "answers", f"{verb} answered with a {type(answer).__name__}, not in out"
+            )
         if out.shape != shape or out.dtype != dtype:
-            raise Fault("inputs", f"{verb} changed the type or the shape of out")
+            raise PromiseError("inputs", f"{verb} changed the type or the shape of out")
         for name, given in columns.items():
             self._after(verb, f'candidates["{name}"]', offer[name], given)
 
     def _after(self, verb: str, name: str, was: Array, given: Array) -> None:
         if was.shape != given.shape or was.dtype != given.dtype or not np.array_equal(was, given):
-            raise Fault("inputs", f"{verb} wrote into {name}")
+            raise PromiseError("inputs", f"{verb} wrote into {name}")
         self._spoil(given)
 
     def _spoil(self, array: Array) -> None:
@@ -144,14 +148,16 @@ def _check_victims(offer: Candidates, named: npt.NDArray[np.int64]) -> None:
     seen: set[int] = set()
     for count, block in enumerate(named.tolist()):
         if block == -1:
-            raise Fault("answers", f"victims named {count} of {len(named)} blocks")
+            raise PromiseError("answers", f"victims named {count} of {len(named)} blocks")
         if block in seen:
-            raise Fault("answers", f"victims named block {block} twice")
+            raise PromiseError("answers", f"victims named block {block} twice")
         if block not in places:
-            raise Fault("eligible", f"victims named block {block}, which was not offered")
+            raise PromiseError("eligible", f"victims named block {block}, which was not offered")
         place = places[block]
         if waiting.get(place):
-            raise Fault("eligible", f"victims named block {block} before one that follows it")
+            raise PromiseError(
+                "eligible", f"victims named block {block} before one that follows it"
+            )
         seen.add(block)
         waiting[parents[place]] -= 1
 

@@ -11,23 +11,11 @@ import msgspec
 from kvframe.config import CacheConfig, Config, ObserveConfig, PolicyConfig
 from kvframe.descriptors import Descriptor, EvictionPolicy
 from kvframe.errors import KVFrameError, UsageError
-from kvframe.hookspecs import hookimpl
 from kvframe.manager import KVCacheManager
 from kvframe.policies import BatchedEviction
 from kvframe.registry import Loaded, Registry
-from kvframe.testing.report import Fault
+from kvframe.testing.report import PromiseError
 from kvframe.testing.spy import Watch, spied
-
-
-class Holder:
-    """A plugin of one eviction policy that no package brings."""
-
-    def __init__(self, policy: EvictionPolicy) -> None:
-        self.policy = policy
-
-    @hookimpl
-    def kvframe_eviction(self) -> list[EvictionPolicy]:
-        return [self.policy]
 
 
 @dataclass(frozen=True)
@@ -78,7 +66,7 @@ class Subject:
         """One object of a batched policy.
 
         Raises:
-            Fault: It cannot be made with its options.
+            PromiseError: It cannot be made with its options.
         """
         descriptor = self.descriptor
         assert descriptor.make is not None
@@ -87,7 +75,9 @@ class Subject:
             options = None if schema is None else msgspec.convert(dict(self.options), schema)
             return descriptor.make(options)
         except Exception as error:
-            raise Fault("options", f"it cannot be made: {type(error).__name__}: {error}") from error
+            raise PromiseError(
+                "options", f"it cannot be made: {type(error).__name__}: {error}"
+            ) from error
 
     def manager(
         self,
@@ -101,16 +91,14 @@ class Subject:
         """A manager of ``blocks`` blocks; ``watch`` puts a spy before a batched policy.
 
         Raises:
-            Fault: The policy cannot be made.
+            PromiseError: The policy cannot be made.
         """
         name = self.descriptor.name
         loaded = self.loaded
         if watch is not None and self.batched:
             loaded = replace(loaded, descriptor=replace(self.descriptor, make=_Spying(self, watch)))
         config = Config(
-            cache=CacheConfig(
-                block_size=block_size, capacity=blocks, event_log=True, index=index
-            ),
+            cache=CacheConfig(block_size=block_size, capacity=blocks, event_log=True, index=index),
             policy=PolicyConfig(
                 eviction=name,
                 on_error="raise",
@@ -122,7 +110,7 @@ class Subject:
         try:
             return KVCacheManager(config.resolve(_Knows(loaded)))
         except KVFrameError as error:
-            raise Fault("options", str(error)) from error
+            raise PromiseError("options", str(error)) from error
 
 
 class _Knows(Registry):

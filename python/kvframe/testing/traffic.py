@@ -12,7 +12,7 @@ from kvframe.errors import CapacityError, KVFrameError, NeverFitsError, PolicyEr
 from kvframe.manager import KVCacheManager
 from kvframe.results import Pin
 from kvframe.testing.books import Books
-from kvframe.testing.report import Fault
+from kvframe.testing.report import PromiseError
 
 Tokens = list[int]
 
@@ -69,7 +69,7 @@ class Traffic:
         """Make one call.
 
         Raises:
-            Fault: The call broke a promise of the policy.
+            PromiseError: The call broke a promise of the policy.
         """
         weights = [weight for weight, _ in self._verbs]
         (verb,) = self._dice.choices([verb for _, verb in self._verbs], weights)
@@ -87,10 +87,10 @@ class Traffic:
         try:
             self.manager.check_integrity()
         except KVFrameError as error:
-            raise Fault("eligible", f"the pool is broken: {error}") from error
+            raise PromiseError("eligible", f"the pool is broken: {error}") from error
         counts = self.manager.counts()
         if counts.free + counts.cached + counts.referenced != counts.total:
-            raise Fault("eligible", f"the pool's counts do not add up: {counts}")
+            raise PromiseError("eligible", f"the pool's counts do not add up: {counts}")
 
     def _held(self) -> set[int]:
         tables = [self.manager.block_table(seq).tolist() for seq in self._running]
@@ -168,7 +168,7 @@ class Traffic:
             self.manager.admit(tokens)
         except NeverFitsError:
             return
-        raise Fault("eligible", "a request that can never fit was admitted")
+        raise PromiseError("eligible", "a request that can never fit was admitted")
 
     def _forget(self) -> None:
         if self._dice.random() < 0.5:
@@ -182,11 +182,11 @@ class Traffic:
         self._blocks = blocks
 
 
-def blame(error: PolicyError) -> Fault:
+def blame(error: PolicyError) -> PromiseError:
     """The promise that was broken where a strict policy was stopped."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, Fault):
+        if isinstance(cause, PromiseError):
             return cause
         cause = cause.__cause__
-    return Fault("answers", str(error))
+    return PromiseError("answers", str(error))

@@ -1,4 +1,4 @@
-"""The trials that a policy is put through; each raises `Fault` where a promise is broken."""
+"""The trials that a policy is put through; each raises `PromiseError` where a promise is broken."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from kvframe.policies.batched import COLUMNS, BatchedEviction
-from kvframe.testing.report import Fault
+from kvframe.testing.report import PromiseError
 from kvframe.testing.schema import check_schema, limits
 from kvframe.testing.spy import Watch
 from kvframe.testing.subject import Subject
@@ -28,7 +28,7 @@ PROMISES: Mapping[str, str] = {
 
 INDEXES: tuple[Literal["hash", "radix"], ...] = ("hash", "radix")
 SIZES = (6, 12, 40)
-CALLS = 250
+CALLS = 160
 
 
 def _run(subject: Subject, blocks: int, seed: int, window: int | None = None) -> str:
@@ -40,10 +40,10 @@ def _limits(subject: Subject) -> None:
     for extreme in limits(subject):
         try:
             Traffic(extreme.manager(8, watch=Watch()), seed=1).run(CALLS // 2)
-        except Fault as fault:
+        except PromiseError as fault:
             changed = {k: v for k, v in extreme.options.items() if subject.options.get(k) != v}
             told = ", ".join(f"{key} = {value}" for key, value in changed.items())
-            raise Fault("options", f"with {told}: {fault}") from fault
+            raise PromiseError("options", f"with {told}: {fault}") from fault
 
 
 def _columns(subject: Subject) -> None:
@@ -51,20 +51,20 @@ def _columns(subject: Subject) -> None:
         return
     policy = subject.make()
     if not isinstance(policy, BatchedEviction):
-        raise Fault(
+        raise PromiseError(
             "columns",
             f"make() gave a {type(policy).__name__}, not a kvframe.policies.BatchedEviction",
         )
     columns = type(policy).columns
     if isinstance(columns, str):
-        raise Fault("columns", f'columns = "{columns}" is a string: write ("{columns}",)')
+        raise PromiseError("columns", f'columns = "{columns}" is a string: write ("{columns}",)')
     unknown = [column for column in columns if column not in COLUMNS]
     if unknown:
-        raise Fault(
+        raise PromiseError(
             "columns", f"no column is called {unknown[0]!r}: there are {', '.join(COLUMNS)}"
         )
     if len(set(columns)) < len(columns):
-        raise Fault("columns", f"a column is named twice: {', '.join(columns)}")
+        raise PromiseError("columns", f"a column is named twice: {', '.join(columns)}")
 
 
 def _answers(subject: Subject) -> None:
@@ -79,20 +79,20 @@ def _eligible(subject: Subject) -> None:
             traffic = Traffic(subject.manager(blocks, index=index), seed)
             traffic.run(CALLS)
             if not traffic.books.evicted:
-                raise Fault("eligible", f"nothing was ever evicted from {blocks} blocks")
+                raise PromiseError("eligible", f"nothing was ever evicted from {blocks} blocks")
 
 
 def _deterministic(subject: Subject) -> None:
     for seed, blocks in enumerate(SIZES):
         first = _run(subject, blocks, seed)
         if _run(subject, blocks, seed) != first:
-            raise Fault("deterministic", "the same calls gave another log the second time")
+            raise PromiseError("deterministic", "the same calls gave another log the second time")
         pair = [Traffic(subject.manager(blocks), seed), Traffic(subject.manager(blocks), seed + 99)]
         for _ in range(CALLS):
             for traffic in pair:
                 traffic.call()
         if pair[0].digest() != first:
-            raise Fault("deterministic", "two objects of the policy share state")
+            raise PromiseError("deterministic", "two objects of the policy share state")
 
 
 def _inputs(subject: Subject) -> None:
@@ -101,10 +101,10 @@ def _inputs(subject: Subject) -> None:
         spoilt = Traffic(subject.manager(blocks, watch=Watch(spoil=True)), seed)
         try:
             same = spoilt.run(CALLS) == plain
-        except Fault as fault:
-            raise Fault("inputs", f"it fails once its arrays are reused: {fault}") from fault
+        except PromiseError as fault:
+            raise PromiseError("inputs", f"it fails once its arrays are reused: {fault}") from fault
         if not same:
-            raise Fault("inputs", "it keeps an array after the call: copy what is to stay")
+            raise PromiseError("inputs", "it keeps an array after the call: copy what is to stay")
 
 
 def _pools(subject: Subject) -> None:
@@ -114,9 +114,9 @@ def _pools(subject: Subject) -> None:
             manager.collect(blocks)
             manager.clear_cache()
             Traffic(manager, seed, upheaval=True).run(2 * CALLS)
-        except Fault as fault:
+        except PromiseError as fault:
             plural = "" if blocks == 1 else "s"
-            raise Fault("pools", f"with {blocks} block{plural}: {fault}") from fault
+            raise PromiseError("pools", f"with {blocks} block{plural}: {fault}") from fault
 
 
 def _refusals(subject: Subject) -> None:
@@ -124,8 +124,8 @@ def _refusals(subject: Subject) -> None:
         try:
             twice = Traffic(subject.manager(blocks, watch=Watch(twice=True)), seed)
             twice.run(CALLS)
-        except Fault as fault:
-            raise Fault(
+        except PromiseError as fault:
+            raise PromiseError(
                 "refusals", f"after a choice that was not used (only `remove` is a death): {fault}"
             ) from fault
 
@@ -137,10 +137,12 @@ def _windows(subject: Subject) -> None:
         for window in (1, 2, 7):
             try:
                 _run(subject, blocks, seed, window)
-            except Fault as fault:
-                raise Fault("windows", f"with window = {window}: {fault}") from fault
+            except PromiseError as fault:
+                raise PromiseError("windows", f"with window = {window}: {fault}") from fault
         if _run(subject, blocks, seed, 0) != _run(subject, blocks, seed, blocks + 1):
-            raise Fault("windows", f"window = {blocks + 1} is not the same as all {blocks} blocks")
+            raise PromiseError(
+                "windows", f"window = {blocks + 1} is not the same as all {blocks} blocks"
+            )
 
 
 TRIALS: Sequence[tuple[str, Callable[[Subject], None]]] = (
