@@ -16,6 +16,8 @@ from kvframe.testing.trials import PROMISES
 
 from .planted import Lru, Names, cases, policy
 
+pytestmark = pytest.mark.scenario("S22")
+
 LISTED = [row for row in Registry().list() if row.kind == "eviction"]
 REPLAY_ONLY = {"opt", "opt-forced", "infinite"}
 BUSY_US = 2000.0

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
+from msgspec import structs
 
-from kvframe.config import CacheConfig, Config, ObserveConfig, PolicyConfig
+from kvframe.config import CacheConfig, Config, ObserveConfig, PolicyConfig, Resolved
 from kvframe.descriptors import Descriptor, EvictionPolicy
 from kvframe.errors import KVFrameError, UsageError
 from kvframe.manager import KVCacheManager
@@ -93,22 +95,37 @@ class Subject:
         Raises:
             PromiseError: The policy cannot be made.
         """
-        name = self.descriptor.name
         loaded = self.loaded
         if watch is not None and self.batched:
             loaded = replace(loaded, descriptor=replace(self.descriptor, make=_Spying(self, watch)))
+        known = self._resolved
+        cache = structs.replace(
+            known.config.cache, block_size=block_size, capacity=blocks, index=index
+        )
+        policy = structs.replace(known.config.policy, window=window)
+        config = structs.replace(known.config, cache=cache, policy=policy)
+        try:
+            return KVCacheManager(
+                replace(known, config=config, capacity_blocks=blocks, policy=loaded)
+            )
+        except KVFrameError as error:
+            raise PromiseError("options", str(error)) from error
+
+    @cached_property
+    def _resolved(self) -> Resolved:
+        """Resolved once: that takes longer than the trials of a small pool."""
+        name = self.descriptor.name
         config = Config(
-            cache=CacheConfig(block_size=block_size, capacity=blocks, event_log=True, index=index),
+            cache=CacheConfig(event_log=True),
             policy=PolicyConfig(
                 eviction=name,
                 on_error="raise",
-                window=window,
                 options={name: dict(self.options)} if self.options else {},
             ),
             observe=ObserveConfig(statistics=False),
         )
         try:
-            return KVCacheManager(config.resolve(_Knows(loaded)))
+            return config.resolve(_Knows(self.loaded))
         except KVFrameError as error:
             raise PromiseError("options", str(error)) from error
 

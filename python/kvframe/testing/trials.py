@@ -28,7 +28,7 @@ PROMISES: Mapping[str, str] = {
 
 INDEXES: tuple[Literal["hash", "radix"], ...] = ("hash", "radix")
 SIZES = (6, 12, 40)
-CALLS = 160
+CALLS = 250
 
 
 def _run(subject: Subject, blocks: int, seed: int, window: int | None = None) -> str:
