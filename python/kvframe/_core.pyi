@@ -465,6 +465,10 @@ class Manager:
         """
         Cuts a sequence to a length.
         """
+    def unkeyed(self, /, seq: SupportsIndex) -> list[Incomplete]:
+        """
+        Blocks that nobody can find, in each group.
+        """
     def unpin(self, /, receipt: SupportsIndex, block: SupportsIndex) -> None:
         """
         Ends such a hold.

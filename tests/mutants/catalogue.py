@@ -218,9 +218,9 @@ MUTANTS = (
     Mutant(
         "lease-without-owner",
         "manager/load.rs",
-        "Ok(self.tickets.lease(held))",
-        "held.iter().for_each(|&block| {\n            self.pool.unshare(block);\n        });\n"
-        "        Ok(self.tickets.lease(Vec::new()))",
+        "        let ticket = self.tickets.lease(held);\n",
+        "        held.iter().for_each(|&block| _ = self.pool.unshare(block));\n"
+        "        let ticket = self.tickets.lease(Vec::new());\n",
         "what somebody elsewhere reads is given to others",
         ("FE-B10",),
     ),
