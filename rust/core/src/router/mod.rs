@@ -161,7 +161,9 @@ impl Router {
     ) -> usize {
         let Some(slot) = self.slot(name) else { return 0 };
         if self.block_size == 0 {
-            hashes.iter().for_each(|&key| self.hold(key, slot, tier));
+            for &key in hashes {
+                self.hold(key, slot, tier);
+            }
             return hashes.len();
         }
         let placed = self.stored_by_tokens(slot, hashes, parent, tokens, space, tier);
@@ -182,7 +184,9 @@ impl Router {
             // Only where it lies is told, as when a block went down a tier.
             let known = |own: &u64| self.workers[slot as usize].aliases.get(own).copied();
             let keys: Vec<_> = hashes.iter().filter_map(known).collect();
-            keys.iter().for_each(|&key| self.hold(key, slot, tier));
+            for &key in &keys {
+                self.hold(key, slot, tier);
+            }
             return keys.len();
         }
         let above = match parent {
