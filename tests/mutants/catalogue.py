@@ -101,7 +101,7 @@ MUTANTS = (
     ),
     Mutant(
         "claim-not-told",
-        "manager/admit.rs",
+        "manager/own.rs",
         "        self.policy.claim(if some_owned { &cached } else { found }, view);\n",
         "",
         "the policy ranks a block that has an owner",
@@ -285,7 +285,7 @@ MUTANTS = (
     ),
     Mutant(
         "promise-forgotten",
-        "manager/admit.rs",
+        "manager/needs.rs",
         "        if self.promised {\n",
         "        if self.promised && self.tick == 0 {\n",
         "a sequence let in with its whole length is pushed out later",

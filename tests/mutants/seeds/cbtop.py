@@ -88,7 +88,7 @@ MUTANTS = (
     ),
     Mutant(
         "reads-not-counted",
-        "manager/admit.rs",
+        "manager/own.rs",
         "        self.policy.hit(found, using, view);\n",
         "        let _ = using;\n",
         "policies see what is written, not what is read",

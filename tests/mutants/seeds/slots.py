@@ -26,7 +26,7 @@ MUTANTS = (
     ),
     Mutant(
         "capacity-in-tokens",
-        "manager/admit.rs",
+        "manager/needs.rs",
         "        let longest = known.max(request.max_tokens);\n",
         "        let longest = known.max(request.max_tokens);\n"
         "        let longest = longest.saturating_mul(self.options.block_size);\n",
