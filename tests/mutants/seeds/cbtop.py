@@ -121,7 +121,7 @@ MUTANTS = (
     ),
     Mutant(
         "hit-may-still-be-evicted",
-        "pool.rs",
+        "pool/chains.rs",
         "                b.state = State::Committed;\n                firsts += 1;\n",
         "                firsts += 0;\n",
         "blocks of a running sequence give way to others",
