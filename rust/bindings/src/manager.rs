@@ -7,6 +7,7 @@ use kvframe_core::hash::Hasher;
 use kvframe_core::index::IndexKind;
 use kvframe_core::manager::Due;
 use kvframe_core::options::{Observe, Watermarks};
+use kvframe_core::policy::admission::Admit;
 use kvframe_core::policy::{self, Eviction, External, PolicyOptions};
 use kvframe_core::{Fit, GroupKind, HashAlgo, Key, Manager as Core, Options};
 use pyo3::prelude::*;
@@ -209,7 +210,7 @@ impl Manager {
         if self.gatekeeper.is_some() {
             dict.set_item("admission_options", &self.admission_options)?;
         } else {
-            let options = self.locked(py, |core| core.admission().map(|gate| gate.options()))?;
+            let options = self.locked(py, |core| core.admission().map(Admit::options))?;
             let options = options.into_iter().flatten();
             dict.set_item("admission_options", options.collect::<HashMap<_, _>>())?;
         }

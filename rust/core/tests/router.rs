@@ -14,7 +14,9 @@ fn reaches(router: &mut Router, keys: &[u64]) -> Vec<(u64, [u32; TIERS])> {
 
 fn of(workers: &[u64]) -> Router {
     let mut router = Router::new(0, 1000);
-    workers.iter().for_each(|&worker| assert!(router.add_worker(worker)));
+    for &worker in workers {
+        assert!(router.add_worker(worker));
+    }
     router
 }
 
