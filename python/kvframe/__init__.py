@@ -22,6 +22,7 @@ from kvframe.config import (
 )
 from kvframe.descriptors import AdmissionPolicy, EvictionPolicy, PrefixMatcher
 from kvframe.errors import (
+    AbiError,
     CapacityError,
     ConfigError,
     HandleError,
@@ -65,6 +66,7 @@ from kvframe.results import (
 )
 
 __all__ = [
+    "AbiError",
     "AdmissionPolicy",
     "CacheConfig",
     "CapacityError",

@@ -7,6 +7,7 @@
 //! | [`step`], [`inputs`], [`outputs`] | the batched step, what it takes and what it writes |
 //! | [`tables`] | block tables and slots into the caller's arrays |
 //! | [`judge`] | victims asked of a Python policy, outside the lock |
+//! | [`native`] | a compiled policy taken from a capsule or from addresses |
 //! | [`locked`] | the lock, the interpreter beside it, victims named in between |
 //! | [`room`], [`listeners`] | pressure and who is told of it, preemption order, loads, resizing |
 //! | [`sharing`], [`blocks`] | prefixes shared, read and attached to; blocks held one by one |
@@ -38,6 +39,7 @@ mod loans;
 mod locked;
 mod lookup;
 mod manager;
+mod native;
 mod observe;
 mod outputs;
 mod pins;

@@ -10,10 +10,11 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyDict;
 
-use crate::errors::{from_core, from_trace, usage};
+use crate::errors::{from_trace, usage};
 use crate::ints::Capacity;
 use crate::judge::Judge;
-use crate::manager::make_policy;
+use crate::manager::{Policy, make_policy};
+use crate::native::{self, Native};
 
 /// A trace and, once asked for, what its two modes need to know ahead.
 #[pyclass(frozen, module = "kvframe._core")]
@@ -150,6 +151,7 @@ pub fn node_key(node: u32) -> [u64; 2] {
 /// A replay's link to Python: interrupts, and a policy's verdicts.
 struct Link {
     judge: Option<Judge>,
+    native: Option<Native>,
     error: Option<PyErr>,
     asked: Instant,
 }
@@ -169,6 +171,9 @@ impl Host for Link {
     }
 
     fn judge(&mut self, manager: &mut Core, n: u32) -> bool {
+        if self.native.is_some() {
+            return manager.decide(n);
+        }
         let Some(judge) = &self.judge else {
             return false;
         };
@@ -179,7 +184,7 @@ impl Host for Link {
         let asked = Python::attach(|py| judge.ask(py, n, manager.now(), &offer, &journal));
         match asked {
             Ok(Some(v)) if v.blocks.len() >= n => manager.choose(&v.blocks, &v.generations),
-            Ok(_) => manager.fall_back(n),
+            Ok(_) => drop(manager.fall_back(n)),
             Err(error) => self.error = Some(error),
         }
         judge.done_with(offer);
@@ -204,21 +209,28 @@ pub fn replay<'py>(
     log: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
     let mode = mode_of(py, mode)?;
-    let (policy, judge, name) = make_policy(py, policy, options, strict)?;
-    let mut link = Link { judge, error: None, asked: Instant::now() };
+    let Policy { eviction, judge, native, name } = make_policy(py, policy, options, strict)?;
+    let mut link = Link { judge, native, error: None, asked: Instant::now() };
     let capacity = if name == "infinite" { None } else { capacity.map(|c| c.0) };
     let (plan, prepare_seconds) = trace.with_plan(py, mode, |plan, s| (Arc::clone(plan), s));
     let replayed = py.detach(|| {
         let prepared = Prepared::new(&trace.inner, mode, &plan);
         let mut options = prepared.options(capacity)?;
         options.event_log = log;
-        let mut manager = Core::new(options, policy)?;
+        let mut manager = Core::new(options, eviction)?;
         let outcome = prepared.drive(&mut manager, &mut link)?;
         Ok((outcome, manager))
     });
-    let (outcome, mut manager) = replayed.map_err(|e| from_core(py, &e))?;
+    let (outcome, mut manager) =
+        replayed.map_err(|e| native::from_core(py, &e, link.native.as_ref()))?;
     if let Some(error) = link.error {
         return Err(error);
+    }
+    if let Some(native) = link.native.as_ref().filter(|native| native.failures() > 0) {
+        if strict {
+            return Err(native.refusal(py));
+        }
+        native.tell(py);
     }
     let Some(outcome) = outcome else {
         return Err(crate::errors::raise(py, "PolicyError", "the replay was stopped".into()));
@@ -237,7 +249,8 @@ pub fn replay<'py>(
     dict.set_item("mean_request_hit_rate", rate)?;
     dict.set_item("seconds", outcome.seconds)?;
     dict.set_item("prepare_seconds", prepare_seconds)?;
-    dict.set_item("policy_failures", link.judge.as_ref().map_or(0, Judge::failures))?;
+    let failures = link.native.as_ref().map_or(0, Native::failures);
+    dict.set_item("policy_failures", link.judge.as_ref().map_or(failures, Judge::failures))?;
     if log {
         dict.set_item("events", crate::views::events_dict(py, &manager.take_events())?)?;
     }
