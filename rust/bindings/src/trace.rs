@@ -3,14 +3,17 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use kvframe_core::Manager as Core;
+use kvframe_core::manager::Due;
+use kvframe_core::{Manager as Core, SeqId};
 use kvframe_trace::replay::{Host, Prepared};
 use kvframe_trace::{Mode, Plan, Trace as Inner};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyDict;
 
+use crate::admission::{Question, make_admission};
 use crate::errors::{from_trace, usage};
+use crate::gatekeeper::Gatekeeper;
 use crate::ints::Capacity;
 use crate::judge::Judge;
 use crate::manager::{Policy, make_policy};
@@ -152,6 +155,8 @@ pub fn node_key(node: u32) -> [u64; 2] {
 struct Link {
     judge: Option<Judge>,
     native: Option<Native>,
+    gatekeeper: Option<Gatekeeper>,
+    question: Option<Question>,
     error: Option<PyErr>,
     asked: Instant,
 }
@@ -190,14 +195,32 @@ impl Host for Link {
         judge.done_with(offer);
         self.error.is_none()
     }
+
+    fn admit(&mut self, manager: &mut Core, seq: SeqId, upto: u32) -> bool {
+        let Some(keeper) = &self.gatekeeper else { return true };
+        let due = Due { seq, upto: Some(upto), cut: None, fill: &[] };
+        let Some(question) = Question::gather(manager, &[due]) else { return true };
+        match Python::attach(|py| question.put(py, keeper)) {
+            Ok(verdicts) => question.answer(manager, &verdicts),
+            Err(error) => self.error = Some(error),
+        }
+        self.question = Some(question);
+        self.error.is_none()
+    }
+
+    fn admitted(&mut self, manager: &mut Core) {
+        if let Some(question) = self.question.take() {
+            question.close(manager);
+        }
+    }
 }
 
 /// Replays a trace through the manager: admit, commit, release, one request at a time.
 ///
-/// `policy` is a built-in's name or a driver of a Python policy; `capacity` counts blocks, None
+/// `policy` and `admission` are a built-in's name or a driver of a Python policy; `capacity` counts blocks, None
 /// holds everything. Returns what was counted, a dict.
 #[pyfunction]
-#[pyo3(signature = (trace, policy, capacity, mode, options=None, *, strict=true, log=false))]
+#[pyo3(signature = (trace, policy, capacity, mode, options=None, *, strict=true, log=false, admission=None, admission_options=None))]
 pub fn replay<'py>(
     py: Python<'py>,
     trace: &Trace,
@@ -207,17 +230,24 @@ pub fn replay<'py>(
     options: Option<&Bound<'py, PyDict>>,
     strict: bool,
     log: bool,
+    admission: Option<&Bound<'py, PyAny>>,
+    admission_options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let mode = mode_of(py, mode)?;
     let Policy { eviction, judge, native, name } = make_policy(py, policy, options, strict)?;
-    let mut link = Link { judge, native, error: None, asked: Instant::now() };
+    let (gate, gatekeeper, _) = match admission {
+        Some(admission) => make_admission(py, admission, admission_options, strict)?,
+        None => (None, None, String::new()),
+    };
+    let asked = Instant::now();
+    let mut link = Link { judge, native, gatekeeper, question: None, error: None, asked };
     let capacity = if name == "infinite" { None } else { capacity.map(|c| c.0) };
     let (plan, prepare_seconds) = trace.with_plan(py, mode, |plan, s| (Arc::clone(plan), s));
     let replayed = py.detach(|| {
         let prepared = Prepared::new(&trace.inner, mode, &plan);
         let mut options = prepared.options(capacity)?;
         options.event_log = log;
-        let mut manager = Core::new(options, eviction)?;
+        let mut manager = Core::new(options, eviction)?.with_admission(gate);
         let outcome = prepared.drive(&mut manager, &mut link)?;
         Ok((outcome, manager))
     });
@@ -249,6 +279,11 @@ pub fn replay<'py>(
     dict.set_item("mean_request_hit_rate", rate)?;
     dict.set_item("seconds", outcome.seconds)?;
     dict.set_item("prepare_seconds", prepare_seconds)?;
+    let gate = manager.admission_counts();
+    dict.set_item("admission_kept", gate.kept)?;
+    dict.set_item("admission_dropped", gate.dropped)?;
+    let failures = link.gatekeeper.as_ref().map_or(0, Gatekeeper::failures);
+    dict.set_item("admission_failures", failures)?;
     let failures = link.native.as_ref().map_or(0, Native::failures);
     dict.set_item("policy_failures", link.judge.as_ref().map_or(failures, Judge::failures))?;
     if log {
