@@ -24,6 +24,7 @@ from kvframe.config import (
 )
 from kvframe.descriptors import AdmissionPolicy, EvictionPolicy, PrefixMatcher
 from kvframe.errors import (
+    AbiError,
     CapacityError,
     ConfigError,
     HandleError,
@@ -68,6 +69,7 @@ from kvframe.results import (
 from kvframe.router import Reach, RouterCounts, RouterIndex
 
 __all__ = [
+    "AbiError",
     "AdmissionConfig",
     "AdmissionPolicy",
     "CacheConfig",

@@ -7,6 +7,7 @@
 //! | [`step`], [`inputs`], [`outputs`] | the batched step, what it takes and what it writes |
 //! | [`tables`] | block tables and slots into the caller's arrays |
 //! | [`judge`] | victims asked of a Python policy, outside the lock |
+//! | [`native`] | a compiled policy taken from a capsule or from addresses |
 //! | [`gatekeeper`], [`admission`] | what becomes findable, asked of a Python policy the same way |
 //! | [`locked`] | the lock, the interpreter beside it, victims named in between |
 //! | [`room`], [`listeners`] | pressure and who is told of it, preemption order, loads, resizing |
@@ -42,6 +43,7 @@ mod loans;
 mod locked;
 mod lookup;
 mod manager;
+mod native;
 mod observe;
 mod outputs;
 mod pins;

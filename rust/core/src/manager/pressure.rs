@@ -206,7 +206,8 @@ impl Manager {
     /// Grows the pool, or shrinks it from its end; cached blocks there, and what follows them, go.
     ///
     /// # Errors
-    /// [`Error::InUse`] if a block that would go is owned; [`Error::Invalid`].
+    /// [`Error::InUse`] if a block that would go is owned; [`Error::Invalid`];
+    /// [`Error::PolicyRefused`].
     pub fn resize(&mut self, blocks: u32) -> Result<()> {
         let options = crate::Options { blocks, ..self.options.clone() };
         options.validate()?;
@@ -219,6 +220,7 @@ impl Manager {
                 first: u64::from(first),
             });
         }
+        self.policy.size(blocks, options.block_size).map_err(Error::PolicyRefused)?;
         self.tick += 1;
         self.note(Kind::Resize, 0, u64::from(blocks));
         for block in self.doomed_by(blocks) {
