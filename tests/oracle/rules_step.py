@@ -54,7 +54,8 @@ class AllRules(PoolRules):
         call = self.call()
         if self.dice.one_in(8):
             self.spoil(call)
-        for seq, upto in call.commit:
+        # The model runs once, also where a wrong step names a sequence twice.
+        for seq, upto in dict(call.commit).items():
             if seq in self.o.seqs:
                 self.compute(seq, upto)
         for ticket in [*call.done, *call.failed]:
