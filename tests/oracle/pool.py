@@ -54,8 +54,8 @@ RANKS: dict[str, Rank] = {
     "test-scores": lambda b: (-b.uses, b.id),
     "test-names": lambda b: (-b.depth, b.id),
 }
-"""What dies first is least, of the blocks that may die. Of a policy that is not here, whose order is
-no key of a block's own or has a twin elsewhere, the model checks that each victim may die."""
+"""What dies first is least, of the blocks that may die. Of a policy that is not here (its order
+is no key of a block's own, or has a twin elsewhere) the model checks that each victim may die."""
 OUTSIDE = {"t-lru", "test-scores", "test-names"}
 """Policies that live outside the core, whose settled order is the built-in one."""
 
