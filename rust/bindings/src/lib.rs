@@ -15,6 +15,7 @@
 //! | [`observe`] | the log with all that comes along, statistics, a snapshot |
 //! | [`pins`] | prefixes held against eviction; the tree as text |
 //! | [`lookup`], [`loans`] | questions about prompts; raw blocks |
+//! | [`router`] | which of many workers holds which prefix |
 //! | [`trace`] | `Trace` and `replay` |
 //! | [`buffers`], [`ints`], [`errors`], [`fork`] | conversions and guards |
 
@@ -48,6 +49,7 @@ mod outputs;
 mod pins;
 mod request;
 mod room;
+mod router;
 mod sharing;
 mod step;
 mod tables;
@@ -61,6 +63,8 @@ mod _core {
     use super::manager::Manager;
     #[pymodule_export]
     use super::request::Request;
+    #[pymodule_export]
+    use super::router::RouterIndex;
     #[pymodule_export]
     use super::trace::{Trace, node_key, replay};
     #[pymodule_export]

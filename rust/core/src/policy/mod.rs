@@ -46,6 +46,7 @@ mod slru_decay;
 mod slru_lists;
 mod tinylfu;
 mod ttl;
+mod turns;
 mod twoq;
 mod wlfu;
 mod workload;

@@ -32,7 +32,7 @@ impl Admit for SecondUse {
 
     fn seen(&mut self, keys: &[Key]) {
         for &key in keys {
-            let count = self.counts.get_mut(key).map_or(0, |count| *count);
+            let count = self.counts.get(key).copied().unwrap_or(0);
             self.counts.add(key, count.saturating_add(1));
         }
         self.counts.trim(self.remember as usize);
@@ -40,7 +40,7 @@ impl Admit for SecondUse {
 
     fn admit(&mut self, offer: &Offer, _: Ask, out: &mut [Verdict]) {
         for (&key, verdict) in offer.keys.iter().zip(out) {
-            let count = self.counts.get_mut(key).map_or(0, |count| *count);
+            let count = self.counts.get(key).copied().unwrap_or(0);
             if count < self.uses {
                 *verdict = Verdict::Drop;
             }
