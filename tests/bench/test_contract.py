@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from kvframe import Registry
+from kvframe.bench.policies import DEFAULT
 from kvframe.bench.traces import shipped
 
 from .conftest import SMALL, Command, rows
@@ -21,7 +23,9 @@ CONTRACT = {
     "hit_tokens", "input_tokens_last_half", "hit_tokens_last_half", "token_hit_rate",
     "after_gap_hit_tokens", "evictions", "block_accesses", "seconds", "prepare_seconds",
 }  # fmt: skip
-EXTRA = {"block_hit_rate", "mean_request_hit_rate", "gap_closed"}
+EXTRA = {
+    "block_hit_rate", "mean_request_hit_rate", "gap_closed", "admission", "admission_dropped",
+}  # fmt: skip
 
 
 def test_bare_bench_ends_with_the_answer_within_five_seconds(bench: Command) -> None:
@@ -36,7 +40,7 @@ def test_bare_bench_ends_with_the_answer_within_five_seconds(bench: Command) -> 
     table = [line.split() for line in lines]
     head = table.index(["policy", "1000", "2000", "4000", "8000", "16000", "32000"])
     names = [row[0] for row in table[head + 1 : head + 8]]
-    assert names == ["lru", "fifo", "lfu", "lfuda", "slru", "opt", "infinite"]
+    assert names == [*DEFAULT, "infinite"]
 
 
 def test_conversation_hits_the_published_integers(cells: Cells) -> None:
@@ -99,6 +103,13 @@ def test_a_comma_list_means_the_same_as_repeating(cells: Cells, small: Path) -> 
             del cell[key]
     assert listed == repeated
     assert len(listed) == 8
+
+
+def test_all_is_every_installed_policy_once(cells: Cells, small: Path) -> None:
+    got = [c["policy"] for c in cells("--trace", small, "--policy", "fifo,all", "--capacity", "2")]
+    installed = [row.name for row in Registry().list() if row.kind == "eviction"]
+    assert got[0] == "fifo"
+    assert sorted(got) == sorted(installed)
 
 
 def test_infinite_comes_once_a_trace_and_mode(cells: Cells, small: Path) -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from kvframe.bench.plot import save, spread
+from kvframe.bench.plot_style import styles
 from kvframe.bench.results import read_cells
 from kvframe.errors import ConfigError
+from kvframe.policies.builtin import BUILTIN
 
 from .conftest import Command
 
@@ -85,3 +87,9 @@ def test_labels_keep_their_order_and_distance() -> None:
         assert min(got) > -1e-9
         assert max(got) < 1 + 1e-9
     assert spread([0.2, 0.5, 0.8], 0.05) == [0.2, 0.5, 0.8]
+
+
+def test_no_two_policies_look_the_same() -> None:
+    names = [*(policy.name for policy in BUILTIN), *(f"plugin-{i}" for i in range(20))]
+    looks = {(style.color, style.marker) for style in styles(names).values()}
+    assert len(looks) == len(names)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvframe.bench.policies import BOUND, OPTIMUM
+from kvframe.policies.builtin import BUILTIN
 
 LINE_WIDTH = 1.8
 # Any: the types of matplotlib name every key, and its versions differ in them.
@@ -18,7 +19,8 @@ RC: Any = {
 
 # Okabe and Ito's colours that stand out on white (no yellow), darkest contrasts first.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7A4EAB", "#8C5A2B")
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
+# As many as have no divisor in common with the colours: 104 pairs before one comes again.
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*", "d")
 # What no engine can run is black and grey: (colour, marker, rank).
 _FIXED = {
     OPTIMUM: ("#000000", "*", 0),
@@ -27,7 +29,8 @@ _FIXED = {
 }
 _DASHES: tuple[Any, ...] = ("-", "-", "-", (0, (4, 1.5)), (0, (1.5, 1.5)), (0, (5, 1, 1, 1)))
 # A fixed place for each shipped policy: the same colour in every plot, whatever else is drawn.
-_SHIPPED = ("lru", "lfuda", "lfu", "slru", "fifo")
+_FIRST = ("lru", "lfuda", "lfu", "slru", "fifo")
+_SHIPPED = tuple(dict.fromkeys((*_FIRST, *(policy.name for policy in BUILTIN))))
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,10 @@ impl<T> Ghosts<T> {
         self.known.len()
     }
 
+    pub fn get(&self, key: Key) -> Option<&T> {
+        self.known.get(&key).map(|(_, value)| value)
+    }
+
     /// Remembers `key` as the youngest.
     pub fn add(&mut self, key: Key, value: T) {
         self.count += 1;
