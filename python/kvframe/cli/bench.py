@@ -72,6 +72,15 @@ def bench(context: click.Context) -> None:
     "them; `all` is every one.",
 )
 @click.option(
+    "--admission",
+    "admissions",
+    multiple=True,
+    metavar="NAME[:OPTION=VALUE...]",
+    default=Request.admissions,
+    show_default=True,
+    help="An admission policy that `kvframe plugins` lists, under each of the policies.",
+)
+@click.option(
     "--capacity",
     "capacities",
     multiple=True,
@@ -140,7 +149,7 @@ def bench(context: click.Context) -> None:
 @click.option("--quiet", is_flag=True, help="No progress and no remarks on stderr.")
 @click.pass_context
 def run(context: click.Context, /, **asked: Any) -> None:
-    """Replay traces x policies x capacities x modes.
+    """Replay traces x policies x admissions x capacities x modes.
 
     Options with several values repeat, or take a comma list: `--policy lru,opt`.
     """

@@ -7,6 +7,7 @@
 //! A policy that only ranks implements [`Rank`] and gets its order from [`Ranked`], a heap over the
 //! evictable leaves. One with lists of its own implements [`Eviction`].
 
+pub mod admission;
 mod arc;
 mod candidates;
 mod classed;
@@ -45,6 +46,7 @@ mod slru_decay;
 mod slru_lists;
 mod tinylfu;
 mod ttl;
+mod turns;
 mod twoq;
 mod wlfu;
 mod workload;
@@ -193,6 +195,11 @@ pub trait Eviction: Send {
     /// Whether a block with this outlook should stay out rather than replace `victim`.
     fn refuses(&self, _outlook: u32, _victim: BlockId) -> bool {
         false
+    }
+
+    /// The block that is likely to die next, as far as that can be said without a decision.
+    fn next(&self, _view: View<'_>) -> Option<BlockId> {
+        None
     }
 
     /// Whether `n` victims can be named without asking anyone outside.
