@@ -3,12 +3,14 @@
 `KVCacheManager` is the object an engine holds; `Config` says how it is built, and `Resolved` is
 what becomes of a config. A policy may come from any installed package: it marks a hook of
 `kvframe.hookspecs` with `hookimpl` and gives an `EvictionPolicy`, an `AdmissionPolicy` or a
-`PrefixMatcher`; `Registry` finds it by name. Every error derives from `KVFrameError`.
+`PrefixMatcher`; `Registry` finds it by name. `RouterIndex` is for a router over many caches. Every
+error derives from `KVFrameError`.
 """
 
 from __future__ import annotations
 
 from kvframe.config import (
+    AdmissionConfig,
     CacheConfig,
     Config,
     GroupConfig,
@@ -63,8 +65,10 @@ from kvframe.results import (
     Usage,
     Victim,
 )
+from kvframe.router import Reach, RouterCounts, RouterIndex
 
 __all__ = [
+    "AdmissionConfig",
     "AdmissionPolicy",
     "CacheConfig",
     "CapacityError",
@@ -100,11 +104,14 @@ __all__ = [
     "PrefixMatcher",
     "Pressure",
     "PressureConfig",
+    "Reach",
     "Reason",
     "Registry",
     "Remap",
     "Request",
     "Resolved",
+    "RouterCounts",
+    "RouterIndex",
     "SequenceCapacity",
     "Sight",
     "Span",

@@ -39,6 +39,9 @@ class Manager:
         strict: bool = False,
         remap_duplicates: bool = False,
         partial_hits: bool = False,
+        admission: Any | None = None,
+        admission_options: dict | None = None,
+        admission_strict: bool = False,
     ) -> Manager:
         """
         A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
@@ -465,6 +468,10 @@ class Manager:
         """
         Cuts a sequence to a length.
         """
+    def unkeyed(self, /, seq: SupportsIndex) -> list[Incomplete]:
+        """
+        Blocks that nobody can find, in each group.
+        """
     def unpin(self, /, receipt: SupportsIndex, block: SupportsIndex) -> None:
         """
         Ends such a hold.
@@ -523,6 +530,35 @@ class Request:
         Its token ids (empty where only keys are known), salt, adapter, name of another input, extras,
         session and turn.
         """
+
+@final
+class RouterIndex:
+    """
+    Blocks by 64-bit key, each with its holders. See `kvframe.RouterIndex`.
+    """
+    def __len__(self, /) -> int: ...
+    def __new__(cls, /, block_size: SupportsIndex, capacity: SupportsIndex) -> RouterIndex: ...
+    def add_worker(self, /, worker: SupportsIndex) -> bool: ...
+    def cleared(self, /, worker: SupportsIndex) -> int: ...
+    def counts(self, /) -> tuple[int, int, int]: ...
+    def match_hashes(self, /, blocks: Any) -> list[tuple[int, list[int]]]: ...
+    def match_tokens(
+        self, /, ids: Any, salt: bytes | None, adapter: bytes | None
+    ) -> list[tuple[int, list[int]]]: ...
+    def remove_worker(self, /, worker: SupportsIndex) -> int | None: ...
+    def removed(self, /, worker: SupportsIndex, blocks: Any, tier: SupportsIndex) -> int: ...
+    def stored(
+        self,
+        /,
+        worker: SupportsIndex,
+        blocks: Any,
+        parent: Any | None,
+        ids: Any,
+        salt: bytes | None,
+        adapter: bytes | None,
+        tier: SupportsIndex,
+    ) -> int: ...
+    def workers(self, /) -> list[int]: ...
 
 @final
 class Trace:
@@ -606,11 +642,13 @@ def replay(
     *,
     strict: bool = True,
     log: bool = False,
+    admission: Any | None = None,
+    admission_options: dict | None = None,
 ) -> dict:
     """
     Replays a trace through the manager: admit, commit, release, one request at a time.
 
-    `policy` is a built-in's name or a driver of a Python policy; `capacity` counts blocks, None
+    `policy` and `admission` are a built-in's name or a driver of a Python policy; `capacity` counts blocks, None
     holds everything. Returns what was counted, a dict.
     """
 

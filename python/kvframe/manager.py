@@ -20,6 +20,7 @@ from kvframe.config.schema import GroupConfig
 from kvframe.errors import UsageError
 from kvframe.observe import Observed
 from kvframe.policies.driver import driver
+from kvframe.policies.gate import gate_of
 from kvframe.registry import Registry
 from kvframe.request import Extra, Request, RequestOptions, TokenIds, space
 from kvframe.results import Committed, Counts, Fit, Grant, Hit, Lengths, Pin, Plan, Sight, Span
@@ -60,6 +61,7 @@ class KVCacheManager(Steps, Tables, Room, SharingVerbs, Observed):
             config = (config or Config()).resolve()
         self.resolved = config
         cache, policy = config.config.cache, config.config.policy
+        admission = config.config.admission
         pressure, observe = config.config.pressure, config.config.observe
         self.block_size = cache.block_size
         self._core = _core.Manager(
@@ -83,6 +85,11 @@ class KVCacheManager(Steps, Tables, Room, SharingVerbs, Observed):
             strict=policy.on_error == "raise",
             remap_duplicates=cache.remap_duplicates,
             partial_hits=cache.partial_hits,
+            admission=gate_of(
+                config.admission, config.admission_options, cache.block_size, admission.budget_ms
+            ),
+            admission_options=config.admission_values,
+            admission_strict=admission.on_error == "raise",
         )
 
     @classmethod

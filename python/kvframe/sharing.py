@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
+
 from kvframe._core import Manager as Core
 from kvframe.results import Changes, Expired, Owners, Pages, Remap, Ticket, Usage
 
@@ -18,12 +21,23 @@ class SharingVerbs:
         return self._core.readable(seq)
 
     def pages(self, seq: int, start: int, stop: int, group: int = 0) -> Pages:
-        """The pages that hold the computed tokens ``start`` to ``stop`` (exclusive).
+        """The pages of a group that hold the computed tokens ``start`` to ``stop`` (exclusive).
+
+        Of a group that attends to another input, its tokens.
 
         Raises:
             UsageError: Some of them are not computed, or left the group's window.
         """
         return Pages(*self._core.pages(seq, start, stop, group))
+
+    def unkeyed_blocks(self, seq: int) -> list[npt.NDArray[np.int32]]:
+        """The blocks that nobody can find, in each layer group by place: one array a group.
+
+        They are not full, not computed or not to be shared. What a disaggregated prefill brings
+        goes into these; the others hold their KV already (vLLM:
+        ``get_unhashed_block_ids_all_groups``). What left a window is not among them.
+        """
+        return self._core.unkeyed(seq)
 
     def request_usage(self, seq: int) -> Usage:
         """What a running request cost so far; ask before it is released."""

@@ -51,7 +51,8 @@ def test_the_index_finds_markers_and_reports_them(tmp_path: Path) -> None:
     }
     told = report(titles, found)
     assert told.startswith("1 of 4 scenarios have a test\n")
-    assert "control (not built yet): 1 of 3\n" in told
+    assert "control (built): 1 of 3\n" in told
+    assert "pages (not built yet): 0 of 1\n" in told
     assert "I1      one: test_a.py::test_one, b.rs::b" in told
     assert "I4      four: -" in told
     assert "I5      five: does not apply: nobody has five" in told

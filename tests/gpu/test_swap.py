@@ -16,20 +16,23 @@ SHAPE, BLOCKS = PageShape(4, 2, 16, 8, 256), 40
 
 @pytest.mark.scenario("S28")
 @pytest.mark.parametrize("order", [LAYER_FIRST, BLOCK_FIRST, LAYER_FIRST_HND])
-@pytest.mark.parametrize("chunk", [1, 7, 64])
-def test_out_and_back_is_exact(order: str, chunk: int) -> None:
-    draw = np.random.default_rng(chunk)
+@pytest.mark.parametrize(
+    ("chunk", "rows"), [(1, 0), (7, 0), (64, 0), (7, 5), (3, 64), (None, None)]
+)
+def test_out_and_back_is_exact(order: str, chunk: int | None, rows: int | None) -> None:
+    draw = np.random.default_rng(chunk or 0)
     device = CupyPool(Layout.of(order, SHAPE, BLOCKS))
     pages = draw.integers(0, 256, (BLOCKS, SHAPE.page_bytes), np.uint8)
     device.put(range(BLOCKS), pages)
     host, mapped = host_pool(Layout.of(BLOCK_FIRST, SHAPE, BLOCKS))
     host.poison(range(BLOCKS))
-    swap = Swap(device, mapped, chunk=chunk)
+    swap = Swap(device, mapped, chunk=chunk, rows=rows)
     here, there = draw.permutation(BLOCKS)[:23], draw.permutation(BLOCKS)[:23]
     swap.out(here, there).synchronize()
     wanted = np.full_like(pages, 0xFF)
     wanted[there] = pages[here]
     assert np.array_equal(host.get(range(BLOCKS)), wanted)
+    assert (swap.rows > 0) == (order != LAYER_FIRST_HND and rows != 0)
     other = draw.permutation(BLOCKS)[:23]
     for bring in ("bring", "onboard"):
         device.poison(range(BLOCKS))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import array
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from kvframe import KVCacheManager, KVFrameError, UsageError
+from kvframe import Extra, KVCacheManager, KVFrameError, Request, UsageError
 
 from .helpers import manager, state
 
@@ -125,19 +126,63 @@ def test_append_and_step_refuse_the_same(name: str) -> None:
     assert state(kv, [seq]) == before
 
 
-def test_the_callers_array_is_not_kept() -> None:
-    """MK-B9: what the caller writes into its buffer afterwards changes nothing."""
+BUFFERS: dict[str, Callable[[list[int]], Any]] = {
+    "uint32": lambda ids: np.array(ids, np.uint32),
+    "int32": lambda ids: np.array(ids, np.int32),
+    "int64": lambda ids: np.array(ids, np.int64),
+    "strided": lambda ids: np.repeat(np.array(ids, np.uint32), 2)[::2],
+    "list": list,
+}
+
+
+def overwrite(ids: Any) -> None:
+    """As an engine fills the same buffer for its next step."""
+    for i in range(len(ids)):
+        ids[i] = 77
+
+
+@pytest.mark.scenario("MK-B9")
+@pytest.mark.parametrize("kind", BUFFERS)
+@pytest.mark.parametrize("way", ["append", "step", "fill"])
+def test_the_callers_array_is_neither_kept_nor_written(kind: str, way: str) -> None:
+    buffer = BUFFERS[kind]
     kv = manager()
-    ids = np.arange(9, dtype=np.uint32)
-    seq = kv.admit(ids).seq
-    more = np.array([9, 9, 9], np.uint32)
-    kv.append(seq, more)
-    ids[:] = 77
-    more[:] = 77
+    # Room behind the prompt, into which a growing slice would run.
+    whole = buffer(list(range(100, 116)))
+    seq = kv.admit(whole[:9]).seq
+    more = buffer([9, 9, 9])
+    if way == "append":
+        kv.append(seq, more)
+    elif way == "step":
+        kv.step(append=[seq], counts=[3], tokens=more)
+    else:
+        kv.append_unknown(seq, 3)
+        kv.fill(seq, more)
+    assert list(whole) == list(range(100, 116))
+    assert list(more) == [9, 9, 9]
+    overwrite(whole)
+    overwrite(more)
+    assert np.asarray(kv.preempt(seq).core.parts()[0]).tolist() == [*range(100, 109), 9, 9, 9]
+    seq = kv.admit([*range(100, 109), 9, 9, 9]).seq
     kv.commit(seq, 12)
     kv.release(seq)
-    assert kv.lookup([*range(9), 9, 9, 9, 0]).tokens == 12
+    assert kv.lookup([*range(100, 109), 9, 9, 9, 0]).tokens == 12
     assert kv.lookup([77] * 13).tokens == 0
+
+
+@pytest.mark.scenario("MK-B9")
+def test_a_request_and_its_forks_have_tokens_of_their_own() -> None:
+    kv = manager(16)
+    ids, keys = np.arange(12, dtype=np.uint32), manager().hash_blocks(list(range(12)))
+    request = Request(ids, keys=keys, extras=[Extra(4, 6, b"item")])
+    overwrite(ids)
+    keys[:] = 0
+    first, second = kv.admit(request).seq, kv.admit(request).seq
+    fork = kv.fork(first)
+    kv.append(first, [1, 1, 1, 1])
+    kv.append(fork, [2, 2, 2, 2])
+    for seq, tail in ((first, [1] * 4), (fork, [2] * 4), (second, [])):
+        assert np.asarray(kv.preempt(seq).core.parts()[0]).tolist() == [*range(12), *tail]
 
 
 @pytest.mark.parametrize(

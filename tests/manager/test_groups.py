@@ -10,6 +10,7 @@ from kvframe import (
     CacheConfig,
     Config,
     GroupConfig,
+    HandleError,
     KVCacheManager,
     ModelConfig,
     NeverFitsError,
@@ -78,6 +79,55 @@ def test_a_draft_model_drops_the_last_unit() -> None:
     seq = kv.admit(list(range(16))).seq
     kv.commit(seq, 16)
     assert kv.lookup([*range(16), 1]).tokens == 12
+
+
+@pytest.mark.scenario("VT33")
+def test_what_has_no_key_is_told_for_each_group() -> None:
+    local = GroupConfig(name="w", kind="sliding_window", window=6)
+    kv = manager([FULL, local, WIDE])
+    prompt = list(range(26))
+    seq = kv.admit(prompt).seq
+
+    def unkeyed() -> list[list[int]]:
+        return [blocks.tolist() for blocks in kv.unkeyed_blocks(seq)]
+
+    tables = [kv.block_table(seq, group).tolist() for group in range(3)]
+    assert unkeyed() == tables
+    kv.commit(seq, 17)
+    # The window has given up what lies before token 12; block 3 serves no hit of whole units.
+    assert kv.block_table(seq, 1).tolist()[:3] == [-1] * 3
+    found = [4, 4, 2]
+    assert unkeyed() == [table[n:] for table, n in zip(tables, found, strict=True)]
+    kv.commit(seq, 26)
+    assert unkeyed() == [tables[0][6:], tables[1][6:], tables[2][3:]]
+    twin = kv.admit([*prompt[:24], 99, 98]).seq
+    assert kv.lengths(twin).cached == 24
+    assert [len(blocks) for blocks in kv.unkeyed_blocks(twin)] == [1, 1, 1]
+    kv.clear_cache()
+    assert unkeyed()[0] == tables[0]
+    kv.release(twin)
+    with pytest.raises(HandleError):
+        kv.unkeyed_blocks(twin)
+    kv.check_integrity()
+
+
+def test_pages_of_a_range_are_those_of_the_group() -> None:
+    kv = manager([FULL, WIDE, GroupConfig(name="x", kind="cross", block_size=8), DRAFT])
+    seq = kv.admit(list(range(22)), encoder=b"audio", encoder_tokens=19).seq
+    kv.commit(seq, 21)
+    tables = [kv.block_table(seq, group).tolist() for group in range(4)]
+    for group, (blocks, offset, last) in {
+        0: (tables[0][1:5], 1, 2),
+        1: (tables[1][0:3], 5, 2),
+        2: (tables[2][0:3], 5, 2),
+        3: (tables[3][1:5], 1, 2),
+    }.items():
+        told = kv.pages(seq, 5, 18, group)
+        assert (told.blocks.tolist(), told.offset, told.last) == (blocks, offset, last), group
+    for group, computed in enumerate((21, 21, 19, 20)):
+        kv.pages(seq, 0, computed, group)
+        with pytest.raises(UsageError, match=f"the first {computed} tokens are computed"):
+            kv.pages(seq, 0, computed + 1, group)
 
 
 def test_another_input_is_found_by_its_id() -> None:

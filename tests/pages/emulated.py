@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kvframe.pages.launch import source
+from kvframe.pages.launch import Block, source
 
 _SHIM = """
 struct uint4 { unsigned x, y, z, w; } __attribute__((aligned(16)));
@@ -66,12 +66,10 @@ class Emulated:
         self.processors = 3
         self.launches: list[tuple[str, int, int]] = []
 
-    def launch(
-        self, kernel: str, word: int, grid: int, threads: int, block: npt.NDArray[Any]
-    ) -> None:
+    def launch(self, kernel: str, word: int, grid: int, threads: int, block: Block) -> None:
         found = library(word)
-        assert getattr(found, f"size_{KERNELS[kernel]}")() == block.itemsize
-        getattr(found, f"run_{kernel}")(ctypes.c_void_p(block.ctypes.data), grid, threads)
+        assert getattr(found, f"size_{KERNELS[kernel]}")() == block.nbytes
+        getattr(found, f"run_{kernel}")(ctypes.c_void_p(block.address), grid, threads)
         self.launches.append((kernel, word, grid))
 
     def upload(self, array: npt.NDArray[Any]) -> tuple[int, object]:

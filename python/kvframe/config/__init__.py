@@ -7,6 +7,7 @@ line: where, the key's path, the value, what it must be, and the nearest right s
 from __future__ import annotations
 
 from kvframe.config.schema import (
+    AdmissionConfig,
     CacheConfig,
     GroupConfig,
     ModelConfig,
@@ -19,6 +20,7 @@ from kvframe.config.schema import (
 from kvframe.config.tree import Config, Resolved
 
 __all__ = [
+    "AdmissionConfig",
     "CacheConfig",
     "Config",
     "GroupConfig",

@@ -64,16 +64,17 @@ def copies(src: Ids, dst: Ids, tokens: Ids | None, source: Layout, target: Layou
 
 def once(ids: npt.NDArray[np.integer[Any]], what: str) -> None:
     """No page is written twice by copies that run at once."""
+    if len(ids) == 0 or np.bincount(ids).max() == 1:
+        return
     found, count = np.unique(ids, return_counts=True)
-    if len(found) != len(ids):
-        raise UsageError(f"{what} {found[count > 1][0]} is named {count.max()} times: once at most")
+    raise UsageError(f"{what} {found[count > 1][0]} is named {count.max()} times: once at most")
 
 
 def few(src: Ids, dst: Ids, tokens: Ids | None, pool: Layout, most: int) -> list[int] | None:
     """At most so many copies within a pool that may all run at once, in a row; None for others.
 
     What is wrong is None as well, for `copies` to tell: this is the path of every decode step, and
-    a loop over a few whole numbers costs less than one call of NumPy.
+    a few whole numbers in lists cost less than calls of NumPy.
     """
     if not (isinstance(src, np.ndarray) and isinstance(dst, np.ndarray)):
         return None
@@ -86,15 +87,15 @@ def few(src: Ids, dst: Ids, tokens: Ids | None, pool: Layout, most: int) -> list
         if not isinstance(tokens, np.ndarray) or tokens.dtype.kind != "i" or len(tokens) != n:
             return None
         many = tokens.tolist()
-    row: list[int] = []
     written = set(into)
-    if len(written) != n:
+    if len(written) != n or not written.isdisjoint(out):
         return None
-    for copy in zip(out, into, many, strict=True):
-        a, b, t = copy
-        if not (0 <= a < pool.blocks and 0 <= b < pool.blocks and 0 <= t <= size) or a in written:
-            return None
-        row += copy
+    if min(out) < 0 or min(into) < 0 or min(many) < 0 or max(many) > size:
+        return None
+    if max(out) >= pool.blocks or max(into) >= pool.blocks:
+        return None
+    row = [0] * (3 * n)
+    row[::3], row[1::3], row[2::3] = out, into, many
     return row
 
 
@@ -107,9 +108,11 @@ def chains(found: Copies) -> tuple[Copies, npt.NDArray[np.int32]] | None:
         The copies, chain by chain and in their order within each, and where each chain starts, with
         the end behind.
     """
-    written = set(found[:, 1].tolist())
-    if len(written) == len(found) and written.isdisjoint(found[:, 0].tolist()):
+    marked = np.zeros(int(found[:, :2].max(initial=0)) + 1, bool)
+    marked[found[:, 1]] = True
+    if np.count_nonzero(marked) == len(found) and not marked[found[:, 0]].any():
         return None
+    written = set(found[:, 1].tolist())
     parent = list(range(len(found)))
 
     def root(copy: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from struct import pack_into
 from typing import Any
 
 import numpy as np
@@ -55,10 +56,11 @@ class DevicePool:
         self._own = self._move(self)  # the copies of a step, made ready
         self._blocks.clear()
         self._own.value["src"] = self._own.value["dst"] = self.pool_argument()
-        self._few = self._own.value["few"]
+        self._few = memoryview(self._own.value["few"]).cast("B")
         shape, every = layout.shape, layout.shape.layers * layout.shape.parts
         self._own.value["planes"] = every
-        self._plane_words = shape.page_bytes // (every * self.alignment)
+        self._threads = launch.threads(shape.page_bytes // (every * self.alignment), 4)
+        self._grid = GRID * gpu.processors
 
     @property
     def layout(self) -> Layout:
@@ -77,11 +79,10 @@ class DevicePool:
             self.copy_to(self, src, dst, tokens)
             return
         block, count = self._own, len(few) // 3
-        self._few[: len(few)] = few
+        pack_into(f"{len(few)}i", self._few, 0, *few)
         block.value["chains"] = count
-        grid = min(count * self.planes.size, GRID * self.gpu.processors)
-        threads = launch.threads(self._plane_words, 4)
-        self.gpu.launch("move_pages", self.alignment, grid, threads, block.raw)
+        grid = min(count * self.planes.size, self._grid)
+        self.gpu.launch("move_pages", self.alignment, grid, self._threads, block)
 
     def copy_to(
         self,
@@ -133,9 +134,9 @@ class DevicePool:
         self.gpu.launch(
             "move_pages",
             word,
-            min(units, quota or GRID * self.gpu.processors),
+            min(units, quota or self._grid),
             launch.threads(shape.page_bytes // (shape.layers * shape.parts * word), 4),
-            block.raw,
+            block,
         )
         del kept, also  # past the launch: later allocations of this stream come after it
 
@@ -186,8 +187,8 @@ class DevicePool:
         )
         block.value["ids"], kept = self._ids(block.value, at)
         words = shape.page_bytes // (planes * self.alignment)
-        grid = min(len(at) * planes, GRID * self.gpu.processors)
-        self.gpu.launch("fill_pages", self.alignment, grid, launch.threads(words), block.raw)
+        grid = min(len(at) * planes, self._grid)
+        self.gpu.launch("fill_pages", self.alignment, grid, launch.threads(words), block)
         del kept
 
     # --- tokens -------------------------------------------------------------------------------
@@ -248,8 +249,8 @@ class DevicePool:
         block.value["items"][: shape.parts] = [address for address, *_ in told]
         word = launch.word(self.alignment, token, head, *(address for address, *_ in told))
         words = shape.heads * shape.row_bytes // word
-        grid = min(count * shape.parts, GRID * self.gpu.processors)
-        self.gpu.launch(kernel, word, grid, launch.threads(words), block.raw)
+        grid = min(count * shape.parts, self._grid)
+        self.gpu.launch(kernel, word, grid, launch.threads(words), block)
 
     # --- bytes --------------------------------------------------------------------------------
 

@@ -54,12 +54,17 @@ class Block:
 
     Attributes:
         value: Its fields.
-        raw: The same bytes as one opaque value, which is what a launch passes.
+        address: Where its bytes are.
+        nbytes: How many they are.
+        arguments: Address of a launch's table of arguments, whose only one these bytes are.
     """
 
     def __init__(self, struct: np.dtype[Any], **fields: Any) -> None:
-        self.raw = np.zeros((), f"V{struct.itemsize}")
-        self.value = self.raw.reshape(1).view(struct)[0]
+        self._bytes = np.zeros(1, struct)
+        self.value = self._bytes[0]
+        self.address, self.nbytes = self._bytes.ctypes.data, struct.itemsize
+        self._table = np.array([self.address], np.uint64)
+        self.arguments = self._table.ctypes.data
         for name, value in fields.items():
             self.value[name] = value
 
@@ -69,9 +74,7 @@ class Gpu(Protocol):
 
     processors: int
 
-    def launch(
-        self, kernel: str, word: int, grid: int, threads: int, block: npt.NDArray[Any]
-    ) -> None:
+    def launch(self, kernel: str, word: int, grid: int, threads: int, block: Block) -> None:
         """Queue a kernel. ``block`` may be changed as soon as this returns."""
 
     def upload(self, array: npt.NDArray[Any]) -> tuple[int, object]:

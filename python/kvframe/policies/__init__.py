@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from kvframe.policies.admission import ADMISSION_COLUMNS, Arrivals, BatchedAdmission
 from kvframe.policies.batched import COLUMNS, BatchedEviction, Candidates
 
-__all__ = ["COLUMNS", "BatchedEviction", "Candidates"]
+__all__ = [
+    "ADMISSION_COLUMNS",
+    "COLUMNS",
+    "Arrivals",
+    "BatchedAdmission",
+    "BatchedEviction",
+    "Candidates",
+]

@@ -6,121 +6,23 @@ be evicted; that a leaf goes before its parent is the core's rule, not theirs.
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import msgspec
-
 from kvframe.descriptors import EvictionPolicy
 from kvframe.hookspecs import hookimpl
-
-
-class SlruOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Options of ``slru``."""
-
-    protected_uses: Annotated[
-        int,
-        msgspec.Meta(
-            ge=1, le=2**32 - 1, description="A block used this often outlives all used less."
-        ),
-    ] = 2
-
-
-class LfuAgedOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Options of ``lfu-aged``."""
-
-    half_life_ticks: Annotated[
-        int,
-        msgspec.Meta(
-            ge=1,
-            le=2**32 - 1,
-            description="A use counts half after this many ticks, a few for each request.",
-        ),
-    ] = 4096
-
-
-class WlfuOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Options of ``wlfu``."""
-
-    bonus_ticks: Annotated[
-        int,
-        msgspec.Meta(
-            ge=0, le=2**32 - 1, description="Ticks that each factor of e in hits is worth."
-        ),
-    ] = 1000
-
-
-class GreedyDualOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Options of ``gdsf`` and ``cost``."""
-
-    attention_blocks: Annotated[
-        int,
-        msgspec.Meta(
-            ge=1,
-            le=2**32 - 1,
-            description="Blocks before one for which attention takes as much as all the rest.",
-        ),
-    ] = 2048
-
-
-class TtlOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Options of ``ttl``."""
-
-    session_ticks: Annotated[
-        int,
-        msgspec.Meta(
-            ge=0,
-            le=2**32 - 1,
-            description="How long blocks of sessions live after a use, in ticks.",
-        ),
-    ] = 100_000
-    one_shot_ticks: Annotated[
-        int,
-        msgspec.Meta(
-            ge=0, le=2**32 - 1, description="How long other blocks live after a use, in ticks."
-        ),
-    ] = 1000
-
-
-class TwoQOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Options of ``2q``."""
-
-    in_percent: Annotated[
-        int,
-        msgspec.Meta(ge=0, le=100, description="Share of the blocks that used-once ones may hold."),
-    ] = 25
-    out_percent: Annotated[
-        int,
-        msgspec.Meta(
-            ge=0,
-            le=2**32 - 1,
-            description="Keys remembered of evicted used-once blocks, by the blocks.",
-        ),
-    ] = 50
-
-
-class S3FifoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Options of ``s3-fifo``."""
-
-    small_percent: Annotated[
-        int,
-        msgspec.Meta(
-            ge=0, le=100, description="Share of the blocks that the small queue may hold."
-        ),
-    ] = 10
-
-
-class MqOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Options of ``mq``."""
-
-    lifetime: Annotated[
-        int,
-        msgspec.Meta(
-            ge=1,
-            le=2**32 - 1,
-            description="Block accesses without a use after which a block moves a queue down.",
-        ),
-    ] = 10_000
-
+from kvframe.policies.builtin_options import (
+    GreedyDualOptions,
+    LfuAgedOptions,
+    LirsOptions,
+    MarconiOptions,
+    MqOptions,
+    S3FifoOptions,
+    SlruDecayOptions,
+    SlruListsOptions,
+    SlruOptions,
+    TtlOptions,
+    TwoQOptions,
+    WlfuOptions,
+    WTinyLfuOptions,
+)
 
 BUILTIN = (
     EvictionPolicy(
@@ -263,6 +165,59 @@ BUILTIN = (
         summary="a small FIFO filters what is used once",
         source="Yang et al., SOSP 2023",
         options=S3FifoOptions,
+    ),
+    EvictionPolicy(
+        name="slru-lists",
+        way="builtin",
+        summary="a probationary LRU first, then a bounded protected one",
+        source="Karedla, Love and Wherry, IEEE Computer 27(3), 1994",
+        options=SlruListsOptions,
+    ),
+    EvictionPolicy(
+        name="slru-decay",
+        way="builtin",
+        summary="as slru; bursts count once, and protection fades",
+        source="SGLang #24075",
+        options=SlruDecayOptions,
+    ),
+    EvictionPolicy(
+        name="lirs",
+        way="builtin",
+        summary="longest time between two uses first",
+        source="Jiang and Zhang, SIGMETRICS 2002",
+        options=LirsOptions,
+    ),
+    EvictionPolicy(
+        name="w-tinylfu",
+        way="builtin",
+        summary="a window, then what a sketch has seen asked for more often stays",
+        source="Einziger, Friedman and Manes, ACM TOS 13(4), 2017",
+        options=WTinyLfuOptions,
+    ),
+    EvictionPolicy(
+        name="lecar",
+        way="builtin",
+        summary="least recently or least frequently used first, by lately smaller regret",
+        source="Vietri et al., HotStorage 2018",
+    ),
+    EvictionPolicy(
+        name="marconi",
+        way="builtin",
+        summary="lowest recency plus work saved first",
+        source="Marconi: Pan et al., MLSys 2025",
+        options=MarconiOptions,
+    ),
+    EvictionPolicy(
+        name="workload",
+        way="builtin",
+        summary="least likely to be used again first, by request type, turn and idle time",
+        source="KVCache in the Wild: Wang et al., ATC 2025",
+    ),
+    EvictionPolicy(
+        name="session",
+        way="builtin",
+        summary="sessions least likely to go on first, by turns and silence",
+        source="LPC, NeurIPS 2025; Continuum",
     ),
     EvictionPolicy(
         name="opt",

@@ -5,16 +5,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kvframe_core::hash::Hasher;
 use kvframe_core::index::IndexKind;
+use kvframe_core::manager::Due;
 use kvframe_core::options::{Observe, Watermarks};
+use kvframe_core::policy::admission::Admit;
 use kvframe_core::policy::{self, Eviction, External, PolicyOptions};
 use kvframe_core::{Fit, GroupKind, HashAlgo, Key, Manager as Core, Options};
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyBytes, PyDict};
 
+use crate::admission::make_admission;
 use crate::buffers::tokens;
 use crate::errors::from_core;
 use crate::fork;
+use crate::gatekeeper::Gatekeeper;
 use crate::groups::{group_dict, group_of};
 use crate::ints::{Chunk, Fence, Length, Seq, Ticket, Until, Upto};
 use crate::judge::Judge;
@@ -32,6 +36,9 @@ pub struct Manager {
     /// Whether the core goes by keys: requests are then hashed before they come to it.
     wants_keys: bool,
     pub(crate) judge: Option<Judge>,
+    pub(crate) gatekeeper: Option<Gatekeeper>,
+    admission: String,
+    admission_options: Option<Py<PyDict>>,
     policy: String,
     /// The options of a policy in Python, as they were given.
     policy_options: Option<Py<PyDict>>,
@@ -91,7 +98,7 @@ impl Manager {
 impl Manager {
     /// A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
     #[new]
-    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", index="hash", groups=vec![], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, statistics=true, ghosts=1 << 15, sample=0, strict=false, remap_duplicates=false, partial_hits=false))]
+    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", index="hash", groups=vec![], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, statistics=true, ghosts=1 << 15, sample=0, strict=false, remap_duplicates=false, partial_hits=false, admission=None, admission_options=None, admission_strict=false))]
     fn new(
         py: Python<'_>,
         blocks: u32,
@@ -113,6 +120,9 @@ impl Manager {
         strict: bool,
         remap_duplicates: bool,
         partial_hits: bool,
+        admission: Option<&Bound<'_, PyAny>>,
+        admission_options: Option<&Bound<'_, PyDict>>,
+        admission_strict: bool,
     ) -> PyResult<Self> {
         let groups = groups.iter().map(|table| group_of(py, table, block_size));
         let mut groups = groups.collect::<PyResult<Vec<_>>>()?;
@@ -141,7 +151,12 @@ impl Manager {
         let given = policy_options.map(|o| o.clone().unbind());
         let (policy, judge, name) = make_policy(py, policy, policy_options, strict)?;
         let hasher = Hasher::new(options.hash, block_size, &options.fingerprint);
+        let (gate, gatekeeper, admission) = match admission {
+            Some(admission) => make_admission(py, admission, admission_options, admission_strict)?,
+            None => (None, None, "always".into()),
+        };
         let core = Core::new(options, policy).map_err(|e| from_core(py, &e))?;
+        let core = core.with_admission(gate);
         let wants_keys = core.wants_keys();
         Ok(Self {
             core: Mutex::new(core),
@@ -149,6 +164,9 @@ impl Manager {
             prefix_caching,
             wants_keys,
             judge,
+            gatekeeper,
+            admission,
+            admission_options: admission_options.map(|o| o.clone().unbind()),
             policy: name,
             policy_options: given,
             strict,
@@ -187,6 +205,14 @@ impl Manager {
         } else {
             let options = self.locked(py, |core| core.policy().options())?;
             dict.set_item("policy_options", options.into_iter().collect::<HashMap<_, _>>())?;
+        }
+        dict.set_item("admission", &self.admission)?;
+        if self.gatekeeper.is_some() {
+            dict.set_item("admission_options", &self.admission_options)?;
+        } else {
+            let options = self.locked(py, |core| core.admission().map(Admit::options))?;
+            let options = options.into_iter().flatten();
+            dict.set_item("admission_options", options.collect::<HashMap<_, _>>())?;
         }
         dict.set_item("on_error", if self.strict { "raise" } else { "fallback" })?;
         dict.set_item("window", self.judge.as_ref().map(Judge::window))?;
@@ -235,7 +261,8 @@ impl Manager {
     /// Computed and accepted up to a length; returns (blocks stored, of them duplicates,
     /// blocks freed that no token to come attends to).
     fn commit(&self, py: Python<'_>, seq: Seq, upto: Upto) -> PyResult<(u32, u32, u32)> {
-        let done = self.with(py, |core| core.commit(seq.0, upto.0))?;
+        let due = Due { seq: seq.0, upto: Some(upto.0), cut: None, fill: &[] };
+        let done = self.admitting(py, |_| Some(due), |core| core.commit(seq.0, upto.0))?;
         Ok((done.stored, done.duplicates, done.freed))
     }
 
@@ -252,20 +279,24 @@ impl Manager {
     /// Ends a sequence for now; returns the request that brings it back.
     #[pyo3(signature = (seq, fence=None))]
     fn preempt(&self, py: Python<'_>, seq: Seq, fence: Option<Fence>) -> PyResult<Request> {
-        let sequence = self.with(py, |core| match fence {
+        let due = Due { seq: seq.0, upto: None, cut: None, fill: &[] };
+        let work = |core: &mut Core| match fence {
             Some(fence) => core.preempt_behind(seq.0, fence.0),
             None => core.preempt(seq.0),
-        })?;
+        };
+        let sequence = self.admitting(py, |_| Some(due), work)?;
         Ok(Request::of_sequence(sequence))
     }
 
     /// Ends a sequence; its blocks stay until `fence` has passed.
     #[pyo3(signature = (seq, fence=None))]
     fn release(&self, py: Python<'_>, seq: Seq, fence: Option<Fence>) -> PyResult<()> {
-        self.with(py, |core| match fence {
+        let due = Due { seq: seq.0, upto: None, cut: None, fill: &[] };
+        let work = |core: &mut Core| match fence {
             Some(fence) => core.release_behind(seq.0, fence.0),
             None => core.release(seq.0),
-        })
+        };
+        self.admitting(py, |_| Some(due), work)
     }
 
     /// Copies of a ticket are ordered.

@@ -37,9 +37,12 @@ impl Manager {
     ) -> PyResult<Vec<u64>> {
         let Ok(listed) = blocks.extract::<Vec<u32>>() else {
             let blocks = blocks.extract::<Blocks>()?;
-            return self.with(py, |core| core.loaded(ticket.0, blocks.0));
+            let due = |core: &Core| core.due_of_load(ticket.0, blocks.0);
+            return self.admitting(py, due, |core| core.loaded(ticket.0, blocks.0));
         };
-        self.with(py, |core| core.loaded_groups(ticket.0, &listed))
+        let least = listed.iter().copied().min().unwrap_or(0);
+        let due = |core: &Core| core.due_of_load(ticket.0, least);
+        self.admitting(py, due, |core| core.loaded_groups(ticket.0, &listed))
     }
 
     /// Keeps the blocks of computed tokens for a reader elsewhere; returns the ticket that ends it.

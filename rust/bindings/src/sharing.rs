@@ -58,6 +58,14 @@ impl Manager {
         Ok((blocks, pages.offset, pages.last))
     }
 
+    /// Blocks that nobody can find, in each group.
+    fn unkeyed<'py>(&self, py: Python<'py>, seq: Seq) -> PyResult<Vec<Bound<'py, PyArray1<i32>>>> {
+        let groups = self.with(py, |core| core.unkeyed(seq.0))?;
+        let array =
+            |blocks: Vec<_>| PyArray1::from_iter(py, blocks.into_iter().map(|b| entry(b, -1)));
+        Ok(groups.into_iter().map(array).collect())
+    }
+
     /// Usage in tokens: (read, created, joined, loaded, whether it was resumed).
     fn usage_of(&self, py: Python<'_>, seq: Seq) -> PyResult<(u32, u32, u32, u32, bool)> {
         let usage = self.with(py, |core| core.usage_of(seq.0))?;

@@ -166,7 +166,14 @@ struct Run<'a> {
 impl Run<'_> {
     fn run<'py>(&mut self, py: Python<'py>) -> PyResult<Stepped<'py>> {
         let manager = self.manager;
-        let begun = manager.locked(py, |core| self.begin(core))?;
+        let asked = manager.ask_step(py, self.step)?;
+        let begun = manager.locked(py, |core| {
+            let Some((question, verdicts)) = &asked else { return self.begin(core) };
+            question.answer(core, verdicts);
+            let begun = self.begin(core);
+            question.close(core);
+            begun
+        })?;
         let mut outcome = begun.map_err(|refused| refused.told(py))?;
         let mut failures = Vec::new();
         if manager.has_judge() {

@@ -3,14 +3,17 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use kvframe_core::Manager as Core;
+use kvframe_core::manager::Due;
+use kvframe_core::{Manager as Core, SeqId};
 use kvframe_trace::replay::{Host, Prepared};
 use kvframe_trace::{Mode, Plan, Trace as Inner};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyDict;
 
+use crate::admission::{Question, make_admission};
 use crate::errors::{from_core, from_trace, usage};
+use crate::gatekeeper::Gatekeeper;
 use crate::ints::Capacity;
 use crate::judge::Judge;
 use crate::manager::make_policy;
@@ -150,6 +153,8 @@ pub fn node_key(node: u32) -> [u64; 2] {
 /// A replay's link to Python: interrupts, and a policy's verdicts.
 struct Link {
     judge: Option<Judge>,
+    gatekeeper: Option<Gatekeeper>,
+    question: Option<Question>,
     error: Option<PyErr>,
     asked: Instant,
 }
@@ -185,14 +190,32 @@ impl Host for Link {
         judge.done_with(offer);
         self.error.is_none()
     }
+
+    fn admit(&mut self, manager: &mut Core, seq: SeqId, upto: u32) -> bool {
+        let Some(keeper) = &self.gatekeeper else { return true };
+        let due = Due { seq, upto: Some(upto), cut: None, fill: &[] };
+        let Some(question) = Question::gather(manager, &[due]) else { return true };
+        match Python::attach(|py| question.put(py, keeper)) {
+            Ok(verdicts) => question.answer(manager, &verdicts),
+            Err(error) => self.error = Some(error),
+        }
+        self.question = Some(question);
+        self.error.is_none()
+    }
+
+    fn admitted(&mut self, manager: &mut Core) {
+        if let Some(question) = self.question.take() {
+            question.close(manager);
+        }
+    }
 }
 
 /// Replays a trace through the manager: admit, commit, release, one request at a time.
 ///
-/// `policy` is a built-in's name or a driver of a Python policy; `capacity` counts blocks, None
+/// `policy` and `admission` are a built-in's name or a driver of a Python policy; `capacity` counts blocks, None
 /// holds everything. Returns what was counted, a dict.
 #[pyfunction]
-#[pyo3(signature = (trace, policy, capacity, mode, options=None, *, strict=true, log=false))]
+#[pyo3(signature = (trace, policy, capacity, mode, options=None, *, strict=true, log=false, admission=None, admission_options=None))]
 pub fn replay<'py>(
     py: Python<'py>,
     trace: &Trace,
@@ -202,17 +225,23 @@ pub fn replay<'py>(
     options: Option<&Bound<'py, PyDict>>,
     strict: bool,
     log: bool,
+    admission: Option<&Bound<'py, PyAny>>,
+    admission_options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let mode = mode_of(py, mode)?;
     let (policy, judge, name) = make_policy(py, policy, options, strict)?;
-    let mut link = Link { judge, error: None, asked: Instant::now() };
+    let (gate, gatekeeper, _) = match admission {
+        Some(admission) => make_admission(py, admission, admission_options, strict)?,
+        None => (None, None, String::new()),
+    };
+    let mut link = Link { judge, gatekeeper, question: None, error: None, asked: Instant::now() };
     let capacity = if name == "infinite" { None } else { capacity.map(|c| c.0) };
     let (plan, prepare_seconds) = trace.with_plan(py, mode, |plan, s| (Arc::clone(plan), s));
     let replayed = py.detach(|| {
         let prepared = Prepared::new(&trace.inner, mode, &plan);
         let mut options = prepared.options(capacity)?;
         options.event_log = log;
-        let mut manager = Core::new(options, policy)?;
+        let mut manager = Core::new(options, policy)?.with_admission(gate);
         let outcome = prepared.drive(&mut manager, &mut link)?;
         Ok((outcome, manager))
     });
@@ -237,6 +266,11 @@ pub fn replay<'py>(
     dict.set_item("mean_request_hit_rate", rate)?;
     dict.set_item("seconds", outcome.seconds)?;
     dict.set_item("prepare_seconds", prepare_seconds)?;
+    let gate = manager.admission_counts();
+    dict.set_item("admission_kept", gate.kept)?;
+    dict.set_item("admission_dropped", gate.dropped)?;
+    let failures = link.gatekeeper.as_ref().map_or(0, Gatekeeper::failures);
+    dict.set_item("admission_failures", failures)?;
     dict.set_item("policy_failures", link.judge.as_ref().map_or(0, Judge::failures))?;
     if log {
         dict.set_item("events", crate::views::events_dict(py, &manager.take_events())?)?;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use kvframe_core::policy::Eviction;
 use kvframe_core::sequence::Meta;
-use kvframe_core::{Admission, Error, Fit, Key, Manager, Options, Prompt};
+use kvframe_core::{Admission, Error, Fit, Key, Manager, Options, Prompt, SeqId};
 
 use crate::{Mode, NO_SESSION, Plan, Trace};
 
@@ -55,6 +55,15 @@ pub trait Host {
     fn judge(&mut self, _manager: &mut Manager, _n: u32) -> bool {
         false
     }
+
+    /// Makes known to the manager which blocks may become findable by a commit of `upto` tokens, for
+    /// an admission policy outside the core. False stops the replay.
+    fn admit(&mut self, _manager: &mut Manager, _seq: SeqId, _upto: u32) -> bool {
+        true
+    }
+
+    /// That commit is done.
+    fn admitted(&mut self, _manager: &mut Manager) {}
 }
 
 /// A host that lets a replay of a built-in policy run to its end.
@@ -202,7 +211,11 @@ impl<'a> Prepared<'a> {
             }
         };
         manager.settle_choice();
+        if !host.admit(manager, grant.seq, grant.granted_tokens) {
+            return Ok(None);
+        }
         let done = manager.commit(grant.seq, grant.granted_tokens)?;
+        host.admitted(manager);
         manager.release(grant.seq)?;
         let input = u64::from(request.input_tokens);
         let hit = u64::from(grant.cached_tokens).min(input);

@@ -14,6 +14,63 @@ MUTANTS = (
         ("CB-B1", "FE-B8"),
     ),
     Mutant(
+        "a-block-more-for-the-sink",
+        "groups/reach.rs",
+        "        let start = needs.head.div_ceil(self.span) as usize;\n",
+        "        let sink = matches!(self.kind, super::GroupKind::SinkWindow { .. });\n"
+        "        let start = needs.head / self.span + u32::from(sink);\n"
+        "        let start = start as usize;\n",
+        "a sink of whole blocks, or of no token, keeps a block that nobody reads",
+        ("CB-B3",),
+    ),
+    Mutant(
+        "window-by-count-of-blocks",
+        "groups/reach.rs",
+        "        let end = (needs.from / self.span) as usize;\n",
+        "        let mut end = (needs.from / self.span) as usize;\n"
+        "        if let super::GroupKind::SinkWindow { sink, window } = self.kind {\n"
+        "            let kept = self.blocks(sink.saturating_add(window));\n"
+        "            end = needs.head.div_ceil(self.span) as usize\n"
+        "                + self.blocks(len).saturating_sub(kept) as usize;\n"
+        "        }\n",
+        "of a window that starts inside a block, that block is given up",
+        ("CB-B3",),
+    ),
+    Mutant(
+        "table-closes-its-gap",
+        "manager/windows.rs",
+        "            let is_sink = matches!(reach.kind, GroupKind::SinkWindow { .. });\n",
+        "            let is_sink = matches!(reach.kind, GroupKind::SinkWindow { .. });\n"
+        "            if is_sink {\n"
+        "                sequence.tables[group].retain(|&b| b != NIL);\n"
+        "            }\n",
+        "places move up behind a cut: the next token is written into another one's slot",
+        ("CB-B4",),
+    ),
+    Mutant(
+        "dropped-told-as-freed",
+        "manager/commit.rs",
+        "            done.freed = self.leave_windows(seq)?;\n",
+        "            let gaps = |m: &Self| {\n"
+        '                let tables = &m.sequences.get(seq).expect("it was found").tables;\n'
+        "                let entries = tables.iter().flatten();\n"
+        "                entries.filter(|&&b| b == crate::pool::NIL).count() as u32\n"
+        "            };\n"
+        "            let before = gaps(self);\n"
+        "            self.leave_windows(seq)?;\n"
+        "            done.freed = gaps(self) - before;\n",
+        "what others still hold is told as room",
+        ("CB-B5",),
+    ),
+    Mutant(
+        "a-pass-for-each-block",
+        "manager/windows.rs",
+        "            for entry in &mut entries[first..] {\n",
+        "            while let Some(entry) = entries[first..].iter_mut().find(|b| **b != NIL) {\n",
+        "giving up many blocks takes the square of their number",
+        ("CB-B17",),
+    ),
+    Mutant(
         "victims-without-gain",
         "manager/pressure.rs",
         "        order.retain(|candidate| candidate.frees > 0);\n",
@@ -31,7 +88,7 @@ MUTANTS = (
     ),
     Mutant(
         "reads-not-counted",
-        "manager/admit.rs",
+        "manager/own.rs",
         "        self.policy.hit(found, using, view);\n",
         "        let _ = using;\n",
         "policies see what is written, not what is read",
@@ -64,7 +121,7 @@ MUTANTS = (
     ),
     Mutant(
         "hit-may-still-be-evicted",
-        "pool.rs",
+        "pool/chains.rs",
         "                b.state = State::Committed;\n                firsts += 1;\n",
         "                firsts += 0;\n",
         "blocks of a running sequence give way to others",

@@ -63,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         "half-a-row-leaks",
-        "manager/admit.rs",
+        "manager/rows.rs",
         "                    self.pool.unshare(block);\n"
         "                    self.pool.put_back(block);\n",
         "                    let _ = block;\n",
@@ -96,7 +96,7 @@ MUTANTS = (
     ),
     Mutant(
         "misses-not-counted",
-        "manager/admit.rs",
+        "manager/account.rs",
         "            stats.admissions += 1;\n",
         "            stats.admissions += u64::from(cached > 0);\n",
         "the hit rate is 100 % whatever happens",

@@ -8,11 +8,11 @@ MUTANTS = (
     Mutant(
         "refused-keeps-its-hits",
         "manager/admit.rs",
-        "        let outcome = counted.map(|counted| {\n",
+        "        let outcome = counted.inspect_err(",
         "        if counted.is_err() {\n"
         "            hits.iter().for_each(|hit| _ = self.pool.share_chain(hit));\n"
         "        }\n"
-        "        let outcome = counted.map(|counted| {\n",
+        "        let outcome = counted.inspect_err(",
         "each try that fails leaves blocks that nobody can free",
         ("MK-B1",),
     ),
@@ -44,8 +44,12 @@ MUTANTS = (
     Mutant(
         "tokens-before-room",
         "manager/grow.rs",
-        "        self.make_slots(seq, until)?;\n        ids.enter(self.sequences.get_mut(seq)?);\n",
-        "        ids.enter(self.sequences.get_mut(seq)?);\n        self.make_slots(seq, until)?;\n",
+        "        self.make_slots(seq, until)?;\n"
+        "        self.note_append(seq, ids);\n"
+        "        ids.enter(self.sequences.get_mut(seq)?);\n",
+        "        ids.enter(self.sequences.get_mut(seq)?);\n"
+        "        self.make_slots(seq, until)?;\n"
+        "        self.note_append(seq, ids);\n",
         "an append that fails leaves its tokens: a retry has them twice",
         ("MK-B6",),
     ),
@@ -68,8 +72,8 @@ MUTANTS = (
     Mutant(
         "counted-a-group",
         "manager/admit.rs",
-        "        self.count_admission(request.resumed, known, cached);\n",
-        "        hits.iter().for_each(|_| self.count_admission(request.resumed, known, cached));\n",
+        "            self.count_admission(request, &grant, miss);\n",
+        "            hits.iter().for_each(|_| self.count_admission(request, &grant, miss));\n",
         "a model of 32 layers has 32 times the hits",
         ("MK-B8",),
     ),

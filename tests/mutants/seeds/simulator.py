@@ -15,7 +15,7 @@ MUTANTS = (
     ),
     Mutant(
         "hit-not-owned",
-        "manager/admit.rs",
+        "manager/own.rs",
         "        self.pool.share_chain(found);\n",
         "",
         "a hit is a length only: its blocks go to others while they are read",
@@ -86,10 +86,18 @@ MUTANTS = (
     ),
     Mutant(
         "answer-counted-as-prompt",
+        "manager/account.rs",
+        "            stats.prompt_tokens += u64::from(known);\n",
+        "            stats.prompt_tokens += u64::from(known.max(request.max_tokens));\n",
+        "a prompt's length is counted with the answer that is still to come",
+        ("IL-B13",),
+    ),
+    Mutant(
+        "chunk-told-as-prompt",
         "manager/admit.rs",
-        "        self.count_admission(request.resumed, known,",
-        "        self.count_admission(request.resumed, known.max(request.max_tokens),",
-        "a prompt's length is told with the answer that is still to come",
+        "            prompt_tokens: known,\n",
+        "            prompt_tokens: granted_tokens,\n",
+        "a prompt that comes in by chunks is told to be as long as its first one",
         ("IL-B13",),
     ),
     Mutant(

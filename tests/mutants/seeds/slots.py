@@ -26,7 +26,7 @@ MUTANTS = (
     ),
     Mutant(
         "capacity-in-tokens",
-        "manager/admit.rs",
+        "manager/needs.rs",
         "        let longest = known.max(request.max_tokens);\n",
         "        let longest = known.max(request.max_tokens);\n"
         "        let longest = longest.saturating_mul(self.options.block_size);\n",
@@ -35,7 +35,7 @@ MUTANTS = (
     ),
     Mutant(
         "only-the-end-owned",
-        "pool.rs",
+        "pool/chains.rs",
         "        for &block in blocks.iter().rev() {\n"
         "            let b = &mut column[block as usize];\n            b.refs += 1;\n",
         "        for &block in blocks.iter().rev().take(1) {\n"
@@ -52,8 +52,34 @@ MUTANTS = (
         ("SA-B6",),
     ),
     Mutant(
+        "older-copy-forgotten",
+        "index/hash.rs",
+        "                self.table.insert_unique(slot(key), block, hasher);\n",
+        "                let older = self.table.find_entry(slot(key), |&b| b == first);\n"
+        "                drop(older.map(hashbrown::hash_table::OccupiedEntry::remove));\n"
+        "                self.table.insert_unique(slot(key), block, hasher);\n",
+        "with the second copy of a block, the first is lost as well",
+        ("SA-B7",),
+    ),
+    Mutant(
+        "a-node-a-block",
+        "index/radix/mod.rs",
+        "        } else if children == 0 && mark == PLAIN && above != NIL {\n",
+        "        } else if block == NIL && children == 0 && mark == PLAIN && above != NIL {\n",
+        "the tree has a node for each block: a long prompt is a long walk",
+        ("SA-B14",),
+    ),
+    Mutant(
+        "source-not-kept",
+        "manager/grow.rs",
+        "        self.stats.copies += 1;\n",
+        "        self.pool.unshare(src);\n        self.stats.copies += 1;\n",
+        "a page is written while it is copied from",
+        ("SA-B12",),
+    ),
+    Mutant(
         "loan-not-marked",
-        "pool.rs",
+        "pool/moves.rs",
         "Block { refs: 1, state: State::Lent, ..UNUSED }",
         "Block { refs: 1, state: State::Pending, ..UNUSED }",
         "a block that is out cannot come back",

@@ -3,6 +3,7 @@
 //! Every verb counts first and moves afterwards: what is refused has changed nothing (rule 2).
 
 mod account;
+mod admission;
 mod admit;
 mod attach;
 mod blocks;
@@ -21,18 +22,22 @@ mod load;
 mod loans;
 mod lock;
 mod lookup;
+mod needs;
 mod note;
 mod orphan;
+mod own;
 mod pressure;
 mod read;
 mod release;
 mod remap;
 mod request;
+mod rows;
 mod snapshot;
 mod step;
 mod tails;
 mod windows;
 
+pub use admission::Due;
 pub use commit::Committed;
 pub use dump::DumpFormat;
 pub use fits::Fits;
@@ -57,6 +62,7 @@ use crate::hash::{Hasher, Key};
 use crate::index::Index;
 use crate::locks::Locks;
 use crate::options::Options;
+use crate::policy::admission::Gate;
 use crate::policy::{Eviction, View, Why};
 use crate::pool::{BlockId, NIL, Pool, State};
 use crate::sequence::{SeqId, Sequence, Sequences};
@@ -71,6 +77,8 @@ pub struct Manager {
     pool: Pool,
     index: Index,
     policy: Box<dyn Eviction>,
+    /// Who decides what becomes findable; nobody: all does.
+    gate: Option<Box<Gate>>,
     sequences: Sequences,
     tickets: Tickets,
     fences: fence::Fences,
@@ -122,6 +130,7 @@ impl Manager {
             pool: Pool::new(options.blocks, options.null_block),
             index: Index::new(&options, span),
             policy,
+            gate: None,
             sequences: Sequences::default(),
             tickets: Tickets::default(),
             fences: fence::Fences::default(),
@@ -220,7 +229,7 @@ impl Manager {
     /// Whether anything goes by keys; otherwise none is hashed.
     #[inline]
     pub fn wants_keys(&self) -> bool {
-        self.index.takes_keys() || self.log.is_on()
+        self.index.takes_keys() || self.log.is_on() || self.admits_by_key()
     }
 
     fn blocks_for(&self, tokens: u32) -> u32 {

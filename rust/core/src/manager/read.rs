@@ -2,7 +2,8 @@
 
 use super::Manager;
 use crate::error::{Error, Result};
-use crate::pool::{BlockId, NIL};
+use crate::groups::GroupKind;
+use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{SeqId, Usage};
 
 /// Pages of a range of tokens.
@@ -45,28 +46,47 @@ impl Manager {
     /// The pages of the tokens `start..stop` of `seq` in a group.
     ///
     /// # Errors
-    /// Unknown handles; [`Error::Invalid`] past what may be read, or where a window moved on.
+    /// Unknown handles; [`Error::Invalid`] past what the group has computed, or where a window moved on.
     pub fn pages(&self, seq: SeqId, start: u32, stop: u32, group: usize) -> Result<Pages> {
         let readable = self.readable(seq)?;
+        let sequence = self.sequences.get(seq)?;
         let wrong = |limit: String| Error::Invalid {
             what: "read",
             value: format!("tokens {start} to {stop}"),
             limit,
         };
-        if start > stop || stop > readable {
-            return Err(wrong(format!("the first {readable} tokens are computed")));
+        let groups = self.layout.groups();
+        let reach = groups.get(group).ok_or_else(|| wrong(format!("no layer group {group}")))?;
+        let computed = match reach.kind {
+            // Another input is read with the first token, or not at all.
+            GroupKind::Cross if readable == 0 => 0,
+            GroupKind::Cross => sequence.encoder_tokens,
+            _ => reach.computed(readable, sequence.cached),
+        };
+        if start > stop || stop > computed {
+            return Err(wrong(format!("the first {computed} tokens are computed")));
         }
-        let tables = &self.sequences.get(seq)?.tables;
-        let table = tables.get(group).ok_or_else(|| wrong(format!("no layer group {group}")))?;
-        let size = self.block_size();
         if start == stop {
             return Ok(Pages { blocks: Vec::new(), offset: 0, last: 0 });
         }
-        let blocks = table[(start / size) as usize..self.blocks_for(stop) as usize].to_vec();
+        let span = reach.span;
+        let places = (start / span) as usize..reach.blocks(stop) as usize;
+        let blocks = sequence.tables[group][places].to_vec();
         if blocks.contains(&NIL) {
             return Err(wrong("some of it left the window".into()));
         }
-        Ok(Pages { blocks, offset: start % size, last: (stop - 1) % size + 1 })
+        Ok(Pages { blocks, offset: start % span, last: (stop - 1) % span + 1 })
+    }
+
+    /// The blocks of `seq` that nobody can find, in each group by place: not full, not computed,
+    /// or not to be shared. Whoever brings KV from elsewhere has these to fill.
+    ///
+    /// # Errors
+    /// Unknown handles.
+    pub fn unkeyed(&self, seq: SeqId) -> Result<Vec<Vec<BlockId>>> {
+        let unkeyed = |&block: &BlockId| block != NIL && self.pool.state(block) == State::Pending;
+        let tables = &self.sequences.get(seq)?.tables;
+        Ok(tables.iter().map(|table| table.iter().copied().filter(unkeyed).collect()).collect())
     }
 
     /// What a live sequence cost so far.

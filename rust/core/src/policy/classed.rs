@@ -11,7 +11,7 @@ use crate::hash::Key;
 use crate::pool::{BlockId, NIL, Pool};
 
 /// A policy over classes. Its columns are its own. A block's class and rank may change only while
-/// it is inserted, hit, claimed, released or spared.
+/// it is inserted, hit, claimed, released or spared, or when it is named by [`Classes::moved`].
 pub trait Classes: Clone + Send + 'static {
     /// Its name in configuration.
     fn name(&self) -> &'static str;
@@ -19,6 +19,11 @@ pub trait Classes: Clone + Send + 'static {
     fn insert(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>);
     /// An admission found it.
     fn hit(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>);
+    /// A block whose class or rank has changed though nothing happened to it: asked for after
+    /// every insertion, hit, release and removal, until there is none.
+    fn moved(&mut self, _view: View<'_>) -> Option<BlockId> {
+        None
+    }
     /// Its last owner left.
     fn release(&mut self, _block: BlockId, _view: View<'_>) {}
     /// The class of a findable block.
@@ -103,6 +108,15 @@ impl<P: Classes> Classed<P> {
         self.leaves += 1;
     }
 
+    /// Puts blocks where they belong that changed their place by themselves.
+    fn settle(&mut self, view: View<'_>) {
+        while let Some(block) = self.policy.moved(view) {
+            if self.take_out(block) {
+                self.push(block, view);
+            }
+        }
+    }
+
     fn take_out(&mut self, block: BlockId) -> bool {
         let Some(&at) = self.place.get(block as usize).filter(|&&at| at != NIL) else {
             return false;
@@ -121,6 +135,7 @@ impl<P: Classes> Eviction for Classed<P> {
     fn insert(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>) {
         for (i, &block) in blocks.iter().enumerate() {
             self.policy.insert(block, Touch { using: &using, i }, view);
+            self.settle(view);
         }
     }
 
@@ -132,6 +147,7 @@ impl<P: Classes> Eviction for Classed<P> {
             if placed {
                 self.push(block, view);
             }
+            self.settle(view);
         }
     }
 
@@ -157,6 +173,7 @@ impl<P: Classes> Eviction for Classed<P> {
     fn remove(&mut self, block: BlockId, why: Why, view: View<'_>) {
         self.take_out(block);
         self.policy.removed(block, why, view);
+        self.settle(view);
     }
 
     fn victim(&mut self, view: View<'_>) -> Option<BlockId> {
@@ -182,6 +199,10 @@ impl<P: Classes> Eviction for Classed<P> {
 
     fn wants_missed(&self) -> bool {
         self.policy.wants_missed()
+    }
+
+    fn next(&self, _: View<'_>) -> Option<BlockId> {
+        self.heaps.iter().find_map(Heap::first).map(|entry| entry.block)
     }
 
     fn options(&self) -> Vec<(&'static str, u64)> {

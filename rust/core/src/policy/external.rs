@@ -304,6 +304,10 @@ impl Eviction for External {
         self.order.victim(view)
     }
 
+    fn next(&self, view: View<'_>) -> Option<BlockId> {
+        self.order.next(view)
+    }
+
     fn ready(&self, n: usize) -> bool {
         self.valid + self.fallback >= n
     }

@@ -7,6 +7,7 @@
 //! A policy that only ranks implements [`Rank`] and gets its order from [`Ranked`], a heap over the
 //! evictable leaves. One with lists of its own implements [`Eviction`].
 
+pub mod admission;
 mod arc;
 mod candidates;
 mod classed;
@@ -20,22 +21,35 @@ mod greedy_dual;
 mod heap;
 mod hpt;
 mod keyed;
+mod lecar;
 mod lfu;
 mod lfu_aged;
 mod lfuda;
+mod lirs;
 mod longest_first;
 mod lru;
+mod marconi;
 mod mq;
 mod mru;
 mod opt;
+mod options;
 mod priority;
+mod queue;
 mod ranked;
+mod returns;
 mod s3fifo;
+mod session;
 mod sieve;
+mod sketch;
 mod slru;
+mod slru_decay;
+mod slru_lists;
+mod tinylfu;
 mod ttl;
+mod turns;
 mod twoq;
 mod wlfu;
+mod workload;
 
 pub use arc::Arc;
 pub use candidates::Candidates;
@@ -48,22 +62,31 @@ pub use foresight::Foresight;
 pub use greedy_dual::{Cost, Gdsf, GreedyDual};
 pub use hpt::Hpt;
 pub use keyed::{Formula, Keyed, Past};
+pub use lecar::Lecar;
 pub use lfu::Lfu;
 pub use lfu_aged::LfuAged;
 pub use lfuda::Lfuda;
+pub use lirs::Lirs;
 pub use longest_first::LongestFirst;
 pub use lru::Lru;
+pub use marconi::Marconi;
 pub use mq::Mq;
 pub use mru::Mru;
 pub use opt::Opt;
+pub use options::PolicyOptions;
 pub use priority::Priority;
 pub use ranked::{Rank, Ranked};
 pub use s3fifo::S3Fifo;
+pub use session::Session;
 pub use sieve::Sieve;
 pub use slru::Slru;
+pub use slru_decay::SlruDecay;
+pub use slru_lists::SlruLists;
+pub use tinylfu::WTinyLfu;
 pub use ttl::Ttl;
 pub use twoq::TwoQ;
 pub use wlfu::Wlfu;
+pub use workload::Workload;
 
 use crate::error::{Error, Result};
 use crate::hash::Key;
@@ -174,6 +197,11 @@ pub trait Eviction: Send {
         false
     }
 
+    /// The block that is likely to die next, as far as that can be said without a decision.
+    fn next(&self, _view: View<'_>) -> Option<BlockId> {
+        None
+    }
+
     /// Whether `n` victims can be named without asking anyone outside.
     fn ready(&self, _n: usize) -> bool {
         true
@@ -197,70 +225,6 @@ pub trait Eviction: Send {
     /// # Errors
     /// One line that says what disagrees.
     fn validate(&self, pool: &Pool) -> std::result::Result<(), String>;
-}
-
-/// Options of the built-in policies; each reads its own. Times are ticks of the logical clock, a few
-/// for each request.
-#[derive(Debug, Clone, Copy)]
-pub struct PolicyOptions {
-    /// slru: uses from which a block is protected.
-    pub protected_uses: u32,
-    /// lfu-aged: after how long a use counts half.
-    pub half_life_ticks: u32,
-    /// wlfu: how much later the last use seems for each factor of e in hits.
-    pub bonus_ticks: u32,
-    /// gdsf, cost: blocks before one for which attention takes as much as all the rest.
-    pub attention_blocks: u32,
-    /// ttl: how long blocks of sessions live.
-    pub session_ticks: u32,
-    /// ttl: how long other blocks live.
-    pub one_shot_ticks: u32,
-    /// 2q: share of the blocks for what was used once.
-    pub in_percent: u32,
-    /// 2q: remembered keys of what was used once, by the blocks.
-    pub out_percent: u32,
-    /// s3-fifo: share of the blocks of the small queue.
-    pub small_percent: u32,
-    /// mq: block accesses without a use after which a block moves a queue down.
-    pub lifetime: u32,
-}
-
-impl Default for PolicyOptions {
-    fn default() -> Self {
-        Self {
-            protected_uses: 2,
-            half_life_ticks: 4_096,
-            bonus_ticks: 1_000,
-            attention_blocks: 2_048,
-            session_ticks: 100_000,
-            one_shot_ticks: 1_000,
-            in_percent: 25,
-            out_percent: 50,
-            small_percent: 10,
-            lifetime: 10_000,
-        }
-    }
-}
-
-impl PolicyOptions {
-    /// Sets the option of that name; false if there is none.
-    pub fn set(&mut self, name: &str, value: u32) -> bool {
-        let option = match name {
-            "protected_uses" => &mut self.protected_uses,
-            "half_life_ticks" => &mut self.half_life_ticks,
-            "bonus_ticks" => &mut self.bonus_ticks,
-            "attention_blocks" => &mut self.attention_blocks,
-            "session_ticks" => &mut self.session_ticks,
-            "one_shot_ticks" => &mut self.one_shot_ticks,
-            "in_percent" => &mut self.in_percent,
-            "out_percent" => &mut self.out_percent,
-            "small_percent" => &mut self.small_percent,
-            "lifetime" => &mut self.lifetime,
-            _ => return false,
-        };
-        *option = value;
-        true
-    }
 }
 
 type Make = fn(PolicyOptions) -> Box<dyn Eviction>;
@@ -301,6 +265,14 @@ const POLICIES: &[(&str, Make)] = &[
     ("arc", |_| classed(Arc::default())),
     ("mq", |o| classed(Mq::new(u64::from(o.lifetime)))),
     ("s3-fifo", |o| classed(S3Fifo::new(o.small_percent))),
+    ("slru-lists", |o| classed(SlruLists::new(o.protected_percent))),
+    ("slru-decay", |o| classed(SlruDecay::new(o.protected_uses, o.debounce_ticks, o.decay_ticks))),
+    ("lirs", |o| classed(Lirs::new(o.hir_percent))),
+    ("w-tinylfu", |o| classed(WTinyLfu::new(o.window_percent))),
+    ("lecar", |_| Box::new(Lecar::default())),
+    ("marconi", |o| classed(Marconi::new(o.alpha_percent, o.attention_blocks))),
+    ("workload", |_| classed(Workload::default())),
+    ("session", |_| classed(Session::default())),
     ("opt", |_| ranked(Opt::new(true))),
     ("opt-forced", |_| ranked(Opt::new(false))),
     ("infinite", |_| Box::new(Lru::default())),
@@ -330,8 +302,9 @@ pub fn by_name(name: &str, options: PolicyOptions) -> Result<Box<dyn Eviction>> 
             what: "eviction policy",
             name: name.into(),
             known: "lru, foresight, mru, fifo, filo, lfu, lfuda, lfu-aged, wlfu, hpt, slru, gdsf, \
-                    cost, priority, longest-first, ttl, clock, sieve, 2q, arc, mq, s3-fifo, opt, \
-                    opt-forced, infinite",
+                    cost, priority, longest-first, ttl, clock, sieve, 2q, arc, mq, s3-fifo, \
+                    slru-lists, slru-decay, lirs, w-tinylfu, lecar, marconi, workload, session, \
+                    opt, opt-forced, infinite",
         }),
     }
 }

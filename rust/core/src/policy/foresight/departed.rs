@@ -72,3 +72,57 @@ impl Departed {
         self.sets.iter().flat_map(|set| set.0).filter(|gone| gone.known).count() as u64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(x: u64) -> Key {
+        let mixed = (x + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        Key((u128::from(mixed ^ (mixed >> 29)) << 64) | u128::from(x))
+    }
+
+    #[test]
+    fn what_has_gone_is_known_until_it_is_asked_for() {
+        let mut departed = Departed::default();
+        assert!(!departed.is_reserved() && departed.take(key(0)).is_none());
+        departed.reserve(100);
+        for x in 0..20 {
+            assert_eq!(departed.add(key(x), x as u8, x as u16 + 1, x), None);
+        }
+        assert_eq!(departed.len(), 20);
+        for x in 0..20 {
+            let gone = departed.take(key(x)).expect("there is room for all");
+            assert_eq!((gone.class, gone.uses, gone.time), (x as u8, x as u16 + 1, x));
+            assert_eq!(departed.take(key(x)), None);
+        }
+        assert_eq!(departed.len(), 0);
+    }
+
+    #[test]
+    fn one_key_is_remembered_once() {
+        let mut departed = Departed::default();
+        departed.reserve(8);
+        departed.add(key(1), 1, 1, 10);
+        let before = departed.add(key(1), 2, 2, 20).expect("the older one gives way");
+        assert_eq!((before.class, before.time, departed.len()), (1, 10, 1));
+        assert_eq!(departed.take(key(1)).map(|gone| gone.time), Some(20));
+    }
+
+    #[test]
+    fn of_a_full_set_the_one_idle_longest_is_forgotten() {
+        let mut departed = Departed::default();
+        departed.reserve(WAYS);
+        // One set: every key goes there. Times are out of order.
+        for time in [40, 10, 30, 20] {
+            assert_eq!(departed.add(key(time), 0, 1, time), None);
+        }
+        let forgotten = [50, 60].map(|time| departed.add(key(time), 0, 1, time));
+        assert_eq!(forgotten.map(|gone| gone.map(|gone| gone.time)), [Some(10), Some(20)]);
+        assert_eq!((departed.take(key(10)), departed.len()), (None, WAYS as u64));
+        assert!([30, 40, 50, 60].iter().all(|&time| departed.take(key(time)).is_some()));
+        departed.add(key(1), 0, 1, 1);
+        departed.reserve(WAYS);
+        assert_eq!(departed.len(), 0, "reserving empties the table");
+    }
+}

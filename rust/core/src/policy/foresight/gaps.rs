@@ -161,7 +161,7 @@ mod tests {
         let hazards = [0.1, 0.0, 0.5, 0.3, 0.01, 0.9, 0.2, 0.0, 0.4, 0.05, 0.05, 0.6];
         let mut worth = [0.0; 12];
         fill_worth(&mut worth, |b| hazards[b]);
-        for from in 0..hazards.len() {
+        for (from, &worth) in worth.iter().enumerate() {
             let (mut best, mut left, mut uses, mut time) = (0.0f64, 1.0, 0.0, 0.0);
             for (b, h) in hazards.iter().enumerate().skip(from) {
                 let width = end(b) - if b == 0 { 0.0 } else { end(b - 1) };
@@ -170,7 +170,7 @@ mod tests {
                 left *= 1.0 - h;
                 best = best.max(uses / time);
             }
-            assert!((worth[from] - best).abs() < 1e-12, "{from}: {} {best}", worth[from]);
+            assert!((worth - best).abs() < 1e-12, "{from}: {worth} {best}");
         }
     }
 

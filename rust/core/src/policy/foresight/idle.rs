@@ -111,3 +111,65 @@ impl Idle {
         self.counts.iter().flatten().map(|&n| u64::from(n)).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks of one class, joined at `times`, with an epoch for each `grain`.
+    fn joined(times: impl Iterator<Item = u64>, grain: u64) -> Idle {
+        let mut idle = Idle::default();
+        for time in times {
+            idle.join(3);
+            if time % grain == 0 {
+                idle.turn(time);
+            }
+        }
+        idle
+    }
+
+    #[test]
+    fn ages_are_those_of_the_last_uses() {
+        let idle = joined(1..=100, 10);
+        assert_eq!(idle.len(), 100);
+        let mut last = u64::MAX;
+        for (age, counts) in idle.ages(100) {
+            assert!(age < last && age <= 100, "{age} after {last}");
+            last = age;
+            let expected = if counts[3] == 0 { 0 } else { 10 };
+            assert_eq!((counts[3], counts.iter().sum::<u32>()), (expected, expected));
+        }
+    }
+
+    #[test]
+    fn who_leaves_is_found_by_the_time_of_its_last_use() {
+        let mut idle = joined(1..=100, 10);
+        for time in (1..=100).filter(|time| time % 3 != 0) {
+            idle.leave(3, time);
+        }
+        assert_eq!(idle.len(), 33);
+        idle.join(5);
+        idle.leave(5, 101);
+        assert_eq!(idle.len(), 33);
+        for time in (1..=100).filter(|time| time % 3 == 0) {
+            idle.leave(3, time);
+        }
+        assert!(idle.ages(200).all(|(_, counts)| counts.iter().all(|&n| n == 0)));
+    }
+
+    #[test]
+    fn old_epochs_are_joined_and_nobody_is_lost() {
+        const LAST: u64 = 1 << 20;
+        let mut idle = joined(1..=LAST, 16);
+        let logarithm = 64.0 * ((LAST / 16) as f64).ln();
+        assert!(idle.epochs.len() < 2 * (logarithm as usize).max(FEW), "{}", idle.epochs.len());
+        assert_eq!(idle.len(), LAST);
+        for pair in idle.epochs.windows(2) {
+            // As coarse as they may be at their age, or as fine as they were made.
+            let (span, age) = (pair[1].start - pair[0].start, LAST + 1 - pair[1].start);
+            assert!(span <= 16.max(age / GRAIN + 16), "{span} at {age}");
+        }
+        (1..=LAST).for_each(|time| idle.leave(3, time));
+        assert_eq!(idle.len(), 0);
+    }
+}

@@ -1,0 +1,113 @@
+//! What sequences share, copy and are counted for.
+
+use super::common::{admit, open, prompt, refused, request, run, serve};
+use super::helpers::{FULL, STATE, chunked, group, grouped, sink, window};
+use kvframe_core::hash::Space;
+use kvframe_core::{Admission, Error, Group, GroupKind, Manager, NIL};
+
+/// A fork copies what the lagging group has yet to write.
+#[test]
+fn a_fork_copies_what_lags() {
+    let mut m = grouped(64, &[group(FULL), Group { lag: 2, ..FULL.into() }]);
+    let seq = run(&mut m, &prompt(&[1, 2]));
+    m.fork(seq).unwrap();
+    m.append(seq, &[5]).unwrap();
+    let plan = m.take_plan().unwrap();
+    assert_eq!(plan.copies.iter().map(|c| c.group).collect::<Vec<_>>(), [1]);
+    m.check_integrity().unwrap();
+}
+
+/// Another input's blocks: fixed, shared by content alone, gone with the sequence.
+#[test]
+fn another_input_is_shared_by_its_content() {
+    let mut m = grouped(64, &[group(FULL), group(GroupKind::Cross)]);
+    let text = open(&[1]);
+    let request = |encoder| Admission {
+        space: Space { encoder, ..Space::default() },
+        encoder_tokens: 10,
+        ..request(&text)
+    };
+    let first = m.admit(&request(b"a")).unwrap();
+    assert!(!first.encoder_cached);
+    m.commit(first.seq, 5).unwrap();
+    m.append(first.seq, &prompt(&[2, 3])).unwrap();
+    assert_eq!(m.sequence(first.seq).unwrap().tables[1].len(), 3, "it never grows");
+    let same = m.admit(&request(b"a")).unwrap();
+    assert!(same.encoder_cached && same.cached_tokens == 4);
+    let table = |m: &Manager, seq| m.sequence(seq).unwrap().tables[1].clone();
+    assert_eq!(table(&m, same.seq), table(&m, first.seq));
+    let other = m.admit(&request(b"b")).unwrap();
+    assert!(!other.encoder_cached && other.cached_tokens == 0);
+    for encoder in [&b""[..], b""] {
+        let nameless = m.admit(&request(encoder)).unwrap();
+        assert!(!nameless.encoder_cached && nameless.cached_tokens == 0);
+        m.commit(nameless.seq, 5).unwrap();
+        m.release(nameless.seq).unwrap();
+    }
+    for seq in [first.seq, same.seq, other.seq] {
+        m.release(seq).unwrap();
+    }
+    m.clear_cache();
+    assert_eq!(m.pool().free(), 64);
+    let mut plain = grouped(8, &[group(FULL)]);
+    refused(&mut plain, &[], |m| m.admit(&request(b"a")));
+}
+
+// scenario: VT38, VT40, V11
+/// What is counted before is what is taken, in every mix.
+#[test]
+fn what_is_counted_is_what_is_taken() {
+    let mixes = [
+        vec![group(FULL), group(STATE), group(window(6))],
+        vec![Group { units: 2, ..FULL.into() }, group(chunked(8)), group(sink(4, 4))],
+        vec![Group { units: 3, ..STATE.into() }, Group { lag: 1, ..FULL.into() }],
+    ];
+    for groups in mixes {
+        let mut m = grouped(200, &groups);
+        serve(&mut m, &open(&[1, 2, 3, 4, 5, 6, 7]));
+        for blocks in [&[1, 2, 3, 4, 5, 6, 7][..], &[1, 2, 3, 9, 9, 9], &[8, 8]] {
+            let text = open(blocks);
+            let hit = m.lookup(&text, Space::default(), &[]);
+            let entries: usize = hit.blocks.iter().map(Vec::len).sum();
+            let predicted = m.layout().blocks(text.len() as u32, 0) - entries as u64;
+            let before = m.stats().allocated;
+            let grant = admit(&mut m, &text).unwrap();
+            assert_eq!(m.stats().allocated - before, predicted, "{groups:?}");
+            let mut ids = m.sequence(grant.seq).unwrap().tables.concat();
+            ids.retain(|&b| b != NIL);
+            let all = ids.len();
+            ids.sort_unstable();
+            ids.dedup();
+            assert_eq!(ids.len(), all, "no block in two groups");
+            assert!(ids.iter().all(|&b| m.pool().refs(b) > 0));
+            m.check_integrity().unwrap();
+        }
+    }
+}
+
+// scenario: VT28, IL-B11
+/// A window holds what it needs, however long the sequence; full attention holds all of it.
+#[test]
+fn admission_counts_what_each_kind_holds() {
+    let request = |max_tokens| Admission {
+        chunk: 4,
+        max_tokens,
+        whole_sequence: true,
+        ..request(&[1, 2, 3, 4])
+    };
+    for (kind, fits, never) in [
+        (window(8), 100_000, None),
+        (chunked(8), 100_000, None),
+        (STATE, 100_000, None),
+        (sink(4, 8), 100_000, None),
+        (FULL, 24, Some(25)),
+    ] {
+        let mut m = grouped(6, &[group(kind)]);
+        let grant = m.admit(&request(fits)).unwrap();
+        m.release(grant.seq).unwrap();
+        if let Some(never) = never {
+            let error = refused(&mut m, &[], |m| m.admit(&request(never)));
+            assert!(matches!(error, Error::NeverFits { needed: 7, .. }), "{error}");
+        }
+    }
+}
