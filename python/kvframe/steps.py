@@ -108,6 +108,9 @@ class Steps:
             rows,
         )
         grants, refused, rewound, plan, forks, preempted, extended, reasons, remaps = told
+        if not (grants or plan or preempted or remaps):
+            # The common decode step: all is as Python takes it.
+            return Stepped([], refused, rewound, None, forks, [], extended, reasons, [])
         return Stepped(
             [None if grant is None else Grant(*grant) for grant in grants],
             refused,
