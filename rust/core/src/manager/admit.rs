@@ -187,7 +187,7 @@ impl Manager {
         let slots = rows.saturating_mul(self.block_size());
         let insert = request.insert && self.options.prefix_caching;
         let admitted = self.tick;
-        let cut = self.is_cut(hits);
+        let (cut, size) = (self.is_cut(hits), self.block_size());
         let sequence = self.created(seq);
         sequence.tables = tables;
         sequence.len = until.min(slots);
@@ -212,6 +212,8 @@ impl Manager {
         sequence.outlook.extend_from_slice(request.outlook);
         sequence.meta = request.meta;
         sequence.admitted = admitted;
+        // What came back was told of when it came first.
+        sequence.sighted = if request.resumed { known / size } else { 0 };
         (sequence.max_tokens, sequence.whole) = (request.max_tokens, request.whole_sequence);
         let granted_tokens = sequence.len;
         let tail = start.tail.as_ref();

@@ -51,7 +51,7 @@ impl Manager {
             || (self.layout.settles_at_once()
                 && upto.wrapping_sub(sequence.published * size) < size);
         let allowed = sequence.committed <= upto && upto <= sequence.len.min(sequence.filled());
-        if !(allowed && settled && self.tickets.loads().is_empty()) {
+        if !(allowed && settled && self.gate.is_none() && self.tickets.loads().is_empty()) {
             return None;
         }
         sequence.committed = upto;
@@ -95,6 +95,9 @@ impl Manager {
 
     fn publish_all(&mut self, seq: SeqId, sequence: &mut Sequence) -> Committed {
         let size = self.options.block_size;
+        if self.gate.is_some() {
+            self.tell_seen(sequence);
+        }
         let (from, mut until) = (sequence.published as usize, (sequence.committed / size) as usize);
         if sequence.private || (from >= until && self.layout.settles_at_once()) {
             return Committed::default();
@@ -111,6 +114,9 @@ impl Manager {
         if !self.tickets.is_idle() {
             // Every group's KV is computed over every other's.
             until = until.min(self.first_unsettled(sequence, from..until));
+        }
+        if self.gate.is_some() {
+            until = self.admitted(sequence, from..until);
         }
         let mut done = Committed::default();
         for group in 0..sequence.tables.len() {
@@ -171,6 +177,9 @@ impl Manager {
                 continue;
             }
             if !self.layout.is_reachable(group, i, sequence.prompt) {
+                continue;
+            }
+            if self.is_gap(group, i) {
                 continue;
             }
             if self.options.remap_duplicates && self.remap(seq, sequence, group, i) {
@@ -248,7 +257,12 @@ impl Manager {
 
     /// The blocks of `group` that end in the units of `range`, as far as its KV is there.
     #[inline]
-    fn due_blocks(&self, sequence: &Sequence, group: usize, range: Range<usize>) -> Range<usize> {
+    pub(super) fn due_blocks(
+        &self,
+        sequence: &Sequence,
+        group: usize,
+        range: Range<usize>,
+    ) -> Range<usize> {
         let reach = &self.layout.groups()[group];
         let units = reach.units as usize;
         if reach.lag == 0 {
