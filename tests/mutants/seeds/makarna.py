@@ -35,9 +35,9 @@ MUTANTS = (
     Mutant(
         "several-at-once-dropped",
         "manager/commit.rs",
-        "        if sequence.private || (from >= until && self.layout.settles_at_once()) {\n",
+        "        if sequence.private || (from >= until && ",
         "        let several = from > 0 && until > from + 1;\n"
-        "        if sequence.private || several || (from >= until && self.layout.settles_at_once()) {\n",
+        "        if sequence.private || several || (from >= until && ",
         "a commit that fills several blocks leaves none of them",
         ("MK-B5",),
     ),
