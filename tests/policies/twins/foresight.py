@@ -9,6 +9,7 @@ from .base import Block, Twin, Use
 GENERATIONS, USES = 6, 5
 CLASSES = GENERATIONS * USES
 TRUST, KEEP = 50.0, 0.997_296
+BUDGET, GRACE = 0.004, 8.0
 WAYS, WATCHED = 4, 16
 REFRESH_LEAST, EPOCH_LEAST = 500, 16
 
@@ -54,6 +55,8 @@ class Foresight(Twin):
         sets = 1 << (max(capacity * WATCHED // WAYS, 1) - 1).bit_length()
         self.gone: list[list[Gone | None]] = [[None] * WAYS for _ in range(sets)]
         self.epoch = self.due = 0
+        self.rival = Rival(capacity, self.idle)
+        self.streak = (0, 0, 0.0)
 
     # Waits
 
@@ -84,18 +87,21 @@ class Foresight(Twin):
             parent["generation"] + (parent["inserted"] != self.now) if parent else 0
         )
         block["uses"] = 1
+        before = None
         ways, tag = self.watched(block.key)
         for way, gone in enumerate(ways):
             if gone and gone.tag == tag:
                 ways[way] = None
                 self.end(gone.kind, gone.time, True)
-                block["uses"] = gone.uses + 1
+                block["uses"], before = gone.uses + 1, gone.time
                 break
+        self.rival.access(before, False)
         self.begin(block)
 
     def hit(self, block: Block, use: Use) -> None:
         self.time += 1
         self.end(block["kind"], block["time"], True)
+        self.rival.access(block["time"], True)
         block["uses"] += 1
         block["last"] = self.now
         self.begin(block)
@@ -114,6 +120,7 @@ class Foresight(Twin):
         way = (same or free or [oldest])[0]
         if before := ways[way]:
             self.end(before.kind, before.time, False)
+            self.rival.lost(before.time)
         ways[way] = Gone(tag, block["kind"], block["uses"], block["time"])
 
     # Worth
@@ -130,10 +137,13 @@ class Foresight(Twin):
         for row in came:
             for at in range(limit - 2, -1, -1):
                 row[at] += row[at + 1]
-        priors = []
-        for at in range(limit):
-            used = sum(counts.get(at, 0.0) for counts in self.used)
-            priors.append(TRUST * used / (sum(row[at] for row in came) + 1))
+        used = [sum(counts.get(at, 0.0) for counts in self.used) for at in range(limit)]
+        reached = [sum(row[at] for row in came) for at in range(limit)]
+        mean = sum(used) / (sum(reached) + 1)
+        priors = [
+            TRUST * ((n + TRUST * mean) / (all_ + TRUST))
+            for n, all_ in zip(used, reached, strict=True)
+        ]
         for kind in range(CLASSES):
             own = [self.used[kind].get(at, 0.0) for at in range(limit)]
             waits = zip(own, priors, came[kind], strict=True)
@@ -142,6 +152,8 @@ class Foresight(Twin):
         for seen in (*self.ended, *self.used):
             for at in seen:
                 seen[at] *= KEEP
+        self.rival.lead *= KEEP
+        self.rival.accesses *= KEEP
 
     def victim(self, leaves: list[Block]) -> Block:
         if self.due == 0:
@@ -153,13 +165,56 @@ class Foresight(Twin):
         for block in sorted(leaves, key=lambda b: (b["last"], -b.depth, b.id)):
             kinds.setdefault(block["kind"], block)
 
-        def key(block: Block) -> tuple[float, int, int]:
-            kind, age = block["kind"], bucket(self.time - block["time"])
-            if (kind, age) not in self.worth:
-                self.worth[kind, age] = worth(self.hazards[kind], age)
-            return self.worth[kind, age], block["time"], kind
+        # In one operation, who gave the last victim goes on until another is worth less.
+        now, last_kind, limit = self.streak
+        if now == self.now and last_kind in kinds and self.worth_of(kinds[last_kind]) < limit:
+            return kinds[last_kind]
 
-        return min(kinds.values(), key=key)
+        def age(block: Block) -> tuple[int, int, int]:
+            return block["last"], -block.depth, block["kind"]
+
+        oldest = min(kinds.values(), key=age)
+        least = min(kinds.values(), key=lambda b: (self.worth_of(b), *age(b)))
+        bar = self.rival.doubt * self.worth_of(oldest)
+        if self.worth_of(least) >= bar:
+            return oldest
+        others = [self.worth_of(b) for b in kinds.values() if b is not least]
+        self.streak = (self.now, least["kind"], min([bar, *others]))
+        return least
+
+    def worth_of(self, block: Block) -> float:
+        kind, age = block["kind"], bucket(self.time - block["time"])
+        if (kind, age) not in self.worth:
+            self.worth[kind, age] = worth(self.hazards[kind], age)
+        return self.worth[kind, age]
+
+
+class Rival:
+    """What lru would have hit: as many blocks as there are, used since some time."""
+
+    def __init__(self, capacity: int, idle: list[tuple[int, list[int]]]) -> None:
+        self.capacity = capacity
+        self.idle = idle
+        self.since = self.held = 0
+        self.lead = self.accesses = self.doubt = 0.0
+
+    def access(self, last: int | None, hit: bool) -> None:
+        lru = last is not None and last >= self.since
+        self.lead += hit - lru
+        self.accesses += 1
+        if not lru:
+            self.held += 1
+            while self.held > self.capacity:
+                later = [at for at, (start, _) in enumerate(self.idle) if start > self.since]
+                if not later:
+                    break
+                self.held = max(0, self.held - sum(self.idle[later[0] - 1][1]))
+                self.since = self.idle[later[0]][0]
+        budget = BUDGET * (self.accesses + GRACE * self.capacity)
+        self.doubt = min(max(1 + self.lead / budget, 0.0), 1.0)
+
+    def lost(self, time: int) -> None:
+        self.held -= time >= self.since and self.held > 0
 
 
 def worth(hazards: list[float], age: int) -> float:
