@@ -25,6 +25,7 @@ from kvframe.config import (
 )
 from kvframe.descriptors import AdmissionPolicy, EvictionPolicy, PrefixMatcher
 from kvframe.errors import (
+    AbiError,
     CapacityError,
     ConfigError,
     HandleError,
@@ -70,6 +71,7 @@ from kvframe.results import (
 from kvframe.router import Reach, RouterCounts, RouterIndex
 
 __all__ = [
+    "AbiError",
     "AdmissionConfig",
     "AdmissionPolicy",
     "CacheConfig",

@@ -24,6 +24,7 @@ use crate::groups::{group_dict, group_of};
 use crate::ints::{Chunk, Fence, Length, Seq, Ticket, Until, Upto};
 use crate::judge::Judge;
 use crate::listeners::Listeners;
+use crate::native::{self, Native};
 use crate::request::Request;
 use crate::step::{GrantTuple, PlanTuple, grant_tuple, plan_tuple};
 
@@ -37,6 +38,7 @@ pub struct Manager {
     /// Whether the core goes by keys: requests are then hashed before they come to it.
     wants_keys: bool,
     pub(crate) judge: Option<Judge>,
+    pub(crate) native: Option<Native>,
     pub(crate) gatekeeper: Option<Gatekeeper>,
     admission: String,
     admission_options: Option<Py<PyDict>>,
@@ -48,20 +50,33 @@ pub struct Manager {
     pub(crate) listeners: Listeners,
 }
 
-/// The core's policy; for a driver of a Python policy, its judge and the books it needs.
+/// A policy as the core runs it, and what of it lies outside.
+pub(crate) struct Policy {
+    pub eviction: Box<dyn Eviction>,
+    pub judge: Option<Judge>,
+    pub native: Option<Native>,
+    pub name: String,
+}
+
+/// The policy of that name, or the one behind a driver of `kvframe.policies.driver`.
 pub(crate) fn make_policy(
     py: Python<'_>,
     policy: &Bound<'_, PyAny>,
     options: Option<&Bound<'_, PyDict>>,
     strict: bool,
-) -> PyResult<(Box<dyn Eviction>, Option<Judge>, String)> {
+) -> PyResult<Policy> {
     if let Ok(name) = policy.extract::<String>() {
         let built = policy::by_name(&name, policy_options(options)?);
-        return Ok((built.map_err(|e| from_core(py, &e))?, None, name));
+        let eviction = built.map_err(|e| from_core(py, &e))?;
+        return Ok(Policy { eviction, judge: None, native: None, name });
     }
-    let books = External::new(Judge::wants_events(policy)?);
     let name = policy.getattr("name")?.extract()?;
-    Ok((Box::new(books), Some(Judge::new(policy, strict)?), name))
+    if Native::is_behind(policy)? {
+        let (eviction, native) = Native::load(policy, strict)?;
+        return Ok(Policy { eviction, judge: None, native: Some(native), name });
+    }
+    let eviction = Box::new(External::new(Judge::wants_events(policy)?));
+    Ok(Policy { eviction, judge: Some(Judge::new(policy, strict)?), native: None, name })
 }
 
 fn policy_options(options: Option<&Bound<'_, PyDict>>) -> PyResult<PolicyOptions> {
@@ -152,13 +167,14 @@ impl Manager {
             partial_hits,
         };
         let given = policy_options.map(|o| o.clone().unbind());
-        let (policy, judge, name) = make_policy(py, policy, policy_options, strict)?;
+        let made = make_policy(py, policy, policy_options, strict)?;
         let hasher = Hasher::new(options.hash, block_size, &options.fingerprint);
         let (gate, gatekeeper, admission) = match admission {
             Some(admission) => make_admission(py, admission, admission_options, admission_strict)?,
             None => (None, None, "always".into()),
         };
-        let core = Core::new(options, policy).map_err(|e| from_core(py, &e))?;
+        let core = Core::new(options, made.eviction)
+            .map_err(|e| native::from_core(py, &e, made.native.as_ref()))?;
         let core = core.with_admission(gate);
         let core = if matched { core.with_matcher(mirrored) } else { core };
         let wants_keys = core.wants_keys();
@@ -167,11 +183,12 @@ impl Manager {
             hasher: Mutex::new(Arc::new(hasher)),
             prefix_caching,
             wants_keys,
-            judge,
+            judge: made.judge,
+            native: made.native,
             gatekeeper,
             admission,
             admission_options: admission_options.map(|o| o.clone().unbind()),
-            policy: name,
+            policy: made.name,
             policy_options: given,
             strict,
             forks: fork::generation(),
@@ -204,7 +221,7 @@ impl Manager {
         let Watermarks { low, high, critical } = options.watermarks;
         dict.set_item("watermarks", (low, high, critical))?;
         dict.set_item("policy", &self.policy)?;
-        if self.judge.is_some() {
+        if self.judge.is_some() || self.native.is_some() {
             dict.set_item("policy_options", &self.policy_options)?;
         } else {
             let options = self.locked(py, |core| core.policy().options())?;
@@ -219,7 +236,8 @@ impl Manager {
             dict.set_item("admission_options", options.collect::<HashMap<_, _>>())?;
         }
         dict.set_item("on_error", if self.strict { "raise" } else { "fallback" })?;
-        dict.set_item("window", self.judge.as_ref().map(Judge::window))?;
+        let window = self.judge.as_ref().map(|judge| judge.window() as u32);
+        dict.set_item("window", window.or(self.native.as_ref().and_then(Native::window)))?;
         Ok(dict)
     }
 

@@ -180,6 +180,10 @@ impl Run<'_> {
         })?;
         let mut outcome = begun.map_err(|refused| refused.told(py))?;
         let mut failures = Vec::new();
+        if let Some(native) = &manager.native {
+            let failed = outcome.refused.iter().filter(|r| r.error == Error::PolicyFailed);
+            failures.extend(failed.map(|_| native.refusal(py)));
+        }
         if manager.has_judge() {
             self.grow_with_judge(py, &mut outcome, &mut failures)?;
             manager.locked(py, |core| self.finish(core, &mut outcome))?;
@@ -203,7 +207,7 @@ impl Run<'_> {
             }
         }
         if !self.manager.has_judge() {
-            self.grow(core, &mut outcome).map_err(Wrong::Step)?;
+            self.grow_whole(core, &mut outcome).map_err(Wrong::Step)?;
             self.finish(core, &mut outcome);
         }
         Ok(outcome)
@@ -214,6 +218,30 @@ impl Run<'_> {
         core.grow(step, outcome, |i, granted| {
             outputs.write(i, step.append[i].1.len(), reach[i].kept, granted);
         })
+    }
+
+    /// All of the growth, under a policy that answers inside the core.
+    fn grow_whole(&mut self, core: &mut Core, outcome: &mut StepOutcome) -> Result<(), Error> {
+        let Some(native) = &self.manager.native else { return self.grow(core, outcome) };
+        // One question for the whole step, if it is one that takes looking at every candidate.
+        let short = native.window().map_or(0, |_| core.step_shortage(self.step));
+        let mut able = short == 0 || core.decide(short);
+        while let Err(Error::NeedVictims { n }) = self.grow(core, outcome) {
+            if !std::mem::replace(&mut able, true) || !core.decide(n) {
+                core.settle_choice();
+                self.refuse_next(core, outcome);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the step has done already must be told, so a failure of the policy refuses one growth.
+    fn refuse_next(&mut self, core: &mut Core, outcome: &mut StepOutcome) {
+        let place = outcome.appended;
+        core.refuse_next(self.step, outcome, Error::PolicyFailed);
+        if let Some((_, ids)) = self.step.append.get(place) {
+            self.outputs.write(place, ids.len(), 0, None);
+        }
     }
 
     fn grow_with_judge(
@@ -235,12 +263,7 @@ impl Run<'_> {
             if !error.is_instance_of::<PyException>(py) {
                 return Err(error);
             }
-            // What the step has done already must be told, so a failure here refuses one growth.
-            let place = outcome.appended;
-            manager.locked(py, |core| core.refuse_next(step, outcome, Error::PolicyFailed))?;
-            if let Some((_, ids)) = step.append.get(place) {
-                self.outputs.write(place, ids.len(), 0, None);
-            }
+            manager.locked(py, |core| self.refuse_next(core, outcome))?;
             failures.push(error);
         }
         Ok(())

@@ -18,7 +18,8 @@ use crate::errors::{from_core, from_trace, usage};
 use crate::gatekeeper::{Gatekeeper, words};
 use crate::ints::Capacity;
 use crate::judge::Judge;
-use crate::manager::make_policy;
+use crate::manager::{Policy, make_policy};
+use crate::native::{self, Native};
 
 /// A trace and, once asked for, what its two modes need to know ahead.
 #[pyclass(frozen, module = "kvframe._core")]
@@ -155,6 +156,7 @@ pub fn node_key(node: u32) -> [u64; 2] {
 /// A replay's link to Python: interrupts, and a policy's verdicts.
 struct Link {
     judge: Option<Judge>,
+    native: Option<Native>,
     gatekeeper: Option<Gatekeeper>,
     question: Option<Question>,
     matcher: Option<Py<PyAny>>,
@@ -177,6 +179,9 @@ impl Host for Link {
     }
 
     fn judge(&mut self, manager: &mut Core, n: u32) -> bool {
+        if self.native.is_some() {
+            return manager.decide(n);
+        }
         let Some(judge) = &self.judge else {
             return false;
         };
@@ -187,7 +192,7 @@ impl Host for Link {
         let asked = Python::attach(|py| judge.ask(py, n, manager.now(), &offer, &journal));
         match asked {
             Ok(Some(v)) if v.blocks.len() >= n => manager.choose(&v.blocks, &v.generations),
-            Ok(_) => manager.fall_back(n),
+            Ok(_) => drop(manager.fall_back(n)),
             Err(error) => self.error = Some(error),
         }
         judge.done_with(offer);
@@ -280,7 +285,7 @@ pub fn replay<'py>(
     matcher: Option<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let mode = mode_of(py, mode)?;
-    let (policy, judge, name) = make_policy(py, policy, options, strict)?;
+    let Policy { eviction, judge, native, name } = make_policy(py, policy, options, strict)?;
     let (gate, gatekeeper, _) = match admission {
         Some(admission) => make_admission(py, admission, admission_options, strict)?,
         None => (None, None, String::new()),
@@ -291,6 +296,7 @@ pub fn replay<'py>(
     };
     let mut link = Link {
         judge,
+        native,
         gatekeeper,
         question: None,
         matcher: matcher.map(Bound::unbind),
@@ -303,16 +309,23 @@ pub fn replay<'py>(
         let prepared = Prepared::new(&trace.inner, mode, &plan);
         let mut options = prepared.options(capacity)?;
         options.event_log = log;
-        let mut manager = Core::new(options, policy)?.with_admission(gate);
+        let mut manager = Core::new(options, eviction)?.with_admission(gate);
         if let Some(mirrored) = mirrored {
             manager = manager.with_matcher(mirrored);
         }
         let outcome = prepared.drive(&mut manager, &mut link)?;
         Ok((outcome, manager))
     });
-    let (outcome, mut manager) = replayed.map_err(|e| from_core(py, &e))?;
+    let (outcome, mut manager) =
+        replayed.map_err(|e| native::from_core(py, &e, link.native.as_ref()))?;
     if let Some(error) = link.error {
         return Err(error);
+    }
+    if let Some(native) = link.native.as_ref().filter(|native| native.failures() > 0) {
+        if strict {
+            return Err(native.refusal(py));
+        }
+        native.tell(py);
     }
     let Some(outcome) = outcome else {
         return Err(crate::errors::raise(py, "PolicyError", "the replay was stopped".into()));
@@ -336,7 +349,8 @@ pub fn replay<'py>(
     dict.set_item("admission_dropped", gate.dropped)?;
     let failures = link.gatekeeper.as_ref().map_or(0, Gatekeeper::failures);
     dict.set_item("admission_failures", failures)?;
-    dict.set_item("policy_failures", link.judge.as_ref().map_or(0, Judge::failures))?;
+    let failures = link.native.as_ref().map_or(0, Native::failures);
+    dict.set_item("policy_failures", link.judge.as_ref().map_or(failures, Judge::failures))?;
     if log {
         dict.set_item("events", crate::views::events_dict(py, &manager.take_events())?)?;
     }

@@ -123,12 +123,13 @@ impl Manager {
     /// A manager over an empty pool.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for options outside their limits.
-    pub fn new(options: Options, policy: Box<dyn Eviction>) -> Result<Self> {
+    /// [`Error::Invalid`] for options outside their limits; [`Error::PolicyRefused`].
+    pub fn new(options: Options, mut policy: Box<dyn Eviction>) -> Result<Self> {
         options.validate()?;
         let layout = Layout::new(&options.groups, options.block_size)?;
         let groups = options.groups.len();
         let span = layout.groups().iter().map(|reach| reach.span).max().unwrap_or(0);
+        policy.size(options.blocks, options.block_size).map_err(Error::PolicyRefused)?;
         Ok(Self {
             hasher: Hasher::new(options.hash, options.block_size, &options.fingerprint),
             pool: Pool::new(options.blocks, options.null_block),
