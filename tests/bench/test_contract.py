@@ -24,6 +24,7 @@ CONTRACT = {
 }  # fmt: skip
 EXTRA = {
     "block_hit_rate", "mean_request_hit_rate", "gap_closed", "admission", "admission_dropped",
+    "prefix",
 }  # fmt: skip
 
 
