@@ -61,6 +61,10 @@ class CapacityError(KVFrameError):
     """Not enough blocks are free now. Nothing was changed; the same call may succeed later."""
 
 
+class HeldError(CapacityError):
+    """The admission policy lets the request wait: it names itself and says why."""
+
+
 class NeverFitsError(KVFrameError):
     """The request needs more blocks than the whole cache has, so waiting cannot help.
 

@@ -9,6 +9,7 @@
 //! | [`judge`] | victims asked of a Python policy, outside the lock |
 //! | [`native`] | a compiled policy taken from a capsule or from addresses |
 //! | [`gatekeeper`], [`admission`] | what becomes findable, asked of a Python policy the same way |
+//! | [`answers`] | what a matcher in Python said of prompts |
 //! | [`locked`] | the lock, the interpreter beside it, victims named in between |
 //! | [`room`], [`listeners`] | pressure and who is told of it, preemption order, loads, resizing |
 //! | [`sharing`], [`blocks`] | prefixes shared, read and attached to; blocks held one by one |
@@ -29,6 +30,7 @@
 use pyo3::prelude::*;
 
 mod admission;
+mod answers;
 mod blocks;
 mod buffers;
 mod errors;

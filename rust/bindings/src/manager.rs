@@ -15,6 +15,7 @@ use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::admission::make_admission;
+use crate::answers::AnswerTuple;
 use crate::buffers::tokens;
 use crate::errors::from_core;
 use crate::fork;
@@ -113,7 +114,7 @@ impl Manager {
 impl Manager {
     /// A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
     #[new]
-    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", index="hash", groups=vec![], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, statistics=true, ghosts=1 << 15, sample=0, strict=false, remap_duplicates=false, partial_hits=false, admission=None, admission_options=None, admission_strict=false))]
+    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", index="hash", groups=vec![], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, statistics=true, ghosts=1 << 15, sample=0, strict=false, remap_duplicates=false, partial_hits=false, admission=None, admission_options=None, admission_strict=false, matched=false, mirrored=false))]
     fn new(
         py: Python<'_>,
         blocks: u32,
@@ -138,6 +139,8 @@ impl Manager {
         admission: Option<&Bound<'_, PyAny>>,
         admission_options: Option<&Bound<'_, PyDict>>,
         admission_strict: bool,
+        matched: bool,
+        mirrored: bool,
     ) -> PyResult<Self> {
         let groups = groups.iter().map(|table| group_of(py, table, block_size));
         let mut groups = groups.collect::<PyResult<Vec<_>>>()?;
@@ -173,6 +176,7 @@ impl Manager {
         let core = Core::new(options, made.eviction)
             .map_err(|e| native::from_core(py, &e, made.native.as_ref()))?;
         let core = core.with_admission(gate);
+        let core = if matched { core.with_matcher(mirrored) } else { core };
         let wants_keys = core.wants_keys();
         Ok(Self {
             core: Mutex::new(core),
@@ -239,7 +243,7 @@ impl Manager {
 
     /// Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens,
     /// ticket of a load, whether the other input was found). What is given besides goes over what the request says.
-    #[pyo3(signature = (request, chunk=None, until=None, partial=None, resumed=None))]
+    #[pyo3(signature = (request, chunk=None, until=None, partial=None, resumed=None, answer=None))]
     fn admit(
         &self,
         py: Python<'_>,
@@ -248,6 +252,7 @@ impl Manager {
         until: Option<Until>,
         partial: Option<bool>,
         resumed: Option<bool>,
+        answer: Option<AnswerTuple<'_>>,
     ) -> PyResult<GrantTuple> {
         let request = request.get();
         let keys = self.keys_of(py, request);
@@ -260,7 +265,9 @@ impl Manager {
             Some(true) => Fit::Partial,
             Some(false) => Fit::Whole,
         };
-        let grant = self.with_victims(py, |core| core.admit(&asked))?;
+        let answers: Vec<_> = answer.into_iter().map(|answer| (&keys[..], answer)).collect();
+        let admit = || self.with_victims(py, |core| core.admit(&asked));
+        let grant = self.answered(py, &answers, admit)?;
         grant.map(grant_tuple).map_err(|e| from_core(py, &e))
     }
 

@@ -7,6 +7,7 @@ use numpy::{Ix1, Ix2, PyArray1, PyArray2};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
+use crate::answers::AnswerTuple;
 use crate::buffers::{u64s, writable};
 use crate::errors::{from_core, usage};
 use crate::inputs::{Growths, pairs};
@@ -71,7 +72,7 @@ impl Manager {
     /// length or a ticket refuses the whole step; want of room refuses single growths and
     /// admissions. `tables[g]` row `rows[i]`, or i, gets the changed entries of `append[i]`'s table
     /// in group g, `slots[g]` the slots of the appended tokens, one sequence after the other.
-    #[pyo3(signature = (done=None, failed=None, loaded=None, truncate=None, fill=None, commit=None, fork=None, release=None, preempt=None, fence=None, passed=None, append=None, counts=None, ids=None, extend=None, admit=vec![], token_budget=None, batch_tokens=None, skip_refused=false, tables=vec![], slots=vec![], rows=None))]
+    #[pyo3(signature = (done=None, failed=None, loaded=None, truncate=None, fill=None, commit=None, fork=None, release=None, preempt=None, fence=None, passed=None, append=None, counts=None, ids=None, extend=None, admit=vec![], token_budget=None, batch_tokens=None, skip_refused=false, tables=vec![], slots=vec![], rows=None, answers=vec![]))]
     fn step<'py>(
         &self,
         py: Python<'py>,
@@ -97,6 +98,7 @@ impl Manager {
         tables: Vec<Bound<'py, PyAny>>,
         slots: Vec<Bound<'py, PyAny>>,
         rows: Option<&Bound<'py, PyAny>>,
+        answers: Vec<AnswerTuple<'py>>,
     ) -> PyResult<Stepped<'py>> {
         let (done, failed) = (u64s(done, "done")?, u64s(failed, "failed")?);
         let (release, preempt) = (u64s(release, "release")?, u64s(preempt, "preempt")?);
@@ -150,7 +152,9 @@ impl Manager {
             written: 0,
         };
         let reach = Vec::with_capacity(append.len());
-        Run { manager: self, step: &step, reach, outputs, level_changed: false }.run(py)
+        let answers: Vec<_> = keys.iter().map(|keys| &keys[..]).zip(answers).collect();
+        let mut run = Run { manager: self, step: &step, reach, outputs, level_changed: false };
+        self.answered(py, &answers, || run.run(py))
     }
 }
 

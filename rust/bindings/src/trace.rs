@@ -3,17 +3,19 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use kvframe_core::manager::Due;
-use kvframe_core::{Manager as Core, SeqId};
+use kvframe_core::manager::{Answer, Due};
+use kvframe_core::{Admission, Manager as Core, Prompt, SeqId};
 use kvframe_trace::replay::{Host, Prepared};
 use kvframe_trace::{Mode, Plan, Trace as Inner};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyDict;
 
 use crate::admission::{Question, make_admission};
-use crate::errors::{from_trace, usage};
-use crate::gatekeeper::Gatekeeper;
+use crate::answers::{changes_tuple, claimed};
+use crate::errors::{from_core, from_trace, usage};
+use crate::gatekeeper::{Gatekeeper, words};
 use crate::ints::Capacity;
 use crate::judge::Judge;
 use crate::manager::{Policy, make_policy};
@@ -157,6 +159,7 @@ struct Link {
     native: Option<Native>,
     gatekeeper: Option<Gatekeeper>,
     question: Option<Question>,
+    matcher: Option<Py<PyAny>>,
     error: Option<PyErr>,
     asked: Instant,
 }
@@ -196,6 +199,15 @@ impl Host for Link {
         self.error.is_none()
     }
 
+    fn find(&mut self, manager: &mut Core, request: &Admission<'_>) -> bool {
+        let Some(matcher) = &self.matcher else { return true };
+        match Python::attach(|py| answer_for(matcher.bind(py), manager, request)) {
+            Ok(answer) => manager.answer(request.prompt.keys, answer),
+            Err(error) => self.error = Some(error),
+        }
+        self.error.is_none()
+    }
+
     fn admit(&mut self, manager: &mut Core, seq: SeqId, upto: u32) -> bool {
         let Some(keeper) = &self.gatekeeper else { return true };
         let due = Due { seq, upto: Some(upto), cut: None, fill: &[] };
@@ -215,12 +227,50 @@ impl Host for Link {
     }
 }
 
+/// What the matcher says of a request that came as keys.
+fn answer_for(
+    matcher: &Bound<'_, PyAny>,
+    manager: &mut Core,
+    request: &Admission<'_>,
+) -> PyResult<Answer> {
+    let py = matcher.py();
+    let Prompt { keys, len, .. } = request.prompt;
+    let size = manager.options().block_size;
+    let mut answer = Answer::default();
+    let mut found = None;
+    if matcher.getattr(intern!(py, "is_index"))?.extract()? {
+        let changes = changes_tuple(py, manager.take_changes())?;
+        let args = (changes, words(py, keys)?);
+        let named = matcher.call_method1(intern!(py, "match_keys"), args)?;
+        if !named.is_none() {
+            let blocks = claimed(&named)?;
+            let good = manager.check_answer(request, &blocks);
+            if good < blocks.len() {
+                matcher.call_method1(intern!(py, "was_wrong"), (1,))?;
+            }
+            found = Some(good as u32 * size);
+            answer.blocks = Some(blocks[..good].to_vec());
+        }
+    }
+    if matcher.getattr(intern!(py, "takes"))?.extract()? {
+        let found = match found {
+            Some(found) => found,
+            None => manager.lookup_request(request).map_err(|e| from_core(py, &e))?.tokens,
+        };
+        let facts = (len, request.meta.session, request.meta.turn);
+        let most: Option<u32> =
+            matcher.call_method1(intern!(py, "taken_of"), (found, facts))?.extract()?;
+        answer.most = most.map(|tokens| tokens / size);
+    }
+    Ok(answer)
+}
+
 /// Replays a trace through the manager: admit, commit, release, one request at a time.
 ///
 /// `policy` and `admission` are a built-in's name or a driver of a Python policy; `capacity` counts blocks, None
 /// holds everything. Returns what was counted, a dict.
 #[pyfunction]
-#[pyo3(signature = (trace, policy, capacity, mode, options=None, *, strict=true, log=false, admission=None, admission_options=None))]
+#[pyo3(signature = (trace, policy, capacity, mode, options=None, *, strict=true, log=false, admission=None, admission_options=None, matcher=None))]
 pub fn replay<'py>(
     py: Python<'py>,
     trace: &Trace,
@@ -232,6 +282,7 @@ pub fn replay<'py>(
     log: bool,
     admission: Option<&Bound<'py, PyAny>>,
     admission_options: Option<&Bound<'py, PyDict>>,
+    matcher: Option<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let mode = mode_of(py, mode)?;
     let Policy { eviction, judge, native, name } = make_policy(py, policy, options, strict)?;
@@ -239,8 +290,19 @@ pub fn replay<'py>(
         Some(admission) => make_admission(py, admission, admission_options, strict)?,
         None => (None, None, String::new()),
     };
-    let asked = Instant::now();
-    let mut link = Link { judge, native, gatekeeper, question: None, error: None, asked };
+    let mirrored = match &matcher {
+        Some(matcher) => Some(matcher.getattr("is_index")?.extract::<bool>()?),
+        None => None,
+    };
+    let mut link = Link {
+        judge,
+        native,
+        gatekeeper,
+        question: None,
+        matcher: matcher.map(Bound::unbind),
+        error: None,
+        asked: Instant::now(),
+    };
     let capacity = if name == "infinite" { None } else { capacity.map(|c| c.0) };
     let (plan, prepare_seconds) = trace.with_plan(py, mode, |plan, s| (Arc::clone(plan), s));
     let replayed = py.detach(|| {
@@ -248,6 +310,9 @@ pub fn replay<'py>(
         let mut options = prepared.options(capacity)?;
         options.event_log = log;
         let mut manager = Core::new(options, eviction)?.with_admission(gate);
+        if let Some(mirrored) = mirrored {
+            manager = manager.with_matcher(mirrored);
+        }
         let outcome = prepared.drive(&mut manager, &mut link)?;
         Ok((outcome, manager))
     });

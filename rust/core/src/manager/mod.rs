@@ -5,6 +5,7 @@
 mod account;
 mod admission;
 mod admit;
+mod answers;
 mod attach;
 mod blocks;
 mod candidates;
@@ -38,6 +39,7 @@ mod tails;
 mod windows;
 
 pub use admission::Due;
+pub use answers::Answer;
 pub use commit::Committed;
 pub use dump::DumpFormat;
 pub use fits::Fits;
@@ -79,6 +81,8 @@ pub struct Manager {
     policy: Box<dyn Eviction>,
     /// Who decides what becomes findable; nobody: all does.
     gate: Option<Box<Gate>>,
+    /// What a matcher outside said of prompts, if there is one.
+    answers: Option<Box<answers::Answers>>,
     sequences: Sequences,
     tickets: Tickets,
     fences: fence::Fences,
@@ -87,6 +91,8 @@ pub struct Manager {
     stats: Stats,
     observer: account::Observer,
     tick: u64,
+    /// Steps checked: the number of the last one.
+    checked: u64,
     pressure: Pressure,
     asleep: bool,
     /// Whether a sequence ever came in with its whole length.
@@ -112,7 +118,6 @@ struct Scratch {
     blocks: Vec<BlockId>,
     outlook: Vec<u32>,
     kept: Vec<BlockId>,
-    marks: step::Marks,
 }
 
 impl Manager {
@@ -132,6 +137,7 @@ impl Manager {
             index: Index::new(&options, span),
             policy,
             gate: None,
+            answers: None,
             sequences: Sequences::default(),
             tickets: Tickets::default(),
             fences: fence::Fences::default(),
@@ -140,6 +146,7 @@ impl Manager {
             stats: Stats::default(),
             observer: account::Observer::new(&options),
             tick: 0,
+            checked: 0,
             pressure: Pressure::Normal,
             asleep: false,
             promised: false,
@@ -230,7 +237,10 @@ impl Manager {
     /// Whether anything goes by keys; otherwise none is hashed.
     #[inline]
     pub fn wants_keys(&self) -> bool {
-        self.index.takes_keys() || self.log.is_on() || self.admits_by_key()
+        self.index.takes_keys()
+            || self.log.is_on()
+            || self.admits_by_key()
+            || self.answers.is_some()
     }
 
     fn blocks_for(&self, tokens: u32) -> u32 {
