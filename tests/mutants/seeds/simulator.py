@@ -32,8 +32,8 @@ MUTANTS = (
     Mutant(
         "nothing-published",
         "manager/commit.rs",
-        "        if sequence.private || (from >= until && self.publishes_whole()) {\n",
-        "        if sequence.private || until > 0 || (from >= until && self.publishes_whole()) {\n",
+        "        if sequence.private || (from >= until && self.layout.settles_at_once()) {\n",
+        "        if sequence.private || until > 0 || (from >= until && self.layout.settles_at_once()) {\n",
         "what was computed is never found: every lookup misses",
         ("IL-B5", "CB-B18"),
     ),
