@@ -1,4 +1,4 @@
-"""``python -m perf.core``: the core's hot paths beside vLLM's and beside what they cost at least.
+"""``python -m perf.core``: the core's hot paths beside its peers' and what they cost at least.
 
 Each work runs several rounds; where a peer is there, its round follows each of ours. The best round
 is printed, since other load on a machine only ever adds; files of ``--save`` hold the median too.
@@ -13,7 +13,7 @@ import sys
 from contextlib import ExitStack
 from typing import Any
 
-from perf import blocks, decode, hashing, memory, radix, serving
+from perf import blocks, decode, hashing, memory, radix, router, serving
 from perf.measure import Sample
 from perf.peers import Peer, PeerError
 from perf.results import save, warn_debug
@@ -26,8 +26,11 @@ WORKS = (
     *serving.WORKS,
     *decode.WORKS,
     *radix.WORKS,
+    *router.WORKS,
     *memory.WORKS,
 )
+PYTHONS = {"for_vllm.py": "VLLM_PYTHON", "for_dynamo.py": "DYNAMO_PYTHON"}
+"""Programs of perf/sides, and the variable that names a Python which can import their peer."""
 QUIET = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
 PUBLIC = ("work", "unit", "better", "kvframe", "bar", "peer", "peer_value", "floor")
 
@@ -55,15 +58,20 @@ def measure(work: Work, peer: Peer | None, rounds: int, quick: bool) -> dict[str
         "peer": peer.name if peer is not None and other is not None else None,
         "peer_value": other.best if other is not None else None,
         "peer_median": other.median if other is not None else None,
-        "ratio": other.best / mine.best if other is not None else None,
+        "ratio": times(mine.best, other.best, work.better) if other is not None else None,
         "floor": min(floors),
         "floor_is": work.floor_is,
     }
 
 
+def times(ours: float, theirs: float, better: str) -> float:
+    """How many times better ours is."""
+    return theirs / ours if better == "lower" else ours / theirs
+
+
 def show(rows: list[dict[str, Any]]) -> str:
     """The rows as a table."""
-    head = ["work", "unit", "kvframe", "median", "bar", "floor", "peer", "peer / kvframe"]
+    head = ["work", "unit", "kvframe", "median", "bar", "floor", "peer", "times better"]
     cells = [
         [
             row["work"],
@@ -86,12 +94,21 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does it run at all")
     parser.add_argument("--save", action="store_true", help="write perf/results/DATE-core.json")
-    parser.add_argument(
-        "--peer-python",
-        default=os.environ.get("VLLM_PYTHON"),
-        help="a Python that can import vLLM (default: $VLLM_PYTHON); none: no peer",
-    )
     return parser.parse_args()
+
+
+def peers_of(works: list[Work], stack: ExitStack) -> dict[str, Peer]:
+    """The peers of these works whose Python the environment names, by their side's program."""
+    found: dict[str, Peer] = {}
+    for side, variable in PYTHONS.items():
+        python = os.environ.get(variable)
+        if python is None or not any(work.side == side and work.peer for work in works):
+            continue
+        try:
+            found[side] = stack.enter_context(Peer(side, python, **QUIET))
+        except PeerError as error:
+            print(f"no peer: {error}", file=sys.stderr)
+    return found
 
 
 def main() -> int:
@@ -100,19 +117,14 @@ def main() -> int:
     warn_debug()
     works = [work for work in WORKS if asked.only is None or work.name in asked.only]
     with ExitStack() as stack:
-        peer = None
-        if asked.peer_python:
-            try:
-                peer = stack.enter_context(Peer("for_vllm.py", asked.peer_python, **QUIET))
-            except PeerError as error:
-                print(f"no peer: {error}", file=sys.stderr)
+        peers = peers_of(works, stack)
         rows = []
         for work in works:
             print(work.name, file=sys.stderr, flush=True)
-            rows.append(measure(work, peer, asked.rounds, asked.quick))
-        peers = [peer.name] if peer is not None else []
+            rows.append(measure(work, peers.get(work.side), asked.rounds, asked.quick))
+        names = [peer.name for peer in peers.values()]
     if asked.save:
-        print(save("core", peers, rows, rounds=asked.rounds), file=sys.stderr)
+        print(save("core", names, rows, rounds=asked.rounds), file=sys.stderr)
     if asked.json:
         print(json.dumps([{key: row[key] for key in PUBLIC} for row in rows], indent=2))
     else:

@@ -23,9 +23,10 @@ class Work:
         bar: What kvframe must reach, in ``unit``.
         floor: The least that any program could take, measured in the same run, in ``unit``.
         floor_is: How the floor is found.
-        unit: ``"us"`` or ``"bytes"``.
+        unit: ``"us"``, ``"bytes"``, or ``"M/s"`` for millions a second.
         better: ``"lower"`` or ``"higher"``.
-        peer: The work's name on the peers' side; None where no peer has it.
+        peer: The work's name on the peer's side; None where no peer has it.
+        side: The peer's program, in perf/sides.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Work:
     unit: str = "us"
     better: str = "lower"
     peer: str | None = None
+    side: str = "for_vllm.py"
 
 
 def manager(blocks: int, algorithm: Algorithm = "sha256", events: bool = False) -> KVCacheManager:

@@ -3,12 +3,14 @@
 `KVCacheManager` is the object an engine holds; `Config` says how it is built, and `Resolved` is
 what becomes of a config. A policy may come from any installed package: it marks a hook of
 `kvframe.hookspecs` with `hookimpl` and gives an `EvictionPolicy`, an `AdmissionPolicy` or a
-`PrefixMatcher`; `Registry` finds it by name. Every error derives from `KVFrameError`.
+`PrefixMatcher`; `Registry` finds it by name. `RouterIndex` is for a router over many caches. Every
+error derives from `KVFrameError`.
 """
 
 from __future__ import annotations
 
 from kvframe.config import (
+    AdmissionConfig,
     CacheConfig,
     Config,
     GroupConfig,
@@ -16,15 +18,18 @@ from kvframe.config import (
     ObserveConfig,
     PluginsConfig,
     PolicyConfig,
+    PrefixConfig,
     PressureConfig,
     Resolved,
     SequenceCapacity,
 )
 from kvframe.descriptors import AdmissionPolicy, EvictionPolicy, PrefixMatcher
 from kvframe.errors import (
+    AbiError,
     CapacityError,
     ConfigError,
     HandleError,
+    HeldError,
     IntegrityError,
     KVFrameError,
     NeverFitsError,
@@ -63,8 +68,11 @@ from kvframe.results import (
     Usage,
     Victim,
 )
+from kvframe.router import Reach, RouterCounts, RouterIndex
 
 __all__ = [
+    "AbiError",
+    "AdmissionConfig",
     "AdmissionPolicy",
     "CacheConfig",
     "CapacityError",
@@ -81,6 +89,7 @@ __all__ = [
     "Grant",
     "GroupConfig",
     "HandleError",
+    "HeldError",
     "Hit",
     "IntegrityError",
     "KVCacheManager",
@@ -97,14 +106,18 @@ __all__ = [
     "PluginsConfig",
     "PolicyConfig",
     "PolicyError",
+    "PrefixConfig",
     "PrefixMatcher",
     "Pressure",
     "PressureConfig",
+    "Reach",
     "Reason",
     "Registry",
     "Remap",
     "Request",
     "Resolved",
+    "RouterCounts",
+    "RouterIndex",
     "SequenceCapacity",
     "Sight",
     "Span",

@@ -80,7 +80,7 @@ def kvframe_eviction() -> Iterable[EvictionPolicy]:  # type: ignore[empty-body]
 def kvframe_admission() -> Iterable[AdmissionPolicy]:  # type: ignore[empty-body]
     """Return or yield the admission policies of this plugin.
 
-    A whole plugin, in ``kvframe_second_use.py``:
+    A whole plugin, in ``kvframe_first_turns.py``:
 
     .. code-block:: python
 
@@ -89,30 +89,40 @@ def kvframe_admission() -> Iterable[AdmissionPolicy]:  # type: ignore[empty-body
         import msgspec
 
         import kvframe
+        from kvframe.policies import BatchedAdmission
 
 
         class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-            uses: Annotated[int, msgspec.Meta(ge=1)] = 2
+            turns: Annotated[int, msgspec.Meta(ge=1)] = 2
 
 
-        class SecondUse:
+        class FirstTurns(BatchedAdmission):
+            columns = ("turn",)
+
             def __init__(self, options):
-                self.uses = options.uses
+                self.turns = options.turns
 
             def admit(self, blocks, tier, out):
-                \"\"\"Keep what was used often enough; drop the rest.\"\"\"
-                out[:] = blocks["uses"] >= self.uses
+                \"\"\"Keep what the first turns of a session computed; drop the rest.\"\"\"
+                out[:] = blocks["turn"] < self.turns
 
 
         @kvframe.hookimpl
         def kvframe_admission():
             yield kvframe.AdmissionPolicy(
-                name="second-use",
+                name="first-turns",
                 way="batched",
-                summary="a block enters a lower tier on its second use",
+                summary="only the first turns of a session are kept",
                 options=Options,
-                make=SecondUse,
+                make=FirstTurns,
             )
+
+    kvframe.toml then names it:
+
+    .. code-block:: toml
+
+        [admission]
+        policy = "first-turns"
     """
 
 
@@ -129,19 +139,20 @@ def kvframe_prefix() -> Iterable[PrefixMatcher]:  # type: ignore[empty-body]
         import msgspec
 
         import kvframe
+        from kvframe.policies import BatchedPrefix
 
 
         class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             min_tokens: Annotated[int, msgspec.Meta(ge=0)] = 256
 
 
-        class LongEnough:
+        class LongEnough(BatchedPrefix):
             def __init__(self, options):
                 self.min_tokens = options.min_tokens
 
-            def take(self, found_tokens):
-                \"\"\"How many of the tokens found are worth loading.\"\"\"
-                return found_tokens if found_tokens >= self.min_tokens else 0
+            def take(self, prompts, found, out):
+                \"\"\"Fill out with how many of the tokens found are taken of each prompt.\"\"\"
+                out[found < self.min_tokens] = 0
 
 
         @kvframe.hookimpl
@@ -153,4 +164,11 @@ def kvframe_prefix() -> Iterable[PrefixMatcher]:  # type: ignore[empty-body]
                 options=Options,
                 make=LongEnough,
             )
+
+    kvframe.toml then names it:
+
+    .. code-block:: toml
+
+        [prefix]
+        policy = "long-enough"
     """

@@ -84,8 +84,9 @@ class Registry:
         self._local: list[Candidate] = []
         self._offers: dict[int, tuple[Descriptor, ...]] = {}  # by id(); the manager keeps it alive
         # By its name, as the plugins of others are: nothing in this layer may import a policy.
-        builtin = importlib.import_module("kvframe.policies.builtin")
-        self.register(builtin, "builtin", distribution="kvframe", version=own_version())
+        for module in ("builtin", "builtin_admission", "builtin_prefix"):
+            builtin = importlib.import_module(f"kvframe.policies.{module}")
+            self.register(builtin, "builtin", distribution="kvframe", version=own_version())
 
     def register(
         self, holder: object, name: str, distribution: str = "this process", version: str = ""

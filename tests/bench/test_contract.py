@@ -23,7 +23,9 @@ CONTRACT = {
     "hit_tokens", "input_tokens_last_half", "hit_tokens_last_half", "token_hit_rate",
     "after_gap_hit_tokens", "evictions", "block_accesses", "seconds", "prepare_seconds",
 }  # fmt: skip
-EXTRA = {"block_hit_rate", "mean_request_hit_rate", "gap_closed"}
+EXTRA = {
+    "block_hit_rate", "mean_request_hit_rate", "gap_closed", "admission", "admission_dropped",
+}  # fmt: skip
 
 
 def test_bare_bench_ends_with_the_answer_within_five_seconds(bench: Command) -> None:

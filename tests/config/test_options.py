@@ -69,7 +69,7 @@ def test_tables_of_others_are_kept_but_import_nothing(file: Path, install: Insta
     install("good")
     file.write_text("[policy.options.good]\nanything = 1\n[policy.options.absent-one]\nx = 1\n")
     resolved = Resolved.load(file, env={"KVFRAME_POLICY__OPTIONS__ABSENT_ONE__Y": "2"})
-    assert resolved.unchecked == ("good", "absent-one")
+    assert resolved.unchecked == ("policy.options.good", "policy.options.absent-one")
     assert resolved.config.policy.options["absent-one"] == {"x": 1, "y": 2}
     assert "kvframe_good" not in sys.modules
 

@@ -12,7 +12,9 @@ from . import helpers
 __all__ = ["pytest_configure"]
 
 BOTH = {
+    "test_admission",
     "test_async",
+    "test_bad_admission",
     "test_bad_policies",
     "test_copies",
     "test_life",

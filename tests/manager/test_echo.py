@@ -18,6 +18,9 @@ SERVING = [policy.name for policy in BUILTIN if not policy.replay_only]
 ELSEWHERE = {
     "model": "turns bytes into blocks before the core is built",
     "plugins": "decides what is loaded before the core is built",
+    "prefix": "says who is asked before the core is",
+    "admission.on_error": "says what becomes of an error on its way out of the core",
+    "admission.budget_ms": "is kept by whoever calls the policy",
     "groups.name": "names a table in the configuration; calls name groups by number",
     "groups.layers": "turns bytes into blocks before the core is built",
     "groups.page_bytes": "turns bytes into blocks before the core is built",
@@ -60,6 +63,8 @@ ECHO: dict[str, tuple[str, list[tuple[Any, Any]]]] = {
     "policy.eviction": ("policy", [(n, n) for n in SERVING]),
     "policy.on_error": ("on_error", [("raise", "raise"), ("fallback", "fallback")]),
     "policy.window": ("window", [(0, 0), (31, 31), (1024, 1024)]),
+    "admission.policy": ("admission", [(n, n) for n in ("always", "second-use", "size")]),
+    "admission.options": ("admission_options", [({"second-use": {"uses": 5}}, 5)]),
     "pressure.low": ("watermarks", [(0.5, (0.5, 0.85, 0.95))]),
     "pressure.high": ("watermarks", [(0.8, (0.7, 0.8, 0.95))]),
     "pressure.critical": ("watermarks", [(0.9, (0.7, 0.85, 0.9)), (1.0, (0.7, 0.85, 1.0))]),
@@ -111,6 +116,8 @@ def sections(key: str, value: Any) -> dict[str, Any]:
         return {"policy": {"eviction": "mine", "window": value}}
     if key == "policy.options":
         return {"policy": {"eviction": next(iter(value)), "options": value}}
+    if key == "admission.options":
+        return {"admission": {"policy": next(iter(value)), "options": value}}
     kinds: dict[str, dict[str, Any]] = {
         "groups.window": {"kind": "sliding_window"},
         "groups.chunk": {"kind": "chunked"},
@@ -146,6 +153,8 @@ def test_an_option_is_told_back_by_the_core(
     told = options[name]
     if key == "policy.options":
         assert dict(told) == {"protected_uses": expected}
+    elif key == "admission.options":
+        assert told["uses"] == expected
     else:
         assert told == expected
 

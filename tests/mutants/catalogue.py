@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "skipped-decrement",
-        "pool.rs",
+        "pool/moves.rs",
         "            b.state = State::Committed;\n            self.cached -= 1;",
         "            b.state = State::Committed;",
         "a block that got an owner still counts as cached: capacity is promised twice",
@@ -71,7 +71,7 @@ MUTANTS = (
     ),
     Mutant(
         "child-not-uncounted",
-        "pool.rs",
+        "pool/moves.rs",
         "            self.blocks[parent as usize].children -= 1;\n",
         "",
         "a parent whose children are gone never becomes a leaf: it cannot die",
@@ -79,7 +79,7 @@ MUTANTS = (
     ),
     Mutant(
         "generation-not-bumped",
-        "pool.rs",
+        "pool/moves.rs",
         "generation.wrapping_add(1)",
         "generation.wrapping_add(0)",
         "a late answer of a policy names a block's next life",
@@ -101,7 +101,7 @@ MUTANTS = (
     ),
     Mutant(
         "claim-not-told",
-        "manager/admit.rs",
+        "manager/own.rs",
         "        self.policy.claim(if some_owned { &cached } else { found }, view);\n",
         "",
         "the policy ranks a block that has an owner",
@@ -276,7 +276,7 @@ MUTANTS = (
     ),
     Mutant(
         "generations-start-again",
-        "pool.rs",
+        "pool/moves.rs",
         "        self.depth.truncate(kept);\n        self.free.retain",
         "        self.depth.truncate(kept);\n        self.generation.truncate(kept);\n"
         "        self.free.retain",
@@ -292,7 +292,7 @@ MUTANTS = (
     ),
     Mutant(
         "promise-forgotten",
-        "manager/admit.rs",
+        "manager/needs.rs",
         "        if self.promised {\n",
         "        if self.promised && self.tick == 0 {\n",
         "a sequence let in with its whole length is pushed out later",

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
 WORKS = (
     "get_free_64",
@@ -29,8 +31,14 @@ def run(*arguments: str) -> Any:
     return json.loads(ran.stdout)
 
 
+@pytest.fixture(autouse=True)
+def no_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for peer in ("VLLM", "DYNAMO"):
+        monkeypatch.delenv(f"{peer}_PYTHON", raising=False)
+
+
 def test_core_prints_every_work() -> None:
-    rows = run("perf.core", "--quick", "--rounds", "1", "--peer-python", "")
+    rows = run("perf.core", "--quick", "--rounds", "1")
     assert {row["work"] for row in rows} >= set(WORKS)
     for row in rows:
         assert list(row) == [
@@ -47,11 +55,9 @@ def test_core_measures_only_what_is_asked() -> None:
     assert [row["work"] for row in rows] == ["get_free_64"]
 
 
-def test_a_peer_that_does_not_start_is_left_out() -> None:
-    rows = run(
-        *("perf.core", "--quick", "--rounds", "1"),
-        *("--only", "get_free_64", "--peer-python", "/no/such/python"),
-    )
+def test_a_peer_that_does_not_start_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_PYTHON", "/no/such/python")
+    rows = run("perf.core", "--quick", "--rounds", "1", "--only", "get_free_64")
     assert [row["peer"] for row in rows] == [None]
 
 

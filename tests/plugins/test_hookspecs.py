@@ -19,7 +19,7 @@ from kvframe.registry import Registry
 
 NAMES: dict[Kind, str] = {
     "eviction": "deep-first",
-    "admission": "second-use",
+    "admission": "first-turns",
     "prefix": "long-enough",
 }
 

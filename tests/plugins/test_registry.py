@@ -48,6 +48,18 @@ BUILTIN = [
     "infinite",
 ]
 
+BUILTIN_ADMISSION = [
+    "always",
+    "second-use",
+    "frequency",
+    "branch-point",
+    "size",
+    "cost",
+    "write-back",
+    "write-through",
+    "selective",
+]
+
 Install = Callable[..., object]
 
 
@@ -62,8 +74,16 @@ def refusal(registry: Registry, name: str) -> str:
 
 def test_built_in_policies_come_through_the_same_door() -> None:
     rows = [row for row in Registry().list() if row.distribution == "kvframe"]
-    assert [row.name for row in rows] == BUILTIN
-    assert {(row.kind, row.way, row.state) for row in rows} == {("eviction", "builtin", "ok")}
+    assert [row.name for row in rows if row.kind == "eviction"] == BUILTIN
+    assert [row.name for row in rows if row.kind == "admission"] == BUILTIN_ADMISSION
+    ways = [(row.name, row.way) for row in rows if row.kind == "prefix"]
+    assert ways == [
+        ("hash", "builtin"),
+        ("radix", "builtin"),
+        ("min-hit", "batched"),
+        ("load-or-recompute", "batched"),
+    ]
+    assert {row.state for row in rows} == {"ok"}
     loaded = Registry().eviction("slru")
     assert (loaded.plugin, loaded.distribution) == ("builtin", "kvframe")
     assert loaded.descriptor.make is None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from kvframe.bench.admissions import KEEP_ALL, Admission
 from kvframe.bench.policies import Choice
 from kvframe.bench.traces import Source
 
@@ -17,7 +18,9 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     first missing one; they serve nobody and are in no hit number. ``block_accesses`` counts the
     ids of all requests in that mode. ``seconds`` is the replay alone, ``prepare_seconds`` what was
     made ready once for all cells of a mode. ``gap_closed`` is (hit - lru) / (opt - lru) in tokens,
-    None where lru or opt did not run at this capacity or left no gap.
+    None where lru or opt did not run at this capacity or left no gap. ``admission`` decided what
+    became findable; where it is not ``always``, ``policy`` names it as well (``lru+second-use``).
+    ``admission_dropped`` blocks did not become findable.
     """
 
     trace: str
@@ -39,6 +42,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     block_hit_rate: float | None = None
     mean_request_hit_rate: float | None = None
     gap_closed: float | None = None
+    admission: str = KEEP_ALL
+    admission_dropped: int = 0
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,14 @@ class Plan:
     mode: str
     capacity: int | None
     asked: bool = True
+    admission: Admission | None = None
+
+    @property
+    def label(self) -> str:
+        """The eviction policy, and the admission policy where one decides."""
+        if self.admission is None:
+            return self.policy.label
+        return f"{self.policy.label}+{self.admission.label}"
 
     @property
     def group(self) -> tuple[str, str]:
@@ -58,7 +71,7 @@ class Plan:
 
     def __str__(self) -> str:
         size = "any capacity" if self.capacity is None else f"{self.capacity} blocks"
-        return f"{self.source.name} {self.mode} {self.policy.label} {size}"
+        return f"{self.source.name} {self.mode} {self.label} {size}"
 
     def identity(self, build: str) -> dict[str, object]:
         """Everything that decides the numbers; equal identities give equal cells.
@@ -75,6 +88,7 @@ class Plan:
             "capacity_blocks": self.capacity,
             "mode": self.mode,
             "kvframe": build,
+            **({} if self.admission is None else {"admission": self.admission.identity}),
         }
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from kvframe.bench.admissions import KEEP_ALL, Admission
 from kvframe.bench.capacity import Capacity
 from kvframe.bench.cells import Plan
 from kvframe.bench.policies import BOUND, Choice
@@ -14,16 +15,18 @@ def cross(
     choices: Sequence[Choice],
     capacities: Sequence[Capacity],
     reference: Iterable[Choice] = (),
+    admissions: Sequence[Admission] = (),
 ) -> list[Plan]:
-    """Traces x modes x policies x capacities, in this order.
+    """Traces x modes x policies x admissions x capacities, in this order.
 
     A policy without a capacity (``infinite``) gives one cell a trace and mode. Two capacities that
     come to the same number of blocks are one. ``reference`` policies are added, not ``asked``,
-    unless they were chosen anyway.
+    unless they were chosen anyway; under them everything is kept.
     """
-    labels = {choice.label for choice in choices}
-    rows = [(choice, True) for choice in choices]
-    rows += [(choice, False) for choice in reference if choice.label not in labels]
+    gates = [None if gate.label == KEEP_ALL else gate for gate in admissions] or [None]
+    rows = [(choice, gate, True) for choice in choices for gate in gates]
+    labels = {choice.label for choice, gate, _ in rows if gate is None}
+    rows += [(choice, None, False) for choice in reference if choice.label not in labels]
     # The bound reads best as the last row, wherever it was named.
     rows.sort(key=lambda row: row[0].name == BOUND)
     plans = []
@@ -33,7 +36,7 @@ def cross(
             dict.fromkeys(capacity.blocks(block_size) for capacity in capacities)
         )
         for mode in modes:
-            for choice, asked in rows:
+            for choice, gate, asked in rows:
                 for size in [None] if choice.name == BOUND else sizes:
-                    plans.append(Plan(source, choice, mode, size, asked))
+                    plans.append(Plan(source, choice, mode, size, asked, gate))
     return plans

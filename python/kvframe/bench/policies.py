@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -17,7 +17,7 @@ from kvframe.bench.options import OptionOrigins, keyed
 from kvframe.config.environment import EnvText
 from kvframe.config.schema import PolicyConfig
 from kvframe.config.values import build
-from kvframe.descriptors import EvictionPolicy
+from kvframe.descriptors import Descriptor, EvictionPolicy
 from kvframe.errors import ConfigError
 from kvframe.policies.driver import driver
 from kvframe.registry import Loaded, Registry
@@ -28,6 +28,8 @@ DEFAULT = ("lru", "foresight", "lfu", "lfuda", "s3-fifo", OPTIMUM)
 EVERY = "all"
 """Stands for every installed policy."""
 REFERENCE = (BASELINE, OPTIMUM, BOUND)
+
+D = TypeVar("D", bound=Descriptor)
 
 
 class EnginePolicy(NamedTuple):
@@ -91,11 +93,11 @@ def choose(text: str, registry: Registry) -> Choice:
     loaded = registry.eviction(name)
     given = keyed(pairs, f"--policy {text}")
     window = _window(loaded, given)
-    options = _options(text, loaded, given)
+    options = options_of("--policy", text, loaded.descriptor, given)
     values = msgspec.to_builtins(options) if options is not None else {}
     if window is not None:
         values["window"] = window
-    return Choice(text, loaded, options, values, _source_hash(loaded), window)
+    return Choice(text, loaded, options, values, source_hash(loaded), window)
 
 
 def choose_all(texts: Iterable[str], registry: Registry) -> list[Choice]:
@@ -120,18 +122,23 @@ def _window(loaded: Loaded[EvictionPolicy], given: dict[str, EnvText]) -> int | 
     return build(PolicyConfig, table, loaded.descriptor.name, OptionOrigins("--policy")).window
 
 
-def _options(
-    text: str, loaded: Loaded[EvictionPolicy], given: dict[str, EnvText]
+def options_of(
+    option: str, text: str, descriptor: Descriptor, given: dict[str, EnvText]
 ) -> msgspec.Struct | None:
-    name, schema = loaded.descriptor.name, loaded.descriptor.options
+    """The options ``given`` to a policy, checked; None if it takes none.
+
+    Raises:
+        ConfigError: an option it does not have, or a value it refuses.
+    """
+    name, schema = descriptor.name, descriptor.options
     if schema is None:
         if given:
-            raise ConfigError(f"--policy {text}: {name} takes no options")
+            raise ConfigError(f"{option} {text}: {name} takes no options")
         return None
-    return build(schema, given, name, OptionOrigins("--policy"))
+    return build(schema, given, name, OptionOrigins(option))
 
 
-def _source_hash(loaded: Loaded[EvictionPolicy]) -> str:
+def source_hash(loaded: Loaded[D]) -> str:
     """Hash of a plugin's Python files: under development its version stays, its code does not.
 
     Empty for a built-in, whose code is the core's.

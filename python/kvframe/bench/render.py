@@ -19,7 +19,7 @@ def text(sections: Sequence[Section], remarks: Sequence[str] = ()) -> str:
     for section in sections:
         lines += [section.heading, ""]
         for table in section.tables:
-            lines += [table.title, *_aligned(table), ""]
+            lines += [table.title, *aligned(table), ""]
     lines += [*remarks, *NOTES, ""]
     lines += [section.verdict for section in sections]
     return "\n".join(lines) + "\n"
@@ -57,7 +57,8 @@ def comma_separated(cells: Sequence[Cell]) -> str:
     return out.getvalue()
 
 
-def _aligned(table: Table) -> list[str]:
+def aligned(table: Table) -> list[str]:
+    """Header and rows, the first column to the left and the others to the right."""
     rows = [table.header, *table.rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(table.header))]
     lines = []

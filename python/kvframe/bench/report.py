@@ -74,7 +74,7 @@ def _pivot(title: str, rows: Rows, capacities: list[int], text: Callable[[Cell],
     """Policies down, capacities across; the bound, which has no capacity, fills its whole row."""
     by_policy: dict[str, dict[int | None, Cell]] = defaultdict(dict)
     for plan, cell in rows.items():
-        by_policy[plan.policy.label][plan.capacity] = cell
+        by_policy[plan.label][plan.capacity] = cell
     columns: list[int | None] = list(capacities) or [None]
     table = Table(title, ["policy", *("any" if size is None else str(size) for size in columns)])
     for label, cells in by_policy.items():
@@ -99,7 +99,7 @@ def _details(rows: Rows, capacity: int | None) -> Table:
     )
     for plan, cell in rows.items():
         if plan.capacity in (capacity, None):
-            table.rows.append([plan.policy.label, *_detail(cell)])
+            table.rows.append([plan.label, *_detail(cell)])
     return table
 
 

@@ -91,7 +91,7 @@ class ResultStore:
         if kept.identity != plan.identity(self._build):
             return None
         # The same bytes may have been reached by another name since.
-        names = {"trace": plan.source.name, "policy": plan.policy.label}
+        names = {"trace": plan.source.name, "policy": plan.label}
         return msgspec.structs.replace(kept.cell, **names)
 
     def save(self, plan: Plan, cell: Cell) -> None:

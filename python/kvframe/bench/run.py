@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from kvframe import _core
+from kvframe.bench.admissions import KEEP_ALL
 from kvframe.bench.cells import Cell, Plan
 from kvframe.bench.results import ResultStore
 
@@ -29,6 +30,7 @@ class _Replay(msgspec.Struct, frozen=True):
     mean_request_hit_rate: float
     seconds: float
     prepare_seconds: float
+    admission_dropped: int
 
 
 @dataclass
@@ -48,12 +50,22 @@ def measure(plan: Plan) -> Cell:
     Raises:
         KVFrameError: the policy misbehaved or the core refused the cell.
     """
-    policy, options = plan.policy.engine_policy(plan.source.trace.block_size)
-    raw = _core.replay(plan.source.trace, policy, plan.capacity, plan.mode, options)
+    size, gate = plan.source.trace.block_size, plan.admission
+    policy, options = plan.policy.engine_policy(size)
+    admission, gate_options = gate.engine_policy(size) if gate is not None else (None, None)
+    raw = _core.replay(
+        plan.source.trace,
+        policy,
+        plan.capacity,
+        plan.mode,
+        options,
+        admission=admission,
+        admission_options=gate_options,
+    )
     got = msgspec.convert(raw, _Replay)
     return Cell(
         trace=plan.source.name,
-        policy=plan.policy.label,
+        policy=plan.label,
         mode=plan.mode,
         block_size=plan.source.trace.block_size,
         capacity_blocks=plan.capacity,
@@ -70,6 +82,8 @@ def measure(plan: Plan) -> Cell:
         prepare_seconds=got.prepare_seconds,
         block_hit_rate=_ratio(got.block_hits, got.block_accesses),
         mean_request_hit_rate=got.mean_request_hit_rate,
+        admission=gate.label if gate is not None else KEEP_ALL,
+        admission_dropped=got.admission_dropped,
     )
 
 

@@ -15,8 +15,7 @@ Rows = Mapping[Plan, Cell]
 def with_gap_closed(rows: Rows) -> dict[Plan, Cell]:
     """The same rows, each with its ``gap_closed`` where lru and opt ran at its capacity."""
     tokens = {
-        (plan.group, plan.capacity, plan.policy.label): cell.hit_tokens
-        for plan, cell in rows.items()
+        (plan.group, plan.capacity, plan.label): cell.hit_tokens for plan, cell in rows.items()
     }
     filled = {}
     for plan, cell in rows.items():
@@ -60,10 +59,8 @@ def telling(rows: Rows) -> Telling | None:
     """
     by_capacity: dict[int, dict[str, Cell]] = defaultdict(dict)
     for plan, cell in rows.items():
-        if plan.capacity is not None and (
-            not plan.policy.replay_only or plan.policy.label == OPTIMUM
-        ):
-            by_capacity[plan.capacity][plan.policy.label] = cell
+        if plan.capacity is not None and (not plan.policy.replay_only or plan.label == OPTIMUM):
+            by_capacity[plan.capacity][plan.label] = cell
     found = []
     for cells in by_capacity.values():
         opt, lru = cells.pop(OPTIMUM, None), cells.get(BASELINE)

@@ -24,6 +24,7 @@ BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
 COMMANDS = {
     "bench": "Replay real traffic under every policy.",
     "check": "Check FILE and print what it resolves to.",
+    "new-plugin": "Write a package for a policy of your own.",
     "plugins": "List every policy that is installed, the broken ones too.",
 }
 
@@ -37,8 +38,9 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"kvframe.cli.{cmd_name}")
-        command: click.Command = getattr(module, cmd_name)
+        name = cmd_name.replace("-", "_")
+        module = importlib.import_module(f"kvframe.cli.{name}")
+        command: click.Command = getattr(module, name)
         return command
 
     def resolve_command(

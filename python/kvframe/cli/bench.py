@@ -8,6 +8,10 @@ from typing import Any
 import click
 
 from kvframe.bench.build import debug_warning
+from kvframe.bench.check import CAPACITIES, TRACES
+from kvframe.bench.check import check as run_check
+from kvframe.bench.check import json as json_of
+from kvframe.bench.check import text as text_of
 from kvframe.bench.job import Job, Request
 from kvframe.bench.report import unfinished
 
@@ -66,6 +70,15 @@ def bench(context: click.Context) -> None:
     show_default=True,
     help="An eviction policy that `kvframe plugins` lists, opt, opt-forced and infinite among "
     "them; `all` is every one.",
+)
+@click.option(
+    "--admission",
+    "admissions",
+    multiple=True,
+    metavar="NAME[:OPTION=VALUE...]",
+    default=Request.admissions,
+    show_default=True,
+    help="An admission policy that `kvframe plugins` lists, under each of the policies.",
 )
 @click.option(
     "--capacity",
@@ -136,7 +149,7 @@ def bench(context: click.Context) -> None:
 @click.option("--quiet", is_flag=True, help="No progress and no remarks on stderr.")
 @click.pass_context
 def run(context: click.Context, /, **asked: Any) -> None:
-    """Replay traces x policies x capacities x modes.
+    """Replay traces x policies x admissions x capacities x modes.
 
     Options with several values repeat, or take a comma list: `--policy lru,opt`.
     """
@@ -160,6 +173,50 @@ def plot(results: str, output: Path) -> None:
     from kvframe.bench.results import read_cells
 
     save(read_cells(results), output)
+
+
+@bench.command()
+@click.argument("plugin", metavar="PLUGIN[:OPTION=VALUE...]")
+@click.option(
+    "--trace",
+    "traces",
+    multiple=True,
+    metavar="NAME|FILE|-",
+    default=TRACES,
+    show_default=True,
+    help="As of `kvframe bench run`.",
+)
+@click.option(
+    "--capacity",
+    "capacities",
+    multiple=True,
+    metavar="BLOCKS",
+    default=CAPACITIES,
+    show_default=True,
+)
+@click.option("--json", "as_json", is_flag=True, help="Print an object.")
+@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@click.pass_context
+def check(
+    context: click.Context,
+    plugin: str,
+    traces: tuple[str, ...],
+    capacities: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Whether an eviction policy keeps its promises, and where it stands.
+
+    PLUGIN is an installed policy, or one in the making: a module (or FILE.py) with its hook, or
+    MODULE:CLASS. It goes through kvframe.testing, then through a replay beside every built-in
+    policy. Exit code 1 if it failed in either.
+    """
+    warning = debug_warning()
+    if warning is not None:
+        _say(f"warning: {warning}")
+    checked = run_check(plugin, traces, capacities, quiet=quiet)
+    failed = _print(json_of(checked) if as_json else text_of(checked))
+    context.exit(failed or (0 if checked.ok else BELOW_THRESHOLD))
 
 
 def _execute(request: Request) -> int:

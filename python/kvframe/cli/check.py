@@ -10,6 +10,8 @@ import click
 from kvframe.config import Resolved
 from kvframe.config.show import json_schema, show
 from kvframe.policies.driver import driver
+from kvframe.policies.gate import gate_of
+from kvframe.policies.match import matcher_of
 from kvframe.registry import Registry
 
 
@@ -27,6 +29,8 @@ def check(file: Path | None, schema: bool) -> None:
         click.echo(json.dumps(json_schema(Registry()), indent=2))
     else:
         resolved = Resolved.load(file)
-        # A policy of a package is made as well: that is where its own mistakes show.
+        # Policies of packages are made as well: that is where their own mistakes show.
         driver(resolved.policy, resolved.options, None, resolved.config.cache.block_size)
+        gate_of(resolved.admission, resolved.admission_options, resolved.config.cache.block_size)
+        matcher_of(resolved.prefix, resolved.prefix_options, resolved.config.cache.block_size)
         click.echo(show(resolved))

@@ -7,18 +7,21 @@ line: where, the key's path, the value, what it must be, and the nearest right s
 from __future__ import annotations
 
 from kvframe.config.schema import (
+    AdmissionConfig,
     CacheConfig,
     GroupConfig,
     ModelConfig,
     ObserveConfig,
     PluginsConfig,
     PolicyConfig,
+    PrefixConfig,
     PressureConfig,
     SequenceCapacity,
 )
 from kvframe.config.tree import Config, Resolved
 
 __all__ = [
+    "AdmissionConfig",
     "CacheConfig",
     "Config",
     "GroupConfig",
@@ -26,6 +29,7 @@ __all__ = [
     "ObserveConfig",
     "PluginsConfig",
     "PolicyConfig",
+    "PrefixConfig",
     "PressureConfig",
     "Resolved",
     "SequenceCapacity",

@@ -12,7 +12,13 @@ from kvframe.config.environment import EnvText
 from kvframe.config.origins import Origins, join
 from kvframe.config.schema import MAX_GROUPS
 from kvframe.config.values import build
-from kvframe.descriptors import EvictionPolicy
+from kvframe.descriptors import (
+    AdmissionPolicy,
+    Descriptor,
+    EvictionPolicy,
+    Kind,
+    PrefixMatcher,
+)
 from kvframe.errors import PluginError
 from kvframe.registry import Loaded, Registry
 from kvframe.spelling import did_you_mean
@@ -20,7 +26,6 @@ from kvframe.spelling import did_you_mean
 if TYPE_CHECKING:
     from kvframe.config.tree import Config
 
-_OPTIONS = "policy.options"
 _MAX_UNIT = 2**31
 
 _KEYS: dict[str, tuple[str, ...]] = {
@@ -193,13 +198,53 @@ def find_eviction(config: Config, registry: Registry, origins: Origins) -> Loade
     return loaded
 
 
+def find_admission(config: Config, registry: Registry, origins: Origins) -> Loaded[AdmissionPolicy]:
+    """The admission policy that the configuration names.
+
+    Raises:
+        PluginError: It is not found, blocked or broken.
+    """
+    try:
+        return registry.admission(config.admission.policy)
+    except PluginError as error:
+        message = str(origins.error("admission.policy", config.admission.policy, str(error)))
+        raise PluginError(message) from (error.__cause__ or error)
+
+
+def find_prefix(config: Config, registry: Registry, origins: Origins) -> Loaded[PrefixMatcher]:
+    """The prefix matcher that the configuration names, or the index.
+
+    Raises:
+        PluginError: It is not found, blocked or broken.
+        ConfigError: It does not go with the rest of the configuration.
+    """
+    name = config.prefix.policy
+    try:
+        loaded = registry.prefix(config.cache.index if name is None else name)
+    except PluginError as error:
+        if name is None:
+            raise
+        message = str(origins.error("prefix.policy", name, str(error)))
+        raise PluginError(message) from (error.__cause__ or error)
+    if name is None:
+        return loaded
+    if loaded.descriptor.way == "builtin" and name != config.cache.index:
+        raise origins.error("prefix.policy", name, f"cache.index = {config.cache.index!r} differs")
+    if loaded.descriptor.way != "builtin" and config.cache.partial_hits:
+        raise origins.error(
+            "cache.partial_hits", True, "a prefix matcher in Python takes whole blocks only"
+        )
+    return loaded
+
+
 def check_options(
+    section: str,
     tables: dict[str, dict[str, Any]],
-    chosen: Loaded[EvictionPolicy],
+    chosen: Loaded[Any],
     registry: Registry,
     origins: Origins,
 ) -> Checked:
-    """Check ``[policy.options]`` against the schemas of the policies it names.
+    """Check the options of a ``section`` against the schemas of the policies it names.
 
     The table of an installed policy that is not the chosen one stays unchecked, for to check it
     would import its package. So does that of one not installed, unless its name looks misspelt.
@@ -207,20 +252,20 @@ def check_options(
     Raises:
         ConfigError: An option is unknown or wrong, or a table has no policy.
     """
-    own = chosen.descriptor.name
-    candidates = registry.candidates("eviction")
+    own, kind = chosen.descriptor.name, chosen.descriptor.kind
+    candidates = registry.candidates(kind)
     known = {candidate.name: candidate for candidate in candidates}
     options: msgspec.Struct | None = None
     filled: dict[str, dict[str, Any]] = {}
     unchecked: list[str] = []
     for name in [*tables, *({own} - tables.keys())]:
         table = tables.get(name, {})
-        path = join(_OPTIONS, name)
+        path = join(f"{section}.options", name)
         if name == own:
             options = _build(chosen.descriptor, table, path, origins)
             values = msgspec.to_builtins(options) if options is not None else {}
         elif name in known and known[name].kind is not None:
-            built = _build(registry.eviction(name).descriptor, table, path, origins)
+            built = _build(_descriptor(registry, kind, name), table, path, origins)
             values = msgspec.to_builtins(built) if built is not None else {}
         elif name not in known and (hint := did_you_mean(name, known)):
             raise origins.error(path, table, f"no policy of that name{hint}")
@@ -235,8 +280,16 @@ def check_options(
     return Checked(options, filled, tuple(unchecked))
 
 
+def _descriptor(registry: Registry, kind: Kind, name: str) -> Descriptor:
+    if kind == "eviction":
+        return registry.eviction(name).descriptor
+    if kind == "admission":
+        return registry.admission(name).descriptor
+    return registry.prefix(name).descriptor
+
+
 def _build(
-    descriptor: EvictionPolicy, table: dict[str, Any], path: str, origins: Origins
+    descriptor: Descriptor, table: dict[str, Any], path: str, origins: Origins
 ) -> msgspec.Struct | None:
     if descriptor.options is not None:
         return build(descriptor.options, table, path, origins)

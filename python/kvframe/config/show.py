@@ -11,7 +11,7 @@ from kvframe.config.origins import join
 from kvframe.config.rules import reusable_unit
 from kvframe.config.text import key, toml
 from kvframe.config.tree import Config, Resolved
-from kvframe.registry import Registry
+from kvframe.registry import Loaded, Registry
 
 
 def show(resolved: Resolved) -> str:
@@ -27,14 +27,26 @@ def json_schema(registry: Registry) -> dict[str, Any]:
 
     The options of every policy that ``registry`` can import are part of it.
     """
-    options = {}
+    options: dict[str, dict[str, Any]] = {"eviction": {}, "admission": {}, "prefix": {}}
     for row in registry.list():
         if row.kind == "eviction" and row.state == "ok":
             struct = registry.eviction(row.name).descriptor.options
-            options[row.name] = _options_schema(struct)
+            options["eviction"][row.name] = _options_schema(struct)
+        elif row.kind == "admission" and row.state == "ok":
+            struct = registry.admission(row.name).descriptor.options
+            options["admission"][row.name] = _options_schema(struct)
+        elif row.kind == "prefix" and row.state == "ok":
+            struct = registry.prefix(row.name).descriptor.options
+            options["prefix"][row.name] = _options_schema(struct)
     schema: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     schema |= msgspec.json.schema(Config)
-    schema["$defs"]["PolicyConfig"]["properties"]["options"]["properties"] = options
+    sections = {
+        "eviction": "PolicyConfig",
+        "admission": "AdmissionConfig",
+        "prefix": "PrefixConfig",
+    }
+    for kind, section in sections.items():
+        schema["$defs"][section]["properties"]["options"]["properties"] = options[kind]
     for definition in schema["$defs"].values():
         definition["description"] = " ".join(definition["description"].split())
     return schema
@@ -61,20 +73,31 @@ def _summary(resolved: Resolved) -> list[str]:
         for name, unused in resolved.padding.items()
         if unused
     ]
-    descriptor = policy.descriptor
+    descriptor, gate, matcher = policy.descriptor, resolved.admission, resolved.prefix
     skipped = resolved.unchecked
     return [
         f"# {resolved.file or 'no file'}: fine",
         f"# {size})",
         *shared,
         *padded,
-        f"# eviction by {descriptor.name}: {descriptor.way}, from {policy.distribution} "
-        f"{policy.version}".rstrip(),
+        f"# eviction by {descriptor.name}: {_from(policy)}",
         *(
-            f"# policy.options.{name}: not checked, for its policy is not loaded"
-            for name in skipped
+            [f"# admission by {gate.descriptor.name}: {_from(gate)}"]
+            if gate.descriptor.name != "always"
+            else []
         ),
+        *(
+            [f"# prefixes by {matcher.descriptor.name}: {_from(matcher)}"]
+            if matcher.descriptor.way != "builtin"
+            else []
+        ),
+        *(f"# {name}: not checked, for its policy is not loaded" for name in skipped),
     ]
+
+
+def _from(loaded: Loaded[Any]) -> str:
+    origin = f"{loaded.distribution} {loaded.version}".rstrip()
+    return f"{loaded.descriptor.way}, from {origin}"
 
 
 def _rows(tables: dict[str, Any], resolved: Resolved, path: str = "") -> Iterator[tuple[str, str]]:

@@ -14,18 +14,27 @@ from msgspec import Struct, field
 from kvframe.config import environment, sources
 from kvframe.config.capacity import block_bytes, capacity_blocks, page_bytes
 from kvframe.config.origins import KEYWORD, Origins, join
-from kvframe.config.rules import check_groups, check_options, check_pressure, find_eviction
+from kvframe.config.rules import (
+    check_groups,
+    check_options,
+    check_pressure,
+    find_admission,
+    find_eviction,
+    find_prefix,
+)
 from kvframe.config.schema import (
+    AdmissionConfig,
     CacheConfig,
     GroupConfig,
     ModelConfig,
     ObserveConfig,
     PluginsConfig,
     PolicyConfig,
+    PrefixConfig,
     PressureConfig,
 )
 from kvframe.config.values import build
-from kvframe.descriptors import EvictionPolicy
+from kvframe.descriptors import AdmissionPolicy, EvictionPolicy, Kind, PrefixMatcher
 from kvframe.registry import Loaded, Registry
 
 
@@ -39,6 +48,8 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     model: ModelConfig | None = None
     groups: list[GroupConfig] = field(default_factory=lambda: [GroupConfig(name="full")])
     policy: PolicyConfig = field(default_factory=PolicyConfig)
+    admission: AdmissionConfig = field(default_factory=AdmissionConfig)
+    prefix: PrefixConfig = field(default_factory=PrefixConfig)
     pressure: PressureConfig = field(default_factory=PressureConfig)
     observe: ObserveConfig = field(default_factory=ObserveConfig)
     plugins: PluginsConfig = field(default_factory=PluginsConfig)
@@ -89,7 +100,11 @@ class Resolved:
         page_bytes: How much of a page each group uses; the rest is padding. Empty without.
         policy: The eviction policy, imported.
         options: Its checked options; None if it takes none.
-        unchecked: Names of the tables in ``[policy.options]`` whose policy is not loaded.
+        admission: The admission policy, imported.
+        admission_options: Its checked options; None if it takes none.
+        prefix: The prefix matcher, imported; the core's index if none is named.
+        prefix_options: Its checked options; None if it takes none.
+        unchecked: Tables of options (``policy.options.NAME``) whose policy is not loaded.
         file: The file that was read, if any.
     """
 
@@ -100,6 +115,10 @@ class Resolved:
     page_bytes: tuple[int, ...]
     policy: Loaded[EvictionPolicy]
     options: Struct | None
+    admission: Loaded[AdmissionPolicy]
+    admission_options: Struct | None
+    prefix: Loaded[PrefixMatcher]
+    prefix_options: Struct | None
     unchecked: tuple[str, ...] = ()
     file: Path | None = None
 
@@ -107,6 +126,11 @@ class Resolved:
     def policy_options(self) -> dict[str, Any]:
         """The chosen policy's options as plain values, as the core takes them."""
         return dict(self.config.policy.options.get(self.policy.descriptor.name, {}))
+
+    @property
+    def admission_values(self) -> dict[str, Any]:
+        """The admission policy's options as plain values, as the core takes them."""
+        return dict(self.config.admission.options.get(self.admission.descriptor.name, {}))
 
     @property
     def padding(self) -> dict[str, int]:
@@ -163,9 +187,16 @@ def _resolve(
     if registry is None:
         registry = Registry(allow=config.plugins.allow, block=config.plugins.block)
     policy = find_eviction(config, registry, origins)
-    checked = check_options(config.policy.options, policy, registry, origins)
+    admission = find_admission(config, registry, origins)
+    checked = check_options("policy", config.policy.options, policy, registry, origins)
+    gate = check_options("admission", config.admission.options, admission, registry, origins)
+    prefix = find_prefix(config, registry, origins)
+    matching = check_options("prefix", config.prefix.options, prefix, registry, origins)
     config = msgspec.structs.replace(
-        config, policy=msgspec.structs.replace(config.policy, options=checked.tables)
+        config,
+        policy=msgspec.structs.replace(config.policy, options=checked.tables),
+        admission=msgspec.structs.replace(config.admission, options=gate.tables),
+        prefix=msgspec.structs.replace(config.prefix, options=matching.tables),
     )
     return Resolved(
         config=config,
@@ -175,16 +206,28 @@ def _resolve(
         page_bytes=tuple(page_bytes(config, origins)),
         policy=policy,
         options=checked.chosen,
-        unchecked=checked.unchecked,
+        admission=admission,
+        admission_options=gate.chosen,
+        prefix=prefix,
+        prefix_options=matching.chosen,
+        unchecked=(
+            *(f"policy.options.{name}" for name in checked.unchecked),
+            *(f"admission.options.{name}" for name in gate.unchecked),
+            *(f"prefix.options.{name}" for name in matching.unchecked),
+        ),
         file=file,
     )
 
 
 def _policy_names(data: Mapping[str, Any]) -> list[str]:
-    names = [candidate.name for candidate in Registry().candidates("eviction")]
-    policy = data.get("policy")
-    tables = policy.get("options") if isinstance(policy, dict) else None
-    return [*names, *tables] if isinstance(tables, dict) else names
+    known = Registry()
+    kinds: tuple[Kind, ...] = ("eviction", "admission", "prefix")
+    names = [candidate.name for kind in kinds for candidate in known.candidates(kind)]
+    for section in ("policy", "admission", "prefix"):
+        keys = data.get(section)
+        tables = keys.get("options") if isinstance(keys, dict) else None
+        names += tables if isinstance(tables, dict) else ()
+    return names
 
 
 def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+from kvframe.policies.admission import ADMISSION_COLUMNS, Arrivals, BatchedAdmission
 from kvframe.policies.batched import COLUMNS, BatchedEviction, Candidates
+from kvframe.policies.prefix import BatchedIndex, BatchedPrefix, Prompts
 
-__all__ = ["COLUMNS", "BatchedEviction", "Candidates"]
+__all__ = [
+    "ADMISSION_COLUMNS",
+    "COLUMNS",
+    "Arrivals",
+    "BatchedAdmission",
+    "BatchedEviction",
+    "BatchedIndex",
+    "BatchedPrefix",
+    "Candidates",
+    "Prompts",
+]

@@ -158,7 +158,7 @@ impl Judge {
 }
 
 /// What the policy wrote, if the array is still of the type and length it was given.
-fn unchanged<'py, T: numpy::Element>(
+pub fn unchanged<'py, T: numpy::Element>(
     out: &Bound<'py, PyAny>,
     len: usize,
 ) -> PyResult<PyReadonlyArray1<'py, T>> {
@@ -201,7 +201,7 @@ fn victims(
 }
 
 /// A read-only array: a policy that writes into its input fails at that line.
-fn frozen<T: numpy::Element>(py: Python<'_>, values: Vec<T>) -> PyResult<Bound<'_, PyAny>> {
+pub fn frozen<T: numpy::Element>(py: Python<'_>, values: Vec<T>) -> PyResult<Bound<'_, PyAny>> {
     let array = PyArray1::from_vec(py, values);
     array.try_readwrite()?.make_nonwriteable();
     Ok(array.into_any())

@@ -7,12 +7,16 @@
 //! | [`step`], [`inputs`], [`outputs`] | the batched step, what it takes and what it writes |
 //! | [`tables`] | block tables and slots into the caller's arrays |
 //! | [`judge`] | victims asked of a Python policy, outside the lock |
+//! | [`native`] | a compiled policy taken from a capsule or from addresses |
+//! | [`gatekeeper`], [`admission`] | what becomes findable, asked of a Python policy the same way |
+//! | [`answers`] | what a matcher in Python said of prompts |
 //! | [`locked`] | the lock, the interpreter beside it, victims named in between |
 //! | [`room`], [`listeners`] | pressure and who is told of it, preemption order, loads, resizing |
 //! | [`sharing`], [`blocks`] | prefixes shared, read and attached to; blocks held one by one |
 //! | [`observe`] | the log with all that comes along, statistics, a snapshot |
 //! | [`pins`] | prefixes held against eviction; the tree as text |
 //! | [`lookup`], [`loans`] | questions about prompts; raw blocks |
+//! | [`router`] | which of many workers holds which prefix |
 //! | [`trace`] | `Trace` and `replay` |
 //! | [`buffers`], [`ints`], [`errors`], [`fork`] | conversions and guards |
 
@@ -25,10 +29,13 @@
 
 use pyo3::prelude::*;
 
+mod admission;
+mod answers;
 mod blocks;
 mod buffers;
 mod errors;
 mod fork;
+mod gatekeeper;
 mod groups;
 mod inputs;
 mod ints;
@@ -38,11 +45,13 @@ mod loans;
 mod locked;
 mod lookup;
 mod manager;
+mod native;
 mod observe;
 mod outputs;
 mod pins;
 mod request;
 mod room;
+mod router;
 mod sharing;
 mod step;
 mod tables;
@@ -56,6 +65,8 @@ mod _core {
     use super::manager::Manager;
     #[pymodule_export]
     use super::request::Request;
+    #[pymodule_export]
+    use super::router::RouterIndex;
     #[pymodule_export]
     use super::trace::{Trace, node_key, replay};
     #[pymodule_export]

@@ -80,8 +80,8 @@ impl Manager {
 
     /// Everything the manager holds at one instant, copied.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (snapshot, fallbacks) =
-            self.locked_long(py, |core| (core.snapshot(), core.fallbacks()))?;
+        let (snapshot, fallbacks, gate) = self
+            .locked_long(py, |core| (core.snapshot(), core.fallbacks(), core.admission_counts()))?;
         let dict = PyDict::new(py);
         let live = snapshot.sequences.iter().filter(|s| !s.stand_in).count();
         let waiting = snapshot.waiting();
@@ -91,6 +91,10 @@ impl Manager {
             ("waiting_blocks", waiting),
             ("policy_failures", self.judge_failures()),
             ("policy_fallbacks", fallbacks),
+            ("admission_kept", gate.kept),
+            ("admission_dropped", gate.dropped),
+            ("admission_lowered", gate.lowered),
+            ("admission_failures", self.gate_failures()),
         ];
         dict.set_item("stats", stats_dict(py, &snapshot.stats, &told)?)?;
         dict.set_item("tick", snapshot.tick)?;

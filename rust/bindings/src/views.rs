@@ -71,6 +71,7 @@ impl Manager {
 
     /// The counters.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let gate = self.locked(py, |core| core.admission_counts())?;
         let (stats, freed, live, waiting, fallbacks) = self.locked(py, |core| {
             let (stats, freed, fallbacks) = (core.stats(), core.freed(), core.fallbacks());
             (stats, freed, core.live_sequences(), core.waiting(), fallbacks)
@@ -81,6 +82,10 @@ impl Manager {
             ("waiting_blocks", waiting as u64),
             ("policy_failures", self.judge_failures()),
             ("policy_fallbacks", fallbacks),
+            ("admission_kept", gate.kept),
+            ("admission_dropped", gate.dropped),
+            ("admission_lowered", gate.lowered),
+            ("admission_failures", self.gate_failures()),
         ];
         stats_dict(py, &stats, &told)
     }

@@ -16,6 +16,7 @@
 //! | [`tickets`] | copies under way and the blocks they hold |
 //! | [`hands`], [`attached`] | blocks held one by one; what is attached to a prefix |
 //! | [`events`], [`asked`] | the ordered log, and what was asked for it |
+//! | [`router`] | which of many workers holds which prefix |
 //! | [`stats`], [`reasons`], [`ghosts`], [`samples`] | counters, why prefixes ended, how long blocks live |
 //!
 //! The words are the field's own: a *block* is a fixed number of tokens' KV; a *cached* block is
@@ -37,6 +38,7 @@ pub mod options;
 pub mod policy;
 pub mod pool;
 pub mod reasons;
+pub mod router;
 pub mod samples;
 pub mod sequence;
 pub mod stats;

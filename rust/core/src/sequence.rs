@@ -82,6 +82,10 @@ pub struct Sequence {
     pub joined: u64,
     /// Why no more of its prompt was found.
     pub miss: Miss,
+    /// Blocks at the front that an admission policy was told of.
+    pub sighted: u32,
+    /// Blocks at the front after which an admission policy dropped one: the rest is not asked for.
+    pub closed: Option<u32>,
 }
 
 /// Usage counts of a request, in tokens.
@@ -173,6 +177,7 @@ impl Sequence {
         (self.usage, self.joined) = (Usage::default(), 0);
         self.meta = Meta::default();
         self.miss = Miss::default();
+        (self.sighted, self.closed) = (0, None);
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use kvframe_core::policy::Eviction;
 use kvframe_core::sequence::Meta;
-use kvframe_core::{Admission, Error, Fit, Key, Manager, Options, Prompt};
+use kvframe_core::{Admission, Error, Fit, Key, Manager, Options, Prompt, SeqId};
 
 use crate::{Mode, NO_SESSION, Plan, Trace};
 
@@ -55,6 +55,21 @@ pub trait Host {
     fn judge(&mut self, _manager: &mut Manager, _n: u32) -> bool {
         false
     }
+
+    /// Makes known to the manager what a matcher outside the core says of a request. False stops the
+    /// replay.
+    fn find(&mut self, _manager: &mut Manager, _request: &Admission<'_>) -> bool {
+        true
+    }
+
+    /// Makes known to the manager which blocks may become findable by a commit of `upto` tokens, for
+    /// an admission policy outside the core. False stops the replay.
+    fn admit(&mut self, _manager: &mut Manager, _seq: SeqId, _upto: u32) -> bool {
+        true
+    }
+
+    /// That commit is done.
+    fn admitted(&mut self, _manager: &mut Manager) {}
 }
 
 /// A host that lets a replay of a built-in policy run to its end.
@@ -194,6 +209,9 @@ impl<'a> Prepared<'a> {
             outlook: &self.plan.next_use[from..until],
             ..Admission::default()
         };
+        if !host.find(manager, &admission) {
+            return Ok(None);
+        }
         let grant = loop {
             match manager.admit(&admission) {
                 Err(Error::NeedVictims { n }) if host.judge(manager, n) => {}
@@ -202,7 +220,12 @@ impl<'a> Prepared<'a> {
             }
         };
         manager.settle_choice();
+        manager.forget_answer(admission.prompt.keys);
+        if !host.admit(manager, grant.seq, grant.granted_tokens) {
+            return Ok(None);
+        }
         let done = manager.commit(grant.seq, grant.granted_tokens)?;
+        host.admitted(manager);
         manager.release(grant.seq)?;
         let input = u64::from(request.input_tokens);
         let hit = u64::from(grant.cached_tokens).min(input);

@@ -88,7 +88,7 @@ MUTANTS = (
     ),
     Mutant(
         "reads-not-counted",
-        "manager/admit.rs",
+        "manager/own.rs",
         "        self.policy.hit(found, using, view);\n",
         "        let _ = using;\n",
         "policies see what is written, not what is read",
@@ -121,7 +121,7 @@ MUTANTS = (
     ),
     Mutant(
         "hit-may-still-be-evicted",
-        "pool.rs",
+        "pool/chains.rs",
         "                b.state = State::Committed;\n                firsts += 1;\n",
         "                firsts += 0;\n",
         "blocks of a running sequence give way to others",

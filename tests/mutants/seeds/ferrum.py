@@ -63,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         "half-a-row-leaks",
-        "manager/admit.rs",
+        "manager/rows.rs",
         "                    self.pool.unshare(block);\n"
         "                    self.pool.put_back(block);\n",
         "                    let _ = block;\n",

@@ -26,7 +26,7 @@ MUTANTS = (
     ),
     Mutant(
         "capacity-in-tokens",
-        "manager/admit.rs",
+        "manager/needs.rs",
         "        let longest = known.max(request.max_tokens);\n",
         "        let longest = known.max(request.max_tokens);\n"
         "        let longest = longest.saturating_mul(self.options.block_size);\n",
@@ -35,7 +35,7 @@ MUTANTS = (
     ),
     Mutant(
         "only-the-end-owned",
-        "pool.rs",
+        "pool/chains.rs",
         "        for &block in blocks.iter().rev() {\n"
         "            let b = &mut column[block as usize];\n            b.refs += 1;\n",
         "        for &block in blocks.iter().rev().take(1) {\n"
@@ -79,7 +79,7 @@ MUTANTS = (
     ),
     Mutant(
         "loan-not-marked",
-        "pool.rs",
+        "pool/moves.rs",
         "Block { refs: 1, state: State::Lent, ..UNUSED }",
         "Block { refs: 1, state: State::Pending, ..UNUSED }",
         "a block that is out cannot come back",

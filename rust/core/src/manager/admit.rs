@@ -1,37 +1,26 @@
 //! Admission: a sequence comes in with what is cached, and gets blocks for the rest.
 
 use super::lookup::Wanted;
+use super::needs::Counted;
 use super::tails::Tail;
 use super::{Admission, Fit, Grant, Manager};
 use crate::error::{Error, Result};
-use crate::events::Kind;
-use crate::groups::GroupKind;
 use crate::hash::Key;
-use crate::policy::{NEVER, Use, View};
-use crate::pool::{BlockId, NIL, State};
+use crate::policy::{NEVER, Use};
+use crate::pool::{BlockId, NIL};
 use crate::sequence::{SeqId, Sequence, Usage};
 
 /// What an admission starts from.
 #[derive(Debug, Default)]
 pub(super) struct Start {
     /// Units at the front that every group owns already.
-    rows: u32,
+    pub(super) rows: u32,
     /// Of those, units that are findable.
-    good: u32,
+    pub(super) good: u32,
     /// Who computes the others.
-    filler: Option<SeqId>,
+    pub(super) filler: Option<SeqId>,
     /// A partial block after them.
-    tail: Option<Tail>,
-}
-
-/// What an admission was counted to.
-pub(super) struct Counted {
-    /// Tokens that get slots.
-    until: u32,
-    /// Blocks that a partial grant leaves.
-    leave: u32,
-    /// Tokens that somebody else brings.
-    external: u32,
+    pub(super) tail: Option<Tail>,
 }
 
 impl Manager {
@@ -149,142 +138,6 @@ impl Manager {
         start
     }
 
-    /// Whether all of a prompt has room beside the partial block that it would copy: who fits without
-    /// the copy must not be refused for it.
-    fn fits_beside(
-        &self,
-        request: &Admission<'_>,
-        known: u32,
-        tail: &Tail,
-        hits: &[Vec<BlockId>],
-    ) -> bool {
-        let longest = if request.whole_sequence { known.max(request.max_tokens) } else { known };
-        let blocks = self.layout.blocks(longest, request.encoder_tokens);
-        let needed = blocks - hits.iter().map(Vec::len).sum::<usize>() as u64;
-        let held = hits.iter().chain([&tail.blocks]).map(|blocks| self.pool.count_cached(blocks));
-        let room = u64::from(self.pool.available().saturating_sub(self.kept_for_growth()));
-        needed + held.sum::<usize>() as u64 <= room
-    }
-
-    /// Tokens that somebody else brings after `cached` ones.
-    fn external_of(&self, request: &Admission<'_>, known: u32, cached: u32) -> Result<u32> {
-        // Rule 5 holds for what somebody else computed, with prefix caching or without.
-        let most = self.whole_units(self.less_the_last(known));
-        let left = most.saturating_sub(cached);
-        let external = request.external;
-        let unit = self.layout.unit_tokens();
-        if !external.is_multiple_of(unit) || external > left {
-            let whole = if unit == self.block_size() {
-                "must be whole blocks,".to_owned()
-            } else {
-                format!("must be a multiple of {unit},")
-            };
-            return Err(Error::Invalid {
-                what: "external",
-                value: external.to_string(),
-                limit: format!("{whole} {left} tokens at the most after {cached} cached ones"),
-            });
-        }
-        let until = self.whole_units(request.external_until.min(most));
-        if until > 0 && external > 0 {
-            return Err(Error::Invalid {
-                what: "external",
-                value: external.to_string(),
-                limit: "external_until says where it ends: give one of the two".into(),
-            });
-        }
-        Ok(external.max(until.saturating_sub(cached)))
-    }
-
-    /// Counts what an admission needs before anything moves.
-    pub(super) fn count_needs(
-        &self,
-        request: &Admission<'_>,
-        known: u32,
-        start: &Start,
-        hits: &[Vec<BlockId>],
-    ) -> Result<Counted> {
-        let encoder = request.encoder_tokens;
-        let tail = start.tail.as_ref().map_or(&[][..], |tail| &tail.blocks);
-        let cached = start.rows * self.block_size() + start.tail.as_ref().map_or(0, |t| t.tokens);
-        let external = self.external_of(request, known, cached)?;
-        let cached = cached + external;
-        let until = known.min(cached.saturating_add(request.chunk)).min(request.until.max(cached));
-        let entries = hits.iter().map(Vec::len).sum::<usize>() as u64;
-        let needed = self.layout.blocks(until, encoder) - entries;
-        let needed = u32::try_from(needed).unwrap_or(u32::MAX);
-        let claimed = hits.iter().map(|h| self.pool.count_cached(h)).sum::<usize>();
-        let claimed = (claimed + self.pool.count_cached(tail)) as u32;
-        let room = self.pool.available() - claimed;
-        let kept = self.kept_for_growth();
-        if request.fit == Fit::Partial {
-            // The other input comes in whole.
-            let least = self.cross_missing(hits, encoder);
-            if least > room.saturating_sub(kept) {
-                return self.room_for(least.saturating_add(kept), claimed).map(|()| Counted {
-                    until,
-                    leave: kept,
-                    external,
-                });
-            }
-            self.room_for(needed.min(room.saturating_sub(kept)), claimed)?;
-            return Ok(Counted { until, leave: kept, external });
-        }
-        let longest = known.max(request.max_tokens);
-        let held = hits.iter().flatten().chain(tail).filter(|&&b| b != NIL).count() as u64;
-        let total = self.layout.least(longest, encoder).max(u64::from(needed) + held);
-        if total > u64::from(self.pool.usable()) {
-            return Err(Error::NeverFits { needed: total, total: u64::from(self.pool.usable()) });
-        }
-        let at_least = if request.whole_sequence {
-            needed.max(self.still_lacks(longest, encoder, hits))
-        } else {
-            needed
-        };
-        if needed <= room && at_least.saturating_add(kept) > room {
-            return Err(Error::NoCapacity {
-                needed: u64::from(at_least) + u64::from(kept),
-                available: u64::from(room),
-                total: u64::from(self.pool.usable()),
-            });
-        }
-        self.room_for(needed, claimed)?;
-        Ok(Counted { until, leave: 0, external })
-    }
-
-    /// Blocks that a sequence with these tables may yet take on its way to `tokens` tokens.
-    fn still_lacks(&self, tokens: u32, encoder: u32, tables: &[Vec<BlockId>]) -> u32 {
-        let lacks = |(reach, table): (&crate::groups::Reach, &Vec<BlockId>)| match reach.kind {
-            GroupKind::Full => reach.blocks(tokens).saturating_sub(table.len() as u32),
-            GroupKind::Cross => reach.blocks(encoder).saturating_sub(table.len() as u32),
-            _ => {
-                // What it holds is the end of its table, and what a sink keeps.
-                let end = table.iter().rev().take_while(|&&b| b != NIL).count();
-                let head = table[..table.len() - end].iter().take_while(|&&b| b != NIL).count();
-                reach.most(tokens).saturating_sub((head + end) as u32)
-            }
-        };
-        self.layout.groups().iter().zip(tables).map(lacks).fold(0, u32::saturating_add)
-    }
-
-    /// Blocks that an admission must leave for running sequences: the reserve, and what those that
-    /// came in with their whole length still lack.
-    fn kept_for_growth(&self) -> u32 {
-        // Nobody runs: nothing will grow, and waiting would not help.
-        if self.sequences.is_empty() {
-            return 0;
-        }
-        let mut kept = self.options.reserve;
-        if self.promised {
-            let lacks = |s: &Sequence| {
-                self.still_lacks(s.max_tokens.max(s.known()), s.encoder_tokens, &s.tables)
-            };
-            let whole = self.sequences.iter().filter(|(_, s)| s.whole);
-            kept = whole.map(|(_, s)| lacks(s)).fold(kept, u32::saturating_add);
-        }
-        kept
-    }
-
     fn carry_out(
         &mut self,
         request: &Admission<'_>,
@@ -326,7 +179,7 @@ impl Manager {
         let slots = rows.saturating_mul(self.block_size());
         let insert = request.insert && self.options.prefix_caching;
         let admitted = self.tick;
-        let cut = self.is_cut(hits);
+        let (cut, size) = (self.is_cut(hits), self.block_size());
         let sequence = self.created(seq);
         sequence.tables = tables;
         sequence.len = until.min(slots);
@@ -349,6 +202,8 @@ impl Manager {
         sequence.outlook.extend_from_slice(request.outlook);
         sequence.meta = request.meta;
         sequence.admitted = admitted;
+        // What came back was told of when it came first.
+        sequence.sighted = if request.resumed { known / size } else { 0 };
         (sequence.max_tokens, sequence.whole) = (request.max_tokens, request.whole_sequence);
         let granted_tokens = sequence.len;
         let tail = start.tail.as_ref();
@@ -378,115 +233,7 @@ impl Manager {
         }
     }
 
-    /// Tells a policy with ghosts which keys the blocks that start at unit `row` are for.
-    fn announce(&mut self, keys: &[Key], row: u32) {
-        for (group, reach) in self.layout.groups().iter().enumerate() {
-            let starts = reach.kind != GroupKind::Cross && row.is_multiple_of(reach.units);
-            let Some(key) = keys.get((row + reach.units) as usize - 1).filter(|_| starts) else {
-                continue;
-            };
-            let view = View { pool: &self.pool, now: self.tick };
-            self.policy.missed(key.for_group(group), view);
-        }
-    }
-
     pub(super) fn created(&mut self, seq: SeqId) -> &mut Sequence {
         self.sequences.get_mut(seq).expect("the sequence was created just now")
-    }
-
-    /// `seq` becomes an owner of all that it starts from.
-    fn own_start(&mut self, seq: SeqId, start: &Start, hits: &[Vec<BlockId>], using: Use<'_>) {
-        for found in hits {
-            let mut found = &found[..];
-            if start.filler.is_some() {
-                let (good, computing) = found.split_at(start.good as usize);
-                for &block in computing {
-                    self.pool.share(block);
-                }
-                self.note_blocks(Kind::Hold, seq, computing.iter(), 0);
-                found = good;
-            }
-            self.own(seq, found, using);
-        }
-        if let Some(tail) = &start.tail {
-            self.hold_tail(seq, tail, Use { outlook: &[], ..using });
-        }
-    }
-
-    /// `seq` becomes an owner of the blocks found in one group.
-    fn own(&mut self, seq: SeqId, found: &[BlockId], using: Use<'_>) {
-        let mut start = 0;
-        // What is not needed lies before a window's blocks, or between a sink and them.
-        for run in found.split(|&b| b == NIL) {
-            let outlook = using.outlook.get(start..).unwrap_or(&[]);
-            self.own_run(seq, run, Use { outlook, ..using });
-            start += run.len() + 1;
-        }
-    }
-
-    fn own_run(&mut self, seq: SeqId, found: &[BlockId], using: Use<'_>) {
-        if found.is_empty() {
-            return;
-        }
-        self.note_blocks(Kind::Hit, seq, found.iter(), 0);
-        let mut cached = std::mem::take(&mut self.scratch.blocks);
-        let some_owned = self.pool.count_cached(found) < found.len();
-        if some_owned {
-            cached.clear();
-            cached.extend(found.iter().filter(|&&b| self.pool.state(b) == State::Cached));
-        }
-        self.pool.share_chain(found);
-        let view = View { pool: &self.pool, now: self.tick };
-        self.policy.claim(if some_owned { &cached } else { found }, view);
-        self.policy.hit(found, using, view);
-        if self.observer.samples.is_on() {
-            self.observer.samples.used(found, self.tick);
-        }
-        self.scratch.blocks = cached;
-    }
-
-    /// Groups whose table has no slots for the unit `row` yet, as bits.
-    #[inline]
-    fn short_groups(&self, tables: &[Vec<BlockId>], row: u32) -> u32 {
-        if self.layout.is_uniform() {
-            return (1 << tables.len()) - 1;
-        }
-        let end = (u64::from(row) + 1) * u64::from(self.block_size());
-        let mut short = 0;
-        for (group, (reach, table)) in self.layout.groups().iter().zip(tables).enumerate() {
-            let has = table.len() as u64 * u64::from(reach.span);
-            short |= u32::from(reach.kind != GroupKind::Cross && has < end) << group;
-        }
-        short
-    }
-
-    /// Blocks that slots for the unit `row` take.
-    fn row_blocks(&self, tables: &[Vec<BlockId>], row: u32) -> u32 {
-        self.short_groups(tables, row).count_ones()
-    }
-
-    /// Slots for the unit `row` in every group's table, or in none.
-    pub(super) fn obtain_row(
-        &mut self,
-        seq: SeqId,
-        tables: &mut [Vec<BlockId>],
-        row: u32,
-        outlook: Option<u32>,
-    ) -> bool {
-        let short = self.short_groups(tables, row);
-        let is_short = |group: &usize| short >> group & 1 == 1;
-        for group in (0..tables.len()).filter(is_short) {
-            let Some(block) = self.obtain(seq, group, outlook) else {
-                for group in (0..group).filter(is_short) {
-                    let block = tables[group].pop().expect("the group got its block just now");
-                    self.note_block(Kind::Release, seq, block, 0);
-                    self.pool.unshare(block);
-                    self.pool.put_back(block);
-                }
-                return false;
-            };
-            tables[group].push(block);
-        }
-        true
     }
 }

@@ -55,8 +55,9 @@ impl Manager {
         sequence.committed = upto;
         // The common decode step fills no block.
         let whole = !self.layout.is_lagging() && !self.layout.has_cross();
-        let settled =
-            sequence.private || (whole && sequence.published == upto / self.options.block_size);
+        let settled = self.gate.is_none()
+            && (sequence.private
+                || (whole && sequence.published == upto / self.options.block_size));
         self.tick += 1;
         self.note(kind, seq, u64::from(upto));
         if self.tickets.loads().is_empty() {
@@ -79,6 +80,9 @@ impl Manager {
 
     fn publish_all(&mut self, seq: SeqId, sequence: &mut Sequence) -> Committed {
         let size = self.options.block_size;
+        if self.gate.is_some() {
+            self.tell_seen(sequence);
+        }
         let (from, mut until) = (sequence.published as usize, (sequence.committed / size) as usize);
         if sequence.private || (from >= until && self.publishes_whole()) {
             return Committed::default();
@@ -95,6 +99,9 @@ impl Manager {
         if !self.tickets.is_idle() {
             // Every group's KV is computed over every other's.
             until = until.min(self.first_unsettled(sequence, from..until));
+        }
+        if self.gate.is_some() {
+            until = self.admitted(sequence, from..until);
         }
         let mut done = Committed::default();
         for group in 0..sequence.tables.len() {
@@ -161,6 +168,9 @@ impl Manager {
                 continue;
             }
             if !self.layout.is_reachable(group, i, sequence.prompt) {
+                continue;
+            }
+            if self.is_gap(group, i) {
                 continue;
             }
             if self.options.remap_duplicates && self.remap(seq, sequence, group, i) {
@@ -238,7 +248,12 @@ impl Manager {
 
     /// The blocks of `group` that end in the units of `range`, as far as its KV is there.
     #[inline]
-    fn due_blocks(&self, sequence: &Sequence, group: usize, range: Range<usize>) -> Range<usize> {
+    pub(super) fn due_blocks(
+        &self,
+        sequence: &Sequence,
+        group: usize,
+        range: Range<usize>,
+    ) -> Range<usize> {
         let reach = &self.layout.groups()[group];
         let units = reach.units as usize;
         if reach.lag == 0 {

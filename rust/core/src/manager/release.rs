@@ -111,6 +111,9 @@ impl Manager {
         sequence.known = len;
         sequence.keys.truncate(full);
         sequence.outlook.truncate(full);
+        // Other blocks come there, which nobody was asked about.
+        sequence.sighted = sequence.sighted.min(full as u32);
+        sequence.closed = sequence.closed.filter(|&closed| (closed as usize) < full);
         // What comes instead of a cut item is not the item.
         sequence.extras.retain(|e| e.start < len);
         sequence.extras.iter_mut().for_each(|e| e.end = e.end.min(len));

@@ -2,7 +2,7 @@
 //! Modha, FAST 2003).
 
 use super::classed::{Classes, Heads};
-use super::ghosts::Ghosts;
+use super::ghosts::Memory;
 use super::ranked::pack;
 use super::{Touch, View, Why, grow};
 use crate::hash::Key;
@@ -22,27 +22,22 @@ struct Column {
 pub struct Arc {
     columns: Vec<Column>,
     sizes: [usize; 2],
-    /// Whether the target was moved for a key already, at its admission.
-    ghosts: [Ghosts<bool>; 2],
+    ghosts: [Memory<()>; 2],
     target: f64,
-    /// The block to come was in B2.
-    from_often: bool,
+    /// The ghosts that the block to come was among.
+    coming: Option<usize>,
 }
 
 impl Arc {
-    /// The target follows the ghost list that `key` is in, once.
-    fn adapt(&mut self, key: Key, capacity: f64) -> Option<usize> {
-        let sizes = [self.ghosts[ONCE].len() as f64, self.ghosts[OFTEN].len() as f64];
-        for list in [ONCE, OFTEN] {
-            let Some(done) = self.ghosts[list].get_mut(key) else { continue };
-            if !std::mem::replace(done, true) {
-                let step = (sizes[1 - list] / sizes[list]).max(1.0);
-                let signed = if list == ONCE { step } else { -step };
-                self.target = (self.target + signed).clamp(0.0, capacity);
-            }
-            return Some(list);
-        }
-        None
+    /// The target follows the ghosts of `list`, which held `before` of them until one was found.
+    fn adapt(&mut self, list: usize, before: [usize; 2], capacity: f64) {
+        let step = (before[1 - list] as f64 / before[list] as f64).max(1.0);
+        let signed = if list == ONCE { step } else { -step };
+        self.target = (self.target + signed).clamp(0.0, capacity);
+    }
+
+    fn remembered(&self) -> [usize; 2] {
+        [self.ghosts[ONCE].len(), self.ghosts[OFTEN].len()]
     }
 }
 
@@ -53,11 +48,17 @@ impl Classes for Arc {
 
     fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
         let (key, capacity) = (view.pool.key(block), f64::from(view.pool.usable()));
-        let ghost = self.adapt(key, capacity);
-        if let Some(list) = ghost {
-            self.ghosts[list].forget(key);
+        let before = self.remembered();
+        let mut class = ONCE;
+        for list in [ONCE, OFTEN] {
+            if let Some((called, ())) = self.ghosts[list].forget(key) {
+                class = OFTEN;
+                // What was generated is there before anyone asks for it.
+                if !called {
+                    self.adapt(list, before, capacity);
+                }
+            }
         }
-        let class = if ghost.is_some() { OFTEN } else { ONCE };
         grow(&mut self.columns, block, Column::default());
         self.columns[block as usize] = Column { class: class as u8, last: view.now };
         self.sizes[class] += 1;
@@ -84,7 +85,7 @@ impl Classes for Arc {
 
     fn choose(&mut self, heads: Heads<'_>, _: View<'_>) -> usize {
         let once = self.sizes[ONCE] as f64;
-        let over = once > self.target || (self.from_often && once >= self.target);
+        let over = once > self.target || (self.coming == Some(OFTEN) && once >= self.target);
         heads.first_of(if over { &[ONCE, OFTEN] } else { &[OFTEN, ONCE] })
     }
 
@@ -94,17 +95,22 @@ impl Classes for Arc {
         if why != Why::Evicted {
             return;
         }
-        self.ghosts[class].add(view.pool.key(block), false);
-        let capacity = view.pool.usable() as usize;
-        self.ghosts[ONCE].trim(capacity.saturating_sub(self.sizes[ONCE]));
-        self.ghosts[OFTEN].trim(
-            (2 * capacity)
-                .saturating_sub(self.sizes[ONCE] + self.sizes[OFTEN] + self.ghosts[ONCE].len()),
-        );
+        self.ghosts[class].add(view.pool.key(block), ());
+        // T1 and B1 hold one capacity at the most, all lists two. A block that was no ghost joins T1.
+        let new = usize::from(self.coming.take().is_none());
+        let (blocks, [once, often]) = (view.pool.usable(), self.sizes);
+        let capacity = blocks as usize;
+        self.ghosts[ONCE].trim(capacity.saturating_sub(once + new), blocks);
+        let others = once + often + self.ghosts[ONCE].len() + new;
+        self.ghosts[OFTEN].trim((2 * capacity).saturating_sub(others), blocks);
     }
 
     fn missed(&mut self, key: Key, view: View<'_>) {
-        self.from_often = self.adapt(key, f64::from(view.pool.usable())) == Some(OFTEN);
+        let before = self.remembered();
+        self.coming = [ONCE, OFTEN].into_iter().find(|&list| self.ghosts[list].call(key).is_some());
+        if let Some(list) = self.coming {
+            self.adapt(list, before, f64::from(view.pool.usable()));
+        }
     }
 
     fn wants_missed(&self) -> bool {

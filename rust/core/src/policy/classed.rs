@@ -201,6 +201,10 @@ impl<P: Classes> Eviction for Classed<P> {
         self.policy.wants_missed()
     }
 
+    fn next(&self, _: View<'_>) -> Option<BlockId> {
+        self.heaps.iter().find_map(Heap::first).map(|entry| entry.block)
+    }
+
     fn options(&self) -> Vec<(&'static str, u64)> {
         self.policy.options()
     }

@@ -2,13 +2,16 @@
 
 use super::classed::{Classes, Heads};
 use super::ranked::pack;
+use super::turns::Turns;
 use super::{Touch, View, grow};
 use crate::pool::BlockId;
 
-/// (time of insertion or of its last round, used since)
+/// See the module.
 #[derive(Debug, Clone, Default)]
 pub struct Clock {
+    /// (place in the queue, used since it got there)
     columns: Vec<(u64, bool)>,
+    turns: Turns,
 }
 
 impl Classes for Clock {
@@ -18,7 +21,7 @@ impl Classes for Clock {
 
     fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
         grow(&mut self.columns, block, (0, false));
-        self.columns[block as usize] = (view.now, false);
+        self.columns[block as usize] = (self.turns.at(view.now), false);
     }
 
     fn hit(&mut self, block: BlockId, _: Touch<'_>, _: View<'_>) {
@@ -37,9 +40,11 @@ impl Classes for Clock {
         0
     }
 
-    fn spare(&mut self, block: BlockId, view: View<'_>) -> bool {
+    fn spare(&mut self, block: BlockId, _: View<'_>) -> bool {
         let (since, used) = &mut self.columns[block as usize];
-        *since = if *used { view.now } else { *since };
+        if *used {
+            *since = self.turns.next();
+        }
         std::mem::replace(used, false)
     }
 }

@@ -116,11 +116,6 @@ impl External {
         self.rows.get(block as usize).copied().unwrap_or_default()
     }
 
-    /// How many victims the built-in order named instead of the policy.
-    pub fn fallbacks(&self) -> u64 {
-        self.fallbacks
-    }
-
     /// Up to `limit` blocks that may die (0: all), each after its children.
     pub fn candidates(&mut self, pool: &Pool, limit: usize, out: &mut Candidates) {
         let limit = if limit == 0 { usize::MAX } else { limit };
@@ -304,8 +299,16 @@ impl Eviction for External {
         self.order.victim(view)
     }
 
+    fn next(&self, view: View<'_>) -> Option<BlockId> {
+        self.order.next(view)
+    }
+
     fn ready(&self, n: usize) -> bool {
         self.valid + self.fallback >= n
+    }
+
+    fn fallbacks(&self) -> u64 {
+        self.fallbacks
     }
 
     fn external(&mut self) -> Option<&mut External> {

@@ -49,8 +49,8 @@ impl<T> Ghosts<T> {
         self.known.len()
     }
 
-    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        self.known.get_mut(&key).map(|(_, value)| value)
+    pub fn get(&self, key: Key) -> Option<&T> {
+        self.known.get(&key).map(|(_, value)| value)
     }
 
     /// Remembers `key` as the youngest.
@@ -76,5 +76,50 @@ impl<T> Ghosts<T> {
                 self.known.remove(&key);
             }
         }
+    }
+}
+
+/// Ghosts, and those of them that an admission has just asked for: these are no longer in anyone's way,
+/// and wait for their block to be computed.
+#[derive(Debug, Clone)]
+pub(super) struct Memory<T> {
+    ghosts: Ghosts<T>,
+    called: Ghosts<T>,
+}
+
+impl<T> Default for Memory<T> {
+    fn default() -> Self {
+        Self { ghosts: Ghosts::default(), called: Ghosts::default() }
+    }
+}
+
+impl<T: Copy> Memory<T> {
+    /// Without those that were called.
+    pub fn len(&self) -> usize {
+        self.ghosts.len()
+    }
+
+    /// See [`Ghosts::add`].
+    pub fn add(&mut self, key: Key, value: T) {
+        self.ghosts.add(key, value);
+    }
+
+    /// An admission asks for `key`.
+    pub fn call(&mut self, key: Key) -> Option<T> {
+        let value = self.ghosts.forget(key)?;
+        self.called.add(key, value);
+        Some(value)
+    }
+
+    /// The block of `key` is there. Whether it was called, and what was known of it.
+    pub fn forget(&mut self, key: Key) -> Option<(bool, T)> {
+        let called = self.called.forget(key).map(|value| (true, value));
+        called.or_else(|| self.ghosts.forget(key).map(|value| (false, value)))
+    }
+
+    /// Forgets the oldest beyond `capacity`; no more than `blocks` that were called can be in the making.
+    pub fn trim(&mut self, capacity: usize, blocks: u32) {
+        self.ghosts.trim(capacity);
+        self.called.trim(blocks as usize);
     }
 }

@@ -5,11 +5,13 @@
 //! not. Kept here is what follows from that: a block is in the stack if it was used after that one.
 
 use super::classed::{Classes, Heads};
-use super::ghosts::Ghosts;
+use super::ghosts::Memory;
 use super::queue::Queue;
 use super::ranked::pack;
 use super::slru_lists::share;
+use super::turns::Turns;
 use super::{Touch, View, Why, grow};
+use crate::hash::Key;
 use crate::pool::BlockId;
 
 const LONG: usize = 0;
@@ -19,7 +21,7 @@ const SHORT: usize = 1;
 struct Column {
     class: u8,
     last: u64,
-    /// When it went to the end of the queue of long ones.
+    /// Its place in the queue of long ones.
     queued: u64,
 }
 
@@ -30,7 +32,8 @@ pub struct Lirs {
     columns: Vec<Column>,
     short: Queue,
     /// When what is gone was used last.
-    ghosts: Ghosts<u64>,
+    ghosts: Memory<u64>,
+    turns: Turns,
 }
 
 impl Lirs {
@@ -40,7 +43,8 @@ impl Lirs {
             percent: hir_percent,
             columns: Vec::new(),
             short: Queue::default(),
-            ghosts: Ghosts::default(),
+            ghosts: Memory::default(),
+            turns: Turns::default(),
         }
     }
 
@@ -70,10 +74,10 @@ impl Classes for Lirs {
 
     fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
         let ghost = self.ghosts.forget(view.pool.key(block));
-        let back = ghost.is_some_and(|last| self.is_recent(last));
+        let back = ghost.is_some_and(|(_, last)| self.is_recent(last));
         grow(&mut self.columns, block, Column::default());
         self.columns[block as usize] =
-            Column { class: LONG as u8, last: view.now, queued: view.now };
+            Column { class: LONG as u8, last: view.now, queued: self.turns.at(view.now) };
         if back || self.short.len() < self.most_short(view) {
             self.promote(block, view);
         }
@@ -86,7 +90,7 @@ impl Classes for Lirs {
         if short {
             self.promote(block, view);
         } else {
-            self.columns[block as usize].queued = view.now;
+            self.columns[block as usize].queued = self.turns.at(view.now);
         }
     }
 
@@ -100,7 +104,7 @@ impl Classes for Lirs {
     fn moved(&mut self, view: View<'_>) -> Option<BlockId> {
         let block = self.short.over(self.most_short(view))?;
         let column = &mut self.columns[block as usize];
-        (column.class, column.queued) = (LONG as u8, view.now);
+        (column.class, column.queued) = (LONG as u8, self.turns.next());
         Some(block)
     }
 
@@ -123,7 +127,16 @@ impl Classes for Lirs {
         let short = self.short.take(block);
         if why == Why::Evicted && (short || self.is_recent(last)) {
             self.ghosts.add(view.pool.key(block), last);
-            self.ghosts.trim(view.pool.usable() as usize);
+            let blocks = view.pool.usable();
+            self.ghosts.trim(blocks as usize, blocks);
         }
+    }
+
+    fn missed(&mut self, key: Key, _: View<'_>) {
+        self.ghosts.call(key);
+    }
+
+    fn wants_missed(&self) -> bool {
+        true
     }
 }

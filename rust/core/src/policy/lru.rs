@@ -124,6 +124,10 @@ impl Eviction for Lru {
         self.iter().find(|&b| view.pool.is_evictable(b))
     }
 
+    fn next(&self, _: View<'_>) -> Option<BlockId> {
+        (self.head != NIL).then_some(self.head)
+    }
+
     fn order(&self, _: View<'_>) -> Vec<BlockId> {
         self.iter().collect()
     }

@@ -7,6 +7,7 @@
 //! A policy that only ranks implements [`Rank`] and gets its order from [`Ranked`], a heap over the
 //! evictable leaves. One with lists of its own implements [`Eviction`].
 
+pub mod admission;
 mod arc;
 mod candidates;
 mod classed;
@@ -45,6 +46,7 @@ mod slru_decay;
 mod slru_lists;
 mod tinylfu;
 mod ttl;
+mod turns;
 mod twoq;
 mod wlfu;
 mod workload;
@@ -195,9 +197,34 @@ pub trait Eviction: Send {
         false
     }
 
+    /// The block that is likely to die next, as far as that can be said without a decision.
+    fn next(&self, _view: View<'_>) -> Option<BlockId> {
+        None
+    }
+
     /// Whether `n` victims can be named without asking anyone outside.
     fn ready(&self, _n: usize) -> bool {
         true
+    }
+
+    /// Names `n` victims for the operation that was just refused because it was not ready, and will
+    /// be tried again. False if it cannot: the operation is then refused for good.
+    fn decide(&mut self, _n: usize, _view: View<'_>) -> bool {
+        false
+    }
+
+    /// How many victims the built-in order named in its stead.
+    fn fallbacks(&self) -> u64 {
+        0
+    }
+
+    /// How many blocks there will be, and of how many tokens: told before the first event, and
+    /// before the pool changes its size.
+    ///
+    /// # Errors
+    /// One line that says why it cannot serve such a pool; it serves the one it had.
+    fn size(&mut self, _blocks: u32, _block_size: u32) -> std::result::Result<(), String> {
+        Ok(())
     }
 
     /// Its options as they are in force.

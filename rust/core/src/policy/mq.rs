@@ -2,20 +2,26 @@
 //! Philbin and Li, USENIX 2001).
 
 use super::classed::{Classes, Heads};
-use super::ghosts::Ghosts;
+use super::ghosts::Memory;
+use super::heap::{Entry, Heap};
 use super::ranked::pack;
+use super::turns::Turns;
 use super::{Touch, View, Why, grow};
-use crate::pool::BlockId;
+use crate::hash::Key;
+use crate::pool::{BlockId, NIL};
 
 const QUEUES: usize = 8;
+/// Ghosts by the blocks.
+const GHOSTS: usize = 4;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Column {
     queue: u8,
     uses: u32,
-    last: u64,
-    /// Block accesses when it was used last, or moved down.
+    /// Its place in its queue.
     since: u64,
+    /// The block access after which it moves down.
+    expires: u64,
 }
 
 /// The queues are the blocks' classes; ghosts remember how often a block was used.
@@ -23,28 +29,53 @@ struct Column {
 pub struct Mq {
     lifetime: u64,
     columns: Vec<Column>,
-    ghosts: Ghosts<u32>,
+    /// Every block's place in its queue, whether it may die or not.
+    queues: [Heap; QUEUES],
+    places: Vec<u32>,
+    ghosts: Memory<u32>,
     /// Block accesses so far.
     time: u64,
-    chosen: usize,
+    turns: Turns,
+    /// Queues not looked at yet after the last access: those below.
+    checks: usize,
 }
 
 impl Mq {
     /// A block that is not used for `lifetime` block accesses moves one queue down.
     pub fn new(lifetime: u64) -> Self {
-        Self { lifetime, columns: Vec::new(), ghosts: Ghosts::default(), time: 0, chosen: 0 }
+        Self {
+            lifetime,
+            columns: Vec::new(),
+            queues: std::array::from_fn(|_| Heap::default()),
+            places: Vec::new(),
+            ghosts: Memory::default(),
+            time: 0,
+            turns: Turns::default(),
+            checks: 0,
+        }
     }
 
-    fn touch(&mut self, block: BlockId, uses: u32, now: u64) {
+    fn leave(&mut self, block: BlockId) {
+        let queue = self.class(block);
+        let at = self.places[block as usize] as usize;
+        self.queues[queue].take_out(&mut self.places, at);
+    }
+
+    fn enter(&mut self, block: BlockId, queue: usize, since: u64, view: View<'_>) {
+        let expires = self.time + self.lifetime;
+        let column = &mut self.columns[block as usize];
+        *column = Column { queue: queue as u8, since, expires, ..*column };
+        grow(&mut self.places, block, NIL);
+        let entry = Entry { rank: self.rank(block, view), block };
+        self.queues[queue].push(&mut self.places, entry);
+    }
+
+    fn used(&mut self, block: BlockId, uses: u32, view: View<'_>) {
+        self.columns[block as usize].uses = uses;
+        let since = self.turns.at(view.now);
+        self.enter(block, (uses.ilog2() as usize).min(QUEUES - 1), since, view);
         self.time += 1;
-        let queue = (uses.ilog2() as usize).min(QUEUES - 1) as u8;
-        self.columns[block as usize] = Column { queue, uses, last: now, since: self.time };
-    }
-
-    /// The queue it has come down to. Blocks inside a prefix come down, too, and are not looked at.
-    fn queue(&self, block: BlockId) -> usize {
-        let Column { queue, since, .. } = self.columns[block as usize];
-        u64::from(queue).saturating_sub((self.time - since) / self.lifetime) as usize
+        self.checks = QUEUES;
     }
 }
 
@@ -59,39 +90,56 @@ impl Classes for Mq {
 
     fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
         grow(&mut self.columns, block, Column::default());
-        let before = self.ghosts.forget(view.pool.key(block)).unwrap_or(0);
-        self.touch(block, before + 1, view.now);
+        let before = self.ghosts.forget(view.pool.key(block)).map_or(0, |(_, uses)| uses);
+        self.used(block, before.saturating_add(1), view);
     }
 
     fn hit(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
         let uses = self.columns[block as usize].uses.saturating_add(1);
-        self.touch(block, uses, view.now);
+        self.leave(block);
+        self.used(block, uses, view);
+    }
+
+    fn moved(&mut self, view: View<'_>) -> Option<BlockId> {
+        while self.checks > 1 {
+            self.checks -= 1;
+            let Some(Entry { block, .. }) = self.queues[self.checks].first() else { continue };
+            if self.columns[block as usize].expires < self.time {
+                self.leave(block);
+                let since = self.turns.next();
+                self.enter(block, self.checks - 1, since, view);
+                return Some(block);
+            }
+        }
+        None
     }
 
     fn class(&self, block: BlockId) -> usize {
-        self.queue(block)
+        self.columns[block as usize].queue as usize
     }
 
     fn rank(&self, block: BlockId, view: View<'_>) -> u128 {
-        pack(0, self.columns[block as usize].last, view.pool.depth(block))
+        pack(0, self.columns[block as usize].since, view.pool.depth(block))
     }
 
     fn choose(&mut self, heads: Heads<'_>, _: View<'_>) -> usize {
-        // Heads that have expired move down first, one at a time (`spare`).
-        let expired = (1..heads.classes())
-            .find(|&queue| heads.first(queue).is_some_and(|(block, _)| self.queue(block) < queue));
-        self.chosen = expired.unwrap_or_else(|| heads.first_of(&[]));
-        self.chosen
-    }
-
-    fn spare(&mut self, block: BlockId, _: View<'_>) -> bool {
-        self.queue(block) < self.chosen
+        heads.first_of(&[])
     }
 
     fn removed(&mut self, block: BlockId, why: Why, view: View<'_>) {
+        self.leave(block);
         if why == Why::Evicted {
             self.ghosts.add(view.pool.key(block), self.columns[block as usize].uses);
-            self.ghosts.trim(4 * view.pool.usable() as usize);
+            let blocks = view.pool.usable();
+            self.ghosts.trim(GHOSTS * blocks as usize, blocks);
         }
+    }
+
+    fn missed(&mut self, key: Key, _: View<'_>) {
+        self.ghosts.call(key);
+    }
+
+    fn wants_missed(&self) -> bool {
+        true
     }
 }

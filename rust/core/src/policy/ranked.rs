@@ -132,6 +132,10 @@ impl<R: Rank> Eviction for Ranked<R> {
         self.heap.first().map(|entry| entry.block)
     }
 
+    fn next(&self, _: View<'_>) -> Option<BlockId> {
+        self.heap.first().map(|entry| entry.block)
+    }
+
     fn options(&self) -> Vec<(&'static str, u64)> {
         self.policy.options()
     }

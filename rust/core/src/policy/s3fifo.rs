@@ -2,9 +2,11 @@
 //! (Yang et al., SOSP 2023).
 
 use super::classed::{Classes, Heads};
-use super::ghosts::Ghosts;
+use super::ghosts::Memory;
 use super::ranked::pack;
+use super::turns::Turns;
 use super::{Touch, View, Why, grow};
+use crate::hash::Key;
 use crate::pool::BlockId;
 
 const SMALL: usize = 0;
@@ -16,6 +18,7 @@ struct Column {
     class: u8,
     /// Hits since it was inserted or went another round, 3 at the most.
     uses: u8,
+    /// Its place in its queue.
     since: u64,
 }
 
@@ -25,7 +28,10 @@ pub struct S3Fifo {
     small_share: f64,
     columns: Vec<Column>,
     small: usize,
-    ghosts: Ghosts<()>,
+    ghosts: Memory<()>,
+    turns: Turns,
+    /// The queue that gives until a victim is found.
+    scanned: Option<usize>,
 }
 
 impl S3Fifo {
@@ -35,7 +41,9 @@ impl S3Fifo {
             small_share: f64::from(small_percent) / 100.0,
             columns: Vec::new(),
             small: 0,
-            ghosts: Ghosts::default(),
+            ghosts: Memory::default(),
+            turns: Turns::default(),
+            scanned: None,
         }
     }
 }
@@ -54,7 +62,7 @@ impl Classes for S3Fifo {
         self.small += usize::from(!back);
         let class = if back { MAIN } else { SMALL } as u8;
         grow(&mut self.columns, block, Column::default());
-        self.columns[block as usize] = Column { class, uses: 0, since: view.now };
+        self.columns[block as usize] = Column { class, uses: 0, since: self.turns.at(view.now) };
     }
 
     fn hit(&mut self, block: BlockId, _: Touch<'_>, _: View<'_>) {
@@ -71,23 +79,28 @@ impl Classes for S3Fifo {
     }
 
     fn choose(&mut self, heads: Heads<'_>, view: View<'_>) -> usize {
+        if let Some(class) = self.scanned.filter(|&class| !heads.is_empty(class)) {
+            return class;
+        }
         let most = (f64::from(view.pool.usable()) * self.small_share) as usize;
-        heads.first_of(if self.small > most { &[SMALL, MAIN] } else { &[MAIN, SMALL] })
+        heads.first_of(if self.small >= most { &[SMALL, MAIN] } else { &[MAIN, SMALL] })
     }
 
-    fn spare(&mut self, block: BlockId, view: View<'_>) -> bool {
+    fn spare(&mut self, block: BlockId, _: View<'_>) -> bool {
         let column = &mut self.columns[block as usize];
         let small = column.class == SMALL as u8;
+        self.scanned = None;
         if column.uses < if small { 2 } else { 1 } {
             return false;
         }
+        self.scanned = Some(column.class.into());
         if small {
             (column.class, column.uses) = (MAIN as u8, 0);
             self.small -= 1;
         } else {
             column.uses -= 1;
         }
-        column.since = view.now;
+        column.since = self.turns.next();
         true
     }
 
@@ -98,7 +111,16 @@ impl Classes for S3Fifo {
         self.small -= 1;
         if why == Why::Evicted {
             self.ghosts.add(view.pool.key(block), ());
-            self.ghosts.trim((f64::from(view.pool.usable()) * (1.0 - self.small_share)) as usize);
+            let blocks = view.pool.usable();
+            self.ghosts.trim((f64::from(blocks) * (1.0 - self.small_share)) as usize, blocks);
         }
+    }
+
+    fn missed(&mut self, key: Key, _: View<'_>) {
+        self.ghosts.call(key);
+    }
+
+    fn wants_missed(&self) -> bool {
+        true
     }
 }

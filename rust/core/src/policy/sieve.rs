@@ -3,17 +3,25 @@
 
 use super::classed::{Classes, Heads};
 use super::ranked::pack;
-use super::{Touch, View, grow};
+use super::{Touch, View, Why, grow};
 use crate::pool::BlockId;
 
 /// The hand moves from the oldest on. Blocks ahead of it are one class, those behind it the other;
-/// when it starts anew, the two change their parts.
+/// when it starts anew, the two change their parts. It does so behind the newest block, even if others
+/// come before the next one must die.
 #[derive(Debug, Clone, Default)]
 pub struct Sieve {
     /// (place in the queue, used since the hand came by)
     columns: Vec<(u128, bool)>,
     hand: u128,
+    newest: u128,
     ahead: usize,
+}
+
+impl Sieve {
+    fn start_anew(&mut self) {
+        (self.hand, self.ahead) = (0, 1 - self.ahead);
+    }
 }
 
 impl Classes for Sieve {
@@ -23,7 +31,9 @@ impl Classes for Sieve {
 
     fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
         grow(&mut self.columns, block, (0, false));
-        self.columns[block as usize] = (pack(0, view.now, view.pool.depth(block)), false);
+        let place = pack(0, view.now, view.pool.depth(block));
+        self.columns[block as usize] = (place, false);
+        self.newest = self.newest.max(place);
     }
 
     fn hit(&mut self, block: BlockId, _: Touch<'_>, _: View<'_>) {
@@ -40,7 +50,7 @@ impl Classes for Sieve {
 
     fn choose(&mut self, heads: Heads<'_>, _: View<'_>) -> usize {
         if heads.is_empty(self.ahead) {
-            (self.hand, self.ahead) = (0, 1 - self.ahead);
+            self.start_anew();
         }
         self.ahead
     }
@@ -49,5 +59,11 @@ impl Classes for Sieve {
         let (place, used) = &mut self.columns[block as usize];
         self.hand = *place;
         std::mem::replace(used, false)
+    }
+
+    fn removed(&mut self, _: BlockId, _: Why, _: View<'_>) {
+        if self.hand == self.newest {
+            self.start_anew();
+        }
     }
 }

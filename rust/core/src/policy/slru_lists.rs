@@ -6,6 +6,7 @@
 use super::classed::{Classes, Heads};
 use super::queue::Queue;
 use super::ranked::pack;
+use super::turns::Turns;
 use super::{Touch, View, Why, grow};
 use crate::pool::BlockId;
 
@@ -15,7 +16,7 @@ const PROTECTED: usize = 1;
 #[derive(Debug, Clone, Copy, Default)]
 struct Column {
     class: u8,
-    /// The tick of its last use, or when it came down from the protected list.
+    /// Its place in its list.
     since: u64,
 }
 
@@ -25,12 +26,18 @@ pub struct SlruLists {
     percent: u32,
     columns: Vec<Column>,
     protected: Queue,
+    turns: Turns,
 }
 
 impl SlruLists {
     /// At most `protected_percent` of the blocks are protected.
     pub fn new(protected_percent: u32) -> Self {
-        Self { percent: protected_percent, columns: Vec::new(), protected: Queue::default() }
+        Self {
+            percent: protected_percent,
+            columns: Vec::new(),
+            protected: Queue::default(),
+            turns: Turns::default(),
+        }
     }
 }
 
@@ -45,7 +52,8 @@ impl Classes for SlruLists {
 
     fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
         grow(&mut self.columns, block, Column::default());
-        self.columns[block as usize] = Column { class: PROBATION as u8, since: view.now };
+        self.columns[block as usize] =
+            Column { class: PROBATION as u8, since: self.turns.at(view.now) };
     }
 
     fn hit(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
@@ -54,7 +62,7 @@ impl Classes for SlruLists {
     }
 
     fn release(&mut self, block: BlockId, view: View<'_>) {
-        self.columns[block as usize].since = view.now;
+        self.columns[block as usize].since = self.turns.at(view.now);
         if self.class(block) == PROTECTED {
             self.protected.put(block, self.rank(block, view));
         }
@@ -62,7 +70,7 @@ impl Classes for SlruLists {
 
     fn moved(&mut self, view: View<'_>) -> Option<BlockId> {
         let block = self.protected.over(share(view, self.percent))?;
-        self.columns[block as usize] = Column { class: PROBATION as u8, since: view.now };
+        self.columns[block as usize] = Column { class: PROBATION as u8, since: self.turns.next() };
         Some(block)
     }
 

@@ -9,6 +9,7 @@ use super::queue::Queue;
 use super::ranked::pack;
 use super::sketch::Sketch;
 use super::slru_lists::share;
+use super::turns::Turns;
 use super::{Touch, View, Why, grow};
 use crate::pool::BlockId;
 
@@ -19,7 +20,7 @@ const PROTECTED: usize = 2;
 #[derive(Debug, Clone, Copy, Default)]
 struct Column {
     class: u8,
-    /// The tick of its last use, or when it came into its list.
+    /// Its place in its list.
     since: u64,
 }
 
@@ -34,6 +35,7 @@ pub struct WTinyLfu {
     sketch: Sketch,
     /// Of the window; takes the place in the main part that the block just chosen leaves.
     winner: Option<BlockId>,
+    turns: Turns,
 }
 
 impl WTinyLfu {
@@ -47,6 +49,7 @@ impl WTinyLfu {
             protected: Queue::default(),
             sketch: Sketch::default(),
             winner: None,
+            turns: Turns::default(),
         }
     }
 
@@ -67,8 +70,8 @@ impl WTinyLfu {
         self.sketch.add(view.pool.key(block));
     }
 
-    fn enter(&mut self, block: BlockId, class: usize, view: View<'_>) {
-        self.columns[block as usize] = Column { class: class as u8, since: view.now };
+    fn enter(&mut self, block: BlockId, class: usize, since: u64, view: View<'_>) {
+        self.columns[block as usize] = Column { class: class as u8, since };
         let rank = self.rank(block, view);
         match class {
             WINDOW => self.window.put(block, rank),
@@ -95,19 +98,22 @@ impl Classes for WTinyLfu {
     fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
         self.count(block, view);
         grow(&mut self.columns, block, Column::default());
-        self.enter(block, WINDOW, view);
+        let since = self.turns.at(view.now);
+        self.enter(block, WINDOW, since, view);
     }
 
     fn hit(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
         self.count(block, view);
         let class = if self.class(block) == WINDOW { WINDOW } else { PROTECTED };
         self.leave(block);
-        self.enter(block, class, view);
+        let since = self.turns.at(view.now);
+        self.enter(block, class, since, view);
     }
 
     fn release(&mut self, block: BlockId, view: View<'_>) {
         self.leave(block);
-        self.enter(block, self.class(block), view);
+        let since = self.turns.at(view.now);
+        self.enter(block, self.class(block), since, view);
     }
 
     fn moved(&mut self, view: View<'_>) -> Option<BlockId> {
@@ -118,7 +124,8 @@ impl Classes for WTinyLfu {
         let block = winner
             .or_else(|| self.window.over(overflow))
             .or_else(|| self.protected.over(most * 4 / 5))?;
-        self.enter(block, PROBATION, view);
+        let since = self.turns.next();
+        self.enter(block, PROBATION, since, view);
         Some(block)
     }
 

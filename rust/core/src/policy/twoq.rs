@@ -2,9 +2,10 @@
 //! Shasha, VLDB 1994).
 
 use super::classed::{Classes, Heads};
-use super::ghosts::Ghosts;
+use super::ghosts::Memory;
 use super::ranked::pack;
 use super::{Touch, View, Why, grow};
+use crate::hash::Key;
 use crate::pool::BlockId;
 
 const IN: usize = 0;
@@ -18,7 +19,7 @@ pub struct TwoQ {
     /// (class, time of insertion in A1in or of last use in Am)
     columns: Vec<(u8, u64)>,
     within: usize,
-    out: Ghosts<()>,
+    out: Memory<()>,
 }
 
 impl TwoQ {
@@ -29,7 +30,7 @@ impl TwoQ {
             out_share: f64::from(out_percent) / 100.0,
             columns: Vec::new(),
             within: 0,
-            out: Ghosts::default(),
+            out: Memory::default(),
         }
     }
 }
@@ -82,7 +83,16 @@ impl Classes for TwoQ {
         self.within -= 1;
         if why == Why::Evicted {
             self.out.add(view.pool.key(block), ());
-            self.out.trim((f64::from(view.pool.usable()) * self.out_share) as usize);
+            let blocks = view.pool.usable();
+            self.out.trim((f64::from(blocks) * self.out_share) as usize, blocks);
         }
+    }
+
+    fn missed(&mut self, key: Key, _: View<'_>) {
+        self.out.call(key);
+    }
+
+    fn wants_missed(&self) -> bool {
+        true
     }
 }

@@ -2,17 +2,13 @@
 //! age (survival analysis: blocks that are still idle count, too), and from that what keeping one is
 //! worth.
 
-use super::CLASSES;
 use super::idle::Idle;
+use super::{CLASSES, Tuning};
 
 /// Ages are told apart in quarters of a power of two.
 const STEPS: u64 = 4;
 /// Ages up to 2^40 block accesses; older ones count as that old.
 pub(super) const BUCKETS: usize = 40 * STEPS as usize;
-
-/// How many idle blocks of a class, at an age, it takes to believe its own rate of reuse as much as
-/// that of all classes together.
-const TRUST: f64 = 50.0;
 
 /// The bucket of an age in block accesses.
 pub(super) fn bucket(age: u64) -> usize {
@@ -72,8 +68,8 @@ impl Gaps {
         self.classes[class].worth[bucket(age)]
     }
 
-    /// Brings what blocks are worth up to date, then forgets all but `keep` of what has ended.
-    pub fn refresh(&mut self, idle: &Idle, now: u64, keep: f64) {
+    /// Brings what blocks are worth up to date, then forgets all but a part of what has ended.
+    pub fn refresh(&mut self, idle: &Idle, now: u64, Tuning { trust, keep, .. }: Tuning) {
         // No block is older than the clock: what lies beyond the bucket after it is never asked for.
         let limit = (bucket(now) + STEPS as usize).min(BUCKETS);
         for (reached, class) in self.reached.iter_mut().zip(&self.classes) {
@@ -98,10 +94,14 @@ impl Gaps {
                 used[b] += class.used[b];
             }
         }
-        let prior: Row = std::array::from_fn(|b| TRUST * used[b] / (reached[b] + 1.0));
+        // Ages grow by factors: with the same chance in each bucket, whatever is older is worth less,
+        // as under lru. All classes together may tell otherwise, and then each of them.
+        let mean = used.iter().sum::<f64>() / (reached.iter().sum::<f64>() + 1.0);
+        let all = |b: usize| (used[b] + trust * mean) / (reached[b] + trust);
+        let prior: Row = std::array::from_fn(|b| trust * all(b));
         for (class, row) in self.classes.iter_mut().zip(&self.reached) {
             let Class { ended, used, worth } = class;
-            let hazard = |b: usize| (used[b] + prior[b]) / (row[b] + TRUST);
+            let hazard = |b: usize| (used[b] + prior[b]) / (row[b] + trust);
             fill_worth(&mut worth[..limit], hazard);
             ended.iter_mut().chain(used).for_each(|n| *n *= keep);
         }
@@ -182,7 +182,7 @@ mod tests {
             gaps.ended(1, 1_000, true);
             idle.join(2);
         }
-        gaps.refresh(&idle, 100_000, 1.0);
+        gaps.refresh(&idle, 100_000, Tuning { keep: 1.0, ..Tuning::default() });
         assert!(gaps.worth(0, 1) > 10.0 * gaps.worth(1, 1));
         assert!(gaps.worth(1, 100) > 10.0 * gaps.worth(2, 100));
         // A block of the first class that is not back by now has missed its time.

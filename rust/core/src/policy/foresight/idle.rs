@@ -3,11 +3,7 @@
 use super::CLASSES;
 
 /// Blocks last used in one stretch of time, by class.
-#[derive(Debug, Clone, Copy)]
-struct Epoch {
-    start: u64,
-    counts: [u32; CLASSES],
-}
+type Counts = [u32; CLASSES];
 
 /// Two neighbouring epochs become one when they span less than this share of their age. Coarser
 /// ones blur the ages at which bursts come back: an eighth cost 2 points of hits on one trace.
@@ -19,74 +15,100 @@ const FEW: usize = 128;
 /// them, 128 bytes each.
 #[derive(Debug, Clone)]
 pub(super) struct Idle {
-    /// From the oldest on; never empty.
-    epochs: Vec<Epoch>,
+    /// When each epoch began, from the oldest on; never empty.
+    starts: Vec<u64>,
+    counts: Vec<Counts>,
     /// How many there may be before old ones are joined.
     most: usize,
 }
 
 impl Default for Idle {
     fn default() -> Self {
-        Self { epochs: vec![Epoch { start: 0, counts: [0; CLASSES] }], most: 2 * FEW }
+        Self { starts: vec![0], counts: vec![[0; CLASSES]], most: 2 * FEW }
     }
 }
 
 impl Idle {
-    fn count(&mut self, class: u8, time: u64) -> &mut u32 {
-        let at = self.epochs.partition_point(|epoch| epoch.start <= time) - 1;
-        &mut self.epochs[at].counts[class as usize]
+    fn epoch(&self, time: u64) -> usize {
+        self.starts.partition_point(|&start| start <= time) - 1
     }
 
     /// A block of `class` is used now.
     pub fn join(&mut self, class: u8) {
-        let last = self.epochs.last_mut().expect("never empty");
-        last.counts[class as usize] += 1;
+        let last = self.counts.last_mut().expect("never empty");
+        last[class as usize] += 1;
     }
 
     /// A block of `class` last used at `time` is idle no more, or no longer watched.
     pub fn leave(&mut self, class: u8, time: u64) {
-        *self.count(class, time) -= 1;
+        let epoch = self.epoch(time);
+        self.counts[epoch][class as usize] -= 1;
     }
 
-    /// Begins a new epoch after `now`.
-    pub fn turn(&mut self, now: u64) {
-        if self.epochs.len() >= self.most {
+    /// Begins a new epoch after `now`. Whether old ones were joined.
+    pub fn turn(&mut self, now: u64) -> bool {
+        let full = self.starts.len() >= self.most;
+        if full {
             self.thin(now);
-            self.most = 2 * self.epochs.len().max(FEW);
+            self.most = 2 * self.starts.len().max(FEW);
         }
-        self.epochs.push(Epoch { start: now + 1, counts: [0; CLASSES] });
+        self.starts.push(now + 1);
+        self.counts.push([0; CLASSES]);
+        full
     }
 
     /// Joins epochs that are no longer worth telling apart.
     fn thin(&mut self, now: u64) {
         let mut kept = 0;
-        for i in 1..self.epochs.len() {
-            let end = self.epochs.get(i + 1).map_or(now + 1, |next| next.start);
-            let next = self.epochs[i];
-            let last = &mut self.epochs[kept];
-            if (end - last.start) * GRAIN <= (now + 1).saturating_sub(end) {
-                last.counts.iter_mut().zip(next.counts).for_each(|(sum, n)| *sum += n);
+        for i in 1..self.starts.len() {
+            let end = self.starts.get(i + 1).map_or(now + 1, |&next| next);
+            let next = self.counts[i];
+            if (end - self.starts[kept]) * GRAIN <= (now + 1).saturating_sub(end) {
+                self.counts[kept].iter_mut().zip(next).for_each(|(sum, n)| *sum += n);
             } else {
                 kept += 1;
-                self.epochs[kept] = next;
+                self.starts[kept] = self.starts[i];
+                self.counts[kept] = next;
             }
         }
-        self.epochs.truncate(kept + 1);
+        self.starts.truncate(kept + 1);
+        self.counts.truncate(kept + 1);
+    }
+
+    /// When the epoch after that of `time` began, and how many blocks were used last in that of
+    /// `time`. None in the youngest.
+    pub fn after(&self, time: u64) -> Option<(u64, u64)> {
+        let epoch = self.epoch(time);
+        let next = *self.starts.get(epoch + 1)?;
+        Some((next, self.counts[epoch].iter().map(|&n| u64::from(n)).sum()))
+    }
+
+    /// The oldest epoch after which at most `most` blocks were used last: its start and their number.
+    pub fn youngest(&self, most: u64) -> (u64, u64) {
+        let (mut from, mut sum) = (u64::MAX, 0);
+        for (&start, counts) in self.starts.iter().zip(&self.counts).rev() {
+            let more = sum + counts.iter().map(|&n| u64::from(n)).sum::<u64>();
+            if more > most {
+                break;
+            }
+            (from, sum) = (start, more);
+        }
+        (from, sum)
     }
 
     /// Ages at `now` and how many blocks of each class have them.
-    pub fn ages(&self, now: u64) -> impl Iterator<Item = (u64, &[u32; CLASSES])> {
-        let ends = self.epochs.iter().skip(1).map(|next| next.start - 1).chain([now]);
-        self.epochs.iter().zip(ends).map(move |(epoch, end)| {
-            let middle = epoch.start.min(end).midpoint(end);
-            (now - middle.min(now), &epoch.counts)
+    pub fn ages(&self, now: u64) -> impl Iterator<Item = (u64, &Counts)> {
+        let ends = self.starts.iter().skip(1).map(|next| next - 1).chain([now]);
+        self.starts.iter().zip(&self.counts).zip(ends).map(move |((&start, counts), end)| {
+            let middle = start.min(end).midpoint(end);
+            (now - middle.min(now), counts)
         })
     }
 
     /// All that are counted.
     #[cfg(test)]
     pub fn len(&self) -> u64 {
-        self.epochs.iter().flat_map(|epoch| epoch.counts).map(u64::from).sum()
+        self.counts.iter().flatten().map(|&n| u64::from(n)).sum()
     }
 }
 
@@ -140,11 +162,11 @@ mod tests {
         const LAST: u64 = 1 << 20;
         let mut idle = joined(1..=LAST, 16);
         let logarithm = 64.0 * ((LAST / 16) as f64).ln();
-        assert!(idle.epochs.len() < 2 * (logarithm as usize).max(FEW), "{}", idle.epochs.len());
+        assert!(idle.starts.len() < 2 * (logarithm as usize).max(FEW), "{}", idle.starts.len());
         assert_eq!(idle.len(), LAST);
-        for pair in idle.epochs.windows(2) {
+        for pair in idle.starts.windows(2) {
             // As coarse as they may be at their age, or as fine as they were made.
-            let (span, age) = (pair[1].start - pair[0].start, LAST + 1 - pair[1].start);
+            let (span, age) = (pair[1] - pair[0], LAST + 1 - pair[1]);
             assert!(span <= 16.max(age / GRAIN + 16), "{span} at {age}");
         }
         (1..=LAST).for_each(|time| idle.leave(3, time));

@@ -16,6 +16,7 @@
 mod departed;
 mod gaps;
 mod idle;
+mod rival;
 
 use super::classed::{Classes, Heads};
 use super::ranked::pack;
@@ -24,6 +25,7 @@ use crate::pool::{BlockId, NIL};
 use departed::Departed;
 use gaps::Gaps;
 use idle::Idle;
+use rival::Rival;
 
 /// Prefixes built in 1, 2, 3–4, 5–8, 9–16 and more turns.
 const GENERATIONS: usize = 6;
@@ -31,19 +33,64 @@ const GENERATIONS: usize = 6;
 const USES: usize = 5;
 const CLASSES: usize = GENERATIONS * USES;
 
-/// Departed blocks that are watched for a return, by the capacity: gaps much longer than the cache
-/// lasts must be seen for their tails to be known.
-const WATCHED: usize = 16;
+/// Departed blocks that are remembered at the most, 16 bytes each.
 const MOST_WATCHED: usize = 1 << 22;
-
-/// Victims between two refreshes: a share of the capacity, but not too few to learn from.
-const REFRESH_SHARE: u32 = 4;
+/// Victims between two refreshes at the least: too few teach nothing.
 const REFRESH_LEAST: u32 = 500;
-/// Block accesses that ages are told apart by, at the finest: a share of the capacity.
-const EPOCH_SHARE: u32 = 64;
+/// Block accesses that ages are told apart by at the least.
 const EPOCH_LEAST: u32 = 16;
-/// What is kept of the past at each refresh: half after 64 capacities, 2^(-1/256).
-const KEEP: f64 = 0.997_296;
+
+/// What was chosen by measurement. Configuration has none of it; experiments may change it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tuning {
+    /// Classes by turns, at most 6, and by uses, at most 5; 1 tells none apart.
+    pub generations: usize,
+    /// See `generations`.
+    pub uses: usize,
+    /// Departed blocks that are watched for a return, by the capacity: gaps much longer than the
+    /// cache lasts must be seen for their tails to be known.
+    pub watched: usize,
+    /// How many idle blocks at an age it takes to believe their rate of reuse as much as what is
+    /// known without them: of all classes at that age, and before that of all ages.
+    pub trust: f64,
+    /// What is kept of the past at each refresh.
+    pub keep: f64,
+    /// Victims between two refreshes: this part of the capacity.
+    pub refresh: u32,
+    /// Block accesses that ages are told apart by, at the finest: this part of the capacity.
+    pub epoch: u32,
+    /// Hits by accesses that lru may be ahead.
+    pub budget: f64,
+    /// Accesses granted to the budget from the start, by the capacity.
+    pub grace: f64,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            generations: GENERATIONS,
+            uses: USES,
+            watched: 16,
+            trust: 50.0,
+            // Half after 64 capacities: 2^(-1/256).
+            keep: 0.997_296,
+            refresh: 4,
+            epoch: 64,
+            budget: 0.004,
+            grace: 8.0,
+        }
+    }
+}
+
+/// The class that gave the last victim, and for how long it need not be compared again.
+#[derive(Debug, Clone, Copy, Default)]
+struct Streak {
+    /// The operation.
+    now: u64,
+    class: usize,
+    /// Least worth of the heads of all other classes.
+    limit: f64,
+}
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Column {
@@ -61,6 +108,7 @@ struct Column {
 /// See the module.
 #[derive(Debug, Clone, Default)]
 pub struct Foresight {
+    tuning: Tuning,
     columns: Vec<Column>,
     /// Block accesses so far.
     time: u64,
@@ -71,6 +119,8 @@ pub struct Foresight {
     due: u32,
     /// Accesses until the next epoch.
     epoch: u32,
+    streak: Streak,
+    rival: Rival,
 }
 
 /// 0, 1, 2, 3–4, 5–8, … as 0, 1, 2, …, `most` − 1.
@@ -78,11 +128,12 @@ fn log(n: u16, most: usize) -> usize {
     if n == 0 { 0 } else { (n.ilog2() as usize + 1).min(most - 1) }
 }
 
-fn classify(generation: u16, uses: u16) -> u8 {
-    (log(generation, GENERATIONS) * USES + log(uses - 1, USES)) as u8
-}
-
 impl Foresight {
+    /// The policy with constants of one's own.
+    pub fn new(tuning: Tuning) -> Self {
+        Self { tuning, ..Self::default() }
+    }
+
     /// A wait of a block that was used at `time` is over.
     fn end(&mut self, class: u8, time: u64, used: bool) {
         self.idle.leave(class, time);
@@ -91,20 +142,35 @@ impl Foresight {
 
     /// The other half of an access, after the wait before it has ended.
     fn begin(&mut self, block: BlockId, mut column: Column, capacity: u32) {
-        column.class = classify(column.generation, column.uses);
+        let Tuning { generations, uses, epoch, .. } = self.tuning;
+        let by_turns = log(column.generation, generations.min(GENERATIONS));
+        column.class = (by_turns * USES + log(column.uses - 1, uses.min(USES))) as u8;
         column.time = self.time;
         self.idle.join(column.class);
         self.columns[block as usize] = column;
         if self.epoch == 0 {
-            self.epoch = (capacity / EPOCH_SHARE).max(EPOCH_LEAST);
-            self.idle.turn(self.time);
+            self.epoch = (capacity / epoch).max(EPOCH_LEAST);
+            if self.idle.turn(self.time) {
+                self.rival.recount(capacity, &self.idle);
+            }
         }
         self.epoch -= 1;
     }
 
+    /// A block is used that was used at `last` before; `hit`: it was still there.
+    fn compare(&mut self, last: Option<u64>, hit: bool, view: View<'_>) {
+        let capacity = view.pool.usable();
+        self.rival.access(last, hit, capacity, &self.idle, self.tuning);
+    }
+
+    fn worth(&self, class: usize, block: BlockId) -> f64 {
+        self.gaps.worth(class, self.time - self.columns[block as usize].time)
+    }
+
     fn refresh(&mut self, capacity: u32) {
-        self.due = (capacity / REFRESH_SHARE).max(REFRESH_LEAST);
-        self.gaps.refresh(&self.idle, self.time, KEEP);
+        self.due = (capacity / self.tuning.refresh).max(REFRESH_LEAST);
+        self.gaps.refresh(&self.idle, self.time, self.tuning);
+        self.rival.fade(self.tuning.keep);
     }
 }
 
@@ -123,10 +189,13 @@ impl Classes for Foresight {
             _ => 0,
         };
         let mut uses = 1;
+        let mut before = None;
         if let Some(gone) = self.departed.take(view.pool.key(block)) {
             self.end(gone.class, gone.time, true);
             uses = gone.uses.saturating_add(1);
+            before = Some(gone.time);
         }
+        self.compare(before, false, view);
         grow(&mut self.columns, block, Column::default());
         let (inserted, last) = (view.now, view.now);
         self.begin(
@@ -140,6 +209,7 @@ impl Classes for Foresight {
         self.time += 1;
         let column = self.columns[block as usize];
         self.end(column.class, column.time, true);
+        self.compare(Some(column.time), true, view);
         let uses = column.uses.saturating_add(1);
         self.begin(block, Column { uses, last: view.now, ..column }, view.pool.usable());
     }
@@ -161,30 +231,48 @@ impl Classes for Foresight {
             0 => self.refresh(view.pool.usable()),
             _ => self.due -= 1,
         }
-        let mut least = (f64::INFINITY, u64::MAX, 0);
+        let Streak { now, class, limit } = self.streak;
+        if now == view.now && heads.first(class).is_some_and(|(b, _)| self.worth(class, b) < limit)
+        {
+            return class;
+        }
+        let (mut least, mut next) = ((f64::INFINITY, u128::MAX, 0), f64::INFINITY);
+        let mut oldest = (u128::MAX, 0, f64::INFINITY);
         for class in 0..heads.classes() {
-            if let Some((block, _)) = heads.first(class) {
-                let time = self.columns[block as usize].time;
-                let worth = self.gaps.worth(class, self.time - time);
-                if (worth, time) < (least.0, least.1) {
-                    least = (worth, time, class);
+            if let Some((block, rank)) = heads.first(class) {
+                let worth = self.worth(class, block);
+                if (worth, rank) < (least.0, least.1) {
+                    next = least.0;
+                    least = (worth, rank, class);
+                } else {
+                    next = next.min(worth);
+                }
+                if rank < oldest.0 {
+                    oldest = (rank, class, worth);
                 }
             }
         }
+        if least.0 >= self.rival.doubt() * oldest.2 {
+            return oldest.1;
+        }
+        let limit = next.min(self.rival.doubt() * oldest.2);
+        self.streak = Streak { now: view.now, class: least.2, limit };
         least.2
     }
 
     fn removed(&mut self, block: BlockId, why: Why, view: View<'_>) {
         let Column { class, uses, time, .. } = self.columns[block as usize];
         if why != Why::Evicted {
+            self.rival.lost(time);
             return self.end(class, time, false);
         }
         if !self.departed.is_reserved() {
-            let watched = (view.pool.usable() as usize).saturating_mul(WATCHED);
+            let watched = (view.pool.usable() as usize).saturating_mul(self.tuning.watched);
             self.departed.reserve(watched.min(MOST_WATCHED));
         }
         if let Some(gone) = self.departed.add(view.pool.key(block), class, uses, time) {
             self.end(gone.class, gone.time, false);
+            self.rival.lost(gone.time);
         }
     }
 }

@@ -1,0 +1,108 @@
+"""``kvframe bench check``: the conformance kit, and a row on the leaderboard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from kvframe.bench import render
+from kvframe.bench.leaderboard import Board, boards, decision_ns
+from kvframe.bench.locate import locate
+from kvframe.errors import PolicyError
+from kvframe.testing import Report, check_policy
+
+TRACES = ("conversation", "synthetic")
+CAPACITIES = ("4000",)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What became of a policy.
+
+    Attributes:
+        report: The kit's verdicts.
+        boards: Its replays; none where it failed in one.
+        failure: Why there are none; else empty.
+    """
+
+    report: Report
+    boards: list[Board]
+    failure: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.report.ok and not self.failure
+
+
+def check(
+    plugin: str, traces: Sequence[str], capacities: Sequence[str], *, quiet: bool = False
+) -> Checked:
+    """Run the kit on a policy, then replay it beside the built-in ones.
+
+    Args:
+        plugin: See `kvframe.bench.locate.locate`.
+        traces: See `kvframe.bench.leaderboard.boards`.
+        capacities: Blocks.
+        quiet: No progress on stderr.
+
+    Raises:
+        KVFrameError: The policy, a trace or a capacity cannot be had.
+    """
+    choice, registry = locate(plugin)
+    options = {key: value for key, value in choice.option_values.items() if key != "window"}
+    report = check_policy(choice.loaded, options)
+    try:
+        return Checked(report, boards(choice, registry, traces, capacities, quiet=quiet))
+    except PolicyError as error:
+        return Checked(report, [], str(error))
+
+
+def text(checked: Checked) -> str:
+    """For people; the last line is the verdict."""
+    report = checked.report
+    lines = [f"{report.policy} ({report.origin})", "", str(report), ""]
+    for board in checked.boards:
+        lines += [board.table().title, *render.aligned(board.table()), ""]
+    if checked.boards:
+        lines += [
+            "ns/decision: the whole replay's time for each block evicted, the core's share too.",
+            "",
+            *(board.sentence() for board in checked.boards),
+        ]
+    if checked.failure:
+        lines.append(f"no replay: {checked.failure}")
+    bad = [check.name for check in report.checks if check.verdict != "ok"]
+    kept = "keeps every promise" if not bad else f"does not keep: {', '.join(bad)}"
+    decision = report.decision_us
+    cost = "" if decision is None else f"; a decision among 256 candidates takes {decision:.0f} us"
+    return "\n".join([*lines, f"{report.policy} {kept}{cost}"]) + "\n"
+
+
+def json(checked: Checked) -> str:
+    """``{"policy", "origin", "ok", "decision_us", "checks", "boards", "failure"}``."""
+    report = checked.report
+    told = {
+        "policy": report.policy,
+        "origin": report.origin,
+        "ok": checked.ok,
+        "decision_us": report.decision_us,
+        "checks": report.checks,
+        "boards": [
+            {
+                "trace": board.trace,
+                "capacity_blocks": board.capacity,
+                "rank": board.rank,
+                "of": len(board.online),
+                "decision_ns": decision_ns(board.mine),
+                "cell": board.mine,
+                "lru": board.lru,
+                "best": board.best,
+                "opt": board.opt,
+            }
+            for board in checked.boards
+        ],
+        "failure": checked.failure,
+    }
+    return msgspec.json.format(msgspec.json.encode(told)).decode() + "\n"

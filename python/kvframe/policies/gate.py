@@ -1,0 +1,215 @@
+"""What the core calls to ask an admission policy written in Python."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from kvframe.descriptors import AdmissionPolicy, Descriptor
+from kvframe.errors import PolicyError
+from kvframe.policies.admission import (
+    ADMISSION_COLUMNS,
+    OCCASIONS,
+    Arrivals,
+    BatchedAdmission,
+)
+from kvframe.policies.batched import Columns
+from kvframe.policies.report import warn_once
+from kvframe.registry import Loaded
+
+Keys = npt.NDArray[np.uint64] | None
+"""uint64 (n, 2), or None."""
+
+
+class Budget:
+    """The time that a policy's decision may take: the first that takes longer is its last."""
+
+    def __init__(self, milliseconds: float | None) -> None:
+        self._seconds = None if milliseconds is None else milliseconds / 1000
+        self.is_spent = False
+
+    def __enter__(self) -> None:
+        self._start = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        took = time.perf_counter() - self._start
+        if self._seconds is not None and took > self._seconds:
+            self.is_spent = True
+            raise PolicyError(
+                f"a decision took {took * 1000:.0f} ms, its budget is "
+                f"{self._seconds * 1000:g} ms: it is asked no more"
+            )
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """Requests that ask to start, one entry of each array a request, and the state of the cache.
+
+    Attributes:
+        block_size: Tokens in a block.
+        free: Blocks that are free; ``cached``, ``referenced`` and ``total`` likewise.
+        running: Sequences that are live.
+        tokens: int64: tokens of each prompt.
+        sessions: uint64.
+        turns: int64, as are ``request_classes`` and ``priorities``.
+    """
+
+    block_size: int
+    free: int
+    cached: int
+    referenced: int
+    total: int
+    running: int
+    tokens: npt.NDArray[np.int64]
+    sessions: npt.NDArray[np.uint64]
+    turns: npt.NDArray[np.int64]
+    request_classes: npt.NDArray[np.int64]
+    priorities: npt.NDArray[np.int64]
+
+
+class AdmissionDriver:
+    """Declares what a policy wants, passes blocks on, tells of failures.
+
+    One driver belongs to one manager or replay, as the policy object does.
+    """
+
+    def __init__(
+        self,
+        policy: object,
+        loaded: Loaded[AdmissionPolicy],
+        block_size: int,
+        budget_ms: float | None,
+        strict: bool = True,
+    ) -> None:
+        self.name = loaded.descriptor.name
+        self.origin = origin(loaded)
+        if not isinstance(policy, BatchedAdmission):
+            raise PolicyError(
+                f"{self.origin}: make() gave a {type(policy).__name__}, "
+                "not a kvframe.policies.BatchedAdmission"
+            )
+        kind = type(policy)
+        unknown = [column for column in kind.columns if column not in ADMISSION_COLUMNS]
+        if unknown:
+            raise PolicyError(
+                f"{self.origin}: no column is called {unknown[0]!r}; there are "
+                f"{', '.join(ADMISSION_COLUMNS)}"
+            )
+        self.policy = policy
+        self.block_size = block_size
+        self.columns = list(kind.columns)
+        self.wants_seen = kind.seen is not BatchedAdmission.seen
+        self.holds = kind.start is not BatchedAdmission.start
+        self.strict = strict
+        self._budget = Budget(budget_ms)
+
+    def waits(self, about: Waiting) -> list[str | None]:
+        """Why each request waits; None for one that starts."""
+        count = len(about.tokens)
+        if self._budget.is_spent:
+            return [None] * count
+        out = np.zeros(count, np.int64)
+        for array in (about.tokens, about.sessions, about.turns):
+            array.setflags(write=False)
+        reasons = type(self.policy).reasons
+        try:
+            with self._budget, np.errstate(invalid="raise"):
+                answer: object = self.policy.start(about, out)  # type: ignore[func-returns-value]
+            if answer is not None:
+                raise PolicyError("start must fill out and return None")
+            if out.dtype != np.int64 or out.shape != (count,):
+                raise PolicyError("start changed the type or the shape of out")
+            wrong = np.flatnonzero((out < 0) | (out > len(reasons)))
+            if len(wrong):
+                i = int(wrong[0])
+                raise PolicyError(
+                    f"start: out[{i}] = {out[i]}: must be 0, or the number of one of "
+                    f"{len(reasons)} reasons"
+                )
+        except Exception as error:
+            told = failure(self.origin, error, self.strict, "every request may start")
+            if self.strict:
+                raise told from error
+            return [None] * count
+        return [
+            f"{self.origin} lets it wait: {reasons[number - 1]}" if number else None
+            for number in out.tolist()
+        ]
+
+    def admit(
+        self,
+        about: tuple[int, str, int, int, int],
+        columns: Columns,
+        seen: Keys,
+        out: npt.NDArray[np.uint8],
+    ) -> bool:
+        """One decision: ``about`` is (tick, tier, occasion, free blocks, all blocks).
+
+        False if the policy is not asked any more.
+        """
+        if self._budget.is_spent:
+            return False
+        now, tier, occasion, free, total = about
+        # What is no number must not become 0, which is a verdict.
+        with self._budget, np.errstate(invalid="raise"):
+            if seen is not None:
+                self.policy.seen(seen, now)
+            if len(out) == 0:
+                return True
+            offer = Arrivals(now, self.block_size, OCCASIONS[occasion], free, total, columns)
+            answer: object = self.policy.admit(offer, tier, out)  # type: ignore[func-returns-value]
+        if answer is not None:
+            raise PolicyError("admit must fill out and return None")
+        return True
+
+    def failed(self, error: BaseException, strict: bool) -> PolicyError:
+        """The policy failed: the error to raise if it is strict, else warn once."""
+        return failure(self.origin, error, strict, "everything is kept")
+
+
+def failure(origin: str, error: BaseException, strict: bool, instead: str) -> PolicyError:
+    """What a policy that failed is told as: raised if it is strict, else a warning, once."""
+    told = PolicyError(f"{origin}: {type(error).__name__}: {error}")
+    told.__cause__ = error
+    if not strict:
+        warn_once(origin, f"{told}; {instead}")
+    return told
+
+
+def origin(loaded: Loaded[Any]) -> str:
+    """The policy's name with its package and version, for messages."""
+    package = f"{loaded.distribution} {loaded.version}".rstrip()
+    return f"{loaded.descriptor.name} ({package})"
+
+
+def made(loaded: Loaded[Any], options: msgspec.Struct | None) -> object:
+    """A new policy; None for a built-in one.
+
+    Raises:
+        PolicyError: It cannot be made.
+    """
+    descriptor: Descriptor = loaded.descriptor
+    if descriptor.make is None:
+        return None
+    try:
+        return descriptor.make(options)
+    except Exception as error:
+        raise PolicyError(
+            f"{origin(loaded)}: cannot be made: {type(error).__name__}: {error}"
+        ) from error
+
+
+def gate_of(
+    loaded: Loaded[AdmissionPolicy],
+    options: msgspec.Struct | None,
+    block_size: int,
+    budget_ms: float | None = None,
+    strict: bool = True,
+) -> AdmissionDriver | str:
+    """What the core takes as its admission policy: a driver, or the name of a built-in one."""
+    if loaded.descriptor.make is None:
+        return loaded.descriptor.name
+    return AdmissionDriver(made(loaded, options), loaded, block_size, budget_ms, strict)

@@ -1,0 +1,187 @@
+"""The index of a router: which of many workers holds which prefix, fed with their KV events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kvframe._core import RouterIndex as _RouterIndex
+from kvframe.errors import UsageError
+from kvframe.request import TokenIds
+from kvframe.spelling import did_you_mean
+
+BlockHashes = npt.NDArray[np.uint64] | Sequence[int]
+"""Hashes as KV events carry them: unsigned 64 bits, or negative ints for their low 64 bits."""
+
+MEDIUMS = {
+    "GPU": 0,
+    "CPU": 1,
+    "CPU_PINNED": 1,
+    "DISK": 2,
+    "STORAGE": 2,
+    "EXTERNAL": 3,
+}
+"""What vLLM's and SGLang's events call a tier, in any case, and how far from compute it is."""
+
+
+class Reach(NamedTuple):
+    """Leading blocks of a prompt that a worker holds, in this tier or a nearer one."""
+
+    gpu: int
+    host: int
+    disk: int
+    anywhere: int
+
+
+class RouterCounts(NamedTuple):
+    """What happened to events.
+
+    Attributes:
+        ignored: Events of workers that are not known, or not any more.
+        unplaced: Blocks whose parent nobody told of, or for which too few token ids came.
+        dropped: Blocks forgotten because the index was full.
+    """
+
+    ignored: int
+    unplaced: int
+    dropped: int
+
+
+class RouterIndex:
+    """Blocks by what they stand for, each with the workers that hold it.
+
+    With a block size, prompts are asked for by their tokens, whatever each engine's hashes are:
+    blocks go by a key made of the token ids that events bring. Without one, blocks go by the hashes
+    of the events, and `match_hashes` is asked with hashes made as the workers make them.
+
+    A match is a walk along one prefix. A wrong answer, as when two keys of 64 bits collide, costs a
+    worse route and nothing else. Threads may share an index.
+
+    Args:
+        block_size: Tokens a block, the same for all workers; None to go by hashes.
+        capacity: Most blocks it keeps; of those nobody asked for lately, the oldest go first.
+
+    Raises:
+        UsageError: A number is below 1.
+    """
+
+    def __init__(self, block_size: int | None = None, *, capacity: int = 1 << 22) -> None:
+        for name, value in (("block_size", block_size), ("capacity", capacity)):
+            if value is not None and value < 1:
+                raise UsageError(f"{name} = {value}: must be at least 1")
+        self.block_size = block_size
+        self._core = _RouterIndex(block_size or 0, capacity)
+
+    # --- workers ------------------------------------------------------------------------------
+
+    def add_worker(self, worker: int) -> bool:
+        """Know a worker, which starts with nothing; False if it is known.
+
+        Events of workers that are not known are ignored and counted, so that those still queued
+        when a worker died do not bring it back.
+        """
+        return self._core.add_worker(worker)
+
+    def remove_worker(self, worker: int) -> bool:
+        """Forget a worker and all it held; False if it is not known. Looks at every block."""
+        return self._core.remove_worker(worker) is not None
+
+    def workers(self) -> list[int]:
+        """The workers that are known."""
+        return self._core.workers()
+
+    # --- events -------------------------------------------------------------------------------
+
+    def stored(
+        self,
+        worker: int,
+        block_hashes: BlockHashes,
+        parent: int | None = None,
+        token_ids: TokenIds = (),
+        *,
+        medium: str = "GPU",
+        salt: str | None = None,
+        adapter: str | None = None,
+    ) -> int:
+        """A worker holds blocks, each the child of the one before (BlockStored).
+
+        Args:
+            worker: Who.
+            block_hashes: The worker's own.
+            parent: Hash of the block before the first; None at the start of a prompt.
+            token_ids: Of all the blocks, one after the other. None where known blocks are told to
+                lie in another tier, too. Not looked at when blocks go by their hashes.
+            medium: The tier, one of `MEDIUMS` in any case.
+            salt: What sets tenants apart, where ``parent`` is None.
+            adapter: The LoRA or other adapter, where ``parent`` is None.
+
+        Returns:
+            Blocks that were placed; see `counts` for the others.
+
+        Raises:
+            UsageError: An unknown medium, a hash past 64 bits, token ids that are none.
+        """
+        return self._core.stored(
+            worker, block_hashes, parent, token_ids, _name(salt), _name(adapter), _tier(medium)
+        )
+
+    def removed(self, worker: int, block_hashes: BlockHashes, *, medium: str = "GPU") -> int:
+        """A worker holds blocks in a tier no longer (BlockRemoved); copies elsewhere remain.
+
+        Returns:
+            How many of them it held there.
+        """
+        return self._core.removed(worker, block_hashes, _tier(medium))
+
+    def cleared(self, worker: int) -> int:
+        """A worker holds nothing any more (AllBlocksCleared); how many blocks it held."""
+        return self._core.cleared(worker)
+
+    # --- questions ----------------------------------------------------------------------------
+
+    def match_tokens(
+        self, prompt: TokenIds, *, salt: str | None = None, adapter: str | None = None
+    ) -> dict[int, Reach]:
+        """How many leading blocks of a prompt each worker holds; those with none are left out.
+
+        Raises:
+            UsageError: The index goes by hashes.
+        """
+        if self.block_size is None:
+            raise UsageError("the index goes by hashes: give it a block_size to match tokens")
+        found = self._core.match_tokens(prompt, _name(salt), _name(adapter))
+        return {worker: Reach(*blocks) for worker, blocks in found}
+
+    def match_hashes(self, block_hashes: BlockHashes) -> dict[int, Reach]:
+        """As `match_tokens`, by the hashes of a prompt's blocks.
+
+        Raises:
+            UsageError: The index goes by tokens.
+        """
+        if self.block_size is not None:
+            raise UsageError("the index goes by tokens: make it without a block_size")
+        found = self._core.match_hashes(block_hashes)
+        return {worker: Reach(*blocks) for worker, blocks in found}
+
+    def counts(self) -> RouterCounts:
+        """What happened to events so far."""
+        return RouterCounts(*self._core.counts())
+
+    def __len__(self) -> int:
+        """Blocks that some worker holds."""
+        return len(self._core)
+
+
+def _name(text: str | None) -> Any:
+    return None if text is None else text.encode()
+
+
+def _tier(medium: str) -> int:
+    tier = MEDIUMS.get(medium)
+    if tier is None and (tier := MEDIUMS.get(medium.upper())) is None:
+        known = ", ".join(MEDIUMS)
+        raise UsageError(f"medium {medium!r} is none of {known}{did_you_mean(medium, MEDIUMS)}")
+    return tier

@@ -1,0 +1,21 @@
+"""The conformance kit: what kvframe expects of a policy, as tests for its author.
+
+In a package's tests, with pytest:
+
+.. code-block:: python
+
+    from kvframe.testing import EvictionConformance
+
+
+    class TestDeepFirst(EvictionConformance):
+        policy = "deep-first"
+
+`check_policy` gives the same as a `Report`; ``kvframe bench check`` prints it with a replay.
+"""
+
+from __future__ import annotations
+
+from kvframe.testing.eviction import EvictionConformance, check_policy
+from kvframe.testing.report import Check, Report
+
+__all__ = ["Check", "EvictionConformance", "Report", "check_policy"]

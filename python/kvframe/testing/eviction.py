@@ -1,0 +1,115 @@
+"""The conformance kit for eviction policies: as a function, and as a class of tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from kvframe.descriptors import EvictionPolicy
+from kvframe.registry import Loaded
+from kvframe.testing.cost import BUDGET_US, check_cost
+from kvframe.testing.report import PromiseError, Report, judged
+from kvframe.testing.subject import Subject
+from kvframe.testing.trials import NEEDED, PROMISES, TRIALS
+
+
+def check_policy(
+    policy: str | EvictionPolicy | Loaded[EvictionPolicy],
+    options: Mapping[str, Any] | None = None,
+    *,
+    budget_us: float = BUDGET_US,
+) -> Report:
+    """Put an eviction policy through every trial of the kit.
+
+    Args:
+        policy: The name of an installed policy, or an `EvictionPolicy`.
+        options: Its options, as in its table of kvframe.toml; defaults if None.
+        budget_us: Microseconds that a decision among 256 candidates may take.
+
+    Returns:
+        A verdict for each promise; `Report.ok` if all were kept.
+
+    Raises:
+        PluginError: No policy of that name, or it is blocked or broken.
+        UsageError: It can only be replayed.
+    """
+    subject = Subject.of(policy, options or {})
+    passed: set[str] = set()
+    failed: dict[str, str] = {}
+    decision_us = None
+    for promise, trial in TRIALS:
+        try:
+            trial(subject)
+            passed.add(promise)
+        except PromiseError as fault:
+            failed.setdefault(fault.promise, fault.finding)
+            if promise in NEEDED:
+                break
+    if not failed:
+        try:
+            decision_us = check_cost(subject, budget_us)
+            passed.add("cost")
+        except PromiseError as fault:
+            failed.setdefault(fault.promise, fault.finding)
+    loaded = subject.loaded
+    origin = f"{loaded.distribution} {loaded.version}".rstrip()
+    return Report(loaded.descriptor.name, origin, judged(PROMISES, passed, failed), decision_us)
+
+
+class EvictionConformance:
+    """The kit as tests: derive from it in your package, and say which policy.
+
+    .. code-block:: python
+
+        class TestDeepFirst(EvictionConformance):
+            policy = "deep-first"
+            options = {"depth_weight": 2.0}
+
+    Attributes:
+        policy: The name of an installed policy, or an `EvictionPolicy`.
+        options: Its options.
+        budget_us: Microseconds that a decision among 256 candidates may take.
+    """
+
+    policy: ClassVar[str | EvictionPolicy]
+    options: ClassVar[Mapping[str, Any]] = {}
+    budget_us: ClassVar[float] = BUDGET_US
+
+    _report: ClassVar[Report]
+
+    def _kept(self, promise: str) -> None:
+        kind = type(self)
+        if "_report" not in vars(kind):
+            kind._report = check_policy(kind.policy, kind.options, budget_us=kind.budget_us)
+        check = kind._report[promise]
+        assert check.verdict == "ok", f"{promise}: {check.finding or 'not run'}\n{kind._report}"
+
+    def test_options(self) -> None:
+        self._kept("options")
+
+    def test_columns(self) -> None:
+        self._kept("columns")
+
+    def test_answers(self) -> None:
+        self._kept("answers")
+
+    def test_eligible(self) -> None:
+        self._kept("eligible")
+
+    def test_inputs(self) -> None:
+        self._kept("inputs")
+
+    def test_deterministic(self) -> None:
+        self._kept("deterministic")
+
+    def test_pools(self) -> None:
+        self._kept("pools")
+
+    def test_refusals(self) -> None:
+        self._kept("refusals")
+
+    def test_windows(self) -> None:
+        self._kept("windows")
+
+    def test_cost(self) -> None:
+        self._kept("cost")

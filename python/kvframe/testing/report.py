@@ -1,0 +1,87 @@
+"""What the kit found: a verdict for each promise, in the order they were tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Verdict = Literal["ok", "failed", "not run"]
+
+
+class PromiseError(Exception):
+    """A policy broke a promise: which one, and what was seen."""
+
+    def __init__(self, promise: str, finding: str) -> None:
+        super().__init__(finding)
+        self.promise = promise
+        self.finding = finding
+
+
+@dataclass(frozen=True)
+class Check:
+    """One promise of a policy, and whether it was kept.
+
+    Attributes:
+        name: The promise in a word.
+        promise: The promise in a sentence.
+        verdict: ``ok``, ``failed``, or ``not run``: it could not be tried after what failed.
+        finding: What was seen where it failed; else empty.
+    """
+
+    name: str
+    promise: str
+    verdict: Verdict
+    finding: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Every check of one policy.
+
+    Attributes:
+        policy: Its name.
+        origin: The distribution it comes from, with its version.
+        checks: One a promise.
+        decision_us: Microseconds that a decision among 256 candidates took; None if that was not
+            measured.
+    """
+
+    policy: str
+    origin: str
+    checks: tuple[Check, ...]
+    decision_us: float | None = None
+
+    @property
+    def ok(self) -> bool:
+        """True if every check was run and passed."""
+        return all(check.verdict == "ok" for check in self.checks)
+
+    def __getitem__(self, name: str) -> Check:
+        for check in self.checks:
+            if check.name == name:
+                return check
+        raise KeyError(f"no check {name}: there are {', '.join(c.name for c in self.checks)}")
+
+    def __str__(self) -> str:
+        width = max(len(check.name) for check in self.checks)
+        return "\n".join(
+            f"{check.verdict:<7}  {check.name:<{width}}  {check.finding or check.promise}"
+            for check in self.checks
+        )
+
+
+def judged(
+    promises: Mapping[str, str], passed: set[str], failed: Mapping[str, str]
+) -> tuple[Check, ...]:
+    """The checks of a report: ``promises`` in order, ``failed`` with their findings."""
+
+    def verdict(name: str) -> Verdict:
+        if name in failed:
+            return "failed"
+        return "ok" if name in passed else "not run"
+
+    return tuple(
+        Check(name, promise, verdict(name), failed.get(name, ""))
+        for name, promise in promises.items()
+    )

@@ -1,0 +1,192 @@
+"""Made-up traffic: all that an engine does to a manager, from a seed, audited after every call."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable
+
+import numpy as np
+
+from kvframe.errors import CapacityError, KVFrameError, NeverFitsError, PolicyError
+from kvframe.manager import KVCacheManager
+from kvframe.results import Pin
+from kvframe.testing.books import Books
+from kvframe.testing.report import PromiseError
+
+Tokens = list[int]
+
+_LETTERS = 3
+"""Kinds of blocks: few, so that prefixes are shared and branch."""
+
+
+class Traffic:
+    """Requests that share prefixes, run at once, grow, fork, are cut and end; pins; refusals.
+
+    The same seed over the same kind of manager makes the same calls, whatever the policy, as long
+    as the same of them are refused.
+
+    Args:
+        manager: Strict (``on_error = "raise"``), its event log on.
+        seed: Of the dice.
+        upheaval: Whether the cache is forgotten and the pool resized now and then.
+    """
+
+    def __init__(self, manager: KVCacheManager, seed: int, *, upheaval: bool = False) -> None:
+        self.manager = manager
+        self.books = Books()
+        self._dice = random.Random(seed)
+        self._digest = hashlib.sha256()
+        self._running: dict[int, Tokens] = {}
+        self._pins: list[tuple[Pin, list[int]]] = []
+        self._known: list[Tokens] = [[]]
+        self._blocks = manager.counts().total
+        self._verbs: list[tuple[int, Callable[[], None]]] = [
+            (8, self._admit),
+            (5, self._grow),
+            (6, self._end),
+            (1, self._fork),
+            (1, self._preempt),
+            (1, self._pin),
+            (1, self._unpin),
+            (1, self._collect),
+            (1, self._too_long),
+        ]
+        if upheaval:
+            self._verbs += [(1, self._forget), (1, self._resize)]
+
+    def run(self, calls: int) -> str:
+        """Make so many calls; the digest of all that happened."""
+        for _ in range(calls):
+            self.call()
+        return self.digest()
+
+    def digest(self) -> str:
+        """Equal for runs whose logs are equal."""
+        return self._digest.hexdigest()
+
+    def call(self) -> None:
+        """Make one call.
+
+        Raises:
+            PromiseError: The call broke a promise of the policy.
+        """
+        weights = [weight for weight, _ in self._verbs]
+        (verb,) = self._dice.choices([verb for _, verb in self._verbs], weights)
+        held = self._held()
+        try:
+            verb()
+        except PolicyError as error:
+            raise blame(error) from error
+        except (CapacityError, NeverFitsError):
+            self._digest.update(b"refused")
+        events = self.manager.take_events()
+        for name in ("kind", "block", "seq", "value"):
+            self._digest.update(events[name].tobytes())
+        self.books.read(events, held)
+        try:
+            self.manager.check_integrity()
+        except KVFrameError as error:
+            raise PromiseError("eligible", f"the pool is broken: {error}") from error
+        counts = self.manager.counts()
+        if counts.free + counts.cached + counts.referenced != counts.total:
+            raise PromiseError("eligible", f"the pool's counts do not add up: {counts}")
+
+    def _held(self) -> set[int]:
+        tables = [self.manager.block_table(seq).tolist() for seq in self._running]
+        return {block for table in (*tables, *(held for _, held in self._pins)) for block in table}
+
+    def _word(self, blocks: int) -> Tokens:
+        size = self.manager.block_size
+        return [letter for _ in range(blocks) for letter in [self._dice.randrange(_LETTERS)] * size]
+
+    def _prompt(self) -> Tokens:
+        size = self.manager.block_size
+        start = self._dice.choice(self._known)
+        start = start[: self._dice.randint(0, len(start)) // size * size]
+        return [*start, *self._word(self._dice.randint(1, 3)), 0][: self._blocks * size]
+
+    def _pick(self) -> int | None:
+        return self._dice.choice(list(self._running)) if self._running else None
+
+    def _admit(self) -> None:
+        prompt, dice = self._prompt(), self._dice
+        meta = (dice.randrange(4), dice.randrange(3), dice.randrange(3), dice.randint(-1, 2))
+        session, turn, request_class, priority = meta
+        grant = self.manager.admit(
+            prompt, session=session, turn=turn, request_class=request_class, priority=priority
+        )
+        self._running[grant.seq] = prompt
+        self.manager.commit(grant.seq, len(prompt))
+        self._known = [*self._known[-15:], prompt]
+
+    def _grow(self) -> None:
+        seq = self._pick()
+        if seq is not None:
+            more = self._word(1)[: self._dice.randint(1, self.manager.block_size)]
+            self.manager.append(seq, more)
+            tokens = self._running[seq] = self._running[seq] + more
+            self.manager.commit(seq, len(tokens))
+            self._known = [*self._known[-15:], tokens]
+
+    def _end(self) -> None:
+        seq = self._pick()
+        if seq is not None:
+            self.manager.release(seq)
+            del self._running[seq]
+
+    def _fork(self) -> None:
+        seq = self._pick()
+        if seq is not None:
+            self._running[self.manager.fork(seq)] = self._running[seq]
+
+    def _preempt(self) -> None:
+        seq = self._pick()
+        if seq is not None:
+            self.manager.preempt(seq)
+            del self._running[seq]
+
+    def _pin(self) -> None:
+        prompt = self._prompt()
+        pin = self.manager.pin(prompt)
+        if pin is not None:
+            self._pins.append((pin, [pin.block]))
+
+    def _unpin(self) -> None:
+        if self._pins:
+            pin, _ = self._pins.pop(self._dice.randrange(len(self._pins)))
+            self.manager.unpin(pin)
+
+    def _collect(self) -> None:
+        counts = self.manager.counts()
+        self.manager.collect(self._dice.randint(0, counts.free + counts.cached))
+
+    def _too_long(self) -> None:
+        """More than the pool has: refused before the policy is asked."""
+        tokens = np.zeros(self._blocks * self.manager.block_size + 1, np.uint32)
+        try:
+            self.manager.admit(tokens)
+        except NeverFitsError:
+            return
+        raise PromiseError("eligible", "a request that can never fit was admitted")
+
+    def _forget(self) -> None:
+        if self._dice.random() < 0.5:
+            self.manager.clear_cache()
+        else:
+            self.manager.set_fingerprint(str(self._dice.random()))
+
+    def _resize(self) -> None:
+        blocks = max(1, self._blocks + self._dice.randint(-3, 3))
+        self.manager.resize(blocks)
+        self._blocks = blocks
+
+
+def blame(error: PolicyError) -> PromiseError:
+    """The promise that was broken where a strict policy was stopped."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, PromiseError):
+            return cause
+        cause = cause.__cause__
+    return PromiseError("answers", str(error))

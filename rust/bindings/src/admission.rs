@@ -1,0 +1,142 @@
+//! What becomes findable: asked of the admission policy before the operation that would make it so.
+
+use std::collections::HashSet;
+
+use kvframe_core::manager::{Due, Step};
+use kvframe_core::policy::admission::{
+    AdmissionOptions, Admit, Ask, Offer, Verdict, Verdicts, by_name,
+};
+use kvframe_core::{Error, Key, Manager as Core};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors::from_core;
+use crate::gatekeeper::Gatekeeper;
+use crate::manager::Manager;
+
+/// Keys seen that wait for the next question at the most.
+const MANY_SEEN: usize = 1 << 16;
+
+/// The core's admission policy; for a driver of a Python policy, who asks it.
+#[allow(clippy::type_complexity)]
+pub fn make_admission(
+    py: Python<'_>,
+    policy: &Bound<'_, PyAny>,
+    options: Option<&Bound<'_, PyDict>>,
+    strict: bool,
+) -> PyResult<(Option<Box<dyn Admit>>, Option<Gatekeeper>, String)> {
+    if let Ok(name) = policy.extract::<String>() {
+        let mut built = AdmissionOptions::default();
+        for (name, value) in options.into_iter().flatten() {
+            built.set(&name.extract::<String>()?, value.extract()?);
+        }
+        return Ok((by_name(&name, built).map_err(|e| from_core(py, &e))?, None, name));
+    }
+    let keeper = Gatekeeper::new(policy, strict)?;
+    let books = Verdicts::new(keeper.wants_seen());
+    Ok((Some(Box::new(books)), Some(keeper), policy.getattr("name")?.extract()?))
+}
+
+/// What an operation would make findable, and what the policy is to know besides.
+pub struct Question {
+    offer: Offer,
+    ask: Ask,
+    seen: Vec<Key>,
+}
+
+impl Question {
+    /// About what is `due`; of nothing to ask, none.
+    pub fn gather(core: &mut Core, due: &[Due<'_>]) -> Option<Self> {
+        let mut offer = Offer::default();
+        let ask = core.admission_due(due, &mut offer);
+        let books = core.verdicts()?;
+        if offer.is_empty() && books.seen_len() < MANY_SEEN {
+            return None;
+        }
+        Some(Self { offer, ask, seen: books.take_seen() })
+    }
+
+    /// The policy's verdicts.
+    pub fn put(&self, py: Python<'_>, keeper: &Gatekeeper) -> PyResult<Vec<Verdict>> {
+        keeper.ask(py, &self.offer, self.ask, &self.seen)
+    }
+
+    /// Hands the verdicts in.
+    pub fn answer(&self, core: &mut Core, verdicts: &[Verdict]) {
+        if let Some(books) = core.verdicts() {
+            books.enter(&self.offer, verdicts);
+        }
+    }
+
+    /// The operation is over.
+    pub fn close(&self, core: &mut Core) {
+        if let Some(books) = core.verdicts() {
+            books.leave(&self.offer);
+        }
+    }
+}
+
+/// Everything that a step would make findable.
+fn due_of<'a>(core: &Core, step: &Step<'a>) -> Vec<Due<'a>> {
+    let cut = |seq| step.truncate.iter().find(|&&(s, _)| s == seq).map(|&(_, len)| len);
+    let fill = |seq| step.fill.iter().find(|&&(s, _)| s == seq).map_or(&[][..], |&(_, ids)| ids);
+    let committed = step.commit.iter().map(|&(seq, upto)| Due {
+        seq,
+        upto: Some(upto),
+        cut: cut(seq),
+        fill: fill(seq),
+    });
+    let loaded = step.loaded.iter().filter_map(|&(ticket, n)| core.due_of_load(ticket, n));
+    let mut due: Vec<Due<'a>> = committed.chain(loaded).collect();
+    let asked: HashSet<u64> = due.iter().map(|due| due.seq).collect();
+    let ends = step.release.iter().chain(step.preempt).filter(|seq| !asked.contains(seq));
+    due.extend(ends.map(|&seq| Due { seq, upto: None, cut: cut(seq), fill: fill(seq) }));
+    due
+}
+
+impl Manager {
+    /// Work that makes findable what is `due`.
+    pub(crate) fn admitting<'a, T>(
+        &self,
+        py: Python<'_>,
+        due: impl FnOnce(&Core) -> Option<Due<'a>>,
+        work: impl FnOnce(&mut Core) -> Result<T, Error>,
+    ) -> PyResult<T> {
+        let Some(keeper) = &self.gatekeeper else { return self.with(py, work) };
+        let question = self.locked(py, |core| {
+            let due = due(core)?;
+            Question::gather(core, &[due])
+        })?;
+        let Some(question) = question else { return self.with(py, work) };
+        let verdicts = question.put(py, keeper)?;
+        self.with(py, |core| {
+            question.answer(core, &verdicts);
+            let done = work(core);
+            question.close(core);
+            done
+        })
+    }
+
+    /// The same for a step, which has to be sound: what it would make findable, judged.
+    pub(crate) fn ask_step(
+        &self,
+        py: Python<'_>,
+        step: &Step<'_>,
+    ) -> PyResult<Option<(Question, Vec<Verdict>)>> {
+        let Some(keeper) = &self.gatekeeper else { return Ok(None) };
+        let question = self.locked(py, |core| {
+            // What is wrong with the step is told by the step.
+            core.check_step(step, &mut Vec::new()).ok()?;
+            let due = due_of(core, step);
+            Question::gather(core, &due)
+        })?;
+        let Some(question) = question else { return Ok(None) };
+        let verdicts = question.put(py, keeper)?;
+        Ok(Some((question, verdicts)))
+    }
+
+    /// How often the admission policy failed, and everything was kept.
+    pub(crate) fn gate_failures(&self) -> u64 {
+        self.gatekeeper.as_ref().map_or(0, Gatekeeper::failures)
+    }
+}

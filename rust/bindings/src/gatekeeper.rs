@@ -1,0 +1,181 @@
+//! A Python admission policy's verdicts, asked for without the core's lock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use kvframe_core::Key;
+use kvframe_core::policy::admission::{Ask, Offer, Verdict};
+use numpy::{PyArray1, PyArrayMethods};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::buffers::key_words;
+use crate::errors::raise;
+use crate::judge::{frozen, unchanged};
+
+/// What a verdict reads before the policy has written it.
+const UNSET: u8 = u8::MAX;
+
+/// A policy written in Python, behind `kvframe.policies.gate.AdmissionDriver`.
+pub struct Gatekeeper {
+    driver: Py<PyAny>,
+    columns: Vec<(String, Column)>,
+    wants_seen: bool,
+    strict: bool,
+    failures: AtomicU64,
+}
+
+impl Gatekeeper {
+    /// Reads what the driver declares: `columns`, `wants_seen`.
+    pub fn new(driver: &Bound<'_, PyAny>, strict: bool) -> PyResult<Self> {
+        Ok(Self {
+            columns: driver
+                .getattr("columns")?
+                .extract::<Vec<String>>()?
+                .into_iter()
+                .map(|name| Column::by_name(driver.py(), &name).map(|kind| (name, kind)))
+                .collect::<PyResult<_>>()?,
+            wants_seen: driver.getattr("wants_seen")?.extract()?,
+            driver: driver.clone().unbind(),
+            strict,
+            failures: AtomicU64::new(0),
+        })
+    }
+
+    /// Whether the policy keeps books of what was seen.
+    pub fn wants_seen(&self) -> bool {
+        self.wants_seen
+    }
+
+    /// How often it failed.
+    pub fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// One verdict a row of `offer`; all are kept where the policy failed and may be passed over.
+    ///
+    /// Errors: the policy's own where it is strict, and interrupts always.
+    pub fn ask(
+        &self,
+        py: Python<'_>,
+        offer: &Offer,
+        ask: Ask,
+        seen: &[Key],
+    ) -> PyResult<Vec<Verdict>> {
+        match self.consult(py, offer, ask, seen) {
+            Ok(verdicts) => Ok(verdicts),
+            Err(error) => {
+                self.failed(py, error)?;
+                Ok(vec![Verdict::Keep; offer.len()])
+            }
+        }
+    }
+
+    /// Counts a failure and tells of it.
+    pub fn failed(&self, py: Python<'_>, error: PyErr) -> PyResult<()> {
+        if !error.is_instance_of::<pyo3::exceptions::PyException>(py) {
+            return Err(error);
+        }
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        let told = self.driver.bind(py).call_method1("failed", (&error, self.strict))?;
+        if self.strict { Err(PyErr::from_value(told)) } else { Ok(()) }
+    }
+
+    fn consult(
+        &self,
+        py: Python<'_>,
+        offer: &Offer,
+        ask: Ask,
+        seen: &[Key],
+    ) -> PyResult<Vec<Verdict>> {
+        let columns = PyDict::new(py);
+        for (name, kind) in &self.columns {
+            columns.set_item(name, column(py, *kind, offer)?)?;
+        }
+        let seen = if seen.is_empty() { None } else { Some(words(py, seen)?) };
+        let rows = offer.len();
+        let out = PyArray1::<u8>::from_vec(py, vec![UNSET; rows]).into_any();
+        let about = (ask.now, ask.tier.name(), ask.occasion as u8, ask.free, ask.total);
+        let args = (about, columns, seen, &out);
+        let asked: bool =
+            self.driver.bind(py).call_method1(intern!(py, "admit"), args)?.extract()?;
+        if !asked {
+            return Ok(vec![Verdict::Keep; rows]);
+        }
+        let answers = unchanged::<u8>(&out, rows)?;
+        let verdict = |(i, &number): (usize, &u8)| {
+            Verdict::from_number(number).ok_or_else(|| {
+                let what = if number == UNSET { "unset".into() } else { number.to_string() };
+                let limit = "must be 0 (drop), 1 (keep) or 2 (a lower tier)";
+                let message = format!("verdict {i} of {rows} is {what}: {limit}");
+                raise(py, "PolicyError", message)
+            })
+        };
+        answers.as_slice()?.iter().enumerate().map(verdict).collect()
+    }
+}
+
+/// Keys as a read-only uint64 array of two words each, the low one first.
+pub fn words<'py>(py: Python<'py>, keys: &[Key]) -> PyResult<Bound<'py, PyAny>> {
+    let flat = frozen(py, keys.iter().flat_map(|&key| key_words(key)).collect::<Vec<u64>>())?;
+    // The base is frozen, so that no view of it can be thawed.
+    Ok(flat.cast::<PyArray1<u64>>()?.reshape([keys.len(), 2])?.into_any())
+}
+
+/// A column of the offer, by the name that a policy asks for it with.
+#[derive(Debug, Clone, Copy)]
+enum Column {
+    Key,
+    Next,
+    Depth,
+    Tokens,
+    Group,
+    State,
+    Reach,
+    Prompt,
+    Uses,
+    Session,
+    Turn,
+    RequestClass,
+    Priority,
+}
+
+impl Column {
+    fn by_name(py: Python<'_>, name: &str) -> PyResult<Self> {
+        Ok(match name {
+            "key" => Self::Key,
+            "next" => Self::Next,
+            "depth" => Self::Depth,
+            "tokens" => Self::Tokens,
+            "group" => Self::Group,
+            "state" => Self::State,
+            "reach" => Self::Reach,
+            "prompt" => Self::Prompt,
+            "uses" => Self::Uses,
+            "session" => Self::Session,
+            "turn" => Self::Turn,
+            "request_class" => Self::RequestClass,
+            "priority" => Self::Priority,
+            _ => return Err(raise(py, "PolicyError", format!("no column is called {name:?}"))),
+        })
+    }
+}
+
+fn column<'py>(py: Python<'py>, kind: Column, offer: &Offer) -> PyResult<Bound<'py, PyAny>> {
+    let metas = &offer.metas;
+    match kind {
+        Column::Key => words(py, &offer.keys),
+        Column::Next => words(py, &offer.nexts),
+        Column::Depth => frozen(py, offer.depths.clone()),
+        Column::Tokens => frozen(py, offer.spans.clone()),
+        Column::Group => frozen(py, offer.groups.clone()),
+        Column::State => frozen(py, offer.states.clone()),
+        Column::Reach => frozen(py, offer.reaches.clone()),
+        Column::Prompt => frozen(py, offer.prompts.clone()),
+        Column::Uses => frozen(py, offer.uses.clone()),
+        Column::Session => frozen(py, metas.iter().map(|m| m.session).collect()),
+        Column::Turn => frozen(py, metas.iter().map(|m| m.turn).collect()),
+        Column::RequestClass => frozen(py, metas.iter().map(|m| m.class).collect()),
+        Column::Priority => frozen(py, metas.iter().map(|m| m.priority).collect()),
+    }
+}

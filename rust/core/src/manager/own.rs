@@ -1,0 +1,67 @@
+//! An admission becomes an owner of what was found for it.
+
+use super::Manager;
+use super::admit::Start;
+use crate::events::Kind;
+use crate::policy::{Use, View};
+use crate::pool::{BlockId, NIL, State};
+use crate::sequence::SeqId;
+
+impl Manager {
+    /// `seq` becomes an owner of all that it starts from.
+    pub(super) fn own_start(
+        &mut self,
+        seq: SeqId,
+        start: &Start,
+        hits: &[Vec<BlockId>],
+        using: Use<'_>,
+    ) {
+        for found in hits {
+            let mut found = &found[..];
+            if start.filler.is_some() {
+                let (good, computing) = found.split_at(start.good as usize);
+                for &block in computing {
+                    self.pool.share(block);
+                }
+                self.note_blocks(Kind::Hold, seq, computing.iter(), 0);
+                found = good;
+            }
+            self.own(seq, found, using);
+        }
+        if let Some(tail) = &start.tail {
+            self.hold_tail(seq, tail, Use { outlook: &[], ..using });
+        }
+    }
+
+    /// `seq` becomes an owner of the blocks found in one group.
+    fn own(&mut self, seq: SeqId, found: &[BlockId], using: Use<'_>) {
+        let mut start = 0;
+        // What is not needed lies before a window's blocks, or between a sink and them.
+        for run in found.split(|&b| b == NIL) {
+            let outlook = using.outlook.get(start..).unwrap_or(&[]);
+            self.own_run(seq, run, Use { outlook, ..using });
+            start += run.len() + 1;
+        }
+    }
+
+    fn own_run(&mut self, seq: SeqId, found: &[BlockId], using: Use<'_>) {
+        if found.is_empty() {
+            return;
+        }
+        self.note_blocks(Kind::Hit, seq, found.iter(), 0);
+        let mut cached = std::mem::take(&mut self.scratch.blocks);
+        let some_owned = self.pool.count_cached(found) < found.len();
+        if some_owned {
+            cached.clear();
+            cached.extend(found.iter().filter(|&&b| self.pool.state(b) == State::Cached));
+        }
+        self.pool.share_chain(found);
+        let view = View { pool: &self.pool, now: self.tick };
+        self.policy.claim(if some_owned { &cached } else { found }, view);
+        self.policy.hit(found, using, view);
+        if self.observer.samples.is_on() {
+            self.observer.samples.used(found, self.tick);
+        }
+        self.scratch.blocks = cached;
+    }
+}

@@ -1,0 +1,68 @@
+//! Slots for one unit of a sequence, in the tables of all its groups.
+
+use super::Manager;
+use crate::events::Kind;
+use crate::groups::GroupKind;
+use crate::hash::Key;
+use crate::policy::View;
+use crate::pool::BlockId;
+use crate::sequence::SeqId;
+
+impl Manager {
+    /// Tells a policy with ghosts which keys the blocks that start at unit `row` are for.
+    pub(super) fn announce(&mut self, keys: &[Key], row: u32) {
+        for (group, reach) in self.layout.groups().iter().enumerate() {
+            let starts = reach.kind != GroupKind::Cross && row.is_multiple_of(reach.units);
+            let Some(key) = keys.get((row + reach.units) as usize - 1).filter(|_| starts) else {
+                continue;
+            };
+            let view = View { pool: &self.pool, now: self.tick };
+            self.policy.missed(key.for_group(group), view);
+        }
+    }
+
+    /// Groups whose table has no slots for the unit `row` yet, as bits.
+    #[inline]
+    fn short_groups(&self, tables: &[Vec<BlockId>], row: u32) -> u32 {
+        if self.layout.is_uniform() {
+            return (1 << tables.len()) - 1;
+        }
+        let end = (u64::from(row) + 1) * u64::from(self.block_size());
+        let mut short = 0;
+        for (group, (reach, table)) in self.layout.groups().iter().zip(tables).enumerate() {
+            let has = table.len() as u64 * u64::from(reach.span);
+            short |= u32::from(reach.kind != GroupKind::Cross && has < end) << group;
+        }
+        short
+    }
+
+    /// Blocks that slots for the unit `row` take.
+    pub(super) fn row_blocks(&self, tables: &[Vec<BlockId>], row: u32) -> u32 {
+        self.short_groups(tables, row).count_ones()
+    }
+
+    /// Slots for the unit `row` in every group's table, or in none.
+    pub(super) fn obtain_row(
+        &mut self,
+        seq: SeqId,
+        tables: &mut [Vec<BlockId>],
+        row: u32,
+        outlook: Option<u32>,
+    ) -> bool {
+        let short = self.short_groups(tables, row);
+        let is_short = |group: &usize| short >> group & 1 == 1;
+        for group in (0..tables.len()).filter(is_short) {
+            let Some(block) = self.obtain(seq, group, outlook) else {
+                for group in (0..group).filter(is_short) {
+                    let block = tables[group].pop().expect("the group got its block just now");
+                    self.note_block(Kind::Release, seq, block, 0);
+                    self.pool.unshare(block);
+                    self.pool.put_back(block);
+                }
+                return false;
+            };
+            tables[group].push(block);
+        }
+        true
+    }
+}

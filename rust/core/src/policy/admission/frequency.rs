@@ -1,0 +1,58 @@
+//! Kept if used more often than what would die for it, as far as a sketch can tell.
+//!
+//! Source: `TinyLFU` (Einziger, Friedman and Manes, ACM Transactions on Storage 13(4), 2017).
+
+use super::super::sketch::Sketch;
+use super::{Admit, Ask, Offer, Verdict};
+use crate::hash::Key;
+
+/// The filter of W-`TinyLFU`, over whatever eviction policy.
+#[derive(Debug)]
+pub struct Frequency {
+    uses: u32,
+    capacity: u32,
+    sketch: Sketch,
+}
+
+impl Frequency {
+    /// A sketch for `capacity` keys. Where no cached block could die, `uses` sights are enough.
+    pub fn new(uses: u32, capacity: u32) -> Self {
+        let mut sketch = Sketch::default();
+        sketch.reserve(capacity);
+        Self { uses, capacity, sketch }
+    }
+}
+
+impl Admit for Frequency {
+    fn name(&self) -> &'static str {
+        "frequency"
+    }
+
+    fn wants_keys(&self) -> bool {
+        true
+    }
+
+    fn seen(&mut self, keys: &[Key]) {
+        for &key in keys {
+            self.sketch.add(key);
+        }
+    }
+
+    fn admit(&mut self, offer: &Offer, ask: Ask, out: &mut [Verdict]) {
+        let least = match ask.rival {
+            // There is room: nothing dies for it.
+            _ if ask.free > 0 => 0,
+            Some(rival) => self.sketch.count(rival) + 1,
+            None => self.uses.into(),
+        };
+        for (&key, verdict) in offer.keys.iter().zip(out) {
+            if self.sketch.count(key) < least {
+                *verdict = Verdict::Drop;
+            }
+        }
+    }
+
+    fn options(&self) -> Vec<(&'static str, u64)> {
+        vec![("uses", self.uses.into()), ("capacity", self.capacity.into())]
+    }
+}

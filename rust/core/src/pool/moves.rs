@@ -1,0 +1,137 @@
+//! The moves of a block from state to state, and a pool's from size to size.
+
+use super::{Block, BlockId, NIL, Pool, State, UNUSED};
+use crate::hash::Key;
+
+impl Pool {
+    pub(super) fn create(&mut self) -> BlockId {
+        let id = self.blocks.len() as BlockId;
+        self.blocks.push(UNUSED);
+        self.key.push(Key::default());
+        self.depth.push(0);
+        if self.generation.len() < self.blocks.len() {
+            self.generation.push(0);
+        }
+        id
+    }
+
+    fn pop_free(&mut self) -> Option<BlockId> {
+        match self.free.pop() {
+            Some(id) => Some(id),
+            None if self.created() < self.capacity => Some(self.create()),
+            None => None,
+        }
+    }
+
+    /// Free → Pending with one owner.
+    pub fn take(&mut self, group: u8) -> Option<BlockId> {
+        let id = self.pop_free()?;
+        self.blocks[id as usize] = Block { refs: 1, state: State::Pending, group, ..UNUSED };
+        Some(id)
+    }
+
+    /// Free → Lent.
+    pub fn lend(&mut self) -> Option<BlockId> {
+        let id = self.pop_free()?;
+        self.blocks[id as usize] = Block { refs: 1, state: State::Lent, ..UNUSED };
+        Some(id)
+    }
+
+    /// Lent → Pending: the block goes into the books.
+    pub fn enter(&mut self, block: BlockId) {
+        let b = &mut self.blocks[block as usize];
+        debug_assert_eq!(b.state, State::Lent);
+        b.state = State::Pending;
+    }
+
+    /// One more owner. True if it is the first: Cached → Committed.
+    #[inline]
+    pub fn share(&mut self, block: BlockId) -> bool {
+        let b = &mut self.blocks[block as usize];
+        b.refs += 1;
+        let first = b.state == State::Cached;
+        if first {
+            b.state = State::Committed;
+            self.cached -= 1;
+        }
+        first
+    }
+
+    /// One owner less. `None` while there are others; else the state it is left in: Cached if it is
+    /// findable, Pending or Lent if it is to be put back.
+    #[inline]
+    pub fn unshare(&mut self, block: BlockId) -> Option<State> {
+        let b = &mut self.blocks[block as usize];
+        b.refs -= 1;
+        if b.refs > 0 {
+            return None;
+        }
+        if b.state == State::Committed {
+            b.state = State::Cached;
+            self.cached += 1;
+        }
+        Some(b.state)
+    }
+
+    /// Pending → Committed: findable under `key`, after `parent` (in groups with a prefix order).
+    pub fn publish(&mut self, block: BlockId, key: Key, parent: BlockId, depth: u32) {
+        let b = &mut self.blocks[block as usize];
+        debug_assert_eq!(b.state, State::Pending);
+        b.state = State::Committed;
+        b.parent = parent;
+        b.duplicated = false;
+        self.key[block as usize] = key;
+        self.depth[block as usize] = depth;
+        if parent != NIL {
+            let above = &mut self.blocks[parent as usize];
+            above.children += 1;
+            above.heir = block;
+        }
+    }
+
+    /// Committed → Pending, or Cached → Pending without an owner: no longer findable.
+    /// Returns the parent that lost a child, or [`NIL`].
+    pub fn unpublish(&mut self, block: BlockId) -> BlockId {
+        let b = &mut self.blocks[block as usize];
+        if b.state == State::Cached {
+            self.cached -= 1;
+        }
+        b.state = State::Pending;
+        let parent = std::mem::replace(&mut b.parent, NIL);
+        if parent != NIL {
+            self.blocks[parent as usize].children -= 1;
+        }
+        parent
+    }
+
+    /// Pending or Lent, without owners → Free; the id's next use has another generation.
+    pub fn put_back(&mut self, block: BlockId) {
+        let b = &mut self.blocks[block as usize];
+        debug_assert_eq!(b.refs, 0);
+        b.state = State::Free;
+        let generation = &mut self.generation[block as usize];
+        *generation = generation.wrapping_add(1);
+        self.free.push(block);
+    }
+
+    /// Takes a loan's only reference away.
+    pub fn end_loan(&mut self, block: BlockId) {
+        self.blocks[block as usize].refs = 0;
+    }
+
+    /// Undoes [`Pool::end_loan`].
+    pub fn mark_lent(&mut self, block: BlockId) {
+        self.blocks[block as usize].refs = 1;
+    }
+
+    /// Another capacity; blocks from there on must be free. Their generations are kept, in case they
+    /// come back.
+    pub fn resize(&mut self, capacity: u32) {
+        self.capacity = capacity;
+        let kept = (capacity as usize).min(self.blocks.len());
+        self.blocks.truncate(kept);
+        self.key.truncate(kept);
+        self.depth.truncate(kept);
+        self.free.retain(|&b| b < capacity);
+    }
+}

@@ -1,0 +1,72 @@
+//! How far into a prompt each worker reaches, found block by block.
+
+use super::holders::{Holders, TIERS, Tier};
+
+/// Leading blocks of a prompt that a worker holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reach {
+    /// The worker, by its own number.
+    pub worker: u64,
+    /// Blocks held in this tier or a nearer one, by tier.
+    pub blocks: [u32; TIERS],
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Active {
+    worker: u32,
+    /// The farthest tier that was needed so far.
+    tier: Tier,
+    blocks: [u32; TIERS],
+}
+
+/// Workers that hold all blocks so far, and those that have stopped.
+#[derive(Debug, Default)]
+pub(super) struct Walk {
+    active: Vec<Active>,
+    stopped: Vec<Active>,
+}
+
+impl Walk {
+    /// The first block of the prompt.
+    pub fn begin(&mut self, first: &Holders) {
+        self.active.extend(first.iter().map(|holder| {
+            let tier = holder.tiers.trailing_zeros() as Tier;
+            Active { worker: holder.worker, tier, blocks: [0; TIERS] }
+        }));
+    }
+
+    /// The block at `depth`, after the first: whoever lacks it stops. Whether anybody goes on.
+    pub fn go_on(&mut self, depth: u32, block: &Holders) -> bool {
+        let mut holders = block.iter().peekable();
+        let stopped = &mut self.stopped;
+        self.active.retain_mut(|active| {
+            while holders.next_if(|holder| holder.worker < active.worker).is_some() {}
+            let held = holders.next_if(|holder| holder.worker == active.worker);
+            let until = held.map_or(TIERS as Tier, |h| h.tiers.trailing_zeros() as Tier);
+            for tier in active.tier..until.max(active.tier) {
+                active.blocks[tier as usize] = depth;
+            }
+            active.tier = active.tier.max(until);
+            if held.is_none() {
+                stopped.push(*active);
+            }
+            held.is_some()
+        });
+        !self.active.is_empty()
+    }
+
+    /// All workers that reach anywhere, `depth` blocks having been looked at; in their order.
+    pub fn end(mut self, depth: u32, name: impl Fn(u32) -> u64) -> Vec<Reach> {
+        for mut active in self.active {
+            active.blocks[active.tier as usize..].fill(depth);
+            self.stopped.push(active);
+        }
+        let mut found: Vec<_> = self
+            .stopped
+            .iter()
+            .map(|a| Reach { worker: name(a.worker), blocks: a.blocks })
+            .collect();
+        found.sort_unstable_by_key(|reach| reach.worker);
+        found
+    }
+}

@@ -1,0 +1,111 @@
+//! Admission policies of the core: what enters, and what a lower tier is told.
+
+mod common;
+
+use common::{SIZE, build, found, open, prompt, run, serve};
+use kvframe_core::policy::admission::{
+    AdmissionOptions, Ask, Occasion, Offer, Row, Tier, Verdict, by_name,
+};
+use kvframe_core::{Error, Group, GroupKind, Key, Manager, Options};
+
+fn gated(name: &str, options: AdmissionOptions, groups: Vec<Group>) -> Manager {
+    let options_of_pool = Options { blocks: 64, block_size: SIZE, groups, ..Options::default() };
+    build(options_of_pool, "lru").with_admission(by_name(name, options).unwrap())
+}
+
+fn full(name: &str) -> Manager {
+    gated(name, AdmissionOptions::default(), vec![GroupKind::Full.into()])
+}
+
+// scenario: VT64
+#[test]
+fn what_is_used_once_is_free_when_its_owner_ends() {
+    let mut m = full("second-use");
+    assert_eq!(serve(&mut m, &open(&[1, 2, 3])), 0);
+    assert_eq!((m.pool().cached(), m.pool().free()), (0, 64));
+    assert_eq!(serve(&mut m, &open(&[1, 2, 4])), 0);
+    m.check_integrity().unwrap();
+    // The first two were used twice; 4 follows them and was not.
+    assert_eq!(found(&m, &open(&[1, 2, 4])), 8);
+    assert_eq!(m.admission_counts().kept, 2);
+    assert_eq!(m.admission_counts().dropped, 4);
+}
+
+#[test]
+fn a_block_behind_a_dropped_one_is_never_stored() {
+    let mut m = full("second-use");
+    let (a, b) = (run(&mut m, &open(&[1, 2])), run(&mut m, &open(&[1, 2, 3])));
+    m.check_integrity().unwrap();
+    m.append(a, &prompt(&[7])).unwrap();
+    m.commit(a, 13).unwrap();
+    m.release(b).unwrap();
+    m.release(a).unwrap();
+    m.check_integrity().unwrap();
+    assert_eq!(found(&m, &open(&[1, 2, 3])), 8);
+    assert_eq!(m.pool().cached(), 2);
+}
+
+#[test]
+fn a_lagging_group_goes_as_far_as_the_others() {
+    let lags = Group { lag: 2, ..GroupKind::Full.into() };
+    let mut m = gated(
+        "size",
+        AdmissionOptions { min_tokens: 0, max_tokens: 8, ..AdmissionOptions::default() },
+        vec![GroupKind::Full.into(), lags],
+    );
+    serve(&mut m, &open(&[1, 2, 3]));
+    m.check_integrity().unwrap();
+    assert_eq!(found(&m, &open(&[1, 2, 3])), 8);
+    assert_eq!(m.pool().cached(), 4);
+}
+
+fn ask(m: &mut Manager, tier: Tier, occasion: Occasion, uses: &[u32]) -> Vec<Verdict> {
+    let mut offer = Offer::default();
+    for (depth, &uses) in (0..).zip(uses) {
+        let key = Key(u128::from(depth) + 1);
+        offer.push(Row { key, depth, span: SIZE, uses, ..Row::default() });
+    }
+    let mut out = Vec::new();
+    m.judge_admission(&offer, Ask { tier, occasion, ..Ask::default() }, &mut out);
+    out
+}
+
+#[test]
+fn lower_tiers_ask_the_same_policy() {
+    use Verdict::{Drop, Keep};
+    let uses = [0, 1, 2];
+    let mut back = full("write-back");
+    assert_eq!(ask(&mut back, Tier::Host, Occasion::Computed, &uses), [Drop; 3]);
+    assert_eq!(ask(&mut back, Tier::Host, Occasion::Evicted, &uses), [Keep; 3]);
+    assert_eq!(ask(&mut back, Tier::Gpu, Occasion::Computed, &uses), [Keep; 3]);
+    let mut through = full("write-through");
+    assert_eq!(ask(&mut through, Tier::Disk, Occasion::Computed, &uses), [Keep; 3]);
+    let mut selective = full("selective");
+    assert_eq!(ask(&mut selective, Tier::Host, Occasion::Used, &uses), [Drop, Drop, Keep]);
+    // Nobody decides: everything enters.
+    assert_eq!(ask(&mut full("always"), Tier::Host, Occasion::Used, &uses), [Keep; 3]);
+}
+
+#[test]
+fn names_of_tiers_and_policies_are_told() {
+    assert_eq!(Tier::from_name("disk"), Ok(Tier::Disk));
+    assert!(matches!(Tier::from_name("tape"), Err(Error::UnknownName { what: "tier", .. })));
+    let unknown = by_name("never", AdmissionOptions::default());
+    assert!(matches!(unknown, Err(Error::UnknownName { what: "admission policy", .. })));
+}
+
+#[test]
+fn a_gate_that_keeps_everything_changes_nothing() {
+    let (mut a, mut b) = (full("always"), full("size"));
+    b = b.with_admission(
+        by_name("size", AdmissionOptions { min_tokens: 0, ..AdmissionOptions::default() }).unwrap(),
+    );
+    for m in [&mut a, &mut b] {
+        for blocks in [&[1, 2][..], &[1, 2, 3], &[4], &[1, 5]] {
+            serve(m, &open(blocks));
+            m.check_integrity().unwrap();
+        }
+    }
+    assert_eq!(a.take_events(), b.take_events());
+    assert_eq!(a.stats(), b.stats());
+}

@@ -1,0 +1,106 @@
+"""``kvframe new-plugin``: what it writes, and what it refuses.
+
+That the package installs, passes its tests and runs is tried in tests/docs/test_tutorial.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kvframe.cli import main
+from kvframe.discovery import own_version
+from kvframe.scaffold import forms
+
+
+def new(*args: object) -> Result:
+    return CliRunner().invoke(main, ["new-plugin", *map(str, args)])
+
+
+@pytest.mark.parametrize(("kind", "way"), forms())
+@pytest.mark.parametrize("name", ["deep-first", "kvframe-deep-first", "none", "x2"])
+def test_the_package_is_whole(tmp_path: Path, kind: str, way: str, name: str) -> None:
+    result = new(name, "--kind", kind, "--way", way, "--path", tmp_path)
+    assert result.exit_code == 0, result.output
+    policy = name.removeprefix("kvframe-")
+    (folder,) = tmp_path.iterdir()
+    assert folder.name == f"kvframe-{policy}"
+    files = {path.relative_to(tmp_path).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert {str(Path(line).relative_to(tmp_path)) for line in result.stdout.splitlines()} == files
+    assert f"kvframe bench check {policy}" in result.stderr
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    assert project["name"] == folder.name
+    assert project["entry-points"]["kvframe"] == {policy: folder.name.replace("-", "_")}
+    assert f"kvframe>={own_version()}" in project["dependencies"]
+    for path in folder.rglob("*"):
+        if path.is_file():
+            text = path.read_text()
+            assert "$" not in text, f"{path} has a word left to fill in"
+            assert text.endswith("\n")
+        if path.suffix == ".py":
+            ast.parse(text)
+    assert {"README.md", "LICENSE", "src", "tests"} <= {path.name for path in folder.iterdir()}
+
+
+def test_what_it_writes_is_clean(tmp_path: Path) -> None:
+    """Formatted, without lint, and typed, as kvframe itself is."""
+    assert new("deep-first", "--path", tmp_path).exit_code == 0
+    root = Path(__file__).parents[2]
+    for tool in (
+        ["ruff", "format", "--check", "--config", root / "pyproject.toml"],
+        ["ruff", "check", "--config", root / "pyproject.toml", "--ignore", "D1"],
+        ["mypy", "--strict", "--no-incremental", "--config-file="],
+    ):
+        target = tmp_path / "kvframe-deep-first" / ("src" if tool[0] == "mypy" else "")
+        done = subprocess.run(
+            [sys.executable, "-m", *map(str, tool), str(target)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["Deep_First"], "name 'Deep_First': must be lower-case words joined by '-', a letter "),
+        (["Deep_First"], "did you mean deep-first?"),
+        (["2q-again"], "did you mean q-again?"),
+        ([""], "name '': must be lower-case words"),
+        (["a/b"], "did you mean a-b?"),
+        (["lru"], f"name lru: kvframe {own_version()} has an eviction policy of that name"),
+        (["t-lru"], "name t-lru: kvframe-tlru "),
+        (["deep", "--kind", "evicton"], "--kind evicton: must be one of "),
+        (["deep", "--kind", "evicton"], "did you mean eviction?"),
+        (["deep", "--way", "bached"], "--way bached: for eviction it must be one of "),
+    ],
+)
+def test_a_bad_wish_is_refused_in_a_line(tmp_path: Path, args: list[str], words: str) -> None:
+    result = new(*args, "--path", tmp_path)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert words in line
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_exists_is_left_alone(tmp_path: Path) -> None:
+    kept = tmp_path / "kvframe-deep" / "notes.txt"
+    kept.parent.mkdir()
+    kept.write_text("mine")
+    result = new("deep", "--path", tmp_path)
+    assert result.exit_code == 2
+    assert f"{kept.parent}: exists already" in result.stderr
+    assert [path.name for path in tmp_path.rglob("*")] == ["kvframe-deep", "notes.txt"]
+
+
+def test_a_parent_that_is_not_there_is_named(tmp_path: Path) -> None:
+    result = new("deep", "--path", tmp_path / "none")
+    assert result.exit_code == 2
+    assert "none: no such folder" in result.stderr

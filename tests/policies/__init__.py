@@ -1,0 +1,1 @@
+"""The built-in policies against plain twins of theirs, and against another library's."""

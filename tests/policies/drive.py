@@ -1,0 +1,159 @@
+"""Random traffic through the core, and its event log told to a twin."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from kvframe import _core
+
+from .twins import TWINS, Block, Use
+from .twins.base import NEVER
+
+HIT, ALLOCATE, STORE, EVICT, RELEASE, ADMIT = 1, 2, 4, 5, 6, 0
+NIL = 2**32 - 1
+
+Key = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Request:
+    """Keys of the full blocks of a prompt, and who asks."""
+
+    keys: tuple[Key, ...]
+    next: tuple[int, ...]
+    session: int
+    turn: int
+    kind: int
+    priority: int
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Requests; after each, how many of those running end, oldest first."""
+
+    capacity: int
+    requests: tuple[Request, ...]
+    ends: tuple[int, ...]
+
+
+@cache
+def traffic(seed: int, requests: int) -> Traffic:
+    """Chains that grow and branch: prefixes are shared, and sessions go on."""
+    dice = random.Random(seed)
+    chains: list[tuple[Key, ...]] = [()]
+    turns: dict[int, int] = {}
+    asked = []
+    for _ in range(requests):
+        start = dice.choice(chains[-6:] if dice.random() < 0.7 else chains)
+        start = start[: dice.randint(0, len(start))] if dice.random() < 0.3 else start
+        new = dice.choice((0, 1, 1, 2, 3)) if start else dice.randint(1, 3)
+        keys = start + tuple((dice.getrandbits(64), dice.getrandbits(64)) for _ in range(new))
+        keys = keys[:6]
+        chains.append(keys)
+        session = dice.choice((0, 1, 2, 3))
+        turns[session] = turns.get(session, 0) + dice.choice((0, 1, 1))
+        asked.append((keys, session, turns[session], dice.choice((0, 0, 1)), dice.randint(-1, 1)))
+    after: dict[Key, int] = {}
+    made: list[Request] = []
+    for i in reversed(range(requests)):
+        keys, *who = asked[i]
+        made.append(Request(keys, tuple(after.get(key, NEVER) for key in keys), *who))
+        after.update(dict.fromkeys(keys, i))
+    ends = tuple(dice.choice((0, 1, 1, 2)) for _ in range(requests))
+    return Traffic(dice.randint(6, 14), tuple(made[::-1]), ends)
+
+
+def run(policy: str, load: Traffic) -> tuple[list[list[Any]], dict[int, Request], dict[str, int]]:
+    """The log of that traffic, the requests by their sequences, and the policy's options."""
+    core = _core.Manager(
+        blocks=load.capacity, block_size=1, policy=policy, event_log=True, strict=True
+    )
+    asked: dict[int, Request] = {}
+    running: list[int] = []
+    for request, ending in zip(load.requests, load.ends, strict=True):
+        n = len(request.keys)
+        grant = core.admit(
+            _core.Request(
+                None,
+                keys=np.array(request.keys, np.uint64).reshape(n, 2),
+                num_tokens=n + 1,
+                until=n,
+                partial=True,
+                session=request.session,
+                turn=request.turn,
+                request_class=request.kind,
+                priority=request.priority,
+                outlook=np.array(request.next, np.uint32),
+            )
+        )
+        seq, granted = grant[0], grant[2]
+        asked[seq] = request
+        core.commit(seq, granted)
+        running.append(seq)
+        # At most two run on, so that there is always something to evict.
+        for _ in range(max(ending, len(running) - 2)):
+            if running:
+                core.release(running.pop(0))
+    core.check_integrity()
+    events = core.take_events()
+    columns = [events[name].tolist() for name in ("kind", "seq", "block", "value", "key", "tick")]
+    return columns, asked, core.options()["policy_options"]
+
+
+def follow(policy: str, load: Traffic) -> int:
+    """Lets a twin of the policy say who dies each time; returns how many did.
+
+    Raises:
+        AssertionError: The core chose another block.
+    """
+    columns, asked, options = run(policy, load)
+    twin = TWINS[policy](load.capacity, **options)
+    blocks: dict[int, Block] = {}
+    request, at, announced, evictions = load.requests[0], 0, False, 0
+    for kind, seq, number, value, key, tick in zip(*columns, strict=True):
+        twin.now = tick
+        if kind in (EVICT, ALLOCATE) and not announced:
+            twin.missed(request.keys[at])
+            announced = True
+        if kind == ADMIT:
+            request, at, announced = asked[seq], 0, False
+        elif kind == HIT:
+            block = blocks[number]
+            block.owners += 1
+            twin.hit(block, use(request, block.depth))
+            at += 1
+        elif kind == EVICT:
+            leaves = [b for b in blocks.values() if not b.owners and not b.children]
+            chosen = twin.victim(leaves)
+            assert chosen.id == number, f"{policy} at tick {tick}: {number}, its twin {chosen.id}"
+            gone = blocks.pop(number)
+            if gone.parent:
+                gone.parent.children -= 1
+            twin.evicted(gone)
+            evictions += 1
+        elif kind == ALLOCATE:
+            twin.taken(number)
+            at, announced = at + 1, False
+        elif kind == STORE:
+            parent = None if value == NIL else blocks[value]
+            depth = parent.depth + 1 if parent else 0
+            block = blocks[number] = Block(number, (key[0], key[1]), parent, depth)
+            if parent:
+                parent.children += 1
+            twin.insert(block, use(asked[seq], depth))
+        elif kind == RELEASE:
+            block = blocks[number]
+            block.owners -= 1
+            if not block.owners:
+                twin.release(block)
+    return evictions
+
+
+def use(request: Request, place: int) -> Use:
+    """A block's share of a request."""
+    return Use(request.next[place], request.session, request.turn, request.kind, request.priority)

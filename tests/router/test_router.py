@@ -1,0 +1,126 @@
+"""What a router knows of its workers, from their events."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import numpy as np
+import pytest
+
+import kvframe
+from kvframe import EventKind, Reach, RouterIndex, UsageError
+
+
+def by_hash(*workers: int, capacity: int = 1000) -> RouterIndex:
+    index = RouterIndex(capacity=capacity)
+    for worker in workers:
+        assert index.add_worker(worker)
+    return index
+
+
+@pytest.mark.scenario("S31")
+def test_tiers_and_a_bound() -> None:
+    index = by_hash(7, capacity=10)
+    index.stored(7, [1, 2, 3])
+    index.stored(7, [2, 3], parent=1, medium="cpu_pinned")
+    assert index.removed(7, [2, 9]) == 1
+    assert index.match_hashes([1, 2, 3, 4]) == {7: Reach(1, 3, 3, 3)}
+    for block in range(100, 200):
+        index.stored(7, [block], medium="DISK")
+        assert index.match_hashes([1, 2, 3])[7].host == 3
+    assert len(index) == 10
+    assert index.counts().dropped == 93
+
+
+@pytest.mark.scenario("T27")
+def test_a_dead_worker_is_purged_whatever_is_still_queued() -> None:
+    index = by_hash(1, 2)
+    index.stored(1, [1, 2])
+    index.stored(2, [1])
+    assert index.remove_worker(1)
+    assert not index.remove_worker(1)
+    assert index.stored(1, [1, 2]) == index.removed(1, [1]) == index.cleared(1) == 0
+    assert index.match_hashes([1, 2]) == {2: Reach(1, 1, 1, 1)}
+    assert index.counts().ignored == 3
+    assert index.workers() == [2]
+
+
+@pytest.mark.scenario("T26")
+def test_all_cleared_is_acted_on() -> None:
+    index = by_hash(1, 2)
+    index.stored(1, [-1, 2])
+    index.stored(2, np.array([2**64 - 1], np.uint64))
+    assert index.cleared(1) == 2
+    assert list(index.match_hashes([-1, 2])) == [2]
+
+
+def test_workers_that_hash_differently_are_asked_by_tokens() -> None:
+    index = RouterIndex(block_size=4)
+    index.add_worker(1)
+    index.add_worker(2)
+    assert index.stored(1, [11, 12], None, [1, 2, 3, 4, 5, 6, 7, 8]) == 2
+    assert index.stored(2, [-5], None, np.array([1, 2, 3, 4], np.uint32)) == 1
+    assert index.stored(2, [6], 99, [5, 6, 7, 8]) == 0
+    assert index.stored(1, [21], None, [1, 2, 3, 4], salt="tenant", adapter="lora") == 1
+    prompt = [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert {w: r.gpu for w, r in index.match_tokens(prompt).items()} == {1: 2, 2: 1}
+    assert {w: r.gpu for w, r in index.match_tokens(prompt, salt="tenant").items()} == {}
+    assert index.match_tokens(prompt, salt="tenant", adapter="lora") == {1: Reach(1, 1, 1, 1)}
+    assert index.counts().unplaced == 1
+
+
+def test_a_caches_own_events_keep_a_router_right() -> None:
+    config = kvframe.Config(cache=kvframe.CacheConfig(block_size=4, capacity=16, event_log=True))
+    kv, index, draw = kvframe.KVCacheManager(config), RouterIndex(block_size=4), random.Random(3)
+    index.add_worker(0)
+    for _ in range(400):
+        prompt = [draw.randrange(2) for _ in range(draw.randrange(5, 30))]
+        # The last token is always computed, so the cache itself takes no block that holds it.
+        reach = index.match_tokens(prompt[:-1]).get(0)
+        assert (reach.gpu if reach else 0) == kv.lookup(prompt).tokens // 4
+        seq = kv.admit(prompt).seq
+        kv.commit(seq, len(prompt))
+        kv.release(seq)
+        for event in kv.take_log():
+            name = int.from_bytes(event.key[:8], "little")
+            if event.kind == EventKind.STORE:
+                above = int.from_bytes(event.parent[:8], "little") if event.other else None
+                index.stored(0, [name], above, event.ids)
+            elif event.kind in (EventKind.EVICT, EventKind.FORGET):
+                index.removed(0, [name])
+    assert kv.stats()["evictions"] > 100
+
+
+def test_what_is_refused() -> None:
+    index = RouterIndex(block_size=4)
+    with pytest.raises(
+        UsageError, match=r"medium 'CPU_PIN' is none of GPU.*did you mean CPU_PINNED"
+    ):
+        index.stored(1, [1], medium="CPU_PIN")
+    with pytest.raises(UsageError, match="block hash 18446744073709551616: must be an int"):
+        index.removed(1, [2**64])
+    with pytest.raises(UsageError, match="by tokens"):
+        index.match_hashes([1])
+    with pytest.raises(UsageError, match="give it a block_size"):
+        RouterIndex().match_tokens([1])
+    with pytest.raises(UsageError, match="block_size = 0: must be at least 1"):
+        RouterIndex(block_size=0)
+    with pytest.raises(UsageError, match="capacity = 0"):
+        RouterIndex(capacity=0)
+
+
+def test_threads_share_an_index() -> None:
+    index = by_hash(*range(4), capacity=10_000)
+
+    def feed(worker: int) -> None:
+        for first in range(0, 2000, 8):
+            index.stored(worker, range(first, first + 8))
+            index.match_hashes(range(first, first + 8))
+
+    threads = [threading.Thread(target=feed, args=(worker,)) for worker in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert index.match_hashes(range(2000)) == {w: Reach(2000, 2000, 2000, 2000) for w in range(4)}
