@@ -74,6 +74,25 @@ def test_the_reusable_unit_is_told() -> None:
     assert kv.lookup([*range(60), 1]).tokens == 48
 
 
+@pytest.mark.parametrize("groups", [[WIDE], [WIDE, FULL], [FULL, WIDE]])
+def test_a_handle_is_attached_behind_wide_blocks(groups: list[GroupConfig]) -> None:
+    """To exactly these tokens, also where the first group's last block ends before them."""
+    kv = manager(groups)
+    prompt = list(range(16))
+    seq = kv.admit(prompt).seq
+    kv.commit(seq, 16)
+    assert kv.attach(seq, 77) is None
+    assert kv.attach(seq, 78) == 77
+    assert kv.lookup(prompt).attached == 78
+    assert kv.lookup([*prompt, 99]).attached is None
+    assert kv.lookup(prompt[:8]).attached is None
+    kv.release(seq)
+    assert kv.admit(prompt).attached == 78
+    kv.clear_cache()
+    assert 78 in kv.take_dropped()
+    kv.check_integrity()
+
+
 @pytest.mark.scenario("VT23")
 def test_a_draft_model_drops_the_last_unit() -> None:
     kv = manager([FULL, DRAFT])
