@@ -162,11 +162,11 @@ mod tests {
         const LAST: u64 = 1 << 20;
         let mut idle = joined(1..=LAST, 16);
         let logarithm = 64.0 * ((LAST / 16) as f64).ln();
-        assert!(idle.epochs.len() < 2 * (logarithm as usize).max(FEW), "{}", idle.epochs.len());
+        assert!(idle.starts.len() < 2 * (logarithm as usize).max(FEW), "{}", idle.starts.len());
         assert_eq!(idle.len(), LAST);
-        for pair in idle.epochs.windows(2) {
+        for pair in idle.starts.windows(2) {
             // As coarse as they may be at their age, or as fine as they were made.
-            let (span, age) = (pair[1].start - pair[0].start, LAST + 1 - pair[1].start);
+            let (span, age) = (pair[1] - pair[0], LAST + 1 - pair[1]);
             assert!(span <= 16.max(age / GRAIN + 16), "{span} at {age}");
         }
         (1..=LAST).for_each(|time| idle.leave(3, time));
