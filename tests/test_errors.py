@@ -12,6 +12,7 @@ TREE = {
     "ConfigError": (errors.KVFrameError, ValueError),
     "PluginError": (errors.KVFrameError,),
     "PolicyError": (errors.PluginError,),
+    "AbiError": (errors.PolicyError,),
     "TraceError": (errors.KVFrameError, ValueError),
     "CapacityError": (errors.KVFrameError,),
     "NeverFitsError": (errors.KVFrameError,),

@@ -18,15 +18,18 @@ from kvframe.config import (
     ObserveConfig,
     PluginsConfig,
     PolicyConfig,
+    PrefixConfig,
     PressureConfig,
     Resolved,
     SequenceCapacity,
 )
 from kvframe.descriptors import AdmissionPolicy, EvictionPolicy, PrefixMatcher
 from kvframe.errors import (
+    AbiError,
     CapacityError,
     ConfigError,
     HandleError,
+    HeldError,
     IntegrityError,
     KVFrameError,
     NeverFitsError,
@@ -68,6 +71,7 @@ from kvframe.results import (
 from kvframe.router import Reach, RouterCounts, RouterIndex
 
 __all__ = [
+    "AbiError",
     "AdmissionConfig",
     "AdmissionPolicy",
     "CacheConfig",
@@ -85,6 +89,7 @@ __all__ = [
     "Grant",
     "GroupConfig",
     "HandleError",
+    "HeldError",
     "Hit",
     "IntegrityError",
     "KVCacheManager",
@@ -101,6 +106,7 @@ __all__ = [
     "PluginsConfig",
     "PolicyConfig",
     "PolicyError",
+    "PrefixConfig",
     "PrefixMatcher",
     "Pressure",
     "PressureConfig",

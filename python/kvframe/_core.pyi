@@ -42,6 +42,8 @@ class Manager:
         admission: Any | None = None,
         admission_options: dict | None = None,
         admission_strict: bool = False,
+        matched: bool = False,
+        mirrored: bool = False,
     ) -> Manager:
         """
         A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
@@ -58,6 +60,7 @@ class Manager:
         until: SupportsIndex | None = None,
         partial: bool | None = None,
         resumed: bool | None = None,
+        answer: tuple[Any | None, SupportsIndex | None] | None = None,
     ) -> tuple[int, int, int, int, int | None, bool, int, int, int | None]:
         """
         Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens,
@@ -100,6 +103,12 @@ class Manager:
         """
         Writes the block tables of `seqs` into the rows of `out` and pads them with `pad`. With
         `start`, only entries from `start[i]` on are written in row i: the rest is the caller's.
+        """
+    def check_answers(
+        self, /, requests: SupportsGetItem[int, Request], blocks: SupportsGetItem[int, Any]
+    ) -> Incomplete:
+        """
+        How many of `blocks`, from the first on, hold the prefix of each request: int64.
         """
     def check_integrity(self, /) -> None:
         """
@@ -198,6 +207,10 @@ class Manager:
         """
         How often each block is held one by one, and its generation.
         """
+    def keys_of_request(self, /, request: Request) -> Incomplete:
+        """
+        The keys of a request's full blocks: uint64 (blocks, 2).
+        """
     def lease(self, /, seq: SupportsIndex, upto: SupportsIndex) -> int:
         """
         Keeps the blocks of computed tokens for a reader elsewhere; returns the ticket that ends it.
@@ -238,7 +251,9 @@ class Manager:
         """
         How much of a prompt is there, and what is attached to exactly this prompt. Changes nothing.
         """
-    def lookup_request(self, /, request: Request) -> tuple[int, list[Incomplete], int | None]:
+    def lookup_request(
+        self, /, request: Request, answer: tuple[Any | None, SupportsIndex | None] | None = None
+    ) -> tuple[int, list[Incomplete], int | None]:
         """
         The same for a request, by what it reads.
         """
@@ -420,6 +435,7 @@ class Manager:
         tables: SupportsGetItem[int, Any] = ...,
         slots: SupportsGetItem[int, Any] = ...,
         rows: Any | None = None,
+        answers: SupportsGetItem[int, tuple[Any | None, SupportsIndex | None]] = ...,
     ) -> tuple[
         list[tuple[int, int, int, int, int | None, bool, int, int, int | None] | None],
         list[tuple[str, int, Any]],
@@ -450,6 +466,11 @@ class Manager:
     def take_events(self, /) -> dict:
         """
         The events since the last call, as arrays of equal length.
+        """
+    def take_index_changes(self, /) -> tuple[Any, Any, Any, Any, Any] | None:
+        """
+        What became findable and what is no more since the last call: (removed; inserted, their keys,
+        the blocks they follow or -1, their places), or None.
         """
     def take_log(self, /) -> tuple[dict, Incomplete, list[tuple[int, Request]]]:
         """
@@ -525,6 +546,22 @@ class Request:
         encoder_tokens: SupportsIndex = ...,
         outlook: Any | None = None,
     ) -> Request: ...
+    def changed(
+        self,
+        /,
+        tokens: Any | None = None,
+        salt: SupportsGetItem[int, SupportsIndex] | None = None,
+        external: SupportsIndex | None = None,
+        external_until: SupportsIndex | None = None,
+    ) -> Request:
+        """
+        The same request with other tokens, another salt, or with less that is brought.
+        """
+    def facts(self, /) -> tuple[int, int, int, int, int, bool, int, int]:
+        """
+        (prompt tokens, session, turn, class, priority, whether it reads, tokens that somebody brings:
+        after the cached ones, and as a length)
+        """
     def parts(self, /) -> tuple[Incomplete, list[bytes], list[tuple[int, int, bytes]], int, int]:
         """
         Its token ids (empty where only keys are known), salt, adapter, name of another input, extras,
@@ -644,6 +681,7 @@ def replay(
     log: bool = False,
     admission: Any | None = None,
     admission_options: dict | None = None,
+    matcher: Any | None = None,
 ) -> dict:
     """
     Replays a trace through the manager: admit, commit, release, one request at a time.

@@ -23,6 +23,26 @@ class PolicyError(PluginError):
     """A policy broke its contract while it ran: it raised, or answered with garbage."""
 
 
+class AbiError(PolicyError):
+    """A native policy speaks another version of the interface than this kvframe does.
+
+    Attributes:
+        plugin: The policy's name.
+        version: The version of its package.
+        found: The version of the interface that it brings.
+        needed: The one that is spoken here.
+    """
+
+    def __init__(
+        self, message: str, plugin: str = "", version: str = "", found: str = "", needed: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.plugin = plugin
+        self.version = version
+        self.found = found
+        self.needed = needed
+
+
 class TraceError(KVFrameError, ValueError):
     """A trace cannot be read. The message starts with ``file:line`` where a line is known.
 
@@ -39,6 +59,10 @@ class TraceError(KVFrameError, ValueError):
 
 class CapacityError(KVFrameError):
     """Not enough blocks are free now. Nothing was changed; the same call may succeed later."""
+
+
+class HeldError(CapacityError):
+    """The admission policy lets the request wait: it names itself and says why."""
 
 
 class NeverFitsError(KVFrameError):

@@ -139,19 +139,20 @@ def kvframe_prefix() -> Iterable[PrefixMatcher]:  # type: ignore[empty-body]
         import msgspec
 
         import kvframe
+        from kvframe.policies import BatchedPrefix
 
 
         class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             min_tokens: Annotated[int, msgspec.Meta(ge=0)] = 256
 
 
-        class LongEnough:
+        class LongEnough(BatchedPrefix):
             def __init__(self, options):
                 self.min_tokens = options.min_tokens
 
-            def take(self, found_tokens):
-                \"\"\"How many of the tokens found are worth loading.\"\"\"
-                return found_tokens if found_tokens >= self.min_tokens else 0
+            def take(self, prompts, found, out):
+                \"\"\"Fill out with how many of the tokens found are taken of each prompt.\"\"\"
+                out[found < self.min_tokens] = 0
 
 
         @kvframe.hookimpl
@@ -163,4 +164,11 @@ def kvframe_prefix() -> Iterable[PrefixMatcher]:  # type: ignore[empty-body]
                 options=Options,
                 make=LongEnough,
             )
+
+    kvframe.toml then names it:
+
+    .. code-block:: toml
+
+        [prefix]
+        policy = "long-enough"
     """

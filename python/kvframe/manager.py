@@ -18,9 +18,11 @@ from kvframe.config import Config, Resolved
 from kvframe.config.rules import reusable_unit
 from kvframe.config.schema import GroupConfig
 from kvframe.errors import UsageError
+from kvframe.matched import Matched, check_index
 from kvframe.observe import Observed
 from kvframe.policies.driver import driver
-from kvframe.policies.gate import gate_of
+from kvframe.policies.gate import AdmissionDriver, gate_of
+from kvframe.policies.match import matcher_of
 from kvframe.registry import Registry
 from kvframe.request import Extra, Request, RequestOptions, TokenIds, space
 from kvframe.results import Committed, Counts, Fit, Grant, Hit, Lengths, Pin, Plan, Sight, Span
@@ -38,7 +40,7 @@ def _group(group: GroupConfig) -> dict[str, Any]:
     return {key: getattr(group, key) for key in keys}
 
 
-class KVCacheManager(Steps, Tables, Room, SharingVerbs, Observed):
+class KVCacheManager(Steps, Tables, Room, SharingVerbs, Observed, Matched):
     """Blocks, prefixes and sequences of one KV cache, under one eviction policy.
 
     Args:
@@ -61,9 +63,26 @@ class KVCacheManager(Steps, Tables, Room, SharingVerbs, Observed):
             config = (config or Config()).resolve()
         self.resolved = config
         cache, policy = config.config.cache, config.config.policy
-        admission = config.config.admission
+        admission, prefix = config.config.admission, config.config.prefix
         pressure, observe = config.config.pressure, config.config.observe
         self.block_size = cache.block_size
+        strict = admission.on_error == "raise"
+        gate = gate_of(
+            config.admission,
+            config.admission_options,
+            cache.block_size,
+            admission.budget_ms,
+            strict,
+        )
+        self._gate = gate if isinstance(gate, AdmissionDriver) else None
+        self._matcher = matcher_of(
+            config.prefix,
+            config.prefix_options,
+            cache.block_size,
+            prefix.on_error == "raise",
+            prefix.budget_ms,
+        )
+        check_index(self._matcher, config.config)
         self._core = _core.Manager(
             blocks=config.capacity_blocks,
             block_size=cache.block_size,
@@ -85,11 +104,11 @@ class KVCacheManager(Steps, Tables, Room, SharingVerbs, Observed):
             strict=policy.on_error == "raise",
             remap_duplicates=cache.remap_duplicates,
             partial_hits=cache.partial_hits,
-            admission=gate_of(
-                config.admission, config.admission_options, cache.block_size, admission.budget_ms
-            ),
+            admission=gate,
             admission_options=config.admission_values,
-            admission_strict=admission.on_error == "raise",
+            admission_strict=strict,
+            matched=self._matcher is not None,
+            mirrored=self._matcher is not None and self._matcher.is_index,
         )
 
     @classmethod
@@ -139,12 +158,16 @@ class KVCacheManager(Steps, Tables, Room, SharingVerbs, Observed):
                 raise UsageError(
                     "salt, adapter, encoder and extras are the request's own: leave them out"
                 )
-            return Hit(*self._core.lookup_request(prompt.core))
-        return Hit(*self._core.lookup(prompt, **space(salt, adapter, extras, encoder)))
+        elif self._matcher is None:
+            return Hit(*self._core.lookup(prompt, **space(salt, adapter, extras, encoder)))
+        else:
+            prompt = Request(prompt, salt=salt, adapter=adapter, extras=extras, encoder=encoder)
+        ready = self._ready([prompt])
+        return Hit(*self._core.lookup_request(ready.cores[0], *ready.answers))
 
     def fits(self, request: Request) -> Fit:
         """Whether `admit` would take a request in: now, later, or never. Changes nothing."""
-        return Fit(self._core.fits(request.core))
+        return Fit(self._core.fits(self._rewritten([request])[0]))
 
     def admit(self, prompt: Request | TokenIds | None, **options: Unpack[RequestOptions]) -> Grant:
         """Admit a request: own what is cached of its prompt, and get slots for the rest.
@@ -157,21 +180,30 @@ class KVCacheManager(Steps, Tables, Room, SharingVerbs, Observed):
         Raises:
             NeverFitsError: The prompt needs more blocks than there are at all.
             CapacityError: It needs more than are free or evictable now.
+            HeldError: The admission policy lets it wait.
             UsageError: An option that a `Request` has said already.
         """
         if not isinstance(prompt, Request):
-            return Grant(*self._core.admit(Request(prompt, **options).core))
+            return self._admitted(Request(prompt, **options))
         if fixed := options.keys() - PER_TRY:
             raise UsageError(f"{', '.join(sorted(fixed))}: part of the Request; make another")
-        return Grant(
-            *self._core.admit(
-                prompt.core,
-                chunk=options.get("chunk"),
-                until=options.get("until"),
-                partial=options.get("partial"),
-                resumed=options.get("resumed"),
-            )
+        return self._admitted(
+            prompt,
+            chunk=options.get("chunk"),
+            until=options.get("until"),
+            partial=options.get("partial"),
+            resumed=options.get("resumed"),
         )
+
+    def _admitted(self, request: Request, **tries: Any) -> Grant:
+        if self._matcher is None and self._gate is None:
+            return Grant(*self._core.admit(request.core, **tries))
+        (held,) = self._waits([request])
+        if held is not None:
+            raise held
+        cores, answers, (prompt,) = self._ready([request])
+        answer = answers[0] if answers else None
+        return Grant(*self._core.admit(cores[0], **tries, answer=answer), prompt)
 
     def append(self, seq: int, tokens: TokenIds) -> None:
         """Slots for tokens after everything known of a sequence (decode, speculation).

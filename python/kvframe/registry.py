@@ -84,7 +84,7 @@ class Registry:
         self._local: list[Candidate] = []
         self._offers: dict[int, tuple[Descriptor, ...]] = {}  # by id(); the manager keeps it alive
         # By its name, as the plugins of others are: nothing in this layer may import a policy.
-        for module in ("builtin", "builtin_admission"):
+        for module in ("builtin", "builtin_admission", "builtin_prefix"):
             builtin = importlib.import_module(f"kvframe.policies.{module}")
             self.register(builtin, "builtin", distribution="kvframe", version=own_version())
 

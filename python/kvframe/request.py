@@ -94,7 +94,7 @@ class Request:
         UsageError: A value is of the wrong type or out of range.
     """
 
-    __slots__ = ("core",)
+    __slots__ = ("core", "prepared", "resumed")
 
     def __init__(self, prompt: TokenIds | None, **options: Unpack[RequestOptions]) -> None:
         given: dict[str, Any] = dict(options)
@@ -107,12 +107,17 @@ class Request:
             )
         )
         self.core = CoreRequest(prompt, **given)
+        self.prepared: tuple[object, CoreRequest] | None = None
+        self.resumed = False
 
     @classmethod
     def of_core(cls, core: CoreRequest) -> Request:
         """Wrap what the core gave."""
         request = cls.__new__(cls)
         request.core = core
+        request.prepared = None
+        # What comes back was rewritten when it came first.
+        request.resumed = True
         return request
 
     def __len__(self) -> int:

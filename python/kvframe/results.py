@@ -28,6 +28,8 @@ class Grant(NamedTuple):
         joined_tokens: Tokens after the cached ones that another sequence is computing (``join``):
             compute behind them in the same step, or hold the request until they are committed.
         attached: The handle attached to exactly this prompt (`KVCacheManager.attach`).
+        prompt: uint32: the token ids to compute, where a prefix matcher has rewritten those that
+            were asked for; None where they stand.
     """
 
     seq: int
@@ -39,6 +41,7 @@ class Grant(NamedTuple):
     external_tokens: int = 0
     joined_tokens: int = 0
     attached: int | None = None
+    prompt: npt.NDArray[np.uint32] | None = None
 
 
 class Committed(NamedTuple):
@@ -143,6 +146,8 @@ class Reason(IntEnum):
     """The manager sleeps."""
     WRONG = 6
     """A length that a failed copy of the same step has made impossible."""
+    HELD = 7
+    """The admission policy lets the request wait."""
 
 
 class Stepped(NamedTuple):

@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe._core import Manager as Core
+from kvframe.matched import Matched
 from kvframe.request import Handles, Request, TokenIds
 from kvframe.results import Grant, Plan, Remap, Stepped
 
 
-class Steps:
+class Steps(Matched):
     """The batched step of a manager."""
 
     _core: Core
@@ -82,6 +83,12 @@ class Steps:
             HandleError: A handle or ticket is wrong; nothing was done.
             UsageError: A length or a buffer is wrong; nothing was done.
         """
+        requests = [r if isinstance(r, Request) else Request(r) for r in admit]
+        turns = self._turns(requests, skip_refused)
+        if turns is None:
+            cores, answers = [request.core for request in requests], []
+        else:
+            cores, answers = turns.ready.cores, turns.ready.answers
         told = self._core.step(
             # By place: twenty names cost more than all that the step does for as many sequences.
             done,
@@ -99,16 +106,17 @@ class Steps:
             counts,
             tokens,
             extend,
-            [(r if isinstance(r, Request) else Request(r)).core for r in admit],
+            cores,
             token_budget,
             batch_tokens,
             skip_refused,
             [tables] if isinstance(tables, np.ndarray) else tables,
             [slots] if isinstance(slots, np.ndarray) else slots,
             rows,
+            answers,
         )
         grants, refused, rewound, plan, forks, preempted, extended, reasons, remaps = told
-        return Stepped(
+        stepped = Stepped(
             [None if grant is None else Grant(*grant) for grant in grants],
             refused,
             rewound,
@@ -119,3 +127,4 @@ class Steps:
             reasons,
             [Remap(*entry) for entry in remaps],
         )
+        return stepped if turns is None else turns.told(stepped)

@@ -104,11 +104,21 @@ def commands(block: Block) -> Iterator[Command]:
 
 def matches(shown: str, printed: str) -> bool:
     """Whether what is shown is what was printed: ``...`` stands for anything, blanks for blanks."""
-    parts = [r"\s+".join(re.escape(word) for word in part.split()) for part in shown.split("...")]
     # Blanks beside "..." belong to it.
-    return (
-        re.fullmatch(r"\s*" + r".*?".join(rf"\s*{p}\s*" for p in parts), printed, re.S) is not None
-    )
+    first, *others = (" ".join(part.split()) for part in shown.split("..."))
+    text = " ".join(printed.split())
+    if not others:
+        return text == first
+    if not text.startswith(first):
+        return False
+    at = len(first)
+    for part in others[:-1]:
+        # The first place will do: what comes later finds no less after it.
+        found = text.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return len(text) - len(others[-1]) >= at and text.endswith(others[-1])
 
 
 def make_targets(makefile: Path) -> set[str]:

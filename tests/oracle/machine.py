@@ -11,6 +11,7 @@ import numpy as np
 from kvframe import (
     CacheConfig,
     Config,
+    EventKind,
     KVCacheManager,
     KVFrameError,
     Plan,
@@ -46,6 +47,8 @@ class Setup:
     caching: bool = True
     null: bool = False
     reserve: int = 0
+    window: int | None = None
+    """Blocks offered to a policy outside the core, if not all of them."""
 
     @property
     def groups(self) -> list[Kind]:
@@ -70,6 +73,7 @@ class Setup:
         policy = PolicyConfig(
             eviction=self.policy,
             on_error="raise",
+            window=self.window if self.policy in OUTSIDE else None,
             options={self.policy: options[self.policy]} if self.policy in options else {},
         )
         pressure = PressureConfig(reserve=self.reserve)
@@ -77,7 +81,8 @@ class Setup:
         return KVCacheManager(config.resolve(known()))
 
     def model(self, tables: Callable[[int], list[list[int]]]) -> Oracle:
-        rank = tail_optimized(SPARE, self.size) if self.policy == "t-lru" else RANKS[self.policy]
+        ranks = RANKS | {"t-lru": tail_optimized(SPARE, self.size)}
+        rank = None if self.window and self.policy in OUTSIDE else ranks.get(self.policy)
         pool = Pool(self.blocks, int(self.null), self.policy, rank)
         return Oracle(pool, self.size, self.groups, tables, self.caching, self.reserve)
 
@@ -99,6 +104,8 @@ class Machine:
     done: int = 0
     level: int = 0
     trail: list[str] = field(default_factory=list)
+    log: list[dict[str, Any]] = field(default_factory=list)
+    """The event log of each call."""
 
     def __post_init__(self) -> None:
         self.kv = self.setup.manager()
@@ -121,8 +128,12 @@ class Machine:
             got = call()
         except KVFrameError as caught:
             error = caught
+        self.log.append(self.kv.take_events())
+        kinds, blocks = self.log[-1]["kind"], self.log[-1]["block"]
+        self.o.pool.victims.extend(blocks[kinds == EventKind.EVICT].tolist())
         try:
             model(got)
+            assert not self.o.pool.victims, f"{self.o.pool.victims} died for nothing"
         except RefusalError as refusal:
             wanted = refusal.error
         except Exception as wrong:
@@ -167,7 +178,7 @@ class Machine:
         cached = len(pool.cached())
         used = pool.total - pool.free - cached
         self.same("counts", tuple(kv.counts()), (pool.free, cached, used, pool.total))
-        self.same("order", kv.eviction_order().tolist(), pool.order())
+        pool.check_order(kv.eviction_order().tolist())
         for seq, s in o.seqs.items():
             lengths = (len(s.tokens), s.slots, s.committed, s.cached)
             self.same(f"lengths of {seq:#x}", tuple(kv.lengths(seq)), lengths)
@@ -185,6 +196,5 @@ class Machine:
             self.same(name, stats[name], count)
         if self.done % 8 == 0:
             self.plane.check_found()
-            kv.take_events()
         for kept in [*self.plane.leases.values(), *(kept for _, kept in self.plane.fenced)]:
             self.plane.check_kept(kept)

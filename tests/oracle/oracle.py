@@ -152,8 +152,7 @@ class Oracle(Model):
 
     def fork(self, seq: int, child: int | None) -> None:
         s = self.live(seq)
-        steps = any(kind.kind in ("state", "sink_window") for kind in self.kinds)
-        need(s.committed == s.slots or not steps)
+        self.check_fork(s.committed, s.slots)
         assert child is not None, "it was refused, and should have been forked"
         assert child not in self.seqs, "a handle that is in use"
         assert child not in self.ended, "a handle that was used"
@@ -162,6 +161,10 @@ class Oracle(Model):
         assert child & 0xFFFFFFFF == self.take_slot()
         for table in s.tables:
             self.pool.own(self.of(table), "seq")
+
+    def check_fork(self, committed: int, slots: int) -> None:
+        steps = any(kind.kind in ("state", "sink_window") for kind in self.kinds)
+        need(committed == slots or not steps)
 
     def release(self, seq: int, fence: int | None = None) -> None:
         s = self.live(seq)

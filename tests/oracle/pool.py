@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,7 +54,8 @@ RANKS: dict[str, Rank] = {
     "test-scores": lambda b: (-b.uses, b.id),
     "test-names": lambda b: (-b.depth, b.id),
 }
-"""What dies first is least, of the blocks that may die."""
+"""What dies first is least, of the blocks that may die. Of a policy that is not here (its order
+is no key of a block's own, or has a twin elsewhere) the model checks that each victim may die."""
 OUTSIDE = {"t-lru", "test-scores", "test-names"}
 """Policies that live outside the core, whose settled order is the built-in one."""
 
@@ -65,8 +67,10 @@ class Pool:
     total: int
     first: int
     policy: str
-    rank: Rank
+    rank: Rank | None
     blocks: dict[int, Block] = field(default_factory=dict)
+    victims: deque[int] = field(default_factory=deque)
+    """What the manager evicted in the call that the model follows, in order."""
     now: int = 0
     lost: int = 0
     age: int = 0
@@ -92,20 +96,32 @@ class Pool:
     def leaves(self) -> list[Block]:
         """What may die: found by its key, without an owner, and nothing found follows it."""
         followed = {b.parent for b in self.blocks.values()}
-        return sorted((b for b in self.cached() if b.id not in followed), key=self.rank)
+        leaves = [b for b in self.cached() if b.id not in followed]
+        return sorted(leaves, key=self.rank) if self.rank else leaves
 
-    def order(self) -> list[int]:
+    def check_order(self, told: list[int]) -> None:
         """The order of death as far as it is settled."""
         if self.policy == "lru" or self.policy in OUTSIDE:
-            return [b.id for b in sorted(self.cached(), key=RANKS["lru"])]
-        return [b.id for b in self.leaves()]
+            wanted = [b.id for b in sorted(self.cached(), key=RANKS["lru"])]
+        elif self.rank is not None:
+            wanted = [b.id for b in self.leaves()]
+        else:
+            assert len(set(told)) == len(told), f"{told} names a block twice"
+            assert set(told) <= {b.id for b in self.cached()}, f"{told}: not all of it is cached"
+            return
+        assert told == wanted, f"order: {told}, but must be {wanted}"
 
     def named(self, key: Key) -> list[Block]:
         """Blocks found under a key, the lowest id first."""
         return sorted((b for b in self.blocks.values() if b.key == key), key=lambda b: b.id)
 
     def evict(self) -> None:
-        victim = self.leaves()[0]
+        leaves = self.leaves()
+        assert self.victims, f"nothing was evicted, and {leaves[0].id} had to be"
+        victim = self.blocks[self.victims.popleft()]
+        assert victim in leaves, f"{victim.id} was evicted, and may not die"
+        first = victim if self.rank is None else leaves[0]
+        assert victim is first, f"{victim.id} was evicted, and {first.id} comes before it"
         self.age = victim.age + victim.uses
         del self.blocks[victim.id]
         self.count("evictions")

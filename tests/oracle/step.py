@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 
-from kvframe import HandleError, KVFrameError, StaleHandleError
+from kvframe import (
+    CapacityError,
+    HandleError,
+    KVFrameError,
+    NeverFitsError,
+    Reason,
+    StaleHandleError,
+    UsageError,
+)
 
 from .model import RefusalError, need
 from .oracle import Oracle
-from .sequence import Ask
+from .sequence import Ask, Seq
 
 Pairs = list[tuple[int, int]]
 Came = tuple[list[list[int]] | None, int | None, int | None]
@@ -23,16 +31,28 @@ class Call:
 
     done: list[int] = field(default_factory=list)
     failed: list[int] = field(default_factory=list)
+    loaded: Pairs = field(default_factory=list)
     truncate: Pairs = field(default_factory=list)
+    fill: list[tuple[int, list[int]]] = field(default_factory=list)
     commit: Pairs = field(default_factory=list)
+    fork: list[int] = field(default_factory=list)
     release: list[int] = field(default_factory=list)
+    preempt: list[int] = field(default_factory=list)
     fence: int | None = None
     passed: int | None = None
     append: list[tuple[int, list[int]]] = field(default_factory=list)
+    unknown: bool = False
+    """The ids of what is appended come later."""
     extend: Pairs = field(default_factory=list)
     admit: list[Ask] = field(default_factory=list)
     token_budget: int | None = None
+    batch_tokens: int | None = None
     skip_refused: bool = False
+
+    def __repr__(self) -> str:
+        told = {f.name: getattr(self, f.name) for f in fields(self)}
+        said = [f"{name}={value!r}" for name, value in told.items() if value not in ([], None)]
+        return f"Call({', '.join(said)})"
 
 
 @dataclass
@@ -42,45 +62,76 @@ class Out:
     grants: list[tuple[int, int, int] | None] = field(default_factory=list)
     refused: list[tuple[str, int, type[KVFrameError]]] = field(default_factory=list)
     rewound: list[int] = field(default_factory=list)
+    preempted: list[Ask] = field(default_factory=list)
+    extended: list[int] = field(default_factory=list)
+    reasons: list[set[Reason]] = field(default_factory=list)
+    """One of these, a growth."""
+    stuck: bool = False
 
 
-def run(o: Oracle, call: Call, came: Callable[[int], Came]) -> Out:
+def run(o: Oracle, call: Call, forks: list[int], came: Callable[[int], Came]) -> Out:
     """Carries a step out, or refuses all of it."""
     check(o, call)
     out = Out()
-    settle(o, call, out)
+    settle(o, call, out, forks)
+    batch = TALL if call.batch_tokens is None else call.batch_tokens
     for i, (seq, tokens) in enumerate(call.append):
-        tried(out, "append", i, partial(o.append, seq, tokens))
+        more: list[int] | int = len(tokens) if call.unknown else tokens
+        if len(tokens) > batch:
+            out.refused.append(("append", i, CapacityError))
+            out.reasons.append({Reason.NOT_TRIED})
+            out.stuck = True
+        elif tried(out, "append", i, partial(o.append, seq, more)):
+            batch -= len(tokens)
     for i, (seq, until) in enumerate(call.extend):
-        tried(out, "extend", i, partial(o.extend, seq, until))
-    budget = call.token_budget
+        has = o.live(seq).slots
+        until = min(until, has + batch)
+        grown = tried(out, "extend", i, partial(o.extend, seq, until))
+        out.extended.append(until if grown else has)
+        batch -= out.extended[-1] - has
+    budget = TALL if call.token_budget is None else call.token_budget
     for i, ask in enumerate(call.admit):
         out.grants.append(None)
-        stuck = bool(out.refused) and not call.skip_refused
-        if budget == 0 or stuck:
+        left = min(budget, batch)
+        if left == 0 or (out.stuck and not call.skip_refused):
+            out.reasons.append({Reason.NOT_TRIED})
+            out.stuck = True
             continue
-        chunk = min(c for c in (ask.chunk, budget, 2**32) if c is not None)
-        again = Ask(**{**ask.__dict__, "chunk": None if chunk == 2**32 else chunk})
+        chunk = min(c for c in (ask.chunk, left) if c is not None)
+        again = replace(ask, chunk=None if chunk == TALL else chunk)
 
         def admit(i: int = i, again: Ask = again) -> None:
             out.grants[i] = o.admit(again, *came(i))
 
         tried(out, "admit", i, admit)
-        grant = out.grants[i]
-        if grant and budget is not None:
-            left = grant[1] - grant[0]
-            budget -= left - o.whole(min(ask.external, left))
+        if grant := out.grants[i]:
+            new = grant[1] - grant[0]
+            new -= o.whole(min(ask.external, new))
+            budget, batch = max(budget - new, 0), max(batch - new, 0)
     return out
 
 
-def tried(out: Out, verb: str, place: int, act: Callable[[], None]) -> None:
+TALL = 10**9
+WHY = {
+    CapacityError: {Reason.NO_CAPACITY},
+    NeverFitsError: {Reason.NEVER_FITS},
+    UsageError: {Reason.WRONG, Reason.ASLEEP},
+}
+
+
+def tried(out: Out, verb: str, place: int, act: Callable[[], None]) -> bool:
     try:
         act()
     except RefusalError as refusal:
         out.refused.append((verb, place, refusal.error))
+        out.reasons.append(WHY[refusal.error])
+        out.stuck = True
+        return False
+    out.reasons.append({Reason.GRANTED})
+    return True
 
 
-def settle(o: Oracle, call: Call, out: Out) -> None:
+def settle(o: Oracle, call: Call, out: Out, forks: list[int]) -> None:
     if call.passed is not None:
         o.let_pass(call.passed)
     o.put_up(call.fence)
@@ -88,46 +139,70 @@ def settle(o: Oracle, call: Call, out: Out) -> None:
         o.done(ticket)
     for ticket in call.failed:
         out.rewound += o.failed(ticket)
+    for ticket, good in call.loaded:
+        out.rewound += o.loaded(ticket, good)
     for seq, length in call.truncate:
         o.cut(o.live(seq), length)
+    for seq, tokens in call.fill:
+        o.fill(seq, tokens)
     for seq, upto in call.commit:
         s = o.live(seq)
-        upto = min(upto, s.slots) if call.failed else upto
-        o.commit(seq, max(upto, s.committed) if call.done else upto)
+        settles = call.done or call.failed or call.loaded
+        # A copy that failed has cut it, and a load may have brought more.
+        o.commit(seq, max(min(upto, s.slots), s.committed) if settles else upto)
+    for seq, child in zip(call.fork, forks, strict=True):
+        o.fork(seq, child)
     for seq in call.release:
         o.release(seq)
+    out.preempted += [o.preempt(seq) for seq in call.preempt]
     o.put_up(None)
 
 
 def check(o: Oracle, call: Call) -> None:
-    tickets = call.done + call.failed
+    tickets = [*call.done, *call.failed, *(ticket for ticket, _ in call.loaded)]
     need(once(tickets) and set(tickets) <= set(o.tickets), HandleError)
-    for seq in call.release:
+    need(all(o.tickets[ticket].rows for ticket, _ in call.loaded), HandleError)
+    ends = [*call.release, *call.preempt]
+    for seq in ends:
         o.live(seq)
-    need(once(call.release), StaleHandleError)
-    cuts, commits = dict(call.truncate), dict(call.commit)
-    for seq in [*cuts, *commits]:
+    need(once(ends), StaleHandleError)
+    cuts, commits, fills = dict(call.truncate), dict(call.commit), dict(call.fill)
+    for seq in [*cuts, *commits, *fills, *call.fork]:
         o.live(seq)
     for seq in [*(s for s, _ in call.append), *(s for s, _ in call.extend)]:
         o.live(seq)
-        need(seq not in call.release, StaleHandleError)
-    need(once([s for s, _ in call.truncate]) and once([s for s, _ in call.commit]))
+        need(seq not in ends, StaleHandleError)
+    need(all(good <= o.tickets[ticket].rows for ticket, good in call.loaded))
+    for pairs in (call.truncate, call.commit, call.fill):
+        need(once([seq for seq, _ in pairs]))
     for seq, length in cuts.items():
         o.check_cut(o.live(seq), length, tickets)
+    after = {seq: lengths_after(o.live(seq), cuts.get(seq), fills.get(seq, [])) for seq in o.seqs}
+    for seq, tokens in fills.items():
+        _, known, filled = lengths_after(o.live(seq), cuts.get(seq), [])
+        need(len(tokens) <= known - filled)
     for seq, upto in commits.items():
-        s = o.live(seq)
-        limit = cuts.get(seq, s.slots)
-        need(min(s.committed, limit) <= upto <= limit and upto <= s.filled)
-    if call.failed:
+        slots, _, filled = after[seq]
+        need(min(o.live(seq).committed, slots) <= upto <= min(slots, filled))
+    for seq in call.fork:
+        slots = after[seq][0]
+        o.check_fork(commits.get(seq, min(o.live(seq).committed, slots)), slots)
+    if call.failed or any(good < o.tickets[ticket].rows for ticket, good in call.loaded):
         return
     for seq, tokens in call.append:
-        s = o.live(seq)
-        length = min(cuts.get(seq, len(s.tokens)), len(s.tokens))
-        need(not tokens or s.filled >= length)
+        s, (_, known, filled) = o.live(seq), after[seq]
+        need(call.unknown or not tokens or filled == known)
         whole = len(s.tokens) == s.slots and not (tokens and s.keyed)
         need(seq in cuts or whole)
     for seq, until in call.extend:
         need(seq not in cuts and o.live(seq).slots <= until <= len(o.live(seq).tokens))
+
+
+def lengths_after(s: Seq, cut: int | None, filled: list[int]) -> tuple[int, int, int]:
+    """Tokens with slots, known, and known without a gap, after a cut and ids that came."""
+    length = max(s.slots, len(s.tokens)) if cut is None else cut
+    known = min(len(s.tokens), length)
+    return min(s.slots, length), known, min(s.filled + len(filled), known)
 
 
 def once(items: Sequence[int]) -> bool:

@@ -76,7 +76,14 @@ def test_built_in_policies_come_through_the_same_door() -> None:
     rows = [row for row in Registry().list() if row.distribution == "kvframe"]
     assert [row.name for row in rows if row.kind == "eviction"] == BUILTIN
     assert [row.name for row in rows if row.kind == "admission"] == BUILTIN_ADMISSION
-    assert {(row.way, row.state) for row in rows} == {("builtin", "ok")}
+    ways = [(row.name, row.way) for row in rows if row.kind == "prefix"]
+    assert ways == [
+        ("hash", "builtin"),
+        ("radix", "builtin"),
+        ("min-hit", "batched"),
+        ("load-or-recompute", "batched"),
+    ]
+    assert {row.state for row in rows} == {"ok"}
     loaded = Registry().eviction("slru")
     assert (loaded.plugin, loaded.distribution) == ("builtin", "kvframe")
     assert loaded.descriptor.make is None

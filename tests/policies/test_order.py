@@ -16,6 +16,7 @@ def test_every_policy_has_a_twin() -> None:
     assert list(TWINS) == [policy.name for policy in BUILTIN]
 
 
+@pytest.mark.scenario("ST26")
 @pytest.mark.parametrize("policy", TWINS)
 def test_a_policy_kills_in_the_order_of_its_twin(policy: str) -> None:
     evictions = sum(follow(policy, traffic(seed, REQUESTS)) for seed in range(TRACES))

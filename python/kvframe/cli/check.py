@@ -11,6 +11,7 @@ from kvframe.config import Resolved
 from kvframe.config.show import json_schema, show
 from kvframe.policies.driver import driver
 from kvframe.policies.gate import gate_of
+from kvframe.policies.match import matcher_of
 from kvframe.registry import Registry
 
 
@@ -31,4 +32,5 @@ def check(file: Path | None, schema: bool) -> None:
         # Policies of packages are made as well: that is where their own mistakes show.
         driver(resolved.policy, resolved.options, None, resolved.config.cache.block_size)
         gate_of(resolved.admission, resolved.admission_options, resolved.config.cache.block_size)
+        matcher_of(resolved.prefix, resolved.prefix_options, resolved.config.cache.block_size)
         click.echo(show(resolved))

@@ -14,6 +14,7 @@ from kvframe.config.schema import (
     ObserveConfig,
     PluginsConfig,
     PolicyConfig,
+    PrefixConfig,
     PressureConfig,
     SequenceCapacity,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "ObserveConfig",
     "PluginsConfig",
     "PolicyConfig",
+    "PrefixConfig",
     "PressureConfig",
     "Resolved",
     "SequenceCapacity",

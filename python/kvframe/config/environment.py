@@ -65,7 +65,7 @@ def layer(env: Mapping[str, str], policies: Iterable[str]) -> tuple[dict[str, An
     tables: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for name, path in variables(env).items():
-        if path[0] in ("policy", "admission") and path[1] == "options" and len(path) > 2:
+        if path[0] in ("policy", "admission", "prefix") and path[1] == "options" and len(path) > 2:
             path[2] = spelt.get(path[2], path[2])
         table = tables
         for part in path[:-1]:

@@ -12,7 +12,13 @@ from kvframe.config.environment import EnvText
 from kvframe.config.origins import Origins, join
 from kvframe.config.schema import MAX_GROUPS
 from kvframe.config.values import build
-from kvframe.descriptors import AdmissionPolicy, Descriptor, EvictionPolicy, Kind
+from kvframe.descriptors import (
+    AdmissionPolicy,
+    Descriptor,
+    EvictionPolicy,
+    Kind,
+    PrefixMatcher,
+)
 from kvframe.errors import PluginError
 from kvframe.registry import Loaded, Registry
 from kvframe.spelling import did_you_mean
@@ -203,6 +209,32 @@ def find_admission(config: Config, registry: Registry, origins: Origins) -> Load
     except PluginError as error:
         message = str(origins.error("admission.policy", config.admission.policy, str(error)))
         raise PluginError(message) from (error.__cause__ or error)
+
+
+def find_prefix(config: Config, registry: Registry, origins: Origins) -> Loaded[PrefixMatcher]:
+    """The prefix matcher that the configuration names, or the index.
+
+    Raises:
+        PluginError: It is not found, blocked or broken.
+        ConfigError: It does not go with the rest of the configuration.
+    """
+    name = config.prefix.policy
+    try:
+        loaded = registry.prefix(config.cache.index if name is None else name)
+    except PluginError as error:
+        if name is None:
+            raise
+        message = str(origins.error("prefix.policy", name, str(error)))
+        raise PluginError(message) from (error.__cause__ or error)
+    if name is None:
+        return loaded
+    if loaded.descriptor.way == "builtin" and name != config.cache.index:
+        raise origins.error("prefix.policy", name, f"cache.index = {config.cache.index!r} differs")
+    if loaded.descriptor.way != "builtin" and config.cache.partial_hits:
+        raise origins.error(
+            "cache.partial_hits", True, "a prefix matcher in Python takes whole blocks only"
+        )
+    return loaded
 
 
 def check_options(

@@ -180,6 +180,33 @@ class AdmissionConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     ] = field(default_factory=dict)
 
 
+class PrefixConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[prefix]``: how prompts become keys, and what is taken of a found prefix."""
+
+    policy: Annotated[
+        str | None,
+        Meta(
+            description="Name of the prefix matcher; see: kvframe plugins. If not given, the index "
+            "that cache.index names, and all that it finds."
+        ),
+    ] = None
+    on_error: Annotated[
+        Literal["fallback", "raise"],
+        Meta(description="When the matcher misbehaves: match without it, or raise."),
+    ] = "fallback"
+    budget_ms: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(
+            description="A matcher in Python that takes longer for an answer is asked no more. If "
+            "not given, it may take its time."
+        ),
+    ] = None
+    options: Annotated[
+        dict[str, dict[str, Any]],
+        Meta(description="A table of options for each matcher, checked by that matcher's schema."),
+    ] = field(default_factory=dict)
+
+
 class PluginsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[plugins]``: which installed packages may load, by distribution or by policy name."""
 

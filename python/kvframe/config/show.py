@@ -27,7 +27,7 @@ def json_schema(registry: Registry) -> dict[str, Any]:
 
     The options of every policy that ``registry`` can import are part of it.
     """
-    options: dict[str, dict[str, Any]] = {"eviction": {}, "admission": {}}
+    options: dict[str, dict[str, Any]] = {"eviction": {}, "admission": {}, "prefix": {}}
     for row in registry.list():
         if row.kind == "eviction" and row.state == "ok":
             struct = registry.eviction(row.name).descriptor.options
@@ -35,9 +35,17 @@ def json_schema(registry: Registry) -> dict[str, Any]:
         elif row.kind == "admission" and row.state == "ok":
             struct = registry.admission(row.name).descriptor.options
             options["admission"][row.name] = _options_schema(struct)
+        elif row.kind == "prefix" and row.state == "ok":
+            struct = registry.prefix(row.name).descriptor.options
+            options["prefix"][row.name] = _options_schema(struct)
     schema: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     schema |= msgspec.json.schema(Config)
-    for section, kind in (("PolicyConfig", "eviction"), ("AdmissionConfig", "admission")):
+    sections = {
+        "eviction": "PolicyConfig",
+        "admission": "AdmissionConfig",
+        "prefix": "PrefixConfig",
+    }
+    for kind, section in sections.items():
         schema["$defs"][section]["properties"]["options"]["properties"] = options[kind]
     for definition in schema["$defs"].values():
         definition["description"] = " ".join(definition["description"].split())
@@ -65,7 +73,7 @@ def _summary(resolved: Resolved) -> list[str]:
         for name, unused in resolved.padding.items()
         if unused
     ]
-    descriptor, gate = policy.descriptor, resolved.admission
+    descriptor, gate, matcher = policy.descriptor, resolved.admission, resolved.prefix
     skipped = resolved.unchecked
     return [
         f"# {resolved.file or 'no file'}: fine",
@@ -76,6 +84,11 @@ def _summary(resolved: Resolved) -> list[str]:
         *(
             [f"# admission by {gate.descriptor.name}: {_from(gate)}"]
             if gate.descriptor.name != "always"
+            else []
+        ),
+        *(
+            [f"# prefixes by {matcher.descriptor.name}: {_from(matcher)}"]
+            if matcher.descriptor.way != "builtin"
             else []
         ),
         *(f"# {name}: not checked, for its policy is not loaded" for name in skipped),

@@ -20,6 +20,7 @@ from kvframe.config.rules import (
     check_pressure,
     find_admission,
     find_eviction,
+    find_prefix,
 )
 from kvframe.config.schema import (
     AdmissionConfig,
@@ -29,10 +30,11 @@ from kvframe.config.schema import (
     ObserveConfig,
     PluginsConfig,
     PolicyConfig,
+    PrefixConfig,
     PressureConfig,
 )
 from kvframe.config.values import build
-from kvframe.descriptors import AdmissionPolicy, EvictionPolicy
+from kvframe.descriptors import AdmissionPolicy, EvictionPolicy, Kind, PrefixMatcher
 from kvframe.registry import Loaded, Registry
 
 
@@ -47,6 +49,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     groups: list[GroupConfig] = field(default_factory=lambda: [GroupConfig(name="full")])
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     admission: AdmissionConfig = field(default_factory=AdmissionConfig)
+    prefix: PrefixConfig = field(default_factory=PrefixConfig)
     pressure: PressureConfig = field(default_factory=PressureConfig)
     observe: ObserveConfig = field(default_factory=ObserveConfig)
     plugins: PluginsConfig = field(default_factory=PluginsConfig)
@@ -99,6 +102,8 @@ class Resolved:
         options: Its checked options; None if it takes none.
         admission: The admission policy, imported.
         admission_options: Its checked options; None if it takes none.
+        prefix: The prefix matcher, imported; the core's index if none is named.
+        prefix_options: Its checked options; None if it takes none.
         unchecked: Tables of options (``policy.options.NAME``) whose policy is not loaded.
         file: The file that was read, if any.
     """
@@ -112,6 +117,8 @@ class Resolved:
     options: Struct | None
     admission: Loaded[AdmissionPolicy]
     admission_options: Struct | None
+    prefix: Loaded[PrefixMatcher]
+    prefix_options: Struct | None
     unchecked: tuple[str, ...] = ()
     file: Path | None = None
 
@@ -183,10 +190,13 @@ def _resolve(
     admission = find_admission(config, registry, origins)
     checked = check_options("policy", config.policy.options, policy, registry, origins)
     gate = check_options("admission", config.admission.options, admission, registry, origins)
+    prefix = find_prefix(config, registry, origins)
+    matching = check_options("prefix", config.prefix.options, prefix, registry, origins)
     config = msgspec.structs.replace(
         config,
         policy=msgspec.structs.replace(config.policy, options=checked.tables),
         admission=msgspec.structs.replace(config.admission, options=gate.tables),
+        prefix=msgspec.structs.replace(config.prefix, options=matching.tables),
     )
     return Resolved(
         config=config,
@@ -198,18 +208,22 @@ def _resolve(
         options=checked.chosen,
         admission=admission,
         admission_options=gate.chosen,
+        prefix=prefix,
+        prefix_options=matching.chosen,
         unchecked=(
             *(f"policy.options.{name}" for name in checked.unchecked),
             *(f"admission.options.{name}" for name in gate.unchecked),
+            *(f"prefix.options.{name}" for name in matching.unchecked),
         ),
         file=file,
     )
 
 
 def _policy_names(data: Mapping[str, Any]) -> list[str]:
-    names = [candidate.name for candidate in Registry().candidates("eviction")]
-    names += [candidate.name for candidate in Registry().candidates("admission")]
-    for section in ("policy", "admission"):
+    known = Registry()
+    kinds: tuple[Kind, ...] = ("eviction", "admission", "prefix")
+    names = [candidate.name for kind in kinds for candidate in known.candidates(kind)]
+    for section in ("policy", "admission", "prefix"):
         keys = data.get(section)
         tables = keys.get("options") if isinstance(keys, dict) else None
         names += tables if isinstance(tables, dict) else ()

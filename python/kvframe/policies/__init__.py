@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvframe.policies.admission import ADMISSION_COLUMNS, Arrivals, BatchedAdmission
 from kvframe.policies.batched import COLUMNS, BatchedEviction, Candidates
+from kvframe.policies.prefix import BatchedIndex, BatchedPrefix, Prompts
 
 __all__ = [
     "ADMISSION_COLUMNS",
@@ -11,5 +12,8 @@ __all__ = [
     "Arrivals",
     "BatchedAdmission",
     "BatchedEviction",
+    "BatchedIndex",
+    "BatchedPrefix",
     "Candidates",
+    "Prompts",
 ]

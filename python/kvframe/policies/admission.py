@@ -67,9 +67,11 @@ class BatchedAdmission:
 
     Attributes:
         columns: Names out of `ADMISSION_COLUMNS`; only these are gathered.
+        reasons: Why a request may have to wait, in words, for `start`.
     """
 
     columns: ClassVar[tuple[str, ...]] = ("key",)
+    reasons: ClassVar[tuple[str, ...]] = ()
 
     def admit(self, blocks: Arrivals, tier: str, out: npt.NDArray[np.uint8]) -> None:
         """Fill ``out`` with one verdict a block: 1 keeps it, 0 drops it, 2 asks the tier below.
@@ -77,6 +79,14 @@ class BatchedAdmission:
         Booleans will do. ``tier`` is ``gpu``, ``host``, ``disk`` or ``remote``.
         """
         raise TypeError(f"{type(self).__name__} must override admit")
+
+    def start(self, requests: Any, out: npt.NDArray[np.int64]) -> None:
+        """Leave 0 in ``out`` for a request that may start now, else put a reason's number, from 1.
+
+        ``requests`` is a `kvframe.policies.gate.Waiting`. Whether there is room is the core's own
+        question, asked after this one. A request that waits is a `kvframe.HeldError` for `admit`,
+        and refused with `Reason.HELD` by `step`.
+        """
 
     def seen(self, keys: npt.NDArray[np.uint64], now: int) -> None:
         """Requests have found or computed these blocks: uint64 (n, 2), once a block and request.

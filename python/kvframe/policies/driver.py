@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe.descriptors import EvictionPolicy
-from kvframe.errors import PolicyError
+from kvframe.errors import AbiError, PolicyError
+from kvframe.native import NativePolicy
 from kvframe.policies.batched import (
     COLUMNS,
     DEFAULT_WINDOW,
@@ -18,7 +19,7 @@ from kvframe.policies.batched import (
     Candidates,
     Columns,
 )
-from kvframe.policies.report import warn_once
+from kvframe.policies.report import failure, origin_of
 from kvframe.registry import Loaded
 
 _EVENTS = ("insert", "hit", "claim", "release", "remove", "remove")
@@ -38,7 +39,7 @@ class Driver:
         self, policy: object, loaded: Loaded[EvictionPolicy], window: int | None, block_size: int
     ) -> None:
         self.name = loaded.descriptor.name
-        self.origin = _origin(loaded)
+        self.origin = origin_of(loaded)
         if not isinstance(policy, BatchedEviction):
             raise PolicyError(
                 f"{self.origin}: make() gave a {type(policy).__name__}, "
@@ -106,16 +107,41 @@ class Driver:
 
     def failed(self, error: BaseException, strict: bool) -> PolicyError:
         """The policy failed: the error to raise if it is strict, else warn once."""
-        told = PolicyError(f"{self.origin}: {type(error).__name__}: {error}")
-        told.__cause__ = error
-        if not strict:
-            warn_once(self.origin, f"{told}; the built-in order takes this decision")
-        return told
+        return failure(self.origin, error, strict)
 
 
-def _origin(loaded: Loaded[EvictionPolicy]) -> str:
-    package = f"{loaded.distribution} {loaded.version}".rstrip()
-    return f"{loaded.descriptor.name} ({package})"
+class NativeDriver:
+    """Brings a compiled policy to the core, which calls it itself; tells of failures.
+
+    Attributes:
+        window: Candidates offered at a time in place of what the policy asks for.
+    """
+
+    def __init__(self, policy: object, loaded: Loaded[EvictionPolicy], window: int | None) -> None:
+        self.name, self.version = loaded.descriptor.name, loaded.version
+        self.origin = origin_of(loaded)
+        if not isinstance(policy, NativePolicy):
+            raise PolicyError(
+                f"{self.origin}: make() gave a {type(policy).__name__}, "
+                "not a kvframe.native.NativePolicy"
+            )
+        self.native = policy
+        self.window = window
+
+    def failed(self, error: BaseException, strict: bool) -> PolicyError:
+        """As `Driver.failed`."""
+        return failure(self.origin, error, strict)
+
+    def refused(self, found: str, needed: str) -> AbiError:
+        """The error of a policy that speaks another version of the interface."""
+        return AbiError(
+            f"{self.origin}: it brings {found}; this kvframe needs {needed}: "
+            "build it against kvframe.native.include_dir() of this kvframe",
+            plugin=self.name,
+            version=self.version,
+            found=found,
+            needed=needed,
+        )
 
 
 def driver(
@@ -123,8 +149,8 @@ def driver(
     options: msgspec.Struct | None,
     window: int | None,
     block_size: int,
-) -> Driver | None:
-    """The driver of a batched policy, its policy made anew; None for a built-in one."""
+) -> Driver | NativeDriver | None:
+    """The driver of a batched or native policy, made anew; None for a built-in one."""
     make = loaded.descriptor.make
     if make is None:
         return None
@@ -132,6 +158,8 @@ def driver(
         policy = make(options)
     except Exception as error:
         raise PolicyError(
-            f"{_origin(loaded)}: cannot be made: {type(error).__name__}: {error}"
+            f"{origin_of(loaded)}: cannot be made: {type(error).__name__}: {error}"
         ) from error
+    if loaded.descriptor.way == "native":
+        return NativeDriver(policy, loaded, window)
     return Driver(policy, loaded, window, block_size)

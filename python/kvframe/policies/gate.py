@@ -45,6 +45,31 @@ class Budget:
             )
 
 
+class Waiting(msgspec.Struct, frozen=True):
+    """Requests that ask to start, one entry of each array a request, and the state of the cache.
+
+    Attributes:
+        block_size: Tokens in a block.
+        free: Blocks that are free; ``cached``, ``referenced`` and ``total`` likewise.
+        running: Sequences that are live.
+        tokens: int64: tokens of each prompt.
+        sessions: uint64.
+        turns: int64, as are ``request_classes`` and ``priorities``.
+    """
+
+    block_size: int
+    free: int
+    cached: int
+    referenced: int
+    total: int
+    running: int
+    tokens: npt.NDArray[np.int64]
+    sessions: npt.NDArray[np.uint64]
+    turns: npt.NDArray[np.int64]
+    request_classes: npt.NDArray[np.int64]
+    priorities: npt.NDArray[np.int64]
+
+
 class AdmissionDriver:
     """Declares what a policy wants, passes blocks on, tells of failures.
 
@@ -57,6 +82,7 @@ class AdmissionDriver:
         loaded: Loaded[AdmissionPolicy],
         block_size: int,
         budget_ms: float | None,
+        strict: bool = True,
     ) -> None:
         self.name = loaded.descriptor.name
         self.origin = origin(loaded)
@@ -76,7 +102,42 @@ class AdmissionDriver:
         self.block_size = block_size
         self.columns = list(kind.columns)
         self.wants_seen = kind.seen is not BatchedAdmission.seen
+        self.holds = kind.start is not BatchedAdmission.start
+        self.strict = strict
         self._budget = Budget(budget_ms)
+
+    def waits(self, about: Waiting) -> list[str | None]:
+        """Why each request waits; None for one that starts."""
+        count = len(about.tokens)
+        if self._budget.is_spent:
+            return [None] * count
+        out = np.zeros(count, np.int64)
+        for array in (about.tokens, about.sessions, about.turns):
+            array.setflags(write=False)
+        reasons = type(self.policy).reasons
+        try:
+            with self._budget, np.errstate(invalid="raise"):
+                answer: object = self.policy.start(about, out)  # type: ignore[func-returns-value]
+            if answer is not None:
+                raise PolicyError("start must fill out and return None")
+            if out.dtype != np.int64 or out.shape != (count,):
+                raise PolicyError("start changed the type or the shape of out")
+            wrong = np.flatnonzero((out < 0) | (out > len(reasons)))
+            if len(wrong):
+                i = int(wrong[0])
+                raise PolicyError(
+                    f"start: out[{i}] = {out[i]}: must be 0, or the number of one of "
+                    f"{len(reasons)} reasons"
+                )
+        except Exception as error:
+            told = failure(self.origin, error, self.strict, "every request may start")
+            if self.strict:
+                raise told from error
+            return [None] * count
+        return [
+            f"{self.origin} lets it wait: {reasons[number - 1]}" if number else None
+            for number in out.tolist()
+        ]
 
     def admit(
         self,
@@ -146,8 +207,9 @@ def gate_of(
     options: msgspec.Struct | None,
     block_size: int,
     budget_ms: float | None = None,
+    strict: bool = True,
 ) -> AdmissionDriver | str:
     """What the core takes as its admission policy: a driver, or the name of a built-in one."""
     if loaded.descriptor.make is None:
         return loaded.descriptor.name
-    return AdmissionDriver(made(loaded, options), loaded, block_size, budget_ms)
+    return AdmissionDriver(made(loaded, options), loaded, block_size, budget_ms, strict)

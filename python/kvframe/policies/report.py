@@ -1,14 +1,33 @@
-"""One warning a policy: a policy that fails does so at every decision."""
+"""What a policy's failure becomes: an error where it is strict, else one warning a policy."""
 
 from __future__ import annotations
 
 import warnings
 
+from kvframe.descriptors import EvictionPolicy
+from kvframe.errors import PolicyError
+from kvframe.registry import Loaded
+
 _warned: set[str] = set()
 
 
+def origin_of(loaded: Loaded[EvictionPolicy]) -> str:
+    """A policy with its package and version, for messages."""
+    package = f"{loaded.distribution} {loaded.version}".rstrip()
+    return f"{loaded.descriptor.name} ({package})"
+
+
+def failure(origin: str, error: BaseException, strict: bool) -> PolicyError:
+    """The policy failed: the error to raise if it is strict, else warn once."""
+    told = PolicyError(f"{origin}: {type(error).__name__}: {error}")
+    told.__cause__ = error
+    if not strict:
+        warn_once(origin, f"{told}; the built-in order takes this decision")
+    return told
+
+
 def warn_once(origin: str, message: str) -> None:
-    """Warn the first time that this policy fails in this process."""
+    """Warn the first time that this policy fails in this process: it does so at every decision."""
     if origin not in _warned:
         _warned.add(origin)
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        warnings.warn(message, RuntimeWarning, stacklevel=3)

@@ -36,7 +36,7 @@ pub fn from_core(py: Python<'_>, error: &Error) -> PyErr {
         | Error::NotFindable { .. }
         | Error::NotLent { .. } => "UsageError",
         Error::UnknownName { .. } => "ConfigError",
-        Error::NeedVictims { .. } | Error::PolicyFailed => "PolicyError",
+        Error::NeedVictims { .. } | Error::PolicyFailed | Error::PolicyRefused(_) => "PolicyError",
         Error::Integrity(_) => "IntegrityError",
     };
     raise(py, name, error.to_string())

@@ -7,7 +7,9 @@
 //! | [`step`], [`inputs`], [`outputs`] | the batched step, what it takes and what it writes |
 //! | [`tables`] | block tables and slots into the caller's arrays |
 //! | [`judge`] | victims asked of a Python policy, outside the lock |
+//! | [`native`] | a compiled policy taken from a capsule or from addresses |
 //! | [`gatekeeper`], [`admission`] | what becomes findable, asked of a Python policy the same way |
+//! | [`answers`] | what a matcher in Python said of prompts |
 //! | [`locked`] | the lock, the interpreter beside it, victims named in between |
 //! | [`room`], [`listeners`] | pressure and who is told of it, preemption order, loads, resizing |
 //! | [`sharing`], [`blocks`] | prefixes shared, read and attached to; blocks held one by one |
@@ -28,6 +30,7 @@
 use pyo3::prelude::*;
 
 mod admission;
+mod answers;
 mod blocks;
 mod buffers;
 mod errors;
@@ -42,6 +45,7 @@ mod loans;
 mod locked;
 mod lookup;
 mod manager;
+mod native;
 mod observe;
 mod outputs;
 mod pins;

@@ -9,6 +9,7 @@ use crate::errors::{from_core, raise};
 use crate::fork;
 use crate::judge::Judge;
 use crate::manager::Manager;
+use crate::native::{Inside, Native};
 
 /// Pools from here on are walked detached from the interpreter: 100 µs and more.
 const LONG_BLOCKS: u32 = 1 << 12;
@@ -19,6 +20,23 @@ const MANY_EVENTS: usize = 1 << 16;
 fn broken(py: Python<'_>) -> PyErr {
     let message = "a call failed half-way before; the manager refuses to go on";
     raise(py, "IntegrityError", message.into())
+}
+
+/// Work that may need victims of a native policy: it answers under the same lock. Want of victims is
+/// the outcome only where the policy decides nothing more.
+fn with_native_victims<T>(
+    core: &mut Core,
+    work: &mut impl FnMut(&mut Core) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let mut outcome = work(core);
+    while let Err(Error::NeedVictims { n }) = outcome {
+        if !core.decide(n) {
+            break;
+        }
+        outcome = work(core);
+    }
+    core.settle_choice();
+    outcome
 }
 
 impl Manager {
@@ -32,10 +50,38 @@ impl Manager {
             let message = "this manager belongs to the parent of a fork; make one in the child";
             return Err(raise(py, "HandleError", message.into()));
         }
+        if self.native.is_some() {
+            return self.locked_native(py, work);
+        }
         let Ok(mut core) = self.core.lock_py_attached(py) else {
             return Err(broken(py));
         };
         Ok(work(&mut core))
+    }
+
+    /// The same over a native policy: it may not call back, and its faults are told.
+    fn locked_native<T>(&self, py: Python<'_>, work: impl FnOnce(&mut Core) -> T) -> PyResult<T> {
+        let done = {
+            let _inside = self.enter(py)?;
+            let Ok(mut core) = self.core.lock_py_attached(py) else {
+                return Err(broken(py));
+            };
+            work(&mut core)
+        };
+        self.tell_faults(py);
+        Ok(done)
+    }
+
+    fn enter(&self, py: Python<'_>) -> PyResult<Inside> {
+        let entered = Inside::enter(std::ptr::from_ref(self).addr());
+        let message = "a native policy has called its own manager, which waits for it";
+        entered.ok_or_else(|| raise(py, "HandleError", message.into()))
+    }
+
+    fn tell_faults(&self, py: Python<'_>) {
+        if let Some(native) = &self.native {
+            native.tell(py);
+        }
     }
 
     pub(crate) fn with<T>(
@@ -80,7 +126,10 @@ impl Manager {
         if !long {
             return self.locked(py, work);
         }
+        let inside = if self.native.is_some() { Some(self.enter(py)?) } else { None };
         let done = py.detach(|| self.core.lock().ok().map(|mut core| work(&mut core)));
+        drop(inside);
+        self.tell_faults(py);
         done.ok_or_else(|| broken(py))
     }
 
@@ -102,8 +151,12 @@ impl Manager {
         py: Python<'_>,
         mut work: impl FnMut(&mut Core) -> Result<T, Error>,
     ) -> PyResult<Result<T, Error>> {
+        let native = self.native.is_some();
         loop {
-            match self.locked(py, &mut work)? {
+            let tried = self.locked(py, |core| {
+                if native { with_native_victims(core, &mut work) } else { work(core) }
+            })?;
+            match tried {
                 Err(Error::NeedVictims { n }) => self.find_victims(py, n)?,
                 outcome => {
                     if self.judge.is_some() {
@@ -121,6 +174,9 @@ impl Manager {
     }
 
     pub(crate) fn find_victims(&self, py: Python<'_>, n: u32) -> PyResult<()> {
+        if let Some(native) = &self.native {
+            return Err(native.refusal(py));
+        }
         let Some(judge) = &self.judge else {
             return Err(from_core(py, &Error::NeedVictims { n }));
         };
@@ -136,7 +192,7 @@ impl Manager {
         let verdict = judge.ask(py, n, now, &offer, &journal)?;
         self.locked(py, |core| match &verdict {
             Some(v) if v.blocks.len() >= n => core.choose(&v.blocks, &v.generations),
-            _ => core.fall_back(n),
+            _ => drop(core.fall_back(n)),
         })?;
         judge.done_with(offer);
         Ok(())
@@ -144,7 +200,8 @@ impl Manager {
 
     /// How often the policy failed and the built-in order stood in.
     pub(crate) fn judge_failures(&self) -> u64 {
-        self.judge.as_ref().map_or(0, Judge::failures)
+        let native = self.native.as_ref().map_or(0, Native::failures);
+        self.judge.as_ref().map_or(native, Judge::failures)
     }
 
     /// Hands a policy its events where it has not been asked for so long that they pile up.
@@ -159,5 +216,10 @@ impl Manager {
 
     pub(crate) fn has_judge(&self) -> bool {
         self.judge.is_some()
+    }
+
+    /// Whether victims may have to be asked for.
+    pub(crate) fn asks_policy(&self) -> bool {
+        self.judge.is_some() || self.native.is_some()
     }
 }

@@ -7,6 +7,7 @@ use kvframe_core::manager::{Fits, Hit};
 use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 
+use crate::answers::AnswerTuple;
 use crate::buffers::{key_words, tokens};
 use crate::errors::from_core;
 use crate::manager::Manager;
@@ -74,14 +75,18 @@ impl Manager {
     }
 
     /// The same for a request, by what it reads.
+    #[pyo3(signature = (request, answer=None))]
     fn lookup_request<'py>(
         &self,
         py: Python<'py>,
         request: &Bound<'py, Request>,
+        answer: Option<AnswerTuple<'py>>,
     ) -> PyResult<HitTuple<'py>> {
         let keys = self.keys_of(py, request.get());
         let asked = request.get().admission(&keys);
-        let hit = self.locked(py, |core| core.lookup_request(&asked))?;
+        let answers: Vec<_> = answer.into_iter().map(|answer| (&keys[..], answer)).collect();
+        let look = || self.locked(py, |core| core.lookup_request(&asked));
+        let hit = self.answered(py, &answers, look)?;
         let hit = hit.map_err(|e| from_core(py, &e))?;
         Ok((hit.tokens, block_lists(py, &hit), hit.attached))
     }

@@ -15,6 +15,7 @@ use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::admission::make_admission;
+use crate::answers::AnswerTuple;
 use crate::buffers::tokens;
 use crate::errors::from_core;
 use crate::fork;
@@ -23,6 +24,7 @@ use crate::groups::{group_dict, group_of};
 use crate::ints::{Chunk, Fence, Length, Seq, Ticket, Until, Upto};
 use crate::judge::Judge;
 use crate::listeners::Listeners;
+use crate::native::{self, Native};
 use crate::request::Request;
 use crate::step::{GrantTuple, PlanTuple, grant_tuple, plan_tuple};
 
@@ -36,6 +38,7 @@ pub struct Manager {
     /// Whether the core goes by keys: requests are then hashed before they come to it.
     wants_keys: bool,
     pub(crate) judge: Option<Judge>,
+    pub(crate) native: Option<Native>,
     pub(crate) gatekeeper: Option<Gatekeeper>,
     admission: String,
     admission_options: Option<Py<PyDict>>,
@@ -47,20 +50,33 @@ pub struct Manager {
     pub(crate) listeners: Listeners,
 }
 
-/// The core's policy; for a driver of a Python policy, its judge and the books it needs.
+/// A policy as the core runs it, and what of it lies outside.
+pub(crate) struct Policy {
+    pub eviction: Box<dyn Eviction>,
+    pub judge: Option<Judge>,
+    pub native: Option<Native>,
+    pub name: String,
+}
+
+/// The policy of that name, or the one behind a driver of `kvframe.policies.driver`.
 pub(crate) fn make_policy(
     py: Python<'_>,
     policy: &Bound<'_, PyAny>,
     options: Option<&Bound<'_, PyDict>>,
     strict: bool,
-) -> PyResult<(Box<dyn Eviction>, Option<Judge>, String)> {
+) -> PyResult<Policy> {
     if let Ok(name) = policy.extract::<String>() {
         let built = policy::by_name(&name, policy_options(options)?);
-        return Ok((built.map_err(|e| from_core(py, &e))?, None, name));
+        let eviction = built.map_err(|e| from_core(py, &e))?;
+        return Ok(Policy { eviction, judge: None, native: None, name });
     }
-    let books = External::new(Judge::wants_events(policy)?);
     let name = policy.getattr("name")?.extract()?;
-    Ok((Box::new(books), Some(Judge::new(policy, strict)?), name))
+    if Native::is_behind(policy)? {
+        let (eviction, native) = Native::load(policy, strict)?;
+        return Ok(Policy { eviction, judge: None, native: Some(native), name });
+    }
+    let eviction = Box::new(External::new(Judge::wants_events(policy)?));
+    Ok(Policy { eviction, judge: Some(Judge::new(policy, strict)?), native: None, name })
 }
 
 fn policy_options(options: Option<&Bound<'_, PyDict>>) -> PyResult<PolicyOptions> {
@@ -98,7 +114,7 @@ impl Manager {
 impl Manager {
     /// A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
     #[new]
-    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", index="hash", groups=vec![], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, statistics=true, ghosts=1 << 15, sample=0, strict=false, remap_duplicates=false, partial_hits=false, admission=None, admission_options=None, admission_strict=false))]
+    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", index="hash", groups=vec![], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, statistics=true, ghosts=1 << 15, sample=0, strict=false, remap_duplicates=false, partial_hits=false, admission=None, admission_options=None, admission_strict=false, matched=false, mirrored=false))]
     fn new(
         py: Python<'_>,
         blocks: u32,
@@ -123,6 +139,8 @@ impl Manager {
         admission: Option<&Bound<'_, PyAny>>,
         admission_options: Option<&Bound<'_, PyDict>>,
         admission_strict: bool,
+        matched: bool,
+        mirrored: bool,
     ) -> PyResult<Self> {
         let groups = groups.iter().map(|table| group_of(py, table, block_size));
         let mut groups = groups.collect::<PyResult<Vec<_>>>()?;
@@ -149,25 +167,28 @@ impl Manager {
             partial_hits,
         };
         let given = policy_options.map(|o| o.clone().unbind());
-        let (policy, judge, name) = make_policy(py, policy, policy_options, strict)?;
+        let made = make_policy(py, policy, policy_options, strict)?;
         let hasher = Hasher::new(options.hash, block_size, &options.fingerprint);
         let (gate, gatekeeper, admission) = match admission {
             Some(admission) => make_admission(py, admission, admission_options, admission_strict)?,
             None => (None, None, "always".into()),
         };
-        let core = Core::new(options, policy).map_err(|e| from_core(py, &e))?;
+        let core = Core::new(options, made.eviction)
+            .map_err(|e| native::from_core(py, &e, made.native.as_ref()))?;
         let core = core.with_admission(gate);
+        let core = if matched { core.with_matcher(mirrored) } else { core };
         let wants_keys = core.wants_keys();
         Ok(Self {
             core: Mutex::new(core),
             hasher: Mutex::new(Arc::new(hasher)),
             prefix_caching,
             wants_keys,
-            judge,
+            judge: made.judge,
+            native: made.native,
             gatekeeper,
             admission,
             admission_options: admission_options.map(|o| o.clone().unbind()),
-            policy: name,
+            policy: made.name,
             policy_options: given,
             strict,
             forks: fork::generation(),
@@ -200,7 +221,7 @@ impl Manager {
         let Watermarks { low, high, critical } = options.watermarks;
         dict.set_item("watermarks", (low, high, critical))?;
         dict.set_item("policy", &self.policy)?;
-        if self.judge.is_some() {
+        if self.judge.is_some() || self.native.is_some() {
             dict.set_item("policy_options", &self.policy_options)?;
         } else {
             let options = self.locked(py, |core| core.policy().options())?;
@@ -215,13 +236,14 @@ impl Manager {
             dict.set_item("admission_options", options.collect::<HashMap<_, _>>())?;
         }
         dict.set_item("on_error", if self.strict { "raise" } else { "fallback" })?;
-        dict.set_item("window", self.judge.as_ref().map(Judge::window))?;
+        let window = self.judge.as_ref().map(|judge| judge.window() as u32);
+        dict.set_item("window", window.or(self.native.as_ref().and_then(Native::window)))?;
         Ok(dict)
     }
 
     /// Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens,
     /// ticket of a load, whether the other input was found). What is given besides goes over what the request says.
-    #[pyo3(signature = (request, chunk=None, until=None, partial=None, resumed=None))]
+    #[pyo3(signature = (request, chunk=None, until=None, partial=None, resumed=None, answer=None))]
     fn admit(
         &self,
         py: Python<'_>,
@@ -230,6 +252,7 @@ impl Manager {
         until: Option<Until>,
         partial: Option<bool>,
         resumed: Option<bool>,
+        answer: Option<AnswerTuple<'_>>,
     ) -> PyResult<GrantTuple> {
         let request = request.get();
         let keys = self.keys_of(py, request);
@@ -242,7 +265,9 @@ impl Manager {
             Some(true) => Fit::Partial,
             Some(false) => Fit::Whole,
         };
-        let grant = self.with_victims(py, |core| core.admit(&asked))?;
+        let answers: Vec<_> = answer.into_iter().map(|answer| (&keys[..], answer)).collect();
+        let admit = || self.with_victims(py, |core| core.admit(&asked));
+        let grant = self.answered(py, &answers, admit)?;
         grant.map(grant_tuple).map_err(|e| from_core(py, &e))
     }
 

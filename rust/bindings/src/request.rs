@@ -133,6 +133,43 @@ impl Request {
         (tokens, space, extras, self.meta.session, self.meta.turn)
     }
 
+    /// (prompt tokens, session, turn, class, priority, whether it reads, tokens that somebody brings:
+    /// after the cached ones, and as a length)
+    #[allow(clippy::type_complexity)]
+    fn facts(&self) -> (u32, u64, u32, u32, i32, bool, u32, u32) {
+        let Meta { session, turn, class, priority } = self.meta;
+        (self.len, session, turn, class, priority, self.read, self.external, self.external_until)
+    }
+
+    /// The same request with other tokens, another salt, or with less that is brought.
+    #[pyo3(signature = (tokens=None, salt=None, external=None, external_until=None))]
+    fn changed(
+        &self,
+        py: Python<'_>,
+        tokens: Option<&Bound<'_, PyAny>>,
+        salt: Option<Vec<u8>>,
+        external: Option<External>,
+        external_until: Option<ExternalUntil>,
+    ) -> PyResult<Self> {
+        let ids = tokens.map(|t| self::tokens(t, "prompt")).transpose()?;
+        let ids = ids.map_or_else(|| self.tokens.clone(), |t| t.as_slice().to_vec());
+        let same = tokens.is_none();
+        Ok(Self {
+            len: if same { self.len } else { length(py, "num_tokens", ids.len() as u64)? },
+            tokens: ids,
+            given_keys: if same { self.given_keys.clone() } else { Vec::new() },
+            hashed: Mutex::new(None),
+            salt: salt.unwrap_or_else(|| self.salt.clone()),
+            adapter: self.adapter.clone(),
+            extras: self.extras.clone(),
+            external: external.map_or(self.external, |e| e.0),
+            external_until: external_until.map_or(self.external_until, |e| e.0),
+            encoder: self.encoder.clone(),
+            outlook: self.outlook.clone(),
+            ..*self
+        })
+    }
+
     /// Tokens of the prompt.
     fn __len__(&self) -> usize {
         self.len as usize

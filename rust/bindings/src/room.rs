@@ -12,6 +12,7 @@ use crate::errors::{from_core, usage};
 use crate::ints::{Blocks, Count, Seq, Ticket, Until, Upto};
 use crate::listeners::level;
 use crate::manager::Manager;
+use crate::native;
 
 #[pymethods]
 impl Manager {
@@ -103,7 +104,7 @@ impl Manager {
 
     /// Evicts until so many blocks are free, or nothing is cached; returns how many went.
     fn collect(&self, py: Python<'_>, free: Blocks) -> PyResult<u32> {
-        let collected = if self.has_judge() {
+        let collected = if self.asks_policy() {
             self.with_victims(py, |core| core.collect(free.0))?
         } else {
             self.changing_long(py, |core| core.collect(free.0))?
@@ -113,7 +114,8 @@ impl Manager {
 
     /// Another number of blocks.
     fn resize(&self, py: Python<'_>, blocks: Blocks) -> PyResult<()> {
-        self.changing_long(py, |core| core.resize(blocks.0))?.map_err(|e| from_core(py, &e))
+        self.changing_long(py, |core| core.resize(blocks.0))?
+            .map_err(|e| native::from_core(py, &e, self.native.as_ref()))
     }
 
     /// Forgets what is cached and admits nobody until `wake`.

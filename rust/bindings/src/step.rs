@@ -7,6 +7,7 @@ use numpy::{Ix1, Ix2, PyArray1, PyArray2};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
+use crate::answers::AnswerTuple;
 use crate::buffers::{u64s, writable};
 use crate::errors::{from_core, usage};
 use crate::inputs::{Growths, pairs};
@@ -71,7 +72,7 @@ impl Manager {
     /// length or a ticket refuses the whole step; want of room refuses single growths and
     /// admissions. `tables[g]` row `rows[i]`, or i, gets the changed entries of `append[i]`'s table
     /// in group g, `slots[g]` the slots of the appended tokens, one sequence after the other.
-    #[pyo3(signature = (done=None, failed=None, loaded=None, truncate=None, fill=None, commit=None, fork=None, release=None, preempt=None, fence=None, passed=None, append=None, counts=None, ids=None, extend=None, admit=vec![], token_budget=None, batch_tokens=None, skip_refused=false, tables=vec![], slots=vec![], rows=None))]
+    #[pyo3(signature = (done=None, failed=None, loaded=None, truncate=None, fill=None, commit=None, fork=None, release=None, preempt=None, fence=None, passed=None, append=None, counts=None, ids=None, extend=None, admit=vec![], token_budget=None, batch_tokens=None, skip_refused=false, tables=vec![], slots=vec![], rows=None, answers=vec![]))]
     fn step<'py>(
         &self,
         py: Python<'py>,
@@ -97,6 +98,7 @@ impl Manager {
         tables: Vec<Bound<'py, PyAny>>,
         slots: Vec<Bound<'py, PyAny>>,
         rows: Option<&Bound<'py, PyAny>>,
+        answers: Vec<AnswerTuple<'py>>,
     ) -> PyResult<Stepped<'py>> {
         let (done, failed) = (u64s(done, "done")?, u64s(failed, "failed")?);
         let (release, preempt) = (u64s(release, "release")?, u64s(preempt, "preempt")?);
@@ -150,7 +152,9 @@ impl Manager {
             written: 0,
         };
         let reach = Vec::with_capacity(append.len());
-        Run { manager: self, step: &step, reach, outputs, level_changed: false }.run(py)
+        let answers: Vec<_> = keys.iter().map(|keys| &keys[..]).zip(answers).collect();
+        let mut run = Run { manager: self, step: &step, reach, outputs, level_changed: false };
+        self.answered(py, &answers, || run.run(py))
     }
 }
 
@@ -176,6 +180,10 @@ impl Run<'_> {
         })?;
         let mut outcome = begun.map_err(|refused| refused.told(py))?;
         let mut failures = Vec::new();
+        if let Some(native) = &manager.native {
+            let failed = outcome.refused.iter().filter(|r| r.error == Error::PolicyFailed);
+            failures.extend(failed.map(|_| native.refusal(py)));
+        }
         if manager.has_judge() {
             self.grow_with_judge(py, &mut outcome, &mut failures)?;
             manager.locked(py, |core| self.finish(core, &mut outcome))?;
@@ -199,7 +207,7 @@ impl Run<'_> {
             }
         }
         if !self.manager.has_judge() {
-            self.grow(core, &mut outcome).map_err(Wrong::Step)?;
+            self.grow_whole(core, &mut outcome).map_err(Wrong::Step)?;
             self.finish(core, &mut outcome);
         }
         Ok(outcome)
@@ -210,6 +218,30 @@ impl Run<'_> {
         core.grow(step, outcome, |i, granted| {
             outputs.write(i, step.append[i].1.len(), reach[i].kept, granted);
         })
+    }
+
+    /// All of the growth, under a policy that answers inside the core.
+    fn grow_whole(&mut self, core: &mut Core, outcome: &mut StepOutcome) -> Result<(), Error> {
+        let Some(native) = &self.manager.native else { return self.grow(core, outcome) };
+        // One question for the whole step, if it is one that takes looking at every candidate.
+        let short = native.window().map_or(0, |_| core.step_shortage(self.step));
+        let mut able = short == 0 || core.decide(short);
+        while let Err(Error::NeedVictims { n }) = self.grow(core, outcome) {
+            if !std::mem::replace(&mut able, true) || !core.decide(n) {
+                core.settle_choice();
+                self.refuse_next(core, outcome);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the step has done already must be told, so a failure of the policy refuses one growth.
+    fn refuse_next(&mut self, core: &mut Core, outcome: &mut StepOutcome) {
+        let place = outcome.appended;
+        core.refuse_next(self.step, outcome, Error::PolicyFailed);
+        if let Some((_, ids)) = self.step.append.get(place) {
+            self.outputs.write(place, ids.len(), 0, None);
+        }
     }
 
     fn grow_with_judge(
@@ -231,12 +263,7 @@ impl Run<'_> {
             if !error.is_instance_of::<PyException>(py) {
                 return Err(error);
             }
-            // What the step has done already must be told, so a failure here refuses one growth.
-            let place = outcome.appended;
-            manager.locked(py, |core| core.refuse_next(step, outcome, Error::PolicyFailed))?;
-            if let Some((_, ids)) = step.append.get(place) {
-                self.outputs.write(place, ids.len(), 0, None);
-            }
+            manager.locked(py, |core| self.refuse_next(core, outcome))?;
             failures.push(error);
         }
         Ok(())

@@ -114,6 +114,9 @@ pub enum Error {
     /// The policy outside the core failed, and its caller wants to know.
     #[error("the eviction policy failed")]
     PolicyFailed,
+    /// The policy cannot serve this pool.
+    #[error("the eviction policy: {0}")]
+    PolicyRefused(String),
     /// A name that nothing answers to.
     #[error("{what} {name:?} is unknown; there are {known}")]
     UnknownName {

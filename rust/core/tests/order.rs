@@ -81,7 +81,7 @@ impl Twin {
             }
             "gdsf" | "cost" => {
                 let uses = if self.policy == "gdsf" { u64::from(b.uses) } else { 1 };
-                (b.level + uses * (65_536 + 65_536 * u64::from(b.depth) / 2_048), 0)
+                (b.level + uses * (65_536 + 65_536 * u64::from(b.depth) / 2_048), b.last)
             }
             _ => (u64::from(u32::MAX - b.next), 0),
         };

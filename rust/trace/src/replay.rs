@@ -56,6 +56,12 @@ pub trait Host {
         false
     }
 
+    /// Makes known to the manager what a matcher outside the core says of a request. False stops the
+    /// replay.
+    fn find(&mut self, _manager: &mut Manager, _request: &Admission<'_>) -> bool {
+        true
+    }
+
     /// Makes known to the manager which blocks may become findable by a commit of `upto` tokens, for
     /// an admission policy outside the core. False stops the replay.
     fn admit(&mut self, _manager: &mut Manager, _seq: SeqId, _upto: u32) -> bool {
@@ -203,6 +209,9 @@ impl<'a> Prepared<'a> {
             outlook: &self.plan.next_use[from..until],
             ..Admission::default()
         };
+        if !host.find(manager, &admission) {
+            return Ok(None);
+        }
         let grant = loop {
             match manager.admit(&admission) {
                 Err(Error::NeedVictims { n }) if host.judge(manager, n) => {}
@@ -211,6 +220,7 @@ impl<'a> Prepared<'a> {
             }
         };
         manager.settle_choice();
+        manager.forget_answer(admission.prompt.keys);
         if !host.admit(manager, grant.seq, grant.granted_tokens) {
             return Ok(None);
         }

@@ -41,7 +41,7 @@ class Gone:
 
 
 class Foresight(Twin):
-    """Hazards are counted from all waits, those that go on, too; worth is the best over all stops."""
+    """Hazards are counted from all waits, ended or not; worth is the best over all stops."""
 
     def __init__(self, capacity: int, **options: int) -> None:
         super().__init__(capacity, **options)

@@ -133,7 +133,7 @@ class GreedyDual(Ranking):
         block["score"] = self.level + cost * (block["uses"] if self.by_uses else 1)
 
     def key(self, block: Block) -> tuple[Any, ...]:
-        return (block["score"],)
+        return block["score"], block["last"]
 
     def evicted(self, block: Block) -> None:
         self.level = block["score"]
@@ -199,8 +199,8 @@ class Marconi(Ranking):
         self.newest = self.now
 
     def saving(self, block: Block) -> float:
-        octave = math.floor(math.log2(block.depth + 1))
-        start = 2**octave * (4 + (block.depth + 1) * 4 // 2**octave - 4) / 4
+        octave = 1 << ((block.depth + 1).bit_length() - 1)
+        start = octave * ((block.depth + 1) * 4 // octave) / 4
         return 1 + (start - 1) / self.options["attention_blocks"]
 
     def victim(self, leaves: list[Block]) -> Block:
@@ -208,7 +208,7 @@ class Marconi(Ranking):
         least_idle = max(self.now - self.newest, 1)
 
         def score(block: Block) -> float:
-            recency = least_idle / max(self.now - block["last"], 1)
+            recency: float = least_idle / max(self.now - block["last"], 1)
             return recency + self.options["alpha_percent"] / 100 * (self.saving(block) / most)
 
         return min(leaves, key=lambda b: (score(b), b["last"], -b.depth, b.id))

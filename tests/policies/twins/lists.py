@@ -162,7 +162,7 @@ class Arc(Listed):
 
 
 class Mq(Listed):
-    """Eight queues by the logarithm of uses; the head of one that expired moves to the next lower."""
+    """Eight queues by the logarithm of uses; a head that expired moves to the next lower one."""
 
     def __init__(self, capacity: int, **options: int) -> None:
         super().__init__(capacity, **options)
@@ -198,7 +198,7 @@ class Mq(Listed):
 
 
 class S3Fifo(Listed):
-    """A small FIFO; used twice there, or back again, it goes to a FIFO that gives further rounds."""
+    """A small FIFO; used twice there, or back again, it goes to one that gives further rounds."""
 
     def __init__(self, capacity: int, **options: int) -> None:
         super().__init__(capacity, **options)
@@ -215,18 +215,18 @@ class S3Fifo(Listed):
         block["uses"] = min(block["uses"] + 1, 3)
 
     def victim(self, leaves: list[Block]) -> Block:
+        most = int(self.capacity * self.options["small_percent"] / 100)
         while True:
-            small = len(self.of("small")) >= int(
-                self.capacity * self.options["small_percent"] / 100
-            )
-            block = self.lowest(leaves, *(("small", "main") if small else ("main", "small")))
-            if block["at"] == "small" and block["uses"] >= 2:
-                block["uses"] = 0
-            elif block["at"] == "main" and block["uses"] >= 1:
-                block["uses"] -= 1
-            else:
-                return block
-            self.put(block, "main", behind=True)
+            scanned = "small" if len(self.of("small")) >= most else "main"
+            if not self.of(scanned, leaves):
+                scanned = "main" if scanned == "small" else "small"
+            # One queue gives until it has given a victim, or has nothing left to give.
+            while found := self.of(scanned, leaves):
+                block = first(found)
+                if block["uses"] < (2 if scanned == "small" else 1):
+                    return block
+                block["uses"] = 0 if scanned == "small" else block["uses"] - 1
+                self.put(block, "main", behind=True)
 
     def evicted(self, block: Block) -> None:
         super().evicted(block)

@@ -3,14 +3,17 @@
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
+use super::mirror::{Changes, Mirror};
 use crate::hash::{HashAlgo, Key};
-use crate::pool::{BlockId, Pool};
+use crate::pool::{BlockId, Pool, State};
 
 /// Findable blocks by key. A key may have several copies.
 #[derive(Debug)]
 pub struct HashIndex {
     table: HashTable<BlockId>,
     verify: Option<Witness>,
+    /// Changes for an index outside the core, if there is one.
+    mirror: Option<Mirror>,
 }
 
 /// What a non-cryptographic key is checked against: each block's link and tokens.
@@ -55,7 +58,8 @@ impl HashIndex {
             links: Vec::new(),
             tokens: Vec::new(),
         });
-        Self { table: HashTable::with_capacity(capacity.min(1 << 20) as usize), verify }
+        let table = HashTable::with_capacity(capacity.min(1 << 20) as usize);
+        Self { table, verify, mirror: None }
     }
 
     /// Whether lookups should bring a [`Proof`].
@@ -123,15 +127,40 @@ impl HashIndex {
         if let (Some(witness), Some(proof)) = (&mut self.verify, proof) {
             witness.keep(block, proof);
         }
+        if let Some(mirror) = &mut self.mirror {
+            mirror.touch(block);
+        }
         found
     }
 
     /// Takes `block` out. False if it was not there.
     pub fn remove(&mut self, pool: &Pool, block: BlockId) -> bool {
+        if let Some(mirror) = &mut self.mirror {
+            mirror.touch(block);
+        }
         self.table
             .find_entry(slot(pool.key(block)), |&b| b == block)
             .map(hashbrown::hash_table::OccupiedEntry::remove)
             .is_ok()
+    }
+
+    /// Keeps what changes, from now on.
+    pub fn mirror(&mut self) {
+        self.mirror = Some(Mirror::default());
+    }
+
+    /// What changed since the last call.
+    pub fn take_changes(&mut self, pool: &Pool) -> Changes {
+        let findable = |b| matches!(pool.state(b), State::Committed | State::Cached);
+        self.mirror.as_mut().map(|mirror| mirror.take(pool, findable)).unwrap_or_default()
+    }
+
+    /// Whether `block`, which has the key, holds what the proof says too.
+    pub fn vouches(&self, block: BlockId, proof: Option<Proof<'_>>) -> bool {
+        match (&self.verify, proof) {
+            (Some(witness), Some(proof)) => witness.vouches(block, proof),
+            _ => true,
+        }
     }
 
     /// Another findable block under `block`'s key, the lowest id of several.

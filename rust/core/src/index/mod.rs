@@ -1,9 +1,11 @@
 //! From prompts to resident blocks.
 
 mod hash;
+mod mirror;
 pub mod radix;
 
 pub use hash::{Found, HashIndex, Proof};
+pub use mirror::Changes;
 pub use radix::Radix;
 
 use crate::error::{Error, Result};

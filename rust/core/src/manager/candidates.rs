@@ -1,7 +1,7 @@
 //! The conversation with a policy outside the core. None of these runs anybody else's code.
 
 use super::Manager;
-use crate::policy::{Candidates, External, Journal};
+use crate::policy::{Candidates, External, Journal, View};
 use crate::pool::BlockId;
 
 impl Manager {
@@ -24,11 +24,21 @@ impl Manager {
         }
     }
 
-    /// Lets the built-in order stand in for `n` victims of the operation that follows.
-    pub fn fall_back(&mut self, n: usize) {
-        if let Some(external) = self.external() {
+    /// Lets the built-in order stand in for `n` victims of the operation that follows. False if the
+    /// policy keeps no such order.
+    pub fn fall_back(&mut self, n: usize) -> bool {
+        let external = self.external();
+        let kept = external.is_some();
+        if let Some(external) = external {
             external.fall_back(n);
         }
+        kept
+    }
+
+    /// Has a policy that answers inside the core name `n` victims for the operation that was just
+    /// refused with [`Error::NeedVictims`](crate::Error::NeedVictims). False if that stands.
+    pub fn decide(&mut self, n: u32) -> bool {
+        self.policy.decide(n as usize, View { pool: &self.pool, now: self.tick })
     }
 
     /// Forgets what is left of the last choice.
@@ -39,8 +49,8 @@ impl Manager {
     }
 
     /// How many victims the built-in order named for a policy outside the core.
-    pub fn fallbacks(&mut self) -> u64 {
-        self.external().map_or(0, |books| books.fallbacks())
+    pub fn fallbacks(&self) -> u64 {
+        self.policy.fallbacks()
     }
 
     /// Events not delivered yet.

@@ -15,14 +15,14 @@ impl Manager {
     /// Unknown handles; [`Error::Invalid`] with slots that are not computed in a group where each of the
     /// two would compute something else into them: recurrent layers, tokens behind a sink.
     pub fn fork(&mut self, seq: SeqId) -> Result<SeqId> {
-        self.check_fork(seq)?;
+        let source = self.sequences.get(seq)?;
+        self.check_fork(seq, source.committed, source.len)?;
         self.fork_all(seq)
     }
 
-    fn check_fork(&self, seq: SeqId) -> Result<()> {
-        let source = self.sequences.get(seq)?;
-        if self.steps_matter() && source.committed < source.len {
-            let (committed, len) = (source.committed, source.len);
+    /// Whether `seq` may be forked with so many tokens computed, of so many with slots.
+    pub(super) fn check_fork(&self, seq: SeqId, committed: u32, len: u32) -> Result<()> {
+        if self.steps_matter() && committed < len {
             return Err(Error::Invalid {
                 what: "fork",
                 value: format!("{seq:#x}"),
@@ -63,7 +63,8 @@ impl Manager {
     /// Unknown handles; [`Error::CommitPastEnd`] beyond what is computed; [`Error::Invalid`] where a
     /// window has moved on; with `copy`, [`Error::NoCapacity`] and [`Error::NeedVictims`].
     pub fn fork_prefix(&mut self, seq: SeqId, upto: u32, copy: bool) -> Result<SeqId> {
-        let committed = self.sequences.get(seq)?.committed;
+        let source = self.sequences.get(seq)?;
+        let (committed, len) = (source.committed, source.len);
         if upto > committed {
             let (asked, limit) = (u64::from(upto), u64::from(committed));
             return Err(Error::CommitPastEnd { asked, limit });
@@ -73,7 +74,7 @@ impl Manager {
         if !tails.is_empty() {
             self.check_room(tails.len() as u32, 0)?;
         }
-        self.check_fork(seq)?;
+        self.check_fork(seq, committed, len)?;
         self.note_two(Kind::ForkPrefix, seq, u64::from(upto), u64::from(copy));
         let child = self.fork_all(seq)?;
         self.cut(child, upto)?;

@@ -133,6 +133,16 @@ impl Manager {
         wanted: Wanted<'_>,
         blocks: &mut [Vec<BlockId>],
     ) -> (usize, u32) {
+        if self.answers.is_some()
+            && let Some(found) = self.find_answered(wanted, blocks)
+        {
+            return found;
+        }
+        self.find_own(wanted, blocks)
+    }
+
+    /// The same by the core's own index.
+    pub(super) fn find_own(&self, wanted: Wanted<'_>, blocks: &mut [Vec<BlockId>]) -> (usize, u32) {
         if let Some(radix) = self.index.radix() {
             return (self.find_path(radix, wanted, blocks), 0);
         }
@@ -254,7 +264,7 @@ impl Manager {
     /// Whether `block` comes right after the last of `found`, or a copy of it: keys that a caller
     /// made up may name blocks out of their chain.
     #[inline]
-    fn follows(&self, block: BlockId, found: &[BlockId]) -> bool {
+    pub(super) fn follows(&self, block: BlockId, found: &[BlockId]) -> bool {
         let parent = self.pool.parent(block);
         match found.last() {
             None => parent == NIL,
@@ -266,7 +276,7 @@ impl Manager {
 
     /// Where a key has several copies, takes those that the last block found follows: otherwise a
     /// block could be owned while the one it follows is not, which then could not die.
-    fn follow_chain(&self, found: &mut [BlockId]) {
+    pub(super) fn follow_chain(&self, found: &mut [BlockId]) {
         for i in (1..found.len()).rev() {
             found[i - 1] = self.pool.parent(found[i]);
         }

@@ -5,6 +5,7 @@
 mod account;
 mod admission;
 mod admit;
+mod answers;
 mod attach;
 mod blocks;
 mod candidates;
@@ -38,6 +39,7 @@ mod tails;
 mod windows;
 
 pub use admission::Due;
+pub use answers::Answer;
 pub use commit::Committed;
 pub use dump::DumpFormat;
 pub use fits::Fits;
@@ -79,6 +81,8 @@ pub struct Manager {
     policy: Box<dyn Eviction>,
     /// Who decides what becomes findable; nobody: all does.
     gate: Option<Box<Gate>>,
+    /// What a matcher outside said of prompts, if there is one.
+    answers: Option<Box<answers::Answers>>,
     sequences: Sequences,
     tickets: Tickets,
     fences: fence::Fences,
@@ -119,18 +123,20 @@ impl Manager {
     /// A manager over an empty pool.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for options outside their limits.
-    pub fn new(options: Options, policy: Box<dyn Eviction>) -> Result<Self> {
+    /// [`Error::Invalid`] for options outside their limits; [`Error::PolicyRefused`].
+    pub fn new(options: Options, mut policy: Box<dyn Eviction>) -> Result<Self> {
         options.validate()?;
         let layout = Layout::new(&options.groups, options.block_size)?;
         let groups = options.groups.len();
         let span = layout.groups().iter().map(|reach| reach.span).max().unwrap_or(0);
+        policy.size(options.blocks, options.block_size).map_err(Error::PolicyRefused)?;
         Ok(Self {
             hasher: Hasher::new(options.hash, options.block_size, &options.fingerprint),
             pool: Pool::new(options.blocks, options.null_block),
             index: Index::new(&options, span),
             policy,
             gate: None,
+            answers: None,
             sequences: Sequences::default(),
             tickets: Tickets::default(),
             fences: fence::Fences::default(),
@@ -229,7 +235,10 @@ impl Manager {
     /// Whether anything goes by keys; otherwise none is hashed.
     #[inline]
     pub fn wants_keys(&self) -> bool {
-        self.index.takes_keys() || self.log.is_on() || self.admits_by_key()
+        self.index.takes_keys()
+            || self.log.is_on()
+            || self.admits_by_key()
+            || self.answers.is_some()
     }
 
     fn blocks_for(&self, tokens: u32) -> u32 {

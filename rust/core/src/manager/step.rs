@@ -127,7 +127,9 @@ impl Manager {
         self.check_step(step, &mut Vec::new())?;
         let mut outcome = self.settle(step)?;
         while let Err(Error::NeedVictims { n }) = self.grow(step, &mut outcome, |_, _| {}) {
-            self.fall_back(n as usize);
+            if !self.decide(n) && !self.fall_back(n as usize) {
+                self.refuse_next(step, &mut outcome, Error::PolicyFailed);
+            }
         }
         self.settle_choice();
         outcome.plan = self.take_plan();

@@ -116,11 +116,6 @@ impl External {
         self.rows.get(block as usize).copied().unwrap_or_default()
     }
 
-    /// How many victims the built-in order named instead of the policy.
-    pub fn fallbacks(&self) -> u64 {
-        self.fallbacks
-    }
-
     /// Up to `limit` blocks that may die (0: all), each after its children.
     pub fn candidates(&mut self, pool: &Pool, limit: usize, out: &mut Candidates) {
         let limit = if limit == 0 { usize::MAX } else { limit };
@@ -310,6 +305,10 @@ impl Eviction for External {
 
     fn ready(&self, n: usize) -> bool {
         self.valid + self.fallback >= n
+    }
+
+    fn fallbacks(&self) -> u64 {
+        self.fallbacks
     }
 
     fn external(&mut self) -> Option<&mut External> {

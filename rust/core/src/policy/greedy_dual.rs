@@ -32,7 +32,9 @@ impl<const USES: bool> Formula for GreedyDual<USES> {
     const NAME: &'static str = if USES { "gdsf" } else { "cost" };
 
     fn key(&self, past: &Past) -> (u32, u64) {
-        (0, past.score)
+        // The score, then the last use, as far as there is room for it.
+        let last = past.last.min(u64::from(u32::MAX));
+        ((past.score >> 32) as u32, (past.score << 32) | last)
     }
 
     fn touch(&self, past: &Past, _: Touch<'_>) -> u64 {
@@ -41,8 +43,8 @@ impl<const USES: bool> Formula for GreedyDual<USES> {
         self.level.saturating_add(uses.saturating_mul(LINEAR + attention))
     }
 
-    fn evicted(&mut self, (_, score): (u32, u64)) {
-        self.level = score;
+    fn evicted(&mut self, (upper, lower): (u32, u64)) {
+        self.level = (u64::from(upper) << 32) | (lower >> 32);
     }
 
     fn options(&self) -> Vec<(&'static str, u64)> {

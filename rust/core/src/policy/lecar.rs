@@ -165,6 +165,10 @@ impl Eviction for Lecar {
         Some([recent, frequent][expert])
     }
 
+    fn next(&self, _: View<'_>) -> Option<BlockId> {
+        self.orders[RECENCY].heap.first().map(|entry| entry.block)
+    }
+
     fn missed(&mut self, key: Key, view: View<'_>) {
         for expert in [RECENCY, FREQUENCY] {
             if let Some(then) = self.ghosts[expert].forget(key) {

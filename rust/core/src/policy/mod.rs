@@ -207,6 +207,26 @@ pub trait Eviction: Send {
         true
     }
 
+    /// Names `n` victims for the operation that was just refused because it was not ready, and will
+    /// be tried again. False if it cannot: the operation is then refused for good.
+    fn decide(&mut self, _n: usize, _view: View<'_>) -> bool {
+        false
+    }
+
+    /// How many victims the built-in order named in its stead.
+    fn fallbacks(&self) -> u64 {
+        0
+    }
+
+    /// How many blocks there will be, and of how many tokens: told before the first event, and
+    /// before the pool changes its size.
+    ///
+    /// # Errors
+    /// One line that says why it cannot serve such a pool; it serves the one it had.
+    fn size(&mut self, _blocks: u32, _block_size: u32) -> std::result::Result<(), String> {
+        Ok(())
+    }
+
     /// Its options as they are in force.
     fn options(&self) -> Vec<(&'static str, u64)> {
         Vec::new()

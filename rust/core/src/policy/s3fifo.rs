@@ -30,6 +30,8 @@ pub struct S3Fifo {
     small: usize,
     ghosts: Memory<()>,
     turns: Turns,
+    /// The queue that gives until a victim is found.
+    scanned: Option<usize>,
 }
 
 impl S3Fifo {
@@ -41,6 +43,7 @@ impl S3Fifo {
             small: 0,
             ghosts: Memory::default(),
             turns: Turns::default(),
+            scanned: None,
         }
     }
 }
@@ -76,6 +79,9 @@ impl Classes for S3Fifo {
     }
 
     fn choose(&mut self, heads: Heads<'_>, view: View<'_>) -> usize {
+        if let Some(class) = self.scanned.filter(|&class| !heads.is_empty(class)) {
+            return class;
+        }
         let most = (f64::from(view.pool.usable()) * self.small_share) as usize;
         heads.first_of(if self.small >= most { &[SMALL, MAIN] } else { &[MAIN, SMALL] })
     }
@@ -83,9 +89,11 @@ impl Classes for S3Fifo {
     fn spare(&mut self, block: BlockId, _: View<'_>) -> bool {
         let column = &mut self.columns[block as usize];
         let small = column.class == SMALL as u8;
+        self.scanned = None;
         if column.uses < if small { 2 } else { 1 } {
             return false;
         }
+        self.scanned = Some(column.class.into());
         if small {
             (column.class, column.uses) = (MAIN as u8, 0);
             self.small -= 1;

@@ -180,9 +180,12 @@ impl Manager {
                 return Err(twice("commit", seq));
             }
             mark.check_commit(upto)?;
+            mark.committed = upto;
         }
         for &seq in step.fork {
-            self.sequences.get(seq)?;
+            // What a failed copy cuts is cut to computed tokens: it can be forked all the more.
+            let mark = marks.of(&self.sequences, seq)?;
+            self.check_fork(seq, mark.committed.min(mark.len), mark.len)?;
         }
         for &(seq, ids) in step.append {
             let mark = marks.of(&self.sequences, seq)?;

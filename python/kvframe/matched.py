@@ -1,0 +1,172 @@
+"""Requests on their way into the core: matchers and admission policies in Python are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kvframe._core import Manager as Core
+from kvframe._core import Request as CoreRequest
+from kvframe.config import Config
+from kvframe.errors import ConfigError, HeldError
+from kvframe.policies.gate import AdmissionDriver, Waiting
+from kvframe.policies.match import Answer, MatchDriver
+from kvframe.request import Request
+from kvframe.results import Grant, Reason, Stepped
+
+
+def check_index(matcher: MatchDriver | None, config: Config) -> None:
+    """An index in Python serves what the core can check by the keys of one table.
+
+    Raises:
+        ConfigError: Other groups than one of full attention, or ``cache.index`` is not ``hash``.
+    """
+    if matcher is None or not matcher.is_index:
+        return
+    groups = [(group.kind, group.block_size, group.lag) for group in config.groups]
+    plain = groups in ([("full", None, 0)], [("full", config.cache.block_size, 0)])
+    if not plain or config.cache.index != "hash":
+        raise ConfigError(
+            f'prefix.policy = "{matcher.name}": an index in Python needs cache.index = "hash" and '
+            "one group of full attention in blocks of cache.block_size"
+        )
+
+
+class Ready(NamedTuple):
+    """Requests as the core gets them.
+
+    Attributes:
+        cores: What the core is asked.
+        answers: What the matcher said of each; empty without one.
+        prompts: The prompt that is computed in place of the one that was asked for, or None.
+    """
+
+    cores: list[CoreRequest]
+    answers: list[Answer]
+    prompts: list[npt.NDArray[np.uint32] | None]
+
+
+class Turns(NamedTuple):
+    """The requests of a step: those whose turn it is, and why others wait.
+
+    Attributes:
+        ready: Those that are tried.
+        places: Their places among all.
+        held: Why each of all waits, or None.
+        tries_all: Whether those behind one that waits are tried.
+    """
+
+    ready: Ready
+    places: list[int]
+    held: list[HeldError | None]
+    tries_all: bool
+
+    def told(self, stepped: Stepped) -> Stepped:
+        """What the step did, for all requests that it was given."""
+        count = len(self.held)
+        grants: list[Grant | None] = [None] * count
+        rows = zip(self.places, stepped.grants, self.ready.prompts, strict=True)
+        for place, grant, prompt in rows:
+            grants[place] = None if grant is None else grant._replace(prompt=prompt)
+        before = len(stepped.reasons) - len(self.places)
+        reasons = np.full(before + count, Reason.NOT_TRIED, np.uint8)
+        reasons[:before] = stepped.reasons[:before]
+        reasons[[before + place for place in self.places]] = stepped.reasons[before:]
+        refused = [
+            (kind, self.places[place] if kind == "admit" else place, error)
+            for kind, place, error in stepped.refused
+        ]
+        # Whoever stands behind one that waits is not tried, unless refusals are skipped.
+        end = count if self.tries_all else len(self.places) + 1
+        for place, error in enumerate(self.held[:end]):
+            if error is not None:
+                reasons[before + place] = Reason.HELD
+                refused.append(("admit", place, error))
+        return stepped._replace(grants=grants, reasons=reasons, refused=refused)
+
+
+class Matched:
+    """A part of `KVCacheManager`."""
+
+    _core: Core
+    _matcher: MatchDriver | None
+    _gate: AdmissionDriver | None
+
+    def _rewritten(self, requests: Sequence[Request]) -> list[CoreRequest]:
+        """What is computed and stored in place of each prompt; found out once a request."""
+        matcher = self._matcher
+        if matcher is None or not matcher.rewrites:
+            return [request.core for request in requests]
+        fresh = [
+            request
+            for request in requests
+            if not request.resumed and (request.prepared or (None,))[0] is not matcher
+        ]
+        ready = matcher.prepare([request.core for request in fresh])
+        for request, core in zip(fresh, ready, strict=True):
+            request.prepared = (matcher, core)
+        return [
+            request.core if request.prepared is None else request.prepared[1]
+            for request in requests
+        ]
+
+    def _ready(self, requests: Sequence[Request]) -> Ready:
+        cores = self._rewritten(requests)
+        prompts = [
+            None if core is request.core else _other(core, request.core)
+            for core, request in zip(cores, requests, strict=True)
+        ]
+        matcher = self._matcher
+        answers = [] if matcher is None else matcher.answers(self._core, cores)
+        return Ready(cores, answers, prompts)
+
+    def _turns(self, requests: Sequence[Request], tries_all: bool) -> Turns | None:
+        """Who is tried in a step; None if nobody is asked about that."""
+        if (self._matcher is None and self._gate is None) or not requests:
+            return None
+        held = self._waits(requests)
+        places = [place for place, why in enumerate(held) if why is None]
+        if not tries_all:
+            places = [place for at, place in enumerate(places) if at == place]
+        ready = self._ready([requests[place] for place in places])
+        return Turns(ready, places, held, tries_all)
+
+    def _waits(self, requests: Sequence[Request]) -> list[HeldError | None]:
+        """Why each request does not start now, as the admission policy says."""
+        gate = self._gate
+        if gate is None or not gate.holds or not requests:
+            return [None] * len(requests)
+        facts = np.array([request.core.facts()[:5] for request in requests], np.int64)
+        tokens, sessions, turns, classes, priorities = facts.T
+        free, cached, referenced, total = self._core.counts()
+        about = Waiting(
+            block_size=gate.block_size,
+            free=free,
+            cached=cached,
+            referenced=referenced,
+            total=total,
+            running=len(self._core.live()),
+            tokens=tokens,
+            sessions=sessions.astype(np.uint64),
+            turns=turns,
+            request_classes=classes,
+            priorities=priorities,
+        )
+        told = gate.waits(about)
+        return [None if reason is None else HeldError(reason) for reason in told]
+
+    def prefix_stats(self) -> dict[str, int]:
+        """How often a prefix matcher in Python failed, and gave answers that were wrong."""
+        matcher = self._matcher
+        if matcher is None:
+            return {"prefix_failures": 0, "prefix_wrong": 0}
+        return {"prefix_failures": matcher.failures, "prefix_wrong": matcher.wrong}
+
+
+def _other(core: CoreRequest, asked: CoreRequest) -> npt.NDArray[np.uint32] | None:
+    """The tokens of ``core``, if they are others."""
+    tokens: npt.NDArray[Any] = core.parts()[0]
+    return None if np.array_equal(tokens, asked.parts()[0]) else tokens

@@ -1,0 +1,157 @@
+"""The native way to write an eviction policy: compiled functions that the core calls itself.
+
+They run inside the operation, under the core's lock and without the interpreter's, at about the
+cost of a built-in policy. The contract is ``kvframe_policy.h`` in `include_dir`. What such a policy
+answers is checked; what it does to memory is not: a wrong pointer takes the process down, as in any
+extension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kvframe.errors import PolicyError
+
+ABI = (1, 0)
+"""The version of the interface that this kvframe speaks: major, minor."""
+
+CAPSULE = "kvframe.eviction.v1"
+"""The name of a capsule that holds a table of that version."""
+
+NONE = 0xFFFF_FFFF
+"""No block, no place, no victim."""
+
+USE: np.dtype[np.void] = np.dtype(
+    [
+        ("session", np.uint64),
+        ("turn", np.uint32),
+        ("request_class", np.uint32),
+        ("priority", np.int32),
+        ("tokens", np.uint32),
+    ],
+    align=True,
+)
+"""``kvf_use``: the request that an event comes from."""
+
+_EVENT = "int32(voidptr, voidptr, uint64, uint32, CPointer(uint32))"
+
+SIGNATURES: Mapping[str, str] = {
+    "create": "voidptr(voidptr)",
+    "destroy": "void(voidptr)",
+    "resize": "int32(voidptr, uint32)",
+    "insert": "int32(voidptr, voidptr, uint64, uint32, CPointer(uint32), CPointer(uint32), "
+    "CPointer(uint32), CPointer(uint64), voidptr)",
+    "hit": "int32(voidptr, voidptr, uint64, uint32, CPointer(uint32), voidptr)",
+    "claim": _EVENT,
+    "release": _EVENT,
+    "expose": _EVENT,
+    "remove": "int32(voidptr, voidptr, uint64, uint32, uint32)",
+    "victim": "int64(voidptr, voidptr, uint64)",
+    "score": "int32(voidptr, voidptr, uint64, uint32, CPointer(voidptr), CPointer(float64))",
+}
+"""Types of the functions in numba's words: ``@numba.cfunc(SIGNATURES["victim"])``."""
+
+COLUMNS: Mapping[str, tuple[int, str]] = {
+    "block": (0, "uint32"),
+    "depth": (1, "uint32"),
+    "parent": (2, "uint32"),
+    "last_use": (3, "uint64"),
+    "inserted": (4, "uint64"),
+    "uses": (5, "uint32"),
+    "reach": (6, "uint32"),
+    "session": (7, "uint64"),
+    "turn": (8, "uint32"),
+    "request_class": (9, "uint32"),
+    "priority": (10, "int32"),
+}
+"""Columns for ``score``: place in ``columns``, type. What they mean: `kvframe.policies.COLUMNS`."""
+
+FACTS = ("parents", "depths", "keys")
+"""What ``insert`` gets of new blocks if a policy wants it, and null pointers if not."""
+
+
+class NativePolicy:
+    """A compiled policy: what ``make`` of an `EvictionPolicy` with ``way="native"`` answers.
+
+    Args:
+        capsule: A PyCapsule called `CAPSULE` that points to a ``kvf_eviction_v1``. The table is
+            copied; the capsule is kept as long as its functions may be called.
+        options: Numbers that ``create`` gets, in this order.
+
+    A capsule or table of another version is refused with `AbiError` when a cache is built with it.
+    """
+
+    def __init__(self, capsule: object, *, options: Iterable[float] = ()) -> None:
+        if type(capsule).__name__ != "PyCapsule":
+            raise PolicyError(
+                f"NativePolicy needs a PyCapsule, not a {type(capsule).__name__}; "
+                "functions go to NativePolicy.of_functions"
+            )
+        self.capsule: object | None = capsule
+        self.options = [float(value) for value in options]
+        self.functions: dict[str, int] = {}
+        self.abi = ABI
+        self.wants: list[str] = []
+        self.window: int | None = None
+        self.block_bytes = 0
+        self.state = b""
+        self._keep: tuple[object, ...] = ()
+
+    @classmethod
+    def of_functions(
+        cls,
+        functions: Mapping[str, object],
+        *,
+        abi: tuple[int, int],
+        wants: Iterable[str] = (),
+        window: int | None = None,
+        block_bytes: int = 0,
+        state: bytes | npt.NDArray[Any] = b"",
+        options: Iterable[float] = (),
+    ) -> NativePolicy:
+        """A policy made of functions: of numba, of ctypes, of any shared library.
+
+        Args:
+            functions: By the names in `SIGNATURES`: addresses, or objects that have one and are
+                kept (``@cfunc``). Whoever gives an address sees to it that the function stays.
+            abi: The version of the interface that they were written for: a literal, not `ABI`.
+            wants: Columns that ``score`` reads, or `FACTS` that ``insert`` reads.
+            window: Candidates that ``score`` is offered at a time: 0 for all, None for 256.
+            block_bytes: Memory a block, given by the core and zeroed at first; every function gets
+                its start, block ``b``'s share is ``b * block_bytes`` further.
+            state: What the state of each cache begins as, where there is no ``create``; copied.
+            options: Numbers that ``create`` gets.
+
+        Raises:
+            PolicyError: A function of another name, or one that is no address.
+        """
+        self = cls.__new__(cls)
+        self.capsule = None
+        self.options = [float(value) for value in options]
+        self.functions = {name: _address(name, given) for name, given in functions.items()}
+        self.abi = abi
+        self.wants = list(wants)
+        self.window = window
+        self.block_bytes = block_bytes
+        self.state = state.tobytes() if isinstance(state, np.ndarray) else bytes(state)
+        self._keep = tuple(functions.values())
+        return self
+
+
+def include_dir() -> str:
+    """The folder of ``kvframe_policy.h``, for a compiler's ``-I``."""
+    return str(resources.files("kvframe").joinpath("include"))
+
+
+def _address(name: str, given: object) -> int:
+    if name not in SIGNATURES:
+        raise PolicyError(f"no function is called {name!r}; there are {', '.join(SIGNATURES)}")
+    address = given if isinstance(given, int) else getattr(given, "address", None)
+    if not isinstance(address, int) or isinstance(address, bool) or address <= 0:
+        raise PolicyError(f"{name} = {given!r}: must be a function's address, or have one")
+    return address

@@ -1,0 +1,198 @@
+//! A policy that scores what it is offered, once an operation that needs victims; the core picks.
+
+use std::ffi::c_void;
+use std::ptr::null;
+use std::sync::Arc;
+
+use kvframe_core::policy::{Candidates, Eviction, External, Row, Use, View, Why};
+use kvframe_core::pool::{BlockId, Pool};
+
+use crate::faults::Faults;
+use crate::policy::{Fault, Policy};
+use crate::v1::COLUMNS;
+
+/// The policy, and the core's books for one that is not built in.
+pub struct Scoring {
+    policy: Policy,
+    books: External,
+    faults: Arc<Faults>,
+    /// Candidates offered at a time, 0 for all.
+    window: u32,
+    lost: bool,
+    offer: Candidates,
+    columns: Columns,
+    scores: Vec<f64>,
+}
+
+/// Columns gathered from rows, by the width of their entries.
+#[derive(Debug, Default)]
+struct Columns {
+    words: [Vec<u64>; 3],
+    halves: [Vec<u32>; 4],
+    signed: Vec<i32>,
+}
+
+impl Scoring {
+    /// Books over an empty pool. `window`: in place of what the policy asks for.
+    #[must_use]
+    pub fn new(policy: Policy, window: Option<u32>, faults: Arc<Faults>) -> Self {
+        Self {
+            window: window.unwrap_or_else(|| policy.window()),
+            policy,
+            books: External::new(false),
+            faults,
+            lost: false,
+            offer: Candidates::default(),
+            columns: Columns::default(),
+            scores: Vec::new(),
+        }
+    }
+
+    fn event(&mut self, call: impl FnOnce(&mut Policy) -> Result<(), Fault>) {
+        if !self.lost
+            && let Err(fault) = call(&mut self.policy)
+        {
+            self.lost = true;
+            self.faults.add(format!("{fault}; its books are not whole, it is not asked again"));
+        }
+    }
+
+    /// The policy's choice of `n` blocks, handed to the books.
+    fn choose(&mut self, n: usize, view: View<'_>) -> Result<(), Fault> {
+        let limit = if self.window == 0 { 0 } else { (self.window as usize).max(n) };
+        self.books.candidates(view.pool, limit, &mut self.offer);
+        let offer = &self.offer;
+        self.scores.clear();
+        self.scores.resize(offer.blocks.len(), f64::NAN);
+        let policy = &self.policy;
+        let columns = self.columns.gather(offer, |column| policy.wants_column(column));
+        self.policy.score(&columns, &mut self.scores, view)?;
+        if let Some(i) = self.scores.iter().position(|score| score.is_nan()) {
+            let (block, all) = (offer.blocks[i], self.scores.len());
+            return Err(format!("score {i} of {all} (block {block}) is NaN or unset"));
+        }
+        let places = offer.lowest(&self.scores, n);
+        if places.len() < n {
+            self.books.fall_back(n);
+            return Ok(());
+        }
+        let at =
+            |column: &[u32]| -> Vec<u32> { places.iter().map(|&p| column[p as usize]).collect() };
+        self.books.choose(view.pool, &at(&offer.blocks), &at(&offer.generations));
+        Ok(())
+    }
+}
+
+impl Columns {
+    /// Pointers by number: each to as many entries as are offered, or null where it is not wanted.
+    fn gather(
+        &mut self,
+        offer: &Candidates,
+        wanted: impl Fn(usize) -> bool,
+    ) -> [*const c_void; COLUMNS.len()] {
+        fn fill<T>(
+            column: &mut Vec<T>,
+            offer: &Candidates,
+            read: impl Fn(&Row) -> T,
+        ) -> *const c_void {
+            column.clear();
+            column.extend(offer.rows.iter().map(read));
+            column.as_ptr().cast()
+        }
+        let [last_use, inserted, session] = &mut self.words;
+        let [uses, reach, turn, class] = &mut self.halves;
+        let mut columns = [null(); COLUMNS.len()];
+        for (i, column) in columns.iter_mut().enumerate().filter(|&(i, _)| wanted(i)) {
+            *column = match i {
+                0 => offer.blocks.as_ptr().cast(),
+                1 => offer.depths.as_ptr().cast(),
+                2 => offer.parents.as_ptr().cast(),
+                3 => fill(last_use, offer, |row| row.last_use),
+                4 => fill(inserted, offer, |row| row.inserted),
+                5 => fill(uses, offer, |row| row.uses),
+                6 => fill(reach, offer, |row| row.reach),
+                7 => fill(session, offer, |row| row.meta.session),
+                8 => fill(turn, offer, |row| row.meta.turn),
+                9 => fill(class, offer, |row| row.meta.class),
+                _ => fill(&mut self.signed, offer, |row| row.meta.priority),
+            };
+        }
+        columns
+    }
+}
+
+impl Eviction for Scoring {
+    fn name(&self) -> &'static str {
+        "native"
+    }
+
+    fn insert(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>) {
+        self.books.insert(blocks, using, view);
+        self.event(|policy| policy.insert(blocks, &using, view));
+    }
+
+    fn hit(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>) {
+        self.books.hit(blocks, using, view);
+        self.event(|policy| policy.hit(blocks, &using, view));
+    }
+
+    fn claim(&mut self, blocks: &[BlockId], view: View<'_>) {
+        self.books.claim(blocks, view);
+        self.event(|policy| policy.claim(blocks, view));
+    }
+
+    fn release(&mut self, blocks: &[BlockId], view: View<'_>) {
+        self.books.release(blocks, view);
+        self.event(|policy| policy.release(blocks, view));
+    }
+
+    fn expose(&mut self, block: BlockId, view: View<'_>) {
+        self.books.expose(block, view);
+    }
+
+    fn remove(&mut self, block: BlockId, why: Why, view: View<'_>) {
+        self.books.remove(block, why, view);
+        self.event(|policy| policy.remove(block, why, view));
+    }
+
+    fn victim(&mut self, view: View<'_>) -> Option<BlockId> {
+        self.books.victim(view)
+    }
+
+    fn ready(&self, n: usize) -> bool {
+        self.books.ready(n)
+    }
+
+    fn decide(&mut self, n: usize, view: View<'_>) -> bool {
+        if !self.lost {
+            match self.choose(n, view) {
+                Ok(()) => return true,
+                Err(fault) => self.faults.add(fault),
+            }
+        }
+        if !self.faults.is_strict() {
+            self.books.fall_back(n);
+        }
+        !self.faults.is_strict()
+    }
+
+    fn fallbacks(&self) -> u64 {
+        self.books.fallbacks()
+    }
+
+    fn size(&mut self, blocks: u32, block_size: u32) -> Result<(), String> {
+        self.policy.size(blocks, block_size)
+    }
+
+    fn external(&mut self) -> Option<&mut External> {
+        Some(&mut self.books)
+    }
+
+    fn order(&self, view: View<'_>) -> Vec<BlockId> {
+        self.books.order(view)
+    }
+
+    fn validate(&self, pool: &Pool) -> Result<(), String> {
+        self.books.validate(pool)
+    }
+}

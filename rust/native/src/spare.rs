@@ -1,0 +1,74 @@
+//! The built-in order behind a policy with an order of its own: costs a number a released block, and
+//! becomes a list only when it has to decide.
+
+use kvframe_core::policy::{Eviction, Lru, View, Why};
+use kvframe_core::pool::{BlockId, State};
+
+/// Least recently used, as [`Lru`] has it.
+#[derive(Debug, Default)]
+pub struct Spare {
+    /// By block: larger was released later, or comes before in a prefix released with it.
+    stamps: Vec<u64>,
+    clock: u64,
+    order: Option<Lru>,
+}
+
+impl Spare {
+    pub fn claim(&mut self, blocks: &[BlockId], view: View<'_>) {
+        if let Some(order) = &mut self.order {
+            order.claim(blocks, view);
+        }
+    }
+
+    pub fn release(&mut self, blocks: &[BlockId], view: View<'_>) {
+        if let Some(order) = &mut self.order {
+            return order.release(blocks, view);
+        }
+        let created = view.pool.created() as usize;
+        if self.stamps.len() < created {
+            self.stamps.resize(created, 0);
+        }
+        for &block in blocks.iter().rev() {
+            self.clock += 1;
+            self.stamps[block as usize] = self.clock;
+        }
+    }
+
+    pub fn remove(&mut self, block: BlockId, why: Why, view: View<'_>) {
+        if let Some(order) = &mut self.order {
+            order.remove(block, why, view);
+        }
+    }
+
+    /// The block that the built-in order names.
+    pub fn victim(&mut self, view: View<'_>) -> Option<BlockId> {
+        let cached = self.cached(view);
+        self.order.get_or_insert_with(|| list(&cached, view)).victim(view)
+    }
+
+    /// Every cached block, the next to die first.
+    pub fn order(&self, view: View<'_>) -> Vec<BlockId> {
+        match &self.order {
+            Some(order) => order.iter().collect(),
+            None => self.cached(view),
+        }
+    }
+
+    /// The same while there is no list; nothing once there is one.
+    fn cached(&self, view: View<'_>) -> Vec<BlockId> {
+        if self.order.is_some() {
+            return Vec::new();
+        }
+        let is_cached = |&block: &BlockId| view.pool.state(block) == State::Cached;
+        let mut blocks: Vec<BlockId> = (0..view.pool.created()).filter(is_cached).collect();
+        blocks.sort_unstable_by_key(|&block| self.stamps[block as usize]);
+        blocks
+    }
+}
+
+fn list(cached: &[BlockId], view: View<'_>) -> Lru {
+    let mut order = Lru::default();
+    let latest_first: Vec<BlockId> = cached.iter().rev().copied().collect();
+    order.release(&latest_first, view);
+    order
+}

@@ -1,0 +1,128 @@
+"""lru built in, batched, and native in three forms: the same log, call by call and in a replay."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from kvframe import CapacityError, KVCacheManager, NeverFitsError, _core
+from kvframe.bench.traces import load
+from kvframe.policies import BatchedEviction, Candidates
+from kvframe.policies.driver import driver
+
+from .helpers import found, in_c, manager
+
+
+class Batched(BatchedEviction):
+    """Least recently used, in Python."""
+
+    columns = ("last_use",)
+    window = 0
+
+    def score(self, candidates: Candidates, out: npt.NDArray[np.float64]) -> None:
+        out[:] = candidates["last_use"]
+
+
+FORMS: dict[str, tuple[str, Callable[[], object]]] = {
+    "batched": ("batched", Batched),
+    "order": ("native", lambda: in_c("order")),
+    "column": ("native", lambda: in_c("column")),
+    "books": ("native", lambda: in_c("books")),
+}
+SIZE = 4
+
+
+def builtin(blocks: int, **cache: Any) -> KVCacheManager:
+    kv: KVCacheManager = KVCacheManager.from_toml(
+        cache={"capacity": blocks, "block_size": SIZE, "event_log": True, **cache}
+    )
+    return kv
+
+
+class Twins:
+    """The same calls to several caches, which must answer the same."""
+
+    def __init__(self, kvs: dict[str, KVCacheManager]) -> None:
+        self.kvs = kvs
+
+    def call(self, verb: str, *arguments: Any) -> Any:
+        """What they all answer; a refusal for want of room as its text."""
+
+        def answer(kv: KVCacheManager) -> Any:
+            try:
+                return getattr(kv, verb)(*arguments)
+            except (CapacityError, NeverFitsError) as error:
+                return str(error)
+
+        (first, *others) = [(name, answer(kv)) for name, kv in self.kvs.items()]
+        for name, other in others:
+            assert other == first[1], (name, verb)
+        return first[1]
+
+
+def walk(twins: Twins, dice: random.Random, capacity: int, steps: int) -> None:
+    running: dict[int, int] = {}
+    known: list[list[int]] = [[]]
+    for _ in range(steps):
+        fate = dice.random()
+        if running and fate < 0.4:
+            seq = dice.choice(list(running))
+            del running[seq]
+            twins.call("release", seq)
+        elif running and fate < 0.6:
+            seq = dice.choice(list(running))
+            more = dice.choices(range(50), k=dice.randint(1, 2 * SIZE))
+            if twins.call("append", seq, more) is None:
+                running[seq] += len(more)
+                twins.call("commit", seq, running[seq])
+        elif fate < 0.62:
+            twins.call("clear_cache")
+        elif fate < 0.64:
+            twins.call("collect", dice.randint(0, capacity))
+        else:
+            start = dice.choice(known)
+            tokens = start[: dice.randint(0, min(len(start), 5 * SIZE))]
+            tokens = tokens + dice.choices(range(9), k=dice.randint(1, 3 * SIZE))
+            grant = twins.call("admit", tokens)
+            if not isinstance(grant, str):
+                twins.call("commit", grant.seq, len(tokens))
+                running[grant.seq] = len(tokens)
+                known.append(tokens)
+        twins.call("counts")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_same_calls_leave_the_same_log(seed: int) -> None:
+    dice = random.Random(seed)
+    capacity = dice.randint(8, 40)
+    kvs = {"builtin": builtin(capacity)}
+    for name, (way, make) in FORMS.items():
+        kvs[name] = manager(make, capacity, SIZE, way=way, event_log=True)
+    walk(Twins(kvs), dice, capacity, 300)
+    logs = {name: kv.take_events() for name, kv in kvs.items()}
+    for name, kv in kvs.items():
+        kv.check_integrity()
+        assert kv.stats()["policy_failures"] == 0, name
+        for column, values in logs["builtin"].items():
+            assert np.array_equal(values, logs[name][column]), (name, column)
+    assert kvs["builtin"].stats()["evictions"] > 20
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("trace", ["conversation", "agent"])
+def test_a_replay_gives_the_same_log(form: str, trace: str) -> None:
+    way, make = FORMS[form]
+    blocks = 1_000
+    loaded = load(trace).trace
+    made = driver(found(make, way), None, None, loaded.block_size)
+    ours = _core.replay(loaded, made, blocks, "engine", log=True)
+    lru = _core.replay(loaded, "lru", blocks, "engine", log=True)
+    assert ours["policy_failures"] == 0
+    assert ours["hit_tokens"] == lru["hit_tokens"]
+    for column, values in lru["events"].items():
+        assert np.array_equal(values, ours["events"][column]), column
