@@ -53,9 +53,7 @@ def chat(dice: random.Random, ids: Ids, think: float = 40.0, sessions: int = 1_5
 def documents(dice: random.Random, ids: Ids, alpha: float = 0.9, n: int = 400) -> Prompts:
     """Documents of unequal popularity, each asked new questions; no recency at all."""
     texts = [ids.new(_length(dice, 20)) for _ in range(n)]
-    return [
-        text + ids.new(1) for text in dice.choices(texts, _zipf(n, alpha), k=4_000)
-    ]
+    return [text + ids.new(1) for text in dice.choices(texts, _zipf(n, alpha), k=4_000)]
 
 
 def drift(dice: random.Random, ids: Ids) -> Prompts:

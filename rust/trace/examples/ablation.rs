@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             for (i, &capacity) in capacities.iter().enumerate() {
                 let lru = by_name("lru", kvframe_core::policy::PolicyOptions::default())?;
                 let ours = Box::new(Classed::new(Foresight::new(tuning)));
-                let mut run = |policy| prepared.replay(Some(capacity), policy, &mut Undisturbed);
+                let run = |policy| prepared.replay(Some(capacity), policy, &mut Undisturbed);
                 let (Some(lru), Some(ours)) = (run(lru)?, run(ours)?) else { continue };
                 let share = |hits: u64, of: u64| hits as f64 / of.max(1) as f64 * 100.0;
                 let gain = share(ours.hit_tokens, ours.input_tokens)
