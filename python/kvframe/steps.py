@@ -116,6 +116,9 @@ class Steps(Matched):
             answers,
         )
         grants, refused, rewound, plan, forks, preempted, extended, reasons, remaps = told
+        if turns is None and not (grants or plan or preempted or remaps):
+            # The common decode step: all is as Python takes it.
+            return Stepped([], refused, rewound, None, forks, [], extended, reasons, [])
         stepped = Stepped(
             [None if grant is None else Grant(*grant) for grant in grants],
             refused,

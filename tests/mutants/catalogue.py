@@ -299,7 +299,7 @@ MUTANTS = (
     ),
     Mutant(
         "reset-leaves-what-runs",
-        "sequence.rs",
+        "sequence/slots.rs",
         "            slot.sequence.private |= slot.live;\n",
         "            slot.sequence.private |= slot.live && slot.sequence.len == 0;\n",
         "what runs leaves KV of the old weights under a key of theirs",

@@ -54,6 +54,11 @@ impl Outputs<'_> {
             if let Some(row) = largest.filter(|&row| row >= rows as u64) {
                 return Err(format!("rows has {row}, but tables has {rows} rows"));
             }
+            let encoders = core.layout().has_cross();
+            let longest = reach.iter().map(|extent| extent.end).max().unwrap_or(0);
+            if !encoders && longest <= width as u64 * u64::from(self.spans[group].0) {
+                continue;
+            }
             for (&(seq, _), extent) in step.append.iter().zip(reach) {
                 let encoder = core.sequence(seq).map_or(0, |s| s.encoder_tokens);
                 let end = u32::try_from(extent.end).unwrap_or(u32::MAX);
@@ -92,8 +97,7 @@ impl Outputs<'_> {
         let first = sequence.len - tokens as u32;
         let groups = self.spans.iter().zip(&sequence.tables);
         for (slots, (&(span, _), blocks)) in self.slots.iter_mut().zip(groups) {
-            let mut block = (first / span) as usize;
-            let mut offset = first % span;
+            let (mut block, mut offset) = locate(first, span, blocks.len());
             let mut base = page(blocks, block, span);
             for place in &mut slots[from..end] {
                 if offset == span {
@@ -131,6 +135,14 @@ impl Outputs<'_> {
             }
         }
     }
+}
+
+/// The entry of a token in a table of `entries`, and its place in that block. Mostly it is the last.
+#[inline]
+fn locate(token: u32, span: u32, entries: usize) -> (usize, u32) {
+    let last = entries.saturating_sub(1);
+    let offset = token.wrapping_sub(last as u32 * span);
+    if offset < span { (last, offset) } else { ((token / span) as usize, token % span) }
 }
 
 /// The first slot of an entry's block, unless it was given up, or the tokens are another input's.

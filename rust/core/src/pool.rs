@@ -165,6 +165,13 @@ impl Pool {
         self.blocks[block as usize].refs
     }
 
+    /// Whether it has one owner, and nobody finds it.
+    #[inline]
+    pub fn is_pending_alone(&self, block: BlockId) -> bool {
+        let b = &self.blocks[block as usize];
+        b.refs == 1 && b.state == State::Pending
+    }
+
     /// The key it is findable under (the last one, if it is not any more).
     #[inline]
     pub fn key(&self, block: BlockId) -> Key {

@@ -1,5 +1,11 @@
 //! Sequences: block tables, lengths, and what is known of the request.
 
+mod mark;
+mod slots;
+
+pub use mark::Mark;
+pub use slots::Sequences;
+
 use crate::error::{Error, Result};
 use crate::hash::{Extra, Key};
 use crate::pool::BlockId;
@@ -117,7 +123,7 @@ impl Sequence {
     /// Whether all that is known has slots, and is known as tokens: more may come.
     #[inline]
     pub fn is_open(&self) -> bool {
-        self.known() == self.len && self.tokens.len() == self.len as usize
+        self.tokens.len() == self.len as usize && self.known <= self.len
     }
 
     /// Whether tokens may come after what is known, room apart.
@@ -216,103 +222,4 @@ pub fn check_no_gap(ids: usize, missing: u32) -> Result<()> {
         value: ids.to_string(),
         limit: format!("the ids of {missing} tokens before are not known yet: fill them"),
     })
-}
-
-/// Where a sequence is kept.
-#[derive(Debug, Default)]
-#[repr(C, align(64))]
-struct Slot {
-    generation: u32,
-    live: bool,
-    sequence: Sequence,
-}
-
-/// Live sequences by handle. Slots are reused with their buffers, handles are not.
-#[derive(Debug, Default)]
-pub struct Sequences {
-    slots: Vec<Slot>,
-    vacant: Vec<u32>,
-}
-
-impl Sequences {
-    /// A new empty sequence with `groups` tables.
-    pub fn create(&mut self, groups: usize) -> SeqId {
-        let at = self.vacant.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::default());
-            self.slots.len() as u32 - 1
-        });
-        let slot = &mut self.slots[at as usize];
-        slot.generation += 1;
-        slot.live = true;
-        slot.sequence.tables.resize_with(groups, Vec::new);
-        (u64::from(slot.generation) << 32) | u64::from(at)
-    }
-
-    /// Takes the sequence off the list; its buffers stay for the next one.
-    pub fn remove(&mut self, seq: SeqId) {
-        let slot = &mut self.slots[seq as u32 as usize];
-        slot.live = false;
-        slot.sequence.clear();
-        self.vacant.push(seq as u32);
-    }
-
-    /// The same, for whoever still needs what was known of the sequence.
-    pub fn take(&mut self, seq: SeqId) -> Sequence {
-        let sequence = std::mem::take(&mut self.slots[seq as u32 as usize].sequence);
-        self.remove(seq);
-        sequence
-    }
-
-    #[inline]
-    fn check(&self, seq: SeqId) -> Result<usize> {
-        let (at, generation) = (seq as u32 as usize, (seq >> 32) as u32);
-        match self.slots.get(at) {
-            Some(slot) if slot.live && slot.generation == generation => Ok(at),
-            Some(slot) if generation != 0 && generation <= slot.generation => {
-                Err(Error::StaleSequence(seq))
-            }
-            _ => Err(Error::UnknownSequence(seq)),
-        }
-    }
-
-    /// The sequence of a handle.
-    ///
-    /// # Errors
-    /// [`Error::UnknownSequence`], [`Error::StaleSequence`].
-    #[inline]
-    pub fn get(&self, seq: SeqId) -> Result<&Sequence> {
-        self.check(seq).map(|at| &self.slots[at].sequence)
-    }
-
-    /// The same, to change it.
-    ///
-    /// # Errors
-    /// As [`Sequences::get`].
-    #[inline]
-    pub fn get_mut(&mut self, seq: SeqId) -> Result<&mut Sequence> {
-        self.check(seq).map(|at| &mut self.slots[at].sequence)
-    }
-
-    /// Live sequences with their handles.
-    pub fn iter(&self) -> impl Iterator<Item = (SeqId, &Sequence)> {
-        let live = self.slots.iter().enumerate().filter(|(_, slot)| slot.live);
-        live.map(|(at, slot)| ((u64::from(slot.generation) << 32) | at as u64, &slot.sequence))
-    }
-
-    /// What live sequences compute from now on stays their own.
-    pub fn make_private(&mut self) {
-        for slot in &mut self.slots {
-            slot.sequence.private |= slot.live;
-        }
-    }
-
-    /// How many are live.
-    pub fn len(&self) -> usize {
-        self.slots.len() - self.vacant.len()
-    }
-
-    /// Whether none is live.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }

@@ -15,7 +15,7 @@ MUTANTS = (
     ),
     Mutant(
         "ended-handle-reaches-another",
-        "sequence.rs",
+        "sequence/slots.rs",
         "            Some(slot) if slot.live && slot.generation == generation => Ok(at),\n",
         "            Some(slot) if slot.live && slot.generation >= generation => Ok(at),\n",
         "the end of one request frees the blocks of the one that came after it",
@@ -72,7 +72,7 @@ MUTANTS = (
     ),
     Mutant(
         "handle-given-out-twice",
-        "sequence.rs",
+        "sequence/slots.rs",
         "        slot.generation += 1;\n",
         "        slot.generation = 1;\n",
         "two requests have one handle: the second one's blocks are the first one's",

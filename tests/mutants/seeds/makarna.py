@@ -35,9 +35,9 @@ MUTANTS = (
     Mutant(
         "several-at-once-dropped",
         "manager/commit.rs",
-        "        if sequence.private || (from >= until && self.publishes_whole()) {\n",
+        "        if sequence.private || (from >= until && ",
         "        let several = from > 0 && until > from + 1;\n"
-        "        if sequence.private || several || (from >= until && self.publishes_whole()) {\n",
+        "        if sequence.private || several || (from >= until && ",
         "a commit that fills several blocks leaves none of them",
         ("MK-B5",),
     ),
@@ -45,11 +45,11 @@ MUTANTS = (
         "tokens-before-room",
         "manager/grow.rs",
         "        self.make_slots(seq, until)?;\n"
-        "        self.note_append(seq, ids);\n"
+        "        self.note_append(seq, until, ids);\n"
         "        ids.enter(self.sequences.get_mut(seq)?);\n",
         "        ids.enter(self.sequences.get_mut(seq)?);\n"
         "        self.make_slots(seq, until)?;\n"
-        "        self.note_append(seq, ids);\n",
+        "        self.note_append(seq, until, ids);\n",
         "an append that fails leaves its tokens: a retry has them twice",
         ("MK-B6",),
     ),

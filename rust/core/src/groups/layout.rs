@@ -169,6 +169,13 @@ impl Layout {
         self.cross != 0
     }
 
+    /// Whether what may be found follows from the committed tokens alone: no group lags, none is
+    /// another input's.
+    #[inline]
+    pub fn settles_at_once(&self) -> bool {
+        !self.lagging && self.cross == 0
+    }
+
     /// The groups that attend to another input.
     pub fn cross_groups(&self) -> impl Iterator<Item = usize> + use<> {
         let (count, cross) = (self.groups.len(), self.cross);

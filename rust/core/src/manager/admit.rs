@@ -10,6 +10,10 @@ use crate::policy::{NEVER, Use};
 use crate::pool::{BlockId, NIL};
 use crate::sequence::{SeqId, Sequence, Usage};
 
+/// Tokens of an answer that have room in a sequence's buffers from the start: else the first of them
+/// would move the prompt.
+const ANSWER: u32 = 1_024;
+
 /// What an admission starts from.
 #[derive(Debug, Default)]
 pub(super) struct Start {
@@ -154,7 +158,11 @@ impl Manager {
         let using = Use { outlook: request.outlook, meta: request.meta, tokens: known };
         self.own_start(seq, start, hits, using);
         let mut tables = std::mem::take(&mut self.created(seq).tables);
+        let spare = if request.prompt.tokens.is_empty() { 0 } else { ANSWER };
+        let spare_blocks = self.blocks_for(spare) as usize;
+        let blocks = self.blocks_for(until).min(self.pool.usable()) as usize;
         for (table, found) in tables.iter_mut().zip(hits) {
+            table.reserve(blocks + spare_blocks);
             table.extend_from_slice(found);
         }
         let encoder_cached = self.obtain_cross(seq, request.encoder_tokens, &mut tables);
@@ -187,8 +195,10 @@ impl Manager {
         sequence.cached = cached;
         sequence.published = start.good;
         sequence.private = !insert || cut;
+        sequence.tokens.reserve(request.prompt.tokens.len() + spare as usize);
         sequence.tokens.extend_from_slice(request.prompt.tokens);
         sequence.known = known;
+        sequence.keys.reserve(keys.len() + spare_blocks);
         sequence.keys.extend_from_slice(keys);
         sequence.root = root;
         sequence.salt.extend_from_slice(request.space.salt);

@@ -32,15 +32,35 @@ impl Manager {
     /// Unknown handles; [`Error::CommitPastEnd`]; [`Error::Backwards`].
     #[inline]
     pub fn commit(&mut self, seq: SeqId, upto: u32) -> Result<Committed> {
-        let mut done = self.accept(seq, upto, Kind::Commit)?;
+        let mut done = match self.accept_in_block(seq, upto) {
+            Some(()) => Committed::default(),
+            None => self.accept(seq, upto, Kind::Commit)?,
+        };
         if self.layout.gives_up() {
             done.freed = self.leave_windows(seq)?;
         }
         Ok(done)
     }
 
-    /// A commit that leaves windows as they are, noted as `kind`.
+    /// The common decode step: nothing becomes findable. None where it is another case, or anything
+    /// is wrong.
     #[inline]
+    fn accept_in_block(&mut self, seq: SeqId, upto: u32) -> Option<()> {
+        let (size, sequence) = (self.options.block_size, self.sequences.get_mut(seq).ok()?);
+        let settled = sequence.private
+            || (self.layout.settles_at_once()
+                && upto.wrapping_sub(sequence.published * size) < size);
+        let allowed = sequence.committed <= upto && upto <= sequence.len.min(sequence.filled());
+        if !(allowed && settled && self.gate.is_none() && self.tickets.loads().is_empty()) {
+            return None;
+        }
+        sequence.committed = upto;
+        self.tick += 1;
+        self.note(Kind::Commit, seq, u64::from(upto));
+        Some(())
+    }
+
+    /// A commit that leaves windows as they are, noted as `kind`.
     pub(super) fn accept(&mut self, seq: SeqId, upto: u32, kind: Kind) -> Result<Committed> {
         let sequence = self.sequences.get_mut(seq)?;
         if upto > sequence.len {
@@ -53,15 +73,10 @@ impl Manager {
         }
         check_filled(upto, sequence.filled())?;
         sequence.committed = upto;
-        // The common decode step fills no block.
-        let whole = !self.layout.is_lagging() && !self.layout.has_cross();
-        let settled = self.gate.is_none()
-            && (sequence.private
-                || (whole && sequence.published == upto / self.options.block_size));
         self.tick += 1;
         self.note(kind, seq, u64::from(upto));
         if self.tickets.loads().is_empty() {
-            return if settled { Ok(Committed::default()) } else { self.publish(seq) };
+            return self.publish(seq);
         }
         let joiners = self.vouch(seq);
         let done = self.publish(seq)?;
@@ -84,7 +99,7 @@ impl Manager {
             self.tell_seen(sequence);
         }
         let (from, mut until) = (sequence.published as usize, (sequence.committed / size) as usize);
-        if sequence.private || (from >= until && self.publishes_whole()) {
+        if sequence.private || (from >= until && self.layout.settles_at_once()) {
             return Committed::default();
         }
         let full = (until as u32 * size) as usize;
@@ -118,12 +133,6 @@ impl Manager {
             self.publish_cross(seq, sequence);
         }
         done
-    }
-
-    /// Whether what becomes findable follows from the committed units alone.
-    #[inline]
-    fn publishes_whole(&self) -> bool {
-        !self.layout.is_lagging() && !self.layout.has_cross()
     }
 
     /// The first unit of `range` that lies in a block whose copy is still under way: it, and what was

@@ -2,7 +2,7 @@
 
 use super::Manager;
 use crate::error::{Error, Result};
-use crate::events::Kind;
+use crate::events::{Event, Kind, Log};
 use crate::groups::GroupKind;
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{SeqId, Sequence, check_missing, check_no_gap};
@@ -30,8 +30,17 @@ impl Ids<'_> {
 
     #[inline]
     fn enter(self, sequence: &mut Sequence) {
+        if let Self::Known(&[token]) = self {
+            sequence.tokens.push(token);
+            sequence.known = sequence.tokens.len() as u32;
+        } else {
+            self.enter_many(sequence);
+        }
+    }
+
+    #[inline(never)]
+    fn enter_many(self, sequence: &mut Sequence) {
         match self {
-            Self::Known([token]) => sequence.tokens.push(*token),
             Self::Known(tokens) => sequence.tokens.extend_from_slice(tokens),
             Self::Unknown(count) => {
                 sequence.tokens.resize(sequence.tokens.len() + count as usize, 0);
@@ -39,6 +48,20 @@ impl Ids<'_> {
             }
         }
         sequence.known = sequence.tokens.len() as u32;
+    }
+
+    #[inline]
+    fn are_known(self) -> bool {
+        matches!(self, Self::Known(_))
+    }
+}
+
+#[cold]
+fn log_append(log: &mut Log, tick: u64, (seq, until): (SeqId, u32), ids: Ids<'_>) {
+    let event = Event { seq, value: u64::from(until), ..Event::new(tick, Kind::Append) };
+    match ids {
+        Ids::Known(tokens) => log.push_with(event, tokens),
+        Ids::Unknown(count) => log.push(Event { other: u64::from(count), ..event }),
     }
 }
 
@@ -49,7 +72,7 @@ impl Manager {
     /// Unknown handles; [`Error::NoCapacity`]; [`Error::Invalid`] while prompt tokens have no slots
     /// yet, or where the request came as keys.
     pub fn append(&mut self, seq: SeqId, tokens: &[u32]) -> Result<()> {
-        self.append_ids(seq, Ids::Known(tokens)).map(drop)
+        self.append_ids(seq, Ids::Known(tokens))
     }
 
     /// Slots for `count` tokens whose ids are still being computed (asynchronous scheduling).
@@ -57,7 +80,7 @@ impl Manager {
     /// # Errors
     /// As [`Manager::append`].
     pub fn append_unknown(&mut self, seq: SeqId, count: u32) -> Result<()> {
-        self.append_ids(seq, Ids::Unknown(count)).map(drop)
+        self.append_ids(seq, Ids::Unknown(count))
     }
 
     /// The ids of the first tokens of `seq` that were not known yet.
@@ -77,16 +100,15 @@ impl Manager {
         Ok(())
     }
 
-    /// Whether tables may have changed.
-    #[inline]
-    pub(super) fn append_ids(&mut self, seq: SeqId, ids: Ids<'_>) -> Result<bool> {
-        if self.append_in_place(seq, ids)? {
-            return Ok(false);
+    fn append_ids(&mut self, seq: SeqId, ids: Ids<'_>) -> Result<()> {
+        if self.append_in_place(seq, ids).is_some() {
+            return Ok(());
         }
-        self.append_anywhere(seq, ids).map(|()| true)
+        self.append_anywhere(seq, ids)
     }
 
-    fn append_anywhere(&mut self, seq: SeqId, ids: Ids<'_>) -> Result<()> {
+    /// The same in every case.
+    pub(super) fn append_anywhere(&mut self, seq: SeqId, ids: Ids<'_>) -> Result<()> {
         let sequence = self.sequences.get(seq)?;
         sequence.check_append(ids.len())?;
         if let Ids::Known(tokens) = ids {
@@ -98,51 +120,50 @@ impl Manager {
         let until = u64::from(self.sequences.get(seq)?.len) + ids.len() as u64;
         let until = self.checked_len(seq, until)?;
         self.make_slots(seq, until)?;
-        self.note_append(seq, ids);
+        self.note_append(seq, until, ids);
         ids.enter(self.sequences.get_mut(seq)?);
         Ok(())
     }
 
-    fn note_append(&mut self, seq: SeqId, ids: Ids<'_>) {
+    #[inline]
+    fn note_append(&mut self, seq: SeqId, until: u32, ids: Ids<'_>) {
         if self.log.is_on() {
-            let until = u64::from(self.created(seq).len);
-            match ids {
-                Ids::Known(tokens) => self.note_ids(Kind::Append, seq, (until, 0), tokens),
-                Ids::Unknown(count) => self.note_two(Kind::Append, seq, until, u64::from(count)),
-            }
+            log_append(&mut self.log, self.tick, (seq, until), ids);
         }
     }
 
-    /// The common decode step: the tokens fit into a tail block that nobody else reads or finds.
+    /// The common decode step: the tokens fit into a tail block that nobody else reads or finds. None
+    /// where it is another case, or anything is wrong.
     #[inline]
-    fn append_in_place(&mut self, seq: SeqId, ids: Ids<'_>) -> Result<bool> {
-        let size = self.options.block_size;
-        let sequence = self.sequences.get_mut(seq)?;
-        let (tail, offset) = ((sequence.len / size) as usize, sequence.len % size);
-        let gap = sequence.unknown > 0 && matches!(ids, Ids::Known(_));
-        if !sequence.is_open()
-            || gap
-            || offset == 0
-            || ids.len() == 0
-            || ids.len() > (size - offset) as usize
-        {
-            return Ok(false);
+    pub(super) fn append_in_place(&mut self, seq: SeqId, ids: Ids<'_>) -> Option<&Sequence> {
+        let (size, sequence) = (self.options.block_size, self.sequences.get_mut(seq).ok()?);
+        let (len, count) = (sequence.len, ids.len());
+        if !sequence.is_open() || count == 0 || (sequence.unknown > 0 && ids.are_known()) {
+            return None;
         }
-        let alone = |b: BlockId| self.pool.refs(b) == 1 && self.pool.state(b) == State::Pending;
+        let fits = |room: u32| count <= room as usize;
         let ours = if self.layout.is_uniform() {
-            sequence.tables.iter().all(|t| t[tail] == NIL || alone(t[tail]))
+            sequence.tables.iter().all(|table| {
+                let Some(&tail) = table.last() else { return false };
+                // A table ends with the block of the last token: no division to find it.
+                fits(table.len() as u32 * size - len)
+                    && (tail == NIL || self.pool.is_pending_alone(tail))
+            })
         } else {
-            self.shared_ahead(seq)?.is_empty()
+            let offset = len % size;
+            offset > 0 && fits(size - offset) && self.shared_ahead(seq).ok()?.is_empty()
         };
         if !ours {
-            return Ok(false);
+            return None;
         }
-        let sequence = self.sequences.get_mut(seq)?;
-        sequence.len += ids.len() as u32;
-        ids.enter(sequence);
         self.tick += 1;
-        self.note_append(seq, ids);
-        Ok(true)
+        let sequence = self.sequences.get_mut(seq).ok()?;
+        sequence.len += count as u32;
+        if self.log.is_on() {
+            log_append(&mut self.log, self.tick, (seq, sequence.len), ids);
+        }
+        ids.enter(sequence);
+        Some(sequence)
     }
 
     /// Slots for the known tokens of `seq` up to `until` (chunked prefill).
@@ -173,7 +194,7 @@ impl Manager {
         sequence.check_tokens((until - known) as usize)?;
         let until = self.checked_len(seq, u64::from(until))?;
         self.make_slots(seq, until)?;
-        self.note_append(seq, Ids::Unknown(until - known));
+        self.note_append(seq, until, Ids::Unknown(until - known));
         Ids::Unknown(until - known).enter(self.sequences.get_mut(seq)?);
         Ok(())
     }

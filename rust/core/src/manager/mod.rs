@@ -91,6 +91,8 @@ pub struct Manager {
     stats: Stats,
     observer: account::Observer,
     tick: u64,
+    /// Steps checked: the number of the last one.
+    checked: u64,
     pressure: Pressure,
     asleep: bool,
     /// Whether a sequence ever came in with its whole length.
@@ -116,7 +118,6 @@ struct Scratch {
     blocks: Vec<BlockId>,
     outlook: Vec<u32>,
     kept: Vec<BlockId>,
-    marks: step::Marks,
 }
 
 impl Manager {
@@ -145,6 +146,7 @@ impl Manager {
             stats: Stats::default(),
             observer: account::Observer::new(&options),
             tick: 0,
+            checked: 0,
             pressure: Pressure::Normal,
             asleep: false,
             promised: false,

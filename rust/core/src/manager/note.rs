@@ -32,9 +32,13 @@ impl Manager {
     #[inline]
     pub(super) fn note_ids(&mut self, kind: Kind, seq: SeqId, values: (u64, u64), ids: &[u32]) {
         if self.log.is_on() {
-            let (value, other) = values;
-            self.log.push_with(Event { seq, value, other, ..Event::new(self.tick, kind) }, ids);
+            self.log_ids(kind, seq, values, ids);
         }
+    }
+
+    #[cold]
+    fn log_ids(&mut self, kind: Kind, seq: SeqId, (value, other): (u64, u64), ids: &[u32]) {
+        self.log.push_with(Event { seq, value, other, ..Event::new(self.tick, kind) }, ids);
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 mod check;
 mod run;
 
-pub use check::{Extent, Marks};
+pub use check::Extent;
 
 use super::grow::Ids;
 use super::{Admission, Grant, Manager, Remap};

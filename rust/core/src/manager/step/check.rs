@@ -4,47 +4,7 @@ use super::super::Manager;
 use super::super::grow::Ids;
 use super::Step;
 use crate::error::{Error, Result};
-use crate::sequence::{SeqId, Sequence, Sequences, check_filled, check_missing, check_no_gap};
-
-/// A sequence in the step at hand: what the lists read so far leave of it, and which name it.
-#[derive(Debug, Clone, Copy, Default)]
-struct Mark {
-    /// The step that says it; an older one says nothing any more.
-    step: u64,
-    seq: SeqId,
-    /// Tokens with slots, less those cut.
-    len: u32,
-    /// Tokens known, less those cut.
-    known: u32,
-    /// Of those, tokens whose ids are missing and not filled.
-    missing: u32,
-    /// Tokens committed.
-    committed: u32,
-    /// Tokens appended.
-    grown: u32,
-    /// Whether tokens may be appended as the sequence is; unless it is cut.
-    open: bool,
-    cut: bool,
-    fills: bool,
-    commits: bool,
-    ends: bool,
-}
-
-impl Mark {
-    #[inline]
-    fn check_commit(&self, upto: u32) -> Result<()> {
-        if upto > self.len {
-            let limit = u64::from(self.len);
-            return Err(Error::CommitPastEnd { asked: u64::from(upto), limit });
-        }
-        let floor = self.committed.min(self.len);
-        if upto < floor {
-            let (asked, limit) = (u64::from(upto), u64::from(floor));
-            return Err(Error::Backwards { what: "commit", asked, limit });
-        }
-        check_filled(upto, self.known - self.missing)
-    }
-}
+use crate::sequence::{Mark, SeqId, check_missing, check_no_gap};
 
 /// What becomes of the tables of an appended sequence, in tokens.
 #[derive(Debug, Clone, Copy)]
@@ -55,56 +15,16 @@ pub struct Extent {
     pub end: u64,
 }
 
-/// Marks of the step at hand by the slot of their sequence. Kept, so that a step sets nothing back.
-#[derive(Debug, Default)]
-pub struct Marks {
-    step: u64,
-    marks: Vec<Mark>,
-}
-
-impl Marks {
-    /// The mark of `seq`, begun if it is the first.
-    #[inline]
-    fn of(&mut self, sequences: &Sequences, seq: SeqId) -> Result<&mut Mark> {
-        let slot = seq as u32 as usize;
-        if !self.marks.get(slot).is_some_and(|m| m.step == self.step && m.seq == seq) {
-            self.begin(seq, sequences.get(seq)?);
-        }
-        Ok(&mut self.marks[slot])
-    }
-
-    // Not inlined, so that the rest is.
-    #[inline(never)]
-    fn begin(&mut self, seq: SeqId, sequence: &Sequence) {
-        let slot = seq as u32 as usize;
-        if slot >= self.marks.len() {
-            self.marks.resize(slot + 1, Mark::default());
-        }
-        self.marks[slot] = Mark {
-            step: self.step,
-            seq,
-            len: sequence.len,
-            known: sequence.known(),
-            missing: sequence.unknown,
-            committed: sequence.committed,
-            open: sequence.is_open(),
-            ..Mark::default()
-        };
-    }
-}
-
 impl Manager {
     /// Refuses a step in which a handle, a ticket or a length is wrong. Fills `reach`, one an append.
     ///
     /// # Errors
     /// As [`Manager::step`].
     pub fn check_step(&mut self, step: &Step<'_>, reach: &mut Vec<Extent>) -> Result<()> {
-        let mut marks = std::mem::take(&mut self.scratch.marks);
-        marks.step += 1;
+        self.checked += 1;
         reach.clear();
-        let checked = self.check_marking(step, &mut marks, reach);
-        self.scratch.marks = marks;
-        match checked {
+        reach.reserve(step.append.len());
+        match self.check_marking(step, reach) {
             // A wrong handle is told before a wrong length, wherever each is.
             Err(error) if !matches!(error, Error::UnknownTicket(_)) => {
                 self.check_handles(step).and(Err(error))
@@ -139,15 +59,11 @@ impl Manager {
         Ok(())
     }
 
-    fn check_marking(
-        &self,
-        step: &Step<'_>,
-        marks: &mut Marks,
-        reach: &mut Vec<Extent>,
-    ) -> Result<()> {
+    fn check_marking(&mut self, step: &Step<'_>, reach: &mut Vec<Extent>) -> Result<()> {
+        let number = self.checked;
         let uncertain = self.check_tickets(step)?;
         for &seq in step.release.iter().chain(step.preempt) {
-            if std::mem::replace(&mut marks.of(&self.sequences, seq)?.ends, true) {
+            if std::mem::replace(&mut self.sequences.mark(seq, number)?.ends, true) {
                 return Err(Error::StaleSequence(seq));
             }
         }
@@ -157,7 +73,7 @@ impl Manager {
         };
         for &(seq, len) in step.truncate {
             self.check_cut(seq, len, &settles)?;
-            let mark = marks.of(&self.sequences, seq)?;
+            let mark = self.sequences.mark(seq, number)?;
             if std::mem::replace(&mut mark.cut, true) {
                 return Err(twice("truncate", seq));
             }
@@ -167,7 +83,7 @@ impl Manager {
             mark.known -= cut;
         }
         for &(seq, tokens) in step.fill {
-            let mark = marks.of(&self.sequences, seq)?;
+            let mark = self.sequences.mark(seq, number)?;
             if std::mem::replace(&mut mark.fills, true) {
                 return Err(twice("fill", seq));
             }
@@ -175,7 +91,7 @@ impl Manager {
             mark.missing -= tokens.len() as u32;
         }
         for &(seq, upto) in step.commit {
-            let mark = marks.of(&self.sequences, seq)?;
+            let mark = self.sequences.mark(seq, number)?;
             if std::mem::replace(&mut mark.commits, true) {
                 return Err(twice("commit", seq));
             }
@@ -184,24 +100,25 @@ impl Manager {
         }
         for &seq in step.fork {
             // What a failed copy cuts is cut to computed tokens: it can be forked all the more.
-            let mark = marks.of(&self.sequences, seq)?;
+            let mark = *self.sequences.mark(seq, number)?;
             self.check_fork(seq, mark.committed.min(mark.len), mark.len)?;
         }
         for &(seq, ids) in step.append {
-            let mark = marks.of(&self.sequences, seq)?;
+            let mark = self.sequences.mark(seq, number)?;
             if mark.ends {
                 return Err(Error::StaleSequence(seq));
             }
+            mark.grown = mark.grown.saturating_add(ids.len() as u32);
+            reach.push(Extent { kept: mark.len, end: u64::from(mark.len) + u64::from(mark.grown) });
             // After a failed copy the engine cannot know the lengths, so there growth is refused
             // one by one.
             if !(uncertain || (mark.open && mark.missing == 0)) {
+                let mark = *mark;
                 self.check_append(seq, ids, mark)?;
             }
-            mark.grown = mark.grown.saturating_add(ids.len() as u32);
-            reach.push(Extent { kept: mark.len, end: u64::from(mark.len) + u64::from(mark.grown) });
         }
         for &(seq, until) in step.extend {
-            let mark = marks.of(&self.sequences, seq)?;
+            let mark = self.sequences.mark(seq, number)?;
             match mark.len {
                 _ if mark.ends => return Err(Error::StaleSequence(seq)),
                 _ if uncertain => {}
@@ -235,7 +152,7 @@ impl Manager {
     }
 
     /// Growth that no room could make right.
-    fn check_append(&self, seq: SeqId, ids: Ids<'_>, mark: &Mark) -> Result<()> {
+    fn check_append(&self, seq: SeqId, ids: Ids<'_>, mark: Mark) -> Result<()> {
         if !mark.open && !mark.cut {
             self.sequences.get(seq)?.check_append(ids.len())?;
         }

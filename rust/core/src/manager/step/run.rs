@@ -79,22 +79,21 @@ impl Manager {
         mut told: impl FnMut(usize, Option<(&Sequence, bool)>),
     ) -> Result<()> {
         while let Some(&(seq, ids)) = step.append.get(outcome.appended) {
-            let tokens = ids.len() as u32;
-            let tried = if tokens > outcome.left(step) {
-                Err(Error::NotTried)
+            let (place, tokens) = (outcome.appended, ids.len() as u32);
+            let fits = tokens <= outcome.left(step);
+            if let Some(sequence) = fits.then(|| self.append_in_place(seq, ids)).flatten() {
+                outcome.spent += tokens;
+                outcome.appended += 1;
+                told(place, Some((sequence, false)));
+                continue;
+            }
+            let tried = if fits { self.append_anywhere(seq, ids) } else { Err(Error::NotTried) };
+            if let Err(error) = wanted(tried)? {
+                outcome.refuse(Growth::Append, place, error);
+                told(place, None);
             } else {
-                self.append_ids(seq, ids)
-            };
-            let place = outcome.appended;
-            match wanted(tried)? {
-                Ok(changed) => {
-                    outcome.spent += tokens;
-                    told(place, self.sequences.get(seq).ok().map(|s| (s, changed)));
-                }
-                Err(error) => {
-                    outcome.refuse(Growth::Append, place, error);
-                    told(place, None);
-                }
+                outcome.spent += tokens;
+                told(place, self.sequences.get(seq).ok().map(|s| (s, true)));
             }
             outcome.appended += 1;
         }
