@@ -1,7 +1,7 @@
-"""Made-up traffic on which a policy must not lose: each family is a shape that some policy gets wrong.
+"""Made-up traffic on which a policy must not lose: each family is a shape that some get wrong.
 
-Prompts are lists of block ids; an id stands for everything up to it, as in the Mooncake traces. Same
-seed, same prompts, on every machine.
+Prompts are lists of block ids; an id stands for everything up to it, as in the Mooncake traces.
+Same seed, same prompts, on every machine.
 """
 
 from __future__ import annotations

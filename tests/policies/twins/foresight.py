@@ -9,9 +9,9 @@ from .base import Block, Twin, Use
 GENERATIONS, USES = 6, 5
 CLASSES = GENERATIONS * USES
 TRUST, KEEP = 50.0, 0.997_296
-BUDGET, GRACE = 0.004, 8.0
 WAYS, WATCHED = 4, 16
 REFRESH_LEAST, EPOCH_LEAST = 500, 16
+BUDGET, GRACE = 0.004, 8.0
 
 
 def log(n: int, most: int) -> int:
@@ -55,8 +55,9 @@ class Foresight(Twin):
         sets = 1 << (max(capacity * WATCHED // WAYS, 1) - 1).bit_length()
         self.gone: list[list[Gone | None]] = [[None] * WAYS for _ in range(sets)]
         self.epoch = self.due = 0
-        self.rival = Rival(capacity, self.idle)
-        self.streak = (0, 0, 0.0)
+        # What lru would still have was used since then, and is so many blocks.
+        self.since = self.held = 0
+        self.lead = self.accesses = self.doubt = 0.0
 
     # Waits
 
@@ -77,6 +78,22 @@ class Foresight(Twin):
         if used:
             self.used[kind][at] = self.used[kind].get(at, 0.0) + 1
 
+    def compare(self, last: int | None, hit: bool) -> None:
+        """Count what lru hits, which holds as many blocks, those used last."""
+        lru = last is not None and last >= self.since
+        self.lead += hit - lru
+        self.accesses += 1
+        if not lru:
+            self.held += 1
+            while self.held > self.capacity:
+                at = max(i for i, (start, _) in enumerate(self.idle) if start <= self.since)
+                if at + 1 == len(self.idle):
+                    break
+                self.held = max(self.held - sum(self.idle[at][1]), 0)
+                self.since = self.idle[at + 1][0]
+        budget = BUDGET * (self.accesses + GRACE * self.capacity)
+        self.doubt = min(max(1 + self.lead / budget, 0.0), 1.0)
+
     # Events
 
     def insert(self, block: Block, use: Use) -> None:
@@ -93,15 +110,16 @@ class Foresight(Twin):
             if gone and gone.tag == tag:
                 ways[way] = None
                 self.end(gone.kind, gone.time, True)
-                block["uses"], before = gone.uses + 1, gone.time
+                block["uses"] = gone.uses + 1
+                before = gone.time
                 break
-        self.rival.access(before, False)
+        self.compare(before, False)
         self.begin(block)
 
     def hit(self, block: Block, use: Use) -> None:
         self.time += 1
         self.end(block["kind"], block["time"], True)
-        self.rival.access(block["time"], True)
+        self.compare(block["time"], True)
         block["uses"] += 1
         block["last"] = self.now
         self.begin(block)
@@ -120,7 +138,8 @@ class Foresight(Twin):
         way = (same or free or [oldest])[0]
         if before := ways[way]:
             self.end(before.kind, before.time, False)
-            self.rival.lost(before.time)
+            if before.time >= self.since and self.held > 0:
+                self.held -= 1
         ways[way] = Gone(tag, block["kind"], block["uses"], block["time"])
 
     # Worth
@@ -141,7 +160,7 @@ class Foresight(Twin):
         reached = [sum(row[at] for row in came) for at in range(limit)]
         mean = sum(used) / (sum(reached) + 1)
         priors = [
-            TRUST * ((n + TRUST * mean) / (all_ + TRUST))
+            TRUST * (n + TRUST * mean) / (all_ + TRUST)
             for n, all_ in zip(used, reached, strict=True)
         ]
         for kind in range(CLASSES):
@@ -152,8 +171,8 @@ class Foresight(Twin):
         for seen in (*self.ended, *self.used):
             for at in seen:
                 seen[at] *= KEEP
-        self.rival.lead *= KEEP
-        self.rival.accesses *= KEEP
+        self.lead *= KEEP
+        self.accesses *= KEEP
 
     def victim(self, leaves: list[Block]) -> Block:
         if self.due == 0:
@@ -165,56 +184,15 @@ class Foresight(Twin):
         for block in sorted(leaves, key=lambda b: (b["last"], -b.depth, b.id)):
             kinds.setdefault(block["kind"], block)
 
-        # In one operation, who gave the last victim goes on until another is worth less.
-        now, last_kind, limit = self.streak
-        if now == self.now and last_kind in kinds and self.worth_of(kinds[last_kind]) < limit:
-            return kinds[last_kind]
+        def value(block: Block) -> float:
+            kind, age = block["kind"], bucket(self.time - block["time"])
+            if (kind, age) not in self.worth:
+                self.worth[kind, age] = worth(self.hazards[kind], age)
+            return self.worth[kind, age]
 
-        def age(block: Block) -> tuple[int, int, int]:
-            return block["last"], -block.depth, block["kind"]
-
-        oldest = min(kinds.values(), key=age)
-        least = min(kinds.values(), key=lambda b: (self.worth_of(b), *age(b)))
-        bar = self.rival.doubt * self.worth_of(oldest)
-        if self.worth_of(least) >= bar:
-            return oldest
-        others = [self.worth_of(b) for b in kinds.values() if b is not least]
-        self.streak = (self.now, least["kind"], min([bar, *others]))
-        return least
-
-    def worth_of(self, block: Block) -> float:
-        kind, age = block["kind"], bucket(self.time - block["time"])
-        if (kind, age) not in self.worth:
-            self.worth[kind, age] = worth(self.hazards[kind], age)
-        return self.worth[kind, age]
-
-
-class Rival:
-    """What lru would have hit: as many blocks as there are, used since some time."""
-
-    def __init__(self, capacity: int, idle: list[tuple[int, list[int]]]) -> None:
-        self.capacity = capacity
-        self.idle = idle
-        self.since = self.held = 0
-        self.lead = self.accesses = self.doubt = 0.0
-
-    def access(self, last: int | None, hit: bool) -> None:
-        lru = last is not None and last >= self.since
-        self.lead += hit - lru
-        self.accesses += 1
-        if not lru:
-            self.held += 1
-            while self.held > self.capacity:
-                later = [at for at, (start, _) in enumerate(self.idle) if start > self.since]
-                if not later:
-                    break
-                self.held = max(0, self.held - sum(self.idle[later[0] - 1][1]))
-                self.since = self.idle[later[0]][0]
-        budget = BUDGET * (self.accesses + GRACE * self.capacity)
-        self.doubt = min(max(1 + self.lead / budget, 0.0), 1.0)
-
-    def lost(self, time: int) -> None:
-        self.held -= time >= self.since and self.held > 0
+        heads = sorted(kinds.values(), key=lambda b: (b["last"], -b.depth, b["kind"]))
+        least, oldest = min(heads, key=value), heads[0]
+        return oldest if value(least) >= self.doubt * value(oldest) else least
 
 
 def worth(hazards: list[float], age: int) -> float:
