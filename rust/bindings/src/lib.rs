@@ -15,6 +15,7 @@
 //! | [`pins`] | prefixes held against eviction; the tree as text |
 //! | [`lookup`], [`loans`] | questions about prompts; raw blocks |
 //! | [`router`] | which of many workers holds which prefix |
+//! | [`tier`] | `TierPolicy`: blocks without prefixes under a policy |
 //! | [`trace`] | `Trace` and `replay` |
 //! | [`buffers`], [`ints`], [`errors`], [`fork`] | conversions and guards |
 
@@ -51,6 +52,7 @@ mod router;
 mod sharing;
 mod step;
 mod tables;
+mod tier;
 mod trace;
 mod views;
 
@@ -63,6 +65,8 @@ mod _core {
     use super::request::Request;
     #[pymodule_export]
     use super::router::RouterIndex;
+    #[pymodule_export]
+    use super::tier::TierPolicy;
     #[pymodule_export]
     use super::trace::{Trace, node_key, replay};
     #[pymodule_export]
