@@ -2,7 +2,7 @@
 kvframe's compiled core.
 """
 
-from _typeshed import Incomplete, SupportsGetItem
+from _typeshed import Incomplete, SupportsGetItem, SupportsLenAndGetItem
 from os import PathLike
 from typing import Any, SupportsFloat, SupportsIndex, final
 
@@ -610,6 +610,95 @@ class RouterIndex:
         tier: SupportsIndex,
     ) -> int: ...
     def workers(self, /) -> list[int]: ...
+
+@final
+class TierPolicy:
+    """
+    The core of a tier as the package sees it; `kvframe.tier.TierPolicy` is the face for users.
+    """
+    def __new__(
+        cls,
+        /,
+        *,
+        blocks: SupportsIndex,
+        policy: Any,
+        policy_options: dict | None = None,
+        strict: bool = False,
+    ) -> TierPolicy:
+        """
+        An empty tier; `policy` is a built-in's name or a driver of a Python policy.
+        """
+    def check_integrity(self, /) -> None:
+        """
+        Recounts the books.
+        """
+    def claim(self, /, blocks: SupportsGetItem[int, SupportsIndex]) -> None:
+        """
+        An owner more for each.
+        """
+    def counts(self, /) -> tuple[int, int, int]:
+        """
+        (free, cached, referenced) blocks.
+        """
+    def failures(self, /) -> int:
+        """
+        Decisions that the built-in order took for a policy that failed.
+        """
+    def hit(
+        self,
+        /,
+        blocks: SupportsGetItem[int, SupportsIndex],
+        using: tuple[SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex],
+    ) -> None:
+        """
+        An admission found blocks.
+        """
+    def insert(
+        self,
+        /,
+        digest: SupportsLenAndGetItem[SupportsIndex],
+        depth: SupportsIndex,
+        using: tuple[SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex],
+    ) -> int:
+        """
+        A block enters, owned once.
+        """
+    def missed(
+        self, /, digests: SupportsGetItem[int, SupportsLenAndGetItem[SupportsIndex]]
+    ) -> None:
+        """
+        Blocks under these 16-byte digests are about to be got.
+        """
+    def next(self, /, spared: SupportsGetItem[int, SupportsIndex]) -> int | None:
+        """
+        The next to die, which stays.
+        """
+    def order(self, /) -> list[int]:
+        """
+        Blocks nobody owns in the order they would die now; a policy in Python is asked for it.
+        """
+    def refresh(self, /, blocks: SupportsGetItem[int, SupportsIndex]) -> None:
+        """
+        Blocks become recent without a use.
+        """
+    def release(self, /, blocks: SupportsGetItem[int, SupportsIndex]) -> None:
+        """
+        An owner less for each.
+        """
+    def remove(self, /, blocks: SupportsGetItem[int, SupportsIndex], evicted: bool) -> None:
+        """
+        Blocks leave; `evicted` as if they had been victims.
+        """
+    def resize(self, /, blocks: SupportsIndex) -> None:
+        """
+        Another capacity.
+        """
+    def victims(
+        self, /, n: SupportsIndex, spared: SupportsGetItem[int, SupportsIndex]
+    ) -> list[int] | None:
+        """
+        The next to die, which have left; None if there are fewer.
+        """
 
 @final
 class Trace:

@@ -69,20 +69,17 @@ class BlockPool:
         blocks: npt.NDArray[np.int32] = self._core.find_blocks(keys)
         return blocks
 
-    def touch(
-        self, blocks: Blocks, generations: Blocks | None = None, *, used: bool = True
-    ) -> None:
+    def touch(self, blocks: Blocks, generations: Blocks | None = None) -> None:
         """Hold each block once more, so that it cannot die; a prefix from its front on.
 
         Args:
             blocks: From `find`, or held already.
             generations: As `generations` gave them; a block freed and used anew since is refused.
-            used: Whether the policy hears of a use, or the blocks are kept alive and no more.
 
         Raises:
             UsageError: A block is neither findable nor held, or follows one that is not held.
         """
-        self._core.claim_blocks(blocks, generations, used)
+        self._core.claim_blocks(blocks, generations)
 
     def free(self, blocks: Blocks, generations: Blocks | None = None) -> None:
         """Hold each block once less, in the order of a block table.
@@ -94,30 +91,6 @@ class BlockPool:
                 or one that follows it is still held.
         """
         self._core.free_blocks(blocks, generations)
-
-    def evict(self, count: int) -> npt.NDArray[np.int32]:
-        """Evict exactly so many cached blocks; those that went, in their order.
-
-        Raises:
-            CapacityError: Fewer are cached; nothing has changed.
-        """
-        gone: npt.NDArray[np.int32] = self._core.evict_blocks(count)
-        return gone
-
-    def forget(self, blocks: Blocks) -> None:
-        """Cached blocks are findable no longer, and free; a prefix from its end on.
-
-        Raises:
-            UsageError: A block is not cached, is held, or is followed by one that stays.
-        """
-        self._core.forget_blocks(blocks)
-
-    def missed(self, keys: Keys) -> None:
-        """Keys, uint64 (n, 2), were looked for in vain and will be published.
-
-        Policies that remember what they gave up (arc, s3-fifo) learn from it, before room is made.
-        """
-        self._core.missed_keys(np.reshape(keys, (-1, 2)))
 
     def holds(self, blocks: Blocks) -> npt.NDArray[np.uint32]:
         """How often each block is held."""

@@ -114,10 +114,6 @@ class EventKind(IntEnum):
     """The first value tokens of the sequence are forked; other: 1 if a partial block is copied at
     once."""
     CLAIM = 48
-    """Blocks are held one by one once more; they come along as ids; value: 1 if that is no use."""
+    """Blocks are held one by one once more; they come along as ids."""
     FREE = 49
     """Blocks are held one by one once less; they come along as ids."""
-    DISCARD = 50
-    """Cached blocks are forgotten on demand; they come along as ids."""
-    SOUGHT = 51
-    """Keys were looked for in vain; they come along as ids, four words each."""

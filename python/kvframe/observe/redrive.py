@@ -129,10 +129,8 @@ _VERBS: dict[K, Any] = {
     K.WAKE: lambda core, e: core.wake(),
     K.WEIGHTS: lambda core, e: core.set_fingerprint(bytes(e.ids.tolist())),
     K.UNPIN: lambda core, e: core.unpin(e.value, e.block),
-    K.CLAIM: lambda core, e: core.claim_blocks(e.ids, used=not e.value),
+    K.CLAIM: lambda core, e: core.claim_blocks(e.ids),
     K.FREE: lambda core, e: core.free_blocks(e.ids),
-    K.DISCARD: lambda core, e: core.forget_blocks(e.ids),
-    K.SOUGHT: lambda core, e: core.missed_keys(e.ids.astype("<u4").view("<u8").reshape(-1, 2)),
 }
 
 

@@ -5,8 +5,8 @@ use numpy::PyArray1;
 use pyo3::prelude::*;
 
 use crate::buffers::{Tokens, keys, tokens};
-use crate::errors::{from_core, usage};
-use crate::ints::{BlockNumber, Blocks};
+use crate::errors::usage;
+use crate::ints::BlockNumber;
 use crate::manager::Manager;
 use crate::views::entry;
 
@@ -44,32 +44,19 @@ impl Manager {
         Ok(PyArray1::from_iter(py, blocks.into_iter().map(|block| entry(block, -1))))
     }
 
-    /// Evicts exactly so many cached blocks, or none.
-    fn evict_blocks<'py>(
-        &self,
-        py: Python<'py>,
-        count: Blocks,
-    ) -> PyResult<Bound<'py, PyArray1<i32>>> {
-        let gone = self.with_victims(py, |core| core.evict_blocks(count.0))?;
-        let gone = gone.map_err(|e| from_core(py, &e))?;
-        Ok(PyArray1::from_iter(py, gone.into_iter().map(|block| entry(block, -1))))
-    }
-
     /// Holds blocks once more.
-    #[pyo3(signature = (blocks, generations=None, used=true))]
+    #[pyo3(signature = (blocks, generations=None))]
     fn claim_blocks(
         &self,
         py: Python<'_>,
         blocks: &Bound<'_, PyAny>,
         generations: Option<&Bound<'_, PyAny>>,
-        used: bool,
     ) -> PyResult<()> {
         let blocks = tokens(blocks, "blocks")?;
         let generations = generations.map(|g| tokens(g, "generations")).transpose()?;
         let generations = generations.as_ref().map(Tokens::as_slice);
         check_counts(py, blocks.as_slice(), generations)?;
-        let generations = generations.unwrap_or(&[]);
-        self.with(py, |core| core.claim_blocks(blocks.as_slice(), generations, used))
+        self.with(py, |core| core.claim_blocks(blocks.as_slice(), generations.unwrap_or(&[])))
     }
 
     /// Holds blocks once less.
@@ -85,18 +72,6 @@ impl Manager {
         let generations = generations.as_ref().map(Tokens::as_slice);
         check_counts(py, blocks.as_slice(), generations)?;
         self.with(py, |core| core.free_blocks(blocks.as_slice(), generations.unwrap_or(&[])))
-    }
-
-    /// Forgets cached blocks that nothing follows.
-    fn forget_blocks(&self, py: Python<'_>, blocks: &Bound<'_, PyAny>) -> PyResult<()> {
-        let blocks = tokens(blocks, "blocks")?;
-        self.with(py, |core| core.forget_blocks(blocks.as_slice()))
-    }
-
-    /// Tells the policy of keys that were looked for in vain.
-    fn missed_keys(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<()> {
-        let keys = self::keys(keys)?;
-        self.locked(py, |core| core.missed_keys(&keys))
     }
 
     /// How often each block is held one by one, and its generation.

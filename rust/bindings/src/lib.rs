@@ -17,6 +17,7 @@
 //! | [`pins`] | prefixes held against eviction; the tree as text |
 //! | [`lookup`], [`loans`] | questions about prompts; raw blocks |
 //! | [`router`] | which of many workers holds which prefix |
+//! | [`tier`] | `TierPolicy`: blocks without prefixes under a policy |
 //! | [`trace`] | `Trace` and `replay` |
 //! | [`buffers`], [`ints`], [`errors`], [`fork`] | conversions and guards |
 
@@ -55,6 +56,7 @@ mod router;
 mod sharing;
 mod step;
 mod tables;
+mod tier;
 mod trace;
 mod views;
 
@@ -67,6 +69,8 @@ mod _core {
     use super::request::Request;
     #[pymodule_export]
     use super::router::RouterIndex;
+    #[pymodule_export]
+    use super::tier::TierPolicy;
     #[pymodule_export]
     use super::trace::{Trace, node_key, replay};
     #[pymodule_export]

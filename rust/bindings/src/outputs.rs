@@ -62,7 +62,7 @@ impl Outputs<'_> {
             }
             let encoders = core.layout().has_cross();
             let longest = reach.iter().map(|extent| extent.end).max().unwrap_or(0);
-            if !encoders && longest <= width as u64 * u64::from(self.spans[group].0) {
+            if !encoders && self.spans[group].is_some_and(|(span, _)| longest <= width as u64 * u64::from(span)) {
                 continue;
             }
             for (&(seq, _), extent) in step.append.iter().zip(reach) {

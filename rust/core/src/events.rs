@@ -117,10 +117,6 @@ pub enum Kind {
     Claim = 48,
     /// Blocks are held one by one once less; they come along as ids.
     Free = 49,
-    /// Cached blocks are forgotten on demand; they come along as ids.
-    Discard = 50,
-    /// Keys were looked for in vain; they come along as ids, four words each.
-    Sought = 51,
 }
 
 /// One entry of the log.

@@ -14,6 +14,7 @@
 //! | [`manager`] | admit, append, commit, release, fork, step: the verbs |
 //! | [`locks`] | paths that somebody holds against eviction |
 //! | [`tickets`] | copies under way and the blocks they hold |
+//! | [`tier`] | blocks without prefixes under the same policies |
 //! | [`hands`], [`attached`] | blocks held one by one; what is attached to a prefix |
 //! | [`events`], [`asked`] | the ordered log, and what was asked for it |
 //! | [`router`] | which of many workers holds which prefix |
@@ -43,6 +44,7 @@ pub mod samples;
 pub mod sequence;
 pub mod stats;
 pub mod tickets;
+pub mod tier;
 
 pub use error::{Error, Result};
 pub use hash::{HashAlgo, Key};

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::hash::Key;
 use crate::index::Found;
-use crate::policy::{NEVER, Use, View, Why};
+use crate::policy::{NEVER, Use, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::Meta;
 
@@ -75,18 +75,12 @@ impl Manager {
         blocks
     }
 
-    /// Holds each of `blocks` once more, those they follow first; all of them or none. `used` says
-    /// whether that is a use for the policy, or keeps them alive and no more.
+    /// Holds each of `blocks` once more, those they follow first; all of them or none.
     ///
     /// # Errors
     /// [`Error::Invalid`] for one that is neither findable nor in hand, is of another generation than
     /// said, or follows one that is not in hand.
-    pub fn claim_blocks(
-        &mut self,
-        blocks: &[BlockId],
-        generations: &[u32],
-        used: bool,
-    ) -> Result<()> {
+    pub fn claim_blocks(&mut self, blocks: &[BlockId], generations: &[u32]) -> Result<()> {
         self.check_generations("claim", blocks, generations)?;
         for (taken, &block) in blocks.iter().enumerate() {
             let findable = matches!(self.pool.state(block), State::Committed | State::Cached);
@@ -103,15 +97,12 @@ impl Manager {
             return Err(self.misused("claim", block, why));
         }
         self.tick += 1;
-        self.note_ids(Kind::Claim, 0, (u64::from(!used), 0), blocks);
+        self.note_ids(Kind::Claim, 0, (0, 0), blocks);
         for &block in blocks {
+            self.note_block(Kind::Hit, 0, block, 0);
             if self.pool.share(block) {
                 self.policy.claim(&[block], View { pool: &self.pool, now: self.tick });
             }
-            if !used {
-                continue;
-            }
-            self.note_block(Kind::Hit, 0, block, 0);
             let using = Use { outlook: &[NEVER], meta: Meta::default(), tokens: 0 };
             self.policy.hit(&[block], using, View { pool: &self.pool, now: self.tick });
         }
@@ -158,52 +149,6 @@ impl Manager {
         let held: Vec<BlockId> = blocks.iter().copied().filter(|b| !lent.contains(b)).collect();
         self.drop_owners(0, &held);
         Ok(())
-    }
-
-    /// Forgets cached blocks that nothing follows, all of them or none.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for one that is not cached, is followed by a findable one that is not named
-    /// before it, or is named twice.
-    pub fn forget_blocks(&mut self, blocks: &[BlockId]) -> Result<()> {
-        for (named, &block) in blocks.iter().enumerate() {
-            if blocks[..named].contains(&block) {
-                return Err(self.misused("forget", block, "it is named twice"));
-            }
-            if self.pool.refs_or_none(block) != Some(0) || self.pool.state(block) != State::Cached {
-                return Err(self.misused("forget", block, "it is not cached, or held"));
-            }
-            let before = blocks[..named].iter().filter(|&&b| self.pool.parent(b) == block);
-            if self.pool.children(block) as usize > before.count() {
-                return Err(self.misused("forget", block, "a findable block follows it"));
-            }
-        }
-        self.tick += 1;
-        self.note_ids(Kind::Discard, 0, (0, 0), blocks);
-        for &block in blocks {
-            self.forget(block, Why::Invalidated);
-        }
-        Ok(())
-    }
-
-    /// Keys that a request looked for in vain and whose blocks will be published, for policies that
-    /// remember what they gave up.
-    pub fn missed_keys(&mut self, keys: &[Key]) {
-        if !self.policy.wants_missed() {
-            return;
-        }
-        self.tick += 1;
-        let words = |key: &Key| {
-            let low = key.0;
-            [low as u32, (low >> 32) as u32, (low >> 64) as u32, (low >> 96) as u32]
-        };
-        if self.log.is_on() {
-            let words: Vec<u32> = keys.iter().flat_map(words).collect();
-            self.note_ids(Kind::Sought, 0, (0, 0), &words);
-        }
-        for &key in keys {
-            self.policy.missed(key, View { pool: &self.pool, now: self.tick });
-        }
     }
 
     /// How often a block is held one by one, on loan or findable.

@@ -169,38 +169,19 @@ impl Manager {
     /// [`Error::NeedVictims`].
     pub fn collect(&mut self, free: u32) -> Result<u32> {
         let short = free.saturating_sub(self.pool.free()).min(self.pool.cached());
-        Ok(self.evict_blocks(short)?.len() as u32)
-    }
-
-    /// Evicts exactly `count` cached blocks, or none; those that went, in their order.
-    ///
-    /// # Errors
-    /// [`Error::NoCapacity`] if fewer are cached; [`Error::NeedVictims`].
-    pub fn evict_blocks(&mut self, count: u32) -> Result<Vec<BlockId>> {
-        if count == 0 {
-            return Ok(Vec::new());
+        if short == 0 {
+            return Ok(0);
         }
-        let cached = self.pool.cached();
-        if count > cached {
-            return Err(Error::NoCapacity {
-                needed: count.into(),
-                available: cached.into(),
-                total: self.pool.usable().into(),
-            });
-        }
-        if !self.policy.ready(count as usize) {
-            return Err(Error::NeedVictims { n: count });
+        if !self.policy.ready(short as usize) {
+            return Err(Error::NeedVictims { n: short });
         }
         self.tick += 1;
-        self.note(Kind::Collect, 0, u64::from(self.pool.free()) + u64::from(count));
-        let mut gone = Vec::with_capacity(count as usize);
-        while (gone.len() as u32) < count
-            && let Some(victim) = self.next_victim()
-        {
+        self.note(Kind::Collect, 0, u64::from(free));
+        for _ in 0..short {
+            let Some(victim) = self.next_victim() else { break };
             self.evict(victim);
-            gone.push(victim);
         }
-        Ok(gone)
+        Ok(short)
     }
 
     /// Grows the pool, or shrinks it from its end; cached blocks there, and what follows them, go.

@@ -1,0 +1,30 @@
+"""Tells what is missing where another engine's plug point cannot be imported."""
+
+from __future__ import annotations
+
+from importlib import import_module, metadata
+from types import ModuleType
+
+
+def seam(module: str, package: str, supported: str) -> ModuleType:
+    """The module of another package that holds its plug point.
+
+    Args:
+        module: Its full name.
+        package: The distribution it comes from.
+        supported: Versions whose plug point is known.
+
+    Raises:
+        ImportError: It is not there; says which version was found and which are supported.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        try:
+            found = f"{package} {metadata.version(package)} is installed"
+        except metadata.PackageNotFoundError:
+            found = f"{package} is not installed"
+        raise ImportError(
+            f"{module} cannot be imported ({error}): {found}, supported: {package} {supported}",
+            name=module,
+        ) from error

@@ -1,0 +1,166 @@
+"""Every kvframe eviction policy as a `CachePolicy` of vLLM's CPU offload tier.
+
+In ``kv_connector_extra_config``, beside ``cpu_bytes_to_use``::
+
+    "eviction_policy": "kvframe:s3-fifo",
+    "cache_policy_module_path": "kvframe.integrations.vllm"
+
+``kvframe:NAME`` is the policy of that name with its defaults; ``KvframeCachePolicy`` is what
+kvframe.toml and the environment say. vLLM gives no parents; it gives places in the prompt, which
+are passed on as depths, and ``kv_transfer_params["kvframe"]`` of a request, which may hold the
+fields of `kvframe.policies.tier.Use`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kvframe.config import Resolved
+from kvframe.integrations.peers import seam
+from kvframe.policies.tier import UNKNOWN, TierPolicy, Use, resolve
+
+SUPPORTED = "0.33"
+"""Versions of vLLM whose plug point this is: see tests/integrations/seams."""
+
+if TYPE_CHECKING:
+    from vllm.v1.kv_offload.base import OffloadKey, ReqContext
+    from vllm.v1.kv_offload.cpu.policies.base import CachePolicy, ChunkStatus, order_request_keys
+else:
+    _seam = seam("vllm.v1.kv_offload.cpu.policies.base", "vllm", SUPPORTED)
+    CachePolicy, order_request_keys = _seam.CachePolicy, _seam.order_request_keys
+
+PREFIX = "kvframe:"
+
+
+class KvframeCachePolicy(CachePolicy):  # type: ignore[misc]
+    """vLLM's chunks in the order of a kvframe policy.
+
+    A chunk has an owner while it is written or read; only what vLLM has marked evictable dies.
+    """
+
+    def __init__(self, cache_capacity: int) -> None:
+        super().__init__(cache_capacity)
+        self.tier: TierPolicy[OffloadKey] = TierPolicy(self.resolved(), cache_capacity)
+        self._chunks: dict[OffloadKey, ChunkStatus] = {}
+        self._places: dict[OffloadKey, int] = {}
+        # Marked evictable one by one; released together, so that tails go before heads.
+        self._idle: list[OffloadKey] = []
+
+    @classmethod
+    def resolved(cls) -> Resolved:
+        """The configuration whose ``[policy]`` rules."""
+        return Resolved.load()
+
+    def get(self, key: OffloadKey) -> ChunkStatus | None:
+        return self._chunks.get(key)
+
+    def insert(self, key: OffloadKey, chunk: ChunkStatus, req_context: ReqContext) -> None:
+        self._settle()
+        place = req_context.get_offload_key_position(key)
+        block_size = self.tier.resolved.config.cache.block_size
+        depth = 0 if place is None else max(0, place - 1) // block_size
+        self.tier.insert(key, depth=depth, use=_use(req_context))
+        self._chunks[key] = chunk
+        if place is not None:
+            self._places[key] = place
+        if chunk.ref_cnt == 0:
+            self.tier.release([key])
+
+    def remove(self, key: OffloadKey) -> None:
+        self._settle()
+        self.tier.remove([key])
+        self._forget(key)
+
+    def touch(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> None:
+        self._settle()
+        keys = list(keys)
+        ready = [key for key in keys if (chunk := self._chunks.get(key)) and chunk.is_ready]
+        self.tier.hit(ready, _use(req_context))
+        self.tier.missed(keys)
+
+    def on_store_miss(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> None:
+        self.tier.missed(keys)
+
+    def on_request_finished(
+        self,
+        key_groups: Sequence[Sequence[OffloadKey]],
+        insertion_only_keys: set[OffloadKey],
+        reused_keys: set[OffloadKey],
+        req_context: ReqContext,
+    ) -> None:
+        self._settle()
+        here = [key for key in order_request_keys(key_groups, req_context) if key in self._chunks]
+        self.tier.hit([key for key in here if key in reused_keys], _use(req_context))
+        self.tier.refresh(here)
+
+    def evict(
+        self, n: int, protected: set[OffloadKey]
+    ) -> list[tuple[OffloadKey, ChunkStatus]] | None:
+        self._settle()
+        victims = self.tier.victims(n, protected)
+        if victims is None:
+            return None
+        return [(key, self._forget(key)) for key in victims]
+
+    def clear(self) -> None:
+        self.tier.clear()
+        self._chunks.clear()
+        self._places.clear()
+        self._idle.clear()
+
+    def mark_evictable(self, key: OffloadKey) -> None:
+        self._idle.append(key)
+
+    def mark_non_evictable(self, key: OffloadKey) -> None:
+        self._settle()
+        self.tier.claim([key])
+
+    def _settle(self) -> None:
+        """Release what was marked evictable: in the order of the prompt where that is known."""
+        if not self._idle:
+            return
+        places = [self._places.get(key) for key in self._idle]
+        if None in places:
+            for key in self._idle:
+                self.tier.release([key])
+        else:
+            self.tier.release(sorted(self._idle, key=self._places.__getitem__))
+        self._idle.clear()
+
+    def _forget(self, key: OffloadKey) -> ChunkStatus:
+        self._places.pop(key, None)
+        return self._chunks.pop(key)
+
+
+@cache
+def cache_policy(policy: str) -> type[KvframeCachePolicy]:
+    """The class that runs the policy of that name with its default options.
+
+    Raises:
+        PluginError: There is none; the message lists those there are.
+    """
+    found = resolve(policy)
+
+    class Named(KvframeCachePolicy):
+        @classmethod
+        def resolved(cls) -> Resolved:
+            return found
+
+    Named.__name__ = Named.__qualname__ = f"{PREFIX}{policy}"
+    return Named
+
+
+def _use(req_context: ReqContext) -> Use:
+    told: Any = (req_context.kv_transfer_params or {}).get("kvframe")
+    return UNKNOWN if told is None else msgspec.convert(told, Use)
+
+
+def __getattr__(name: str) -> type[KvframeCachePolicy]:
+    # vLLM takes the class by getattr(module, eviction_policy).
+    if name.startswith(PREFIX):
+        return cache_policy(name.removeprefix(PREFIX))
+    raise AttributeError(f"module {__name__} has no attribute {name!r}")

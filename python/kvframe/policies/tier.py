@@ -1,0 +1,264 @@
+"""The blocks of one tier by key, without prefixes, ranked by any eviction policy.
+
+This is what a lower tier holds, and what the plug points of other engines hold: blocks that know no
+parent, so that each is its own leaf. The policy object is the one that `KVCacheManager` and the
+replay run, and hears the same events.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from kvframe._core import TierPolicy as Core
+from kvframe.config import Resolved
+from kvframe.errors import UsageError
+from kvframe.policies.driver import driver
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Use(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the request that uses blocks; 0 where the engine does not say.
+
+    Attributes:
+        session: Conversation or agent session.
+        turn: Turn within it.
+        request_class: Class of the request, the engine's own numbering.
+        priority: Larger is more important.
+        tokens: Length of the request in tokens.
+    """
+
+    session: int = 0
+    turn: int = 0
+    request_class: int = 0
+    priority: int = 0
+    tokens: int = 0
+
+    def row(self) -> tuple[int, int, int, int, int]:
+        """As the core takes it."""
+        return self.session, self.turn, self.request_class, self.priority, self.tokens
+
+
+UNKNOWN = Use()
+
+
+def name_of(key: Hashable) -> bytes:
+    """The bytes that a key is remembered by once its block is gone: bytes and str as they are.
+
+    Raises:
+        UsageError: The key is neither; pass ``name`` to `TierPolicy`.
+    """
+    if isinstance(key, bytes):
+        return key
+    if isinstance(key, str):
+        return key.encode()
+    raise UsageError(f"key {key!r} is a {type(key).__name__}: pass name = a function to bytes")
+
+
+class TierPolicy(Generic[K]):
+    """A keyed set of blocks and the policy that says which dies next.
+
+    A block has an owner from `insert` and `claim` on until `release`: it is being written or read,
+    or is pinned. One with an owner is never a victim. Several threads may share a tier only under a
+    lock of their own.
+
+    Args:
+        resolved: The configuration: ``[policy]`` is used, and nothing else of it.
+        capacity: Blocks of the tier. None where it is counted in bytes or not known: it is then the
+            most that were ever there at once.
+        name: Bytes that stay the same for a key, by which ghosts know it again.
+        block_size: Tokens in a block, for policies that count them.
+
+    Raises:
+        PluginError, PolicyError: The policy cannot be had, or not made.
+    """
+
+    def __init__(
+        self,
+        resolved: Resolved,
+        capacity: int | None = None,
+        *,
+        name: Callable[[K], bytes] = name_of,
+        block_size: int | None = None,
+    ) -> None:
+        self.resolved = resolved
+        self.policy = resolved.policy.descriptor.name
+        self._name = name
+        self._grows = capacity is None
+        self._capacity = capacity or 0
+        self._block_size = block_size or resolved.config.cache.block_size
+        self.clear()
+
+    @classmethod
+    def named(cls, policy: str, capacity: int | None = None, **options: Any) -> TierPolicy[K]:
+        """A tier under the policy of that name, with its options; no file or variable is read."""
+        resolved = resolve(policy, options)
+        return cls(resolved, capacity)
+
+    def clear(self) -> None:
+        """Forget every block, ghosts and what the policy has learnt included."""
+        config = self.resolved.config.policy
+        made = driver(self.resolved.policy, self.resolved.options, config.window, self._block_size)
+        if self._grows:
+            self._capacity = 0
+        self._core = Core(
+            blocks=self._capacity,
+            policy=made or self.policy,
+            policy_options=self.resolved.policy_options,
+            strict=config.on_error == "raise",
+        )
+        self._ids: dict[K, int] = {}
+        self._keys: dict[int, K] = {}
+
+    # --- what is here --------------------------------------------------------------------------
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._ids
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._ids)
+
+    @property
+    def evictable(self) -> int:
+        """Blocks without an owner."""
+        cached: int = self._core.counts()[1]
+        return cached
+
+    @property
+    def failures(self) -> int:
+        """Decisions that the built-in order took because the policy failed."""
+        failures: int = self._core.failures()
+        return failures
+
+    # --- what happens to blocks -----------------------------------------------------------------
+
+    def missed(self, keys: Iterable[K]) -> None:
+        """Blocks for these keys were looked for in vain and are about to come; ghosts may be."""
+        self._core.missed([self._digest(key) for key in keys if key not in self._ids])
+
+    def insert(self, key: K, *, depth: int = 0, use: Use = UNKNOWN) -> None:
+        """A block enters, with one owner.
+
+        Args:
+            key: Its key.
+            depth: Its place in a prefix, in blocks, where the caller knows it.
+            use: The request that stores it.
+
+        Raises:
+            UsageError: The key is here already.
+            CapacityError: The tier is full: ask for `victims` first.
+        """
+        if key in self._ids:
+            raise UsageError(f"key {key!r} is in the tier already")
+        if self._grows and not self._core.counts()[0]:
+            self._capacity += 1
+            self._core.resize(self._capacity)
+        block = self._core.insert(self._digest(key), depth, use.row())
+        self._ids[key] = block
+        self._keys[block] = key
+
+    def hit(self, keys: Iterable[K], use: Use = UNKNOWN) -> None:
+        """A request used these blocks, in the order of its prefix: the last of them dies first."""
+        self._core.hit(self._blocks(keys), use.row())
+
+    def refresh(self, keys: Iterable[K]) -> None:
+        """These blocks are as recent as a use would make them, but it counts as none."""
+        self._core.refresh(self._blocks(keys))
+
+    def claim(self, keys: Iterable[K]) -> None:
+        """Each block gets one more owner: it is read, or pinned."""
+        self._core.claim(self._blocks(keys))
+
+    def release(self, keys: Iterable[K]) -> None:
+        """Each block has one owner less; given in the order of their prefix.
+
+        Raises:
+            UsageError: One has none left. Nothing has changed.
+        """
+        self._core.release(self._blocks(keys))
+
+    def remove(self, keys: Iterable[K], *, evicted: bool = False) -> None:
+        """Blocks leave, owned or not; ``evicted`` if for want of room, as ghosts remember them."""
+        keys = list(keys)
+        self._core.remove(self._blocks(keys), evicted)
+        for key in keys:
+            del self._keys[self._ids.pop(key)]
+
+    # --- who dies ------------------------------------------------------------------------------
+
+    def victims(self, n: int, protected: Collection[K] = ()) -> list[K] | None:
+        """The ``n`` blocks that die, in order; they have left the tier.
+
+        None, and nothing has changed, if fewer than ``n`` have no owner and are not ``protected``.
+        """
+        ids = self._ids
+        spared = [ids[key] for key in protected if key in ids]
+        named = self._core.victims(n, spared)
+        if named is None:
+            return None
+        victims = [self._keys.pop(block) for block in named]
+        for key in victims:
+            del ids[key]
+        return victims
+
+    def take(self, n: int, eligible: Callable[[K], bool]) -> list[K]:
+        """Up to ``n`` blocks that die, for an engine that tells of pins only when asked.
+
+        Each is asked about before it goes; those that are not ``eligible`` keep their place.
+        """
+        taken: list[K] = []
+        spared: list[int] = []
+        while len(taken) < n:
+            block = self._core.next(spared)
+            if block is None:
+                break
+            key = self._keys[block]
+            if not eligible(key):
+                spared.append(block)
+                continue
+            self._core.victims(1, spared)
+            del self._keys[block], self._ids[key]
+            taken.append(key)
+        return taken
+
+    def order(self) -> list[K]:
+        """Blocks without an owner in the order they would die now. For looking, and for tests."""
+        return [self._keys[block] for block in self._core.order()]
+
+    def check_integrity(self) -> None:
+        """Recount the books: O(blocks).
+
+        Raises:
+            IntegrityError: Something disagrees: a defect of kvframe.
+        """
+        self._core.check_integrity()
+
+    def _digest(self, key: K) -> bytes:
+        return blake2b(self._name(key), digest_size=16).digest()
+
+    def _blocks(self, keys: Iterable[K]) -> Sequence[int]:
+        try:
+            return [self._ids[key] for key in keys]
+        except KeyError as error:
+            raise UsageError(f"key {error.args[0]!r} is not in the tier") from None
+
+
+def resolve(policy: str, options: dict[str, Any] | None = None) -> Resolved:
+    """The configuration with that policy and its options, and no other source.
+
+    Raises:
+        ConfigError: An option is unknown or impossible.
+        PluginError: The policy is not found, blocked or broken.
+    """
+    table: dict[str, Any] = {"eviction": policy}
+    if options:
+        table["options"] = {policy: options}
+    return Resolved.load(os.devnull, env={}, policy=table)

@@ -1,0 +1,85 @@
+//! A tier's blocks under every built-in policy.
+
+use kvframe_core::Key;
+use kvframe_core::policy::{NAMES, PolicyOptions, Why, by_name};
+use kvframe_core::tier::{Known, TierPolicy};
+
+fn tier(name: &str, capacity: u32) -> TierPolicy {
+    TierPolicy::new(capacity, by_name(name, PolicyOptions::default()).unwrap())
+}
+
+fn filled(name: &str, capacity: u32) -> (TierPolicy, Vec<u32>) {
+    let mut tier = tier(name, capacity);
+    let enter = |key| {
+        let block = tier.insert(Key(key), 0, Known::default()).unwrap();
+        tier.release(&[block]).unwrap();
+        block
+    };
+    let blocks = (0..u128::from(capacity)).map(enter).collect();
+    (tier, blocks)
+}
+
+// scenario: CB-B3
+#[test]
+fn spared_and_owned_blocks_never_die_and_keep_their_place() {
+    for name in NAMES {
+        let (mut tier, blocks) = filled(name, 16);
+        tier.hit(&blocks[4..8], Known::default()).unwrap();
+        tier.claim(&blocks[..2]).unwrap();
+        let before = tier.order();
+        let spared: Vec<u32> = before.iter().copied().take(3).collect();
+        let victims = tier.victims(5, &spared).unwrap().unwrap();
+        assert_eq!(victims.len(), 5, "{name}");
+        assert!(victims.iter().all(|b| !spared.contains(b) && !blocks[..2].contains(b)), "{name}");
+        tier.check_integrity().unwrap();
+        let after = tier.order();
+        assert!(spared.iter().all(|b| after.contains(b)), "{name}");
+        if matches!(*name, "lru" | "lfu" | "fifo" | "mru" | "slru") {
+            assert_eq!(after[..3], spared[..], "{name}");
+        }
+    }
+}
+
+#[test]
+fn all_or_nothing() {
+    for name in NAMES {
+        let (mut tier, blocks) = filled(name, 8);
+        tier.claim(&blocks[..3]).unwrap();
+        let before = (tier.order(), tier.now());
+        assert_eq!(tier.victims(5, &blocks[3..4]).unwrap(), None, "{name}");
+        assert_eq!(before, (tier.order(), tier.now()), "{name}");
+        assert_eq!(tier.victims(4, &blocks[3..4]).unwrap().unwrap().len(), 4, "{name}");
+        tier.check_integrity().unwrap();
+    }
+}
+
+#[test]
+fn misuse_is_refused_and_changes_nothing() {
+    for name in NAMES {
+        let (mut tier, blocks) = filled(name, 4);
+        let before = tier.order();
+        assert!(tier.insert(Key(9), 0, Known::default()).is_err());
+        assert!(tier.release(&blocks[..1]).is_err());
+        assert!(tier.claim(&[blocks[0], 99]).is_err());
+        assert!(tier.remove(&[blocks[0], blocks[0]], Why::Invalidated).is_err());
+        assert_eq!(before, tier.order(), "{name}");
+        tier.claim(&blocks[..1]).unwrap();
+        tier.remove(&blocks[..2], Why::Invalidated).unwrap();
+        assert_eq!(tier.pool().free(), 2, "{name}");
+        tier.check_integrity().unwrap();
+    }
+}
+
+#[test]
+fn the_next_is_the_one_that_dies() {
+    for name in NAMES {
+        let (mut tier, blocks) = filled(name, 6);
+        tier.hit(&blocks[1..3], Known::default()).unwrap();
+        for _ in 0..5 {
+            let next = tier.next(&blocks[5..]).unwrap().unwrap();
+            let died = tier.victims(1, &blocks[5..]).unwrap().unwrap();
+            assert_eq!(died, [next], "{name}");
+            tier.check_integrity().unwrap();
+        }
+    }
+}
