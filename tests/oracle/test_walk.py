@@ -95,7 +95,8 @@ def test_random_calls_agree_with_the_model(policy: str, steps: int) -> None:
             told = time.monotonic()
             print(f"{policy}: {done:,} of {share:,} steps", file=sys.__stderr__, flush=True)
     assert done == share
-    assert min(hits, refusals, evictions) * 200 >= done, (hits, refusals, evictions)
+    # Some setups cache nothing, and some hardly evict: all of a share has to do a little of each.
+    assert min(hits, refusals, evictions) * 400 >= done, (hits, refusals, evictions)
 
 
 @pytest.mark.scenario("I10")

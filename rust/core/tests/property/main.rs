@@ -9,6 +9,7 @@ mod ops;
 mod pages;
 mod promises;
 mod scripts;
+mod steps;
 mod texts;
 mod verbs;
 mod world;
