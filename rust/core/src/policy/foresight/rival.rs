@@ -87,12 +87,12 @@ mod tests {
                 idle.leave(0, time);
             }
             rival.access(times[block], hit, capacity, &idle, Tuning::default());
-            wrong += u64::from(rival.lead != 0.0);
+            wrong += u64::from(rival.lead.abs() > 0.5);
             rival.lead = 0.0;
             hits += u64::from(hit);
             idle.join(0);
             times[block] = Some(now);
-            if now % 16 == 0 && idle.turn(now) {
+            if now.is_multiple_of(16) && idle.turn(now) {
                 rival.recount(capacity, &idle);
             }
         }
@@ -106,7 +106,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let draw = (state >> 40) as usize % 3_000;
             // Popular ones, and a window that moves on.
-            if draw % 2 == 0 { draw * draw / 3_000 } else { (i / 20 + draw / 8) % 3_000 }
+            if draw.is_multiple_of(2) { draw * draw / 3_000 } else { (i / 20 + draw / 8) % 3_000 }
         });
         let (wrong, hits) = disagree(uses, 3_000, 1_000);
         assert!(hits > 20_000, "{hits}");
@@ -119,7 +119,7 @@ mod tests {
         let (idle, tuning) = (Idle::default(), Tuning { grace: 1.0, ..Tuning::default() });
         let mut rival = Rival::default();
         rival.access(None, false, 1_000, &idle, tuning);
-        assert_eq!(rival.doubt(), 1.0);
+        assert!(rival.doubt() > 1.0 - 1e-12);
         let mut last = 1.0;
         for _ in 0..4 {
             rival.access(Some(0), false, 1_000, &idle, tuning);
@@ -127,10 +127,10 @@ mod tests {
             last = rival.doubt();
         }
         rival.access(Some(0), false, 1_000, &idle, tuning);
-        assert_eq!(rival.doubt(), 0.0);
+        assert!(rival.doubt() < 1e-12);
         for _ in 0..10 {
             rival.access(None, true, 1_000, &idle, tuning);
         }
-        assert_eq!(rival.doubt(), 1.0);
+        assert!(rival.doubt() > 1.0 - 1e-12);
     }
 }
