@@ -145,9 +145,11 @@ class KvframeStrategy(EvictionStrategy):  # type: ignore[misc]
 
 
 def _tokens(node: TreeNode) -> bytes:
-    extra = node.key.extra_key
-    named = b"" if extra is None else repr(extra).encode()
-    return named + array("q", node.key.token_ids).tobytes()
+    key = node.key
+    named = (
+        repr((key.extra_key, key.cache_salt)).encode() if key.extra_key or key.cache_salt else b""
+    )
+    return named + array("q", key.raw_token_ids()).tobytes()
 
 
 def _is_attached(node: TreeNode | None) -> bool:
