@@ -87,12 +87,12 @@ class KvframeStrategy(EvictionStrategy):  # type: ignore[misc]
 
     def get_priority(self, node: TreeNode) -> _Place:
         """What the node is compared by. Notes it, and those above it, if something happened."""
-        above: TreeNode | None = node
-        while above is not None and above.parent is not None and above.id not in self._waiting:
+        above = node
+        while above.parent is not None and above.id not in self._waiting:
             seen = self._seen.get(above.id)
-            if seen is not None and seen.last_use == above.last_access_time:
-                break
-            self._waiting[above.id] = above
+            # One above may have been used without those below it: all are looked at.
+            if seen is None or seen.last_use != above.last_access_time:
+                self._waiting[above.id] = above
             above = above.parent
         return _Place(self, node.id)
 

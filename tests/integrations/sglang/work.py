@@ -48,10 +48,11 @@ def work(policy: str, steps: int = 400) -> list[int]:
         tokens = [rng.randrange(4) for _ in range(rng.randint(2, 8))]
         key = RadixKey(array("q", tokens))
         found = cache.match_prefix(MatchPrefixParams(key=key))
-        have = len(found.device_indices)
+        have = found.device_prefix_len
         fresh = torch.arange(count, count + len(tokens) - have)
         count += len(tokens) - have
-        value = torch.cat([torch.as_tensor(found.device_indices, dtype=torch.int64), fresh])
+        held = cache.path_device_indices(found.last_device_node)
+        value = torch.cat([torch.as_tensor(held, dtype=torch.int64), fresh])
         cache.insert(InsertParams(key=key, value=value))
         if rng.random() < 0.1:
             node = cache.match_prefix(MatchPrefixParams(key=key)).last_device_node
@@ -64,7 +65,7 @@ def work(policy: str, steps: int = 400) -> list[int]:
             cache.evict(EvictParams(num_tokens=20))
             gone = set(slots.freed[before:])
             assert len(gone) >= 20
-            assert all(not gone & held for _, held in locked), "a locked node died"
+            assert all(not gone & path for _, path in locked), "a locked node died"
     assert len(slots.freed) == len(set(slots.freed)), "a slot was freed twice"
     strategy = cache.eviction_strategy
     if hasattr(strategy, "tier"):
