@@ -116,7 +116,7 @@ class KvframeStrategy(EvictionStrategy):  # type: ignore[misc]
                 events.append((node.last_access_time, depth, True, node))
         # At one time the tail first, as a prefix is released.
         events.sort(key=lambda event: (event[0], event[2], -event[1]))
-        for when, depth, is_use, node in events:
+        for _, depth, is_use, node in events:
             use = Use(priority=max(-(2**31), min(2**31 - 1, node.priority)), tokens=depth)
             if is_use:
                 self.tier.hit([node.id], use)
@@ -124,7 +124,7 @@ class KvframeStrategy(EvictionStrategy):  # type: ignore[misc]
                 self.tier.missed([node.id])
                 self.tier.insert(node.id, depth=depth - len(node.key), use=use)
                 self.tier.release([node.id])
-            self._seen[node.id].last_use = max(when, self._seen[node.id].last_use)
+            self._seen[node.id].last_use = node.last_access_time
         self._waiting.clear()
         self._places = {number: place for place, number in enumerate(self.tier.order())}
 
