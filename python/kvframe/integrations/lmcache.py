@@ -114,8 +114,9 @@ class KvframeEvictionPolicy(EvictionPolicy):  # type: ignore[misc]
         with self._lock:
             new = [key for key in dict.fromkeys(keys) if key not in self.tier]
             self.tier.missed(new)
-            for key in new:
-                self.tier.insert(key)
+            # One request's keys in order: where nothing else decides, its tail dies first.
+            for place, key in enumerate(new):
+                self.tier.insert(key, depth=place)
             self.tier.release(new)
             self.tier.refresh(key for key in dict.fromkeys(keys) if key in self.tier)
 

@@ -87,12 +87,12 @@ class KvframeStrategy(EvictionStrategy):  # type: ignore[misc]
 
     def get_priority(self, node: TreeNode) -> _Place:
         """What the node is compared by. Notes it, and those above it, if something happened."""
-        above: TreeNode | None = node
-        while above is not None and above.parent is not None and above.id not in self._waiting:
+        above = node
+        while above.parent is not None and above.id not in self._waiting:
             seen = self._seen.get(above.id)
-            if seen is not None and seen.last_use == above.last_access_time:
-                break
-            self._waiting[above.id] = above
+            # One above may have been used without those below it: all are looked at.
+            if seen is None or seen.last_use != above.last_access_time:
+                self._waiting[above.id] = above
             above = above.parent
         return _Place(self, node.id)
 
@@ -116,7 +116,7 @@ class KvframeStrategy(EvictionStrategy):  # type: ignore[misc]
                 events.append((node.last_access_time, depth, True, node))
         # At one time the tail first, as a prefix is released.
         events.sort(key=lambda event: (event[0], event[2], -event[1]))
-        for when, depth, is_use, node in events:
+        for _, depth, is_use, node in events:
             use = Use(priority=max(-(2**31), min(2**31 - 1, node.priority)), tokens=depth)
             if is_use:
                 self.tier.hit([node.id], use)
@@ -124,7 +124,7 @@ class KvframeStrategy(EvictionStrategy):  # type: ignore[misc]
                 self.tier.missed([node.id])
                 self.tier.insert(node.id, depth=depth - len(node.key), use=use)
                 self.tier.release([node.id])
-            self._seen[node.id].last_use = max(when, self._seen[node.id].last_use)
+            self._seen[node.id].last_use = node.last_access_time
         self._waiting.clear()
         self._places = {number: place for place, number in enumerate(self.tier.order())}
 
@@ -145,9 +145,11 @@ class KvframeStrategy(EvictionStrategy):  # type: ignore[misc]
 
 
 def _tokens(node: TreeNode) -> bytes:
-    extra = node.key.extra_key
-    named = b"" if extra is None else repr(extra).encode()
-    return named + array("q", node.key.token_ids).tobytes()
+    key = node.key
+    named = (
+        repr((key.extra_key, key.cache_salt)).encode() if key.extra_key or key.cache_salt else b""
+    )
+    return named + array("q", key.raw_token_ids()).tobytes()
 
 
 def _is_attached(node: TreeNode | None) -> bool:

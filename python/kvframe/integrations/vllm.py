@@ -14,6 +14,7 @@ fields of `kvframe.policies.tier.Use`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,14 @@ else:
 PREFIX = "kvframe:"
 
 
+@dataclass
+class _Request:
+    """What a request has used so far; kept in its own context."""
+
+    owner: object
+    keys: dict[OffloadKey, int] = field(default_factory=dict)
+
+
 class KvframeCachePolicy(CachePolicy):  # type: ignore[misc]
     """vLLM's chunks in the order of a kvframe policy.
 
@@ -46,9 +55,9 @@ class KvframeCachePolicy(CachePolicy):  # type: ignore[misc]
         super().__init__(cache_capacity)
         self.tier: TierPolicy[OffloadKey] = TierPolicy(self.resolved(), cache_capacity)
         self._chunks: dict[OffloadKey, ChunkStatus] = {}
-        self._places: dict[OffloadKey, int] = {}
-        # Marked evictable one by one; released together, so that tails go before heads.
-        self._idle: list[OffloadKey] = []
+        # The request that last used a chunk, and those whose chunks are not in order yet.
+        self._users: dict[OffloadKey, _Request] = {}
+        self._unordered: dict[int, _Request] = {}
 
     @classmethod
     def resolved(cls) -> Resolved:
@@ -59,19 +68,16 @@ class KvframeCachePolicy(CachePolicy):  # type: ignore[misc]
         return self._chunks.get(key)
 
     def insert(self, key: OffloadKey, chunk: ChunkStatus, req_context: ReqContext) -> None:
-        self._settle()
         place = req_context.get_offload_key_position(key)
         block_size = self.tier.resolved.config.cache.block_size
         depth = 0 if place is None else max(0, place - 1) // block_size
         self.tier.insert(key, depth=depth, use=_use(req_context))
         self._chunks[key] = chunk
-        if place is not None:
-            self._places[key] = place
+        self.on_request_access([key], req_context)
         if chunk.ref_cnt == 0:
-            self.tier.release([key])
+            self.mark_evictable(key)
 
     def remove(self, key: OffloadKey) -> None:
-        self._settle()
         self.tier.remove([key])
         self._forget(key)
 
@@ -84,6 +90,18 @@ class KvframeCachePolicy(CachePolicy):  # type: ignore[misc]
 
     def on_store_miss(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> None:
         self.tier.missed(keys)
+
+    def on_request_access(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> None:
+        request = req_context.get_state(_Request)
+        if request is None or request.owner is not self._users:
+            request = _Request(self._users)
+            req_context.set_state(request)
+        for key in keys:
+            place = req_context.get_offload_key_position(key)
+            if place is not None and key in self._chunks:
+                request.keys[key] = place
+                self._users[key] = request
+                self._unordered[id(request)] = request
 
     def on_request_finished(
         self,
@@ -109,30 +127,29 @@ class KvframeCachePolicy(CachePolicy):  # type: ignore[misc]
     def clear(self) -> None:
         self.tier.clear()
         self._chunks.clear()
-        self._places.clear()
-        self._idle.clear()
+        self._users = {}
+        self._unordered.clear()
 
     def mark_evictable(self, key: OffloadKey) -> None:
-        self._idle.append(key)
+        self.tier.release([key])
+        if (request := self._users.get(key)) is not None:
+            self._unordered[id(request)] = request
 
     def mark_non_evictable(self, key: OffloadKey) -> None:
-        self._settle()
         self.tier.claim([key])
 
     def _settle(self) -> None:
-        """Release what was marked evictable: in the order of the prompt where that is known."""
-        if not self._idle:
-            return
-        places = [self._places.get(key) for key in self._idle]
-        if None in places:
-            for key in self._idle:
-                self.tier.release([key])
-        else:
-            self.tier.release(sorted(self._idle, key=self._places.__getitem__))
-        self._idle.clear()
+        """Put the chunks of each running request in order: its tail dies before its head.
+
+        They come and become evictable one by one, in any order.
+        """
+        for request in self._unordered.values():
+            mine = [key for key in request.keys if self._users.get(key) is request]
+            self.tier.refresh(sorted(mine, key=request.keys.__getitem__))
+        self._unordered.clear()
 
     def _forget(self, key: OffloadKey) -> ChunkStatus:
-        self._places.pop(key, None)
+        self._users.pop(key, None)
         return self._chunks.pop(key)
 
 
