@@ -1,7 +1,7 @@
-"""Made-up traffic on which a policy must not lose: each family is a shape that some policy gets wrong.
+"""Made-up traffic on which a policy must not lose: each family is a shape that some get wrong.
 
-Prompts are lists of block ids; an id stands for everything up to it, as in the Mooncake traces. Same
-seed, same prompts, on every machine.
+Prompts are lists of block ids; an id stands for everything up to it, as in the Mooncake traces.
+Same seed, same prompts, on every machine.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ def chat(dice: random.Random, ids: Ids, think: float = 40.0, sessions: int = 1_5
 def documents(dice: random.Random, ids: Ids, alpha: float = 0.9, n: int = 400) -> Prompts:
     """Documents of unequal popularity, each asked new questions; no recency at all."""
     texts = [ids.new(_length(dice, 20)) for _ in range(n)]
-    return [
-        text + ids.new(1) for text in dice.choices(texts, _zipf(n, alpha), k=4_000)
-    ]
+    return [text + ids.new(1) for text in dice.choices(texts, _zipf(n, alpha), k=4_000)]
 
 
 def drift(dice: random.Random, ids: Ids) -> Prompts:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, Unpack
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,15 +24,12 @@ from kvframe.policies.driver import driver
 from kvframe.policies.gate import AdmissionDriver, gate_of
 from kvframe.policies.match import matcher_of
 from kvframe.registry import Registry
-from kvframe.request import Extra, Request, RequestOptions, TokenIds, space
-from kvframe.results import Committed, Counts, Fit, Grant, Hit, Lengths, Pin, Plan, Sight, Span
+from kvframe.request import Extra, Request, TokenIds, space
+from kvframe.results import Committed, Counts, Lengths, Pin, Plan, Sight, Span
 from kvframe.room import Room
 from kvframe.sharing import SharingVerbs
 from kvframe.steps import Steps
 from kvframe.tables import Tables
-
-PER_TRY = ("chunk", "until", "partial", "resumed")
-"""Options of a request that each try may set anew."""
 
 
 def _group(group: GroupConfig) -> dict[str, Any]:
@@ -138,72 +135,6 @@ class KVCacheManager(Steps, Tables, Room, SharingVerbs, Observed, Matched):
         return reusable_unit(self.resolved.config)
 
     # --- a request's life ---------------------------------------------------------------------
-
-    def lookup(
-        self,
-        prompt: Request | TokenIds,
-        *,
-        salt: str = "",
-        adapter: str = "",
-        encoder: bytes = b"",
-        extras: Iterable[Extra] = (),
-    ) -> Hit:
-        """How much of a prompt could be reused now. Changes and counts nothing.
-
-        A `Request` brings its own salt, adapter, encoder and extras, and is hashed once for this
-        and for `admit`.
-        """
-        if isinstance(prompt, Request):
-            if salt or adapter or encoder or tuple(extras):
-                raise UsageError(
-                    "salt, adapter, encoder and extras are the request's own: leave them out"
-                )
-        elif self._matcher is None:
-            return Hit(*self._core.lookup(prompt, **space(salt, adapter, extras, encoder)))
-        else:
-            prompt = Request(prompt, salt=salt, adapter=adapter, extras=extras, encoder=encoder)
-        ready = self._ready([prompt])
-        return Hit(*self._core.lookup_request(ready.cores[0], *ready.answers))
-
-    def fits(self, request: Request) -> Fit:
-        """Whether `admit` would take a request in: now, later, or never. Changes nothing."""
-        return Fit(self._core.fits(self._rewritten([request])[0]))
-
-    def admit(self, prompt: Request | TokenIds | None, **options: Unpack[RequestOptions]) -> Grant:
-        """Admit a request: own what is cached of its prompt, and get slots for the rest.
-
-        Args:
-            prompt: A `Request`, or token ids with the keywords of `Request`.
-            **options: See `Request`. With a `Request`, only ``chunk``, ``until``, ``partial`` and
-                ``resumed``, which hold for this try.
-
-        Raises:
-            NeverFitsError: The prompt needs more blocks than there are at all.
-            CapacityError: It needs more than are free or evictable now.
-            HeldError: The admission policy lets it wait.
-            UsageError: An option that a `Request` has said already.
-        """
-        if not isinstance(prompt, Request):
-            return self._admitted(Request(prompt, **options))
-        if fixed := options.keys() - PER_TRY:
-            raise UsageError(f"{', '.join(sorted(fixed))}: part of the Request; make another")
-        return self._admitted(
-            prompt,
-            chunk=options.get("chunk"),
-            until=options.get("until"),
-            partial=options.get("partial"),
-            resumed=options.get("resumed"),
-        )
-
-    def _admitted(self, request: Request, **tries: Any) -> Grant:
-        if self._matcher is None and self._gate is None:
-            return Grant(*self._core.admit(request.core, **tries))
-        (held,) = self._waits([request])
-        if held is not None:
-            raise held
-        cores, answers, (prompt,) = self._ready([request])
-        answer = answers[0] if answers else None
-        return Grant(*self._core.admit(cores[0], **tries, answer=answer), prompt)
 
     def append(self, seq: int, tokens: TokenIds) -> None:
         """Slots for tokens after everything known of a sequence (decode, speculation).

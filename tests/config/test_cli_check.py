@@ -104,7 +104,8 @@ def test_schema_knows_every_key_and_every_option(install: Callable[..., object])
     schema = json.loads(kvframe("check", "--schema").stdout)
     definitions = schema["$defs"]
     assert set(definitions["Config"]["properties"]) == {
-        "cache", "model", "groups", "policy", "admission", "prefix", "pressure", "observe", "plugins",
+        "cache", "model", "groups", "policy", "admission", "prefix", "pressure",
+        "observe", "plugins",
     }  # fmt: skip
     assert definitions["CacheConfig"]["properties"]["block_size"]["maximum"] == 65536
     assert definitions["CacheConfig"]["additionalProperties"] is False

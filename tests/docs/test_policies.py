@@ -4,30 +4,50 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+import pytest
 from click.testing import CliRunner
 
 from kvframe.cli import main
+from kvframe.descriptors import Descriptor
 from kvframe.policies.builtin import BUILTIN
+from kvframe.policies.builtin_admission import BUILTIN_ADMISSION
+from kvframe.policies.builtin_prefix import BUILTIN_PREFIX
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "policies.md"
 
 
-def rows() -> list[list[str]]:
-    """Cells of the table's rows."""
-    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+SECTIONS = {"eviction": 0, "admission": 1, "prefix": 2}
+"""Places of the kinds on the page, which its second-level headings part."""
+
+DESCRIBED: dict[str, Sequence[Descriptor]] = {
+    "eviction": BUILTIN,
+    "admission": BUILTIN_ADMISSION,
+    "prefix": BUILTIN_PREFIX,
+}
+
+
+def rows(kind: str) -> list[list[str]]:
+    """Cells of the rows of a kind's table."""
+    sections = re.split(r"^## (?:Admission|Prefix matching)$", PAGE.read_text(), flags=re.M)
+    section = sections[SECTIONS[kind]]
+    lines = [line for line in section.splitlines() if line.startswith("| `")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-def test_the_table_lists_what_is_built_in() -> None:
+@pytest.mark.parametrize("kind", SECTIONS)
+def test_the_table_lists_what_is_built_in(kind: str) -> None:
     listed = json.loads(CliRunner().invoke(main, ["plugins", "--json"]).output)
-    names = [row["name"] for row in listed if (row["way"], row["kind"]) == ("builtin", "eviction")]
-    assert [row[0].strip("`") for row in rows()] == names
+    mine = [row for row in listed if row["distribution"] == "kvframe"]
+    names = [row["name"] for row in mine if row["kind"] == kind]
+    assert [row[0].strip("`") for row in rows(kind)] == names
 
 
-def test_the_table_names_every_option() -> None:
-    for row, policy in zip(rows(), BUILTIN, strict=True):
+@pytest.mark.parametrize("kind", SECTIONS)
+def test_the_table_names_every_option(kind: str) -> None:
+    for row, policy in zip(rows(kind), DESCRIBED[kind], strict=True):
         fields = msgspec.structs.fields(policy.options) if policy.options else ()
         assert re.findall(r"`(\w+)`", row[2]) == [field.name for field in fields], policy.name

@@ -23,6 +23,7 @@ BOTH = {
     "test_pins",
     "test_refusals",
     "test_room",
+    "test_starts",
     "test_step",
     "test_threads",
 }

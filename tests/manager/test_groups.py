@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kvframe import (
@@ -71,6 +72,25 @@ def test_the_reusable_unit_is_told() -> None:
     seq = kv.admit(list(range(60))).seq
     kv.commit(seq, 60)
     assert kv.lookup([*range(60), 1]).tokens == 48
+
+
+@pytest.mark.parametrize("groups", [[WIDE], [WIDE, FULL], [FULL, WIDE]])
+def test_a_handle_is_attached_behind_wide_blocks(groups: list[GroupConfig]) -> None:
+    """To exactly these tokens, also where the first group's last block ends before them."""
+    kv = manager(groups)
+    prompt = list(range(16))
+    seq = kv.admit(prompt).seq
+    kv.commit(seq, 16)
+    assert kv.attach(seq, 77) is None
+    assert kv.attach(seq, 78) == 77
+    assert kv.lookup(prompt).attached == 78
+    assert kv.lookup([*prompt, 99]).attached is None
+    assert kv.lookup(prompt[:8]).attached is None
+    kv.release(seq)
+    assert kv.admit(prompt).attached == 78
+    kv.clear_cache()
+    assert 78 in kv.take_dropped()
+    kv.check_integrity()
 
 
 @pytest.mark.scenario("VT23")
@@ -145,6 +165,51 @@ def test_another_input_is_found_by_its_id() -> None:
         manager([FULL]).admit([1], encoder_tokens=3)
     with pytest.raises(NeverFitsError):
         kv.admit([1], encoder_tokens=400)
+
+
+def test_another_input_is_not_found_by_what_a_load_brought() -> None:
+    """Tokens that came from elsewhere were not computed over the blocks that are here."""
+    kv = manager([FULL, GroupConfig(name="x", kind="cross")])
+    grant = kv.admit([1] * 9, encoder=b"audio", encoder_tokens=10, external=8)
+    assert grant.load is not None
+    kv.done(grant.load)
+    assert kv.lengths(grant.seq).committed == 8
+    fork = kv.fork(grant.seq)
+    kv.commit(fork, 8)
+    assert not kv.admit([2] * 5, encoder=b"audio", encoder_tokens=10).encoder_cached
+    with pytest.raises(UsageError, match="the first 0 tokens are computed"):
+        kv.pages(grant.seq, 0, 10, 1)
+    kv.commit(grant.seq, 9)
+    assert kv.pages(grant.seq, 0, 10, 1).last == 2
+    assert kv.admit([3] * 5, encoder=b"audio", encoder_tokens=10).encoder_cached
+    kv.check_integrity()
+
+
+def test_appended_tokens_have_no_slots_in_another_inputs_blocks() -> None:
+    kv = manager([FULL, GroupConfig(name="x", kind="cross")])
+    seq = kv.admit([1] * 5, encoder=b"audio", encoder_tokens=10).seq
+    tables = [np.full((1, 4), -7, np.int32) for _ in range(2)]
+    slots = [np.full(2, -7, np.int64) for _ in range(2)]
+    kv.step(append=[seq], counts=[2], tokens=[2, 3], tables=tables, slots=slots)
+    block = int(kv.block_table(seq)[1])
+    assert [s.tolist() for s in slots] == [[4 * block + 1, 4 * block + 2], [-1, -1]]
+
+
+@pytest.mark.scenario("I4")
+def test_a_fork_computes_nothing_into_the_others_blocks_where_sizes_differ() -> None:
+    """A copy that failed in the wide group would spoil what both compute in the other one."""
+    kv = manager([FULL, WIDE])
+    parent = kv.admit(list(range(12))).seq
+    kv.commit(parent, 9)
+    fork = kv.fork(parent)
+    out = kv.step(append=[fork], tokens=[7])
+    assert out.plan is not None
+    assert [row[3] for row in out.plan.copies.tolist()] == [0, 1]
+    for group, shared in ((0, 2), (1, 1)):
+        ours, theirs = (kv.block_table(seq, group).tolist() for seq in (fork, parent))
+        assert ours[:shared] == theirs[:shared]
+        assert not set(ours[shared:]) & set(theirs)
+    kv.check_integrity()
 
 
 def test_unequal_pages_are_padded_and_told() -> None:

@@ -121,11 +121,11 @@ def test_the_shipped_indexes_are_matchers() -> None:
 def test_wrong_names_are_told() -> None:
     with pytest.raises(PluginError, match="no prefix matcher min-hits; did you mean min-hit"):
         matched("min-hits")
-    with pytest.raises(ConfigError, match="did you mean prefix.options.min-hit.min_tokens"):
+    with pytest.raises(ConfigError, match=r"did you mean prefix.options.min-hit.min_tokens"):
         matched("min-hit", options={"min_token": 1})
     with pytest.raises(ConfigError, match=r"partial_hits.*takes whole blocks only"):
         matched("min-hit", index="hash", partial_hits=True)
-    with pytest.raises(ConfigError, match="an index in Python needs cache.index"):
+    with pytest.raises(ConfigError, match=r"an index in Python needs cache.index"):
         matched(DictIndex(), index="radix")
 
 

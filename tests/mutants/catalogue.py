@@ -195,6 +195,13 @@ MUTANTS = (
         "what was computed over a page that never got filled is not found and cut",
     ),
     Mutant(
+        "brought-counts-as-computed",
+        "sequence.rs",
+        "self.committed > self.cached.max(self.brought)",
+        "self.committed > self.cached.max(self.brought * 0)",
+        "blocks of an encoder's output are found that nobody has written",
+    ),
+    Mutant(
         "lost-part-of-a-load-kept",
         "manager/load.rs",
         "            self.tickets.keep_only(ticket, good);\n",

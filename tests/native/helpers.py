@@ -62,14 +62,19 @@ def of(bodies: Mapping[str, Callable[..., Any]], **more: Any) -> NativePolicy:
     return NativePolicy.of_functions(functions(**bodies), abi=ABI, **more)
 
 
+def compiler() -> str:
+    """The C compiler; tests that want one are left out where there is none."""
+    found = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if found is None:
+        pytest.skip("needs a C compiler: cc")
+    return found
+
+
 @cache
 def library() -> ctypes.CDLL:
-    """lru.c, compiled; left out where there is no C compiler."""
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        pytest.skip("needs a C compiler: cc")
+    """lru.c, compiled."""
     built = Path(mkdtemp()) / "lru.so"
-    command = [compiler, "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    command = [compiler(), "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     command += [f"-I{include_dir()}", str(HERE / "lru.c"), "-o", str(built)]
     subprocess.run(command, check=True)
     return ctypes.CDLL(str(built))

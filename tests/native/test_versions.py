@@ -157,6 +157,6 @@ def test_make_and_way_must_agree() -> None:
         manager(lambda: of({"victim": nothing}), way="batched")
 
 
-def test_a_window_for_a_policy_with_an_order_is_refused() -> None:
-    with pytest.raises(PolicyError, match="is offered no candidates"):
-        manager(lambda: of({"victim": nothing}), window=64)
+def test_a_window_says_nothing_to_a_policy_with_an_order() -> None:
+    kv = manager(lambda: of({"victim": nothing}), window=64)
+    assert kv.options()["window"] is None

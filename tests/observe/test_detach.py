@@ -18,15 +18,9 @@ from kvframe import KVCacheManager, Request
 from tests.manager.helpers import manager
 
 ROOT = Path(__file__).parents[2]
-FREE = next(
-    (
-        path
-        for name in (os.environ.get("KVFRAME_FREE_THREADED", ""), "python3.14t", "python3.13t")
-        if name and (path := shutil.which(name))
-    ),
-    None,
-)
-"""A free-threaded interpreter with NumPy, maturin and pytest."""
+NAMED = os.environ.get("KVFRAME_FREE_THREADED")
+FREE = NAMED or shutil.which("python3.14t") or shutil.which("python3.13t")
+"""A free-threaded interpreter with NumPy, maturin and pytest; one that is named has to be there."""
 
 TOKENS = np.arange(3_000_000, dtype=np.uint32)
 
@@ -54,7 +48,9 @@ CALLS: dict[str, Callable[[KVCacheManager], object]] = {
 @pytest.mark.scenario("SA-6", "FE-B28")
 @pytest.mark.parametrize("name", CALLS)
 def test_a_long_call_lets_other_threads_run(name: str) -> None:
-    assert turns(full(), name, 300) > 0, f"{name} kept every other thread out"
+    # Some do their work once: each round has a manager of its own, so that a busy machine, on which
+    # the other thread now and then wakes too late, has several chances.
+    assert any(turns(full(), name, 30) for _ in range(20)), f"{name} kept every other thread out"
 
 
 def test_a_short_call_keeps_the_interpreter() -> None:
@@ -97,7 +93,10 @@ def turns(kv: KVCacheManager, name: str, tries: int) -> int:
 
 
 @pytest.mark.scenario("SA-6", "SA-B13", "IL-B14")
-@pytest.mark.skipif(FREE is None, reason="no free-threaded interpreter is installed here")
+@pytest.mark.skipif(
+    FREE is None,
+    reason="no python3.14t or python3.13t on the path: name one in KVFRAME_FREE_THREADED",
+)
 def test_the_core_runs_free_threaded(tmp_path: Path) -> None:
     """Built for that interpreter; importing it leaves the lock off, and the threads test passes."""
     assert FREE is not None

@@ -26,6 +26,11 @@ class Kind:
     def full(self) -> bool:
         return self.kind == "full"
 
+    @property
+    def cross(self) -> bool:
+        """Its blocks are another input's, and none of what follows is about them."""
+        return self.kind == "cross"
+
     def config(self, name: str, size: int) -> GroupConfig:
         chunked = self.kind == "chunked"
         return GroupConfig(
@@ -56,6 +61,8 @@ class Kind:
                 return [t for t in range(at) if t < self.sink or t >= first]
             case "state":
                 return [at - 1] if at else []
+            case "cross":
+                return []
         raise AssertionError(self.kind)
 
     @cache  # noqa: B019
@@ -66,6 +73,8 @@ class Kind:
     @cache  # noqa: B019
     def gone(self, at: int) -> tuple[int, ...]:
         """The rows that the token at a place, and all after it, do without."""
+        if self.cross:
+            return ()
         return tuple(r for r in range(at // self.span) if r not in self.needs(at))
 
     def computed(self, committed: int, cached: int) -> int:
@@ -93,7 +102,7 @@ class Kind:
 
 def unit(kinds: list[Kind]) -> int:
     """What the length of a hit is a multiple of."""
-    return lcm(*(kind.span for kind in kinds))
+    return lcm(*(kind.span for kind in kinds if not kind.cross))
 
 
 def step(kinds: list[Kind]) -> int:

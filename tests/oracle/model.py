@@ -16,7 +16,7 @@ from kvframe import (
 
 from .kinds import Kind, step, unit
 from .pool import Block, Pool
-from .sequence import Ask, Seq, Ticket, head
+from .sequence import Ask, Seq, Ticket, cross_key, head
 
 Tables = Callable[[int], list[list[int]]]
 
@@ -83,21 +83,24 @@ class Model:
         self.used += 1
         return self.used - 1
 
-    def most(self, tokens: int) -> int:
-        """Blocks that a sequence of so many tokens holds in all groups."""
-        return sum(kind.most(tokens) for kind in self.kinds)
+    def all_most(self, tokens: int, encoder: int) -> list[int]:
+        """Blocks that a sequence of so many tokens holds, group by group."""
+        return [k.rows(encoder) if k.cross else k.most(tokens) for k in self.kinds]
 
-    def rows(self, tokens: int) -> list[int]:
+    def most(self, tokens: int, encoder: int) -> int:
+        return sum(self.all_most(tokens, encoder))
+
+    def rows(self, tokens: int, encoder: int = 0) -> list[int]:
         """Blocks of each group's table."""
-        return [kind.rows(tokens) for kind in self.kinds]
+        return [kind.rows(encoder if kind.cross else tokens) for kind in self.kinds]
 
     def whole(self, tokens: int) -> int:
         return tokens // self.unit * self.unit
 
-    def lacks(self, tokens: int, tables: list[list[int | None]]) -> int:
+    def lacks(self, tokens: int, encoder: int, tables: list[list[int | None]]) -> int:
         """Blocks that a sequence with these tables may yet take on its way to that length."""
         held = [len(table) - table.count(None) for table in tables]
-        most = [kind.most(tokens) for kind in self.kinds]
+        most = self.all_most(tokens, encoder)
         return sum(max(m - h, 0) for m, h in zip(most, held, strict=True))
 
     def copies(self) -> list[tuple[int | None, int, int, int]]:
@@ -123,16 +126,28 @@ class Model:
             ends = [(row + 1) * self.kinds[group].span for row in self.kinds[group].needs(tokens)]
             return all((group, *head(ask, ask.tokens, ask.extras, end)) in keys for end in ends)
 
-        longest = self.whole(max(len(ask.tokens) - 1, 0)) if self.caching and ask.read else 0
+        longest = self.whole(max(len(ask.tokens) - 1, 0)) if self.caching and ask.reads else 0
         lengths, groups = range(longest, -1, -self.unit), range(len(self.kinds))
         return next(n for n in lengths if all(serves(g, n) for g in groups))
+
+    def found_input(self, ask: Ask) -> list[list[int | None]]:
+        """The blocks of another input, if all are there: each depends on all of it."""
+        tables: list[list[int | None]] = []
+        for group, kind in enumerate(self.kinds):
+            rows = range(kind.rows(ask.encoder_tokens) if kind.cross else 0)
+            named = [self.pool.named(cross_key(ask, group, row))[:1] for row in rows]
+            tables.append([block.id for blocks in named for block in blocks])
+        every = sum(len(table) for table in tables) == sum(self.rows(0, ask.encoder_tokens))
+        return tables if every and self.caching and ask.reads else [[] for _ in tables]
 
     def admit(
         self, ask: Ask, hits: list[list[int]] | None, seq: int | None, load: int | None
     ) -> tuple[int, int, int]:
         """Cached, granted and known tokens of the sequence that came in as ``seq``."""
         known = len(ask.tokens)
-        private = not (ask.insert and self.caching)
+        encoder = ask.encoder_tokens
+        need(not encoder or any(kind.cross for kind in self.kinds))
+        private = not (ask.inserts and self.caching)
         whole = ask.whole_sequence
         new = Seq(ask, list(ask.tokens), ask.extras, [], 0, 0, 0, private, 0, whole, ask.keys_only)
         cached = self.found(ask)
@@ -141,22 +156,32 @@ class Model:
         start = cached + ask.external
         until = min(known, start + ask.chunk) if ask.chunk is not None else known
         until = min(until, max(ask.until, start)) if ask.until is not None else until
-        blocks = sum(self.rows(until)) - sum(self.rows(cached))
-        new.tables = self.check_hits(new, cached, hits)
+        inputs = self.found_input(ask)
+        missing = sum(self.rows(0, encoder)) - sum(len(table) for table in inputs)
+        blocks = sum(self.rows(until)) - sum(self.rows(cached)) + missing
+        new.tables = [
+            of_input if kind.cross else table
+            for kind, of_input, table in zip(
+                self.kinds, inputs, self.check_hits(new, cached, hits), strict=True
+            )
+        ]
         new.private = private = private or self.is_cut(new)
         claimed = [b for table in new.tables for b in self.of(table)]
         room = self.pool.room() - sum(not block.owners for block in claimed)
         kept = self.kept()
         if ask.partial:
+            # The other input comes in whole.
+            if missing > max(room - kept, 0):
+                self.check_room(missing + kept, room)
             self.check_room(min(blocks, max(room - kept, 0)), room)
-            until = self.fitting(cached, until, max(room - kept, 0))
+            until = self.fitting(cached, until, max(room - kept, 0) - missing)
         else:
             longest = max(known, ask.max_tokens)
-            total = max(self.most(longest), blocks + len(claimed))
+            total = max(self.most(longest, encoder), blocks + len(claimed))
             if total > self.pool.usable:
                 self.pool.count("refused")
             need(total <= self.pool.usable, NeverFitsError)
-            lacks = self.lacks(longest, new.tables) if whole else 0
+            lacks = self.lacks(longest, encoder, new.tables) if whole else 0
             if blocks <= room:
                 self.check_room(max(blocks, lacks) + kept, room, asleep=False)
             self.check_room(blocks, room)
@@ -171,6 +196,9 @@ class Model:
             for block in self.of(table):
                 self.pool.hit(block, known)
         new.slots, new.committed, new.cached = until, cached, cached
+        new.origin, new.encoder_found = seq, encoder > 0 and not missing
+        new.encoded = new.encoder_found
+        self.take_inputs(new, self.tables(seq))
         self.more_rows(new, until, self.tables(seq))
         new.admitted = self.pool.now
         kind = "resumed" if ask.resumed else "admissions"
@@ -199,7 +227,9 @@ class Model:
             return 0
         whole = [s for s in self.seqs.values() if s.whole]
         longest = [(s, max(s.ask.max_tokens, len(s.tokens))) for s in whole]
-        return self.reserve + sum(self.lacks(tokens, s.tables) for s, tokens in longest)
+        return self.reserve + sum(
+            self.lacks(tokens, s.ask.encoder_tokens, s.tables) for s, tokens in longest
+        )
 
     def check_hits(
         self, new: Seq, cached: int, told: list[list[int]] | None
@@ -207,6 +237,9 @@ class Model:
         """A hit's blocks, told because a prefix may have copies: each must hold its own."""
         tables: list[list[int | None]] = []
         for group, kind in enumerate(self.kinds):
+            if kind.cross:
+                tables.append([])
+                continue
             rows = kind.rows(cached)
             needed = sorted(kind.needs(cached))
             keys = [new.key(group, (i + 1) * kind.span) for i in needed]
@@ -226,10 +259,17 @@ class Model:
             tables.append(ids)
         return tables
 
+    def take_inputs(self, seq: Seq, tables: list[list[int]]) -> None:
+        for group, table in enumerate(seq.tables):
+            for block in tables[group][len(table) :] if self.kinds[group].cross else []:
+                self.pool.obtain(block, group, "seq")
+                table.append(block)
+
     def more_rows(self, seq: Seq, until: int, tables: list[list[int]]) -> None:
         for end in range(self.size, until + self.size, self.size):
             for group, table in enumerate(seq.tables):
-                if len(table) < self.kinds[group].rows(min(end, until)):
+                rows = 0 if self.kinds[group].cross else self.kinds[group].rows(min(end, until))
+                if len(table) < rows:
                     block = tables[group][len(table)]
                     self.pool.obtain(block, group, "seq")
                     table.append(block)
@@ -246,7 +286,7 @@ class Model:
         if not count:
             return
         until = s.slots + count
-        need(self.most(until) <= self.pool.usable, NeverFitsError)
+        need(self.most(until, s.ask.encoder_tokens) <= self.pool.usable, NeverFitsError)
         self.grow(seq, until)
         # Of one that was cut to nothing, all ids are known again.
         s.ask = replace(s.ask, keys_only=False)
@@ -279,11 +319,13 @@ class Model:
     def shared(self, s: Seq, group: int) -> list[tuple[int, int]]:
         """The blocks of a group that are written next, and are not its own."""
         kind, table = self.kinds[group], s.tables[group]
-        tail, used = divmod(s.slots, kind.span)
+        tail, used = divmod(0 if kind.cross else s.slots, kind.span)
         rows = []
-        if kind.lag:
-            # What lags is still to be computed in blocks before the last.
-            first = kind.computed(s.slots, s.cached) // kind.span
+        mixed = len({other.span for other in self.kinds if not other.cross}) > 1
+        if not kind.cross and (kind.lag or mixed):
+            # What lags is still to be computed in blocks before the last. Where blocks differ in
+            # size, a copy that fails in one group would spoil what is still to be computed.
+            first = kind.computed(s.committed if mixed else s.slots, s.cached) // kind.span
             blocks = [(i, b) for i, b in enumerate(table[:tail]) if i >= first]
             open_ = [(i, b) for i, b in blocks if not self.loading([b])]
             rows = [i for i, b in open_ if self.has_other(b) and not self.is_found(b)]
@@ -323,6 +365,7 @@ class Model:
             if (page := s.tables[group][row]) is not None
         ]
         self.pool.own(self.of(page for _, page, _, _ in pages), "copy")
+        s.brought = start + tokens
         first, rows = start // self.size, tokens // self.size
         self.tickets[ticket] = Ticket([*pages], start=first, rows=rows, owner=s)
 
@@ -332,5 +375,6 @@ class Model:
             (group, row)
             for at in range(start, end, self.unit)
             for group, kind in enumerate(self.kinds)
+            if not kind.cross
             for row in range(at // kind.span, (at + self.unit) // kind.span)
         ]

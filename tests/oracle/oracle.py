@@ -8,7 +8,7 @@ from kvframe import CapacityError, HandleError
 
 from .model import Model, need
 from .pool import Block
-from .sequence import Ask, Seq, Ticket
+from .sequence import Ask, Seq, Ticket, cross_key
 
 
 class Oracle(Model):
@@ -52,6 +52,8 @@ class Oracle(Model):
         ends = self.whole(prompt), self.whole(max(prompt - 1, 0))
         for group, kind in enumerate(self.kinds):
             fresh: list[Block] = []
+            if kind.cross:
+                continue
             rows = min(whole, kind.computed(s.committed, s.cached)) // kind.span
             for i, block in enumerate(self.maybe(s.tables[group])[:rows]):
                 if block is None or block.key is not None:
@@ -67,6 +69,22 @@ class Oracle(Model):
                 block.parent = s.tables[group][i - 1] if kind.full and i else None
                 fresh.append(block)
             for block in fresh:
+                self.pool.insert(block, len(s.tokens))
+            self.pool.count("stored", len(fresh))
+        if s.has_encoder and not s.encoder_found and s.ask.encoder_tokens:
+            self.publish_input(s)
+
+    def publish_input(self, s: Seq) -> None:
+        """Another input's blocks are found once a token has been computed over them."""
+        s.encoder_found = True
+        for group, kind in enumerate(self.kinds):
+            blocks = self.of(s.tables[group]) if kind.cross else []
+            fresh = [(row, block) for row, block in enumerate(blocks) if block.key is None]
+            for row, block in fresh:
+                key = cross_key(s.ask, group, row)
+                self.pool.count("duplicates", len(self.pool.named(key)[:1]))
+                block.key, block.depth = key, row
+            for _, block in fresh:
                 self.pool.insert(block, len(s.tokens))
             self.pool.count("stored", len(fresh))
 
@@ -115,7 +133,7 @@ class Oracle(Model):
         need(length == s.slots or self.has_state(s, length))
         for kind, table in zip(self.kinds, s.tables, strict=True):
             row, inside = divmod(length, kind.span)
-            if length < s.slots and inside:
+            if length < s.slots and inside and not kind.cross:
                 # What comes is the state at a block's end, also if it has just come.
                 need(not self.loading([table[row]], () if kind.kind == "state" else settled))
 
@@ -125,10 +143,10 @@ class Oracle(Model):
             self.rewind(s, length)
             s.cut(length)
 
-    def rewind(self, s: Seq, length: int) -> None:
+    def rewind(self, s: Seq, length: int, ends: bool = False) -> None:
         """Slots go; what is known stays known."""
-        for group, table in enumerate(s.tables):
-            keep = self.kinds[group].rows(length)
+        rows = self.rows(length, 0 if ends else s.ask.encoder_tokens)
+        for group, (table, keep) in enumerate(zip(s.tables, rows, strict=True)):
             self.leave(s, group, keep)
             del table[keep:]
         s.slots = min(s.slots, length)
@@ -173,7 +191,7 @@ class Oracle(Model):
         self.pool.now += 1
         self.publish(s)
         self.leave_orphan(s)
-        self.rewind(s, 0)
+        self.rewind(s, 0, ends=True)
         if fence is not None:
             self.fence = None
         del self.seqs[seq]
@@ -208,7 +226,7 @@ class Oracle(Model):
         slot, orphan = self.orphans[ticket]
         self.pool.now += 1
         self.publish(orphan)
-        self.rewind(orphan, 0)
+        self.rewind(orphan, 0, ends=True)
         del self.orphans[ticket]
         self.vacant.append(slot)
 
@@ -330,7 +348,7 @@ class Oracle(Model):
         states = [kind for kind in self.kinds if kind.kind == "state"]
         ends = not any(upto % kind.span for kind in states) and self.has_state(s, upto)
         need(not states or upto in (0, s.committed if s.committed == s.slots else 0) or ends)
-        tables = zip(self.rows(upto), s.tables, strict=True)
+        tables = zip(self.rows(upto, s.ask.encoder_tokens if upto else 0), s.tables, strict=True)
         held = [b for rows, table in tables for b in table[:rows][::-1] if b is not None]
         need(not self.loading(held))
         assert ticket is not None
@@ -385,9 +403,8 @@ class Oracle(Model):
     def frees(self, s: Seq) -> int:
         stays = self.stays(s)
         kept = stays[1] if stays else 0
-        goes = [
-            table[kept // kind.span :] for kind, table in zip(self.kinds, s.tables, strict=True)
-        ]
+        rows = self.rows(kept, s.ask.encoder_tokens if kept else 0)
+        goes = [table[row:] for row, table in zip(rows, s.tables, strict=True)]
         return sum(len(b.owners) == 1 for table in goes for b in self.of(table))
 
     def preemption_order(self, rule: str) -> list[tuple[int, int, int]]:

@@ -6,13 +6,14 @@ up as a wrong number wherever it is read.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from .oracle import Oracle
-from .sequence import Seq, head
+from .sequence import Seq, cross_key, head
 
 STALE = 5
 """What no state of recurrent layers is any more."""
@@ -20,6 +21,10 @@ LOST = 0
 """What a copy leaves that failed, and what is computed over it."""
 Copies = list[tuple[int | None, int, int, int]]
 Kept = list[tuple[int, npt.NDArray[np.uint64]]]
+
+
+def digest(of: tuple[object, ...]) -> int:
+    return hash(of) & (2**63 - 1) | 1
 
 
 @dataclass
@@ -51,8 +56,23 @@ class Plane:
 
     def value(self, s: Seq, group: int, at: int, epoch: int) -> int:
         what = (epoch, group, *head(s.ask, s.tokens, s.extras, at + 1))
-        apart = (s.apart[1],) if s.apart and at >= s.apart[0] else ()
-        return hash(what + apart) & (2**63 - 1) | 1
+        apart: tuple[int, ...] = (s.apart[1],) if s.apart and at >= s.apart[0] else ()
+        apart += (s.origin,) if s.ask.nameless else ()
+        return digest(what + apart)
+
+    def inputs(self, s: Seq, epoch: int) -> Iterator[tuple[int, int, int]]:
+        """Block, slot and value of each token of another input, in every group for it."""
+        for group, kind in enumerate(self.o.kinds):
+            for at in range(s.ask.encoder_tokens if kind.cross else 0):
+                row, slot = divmod(at, kind.span)
+                block = s.tables[group][row]
+                assert block is not None
+                whose = (s.origin,) if s.ask.nameless else ()
+                yield block, slot, digest((epoch, *cross_key(s.ask, group, row), slot, *whose))
+
+    def check_inputs(self, s: Seq, epoch: int) -> None:
+        for page, slot, value in self.inputs(s, epoch):
+            assert int(self.pages[page, slot]) == value, f"block {page} is another input's"
 
     def row(self, s: Seq, group: int, row: int, epoch: int) -> npt.NDArray[np.uint64]:
         kind = self.o.kinds[group]
@@ -95,10 +115,18 @@ class Plane:
         if s.apart is None and self.o.is_cut(s):
             s.apart = (max(s.committed, self.loaded(s)), seq)
         sound = min(self.read(s, g, epoch) for g in range(len(s.tables)))
+        if upto > s.committed and not s.encoded:
+            s.encoded = True
+            for page, slot, value in self.inputs(s, epoch):
+                if self.o.pool.blocks[page].key is None:
+                    self.pages[page, slot] = value
+        if s.encoded:
+            self.check_inputs(s, epoch)
         places = [
             (group, at)
             for next_ in range(s.committed, upto)
             for group, kind in enumerate(self.o.kinds)
+            if not kind.cross
             for at in range(kind.computed(next_, s.cached), kind.computed(next_ + 1, s.cached))
         ]
         for group, at in places:
@@ -152,6 +180,8 @@ class Plane:
         """Whether all that the next token attends to is there; anything else than that is wrong."""
         sound = True
         kind = self.o.kinds[group]
+        if kind.cross and s.encoder_found:
+            self.check_inputs(s, epoch)
         for at in kind.sees(kind.computed(s.committed, s.cached)):
             block = s.tables[group][at // kind.span]
             assert block is not None, f"token {at} of group {group} has no page"
@@ -171,13 +201,19 @@ class Plane:
         for block in self.o.pool.blocks.values():
             if block.key is None:
                 continue
-            group, salt, adapter, items, *tokens = block.key
+            group, salt, adapter, encoder, items, *tokens = block.key
             kind = self.o.kinds[group]
+            if kind.cross:
+                values = [digest((self.epoch, *block.key, slot)) for slot in range(kind.span)]
+                inside = min(tokens[0] - tokens[1] * kind.span, kind.span)
+                there = self.pages[block.id, :inside].tolist()
+                assert there == values[:inside], f"block {block.id} is not its input"
+                continue
             for slot in range(kind.span - 1 if kind.kind == "state" else 0, kind.span):
                 upto = len(tokens) - kind.span + slot + 1
                 inside = tuple((a, min(b, upto), i) for a, b, i in items if a < upto)
-                what = (self.epoch, group, salt, adapter, inside, *tokens[:upto])
-                value = hash(what) & (2**63 - 1) | 1
+                what = (self.epoch, group, salt, adapter, encoder, inside, *tokens[:upto])
+                value = digest(what)
                 assert int(self.pages[block.id, slot]) == value, f"block {block.id} is not its key"
 
     # --- promises -----------------------------------------------------------------------------
@@ -207,7 +243,7 @@ class Plane:
         """The bytes of computed tokens, as somebody elsewhere may read them."""
         kept = []
         for kind, table in zip(self.o.kinds, s.tables, strict=True):
-            if not (kind.full or windows):
+            if kind.cross or not (kind.full or windows):
                 continue
             there = min(upto, kind.computed(s.committed, s.cached))
             for row, block in enumerate(table[: kind.rows(there)]):

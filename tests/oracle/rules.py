@@ -33,7 +33,7 @@ class Rules(Machine):
     def ask(self) -> Ask:
         dice = self.dice
         tokens, (salt, adapter, extras) = self.text(), dice.pick(SPACES)
-        plain = Ask(tokens, salt, adapter, extras)
+        plain = Ask(tokens, salt, adapter, extras, *self.other_input())
         more: dict[str, Any] = {}
         match dice.below(16):
             case 8:
@@ -61,21 +61,24 @@ class Rules(Machine):
         more["priority"] = dice.below(3) - 1
         return Ask(**plain.__dict__ | more)
 
+    def other_input(self) -> tuple[bytes, int]:
+        dice = self.dice
+        if not any(kind.cross for kind in self.setup.groups):
+            return b"", int(dice.one_in(64))
+        return dice.pick([b"x", b"x", b"y", b""]), dice.pick([3, 3, 5, 1, 0])
+
     def request(self, ask: Ask) -> Request:
         options = {k: v for k, v in ask.__dict__.items() if k not in ("tokens", "keys_only")}
         if not ask.keys_only:
             return Request(list(ask.tokens), **options)
-        where: Any = {name: options[name] for name in ("salt", "adapter", "extras")}
-        keys = self.kv.hash_blocks(list(ask.tokens), **where)
+        keys = self.kv.hash_blocks(list(ask.tokens), **ask.space)
         return Request(None, keys=keys, num_tokens=len(ask.tokens), **options)
 
     def hits(self, ask: Ask) -> list[list[int]]:
         """Which of several copies of a prefix would be found."""
-        if not ask.read:
+        if not ask.reads:
             return [[] for _ in range(self.groups)]
-        hit = self.kv.lookup(
-            list(ask.tokens), salt=ask.salt, adapter=ask.adapter, extras=ask.extras
-        )
+        hit = self.kv.lookup(list(ask.tokens), **ask.space)
         return [blocks.tolist() for blocks in hit.blocks]
 
     def admit(self) -> None:

@@ -182,9 +182,7 @@ class PoolRules(Rules):
 
     def lookup(self) -> None:
         ask = self.ask()
-        hit = self.kv.lookup(
-            list(ask.tokens), salt=ask.salt, adapter=ask.adapter, extras=ask.extras
-        )
-        wanted = self.o.found(ask) if ask.read else hit.tokens
+        hit = self.kv.lookup(list(ask.tokens), **ask.space)
+        wanted = self.o.found(ask) if ask.reads else hit.tokens
         self.same("found", hit.tokens, wanted)
         assert hit.tokens < max(len(ask.tokens), 1)

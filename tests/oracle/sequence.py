@@ -19,6 +19,8 @@ class Ask:
     salt: str = ""
     adapter: str = ""
     extras: tuple[Extra, ...] = ()
+    encoder: bytes = b""
+    encoder_tokens: int = 0
     read: bool = True
     insert: bool = True
     resumed: bool = False
@@ -30,6 +32,24 @@ class Ask:
     external: int = 0
     priority: int = 0
     keys_only: bool = False
+
+    @property
+    def nameless(self) -> bool:
+        """What attends to an input without a name is nobody else's."""
+        return self.encoder_tokens > 0 and not self.encoder
+
+    @property
+    def reads(self) -> bool:
+        return self.read and not self.nameless
+
+    @property
+    def inserts(self) -> bool:
+        return self.insert and not self.nameless
+
+    @property
+    def space(self) -> dict[str, Any]:
+        names = ("salt", "adapter", "extras", "encoder")
+        return {name: getattr(self, name) for name in names}
 
     def __repr__(self) -> str:
         said = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -55,10 +75,23 @@ class Seq:
     """Its tokens came as keys and are not known."""
     apart: tuple[int, int] | None = None
     """From which token on some were missing behind a sink as it was computed; whose it is."""
+    origin: int = 0
+    """The sequence that came in with its other input."""
+    encoder_found: bool = False
+    """Whether that input's blocks were found, or can be."""
+    brought: int = 0
+    """The end of what a load brings."""
+    encoded: bool = False
+    """Whether that input's KV has been computed."""
 
     @property
     def filled(self) -> int:
         return self.tokens.index(None) if None in self.tokens else len(self.tokens)
+
+    @property
+    def has_encoder(self) -> bool:
+        """What was computed elsewhere was not computed over the blocks that are here."""
+        return self.encoder_found or self.committed > max(self.cached, self.brought)
 
     def key(self, group: int, upto: int) -> tuple[Any, ...]:
         return (group, *head(self.ask, self.tokens, self.extras, upto))
@@ -83,6 +116,8 @@ class Seq:
             self.ask.salt,
             self.ask.adapter,
             self.extras,
+            self.ask.encoder,
+            self.ask.encoder_tokens,
             insert=self.ask.insert,
             resumed=True,
             max_tokens=self.ask.max_tokens,
@@ -97,7 +132,12 @@ def head(
 ) -> tuple[Any, ...]:
     """All that the KV of the first tokens depends on."""
     items = tuple((e.start, min(e.end, upto), e.id) for e in extras if e.start < upto)
-    return (ask.salt, ask.adapter, items, *tokens[:upto])
+    return (ask.salt, ask.adapter, ask.encoder, items, *tokens[:upto])
+
+
+def cross_key(ask: Ask, group: int, row: int) -> tuple[Any, ...]:
+    """All that the KV of another input depends on."""
+    return (group, ask.salt, ask.adapter, ask.encoder, "input", ask.encoder_tokens, row)
 
 
 @dataclass

@@ -43,6 +43,14 @@ SETUPS = [
         kinds=(Kind("full", 4), Kind("sliding_window", 2, 5, lag=2), Kind("state", 6)),
     ),
 ]
+SETUPS += [
+    Setup(blocks=24, size=2, kinds=(Kind("full", 2), Kind("cross", 2))),
+    Setup(
+        blocks=30,
+        size=2,
+        kinds=(Kind("cross", 4), Kind("sliding_window", 2, 5), Kind("full", 4), Kind("cross", 2)),
+    ),
+]
 ROUND = 250
 """Steps of one machine; then everything ends and another begins."""
 

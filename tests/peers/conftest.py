@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -22,6 +23,8 @@ def theirs() -> Iterator[Theirs]:
     try:
         peer = start(python)
     except PeerError as error:
+        if os.environ.get("VLLM_PYTHON"):
+            pytest.fail(f"VLLM_PYTHON = {python} does not start vLLM: {error}")
         pytest.skip(f"vLLM does not start: {error}")
     with peer:
         yield Theirs(peer)

@@ -81,3 +81,11 @@ def test_steps_prints_what_a_scheduler_step_costs() -> None:
     (row,) = run("perf.steps", "--quick", "--rounds", "1")
     assert min(row["steps_per_s"], row["median_us"], row["p99_us"]) > 0
     assert all(row["did"][what] > 0 for what in ("admitted", "ended", "cut", "forked", "preempted"))
+
+
+def test_native_prints_every_form() -> None:
+    rows = run("perf.native", "--quick", "--rounds", "1")
+    assert [row["policy"] for row in rows][:3] == [
+        *("builtin lru", "builtin lfu", "native lru, own order"),
+    ]
+    assert all(row["ns_a_block"] > 0 for row in rows)

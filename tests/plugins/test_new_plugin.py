@@ -6,6 +6,7 @@ That the package installs, passes its tests and runs is tried in tests/docs/test
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 import tomllib
@@ -33,7 +34,8 @@ def test_the_package_is_whole(tmp_path: Path, kind: str, way: str, name: str) ->
     assert folder.name == f"kvframe-{policy}"
     files = {path.relative_to(tmp_path).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert {str(Path(line).relative_to(tmp_path)) for line in result.stdout.splitlines()} == files
-    assert f"kvframe bench check {policy}" in result.stderr
+    last = f"kvframe bench check {policy}" if kind == "eviction" else "kvframe plugins"
+    assert result.stderr.splitlines()[-1].strip() == last
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
     assert project["name"] == folder.name
     assert project["entry-points"]["kvframe"] == {policy: folder.name.replace("-", "_")}
@@ -48,9 +50,11 @@ def test_the_package_is_whole(tmp_path: Path, kind: str, way: str, name: str) ->
     assert {"README.md", "LICENSE", "src", "tests"} <= {path.name for path in folder.iterdir()}
 
 
-def test_what_it_writes_is_clean(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "way"), forms())
+def test_what_it_writes_is_clean(tmp_path: Path, kind: str, way: str) -> None:
     """Formatted, without lint, and typed, as kvframe itself is."""
-    assert new("deep-first", "--path", tmp_path).exit_code == 0
+    made = new("deep-first", "--path", tmp_path, "--kind", kind, "--way", way)
+    assert made.exit_code == 0
     root = Path(__file__).parents[2]
     for tool in (
         ["ruff", "format", "--check", "--config", root / "pyproject.toml"],
@@ -65,6 +69,32 @@ def test_what_it_writes_is_clean(tmp_path: Path) -> None:
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("kind", "way"), forms())
+def test_it_is_found_and_passes_its_tests(tmp_path: Path, kind: str, way: str) -> None:
+    made = new("deep-first", "--path", tmp_path, "--kind", kind, "--way", way)
+    assert made.exit_code == 0
+    folder = tmp_path / "kvframe-deep-first"
+    # What pip leaves behind; test_tutorial.py has it done by pip itself.
+    info = folder / "src" / "kvframe_deep_first-0.1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: kvframe-deep-first\nVersion: 0.1.0\n"
+    )
+    (info / "entry_points.txt").write_text("[kvframe]\ndeep-first = kvframe_deep_first\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    # A busy machine may break the budget of a decision, which is no fault of the template.
+    failed = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
+    assert all("test_cost" in line for line in failed), done.stdout
+    assert " passed" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

@@ -26,4 +26,4 @@ def test_a_policy_kills_in_the_order_of_its_twin(policy: str) -> None:
 @pytest.mark.parametrize("policy", ["foresight", "w-tinylfu", "mq", "workload", "session"])
 def test_what_a_policy_learns_it_learns_as_its_twin(policy: str) -> None:
     """Long enough for several rounds of learning and forgetting."""
-    assert follow(policy, traffic(-1, 1_500)) > 1_500
+    assert follow(policy, traffic(-1, 1_200)) > 1_200

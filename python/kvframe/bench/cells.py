@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from kvframe.bench.admissions import KEEP_ALL, Admission
+from kvframe.bench.matchers import OWN, Matcher
 from kvframe.bench.policies import Choice
 from kvframe.bench.traces import Source
 
@@ -20,7 +21,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     made ready once for all cells of a mode. ``gap_closed`` is (hit - lru) / (opt - lru) in tokens,
     None where lru or opt did not run at this capacity or left no gap. ``admission`` decided what
     became findable; where it is not ``always``, ``policy`` names it as well (``lru+second-use``).
-    ``admission_dropped`` blocks did not become findable.
+    ``admission_dropped`` blocks did not become findable. ``prefix`` matched prompts; where it is
+    not ``hash``, ``policy`` names it as well (``lru/min-hit``).
     """
 
     trace: str
@@ -44,6 +46,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     gap_closed: float | None = None
     admission: str = KEEP_ALL
     admission_dropped: int = 0
+    prefix: str = OWN
 
 
 @dataclass(frozen=True)
@@ -56,13 +59,13 @@ class Plan:
     capacity: int | None
     asked: bool = True
     admission: Admission | None = None
+    matcher: Matcher | None = None
 
     @property
     def label(self) -> str:
-        """The eviction policy, and the admission policy where one decides."""
-        if self.admission is None:
-            return self.policy.label
-        return f"{self.policy.label}+{self.admission.label}"
+        """The eviction policy, with admission policy and prefix matcher where there are such."""
+        gate = "" if self.admission is None else f"+{self.admission.label}"
+        return self.policy.label + gate + ("" if self.matcher is None else f"/{self.matcher.label}")
 
     @property
     def group(self) -> tuple[str, str]:
@@ -89,6 +92,7 @@ class Plan:
             "mode": self.mode,
             "kvframe": build,
             **({} if self.admission is None else {"admission": self.admission.identity}),
+            **({} if self.matcher is None else {"prefix": self.matcher.identity}),
         }
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvframe import _core
-from kvframe.bench import admissions, capacity, policies, render, report
+from kvframe.bench import admissions, capacity, matchers, policies, render, report
 from kvframe.bench.build import build_name
 from kvframe.bench.cells import Cell
 from kvframe.bench.options import FORMATS, MODES, one_of, split_list
@@ -32,6 +32,7 @@ class Request:
     traces: Sequence[str] = ("conversation",)
     policies: Sequence[str] = policies.DEFAULT
     admissions: Sequence[str] = admissions.DEFAULT
+    matchers: Sequence[str] = matchers.DEFAULT
     capacities: Sequence[str] = capacity.DEFAULT
     modes: Sequence[str] = ("engine",)
     formats: Sequence[str] = ("table",)
@@ -62,6 +63,7 @@ class Job:
         registry = Registry()
         choices = policies.choose_all(split_list(request.policies, "--policy"), registry)
         gates = admissions.choose_all(split_list(request.admissions, "--admission"), registry)
+        indexes = matchers.choose_all(split_list(request.matchers, "--prefix"), registry)
         sizes = capacity.parse_all(request.capacities, request.model_shape)
         human = any(form in _FOR_PEOPLE for form in self._formats)
         reference = policies.choose_all(policies.REFERENCE, registry) if human else []
@@ -78,7 +80,7 @@ class Job:
         ]
         if request.jobs > 1:
             self._remarks.append(f"{request.jobs} replays ran side by side: speeds are too low.")
-        self.plans = cross(sources, modes, choices, sizes, reference, gates)
+        self.plans = cross(sources, modes, choices, sizes, reference, gates, indexes)
 
     def run(self, command: Sequence[str]) -> Outcome:
         """Run the cells and keep them in the result directory, if one was named.

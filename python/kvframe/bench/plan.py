@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from kvframe.bench.admissions import KEEP_ALL, Admission
 from kvframe.bench.capacity import Capacity
 from kvframe.bench.cells import Plan
+from kvframe.bench.matchers import OWN, Matcher
 from kvframe.bench.policies import BOUND, Choice
 from kvframe.bench.traces import Source
 
@@ -16,17 +17,19 @@ def cross(
     capacities: Sequence[Capacity],
     reference: Iterable[Choice] = (),
     admissions: Sequence[Admission] = (),
+    matchers: Sequence[Matcher] = (),
 ) -> list[Plan]:
-    """Traces x modes x policies x admissions x capacities, in this order.
+    """Traces x modes x policies x admissions x matchers x capacities, in this order.
 
     A policy without a capacity (``infinite``) gives one cell a trace and mode. Two capacities that
     come to the same number of blocks are one. ``reference`` policies are added, not ``asked``,
     unless they were chosen anyway; under them everything is kept.
     """
     gates = [None if gate.label == KEEP_ALL else gate for gate in admissions] or [None]
-    rows = [(choice, gate, True) for choice in choices for gate in gates]
-    labels = {choice.label for choice, gate, _ in rows if gate is None}
-    rows += [(choice, None, False) for choice in reference if choice.label not in labels]
+    indexes = [None if one.label == OWN else one for one in matchers] or [None]
+    rows = [(choice, (gate, one), True) for choice in choices for gate in gates for one in indexes]
+    labels = {choice.label for choice, besides, _ in rows if besides == (None, None)}
+    rows += [(choice, (None, None), False) for choice in reference if choice.label not in labels]
     # The bound reads best as the last row, wherever it was named.
     rows.sort(key=lambda row: row[0].name == BOUND)
     plans = []
@@ -36,7 +39,7 @@ def cross(
             dict.fromkeys(capacity.blocks(block_size) for capacity in capacities)
         )
         for mode in modes:
-            for choice, gate, asked in rows:
+            for choice, besides, asked in rows:
                 for size in [None] if choice.name == BOUND else sizes:
-                    plans.append(Plan(source, choice, mode, size, asked, gate))
+                    plans.append(Plan(source, choice, mode, size, asked, *besides))
     return plans

@@ -9,6 +9,7 @@ import msgspec
 from kvframe import _core
 from kvframe.bench.admissions import KEEP_ALL
 from kvframe.bench.cells import Cell, Plan
+from kvframe.bench.matchers import OWN
 from kvframe.bench.results import ResultStore
 
 Report = Callable[[int, int, Plan], None]
@@ -53,6 +54,7 @@ def measure(plan: Plan) -> Cell:
     size, gate = plan.source.trace.block_size, plan.admission
     policy, options = plan.policy.engine_policy(size)
     admission, gate_options = gate.engine_policy(size) if gate is not None else (None, None)
+    matcher = plan.matcher.engine_policy(size) if plan.matcher is not None else None
     raw = _core.replay(
         plan.source.trace,
         policy,
@@ -61,6 +63,7 @@ def measure(plan: Plan) -> Cell:
         options,
         admission=admission,
         admission_options=gate_options,
+        matcher=matcher,
     )
     got = msgspec.convert(raw, _Replay)
     return Cell(
@@ -84,6 +87,7 @@ def measure(plan: Plan) -> Cell:
         mean_request_hit_rate=got.mean_request_hit_rate,
         admission=gate.label if gate is not None else KEEP_ALL,
         admission_dropped=got.admission_dropped,
+        prefix=plan.matcher.label if plan.matcher is not None else OWN,
     )
 
 

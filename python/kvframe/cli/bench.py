@@ -81,6 +81,15 @@ def bench(context: click.Context) -> None:
     help="An admission policy that `kvframe plugins` lists, under each of the policies.",
 )
 @click.option(
+    "--prefix",
+    "matchers",
+    multiple=True,
+    metavar="NAME[:OPTION=VALUE...]",
+    default=Request.matchers,
+    show_default=True,
+    help="A prefix matcher that `kvframe plugins` lists; not radix, as a trace has no tokens.",
+)
+@click.option(
     "--capacity",
     "capacities",
     multiple=True,
@@ -149,7 +158,7 @@ def bench(context: click.Context) -> None:
 @click.option("--quiet", is_flag=True, help="No progress and no remarks on stderr.")
 @click.pass_context
 def run(context: click.Context, /, **asked: Any) -> None:
-    """Replay traces x policies x admissions x capacities x modes.
+    """Replay traces x policies x admissions x prefix matchers x capacities x modes.
 
     Options with several values repeat, or take a comma list: `--policy lru,opt`.
     """

@@ -10,12 +10,23 @@ In a package's tests, with pytest:
     class TestDeepFirst(EvictionConformance):
         policy = "deep-first"
 
+Admission policies and prefix matchers have `KindConformance`, and `check_kind` as a function; these
+take what the package's hook gives.
+
 `check_policy` gives the same as a `Report`; ``kvframe bench check`` prints it with a replay.
 """
 
 from __future__ import annotations
 
 from kvframe.testing.eviction import EvictionConformance, check_policy
+from kvframe.testing.kinds import KindConformance, check_kind
 from kvframe.testing.report import Check, Report
 
-__all__ = ["Check", "EvictionConformance", "Report", "check_policy"]
+__all__ = [
+    "Check",
+    "EvictionConformance",
+    "KindConformance",
+    "Report",
+    "check_kind",
+    "check_policy",
+]

@@ -116,8 +116,9 @@ class Traffic:
         grant = self.manager.admit(
             prompt, session=session, turn=turn, request_class=request_class, priority=priority
         )
-        self._running[grant.seq] = prompt
-        self.manager.commit(grant.seq, len(prompt))
+        # A prefix matcher may have rewritten it.
+        self._running[grant.seq] = prompt if grant.prompt is None else grant.prompt.tolist()
+        self.manager.commit(grant.seq, grant.prompt_tokens)
         self._known = [*self._known[-15:], prompt]
 
     def _grow(self) -> None:

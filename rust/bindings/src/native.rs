@@ -67,9 +67,7 @@ impl Native {
         // holds its functions is kept.
         let policy = unsafe { Policy::new(table, options, keep) };
         let asked: Option<u32> = driver.getattr("window")?.extract()?;
-        if asked.is_some() && !policy.scores() {
-            return Err(told(driver, "policy.window is given, but it is offered no candidates"));
-        }
+        // As for a built-in policy, a window says nothing to one with an order of its own.
         let window = policy.scores().then(|| asked.unwrap_or_else(|| policy.window()));
         let faults = Arc::new(Faults::new(strict));
         let eviction = kvframe_native::eviction(policy, window, Arc::clone(&faults));

@@ -1,6 +1,7 @@
 //! What a step writes into the caller's buffers.
 
 use kvframe_core::Manager as Core;
+use kvframe_core::groups::{GroupKind, Reach};
 use kvframe_core::manager::{Extent, Remap, Step};
 use kvframe_core::pool::{BlockId, NIL};
 use kvframe_core::sequence::Sequence;
@@ -17,8 +18,10 @@ pub struct Outputs<'a> {
     pub rows: Option<Vec<u64>>,
     /// What an entry that was given up reads as.
     pub null: i32,
-    /// Of each group, the tokens of a block, and how far it lags.
-    pub spans: Vec<(u32, u32)>,
+    /// Of each group, the tokens of a block, and how far it lags; `None` where they are another input's.
+    pub spans: Vec<Option<(u32, u32)>>,
+    /// Whether the tokens of a block differ.
+    pub mixed: bool,
     /// Slots written so far.
     pub written: usize,
 }
@@ -27,7 +30,10 @@ impl Outputs<'_> {
     /// Whether everything a step may write fits; says what does not.
     pub fn check(&mut self, core: &Core, step: &Step<'_>, reach: &[Extent]) -> Result<(), String> {
         self.null = null_entry(core);
-        self.spans = core.layout().groups().iter().map(|group| (group.span, group.lag)).collect();
+        let own = |group: &Reach| group.kind != GroupKind::Cross;
+        let span = |group: &Reach| own(group).then_some((group.span, group.lag));
+        self.mixed = core.layout().is_mixed();
+        self.spans = core.layout().groups().iter().map(span).collect();
         let groups = self.spans.len();
         for (name, given) in [("tables", self.tables.len()), ("slots", self.slots.len())] {
             if given != 0 && given != groups {
@@ -96,7 +102,11 @@ impl Outputs<'_> {
         }
         let first = sequence.len - tokens as u32;
         let groups = self.spans.iter().zip(&sequence.tables);
-        for (slots, (&(span, _), blocks)) in self.slots.iter_mut().zip(groups) {
+        for (slots, (&span, blocks)) in self.slots.iter_mut().zip(groups) {
+            let Some((span, _)) = span else {
+                slots[from..end].fill(-1);
+                continue;
+            };
             let (mut block, mut offset) = locate(first, span, blocks.len());
             let mut base = page(blocks, block, span);
             for place in &mut slots[from..end] {
@@ -124,8 +134,11 @@ impl Outputs<'_> {
     fn write_entries(&mut self, i: usize, kept: u32, sequence: &Sequence) {
         let row = self.rows.as_ref().map_or(i, |rows| rows[i] as usize);
         let groups = self.spans.iter().zip(&sequence.tables);
-        for (table, (&(span, lag), blocks)) in self.tables.iter_mut().zip(groups) {
-            // A copy may have put another block behind what lags.
+        for (table, (&span, blocks)) in self.tables.iter_mut().zip(groups) {
+            // Another input's blocks are those of the admission.
+            let Some((span, lag)) = span else { continue };
+            // A copy may have put another block behind what is still to be computed.
+            let kept = if self.mixed { kept.min(sequence.committed) } else { kept };
             let first = (kept.min(sequence.len).saturating_sub(lag) / span) as usize;
             for (column, &block) in blocks.iter().enumerate().skip(first) {
                 // Another thread may have made it longer while a policy was asked.
@@ -145,7 +158,7 @@ fn locate(token: u32, span: u32, entries: usize) -> (usize, u32) {
     if offset < span { (last, offset) } else { ((token / span) as usize, token % span) }
 }
 
-/// The first slot of an entry's block, unless it was given up, or the tokens are another input's.
+/// The first slot of an entry's block, unless it was given up.
 #[inline]
 fn page(blocks: &[BlockId], at: usize, span: u32) -> Option<i64> {
     let block = blocks.get(at).copied().filter(|&block| block != NIL)?;

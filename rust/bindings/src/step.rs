@@ -149,6 +149,7 @@ impl Manager {
             rows: rows.map(|rows| u64s(Some(rows), "rows")).transpose()?,
             null: -1,
             spans: Vec::new(),
+            mixed: false,
             written: 0,
         };
         let reach = Vec::with_capacity(append.len());

@@ -68,6 +68,8 @@ pub struct Sequence {
     pub encoder_tokens: u32,
     /// Whether the publication of that input's blocks is settled.
     pub encoder_published: bool,
+    /// The end of what a load brings: computed elsewhere, over another copy of that input.
+    pub brought: u32,
     /// Tokens of the prompt.
     pub prompt: u32,
     /// Multimodal items.
@@ -126,6 +128,13 @@ impl Sequence {
         self.tokens.len() == self.len as usize && self.known <= self.len
     }
 
+    /// Whether the blocks of the other input hold its KV: they were found, or a token has been computed
+    /// over them here.
+    #[inline]
+    pub fn has_encoder(&self) -> bool {
+        self.encoder_published || self.committed > self.cached.max(self.brought)
+    }
+
     /// Whether tokens may come after what is known, room apart.
     ///
     /// # Errors
@@ -165,7 +174,8 @@ impl Sequence {
         salt.clear();
         adapter.clear();
         encoder.clear();
-        (self.encoder_tokens, self.encoder_published, self.prompt) = (0, false, 0);
+        (self.encoder_tokens, self.encoder_published) = (0, false);
+        (self.brought, self.prompt) = (0, 0);
         tables.iter_mut().for_each(Vec::clear);
         (self.len, self.committed, self.cached, self.published) = (0, 0, 0, 0);
         (self.private, self.known, self.unknown) = (false, 0, 0);

@@ -5,7 +5,8 @@
 
 use arbitrary::Arbitrary;
 use kvframe_core::policy::{
-    Candidates, Eviction, External, NAMES, PolicyOptions, Rank, Ranked, Use, View, Why, by_name,
+    Candidates, Eviction, External, NAMES, PolicyOptions, Rank, Ranked, Touch, Use, View, Why,
+    by_name,
 };
 use kvframe_core::pool::{Pool, State};
 use kvframe_core::{BlockId, Key, NIL};
@@ -45,13 +46,13 @@ impl Rank for Given {
         "given"
     }
 
-    fn insert(&mut self, block: BlockId, outlook: u32, _: View<'_>) {
+    fn insert(&mut self, block: BlockId, touch: Touch<'_>, _: View<'_>) {
         self.0.resize(self.0.len().max(block as usize + 1), 0);
-        self.0[block as usize] = outlook;
+        self.0[block as usize] = touch.next();
     }
 
-    fn hit(&mut self, block: BlockId, outlook: u32, _: View<'_>) {
-        self.0[block as usize] = outlook;
+    fn hit(&mut self, block: BlockId, touch: Touch<'_>, _: View<'_>) {
+        self.0[block as usize] = touch.next();
     }
 
     fn release(&mut self, _: BlockId, _: View<'_>) {}
@@ -294,7 +295,7 @@ fuzz_target!(|input: Input| {
         world.policy.validate(&world.pool).expect("sound books");
         assert_eq!(world.released.len() as u32, world.pool.cached());
         if let Some(order) = world.expected() {
-            assert_eq!(world.policy.order(), order);
+            assert_eq!(world.policy.order(view!(world)), order);
         }
     }
 });

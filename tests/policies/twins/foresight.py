@@ -11,6 +11,7 @@ CLASSES = GENERATIONS * USES
 TRUST, KEEP = 50.0, 0.997_296
 WAYS, WATCHED = 4, 16
 REFRESH_LEAST, EPOCH_LEAST = 500, 16
+BUDGET, GRACE = 0.004, 8.0
 
 
 def log(n: int, most: int) -> int:
@@ -54,6 +55,9 @@ class Foresight(Twin):
         sets = 1 << (max(capacity * WATCHED // WAYS, 1) - 1).bit_length()
         self.gone: list[list[Gone | None]] = [[None] * WAYS for _ in range(sets)]
         self.epoch = self.due = 0
+        # What lru would still have was used since then, and is so many blocks.
+        self.since = self.held = 0
+        self.lead = self.accesses = self.doubt = 0.0
 
     # Waits
 
@@ -74,6 +78,22 @@ class Foresight(Twin):
         if used:
             self.used[kind][at] = self.used[kind].get(at, 0.0) + 1
 
+    def compare(self, last: int | None, hit: bool) -> None:
+        """Count what lru hits, which holds as many blocks, those used last."""
+        lru = last is not None and last >= self.since
+        self.lead += hit - lru
+        self.accesses += 1
+        if not lru:
+            self.held += 1
+            while self.held > self.capacity:
+                at = max(i for i, (start, _) in enumerate(self.idle) if start <= self.since)
+                if at + 1 == len(self.idle):
+                    break
+                self.held = max(self.held - sum(self.idle[at][1]), 0)
+                self.since = self.idle[at + 1][0]
+        budget = BUDGET * (self.accesses + GRACE * self.capacity)
+        self.doubt = min(max(1 + self.lead / budget, 0.0), 1.0)
+
     # Events
 
     def insert(self, block: Block, use: Use) -> None:
@@ -84,18 +104,22 @@ class Foresight(Twin):
             parent["generation"] + (parent["inserted"] != self.now) if parent else 0
         )
         block["uses"] = 1
+        before = None
         ways, tag = self.watched(block.key)
         for way, gone in enumerate(ways):
             if gone and gone.tag == tag:
                 ways[way] = None
                 self.end(gone.kind, gone.time, True)
                 block["uses"] = gone.uses + 1
+                before = gone.time
                 break
+        self.compare(before, False)
         self.begin(block)
 
     def hit(self, block: Block, use: Use) -> None:
         self.time += 1
         self.end(block["kind"], block["time"], True)
+        self.compare(block["time"], True)
         block["uses"] += 1
         block["last"] = self.now
         self.begin(block)
@@ -114,6 +138,8 @@ class Foresight(Twin):
         way = (same or free or [oldest])[0]
         if before := ways[way]:
             self.end(before.kind, before.time, False)
+            if before.time >= self.since and self.held > 0:
+                self.held -= 1
         ways[way] = Gone(tag, block["kind"], block["uses"], block["time"])
 
     # Worth
@@ -130,10 +156,13 @@ class Foresight(Twin):
         for row in came:
             for at in range(limit - 2, -1, -1):
                 row[at] += row[at + 1]
-        priors = []
-        for at in range(limit):
-            used = sum(counts.get(at, 0.0) for counts in self.used)
-            priors.append(TRUST * used / (sum(row[at] for row in came) + 1))
+        used = [sum(counts.get(at, 0.0) for counts in self.used) for at in range(limit)]
+        reached = [sum(row[at] for row in came) for at in range(limit)]
+        mean = sum(used) / (sum(reached) + 1)
+        priors = [
+            TRUST * (n + TRUST * mean) / (all_ + TRUST)
+            for n, all_ in zip(used, reached, strict=True)
+        ]
         for kind in range(CLASSES):
             own = [self.used[kind].get(at, 0.0) for at in range(limit)]
             waits = zip(own, priors, came[kind], strict=True)
@@ -142,6 +171,8 @@ class Foresight(Twin):
         for seen in (*self.ended, *self.used):
             for at in seen:
                 seen[at] *= KEEP
+        self.lead *= KEEP
+        self.accesses *= KEEP
 
     def victim(self, leaves: list[Block]) -> Block:
         if self.due == 0:
@@ -153,13 +184,15 @@ class Foresight(Twin):
         for block in sorted(leaves, key=lambda b: (b["last"], -b.depth, b.id)):
             kinds.setdefault(block["kind"], block)
 
-        def key(block: Block) -> tuple[float, int, int]:
+        def value(block: Block) -> float:
             kind, age = block["kind"], bucket(self.time - block["time"])
             if (kind, age) not in self.worth:
                 self.worth[kind, age] = worth(self.hazards[kind], age)
-            return self.worth[kind, age], block["time"], kind
+            return self.worth[kind, age]
 
-        return min(kinds.values(), key=key)
+        heads = sorted(kinds.values(), key=lambda b: (b["last"], -b.depth, b["kind"]))
+        least, oldest = min(heads, key=value), heads[0]
+        return oldest if value(least) >= self.doubt * value(oldest) else least
 
 
 def worth(hazards: list[float], age: int) -> float:

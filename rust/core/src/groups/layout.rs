@@ -19,6 +19,7 @@ pub struct Layout {
     uniform: bool,
     gives_up: bool,
     lagging: bool,
+    mixed: bool,
     /// Bit `g`: group `g` attends to another input.
     cross: u32,
 }
@@ -76,6 +77,8 @@ impl Layout {
             step = 0;
         }
         let reaches: Vec<Reach> = groups.iter().map(|g| Reach::new(g, block_size)).collect();
+        let own = |reach: &Reach| reach.kind != GroupKind::Cross;
+        let first = reaches.iter().position(own).unwrap_or(0);
         let lagging = groups.iter().any(|g| g.lag > 0);
         let is_cross =
             |(at, group): (usize, &Group)| u32::from(group.kind == GroupKind::Cross) << at;
@@ -88,6 +91,7 @@ impl Layout {
             uniform: !lagging && cross == 0 && groups.iter().all(|g| g.units == 1),
             gives_up: groups.iter().any(|g| !g.kind.keeps_all()),
             lagging,
+            mixed: reaches.iter().any(|r| own(r) && r.span != reaches[first].span),
             cross,
             groups: reaches,
         };
@@ -161,6 +165,12 @@ impl Layout {
     #[inline]
     pub fn is_lagging(&self) -> bool {
         self.lagging
+    }
+
+    /// Whether blocks of different groups span different numbers of tokens.
+    #[inline]
+    pub fn is_mixed(&self) -> bool {
+        self.mixed
     }
 
     /// Whether some group attends to another input.

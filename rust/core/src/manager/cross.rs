@@ -77,8 +77,8 @@ impl Manager {
 
     /// Makes the blocks of another input findable once a token has been computed over them.
     pub(super) fn publish_cross(&mut self, seq: SeqId, sequence: &mut Sequence) {
-        let due = sequence.committed > sequence.cached && sequence.encoder_tokens > 0;
-        if !due || sequence.encoder_published {
+        let due = sequence.encoder_tokens > 0 && !sequence.encoder_published;
+        if !due || !sequence.has_encoder() {
             return;
         }
         sequence.encoder_published = true;

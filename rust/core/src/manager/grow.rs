@@ -278,7 +278,8 @@ impl Manager {
     }
 
     /// Blocks (group, place) that `seq` writes into next and somebody else reads: the last one where
-    /// it is not full, and in a group that lags those that are still to be computed.
+    /// it is not full, and in a group that lags those that are still to be computed. Where blocks
+    /// differ in size, all of those: a copy that fails in one group would spoil them in another.
     fn shared_ahead(&self, seq: SeqId) -> Result<Vec<(usize, usize)>> {
         let sequence = self.sequences.get(seq)?;
         let mut shared = Vec::new();
@@ -287,8 +288,9 @@ impl Manager {
                 continue;
             }
             let (table, tail) = (&sequence.tables[group], (sequence.len / reach.span) as usize);
-            if reach.lag > 0 {
-                let from = reach.computed(sequence.len, sequence.cached) / reach.span;
+            if reach.lag > 0 || self.layout.is_mixed() {
+                let len = if self.layout.is_mixed() { sequence.committed } else { sequence.len };
+                let from = reach.computed(len, sequence.cached) / reach.span;
                 let open = |&at: &usize| {
                     // One that is findable has been computed, one that is loaded comes computed.
                     table[at] != NIL

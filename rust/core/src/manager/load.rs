@@ -25,6 +25,7 @@ impl Manager {
             self.pool.share(copy.dst);
             self.note_block(Kind::Hold, 0, copy.dst, 0);
         }
+        self.created(seq).brought = (found + blocks) * self.block_size();
         let ticket = self.tickets.issue_load(found, blocks, None, copies);
         self.note_two(Kind::Load, seq, ticket, u64::from(blocks));
         ticket

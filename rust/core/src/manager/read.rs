@@ -58,8 +58,7 @@ impl Manager {
         let groups = self.layout.groups();
         let reach = groups.get(group).ok_or_else(|| wrong(format!("no layer group {group}")))?;
         let computed = match reach.kind {
-            // Another input is read with the first token, or not at all.
-            GroupKind::Cross if readable == 0 => 0,
+            GroupKind::Cross if !sequence.has_encoder() => 0,
             GroupKind::Cross => sequence.encoder_tokens,
             _ => reach.computed(readable, sequence.cached),
         };

@@ -24,6 +24,8 @@ pub trait Classes: Clone + Send + 'static {
     fn moved(&mut self, _view: View<'_>) -> Option<BlockId> {
         None
     }
+    /// It is cached and the last block after it is gone: it may die now.
+    fn expose(&mut self, _block: BlockId, _view: View<'_>) {}
     /// Its last owner left.
     fn release(&mut self, _block: BlockId, _view: View<'_>) {}
     /// The class of a findable block.
@@ -167,6 +169,7 @@ impl<P: Classes> Eviction for Classed<P> {
     }
 
     fn expose(&mut self, block: BlockId, view: View<'_>) {
+        self.policy.expose(block, view);
         self.push(block, view);
     }
 

@@ -58,7 +58,7 @@ pub use clock::Clock;
 pub use external::{EventKind, External, Journal, Row};
 pub use fifo::Fifo;
 pub use filo::Filo;
-pub use foresight::Foresight;
+pub use foresight::{Foresight, Tuning};
 pub use greedy_dual::{Cost, Gdsf, GreedyDual};
 pub use hpt::Hpt;
 pub use keyed::{Formula, Keyed, Past};

@@ -17,6 +17,26 @@ fn a_fork_copies_what_lags() {
     m.check_integrity().unwrap();
 }
 
+/// What a load brings was computed over another copy of the input: the blocks here are still empty.
+#[test]
+fn another_input_is_not_found_before_it_was_read_here() {
+    let mut m = grouped(32, &[group(FULL), group(GroupKind::Cross)]);
+    let space = Space { encoder: b"audio", ..Space::default() };
+    let text = prompt(&[1, 2, 3]);
+    let ask = Admission { space, encoder_tokens: 6, external: 8, ..request(&text) };
+    let first = m.admit(&ask).unwrap();
+    m.done(first.load.unwrap()).unwrap();
+    let twin = m.fork(first.seq).unwrap();
+    m.commit(twin, 8).unwrap();
+    let other = prompt(&[4]);
+    let again = Admission { external: 0, ..ask };
+    let again = Admission { prompt: request(&other).prompt, ..again };
+    assert!(!m.admit(&again).unwrap().encoder_cached);
+    m.commit(first.seq, 12).unwrap();
+    assert!(m.admit(&again).unwrap().encoder_cached);
+    m.check_integrity().unwrap();
+}
+
 /// Another input's blocks: fixed, shared by content alone, gone with the sequence.
 #[test]
 fn another_input_is_shared_by_its_content() {

@@ -9,9 +9,12 @@
 //! The victim is the block worth least among the least recently used of each class. Before anything
 //! is known all are worth nothing, and the order is plain lru.
 //!
+//! What lru would have hit is counted beside (see `rival`). The further it is ahead, the surer a
+//! choice other than its own must be, until only its own is left.
+//!
 //! Time counts block accesses. A victim costs O(classes), an access O(log n); what blocks are worth
 //! is worked out anew every quarter of the capacity. Memory: 32 bytes a block, 16 bytes for each of
-//! the [`WATCHED`] departed blocks per block ([`MOST_WATCHED`] of them, 64 MiB, at the most).
+//! the [`Tuning::watched`] departed blocks per block ([`MOST_WATCHED`] of them, 64 MiB, at the most).
 
 mod departed;
 mod gaps;
@@ -171,6 +174,8 @@ impl Foresight {
         self.due = (capacity / self.tuning.refresh).max(REFRESH_LEAST);
         self.gaps.refresh(&self.idle, self.time, self.tuning);
         self.rival.fade(self.tuning.keep);
+        // What it was compared with is worth something else now.
+        self.streak.limit = 0.0;
     }
 }
 
@@ -216,6 +221,13 @@ impl Classes for Foresight {
 
     fn release(&mut self, block: BlockId, view: View<'_>) {
         self.columns[block as usize].last = view.now;
+    }
+
+    fn expose(&mut self, block: BlockId, _: View<'_>) {
+        let class = self.class(block);
+        if class != self.streak.class {
+            self.streak.limit = self.streak.limit.min(self.worth(class, block));
+        }
     }
 
     fn class(&self, block: BlockId) -> usize {

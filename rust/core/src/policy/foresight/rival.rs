@@ -65,3 +65,72 @@ impl Rival {
         self.accesses *= keep;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plays `uses` of blocks to the rival and to a list of the blocks used last; how often they
+    /// disagree, and the hits of the list.
+    fn disagree(uses: impl Iterator<Item = usize>, blocks: usize, capacity: u32) -> (u64, u64) {
+        let (mut idle, mut rival) = (Idle::default(), Rival::default());
+        let mut times = vec![None; blocks];
+        let mut list: Vec<usize> = Vec::new();
+        let (mut wrong, mut hits) = (0, 0);
+        for (now, block) in uses.enumerate() {
+            let now = now as u64 + 1;
+            let place = list.iter().rposition(|&b| b == block);
+            let hit = place.is_some_and(|at| list.len() - at <= capacity as usize);
+            place.map(|at| list.remove(at));
+            list.push(block);
+            if let Some(time) = times[block] {
+                idle.leave(0, time);
+            }
+            rival.access(times[block], hit, capacity, &idle, Tuning::default());
+            wrong += u64::from(rival.lead != 0.0);
+            rival.lead = 0.0;
+            hits += u64::from(hit);
+            idle.join(0);
+            times[block] = Some(now);
+            if now % 16 == 0 && idle.turn(now) {
+                rival.recount(capacity, &idle);
+            }
+        }
+        (wrong, hits)
+    }
+
+    #[test]
+    fn it_hits_what_lru_hits() {
+        let mut state = 1u64;
+        let uses = (0..60_000).map(move |i| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let draw = (state >> 40) as usize % 3_000;
+            // Popular ones, and a window that moves on.
+            if draw % 2 == 0 { draw * draw / 3_000 } else { (i / 20 + draw / 8) % 3_000 }
+        });
+        let (wrong, hits) = disagree(uses, 3_000, 1_000);
+        assert!(hits > 20_000, "{hits}");
+        // Epochs are 16 accesses long, so that its edge is not sharp.
+        assert!(wrong < 600, "{wrong} of 60,000");
+    }
+
+    #[test]
+    fn doubt_grows_with_what_lru_is_ahead() {
+        let (idle, tuning) = (Idle::default(), Tuning { grace: 1.0, ..Tuning::default() });
+        let mut rival = Rival::default();
+        rival.access(None, false, 1_000, &idle, tuning);
+        assert_eq!(rival.doubt(), 1.0);
+        let mut last = 1.0;
+        for _ in 0..4 {
+            rival.access(Some(0), false, 1_000, &idle, tuning);
+            assert!(rival.doubt() < last);
+            last = rival.doubt();
+        }
+        rival.access(Some(0), false, 1_000, &idle, tuning);
+        assert_eq!(rival.doubt(), 0.0);
+        for _ in 0..10 {
+            rival.access(None, true, 1_000, &idle, tuning);
+        }
+        assert_eq!(rival.doubt(), 1.0);
+    }
+}

@@ -1,0 +1,64 @@
+"""Prefix matchers as the command line names them: ``min-hit``, ``min-hit:min_tokens=1024``."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from kvframe.bench.options import keyed
+from kvframe.bench.policies import options_of, source_hash
+from kvframe.descriptors import PrefixMatcher
+from kvframe.errors import ConfigError
+from kvframe.policies.match import MatchDriver, matcher_of
+from kvframe.registry import Loaded, Registry
+
+OWN = "hash"
+"""The index of the core, by keys, as a trace brings them."""
+
+DEFAULT = (OWN,)
+
+
+@dataclass(frozen=True)
+class Matcher:
+    """A prefix matcher found by the registry, with its checked options; see `policies.Choice`."""
+
+    label: str
+    loaded: Loaded[PrefixMatcher] = field(repr=False, compare=False)
+    options: msgspec.Struct | None = field(compare=False)
+
+    def engine_policy(self, block_size: int) -> MatchDriver | None:
+        """What `kvframe._core.replay` takes, made anew.
+
+        Raises:
+            PluginError: the matcher cannot be made.
+        """
+        return matcher_of(self.loaded, self.options, block_size)
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """Everything about it that decides a cell's numbers."""
+        return {
+            "policy": self.loaded.descriptor.name,
+            "version": f"{self.loaded.distribution} {self.loaded.version}",
+            "source": source_hash(self.loaded),
+            "options": {} if self.options is None else msgspec.to_builtins(self.options),
+        }
+
+
+def choose_all(texts: Iterable[str], registry: Registry) -> list[Matcher]:
+    """Resolve each ``name[:option=value...]``, in order.
+
+    Raises:
+        PluginError: no such matcher; lists what was found and where from.
+        ConfigError: an option it does not have, or a value it refuses; an index that needs tokens.
+    """
+    return [_choose(text, registry) for text in texts]
+
+
+def _choose(text: str, registry: Registry) -> Matcher:
+    name, *pairs = text.split(":")
+    loaded = registry.prefix(name)
+    if name == "radix":
+        raise ConfigError(f"--prefix {text}: a trace has keys and no tokens, which radix matches")
+    given = keyed(pairs, f"--prefix {text}")
+    return Matcher(text, loaded, options_of("--prefix", text, loaded.descriptor, given))

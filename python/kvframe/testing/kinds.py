@@ -1,0 +1,150 @@
+"""The conformance kit for admission policies and prefix matchers: as a function, and as tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from kvframe.config import AdmissionConfig, CacheConfig, Config, PrefixConfig
+from kvframe.descriptors import AdmissionPolicy, Descriptor, PrefixMatcher
+from kvframe.errors import KVFrameError, UsageError
+from kvframe.manager import KVCacheManager
+from kvframe.registry import Loaded, Registry
+from kvframe.testing.report import PromiseError, Report, judged
+from kvframe.testing.traffic import Traffic
+
+PROMISES_OF_KINDS: Mapping[str, str] = {
+    "options": "it can be made with these options",
+    "answers": "every question gets a usable answer: no exception, wrong shape or wrong block",
+    "eligible": "the pool stays sound, and what is found is what the core says may be found",
+    "deterministic": "the same calls give the same log, whatever ran before in the process",
+    "pools": "it serves small pools, and those that are forgotten or resized",
+}
+"""What an admission policy or a prefix matcher promises, in the order in which it is tried."""
+
+SIZES = (6, 12, 40)
+CALLS = 250
+
+Make = Callable[[int], KVCacheManager]
+
+
+def check_kind(
+    policy: AdmissionPolicy | PrefixMatcher, options: Mapping[str, Any] | None = None
+) -> Report:
+    """Put an admission policy or a prefix matcher through the trials of the kit.
+
+    Args:
+        policy: What describes it, as its hook gives it; a built-in one's will do.
+        options: Its options, as in its table of kvframe.toml; defaults if None.
+
+    Returns:
+        A verdict for each promise; `Report.ok` if all were kept.
+
+    Raises:
+        UsageError: It is of another kind.
+    """
+    make = _maker(policy, dict(options or {}))
+    trials: list[tuple[str, Callable[[], object]]] = [
+        ("options", lambda: make(8)),
+        ("answers", lambda: [Traffic(make(size), size).run(CALLS) for size in SIZES]),
+        ("eligible", lambda: [Traffic(make(size), 99).run(CALLS) for size in SIZES]),
+        ("deterministic", lambda: _deterministic(make)),
+        ("pools", lambda: [Traffic(make(n), n, upheaval=True).run(CALLS) for n in (1, 2, 9)]),
+    ]
+    passed: set[str] = set()
+    failed: dict[str, str] = {}
+    for promise, trial in trials:
+        try:
+            trial()
+            passed.add(promise)
+        except PromiseError as fault:
+            failed.setdefault(fault.promise, fault.finding)
+            if promise == "options":
+                break
+    return Report(policy.name, "this process", judged(PROMISES_OF_KINDS, passed, failed))
+
+
+def _deterministic(make: Make) -> None:
+    logs = {Traffic(make(12), 5).run(CALLS) for _ in range(3)}
+    if len(logs) > 1:
+        raise PromiseError("deterministic", f"three equal runs gave {len(logs)} logs")
+
+
+def _maker(policy: AdmissionPolicy | PrefixMatcher, options: dict[str, Any]) -> Make:
+    name = policy.name
+    tables = {name: options} if options else {}
+    if not isinstance(policy, AdmissionPolicy | PrefixMatcher):
+        raise UsageError(
+            f"policy is a {type(policy).__name__}: must be an AdmissionPolicy or a PrefixMatcher"
+        )
+
+    def make(blocks: int) -> KVCacheManager:
+        cache = CacheConfig(block_size=4, capacity=blocks, event_log=True)
+        if isinstance(policy, AdmissionPolicy):
+            gate = AdmissionConfig(policy=name, on_error="raise", options=tables)
+            config = Config(cache=cache, admission=gate)
+        else:
+            matcher = PrefixConfig(policy=name, on_error="raise", options=tables)
+            config = Config(cache=cache, prefix=matcher)
+        try:
+            return KVCacheManager(config.resolve(_Knows(policy)))
+        except KVFrameError as error:
+            raise PromiseError("options", str(error)) from error
+
+    return make
+
+
+class _Knows(Registry):
+    """A registry in which the policy's name means the one on trial."""
+
+    def __init__(self, policy: Descriptor) -> None:
+        super().__init__()
+        self._policy = policy
+
+    def admission(self, name: str) -> Loaded[AdmissionPolicy]:
+        policy = self._policy
+        if isinstance(policy, AdmissionPolicy) and name == policy.name:
+            return Loaded(policy, "this process", "", name)
+        return super().admission(name)
+
+    def prefix(self, name: str) -> Loaded[PrefixMatcher]:
+        policy = self._policy
+        if isinstance(policy, PrefixMatcher) and name == policy.name:
+            return Loaded(policy, "this process", "", name)
+        return super().prefix(name)
+
+
+class KindConformance:
+    """The kit as tests: derive from it in your package, and say which policy.
+
+    Attributes:
+        policy: The `AdmissionPolicy` or `PrefixMatcher` that the package's hook gives.
+        options: Its options.
+    """
+
+    policy: ClassVar[AdmissionPolicy | PrefixMatcher]
+    options: ClassVar[Mapping[str, Any]] = {}
+
+    _report: ClassVar[Report]
+
+    def _kept(self, promise: str) -> None:
+        kind = type(self)
+        if "_report" not in vars(kind):
+            kind._report = check_kind(kind.policy, kind.options)
+        check = kind._report[promise]
+        assert check.verdict == "ok", f"{promise}: {check.finding or 'not run'}\n{kind._report}"
+
+    def test_options(self) -> None:
+        self._kept("options")
+
+    def test_answers(self) -> None:
+        self._kept("answers")
+
+    def test_eligible(self) -> None:
+        self._kept("eligible")
+
+    def test_deterministic(self) -> None:
+        self._kept("deterministic")
+
+    def test_pools(self) -> None:
+        self._kept("pools")

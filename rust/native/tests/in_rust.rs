@@ -1,0 +1,181 @@
+//! A policy written in Rust against the interface, in the core: most recently released first.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use kvframe_core::manager::Prompt;
+use kvframe_core::{Admission, Error, Manager, Options};
+use kvframe_native::check::{self, Refused};
+use kvframe_native::faults::Faults;
+use kvframe_native::policy::Policy;
+use kvframe_native::v1::{Config, NONE, Table};
+
+const SIZE: u32 = 4;
+
+/// Blocks that may die, the last released last; and who counts how many of these there are.
+struct Stack {
+    blocks: Vec<u32>,
+    alive: &'static AtomicU32,
+}
+
+static ALIVE: AtomicU32 = AtomicU32::new(0);
+
+unsafe extern "C" fn create(config: *const Config) -> *mut c_void {
+    // SAFETY: the core gives a config that outlives the call.
+    let blocks = unsafe { (*config).blocks };
+    ALIVE.fetch_add(1, Ordering::SeqCst);
+    let stack = Stack { blocks: Vec::with_capacity(blocks as usize), alive: &ALIVE };
+    Box::into_raw(Box::new(stack)).cast()
+}
+
+unsafe extern "C" fn destroy(state: *mut c_void) {
+    // SAFETY: `create` made it, and this is called once.
+    let stack = unsafe { Box::from_raw(state.cast::<Stack>()) };
+    stack.alive.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// The state and the blocks of an event.
+unsafe fn read<'a>(state: *mut c_void, n: u32, blocks: *const u32) -> (&'a mut Stack, &'a [u32]) {
+    // SAFETY: the state is ours and nobody else is in it; the core gives n blocks.
+    unsafe { (&mut *state.cast(), std::slice::from_raw_parts(blocks, n as usize)) }
+}
+
+unsafe extern "C" fn expose(
+    state: *mut c_void,
+    _memory: *mut c_void,
+    _now: u64,
+    n: u32,
+    blocks: *const u32,
+) -> i32 {
+    // SAFETY: as the contract says.
+    let (stack, blocks) = unsafe { read(state, n, blocks) };
+    stack.blocks.extend(blocks);
+    0
+}
+
+unsafe extern "C" fn claim(
+    state: *mut c_void,
+    _memory: *mut c_void,
+    _now: u64,
+    n: u32,
+    blocks: *const u32,
+) -> i32 {
+    // SAFETY: as the contract says.
+    let (stack, blocks) = unsafe { read(state, n, blocks) };
+    stack.blocks.retain(|block| !blocks.contains(block));
+    0
+}
+
+unsafe extern "C" fn remove(
+    state: *mut c_void,
+    memory: *mut c_void,
+    now: u64,
+    block: u32,
+    _why: u32,
+) -> i32 {
+    // SAFETY: one block is one block.
+    unsafe { claim(state, memory, now, 1, &raw const block) }
+}
+
+unsafe extern "C" fn victim(state: *mut c_void, _memory: *mut c_void, _now: u64) -> i64 {
+    // SAFETY: the state is ours.
+    let stack = unsafe { &*state.cast::<Stack>() };
+    i64::from(stack.blocks.last().copied().unwrap_or(NONE))
+}
+
+fn table() -> Table {
+    Table {
+        create: Some(create),
+        destroy: Some(destroy),
+        expose: Some(expose),
+        claim: Some(claim),
+        remove: Some(remove),
+        victim: Some(victim),
+        ..Table::empty()
+    }
+}
+
+fn manager(table: Table, strict: bool) -> (Manager, Arc<Faults>) {
+    check::sense(&table).unwrap();
+    // SAFETY: it makes sense, and its functions do as the contract says.
+    let policy = unsafe { Policy::new(table, Vec::new(), Box::new(())) };
+    let faults = Arc::new(Faults::new(strict));
+    let eviction = kvframe_native::eviction(policy, None, Arc::clone(&faults));
+    let options = Options { blocks: 8, block_size: SIZE, ..Options::default() };
+    (Manager::new(options, eviction).unwrap(), faults)
+}
+
+fn serve(m: &mut Manager, first: u32, blocks: u32) -> Result<u32, Error> {
+    let tokens: Vec<u32> = (first..first + blocks * SIZE).collect();
+    let asked = Admission {
+        prompt: Prompt { tokens: &tokens, ..Prompt::default() },
+        ..Admission::default()
+    };
+    let grant = m.admit(&asked)?;
+    m.commit(grant.seq, blocks * SIZE)?;
+    m.release(grant.seq)?;
+    m.check_integrity().unwrap();
+    Ok(grant.cached_tokens)
+}
+
+#[test]
+fn it_decides_and_ends_once() {
+    let (mut m, faults) = manager(table(), true);
+    assert_eq!(ALIVE.load(Ordering::SeqCst), 1);
+    for first in [0, 100, 200, 300, 400] {
+        serve(&mut m, first, 2).unwrap();
+    }
+    // The latest made room for the one after it, so the first three are still there.
+    assert_eq!(serve(&mut m, 0, 2), Ok(SIZE));
+    assert_eq!(serve(&mut m, 200, 2), Ok(SIZE));
+    assert_eq!(faults.count(), 0);
+    assert_eq!(
+        m.resize(9),
+        Err(Error::PolicyRefused(
+            "it was created for 8 blocks and has no resize: 9 are too many".into()
+        ))
+    );
+    drop(m);
+    assert_eq!(ALIVE.load(Ordering::SeqCst), 0);
+}
+
+unsafe extern "C" fn nobody(_: *mut c_void, _: *mut c_void, _: u64) -> i64 {
+    i64::from(NONE)
+}
+
+#[test]
+fn a_fault_is_counted_and_the_built_in_order_stands_in() {
+    let table = Table { victim: Some(nobody), ..Table::empty() };
+    let (mut m, faults) = manager(table, false);
+    for first in [0, 100, 200, 300, 400] {
+        serve(&mut m, first, 2).unwrap();
+    }
+    assert_eq!((faults.count(), m.fallbacks()), (2, 2));
+    assert_eq!(faults.news().unwrap(), "victim named none of 8 cached blocks");
+    assert_eq!(faults.news(), None);
+    let (mut m, faults) = manager(table, true);
+    for first in [0, 100, 200, 300, 400] {
+        serve(&mut m, first, 2).unwrap();
+    }
+    assert_eq!(serve(&mut m, 500, 2), Err(Error::NeedVictims { n: 2 }));
+    assert!(faults.is_final());
+}
+
+#[test]
+fn another_version_is_not_read() {
+    let mut other = table();
+    other.head.major = 2;
+    // SAFETY: a table.
+    let refused = unsafe { check::read(&raw const other) }.unwrap_err();
+    let size = size_of::<Table>();
+    assert_eq!(
+        refused,
+        Refused::Version {
+            found: format!("ABI 2.0 ({size} bytes)"),
+            needed: format!("ABI 1.0 ({size} bytes)"),
+        }
+    );
+    // SAFETY: null is refused.
+    assert!(unsafe { check::read(std::ptr::null()) }.is_err());
+}
