@@ -60,9 +60,9 @@ impl Outputs<'_> {
             if let Some(row) = largest.filter(|&row| row >= rows as u64) {
                 return Err(format!("rows has {row}, but tables has {rows} rows"));
             }
-            let encoders = core.layout().has_cross();
             let longest = reach.iter().map(|extent| extent.end).max().unwrap_or(0);
-            if !encoders && self.spans[group].is_some_and(|(span, _)| longest <= width as u64 * u64::from(span)) {
+            let holds = |(span, _)| longest <= width as u64 * u64::from(span);
+            if self.spans[group].is_some_and(holds) {
                 continue;
             }
             for (&(seq, _), extent) in step.append.iter().zip(reach) {

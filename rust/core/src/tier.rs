@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::hash::Key;
-use crate::policy::{Candidates, Eviction, Journal, Use, View, Why};
+use crate::policy::{Candidates, Eviction, External, Journal, Use, View, Why};
 use crate::pool::{BlockId, NIL, Pool, State};
 use crate::sequence::Meta;
 
@@ -100,7 +100,9 @@ impl TierPolicy {
     pub fn missed(&mut self, keys: &[Key]) {
         self.tick();
         let view = View { pool: &self.pool, now: self.now };
-        keys.iter().for_each(|&key| self.policy.missed(key, view));
+        for &key in keys {
+            self.policy.missed(key, view);
+        }
     }
 
     /// A block enters, owned once; `depth` is its place in a prefix where the caller knows it.
@@ -227,7 +229,9 @@ impl TierPolicy {
             });
         }
         self.tick();
-        blocks.iter().for_each(|&block| self.leave(block, why));
+        for &block in blocks {
+            self.leave(block, why);
+        }
         Ok(())
     }
 
@@ -361,7 +365,7 @@ impl TierPolicy {
 
     /// Those events.
     pub fn take_journal(&mut self) -> Journal {
-        self.policy.external().map(|books| books.take_journal()).unwrap_or_default()
+        self.policy.external().map(External::take_journal).unwrap_or_default()
     }
 
     fn settle(&mut self) {
