@@ -114,9 +114,7 @@ class Manager:
         """
         Recounts everything; raises `IntegrityError` on the first thing that disagrees.
         """
-    def claim_blocks(
-        self, /, blocks: Any, generations: Any | None = None, used: bool = True
-    ) -> None:
+    def claim_blocks(self, /, blocks: Any, generations: Any | None = None) -> None:
         """
         Holds blocks once more.
         """
@@ -145,10 +143,6 @@ class Manager:
         """
         The tree of the radix index as "text" or "dot".
         """
-    def evict_blocks(self, /, count: SupportsIndex) -> Incomplete:
-        """
-        Evicts exactly so many cached blocks, or none.
-        """
     def eviction_order(self, /) -> Incomplete:
         """
         Cached blocks in the policy's present order of death, as far as it is settled.
@@ -176,10 +170,6 @@ class Manager:
     def fits(self, /, request: Request) -> int:
         """
         Whether a request could be admitted: 0 never, 1 later, 2 now.
-        """
-    def forget_blocks(self, /, blocks: Any) -> None:
-        """
-        Forgets cached blocks that nothing follows.
         """
     def fork(self, /, seq: SupportsIndex) -> int:
         """
@@ -270,10 +260,6 @@ class Manager:
     def miss(self, /, seq: SupportsIndex) -> tuple[int, int, int, int | None] | None:
         """
         Why the admission of a live sequence found no more; None with statistics off.
-        """
-    def missed_keys(self, /, keys: Any) -> None:
-        """
-        Tells the policy of keys that were looked for in vain.
         """
     def options(self, /) -> dict:
         """
