@@ -78,11 +78,11 @@ MUTANTS = (
         ("MK-B8",),
     ),
     Mutant(
-        "no-groups-accepted",
+        "any-number-of-groups",
         "options.rs",
         "        if self.groups.is_empty() || self.groups.len() > MAX_GROUPS {\n",
-        "        if self.groups.len() > MAX_GROUPS {\n",
-        "a model without layers is accepted, and the first request panics",
+        "        if self.groups.is_empty() {\n",
+        "more groups are accepted than there are bits for, and some are taken for others",
         ("MK-B11",),
     ),
     Mutant(

@@ -19,7 +19,7 @@ MUTANTS = (
         "        if needed > available {\n",
         "        if needed > available {\n"
         "            if self.pool.referenced() == self.pool.capacity() {\n"
-        "                return self.check_room(needed, claimed);\n"
+        "                return self.room_for(needed, claimed);\n"
         "            }\n",
         "with everything in use a request is never answered",
         ("SA-B3",),
