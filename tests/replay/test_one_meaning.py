@@ -86,7 +86,7 @@ def driver(make: type[BatchedEviction], name: str = "mine") -> Driver:
     from kvframe.policies.driver import driver as build
 
     built = build(known.eviction(name), None, None, 512)
-    assert built is not None
+    assert isinstance(built, Driver)
     return built
 
 

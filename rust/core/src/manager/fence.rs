@@ -56,6 +56,7 @@ impl Manager {
     /// # Errors
     /// Unknown handles.
     pub fn release_behind(&mut self, seq: SeqId, fence: u64) -> Result<()> {
+        self.sequences.get(seq)?;
         self.fence_up(Some(fence));
         let outcome = self.release(seq);
         self.fence_down();
@@ -67,6 +68,7 @@ impl Manager {
     /// # Errors
     /// Unknown handles.
     pub fn preempt_behind(&mut self, seq: SeqId, fence: u64) -> Result<Sequence> {
+        self.sequences.get(seq)?;
         self.fence_up(Some(fence));
         let outcome = self.preempt(seq);
         self.fence_down();
