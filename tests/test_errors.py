@@ -15,6 +15,7 @@ TREE = {
     "AbiError": (errors.PolicyError,),
     "TraceError": (errors.KVFrameError, ValueError),
     "CapacityError": (errors.KVFrameError,),
+    "HeldError": (errors.CapacityError,),
     "NeverFitsError": (errors.KVFrameError,),
     "HandleError": (errors.KVFrameError,),
     "StaleHandleError": (errors.HandleError,),

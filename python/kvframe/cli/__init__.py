@@ -24,7 +24,7 @@ BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
 COMMANDS = {
     "bench": "Replay real traffic under every policy.",
     "check": "Check FILE and print what it resolves to.",
-    "new-plugin": "Write a package for a policy of your own.",
+    "new-plugin": "Write a package that installs, passes its tests and runs.",
     "plugins": "List every policy that is installed, the broken ones too.",
 }
 

@@ -21,7 +21,7 @@ from kvframe.policies.tier import TierPolicy, resolve
 from kvframe.registry import Registry
 
 SUPPORTED = "0.5.6"
-"""Versions of LMCache whose plug points these are: see tests/integrations/seams."""
+"""Versions of LMCache whose plug points these are."""
 
 if TYPE_CHECKING:
     from lmcache.v1.distributed.api import ObjectKey

@@ -24,7 +24,7 @@ from kvframe.policies.tier import TierPolicy, Use, resolve
 from kvframe.registry import Registry
 
 SUPPORTED = "0.5.23"
-"""Versions of SGLang whose plug point this is: see tests/integrations/seams."""
+"""Versions of SGLang whose plug point this is."""
 
 if TYPE_CHECKING:
     from sglang.srt.mem_cache.evict_policy import EvictionStrategy

@@ -25,7 +25,7 @@ from kvframe.integrations.peers import seam
 from kvframe.policies.tier import UNKNOWN, TierPolicy, Use, resolve
 
 SUPPORTED = "0.33"
-"""Versions of vLLM whose plug point this is: see tests/integrations/seams."""
+"""Versions of vLLM whose plug point this is."""
 
 if TYPE_CHECKING:
     from vllm.v1.kv_offload.base import OffloadKey, ReqContext
