@@ -71,7 +71,7 @@ def compiler() -> str:
 
 
 @cache
-def library() -> ctypes.CDLL:
+def compiled() -> ctypes.CDLL:
     """lru.c, compiled."""
     built = Path(mkdtemp()) / "lru.so"
     command = [compiler(), "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
@@ -94,7 +94,7 @@ NAMES: dict[str, bytes] = {}
 
 def table(symbol: str) -> int:
     """The address of a table of lru.c."""
-    return ctypes.addressof(ctypes.c_char.in_dll(library(), symbol))
+    return ctypes.addressof(ctypes.c_char.in_dll(compiled(), symbol))
 
 
 def in_c(symbol: str) -> NativePolicy:

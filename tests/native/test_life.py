@@ -29,7 +29,7 @@ def ok(*_: object) -> int:
 
 
 def test_one_state_for_each_cache_and_each_ends_once() -> None:
-    states = helpers.library().states
+    states = helpers.compiled().states
     before = states()
     caches = [manager(lambda: in_c("order")) for _ in range(3)]
     assert states() == before + 3
@@ -60,7 +60,7 @@ def test_destroy_gets_what_create_made() -> None:
 
 
 def test_a_cache_that_cannot_be_made_leaves_no_state() -> None:
-    states = helpers.library().states
+    states = helpers.compiled().states
     before = states()
     made = driver(found(lambda: in_c("order")), None, None, SIZE)
     with pytest.raises(UsageError):

@@ -37,7 +37,7 @@ def test_a_replay_runs_while_python_is_busy(jealous: None) -> None:
         done["got"] = _core.replay(trace, made, 4_000, "engine")
 
     alone = _core.replay(trace, "lru", 4_000, "engine")
-    states = helpers.library().states  # a PyDLL would let go
+    states = helpers.compiled().states  # a PyDLL would let go
     thread = threading.Thread(target=replay)
     thread.start()
     while states() == 0:

@@ -33,7 +33,7 @@ def made(words: Any, name: str = "kvframe.eviction.v1") -> KVCacheManager:
 
 
 def test_python_c_and_rust_agree() -> None:
-    layout = (ctypes.c_uint32 * 9).in_dll(helpers.library(), "layout")
+    layout = (ctypes.c_uint32 * 9).in_dll(helpers.compiled(), "layout")
     size, config, use, wants, initial, create, victim, score, columns = layout
     assert (size, config) == (SIZE, 24)
     assert use == USE.itemsize
@@ -56,7 +56,7 @@ def test_python_c_and_rust_agree() -> None:
     ],
 )
 def test_another_version_is_refused_by_name(changes: dict[str, int], found: str) -> None:
-    before = helpers.library().states()
+    before = helpers.compiled().states()
     needed = f"ABI 1.0 ({SIZE} bytes)"
     with pytest.raises(AbiError) as caught:
         made(copied("order", **changes))
@@ -64,7 +64,7 @@ def test_another_version_is_refused_by_name(changes: dict[str, int], found: str)
     assert str(error).startswith(f"{HERE}it brings {found}; this kvframe needs {needed}")
     assert (error.plugin, error.version) == ("test", "3.2.1")
     assert (error.found, error.needed) == (found, needed)
-    assert helpers.library().states() == before
+    assert helpers.compiled().states() == before
 
 
 @pytest.mark.parametrize("name", ["kvframe.eviction.v0", "kvframe.eviction.v2", "numpy.array"])
