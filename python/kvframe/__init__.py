@@ -21,6 +21,7 @@ from kvframe.config import (
     PrefixConfig,
     PressureConfig,
     Resolved,
+    RetentionConfig,
     SequenceCapacity,
 )
 from kvframe.descriptors import AdmissionPolicy, EvictionPolicy, PrefixMatcher
@@ -46,6 +47,7 @@ from kvframe.manager import KVCacheManager
 from kvframe.registry import Registry
 from kvframe.request import Extra, Request
 from kvframe.results import (
+    Answer,
     Changes,
     Committed,
     Counts,
@@ -57,23 +59,28 @@ from kvframe.results import (
     Owners,
     Pages,
     Pin,
+    Pinned,
     Plan,
     Pressure,
+    Priority,
     Reason,
     Remap,
     Sight,
     Span,
     Stepped,
+    Taken,
     Ticket,
     Usage,
     Victim,
 )
+from kvframe.retention import Keep, Retention, TokenRange
 from kvframe.router import Reach, RouterCounts, RouterIndex
 
 __all__ = [
     "AbiError",
     "AdmissionConfig",
     "AdmissionPolicy",
+    "Answer",
     "CacheConfig",
     "CapacityError",
     "Changes",
@@ -94,6 +101,7 @@ __all__ = [
     "IntegrityError",
     "KVCacheManager",
     "KVFrameError",
+    "Keep",
     "Lengths",
     "ModelConfig",
     "NeverFitsError",
@@ -101,6 +109,7 @@ __all__ = [
     "Owners",
     "Pages",
     "Pin",
+    "Pinned",
     "Plan",
     "PluginError",
     "PluginsConfig",
@@ -110,12 +119,15 @@ __all__ = [
     "PrefixMatcher",
     "Pressure",
     "PressureConfig",
+    "Priority",
     "Reach",
     "Reason",
     "Registry",
     "Remap",
     "Request",
     "Resolved",
+    "Retention",
+    "RetentionConfig",
     "RouterCounts",
     "RouterIndex",
     "SequenceCapacity",
@@ -123,7 +135,9 @@ __all__ = [
     "Span",
     "StaleHandleError",
     "Stepped",
+    "Taken",
     "Ticket",
+    "TokenRange",
     "TraceError",
     "UnknownSequenceError",
     "Usage",

@@ -44,6 +44,8 @@ class Manager:
         admission_strict: bool = False,
         matched: bool = False,
         mirrored: bool = False,
+        pin_cap: SupportsFloat | SupportsIndex = 1.0,
+        sessions: bool = False,
     ) -> Manager:
         """
         A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
@@ -79,6 +81,10 @@ class Manager:
     ) -> int | None:
         """
         Attaches a handle to a prefix; returns the one it replaces.
+        """
+    def block_priority(self, /, block: SupportsIndex) -> tuple[int, int | None]:
+        """
+        A block's retention priority, and when it changes by itself.
         """
     def block_state(self, /, block: SupportsIndex) -> tuple[str, int, int]:
         """
@@ -147,9 +153,10 @@ class Manager:
         """
         Cached blocks in the policy's present order of death, as far as it is settled.
         """
-    def expire(self, /, now: SupportsIndex) -> tuple[list[int], list[int]]:
+    def expire(self, /, now: SupportsIndex) -> tuple[list[int], list[int], list[int], int]:
         """
-        Settles what has lapsed; returns (tickets, sequences cut).
+        Settles what has lapsed; returns (tickets, sequences cut, receipts of pins, blocks with another
+        priority).
         """
     def extend(self, /, seq: SupportsIndex, until: SupportsIndex) -> None:
         """
@@ -202,6 +209,16 @@ class Manager:
     ) -> Incomplete:
         """
         Keys of a prompt's full blocks: uint64 (blocks, 2), low word first.
+        """
+    def hint(
+        self,
+        /,
+        session: SupportsIndex,
+        kind: str,
+        keep: tuple[SupportsIndex, SupportsIndex | None, SupportsIndex, bool],
+    ) -> tuple[str, int]:
+        """
+        Takes a hint on a session: (how it was taken, blocks that it concerned).
         """
     def holds(self, /, blocks: Any) -> tuple[Incomplete, Incomplete]:
         """
@@ -265,9 +282,12 @@ class Manager:
         """
         The options as they reached the core.
         """
-    def owners(self, /, block: SupportsIndex) -> tuple[list[int], list[int], int, int]:
+    def owners(
+        self, /, block: SupportsIndex
+    ) -> tuple[list[int], list[int], int, int, list[tuple[int, str]]]:
         """
-        Who holds a block: (sequences, tickets, owners behind a fence, holds one by one).
+        Who holds a block: (sequences, tickets, owners behind a fence, holds one by one, receipt and
+        owner of each pin).
         """
     def pages(
         self,
@@ -292,13 +312,27 @@ class Manager:
         extras: SupportsGetItem[
             int, tuple[SupportsIndex, SupportsIndex, SupportsGetItem[int, SupportsIndex]]
         ] = ...,
-    ) -> tuple[int, int, int] | None:
+        owner: str = "",
+        lease: SupportsIndex | None = None,
+    ) -> tuple[int, int, int, int] | None:
         """
-        Holds what is cached of a prompt: (receipt, its block, tokens), or None.
+        Holds what is cached of a prompt, as far as pins may: (receipt, its block, tokens, tokens that
+        were found), or None.
         """
     def pin_blocks(self, /, blocks: SupportsGetItem[int, SupportsIndex]) -> int:
         """
         For replaying a log: holds these blocks, as `pin` did.
+        """
+    def pin_session(
+        self, /, session: SupportsIndex, owner: str, lease: SupportsIndex | None = None
+    ) -> tuple[str, int, tuple[int, int, int, int] | None]:
+        """
+        Pins what a session has: (how it was taken, blocks, the receipt, its block, tokens, and tokens
+        that were found).
+        """
+    def pins(self, /, owner: str | None = None) -> list[tuple[int, int, int, str, int | None, int]]:
+        """
+        The pins of an owner, or of all.
         """
     def preempt(self, /, seq: SupportsIndex, fence: SupportsIndex | None = None) -> Request:
         """
@@ -485,6 +519,10 @@ class Manager:
         """
         Outstanding tickets: (ticket, "copies" | "load" | "lease", blocks, deadline).
         """
+    def touch(self, /, seqs: Any) -> None:
+        """
+        Sequences were read or scheduled.
+        """
     def truncate(self, /, seq: SupportsIndex, length: SupportsIndex) -> None:
         """
         Cuts a sequence to a length.
@@ -496,6 +534,10 @@ class Manager:
     def unpin(self, /, receipt: SupportsIndex, block: SupportsIndex) -> None:
         """
         Ends such a hold.
+        """
+    def unpin_all(self, /, owner: str | None = None) -> int:
+        """
+        Ends the pins of an owner, or all; how many.
         """
     def usage_of(self, /, seq: SupportsIndex) -> tuple[int, int, int, int, bool]:
         """
@@ -545,6 +587,18 @@ class Request:
         encoder: bytes | None = None,
         encoder_tokens: SupportsIndex = ...,
         outlook: Any | None = None,
+        retention: tuple[
+            SupportsGetItem[
+                int,
+                tuple[
+                    SupportsIndex,
+                    SupportsIndex,
+                    tuple[SupportsIndex, SupportsIndex | None, SupportsIndex, bool],
+                ],
+            ],
+            tuple[SupportsIndex, SupportsIndex | None, SupportsIndex, bool] | None,
+        ]
+        | None = None,
     ) -> Request: ...
     def changed(
         self,

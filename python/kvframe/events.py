@@ -117,3 +117,13 @@ class EventKind(IntEnum):
     """Blocks are held one by one once more; they come along as ids."""
     FREE = 49
     """Blocks are held one by one once less; they come along as ids."""
+    RETAIN = 50
+    """The block has the retention priority value from now on."""
+    CLOCK = 51
+    """It is value by the caller's clock, which retention goes by."""
+    TOUCH = 52
+    """The sequence was read or scheduled."""
+    HINT = 53
+    """A hint on the session value was taken; other: 0 retain, 1 release, 2 demote, then a byte each
+    of priority and of priority after it, and 1 if it falls evenly; its duration comes along as ids,
+    the low half first."""

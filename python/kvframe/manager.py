@@ -25,7 +25,8 @@ from kvframe.policies.gate import AdmissionDriver, gate_of
 from kvframe.policies.match import matcher_of
 from kvframe.registry import Registry
 from kvframe.request import Extra, Request, TokenIds, space
-from kvframe.results import Committed, Counts, Lengths, Pin, Plan, Sight, Span
+from kvframe.results import Committed, Counts, Lengths, Plan, Sight, Span
+from kvframe.retention import RetentionVerbs
 from kvframe.room import Room
 from kvframe.sharing import SharingVerbs
 from kvframe.steps import Steps
@@ -37,7 +38,7 @@ def _group(group: GroupConfig) -> dict[str, Any]:
     return {key: getattr(group, key) for key in keys}
 
 
-class KVCacheManager(Steps, Tables, Room, SharingVerbs, Observed, Matched):
+class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed, Matched):
     """Blocks, prefixes and sequences of one KV cache, under one eviction policy.
 
     Args:
@@ -94,6 +95,8 @@ class KVCacheManager(Steps, Tables, Room, SharingVerbs, Observed, Matched):
             fingerprint=cache.fingerprint.encode(),
             event_log=cache.event_log,
             reserve=pressure.reserve,
+            pin_cap=config.config.retention.pin_cap,
+            sessions=config.config.retention.sessions,
             statistics=observe.statistics,
             ghosts=observe.ghosts,
             sample=observe.sample,
@@ -305,36 +308,6 @@ class KVCacheManager(Steps, Tables, Room, SharingVerbs, Observed, Matched):
     def lengths(self, seq: int) -> Lengths:
         """A sequence's lengths in tokens."""
         return Lengths(*self._core.lengths(seq))
-
-    # --- what stays, and looking inside --------------------------------------------------------
-
-    def pin(
-        self,
-        prompt: TokenIds,
-        *,
-        salt: str = "",
-        adapter: str = "",
-        extras: Iterable[Extra] = (),
-    ) -> Pin | None:
-        """Keep what is cached of a prompt from eviction, in whole blocks, until `unpin`.
-
-        Counts no hit. After `clear_cache` or `set_fingerprint` nobody finds it any more; its blocks
-        are free once it is unpinned.
-
-        Returns:
-            The receipt, or None if nothing of the prompt is cached.
-        """
-        held = self._core.pin(prompt, **space(salt, adapter, extras))
-        return None if held is None else Pin(*held)
-
-    def unpin(self, pin: Pin) -> None:
-        """End a `pin`; it takes the receipt once.
-
-        Raises:
-            HandleError: The receipt was never given out, was handed back before, or names another
-                block than the one it was given for.
-        """
-        self._core.unpin(pin.receipt, pin.block)
 
     def dump(self, form: Literal["text", "dot"] = "text") -> str:
         """The tree of the radix index: one line a node, or a Graphviz graph.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple, Protocol, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,12 @@ class Extra(NamedTuple):
     start: int
     end: int
     id: bytes
+
+
+class Retains(Protocol):
+    """`kvframe.retention.Retention`."""
+
+    def of_core(self) -> Any: ...
 
 
 class RequestOptions(TypedDict, total=False):
@@ -49,6 +55,7 @@ class RequestOptions(TypedDict, total=False):
     encoder: bytes
     encoder_tokens: int
     outlook: npt.NDArray[np.uint32] | None
+    retention: Retains | None
 
 
 class Request:
@@ -89,6 +96,7 @@ class Request:
             one such input only. Without one, nothing of the sequence is shared.
         encoder_tokens: Tokens of that input: their blocks are there from admission to the end.
         outlook: uint32 per block: index of the request that uses it next, where that is known.
+        retention: How important its blocks are, and for how long (`kvframe.retention.Retention`).
 
     Raises:
         UsageError: A value is of the wrong type or out of range.
@@ -106,6 +114,11 @@ class Request:
                 given.pop("encoder", b""),
             )
         )
+        retention = given.pop("retention", None)
+        if retention is not None:
+            if not hasattr(retention, "of_core"):
+                raise UsageError(f"retention = {retention!r}: must be a Retention")
+            given["retention"] = retention.of_core()
         self.core = CoreRequest(prompt, **given)
         self.prepared: tuple[object, CoreRequest] | None = None
         self.resumed = False

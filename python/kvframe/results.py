@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -100,11 +100,65 @@ class Pin(NamedTuple):
         receipt: Ends it, once.
         block: The last block of the prefix.
         tokens: How many tokens are kept.
+        found: How many were cached.
     """
 
     receipt: int
     block: int
     tokens: int
+    found: int = 0
+
+    @property
+    def clipped(self) -> bool:
+        """Whether pins may not hold all that was cached (``retention.pin_cap``)."""
+        return self.tokens < self.found
+
+
+class Pinned(NamedTuple):
+    """A pin that is held.
+
+    Attributes:
+        pin: Ends it, with `KVCacheManager.unpin`.
+        owner: Whose it is; empty if it was not said.
+        until: When its lease ends, None if it has none.
+        blocks: How many blocks it keeps, in all groups.
+    """
+
+    pin: Pin
+    owner: str
+    until: int | None
+    blocks: int
+
+
+class Taken(StrEnum):
+    """How a hint on a session was taken: `KVCacheManager.hint` has the details."""
+
+    ACCEPTED = "accepted"
+    CLIPPED = "clipped"
+    DEFERRED = "deferred"
+    REFUSED = "refused"
+    MISSING = "missing"
+
+
+class Answer(NamedTuple):
+    """The answer to a hint on a session.
+
+    Attributes:
+        taken: How it was taken.
+        blocks: Blocks that it concerned.
+        pin: What ends the pin that it made.
+    """
+
+    taken: Taken
+    blocks: int
+    pin: Pin | None
+
+
+class Priority(NamedTuple):
+    """A block's retention priority, 0 to 100, and the time at which it changes by itself."""
+
+    priority: int
+    changes: int | None
 
 
 class Hit(NamedTuple):
@@ -221,10 +275,19 @@ class Usage(NamedTuple):
 
 
 class Expired(NamedTuple):
-    """Tickets whose deadline had come, and the sequences cut because a load or copy did not."""
+    """What a time brought about.
+
+    Attributes:
+        tickets: Tickets whose deadline had come.
+        rewound: Sequences that were cut because a load or a copy did not come.
+        pins: Receipts of pins whose lease was over.
+        changed: How many blocks have another retention priority.
+    """
 
     tickets: list[int]
     rewound: list[int]
+    pins: list[int]
+    changed: int
 
 
 class Ticket(NamedTuple):
@@ -244,12 +307,14 @@ class Owners(NamedTuple):
         tickets: Copies, loads and leases that keep it.
         waiting: Owners that left, behind a fence.
         held: How often it is held one by one (`kvframe.blocks`), or 1 if it is on loan.
+        pins: (receipt, owner) of each pin that keeps it.
     """
 
     sequences: list[int]
     tickets: list[int]
     waiting: int
     held: int
+    pins: list[tuple[int, str]]
 
 
 class Counts(NamedTuple):

@@ -6,8 +6,19 @@ from collections.abc import Callable
 from typing import Literal
 
 from kvframe._core import Manager as Core
-from kvframe.request import Handles
+from kvframe.request import Handles, Request
 from kvframe.results import Pressure, Victim
+
+PreemptionRule = Literal[
+    "fewest-computed",
+    "last-admitted",
+    "lowest-priority",
+    "longest-first",
+    "lru",
+    "lfu-aged",
+    "most-freed",
+]
+"""Which running sequence gives way first: see `Room.preemption_order`."""
 
 PressureCallback = Callable[[Pressure, Pressure], object]
 
@@ -45,7 +56,7 @@ class Room:
     def preemption_order(
         self,
         seqs: Handles,
-        rule: Literal["fewest-computed", "last-admitted", "lowest-priority"] = "fewest-computed",
+        rule: PreemptionRule = "fewest-computed",
         *,
         usage: float | None = None,
     ) -> list[Victim]:
@@ -53,7 +64,10 @@ class Room:
 
         Args:
             seqs: Those that may be preempted; the others are safe.
-            rule: Who goes first.
+            rule: Who goes first. ``lru`` goes by the last commit or `touch`, ``lfu-aged`` by how
+                often it was touched, where a touch counts half after 4,096 ticks; ``most-freed`` by
+                the blocks that nobody else holds, given those that went before. Of equals the last
+                admitted, by recency the first.
             usage: Only the first of them that bring `usage` down to this share, 0 to 1. Each then
                 frees what it does once those before it have ended.
 
@@ -61,6 +75,27 @@ class Room:
             UsageError: A sequence is named twice, or a value is out of range.
         """
         return [Victim(*row) for row in self._core.preemption_order(seqs, rule, usage)]
+
+    def preempt_to(
+        self, usage: float, seqs: Handles, rule: PreemptionRule = "fewest-computed"
+    ) -> list[Request]:
+        """Preempt the sequences that `preemption_order` names to bring `usage` down to a share.
+
+        Nobody is preempted whose end frees nothing. What they leave cached does not count as used.
+
+        Returns:
+            What brings each of them back, in the order in which they went.
+        """
+        victims = self._core.preemption_order(seqs, rule, usage)
+        return [Request.of_core(self._core.preempt(seq, None)) for seq, _, _ in victims]
+
+    def touch(self, seqs: Handles) -> None:
+        """Sequences were read or scheduled, in this order: what ``lru`` and ``lfu-aged`` go by.
+
+        Raises:
+            HandleError: One of them is unknown; none was touched.
+        """
+        self._core.touch(seqs)
 
     def collect(self, free: int) -> int:
         """Evict, in the policy's order, until ``free`` blocks are free; how many were evicted."""

@@ -94,7 +94,11 @@ class SharingVerbs:
         self._core.set_deadline(ticket, deadline)
 
     def expire(self, now: int) -> Expired:
-        """Settle what has lapsed by ``now``: leases end, loads and copies have failed."""
+        """It is ``now``: settle what has lapsed. Leases end, loads and copies have failed.
+
+        Pins end with their leases, and retention priorities are what they are by then; durations
+        count from the time told last. Time never goes back: an earlier one changes nothing of that.
+        """
         return Expired(*self._core.expire(now))
 
     def tickets(self) -> list[Ticket]:

@@ -71,6 +71,8 @@ ECHO: dict[str, tuple[str, list[tuple[Any, Any]]]] = {
     "observe.statistics": ("statistics", [(True, True), (False, False)]),
     "observe.ghosts": ("ghosts", [(0, 0), (99, 99)]),
     "observe.sample": ("sample", [(0, 0), (64, 64)]),
+    "retention.pin_cap": ("pin_cap", [(0.0, 0.0), (0.25, 0.25)]),
+    "retention.sessions": ("sessions", [(True, True), (False, False)]),
     "pressure.reserve": ("reserve", [(0, 0), (17, 17)]),
     "policy.options": ("policy_options", [({"slru": {"protected_uses": 5}}, 5)]),
 }

@@ -33,9 +33,9 @@ def test_a_load_whose_end_is_never_told_lapses_and_not_before() -> None:
     page = next(b for b in range(4) if kv.owners(b).tickets)
     assert kv.owners(page).tickets == [grant.load]
     assert kv.tickets() == [(grant.load, "load", 3, 50)]
-    assert kv.expire(49) == ([], [])
+    assert kv.expire(49)[:2] == ([], [])
     assert kv.counts().referenced == 3
-    assert kv.expire(50) == ([grant.load], [])
+    assert kv.expire(50)[:2] == ([grant.load], [])
     assert kv.counts() == (4, 0, 0, 4)
     assert kv.lookup(PROMPT).tokens == 0
     with pytest.raises(HandleError):
@@ -54,7 +54,7 @@ def test_leases_end_and_late_loads_cut_their_sequence() -> None:
     grant = kv.admit(PROMPT, external=12)
     assert grant.load is not None
     kv.set_deadline(grant.load, 4)
-    assert kv.expire(9) == ([lease, grant.load], [grant.seq])
+    assert kv.expire(9)[:2] == ([lease, grant.load], [grant.seq])
     assert kv.lengths(grant.seq).slots == 0
     assert kv.lookup([9] * 5).tokens == 4
     kv.check_integrity()

@@ -10,7 +10,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kvframe import CapacityError, KVCacheManager, NeverFitsError, _core
+from kvframe import (
+    CapacityError,
+    Keep,
+    KVCacheManager,
+    NeverFitsError,
+    Request,
+    Retention,
+    TokenRange,
+    _core,
+)
 from kvframe.bench.traces import load
 from kvframe.policies import BatchedEviction, Candidates
 from kvframe.policies.driver import driver
@@ -65,7 +74,16 @@ class Twins:
         return first[1]
 
 
-def walk(twins: Twins, dice: random.Random, capacity: int, steps: int) -> None:
+def asked(dice: random.Random) -> Retention | None:
+    """For ever: what an order of the policy's own makes of a priority that ends is its own."""
+    front, rest = (Keep(dice.choice([0, 20, 35, 80])) for _ in range(2))
+    ranges = [TokenRange(0, SIZE, front), TokenRange(SIZE, None, rest)]
+    return dice.choice([None, Retention(ranges), Retention((), front)])
+
+
+def walk(
+    twins: Twins, dice: random.Random, capacity: int, steps: int, retains: bool = False
+) -> None:
     running: dict[int, int] = {}
     known: list[list[int]] = [[]]
     for _ in range(steps):
@@ -88,7 +106,7 @@ def walk(twins: Twins, dice: random.Random, capacity: int, steps: int) -> None:
             start = dice.choice(known)
             tokens = start[: dice.randint(0, min(len(start), 5 * SIZE))]
             tokens = tokens + dice.choices(range(9), k=dice.randint(1, 3 * SIZE))
-            grant = twins.call("admit", tokens)
+            grant = twins.call("admit", Request(tokens, retention=asked(dice) if retains else None))
             if not isinstance(grant, str):
                 twins.call("commit", grant.seq, len(tokens))
                 running[grant.seq] = len(tokens)
@@ -103,7 +121,7 @@ def test_the_same_calls_leave_the_same_log(seed: int) -> None:
     kvs = {"builtin": builtin(capacity)}
     for name, (way, make) in FORMS.items():
         kvs[name] = manager(make, capacity, SIZE, way=way, event_log=True)
-    walk(Twins(kvs), dice, capacity, 300)
+    walk(Twins(kvs), dice, capacity, 300, retains=seed % 3 == 0)
     logs = {name: kv.take_events() for name, kv in kvs.items()}
     for name, kv in kvs.items():
         kv.check_integrity()

@@ -60,6 +60,7 @@ def compare(kv: KVCacheManager, twin: Rebuild) -> None:
     blocks = taken.blocks
     told = [(STATES[s], r) for s, r in zip(blocks.state, blocks.refs, strict=True)]
     assert [twin.state(block) for block in range(len(told))] == told
+    assert [twin.priority(block) for block in range(len(told))] == blocks.priority.tolist()
     assert twin.lengths == {seq: row.lengths.slots for seq, row in taken.sequences.items()}
 
 

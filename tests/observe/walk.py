@@ -8,7 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from kvframe import Grant, KVCacheManager, KVFrameError, Pin, Plan, Request
+from kvframe import (
+    Grant,
+    Keep,
+    KVCacheManager,
+    KVFrameError,
+    Pin,
+    Plan,
+    Request,
+    Retention,
+    TokenRange,
+)
 from kvframe.blocks import BlockPool
 
 WEIGHTS = {
@@ -84,6 +94,8 @@ class Walk:
             more["external_until"] = self.below(5) * self.size
         elif self.below(2) and self.joins:
             more["join"] = True
+        if self.below(3) == 0:
+            more["retention"] = self.retention()
         match self.below(12):
             case 0:
                 more["salt"] = "s"
@@ -98,6 +110,15 @@ class Walk:
             case _:
                 pass
         return Request(tokens + self.bits(self.below(self.size + 1)), **more)
+
+    def retention(self) -> Retention:
+        def keep() -> Keep:
+            duration = self.dice.choice([None, self.below(9)])
+            decay: Any = self.dice.choice(["step", "linear"])
+            return Keep(self.below(101), duration, self.dice.choice([0, 35]), decay)
+
+        ranges = [TokenRange(0, self.size, keep()), TokenRange(self.size, None, keep())]
+        return Retention(ranges, self.dice.choice([None, keep()]))
 
     def came(self, grant: Grant) -> None:
         self.live.append(grant.seq)
@@ -231,7 +252,9 @@ class Walk:
         self.clock += self.below(3)
         if tickets:
             self.kv.set_deadline(self.dice.choice(tickets), self.clock + self.below(6))
-        gone = self.kv.expire(self.clock).tickets
+        expired = self.kv.expire(self.clock)
+        gone = expired.tickets
+        self.pins = [pin for pin in self.pins if pin.receipt not in expired.pins]
         self.plans = [ticket for ticket in self.plans if ticket not in gone]
         self.loads = {ticket: n for ticket, n in self.loads.items() if ticket not in gone}
 
@@ -241,7 +264,8 @@ class Walk:
         self.plans.append(self.kv.lease(seq, upto))
 
     def pin(self) -> None:
-        pin = self.kv.pin([0] * self.size * (1 + self.below(2)))
+        lease = self.dice.choice([None, self.below(4)])
+        pin = self.kv.pin([0] * self.size * (1 + self.below(2)), lease=lease)
         if pin is not None:
             self.pins.append(pin)
 

@@ -16,6 +16,7 @@ from kvframe.config.schema import (
     PolicyConfig,
     PrefixConfig,
     PressureConfig,
+    RetentionConfig,
     SequenceCapacity,
 )
 from kvframe.config.tree import Config, Resolved
@@ -32,5 +33,6 @@ __all__ = [
     "PrefixConfig",
     "PressureConfig",
     "Resolved",
+    "RetentionConfig",
     "SequenceCapacity",
 ]

@@ -240,6 +240,21 @@ class ObserveConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     ] = 0
 
 
+class RetentionConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[retention]``: what may be kept from eviction, and on whose word."""
+
+    pin_cap: Annotated[
+        float, Meta(ge=0, le=1, description="Share of the pool that pins may hold.")
+    ] = 1.0
+    sessions: Annotated[
+        bool,
+        Meta(
+            description="Keep books of which blocks a session alone has, so that hints on sessions "
+            "are taken."
+        ),
+    ] = False
+
+
 class PressureConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[pressure]``: shares of the pool in use that change the level; what is kept back."""
 

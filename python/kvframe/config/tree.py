@@ -32,6 +32,7 @@ from kvframe.config.schema import (
     PolicyConfig,
     PrefixConfig,
     PressureConfig,
+    RetentionConfig,
 )
 from kvframe.config.values import build
 from kvframe.descriptors import AdmissionPolicy, EvictionPolicy, Kind, PrefixMatcher
@@ -51,6 +52,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     admission: AdmissionConfig = field(default_factory=AdmissionConfig)
     prefix: PrefixConfig = field(default_factory=PrefixConfig)
     pressure: PressureConfig = field(default_factory=PressureConfig)
+    retention: RetentionConfig = field(default_factory=RetentionConfig)
     observe: ObserveConfig = field(default_factory=ObserveConfig)
     plugins: PluginsConfig = field(default_factory=PluginsConfig)
 

@@ -9,6 +9,7 @@ from kvframe.events import EventKind as K
 from kvframe.observe.log import Event
 from kvframe.observe.statistics import HitRates, MissReason, hit_rates
 from kvframe.results import Counts, Pressure
+from kvframe.retention import DEFAULT_PRIORITY
 
 WINDOW = 1000
 """Admissions of the rolling window."""
@@ -62,6 +63,7 @@ class Rebuild:
         self._stats: Counter[str] = Counter()
         self._owners: Counter[int] = Counter()
         self._keys: dict[int, bytes] = {}
+        self._priorities: dict[int, int] = {}
         self._copies: Counter[bytes] = Counter()
         self._lent: set[int] = set()
         self._waiting: list[tuple[int, int]] = []
@@ -103,6 +105,10 @@ class Rebuild:
         if owners:
             return ("committed" if findable else "pending"), owners
         return ("cached" if findable else "free"), 0
+
+    def priority(self, block: int) -> int:
+        """A findable block's retention priority."""
+        return self._priorities.get(block, DEFAULT_PRIORITY)
 
     def stats(self) -> dict[str, int]:
         """As `KVCacheManager.stats`, less what concerns the policy and not the cache."""
@@ -147,6 +153,8 @@ class Rebuild:
 
     def _block(self, e: Event) -> None:
         match e.kind:
+            case K.RETAIN:
+                self._priorities[e.block] = e.value
             case K.ALLOCATE | K.HIT | K.HOLD:
                 self._owners[e.block] += 1
             case K.RELEASE:
@@ -163,6 +171,7 @@ class Rebuild:
                 self._stats["duplicates"] += 1
             case K.EVICT | K.FORGET:
                 self._copies[self._keys.pop(e.block)] -= 1
+                self._priorities.pop(e.block, None)
             case K.LEND:
                 self._lent.add(e.block)
             case K.RETURN:

@@ -30,9 +30,10 @@ def redrive(log: EventLog, fresh: Redriven) -> EventLog:
 
     Every verb that changes something is asked again: admissions, appends, ids that came late,
     commits, cuts, forks, releases, fences, plans, tickets, loads, leases, pins, loans, blocks held
-    one by one, collections, resizing, clearing, weights and sleep. What was refused is not, and
-    lookups leave no trace. Deadlines and what is attached to prefixes are not in the log: a ticket
-    that lapsed is settled again. A policy in Python must be one that has seen nothing yet.
+    one by one, collections, resizing, clearing, weights, sleep, touches, hints and the time that
+    retention goes by. What was refused is not, and lookups leave no trace. Deadlines and what is
+    attached to prefixes are not in the log: a ticket that lapsed is settled again. A policy in
+    Python must be one that has seen nothing yet.
 
     Args:
         log: All of a log from its start, refusals and all.
@@ -107,6 +108,13 @@ def _append(core: Any, event: Event) -> None:
         core.append(event.seq, event.ids)
 
 
+def _hint(core: Any, event: Event) -> None:
+    kind, priority, then, linear = event.other.to_bytes(4, "little")
+    duration = int(event.ids[0]) + (int(event.ids[1]) << 32) if len(event.ids) else None
+    keep = (priority, duration, then, bool(linear))
+    core.hint(event.value, ("retain", "release", "demote")[kind], keep)
+
+
 _VERBS: dict[K, Any] = {
     K.APPEND: _append,
     K.EXTEND: lambda core, e: core.extend(e.seq, e.value),
@@ -120,6 +128,9 @@ _VERBS: dict[K, Any] = {
     K.DONE: lambda core, e: core.done(e.value),
     K.FAIL: lambda core, e: core.failed(e.value),
     K.LOADED: lambda core, e: core.loaded(e.value, e.other),
+    K.HINT: _hint,
+    K.TOUCH: lambda core, e: core.touch([e.seq]),
+    K.CLOCK: lambda core, e: core.expire(e.value),
     K.LEASE: lambda core, e: core.lease(e.seq, e.value),
     K.PASS: lambda core, e: core.let_pass(e.value),
     K.COLLECT: lambda core, e: core.collect(e.value),

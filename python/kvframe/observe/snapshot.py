@@ -30,6 +30,7 @@ class Blocks:
         group: uint8, layer group of a block in use.
         generation: uint32, how often the id was freed.
         parent: int32, the findable block it follows; -1 for none.
+        priority: uint8, its retention priority.
         depth: uint32, its place in the prefix.
         key: uint64 of shape (blocks, 2), low word first; zero where it is not findable.
     """
@@ -39,6 +40,7 @@ class Blocks:
     group: npt.NDArray[np.uint8]
     generation: npt.NDArray[np.uint32]
     parent: Ids
+    priority: npt.NDArray[np.uint8]
     depth: npt.NDArray[np.uint32]
     key: npt.NDArray[np.uint64]
 

@@ -55,6 +55,7 @@ named! {
     Handle(u64) = "handle";
     Deadline(u64) = "deadline";
     Now(u64) = "now";
+    Lease(u64) = "lease";
     EncoderTokens(u32) = "encoder_tokens";
     Fence(u64) = "fence";
     Passed(u64) = "passed";

@@ -51,6 +51,7 @@ mod observe;
 mod outputs;
 mod pins;
 mod request;
+mod retention;
 mod room;
 mod router;
 mod sharing;

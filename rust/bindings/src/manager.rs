@@ -114,7 +114,7 @@ impl Manager {
 impl Manager {
     /// A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
     #[new]
-    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", index="hash", groups=vec![], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, statistics=true, ghosts=1 << 15, sample=0, strict=false, remap_duplicates=false, partial_hits=false, admission=None, admission_options=None, admission_strict=false, matched=false, mirrored=false))]
+    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", index="hash", groups=vec![], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, statistics=true, ghosts=1 << 15, sample=0, strict=false, remap_duplicates=false, partial_hits=false, admission=None, admission_options=None, admission_strict=false, matched=false, mirrored=false, pin_cap=1.0, sessions=false))]
     fn new(
         py: Python<'_>,
         blocks: u32,
@@ -141,6 +141,8 @@ impl Manager {
         admission_strict: bool,
         matched: bool,
         mirrored: bool,
+        pin_cap: f64,
+        sessions: bool,
     ) -> PyResult<Self> {
         let groups = groups.iter().map(|table| group_of(py, table, block_size));
         let mut groups = groups.collect::<PyResult<Vec<_>>>()?;
@@ -161,6 +163,8 @@ impl Manager {
             watermarks: watermarks.map_or_else(Watermarks::default, |(low, high, critical)| {
                 Watermarks { low, high, critical }
             }),
+            pin_cap,
+            sessions,
             reserve,
             compute_last_token: true,
             remap_duplicates,
@@ -215,6 +219,8 @@ impl Manager {
         dict.set_item("statistics", statistics)?;
         dict.set_item("ghosts", ghosts)?;
         dict.set_item("sample", sample)?;
+        dict.set_item("pin_cap", options.pin_cap)?;
+        dict.set_item("sessions", options.sessions)?;
         dict.set_item("reserve", options.reserve)?;
         dict.set_item("remap_duplicates", options.remap_duplicates)?;
         dict.set_item("partial_hits", options.partial_hits)?;

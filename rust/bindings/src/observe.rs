@@ -184,6 +184,7 @@ fn columns(py: Python<'_>, blocks: BlockColumns) -> PyResult<Bound<'_, PyDict>> 
     dict.set_item("refs", PyArray1::from_vec(py, blocks.refs))?;
     dict.set_item("group", PyArray1::from_vec(py, blocks.group))?;
     dict.set_item("generation", PyArray1::from_vec(py, blocks.generation))?;
+    dict.set_item("priority", PyArray1::from_vec(py, blocks.priority))?;
     dict.set_item("depth", PyArray1::from_vec(py, blocks.depth))?;
     let words = blocks.key.iter().flat_map(|&key| key_words(key)).collect();
     dict.set_item("key", matrix(py, words, 2)?)?;

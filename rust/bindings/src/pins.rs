@@ -1,20 +1,21 @@
 //! Prefixes that are held, and the tree for people to read. An `impl` of `Manager`.
 
 use kvframe_core::locks::Receipt;
-use kvframe_core::manager::DumpFormat;
+use kvframe_core::manager::{DumpFormat, Pinner};
 use pyo3::prelude::*;
 
 use crate::buffers::tokens;
 use crate::errors::usage;
-use crate::ints::{BlockNumber, ReceiptNumber};
+use crate::ints::{BlockNumber, Lease, ReceiptNumber};
 use crate::lookup::space_of;
 use crate::manager::Manager;
 use crate::request::{ExtraTuple, extras_of};
 
 #[pymethods]
 impl Manager {
-    /// Holds what is cached of a prompt: (receipt, its block, tokens), or None.
-    #[pyo3(signature = (prompt, *, salt=None, adapter=None, encoder=None, extras=vec![]))]
+    /// Holds what is cached of a prompt, as far as pins may: (receipt, its block, tokens, tokens that
+    /// were found), or None.
+    #[pyo3(signature = (prompt, *, salt=None, adapter=None, encoder=None, extras=vec![], owner="", lease=None))]
     fn pin(
         &self,
         py: Python<'_>,
@@ -23,11 +24,14 @@ impl Manager {
         adapter: Option<&[u8]>,
         encoder: Option<&[u8]>,
         extras: Vec<ExtraTuple>,
-    ) -> PyResult<Option<(u64, u32, u32)>> {
+        owner: &str,
+        lease: Option<Lease>,
+    ) -> PyResult<Option<(u64, u32, u32, u32)>> {
         let ids = tokens(prompt, "prompt")?;
         let (space, extras) = (space_of(salt, adapter, encoder), extras_of(extras));
-        let locked = self.with(py, |core| core.lock(ids.as_slice(), space, &extras))?;
-        Ok(locked.map(|l| (l.receipt.id, l.receipt.block, l.tokens)))
+        let pinner = Pinner { owner, lease: lease.map(|l| l.0), session: 0 };
+        let locked = self.with(py, |core| core.lock(ids.as_slice(), space, &extras, pinner))?;
+        Ok(locked.map(|l| (l.receipt.id, l.receipt.block, l.tokens, l.found)))
     }
 
     /// Ends such a hold.

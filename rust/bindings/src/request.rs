@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use kvframe_core::asked::Asked;
 use kvframe_core::hash::{Extra, Hasher, Space};
+use kvframe_core::retention::Retention;
 use kvframe_core::sequence::{Meta, Sequence};
 use kvframe_core::{Admission, Fit, Key, Prompt};
 use numpy::PyArray1;
@@ -15,6 +16,7 @@ use crate::ints::{
     Chunk, EncoderTokens, External, ExternalUntil, MaxTokens, NumTokens, Priority, RequestClass,
     Session, Turn, Until,
 };
+use crate::retention::{RetentionTuple, retention_of};
 
 /// Prompts from here on are hashed detached from the interpreter: 100 µs and more.
 pub const LONG_TOKENS: usize = 1 << 14;
@@ -48,6 +50,7 @@ pub struct Request {
     encoder: Vec<u8>,
     encoder_tokens: u32,
     outlook: Vec<u32>,
+    retention: Option<Retention>,
 }
 
 pub fn extras_of(extras: Vec<ExtraTuple>) -> Vec<Extra> {
@@ -57,7 +60,7 @@ pub fn extras_of(extras: Vec<ExtraTuple>) -> Vec<Extra> {
 #[pymethods]
 impl Request {
     #[new]
-    #[pyo3(signature = (prompt, *, keys=None, num_tokens=NumTokens(0), salt=None, adapter=None, extras=vec![], session=Session(0), turn=Turn(0), request_class=RequestClass(0), priority=Priority(0), read=true, insert=true, resumed=false, partial=false, chunk=None, until=None, max_tokens=MaxTokens(0), whole_sequence=false, external=External(0), external_until=ExternalUntil(0), join=false, encoder=None, encoder_tokens=EncoderTokens(0), outlook=None))]
+    #[pyo3(signature = (prompt, *, keys=None, num_tokens=NumTokens(0), salt=None, adapter=None, extras=vec![], session=Session(0), turn=Turn(0), request_class=RequestClass(0), priority=Priority(0), read=true, insert=true, resumed=false, partial=false, chunk=None, until=None, max_tokens=MaxTokens(0), whole_sequence=false, external=External(0), external_until=ExternalUntil(0), join=false, encoder=None, encoder_tokens=EncoderTokens(0), outlook=None, retention=None))]
     fn new(
         py: Python<'_>,
         prompt: Option<&Bound<'_, PyAny>>,
@@ -84,6 +87,7 @@ impl Request {
         encoder: Option<&[u8]>,
         encoder_tokens: EncoderTokens,
         outlook: Option<&Bound<'_, PyAny>>,
+        retention: Option<RetentionTuple>,
     ) -> PyResult<Self> {
         let ids = prompt.map(|p| tokens(p, "prompt")).transpose()?;
         let ids = ids.map_or_else(Vec::new, |t| t.as_slice().to_vec());
@@ -117,6 +121,7 @@ impl Request {
             encoder: encoder.unwrap_or_default().to_vec(),
             encoder_tokens: encoder_tokens.0,
             outlook: outlook.map_or_else(Vec::new, |o| o.as_slice().to_vec()),
+            retention: retention.map(retention_of),
         })
     }
 
@@ -166,6 +171,7 @@ impl Request {
             external_until: external_until.map_or(self.external_until, |e| e.0),
             encoder: self.encoder.clone(),
             outlook: self.outlook.clone(),
+            retention: self.retention.clone(),
             ..*self
         })
     }
@@ -216,6 +222,7 @@ impl Request {
             encoder: sequence.encoder,
             encoder_tokens: sequence.encoder_tokens,
             outlook: sequence.outlook,
+            retention: sequence.retention.map(|asked| *asked),
         }
     }
 
@@ -244,6 +251,7 @@ impl Request {
             encoder: asked.encoder,
             encoder_tokens: asked.encoder_tokens,
             outlook: asked.outlook,
+            retention: asked.retention,
         }
     }
 
@@ -298,6 +306,7 @@ impl Request {
             join: self.join,
             encoder_tokens: self.encoder_tokens,
             outlook: &self.outlook,
+            retention: self.retention.as_ref(),
         }
     }
 }

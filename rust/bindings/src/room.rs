@@ -71,6 +71,12 @@ impl Manager {
         self.listeners.remove(callback)
     }
 
+    /// Sequences were read or scheduled.
+    fn touch(&self, py: Python<'_>, seqs: &Bound<'_, PyAny>) -> PyResult<()> {
+        let seqs = u64s(Some(seqs), "seqs")?;
+        self.with(py, |core| core.touch(&seqs))
+    }
+
     /// Running sequences in the order to preempt them: (sequence, blocks it frees, tokens computed);
     /// with `usage`, only those that bring use down to it.
     #[pyo3(signature = (seqs, rule, usage=None))]
@@ -86,8 +92,13 @@ impl Manager {
             "fewest-computed" => Preempt::FewestComputed,
             "last-admitted" => Preempt::LastAdmitted,
             "lowest-priority" => Preempt::LowestPriority,
+            "longest-first" => Preempt::LongestFirst,
+            "lru" => Preempt::LeastRecent,
+            "lfu-aged" => Preempt::LeastFrequent,
+            "most-freed" => Preempt::MostFreed,
             _ => {
-                let known = "fewest-computed, last-admitted, lowest-priority";
+                let known = "fewest-computed, last-admitted, lowest-priority, longest-first, lru, \
+                             lfu-aged, most-freed";
                 return Err(self::usage(py, format!("rule = {rule:?}: must be one of {known}")));
             }
         };

@@ -98,9 +98,13 @@ impl Manager {
         self.with(py, |core| core.set_deadline(ticket.0, deadline.0))
     }
 
-    /// Settles what has lapsed; returns (tickets, sequences cut).
-    fn expire(&self, py: Python<'_>, now: Now) -> PyResult<(Vec<u64>, Vec<u64>)> {
-        self.with(py, |core| core.expire(now.0))
+    /// Settles what has lapsed; returns (tickets, sequences cut, receipts of pins, blocks with another
+    /// priority).
+    #[allow(clippy::type_complexity)]
+    fn expire(&self, py: Python<'_>, now: Now) -> PyResult<(Vec<u64>, Vec<u64>, Vec<u64>, u32)> {
+        let lapsed = self.with(py, |core| core.expire(now.0))?;
+        let pins = lapsed.pins.iter().map(|receipt| receipt.id).collect();
+        Ok((lapsed.tickets, lapsed.cut, pins, lapsed.blocks))
     }
 
     /// Outstanding tickets: (ticket, "copies" | "load" | "lease", blocks, deadline).
@@ -109,13 +113,16 @@ impl Manager {
         Ok(rows.into_iter().map(|(t, kind, n, at)| (t, kind_name(kind), n, at)).collect())
     }
 
-    /// Who holds a block: (sequences, tickets, owners behind a fence, holds one by one).
+    /// Who holds a block: (sequences, tickets, owners behind a fence, holds one by one, receipt and
+    /// owner of each pin).
+    #[allow(clippy::type_complexity)]
     fn owners(
         &self,
         py: Python<'_>,
         block: BlockNumber,
-    ) -> PyResult<(Vec<u64>, Vec<u64>, u32, u32)> {
+    ) -> PyResult<(Vec<u64>, Vec<u64>, u32, u32, Vec<(u64, String)>)> {
         let owners = self.locked(py, |core| core.owners(block.0))?;
-        Ok((owners.sequences, owners.tickets, owners.waiting, owners.held))
+        let pins = owners.pins.into_iter().map(|(receipt, owner)| (receipt.id, owner)).collect();
+        Ok((owners.sequences, owners.tickets, owners.waiting, owners.held, pins))
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::hash::{Extra, Key};
 use crate::manager::Admission;
+use crate::retention::Retention;
 use crate::sequence::Meta;
 
 /// An [`Admission`] with its parts owned.
@@ -29,6 +30,7 @@ pub struct Asked {
     pub encoder_tokens: u32,
     pub whole_sequence: bool,
     pub outlook: Vec<u32>,
+    pub retention: Option<Retention>,
 }
 
 impl From<&Admission<'_>> for Asked {
@@ -55,6 +57,7 @@ impl From<&Admission<'_>> for Asked {
             encoder_tokens: asked.encoder_tokens,
             whole_sequence: asked.whole_sequence,
             outlook: asked.outlook.to_vec(),
+            retention: asked.retention.cloned(),
         }
     }
 }

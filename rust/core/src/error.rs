@@ -79,6 +79,16 @@ pub enum Error {
         /// Its state.
         state: &'static str,
     },
+    /// Pins hold as much as they may.
+    #[error("{asked} blocks more would be pinned: {held} are, and pins may hold {cap}")]
+    PinsFull {
+        /// Blocks that would have been pinned first.
+        asked: u64,
+        /// Blocks that are.
+        held: u64,
+        /// Blocks that may be.
+        cap: u64,
+    },
     /// A receipt that opens no lock.
     #[error("receipt {id:#x} of block {block} opens no lock: {why}")]
     UnknownReceipt {

@@ -117,6 +117,16 @@ pub enum Kind {
     Claim = 48,
     /// Blocks are held one by one once less; they come along as ids.
     Free = 49,
+    /// `block` has the retention priority `value` from now on.
+    Retain = 50,
+    /// It is `value` by the caller's clock, which retention goes by.
+    Clock = 51,
+    /// `seq` was read or scheduled.
+    Touch = 52,
+    /// A hint on the session `value` was taken; `other`: 0 retain, 1 release, 2 demote, then a byte each
+    /// of priority and of priority after it, and 1 if it falls evenly; its duration comes along as ids,
+    /// the low half first.
+    Hint = 53,
 }
 
 /// One entry of the log.

@@ -13,6 +13,7 @@
 //! | [`sequence`] | block tables, lengths, what is known of a request |
 //! | [`manager`] | admit, append, commit, release, fork, step: the verbs |
 //! | [`locks`] | paths that somebody holds against eviction |
+//! | [`retention`] | how important blocks are, for how long; sessions and what they are told |
 //! | [`tickets`] | copies under way and the blocks they hold |
 //! | [`tier`] | blocks without prefixes under the same policies |
 //! | [`hands`], [`attached`] | blocks held one by one; what is attached to a prefix |
@@ -39,6 +40,7 @@ pub mod options;
 pub mod policy;
 pub mod pool;
 pub mod reasons;
+pub mod retention;
 pub mod router;
 pub mod samples;
 pub mod sequence;

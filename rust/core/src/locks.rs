@@ -1,4 +1,7 @@
-//! Path locks: whoever holds one owns a prefix, all of its blocks, until the receipt is back.
+//! Path locks: whoever holds one owns a prefix, all of its blocks, until the receipt is back or the
+//! lease is over.
+
+use std::collections::HashMap;
 
 use crate::error::{Error, Result};
 use crate::pool::{BlockId, Pool};
@@ -18,6 +21,31 @@ struct Slot {
     generation: u32,
     /// Prefixes before what follows them; empty while nothing is locked.
     path: Vec<BlockId>,
+    holder: Holder,
+}
+
+/// Who holds a lock, and what it was given for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Holder {
+    /// Any name; empty if none was given.
+    pub owner: String,
+    /// When it ends by itself, by the clock that `expire` is called with.
+    pub until: Option<u64>,
+    /// Tokens of the prefix.
+    pub tokens: u32,
+    /// The session that a hint pinned it for, or 0.
+    pub session: u64,
+}
+
+/// A lock that is held.
+#[derive(Debug, Clone, Copy)]
+pub struct Held<'a> {
+    /// What ends it.
+    pub receipt: Receipt,
+    /// Its blocks.
+    pub path: &'a [BlockId],
+    /// Who holds it.
+    pub holder: &'a Holder,
 }
 
 /// Locks that are held.
@@ -25,6 +53,8 @@ struct Slot {
 pub struct Locks {
     slots: Vec<Slot>,
     vacant: Vec<u32>,
+    /// How many locks own each block.
+    counts: HashMap<BlockId, u32>,
 }
 
 impl Locks {
@@ -54,6 +84,9 @@ impl Locks {
         let held = &mut self.slots[slot as usize];
         held.generation += 1;
         held.path.extend_from_slice(path);
+        for &block in path {
+            *self.counts.entry(block).or_default() += 1;
+        }
         claimed.extend(path.iter().filter(|&&block| pool.share(block)));
         Ok(Receipt { id: (u64::from(held.generation) << 32) | u64::from(slot), block })
     }
@@ -80,10 +113,42 @@ impl Locks {
             Some(_) => {
                 path.clear();
                 path.append(&mut held.path);
+                held.holder = Holder::default();
                 self.vacant.push(slot);
+                for block in &*path {
+                    if let Some(count) = self.counts.get_mut(block) {
+                        *count -= 1;
+                        if *count == 0 {
+                            self.counts.remove(block);
+                        }
+                    }
+                }
                 Ok(())
             }
         }
+    }
+
+    /// Says who holds a lock that was given out just now.
+    pub fn set_holder(&mut self, receipt: Receipt, holder: Holder) {
+        self.slots[receipt.id as u32 as usize].holder = holder;
+    }
+
+    /// Blocks that locks own, each counted once.
+    pub fn blocks(&self) -> u32 {
+        self.counts.len() as u32
+    }
+
+    /// How many of `path`, where no block comes twice, no lock owns yet.
+    pub fn fresh(&self, path: &[BlockId]) -> u32 {
+        path.iter().filter(|block| !self.counts.contains_key(block)).count() as u32
+    }
+
+    /// Locks whose lease is over by `now`, in the order in which they end.
+    pub fn lapsed(&self, now: u64) -> Vec<Receipt> {
+        let over = |h: &Held<'_>| h.holder.until.is_some_and(|until| until <= now);
+        let mut over: Vec<_> = self.held().filter(over).collect();
+        over.sort_unstable_by_key(|held| (held.holder.until, held.receipt.id));
+        over.into_iter().map(|held| held.receipt).collect()
     }
 
     /// Every block that a lock owns, once for each.
@@ -91,10 +156,30 @@ impl Locks {
         self.slots.iter().flat_map(|slot| slot.path.iter().copied())
     }
 
-    /// The locks that are held: the number of each one's receipt, and its blocks.
-    pub fn held(&self) -> impl Iterator<Item = (u64, &[BlockId])> {
-        let locked = self.slots.iter().zip(0_u64..).filter(|(slot, _)| !slot.path.is_empty());
-        locked.map(|(slot, at)| ((u64::from(slot.generation) << 32) | at, &slot.path[..]))
+    /// The locks that are held.
+    pub fn held(&self) -> impl Iterator<Item = Held<'_>> {
+        self.slots.iter().zip(0_u64..).filter_map(|(slot, at)| {
+            let id = (u64::from(slot.generation) << 32) | at;
+            let receipt = Receipt { id, block: *slot.path.last()? };
+            Some(Held { receipt, path: &slot.path, holder: &slot.holder })
+        })
+    }
+
+    /// Whether the counts are those of the locks.
+    ///
+    /// # Errors
+    /// One line.
+    pub fn validate(&self) -> std::result::Result<(), String> {
+        let mut counts: HashMap<BlockId, u32> = HashMap::new();
+        self.owners().for_each(|block| *counts.entry(block).or_default() += 1);
+        let wrong = self.counts.iter().find(|(block, count)| counts.get(block) != Some(count));
+        match wrong {
+            Some((block, count)) => Err(format!("block {block} is counted in {count} pins")),
+            None if counts.len() != self.counts.len() => {
+                Err("a pinned block is not counted".into())
+            }
+            None => Ok(()),
+        }
     }
 
     /// Locks held.

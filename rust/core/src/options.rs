@@ -73,6 +73,10 @@ pub struct Options {
     pub observe: Observe,
     /// Shares of the pool in use at which the pressure level changes.
     pub watermarks: Watermarks,
+    /// The share of the usable blocks that pins may hold, 0 to 1.
+    pub pin_cap: f64,
+    /// Keep books of sessions, so that hints on them are taken.
+    pub sessions: bool,
     /// Blocks that an admission leaves available for running sequences to grow into.
     pub reserve: u32,
     /// Leave the last token of a prompt to be computed (rule 5). Off only in trace replay.
@@ -97,6 +101,8 @@ impl Default for Options {
             event_log: false,
             observe: Observe::default(),
             watermarks: Watermarks::default(),
+            pin_cap: 1.0,
+            sessions: false,
             reserve: 0,
             compute_last_token: true,
             remap_duplicates: false,
@@ -140,6 +146,13 @@ impl Options {
                 what: "watermarks",
                 value: format!("{low}, {high}, {critical}"),
                 limit: "must rise: 0 < low < high < critical <= 1".into(),
+            });
+        }
+        if !(0.0..=1.0).contains(&self.pin_cap) {
+            return Err(Error::Invalid {
+                what: "pin_cap",
+                value: self.pin_cap.to_string(),
+                limit: "must be a share of the pool, 0 to 1".into(),
             });
         }
         if self.reserve >= self.blocks - reserved {

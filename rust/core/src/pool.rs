@@ -15,6 +15,7 @@ mod chains;
 mod moves;
 
 use crate::hash::Key;
+use crate::retention::DEFAULT_PRIORITY;
 
 /// A block's number in its pool.
 pub type BlockId = u32;
@@ -64,7 +65,12 @@ struct Block {
     state: State,
     group: u8,
     duplicated: bool,
+    /// Retention priority, or [`UNASKED`].
+    priority: u8,
 }
+
+/// Nobody asked for a priority: it is the default one.
+const UNASKED: u8 = u8::MAX;
 
 const UNUSED: Block = Block {
     refs: 0,
@@ -74,6 +80,7 @@ const UNUSED: Block = Block {
     state: State::Free,
     group: 0,
     duplicated: false,
+    priority: UNASKED,
 };
 
 /// The blocks of one tier.
@@ -87,6 +94,8 @@ pub struct Pool {
     /// Freed blocks, the last freed on top. Blocks never used come after these, in order.
     free: Vec<BlockId>,
     cached: u32,
+    /// Whether a priority was ever asked for.
+    banded: bool,
 }
 
 /// How many blocks' columns are reserved up front; larger pools grow as they are used.
@@ -104,6 +113,7 @@ impl Pool {
             generation: Vec::with_capacity(reserve),
             free: Vec::new(),
             cached: 0,
+            banded: false,
         };
         if null_block {
             pool.create();
@@ -211,6 +221,32 @@ impl Pool {
     #[inline]
     pub fn is_evictable(&self, block: BlockId) -> bool {
         self.blocks.get(block as usize).is_some_and(|b| b.state == State::Cached && b.children == 0)
+    }
+
+    /// Its retention priority, 0 to 100: of the blocks that may die, those with the lowest do.
+    #[inline]
+    pub fn priority(&self, block: BlockId) -> u8 {
+        match self.blocks[block as usize].priority {
+            UNASKED => DEFAULT_PRIORITY,
+            asked => asked,
+        }
+    }
+
+    /// The same, if anybody asked for one since it was taken.
+    pub fn asked_priority(&self, block: BlockId) -> Option<u8> {
+        Some(self.blocks[block as usize].priority).filter(|&priority| priority != UNASKED)
+    }
+
+    /// Gives it a retention priority, until it is free again.
+    pub fn set_priority(&mut self, block: BlockId, priority: u8) {
+        self.banded = true;
+        self.blocks[block as usize].priority = priority;
+    }
+
+    /// Whether any block may have another priority than the default.
+    #[inline]
+    pub fn is_banded(&self) -> bool {
+        self.banded
     }
 
     /// Whether another block was seen under its key.

@@ -8,8 +8,10 @@ pub use slots::Sequences;
 
 use crate::error::{Error, Result};
 use crate::hash::{Extra, Key};
+use crate::manager::Heat;
 use crate::pool::BlockId;
 use crate::reasons::Miss;
+use crate::retention::Retention;
 
 /// A sequence's handle: slot in the low half, generation in the high half.
 pub type SeqId = u64;
@@ -44,6 +46,8 @@ pub struct Sequence {
     pub unknown: u32,
     /// Tokens known, where only keys came.
     pub known: u32,
+    /// The tick of its last commit, touch or admission.
+    pub used: u64,
     /// Why blocks stop being published, if they do: a collision, `insert = false`.
     pub private: bool,
     /// Whether the request lets its blocks be found.
@@ -82,6 +86,8 @@ pub struct Sequence {
     pub admitted: u64,
     /// Prompt and answer together, where that is known.
     pub max_tokens: u32,
+    /// How often it was touched.
+    pub heat: Heat,
     /// What it cost.
     pub usage: Usage,
     /// The ticket of the computation it joined, while that goes on; 0 otherwise.
@@ -92,6 +98,8 @@ pub struct Sequence {
     pub sighted: u32,
     /// Blocks at the front after which an admission policy dropped one: the rest is not asked for.
     pub closed: Option<u32>,
+    /// How important its blocks are to be.
+    pub retention: Option<Box<Retention>>,
 }
 
 /// Usage counts of a request, in tokens.
@@ -181,9 +189,10 @@ impl Sequence {
         (self.private, self.known, self.unknown) = (false, 0, 0);
         (self.max_tokens, self.whole) = (0, false);
         (self.usage, self.joined) = (Usage::default(), 0);
-        self.meta = Meta::default();
+        (self.meta, self.heat) = (Meta::default(), Heat::default());
         self.miss = Miss::default();
         (self.sighted, self.closed) = (0, None);
+        self.retention = None;
     }
 }
 

@@ -1,5 +1,6 @@
 //! The order of death of every policy, against a plain twin: sort all leaves that may die by the
-//! policy's key and take the first. The twin sees the event log alone.
+//! policy's key and take the first, of those with the lowest retention priority. The twin sees the event
+//! log alone.
 
 mod common;
 
@@ -7,6 +8,7 @@ use std::collections::HashMap;
 
 use kvframe_core::events::{Event, Kind};
 use kvframe_core::policy::NAMES;
+use kvframe_core::retention::{DEFAULT_PRIORITY, Decay, Keep, Retention, TokenRange};
 use kvframe_core::sequence::Meta;
 use kvframe_core::{Admission, BlockId, Key, NIL, Options, SeqId};
 
@@ -32,6 +34,8 @@ struct Block {
     ttl: u64,
     /// gdsf, cost: level of the cache when it was touched.
     level: u64,
+    /// Retention priority.
+    band: u8,
     /// When it joined the cached blocks, counted in blocks.
     joined: u64,
 }
@@ -91,7 +95,7 @@ impl Twin {
     fn victim(&self) -> Option<BlockId> {
         let leaves =
             self.blocks.iter().filter(|(_, b)| b.owners == 0 && b.key.is_some() && b.children == 0);
-        leaves.map(|(&id, _)| id).min_by_key(|&id| self.rank(id))
+        leaves.map(|(&id, _)| id).min_by_key(|&id| (self.blocks[&id].band, self.rank(id)))
     }
 
     fn block(&mut self, id: BlockId) -> &mut Block {
@@ -138,14 +142,21 @@ impl Twin {
                 self.block(e.block).owners += 1;
             }
             Kind::Allocate => {
-                let fresh = Block { owners: 1, age: self.age, ..Block::default() };
+                let band = DEFAULT_PRIORITY;
+                let fresh = Block { owners: 1, age: self.age, band, ..Block::default() };
                 let old = self.blocks.insert(e.block, fresh);
                 assert!(old.is_none(), "block {} was still in use", e.block);
             }
             Kind::Store => self.store(e),
             Kind::Release => self.release(e),
             Kind::Evict => {
-                assert_eq!(self.victim(), Some(e.block), "{}: the wrong block dies", self.policy);
+                let named = self.victim().expect("a leaf");
+                if OTHERS.contains(&self.policy) {
+                    let bands = [named, e.block].map(|id| self.blocks[&id].band);
+                    assert_eq!(bands[0], bands[1], "{}: the wrong priority dies", self.policy);
+                } else {
+                    assert_eq!(named, e.block, "{}: the wrong block dies", self.policy);
+                }
                 if self.policy == "lfuda" {
                     self.age = self.rank(e.block).0 as u32;
                 }
@@ -153,6 +164,7 @@ impl Twin {
                 self.forget(e.block);
                 self.evictions += 1;
             }
+            Kind::Retain => self.block(e.block).band = e.value as u8,
             _ => {}
         }
     }
@@ -209,14 +221,30 @@ impl Dice {
     }
 }
 
-fn drive(policy: &'static str, seed: u64) -> Twin {
+/// What a request asks for its blocks, if anything.
+fn retention(dice: &mut Dice) -> Option<Retention> {
+    let mut keep = || Keep {
+        priority: [0, 20, 35, 80, 100][dice.below(5) as usize],
+        duration: (dice.below(2) == 0).then(|| dice.below(30)),
+        then: [0, 35, 50][dice.below(3) as usize],
+        decay: [Decay::Step, Decay::Linear][dice.below(2) as usize],
+    };
+    let ranges = vec![
+        TokenRange { start: 0, end: 5, keep: keep() },
+        TokenRange { start: 8, end: 99, keep: keep() },
+    ];
+    let decode = Some(keep());
+    (dice.below(3) > 0).then_some(Retention { ranges, decode })
+}
+
+fn drive(policy: &'static str, seed: u64, retains: bool) -> Twin {
     let mut dice = Dice(seed);
     let blocks = 8 + dice.below(24) as u32;
     let mut m = build(Options { blocks, block_size: SIZE, ..Options::default() }, policy);
     let mut twin = Twin { policy, ..Twin::default() };
     let mut live: Vec<SeqId> = Vec::new();
     let mut tokens = Vec::new();
-    for _ in 0..800 {
+    for step in 0..800 {
         // Two at a time at the most, and no prompt ends at a block's end: at most two copies of a
         // block, so that it is plain which one a use falls to.
         let mut outlook = Vec::new();
@@ -236,7 +264,9 @@ fn drive(policy: &'static str, seed: u64) -> Twin {
                     tokens.push(77);
                 }
                 outlook = tokens.chunks(4).map(|_| dice.below(30) as u32).collect();
-                let asked = Admission { outlook: &outlook, meta, ..request(&tokens) };
+                let retention = if retains { retention(&mut dice) } else { None };
+                let retention = retention.as_ref();
+                let asked = Admission { outlook: &outlook, meta, retention, ..request(&tokens) };
                 if let Ok(grant) = m.admit(&asked) {
                     admitted = Some(grant.seq);
                 }
@@ -251,6 +281,7 @@ fn drive(policy: &'static str, seed: u64) -> Twin {
                 let seq = live.swap_remove(dice.below(live.len() as u64) as usize);
                 m.release(seq).unwrap();
             }
+            _ if retains => drop(m.expire(step / 2).unwrap()),
             _ => {}
         }
         if let Some(seq) = admitted {
@@ -289,10 +320,19 @@ fn every_policy_kills_in_the_order_of_its_key() {
     for policy in NAMES.iter().filter(|name| !OTHERS.contains(name)) {
         let (mut evictions, mut duplicates) = (0, 0);
         for seed in 1..=60 {
-            let twin = drive(policy, seed * 0x9E37_79B9);
+            let twin = drive(policy, seed * 0x9E37_79B9, seed % 2 == 0);
             evictions += twin.evictions;
             duplicates += twin.duplicates;
         }
         assert!(evictions > 5_000 && duplicates > 100, "{policy}: {evictions} {duplicates}");
+    }
+}
+
+#[test]
+fn whatever_the_policy_the_lowest_priority_dies() {
+    for policy in OTHERS {
+        let twins = (1..=8).map(|seed| drive(policy, seed * 0x9E37_79B9, true));
+        let evictions: usize = twins.map(|twin| twin.evictions).sum();
+        assert!(evictions > 500, "{policy}: {evictions}");
     }
 }

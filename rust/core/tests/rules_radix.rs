@@ -13,6 +13,8 @@ mod misuse;
 mod order;
 #[path = "rules/pool.rs"]
 mod pool;
+#[path = "rules/retention.rs"]
+mod retention;
 #[path = "rules/sharing.rs"]
 mod sharing;
 #[path = "verbs.rs"]

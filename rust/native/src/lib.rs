@@ -14,6 +14,7 @@
 //! | [`spare`] | the built-in order that decides where an ordering policy fails |
 //! | [`faults`] | what went wrong, and who is told |
 
+mod apart;
 pub mod check;
 pub mod faults;
 pub mod ordering;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kvframe_core::policy::{Eviction, Use, View, Why};
 use kvframe_core::pool::{BlockId, Pool};
 
+use crate::apart::Apart;
 use crate::faults::Faults;
 use crate::policy::{Fault, Policy};
 use crate::spare::Spare;
@@ -14,6 +15,8 @@ use crate::v1::NONE;
 pub struct Ordering {
     policy: Policy,
     spare: Spare,
+    /// Cached blocks that the policy is not told are.
+    apart: Apart,
     faults: Arc<Faults>,
     /// It failed on an event: its books are not whole, and it is not called any more.
     lost: bool,
@@ -28,6 +31,7 @@ impl Ordering {
         Self {
             policy,
             spare: Spare::default(),
+            apart: Apart::default(),
             faults,
             lost: false,
             fallbacks: 0,
@@ -50,9 +54,25 @@ impl Ordering {
         self.faults.add(format!("{fault}; its books are not whole, it is not asked again"));
     }
 
+    /// `blocks`, in the order of their prefix, are cached, and the policy's to rank.
+    fn enter(&mut self, blocks: &[BlockId], view: View<'_>) {
+        self.event(|policy| policy.release(blocks, view));
+        if self.policy.hears_expose() {
+            let mut exposed = std::mem::take(&mut self.exposed);
+            exposed.clear();
+            exposed.extend(blocks.iter().copied().filter(|&b| view.pool.is_evictable(b)));
+            if !exposed.is_empty() {
+                self.event(|policy| policy.expose(&exposed, view));
+            }
+            self.exposed = exposed;
+        }
+    }
+
     fn named(&mut self, view: View<'_>) -> Option<BlockId> {
         let fault = match self.policy.victim(view) {
             Ok(block) if view.pool.is_evictable(block) => return Some(block),
+            // It has none that may die: what follows them is apart.
+            Ok(_) if !self.apart.is_empty() => return None,
             Ok(NONE) => format!("victim named none of {} cached blocks", view.pool.cached()),
             Ok(block) => {
                 let state = view.pool.state(block).name();
@@ -80,40 +100,81 @@ impl Eviction for Ordering {
 
     fn claim(&mut self, blocks: &[BlockId], view: View<'_>) {
         self.spare.claim(blocks, view);
-        self.event(|policy| policy.claim(blocks, view));
+        if self.apart.is_empty() {
+            return self.event(|policy| policy.claim(blocks, view));
+        }
+        let runs: Vec<_> =
+            blocks.chunk_by(|&a, &b| self.apart.has(a) == self.apart.has(b)).collect();
+        for run in runs {
+            if self.apart.has(run[0]) {
+                run.iter().for_each(|&block| self.apart.remove(block));
+            } else {
+                self.event(|policy| policy.claim(run, view));
+            }
+        }
     }
 
     fn release(&mut self, blocks: &[BlockId], view: View<'_>) {
         self.spare.release(blocks, view);
-        self.event(|policy| policy.release(blocks, view));
-        if self.policy.hears_expose() {
-            let mut exposed = std::mem::take(&mut self.exposed);
-            exposed.clear();
-            exposed.extend(blocks.iter().copied().filter(|&b| view.pool.is_evictable(b)));
-            if !exposed.is_empty() {
-                self.event(|policy| policy.expose(&exposed, view));
+        if !view.pool.is_banded() {
+            return self.enter(blocks, view);
+        }
+        let apart = |block| Apart::wants(block, view.pool);
+        for run in blocks.chunk_by(|&a, &b| apart(a) == apart(b)).rev() {
+            if apart(run[0]) {
+                self.apart.release(run, view.pool);
+            } else {
+                self.enter(run, view);
             }
-            self.exposed = exposed;
         }
     }
 
     fn expose(&mut self, block: BlockId, view: View<'_>) {
+        self.spare.expose(block, view);
+        if self.apart.has(block) {
+            return self.apart.expose(block, view.pool);
+        }
         self.event(|policy| policy.expose(&[block], view));
+    }
+
+    fn rebanded(&mut self, block: BlockId, view: View<'_>) {
+        self.spare.rebanded(block, view);
+        match (self.apart.has(block), Apart::wants(block, view.pool)) {
+            (true, true) => self.apart.rebanded(block, view.pool),
+            (true, false) => {
+                self.apart.remove(block);
+                self.enter(&[block], view);
+            }
+            (false, true) => {
+                self.event(|policy| policy.claim(&[block], view));
+                self.apart.release(&[block], view.pool);
+            }
+            (false, false) => {}
+        }
     }
 
     fn remove(&mut self, block: BlockId, why: Why, view: View<'_>) {
         self.spare.remove(block, why, view);
+        if self.apart.has(block) {
+            // As far as the policy knows, it has an owner; what dies is cached.
+            self.apart.remove(block);
+            self.event(|policy| policy.release(&[block], view));
+        }
         self.event(|policy| policy.remove(block, why, view));
     }
 
     fn victim(&mut self, view: View<'_>) -> Option<BlockId> {
+        if let Some(block) = self.apart.below(view.pool) {
+            return Some(block);
+        }
         if !self.lost
             && let Some(block) = self.named(view)
         {
             return Some(block);
         }
-        self.fallbacks += 1;
-        self.spare.victim(view)
+        let block = self.spare.victim(view)?;
+        self.fallbacks += u64::from(!self.apart.has(block));
+        Some(block)
     }
 
     fn ready(&self, _: usize) -> bool {

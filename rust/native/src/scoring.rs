@@ -150,6 +150,10 @@ impl Eviction for Scoring {
         self.books.expose(block, view);
     }
 
+    fn rebanded(&mut self, block: BlockId, view: View<'_>) {
+        self.books.rebanded(block, view);
+    }
+
     fn remove(&mut self, block: BlockId, why: Why, view: View<'_>) {
         self.books.remove(block, why, view);
         self.event(|policy| policy.remove(block, why, view));

@@ -40,6 +40,18 @@ impl Spare {
         }
     }
 
+    pub fn expose(&mut self, block: BlockId, view: View<'_>) {
+        if let Some(order) = &mut self.order {
+            order.expose(block, view);
+        }
+    }
+
+    pub fn rebanded(&mut self, block: BlockId, view: View<'_>) {
+        if let Some(order) = &mut self.order {
+            order.rebanded(block, view);
+        }
+    }
+
     /// The block that the built-in order names.
     pub fn victim(&mut self, view: View<'_>) -> Option<BlockId> {
         let cached = self.cached(view);
@@ -49,7 +61,7 @@ impl Spare {
     /// Every cached block, the next to die first.
     pub fn order(&self, view: View<'_>) -> Vec<BlockId> {
         match &self.order {
-            Some(order) => order.iter().collect(),
+            Some(order) => order.order(view),
             None => self.cached(view),
         }
     }

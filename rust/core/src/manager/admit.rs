@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::hash::Key;
 use crate::policy::{NEVER, Use};
 use crate::pool::{BlockId, NIL};
+use crate::retention::Retention;
 use crate::sequence::{SeqId, Sequence, Usage};
 
 /// Tokens of an answer that have room in a sequence's buffers from the start: else the first of them
@@ -83,6 +84,7 @@ impl Manager {
         let known = self.check_keys(request)?;
         self.check_encoder(request)?;
         self.check_join(request.join)?;
+        request.retention.map_or(Ok(()), Retention::validate)?;
         // What no key names is nobody else's, and so is all that is computed over it.
         let nameless = request.encoder_tokens > 0 && request.space.encoder.is_empty();
         let (read, insert) = (request.read && !nameless, request.insert && !nameless);
@@ -152,6 +154,12 @@ impl Manager {
         hits: &[Vec<BlockId>],
     ) -> Grant {
         self.tick += 1;
+        if request.retention.is_some() {
+            self.retention.turn_on();
+        }
+        if self.options.sessions {
+            self.sessions.begin(request.meta.session);
+        }
         let seq = self.sequences.create(hits.len());
         self.note_admission(seq, request, known, start.good);
         let &Counted { until, leave, external } = counted;
@@ -211,7 +219,8 @@ impl Manager {
         sequence.extras.extend_from_slice(request.extras);
         sequence.outlook.extend_from_slice(request.outlook);
         sequence.meta = request.meta;
-        sequence.admitted = admitted;
+        sequence.retention = request.retention.cloned().map(Box::new);
+        (sequence.admitted, sequence.used) = (admitted, admitted);
         // What came back was told of when it came first.
         sequence.sighted = if request.resumed { known / size } else { 0 };
         (sequence.max_tokens, sequence.whole) = (request.max_tokens, request.whole_sequence);

@@ -54,8 +54,8 @@ impl Manager {
         if !(allowed && settled && self.gate.is_none() && self.tickets.loads().is_empty()) {
             return None;
         }
-        sequence.committed = upto;
         self.tick += 1;
+        (sequence.committed, sequence.used) = (upto, self.tick);
         self.note(Kind::Commit, seq, u64::from(upto));
         Some(())
     }
@@ -72,8 +72,8 @@ impl Manager {
             return Err(Error::Backwards { what: "commit", asked: u64::from(upto), limit });
         }
         check_filled(upto, sequence.filled())?;
-        sequence.committed = upto;
         self.tick += 1;
+        (sequence.committed, sequence.used) = (upto, self.tick);
         self.note(kind, seq, u64::from(upto));
         if self.tickets.loads().is_empty() {
             return self.publish(seq);

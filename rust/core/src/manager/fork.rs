@@ -45,6 +45,9 @@ impl Manager {
     pub(super) fn share_all(&mut self, seq: SeqId) -> Result<SeqId> {
         let source = self.sequences.get(seq)?.clone();
         self.tick += 1;
+        if self.options.sessions {
+            self.sessions.begin(source.meta.session);
+        }
         let child = self.sequences.create(self.options.groups.len());
         for &block in source.tables.iter().flatten().filter(|&&b| b != NIL) {
             self.pool.share(block);

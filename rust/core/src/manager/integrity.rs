@@ -16,6 +16,8 @@ impl Manager {
         checks
             .into_iter()
             .chain([self.index.validate(&self.pool), self.policy.validate(&self.pool)])
+            .chain([self.locks.validate(), self.retention.validate(&self.pool)])
+            .chain([self.sessions.validate()])
             .collect::<std::result::Result<(), String>>()
             .map_err(Error::Integrity)
     }

@@ -2,6 +2,7 @@
 
 use super::Manager;
 use crate::error::{Error, Result};
+use crate::locks::Receipt;
 use crate::pool::BlockId;
 use crate::sequence::SeqId;
 
@@ -27,6 +28,21 @@ pub struct Owners {
     pub waiting: u32,
     /// How often it is held one by one.
     pub held: u32,
+    /// Pins: what ends each, and whose it is.
+    pub pins: Vec<(Receipt, String)>,
+}
+
+/// What has lapsed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lapsed {
+    /// Tickets whose deadline had come.
+    pub tickets: Vec<u64>,
+    /// Sequences that were cut because a load or a copy did not come.
+    pub cut: Vec<SeqId>,
+    /// Pins whose lease was over.
+    pub pins: Vec<Receipt>,
+    /// Blocks whose retention priority is another.
+    pub blocks: u32,
 }
 
 impl Manager {
@@ -42,12 +58,14 @@ impl Manager {
         Ok(())
     }
 
-    /// Settles every ticket whose deadline has come: a lease ends, a load or a copy has failed.
-    /// Returns those tickets, and the sequences that were cut.
+    /// It is `now`. Retention priorities are what they are at that time, from which durations count;
+    /// every ticket whose deadline has come is settled: a lease ends, a load or a copy has failed; and
+    /// pins end with their leases.
     ///
     /// # Errors
     /// None of its own.
-    pub fn expire(&mut self, now: u64) -> Result<(Vec<u64>, Vec<SeqId>)> {
+    pub fn expire(&mut self, now: u64) -> Result<Lapsed> {
+        let blocks = self.tell_time(now);
         let lapsed = self.tickets.lapsed(now);
         let mut cut = Vec::new();
         for &ticket in &lapsed {
@@ -57,7 +75,11 @@ impl Manager {
                 cut.extend(self.failed(ticket)?);
             }
         }
-        Ok((lapsed, cut))
+        let pins = self.locks.lapsed(self.retention.time());
+        for &receipt in &pins {
+            self.unlock(receipt)?;
+        }
+        Ok(Lapsed { tickets: lapsed, cut, pins, blocks })
     }
 
     /// Outstanding tickets: what each stands for, the blocks it keeps (once each), and its deadline.
@@ -98,6 +120,7 @@ impl Manager {
             tickets: self.tickets.given().filter(keeps).collect(),
             waiting: self.fences.owners().filter(|&b| b == block).count() as u32,
             held: self.held(block),
+            pins: self.pins_of(block),
         }
     }
 }

@@ -2,12 +2,23 @@
 
 use super::Manager;
 use super::lookup::Wanted;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::hash::{Extra, Space};
-use crate::locks::Receipt;
+use crate::locks::{Held, Holder, Receipt};
 use crate::policy::View;
 use crate::pool::{BlockId, NIL};
+
+/// Who pins, and for how long.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Pinner<'a> {
+    /// Any name.
+    pub owner: &'a str,
+    /// How long, by the clock that `expire` is called with; until the receipt is back if `None`.
+    pub lease: Option<u64>,
+    /// The session that it is for, or 0.
+    pub session: u64,
+}
 
 /// A prefix that is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,19 +27,24 @@ pub struct Locked {
     pub receipt: Receipt,
     /// Tokens held.
     pub tokens: u32,
+    /// Tokens that were found, and would be held if pins might hold so much.
+    pub found: u32,
 }
 
 impl Manager {
-    /// Holds as much of `tokens` as is cached, in whole blocks; `None` if nothing is. No hit is
-    /// counted. A reset still forgets what is held: nobody finds it any more.
+    /// Holds as much of `tokens` as is cached and as pins may hold, from the front, in whole blocks;
+    /// `None` if nothing is cached. No hit is counted. A reset still forgets what is held: nobody
+    /// finds it any more.
     ///
     /// # Errors
-    /// [`crate::Error::NotFindable`] if the index answers with what nobody can find: a defect.
+    /// [`Error::PinsFull`] if pins may hold nothing of it;
+    /// [`Error::NotFindable`] if the index answers with what nobody can find: a defect.
     pub fn lock(
         &mut self,
         tokens: &[u32],
         space: Space<'_>,
         extras: &[Extra],
+        pinner: Pinner<'_>,
     ) -> Result<Option<Locked>> {
         let limit = if self.options.prefix_caching { tokens.len() as u32 } else { 0 };
         let limit = (limit / self.block_size()) as usize;
@@ -38,14 +54,84 @@ impl Manager {
             self.hasher.extend(root, extras, tokens, &mut keys);
         }
         let mut hits = vec![Vec::new(); self.options.groups.len()];
-        let wanted = Wanted { keys: &keys, tokens, root, extras, limit };
-        let (found, _) = self.find_prefix(wanted, &mut hits);
-        let path: Vec<BlockId> = hits.into_iter().flatten().filter(|&b| b != NIL).collect();
+        let mut wanted = Wanted { keys: &keys, tokens, root, extras, limit };
+        let mut find = |limit| {
+            wanted.limit = limit;
+            let (found, _) = self.find_prefix(wanted, &mut hits);
+            let path: Vec<BlockId> = hits.iter().flatten().copied().filter(|&b| b != NIL).collect();
+            (found, path)
+        };
+        let (found, mut path) = find(limit);
         if path.is_empty() {
             return Ok(None);
         }
+        let (mut held, fresh) = (found, self.locks.fresh(&path));
+        let room = self.pin_room();
+        if fresh > room {
+            // Longest prefix that fits: a longer one needs no fewer blocks.
+            let (mut fits, mut over) = (0, found);
+            while fits + 1 < over {
+                let middle = fits.midpoint(over);
+                let (_, path) = find(middle);
+                if self.locks.fresh(&path) <= room { fits = middle } else { over = middle }
+            }
+            (held, path) = find(fits);
+        }
+        if path.is_empty() || self.locks.fresh(&path) > room {
+            return Err(self.pins_full(fresh));
+        }
         let receipt = self.lock_blocks(&path)?;
-        Ok(Some(Locked { receipt, tokens: found as u32 * self.block_size() }))
+        let size = self.block_size();
+        let locked = Locked { receipt, tokens: held as u32 * size, found: found as u32 * size };
+        self.name_lock(receipt, pinner, locked.tokens);
+        Ok(Some(locked))
+    }
+
+    pub(super) fn name_lock(&mut self, receipt: Receipt, pinner: Pinner<'_>, tokens: u32) {
+        let now = self.retention.time();
+        let until = pinner.lease.map(|lease| now.saturating_add(lease));
+        let (owner, session) = (pinner.owner.into(), pinner.session);
+        self.locks.set_holder(receipt, Holder { owner, until, tokens, session });
+    }
+
+    /// Blocks that pins may hold besides those they do.
+    pub(super) fn pin_room(&self) -> u32 {
+        self.pin_cap().saturating_sub(self.locks.blocks())
+    }
+
+    fn pin_cap(&self) -> u32 {
+        (self.options.pin_cap * f64::from(self.pool.usable())).floor() as u32
+    }
+
+    pub(super) fn pins_full(&self, asked: u32) -> Error {
+        Error::PinsFull {
+            asked: u64::from(asked),
+            held: u64::from(self.locks.blocks()),
+            cap: u64::from(self.pin_cap()),
+        }
+    }
+
+    /// The pins that hold a block, and whose they are.
+    pub(super) fn pins_of(&self, block: BlockId) -> Vec<(Receipt, String)> {
+        let has = self.locks.held().filter(|held| held.path.contains(&block));
+        has.map(|held| (held.receipt, held.holder.owner.clone())).collect()
+    }
+
+    /// The pins of one owner, or of all.
+    pub fn pins(&self, owner: Option<&str>) -> impl Iterator<Item = Held<'_>> {
+        self.locks.held().filter(move |h| owner.is_none_or(|owner| h.holder.owner == owner))
+    }
+
+    /// Ends the pins of one owner, or all; how many.
+    ///
+    /// # Errors
+    /// None of its own.
+    pub fn unpin_all(&mut self, owner: Option<&str>) -> Result<u32> {
+        let receipts: Vec<Receipt> = self.pins(owner).map(|held| held.receipt).collect();
+        for &receipt in &receipts {
+            self.unlock(receipt)?;
+        }
+        Ok(receipts.len() as u32)
     }
 
     /// Holds these findable blocks, prefixes before what follows them: `lock` once the blocks are

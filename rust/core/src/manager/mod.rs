@@ -16,6 +16,7 @@ mod fence;
 mod fits;
 mod fork;
 mod grow;
+mod hints;
 mod integrity;
 mod join;
 mod lapse;
@@ -27,11 +28,13 @@ mod needs;
 mod note;
 mod orphan;
 mod own;
+mod preemption;
 mod pressure;
 mod read;
 mod release;
 mod remap;
 mod request;
+mod retain;
 mod rows;
 mod snapshot;
 mod step;
@@ -44,10 +47,11 @@ pub use commit::Committed;
 pub use dump::DumpFormat;
 pub use fits::Fits;
 pub use grow::Ids;
-pub use lapse::{Owners, TicketKind};
-pub use lock::Locked;
+pub use lapse::{Lapsed, Owners, TicketKind};
+pub use lock::{Locked, Pinner};
 pub use lookup::Hit;
-pub use pressure::{Candidate, Preempt, Pressure};
+pub use preemption::{Candidate, HALF_LIFE, Heat, Preempt};
+pub use pressure::Pressure;
 pub use read::Pages;
 pub use remap::Remap;
 pub use request::{Admission, Fit, Grant, Prompt};
@@ -67,6 +71,7 @@ use crate::options::Options;
 use crate::policy::admission::Gate;
 use crate::policy::{Eviction, View, Why};
 use crate::pool::{BlockId, NIL, Pool, State};
+use crate::retention::{Book, Sessions};
 use crate::sequence::{SeqId, Sequence, Sequences};
 use crate::stats::Stats;
 use crate::tickets::{Plan, Tickets};
@@ -87,6 +92,8 @@ pub struct Manager {
     tickets: Tickets,
     fences: fence::Fences,
     locks: Locks,
+    retention: Book,
+    sessions: Sessions,
     log: Log,
     stats: Stats,
     observer: account::Observer,
@@ -142,6 +149,8 @@ impl Manager {
             tickets: Tickets::default(),
             fences: fence::Fences::default(),
             locks: Locks::default(),
+            retention: Book::new(options.sessions),
+            sessions: Sessions::default(),
             log: Log::new(options.event_log),
             stats: Stats::default(),
             observer: account::Observer::new(&options),
@@ -364,6 +373,9 @@ impl Manager {
         // Brings the order up to date first: `copy` or what `block` follows may be in it.
         kept.push(block);
         self.release_kept(kept);
+        if self.retention.is_on() {
+            self.inherit(copy, block);
+        }
         self.forget(block, Why::Invalidated);
         if self.pool.share(copy) {
             self.policy.claim(&[copy], View { pool: &self.pool, now: self.tick });

@@ -1,13 +1,12 @@
-//! Room: how scarce it is, who should give some up, and a pool that grows, shrinks or sleeps.
+//! Room: how scarce it is, and a pool that grows, shrinks or sleeps.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use super::Manager;
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::policy::Why;
-use crate::pool::{BlockId, NIL, State};
-use crate::sequence::SeqId;
+use crate::pool::{BlockId, State};
 
 /// How scarce room is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -19,28 +18,6 @@ pub enum Pressure {
     High,
     /// From the critical mark on, until use falls below the high one; high then.
     Critical,
-}
-
-/// Which running sequence gives way first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Preempt {
-    /// The one with the fewest tokens to compute again.
-    FewestComputed,
-    /// The one that came in last.
-    LastAdmitted,
-    /// The one with the lowest priority, then the last admitted.
-    LowestPriority,
-}
-
-/// A sequence that could give way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Candidate {
-    /// The sequence.
-    pub seq: SeqId,
-    /// Blocks that nobody else holds: what its preemption makes available.
-    pub frees: u32,
-    /// Tokens that would have to be computed again if nothing of it stayed cached.
-    pub computed: u32,
 }
 
 impl Manager {
@@ -71,95 +48,6 @@ impl Manager {
             self.note(Kind::Pressure, 0, self.pressure as u64);
         }
         (self.pressure != before).then_some((before, self.pressure))
-    }
-
-    /// `seqs` in the order to preempt them; those whose end would free nothing are left out.
-    ///
-    /// # Errors
-    /// Unknown handles; [`Error::Invalid`] for one named twice.
-    pub fn preemption_order(&self, seqs: &[SeqId], rule: Preempt) -> Result<Vec<Candidate>> {
-        let mut order = self.ranked(seqs, rule)?;
-        for candidate in &mut order {
-            candidate.frees = self.frees(candidate.seq, &HashMap::new())?;
-        }
-        order.retain(|candidate| candidate.frees > 0);
-        Ok(order)
-    }
-
-    /// The first of `seqs`, in the order to preempt them, that bring use down to `usage`: each with
-    /// what it frees once those before it have ended, and none that frees nothing. All that would,
-    /// if they are not enough.
-    ///
-    /// # Errors
-    /// As [`Manager::preemption_order`].
-    pub fn preemption_to(
-        &self,
-        seqs: &[SeqId],
-        rule: Preempt,
-        usage: f64,
-    ) -> Result<Vec<Candidate>> {
-        let usable = self.pool.usable();
-        let most = (usage * f64::from(usable)).floor() as u32;
-        let mut over = (usable - self.pool.available()).saturating_sub(most);
-        // Owners that blocks lose with those taken so far.
-        let mut lost: HashMap<BlockId, u32> = HashMap::new();
-        let mut taken = Vec::new();
-        for mut candidate in self.ranked(seqs, rule)? {
-            if over == 0 {
-                break;
-            }
-            candidate.frees = self.frees(candidate.seq, &lost)?;
-            if candidate.frees == 0 {
-                continue;
-            }
-            over = over.saturating_sub(candidate.frees);
-            let tables = &self.sequences.get(candidate.seq)?.tables;
-            for &block in tables.iter().flatten().filter(|&&b| b != NIL) {
-                *lost.entry(block).or_default() += 1;
-            }
-            taken.push(candidate);
-        }
-        Ok(taken)
-    }
-
-    /// Blocks that the end of `seq` makes available, where others have ended already.
-    fn frees(&self, seq: SeqId, lost: &HashMap<BlockId, u32>) -> Result<u32> {
-        let own = |&&b: &&BlockId| {
-            b != NIL && self.pool.refs(b) == 1 + lost.get(&b).copied().unwrap_or(0)
-        };
-        let sequence = self.sequences.get(seq)?;
-        // What a load still fills outlives its sequence, and what it follows with it.
-        let stays = self.stays_for_load(seq)?.map_or(0, |(_, tokens)| tokens);
-        let encoder = if stays > 0 { sequence.encoder_tokens } else { 0 };
-        let stay = |group| self.layout.table_len(group, stays, encoder);
-        let goes = sequence.tables.iter().enumerate().map(|(g, table)| &table[stay(g)..]);
-        Ok(goes.flatten().filter(own).count() as u32)
-    }
-
-    fn ranked(&self, seqs: &[SeqId], rule: Preempt) -> Result<Vec<Candidate>> {
-        let mut order = Vec::with_capacity(seqs.len());
-        let mut named = HashSet::with_capacity(seqs.len());
-        for &seq in seqs {
-            let sequence = self.sequences.get(seq)?;
-            if !named.insert(seq) {
-                return Err(Error::Invalid {
-                    what: "seqs",
-                    value: format!("{seq:#x}"),
-                    limit: "is named twice".into(),
-                });
-            }
-            let candidate = Candidate { seq, frees: 0, computed: sequence.committed };
-            order.push((candidate, sequence.meta.priority, sequence.admitted));
-        }
-        order.sort_by_key(|&(candidate, priority, admitted)| {
-            let last = u64::MAX - admitted;
-            match rule {
-                Preempt::FewestComputed => (0, u64::from(candidate.computed), last),
-                Preempt::LastAdmitted => (0, last, 0),
-                Preempt::LowestPriority => (priority, last, 0),
-            }
-        });
-        Ok(order.into_iter().map(|(candidate, ..)| candidate).collect())
     }
 
     /// Evicts cached blocks, in the policy's order, until `free` blocks are free or none is cached.

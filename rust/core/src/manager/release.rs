@@ -29,7 +29,8 @@ impl Manager {
     }
 
     fn let_go(&mut self, seq: SeqId) -> Result<()> {
-        let len = self.sequences.get(seq)?.len;
+        let sequence = self.sequences.get(seq)?;
+        let (len, session) = (sequence.len, sequence.meta.session);
         self.tick += 1;
         // Blocks whose copy was still under way at the last commit may be findable by now.
         self.publish(seq)?;
@@ -39,6 +40,9 @@ impl Manager {
         self.cut_tables(seq, None)?;
         self.leave_computation(seq)?;
         self.remapped.retain(|entry| entry.seq != seq);
+        if self.options.sessions {
+            self.end_in_session(session);
+        }
         self.note(Kind::Finish, seq, u64::from(len));
         Ok(())
     }
@@ -141,6 +145,9 @@ impl Manager {
             let mut table = std::mem::take(&mut sequence.tables[group]);
             let keep = |len| self.layout.table_len(group, len, sequence.encoder_tokens);
             let keep = len.map_or(0, keep).min(table.len());
+            if self.retention.is_on() {
+                self.retain(seq, group, keep, &table[keep..])?;
+            }
             if self.fences.is_up() {
                 self.put_behind(&table, keep);
             } else {

@@ -1,6 +1,7 @@
 //! What an admission is asked for, and what it gives.
 
 use crate::hash::{Extra, Key, Space};
+use crate::retention::Retention;
 use crate::sequence::{Meta, SeqId};
 
 /// What a request asks to have computed.
@@ -64,6 +65,8 @@ pub struct Admission<'a> {
     pub whole_sequence: bool,
     /// When each prompt block is used next (request index), if the future is known.
     pub outlook: &'a [u32],
+    /// How important its blocks are, and for how long.
+    pub retention: Option<&'a Retention>,
 }
 
 impl Default for Admission<'_> {
@@ -86,6 +89,7 @@ impl Default for Admission<'_> {
             encoder_tokens: 0,
             whole_sequence: false,
             outlook: &[],
+            retention: None,
         }
     }
 }

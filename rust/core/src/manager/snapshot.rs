@@ -4,6 +4,7 @@ use super::{Manager, Pressure};
 use crate::hash::Key;
 use crate::pool::{BlockId, NIL, State};
 use crate::reasons::Miss;
+use crate::retention::DEFAULT_PRIORITY;
 use crate::sequence::{Meta, SeqId};
 use crate::stats::Stats;
 use crate::tickets::Outstanding;
@@ -20,6 +21,7 @@ pub struct Blocks {
     pub depth: Vec<u32>,
     /// Zero for a block that is not findable.
     pub key: Vec<Key>,
+    pub priority: Vec<u8>,
 }
 
 /// A live sequence.
@@ -116,7 +118,7 @@ impl Manager {
             tickets: self.tickets.outstanding(),
             fences: self.fences.waiting().to_vec(),
             passed: self.fences.passed(),
-            pins: self.locks.held().map(|(id, path)| (id, path.to_vec())).collect(),
+            pins: self.locks.held().map(|held| (held.receipt.id, held.path.to_vec())).collect(),
             held: self.hands.held(),
         }
     }
@@ -135,6 +137,7 @@ impl Manager {
             blocks.parent.push(if findable { pool.parent(block) } else { NIL });
             blocks.depth.push(if findable { pool.depth(block) } else { 0 });
             blocks.key.push(if findable { pool.key(block) } else { Key(0) });
+            blocks.priority.push(if findable { pool.priority(block) } else { DEFAULT_PRIORITY });
         }
         blocks
     }

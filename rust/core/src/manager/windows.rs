@@ -44,6 +44,7 @@ impl Manager {
             }
             let mut blocks = std::mem::take(&mut self.scratch.blocks);
             blocks.clear();
+            let gone_at = gone.start;
             let entries = &mut sequence.tables[group][gone];
             // Those before the last gap went before.
             let first = entries.iter().rposition(|&b| b == NIL).map_or(0, |i| i + 1);
@@ -53,6 +54,9 @@ impl Manager {
             // What is computed without them is no longer what the prefix alone says.
             let is_sink = matches!(reach.kind, GroupKind::SinkWindow { .. });
             sequence.private |= is_sink && !blocks.is_empty();
+            if self.retention.is_on() {
+                self.retain(seq, group, gone_at + first, &blocks)?;
+            }
             self.drop_owners(seq, &blocks);
             self.scratch.blocks = blocks;
         }

@@ -20,6 +20,8 @@ pub struct Candidates {
     pub rows: Vec<Row>,
     /// Place in the prefix.
     pub depths: Vec<u32>,
+    /// Retention priorities: the lower dies first, whatever a policy says.
+    pub bands: Vec<u8>,
 }
 
 impl Candidates {
@@ -38,6 +40,7 @@ impl Candidates {
         self.children.push(children);
         self.rows.push(row);
         self.depths.push(pool.depth(block));
+        self.bands.push(pool.priority(block));
     }
 
     pub(super) fn clear(&mut self) {
@@ -47,6 +50,7 @@ impl Candidates {
         self.children.clear();
         self.rows.clear();
         self.depths.clear();
+        self.bands.clear();
     }
 
     /// The `n` lowest by `scores`, every child before its parent, ties in the order offered.
@@ -55,7 +59,7 @@ impl Candidates {
         let mut waiting = self.children.clone();
         let mut heap: BinaryHeap<Pick> = (0..self.blocks.len())
             .filter(|&i| waiting[i] == 0)
-            .map(|i| Pick { score: scores[i], place: i as u32 })
+            .map(|i| Pick { band: self.bands[i], score: scores[i], place: i as u32 })
             .collect();
         let mut chosen = Vec::with_capacity(n);
         while chosen.len() < n
@@ -66,14 +70,16 @@ impl Candidates {
             if parent != NIL {
                 waiting[parent as usize] -= 1;
                 if waiting[parent as usize] == 0 {
-                    heap.push(Pick { score: scores[parent as usize], place: parent });
+                    let (band, score) = (self.bands[parent as usize], scores[parent as usize]);
+                    heap.push(Pick { band, score, place: parent });
                 }
             }
         }
         chosen
     }
 
-    /// The places of `blocks`, if each is offered, named once and after its children.
+    /// The places of `blocks`, if each is offered, named once and after its children; where retention
+    /// priorities differ, as many in the order that these want, which then goes before the one named.
     ///
     /// # Errors
     /// One line that names the block and what is wrong with it.
@@ -99,12 +105,25 @@ impl Candidates {
             }
             chosen.push(place);
         }
-        Ok(chosen)
+        Ok(self.by_band(chosen))
+    }
+
+    /// As many as `chosen`, lower priorities first, and each priority's as they were chosen.
+    fn by_band(&self, chosen: Vec<u32>) -> Vec<u32> {
+        if self.bands.windows(2).all(|pair| pair[0] == pair[1]) {
+            return chosen;
+        }
+        let mut scores = vec![f64::INFINITY; self.blocks.len()];
+        for (&place, turn) in chosen.iter().zip(0_u32..) {
+            scores[place as usize] = f64::from(turn);
+        }
+        self.lowest(&scores, chosen.len())
     }
 }
 
 #[derive(Debug, PartialEq)]
 struct Pick {
+    band: u8,
     score: f64,
     place: u32,
 }
@@ -120,6 +139,7 @@ impl PartialOrd for Pick {
 impl Ord for Pick {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         // Reversed: the heap's greatest is the lowest score, and of equals the first offered.
-        other.score.total_cmp(&self.score).then(other.place.cmp(&self.place))
+        let band = other.band.cmp(&self.band);
+        band.then(other.score.total_cmp(&self.score)).then(other.place.cmp(&self.place))
     }
 }

@@ -9,6 +9,7 @@ use super::heap::{Entry, Heap};
 use super::{Eviction, Touch, Use, View, Why, grow};
 use crate::hash::Key;
 use crate::pool::{BlockId, NIL, Pool};
+use crate::retention::DEFAULT_PRIORITY;
 
 /// A policy over classes. Its columns are its own. A block's class and rank may change only while
 /// it is inserted, hit, claimed, released or spared, or when it is named by [`Classes::moved`].
@@ -56,12 +57,29 @@ pub trait Classes: Clone + Send + 'static {
 #[derive(Debug, Clone, Copy)]
 pub struct Heads<'a> {
     heaps: &'a [Heap],
+    /// The lowest retention priority of them all: leaves of higher ones are not seen.
+    band: u8,
 }
 
-impl Heads<'_> {
+impl<'a> Heads<'a> {
+    fn of(heaps: &'a [Heap], pool: &Pool) -> Self {
+        let mut band = DEFAULT_PRIORITY;
+        if pool.is_banded() {
+            let firsts = heaps.iter().filter_map(Heap::first).map(|entry| entry.band);
+            band = firsts.min().unwrap_or(band);
+        }
+        Self { heaps, band }
+    }
+
+    /// The retention priority that the next victim has.
+    pub fn band(&self) -> u8 {
+        self.band
+    }
+
     /// The first to die of a class, and its rank.
     pub fn first(&self, class: usize) -> Option<(BlockId, u128)> {
-        self.heaps.get(class)?.first().map(|entry| (entry.block, entry.rank))
+        let entry = self.heaps.get(class)?.first()?;
+        (entry.band == self.band).then_some((entry.block, entry.rank))
     }
 
     /// Whether a class has no leaf that may die.
@@ -105,7 +123,7 @@ impl<P: Classes> Classed<P> {
         grow(&mut self.place, block, NIL);
         grow(&mut self.home, block, 0);
         self.home[block as usize] = class as u16;
-        let entry = Entry { rank: self.policy.rank(block, view), block };
+        let entry = Entry::of(view.pool, block, self.policy.rank(block, view));
         self.heaps[class].push(&mut self.place, entry);
         self.leaves += 1;
     }
@@ -173,6 +191,12 @@ impl<P: Classes> Eviction for Classed<P> {
         self.push(block, view);
     }
 
+    fn rebanded(&mut self, block: BlockId, view: View<'_>) {
+        if self.take_out(block) {
+            self.push(block, view);
+        }
+    }
+
     fn remove(&mut self, block: BlockId, why: Why, view: View<'_>) {
         self.take_out(block);
         self.policy.removed(block, why, view);
@@ -185,7 +209,7 @@ impl<P: Classes> Eviction for Classed<P> {
             if self.leaves == 0 {
                 return None;
             }
-            let class = self.policy.choose(Heads { heaps: &self.heaps }, view);
+            let class = self.policy.choose(Heads::of(&self.heaps, view.pool), view);
             let block = self.heaps.get(class)?.first()?.block;
             if !self.policy.spare(block, view) {
                 return Some(block);
@@ -227,10 +251,8 @@ impl<P: Classes> Eviction for Classed<P> {
         let mut placed = 0;
         for (class, heap) in self.heaps.iter().enumerate() {
             heap.validate(&self.place).map_err(|fault| format!("{name}: {fault}"))?;
+            heap.validate_blocks(pool).map_err(|fault| format!("{name}: {fault}"))?;
             for entry in heap.entries() {
-                if !pool.is_evictable(entry.block) {
-                    return Err(format!("{name}: block {} may not die", entry.block));
-                }
                 if self.home[entry.block as usize] as usize != class {
                     return Err(format!("{name}: block {} is in another class", entry.block));
                 }

@@ -127,7 +127,7 @@ impl External {
         for &block in &self.spared {
             self.marks[block as usize] = Mark { children: NIL, ..unseen };
         }
-        for block in self.order.iter() {
+        for block in self.order.walk(pool) {
             if out.blocks.len() == limit {
                 break;
             }
@@ -274,7 +274,14 @@ impl Eviction for External {
         }
     }
 
-    fn expose(&mut self, _: BlockId, _: View<'_>) {}
+    fn expose(&mut self, block: BlockId, view: View<'_>) {
+        self.order.expose(block, view);
+    }
+
+    fn rebanded(&mut self, block: BlockId, view: View<'_>) {
+        self.unpick(block);
+        self.order.rebanded(block, view);
+    }
 
     fn remove(&mut self, block: BlockId, why: Why, view: View<'_>) {
         self.unpick(block);
@@ -315,8 +322,8 @@ impl Eviction for External {
         Some(self)
     }
 
-    fn order(&self, _: View<'_>) -> Vec<BlockId> {
-        self.order.iter().collect()
+    fn order(&self, view: View<'_>) -> Vec<BlockId> {
+        self.order.order(view)
     }
 
     fn validate(&self, pool: &Pool) -> Result<(), String> {

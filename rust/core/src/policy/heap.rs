@@ -1,12 +1,22 @@
 //! A heap of blocks by rank in which any block can be found again.
 
-use crate::pool::{BlockId, NIL};
+use crate::pool::{BlockId, NIL, Pool};
 
-/// A block and its rank; the lower dies first, of equals the lower id.
+/// A block and its rank; the lower dies first, of equals the lower id. A lower retention priority goes
+/// before any rank.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     pub rank: u128,
     pub block: BlockId,
+    pub band: u8,
+}
+
+impl Entry {
+    /// A cached block with the retention priority that it has.
+    #[inline]
+    pub fn of(pool: &Pool, block: BlockId, rank: u128) -> Self {
+        Self { rank, block, band: pool.priority(block) }
+    }
 }
 
 /// A 4-ary heap. Where each block stands in it is in a column of its owner's, so that several heaps
@@ -18,8 +28,8 @@ pub(super) struct Heap {
 
 const ARITY: usize = 4;
 
-fn before(a: &Entry, b: &Entry) -> bool {
-    (a.rank, a.block) < (b.rank, b.block)
+pub(super) fn before(a: &Entry, b: &Entry) -> bool {
+    (a.band, a.rank, a.block) < (b.band, b.rank, b.block)
 }
 
 impl Heap {
@@ -90,6 +100,19 @@ impl Heap {
             self.up(places, at, last);
         } else {
             self.down(places, at, last);
+        }
+    }
+
+    /// Whether all of its blocks may die, and have the priority they stand at.
+    pub fn validate_blocks(&self, pool: &Pool) -> Result<(), String> {
+        if let Some(entry) = self.entries.iter().find(|e| !pool.is_evictable(e.block)) {
+            return Err(format!("block {} may not die", entry.block));
+        }
+        match self.entries.iter().find(|e| pool.priority(e.block) != e.band) {
+            None => Ok(()),
+            Some(&Entry { block, band, .. }) => {
+                Err(format!("block {block} has priority {}, not {band}", pool.priority(block)))
+            }
         }
     }
 

@@ -65,7 +65,7 @@ impl Lecar {
         let depth = view.pool.depth(block);
         for (order, main) in self.orders.iter_mut().zip([0, uses]) {
             grow(&mut order.places, block, NIL);
-            let entry = Entry { rank: pack(main, last, depth), block };
+            let entry = Entry::of(view.pool, block, pack(main, last, depth));
             order.heap.push(&mut order.places, entry);
         }
     }
@@ -145,6 +145,12 @@ impl Eviction for Lecar {
         self.push(block, view);
     }
 
+    fn rebanded(&mut self, block: BlockId, view: View<'_>) {
+        if self.take_out(block) {
+            self.push(block, view);
+        }
+    }
+
     fn remove(&mut self, block: BlockId, why: Why, view: View<'_>) {
         self.take_out(block);
         if let Some(expert) = self.blamed.take().filter(|_| why == Why::Evicted) {
@@ -195,9 +201,7 @@ impl Eviction for Lecar {
         let leaves = (0..pool.created()).filter(|&b| pool.is_evictable(b)).count();
         for Order { heap, places } in &self.orders {
             heap.validate(places).map_err(|fault| format!("lecar: {fault}"))?;
-            if let Some(entry) = heap.entries().iter().find(|e| !pool.is_evictable(e.block)) {
-                return Err(format!("lecar: block {} may not die", entry.block));
-            }
+            heap.validate_blocks(pool).map_err(|fault| format!("lecar: {fault}"))?;
             if leaves != heap.len() {
                 return Err(format!("lecar: {} in a heap, {leaves} may die", heap.len()));
             }

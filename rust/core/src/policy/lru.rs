@@ -1,9 +1,10 @@
 //! Least recently used: cached blocks in the order their last owner left.
 //!
 //! A request's blocks are released tail first, so the order is leaf-first by itself. Linked by
-//! index: claim, release and eviction are O(1) at every size.
+//! index: claim, release and eviction are O(1) at every size. Once any block has a retention priority
+//! of its own, the list becomes a heap of leaves.
 
-use super::{Eviction, Use, View, Why, grow};
+use super::{Bands, Eviction, Use, View, Why, grow};
 use crate::pool::{BlockId, NIL, Pool, State};
 
 /// The order: a list from the next to die to the last used. A block is in it exactly while it is
@@ -14,6 +15,8 @@ pub struct Lru {
     head: BlockId,
     tail: BlockId,
     len: u32,
+    /// In place of the list, once priorities differ.
+    bands: Option<Box<Bands>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +31,7 @@ const ALONE: Links = Links { before: NIL, after: NIL };
 
 impl Default for Lru {
     fn default() -> Self {
-        Self { links: Vec::new(), head: NIL, tail: NIL, len: 0 }
+        Self { links: Vec::new(), head: NIL, tail: NIL, len: 0, bands: None }
     }
 }
 
@@ -52,8 +55,26 @@ impl Lru {
         self.len -= 1;
     }
 
-    /// Cached blocks from the next to die on.
-    pub fn iter(&self) -> impl Iterator<Item = BlockId> + '_ {
+    /// The cached blocks in the order in which they die.
+    pub fn walk<'a>(&'a self, pool: &'a Pool) -> Box<dyn Iterator<Item = BlockId> + 'a> {
+        match &self.bands {
+            None => Box::new(self.iter()),
+            Some(bands) => Box::new(bands.descent(pool)),
+        }
+    }
+
+    /// The heap, made of the list where there was one.
+    #[cold]
+    fn banded(&mut self, pool: &Pool) -> &mut Bands {
+        if self.bands.is_none() {
+            let mut bands = Box::<Bands>::default();
+            self.iter().for_each(|block| bands.release(&[block], pool));
+            *self = Self { bands: Some(bands), ..Self::default() };
+        }
+        self.bands.get_or_insert_default()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = BlockId> + '_ {
         std::iter::successors((self.head != NIL).then_some(self.head), |&b| {
             Some(self.links[b as usize].after).filter(|&n| n != NIL)
         })
@@ -71,6 +92,12 @@ impl Eviction for Lru {
 
     fn claim(&mut self, blocks: &[BlockId], view: View<'_>) {
         debug_assert!(blocks.iter().all(|&b| view.pool.state(b) == State::Committed));
+        if let Some(bands) = &mut self.bands {
+            for &block in blocks {
+                bands.remove(block);
+            }
+            return;
+        }
         let mut i = 0;
         while i < blocks.len() {
             // A prefix was released tail first: its blocks stand in a row, and leave as one.
@@ -87,7 +114,10 @@ impl Eviction for Lru {
         }
     }
 
-    fn release(&mut self, blocks: &[BlockId], _: View<'_>) {
+    fn release(&mut self, blocks: &[BlockId], view: View<'_>) {
+        if view.pool.is_banded() {
+            return self.banded(view.pool).release(blocks, view.pool);
+        }
         let Some((&root, &leaf)) = blocks.first().zip(blocks.last()) else { return };
         if let Some(&largest) = blocks.iter().max() {
             grow(&mut self.links, largest, ALONE);
@@ -106,9 +136,21 @@ impl Eviction for Lru {
         self.len += blocks.len() as u32;
     }
 
-    fn expose(&mut self, _: BlockId, _: View<'_>) {}
+    fn expose(&mut self, block: BlockId, view: View<'_>) {
+        if let Some(bands) = &mut self.bands {
+            bands.expose(block, view.pool);
+        }
+    }
+
+    fn rebanded(&mut self, block: BlockId, view: View<'_>) {
+        self.banded(view.pool).rebanded(block, view.pool);
+    }
 
     fn remove(&mut self, block: BlockId, _: Why, view: View<'_>) {
+        if let Some(bands) = &mut self.bands {
+            bands.remove(block);
+            return;
+        }
         // One that still has owners was not in the list.
         if view.pool.refs(block) == 0 {
             self.unlink(block);
@@ -116,6 +158,9 @@ impl Eviction for Lru {
     }
 
     fn victim(&mut self, view: View<'_>) -> Option<BlockId> {
+        if let Some(bands) = &self.bands {
+            return bands.first();
+        }
         // A prefix is released whole and tail first, so the head is a leaf; only where a superfluous
         // copy has moved its twin up may others have to be passed.
         if self.head != NIL && view.pool.is_evictable(self.head) {
@@ -125,14 +170,25 @@ impl Eviction for Lru {
     }
 
     fn next(&self, _: View<'_>) -> Option<BlockId> {
+        if let Some(bands) = &self.bands {
+            return bands.first();
+        }
         (self.head != NIL).then_some(self.head)
     }
 
-    fn order(&self, _: View<'_>) -> Vec<BlockId> {
-        self.iter().collect()
+    fn order(&self, view: View<'_>) -> Vec<BlockId> {
+        self.walk(view.pool).collect()
     }
 
     fn validate(&self, pool: &Pool) -> Result<(), String> {
+        if let Some(bands) = &self.bands {
+            let leaves = (0..pool.created()).filter(|&b| pool.is_evictable(b)).count();
+            return match bands.validate(pool) {
+                Ok(()) if bands.len() == leaves => Ok(()),
+                Ok(()) => Err(format!("lru: {} in the heap, {leaves} may die", bands.len())),
+                Err(fault) => Err(format!("lru: {fault}")),
+            };
+        }
         let mut seen = 0;
         let mut before = NIL;
         for block in self.iter() {

@@ -9,6 +9,7 @@
 
 pub mod admission;
 mod arc;
+mod bands;
 mod candidates;
 mod classed;
 mod clock;
@@ -44,6 +45,7 @@ mod sketch;
 mod slru;
 mod slru_decay;
 mod slru_lists;
+mod timers;
 mod tinylfu;
 mod ttl;
 mod turns;
@@ -52,6 +54,7 @@ mod wlfu;
 mod workload;
 
 pub use arc::Arc;
+pub use bands::Bands;
 pub use candidates::Candidates;
 pub use classed::{Classed, Classes, Heads};
 pub use clock::Clock;
@@ -82,6 +85,7 @@ pub use sieve::Sieve;
 pub use slru::Slru;
 pub use slru_decay::SlruDecay;
 pub use slru_lists::SlruLists;
+pub use timers::Timers;
 pub use tinylfu::WTinyLfu;
 pub use ttl::Ttl;
 pub use twoq::TwoQ;
@@ -171,6 +175,10 @@ pub trait Eviction: Send {
 
     /// `block` is cached and the last block after it is gone: it may die now.
     fn expose(&mut self, block: BlockId, view: View<'_>);
+
+    /// `block`, which is cached, has another retention priority now ([`Pool::priority`]). Blocks of a
+    /// lower one die first, whatever the policy says of them; it ranks those of the same.
+    fn rebanded(&mut self, block: BlockId, view: View<'_>);
 
     /// `block` is no longer findable. Called after it left the pool's books.
     fn remove(&mut self, block: BlockId, why: Why, view: View<'_>);

@@ -66,7 +66,7 @@ impl Mq {
         let column = &mut self.columns[block as usize];
         *column = Column { queue: queue as u8, since, expires, ..*column };
         grow(&mut self.places, block, NIL);
-        let entry = Entry { rank: self.rank(block, view), block };
+        let entry = Entry { rank: self.rank(block, view), block, band: 0 };
         self.queues[queue].push(&mut self.places, entry);
     }
 

@@ -25,7 +25,7 @@ impl Queue {
     pub fn put(&mut self, block: BlockId, rank: u128) {
         self.take(block);
         grow(&mut self.places, block, NIL);
-        self.heap.push(&mut self.places, Entry { rank, block });
+        self.heap.push(&mut self.places, Entry { rank, block, band: 0 });
     }
 
     /// Takes `block` out; false if it is no member.

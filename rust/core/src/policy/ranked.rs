@@ -56,7 +56,7 @@ impl<R: Rank> Ranked<R> {
 
     fn push(&mut self, block: BlockId, view: View<'_>) {
         grow(&mut self.place, block, NIL);
-        let entry = Entry { rank: self.policy.rank(block, view), block };
+        let entry = Entry::of(view.pool, block, self.policy.rank(block, view));
         self.heap.push(&mut self.place, entry);
     }
 
@@ -119,6 +119,12 @@ impl<R: Rank> Eviction for Ranked<R> {
         self.push(block, view);
     }
 
+    fn rebanded(&mut self, block: BlockId, view: View<'_>) {
+        if self.take_out(block) {
+            self.push(block, view);
+        }
+    }
+
     fn remove(&mut self, block: BlockId, why: Why, _: View<'_>) {
         if let Some(at) = self.placed(block) {
             if why == Why::Evicted {
@@ -150,16 +156,14 @@ impl<R: Rank> Eviction for Ranked<R> {
 
     fn order(&self, _: View<'_>) -> Vec<BlockId> {
         let mut entries = self.heap.entries().to_vec();
-        entries.sort_unstable_by_key(|e| (e.rank, e.block));
+        entries.sort_unstable_by_key(|e| (e.band, e.rank, e.block));
         entries.iter().map(|e| e.block).collect()
     }
 
     fn validate(&self, pool: &Pool) -> Result<(), String> {
         let name = self.policy.name();
         self.heap.validate(&self.place).map_err(|fault| format!("{name}: {fault}"))?;
-        if let Some(entry) = self.heap.entries().iter().find(|e| !pool.is_evictable(e.block)) {
-            return Err(format!("{name}: block {} may not die", entry.block));
-        }
+        self.heap.validate_blocks(pool).map_err(|fault| format!("{name}: {fault}"))?;
         let leaves = (0..pool.created()).filter(|&b| pool.is_evictable(b)).count();
         if leaves != self.heap.len() {
             return Err(format!("{name}: {} in the heap, {leaves} may die", self.heap.len()));

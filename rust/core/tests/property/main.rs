@@ -88,6 +88,7 @@ fn options(dice: &mut Dice) -> Options {
         null_block: dice.one_in(3),
         event_log: dice.one_in(2),
         partial_hits: radix && dice.one_in(2),
+        pin_cap: dice.pick(&[0.0, 0.3, 1.0]),
         reserve: if dice.one_in(4) { dice.between(0, blocks / 4) } else { 0 },
         ..Options::default()
     }

@@ -1,6 +1,9 @@
 //! Prompts that share prefixes, and requests for them.
 
+use std::sync::OnceLock;
+
 use kvframe_core::hash::{Extra, Space};
+use kvframe_core::retention::{Decay, Keep, Retention, TokenRange};
 use kvframe_core::{Admission, Fit, Prompt};
 
 use crate::dice::{Dice, mix};
@@ -57,6 +60,25 @@ pub fn text(dice: &mut Dice, size: u32) -> Text {
     text
 }
 
+/// What some requests ask for their blocks.
+fn asked() -> &'static [Option<&'static Retention>; 3] {
+    static ASKED: OnceLock<[Retention; 3]> = OnceLock::new();
+    static REFS: OnceLock<[Option<&'static Retention>; 3]> = OnceLock::new();
+    let asked = ASKED.get_or_init(|| {
+        let keep = |priority, duration, then, decay| Keep { priority, duration, then, decay };
+        let range = |start, end, keep| TokenRange { start, end, keep };
+        let slope = keep(90, Some(6), 0, Decay::Linear);
+        let step = keep(60, Some(3), 35, Decay::Step);
+        let low = keep(0, None, 0, Decay::Step);
+        [
+            Retention { ranges: vec![range(0, 3, slope), range(3, 99, low)], decode: Some(step) },
+            Retention { ranges: vec![range(2, 99, step)], decode: None },
+            Retention { ranges: Vec::new(), decode: Some(low) },
+        ]
+    });
+    REFS.get_or_init(|| asked.each_ref().map(Some))
+}
+
 /// A request for `text` with some switches thrown.
 pub fn request<'a>(dice: &mut Dice, text: &'a Text, outlook: &'a [u32]) -> Admission<'a> {
     Admission {
@@ -70,6 +92,7 @@ pub fn request<'a>(dice: &mut Dice, text: &'a Text, outlook: &'a [u32]) -> Admis
         outlook,
         max_tokens: if dice.one_in(5) { dice.between(0, 40) } else { 0 },
         whole_sequence: dice.one_in(8),
+        retention: if dice.one_in(4) { dice.pick(asked()) } else { None },
         ..Admission::default()
     }
 }

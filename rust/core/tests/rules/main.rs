@@ -7,4 +7,5 @@ mod groups;
 mod keys;
 mod misuse;
 mod pool;
+mod retention;
 mod sharing;

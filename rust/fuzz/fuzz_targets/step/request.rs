@@ -1,9 +1,11 @@
 //! A request with what it borrows.
 
 use kvframe_core::hash::{Extra, Space};
+use kvframe_core::retention::{self, Decay, Retention, TokenRange};
+use kvframe_core::sequence::Meta;
 use kvframe_core::{Admission, Fit, Key, Manager, Prompt};
 
-use crate::verbs::Request;
+use crate::verbs::{Keep, Request};
 
 pub struct Owned<'a> {
     asked: &'a Request,
@@ -12,6 +14,23 @@ pub struct Owned<'a> {
     extras: Vec<Extra>,
     keys: Vec<Key>,
     outlook: Vec<u32>,
+    retention: Option<Retention>,
+}
+
+/// Priorities over 100 are refused.
+pub fn keep_of(asked: &Keep) -> retention::Keep {
+    retention::Keep {
+        priority: asked.priority / 2,
+        duration: asked.duration.map(u64::from),
+        then: asked.then / 2,
+        decay: if asked.linear { Decay::Linear } else { Decay::Step },
+    }
+}
+
+fn retention_of(asked: &Keep) -> Retention {
+    let keep = keep_of(asked);
+    let ranges = vec![TokenRange { start: 0, end: asked.end.into(), keep }];
+    Retention { ranges, decode: asked.linear.then_some(keep) }
 }
 
 /// Tokens of a vocabulary of three.
@@ -33,6 +52,7 @@ impl<'a> Owned<'a> {
             extras: item.into_iter().collect(),
             keys: Vec::new(),
             outlook: asked.outlook.iter().map(|&o| o.into()).collect(),
+            retention: asked.keep.as_ref().map(retention_of),
         };
         if asked.only_keys {
             owned.keys = m.keys(&owned.tokens, owned.space(), &owned.extras);
@@ -76,6 +96,8 @@ impl<'a> Owned<'a> {
             external,
             whole_sequence: asked.whole_sequence,
             outlook: &self.outlook,
+            meta: Meta { session: (asked.session % 4).into(), ..Meta::default() },
+            retention: self.retention.as_ref(),
             ..Admission::default()
         }
     }

@@ -19,6 +19,9 @@ pub struct Setup {
     pub prefix_caching: bool,
     pub null_block: bool,
     pub reserve: u8,
+    pub radix: bool,
+    pub sessions: bool,
+    pub pin_cap: u8,
 }
 
 /// A sequence or ticket by number, ended ones among them; now and then a number nobody gave out.
@@ -42,6 +45,18 @@ pub struct Request {
     pub external: u8,
     pub whole_sequence: bool,
     pub outlook: Vec<u8>,
+    pub session: u8,
+    pub keep: Option<Keep>,
+}
+
+/// Of the tokens up to a length, and of what is decoded.
+#[derive(Arbitrary, Debug, Clone, Copy)]
+pub struct Keep {
+    pub end: u8,
+    pub priority: u8,
+    pub duration: Option<u8>,
+    pub then: u8,
+    pub linear: bool,
 }
 
 #[derive(Arbitrary, Debug)]
@@ -74,6 +89,14 @@ pub enum Verb {
     Sleep,
     Wake,
     PreemptionOrder(Vec<Pick>),
+    PreemptionTo(Vec<Pick>, u8),
+    Touch(Vec<Pick>),
+    Expire(u8),
+    Pin(Request, Option<u8>),
+    UnpinAll,
+    Retain(u8, Keep),
+    EndSession(u8),
+    PinSession(u8, Option<u8>),
     Step(Step),
 }
 

@@ -1,12 +1,14 @@
 //! A manager, and the handles and tickets that it gave out.
 
 use kvframe_core::events::{Event, Kind};
-use kvframe_core::manager::{Ids, Preempt, Step};
+use kvframe_core::index::IndexKind;
+use kvframe_core::manager::{Ids, Pinner, Preempt, Step};
 use kvframe_core::policy::{Candidates, External, NAMES, PolicyOptions, by_name};
+use kvframe_core::retention::Hint;
 use kvframe_core::{Error, Grant, Group, GroupKind, HashAlgo, Manager, Options, Result, SeqId};
 
 use crate::common::picture;
-use crate::request::{Owned, tokens};
+use crate::request::{Owned, keep_of, tokens};
 use crate::verbs::{self, Pick, Setup, Verb};
 
 pub struct World {
@@ -14,6 +16,19 @@ pub struct World {
     seqs: Vec<SeqId>,
     tickets: Vec<u64>,
     loans: Vec<u32>,
+}
+
+fn rule_of(number: usize) -> Preempt {
+    let rules = [
+        Preempt::FewestComputed,
+        Preempt::LastAdmitted,
+        Preempt::LowestPriority,
+        Preempt::LongestFirst,
+        Preempt::LeastRecent,
+        Preempt::LeastFrequent,
+        Preempt::MostFreed,
+    ];
+    rules[number % rules.len()]
 }
 
 impl World {
@@ -34,6 +49,9 @@ impl World {
             null_block: setup.null_block,
             event_log: true,
             reserve: u32::from(setup.reserve % 4),
+            index: if setup.radix { IndexKind::Radix } else { IndexKind::Hash },
+            sessions: setup.sessions,
+            pin_cap: f64::from(setup.pin_cap) / 255.0,
             ..Options::default()
         };
         let policy = match NAMES.get(setup.policy as usize % (NAMES.len() + 2)) {
@@ -221,10 +239,49 @@ impl World {
             Verb::Wake => self.m.wake(),
             Verb::PreemptionOrder(ref picks) => {
                 let seqs: Vec<SeqId> = picks.iter().map(|&p| self.seq(p)).collect();
-                let rules =
-                    [Preempt::FewestComputed, Preempt::LastAdmitted, Preempt::LowestPriority];
-                let rule = rules[seqs.len() % rules.len()];
-                self.judged(|m| m.preemption_order(&seqs, rule));
+                self.judged(|m| m.preemption_order(&seqs, rule_of(seqs.len())));
+            }
+            Verb::PreemptionTo(ref picks, usage) => {
+                let seqs: Vec<SeqId> = picks.iter().map(|&p| self.seq(p)).collect();
+                let usage = f64::from(usage) / 255.0;
+                self.judged(|m| m.preemption_to(&seqs, rule_of(seqs.len()), usage));
+            }
+            ref other => self.of_retention(other),
+        }
+    }
+
+    /// Verbs about what stays.
+    fn of_retention(&mut self, verb: &Verb) {
+        let pinner =
+            |lease: Option<u8>| Pinner { lease: lease.map(u64::from), ..Pinner::default() };
+        match *verb {
+            Verb::Touch(ref picks) => {
+                let seqs: Vec<SeqId> = picks.iter().map(|&p| self.seq(p)).collect();
+                self.judged(|m| m.touch(&seqs));
+            }
+            Verb::Expire(now) => {
+                self.judged(|m| m.expire(now.into()));
+            }
+            Verb::Pin(ref asked, lease) => {
+                let request = Owned::new(&self.m, asked);
+                let (tokens, space, extras) = (request.tokens(), request.space(), request.extras());
+                self.judged(|m| m.lock(tokens, space, extras, pinner(lease)));
+            }
+            Verb::UnpinAll => {
+                self.judged(|m| m.unpin_all(None));
+            }
+            Verb::Retain(session, ref keep) => {
+                let hint = match keep.end % 2 {
+                    0 => Hint::Retain(keep_of(keep)),
+                    _ => Hint::Demote(keep.priority / 2),
+                };
+                self.judged(|m| m.hint((session % 4).into(), hint));
+            }
+            Verb::EndSession(session) => {
+                self.judged(|m| m.hint((session % 4).into(), Hint::Release));
+            }
+            Verb::PinSession(session, lease) => {
+                self.judged(|m| m.pin_session((session % 4).into(), pinner(lease)));
             }
             ref unknown => unreachable!("{unknown:?} is carried out above"),
         }

@@ -90,6 +90,8 @@ impl Default for Tuning {
 struct Streak {
     /// The operation.
     now: u64,
+    /// Its retention priority.
+    band: u8,
     class: usize,
     /// Least worth of the heads of all other classes.
     limit: f64,
@@ -243,8 +245,9 @@ impl Classes for Foresight {
             0 => self.refresh(view.pool.usable()),
             _ => self.due -= 1,
         }
-        let Streak { now, class, limit } = self.streak;
-        if now == view.now && heads.first(class).is_some_and(|(b, _)| self.worth(class, b) < limit)
+        let Streak { now, band, class, limit } = self.streak;
+        if (now, band) == (view.now, heads.band())
+            && heads.first(class).is_some_and(|(b, _)| self.worth(class, b) < limit)
         {
             return class;
         }
@@ -268,7 +271,7 @@ impl Classes for Foresight {
             return oldest.1;
         }
         let limit = next.min(self.rival.doubt() * oldest.2);
-        self.streak = Streak { now: view.now, class: least.2, limit };
+        self.streak = Streak { now: view.now, band: heads.band(), class: least.2, limit };
         least.2
     }
 

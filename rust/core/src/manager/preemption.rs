@@ -1,0 +1,221 @@
+//! Which running sequences give way, and what that really frees where blocks are shared.
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+
+use super::Manager;
+use crate::error::{Error, Result};
+use crate::events::Kind;
+use crate::pool::{BlockId, NIL};
+use crate::sequence::{SeqId, Sequence};
+
+/// Which running sequence gives way first. Of equals, the last admitted, but where recency counts the
+/// first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Preempt {
+    /// The one with the fewest tokens to compute again.
+    FewestComputed,
+    /// The one that came in last.
+    LastAdmitted,
+    /// The one with the lowest priority, then the last admitted.
+    LowestPriority,
+    /// The one with the most tokens.
+    LongestFirst,
+    /// The one whose last commit or touch is the longest ago.
+    LeastRecent,
+    /// The one with the fewest touches, each worth half after [`HALF_LIFE`] ticks; then as
+    /// [`Preempt::LeastRecent`].
+    LeastFrequent,
+    /// The one whose end frees the most, given those that went before.
+    MostFreed,
+}
+
+/// Ticks of the logical clock after which a touch counts half.
+pub const HALF_LIFE: u64 = 4_096;
+
+/// A touch in fixed point, so that halves of it count.
+const TOUCH: u64 = 1 << 16;
+
+/// A sequence that could give way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Candidate {
+    /// The sequence.
+    pub seq: SeqId,
+    /// Blocks that nobody else holds: what its preemption makes available.
+    pub frees: u32,
+    /// Tokens that would have to be computed again if nothing of it stayed cached.
+    pub computed: u32,
+}
+
+/// How often a sequence was touched, worth less as time goes by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Heat {
+    value: u64,
+    at: u64,
+}
+
+impl Heat {
+    fn now(self, tick: u64) -> u64 {
+        let halvings = (tick - self.at) / HALF_LIFE;
+        if halvings < 64 { self.value >> halvings } else { 0 }
+    }
+}
+
+/// Owners that blocks lose with the sequences taken so far.
+type Lost = HashMap<BlockId, u32>;
+
+impl Manager {
+    /// `seqs` were read or scheduled, in this order: what [`Preempt::LeastRecent`] and
+    /// [`Preempt::LeastFrequent`] go by, besides commits.
+    ///
+    /// # Errors
+    /// Unknown handles; nothing was touched then.
+    pub fn touch(&mut self, seqs: &[SeqId]) -> Result<()> {
+        seqs.iter().try_for_each(|&seq| self.sequences.get(seq).map(drop))?;
+        for &seq in seqs {
+            self.tick += 1;
+            let tick = self.tick;
+            let sequence = self.sequences.get_mut(seq)?;
+            sequence.used = tick;
+            sequence.heat = Heat { value: sequence.heat.now(tick) + TOUCH, at: tick };
+            self.note(Kind::Touch, seq, 0);
+        }
+        Ok(())
+    }
+
+    /// `seqs` in the order to preempt them; those whose end would free nothing are left out.
+    ///
+    /// # Errors
+    /// Unknown handles; [`Error::Invalid`] for one named twice.
+    pub fn preemption_order(&self, seqs: &[SeqId], rule: Preempt) -> Result<Vec<Candidate>> {
+        let mut order = self.ranked(seqs, rule)?;
+        for candidate in &mut order {
+            candidate.frees = self.frees(candidate.seq, &Lost::new())?;
+        }
+        order.retain(|candidate| candidate.frees > 0);
+        if rule == Preempt::MostFreed {
+            order.sort_by_key(|candidate| Reverse(candidate.frees));
+        }
+        Ok(order)
+    }
+
+    /// The first of `seqs`, in the order to preempt them, that bring use down to `usage`: each with
+    /// what it frees once those before it have ended, and none that frees nothing. All that would,
+    /// if they are not enough.
+    ///
+    /// # Errors
+    /// As [`Manager::preemption_order`].
+    pub fn preemption_to(
+        &self,
+        seqs: &[SeqId],
+        rule: Preempt,
+        usage: f64,
+    ) -> Result<Vec<Candidate>> {
+        let usable = self.pool.usable();
+        let most = (usage * f64::from(usable)).floor() as u32;
+        let over = (usable - self.pool.available()).saturating_sub(most);
+        let ranked = self.ranked(seqs, rule)?;
+        if rule == Preempt::MostFreed {
+            return self.most_freed(ranked, over);
+        }
+        let (mut over, mut lost, mut taken) = (over, Lost::new(), Vec::new());
+        for mut candidate in ranked {
+            if over == 0 {
+                break;
+            }
+            candidate.frees = self.frees(candidate.seq, &lost)?;
+            if candidate.frees == 0 {
+                continue;
+            }
+            over = over.saturating_sub(candidate.frees);
+            for block in blocks_of(self.sequences.get(candidate.seq)?) {
+                *lost.entry(block).or_default() += 1;
+            }
+            taken.push(candidate);
+        }
+        Ok(taken)
+    }
+
+    /// Whoever frees the most goes first, and what it shared with one other is that one's from then
+    /// on. Each pick looks through the candidates, and through its own blocks.
+    fn most_freed(&self, mut left: Vec<Candidate>, mut over: u32) -> Result<Vec<Candidate>> {
+        // Who else of `left` has a block: as many, and their places, one over the other.
+        let mut sharers: HashMap<BlockId, (u32, usize)> = HashMap::new();
+        for (at, candidate) in left.iter_mut().enumerate() {
+            candidate.frees = self.frees(candidate.seq, &Lost::new())?;
+            for block in blocks_of(self.sequences.get(candidate.seq)?) {
+                let (count, places) = sharers.entry(block).or_default();
+                (*count, *places) = (*count + 1, *places ^ at);
+            }
+        }
+        let (mut lost, mut taken) = (Lost::new(), Vec::new());
+        while over > 0 {
+            let best = left.iter().enumerate().max_by_key(|&(at, c)| (c.frees, Reverse(at)));
+            let Some((at, candidate)) = best.filter(|(_, c)| c.frees > 0) else { break };
+            let candidate = *candidate;
+            left[at].frees = 0;
+            over = over.saturating_sub(candidate.frees);
+            taken.push(candidate);
+            for block in blocks_of(self.sequences.get(candidate.seq)?) {
+                let lost = lost.entry(block).or_default();
+                *lost += 1;
+                let (count, places) = sharers.entry(block).or_default();
+                (*count, *places) = (*count - 1, *places ^ at);
+                if *count == 1 && self.pool.refs(block) == *lost + 1 {
+                    left[*places].frees += 1;
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Blocks that the end of `seq` makes available, where others have ended already.
+    fn frees(&self, seq: SeqId, lost: &Lost) -> Result<u32> {
+        let own = |&&b: &&BlockId| {
+            b != NIL && self.pool.refs(b) == 1 + lost.get(&b).copied().unwrap_or(0)
+        };
+        let sequence = self.sequences.get(seq)?;
+        // What a load still fills outlives its sequence, and what it follows with it.
+        let stays = self.stays_for_load(seq)?.map_or(0, |(_, tokens)| tokens);
+        let encoder = if stays > 0 { sequence.encoder_tokens } else { 0 };
+        let stay = |group| self.layout.table_len(group, stays, encoder);
+        let goes = sequence.tables.iter().enumerate().map(|(g, table)| &table[stay(g)..]);
+        Ok(goes.flatten().filter(own).count() as u32)
+    }
+
+    fn ranked(&self, seqs: &[SeqId], rule: Preempt) -> Result<Vec<Candidate>> {
+        let mut order = Vec::with_capacity(seqs.len());
+        let mut named = HashSet::with_capacity(seqs.len());
+        for &seq in seqs {
+            let sequence = self.sequences.get(seq)?;
+            if !named.insert(seq) {
+                return Err(Error::Invalid {
+                    what: "seqs",
+                    value: format!("{seq:#x}"),
+                    limit: "is named twice".into(),
+                });
+            }
+            let candidate = Candidate { seq, frees: 0, computed: sequence.committed };
+            order.push((candidate, self.rank(sequence, rule)));
+        }
+        order.sort_by_key(|&(_, rank)| rank);
+        Ok(order.into_iter().map(|(candidate, ..)| candidate).collect())
+    }
+
+    /// Lower gives way first.
+    fn rank(&self, sequence: &Sequence, rule: Preempt) -> (i64, u64, u64) {
+        let last = u64::MAX - sequence.admitted;
+        match rule {
+            Preempt::FewestComputed => (0, u64::from(sequence.committed), last),
+            Preempt::LastAdmitted | Preempt::MostFreed => (0, last, 0),
+            Preempt::LowestPriority => (sequence.meta.priority.into(), last, 0),
+            Preempt::LongestFirst => (-i64::from(sequence.len), last, 0),
+            Preempt::LeastRecent => (0, sequence.used, sequence.admitted),
+            Preempt::LeastFrequent => (0, sequence.heat.now(self.tick), sequence.used),
+        }
+    }
+}
+
+fn blocks_of(sequence: &Sequence) -> impl Iterator<Item = BlockId> + '_ {
+    sequence.tables.iter().flatten().copied().filter(|&block| block != NIL)
+}

@@ -1,0 +1,95 @@
+//! Retention priorities as blocks come by them: from requests, from hints, by time.
+
+use super::Manager;
+use crate::error::Result;
+use crate::events::Kind;
+use crate::groups::GroupKind;
+use crate::policy::View;
+use crate::pool::{BlockId, NIL, State};
+use crate::retention::Keep;
+use crate::sequence::SeqId;
+
+impl Manager {
+    /// `seq` gives up `blocks` of `group`, from place `first` of its table on: those that are findable
+    /// are to be kept as it asked, or as nobody asked.
+    pub(super) fn retain(
+        &mut self,
+        seq: SeqId,
+        group: usize,
+        first: usize,
+        blocks: &[BlockId],
+    ) -> Result<()> {
+        let reach = self.layout.groups()[group];
+        let sequence = self.sequences.get_mut(seq)?;
+        let (prompt, cached) = (sequence.prompt, sequence.cached);
+        let session = sequence.meta.session;
+        let asked = sequence.retention.take();
+        let of_prompt = asked.as_ref().filter(|_| reach.kind != GroupKind::Cross);
+        for (&block, i) in blocks.iter().zip(first as u32..) {
+            if block == NIL || !self.pool.is_findable(block) {
+                continue;
+            }
+            let start = i * reach.span;
+            let keep = of_prompt.and_then(|asked| asked.of(start..start + reach.span, prompt));
+            self.ask_for(block, keep, start >= cached);
+            if self.options.sessions {
+                self.sessions.used(block, session, &self.pool);
+            }
+        }
+        self.sequences.get_mut(seq)?.retention = asked;
+        Ok(())
+    }
+
+    pub(super) fn ask_for(&mut self, block: BlockId, keep: Option<Keep>, own: bool) {
+        if keep.is_none() && self.pool.asked_priority(block).is_none() {
+            // A mark is enough that somebody used it who asked for nothing.
+            return self.pool.set_priority(block, Keep::default().priority);
+        }
+        if self.retention.ask(&mut self.pool, block, keep.unwrap_or_default(), own) {
+            self.reprioritised(block);
+        }
+    }
+
+    /// Gives `copy` what `block` has, which gives way to it.
+    pub(super) fn inherit(&mut self, copy: BlockId, block: BlockId) {
+        if self.retention.inherit(&mut self.pool, copy, block) {
+            self.reprioritised(copy);
+        }
+    }
+
+    pub(super) fn force(&mut self, block: BlockId, keep: Keep) {
+        if self.retention.force(&mut self.pool, block, keep) {
+            self.reprioritised(block);
+        }
+    }
+
+    /// The retention priority of a block, and when it changes, if it does.
+    pub fn priority(&self, block: BlockId) -> (u8, Option<u64>) {
+        if block >= self.pool.created() {
+            return (Keep::default().priority, None);
+        }
+        (self.pool.priority(block), self.retention.changes(&self.pool, block))
+    }
+
+    /// It is `now` by the caller's clock, or as late as it was; how many blocks have another priority.
+    pub(super) fn tell_time(&mut self, now: u64) -> u32 {
+        if now > self.retention.time() {
+            self.retention.set_time(now);
+            self.note(Kind::Clock, 0, now);
+        }
+        let mut changed = 0;
+        while let Some(block) = self.retention.lapse(&mut self.pool) {
+            self.reprioritised(block);
+            changed += 1;
+        }
+        changed
+    }
+
+    /// The priority of `block` is another.
+    fn reprioritised(&mut self, block: BlockId) {
+        self.note_block(Kind::Retain, 0, block, u64::from(self.pool.priority(block)));
+        if self.pool.state(block) == State::Cached {
+            self.policy.rebanded(block, View { pool: &self.pool, now: self.tick });
+        }
+    }
+}

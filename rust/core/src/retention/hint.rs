@@ -1,0 +1,53 @@
+//! What is said of sessions, and how it is answered.
+
+use super::Keep;
+use crate::manager::Locked;
+
+/// What is to become of what a session alone has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hint {
+    /// It will go on: keep it so, and what it follows at least so.
+    Retain(Keep),
+    /// It is over: its pins end, and its blocks are the first to die.
+    Release,
+    /// It pauses: its blocks get this priority.
+    Demote(u8),
+}
+
+impl Hint {
+    /// What its own blocks are to have.
+    pub fn keep(self) -> Keep {
+        match self {
+            Self::Retain(keep) => keep,
+            Self::Release => Keep::forever(0),
+            Self::Demote(priority) => Keep::forever(priority),
+        }
+    }
+}
+
+/// How a hint was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// Done.
+    Accepted,
+    /// Done for the front of it: pins may hold no more.
+    Clipped,
+    /// Requests of the session run: done for what it has given up, and again once they have ended. A
+    /// pin is not made later: ask again.
+    Deferred,
+    /// Not done: pins hold as much as they may, or no books are kept of sessions.
+    Refused,
+    /// The session has nothing.
+    Missing,
+}
+
+/// The answer to a hint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reply {
+    /// How it was taken.
+    pub taken: Taken,
+    /// Blocks that it concerned.
+    pub blocks: u32,
+    /// The pin that it made.
+    pub pin: Option<Locked>,
+}

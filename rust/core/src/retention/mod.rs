@@ -1,0 +1,22 @@
+//! How important blocks are, and for how long.
+//!
+//! Each findable block has a retention priority from 0 to 100 (TensorRT-LLM's
+//! `KvCacheRetentionConfig`), [`DEFAULT_PRIORITY`] unless somebody asked for another. Of the blocks
+//! that may die, those with the lowest priority do; the eviction policy ranks those of the same. A
+//! block still dies after what follows it (rule 7), whatever their priorities are.
+
+mod book;
+mod hint;
+mod sessions;
+mod term;
+
+pub use book::Book;
+pub use hint::{Hint, Reply, Taken};
+pub use sessions::Sessions;
+pub use term::{Decay, Keep, Retention, TokenRange};
+
+/// The priority of blocks nobody asked anything for, as in TensorRT-LLM.
+pub const DEFAULT_PRIORITY: u8 = 35;
+
+/// The highest priority.
+pub const MAX_PRIORITY: u8 = 100;

@@ -1,0 +1,60 @@
+//! Blocks with a retention priority of their own, kept out of the order of a policy that names one
+//! victim at a time and so cannot rank within a priority: the core's order has them.
+
+use kvframe_core::policy::Bands;
+use kvframe_core::pool::{BlockId, Pool};
+use kvframe_core::retention::DEFAULT_PRIORITY;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Apart {
+    bands: Bands,
+    /// By block: whether it is here.
+    here: Vec<bool>,
+    count: usize,
+}
+
+impl Apart {
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub fn has(&self, block: BlockId) -> bool {
+        self.here.get(block as usize).copied().unwrap_or(false)
+    }
+
+    /// Whether a cached block belongs here.
+    pub fn wants(block: BlockId, pool: &Pool) -> bool {
+        pool.priority(block) != DEFAULT_PRIORITY
+    }
+
+    /// Takes blocks in the order of their prefix.
+    pub fn release(&mut self, blocks: &[BlockId], pool: &Pool) {
+        self.here.resize(self.here.len().max(pool.created() as usize), false);
+        for &block in blocks {
+            self.here[block as usize] = true;
+        }
+        self.count += blocks.len();
+        self.bands.release(blocks, pool);
+    }
+
+    /// Lets a block go that is here.
+    pub fn remove(&mut self, block: BlockId) {
+        self.here[block as usize] = false;
+        self.count -= 1;
+        self.bands.remove(block);
+    }
+
+    pub fn expose(&mut self, block: BlockId, pool: &Pool) {
+        self.bands.expose(block, pool);
+    }
+
+    pub fn rebanded(&mut self, block: BlockId, pool: &Pool) {
+        self.bands.rebanded(block, pool);
+    }
+
+    /// The block here that dies before all that the policy has.
+    pub fn below(&self, pool: &Pool) -> Option<BlockId> {
+        self.bands.first().filter(|&block| pool.priority(block) < DEFAULT_PRIORITY)
+    }
+}

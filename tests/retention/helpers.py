@@ -1,0 +1,65 @@
+"""Small managers with books of sessions, and prompts of whole blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kvframe import (
+    CacheConfig,
+    Config,
+    GroupConfig,
+    KVCacheManager,
+    PolicyConfig,
+    RetentionConfig,
+)
+
+SIZE = 4
+
+
+def manager(
+    index: Any,
+    blocks: int = 8,
+    *,
+    policy: str = "lru",
+    groups: Iterable[GroupConfig] = (),
+    **retention: Any,
+) -> KVCacheManager:
+    """A manager of a few blocks of four tokens; ``retention`` goes into ``[retention]``."""
+    return KVCacheManager(
+        Config(
+            cache=CacheConfig(capacity=blocks, block_size=SIZE, index=index, event_log=True),
+            policy=PolicyConfig(eviction=policy, on_error="raise"),
+            groups=list(groups) or [GroupConfig(name="full")],
+            retention=RetentionConfig(**retention),
+        )
+    )
+
+
+def prompt(*blocks: int) -> list[int]:
+    """Whole blocks, each named by a number."""
+    return [block * 100 + i for block in blocks for i in range(SIZE)]
+
+
+def serve(kv: KVCacheManager, *blocks: int, **options: Any) -> None:
+    """Admits, computes and ends a request for these blocks."""
+    kv.release(start(kv, *blocks, **options))
+    kv.check_integrity()
+
+
+def start(kv: KVCacheManager, *blocks: int, **options: Any) -> int:
+    """The same, and it goes on."""
+    grant = kv.admit(prompt(*blocks), **options)
+    kv.commit(grant.seq, grant.prompt_tokens)
+    return grant.seq
+
+
+def there(kv: KVCacheManager, *blocks: int) -> int:
+    """How many blocks from the front are found."""
+    return kv.lookup([*prompt(*blocks), 9]).tokens // SIZE
+
+
+def squeeze(kv: KVCacheManager, blocks: int) -> None:
+    """Makes so many cached blocks die."""
+    assert kv.collect(kv.counts().free + blocks) == blocks
+    kv.check_integrity()

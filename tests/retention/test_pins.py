@@ -1,0 +1,78 @@
+"""Pins with an owner, a lease and a cap."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvframe import CapacityError, HandleError, Pinned
+
+from .helpers import SIZE, manager, prompt, serve, squeeze, there
+
+
+@pytest.mark.scenario("V4")
+def test_pins_hold_no_more_than_the_cap_and_say_so(index: str) -> None:
+    kv = manager(index, 10, pin_cap=0.2)
+    serve(kv, 1, 2, 3)
+    serve(kv, 5)
+    pin = kv.pin(prompt(1, 2, 3), owner="system prompt")
+    assert pin is not None
+    assert (pin.tokens, pin.found, pin.clipped) == (2 * SIZE, 3 * SIZE, True)
+    with pytest.raises(
+        CapacityError, match="1 blocks more would be pinned: 2 are, and pins may hold 2"
+    ):
+        kv.pin(prompt(5))
+    again = kv.pin(prompt(1, 2))
+    assert again is not None
+    assert not again.clipped, "held already: it costs nothing"
+    squeeze(kv, 2)
+    assert (there(kv, 1, 2, 3), there(kv, 5)) == (2, 0), "never evicted"
+    assert kv.unpin_all() == 2
+    squeeze(kv, 2)
+    assert there(kv, 1) == 0, "evictable again"
+
+
+@pytest.mark.scenario("V4", "T14")
+def test_who_holds_it_can_be_asked(index: str) -> None:
+    kv = manager(index)
+    serve(kv, 1, 2)
+    kv.expire(10)
+    first = kv.pin(prompt(1, 2), owner="agent 7", lease=5)
+    second = kv.pin(prompt(1))
+    assert first is not None
+    assert second is not None
+    assert kv.pins("agent 7") == [Pinned(first, "agent 7", 15, 2)]
+    assert [held.pin for held in kv.pins()] == [first, second]
+    block = int(kv.lookup([*prompt(1), 9]).blocks[0][0])
+    assert kv.owners(block).pins == [(first.receipt, "agent 7"), (second.receipt, "")]
+    assert kv.unpin_all("agent 8") == 0
+    kv.check_integrity()
+
+
+@pytest.mark.scenario("T14", "V12")
+def test_a_lease_ends_the_pin_and_not_before(index: str) -> None:
+    kv = manager(index)
+    serve(kv, 1, 2)
+    pin = kv.pin(prompt(1, 2), lease=5)
+    assert pin is not None
+    assert kv.expire(4).pins == []
+    assert kv.counts().referenced == 2
+    assert kv.expire(5).pins == [pin.receipt]
+    assert (kv.counts().referenced, kv.pins()) == (0, [])
+    with pytest.raises(HandleError, match="handed back before"):
+        kv.unpin(pin)
+    kv.check_integrity()
+
+
+@pytest.mark.scenario("V29")
+def test_new_weights_forget_what_is_pinned_and_kept(index: str) -> None:
+    kv = manager(index, sessions=True)
+    serve(kv, 1, 2, session=3)
+    pin = kv.pin(prompt(1))
+    assert pin is not None
+    kv.hint(3, "retain")
+    kv.set_fingerprint("other weights")
+    assert there(kv, 1, 2) == 0
+    assert kv.hint(3, "retain").taken == "missing"
+    kv.check_integrity()
+    kv.unpin(pin)
+    assert kv.counts() == (8, 0, 0, 8)
