@@ -17,13 +17,13 @@ impl Slots {
     }
 
     fn check(&self) -> Checked {
-        self.order.validate(&self.slots)?;
+        self.order.validate(&self.all)?;
         let mut found: Vec<u32> = self.order.slots().collect();
         found.sort_unstable();
         let mut empty: Vec<u32> = self.empty.iter().map(|slot| slot.0).collect();
         empty.sort_unstable();
         let of = |wanted: &dyn Fn(&Slot, Standing) -> bool| -> Vec<u32> {
-            let rows = self.slots.iter().zip(self.rows()).zip(0..);
+            let rows = self.all.iter().zip(self.rows()).zip(0..);
             rows.filter(|&((slot, row), _)| wanted(slot, row.standing)).map(|(_, at)| at).collect()
         };
         if found != of(&|slot, _| slot.found > 0) {
@@ -32,7 +32,7 @@ impl Slots {
         if empty != of(&|_, standing| standing == Standing::Empty) {
             return Err(format!("{empty:?} are listed as empty"));
         }
-        for (slot, at) in self.slots.iter().zip(0..) {
+        for (slot, at) in self.all.iter().zip(0..) {
             self.check_slot(slot, at).map_err(|what| format!("slot {at}: {what}"))?;
         }
         let named = self.slot_of.iter().filter(|&&slot| slot != NIL).count();

@@ -26,7 +26,7 @@ impl Slots {
     pub(super) fn choose(&mut self, root: Key, prompt: &[u32]) -> Result<Way> {
         let mut sharers = std::mem::take(&mut self.sharers);
         let most = &prompt[..prompt.len() - 1];
-        let tokens = self.order.longest(&self.slots, root, most, &mut sharers);
+        let tokens = self.order.longest(&self.all, root, most, &mut sharers);
         sharers.sort_unstable();
         let way = self.choose_among(&sharers, tokens);
         self.sharers = sharers;
@@ -35,7 +35,7 @@ impl Slots {
 
     fn choose_among(&mut self, sharers: &[u32], tokens: u32) -> Result<Way> {
         let whole = sharers.iter().copied().find(|&at| {
-            let slot = &self.slots[at as usize];
+            let slot = &self.all[at as usize];
             slot.is_idle() && slot.found == tokens
         });
         if let Some(slot) = whole {
@@ -45,7 +45,7 @@ impl Slots {
             Some(&Reverse(slot)) => slot,
             None => match self.policy.next(&[])? {
                 Some(block) => self.slot_of[block as usize],
-                None => return Err(Error::NoSlot { slots: self.slots.len() as u64 }),
+                None => return Err(Error::NoSlot { slots: self.all.len() as u64 }),
             },
         };
         if sharers.contains(&into) {

@@ -17,15 +17,15 @@ impl Slots {
         known: Known,
     ) -> Result<()> {
         let seq = self.handle(into);
-        let source = &mut self.slots[from as usize];
+        let source = &mut self.all[from as usize];
         let block =
             source.block.ok_or_else(|| Error::Integrity(format!("slot {from} has no block")))?;
         if source.is_idle() {
             self.policy.claim(&[block])?;
         }
-        self.slots[from as usize].holds += 1;
+        self.all[from as usize].holds += 1;
         self.policy.hit(&[block], known)?;
-        let target = &mut self.slots[into as usize];
+        let target = &mut self.all[into as usize];
         target.holds += 1;
         target.filling = true;
         self.tickets.add(Copy { src: from, dst: into, tokens, seq, group: 0 });
@@ -45,7 +45,7 @@ impl Slots {
     /// [`Error::UnknownTicket`].
     pub fn done(&mut self, ticket: u64) -> Result<()> {
         for copy in self.tickets.settle(ticket)?.copies {
-            self.slots[copy.dst as usize].filling = false;
+            self.all[copy.dst as usize].filling = false;
             self.publish(copy.dst)?;
             self.end(copy)?;
         }
@@ -59,7 +59,7 @@ impl Slots {
     pub fn failed(&mut self, ticket: u64) -> Result<Vec<SeqId>> {
         let mut rewound = Vec::new();
         for copy in self.tickets.settle(ticket)?.copies {
-            let target = &mut self.slots[copy.dst as usize];
+            let target = &mut self.all[copy.dst as usize];
             (target.filling, target.committed) = (false, 0);
             if target.live {
                 rewound.push(copy.seq);
@@ -71,7 +71,7 @@ impl Slots {
 
     fn end(&mut self, copy: Copy) -> Result<()> {
         for at in [copy.src, copy.dst] {
-            self.slots[at as usize].holds -= 1;
+            self.all[at as usize].holds -= 1;
             self.let_go(at)?;
         }
         Ok(())

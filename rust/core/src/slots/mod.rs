@@ -9,111 +9,24 @@
 mod check;
 mod choose;
 mod copies;
+mod found;
 mod order;
+mod slot;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use self::choose::Way;
 use self::order::Order;
+use self::slot::Slot;
+pub use self::slot::{Admitted, Counters, Row, Standing};
 use crate::error::{Error, Result};
-use crate::hash::{HashAlgo, Hasher, Key, Space};
+use crate::hash::{HashAlgo, Hasher, Space};
 use crate::policy::{Eviction, Why};
-use crate::pool::{BlockId, NIL};
+use crate::pool::NIL;
 use crate::sequence::SeqId;
 use crate::tickets::Tickets;
 use crate::tier::{Known, TierPolicy};
-
-/// A slot and what is in it.
-#[derive(Debug, Default)]
-struct Slot {
-    /// How many sequences have been here.
-    version: u32,
-    live: bool,
-    /// Its prefix is being copied in.
-    filling: bool,
-    /// What is here was admitted before the cache was cleared, and is never found.
-    private: bool,
-    /// Unsettled copies out of it and into it.
-    holds: u32,
-    root: Key,
-    /// Known tokens of a live sequence; those that are found of a cached one.
-    tokens: Vec<u32>,
-    committed: u32,
-    /// Leading tokens that others find; 0 while it is not in the order.
-    found: u32,
-    /// Its name at the policy while it is found.
-    block: Option<BlockId>,
-    /// The last call that named it.
-    call: u64,
-}
-
-impl Slot {
-    fn findable(&self) -> &[u32] {
-        &self.tokens[..self.found as usize]
-    }
-
-    /// Whether neither a sequence nor a copy needs it.
-    fn is_idle(&self) -> bool {
-        !self.live && self.holds == 0
-    }
-}
-
-/// What an admission gave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Admitted {
-    /// The sequence: its slot in the low half, the slot's version in the high half.
-    pub seq: SeqId,
-    /// Tokens that need not be computed.
-    pub cached: u32,
-    /// The slot that they are copied from, if they are not there already.
-    pub copied_from: Option<u32>,
-}
-
-/// Where a slot stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// Holds nothing.
-    Empty,
-    /// Nobody's, and found.
-    Cached,
-    /// A sequence runs in it.
-    Live,
-    /// Nobody's, while a copy out of it or into it goes on.
-    Copying,
-}
-
-/// A slot, for people to read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)] // each is the slot's field of that name
-pub struct Row {
-    pub version: u32,
-    pub standing: Standing,
-    pub known: u32,
-    pub committed: u32,
-    pub found: u32,
-}
-
-/// What happened so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Sequences admitted.
-    pub admitted: u64,
-    /// Of them, those that go on in a slot whose prefix they share.
-    pub in_place: u64,
-    /// Tokens of their prompts.
-    pub prompt_tokens: u64,
-    /// Of those, tokens that need not be computed.
-    pub hit_tokens: u64,
-    /// Prefixes copied from slot to slot.
-    pub copies: u64,
-    /// Their tokens.
-    pub copied_tokens: u64,
-    /// Cached slots given up whole.
-    pub evictions: u64,
-    /// Cached tokens given up behind a prefix that is gone on from in place.
-    pub overwritten: u64,
-}
 
 /// Slots of a fixed length under one eviction policy.
 #[derive(Debug)]
@@ -123,7 +36,7 @@ pub struct Slots {
     /// The shortest prefix that is worth a copy.
     least_copy: u32,
     hasher: Hasher,
-    slots: Vec<Slot>,
+    all: Vec<Slot>,
     empty: BinaryHeap<Reverse<u32>>,
     order: Order,
     /// Which of the cached slots is given up.
@@ -160,7 +73,7 @@ impl Slots {
             length,
             least_copy,
             hasher: hasher(fingerprint),
-            slots: (0..count).map(|_| Slot::default()).collect(),
+            all: (0..count).map(|_| Slot::default()).collect(),
             empty: (0..count).map(Reverse).collect(),
             order: Order::new(count),
             policy: TierPolicy::new(count, policy),
@@ -184,7 +97,7 @@ impl Slots {
 
     /// Every slot from 0 on.
     pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
-        self.slots.iter().map(|slot| Row {
+        self.all.iter().map(|slot| Row {
             version: slot.version,
             standing: match (slot.live, slot.holds, slot.found) {
                 (true, ..) => Standing::Live,
@@ -207,7 +120,7 @@ impl Slots {
     pub fn lookup(&self, prompt: &[u32], space: Space<'_>) -> u32 {
         let most = prompt.len().saturating_sub(1).min(self.length as usize);
         let root = self.hasher.root(space);
-        self.order.longest(&self.slots, root, &prompt[..most], &mut Vec::new())
+        self.order.longest(&self.all, root, &prompt[..most], &mut Vec::new())
     }
 
     /// A slot for a prompt, with the longest prefix of it that is there; a copy is in the next plan.
@@ -225,7 +138,7 @@ impl Slots {
         } else {
             self.vacate(into)?;
         }
-        let slot = &mut self.slots[into as usize];
+        let slot = &mut self.all[into as usize];
         slot.version += 1;
         (slot.live, slot.private, slot.root, slot.committed) = (true, false, root, tokens);
         slot.tokens.truncate(if in_place { tokens as usize } else { 0 });
@@ -259,8 +172,8 @@ impl Slots {
 
     /// A cached slot goes on behind its first `tokens` tokens; what is behind them is lost.
     fn go_on(&mut self, slot: u32, tokens: u32, known: Known) -> Result<()> {
-        let found = self.slots[slot as usize].found;
-        let block = self.slots[slot as usize].block;
+        let found = self.all[slot as usize].found;
+        let block = self.all[slot as usize].block;
         let block = block.ok_or_else(|| Error::Integrity(format!("slot {slot} has no block")))?;
         self.policy.claim(&[block])?;
         self.policy.hit(&[block], known)?;
@@ -287,8 +200,8 @@ impl Slots {
     /// [`Error::UnknownSequence`], [`Error::StaleSequence`], [`Error::SlotFull`].
     pub fn append(&mut self, seq: SeqId, tokens: &[u32]) -> Result<()> {
         let at = self.find(seq)?;
-        self.check_length(self.slots[at].tokens.len() as u64 + tokens.len() as u64)?;
-        self.slots[at].tokens.extend_from_slice(tokens);
+        self.check_length(self.all[at].tokens.len() as u64 + tokens.len() as u64)?;
+        self.all[at].tokens.extend_from_slice(tokens);
         Ok(())
     }
 
@@ -298,7 +211,7 @@ impl Slots {
     /// As [`Slots::append`]; [`Error::CommitPastEnd`], [`Error::Backwards`].
     pub fn commit(&mut self, seq: SeqId, upto: u32) -> Result<()> {
         let at = self.find(seq)?;
-        let slot = &mut self.slots[at];
+        let slot = &mut self.all[at];
         let (asked, known) = (u64::from(upto), slot.tokens.len() as u64);
         if asked > known {
             return Err(Error::CommitPastEnd { asked, limit: known });
@@ -323,15 +236,15 @@ impl Slots {
         self.calls += 1;
         for &seq in seqs {
             let at = self.find(seq)?;
-            self.check_length(self.slots[at].tokens.len() as u64 + 1)?;
-            if std::mem::replace(&mut self.slots[at].call, self.calls) == self.calls {
+            self.check_length(self.all[at].tokens.len() as u64 + 1)?;
+            if std::mem::replace(&mut self.all[at].call, self.calls) == self.calls {
                 let value = format!("{seq:#x}");
                 return Err(Error::Invalid { what: "seqs", value, limit: "is named twice".into() });
             }
         }
         for (&seq, &token) in seqs.iter().zip(tokens) {
             let at = seq as u32;
-            let slot = &mut self.slots[at as usize];
+            let slot = &mut self.all[at as usize];
             slot.committed = slot.tokens.len() as u32;
             slot.tokens.push(token);
             self.publish(at)?;
@@ -345,7 +258,7 @@ impl Slots {
     /// As [`Slots::append`]; [`Error::Invalid`] past what is known, or below what a copy reads.
     pub fn truncate(&mut self, seq: SeqId, length: u32) -> Result<()> {
         let at = self.find(seq)?;
-        let known = self.slots[at].tokens.len();
+        let known = self.all[at].tokens.len();
         let reads = self.tickets.copies().filter(|copy| copy.src == at as u32);
         let read = reads.map(|copy| copy.tokens).max().unwrap_or(0);
         let limit = if length as usize > known {
@@ -353,10 +266,10 @@ impl Slots {
         } else if length < read {
             format!("a copy that is not settled reads {read} tokens: hand its ticket back first")
         } else {
-            if self.slots[at].found > length {
+            if self.all[at].found > length {
                 self.shrink(at as u32, length)?;
             }
-            let slot = &mut self.slots[at];
+            let slot = &mut self.all[at];
             slot.tokens.truncate(length as usize);
             slot.committed = slot.committed.min(length);
             return Ok(());
@@ -370,7 +283,7 @@ impl Slots {
     /// [`Error::UnknownSequence`], [`Error::StaleSequence`].
     pub fn release(&mut self, seq: SeqId) -> Result<()> {
         let at = self.find(seq)?;
-        self.slots[at].live = false;
+        self.all[at].live = false;
         self.let_go(at as u32)
     }
 
@@ -381,10 +294,10 @@ impl Slots {
     /// [`Error::Integrity`].
     pub fn clear(&mut self) -> Result<u32> {
         let mut cleared = 0;
-        for at in 0..self.slots.len() as u32 {
-            let idle = self.slots[at as usize].is_idle();
-            self.slots[at as usize].private = !idle;
-            if self.slots[at as usize].found > 0 {
+        for at in 0..self.all.len() as u32 {
+            let idle = self.all[at as usize].is_idle();
+            self.all[at as usize].private = !idle;
+            if self.all[at as usize].found > 0 {
                 self.unfind(at, Why::Invalidated)?;
                 cleared += u32::from(idle);
                 if idle {
@@ -405,79 +318,15 @@ impl Slots {
     }
 
     fn handle(&self, slot: u32) -> SeqId {
-        (u64::from(self.slots[slot as usize].version) << 32) | u64::from(slot)
+        (u64::from(self.all[slot as usize].version) << 32) | u64::from(slot)
     }
 
     fn find(&self, seq: SeqId) -> Result<usize> {
         let (at, version) = (seq as u32 as usize, (seq >> 32) as u32);
-        match self.slots.get(at) {
+        match self.all.get(at) {
             Some(slot) if slot.live && slot.version == version => Ok(at),
             Some(slot) if version != 0 && version <= slot.version => Err(Error::StaleSequence(seq)),
             _ => Err(Error::UnknownSequence(seq)),
-        }
-    }
-
-    /// Brings what is found of a slot up to what is committed.
-    fn publish(&mut self, at: u32) -> Result<()> {
-        let slot = &mut self.slots[at as usize];
-        let old = slot.found;
-        if slot.filling || slot.private || slot.committed == old {
-            return Ok(());
-        }
-        slot.found = slot.committed;
-        if old > 0 {
-            self.order.extend(&self.slots, at, old);
-            return Ok(());
-        }
-        let known = Known { tokens: slot.tokens.len() as u32, ..Known::default() };
-        // No two contents have the same name, so ghosts of one are never taken for another.
-        let block = self.policy.insert(
-            Key(self.handle(at).into()),
-            self.slots[at as usize].found - 1,
-            known,
-        )?;
-        self.slots[at as usize].block = Some(block);
-        self.slot_of[block as usize] = at;
-        self.order.insert(&self.slots, at);
-        Ok(())
-    }
-
-    /// Less of a slot is found: its first `tokens` tokens.
-    fn shrink(&mut self, at: u32, tokens: u32) -> Result<()> {
-        if tokens == 0 {
-            return self.unfind(at, Why::Invalidated);
-        }
-        self.order.remove(at);
-        self.slots[at as usize].found = tokens;
-        self.order.insert(&self.slots, at);
-        Ok(())
-    }
-
-    /// Nothing of a slot is found any more.
-    fn unfind(&mut self, at: u32, why: Why) -> Result<()> {
-        self.order.remove(at);
-        let slot = &mut self.slots[at as usize];
-        slot.found = 0;
-        let Some(block) = slot.block.take() else { return Ok(()) };
-        self.slot_of[block as usize] = NIL;
-        self.policy.remove(&[block], why)
-    }
-
-    /// A slot that nothing needs any more becomes cached or empty.
-    fn let_go(&mut self, at: u32) -> Result<()> {
-        let slot = &mut self.slots[at as usize];
-        if !slot.is_idle() {
-            return Ok(());
-        }
-        slot.tokens.truncate(slot.found as usize);
-        slot.committed = slot.found;
-        slot.private = false;
-        match slot.block {
-            Some(block) => self.policy.release(&[block]),
-            None => {
-                self.empty.push(Reverse(at));
-                Ok(())
-            }
         }
     }
 }

@@ -169,7 +169,9 @@ impl Walk {
         if self.dice.one_in(3) {
             let rewound = self.e.slots.failed(plan.ticket).expect("outstanding");
             assert_eq!(rewound, running.iter().map(|&at| self.runs[at].seq).collect::<Vec<_>>());
-            running.iter().for_each(|&at| self.runs[at].computed = 0);
+            for &at in &running {
+                self.runs[at].computed = 0;
+            }
             return;
         }
         let committed: Vec<_> = self.e.slots.rows().map(|row| row.committed as usize).collect();
