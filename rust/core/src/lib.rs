@@ -16,6 +16,7 @@
 //! | [`retention`] | how important blocks are, for how long; sessions and what they are told |
 //! | [`tickets`] | copies under way and the blocks they hold |
 //! | [`tier`] | blocks without prefixes under the same policies |
+//! | [`slots`] | a contiguous slot for each sequence, prefixes copied from slot to slot |
 //! | [`hands`], [`attached`] | blocks held one by one; what is attached to a prefix |
 //! | [`events`], [`asked`] | the ordered log, and what was asked for it |
 //! | [`router`] | which of many workers holds which prefix |
@@ -44,6 +45,7 @@ pub mod retention;
 pub mod router;
 pub mod samples;
 pub mod sequence;
+pub mod slots;
 pub mod stats;
 pub mod tickets;
 pub mod tier;

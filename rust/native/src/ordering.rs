@@ -107,7 +107,9 @@ impl Eviction for Ordering {
             blocks.chunk_by(|&a, &b| self.apart.has(a) == self.apart.has(b)).collect();
         for run in runs {
             if self.apart.has(run[0]) {
-                run.iter().for_each(|&block| self.apart.remove(block));
+                for &block in run {
+                    self.apart.remove(block);
+                }
             } else {
                 self.event(|policy| policy.claim(run, view));
             }

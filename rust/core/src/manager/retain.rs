@@ -50,10 +50,13 @@ impl Manager {
         }
     }
 
-    /// Gives `copy` what `block` has, which gives way to it.
+    /// Gives `copy` what `block` has, which gives way to it: priority and users.
     pub(super) fn inherit(&mut self, copy: BlockId, block: BlockId) {
         if self.retention.inherit(&mut self.pool, copy, block) {
             self.reprioritised(copy);
+        }
+        if self.options.sessions {
+            self.sessions.inherit(copy, block, &self.pool);
         }
     }
 

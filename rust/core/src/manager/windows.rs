@@ -44,18 +44,18 @@ impl Manager {
             }
             let mut blocks = std::mem::take(&mut self.scratch.blocks);
             blocks.clear();
-            let gone_at = gone.start;
-            let entries = &mut sequence.tables[group][gone];
+            let table = &mut sequence.tables[group];
             // Those before the last gap went before.
-            let first = entries.iter().rposition(|&b| b == NIL).map_or(0, |i| i + 1);
-            for entry in &mut entries[first..] {
-                blocks.push(std::mem::replace(entry, NIL));
-            }
+            let gap = table[gone.clone()].iter().rposition(|&b| b == NIL);
+            gone.start += gap.map_or(0, |i| i + 1);
+            blocks.extend_from_slice(&table[gone.clone()]);
+            let first = gone.start;
+            table.give_up(gone);
             // What is computed without them is no longer what the prefix alone says.
             let is_sink = matches!(reach.kind, GroupKind::SinkWindow { .. });
             sequence.private |= is_sink && !blocks.is_empty();
             if self.retention.is_on() {
-                self.retain(seq, group, gone_at + first, &blocks)?;
+                self.retain(seq, group, first, &blocks)?;
             }
             self.drop_owners(seq, &blocks);
             self.scratch.blocks = blocks;

@@ -91,6 +91,14 @@ impl Sessions {
         }
     }
 
+    /// Whoever used `block` has used `copy`.
+    pub fn inherit(&mut self, copy: BlockId, block: BlockId, pool: &Pool) {
+        let link = self.links.get(block as usize);
+        let link = link.filter(|link| link.generation == pool.generation(block));
+        let session = link.map_or(0, |link| link.session);
+        self.used(copy, if session == SHARED { 0 } else { session }, pool);
+    }
+
     /// The findable blocks that `session` alone has used.
     pub fn own(&self, session: u64, pool: &Pool) -> Vec<BlockId> {
         let lives = |&b: &BlockId| {
