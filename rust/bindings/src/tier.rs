@@ -11,10 +11,11 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyDict;
 
-use crate::errors::{from_core, raise};
+use crate::errors::raise;
 use crate::fork;
 use crate::judge::{Judge, Verdict};
 use crate::manager::make_policy;
+use crate::native::{self, Inside, Native};
 
 /// Events that wait for the next decision at the most.
 const MANY_EVENTS: usize = 1 << 16;
@@ -27,6 +28,7 @@ type KnownTuple = (u64, u32, u32, i32, u32);
 pub struct TierPolicy {
     core: Mutex<Core>,
     judge: Option<Judge>,
+    native: Option<Native>,
     forks: u32,
 }
 
@@ -40,8 +42,34 @@ impl TierPolicy {
             let message = "this tier belongs to the parent of a fork; make one in the child";
             return Err(raise(py, "HandleError", message.into()));
         }
-        let mut core = self.core.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
-        Ok(work(&mut core))
+        let done = {
+            let _inside = self.enter(py)?;
+            let core = self.core.lock_py_attached(py);
+            work(&mut core.unwrap_or_else(PoisonError::into_inner))
+        };
+        if let Some(native) = &self.native {
+            native.tell(py);
+        }
+        Ok(done)
+    }
+
+    /// A native policy may not call back.
+    fn enter(&self, py: Python<'_>) -> PyResult<Option<Inside>> {
+        if self.native.is_none() {
+            return Ok(None);
+        }
+        let message = "a native policy has called its own tier, which waits for it";
+        match Inside::enter(std::ptr::from_ref(self).addr()) {
+            Some(inside) => Ok(Some(inside)),
+            None => Err(raise(py, "HandleError", message.into())),
+        }
+    }
+
+    fn error(&self, py: Python<'_>, error: &Error) -> PyErr {
+        match (error, &self.native) {
+            (Error::NeedVictims { .. }, Some(native)) => native.refusal(py),
+            (error, native) => native::from_core(py, error, native.as_ref()),
+        }
     }
 
     fn with<T>(
@@ -49,7 +77,7 @@ impl TierPolicy {
         py: Python<'_>,
         work: impl FnOnce(&mut Core) -> Result<T, Error>,
     ) -> PyResult<T> {
-        let outcome = self.locked(py, work)?.map_err(|e| from_core(py, &e))?;
+        let outcome = self.locked(py, work)?.map_err(|e| self.error(py, &e))?;
         if let Some(judge) = &self.judge
             && self.locked(py, Core::journal_len)? >= MANY_EVENTS
         {
@@ -59,14 +87,20 @@ impl TierPolicy {
         Ok(outcome)
     }
 
-    /// The same for what may need victims: a policy in Python is asked without the lock.
+    /// The same for what may need victims: a policy in Python is asked without the lock, a native one
+    /// under it.
     fn with_victims<T>(
         &self,
         py: Python<'_>,
         mut work: impl FnMut(&mut Core) -> Result<T, Error>,
     ) -> PyResult<T> {
         loop {
-            let outcome = self.locked(py, &mut work)?;
+            let outcome = self.locked(py, |core| match work(core) {
+                Err(Error::NeedVictims { n }) if self.native.is_some() && core.decide(n) => {
+                    work(core)
+                }
+                outcome => outcome,
+            })?;
             match (outcome, &self.judge) {
                 (Err(Error::NeedVictims { n }), Some(judge)) => {
                     let (offer, verdict) = self.ask(py, judge, n as usize)?;
@@ -75,7 +109,7 @@ impl TierPolicy {
                     self.locked(py, |core| core.choose(n, &blocks, &generations))?;
                     judge.done_with(offer);
                 }
-                (outcome, _) => return outcome.map_err(|e| from_core(py, &e)),
+                (outcome, _) => return outcome.map_err(|e| self.error(py, &e)),
             }
         }
     }
@@ -100,23 +134,26 @@ impl TierPolicy {
 
 #[pymethods]
 impl TierPolicy {
-    /// An empty tier; `policy` is a built-in's name or a driver of a Python policy.
+    /// An empty tier; `policy` is a built-in's name or a driver. Without `blocks` it is as large as it
+    /// ever was.
     #[new]
-    #[pyo3(signature = (*, blocks, policy, policy_options=None, strict=false))]
+    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, strict=false))]
     fn new(
         py: Python<'_>,
-        blocks: u32,
+        blocks: Option<u32>,
+        block_size: u32,
         policy: &Bound<'_, PyAny>,
         policy_options: Option<&Bound<'_, PyDict>>,
         strict: bool,
     ) -> PyResult<Self> {
         let made = make_policy(py, policy, policy_options, strict)?;
-        if made.native.is_some() {
-            let limit = "a native policy ranks the blocks of a manager, not those of a tier";
-            return Err(raise(py, "PolicyError", format!("{}: {limit}", made.name)));
+        let core = match blocks {
+            Some(blocks) => Core::new(blocks, block_size, made.eviction),
+            None => Core::growing(block_size, made.eviction),
         }
-        let core = Mutex::new(Core::new(blocks, made.eviction));
-        Ok(Self { core, judge: made.judge, forks: fork::generation() })
+        .map_err(|e| native::from_core(py, &e, made.native.as_ref()))?;
+        let (judge, native) = (made.judge, made.native);
+        Ok(Self { core: Mutex::new(core), judge, native, forks: fork::generation() })
     }
 
     /// Blocks under these 16-byte digests are about to be got.
@@ -172,7 +209,7 @@ impl TierPolicy {
         self.with_victims(py, |core| core.next(&spared))
     }
 
-    /// Blocks nobody owns in the order they would die now; a policy in Python is asked for it.
+    /// Blocks nobody owns in the order they would die now; a policy from outside is asked for it.
     fn order(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
         let n = self.locked(py, |core| core.pool().cached())? as usize;
         if let Some(judge) = &self.judge
@@ -181,7 +218,7 @@ impl TierPolicy {
             judge.done_with(offer);
             return Ok(verdict.blocks);
         }
-        self.locked(py, |core| core.order())
+        self.locked(py, Core::ranking)?.map_err(|e| self.error(py, &e))
     }
 
     /// (free, cached, referenced) blocks.
@@ -196,7 +233,8 @@ impl TierPolicy {
 
     /// Decisions that the built-in order took for a policy that failed.
     fn failures(&self) -> u64 {
-        self.judge.as_ref().map_or(0, Judge::failures)
+        let native = self.native.as_ref().map_or(0, Native::failures);
+        self.judge.as_ref().map_or(native, Judge::failures)
     }
 
     /// Recounts the books.

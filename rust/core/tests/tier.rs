@@ -5,7 +5,7 @@ use kvframe_core::policy::{NAMES, PolicyOptions, Why, by_name};
 use kvframe_core::tier::{Known, TierPolicy};
 
 fn tier(name: &str, capacity: u32) -> TierPolicy {
-    TierPolicy::new(capacity, by_name(name, PolicyOptions::default()).unwrap())
+    TierPolicy::new(capacity, 16, by_name(name, PolicyOptions::default()).unwrap()).unwrap()
 }
 
 fn filled(name: &str, capacity: u32) -> (TierPolicy, Vec<u32>) {
