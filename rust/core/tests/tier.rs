@@ -83,3 +83,21 @@ fn the_next_is_the_one_that_dies() {
         }
     }
 }
+
+#[test]
+fn what_is_named_next_is_what_dies() {
+    for name in NAMES {
+        let (mut tier, blocks) = filled(name, 32);
+        tier.hit(&blocks[..7], Known::default()).unwrap();
+        for round in 0..8 {
+            let spared = [blocks[30], blocks[31]];
+            let next = tier.next(&spared).unwrap().unwrap();
+            if round % 2 == 0 {
+                assert_eq!(tier.victims(1, &spared).unwrap(), Some(vec![next]), "{name}");
+            } else {
+                tier.refresh(&[next]).unwrap();
+            }
+            tier.check_integrity().unwrap();
+        }
+    }
+}

@@ -39,7 +39,8 @@ pub struct TierPolicy {
     moved: Vec<BlockId>,
     /// Scratch: protected blocks that the policy named, to go back where they were.
     aside: Vec<BlockId>,
-    /// The block that [`TierPolicy::next`] named, which the policy takes for gone.
+    /// The block that [`TierPolicy::next`] named and that dies next: a policy may name another when it
+    /// is asked again, or take this one for gone.
     named: Option<BlockId>,
     block_size: u32,
     /// Blocks that the policy was told of, where the tier grows.

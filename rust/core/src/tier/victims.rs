@@ -39,16 +39,16 @@ impl TierPolicy {
         if !self.prepare(1, spared)? {
             return Ok(None);
         }
-        let named = self.name();
+        self.named = self.name();
         self.end();
-        // A policy outside takes it for gone; it keeps its place for those inside.
-        self.named = named.filter(|_| !self.policy.shows_order());
-        Ok(named)
+        Ok(self.named)
     }
 
-    /// The block that was only looked at goes back to where it was.
+    /// The block that was only looked at goes back to where it was, if the policy took it for gone.
     pub(super) fn take_back_named(&mut self) {
-        if let Some(block) = self.named.take() {
+        if let Some(block) = self.named.take()
+            && !self.policy.shows_order()
+        {
             self.pool.share(block);
             self.policy.claim(&[block], View { pool: &self.pool, now: self.now });
             self.pool.unshare(block);
@@ -89,8 +89,8 @@ impl TierPolicy {
         loop {
             let view = View { pool: &self.pool, now: self.now };
             let block = match self.named.take() {
-                Some(block) => block,
-                None => self.policy.victim(view)?,
+                Some(block) if self.pool.is_evictable(block) || !self.policy.shows_order() => block,
+                _ => self.policy.victim(view)?,
             };
             if self.pool.is_evictable(block) {
                 return Some(block);
