@@ -102,7 +102,8 @@ class TierPolicy(Generic[K]):
     def clear(self) -> None:
         """Forget every block, ghosts and what the policy has learnt included."""
         config = self.resolved.config.policy
-        made = driver(self.resolved.policy, self.resolved.options, config.window, self._block_size)
+        policy, options = self.resolved.policy, self.resolved.options
+        made = driver(policy, options, config.window, self._block_size, config.budget_ms)
         self._core = Core(
             blocks=self._capacity,
             block_size=self._block_size,
