@@ -154,7 +154,8 @@ def test_a_scheduler_orders_requests_by_their_longest_prefix() -> None:
 
     def longest_prefix(kv: KVCacheManager) -> list[int]:
         hits = np.array([kv.lookup(prompt).tokens for prompt in waiting])
-        return np.argsort(-hits, kind="stable").tolist()
+        order: list[int] = np.argsort(-hits, kind="stable").tolist()
+        return order
 
     def served(kv: KVCacheManager, order: list[int]) -> int:
         """Prompt tokens found, one request after the other."""
