@@ -25,6 +25,7 @@ pub fn usage(py: Python<'_>, message: String) -> PyErr {
 pub fn from_core(py: Python<'_>, error: &Error) -> PyErr {
     let name = match error {
         Error::NoCapacity { .. } | Error::NotTried | Error::InUse { .. } => "CapacityError",
+        Error::Busy { .. } => "BusyError",
         Error::NeverFits { .. } => "NeverFitsError",
         Error::UnknownSequence(_) => "UnknownSequenceError",
         Error::StaleSequence(_) => "StaleHandleError",

@@ -17,7 +17,7 @@
 //! | [`pins`] | prefixes held against eviction; the tree as text |
 //! | [`lookup`], [`loans`] | questions about prompts; raw blocks |
 //! | [`router`] | which of many workers holds which prefix |
-//! | [`tier`] | `TierPolicy`: blocks without prefixes under a policy |
+//! | [`tier`], [`pages`] | `TierPolicy`: blocks without prefixes under a policy; `TierPages`: with them |
 //! | [`trace`] | `Trace` and `replay` |
 //! | [`buffers`], [`ints`], [`errors`], [`fork`] | conversions and guards |
 
@@ -49,6 +49,7 @@ mod manager;
 mod native;
 mod observe;
 mod outputs;
+mod pages;
 mod pins;
 mod request;
 mod room;
@@ -65,6 +66,8 @@ mod views;
 mod _core {
     #[pymodule_export]
     use super::manager::Manager;
+    #[pymodule_export]
+    use super::pages::TierPages;
     #[pymodule_export]
     use super::request::Request;
     #[pymodule_export]

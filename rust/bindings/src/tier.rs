@@ -17,10 +17,10 @@ use crate::judge::{Judge, Verdict};
 use crate::manager::make_policy;
 
 /// Events that wait for the next decision at the most.
-const MANY_EVENTS: usize = 1 << 16;
+pub const MANY_EVENTS: usize = 1 << 16;
 
 /// (session, turn, class, priority, tokens) of the request that uses blocks.
-type KnownTuple = (u64, u32, u32, i32, u32);
+pub type KnownTuple = (u64, u32, u32, i32, u32);
 
 /// The core of a tier as the package sees it; `kvframe.tier.TierPolicy` is the face for users.
 #[pyclass(frozen, module = "kvframe._core")]
@@ -30,7 +30,8 @@ pub struct TierPolicy {
     forks: u32,
 }
 
-fn known((session, turn, class, priority, tokens): KnownTuple) -> Known {
+/// As the core has it.
+pub fn known((session, turn, class, priority, tokens): KnownTuple) -> Known {
     Known { meta: Meta { session, turn, class, priority }, tokens }
 }
 

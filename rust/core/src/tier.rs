@@ -3,10 +3,21 @@
 //! A tier below the engine's, or another engine's plug point, holds blocks that know no parent. Each
 //! is its own leaf. The same [`Eviction`] that ranks the blocks of a [`crate::Manager`] ranks these,
 //! and hears of them in the same words; what a policy makes of prefixes it loses here.
+//!
+//! [`TierPages`] is the tier that does know prefixes, and which of its pages are on their way.
+
+mod chain;
+mod check;
+mod outside;
+mod pages;
+mod transfers;
+
+pub use pages::{Opened, Stored, TierLimits, TierPages};
+pub use transfers::{Ended, TierStats};
 
 use crate::error::{Error, Result};
 use crate::hash::Key;
-use crate::policy::{Candidates, Eviction, External, Journal, Use, View, Why};
+use crate::policy::{Eviction, Use, View, Why};
 use crate::pool::{BlockId, NIL, Pool, State};
 use crate::sequence::Meta;
 
@@ -37,6 +48,8 @@ pub struct TierPolicy {
     moved: Vec<BlockId>,
     /// Scratch: protected blocks that the policy named, to go back where they were.
     aside: Vec<BlockId>,
+    /// Scratch: protected blocks that lost their last child meanwhile.
+    bared: Vec<BlockId>,
 }
 
 impl std::fmt::Debug for TierPolicy {
@@ -52,7 +65,8 @@ impl TierPolicy {
     /// An empty tier of `capacity` blocks.
     pub fn new(capacity: u32, policy: Box<dyn Eviction>) -> Self {
         let pool = Pool::new(capacity, false);
-        Self { pool, policy, now: 0, moved: Vec::new(), aside: Vec::new() }
+        let (moved, aside, bared) = (Vec::new(), Vec::new(), Vec::new());
+        Self { pool, policy, now: 0, moved, aside, bared }
     }
 
     /// The blocks.
@@ -110,6 +124,20 @@ impl TierPolicy {
     /// # Errors
     /// [`Error::NoCapacity`].
     pub fn insert(&mut self, key: Key, depth: u32, known: Known) -> Result<BlockId> {
+        self.insert_after(key, NIL, depth, known)
+    }
+
+    /// As [`TierPolicy::insert`], after `parent`, which cannot die before it; [`NIL`] is none.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn insert_after(
+        &mut self,
+        key: Key,
+        parent: BlockId,
+        depth: u32,
+        known: Known,
+    ) -> Result<BlockId> {
         let Some(block) = self.pool.take(0) else {
             return Err(Error::NoCapacity {
                 needed: 1,
@@ -119,7 +147,7 @@ impl TierPolicy {
         };
         self.tick();
         self.policy.take(block);
-        self.pool.publish(block, key, NIL, depth);
+        self.pool.publish(block, key, parent, depth);
         let view = View { pool: &self.pool, now: self.now };
         self.policy.insert(&[block], known.using(), view);
         Ok(block)
@@ -203,6 +231,12 @@ impl TierPolicy {
                 });
             }
         }
+        self.put_down(blocks);
+        Ok(())
+    }
+
+    /// `release` of blocks that are known to have an owner each.
+    fn put_down(&mut self, blocks: &[BlockId]) {
         self.tick();
         self.moved.clear();
         for &block in blocks {
@@ -211,7 +245,6 @@ impl TierPolicy {
             }
         }
         self.policy.release(&self.moved, View { pool: &self.pool, now: self.now });
-        Ok(())
     }
 
     /// `blocks` leave the tier, owned or not: a failed store, a reset, a move elsewhere.
@@ -236,9 +269,7 @@ impl TierPolicy {
     }
 
     fn leave(&mut self, block: BlockId, why: Why) {
-        // Policies know a cached block from an owned one by its owners, which must be there still.
-        self.pool.unpublish(block);
-        self.policy.remove(block, why, View { pool: &self.pool, now: self.now });
+        self.unfind(block, why);
         while self.pool.refs(block) > 0 {
             self.pool.unshare(block);
         }
@@ -281,6 +312,12 @@ impl TierPolicy {
         let named = self.name();
         self.end();
         Ok(named)
+    }
+
+    /// `page`, which `next` named, dies.
+    fn evict(&mut self, page: BlockId) {
+        self.moved.clear();
+        self.leave(page, Why::Evicted);
     }
 
     /// Sets `spared` aside. False if less than `n` blocks are left that may die.
@@ -327,45 +364,8 @@ impl TierPolicy {
             self.pool.unshare(block);
         }
         let view = View { pool: &self.pool, now: self.now };
-        self.aside.drain(..).for_each(|block| self.policy.expose(block, view));
-    }
-
-    /// The blocks that may die, in the present order of death as far as it is settled. A policy outside
-    /// the core is not asked: its order here is least recently used.
-    pub fn order(&self) -> Vec<BlockId> {
-        self.policy.order(View { pool: &self.pool, now: self.now })
-    }
-
-    /// What a policy outside the core may choose from; see [`crate::policy::External`].
-    pub fn candidates(&mut self, limit: usize, out: &mut Candidates) -> Journal {
-        match self.policy.external() {
-            Some(books) => {
-                books.candidates(&self.pool, limit, out);
-                books.take_journal()
-            }
-            None => Journal::default(),
-        }
-    }
-
-    /// What it chose, in order; with too few, the built-in order names the `n` victims.
-    pub fn choose(&mut self, n: u32, blocks: &[BlockId], generations: &[u32]) {
-        if let Some(books) = self.policy.external() {
-            if blocks.len() >= n as usize {
-                books.choose(&self.pool, blocks, generations);
-            } else {
-                books.fall_back(n as usize);
-            }
-        }
-    }
-
-    /// How many events a policy outside the core has not heard.
-    pub fn journal_len(&mut self) -> usize {
-        self.policy.external().map_or(0, |books| books.journal_len())
-    }
-
-    /// Those events.
-    pub fn take_journal(&mut self) -> Journal {
-        self.policy.external().map(External::take_journal).unwrap_or_default()
+        let late = self.bared.drain(..).filter(|&block| view.pool.is_evictable(block));
+        self.aside.drain(..).chain(late).for_each(|block| self.policy.expose(block, view));
     }
 
     fn settle(&mut self) {
