@@ -34,7 +34,7 @@ bench: setup
 
 test: setup
 	cargo test --locked
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 soak: setup
 	$(BIN)/python -m pytest tests/oracle --steps $(STEPS)

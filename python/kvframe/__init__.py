@@ -4,7 +4,8 @@
 what becomes of a config. A policy may come from any installed package: it marks a hook of
 `kvframe.hookspecs` with `hookimpl` and gives an `EvictionPolicy`, an `AdmissionPolicy`, a
 `PrefixMatcher` or a `TierStore`; `Registry` finds it by name. `RouterIndex` is for a router over
-many caches. Every error derives from `KVFrameError`.
+many caches, `SlotCache` for engines with a contiguous slot a sequence. Every error derives from
+`KVFrameError`.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ from kvframe.results import (
     Victim,
 )
 from kvframe.router import Reach, RouterCounts, RouterIndex
+from kvframe.slots import Slot, SlotCache, SlotGrant
 
 __all__ = [
     "AbiError",
@@ -124,6 +126,9 @@ __all__ = [
     "RouterIndex",
     "SequenceCapacity",
     "Sight",
+    "Slot",
+    "SlotCache",
+    "SlotGrant",
     "Span",
     "StaleHandleError",
     "Stepped",

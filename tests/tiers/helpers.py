@@ -128,6 +128,7 @@ class Engine:
         options: dict[str, Any] | None = None,
         dice: Random | None = None,
         worker: Callable[[str], Any] | None = None,
+        registry: Registry | None = None,
         **more: Any,
     ) -> None:
         config = Config(
@@ -135,7 +136,7 @@ class Engine:
             model=MODEL,
             tiers=list(tiers),
         )
-        self.kv = KVCacheManager(config.resolve(REGISTRY))
+        self.kv = KVCacheManager(config.resolve(registry or REGISTRY))
         WAITING[:] = stores
         # The parts hold the same shape: the second one's bytes are the complement of the first's.
         self.pools = [NumpyPool(Layout.of(LAYER_FIRST, SHAPE, blocks)) for _ in range(parts)]

@@ -7,11 +7,13 @@ plugin: a `PageStore` behind the hook ``kvframe_tier``.
 from __future__ import annotations
 
 from kvframe.tiers.codec import Codec, CorruptError
+from kvframe.tiers.cost import SwapCost
 from kvframe.tiers.disk import Disk, DiskOptions
 from kvframe.tiers.moves import Event, Mover, Part
 from kvframe.tiers.space import Space
 from kvframe.tiers.stack import Polled, TierHit, Tiers
 from kvframe.tiers.store import PageStore
+from kvframe.tiers.swapping import Swapped
 from kvframe.tiers.upward import Loading
 from kvframe.tiers.worker import Inline, Thread, Worker
 
@@ -28,6 +30,8 @@ __all__ = [
     "Part",
     "Polled",
     "Space",
+    "SwapCost",
+    "Swapped",
     "Thread",
     "TierHit",
     "Tiers",

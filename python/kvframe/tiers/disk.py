@@ -6,6 +6,7 @@ import fcntl
 import mmap
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -62,15 +63,11 @@ class Disk(PageStore):
             self._try_direct()
 
     def put(self, objects: Sequence[tuple[str, bytes]]) -> Sequence[bool]:
-        kept = []
-        folders = set()
-        for name, data in objects:
-            path = self._path(name)
-            kept.append(self._write(path, data))
-            folders.add(path.parent)
+        paths = [self._path(name) for name, _ in objects]
+        kept = [self._write(path, data) for path, (_, data) in zip(paths, objects, strict=True)]
         if self._fsync:
-            for folder in folders:
-                _sync_folder(folder)
+            synced = {folder: _sync_folder(folder) for folder in {path.parent for path in paths}}
+            kept = [one and synced[path.parent] for one, path in zip(kept, paths, strict=True)]
         return kept
 
     def get(self, names: Sequence[str]) -> Sequence[bytes | None]:
@@ -78,7 +75,7 @@ class Disk(PageStore):
 
     def remove(self, names: Sequence[str]) -> None:
         for name in names:
-            self._path(name).unlink(missing_ok=True)
+            _unlink(self._path(name))
 
     def contains(self, names: Sequence[str]) -> Sequence[bool]:
         return [self._path(name).exists() for name in names]
@@ -116,7 +113,7 @@ class Disk(PageStore):
                 os.close(file)
             part.rename(path)
         except OSError:  # full, or broken: there is no page of that name
-            part.unlink(missing_ok=True)
+            _unlink(part)
             return False
         return True
 
@@ -162,9 +159,21 @@ class Disk(PageStore):
             trial.unlink(missing_ok=True)
 
 
-def _sync_folder(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY)
+def _unlink(path: Path) -> None:
+    with suppress(OSError):  # what cannot be removed is not asked for again
+        path.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> bool:
+    """Have a folder's new names on the medium."""
+    try:
+        file = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return False
     try:
         os.fsync(file)
+    except OSError:
+        return False
     finally:
         os.close(file)
+    return True

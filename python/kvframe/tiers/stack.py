@@ -17,10 +17,12 @@ from kvframe.request import Request, RequestOptions, TokenIds
 from kvframe.results import Grant
 from kvframe.tiers.below import StoreTier
 from kvframe.tiers.books import Keys, as_keys
+from kvframe.tiers.cost import Rate
 from kvframe.tiers.downward import Downward
 from kvframe.tiers.host import HostTier
 from kvframe.tiers.moves import Mover, Moves, Part
 from kvframe.tiers.space import Key, Space
+from kvframe.tiers.swapping import Swapping
 from kvframe.tiers.upward import Loading, Upward
 from kvframe.tiers.worker import Inline, Thread, Worker
 
@@ -61,7 +63,7 @@ class Polled(NamedTuple):
     landed: list[int]
 
 
-class Tiers(Downward, Upward):
+class Tiers(Downward, Upward, Swapping):
     """Host memory and the stores below it, as ``[[tiers]]`` of a manager's configuration says.
 
     All methods are called from the engine's thread; `poll` once a step. What blocks runs in a
@@ -123,6 +125,7 @@ class Tiers(Downward, Upward):
         self._rewound: list[int] = []
         self._landed: list[int] = []
         self._held = {}
+        self._out_rate, self._in_rate = Rate(), Rate()
         first, *others = resolved.tiers
         if first.config.write == "back" and len(resolved.config.groups) > 1:
             raise ConfigError(f'tier {first.config.name}: write = "back" serves one layer group')

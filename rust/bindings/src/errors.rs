@@ -24,9 +24,11 @@ pub fn usage(py: Python<'_>, message: String) -> PyErr {
 /// The exception of a core error.
 pub fn from_core(py: Python<'_>, error: &Error) -> PyErr {
     let name = match error {
-        Error::NoCapacity { .. } | Error::NotTried | Error::InUse { .. } => "CapacityError",
+        Error::NoCapacity { .. } | Error::NotTried | Error::InUse { .. } | Error::NoSlot { .. } => {
+            "CapacityError"
+        }
         Error::Busy { .. } => "BusyError",
-        Error::NeverFits { .. } => "NeverFitsError",
+        Error::NeverFits { .. } | Error::SlotFull { .. } => "NeverFitsError",
         Error::UnknownSequence(_) => "UnknownSequenceError",
         Error::StaleSequence(_) => "StaleHandleError",
         Error::UnknownTicket(_) | Error::UnknownReceipt { .. } => "HandleError",

@@ -18,6 +18,8 @@
 //! | [`lookup`], [`loans`] | questions about prompts; raw blocks |
 //! | [`router`] | which of many workers holds which prefix |
 //! | [`tier`], [`pages`] | `TierPolicy`: blocks without prefixes under a policy; `TierPages`: with them |
+//! | [`slots`] | `Slots`: a contiguous slot for each sequence |
+//! | [`judged`] | what both have in common: the lock, and a policy in Python |
 //! | [`trace`] | `Trace` and `replay` |
 //! | [`buffers`], [`ints`], [`errors`], [`fork`] | conversions and guards |
 
@@ -41,6 +43,7 @@ mod groups;
 mod inputs;
 mod ints;
 mod judge;
+mod judged;
 mod listeners;
 mod loans;
 mod locked;
@@ -55,6 +58,7 @@ mod request;
 mod room;
 mod router;
 mod sharing;
+mod slots;
 mod step;
 mod tables;
 mod tier;
@@ -72,6 +76,8 @@ mod _core {
     use super::request::Request;
     #[pymodule_export]
     use super::router::RouterIndex;
+    #[pymodule_export]
+    use super::slots::Slots;
     #[pymodule_export]
     use super::tier::TierPolicy;
     #[pymodule_export]

@@ -1,22 +1,16 @@
 //! `TierPages`: a tier's books, with its prefixes and what is on its way.
 
-use std::sync::{Mutex, PoisonError};
-
-use kvframe_core::policy::Candidates;
+use kvframe_core::Key;
 use kvframe_core::pool::BlockId;
-use kvframe_core::tier::{TierLimits, TierPages as Core};
-use kvframe_core::{Error, Key};
+use kvframe_core::tier::{TierLimits, TierPages as Core, TierPolicy};
 use numpy::PyArray1;
 use pyo3::prelude::*;
-use pyo3::sync::MutexExt;
 use pyo3::types::PyDict;
 
 use crate::buffers::{keys, tokens};
-use crate::errors::{from_core, raise};
-use crate::fork;
-use crate::judge::{Judge, Verdict};
+use crate::judged::{Judged, Tiered};
 use crate::manager::make_policy;
-use crate::tier::{KnownTuple, MANY_EVENTS, known};
+use crate::tier::{KnownTuple, known};
 
 /// A key as two words, low first, and its page.
 type Gone = Vec<((u64, u64), BlockId)>;
@@ -26,9 +20,7 @@ type StoredTuple<'py> = (u64, u32, Bound<'py, PyArray1<u32>>, Gone);
 /// The core of a tier of pages; `kvframe.tiers` has the face for users.
 #[pyclass(frozen, module = "kvframe._core")]
 pub struct TierPages {
-    core: Mutex<Core>,
-    judge: Option<Judge>,
-    forks: u32,
+    core: Judged<Core>,
 }
 
 fn words(Key(key): Key) -> (u64, u64) {
@@ -39,56 +31,9 @@ fn gone(pages: Vec<(Key, BlockId)>) -> Gone {
     pages.into_iter().map(|(key, page)| (words(key), page)).collect()
 }
 
-impl TierPages {
-    fn locked<T>(&self, py: Python<'_>, work: impl FnOnce(&mut Core) -> T) -> PyResult<T> {
-        if self.forks != fork::generation() {
-            let message = "this tier belongs to the parent of a fork; make one in the child";
-            return Err(raise(py, "HandleError", message.into()));
-        }
-        let mut core = self.core.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
-        Ok(work(&mut core))
-    }
-
-    /// Runs `work`; a policy in Python names the victims that it needs without the lock.
-    fn with<T>(
-        &self,
-        py: Python<'_>,
-        mut work: impl FnMut(&mut Core) -> Result<T, Error>,
-    ) -> PyResult<T> {
-        loop {
-            let outcome = self.locked(py, &mut work)?;
-            let Some(judge) = &self.judge else { return outcome.map_err(|e| from_core(py, &e)) };
-            if let Err(Error::NeedVictims { n }) = outcome {
-                let (offer, verdict) = self.ask(py, judge, n as usize)?;
-                let (blocks, generations) =
-                    verdict.map_or_else(Default::default, |v| (v.blocks, v.generations));
-                self.locked(py, |core| core.tier().choose(n, &blocks, &generations))?;
-                judge.done_with(offer);
-                continue;
-            }
-            if self.locked(py, |core| core.tier().journal_len())? >= MANY_EVENTS {
-                let journal = self.locked(py, |core| core.tier().take_journal())?;
-                judge.deliver(py, &journal)?;
-            }
-            return outcome.map_err(|e| from_core(py, &e));
-        }
-    }
-
-    fn ask(
-        &self,
-        py: Python<'_>,
-        judge: &Judge,
-        n: usize,
-    ) -> PyResult<(Candidates, Option<Verdict>)> {
-        let window = judge.window();
-        let limit = if window == 0 { 0 } else { window.max(n) };
-        let mut offer = judge.gather(|_| {});
-        let (now, journal) = self.locked(py, |core| {
-            let journal = core.tier().candidates(limit, &mut offer);
-            (core.tier().now(), journal)
-        })?;
-        let verdict = judge.ask(py, n, now, &offer, &journal)?;
-        Ok((offer, verdict))
+impl Tiered for Core {
+    fn tier(&mut self) -> &mut TierPolicy {
+        Core::tier(self)
     }
 }
 
@@ -109,25 +54,21 @@ impl TierPages {
         backed_first: bool,
     ) -> PyResult<Self> {
         let made = make_policy(py, policy, policy_options, strict)?;
-        if made.native.is_some() {
-            let limit = "a native policy ranks the blocks of a manager, not those of a tier";
-            return Err(raise(py, "PolicyError", format!("{}: {limit}", made.name)));
-        }
         let limits = TierLimits { pages, in_flight, backed_first };
-        let core = Mutex::new(Core::new(limits, made.eviction));
-        Ok(Self { core, judge: made.judge, forks: fork::generation() })
+        let make = |eviction| Ok(Core::new(limits, eviction));
+        Ok(Self { core: Judged::new(py, "tier", made, make)? })
     }
 
     /// Pages of a prefix that can be read now.
     fn find(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<u32> {
         let keys = self::keys(keys)?;
-        self.locked(py, |core| core.find(&keys))
+        self.core.locked(py, |core| core.find(&keys))
     }
 
     /// Pages of a prefix that are here or on their way.
     fn present(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<u32> {
         let keys = self::keys(keys)?;
-        self.locked(py, |core| core.present(&keys))
+        self.core.locked(py, |core| core.present(&keys))
     }
 
     /// Reserves room for the rest of a prefix.
@@ -139,7 +80,7 @@ impl TierPages {
         using: KnownTuple,
     ) -> PyResult<StoredTuple<'py>> {
         let keys = self::keys(keys)?;
-        let stored = self.with(py, |core| core.store(&keys, parts, known(using)))?;
+        let stored = self.core.with_victims(py, |core| core.store(&keys, parts, known(using)))?;
         let pages = PyArray1::from_vec(py, stored.pages);
         Ok((stored.ticket, stored.present, pages, gone(stored.evicted)))
     }
@@ -154,7 +95,8 @@ impl TierPages {
         using: Option<KnownTuple>,
     ) -> PyResult<(u64, Bound<'py, PyArray1<u32>>)> {
         let keys = self::keys(keys)?;
-        let opened = self.with(py, |core| core.load(&keys, start, parts, using.map(known)))?;
+        let opened =
+            self.core.with_victims(py, |core| core.load(&keys, start, parts, using.map(known)))?;
         Ok((opened.ticket, PyArray1::from_vec(py, opened.pages)))
     }
 
@@ -166,23 +108,23 @@ impl TierPages {
         good: u32,
         keep: bool,
     ) -> PyResult<(bool, u32, Gone)> {
-        let ended = self.with(py, |core| core.end(ticket, good, keep))?;
+        let ended = self.core.with(py, |core| core.end(ticket, good, keep))?;
         Ok((ended.whole, ended.good, gone(ended.forgotten)))
     }
 
     /// Gives a transfer up; what is forgotten.
     fn cancel(&self, py: Python<'_>, ticket: u64) -> PyResult<Gone> {
-        self.with(py, |core| core.cancel(ticket)).map(gone)
+        self.core.with(py, |core| core.cancel(ticket)).map(gone)
     }
 
     /// When a transfer is late.
     fn set_deadline(&self, py: Python<'_>, ticket: u64, at: u64) -> PyResult<()> {
-        self.with(py, |core| core.set_deadline(ticket, at))
+        self.core.with(py, |core| core.set_deadline(ticket, at))
     }
 
     /// Gives up what is late: (tickets, what is forgotten).
     fn expire(&self, py: Python<'_>, now: u64) -> PyResult<(Vec<u64>, Gone)> {
-        let (late, forgotten) = self.with(py, |core| core.expire(now))?;
+        let (late, forgotten) = self.core.with(py, |core| core.expire(now))?;
         Ok((late, gone(forgotten)))
     }
 
@@ -196,7 +138,7 @@ impl TierPages {
     ) -> PyResult<u32> {
         let keys = self::keys(keys)?;
         let mut above = parent.map(self::keys).transpose()?.and_then(|keys| keys.last().copied());
-        self.with(py, |core| {
+        self.core.with_victims(py, |core| {
             let mut taken = 0;
             for &key in &keys {
                 if core.adopt(key, above)?.is_none() {
@@ -211,31 +153,31 @@ impl TierPages {
     /// A prefix is used without being read.
     fn touch(&self, py: Python<'_>, keys: &Bound<'_, PyAny>, using: KnownTuple) -> PyResult<()> {
         let keys = self::keys(keys)?;
-        self.with(py, |core| core.touch(&keys, known(using)))
+        self.core.with(py, |core| core.touch(&keys, known(using)))
     }
 
     /// Forgets pages and what follows them.
     fn forget(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<Gone> {
         let keys = self::keys(keys)?;
         let forget = |core: &mut Core| keys.iter().flat_map(|&key| core.forget(key)).collect();
-        self.locked(py, forget).map(gone)
+        self.core.locked(py, forget).map(gone)
     }
 
     /// Says which pages a tier below has too.
     fn set_backed(&self, py: Python<'_>, keys: &Bound<'_, PyAny>, backed: bool) -> PyResult<()> {
         let keys = self::keys(keys)?;
-        self.locked(py, |core| core.set_backed(&keys, backed))
+        self.core.locked(py, |core| core.set_backed(&keys, backed))
     }
 
     /// Whether a tier below has each page.
     fn backed(&self, py: Python<'_>, pages: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
         let pages = tokens(pages, "pages")?;
-        self.locked(py, |core| pages.as_slice().iter().map(|&p| core.is_backed(p)).collect())
+        self.core.locked(py, |core| pages.as_slice().iter().map(|&p| core.is_backed(p)).collect())
     }
 
     /// Evicts until so many pages are free.
     fn collect(&self, py: Python<'_>, free: u32) -> PyResult<Gone> {
-        self.with(py, |core| core.collect(free)).map(gone)
+        self.core.with_victims(py, |core| core.collect(free)).map(gone)
     }
 
     /// Pages for whoever keeps books of its own, and who made room.
@@ -244,19 +186,19 @@ impl TierPages {
         py: Python<'py>,
         pages: u32,
     ) -> PyResult<(Bound<'py, PyArray1<u32>>, Gone)> {
-        let (lent, evicted) = self.with(py, |core| core.lend(pages))?;
+        let (lent, evicted) = self.core.with_victims(py, |core| core.lend(pages))?;
         Ok((PyArray1::from_vec(py, lent), gone(evicted)))
     }
 
     /// Takes such pages back.
     fn give_back(&self, py: Python<'_>, pages: &Bound<'_, PyAny>) -> PyResult<()> {
         let pages = tokens(pages, "pages")?;
-        self.with(py, |core| core.give_back(pages.as_slice()))
+        self.core.with(py, |core| core.give_back(pages.as_slice()))
     }
 
     /// Pages in the order they would die, as far as it is settled, each with its key.
     fn order(&self, py: Python<'_>) -> PyResult<Gone> {
-        self.locked(py, |core| {
+        self.core.locked(py, |core| {
             let order = core.tier().order();
             order.into_iter().map(|page| (words(core.tier().pool().key(page)), page)).collect()
         })
@@ -264,17 +206,17 @@ impl TierPages {
 
     /// The prefix that ends with a page: its keys.
     fn prefix(&self, py: Python<'_>, page: u32) -> PyResult<Vec<(u64, u64)>> {
-        self.locked(py, |core| core.prefix(page).into_iter().map(words).collect())
+        self.core.locked(py, |core| core.prefix(page).into_iter().map(words).collect())
     }
 
     /// Keys whose pages can be read, in the order of their places, each with its page.
     fn stored(&self, py: Python<'_>) -> PyResult<Gone> {
-        self.locked(py, |core| gone(core.stored_pages()))
+        self.core.locked(py, |core| gone(core.stored_pages()))
     }
 
     /// (free, cached, owned, on their way) pages.
     fn counts(&self, py: Python<'_>) -> PyResult<(u32, u32, u32, u32)> {
-        self.locked(py, |core| {
+        self.core.locked(py, |core| {
             let (free, cached, owned) = core.counts();
             (free, cached, owned, core.moving())
         })
@@ -282,17 +224,17 @@ impl TierPages {
 
     /// What has happened, by name.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = self.locked(py, |core| core.stats())?;
+        let stats = self.core.locked(py, |core| core.stats())?;
         let out = PyDict::new(py);
         for (name, count) in stats.named() {
             out.set_item(name, count)?;
         }
-        out.set_item("policy_failures", self.judge.as_ref().map_or(0, Judge::failures))?;
+        out.set_item("policy_failures", self.core.failures())?;
         Ok(out)
     }
 
     /// Recounts the books.
     fn check_integrity(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, |core| core.check_integrity())
+        self.core.with(py, |core| core.check_integrity())
     }
 }

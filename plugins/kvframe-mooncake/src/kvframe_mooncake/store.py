@@ -17,9 +17,9 @@ _THERE = 1
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[tiers.options]`` of ``store = "mooncake"``."""
 
-    master: Annotated[
-        str, msgspec.Meta(description="Address of mooncake_master.")
-    ] = "127.0.0.1:50051"
+    master: Annotated[str, msgspec.Meta(description="Address of mooncake_master.")] = (
+        "127.0.0.1:50051"
+    )
     metadata_server: Annotated[
         str, msgspec.Meta(description="P2PHANDSHAKE, or the address of a metadata server.")
     ] = "P2PHANDSHAKE"
@@ -96,9 +96,7 @@ class Mooncake(PageStore):
         self._store.unregister_buffer(self._base)
         self._store.close()
 
-    def _fitting(
-        self, objects: Sequence[tuple[str, bytes]]
-    ) -> Iterator[list[tuple[str, bytes]]]:
+    def _fitting(self, objects: Sequence[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
         """Batches that the buffer holds. An object larger than it goes alone, and fails."""
         some: list[tuple[str, bytes]] = []
         size = 0

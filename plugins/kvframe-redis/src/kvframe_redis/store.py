@@ -16,15 +16,15 @@ from kvframe.tiers import PageStore
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[tiers.options]`` of ``store = "redis"``."""
 
-    url: Annotated[
-        str, msgspec.Meta(description="Of the server, as redis-py takes it.")
-    ] = "redis://127.0.0.1:6379/0"
+    url: Annotated[str, msgspec.Meta(description="Of the server, as redis-py takes it.")] = (
+        "redis://127.0.0.1:6379/0"
+    )
     timeout_ms: Annotated[
         float, msgspec.Meta(gt=0, description="An answer that takes longer fails its batch.")
     ] = 2000
-    batch: Annotated[
-        int, msgspec.Meta(ge=1, le=4096, description="Objects in one round trip.")
-    ] = 64
+    batch: Annotated[int, msgspec.Meta(ge=1, le=4096, description="Objects in one round trip.")] = (
+        64
+    )
     expire_s: Annotated[
         Annotated[int, msgspec.Meta(ge=1)] | None,
         msgspec.Meta(description="The server forgets a page after so long. If not given, never."),
@@ -61,7 +61,9 @@ class Redis(PageStore):
 
     def get(self, names: Sequence[str]) -> Sequence[bytes | None]:
         return [
-            data for some in _batches(names, self._options.batch) for data in self._server.mget(some)
+            data
+            for some in _batches(names, self._options.batch)
+            for data in self._server.mget(some)
         ]
 
     def remove(self, names: Sequence[str]) -> None:
