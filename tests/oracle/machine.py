@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -25,9 +26,11 @@ from .kinds import Kind
 from .model import RefusalError
 from .oracle import Oracle
 from .plane import Plane
+from ..policies.twins import TWINS
 from .policies import SPARE, known
 from .pool import OUTSIDE, RANKS, Pool, tail_optimized
 from .sequence import Ask
+from .victims import Victims
 
 T = TypeVar("T")
 MOST_BLOCKS = 64
@@ -49,6 +52,8 @@ class Setup:
     reserve: int = 0
     window: int | None = None
     """Blocks offered to a policy outside the core, if not all of them."""
+    remap: bool = False
+    partial: bool = False
 
     @property
     def groups(self) -> list[Kind]:
@@ -68,6 +73,8 @@ class Setup:
             prefix_caching=self.caching,
             null_block=self.null,
             event_log=True,
+            remap_duplicates=self.remap,
+            partial_hits=self.partial,
         )
         options = {"t-lru": {"threshold": SPARE + 4, "next_prompt_estimate": 4}}
         policy = PolicyConfig(
@@ -80,11 +87,16 @@ class Setup:
         config = Config(cache=cache, policy=policy, pressure=pressure, groups=groups)
         return KVCacheManager(config.resolve(known()))
 
-    def model(self, tables: Callable[[int], list[list[int]]]) -> Oracle:
+    def model(self, kv: KVCacheManager, tables: Callable[[int], list[list[int]]]) -> Oracle:
         ranks = RANKS | {"t-lru": tail_optimized(SPARE, self.size)}
         rank = None if self.window and self.policy in OUTSIDE else ranks.get(self.policy)
         pool = Pool(self.blocks, int(self.null), self.policy, rank)
-        return Oracle(pool, self.size, self.groups, tables, self.caching, self.reserve)
+        if self.policy in TWINS and self.policy not in RANKS:
+            options = kv.options()["policy_options"]
+            pool.twin = Victims(TWINS[self.policy](pool.usable, **options))
+        o = Oracle(pool, self.size, self.groups, tables, self.caching, self.reserve)
+        o.by_key, o.remaps, o.partial = self.index == "hash", self.remap, self.partial
+        return o
 
 
 @dataclass
@@ -100,6 +112,8 @@ class Machine:
     in_flight: int = 0
     """Steps begun."""
     refusals: int = 0
+    seen: Counter[str] = field(default_factory=Counter)
+    """How often each thing that is rare has happened."""
     hits_seen: int = 0
     done: int = 0
     level: int = 0
@@ -111,7 +125,7 @@ class Machine:
         self.kv = self.setup.manager()
         self.groups = len(self.setup.groups)
         self.size = self.setup.size
-        self.o = self.setup.model(self.tables)
+        self.o = self.setup.model(self.kv, self.tables)
         widest = max(kind.span for kind in self.setup.groups)
         self.plane = Plane(self.o, np.full((MOST_BLOCKS, widest), 3, np.uint64))
 
@@ -131,6 +145,11 @@ class Machine:
         self.log.append(self.kv.take_events())
         kinds, blocks = self.log[-1]["kind"], self.log[-1]["block"]
         self.o.pool.victims.extend(blocks[kinds == EventKind.EVICT].tolist())
+        if self.o.pool.twin:
+            keys = self.log[-1]["key"]
+            for row in np.flatnonzero(kinds == EventKind.STORE).tolist():
+                told_keys = self.o.pool.twin.stored.setdefault(int(blocks[row]), deque())
+                told_keys.append((int(keys[row][0]), int(keys[row][1])))
         try:
             model(got)
             assert not self.o.pool.victims, f"{self.o.pool.victims} died for nothing"
@@ -152,6 +171,9 @@ class Machine:
         usage = (pool.usable - pool.room()) / pool.usable
         marks = [0.85, 0.95] if self.level == 0 else [0.7, 0.95 if self.level == 1 else 0.85]
         self.level = sum(usage >= mark for mark in marks)
+
+    def count(self, what: str, happened: bool) -> None:
+        self.seen[what] += happened
 
     def same(self, told: str, got: object, wanted: object) -> None:
         assert got == wanted, f"{told}: {got}, but must be {wanted}"

@@ -91,7 +91,12 @@ class PoolRules(Rules):
             f"pass {step}", lambda: self.kv.step(passed=step), lambda _: self.o.let_pass(step)
         )
         assert stepped is not None
+        self.same_changes(stepped.rewound, stepped.remapped)
         self.keep(stepped.plan)
+
+    def take_changes(self) -> None:
+        changes = self.kv.take_changes()
+        self.same_changes(changes.rewound, changes.remapped)
 
     # --- the pool -----------------------------------------------------------------------------
 
@@ -183,6 +188,6 @@ class PoolRules(Rules):
     def lookup(self) -> None:
         ask = self.ask()
         hit = self.kv.lookup(list(ask.tokens), **ask.space)
-        wanted = self.o.found(ask) if ask.reads else hit.tokens
-        self.same("found", hit.tokens, wanted)
+        if ask.reads:
+            self.same("found", hit.tokens, self.o.lookup(ask, self.told(ask)))
         assert hit.tokens < max(len(ask.tokens), 1)

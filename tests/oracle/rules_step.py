@@ -13,7 +13,8 @@ from kvframe import Request, Stepped
 
 from .rules_pool import PoolRules
 from .sequence import Ask
-from .step import Call, Came, Out, Pairs, run
+from .admission import Told
+from .step import Call, Out, Pairs, run
 
 
 @dataclass
@@ -28,6 +29,7 @@ class Buffers:
 
 WEIGHTS = {
     "admit": 20,
+    "join": 4,
     "append": 11,
     "extend": 6,
     "commit": 18,
@@ -45,6 +47,7 @@ WEIGHTS = {
     "lease": 3,
     "end_lease": 3,
     "let_pass": 3,
+    "take_changes": 2,
     "lend": 3,
     "give_back": 3,
     "clear": 1,
@@ -249,22 +252,31 @@ class AllRules(PoolRules):
             rows=buffers.rows,
         )
 
-    def came_in(self, call: Call, stepped: Stepped | None) -> Callable[[int], Came]:
-        def came(i: int) -> Came:
+    def came_in(self, call: Call, stepped: Stepped | None) -> Callable[[int], Told]:
+        def came(i: int) -> Told:
             grant = None if stepped is None else stepped.grants[i]
-            if grant is None:
+            if stepped is None or grant is None:
                 # Looked up after the step, unless that has changed what is found.
                 later = any(stepped.grants[i:]) if stepped else True
-                return None if later else self.hits(call.admit[i]), None, None
-            rows = self.o.rows(grant.cached_tokens)
-            tables = zip(self.tables(grant.seq), rows, strict=True)
-            return [table[:count] for table, count in tables], grant.seq, grant.load
+                return Told() if later else self.told(call.admit[i])
+            tables = self.tables(grant.seq)
+            told = Told(grant.seq, grant.load, tables)
+            tail = grant.cached_tokens % self.size
+            if self.setup.partial and tail and stepped.plan is not None:
+                # Copied from the blocks that were found.
+                mine = [table[grant.cached_tokens // self.size] for table in tables]
+                copies = {dst: src for src, dst, *_ in stepped.plan.copies.tolist()}
+                told.tail = [copies[block] for block in mine]
+            return told
 
         return came
 
     def compare(self, stepped: Stepped, out: Out) -> None:
-        grants = [None if g is None else tuple(g)[1:4] for g in stepped.grants]
-        self.same("grants", grants, out.grants)
+        for grant, wanted in zip(stepped.grants, out.grants, strict=True):
+            assert (grant is None) == (wanted is None), f"{grant}, but must be {wanted}"
+            if grant is not None and wanted is not None:
+                self.same_grant(grant, wanted)
+        self.same_remaps(stepped.remapped, out.remapped)
         self.same("rewound", stepped.rewound, out.rewound)
         places = [(verb, place) for verb, place, _ in stepped.refused]
         self.same("refused", places, [(verb, place) for verb, place, _ in out.refused])

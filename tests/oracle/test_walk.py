@@ -51,6 +51,19 @@ SETUPS += [
         kinds=(Kind("cross", 4), Kind("sliding_window", 2, 5), Kind("full", 4), Kind("cross", 2)),
     ),
 ]
+SETUPS += [
+    Setup(blocks=16, size=3, remap=True),
+    Setup(blocks=14, size=3, partial=True),
+    Setup(
+        blocks=24,
+        size=3,
+        kinds=(Kind("full", 3), Kind("sliding_window", 3, 4)),
+        remap=True,
+        partial=True,
+    ),
+    Setup(blocks=16, size=4, index="radix", partial=True),
+    Setup(blocks=24, size=3, kinds=(Kind("full", 3), Kind("full", 3)), index="radix", partial=True),
+]
 ROUND = 250
 """Steps of one machine; then everything ends and another begins."""
 

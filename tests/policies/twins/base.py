@@ -61,8 +61,14 @@ class Twin:
     def release(self, block: Block) -> None:
         """Its last owner left."""
 
+    def claimed(self, block: Block) -> None:
+        """It was cached and got an owner, by a hit or without one."""
+
     def evicted(self, block: Block) -> None:
         """It is gone."""
+
+    def forgotten(self, block: Block) -> None:
+        """It can be found no more, though it was no victim."""
 
     def victim(self, leaves: list[Block]) -> Block:
         """Which of those dies."""

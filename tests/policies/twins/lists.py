@@ -25,6 +25,9 @@ class Listed(Twin):
     def evicted(self, block: Block) -> None:
         self.blocks.discard(block)
 
+    def forgotten(self, block: Block) -> None:
+        self.blocks.discard(block)
+
     def lowest(self, leaves: list[Block], *order: str) -> Block:
         """The oldest leaf of the first list that has one."""
         return first(next(found for at in order if (found := self.of(at, leaves))))
@@ -83,6 +86,9 @@ class Sieve(Listed):
         super().evicted(block)
         if self.hand == self.newest:
             self.hand = None
+
+    def forgotten(self, block: Block) -> None:
+        self.evicted(block)
 
 
 class TwoQ(Listed):
@@ -258,8 +264,11 @@ class Lirs(Listed):
 
     def __init__(self, capacity: int, **options: int) -> None:
         super().__init__(capacity, **options)
-        self.most = capacity - max(1, capacity * options["hir_percent"] // 100)
         self.gone = Keys()
+
+    @property
+    def most(self) -> int:
+        return self.capacity - max(1, self.capacity * self.options["hir_percent"] // 100)
 
     def missed(self, key: tuple[int, int]) -> None:
         self.gone.call(key)

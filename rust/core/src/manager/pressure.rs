@@ -113,10 +113,7 @@ impl Manager {
                 continue;
             }
             over = over.saturating_sub(candidate.frees);
-            let tables = &self.sequences.get(candidate.seq)?.tables;
-            for &block in tables.iter().flatten().filter(|&&b| b != NIL) {
-                *lost.entry(block).or_default() += 1;
-            }
+            self.lose_owners(candidate.seq, 0, &mut lost)?;
             taken.push(candidate);
         }
         Ok(taken)
@@ -124,16 +121,52 @@ impl Manager {
 
     /// Blocks that the end of `seq` makes available, where others have ended already.
     fn frees(&self, seq: SeqId, lost: &HashMap<BlockId, u32>) -> Result<u32> {
-        let own = |&&b: &&BlockId| {
-            b != NIL && self.pool.refs(b) == 1 + lost.get(&b).copied().unwrap_or(0)
-        };
-        let sequence = self.sequences.get(seq)?;
         // What a load still fills outlives its sequence, and what it follows with it.
         let stays = self.stays_for_load(seq)?.map_or(0, |(_, tokens)| tokens);
-        let encoder = if stays > 0 { sequence.encoder_tokens } else { 0 };
-        let stay = |group| self.layout.table_len(group, stays, encoder);
-        let goes = sequence.tables.iter().enumerate().map(|(g, table)| &table[stay(g)..]);
-        Ok(goes.flatten().filter(own).count() as u32)
+        if lost.is_empty() && !self.tickets.loads().iter().any(|load| load.filler == Some(seq)) {
+            let own = self.behind(seq, stays)?;
+            return Ok(own.filter(|&b| self.pool.refs(b) == 1).count() as u32);
+        }
+        let mut gone = HashMap::new();
+        self.lose_owners(seq, stays, &mut gone)?;
+        let owners = |b: &BlockId| lost.get(b).copied().unwrap_or(0);
+        let freed = gone.iter().filter(|&(b, n)| self.pool.refs(*b) == n + owners(b));
+        Ok(freed.count() as u32)
+    }
+
+    /// The blocks of `seq` behind its first `keep` tokens.
+    fn behind(&self, seq: SeqId, keep: u32) -> Result<impl Iterator<Item = BlockId> + '_> {
+        let sequence = self.sequences.get(seq)?;
+        let encoder = if keep > 0 { sequence.encoder_tokens } else { 0 };
+        let groups = sequence.tables.iter().enumerate();
+        let goes = groups.flat_map(move |(group, table)| {
+            table.get(self.layout.table_len(group, keep, encoder)..).unwrap_or(&[])
+        });
+        Ok(goes.copied().filter(|&b| b != NIL))
+    }
+
+    /// Counts the owners that blocks lose when `seq` is cut to `keep` tokens: whoever joined what it
+    /// computes is cut, too.
+    fn lose_owners(
+        &self,
+        seq: SeqId,
+        keep: u32,
+        lost: &mut HashMap<BlockId, u32>,
+    ) -> Result<()> {
+        for block in self.behind(seq, keep)? {
+            *lost.entry(block).or_default() += 1;
+        }
+        for (load, joiners, kept) in self.left_alone(seq, keep / self.options.block_size) {
+            let pages = self.tickets.load(load.ticket).map_or(&[][..], |(_, pages)| pages);
+            for page in &pages[(kept - load.start) as usize * self.options.groups.len()..] {
+                *lost.entry(page.dst).or_default() += 1;
+            }
+            for joiner in joiners {
+                let good = self.last_good(joiner, kept * self.options.block_size)?;
+                self.lose_owners(joiner, good, lost)?;
+            }
+        }
+        Ok(())
     }
 
     fn ranked(&self, seqs: &[SeqId], rule: Preempt) -> Result<Vec<Candidate>> {
