@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from kvframe import NeverFitsError
 
@@ -101,7 +102,7 @@ class Admissions(Joins):
         """Tokens of a prompt that are there, part of a block included."""
         start = Start(self.found(ask) // self.size, 0, [])
         start.tables = self.check_hits(ask, start.rows * self.size, told.hits)
-        tail = self.partial and self.caching and ask.reads
+        tail = self.partial and self.caching and ask.reads and not ask.keys_only
         return start.rows * self.size + (self.found_tail(ask, start, told)[1] if tail else 0)
 
     def found_tail(self, ask: Ask, start: Start, told: Told) -> tuple[list[Block], int]:
@@ -109,7 +110,7 @@ class Admissions(Joins):
         every = []
         for group, table in enumerate(start.tables):
             parent = table[-1] if table and self.kinds[group].full else None
-            here = [b for b in self.pool.blocks.values() if b.key and b.group == group]
+            here = [b for b in self.pool.blocks.values() if b.group == group and b.findable]
             here = [b for b in here if b.parent == parent and b.depth == start.rows]
             every.append({b.id: self.part(ask, b) for b in sorted(here, key=lambda b: b.id)})
         if self.by_key:
@@ -221,9 +222,7 @@ class Admissions(Joins):
             self.open_load(told.load, new, cached, brought)
         joined = self.join(new, start.computing) if start.computing else 0
         new.usage = Usage(cached, 0, joined, 0, ask.resumed)
-        return Came(
-            cached, until, known, new.encoder_found, brought, joined, attached
-        )
+        return Came(cached, until, known, new.encoder_found, brought, joined, attached)
 
     def external(self, ask: Ask, cached: int) -> int:
         """Tokens that somebody else brings after those."""
@@ -363,6 +362,20 @@ class Admissions(Joins):
             if not kind.cross
             for row in range(at // kind.span, (at + self.unit) // kind.span)
         ]
+
+    # --- questions ----------------------------------------------------------------------------
+
+    def fits(self, ask: Ask) -> None:
+        """Whether it can be asked at all."""
+        need(not ask.encoder_tokens or any(kind.cross for kind in self.kinds))
+        need(self.plain or not ask.join)
+        start = self.start(ask, Told())
+        self.external(ask, start.rows * self.size + start.tail_tokens)
+
+    def keys(self, ask: Ask) -> list[tuple[Any, ...]]:
+        """Of the full blocks of a prompt in the first group."""
+        ends = range(self.size, len(ask.tokens) + 1, self.size)
+        return [(0, *head(ask, ask.tokens, ask.extras, end)) for end in ends]
 
     # --- what is attached to a prompt ---------------------------------------------------------
 

@@ -8,7 +8,7 @@ from kvframe import NeverFitsError
 
 from .admission import Admissions
 from .model import need
-from .sequence import Seq, Ticket
+from .sequence import Seq
 
 
 class Growth(Admissions):

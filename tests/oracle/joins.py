@@ -1,4 +1,4 @@
-"""Joining a computation in flight: what a joiner shares is good once its filler has committed it."""
+"""Joining a computation in flight: what is shared is good once its filler has committed it."""
 
 from __future__ import annotations
 

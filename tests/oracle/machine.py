@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -15,22 +15,24 @@ from kvframe import (
     EventKind,
     KVCacheManager,
     KVFrameError,
+    Pin,
     Plan,
     PolicyConfig,
     PressureConfig,
     Request,
 )
 
+from ..policies.twins import TWINS
 from .dice import Dice
 from .kinds import Kind
 from .model import RefusalError
 from .oracle import Oracle
 from .plane import Plane
-from ..policies.twins import TWINS
 from .policies import SPARE, known
 from .pool import OUTSIDE, RANKS, Pool, tail_optimized
 from .sequence import Ask
 from .victims import Victims
+from .watched import Watched
 
 T = TypeVar("T")
 MOST_BLOCKS = 64
@@ -112,6 +114,12 @@ class Machine:
     in_flight: int = 0
     """Steps begun."""
     refusals: int = 0
+    pins: list[Pin] = field(default_factory=list)
+    clock: int = 0
+    """By which tickets lapse."""
+    levels: list[tuple[int, int]] = field(default_factory=list)
+    """Of pressure, as they are told to whoever listens."""
+    called: set[str] = field(default_factory=set)
     seen: Counter[str] = field(default_factory=Counter)
     """How often each thing that is rare has happened."""
     hits_seen: int = 0
@@ -122,10 +130,12 @@ class Machine:
     """The event log of each call."""
 
     def __post_init__(self) -> None:
-        self.kv = self.setup.manager()
+        self.manager = self.setup.manager()
+        self.kv = cast(KVCacheManager, Watched(self.manager, self.called))
+        self.kv.add_pressure_callback(self.hear)
         self.groups = len(self.setup.groups)
         self.size = self.setup.size
-        self.o = self.setup.model(self.kv, self.tables)
+        self.o = self.setup.model(self.manager, self.tables)
         widest = max(kind.span for kind in self.setup.groups)
         self.plane = Plane(self.o, np.full((MOST_BLOCKS, widest), 3, np.uint64))
 
@@ -153,6 +163,9 @@ class Machine:
         try:
             model(got)
             assert not self.o.pool.victims, f"{self.o.pool.victims} died for nothing"
+            if self.o.pool.twin:
+                left = {block for block, keys in self.o.pool.twin.stored.items() if keys}
+                assert not left, f"{left} became findable, and should not"
         except RefusalError as refusal:
             wanted = refusal.error
         except Exception as wrong:
@@ -170,7 +183,13 @@ class Machine:
         pool = self.o.pool
         usage = (pool.usable - pool.room()) / pool.usable
         marks = [0.85, 0.95] if self.level == 0 else [0.7, 0.95 if self.level == 1 else 0.85]
-        self.level = sum(usage >= mark for mark in marks)
+        before, self.level = self.level, sum(usage >= mark for mark in marks)
+        wanted = [(before, self.level)] if before != self.level else []
+        self.same("levels", self.levels, wanted)
+        self.levels.clear()
+
+    def hear(self, before: int, after: int) -> None:
+        self.levels.append((int(before), int(after)))
 
     def count(self, what: str, happened: bool) -> None:
         self.seen[what] += happened
@@ -207,7 +226,7 @@ class Machine:
             wanted = [[-1 if b is None else b for b in table] for table in s.tables]
             self.same(f"tables of {seq:#x}", self.tables(seq), wanted)
         for block in range(pool.first, pool.total):
-            state, _, owners = kv._core.block_state(block)
+            state, _, owners = self.manager._core.block_state(block)
             b = pool.blocks.get(block)
             wanted_state = ("free", 0) if b is None else (b.state, len(b.owners))
             self.same(f"block {block}", (state, owners), wanted_state)

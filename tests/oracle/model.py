@@ -46,7 +46,8 @@ class Model:
     tables: Tables
     """The manager's tables of a sequence: which free blocks a call took."""
     caching: bool = True
-    reserve: int = 0
+    spare: int = 0
+    """Blocks that admissions leave to running sequences."""
     seqs: dict[int, Seq] = field(default_factory=dict)
     ended: list[int] = field(default_factory=list)
     tickets: dict[int, Ticket] = field(default_factory=dict)
@@ -69,6 +70,11 @@ class Model:
     rewound: list[int] = field(default_factory=list)
     remapped: list[tuple[Seq, int, int, int]] = field(default_factory=list)
     """Sequence, group, place, block."""
+    pins: dict[int, list[list[int]]] = field(default_factory=dict)
+    """By receipt, in each group."""
+    deadlines: dict[int, int] = field(default_factory=dict)
+    parents: dict[int, int | None] = field(default_factory=dict)
+    """Of blocks in hand, the one that each follows."""
 
     def __post_init__(self) -> None:
         self.unit = unit(self.kinds)
@@ -122,9 +128,7 @@ class Model:
     def copies(self) -> list[tuple[int | None, int, int, int]]:
         return [c for t in (self.gathering, *self.tickets.values()) for c in t.copies]
 
-    def loading(
-        self, s: Seq, blocks: Iterable[int | None], settled: Iterable[int] = ()
-    ) -> bool:
+    def loading(self, s: Seq, blocks: Iterable[int | None], settled: Iterable[int] = ()) -> bool:
         """Whether somebody else fills any of them: a load, or the computation it joined."""
         loads = [t for n, t in self.tickets.items() if t.rows and n not in settled]
         pages = {dst for t in loads for _, dst, _, _ in t.copies}
@@ -144,7 +148,7 @@ class Model:
             return 0
         whole = [s for s in self.seqs.values() if s.whole]
         longest = [(s, max(s.ask.max_tokens, len(s.tokens))) for s in whole]
-        return self.reserve + sum(
+        return self.spare + sum(
             self.lacks(tokens, s.ask.encoder_tokens, s.tables) for s, tokens in longest
         )
 

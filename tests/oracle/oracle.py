@@ -6,12 +6,12 @@ import copy
 
 from kvframe import CapacityError
 
+from .hands import Hands
 from .model import need
 from .sequence import Seq
-from .tickets import Tickets
 
 
-class Oracle(Tickets):
+class Oracle(Hands):
     """What a manager must do, verb by verb, as briefly as it can be said."""
 
     def lend(self, out: list[int]) -> None:
@@ -26,7 +26,7 @@ class Oracle(Tickets):
         need(len(set(blocks)) == len(blocks) and set(blocks) <= set(lent))
         self.pool.now += bool(blocks)
         for block in blocks:
-            del self.pool.blocks[block]
+            self.pool.vacate(block)
 
     def clear(self) -> int:
         self.pool.now += 1
@@ -42,7 +42,7 @@ class Oracle(Tickets):
         return short
 
     def resize(self, blocks: int) -> None:
-        need(blocks > self.pool.first and self.reserve < blocks - self.pool.first)
+        need(blocks > self.pool.first and self.spare < blocks - self.pool.first)
         lost = [b for b in self.pool.blocks.values() if b.id >= blocks]
         need(not any(b.owners for b in lost), CapacityError)
         for block in lost:
@@ -58,19 +58,38 @@ class Oracle(Tickets):
         self.clear()
         self.asleep = True
 
-    def frees(self, *seqs: int) -> int:
-        """Blocks that the ends of sequences make available, those of who joined them too."""
-        memo = {id(self.tables): self.tables, id(self.pool.twin): None}
-        trial = copy.deepcopy(self, memo)
-        for seq in seqs:
-            trial.release(seq)
+    def frees(self, seq: int) -> int:
+        """Blocks that the end of a sequence makes available, those of who joined it too."""
+        trial = self.trial()
+        trial.release(seq)
         return trial.pool.room() - self.pool.room()
 
+    def trial(self) -> Oracle:
+        """Another, to see what would happen."""
+        return copy.deepcopy(self, {id(self.tables): self.tables, id(self.pool.twin): None})
+
     def preemption_order(self, rule: str) -> list[tuple[int, int, int]]:
+        rows = [(seq, self.frees(seq), s.committed) for seq, s in self.ranked(rule)]
+        return [row for row in rows if row[1]]
+
+    def preemption_to(self, rule: str, usage: float) -> list[tuple[int, int, int]]:
+        """The first of them until so little is in use, each after those before it."""
+        trial, rows = self.trial(), []
+        for seq, s in self.ranked(rule):
+            room = trial.pool.room()
+            if self.pool.usable - room <= int(usage * self.pool.usable):
+                break
+            ended = trial.trial()
+            ended.release(seq)
+            if freed := ended.pool.room() - room:
+                trial = ended
+                rows.append((seq, freed, s.committed))
+        return rows
+
+    def ranked(self, rule: str) -> list[tuple[int, Seq]]:
         def rank(item: tuple[int, Seq]) -> tuple[int, ...]:
             s = item[1]
             by = {"fewest-computed": s.committed, "lowest-priority": s.ask.priority}
             return by.get(rule, 0), -s.admitted
 
-        rows = [(seq, self.frees(seq), s.committed) for seq, s in sorted(self.seqs.items(), key=rank)]
-        return [row for row in rows if row[1]]
+        return sorted(self.seqs.items(), key=rank)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from .hands import OWN
 from .oracle import Oracle
 from .sequence import Seq, cross_key, head
 
@@ -102,6 +103,13 @@ class Plane:
 
     def failing(self) -> bool:
         return any(self.fates.values()) or any(x.good < x.rows for x in self.loads.values())
+
+    def forget(self, ticket: int) -> None:
+        """It has lapsed: what was to be carried out is not, and its pages are not looked at."""
+        self.queue = [entry for entry in self.queue if entry[0] != ticket]
+        self.fates.pop(ticket, None)
+        self.loads.pop(ticket, None)
+        self.leases.pop(ticket, None)
 
     # --- computing ----------------------------------------------------------------------------
 
@@ -212,7 +220,7 @@ class Plane:
     def check_found(self) -> None:
         """Every block that can be found holds the bytes of its prefix."""
         for block in self.o.pool.blocks.values():
-            if block.key is None:
+            if block.key is None or block.key[0] == OWN:
                 continue
             group, salt, adapter, encoder, items, *tokens = block.key
             kind = self.o.kinds[group]

@@ -31,6 +31,11 @@ class Block:
     """Tokens of the longest request through it."""
 
     @property
+    def findable(self) -> bool:
+        """By a prefix of tokens."""
+        return self.key is not None and len(self.key) > 2
+
+    @property
     def state(self) -> str:
         if "loan" in self.owners:
             return "on loan"
@@ -74,6 +79,8 @@ class Pool:
     attached: dict[Key, tuple[Key, int]] = field(default_factory=dict)
     """Handles of exact prefixes, with the key of the last full block before each one's end."""
     dropped: list[int] = field(default_factory=list)
+    freed: dict[int, int] = field(default_factory=dict)
+    """How often each block was."""
 
     @property
     def usable(self) -> int:
@@ -126,9 +133,13 @@ class Pool:
         assert victim.id == first, f"{victim.id} was evicted, and {first} comes before it"
         if self.twin:
             self.twin.evicted(victim)
-        del self.blocks[victim.id]
+        self.vacate(victim.id)
         self.lose_attached(victim.key)
         self.count("evictions")
+
+    def vacate(self, block: int) -> None:
+        del self.blocks[block]
+        self.freed[block] = self.freed.get(block, 0) + 1
 
     def lose_attached(self, key: Key | None) -> None:
         """What is attached goes with the last block that carries it."""
@@ -185,7 +196,7 @@ class Pool:
             if block.owners:
                 continue
             if block.key is None:
-                del self.blocks[block.id]
+                self.vacate(block.id)
                 continue
             left.append(block)
             twins = [b for b in self.named(block.key) if b is not block]
@@ -223,7 +234,7 @@ class Pool:
             if block.owners:
                 block.key, block.parent = None, None
             else:
-                del self.blocks[block.id]
+                self.vacate(block.id)
                 gone += 1
             self.lose_attached(key)
         return gone

@@ -106,11 +106,9 @@ class Rules(Machine):
         same = s.tokens[: s.slots + 1 - self.dice.pick([0, 0, 1, self.dice.below(s.slots)])]
         tokens = (*(t for t in same if t is not None), *self.dice.bits(self.dice.below(3)))
         ask = replace(self.ask(), tokens=tokens, external=0, external_until=0, read=True)
-        ask = replace(ask, keys_only=False, join=True, extras=s.extras, **self.space_of(s))
+        ask = replace(ask, keys_only=False, join=True, extras=s.extras)
+        ask = replace(ask, salt=s.ask.salt, adapter=s.ask.adapter)
         self.come(self.request(ask), ask)
-
-    def space_of(self, s: Seq) -> dict[str, str]:
-        return {"salt": s.ask.salt, "adapter": s.ask.adapter}
 
     def admit(self) -> None:
         ask = self.ask()
@@ -129,6 +127,7 @@ class Rules(Machine):
             self.same_grant(grant, wanted)
 
         grant = self.both(f"admit {ask}", lambda: self.kv.admit(request), model)
+        self.count("attached", grant is not None and grant.attached is not None)
         if grant is not None:
             self.came(grant)
         return grant is not None

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from kvframe import Request, Stepped
 
-from .rules_pool import PoolRules
-from .sequence import Ask
 from .admission import Told
+from .rules_hands import HandRules
+from .sequence import Ask
 from .step import Call, Out, Pairs, run
 
 
@@ -48,6 +48,20 @@ WEIGHTS = {
     "end_lease": 3,
     "let_pass": 3,
     "take_changes": 2,
+    "pin": 3,
+    "unpin": 3,
+    "attach": 3,
+    "take_dropped": 1,
+    "set_deadline": 2,
+    "expire": 3,
+    "fork_prefix": 4,
+    "reserve": 3,
+    "publish": 3,
+    "find_blocks": 3,
+    "free": 4,
+    "ask_about": 4,
+    "fits": 3,
+    "tabulate": 2,
     "lend": 3,
     "give_back": 3,
     "clear": 1,
@@ -61,7 +75,7 @@ WEIGHTS = {
 }
 
 
-class AllRules(PoolRules):
+class AllRules(HandRules):
     """Every rule."""
 
     def step(self) -> None:
@@ -353,6 +367,15 @@ class AllRules(PoolRules):
             ("lease", lambda: kv.lease(stale, 0), lambda _: o.lease(stale, 0, 0)),
             ("fill", lambda: kv.fill(stale, []), lambda _: o.fill(stale, [])),
             ("preempt", lambda: kv.preempt(stale), lambda _: o.preempt(stale)),
+            ("reserve", lambda: kv.reserve(stale, 0), lambda _: o.reserve(stale, 0)),
+            ("fork", lambda: kv.fork(stale, upto=0), lambda _: o.fork_prefix(stale, 0, False, 0)),
+            ("extend", lambda: kv.extend(stale, 0), lambda _: o.extend(stale, 0)),
+            ("readable", lambda: kv.readable(stale), lambda _: o.live(stale)),
+            ("sight", lambda: kv.sight(stale), lambda _: o.live(stale)),
+            ("usage", lambda: kv.request_usage(stale), lambda _: o.live(stale)),
+            ("unkeyed", lambda: kv.unkeyed_blocks(stale), lambda _: o.live(stale)),
+            ("pages", lambda: kv.pages(stale, 0, 0), lambda _: o.live(stale)),
+            ("table", lambda: kv.block_table(stale), lambda _: o.live(stale)),
             ("done", lambda: kv.done(10**9), lambda _: o.done(10**9)),
             ("failed", lambda: kv.failed(0), lambda _: o.failed(0)),
             ("loaded", lambda: kv.loaded(10**9, 0), lambda _: o.loaded(10**9, 0)),
@@ -373,6 +396,10 @@ class AllRules(PoolRules):
             self.end_lease()
         while self.o.seqs:
             self.release()
+        while self.pins:
+            self.unpin()
+        while self.o.parents:
+            self.free_blocks([block for block in self.o.parents if not self.o.kids(block)][:1])
         self.in_flight += 4
         while self.o.fences:
             self.let_pass()
@@ -386,3 +413,4 @@ class AllRules(PoolRules):
         self.clear()
         self.check()
         assert self.kv.counts().free == self.o.pool.usable, "blocks leaked"
+        self.same("callbacks", self.kv.remove_pressure_callback(self.hear), 1)

@@ -134,9 +134,7 @@ class Seq:
 
     def twin(self) -> Seq:
         tables = [list(table) for table in self.tables]
-        return replace(
-            self, tokens=list(self.tokens), tables=tables, whole=False, usage=Usage()
-        )
+        return replace(self, tokens=list(self.tokens), tables=tables, whole=False, usage=Usage())
 
     def back(self) -> Ask:
         """The request that brings it back."""
@@ -187,3 +185,12 @@ class Ticket:
     owner: Seq | None = None
     """The sequence that a load was opened for."""
     lease: bool = False
+
+    @property
+    def kind(self) -> str:
+        return "load" if self.rows else "lease" if self.lease else "copies"
+
+    def blocks(self) -> list[int]:
+        """All that it keeps, once for each time."""
+        ends = [block for copy in self.copies for block in copy[:2] if block is not None]
+        return ends + self.held

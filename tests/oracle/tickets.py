@@ -23,6 +23,7 @@ class Tickets(Ends):
     def settle(self, ticket: int) -> Ticket:
         need(ticket in self.tickets, HandleError)
         self.pool.now += 1
+        self.deadlines.pop(ticket, None)
         return self.tickets.pop(ticket)
 
     def end(self, ticket: Ticket) -> None:
@@ -120,3 +121,18 @@ class Tickets(Ends):
         self.pool.now += 1
         self.pool.own(self.of(held), "lease")
         self.tickets[ticket] = Ticket(held=held, lease=True)
+
+    def set_deadline(self, ticket: int, at: int) -> None:
+        need(ticket in self.tickets, HandleError)
+        self.deadlines[ticket] = at
+
+    def expire(self, now: int) -> tuple[list[int], list[int]]:
+        """What has lapsed: leases have ended, the rest has failed. Tickets, and who was cut."""
+        lapsed = sorted(ticket for ticket, at in self.deadlines.items() if at <= now)
+        cut: list[int] = []
+        for ticket in lapsed:
+            if self.tickets[ticket].lease:
+                self.done(ticket)
+            else:
+                cut += self.failed(ticket)
+        return lapsed, cut

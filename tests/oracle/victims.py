@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..policies.twins import Twin, Use
 from ..policies.twins import Block as TwinBlock
+from ..policies.twins import Twin, Use
 from ..policies.twins.base import Ranking
 from .sequence import Ask
 
@@ -88,6 +88,4 @@ def use(ask: Ask | None) -> Use:
     """What a policy knows of a request; of a block that is published by itself, nothing."""
     if ask is None:
         return Use()
-    return Use(
-        session=ask.session, turn=ask.turn, kind=ask.request_class, priority=ask.priority
-    )
+    return Use(session=ask.session, turn=ask.turn, kind=ask.request_class, priority=ask.priority)

@@ -56,16 +56,16 @@ class Sieve(Listed):
 
     def __init__(self, capacity: int, **options: int) -> None:
         super().__init__(capacity, **options)
-        self.hand: tuple[int, int] | None = None
-        self.newest: tuple[int, int] | None = None
+        self.hand: tuple[int, int, int] | None = None
+        self.newest: tuple[int, int, int] | None = None
 
     def insert(self, block: Block, use: Use) -> None:
         self.put(block, "queue")
         block["used"] = False
-        self.newest = max(self.newest or (0, 0), self.place(block))
+        self.newest = max(self.newest or (0, 0, 0), self.place(block))
 
-    def place(self, block: Block) -> tuple[int, int]:
-        return block["since"], -block.depth
+    def place(self, block: Block) -> tuple[int, int, int]:
+        return block["since"], -block.depth, block.id
 
     def hit(self, block: Block, use: Use) -> None:
         block["used"] = True

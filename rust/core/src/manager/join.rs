@@ -101,7 +101,9 @@ impl Manager {
         if sequence.extras != wanted.extras {
             return 0;
         }
-        let ids = sequence.tokens.iter().zip(wanted.tokens);
+        // Ids that are still being computed are no ids yet.
+        let known = &sequence.tokens[..sequence.filled() as usize];
+        let ids = known.iter().zip(wanted.tokens);
         let same = ids.take_while(|(a, b)| a == b).count();
         (same / self.block_size() as usize).min(limit)
     }
@@ -228,7 +230,7 @@ impl Manager {
         Ok(())
     }
 
-    fn joiners(&self, ticket: u64) -> Vec<SeqId> {
+    pub(super) fn joiners(&self, ticket: u64) -> Vec<SeqId> {
         self.sequences.iter().filter(|(_, s)| s.joined == ticket).map(|(seq, _)| seq).collect()
     }
 

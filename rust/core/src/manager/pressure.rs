@@ -1,8 +1,9 @@
 //! Room: how scarce it is, who should give some up, and a pool that grows, shrinks or sleeps.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use super::Manager;
+use super::ended::Ended;
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::policy::Why;
@@ -80,7 +81,7 @@ impl Manager {
     pub fn preemption_order(&self, seqs: &[SeqId], rule: Preempt) -> Result<Vec<Candidate>> {
         let mut order = self.ranked(seqs, rule)?;
         for candidate in &mut order {
-            candidate.frees = self.frees(candidate.seq, &HashMap::new())?;
+            candidate.frees = self.end_of(candidate.seq, &mut Ended::default())?;
         }
         order.retain(|candidate| candidate.frees > 0);
         Ok(order)
@@ -101,72 +102,22 @@ impl Manager {
         let usable = self.pool.usable();
         let most = (usage * f64::from(usable)).floor() as u32;
         let mut over = (usable - self.pool.available()).saturating_sub(most);
-        // Owners that blocks lose with those taken so far.
-        let mut lost: HashMap<BlockId, u32> = HashMap::new();
+        let mut ended = Ended::default();
         let mut taken = Vec::new();
         for mut candidate in self.ranked(seqs, rule)? {
             if over == 0 {
                 break;
             }
-            candidate.frees = self.frees(candidate.seq, &lost)?;
+            let mut then = ended.clone();
+            candidate.frees = self.end_of(candidate.seq, &mut then)?;
             if candidate.frees == 0 {
                 continue;
             }
             over = over.saturating_sub(candidate.frees);
-            self.lose_owners(candidate.seq, 0, &mut lost)?;
+            ended = then;
             taken.push(candidate);
         }
         Ok(taken)
-    }
-
-    /// Blocks that the end of `seq` makes available, where others have ended already.
-    fn frees(&self, seq: SeqId, lost: &HashMap<BlockId, u32>) -> Result<u32> {
-        // What a load still fills outlives its sequence, and what it follows with it.
-        let stays = self.stays_for_load(seq)?.map_or(0, |(_, tokens)| tokens);
-        if lost.is_empty() && !self.tickets.loads().iter().any(|load| load.filler == Some(seq)) {
-            let own = self.behind(seq, stays)?;
-            return Ok(own.filter(|&b| self.pool.refs(b) == 1).count() as u32);
-        }
-        let mut gone = HashMap::new();
-        self.lose_owners(seq, stays, &mut gone)?;
-        let owners = |b: &BlockId| lost.get(b).copied().unwrap_or(0);
-        let freed = gone.iter().filter(|&(b, n)| self.pool.refs(*b) == n + owners(b));
-        Ok(freed.count() as u32)
-    }
-
-    /// The blocks of `seq` behind its first `keep` tokens.
-    fn behind(&self, seq: SeqId, keep: u32) -> Result<impl Iterator<Item = BlockId> + '_> {
-        let sequence = self.sequences.get(seq)?;
-        let encoder = if keep > 0 { sequence.encoder_tokens } else { 0 };
-        let groups = sequence.tables.iter().enumerate();
-        let goes = groups.flat_map(move |(group, table)| {
-            table.get(self.layout.table_len(group, keep, encoder)..).unwrap_or(&[])
-        });
-        Ok(goes.copied().filter(|&b| b != NIL))
-    }
-
-    /// Counts the owners that blocks lose when `seq` is cut to `keep` tokens: whoever joined what it
-    /// computes is cut, too.
-    fn lose_owners(
-        &self,
-        seq: SeqId,
-        keep: u32,
-        lost: &mut HashMap<BlockId, u32>,
-    ) -> Result<()> {
-        for block in self.behind(seq, keep)? {
-            *lost.entry(block).or_default() += 1;
-        }
-        for (load, joiners, kept) in self.left_alone(seq, keep / self.options.block_size) {
-            let pages = self.tickets.load(load.ticket).map_or(&[][..], |(_, pages)| pages);
-            for page in &pages[(kept - load.start) as usize * self.options.groups.len()..] {
-                *lost.entry(page.dst).or_default() += 1;
-            }
-            for joiner in joiners {
-                let good = self.last_good(joiner, kept * self.options.block_size)?;
-                self.lose_owners(joiner, good, lost)?;
-            }
-        }
-        Ok(())
     }
 
     fn ranked(&self, seqs: &[SeqId], rule: Preempt) -> Result<Vec<Candidate>> {
