@@ -14,6 +14,7 @@ from kvframe.bench.check import json as json_of
 from kvframe.bench.check import text as text_of
 from kvframe.bench.job import Job, Request
 from kvframe.bench.report import unfinished
+from kvframe.cli.reuse import reuse
 
 BELOW_THRESHOLD, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
@@ -226,6 +227,9 @@ def check(
     checked = run_check(plugin, traces, capacities, quiet=quiet)
     failed = _print(json_of(checked) if as_json else text_of(checked))
     context.exit(failed or (0 if checked.ok else BELOW_THRESHOLD))
+
+
+bench.add_command(reuse)
 
 
 def _execute(request: Request) -> int:
