@@ -30,7 +30,7 @@ from .oracle import Oracle
 from .plane import Plane
 from .policies import SPARE, known
 from .pool import OUTSIDE, RANKS, Pool, tail_optimized
-from .sequence import Ask
+from .sequence import Ask, Token
 from .victims import Victims
 from .watched import Watched
 
@@ -109,6 +109,8 @@ class Machine:
     dice: Dice
     coming: dict[int, list[int]] = field(default_factory=dict)
     """Ids that the manager will be told later, of each sequence."""
+    texts: deque[list[Token]] = field(default_factory=lambda: deque(maxlen=6))
+    """Prompts, the latest last."""
     preempted: list[tuple[Request, Ask]] = field(default_factory=list)
     lent: list[int] = field(default_factory=list)
     in_flight: int = 0
@@ -122,7 +124,6 @@ class Machine:
     called: set[str] = field(default_factory=set)
     seen: Counter[str] = field(default_factory=Counter)
     """How often each thing that is rare has happened."""
-    hits_seen: int = 0
     done: int = 0
     level: int = 0
     trail: list[str] = field(default_factory=list)

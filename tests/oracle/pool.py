@@ -156,7 +156,7 @@ class Pool:
             f"block {block} was given out, and is {self.blocks[block].state}"
         )
         self.blocks[block] = Block(block, group, [owner])
-        if self.twin and owner != "loan":
+        if self.twin:
             self.twin.taken(block, self.now)
         self.count("allocated", int(owner != "loan"))
         return self.blocks[block]

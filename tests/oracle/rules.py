@@ -9,7 +9,7 @@ from kvframe import Extra, Grant, Remap, Request
 
 from .admission import Came, Told
 from .machine import Machine
-from .sequence import Ask, Seq
+from .sequence import Ask, Seq, Token
 
 SPACES: list[tuple[str, str, tuple[Extra, ...]]] = [
     *[("", "", ())] * 5,
@@ -25,18 +25,23 @@ class Rules(Machine):
     # --- coming in ----------------------------------------------------------------------------
 
     def text(self) -> tuple[int, ...]:
-        if self.o.seqs and self.dice.one_in(4):
-            # Somebody asks the same, or goes on from there.
-            known = self.o.live(self.dice.pick(list(self.o.seqs))).tokens
+        """Often what somebody asked before, or how far a sequence has come, and a little more."""
+        before = [s.tokens for s in self.o.seqs.values()] + list(self.texts)
+        if before and self.dice.one_in(2):
+            known = self.dice.pick(before)
             head = known[: len(known) + 1 - self.dice.pick([1, 1, 2, 1 + self.dice.below(8)])]
             if None not in head and len(head) < 30:
                 return (*(t for t in head if t is not None), *self.dice.bits(self.dice.below(4)))
+        self.texts.append(self.new_text())
+        return tuple(t for t in self.texts[-1] if t is not None)
+
+    def new_text(self) -> list[Token]:
         # A tiny alphabet, so that prompts share prefixes and part anywhere.
         grain = min(self.o.unit, 8)
         blocks = self.dice.pick([1, 2, 2, 3, 4, 6, 0])
         odd = self.dice.below(3 * (blocks + 1))
         tokens = [int(odd == block + 1) for block in range(blocks) for _ in range(grain)]
-        return (*tokens, *self.dice.bits(self.dice.below(grain + 1)))
+        return [*tokens, *self.dice.bits(self.dice.below(grain + 1))]
 
     def ask(self) -> Ask:
         dice = self.dice
@@ -152,7 +157,7 @@ class Rules(Machine):
         seq = grant.seq
         self.coming[seq] = []
         self.plane.epochs[seq] = self.plane.epoch
-        self.hits_seen += grant.cached_tokens > 0
+        self.count("hit", grant.cached_tokens > 0)
         self.count("joined", grant.joined_tokens > 0)
         self.count("partial", grant.cached_tokens % self.o.unit > 0)
         for group in range(self.groups):
@@ -218,15 +223,17 @@ class Rules(Machine):
         if seq is not None:
             s = self.o.live(seq)
             upto = s.slots + 1 - self.dice.pick([1, 1, 1, 1, 0, *range(s.slots + 2)])
-            upto = max(upto, 0)
-            self.compute(seq, upto)
-            refused = self.refusals
-            self.both(
-                f"commit {seq:#x} {upto}",
-                lambda: self.kv.commit(seq, upto),
-                lambda _: self.o.commit(seq, upto),
-            )
-            self.plane.take_back(self.refusals > refused)
+            self.commit_to(seq, max(upto, 0))
+
+    def commit_to(self, seq: int, upto: int) -> None:
+        self.compute(seq, upto)
+        refused = self.refusals
+        self.both(
+            f"commit {seq:#x} {upto}",
+            lambda: self.kv.commit(seq, upto),
+            lambda done: self.same("done", done and tuple(done), self.o.commit(seq, upto)),
+        )
+        self.plane.take_back(self.refusals > refused)
 
     def compute(self, seq: int, upto: int) -> None:
         """The copies planned first, then what the model writes."""
@@ -274,18 +281,31 @@ class Rules(Machine):
     def release(self) -> None:
         seq = self.seq()
         if seq is not None:
-            self.take_plan()
-            self.plane.run(len(self.plane.queue) - 1)
-            fence = self.fence(seq)
-            gain = self.o.frees(seq)
-            room = self.o.pool.room()
-            self.both(
-                f"release {seq:#x} behind {fence}",
-                lambda: self.kv.release(seq, fence=fence),
-                lambda _: self.o.release(seq, fence),
-            )
-            waits = fence is not None and fence > self.o.passed
-            self.same("freed", self.o.pool.room() - room, 0 if waits else gain)
+            self.release_one(seq)
+
+    def release_one(self, seq: int) -> None:
+        self.take_plan()
+        self.plane.run(len(self.plane.queue) - 1)
+        fence = self.fence(seq)
+        gain = self.o.frees(seq)
+        room = self.o.pool.room()
+        self.both(
+            f"release {seq:#x} behind {fence}",
+            lambda: self.kv.release(seq, fence=fence),
+            lambda _: self.o.release(seq, fence),
+        )
+        waits = fence is not None and fence > self.o.passed
+        self.same("freed", self.o.pool.room() - room, 0 if waits else gain)
+
+    def serve(self) -> None:
+        """A request that is answered at once: what it leaves is cached."""
+        salt, adapter, extras = self.dice.pick(SPACES)
+        who = {"session": self.dice.below(3), "turn": self.dice.below(3)}
+        ask = Ask(self.text(), salt, adapter, extras, *self.other_input(), **who)
+        if self.come(self.request(ask), ask):
+            seq = next(reversed(self.o.seqs))
+            self.commit_to(seq, self.o.live(seq).slots)
+            self.release_one(seq)
 
     def preempt(self) -> None:
         seq = self.seq()

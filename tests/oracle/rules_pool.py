@@ -6,7 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from kvframe import Extra
+
 from .rules import Rules
+from .sequence import Ask
 
 TALL = 10**9
 
@@ -197,6 +200,12 @@ class PoolRules(Rules):
 
     def lookup(self) -> None:
         ask = self.ask()
+        if self.o.pool.attached and self.dice.one_in(2):
+            # Exactly what somebody attached a handle to.
+            salt, adapter, encoder, items, *tokens = self.dice.pick(list(self.o.pool.attached))
+            extras = tuple(Extra(*item) for item in items)
+            ask = Ask(tuple(tokens), salt, adapter, extras, encoder)
+            self.count("attached", self.dice.one_in(2) and self.come(self.request(ask), ask))
         if self.dice.one_in(2):
             hit = self.kv.lookup(self.request(replace(ask, join=False, encoder_tokens=0)))
         else:

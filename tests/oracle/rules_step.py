@@ -28,14 +28,15 @@ class Buffers:
 
 
 WEIGHTS = {
-    "admit": 20,
-    "join": 4,
-    "append": 11,
+    "admit": 22,
+    "serve": 30,
+    "join": 9,
+    "append": 14,
     "extend": 6,
-    "commit": 18,
+    "commit": 22,
     "truncate": 6,
     "fork": 5,
-    "release": 9,
+    "release": 14,
     "step": 10,
     "append_unknown": 5,
     "fill": 5,
@@ -413,4 +414,5 @@ class AllRules(HandRules):
         self.clear()
         self.check()
         assert self.kv.counts().free == self.o.pool.usable, "blocks leaked"
+        self.sleep()
         self.same("callbacks", self.kv.remove_pressure_callback(self.hear), 1)

@@ -20,20 +20,22 @@ pub(super) struct Ended {
 }
 
 impl Manager {
-    /// Blocks that the end of `seq` makes available, where others have `ended` already; it has, too,
-    /// from then on.
+    /// Blocks that the end of `seq` makes available.
+    pub(super) fn frees(&self, seq: SeqId) -> Result<u32> {
+        if !self.tickets.loads().is_empty() {
+            return self.end_of(seq, &mut Ended::default());
+        }
+        // Nobody else loses anything.
+        let tables = self.sequences.get(seq)?.tables.iter().flatten();
+        Ok(tables.filter(|&&b| b != NIL && self.pool.refs(b) == 1).count() as u32)
+    }
+
+    /// The same where others have `ended` already; it has, too, from then on.
     pub(super) fn end_of(&self, seq: SeqId, ended: &mut Ended) -> Result<u32> {
         // What a load still fills outlives its sequence, and what it follows with it.
         let stays = self.stays_for_load(seq)?.map_or(0, |(_, tokens)| tokens);
-        if self.tickets.loads().is_empty() && ended.ended.is_empty() {
-            // The common question: nobody else loses anything.
-            let own = self.behind(seq, 0, u32::MAX)?.filter(|&b| self.pool.refs(b) == 1).count();
-            self.lose(seq, 0, ended)?;
-            ended.ended.insert(seq);
-            return Ok(own as u32);
-        }
         let before = self.freed_by(ended);
-        self.lose(seq, stays, ended)?;
+        self.lose_owners(seq, stays, ended)?;
         ended.ended.insert(seq);
         self.leave_ticket(seq, ended)?;
         Ok(self.freed_by(ended) - before)
@@ -44,7 +46,7 @@ impl Manager {
     }
 
     /// `seq` is cut to `keep` tokens, and so is whoever joined what it computes.
-    fn lose(&self, seq: SeqId, keep: u32, ended: &mut Ended) -> Result<()> {
+    fn lose_owners(&self, seq: SeqId, keep: u32, ended: &mut Ended) -> Result<()> {
         let had = ended.left.get(&seq).copied().unwrap_or(u32::MAX);
         if keep >= had {
             return Ok(());
@@ -57,7 +59,7 @@ impl Manager {
             self.lose_pages(load.ticket, kept, ended);
             for joiner in joiners {
                 let good = self.last_good(joiner, kept * self.options.block_size)?;
-                self.lose(joiner, good, ended)?;
+                self.lose_owners(joiner, good, ended)?;
             }
         }
         Ok(())

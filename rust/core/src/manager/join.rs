@@ -242,6 +242,11 @@ impl Manager {
         pages
     }
 
+    /// A computation that somebody joined, by the ticket in [`Sequence::joined`], and its pages.
+    pub fn joined(&self, ticket: u64) -> Option<(Load, &[Copy])> {
+        self.tickets.load(ticket).filter(|(load, _)| load.filler.is_some())
+    }
+
     /// Sequences that were cut since the last call because what they had joined was.
     pub fn take_rewound(&mut self) -> Vec<SeqId> {
         std::mem::take(&mut self.rewound)

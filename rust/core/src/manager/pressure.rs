@@ -7,7 +7,7 @@ use super::ended::Ended;
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::policy::Why;
-use crate::pool::{BlockId, NIL, State};
+use crate::pool::{BlockId, State};
 use crate::sequence::SeqId;
 
 /// How scarce room is.
@@ -81,7 +81,7 @@ impl Manager {
     pub fn preemption_order(&self, seqs: &[SeqId], rule: Preempt) -> Result<Vec<Candidate>> {
         let mut order = self.ranked(seqs, rule)?;
         for candidate in &mut order {
-            candidate.frees = self.end_of(candidate.seq, &mut Ended::default())?;
+            candidate.frees = self.frees(candidate.seq)?;
         }
         order.retain(|candidate| candidate.frees > 0);
         Ok(order)

@@ -7,6 +7,7 @@ use kvframe_core::{BlockId, Error, Group, GroupKind, Key, Manager, NIL, Options,
 
 use crate::dice::{Dice, mix};
 use crate::pages::{POISON, Pages, STALE, value};
+use crate::held::Held;
 use crate::promises::{Kept, Load, Promises};
 use crate::texts::{Text, space};
 
@@ -96,6 +97,8 @@ pub struct World {
     pub size: u32,
     /// What the manager promised to keep.
     pub promises: Promises,
+    /// What is kept without a sequence.
+    pub held: Held,
     /// Resets so far.
     pub epoch: u64,
 }
@@ -117,6 +120,7 @@ impl World {
             ended: Vec::new(),
             size,
             promises: Promises::default(),
+            held: Held::default(),
             epoch: 0,
         }
     }
@@ -228,6 +232,10 @@ impl World {
     /// The model runs over `committed..upto` of a sequence: reads what is before, writes the rest.
     pub fn compute(&mut self, at: usize, upto: u32) {
         let seq = self.live[at].seq;
+        if let Some((filler, end)) = self.joined(seq) {
+            // The same batch computes what it joined, before it.
+            self.compute(filler, end);
+        }
         if self.is_cut(seq) && self.live[at].cut.is_none() {
             let s = self.m.sequence(seq).expect("live");
             let unit = self.m.layout().unit();
@@ -267,6 +275,15 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Who computes what `seq` has joined, and up to where.
+    fn joined(&self, seq: SeqId) -> Option<(usize, u32)> {
+        let ticket = self.m.sequence(seq).expect("live").joined;
+        let (load, _) = self.m.joined(ticket)?;
+        let filler = self.live.iter().position(|live| Some(live.seq) == load.filler)?;
+        let committed = self.m.sequence(self.live[filler].seq).expect("live").committed;
+        Some((filler, ((load.start + load.blocks) * self.size).max(committed)))
     }
 
     /// Whether what the next token attends to is there; panics on anything but a lost copy.
