@@ -300,8 +300,8 @@ class Rules(Machine):
     def serve(self) -> None:
         """A request that is answered at once: what it leaves is cached."""
         salt, adapter, extras = self.dice.pick(SPACES)
-        who = {"session": self.dice.below(3), "turn": self.dice.below(3)}
-        ask = Ask(self.text(), salt, adapter, extras, *self.other_input(), **who)
+        ask = Ask(self.text(), salt, adapter, extras, *self.other_input())
+        ask = replace(ask, session=self.dice.below(3), turn=self.dice.below(3))
         if self.come(self.request(ask), ask):
             seq = next(reversed(self.o.seqs))
             self.commit_to(seq, self.o.live(seq).slots)

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from .dice import Dice
 from .policies import serving
-from .rules_step import WEIGHTS, AllRules
+from .rules_all import WEIGHTS, AllRules
 from .test_walk import SETUPS
 
 EXAMPLES, STEPS = 100, 40

@@ -14,7 +14,7 @@ from .dice import Dice
 from .kinds import Kind
 from .machine import Setup
 from .policies import serving
-from .rules_step import WEIGHTS, AllRules
+from .rules_all import WEIGHTS, AllRules
 from .watched import uncalled
 
 SEED = int(os.environ.get("KVFRAME_SEED", "20261"))

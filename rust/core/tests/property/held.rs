@@ -8,7 +8,7 @@ use kvframe_core::{BlockId, Error, Key, NIL, SeqId};
 use crate::common::picture;
 use crate::ops::Run;
 use crate::texts::{SPACES, space, text};
-use crate::world::Live;
+use crate::world::{Live, World};
 
 /// What a run holds.
 #[derive(Debug, Default)]
@@ -20,6 +20,17 @@ pub struct Held {
     /// Blocks in hand, once for each time, those before others first.
     pub hands: Vec<BlockId>,
     pub handles: u64,
+}
+
+impl World {
+    /// Who computes what `seq` has joined, and up to where.
+    pub fn joined(&self, seq: SeqId) -> Option<(usize, u32)> {
+        let ticket = self.m.sequence(seq).expect("live").joined;
+        let (load, _) = self.m.joined(ticket)?;
+        let filler = self.live.iter().position(|live| Some(live.seq) == load.filler)?;
+        let committed = self.m.sequence(self.live[filler].seq).expect("live").committed;
+        Some((filler, ((load.start + load.blocks) * self.size).max(committed)))
+    }
 }
 
 impl Run {

@@ -6,8 +6,8 @@ use kvframe_core::pool::State;
 use kvframe_core::{BlockId, Error, Group, GroupKind, Key, Manager, NIL, Options, Result, SeqId};
 
 use crate::dice::{Dice, mix};
-use crate::pages::{POISON, Pages, STALE, value};
 use crate::held::Held;
+use crate::pages::{POISON, Pages, STALE, value};
 use crate::promises::{Kept, Load, Promises};
 use crate::texts::{Text, space};
 
@@ -275,15 +275,6 @@ impl World {
                 }
             }
         }
-    }
-
-    /// Who computes what `seq` has joined, and up to where.
-    fn joined(&self, seq: SeqId) -> Option<(usize, u32)> {
-        let ticket = self.m.sequence(seq).expect("live").joined;
-        let (load, _) = self.m.joined(ticket)?;
-        let filler = self.live.iter().position(|live| Some(live.seq) == load.filler)?;
-        let committed = self.m.sequence(self.live[filler].seq).expect("live").committed;
-        Some((filler, ((load.start + load.blocks) * self.size).max(committed)))
     }
 
     /// Whether what the next token attends to is there; panics on anything but a lost copy.
