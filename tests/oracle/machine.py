@@ -11,6 +11,7 @@ import numpy as np
 
 from kvframe import (
     CacheConfig,
+    CapacityError,
     Config,
     EventKind,
     KVCacheManager,
@@ -116,6 +117,8 @@ class Machine:
     in_flight: int = 0
     """Steps begun."""
     refusals: int = 0
+    short: int = 0
+    """Of them, those for want of room."""
     pins: list[Pin] = field(default_factory=list)
     clock: int = 0
     """By which tickets lapse."""
@@ -177,6 +180,7 @@ class Machine:
             return got  # type: ignore[no-any-return]
         assert isinstance(error, wanted), f"{told}: not {wanted}, but {error!r}"
         self.refusals += 1
+        self.short += wanted is CapacityError
         return None
 
     def watch(self) -> None:

@@ -60,9 +60,15 @@ class Oracle(Hands):
 
     def frees(self, seq: int) -> int:
         """Blocks that the end of a sequence makes available, those of who joined it too."""
-        trial = self.trial()
-        trial.release(seq)
-        return trial.pool.room() - self.pool.room()
+        if self.joins:
+            trial = self.trial()
+            trial.release(seq)
+            return trial.pool.room() - self.pool.room()
+        s = self.seqs[seq]
+        kept = (self.stays(s) or (0, 0))[1]
+        rows = self.rows(kept, s.ask.encoder_tokens if kept else 0)
+        goes = [table[row:] for row, table in zip(rows, s.tables, strict=True)]
+        return sum(len(b.owners) == 1 for table in goes for b in self.of(table))
 
     def trial(self) -> Oracle:
         """Another, to see what would happen."""

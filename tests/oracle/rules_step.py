@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kvframe import Request, Stepped
+from kvframe import CapacityError, Request, Stepped
 
 from .admission import Told
 from .rules_hands import HandRules
@@ -245,6 +245,7 @@ class StepRules(HandRules):
         self.same("rewound", stepped.rewound, out.rewound)
         places = [(verb, place) for verb, place, _ in stepped.refused]
         self.same("refused", places, [(verb, place) for verb, place, _ in out.refused])
+        self.short += sum(kind is CapacityError for _, _, kind in out.refused)
         for (_, _, error), (_, _, kind) in zip(stepped.refused, out.refused, strict=True):
             assert isinstance(error, kind), f"not {kind}, but {error!r}"
         self.refusals += len(places)

@@ -66,7 +66,15 @@ SETUPS += [
     Setup(blocks=16, size=4, index="radix", partial=True),
     Setup(blocks=24, size=3, kinds=(Kind("full", 3), Kind("full", 3)), index="radix", partial=True),
 ]
-OFTEN = {"hit": 40, "refused": 10, "evictions": 20, "copies": 300, "joined": 500, "pinned": 700}
+OFTEN = {
+    "hit": 40,
+    "refused": 10,
+    "evictions": 20,
+    "copies": 500,
+    "joined": 500,
+    "pinned": 1500,
+    "short": 500,
+}
 """Once in so many steps at the least: else the walk would test little."""
 
 
