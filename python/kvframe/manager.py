@@ -26,7 +26,7 @@ from kvframe.policies.match import matcher_of
 from kvframe.registry import Registry
 from kvframe.request import Extra, Request, TokenIds, space
 from kvframe.results import Committed, Counts, Lengths, Plan, Sight, Span
-from kvframe.retention import RetentionVerbs
+from kvframe.retain import RetentionVerbs
 from kvframe.room import Room
 from kvframe.sharing import SharingVerbs
 from kvframe.steps import Steps
@@ -84,7 +84,9 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
         self._core = _core.Manager(
             blocks=config.capacity_blocks,
             block_size=cache.block_size,
-            policy=driver(config.policy, config.options, policy.window, cache.block_size)
+            policy=driver(
+                config.policy, config.options, policy.window, cache.block_size, policy.budget_ms
+            )
             or config.policy.descriptor.name,
             policy_options=config.policy_options,
             hash=cache.hash,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol, TypedDict, Unpack
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from kvframe._core import Request as CoreRequest
 from kvframe.errors import UsageError
+from kvframe.retention import Retention
 
 TokenIds = npt.NDArray[np.integer[Any]] | Sequence[int]
 Handles = npt.NDArray[np.integer[Any]] | Sequence[int]
@@ -21,12 +22,6 @@ class Extra(NamedTuple):
     start: int
     end: int
     id: bytes
-
-
-class Retains(Protocol):
-    """`kvframe.retention.Retention`."""
-
-    def of_core(self) -> Any: ...
 
 
 class RequestOptions(TypedDict, total=False):
@@ -55,7 +50,7 @@ class RequestOptions(TypedDict, total=False):
     encoder: bytes
     encoder_tokens: int
     outlook: npt.NDArray[np.uint32] | None
-    retention: Retains | None
+    retention: Retention | None
 
 
 class Request:
@@ -116,7 +111,7 @@ class Request:
         )
         retention = given.pop("retention", None)
         if retention is not None:
-            if not hasattr(retention, "of_core"):
+            if not isinstance(retention, Retention):
                 raise UsageError(f"retention = {retention!r}: must be a Retention")
             given["retention"] = retention.of_core()
         self.core = CoreRequest(prompt, **given)

@@ -18,6 +18,7 @@ from kvframe.config.schema import (
     PressureConfig,
     RetentionConfig,
     SequenceCapacity,
+    TierConfig,
 )
 from kvframe.config.tree import Config, Resolved
 
@@ -35,4 +36,5 @@ __all__ = [
     "Resolved",
     "RetentionConfig",
     "SequenceCapacity",
+    "TierConfig",
 ]

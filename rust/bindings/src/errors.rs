@@ -29,6 +29,7 @@ pub fn from_core(py: Python<'_>, error: &Error) -> PyErr {
         | Error::InUse { .. }
         | Error::NoSlot { .. }
         | Error::PinsFull { .. } => "CapacityError",
+        Error::Busy { .. } => "BusyError",
         Error::NeverFits { .. } | Error::SlotFull { .. } => "NeverFitsError",
         Error::UnknownSequence(_) => "UnknownSequenceError",
         Error::StaleSequence(_) => "StaleHandleError",

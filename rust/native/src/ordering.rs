@@ -22,6 +22,8 @@ pub struct Ordering {
     lost: bool,
     fallbacks: u64,
     exposed: Vec<BlockId>,
+    /// Blocks that may not die for the moment, though nobody owns them; sorted.
+    aside: Vec<BlockId>,
 }
 
 impl Ordering {
@@ -36,6 +38,7 @@ impl Ordering {
             lost: false,
             fallbacks: 0,
             exposed: Vec::new(),
+            aside: Vec::new(),
         }
     }
 
@@ -71,6 +74,7 @@ impl Ordering {
     fn named(&mut self, view: View<'_>) -> Option<BlockId> {
         let fault = match self.policy.victim(view) {
             Ok(block) if view.pool.is_evictable(block) => return Some(block),
+            Ok(block) if self.aside.binary_search(&block).is_ok() => return Some(block),
             // It has none that may die: what follows them is apart.
             Ok(_) if !self.apart.is_empty() => return None,
             Ok(NONE) => format!("victim named none of {} cached blocks", view.pool.cached()),
@@ -99,6 +103,7 @@ impl Eviction for Ordering {
     }
 
     fn claim(&mut self, blocks: &[BlockId], view: View<'_>) {
+        self.aside.retain(|block| !blocks.contains(block));
         self.spare.claim(blocks, view);
         if self.apart.is_empty() {
             return self.event(|policy| policy.claim(blocks, view));
@@ -155,6 +160,21 @@ impl Eviction for Ordering {
         }
     }
 
+    fn restore(&mut self, block: BlockId, view: View<'_>) {
+        // A policy that was told of an owner waits to be told that it left.
+        self.release(&[block], view);
+    }
+
+    fn set_aside(&mut self, blocks: &[BlockId]) {
+        self.aside.clear();
+        self.aside.extend_from_slice(blocks);
+        self.aside.sort_unstable();
+    }
+
+    fn shows_order(&self) -> bool {
+        self.lost
+    }
+
     fn remove(&mut self, block: BlockId, why: Why, view: View<'_>) {
         self.spare.remove(block, why, view);
         if self.apart.has(block) {
@@ -174,7 +194,7 @@ impl Eviction for Ordering {
         {
             return Some(block);
         }
-        let block = self.spare.victim(view)?;
+        let block = self.spare.victim(&self.aside, view)?;
         self.fallbacks += u64::from(!self.apart.has(block));
         Some(block)
     }
@@ -196,7 +216,7 @@ impl Eviction for Ordering {
     }
 
     fn order(&self, view: View<'_>) -> Vec<BlockId> {
-        self.spare.order(view)
+        self.spare.order(&self.aside, view)
     }
 
     fn validate(&self, _: &Pool) -> Result<(), String> {

@@ -65,14 +65,17 @@ MUTANTS = (
     Mutant(
         "a-pass-for-each-block",
         "manager/windows.rs",
-        "            for entry in &mut entries[first..] {\n",
-        "            while let Some(entry) = entries[first..].iter_mut().find(|b| **b != NIL) {\n",
+        "            blocks.extend_from_slice(&table[gone.clone()]);\n",
+        "            while blocks.len() < gone.len() {\n"
+        "                let (at, rows) = (blocks.len(), table[gone.clone()].iter().enumerate());\n"
+        "                blocks.extend(rows.filter(|&(i, _)| i == at).map(|(_, &b)| b));\n"
+        "            }\n",
         "giving up many blocks takes the square of their number",
         ("CB-B17",),
     ),
     Mutant(
         "victims-without-gain",
-        "manager/pressure.rs",
+        "manager/preemption.rs",
         "        order.retain(|candidate| candidate.frees > 0);\n",
         "",
         "empty sequences are preempted first, for nothing",
@@ -104,18 +107,18 @@ MUTANTS = (
     ),
     Mutant(
         "priority-ignored",
-        "manager/pressure.rs",
-        "Preempt::LowestPriority => (priority, last, 0),",
-        "Preempt::LowestPriority => (priority * 0, last, 0),",
+        "manager/preemption.rs",
+        "Preempt::LowestPriority => (sequence.meta.priority.into(), last, 0),",
+        "Preempt::LowestPriority => (0, last, 0),",
         "an engine's priorities change nothing",
         ("CB-B9",),
     ),
     Mutant(
         "ties-by-chance",
-        "manager/pressure.rs",
-        "            let last = u64::MAX - admitted;\n",
-        "            let chance = std::collections::hash_map::RandomState::new();\n"
-        "            let last = std::hash::BuildHasher::hash_one(&chance, admitted);\n",
+        "manager/preemption.rs",
+        "        let last = u64::MAX - sequence.admitted;\n",
+        "        let chance = std::collections::hash_map::RandomState::new();\n"
+        "        let last = std::hash::BuildHasher::hash_one(&chance, sequence.admitted);\n",
         "which of two equal sequences goes differs from run to run",
         ("CB-B10",),
     ),

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use super::Manager;
+use super::ended::Ended;
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::pool::{BlockId, NIL};
@@ -61,9 +62,6 @@ impl Heat {
     }
 }
 
-/// Owners that blocks lose with the sequences taken so far.
-type Lost = HashMap<BlockId, u32>;
-
 impl Manager {
     /// `seqs` were read or scheduled, in this order: what [`Preempt::LeastRecent`] and
     /// [`Preempt::LeastFrequent`] go by, besides commits.
@@ -90,7 +88,7 @@ impl Manager {
     pub fn preemption_order(&self, seqs: &[SeqId], rule: Preempt) -> Result<Vec<Candidate>> {
         let mut order = self.ranked(seqs, rule)?;
         for candidate in &mut order {
-            candidate.frees = self.frees(candidate.seq, &Lost::new())?;
+            candidate.frees = self.frees(candidate.seq)?;
         }
         order.retain(|candidate| candidate.frees > 0);
         if rule == Preempt::MostFreed {
@@ -118,19 +116,18 @@ impl Manager {
         if rule == Preempt::MostFreed {
             return self.most_freed(ranked, over);
         }
-        let (mut over, mut lost, mut taken) = (over, Lost::new(), Vec::new());
+        let (mut over, mut ended, mut taken) = (over, Ended::default(), Vec::new());
         for mut candidate in ranked {
             if over == 0 {
                 break;
             }
-            candidate.frees = self.frees(candidate.seq, &lost)?;
+            let mut then = ended.clone();
+            candidate.frees = self.end_of(candidate.seq, &mut then)?;
             if candidate.frees == 0 {
                 continue;
             }
             over = over.saturating_sub(candidate.frees);
-            for block in blocks_of(self.sequences.get(candidate.seq)?) {
-                *lost.entry(block).or_default() += 1;
-            }
+            ended = then;
             taken.push(candidate);
         }
         Ok(taken)
@@ -139,20 +136,21 @@ impl Manager {
     /// Whoever frees the most goes first, and what it shared with one other is that one's from then
     /// on. Each pick looks through the candidates, and through its own blocks.
     fn most_freed(&self, mut left: Vec<Candidate>, mut over: u32) -> Result<Vec<Candidate>> {
+        if !self.tickets.loads().is_empty() {
+            return self.most_freed_by_trial(left, over);
+        }
         // Who else of `left` has a block: as many, and their places, one over the other.
         let mut sharers: HashMap<BlockId, (u32, usize)> = HashMap::new();
         for (at, candidate) in left.iter_mut().enumerate() {
-            candidate.frees = self.frees(candidate.seq, &Lost::new())?;
+            candidate.frees = self.frees(candidate.seq)?;
             for block in blocks_of(self.sequences.get(candidate.seq)?) {
                 let (count, places) = sharers.entry(block).or_default();
                 (*count, *places) = (*count + 1, *places ^ at);
             }
         }
-        let (mut lost, mut taken) = (Lost::new(), Vec::new());
+        let (mut lost, mut taken) = (HashMap::<BlockId, u32>::new(), Vec::new());
         while over > 0 {
-            let best = left.iter().enumerate().max_by_key(|&(at, c)| (c.frees, Reverse(at)));
-            let Some((at, candidate)) = best.filter(|(_, c)| c.frees > 0) else { break };
-            let candidate = *candidate;
+            let Some((at, candidate)) = best(&left) else { break };
             left[at].frees = 0;
             over = over.saturating_sub(candidate.frees);
             taken.push(candidate);
@@ -169,18 +167,24 @@ impl Manager {
         Ok(taken)
     }
 
-    /// Blocks that the end of `seq` makes available, where others have ended already.
-    fn frees(&self, seq: SeqId, lost: &Lost) -> Result<u32> {
-        let own = |&&b: &&BlockId| {
-            b != NIL && self.pool.refs(b) == 1 + lost.get(&b).copied().unwrap_or(0)
-        };
-        let sequence = self.sequences.get(seq)?;
-        // What a load still fills outlives its sequence, and what it follows with it.
-        let stays = self.stays_for_load(seq)?.map_or(0, |(_, tokens)| tokens);
-        let encoder = if stays > 0 { sequence.encoder_tokens } else { 0 };
-        let stay = |group| self.layout.table_len(group, stays, encoder);
-        let goes = sequence.tables.iter().enumerate().map(|(g, table)| &table[stay(g)..]);
-        Ok(goes.flatten().filter(own).count() as u32)
+    /// The same while loads are under way, whose pages and joiners go with their sequences.
+    fn most_freed_by_trial(
+        &self,
+        mut left: Vec<Candidate>,
+        mut over: u32,
+    ) -> Result<Vec<Candidate>> {
+        let (mut ended, mut taken) = (Ended::default(), Vec::new());
+        while over > 0 {
+            for candidate in &mut left {
+                candidate.frees = self.end_of(candidate.seq, &mut ended.clone())?;
+            }
+            let Some((at, candidate)) = best(&left) else { break };
+            left.remove(at);
+            self.end_of(candidate.seq, &mut ended)?;
+            over = over.saturating_sub(candidate.frees);
+            taken.push(candidate);
+        }
+        Ok(taken)
     }
 
     fn ranked(&self, seqs: &[SeqId], rule: Preempt) -> Result<Vec<Candidate>> {
@@ -214,6 +218,12 @@ impl Manager {
             Preempt::LeastFrequent => (0, sequence.heat.now(self.tick), sequence.used),
         }
     }
+}
+
+/// Who frees the most, if anybody frees anything, and its place; of equals, the first.
+fn best(left: &[Candidate]) -> Option<(usize, Candidate)> {
+    let best = left.iter().enumerate().max_by_key(|&(at, c)| (c.frees, Reverse(at)));
+    best.filter(|(_, c)| c.frees > 0).map(|(at, c)| (at, *c))
 }
 
 fn blocks_of(sequence: &Sequence) -> impl Iterator<Item = BlockId> + '_ {

@@ -95,6 +95,7 @@ impl<'a> Owned<'a> {
             max_tokens: asked.max_tokens.into(),
             external,
             whole_sequence: asked.whole_sequence,
+            join: asked.join,
             outlook: &self.outlook,
             meta: Meta { session: (asked.session % 4).into(), ..Meta::default() },
             retention: self.retention.as_ref(),

@@ -22,6 +22,8 @@ pub struct Setup {
     pub radix: bool,
     pub sessions: bool,
     pub pin_cap: u8,
+    pub remap_duplicates: bool,
+    pub partial_hits: bool,
 }
 
 /// A sequence or ticket by number, ended ones among them; now and then a number nobody gave out.
@@ -44,6 +46,7 @@ pub struct Request {
     pub max_tokens: u8,
     pub external: u8,
     pub whole_sequence: bool,
+    pub join: bool,
     pub outlook: Vec<u8>,
     pub session: u8,
     pub keep: Option<Keep>,
@@ -91,13 +94,31 @@ pub enum Verb {
     PreemptionOrder(Vec<Pick>),
     PreemptionTo(Vec<Pick>, u8),
     Touch(Vec<Pick>),
-    Expire(u8),
-    Pin(Request, Option<u8>),
     UnpinAll,
     Retain(u8, Keep),
     EndSession(u8),
     PinSession(u8, Option<u8>),
     Step(Step),
+    Held(Held),
+}
+
+/// What is kept without a sequence, and verbs about it.
+#[derive(Arbitrary, Debug)]
+pub enum Held {
+    Reserve(Pick, u8),
+    ForkPrefix(Pick, u8, bool),
+    Preempt(Pick),
+    Attach(Pick, u8),
+    TakeDropped,
+    Pin(Request),
+    Unpin(u8),
+    SetDeadline(Pick, u8),
+    Expire(u8),
+    Publish(u8, Option<u8>, u8),
+    Claim(Vec<u8>),
+    Free(Vec<u8>),
+    Look(Pick, u8, u8, u8),
+    Changes,
 }
 
 #[derive(Arbitrary, Debug)]

@@ -2,6 +2,7 @@
 
 use kvframe_core::events::{Event, Kind};
 use kvframe_core::index::IndexKind;
+use kvframe_core::locks::Receipt;
 use kvframe_core::manager::{Ids, Pinner, Preempt, Step};
 use kvframe_core::policy::{Candidates, External, NAMES, PolicyOptions, by_name};
 use kvframe_core::retention::Hint;
@@ -12,10 +13,11 @@ use crate::request::{Owned, keep_of, tokens};
 use crate::verbs::{self, Pick, Setup, Verb};
 
 pub struct World {
-    m: Manager,
-    seqs: Vec<SeqId>,
-    tickets: Vec<u64>,
+    pub m: Manager,
+    pub seqs: Vec<SeqId>,
+    pub tickets: Vec<u64>,
     loans: Vec<u32>,
+    pub pins: Vec<Receipt>,
 }
 
 fn rule_of(number: usize) -> Preempt {
@@ -52,6 +54,8 @@ impl World {
             index: if setup.radix { IndexKind::Radix } else { IndexKind::Hash },
             sessions: setup.sessions,
             pin_cap: f64::from(setup.pin_cap) / 255.0,
+            remap_duplicates: setup.remap_duplicates,
+            partial_hits: setup.partial_hits,
             ..Options::default()
         };
         let policy = match NAMES.get(setup.policy as usize % (NAMES.len() + 2)) {
@@ -59,22 +63,23 @@ impl World {
             None => Box::new(External::new(true)),
         };
         let m = Manager::new(options, policy).ok()?;
-        Some(Self { m, seqs: Vec::new(), tickets: Vec::new(), loans: Vec::new() })
+        let (seqs, tickets, loans, pins) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Some(Self { m, seqs, tickets, loans, pins })
     }
 
-    fn seq(&self, pick: Pick) -> SeqId {
+    pub fn seq(&self, pick: Pick) -> SeqId {
         // The latest, as nearly all others have ended.
         let recent = &self.seqs[self.seqs.len().saturating_sub(12)..];
         recent.get(pick.0 as usize % 13).copied().unwrap_or(u64::from(pick.0) << 30)
     }
 
-    fn ticket(&self, pick: Pick) -> u64 {
+    pub fn ticket(&self, pick: Pick) -> u64 {
         let recent = &self.tickets[self.tickets.len().saturating_sub(8)..];
         recent.get(pick.0 as usize % 9).copied().unwrap_or(u64::from(pick.0) * 977)
     }
 
     /// Runs `act`; where it is refused, nothing may have changed. Victims are the first offered.
-    fn judged<T>(&mut self, act: impl Fn(&mut Manager) -> Result<T>) -> Option<T> {
+    pub fn judged<T>(&mut self, act: impl Fn(&mut Manager) -> Result<T>) -> Option<T> {
         self.m.take_events();
         let before = picture(&self.m, &self.seqs);
         let mut outcome = act(&mut self.m);
@@ -157,6 +162,7 @@ impl World {
                 }
             }
             Verb::Step(ref asked) => self.step(asked),
+            Verb::Held(ref held) => self.held(held),
             ref sequence => self.of_one(sequence),
         }
     }
@@ -258,14 +264,6 @@ impl World {
             Verb::Touch(ref picks) => {
                 let seqs: Vec<SeqId> = picks.iter().map(|&p| self.seq(p)).collect();
                 self.judged(|m| m.touch(&seqs));
-            }
-            Verb::Expire(now) => {
-                self.judged(|m| m.expire(now.into()));
-            }
-            Verb::Pin(ref asked, lease) => {
-                let request = Owned::new(&self.m, asked);
-                let (tokens, space, extras) = (request.tokens(), request.space(), request.extras());
-                self.judged(|m| m.lock(tokens, space, extras, pinner(lease)));
             }
             Verb::UnpinAll => {
                 self.judged(|m| m.unpin_all(None));
