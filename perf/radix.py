@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kvframe import CacheConfig, Config, KVCacheManager
+from kvframe import CacheConfig, Config, KVCacheManager, PolicyConfig
 from perf import floors
 from perf.measure import MICRO, per_call, quiet
 from perf.memory import resident
@@ -27,9 +27,10 @@ LEAF = 1_600
 ROOT = Path(__file__).parent.parent
 
 
-def manager(blocks: int) -> KVCacheManager:
-    """A manager over the radix index, under lru."""
-    return KVCacheManager(Config(cache=CacheConfig(capacity=blocks, index="radix")))
+def manager(blocks: int, policy: str = "lru") -> KVCacheManager:
+    """A manager over the radix index."""
+    cache = CacheConfig(capacity=blocks, index="radix")
+    return KVCacheManager(Config(cache=cache, policy=PolicyConfig(eviction=policy)))
 
 
 def cache(kv: KVCacheManager, prompt: np.ndarray) -> None:
@@ -79,19 +80,22 @@ def stream(quick: bool) -> Round:
     return once
 
 
-def evicting(leaves: int) -> Callable[[bool], Round]:
-    """Rounds of evictions of one block among that many leaves; µs a victim."""
+def evicting(leaves: int, policy: str = "lru") -> Callable[[bool], Round]:
+    """Rounds of evictions of one block among that many leaves, every second used twice; µs each."""
 
     def make(quick: bool) -> Round:
         count = leaves // 16 if quick else leaves
 
         def once() -> float:
-            kv = manager(count + 1)
+            # The head, and a block for the token behind each leaf, without which none is found.
+            kv = manager(count + 2, policy)
             head = np.zeros(SIZE, np.uint32)
-            for leaf in range(count):
-                cache(kv, np.append(head, np.full(SIZE, leaf + 1, np.uint32)))
+            for leaf in (*range(count), *range(0, count, 2)):
+                cache(kv, np.append(head, np.full(SIZE + 1, leaf + 1, np.uint32)))
+            if kv.counts().free != 1:
+                raise AssertionError("each leaf is cached once")
             victims = min(count // 2, 512)
-            free = iter(range(1, victims + 1))
+            free = iter(range(2, victims + 2))
             took = per_call(lambda: kv.collect(next(free)), victims)
             if kv.stats()["evictions"] != victims:
                 raise AssertionError("each call evicts one")
@@ -156,6 +160,10 @@ WORKS = (
     *(
         Work(f"evict_one_{leaves}k", evicting(leaves * 1_000), 1.0, floors.one_write, TABLE)
         for leaves in (1, 4, 16, 64)
+    ),
+    *(
+        Work(f"evict_arc_{keys}k", evicting(keys * 1_000, "arc"), 2.0, floors.one_write, TABLE)
+        for keys in (5, 20, 80)
     ),
     Work(
         "bytes_per_token",
