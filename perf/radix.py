@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from kvframe import CacheConfig, Config, KVCacheManager, PolicyConfig
 from perf import floors
@@ -20,6 +21,8 @@ from perf.measure import MICRO, per_call, quiet
 from perf.memory import resident
 from perf.sides.workload import LIVE, POOL, VOCABULARY, long_prompt, prompts
 from perf.work import Round, Work
+
+Prompt = npt.NDArray[np.uint32]
 
 SIZE = 16
 LONG = 32_768
@@ -64,24 +67,35 @@ def stream(quick: bool) -> Round:
     asked = prompts(60 if quick else 2_000)
 
     def once() -> float:
-        kv = manager(POOL)
-        live: deque[int] = deque()
         with quiet():
             start = time.perf_counter()
-            for prompt in asked:
-                if len(live) == LIVE:
-                    kv.release(live.popleft())
-                grant = kv.admit(prompt)
-                kv.commit(grant.seq, grant.prompt_tokens)
-                live.append(grant.seq)
+            served(asked, POOL)
             took = time.perf_counter() - start
         return took / len(asked) * MICRO
 
     return once
 
 
-def evicting(leaves: int, policy: str = "lru") -> Callable[[bool], Round]:
-    """Rounds of evictions of one block among that many leaves, every second used twice; µs each."""
+def served(asked: list[Prompt], blocks: int) -> list[int]:
+    """The tokens found of each request of a stream in a pool of that many blocks."""
+    kv = manager(blocks)
+    live: deque[int] = deque()
+    hits = []
+    for prompt in asked:
+        if len(live) == LIVE:
+            kv.release(live.popleft())
+        grant = kv.admit(prompt)
+        kv.commit(grant.seq, grant.prompt_tokens)
+        live.append(grant.seq)
+        hits.append(grant.cached_tokens)
+    return hits
+
+
+def evicting(leaves: int, policy: str = "lru", twice: bool = False) -> Callable[[bool], Round]:
+    """Rounds of evictions of one block among that many leaves; µs a victim.
+
+    With ``twice``, every second leaf is used again, as policies tell apart.
+    """
 
     def make(quick: bool) -> Round:
         count = leaves // 16 if quick else leaves
@@ -90,7 +104,8 @@ def evicting(leaves: int, policy: str = "lru") -> Callable[[bool], Round]:
             # The head, and a block for the token behind each leaf, without which none is found.
             kv = manager(count + 2, policy)
             head = np.zeros(SIZE, np.uint32)
-            for leaf in (*range(count), *range(0, count, 2)):
+            again = range(0, count, 2) if twice else ()
+            for leaf in (*range(count), *again):
                 cache(kv, np.append(head, np.full(SIZE + 1, leaf + 1, np.uint32)))
             if kv.counts().free != 1:
                 raise AssertionError("each leaf is cached once")
@@ -144,10 +159,19 @@ def _compare() -> float:
 
 COMPARE = "a copy of the prompt's 128 KiB"
 TABLE = "a NumPy call that writes a scattered entry"
+SIDE = "for_sglang.py"
 
 WORKS = (
     *(
-        Work(f"match_32k_{nodes}", matching(nodes), bar, _compare, COMPARE)
+        Work(
+            f"match_32k_{nodes}",
+            matching(nodes),
+            bar,
+            _compare,
+            COMPARE,
+            peer=f"match_32k_{nodes}",
+            side=SIDE,
+        )
         for nodes, bar in ((1, 15.0), (64, 20.0), (512, 60.0))
     ),
     Work(
@@ -156,13 +180,29 @@ WORKS = (
         bar=50.0,
         floor=lambda: floors.copy_bytes(4 * 5_120),
         floor_is="a copy of the mean request's tokens",
+        peer="radix_stream",
+        side=SIDE,
     ),
     *(
-        Work(f"evict_one_{leaves}k", evicting(leaves * 1_000), 1.0, floors.one_write, TABLE)
+        Work(
+            f"evict_one_{leaves}k",
+            evicting(leaves * 1_000),
+            1.0,
+            floors.one_write,
+            TABLE,
+            peer=f"evict_one_{leaves}k",
+            side=SIDE,
+        )
         for leaves in (1, 4, 16, 64)
     ),
     *(
-        Work(f"evict_arc_{keys}k", evicting(keys * 1_000, "arc"), 2.0, floors.one_write, TABLE)
+        Work(
+            f"evict_arc_{keys}k",
+            evicting(keys * 1_000, "arc", twice=True),
+            2.0,
+            floors.one_write,
+            TABLE,
+        )
         for keys in (5, 20, 80)
     ),
     Work(
