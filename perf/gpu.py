@@ -12,7 +12,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,14 +24,20 @@ import cupy
 import numpy as np
 
 from kvframe.bench.results import now
-from kvframe.pages import BLOCK_FIRST, LAYER_FIRST, Layout, PageShape
+from kvframe.pages import BLOCK_FIRST, LAYER_FIRST, Layout, PageShape, batch
+from kvframe.pages.beside import Products
 from kvframe.pages.cupy import CupyPool, host_pool, pinned
 from kvframe.pages.swap import Swap
 
 SHAPE = PageShape(layers=32, parts=2, block_size=16, heads=8, row_bytes=256)
 PAGE = SHAPE.page_bytes
+SEGMENT = PAGE // (SHAPE.layers * SHAPE.parts)
 POOL, HOST, MANY, SIDE = 2304, 576, 512, 8192
 draw = np.random.default_rng(0)
+try:
+    import torch
+except ImportError:  # a peer, not needed
+    torch = None
 Call = Callable[[], object]
 
 
@@ -53,8 +61,9 @@ def timed(call: Call, repeat: int = 10, behind: Call | None = None) -> float:
         start.record(stream)
         joined = call()
         if isinstance(joined, cupy.cuda.Event):
-            stream.wait_event(joined)
-        end.record(stream)
+            end = joined
+        else:
+            end.record(stream)
         end.synchronize()
         if turn >= 2:
             taken.append(cupy.cuda.get_elapsed_time(start, end) / 1e3)
@@ -68,49 +77,11 @@ def memcpy(target: int, source: int, size: int) -> None:
     cupy.cuda.runtime.memcpyAsync(target, source, size, kind, stream)
 
 
-class Compute:
-    """A stream of fp16 matrix products, and what each takes beside something else."""
-
-    def __init__(self) -> None:
-        self.a = cupy.random.standard_normal((SIDE, SIDE)).astype(cupy.float16)
-        self.b = cupy.random.standard_normal((SIDE, SIDE)).astype(cupy.float16)
-        self.out = cupy.empty((SIDE, SIDE), cupy.float16)
-        self.stream = cupy.cuda.Stream(non_blocking=True)
-        cupy.cuda.Device().synchronize()
-
-    def products(self, count: int) -> tuple[Any, Any]:
-        """Queue some; events before and after."""
-        with self.stream:
-            start, end = cupy.cuda.Event(), cupy.cuda.Event()
-            start.record(self.stream)
-            for _ in range(count):
-                cupy.dot(self.a, self.b, out=self.out)
-            end.record(self.stream)
-        return start, end
-
-    def alone(self, count: int) -> float:
-        start, end = self.products(count)
-        end.synchronize()
-        return float(cupy.cuda.get_elapsed_time(start, end)) / count / 1e3
-
-    def beside(self, transfer: Call, transfers: int, count: int) -> tuple[float, float]:
-        """Seconds of a transfer and of a product, both at once."""
-        current = cupy.cuda.get_current_stream()
-        start, end = self.products(count)
-        time.sleep(2e-3)  # the products have begun
-        first, last = cupy.cuda.Event(), cupy.cuda.Event()
-        first.record(current)
-        for _ in range(transfers):
-            joined = transfer()
-            if isinstance(joined, cupy.cuda.Event):
-                current.wait_event(joined)
-        last.record(current)
-        last.synchronize()
-        if end.done:
-            raise RuntimeError(f"{count} products ended before the transfers: ask for more")
-        end.synchronize()
-        moving = cupy.cuda.get_elapsed_time(first, last) / transfers / 1e3
-        return float(moving), float(cupy.cuda.get_elapsed_time(start, end)) / count / 1e3
+@contextmanager
+def on_torch() -> Iterator[None]:
+    """CuPy's current stream is torch's."""
+    with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
+        yield
 
 
 Row = dict[str, Any]
@@ -153,6 +124,16 @@ def page_copies(pool: CupyPool, memory: Any) -> list[Row]:
         view[there[1]] = view[there[0]]
 
     rows.append(row("beside_cupy_indexing", 2048 * PAGE / timed(fancy, 3) / 1e9, "GB/s", ceiling))
+    if torch is not None:
+        table = torch.as_tensor(view, device="cuda")
+        read, written = (torch.as_tensor(each).long() for each in there)
+
+        def select() -> None:
+            table.index_copy_(0, written, table.index_select(0, read))
+
+        with on_torch():
+            rate = 2048 * PAGE / timed(select, 3) / 1e9
+        rows.append(row("beside_torch_index_copy", rate, "GB/s", ceiling))
     worst = 0.0
     for count in (1, 2, 4, 8):
         copies = np.stack([both[:count], both[count : 2 * count], np.full(count, 7)], axis=1)
@@ -167,7 +148,7 @@ def page_copies(pool: CupyPool, memory: Any) -> list[Row]:
     return [*rows, row("page_copy_step", worst, "us", 15.0)]
 
 
-def swaps(pool: CupyPool, compute: Compute) -> list[Row]:
+def swaps(pool: CupyPool, compute: Products) -> list[Row]:
     """Over the bus: alone, beside compute, few blocks, layer by layer."""
     _, mapped = host_pool(Layout.of(BLOCK_FIRST, SHAPE, HOST))
     swap = Swap(pool, mapped)
@@ -184,25 +165,48 @@ def swaps(pool: CupyPool, compute: Compute) -> list[Row]:
     rows = [row(name, size / timed(call) / 1e9, "GB/s", top) for name, (call, top) in paths.items()]
     slower = []
     for name, (call, top) in paths.items():
-        moving, pairs = [], []
-        for _ in range(7):  # interleaved, since clocks drift
-            before = compute.alone(40)
-            taken, product = compute.beside(call, 2, 70)
-            after = compute.alone(40)
-            moving.append(taken)
-            # What the products take beside it, for the part of them that ran beside it.
-            pairs.append((product / ((before + after) / 2) - 1) * (product * 70) / (taken * 2))
-        rows.append(row(f"{name}_busy", size / statistics.median(moving) / 1e9, "GB/s", top))
-        slower.append(statistics.median(pairs) * 100)
+        moving, share = compute.harm(call, 2, 70, turns=7)
+        rows.append(row(f"{name}_busy", size / moving / 1e9, "GB/s", top))
+        slower.append(share * 100)
     few, few_there = pages[:8], there[:8]
-    eight = [compute.beside(lambda: swap.out(few, few_there), 20, 80)[0] for _ in range(7)]
     few_ceiling = 8 * PAGE / timed(lambda: memcpy(host, here, 8 * PAGE), 20) / 1e9
-    rate = 8 * PAGE / statistics.median(eight) / 1e9
-    rows += [
-        row("swap_8_busy", rate, "GB/s", few_ceiling),
-        row("compute_slowdown", max(slower), "%", 5.0),
-    ]
+    eights = {
+        "swap_8_busy": lambda: swap.out(few, few_there),
+        "swap_8_in_busy": lambda: swap.bring(few_there, few),
+    }
+    for name, call in eights.items():
+        taken = statistics.median(compute.beside(call, 20, 80)[0] for _ in range(9))
+        rows.append(row(name, 8 * PAGE / taken / 1e9, "GB/s", few_ceiling))
+    rows.append(row("compute_slowdown", max(slower), "%", 5.0))
+    rows += segments(pool, mapped, pages[:256], there[:256], {"out": out, "in": bring})
     return [*rows, onboard(swap, pages[:256], there[:256])]
+
+
+def segments(
+    pool: CupyPool, mapped: Any, pages: Any, there: Any, tops: dict[str, float]
+) -> list[Row]:
+    """The peers' ways over the bus: every segment (a layer's K or V of a block) by itself."""
+    size, rows = len(pages) * PAGE, []
+    device = (pool.planes + pages.astype(np.uint64)[:, None] * np.uint64(SEGMENT)).reshape(-1)
+    host = (mapped.planes + there.astype(np.uint64)[:, None] * np.uint64(PAGE)).reshape(-1)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    for name, ends in (("out", (host, device)), ("in", (device, host))):
+        target, source = ends
+        with stream:
+            rate = size / timed(partial(one_by_one, target, source), 3) / 1e9
+            rows.append(row(f"beside_memcpy_{name}", rate, "GB/s", tops[name]))
+            if batch.available():
+                rate = (
+                    size / timed(partial(batch.copy, target, source, SEGMENT, stream.ptr), 5) / 1e9
+                )
+                rows.append(row(f"beside_batch_{name}", rate, "GB/s", tops[name]))
+    return rows
+
+
+def one_by_one(target: Any, source: Any) -> None:
+    """A call of the driver for each segment."""
+    for each, other in zip(target.tolist(), source.tolist(), strict=True):
+        memcpy(each, other, SEGMENT)
 
 
 def onboard(swap: Swap, pages: Any, there: Any) -> Row:
@@ -239,7 +243,7 @@ def main(as_json: bool, save: Path | None) -> None:
     memory = cupy.random.randint(0, 2**31 - 1, layout.nbytes // 4, dtype=cupy.int32)
     memory = memory.view(cupy.uint8)
     pool = CupyPool(layout, memory)
-    rows = [*page_copies(pool, memory), *swaps(pool, Compute())]
+    rows = [*page_copies(pool, memory), *swaps(pool, Products(SIDE))]
     record = {
         "date": now(),
         "card": card,
@@ -248,6 +252,7 @@ def main(as_json: bool, save: Path | None) -> None:
             "cupy": cupy.__version__,
             "numpy": version("numpy"),
             "cuda": runtime.runtimeGetVersion(),
+            "torch": None if torch is None else torch.__version__,
         },
         "command": " ".join(["python", "-m", "perf.gpu", *sys.argv[1:]]),
         "rows": rows,

@@ -3,8 +3,8 @@
 `KVCacheManager` is the object an engine holds; `Config` says how it is built, and `Resolved` is
 what becomes of a config. A policy may come from any installed package: it marks a hook of
 `kvframe.hookspecs` with `hookimpl` and gives an `EvictionPolicy`, an `AdmissionPolicy` or a
-`PrefixMatcher`; `Registry` finds it by name. `RouterIndex` is for a router over many caches. Every
-error derives from `KVFrameError`.
+`PrefixMatcher`; `Registry` finds it by name. `RouterIndex` is for a router over many caches,
+`SlotCache` for engines with a contiguous slot a sequence. Every error derives from `KVFrameError`.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ from kvframe.results import (
     Victim,
 )
 from kvframe.router import Reach, RouterCounts, RouterIndex
+from kvframe.slots import Slot, SlotCache, SlotGrant
 
 __all__ = [
     "AbiError",
@@ -120,6 +121,9 @@ __all__ = [
     "RouterIndex",
     "SequenceCapacity",
     "Sight",
+    "Slot",
+    "SlotCache",
+    "SlotGrant",
     "Span",
     "StaleHandleError",
     "Stepped",

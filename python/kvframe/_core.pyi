@@ -598,6 +598,104 @@ class RouterIndex:
     def workers(self, /) -> list[int]: ...
 
 @final
+class Slots:
+    """
+    Fixed slots; `kvframe.SlotCache` is the face for users.
+    """
+    def __new__(
+        cls,
+        /,
+        *,
+        slots: SupportsIndex,
+        length: SupportsIndex,
+        least_copy: SupportsIndex,
+        fingerprint: bytes,
+        policy: Any,
+        policy_options: dict | None = None,
+        strict: bool = False,
+    ) -> Slots:
+        """
+        Empty slots; `policy` is a built-in's name or a driver of a Python policy.
+        """
+    def admit(
+        self,
+        /,
+        prompt: Any,
+        salt: bytes | None,
+        adapter: bytes | None,
+        using: tuple[SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex],
+    ) -> tuple[int, int, int | None]:
+        """
+        A slot for a prompt: (sequence, tokens not to compute, slot they are copied from).
+        """
+    def advance(self, /, seqs: Any, ids: Any) -> None:
+        """
+        A decode step of many sequences.
+        """
+    def append(self, /, seq: SupportsIndex, ids: Any) -> None:
+        """
+        More tokens of a sequence.
+        """
+    def check_integrity(self, /) -> None:
+        """
+        Recounts the books.
+        """
+    def clear(self, /) -> int:
+        """
+        Forgets what is cached.
+        """
+    def commit(self, /, seq: SupportsIndex, upto: SupportsIndex) -> None:
+        """
+        Tokens are computed and accepted.
+        """
+    def done(self, /, ticket: SupportsIndex) -> None:
+        """
+        The copies of a plan are queued.
+        """
+    def eviction_order(self, /) -> Incomplete:
+        """
+        Cached slots from the next to be given up on.
+        """
+    def failed(self, /, ticket: SupportsIndex) -> list[int]:
+        """
+        The copies of a plan failed; returns the sequences that start anew.
+        """
+    def failures(self, /) -> int:
+        """
+        Decisions that the built-in order took for a policy that failed.
+        """
+    def lookup(
+        self, /, prompt: Any, salt: bytes | None = None, adapter: bytes | None = None
+    ) -> int:
+        """
+        Tokens of a prompt that some slot holds.
+        """
+    def release(self, /, seq: SupportsIndex) -> None:
+        """
+        Ends a sequence.
+        """
+    def rows(self, /) -> list[tuple[int, str, int, int, int]]:
+        """
+        Every slot.
+        """
+    def set_fingerprint(self, /, fingerprint: bytes) -> int:
+        """
+        The same under other weights.
+        """
+    def stats(self, /) -> dict:
+        """
+        Counters by name.
+        """
+    def take_plan(self, /) -> tuple[int, Incomplete] | None:
+        """
+        The copies gathered since the last plan.
+        """
+    def truncate(self, /, seq: SupportsIndex, length: SupportsIndex) -> None:
+        """
+        Cuts a sequence.
+        """
+
+@final
 class TierPolicy:
     """
     The core of a tier as the package sees it; `kvframe.tier.TierPolicy` is the face for users.
@@ -606,13 +704,15 @@ class TierPolicy:
         cls,
         /,
         *,
-        blocks: SupportsIndex,
+        blocks: SupportsIndex | None,
+        block_size: SupportsIndex,
         policy: Any,
         policy_options: dict | None = None,
         strict: bool = False,
     ) -> TierPolicy:
         """
-        An empty tier; `policy` is a built-in's name or a driver of a Python policy.
+        An empty tier; `policy` is a built-in's name or a driver. Without `blocks` it is as large as it
+        ever was.
         """
     def check_integrity(self, /) -> None:
         """
@@ -661,7 +761,7 @@ class TierPolicy:
         """
     def order(self, /) -> list[int]:
         """
-        Blocks nobody owns in the order they would die now; a policy in Python is asked for it.
+        Blocks nobody owns in the order they would die now; a policy from outside is asked for it.
         """
     def refresh(self, /, blocks: SupportsGetItem[int, SupportsIndex]) -> None:
         """

@@ -36,6 +36,41 @@ def test_an_empty_cache_of_known_bytes() -> None:
     assert KVCacheManager(one_less).counts().total == 99
 
 
+@pytest.mark.scenario("CB-9")
+@pytest.mark.parametrize("index", ["hash", "radix"])
+def test_the_least_recently_used_of_three_goes_first(index: str) -> None:
+    kv = manager(3, 16, index=index)
+    for word in (1, 2, 3):
+        cached(kv, words(word))
+    kv.collect(1)
+    assert [found(kv, words(word)) for word in (1, 2, 3)] == [0, 16, 16]
+
+
+@pytest.mark.scenario("CB-10", "CB-B10")
+@pytest.mark.parametrize("index", ["hash", "radix"])
+def test_the_longest_of_three_goes_first(index: str) -> None:
+    kv = manager(7, 16, index=index, policy="longest-first")
+    prompts = [words(1), words(2, 3, 4, 5), words(6, 7)]
+    for prompt in prompts:
+        cached(kv, prompt)
+    for left in ([16, 48, 32], [16, 32, 32], [16, 16, 32]):
+        kv.collect(kv.counts().free + 1)
+        assert [found(kv, prompt) for prompt in prompts] == left
+
+
+@pytest.mark.scenario("CB-11")
+@pytest.mark.parametrize("index", ["hash", "radix"])
+def test_just_as_many_give_way_as_bring_use_down_to_a_threshold(index: str) -> None:
+    kv = manager(10, 16, index=index)
+    seqs = [kv.admit(words(word)).seq for word in range(8)]
+    assert kv.usage() == 0.8
+    victims = kv.preemption_order(seqs, usage=0.5)
+    assert len(victims) == 3
+    for victim in victims:
+        kv.preempt(victim.seq)
+    assert kv.usage() == 0.5
+
+
 @pytest.mark.scenario("CB-2", "CB-4", "CB-5", "CB-16", "FE-7")
 @pytest.mark.parametrize(
     ("tokens", "blocks"), [(0, 0), (1, 1), (16, 1), (17, 2), (32, 2), (33, 3), (48, 3)]

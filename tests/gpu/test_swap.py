@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import cupy
 import numpy as np
 import pytest
 
 from kvframe import UsageError
 from kvframe.pages import BLOCK_FIRST, LAYER_FIRST, LAYER_FIRST_HND, Layout, PageShape
+from kvframe.pages.calibrate import calibrate
 from kvframe.pages.cupy import CupyPool, host_pool
 from kvframe.pages.swap import Swap
+from kvframe.pages.ways import WAYS, Way, Ways
 
 SHAPE, BLOCKS = PageShape(4, 2, 16, 8, 256), 40
 
 
 @pytest.mark.scenario("S28")
 @pytest.mark.parametrize("order", [LAYER_FIRST, BLOCK_FIRST, LAYER_FIRST_HND])
-@pytest.mark.parametrize(
-    ("chunk", "rows"), [(1, 0), (7, 0), (64, 0), (7, 5), (3, 64), (None, None)]
-)
-def test_out_and_back_is_exact(order: str, chunk: int | None, rows: int | None) -> None:
+@pytest.mark.parametrize("chunk", [1, 7, None])
+@pytest.mark.parametrize("way", [*WAYS, None])
+def test_out_and_back_is_exact(order: str, chunk: int | None, way: Way | None) -> None:
     draw = np.random.default_rng(chunk or 0)
     device = CupyPool(Layout.of(order, SHAPE, BLOCKS))
     pages = draw.integers(0, 256, (BLOCKS, SHAPE.page_bytes), np.uint8)
     device.put(range(BLOCKS), pages)
     host, mapped = host_pool(Layout.of(BLOCK_FIRST, SHAPE, BLOCKS))
     host.poison(range(BLOCKS))
-    swap = Swap(device, mapped, chunk=chunk, rows=rows)
+    ways = None if way is None else Ways((), way)
+    if order == LAYER_FIRST_HND and way in ("rows", "batch"):
+        with pytest.raises(UsageError, match="not to be had for these pages"):
+            Swap(device, mapped, chunk=chunk, out=ways)
+        return
+    swap = Swap(device, mapped, chunk=chunk, out=ways, bring=ways)
     here, there = draw.permutation(BLOCKS)[:23], draw.permutation(BLOCKS)[:23]
     swap.out(here, there).synchronize()
     wanted = np.full_like(pages, 0xFF)
     wanted[there] = pages[here]
     assert np.array_equal(host.get(range(BLOCKS)), wanted)
-    assert (swap.rows > 0) == (order != LAYER_FIRST_HND and rows != 0)
     other = draw.permutation(BLOCKS)[:23]
     for bring in ("bring", "onboard"):
         device.poison(range(BLOCKS))
@@ -60,3 +67,19 @@ def test_what_is_refused() -> None:
         swap.out([0, 1], [2, 2])
     with pytest.raises(UsageError, match="host page 4"):
         swap.bring([4], [0])
+
+
+def test_a_calibration_is_measured_once_and_kept(tmp_path: Path) -> None:
+    device = CupyPool(Layout.of(LAYER_FIRST, SHAPE, 64))
+    _, mapped = host_pool(Layout.of(BLOCK_FIRST, SHAPE, 64))
+    first = calibrate(device, mapped, folder=tmp_path, sizes=(1, 16))
+    assert {m.way for m in first.measured} == set(WAYS)
+    assert all(m.seconds > 0 for m in first.measured)
+    (kept,) = tmp_path.iterdir()
+    written = kept.stat().st_mtime_ns
+    assert calibrate(device, mapped, folder=tmp_path) == first
+    assert kept.stat().st_mtime_ns == written
+    kept.write_text("{}")  # of another version: measured anew
+    assert calibrate(device, mapped, folder=tmp_path, sizes=(1, 16)).measured
+    swap = Swap(device, mapped, out=first.out, bring=first.bring)
+    swap.out([1, 2], [3, 4]).synchronize()

@@ -26,6 +26,7 @@ BOTH = {
     "test_starts",
     "test_step",
     "test_threads",
+    "test_tree_rows",
 }
 """Test files that ask for nothing that is one index's own."""
 

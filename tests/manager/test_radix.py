@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kvframe import CacheConfig, Config, ConfigError, Extra, GroupConfig, KVCacheManager, UsageError
@@ -135,3 +137,29 @@ def test_keys_are_made_only_for_the_log() -> None:
     keys = kv.hash_blocks(prompt)
     stored = events["key"][events["kind"] == 4]
     assert stored.tolist() == keys.tolist()
+
+
+@pytest.mark.scenario("S18")
+def test_a_long_prompt_over_many_nodes_matches_about_as_fast_as_over_one() -> None:
+    prompt = np.arange(32_768, dtype=np.uint32)
+    fastest = {}
+    for nodes in (1, 512):
+        kv = radix(5_000, 16)
+        # Whatever branches off makes a node of what comes before.
+        ends = range(0, 32_768 if nodes > 1 else 0, 32_768 // nodes)
+        other = np.full(16, 5, np.uint32)
+        for tokens in [prompt, *(np.concatenate([prompt[:end], other]) for end in ends)]:
+            grant = kv.admit(tokens)
+            kv.commit(grant.seq, tokens.size)
+            kv.release(grant.seq)
+        assert len(kv.dump().splitlines()) == 1 + nodes + (nodes if nodes > 1 else 0)
+        asked = np.append(prompt, np.uint32(9))
+        times = []
+        for _ in range(20):
+            start = perf_counter()
+            found = kv.lookup(asked).tokens
+            times.append(perf_counter() - start)
+            assert found == 32_768
+        fastest[nodes] = min(times)
+    # One probe a node, about 3 times in all; walking token by token took 200 times.
+    assert fastest[512] < 10 * fastest[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from struct import pack_into
 from typing import Any
 
@@ -104,41 +104,68 @@ class DevicePool:
             layers: From the first to before the second; all if None.
             quota: Most thread blocks, where the copy must leave room for compute beside it.
         """
-        shape = self._layout.shape
-        checks.same_shape(shape, other.layout.shape)
+        first, last = layers if layers is not None else (0, self._layout.shape.layers)
+        if not 0 <= first < last <= self._layout.shape.layers:
+            raise UsageError(
+                f"layers {first} to {last}: must lie within 0 to {self._layout.shape.layers}"
+            )
+        _quota(quota)
+        made, kept = self._ready(other, src, dst, tokens)
+        if made is not None:
+            self._launch(made, other, first, last, quota)
+        del kept  # past the launch: later allocations of this stream come after it
+
+    def copy_by_layer(
+        self, other: DevicePool, src: Ids, dst: Ids, *, quota: int | None = None
+    ) -> Iterator[int]:
+        """As `copy_to`, a launch a layer: yields each layer once its copies are queued.
+
+        Ids are checked and sent to the device once. Nothing else may be copied between the same two
+        pools before the last layer is queued.
+        """
+        _quota(quota)
+        made, kept = self._ready(other, src, dst, None)
+        for layer in range(self._layout.shape.layers):
+            if made is not None:
+                self._launch(made, other, layer, layer + 1, quota)
+            yield layer
+        del kept
+
+    def _ready(
+        self, other: DevicePool, src: Ids, dst: Ids, tokens: Ids | None
+    ) -> tuple[Block | None, object]:
+        """Checked copies in the arguments of a launch, and what keeps them there; None for none."""
+        checks.same_shape(self._layout.shape, other.layout.shape)
         copies = checks.copies(src, dst, tokens, self._layout, other.layout)
-        first, last = layers if layers is not None else (0, shape.layers)
-        if not 0 <= first < last <= shape.layers:
-            raise UsageError(f"layers {first} to {last}: must lie within 0 to {shape.layers}")
-        if quota is not None and quota < 1:
-            raise UsageError(f"quota = {quota}: must be at least 1 thread block")
         if not len(copies):
-            return
+            return None, None
         if other is not self:
             checks.once(copies[:, 1], "destination page")
         chained = checks.chains(copies) if other is self else None
         if chained is not None:
             copies, starts = chained
         block = self._move(other)
-        value, planes = block.value, (last - first) * shape.parts
-        value["src"] = self.pool_argument(first * shape.parts)
-        value["dst"] = other.pool_argument(first * shape.parts)
-        value["planes"] = planes
+        value = block.value
         value["copies"], kept = self._ids(value, copies.reshape(-1))
         value["chains"], value["starts"], also = len(copies), 0, None
         if chained is not None:
             value["chains"] = len(starts) - 1
             value["starts"], also = self.gpu.upload(starts)
+        return block, (kept, also)
+
+    def _launch(
+        self, block: Block, other: DevicePool, first: int, last: int, quota: int | None
+    ) -> None:
+        """Queue ready copies of some layers."""
+        shape, value = self._layout.shape, block.value
+        planes = (last - first) * shape.parts
+        value["src"] = self.pool_argument(first * shape.parts)
+        value["dst"] = other.pool_argument(first * shape.parts)
+        value["planes"] = planes
         word = min(self.alignment, other.alignment)
-        units = int(value["chains"]) * planes
-        self.gpu.launch(
-            "move_pages",
-            word,
-            min(units, quota or self._grid),
-            launch.threads(shape.page_bytes // (shape.layers * shape.parts * word), 4),
-            block,
-        )
-        del kept, also  # past the launch: later allocations of this stream come after it
+        threads = launch.threads(shape.page_bytes // (shape.layers * shape.parts * word), 4)
+        grid = min(int(value["chains"]) * planes, quota or self._grid)
+        self.gpu.launch("move_pages", word, grid, threads, block)
 
     def _move(self, other: DevicePool) -> Block:
         """Arguments that do not change from copy to copy."""
@@ -286,6 +313,11 @@ class DevicePool:
 
     def verify(self, ids: Ids, sums: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
         return differing(checks.pages(ids, self._layout.blocks), self.checksum(ids), sums)
+
+
+def _quota(quota: int | None) -> None:
+    if quota is not None and quota < 1:
+        raise UsageError(f"quota = {quota}: must be at least 1 thread block")
 
 
 def plane_addresses(layout: Layout, address: int) -> npt.NDArray[np.uint64]:

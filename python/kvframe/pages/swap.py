@@ -2,39 +2,46 @@
 
 Measured on an H100 and an H200, a kernel that reads or writes the host keeps multiprocessors busy
 for as long as the bus is slow, and slows compute beside it by 15 to 50 %. The copy engine leaves
-compute alone, in two ways:
+compute alone, in three ways:
 
 - a page's rows, one a layer and part, with one strided copy: no kernel, so nothing waits for room
   behind compute, but two thirds of the bus while compute uses the memory, too;
-- gathered into a staging buffer by a kernel, then in one piece: the whole bus, but the kernel may
-  wait as long as a matrix product takes.
+- all rows of all pages in one call of the driver, where rows are not evenly apart;
+- gathered into a staging buffer by a kernel, then in one piece: the whole bus, but a kernel waits
+  until the matrix product before it has ended.
 
-So `Swap` sends a few pages row by row, and stages more of them. `onboard` uses a kernel with a
-quota of thread blocks: its pieces are small, and each layer has to be ready early.
+So `Swap` sends a few pages row by row and stages more of them, with a few row by row for as long
+as the first gather, or the last scatter, may have to wait; `kvframe.pages.calibrate` measures where
+one way passes the other on a card. `onboard` uses a kernel with a quota of thread blocks: its
+pieces are small, and each layer has to be ready early.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import cycle
 
 import cupy
 import numpy as np
 import numpy.typing as npt
 
 from kvframe.errors import UsageError
-from kvframe.pages import checks, launch
+from kvframe.pages import batch, checks, launch
 from kvframe.pages.checks import Ids
 from kvframe.pages.cupy import CupyPool
 from kvframe.pages.device import DevicePool
 from kvframe.pages.layout import BLOCK_FIRST, Layout
+from kvframe.pages.ways import Way, Ways
 
 QUOTA = 8
 """Thread blocks of a kernel that reads or writes the host: more of them are not faster."""
 ROWS_BYTES = 64 * 2**20
-"""Transfers of so many bytes travel row by row: what the bus moves while a matrix product runs."""
-CHUNK_BYTES = 128 * 2**20
+"""Transfers of so many bytes travel row by row unless measured otherwise: what the bus moves while
+a matrix product runs."""
+LEAD_BYTES = 32 * 2**20
+"""Bytes of a staged transfer that travel row by row, beside a kernel that waits for compute."""
+CHUNK_BYTES = 64 * 2**20
 """Bytes that are staged at a time, in each of the staging buffers."""
-STAGES = 3
+STAGES = 4
 """Staging buffers: enough that the bus has work while a gather waits for a matrix product."""
 
 
@@ -47,18 +54,21 @@ class Swap:
     """Copies between a device pool and a block-first host pool, beside compute.
 
     Transfers start once what the current stream has queued is done, and run on streams of their
-    own. They answer an event: let a stream wait for it, or poll it; nothing else waits.
+    own, in the order of their calls. They answer an event: let a stream wait for it, or poll it;
+    nothing else waits.
 
     Args:
         device: Pages on the device.
         host: Block-first pages in pinned memory, as `kvframe.pages.cupy.host_pool` gives them to
             kernels.
         chunk: Pages in each of the staging buffers; `CHUNK_BYTES` of them if None.
-        rows: Most pages of a transfer that travels row by row; `ROWS_BYTES` of them if None. None
-            do where a page's rows are not evenly apart on the device.
+        out: Which way a transfer to the host goes; row by row up to `ROWS_BYTES` and staged beyond
+            if None. `kvframe.pages.calibrate.calibrate` measures it.
+        bring: The same for transfers to the device.
 
     Raises:
-        UsageError: Pages differ, the host pool is not block-first, or the chunk is below 1.
+        UsageError: Pages differ, the host pool is not block-first, the chunk is below 1, or a way
+            is not to be had: a page's rows are not evenly apart, or the driver has no batch copy.
     """
 
     def __init__(
@@ -67,7 +77,8 @@ class Swap:
         host: DevicePool,
         *,
         chunk: int | None = None,
-        rows: int | None = None,
+        out: Ways | None = None,
+        bring: Ways | None = None,
     ) -> None:
         shape = device.layout.shape
         checks.same_shape(shape, host.layout.shape)
@@ -76,18 +87,34 @@ class Swap:
             raise UsageError(f"the host pool is {host.layout.order}: must be {BLOCK_FIRST}, dense")
         if chunk is not None and chunk < 1:
             raise UsageError(f"chunk = {chunk}: must be at least 1 page")
-        if rows is not None and rows < 0:
-            raise UsageError(f"rows = {rows}: must be at least 0 pages")
         self.device, self.host = device, host
         self.chunk = min(chunk or max(1, CHUNK_BYTES // shape.page_bytes), host.layout.blocks)
         self._pitch = _pitch(device, host)
-        self.rows = ROWS_BYTES // shape.page_bytes if rows is None else rows
+        usual = Ways(((ROWS_BYTES // shape.page_bytes, "rows"),), "staged")
         if self._pitch is None:
-            self.rows = 0
-        # A gather waits behind compute for room on the multiprocessors; high priority goes first.
-        self._streams = [cupy.cuda.Stream(non_blocking=True, priority=-5) for _ in range(STAGES)]
+            usual = Ways((), "staged")
+        self.ways = {True: out or usual, False: bring or usual}
+        self._lead = 0 if self._pitch is None else LEAD_BYTES // shape.page_bytes
+        for way in sorted({way for ways in self.ways.values() for way in ways.all()}):
+            if way not in self.possible():
+                raise UsageError(f"way = {way!r}: not to be had for these pages and this driver")
+        # All copies on one stream: the engine would take turns between several, so that all of
+        # them end at once and it has nothing to do. A gather waits behind compute for room on the
+        # multiprocessors; high priority goes first.
+        self._bus = cupy.cuda.Stream(non_blocking=True, priority=-5)
+        self._kernels = cupy.cuda.Stream(non_blocking=True, priority=-5)
         staged = Layout.of(BLOCK_FIRST, shape, self.chunk)
-        self._stages = [CupyPool(staged) for _ in self._streams]
+        self._stages = [_Stage(CupyPool(staged)) for _ in range(STAGES)]
+
+    def possible(self) -> list[Way]:
+        """The ways that these pages and this driver have."""
+        rows_are_pieces = not any(launch.runs(self.device.layout, self.host.layout))
+        found: list[Way] = ["staged", "kernel"]
+        if rows_are_pieces and batch.available():
+            found.append("batch")
+        if self._pitch is not None:
+            found.append("rows")
+        return found
 
     def out(self, pages: Ids, host_pages: Ids) -> cupy.cuda.Event:
         """Copy pages of the device to pages of the host; done when the event is.
@@ -103,14 +130,14 @@ class Swap:
 
     def onboard(self, host_pages: Ids, pages: Ids, *, quota: int = QUOTA) -> list[cupy.cuda.Event]:
         """As `bring`, layer by layer: an event a layer, so that compute may start on the first."""
-        stream, shape = self._streams[0], self.device.layout.shape
+        stream = self._kernels
         stream.wait_event(cupy.cuda.get_current_stream().record())
+        stream.wait_event(self._bus.record())
         ready = []
         with stream:
-            for layer in range(shape.layers):
-                one = (layer, layer + 1)
-                self.host.copy_to(self.device, host_pages, pages, layers=one, quota=quota)
+            for _ in self.host.copy_by_layer(self.device, host_pages, pages, quota=quota):
                 ready.append(stream.record(cupy.cuda.Event()))
+        self._bus.wait_event(ready[-1])
         return ready
 
     def _run(self, pages: Ids, host_pages: Ids, *, out: bool) -> cupy.cuda.Event:
@@ -121,88 +148,113 @@ class Swap:
         checks.once(there if out else here, "host page" if out else "page")
         order = np.argsort(there, kind="stable")  # neighbours on the host travel in one copy
         here, there = here[order], there[order]
-        start = cupy.cuda.get_current_stream().record()
-        if len(here) <= self.rows:
-            return self._by_row(here, there, start, out=out)
-        return self._by_stage(here, there, start, out=out)
+        self._bus.wait_event(cupy.cuda.get_current_stream().record())
+        way = self.ways[out].of(len(here))
+        run = {
+            "rows": self._by_row,
+            "batch": self._by_batch,
+            "staged": self._by_stage,
+            "kernel": self._by_kernel,
+        }[way]
+        run(here, there, out=out)
+        return self._bus.record(cupy.cuda.Event())
+
+    def _by_kernel(
+        self, here: npt.NDArray[np.int64], there: npt.NDArray[np.int64], *, out: bool
+    ) -> None:
+        """A kernel of few thread blocks reads or writes the host."""
+        self._kernels.wait_event(self._bus.record())
+        with self._kernels:
+            if out:
+                self.device.copy_to(self.host, here, there, quota=QUOTA)
+            else:
+                self.host.copy_to(self.device, there, here, quota=QUOTA)
+        self._bus.wait_event(self._kernels.record())
+
+    def _by_batch(
+        self, here: npt.NDArray[np.int64], there: npt.NDArray[np.int64], *, out: bool
+    ) -> None:
+        """Every row of every page, in one call."""
+        step = np.uint64(self.device.layout.strides.block)
+        page = np.uint64(self.device.layout.shape.page_bytes)
+        device = self.device.planes + here.astype(np.uint64)[:, None] * step
+        host = self.host.planes + there.astype(np.uint64)[:, None] * page
+        ends = (device.reshape(-1), host.reshape(-1))
+        source, target = ends if out else ends[::-1]
+        if len(source):
+            batch.copy(target, source, int(page) // self.device.planes.size, self._bus.ptr)
+
+    def _by_stage(
+        self, here: npt.NDArray[np.int64], there: npt.NDArray[np.int64], *, out: bool
+    ) -> None:
+        """In chunks, and a few row by row while a kernel may wait."""
+        lead = min(self._lead, len(here))
+        if out:
+            self._kernels.wait_event(self._bus.record())
+            self._by_row(here[:lead], there[:lead], out=True)
+            self._gathered(here[lead:], there[lead:])
+        else:
+            staged = len(here) - lead
+            self._scattered(here[:staged], there[:staged])
+            self._by_row(here[staged:], there[staged:], out=False)
+            self._bus.wait_event(self._kernels.record())
 
     def _by_row(
-        self,
-        here: npt.NDArray[np.int64],
-        there: npt.NDArray[np.int64],
-        start: cupy.cuda.Event,
-        *,
-        out: bool,
-    ) -> cupy.cuda.Event:
+        self, here: npt.NDArray[np.int64], there: npt.NDArray[np.int64], *, out: bool
+    ) -> None:
         """One strided copy a page."""
         pool, page = self.device, self.device.layout.shape.page_bytes
-        rows, pitch, stream = pool.planes.size, self._pitch, self._streams[0]
+        rows, pitch, stream = pool.planes.size, self._pitch, self._bus.ptr
         row, step = page // rows, pool.layout.strides.block
         base, host = int(pool.planes[0]), int(self.host.planes[0])
         move = cupy.cuda.runtime.memcpy2DAsync
-        stream.wait_event(start)
         for page_here, page_there in zip(here.tolist(), there.tolist(), strict=True):
             device, packed = base + page_here * step, host + page_there * page
             if out:
-                move(packed, row, device, pitch, row, rows, _TO_HOST, stream.ptr)
+                move(packed, row, device, pitch, row, rows, _TO_HOST, stream)
             else:
-                move(device, pitch, packed, row, row, rows, _TO_DEVICE, stream.ptr)
-        return stream.record(cupy.cuda.Event())
+                move(device, pitch, packed, row, row, rows, _TO_DEVICE, stream)
 
-    def _by_stage(
-        self,
-        here: npt.NDArray[np.int64],
-        there: npt.NDArray[np.int64],
-        start: cupy.cuda.Event,
-        *,
-        out: bool,
-    ) -> cupy.cuda.Event:
-        """Gathered or scattered by kernels, over the bus in one piece."""
-        for stream in self._streams:
-            stream.wait_event(start)
-        # Small chunks where the bus would wait for a kernel: first on the way out, last on that in.
-        sizes = list(_ramp(len(here), self.chunk))
-        first = 0
-        for number, size in enumerate(sizes if out else reversed(sizes)):
-            turn, some = number % STAGES, slice(first, first + size)
-            stage, rows, first = self._stages[turn], np.arange(size), first + size
-            with self._streams[turn] as stream:
-                if out:
-                    self.device.copy_to(stage, here[some], rows)
-                self._dma(stage, there[some], stream, out=out)
-                if not out:
-                    stage.copy_to(self.device, rows, here[some])
-        last, *others = self._streams
-        for stream in others:
-            last.wait_event(stream.record())
-        return last.record(cupy.cuda.Event())
+    def _gathered(self, here: npt.NDArray[np.int64], there: npt.NDArray[np.int64]) -> None:
+        """Chunk after chunk into staging buffers by a kernel, and to the host in one piece."""
+        for stage, first in zip(cycle(self._stages), range(0, len(here), self.chunk), strict=False):
+            some = here[first : first + self.chunk]
+            self._kernels.wait_event(stage.free)
+            with self._kernels:
+                self.device.copy_to(stage.pool, some, np.arange(len(some)))
+            self._bus.wait_event(self._kernels.record(stage.full))
+            self._dma(stage.pool, there[first : first + self.chunk], out=True)
+            self._bus.record(stage.free)
 
-    def _dma(
-        self,
-        stage: DevicePool,
-        there: npt.NDArray[np.int64],
-        stream: cupy.cuda.Stream,
-        *,
-        out: bool,
-    ) -> None:
+    def _scattered(self, here: npt.NDArray[np.int64], there: npt.NDArray[np.int64]) -> None:
+        """Chunk after chunk in one piece into staging buffers, and to their pages by a kernel."""
+        for stage, first in zip(cycle(self._stages), range(0, len(here), self.chunk), strict=False):
+            some = here[first : first + self.chunk]
+            self._bus.wait_event(stage.free)
+            self._dma(stage.pool, there[first : first + self.chunk], out=False)
+            self._kernels.wait_event(self._bus.record(stage.full))
+            with self._kernels:
+                stage.pool.copy_to(self.device, np.arange(len(some)), some)
+            self._kernels.record(stage.free)
+
+    def _dma(self, stage: DevicePool, there: npt.NDArray[np.int64], *, out: bool) -> None:
         """One copy for each run of neighbours on the host."""
-        size = self.device.layout.shape.page_bytes
+        size, stream = self.device.layout.shape.page_bytes, self._bus.ptr
         staged, host = int(stage.planes[0]), int(self.host.planes[0])
         kind = _TO_HOST if out else _TO_DEVICE
         for row, page, count in checks.neighbours(there):
             ends = (staged + row * size, host + page * size)
             source, target = ends if out else ends[::-1]
-            cupy.cuda.runtime.memcpyAsync(target, source, count * size, kind, stream.ptr)
+            cupy.cuda.runtime.memcpyAsync(target, source, count * size, kind, stream)
 
 
-def _ramp(pages: int, chunk: int) -> Iterator[int]:
-    """So many pages in chunks that grow from an eighth."""
-    size = max(1, chunk // 8)
-    while pages:
-        size = min(size, pages)
-        yield size
-        pages -= size
-        size = min(2 * size, chunk)
+class _Stage:
+    """A staging buffer: ``full`` once a chunk is in it, ``free`` once it has left."""
+
+    def __init__(self, pool: DevicePool) -> None:
+        self.pool = pool
+        self.full = cupy.cuda.Event(disable_timing=True)
+        self.free = cupy.cuda.Event(disable_timing=True)
 
 
 def _pitch(device: DevicePool, host: DevicePool) -> int | None:

@@ -24,8 +24,10 @@ pub fn usage(py: Python<'_>, message: String) -> PyErr {
 /// The exception of a core error.
 pub fn from_core(py: Python<'_>, error: &Error) -> PyErr {
     let name = match error {
-        Error::NoCapacity { .. } | Error::NotTried | Error::InUse { .. } => "CapacityError",
-        Error::NeverFits { .. } => "NeverFitsError",
+        Error::NoCapacity { .. } | Error::NotTried | Error::InUse { .. } | Error::NoSlot { .. } => {
+            "CapacityError"
+        }
+        Error::NeverFits { .. } | Error::SlotFull { .. } => "NeverFitsError",
         Error::UnknownSequence(_) => "UnknownSequenceError",
         Error::StaleSequence(_) => "StaleHandleError",
         Error::UnknownTicket(_) | Error::UnknownReceipt { .. } => "HandleError",

@@ -18,6 +18,8 @@
 //! | [`lookup`], [`loans`] | questions about prompts; raw blocks |
 //! | [`router`] | which of many workers holds which prefix |
 //! | [`tier`] | `TierPolicy`: blocks without prefixes under a policy |
+//! | [`slots`] | `Slots`: a contiguous slot for each sequence |
+//! | [`judged`] | what both have in common: the lock, and a policy in Python |
 //! | [`trace`] | `Trace` and `replay` |
 //! | [`buffers`], [`ints`], [`errors`], [`fork`] | conversions and guards |
 
@@ -41,6 +43,7 @@ mod groups;
 mod inputs;
 mod ints;
 mod judge;
+mod judged;
 mod listeners;
 mod loans;
 mod locked;
@@ -54,6 +57,7 @@ mod request;
 mod room;
 mod router;
 mod sharing;
+mod slots;
 mod step;
 mod tables;
 mod tier;
@@ -69,6 +73,8 @@ mod _core {
     use super::request::Request;
     #[pymodule_export]
     use super::router::RouterIndex;
+    #[pymodule_export]
+    use super::slots::Slots;
     #[pymodule_export]
     use super::tier::TierPolicy;
     #[pymodule_export]

@@ -24,6 +24,20 @@ pub enum Error {
         /// Blocks of the pool.
         total: u64,
     },
+    /// Not now: every slot has a sequence, or a copy under way.
+    #[error("all {slots} slots are in use")]
+    NoSlot {
+        /// How many there are.
+        slots: u64,
+    },
+    /// Never: longer than a slot.
+    #[error("needs {needed} tokens, but a slot holds {holds}: it can never fit")]
+    SlotFull {
+        /// Length asked for.
+        needed: u64,
+        /// Tokens that a slot holds.
+        holds: u64,
+    },
     /// The handle was never given out.
     #[error("sequence {0:#x} is unknown")]
     UnknownSequence(u64),

@@ -15,6 +15,7 @@
 //! | [`locks`] | paths that somebody holds against eviction |
 //! | [`tickets`] | copies under way and the blocks they hold |
 //! | [`tier`] | blocks without prefixes under the same policies |
+//! | [`slots`] | a contiguous slot for each sequence, prefixes copied from slot to slot |
 //! | [`hands`], [`attached`] | blocks held one by one; what is attached to a prefix |
 //! | [`events`], [`asked`] | the ordered log, and what was asked for it |
 //! | [`router`] | which of many workers holds which prefix |
@@ -42,6 +43,7 @@ pub mod reasons;
 pub mod router;
 pub mod samples;
 pub mod sequence;
+pub mod slots;
 pub mod stats;
 pub mod tickets;
 pub mod tier;

@@ -1,0 +1,79 @@
+"""Many copies in one call of the driver: ``cuMemcpyBatchAsync`` (CUDA 12.8 and newer).
+
+CuPy does not have it yet. CUDA 13 has it without the place of a failure; a driver of CUDA 13 has
+both, the older under the old name.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Addresses = npt.NDArray[np.uint64]
+
+_STREAM_ORDER = 1
+_OLD, _NEW = "cuMemcpyBatchAsync", "cuMemcpyBatchAsync_v2"
+
+
+class _Attributes(ctypes.Structure):
+    """``CUmemcpyAttributes``: sources are read in the order of the stream; no hints of places."""
+
+    _fields_ = (
+        ("order", ctypes.c_int),
+        ("source", ctypes.c_int * 2),
+        ("target", ctypes.c_int * 2),
+        ("flags", ctypes.c_uint),
+    )
+
+
+@cache
+def _call() -> tuple[Any, bool] | None:
+    """The driver's function, and whether it wants a place for the number of a failed copy."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    for name in (_NEW, _OLD):
+        if (found := getattr(driver, name, None)) is not None:
+            return found, name == _OLD
+    return None
+
+
+def available() -> bool:
+    """Whether this driver has it."""
+    return _call() is not None
+
+
+def copy(targets: Addresses, sources: Addresses, size: int, stream: int) -> None:
+    """Queue copies of ``size`` bytes each.
+
+    Args:
+        targets: Where each goes, on the device or in pinned host memory.
+        sources: Where each comes from.
+        size: Bytes of each.
+        stream: Not the default stream, which the driver refuses here.
+
+    Raises:
+        RuntimeError: The driver has no such call, or refused it.
+    """
+    if (found := _call()) is None:
+        raise RuntimeError(f"this driver has no {_OLD}: CUDA 12.8 has")
+    function, failures = found
+    count = len(targets)
+    sizes = np.full(count, size, np.uint64)
+    attributes, first = _Attributes(order=_STREAM_ORDER), ctypes.c_size_t(0)
+    arguments = [
+        *(ctypes.c_void_p(each.ctypes.data) for each in (targets, sources, sizes)),
+        ctypes.c_size_t(count),
+        ctypes.byref(attributes),
+        ctypes.byref(first),
+        ctypes.c_size_t(1),
+    ]
+    if failures:
+        arguments.append(ctypes.byref(ctypes.c_size_t(0)))
+    if code := function(*arguments, ctypes.c_void_p(stream)):
+        raise RuntimeError(f"{_OLD} of {count} copies of {size} bytes: CUDA error {code}")

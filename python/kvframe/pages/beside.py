@@ -1,0 +1,86 @@
+"""Compute beside a transfer: what each takes while both run."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import cupy
+
+Transfer = Callable[[], Any]
+"""Queues a transfer, and answers its event, or None if it is on the current stream."""
+
+
+class Products:
+    """A stream of fp16 matrix products, as a model's layers are.
+
+    Args:
+        side: Rows and columns of the square matrices.
+    """
+
+    def __init__(self, side: int) -> None:
+        self._a, self._b = (
+            cupy.random.standard_normal((side, side), cupy.float32).astype(cupy.float16)
+            for _ in range(2)
+        )
+        self._out = cupy.empty((side, side), cupy.float16)
+        self._stream, self._side = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+        cupy.cuda.Device().synchronize()
+        self.alone(20)
+
+    def queue(self, count: int) -> tuple[cupy.cuda.Event, cupy.cuda.Event]:
+        """Queue some products; events before and after."""
+        with self._stream:
+            start = self._stream.record(cupy.cuda.Event())
+            for _ in range(count):
+                cupy.dot(self._a, self._b, out=self._out)
+            return start, self._stream.record(cupy.cuda.Event())
+
+    def alone(self, count: int) -> float:
+        """Seconds of a product with nothing beside it."""
+        start, end = self.queue(count)
+        end.synchronize()
+        return float(cupy.cuda.get_elapsed_time(start, end)) / count / 1e3
+
+    def beside(self, transfer: Transfer, transfers: int, count: int) -> tuple[float, float]:
+        """Seconds of a transfer and of a product, both at once.
+
+        Transfers follow each other without a word to the stream that asked for them: it may be
+        compute's, where an event is only told between two products.
+
+        Raises:
+            RuntimeError: The products ended first.
+        """
+        start, end = self.queue(count)
+        time.sleep(2e-3)  # the products have begun
+        with self._side:
+            first, last = self._side.record(cupy.cuda.Event()), None
+            for _ in range(transfers):
+                last = transfer()
+            if last is None:
+                last = self._side.record(cupy.cuda.Event())
+        last.synchronize()
+        if end.done:
+            raise RuntimeError(f"{count} products ended before the transfers: ask for more")
+        end.synchronize()
+        moving = cupy.cuda.get_elapsed_time(first, last) / transfers / 1e3
+        return float(moving), float(cupy.cuda.get_elapsed_time(start, end)) / count / 1e3
+
+    def harm(
+        self, transfer: Transfer, transfers: int, count: int, turns: int
+    ) -> tuple[float, float]:
+        """Seconds of a transfer, and by which share products slow while it runs.
+
+        Medians of pairs that take turns with products alone, since clocks drift.
+        """
+        moving, slower = [], []
+        for _ in range(turns):
+            before = self.alone(count)
+            taken, product = self.beside(transfer, transfers, count)
+            usual = (before + self.alone(count)) / 2
+            moving.append(taken)
+            # What the products take beside it, for the part of them that ran beside it.
+            slower.append((product / usual - 1) * product * count / (taken * transfers))
+        return statistics.median(moving), statistics.median(slower)

@@ -1,0 +1,173 @@
+//! A core behind a lock whose cached blocks are ranked by a policy that may be in Python, or compiled.
+
+use std::sync::{Mutex, PoisonError};
+
+use kvframe_core::Error;
+use kvframe_core::policy::Candidates;
+use kvframe_core::tier::TierPolicy;
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+
+use crate::errors::raise;
+use crate::fork;
+use crate::judge::{Judge, Verdict};
+use crate::manager::Policy;
+use crate::native::{self, Inside, Native};
+
+/// Events that wait for the next decision at the most.
+const MANY_EVENTS: usize = 1 << 16;
+
+/// What has blocks without prefixes in it.
+pub trait Tiered {
+    /// Those blocks.
+    fn tier(&mut self) -> &mut TierPolicy;
+}
+
+impl Tiered for TierPolicy {
+    fn tier(&mut self) -> &mut TierPolicy {
+        self
+    }
+}
+
+/// The core, the lock around it, and who is asked for victims without the lock.
+pub struct Judged<C> {
+    core: Mutex<C>,
+    judge: Option<Judge>,
+    native: Option<Native>,
+    what: &'static str,
+    forks: u32,
+}
+
+impl<C: Tiered> Judged<C> {
+    /// `what` names the thing in messages; `make` builds it around the policy.
+    pub fn new(
+        py: Python<'_>,
+        what: &'static str,
+        policy: Policy,
+        make: impl FnOnce(Box<dyn kvframe_core::policy::Eviction>) -> Result<C, Error>,
+    ) -> PyResult<Self> {
+        let Policy { eviction, judge, native, .. } = policy;
+        let core = make(eviction).map_err(|e| native::from_core(py, &e, native.as_ref()))?;
+        Ok(Self { core: Mutex::new(core), judge, native, what, forks: fork::generation() })
+    }
+
+    pub fn locked<T>(&self, py: Python<'_>, work: impl FnOnce(&mut C) -> T) -> PyResult<T> {
+        if self.forks != fork::generation() {
+            let message = format!(
+                "this {} belongs to the parent of a fork; make one in the child",
+                self.what
+            );
+            return Err(raise(py, "HandleError", message));
+        }
+        let done = {
+            let _inside = self.enter(py)?;
+            let core = self.core.lock_py_attached(py);
+            work(&mut core.unwrap_or_else(PoisonError::into_inner))
+        };
+        if let Some(native) = &self.native {
+            native.tell(py);
+        }
+        Ok(done)
+    }
+
+    /// A native policy may not call back.
+    fn enter(&self, py: Python<'_>) -> PyResult<Option<Inside>> {
+        if self.native.is_none() {
+            return Ok(None);
+        }
+        match Inside::enter(std::ptr::from_ref(self).addr()) {
+            Some(inside) => Ok(Some(inside)),
+            None => {
+                let what = self.what;
+                let message =
+                    format!("a native policy has called its own {what}, which waits for it");
+                Err(raise(py, "HandleError", message))
+            }
+        }
+    }
+
+    fn error(&self, py: Python<'_>, error: &Error) -> PyErr {
+        match (error, &self.native) {
+            (Error::NeedVictims { .. }, Some(native)) => native.refusal(py),
+            (error, native) => native::from_core(py, error, native.as_ref()),
+        }
+    }
+
+    pub fn with<T>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut C) -> Result<T, Error>,
+    ) -> PyResult<T> {
+        let outcome = self.locked(py, work)?.map_err(|e| self.error(py, &e))?;
+        if let Some(judge) = &self.judge
+            && self.locked(py, |core| core.tier().journal_len())? >= MANY_EVENTS
+        {
+            let journal = self.locked(py, |core| core.tier().take_journal())?;
+            judge.deliver(py, &journal)?;
+        }
+        Ok(outcome)
+    }
+
+    /// The same for what may need victims: a policy in Python is asked without the lock, a compiled
+    /// one under it.
+    pub fn with_victims<T>(
+        &self,
+        py: Python<'_>,
+        mut work: impl FnMut(&mut C) -> Result<T, Error>,
+    ) -> PyResult<T> {
+        loop {
+            let outcome = self.locked(py, |core| match work(core) {
+                Err(Error::NeedVictims { n }) if self.native.is_some() && core.tier().decide(n) => {
+                    work(core)
+                }
+                outcome => outcome,
+            })?;
+            match (outcome, &self.judge) {
+                (Err(Error::NeedVictims { n }), Some(judge)) => {
+                    let (offer, verdict) = self.ask(py, judge, n as usize)?;
+                    let (blocks, generations) =
+                        verdict.map_or_else(Default::default, |v| (v.blocks, v.generations));
+                    self.locked(py, |core| core.tier().choose(n, &blocks, &generations))?;
+                    judge.done_with(offer);
+                }
+                (outcome, _) => return outcome.map_err(|e| self.error(py, &e)),
+            }
+        }
+    }
+
+    /// Asks for the `n` blocks that would die now.
+    pub fn ask(
+        &self,
+        py: Python<'_>,
+        judge: &Judge,
+        n: usize,
+    ) -> PyResult<(Candidates, Option<Verdict>)> {
+        let window = judge.window();
+        let limit = if window == 0 { 0 } else { window.max(n) };
+        let mut offer = judge.gather(|_| {});
+        let (now, journal) = self.locked(py, |core| {
+            let journal = core.tier().candidates(limit, &mut offer);
+            (core.tier().now(), journal)
+        })?;
+        let verdict = judge.ask(py, n, now, &offer, &journal)?;
+        Ok((offer, verdict))
+    }
+
+    /// Blocks nobody owns in the order they would die now; a policy from outside is asked for it.
+    pub fn order(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
+        let n = self.locked(py, |core| core.tier().pool().cached())? as usize;
+        if let Some(judge) = &self.judge
+            && let (offer, Some(verdict)) = self.ask(py, judge, n)?
+        {
+            judge.done_with(offer);
+            return Ok(verdict.blocks);
+        }
+        self.locked(py, |core| core.tier().ranking())?.map_err(|e| self.error(py, &e))
+    }
+
+    /// Decisions that the built-in order took for a policy that failed.
+    pub fn failures(&self) -> u64 {
+        let native = self.native.as_ref().map_or(0, Native::failures);
+        self.judge.as_ref().map_or(native, Judge::failures)
+    }
+}

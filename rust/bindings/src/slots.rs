@@ -1,0 +1,195 @@
+//! `Slots`: a contiguous slot for each sequence.
+
+use kvframe_core::slots::{Counters, Slots as Core, Standing};
+use kvframe_core::tier::TierPolicy;
+use numpy::PyArray1;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::buffers::{tokens, u64s};
+use crate::ints::{Length, Seq, Ticket, Upto};
+use crate::judged::{Judged, Tiered};
+use crate::lookup::space_of;
+use crate::manager::make_policy;
+use crate::step::{PlanTuple, plan_tuple};
+use crate::tier::{KnownTuple, known};
+
+impl Tiered for Core {
+    fn tier(&mut self) -> &mut TierPolicy {
+        self.policy()
+    }
+}
+
+/// (version, "empty" | "cached" | "live" | "copying", known, committed, found tokens)
+type RowTuple = (u32, &'static str, u32, u32, u32);
+
+/// Fixed slots; `kvframe.SlotCache` is the face for users.
+#[pyclass(frozen, module = "kvframe._core")]
+pub struct Slots {
+    core: Judged<Core>,
+}
+
+#[pymethods]
+impl Slots {
+    /// Empty slots; `policy` is a built-in's name or a driver of a Python policy.
+    #[new]
+    #[pyo3(signature = (*, slots, length, least_copy, fingerprint, policy, policy_options=None, strict=false))]
+    fn new(
+        py: Python<'_>,
+        slots: u32,
+        length: u32,
+        least_copy: u32,
+        fingerprint: &[u8],
+        policy: &Bound<'_, PyAny>,
+        policy_options: Option<&Bound<'_, PyDict>>,
+        strict: bool,
+    ) -> PyResult<Self> {
+        let made = make_policy(py, policy, policy_options, strict)?;
+        let make = |eviction| Core::new(slots, length, least_copy, fingerprint, eviction);
+        Ok(Self { core: Judged::new(py, "slot cache", made, make)? })
+    }
+
+    /// Tokens of a prompt that some slot holds.
+    #[pyo3(signature = (prompt, salt=None, adapter=None))]
+    fn lookup(
+        &self,
+        py: Python<'_>,
+        prompt: &Bound<'_, PyAny>,
+        salt: Option<&[u8]>,
+        adapter: Option<&[u8]>,
+    ) -> PyResult<u32> {
+        let ids = tokens(prompt, "prompt")?;
+        self.core.locked(py, |core| core.lookup(ids.as_slice(), space_of(salt, adapter, None)))
+    }
+
+    /// A slot for a prompt: (sequence, tokens not to compute, slot they are copied from).
+    fn admit(
+        &self,
+        py: Python<'_>,
+        prompt: &Bound<'_, PyAny>,
+        salt: Option<&[u8]>,
+        adapter: Option<&[u8]>,
+        using: KnownTuple,
+    ) -> PyResult<(u64, u32, Option<u32>)> {
+        let ids = tokens(prompt, "prompt")?;
+        let (ids, space) = (ids.as_slice(), space_of(salt, adapter, None));
+        let got = self.core.with_victims(py, |core| core.admit(ids, space, known(using)))?;
+        Ok((got.seq, got.cached, got.copied_from))
+    }
+
+    /// More tokens of a sequence.
+    fn append(&self, py: Python<'_>, seq: Seq, ids: &Bound<'_, PyAny>) -> PyResult<()> {
+        let ids = tokens(ids, "tokens")?;
+        self.core.with(py, |core| core.append(seq.0, ids.as_slice()))
+    }
+
+    /// Tokens are computed and accepted.
+    fn commit(&self, py: Python<'_>, seq: Seq, upto: Upto) -> PyResult<()> {
+        self.core.with(py, |core| core.commit(seq.0, upto.0))
+    }
+
+    /// A decode step of many sequences.
+    fn advance(
+        &self,
+        py: Python<'_>,
+        seqs: &Bound<'_, PyAny>,
+        ids: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (seqs, ids) = (u64s(Some(seqs), "seqs")?, tokens(ids, "tokens")?);
+        self.core.with(py, |core| core.advance(&seqs, ids.as_slice()))
+    }
+
+    /// Cuts a sequence.
+    fn truncate(&self, py: Python<'_>, seq: Seq, length: Length) -> PyResult<()> {
+        self.core.with(py, |core| core.truncate(seq.0, length.0))
+    }
+
+    /// Ends a sequence.
+    fn release(&self, py: Python<'_>, seq: Seq) -> PyResult<()> {
+        self.core.with(py, |core| core.release(seq.0))
+    }
+
+    /// The copies gathered since the last plan.
+    fn take_plan<'py>(&self, py: Python<'py>) -> PyResult<Option<PlanTuple<'py>>> {
+        let plan = self.core.locked(py, Core::take_plan)?;
+        plan.map(|plan| plan_tuple(py, &plan)).transpose()
+    }
+
+    /// The copies of a plan are queued.
+    fn done(&self, py: Python<'_>, ticket: Ticket) -> PyResult<()> {
+        self.core.with(py, |core| core.done(ticket.0))
+    }
+
+    /// The copies of a plan failed; returns the sequences that start anew.
+    fn failed(&self, py: Python<'_>, ticket: Ticket) -> PyResult<Vec<u64>> {
+        self.core.with(py, |core| core.failed(ticket.0))
+    }
+
+    /// Forgets what is cached.
+    fn clear(&self, py: Python<'_>) -> PyResult<u32> {
+        self.core.with(py, Core::clear)
+    }
+
+    /// The same under other weights.
+    fn set_fingerprint(&self, py: Python<'_>, fingerprint: &[u8]) -> PyResult<u32> {
+        self.core.with(py, |core| core.set_fingerprint(fingerprint))
+    }
+
+    /// Every slot.
+    fn rows(&self, py: Python<'_>) -> PyResult<Vec<RowTuple>> {
+        self.core.locked(py, |core| {
+            let name = |standing| match standing {
+                Standing::Empty => "empty",
+                Standing::Cached => "cached",
+                Standing::Live => "live",
+                Standing::Copying => "copying",
+            };
+            let rows = core.rows();
+            rows.map(|r| (r.version, name(r.standing), r.known, r.committed, r.found)).collect()
+        })
+    }
+
+    /// Cached slots from the next to be given up on.
+    fn eviction_order<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<i32>>> {
+        let order = self.core.locked(py, |core| core.eviction_order())?;
+        Ok(PyArray1::from_iter(py, order.into_iter().map(|slot| slot as i32)))
+    }
+
+    /// Counters by name.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let Counters {
+            admitted,
+            in_place,
+            prompt_tokens,
+            hit_tokens,
+            copies,
+            copied_tokens,
+            evictions,
+            overwritten,
+        } = self.core.locked(py, |core| core.counters())?;
+        let stats = PyDict::new(py);
+        for (name, value) in [
+            ("admitted", admitted),
+            ("in_place", in_place),
+            ("prompt_tokens", prompt_tokens),
+            ("hit_tokens", hit_tokens),
+            ("copies", copies),
+            ("copied_tokens", copied_tokens),
+            ("evictions", evictions),
+            ("overwritten_tokens", overwritten),
+        ] {
+            stats.set_item(name, value)?;
+        }
+        Ok(stats)
+    }
+
+    /// Decisions that the built-in order took for a policy that failed.
+    fn failures(&self) -> u64 {
+        self.core.failures()
+    }
+
+    /// Recounts the books.
+    fn check_integrity(&self, py: Python<'_>) -> PyResult<()> {
+        self.core.with(py, |core| core.check_integrity())
+    }
+}

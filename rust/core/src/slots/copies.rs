@@ -1,0 +1,79 @@
+//! Prefixes on their way from slot to slot. Neither end of a copy is given to anybody, and what it
+//! brings is not found, until its ticket is back.
+
+use super::Slots;
+use crate::error::{Error, Result};
+use crate::sequence::SeqId;
+use crate::tickets::{Copy, Plan};
+use crate::tier::Known;
+
+impl Slots {
+    /// Plans the copy of the first `tokens` tokens of `from` into `into`, which holds nothing.
+    pub(super) fn plan_copy(
+        &mut self,
+        from: u32,
+        into: u32,
+        tokens: u32,
+        known: Known,
+    ) -> Result<()> {
+        let seq = self.handle(into);
+        let source = &mut self.all[from as usize];
+        let block =
+            source.block.ok_or_else(|| Error::Integrity(format!("slot {from} has no block")))?;
+        if source.is_idle() {
+            self.policy.claim(&[block])?;
+        }
+        self.all[from as usize].holds += 1;
+        self.policy.hit(&[block], known)?;
+        let target = &mut self.all[into as usize];
+        target.holds += 1;
+        target.filling = true;
+        self.tickets.add(Copy { src: from, dst: into, tokens, seq, group: 0 });
+        self.counters.copies += 1;
+        self.counters.copied_tokens += u64::from(tokens);
+        Ok(())
+    }
+
+    /// The copies to make before the next write, from slot to slot.
+    pub fn take_plan(&mut self) -> Option<Plan> {
+        self.tickets.take_plan()
+    }
+
+    /// The copies of a plan are queued ahead of every later write.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTicket`].
+    pub fn done(&mut self, ticket: u64) -> Result<()> {
+        for copy in self.tickets.settle(ticket)?.copies {
+            self.all[copy.dst as usize].filling = false;
+            self.publish(copy.dst)?;
+            self.end(copy)?;
+        }
+        Ok(())
+    }
+
+    /// The copies of a plan failed. The sequences that have nothing computed any more.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTicket`].
+    pub fn failed(&mut self, ticket: u64) -> Result<Vec<SeqId>> {
+        let mut rewound = Vec::new();
+        for copy in self.tickets.settle(ticket)?.copies {
+            let target = &mut self.all[copy.dst as usize];
+            (target.filling, target.committed) = (false, 0);
+            if target.live {
+                rewound.push(copy.seq);
+            }
+            self.end(copy)?;
+        }
+        Ok(rewound)
+    }
+
+    fn end(&mut self, copy: Copy) -> Result<()> {
+        for at in [copy.src, copy.dst] {
+            self.all[at as usize].holds -= 1;
+            self.let_go(at)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,96 @@
+//! One slot, and what is told of slots.
+
+use crate::hash::Key;
+use crate::pool::BlockId;
+use crate::sequence::SeqId;
+
+/// A slot and what is in it.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    /// How many sequences have been here.
+    pub version: u32,
+    pub live: bool,
+    /// Its prefix is being copied in.
+    pub filling: bool,
+    /// What is here was admitted before the cache was cleared, and is never found.
+    pub private: bool,
+    /// Unsettled copies out of it and into it.
+    pub holds: u32,
+    pub root: Key,
+    /// Known tokens of a live sequence; those that are found of a cached one.
+    pub tokens: Vec<u32>,
+    pub committed: u32,
+    /// Leading tokens that others find; 0 while it is not in the order.
+    pub found: u32,
+    /// Its name at the policy while it is found.
+    pub block: Option<BlockId>,
+    /// The last call that named it.
+    pub call: u64,
+}
+
+impl Slot {
+    pub fn findable(&self) -> &[u32] {
+        &self.tokens[..self.found as usize]
+    }
+
+    /// Whether neither a sequence nor a copy needs it.
+    pub fn is_idle(&self) -> bool {
+        !self.live && self.holds == 0
+    }
+}
+
+/// What an admission gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Admitted {
+    /// The sequence: its slot in the low half, the slot's version in the high half.
+    pub seq: SeqId,
+    /// Tokens that need not be computed.
+    pub cached: u32,
+    /// The slot that they are copied from, if they are not there already.
+    pub copied_from: Option<u32>,
+}
+
+/// Where a slot stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Holds nothing.
+    Empty,
+    /// Nobody's, and found.
+    Cached,
+    /// A sequence runs in it.
+    Live,
+    /// Nobody's, while a copy out of it or into it goes on.
+    Copying,
+}
+
+/// A slot, for people to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)] // each is the slot's field of that name
+pub struct Row {
+    pub version: u32,
+    pub standing: Standing,
+    pub known: u32,
+    pub committed: u32,
+    pub found: u32,
+}
+
+/// What happened so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Sequences admitted.
+    pub admitted: u64,
+    /// Of them, those that go on in a slot whose prefix they share.
+    pub in_place: u64,
+    /// Tokens of their prompts.
+    pub prompt_tokens: u64,
+    /// Of those, tokens that need not be computed.
+    pub hit_tokens: u64,
+    /// Prefixes copied from slot to slot.
+    pub copies: u64,
+    /// Their tokens.
+    pub copied_tokens: u64,
+    /// Cached slots given up whole.
+    pub evictions: u64,
+    /// Cached tokens given up behind a prefix that is gone on from in place.
+    pub overwritten: u64,
+}

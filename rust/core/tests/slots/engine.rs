@@ -1,0 +1,82 @@
+//! An engine with slots: what is in its memory tells of every token before it, so that a prefix taken
+//! for another is noticed.
+
+use kvframe_core::hash::Space;
+use kvframe_core::policy::{PolicyOptions, by_name};
+use kvframe_core::slots::{Admitted, Slots};
+use kvframe_core::tickets::Plan;
+use kvframe_core::tier::Known;
+use kvframe_core::{Result, SeqId};
+
+use crate::dice::mix;
+
+/// Two namespaces.
+pub const SPACES: [Space<'static>; 2] = [
+    Space { salt: b"", adapter: b"", encoder: b"" },
+    Space { salt: b"a", adapter: b"", encoder: b"" },
+];
+
+pub fn slots(count: u32, length: u32, least_copy: u32, policy: &str) -> Slots {
+    let policy = by_name(policy, PolicyOptions::default()).expect("a shipped policy");
+    Slots::new(count, length, least_copy, b"", policy).expect("sound")
+}
+
+pub fn place(seq: SeqId) -> usize {
+    seq as u32 as usize
+}
+
+/// The KV of each token, given all before it.
+pub fn kv_of(space: usize, tokens: &[u32]) -> Vec<u64> {
+    let step = |state: &mut u64, token: &u32| {
+        *state = mix(*state, u64::from(*token));
+        Some(*state)
+    };
+    tokens.iter().scan(space as u64, step).collect()
+}
+
+/// Slots, and the memory behind them.
+pub struct Engine {
+    pub slots: Slots,
+    pub memory: Vec<Vec<u64>>,
+}
+
+impl Engine {
+    pub fn new(count: u32, length: u32, least_copy: u32, policy: &str) -> Self {
+        let memory = vec![vec![0; length as usize]; count as usize];
+        Self { slots: slots(count, length, least_copy, policy), memory }
+    }
+
+    pub fn admit(&mut self, prompt: &[u32], space: usize) -> Result<Admitted> {
+        self.slots.admit(prompt, SPACES[space], Known::default())
+    }
+
+    /// Carries out a plan.
+    pub fn run(&mut self, plan: &Plan) {
+        for copy in &plan.copies {
+            let prefix = self.memory[copy.src as usize][..copy.tokens as usize].to_vec();
+            self.memory[copy.dst as usize][..prefix.len()].copy_from_slice(&prefix);
+        }
+    }
+
+    /// Writes the KV of `tokens[from..to]`, and commits it.
+    pub fn compute(&mut self, seq: SeqId, space: usize, tokens: &[u32], from: usize, to: usize) {
+        let kv = kv_of(space, &tokens[..to]);
+        self.memory[place(seq)][from..to].copy_from_slice(&kv[from..]);
+        self.slots.commit(seq, to as u32).expect("known");
+    }
+
+    /// A prompt from its admission to its end, with any copy. Returns what it was given.
+    pub fn serve(&mut self, prompt: &[u32]) -> Admitted {
+        let got = self.admit(prompt, 0).expect("room");
+        if let Some(plan) = self.slots.take_plan() {
+            self.run(&plan);
+            self.slots.done(plan.ticket).expect("outstanding");
+        }
+        let cached = got.cached as usize;
+        assert_eq!(self.memory[place(got.seq)][..cached], kv_of(0, prompt)[..cached]);
+        self.compute(got.seq, 0, prompt, cached, prompt.len());
+        self.slots.release(got.seq).expect("live");
+        self.slots.check_integrity().expect("sound");
+        got
+    }
+}
