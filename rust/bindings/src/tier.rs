@@ -19,6 +19,7 @@ pub struct TierPolicy {
     core: Judged<Core>,
 }
 
+/// As the core has it.
 pub fn known((session, turn, class, priority, tokens): KnownTuple) -> Known {
     Known { meta: Meta { session, turn, class, priority }, tokens }
 }

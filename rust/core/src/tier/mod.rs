@@ -3,8 +3,17 @@
 //! A tier below the engine's, or another engine's plug point, holds blocks that know no parent. Each
 //! is its own leaf. The same [`Eviction`] that ranks the blocks of a [`crate::Manager`] ranks these,
 //! and hears of them in the same words; what a policy makes of prefixes it loses here.
+//!
+//! [`TierPages`] is the tier that does know prefixes, and which of its pages are on their way.
 
+mod chain;
+mod check;
+mod pages;
+mod transfers;
 mod victims;
+
+pub use pages::{Opened, Stored, TierLimits, TierPages};
+pub use transfers::{Ended, TierStats};
 
 use crate::error::{Error, Result};
 use crate::hash::Key;
@@ -47,6 +56,8 @@ pub struct TierPolicy {
     told: Option<u32>,
     /// Scratch: how often a block is named in one call.
     times: Vec<u32>,
+    /// Scratch: protected blocks that lost their last child meanwhile.
+    bared: Vec<BlockId>,
 }
 
 /// Blocks that the policy of a growing tier is told of at first; from there on twice as many.
@@ -73,6 +84,7 @@ impl TierPolicy {
             now: 0,
             moved: Vec::new(),
             aside: Vec::new(),
+            bared: Vec::new(),
             named: None,
             block_size,
             told: None,
@@ -169,6 +181,20 @@ impl TierPolicy {
     /// # Errors
     /// [`Error::NoCapacity`]; [`Error::PolicyRefused`] in a tier that grows.
     pub fn insert(&mut self, key: Key, depth: u32, known: Known) -> Result<BlockId> {
+        self.insert_after(key, NIL, depth, known)
+    }
+
+    /// As [`TierPolicy::insert`], after `parent`, which cannot die before it; [`NIL`] is none.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn insert_after(
+        &mut self,
+        key: Key,
+        parent: BlockId,
+        depth: u32,
+        known: Known,
+    ) -> Result<BlockId> {
         if let Some(told) = self.told
             && self.pool.free() == 0
         {
@@ -183,7 +209,7 @@ impl TierPolicy {
         };
         self.tick();
         self.policy.take(block);
-        self.pool.publish(block, key, NIL, depth);
+        self.pool.publish(block, key, parent, depth);
         let view = View { pool: &self.pool, now: self.now };
         self.policy.insert(&[block], known.using(), view);
         Ok(block)
@@ -266,6 +292,12 @@ impl TierPolicy {
                 limit: "has no owner left to release it".into(),
             });
         }
+        self.put_down(blocks);
+        Ok(())
+    }
+
+    /// `release` of blocks that are known to have an owner each.
+    fn put_down(&mut self, blocks: &[BlockId]) {
         self.tick();
         self.moved.clear();
         for &block in blocks {
@@ -274,7 +306,6 @@ impl TierPolicy {
             }
         }
         self.policy.release(&self.moved, View { pool: &self.pool, now: self.now });
-        Ok(())
     }
 
     /// `blocks` leave the tier, owned or not: a failed store, a reset, a move elsewhere.
@@ -316,13 +347,18 @@ impl TierPolicy {
     }
 
     fn leave(&mut self, block: BlockId, why: Why) {
-        // Policies know a cached block from an owned one by its owners, which must be there still.
-        self.pool.unpublish(block);
-        self.policy.remove(block, why, View { pool: &self.pool, now: self.now });
+        self.unfind(block, why);
         while self.pool.refs(block) > 0 {
             self.pool.unshare(block);
         }
         self.pool.put_back(block);
+    }
+
+    /// `page`, which nobody owns, dies.
+    fn evict(&mut self, page: BlockId) {
+        self.take_back_named();
+        self.moved.clear();
+        self.leave(page, Why::Evicted);
     }
 
     /// The policy's own books against the tier's.
