@@ -927,7 +927,7 @@ class TierPolicy:
 @final
 class Trace:
     """
-    A trace and, once asked for, what its two modes need to know ahead.
+    A trace and, once asked for, what its modes need to know ahead.
     """
     @property
     def block_size(self, /) -> int:
@@ -1011,7 +1011,8 @@ def replay(
     matcher: Any | None = None,
 ) -> dict:
     """
-    Replays a trace through the manager: admit, commit, release, one request at a time.
+    Replays a trace through the manager: admit, commit, release, one request at a time, or (`mode`
+    "timed") by the clock, beside those that still run.
 
     `policy` and `admission` are a built-in's name or a driver of a Python policy; `capacity` counts blocks, None
     holds everything. Returns what was counted, a dict.
