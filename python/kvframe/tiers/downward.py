@@ -7,10 +7,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from kvframe.errors import BusyError, CapacityError
-from kvframe.tiers.below import StoreTier
+from kvframe.tiers.below import Rows, StoreTier
 from kvframe.tiers.books import Keys
 from kvframe.tiers.levels import Level, Levels
 from kvframe.tiers.moves import Pages
@@ -198,10 +197,11 @@ class Downward(Levels):
         source, slots, ticket = transfer
         place = self.levels.index(level)
 
-        def fetch() -> list[npt.NDArray[np.uint8]]:
+        def fetch() -> Rows:
             if isinstance(level, StoreTier):
                 return level.read(keys, start).pages
-            return [some[: level.check(slots)] for some in level.get(slots)]
+            good = level.check(slots)
+            return [some[:good] for some in level.get(slots)]
 
         def sent(outcome: list[int] | Exception) -> None:
             failed = isinstance(outcome, Exception)

@@ -115,9 +115,8 @@ class Upward(Levels):
             self._deadline(level, ticket)
 
         def fetch() -> Read:
-            read = below.read(keys, stored.present)
-            if read.good:
-                host.put(slots[: read.good], read.pages)
+            read = below.read(keys, stored.present, host.get(slots))
+            host.seal(slots[: read.good])
             return read
 
         def fetched(outcome: Read | Exception) -> None:
