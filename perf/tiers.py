@@ -12,6 +12,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,10 +98,10 @@ def _measure(name: str, server: Any, folder: Path, pages: int, rounds: int) -> R
         keys = np.array([(at, turn) for at in range(pages)], np.uint64)
         names = [f"raw-{turn}-{at}" for at in range(pages)]
         steps: dict[str, Callable[[], Any]] = {
-            "put": lambda keys=keys: tier.write(keys, 0, lambda: [list(data)]),
-            "get": lambda keys=keys: tier.read(keys, 0, [list(memory)]),
-            "raw_put": lambda names=names: raw_put(names, bytes_of),
-            "raw_get": lambda names=names: raw_get(names),
+            "put": partial(tier.write, keys, 0, lambda: [list(data)]),
+            "get": partial(tier.read, keys, 0, [list(memory)]),
+            "raw_put": partial(raw_put, names, bytes_of),
+            "raw_get": partial(raw_get, names),
         }
         for step, run in steps.items():
             start = time.perf_counter()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,10 @@ from ..tiers.helpers import Shelf
 
 
 def test_stores_that_ship_pass(tmp_path: Path) -> None:
-    numbers = count()
     check_store(Shelf)
     for direct in (False, True):
-        check_store(
-            lambda direct=direct: Disk(
-                DiskOptions(path=str(tmp_path / str(next(numbers))), fsync=False, direct=direct)
-            ),
-            count=20,
-        )
+        path = str(tmp_path / str(direct))
+        check_store(partial(Disk, DiskOptions(path=path, fsync=False, direct=direct)), count=20)
 
 
 class Lossy(Shelf):

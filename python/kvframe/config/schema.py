@@ -151,6 +151,13 @@ class PolicyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             "the policy asks for, or 256."
         ),
     ] = None
+    budget_ms: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(
+            description="A policy in Python that takes longer for a decision is asked no more. If "
+            "not given, it may take its time."
+        ),
+    ] = None
     options: Annotated[
         dict[str, dict[str, Any]],
         Meta(description="A table of options for each policy, checked by that policy's schema."),
@@ -231,16 +238,16 @@ class TierConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     eviction_options: Annotated[
         dict[str, Any], Meta(description="That policy's options, checked by its schema.")
     ] = field(default_factory=dict)
-    write: Annotated[
-        Literal["through", "selective", "back"],
+    admission: Annotated[
+        str,
         Meta(
-            description="What comes in: all that the tier above has, what was used min_uses times, "
-            "or what is about to die there."
+            description="Name of the admission policy that says what enters, and when; see: "
+            "kvframe plugins."
         ),
-    ] = "through"
-    min_uses: Annotated[
-        Count, Meta(description='Uses after which write = "selective" lets a page in.')
-    ] = 2
+    ] = "write-through"
+    admission_options: Annotated[
+        dict[str, Any], Meta(description="That policy's options, checked by its schema.")
+    ] = field(default_factory=dict)
     in_flight: Annotated[
         Count, Meta(description="Pages on their way in and out at once; more are refused.")
     ] = 4096

@@ -14,6 +14,7 @@ from kvframe.pages.layout import PageShape
 from kvframe.policies.report import origin_of
 from kvframe.tiers.books import Books, Gone, Keys, as_keys
 from kvframe.tiers.codec import HEAD_BYTES, Codec, CorruptError, Head
+from kvframe.tiers.gate import Gate
 from kvframe.tiers.space import Key, Space, number, parse
 from kvframe.tiers.store import PageStore
 from kvframe.tiers.worker import Worker
@@ -76,6 +77,8 @@ class StoreTier:
             )
         self.store = store
         self.shared = tier.store.descriptor.shared
+        kind = "remote" if self.shared else "disk"
+        self.gate = Gate(tier, self.books, kind, space.block_size)
         self.corrupt = self.foreign = self.errors = 0
         self._shapes = shapes
         self._parts = range(len(shapes))

@@ -66,6 +66,7 @@ class Books:
         made = driver(tier.policy, tier.policy_options, None, block_size)
         self._core = TierPages(
             pages=tier.pages,
+            block_size=block_size,
             in_flight=config.in_flight,
             policy=made or config.eviction,
             policy_options=tier.policy_values,

@@ -98,7 +98,7 @@ class Codec:
         self, page: npt.NDArray[np.uint8], key: Key, part: int, parent: Key | None, depth: int
     ) -> bytes:
         """A part of a page, uint8 [page bytes], as an object."""
-        raw = memoryview(page) if self._fp8 is None else self._fp8[part].encode(page)
+        raw = page.data if self._fp8 is None else self._fp8[part].encode(page)
         data = self._pack(raw)
         before = _ROOT if parent is None else _bytes(parent)
         fields = (_MAGIC, self._kind, part, len(self.shapes), self._digest, _bytes(key), before)

@@ -13,6 +13,7 @@ from kvframe.pages.checksum import checksums_at
 from kvframe.pages.layout import BLOCK_FIRST, Layout, PageShape
 from kvframe.pages.numpy import NumpyPool
 from kvframe.tiers.books import Books, Gone
+from kvframe.tiers.gate import Gate
 from kvframe.tiers.moves import Pages
 
 Bytes = npt.NDArray[np.uint8]
@@ -41,6 +42,7 @@ class HostTier:
     ) -> None:
         self.name, self.config = tier.config.name, tier.config
         self.books = Books(tier, block_size, len(shapes))
+        self.gate = Gate(tier, self.books, "host", block_size)
         layouts = [Layout.of(BLOCK_FIRST, shape, tier.pages) for shape in shapes]
         self.pools = list(pools) if pools is not None else [NumpyPool(one) for one in layouts]
         self._rows = [self._dense(pool, tier.pages) for pool in self.pools]

@@ -42,11 +42,12 @@ impl TierPages {
     /// An empty tier; `policy` is a built-in's name or a driver of a Python policy.
     #[new]
     #[pyo3(signature = (
-        *, pages, in_flight, policy, policy_options=None, strict=false, backed_first=false
+        *, pages, block_size, in_flight, policy, policy_options=None, strict=false, backed_first=false
     ))]
     fn new(
         py: Python<'_>,
         pages: u32,
+        block_size: u32,
         in_flight: u32,
         policy: &Bound<'_, PyAny>,
         policy_options: Option<&Bound<'_, PyDict>>,
@@ -55,7 +56,7 @@ impl TierPages {
     ) -> PyResult<Self> {
         let made = make_policy(py, policy, policy_options, strict)?;
         let limits = TierLimits { pages, in_flight, backed_first };
-        let make = |eviction| Ok(Core::new(limits, eviction));
+        let make = |eviction| Core::new(limits, block_size, eviction);
         Ok(Self { core: Judged::new(py, "tier", made, make)? })
     }
 
@@ -196,10 +197,10 @@ impl TierPages {
         self.core.with(py, |core| core.give_back(pages.as_slice()))
     }
 
-    /// Pages in the order they would die, as far as it is settled, each with its key.
+    /// Pages in the order they would die, each with its key; a policy from outside is asked for it.
     fn order(&self, py: Python<'_>) -> PyResult<Gone> {
+        let order = self.core.order(py)?;
         self.core.locked(py, |core| {
-            let order = core.tier().order();
             order.into_iter().map(|page| (words(core.tier().pool().key(page)), page)).collect()
         })
     }
