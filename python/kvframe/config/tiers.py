@@ -99,7 +99,7 @@ def _resolve(
     except PluginError as error:
         told = str(origins.error(join(path, "eviction"), tier.eviction, str(error)))
         raise PluginError(told) from (error.__cause__ or error)
-    if policy.descriptor.replay_only or policy.descriptor.way == "native":
+    if policy.descriptor.replay_only:
         raise origins.error(
             join(path, "eviction"), tier.eviction, "ranks no pages of a tier: take another"
         )
