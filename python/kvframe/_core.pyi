@@ -704,13 +704,15 @@ class TierPolicy:
         cls,
         /,
         *,
-        blocks: SupportsIndex,
+        blocks: SupportsIndex | None,
+        block_size: SupportsIndex,
         policy: Any,
         policy_options: dict | None = None,
         strict: bool = False,
     ) -> TierPolicy:
         """
-        An empty tier; `policy` is a built-in's name or a driver of a Python policy.
+        An empty tier; `policy` is a built-in's name or a driver. Without `blocks` it is as large as it
+        ever was.
         """
     def check_integrity(self, /) -> None:
         """
@@ -759,7 +761,7 @@ class TierPolicy:
         """
     def order(self, /) -> list[int]:
         """
-        Blocks nobody owns in the order they would die now; a policy in Python is asked for it.
+        Blocks nobody owns in the order they would die now; a policy from outside is asked for it.
         """
     def refresh(self, /, blocks: SupportsGetItem[int, SupportsIndex]) -> None:
         """

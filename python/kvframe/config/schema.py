@@ -151,6 +151,13 @@ class PolicyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             "the policy asks for, or 256."
         ),
     ] = None
+    budget_ms: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(
+            description="A policy in Python that takes longer for a decision is asked no more. If "
+            "not given, it may take its time."
+        ),
+    ] = None
     options: Annotated[
         dict[str, dict[str, Any]],
         Meta(description="A table of options for each policy, checked by that policy's schema."),

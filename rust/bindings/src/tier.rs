@@ -25,18 +25,23 @@ pub fn known((session, turn, class, priority, tokens): KnownTuple) -> Known {
 
 #[pymethods]
 impl TierPolicy {
-    /// An empty tier; `policy` is a built-in's name or a driver of a Python policy.
+    /// An empty tier; `policy` is a built-in's name or a driver. Without `blocks` it is as large as it
+    /// ever was.
     #[new]
-    #[pyo3(signature = (*, blocks, policy, policy_options=None, strict=false))]
+    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, strict=false))]
     fn new(
         py: Python<'_>,
-        blocks: u32,
+        blocks: Option<u32>,
+        block_size: u32,
         policy: &Bound<'_, PyAny>,
         policy_options: Option<&Bound<'_, PyDict>>,
         strict: bool,
     ) -> PyResult<Self> {
         let made = make_policy(py, policy, policy_options, strict)?;
-        let core = Judged::new(py, "tier", made, |eviction| Ok(Core::new(blocks, eviction)))?;
+        let core = Judged::new(py, "tier", made, |eviction| match blocks {
+            Some(blocks) => Core::new(blocks, block_size, eviction),
+            None => Core::growing(block_size, eviction),
+        })?;
         Ok(Self { core })
     }
 
@@ -94,16 +99,9 @@ impl TierPolicy {
         self.core.with_victims(py, |core| core.next(&spared))
     }
 
-    /// Blocks nobody owns in the order they would die now; a policy in Python is asked for it.
+    /// Blocks nobody owns in the order they would die now; a policy from outside is asked for it.
     fn order(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
-        let n = self.core.locked(py, |core| core.pool().cached())? as usize;
-        if let Some(judge) = self.core.judge()
-            && let (offer, Some(verdict)) = self.core.ask(py, judge, n)?
-        {
-            judge.done_with(offer);
-            return Ok(verdict.blocks);
-        }
-        self.core.locked(py, |core| core.order())
+        self.core.order(py)
     }
 
     /// (free, cached, referenced) blocks.

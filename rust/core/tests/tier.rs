@@ -5,7 +5,7 @@ use kvframe_core::policy::{NAMES, PolicyOptions, Why, by_name};
 use kvframe_core::tier::{Known, TierPolicy};
 
 fn tier(name: &str, capacity: u32) -> TierPolicy {
-    TierPolicy::new(capacity, by_name(name, PolicyOptions::default()).unwrap())
+    TierPolicy::new(capacity, 16, by_name(name, PolicyOptions::default()).unwrap()).unwrap()
 }
 
 fn filled(name: &str, capacity: u32) -> (TierPolicy, Vec<u32>) {
@@ -79,6 +79,24 @@ fn the_next_is_the_one_that_dies() {
             let next = tier.next(&blocks[5..]).unwrap().unwrap();
             let died = tier.victims(1, &blocks[5..]).unwrap().unwrap();
             assert_eq!(died, [next], "{name}");
+            tier.check_integrity().unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_is_named_next_is_what_dies() {
+    for name in NAMES {
+        let (mut tier, blocks) = filled(name, 32);
+        tier.hit(&blocks[..7], Known::default()).unwrap();
+        for round in 0..8 {
+            let spared = [blocks[30], blocks[31]];
+            let next = tier.next(&spared).unwrap().unwrap();
+            if round % 2 == 0 {
+                assert_eq!(tier.victims(1, &spared).unwrap(), Some(vec![next]), "{name}");
+            } else {
+                tier.refresh(&[next]).unwrap();
+            }
             tier.check_integrity().unwrap();
         }
     }

@@ -44,12 +44,12 @@ impl Manager {
             }
             let mut blocks = std::mem::take(&mut self.scratch.blocks);
             blocks.clear();
-            let entries = &mut sequence.tables[group][gone];
+            let table = &mut sequence.tables[group];
             // Those before the last gap went before.
-            let first = entries.iter().rposition(|&b| b == NIL).map_or(0, |i| i + 1);
-            for entry in &mut entries[first..] {
-                blocks.push(std::mem::replace(entry, NIL));
-            }
+            let gap = table[gone.clone()].iter().rposition(|&b| b == NIL);
+            gone.start += gap.map_or(0, |i| i + 1);
+            blocks.extend_from_slice(&table[gone.clone()]);
+            table.give_up(gone);
             // What is computed without them is no longer what the prefix alone says.
             let is_sink = matches!(reach.kind, GroupKind::SinkWindow { .. });
             sequence.private |= is_sink && !blocks.is_empty();
