@@ -14,6 +14,7 @@ from kvframe.bench.check import json as json_of
 from kvframe.bench.check import text as text_of
 from kvframe.bench.job import Job, Request
 from kvframe.bench.report import unfinished
+from kvframe.spelling import did_you_mean
 
 BELOW_THRESHOLD, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
@@ -38,7 +39,18 @@ def _print(text: str) -> int:
     return 0
 
 
-@click.group(invoke_without_command=True)
+class _Commands(click.Group):
+    """A misspelt subcommand gets the nearest one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.commands and not args[0].startswith("-"):
+            ctx.fail(f"no command {args[0]}{did_you_mean(args[0], self.commands)}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Commands, invoke_without_command=True)
 @click.pass_context
 def bench(context: click.Context) -> None:
     """Replay real traffic under every policy.
