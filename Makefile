@@ -38,6 +38,7 @@ test: setup
 
 soak: setup
 	$(BIN)/python -m pytest tests/oracle --steps $(STEPS)
+	KVFRAME_TRACES=100000 $(BIN)/python -m pytest tests/radix
 	KVFRAME_SCRIPTS=20000 KVFRAME_RUNS=4000 cargo test --locked -p kvframe-core --test property
 
 lint: setup $(STUBS)

@@ -29,7 +29,11 @@ WORKS = (
     *router.WORKS,
     *memory.WORKS,
 )
-PYTHONS = {"for_vllm.py": "VLLM_PYTHON", "for_dynamo.py": "DYNAMO_PYTHON"}
+PYTHONS = {
+    "for_vllm.py": "VLLM_PYTHON",
+    "for_dynamo.py": "DYNAMO_PYTHON",
+    "for_sglang.py": "SGLANG_PYTHON",
+}
 """Programs of perf/sides, and the variable that names a Python which can import their peer."""
 QUIET = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
 PUBLIC = ("work", "unit", "better", "kvframe", "bar", "peer", "peer_value", "floor")

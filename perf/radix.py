@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from kvframe import CacheConfig, Config, KVCacheManager
 from perf import floors
@@ -20,6 +21,8 @@ from perf.measure import MICRO, per_call, quiet
 from perf.memory import resident
 from perf.sides.workload import LIVE, POOL, VOCABULARY, long_prompt, prompts
 from perf.work import Round, Work
+
+Prompt = npt.NDArray[np.uint32]
 
 SIZE = 16
 LONG = 32_768
@@ -63,20 +66,28 @@ def stream(quick: bool) -> Round:
     asked = prompts(60 if quick else 2_000)
 
     def once() -> float:
-        kv = manager(POOL)
-        live: deque[int] = deque()
         with quiet():
             start = time.perf_counter()
-            for prompt in asked:
-                if len(live) == LIVE:
-                    kv.release(live.popleft())
-                grant = kv.admit(prompt)
-                kv.commit(grant.seq, grant.prompt_tokens)
-                live.append(grant.seq)
+            served(asked, POOL)
             took = time.perf_counter() - start
         return took / len(asked) * MICRO
 
     return once
+
+
+def served(asked: list[Prompt], blocks: int) -> list[int]:
+    """The tokens found of each request of a stream in a pool of that many blocks."""
+    kv = manager(blocks)
+    live: deque[int] = deque()
+    hits = []
+    for prompt in asked:
+        if len(live) == LIVE:
+            kv.release(live.popleft())
+        grant = kv.admit(prompt)
+        kv.commit(grant.seq, grant.prompt_tokens)
+        live.append(grant.seq)
+        hits.append(grant.cached_tokens)
+    return hits
 
 
 def evicting(leaves: int) -> Callable[[bool], Round]:
@@ -140,10 +151,19 @@ def _compare() -> float:
 
 COMPARE = "a copy of the prompt's 128 KiB"
 TABLE = "a NumPy call that writes a scattered entry"
+SIDE = "for_sglang.py"
 
 WORKS = (
     *(
-        Work(f"match_32k_{nodes}", matching(nodes), bar, _compare, COMPARE)
+        Work(
+            f"match_32k_{nodes}",
+            matching(nodes),
+            bar,
+            _compare,
+            COMPARE,
+            peer=f"match_32k_{nodes}",
+            side=SIDE,
+        )
         for nodes, bar in ((1, 15.0), (64, 20.0), (512, 60.0))
     ),
     Work(
@@ -152,9 +172,19 @@ WORKS = (
         bar=50.0,
         floor=lambda: floors.copy_bytes(4 * 5_120),
         floor_is="a copy of the mean request's tokens",
+        peer="radix_stream",
+        side=SIDE,
     ),
     *(
-        Work(f"evict_one_{leaves}k", evicting(leaves * 1_000), 1.0, floors.one_write, TABLE)
+        Work(
+            f"evict_one_{leaves}k",
+            evicting(leaves * 1_000),
+            1.0,
+            floors.one_write,
+            TABLE,
+            peer=f"evict_one_{leaves}k",
+            side=SIDE,
+        )
         for leaves in (1, 4, 16, 64)
     ),
     Work(

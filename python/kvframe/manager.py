@@ -83,7 +83,9 @@ class KVCacheManager(Steps, Tables, Room, SharingVerbs, Observed, Matched):
         self._core = _core.Manager(
             blocks=config.capacity_blocks,
             block_size=cache.block_size,
-            policy=driver(config.policy, config.options, policy.window, cache.block_size)
+            policy=driver(
+                config.policy, config.options, policy.window, cache.block_size, policy.budget_ms
+            )
             or config.policy.descriptor.name,
             policy_options=config.policy_options,
             hash=cache.hash,

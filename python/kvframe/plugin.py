@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import pluggy
 
-from kvframe.descriptors import AdmissionPolicy, Descriptor, EvictionPolicy, PrefixMatcher
+from kvframe.descriptors import (
+    AdmissionPolicy,
+    Descriptor,
+    EvictionPolicy,
+    PrefixMatcher,
+    TierStore,
+)
 from kvframe.errors import PluginError
 from kvframe.hookspecs import PROJECT
 from kvframe.spelling import did_you_mean
@@ -17,6 +23,7 @@ HOOKS: dict[str, type[Descriptor]] = {
     "kvframe_eviction": EvictionPolicy,
     "kvframe_admission": AdmissionPolicy,
     "kvframe_prefix": PrefixMatcher,
+    "kvframe_tier": TierStore,
 }
 
 

@@ -91,7 +91,9 @@ class SlotCache:
             length=length,
             least_copy=least_copy,
             fingerprint=name_bytes("fingerprint", fingerprint),
-            policy=driver(resolved.policy, resolved.options, config.window, length)
+            policy=driver(
+                resolved.policy, resolved.options, config.window, length, config.budget_ms
+            )
             or resolved.policy.descriptor.name,
             policy_options=resolved.policy_options,
             strict=config.on_error == "raise",

@@ -118,7 +118,7 @@ class Steps(Matched):
         grants, refused, rewound, plan, forks, preempted, extended, reasons, remaps = told
         if turns is None and not (grants or plan or preempted or remaps):
             # The common decode step: all is as Python takes it.
-            return Stepped([], refused, rewound, None, forks, [], extended, reasons, [])
+            return Stepped._make(told)
         stepped = Stepped(
             [None if grant is None else Grant(*grant) for grant in grants],
             refused,

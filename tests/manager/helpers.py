@@ -56,6 +56,7 @@ def manager(
     known: Registry | None = None,
     on_error: Any = "raise",
     window: int | None = None,
+    budget_ms: float | None = None,
     groups: Sequence[GroupConfig] = (),
     **cache: Any,
 ) -> KVCacheManager:
@@ -64,7 +65,7 @@ def manager(
         cache.setdefault("index", INDEX[0])
     config = Config(
         cache=CacheConfig(capacity=blocks, block_size=block_size, **cache),
-        policy=PolicyConfig(eviction=policy, on_error=on_error, window=window),
+        policy=PolicyConfig(eviction=policy, on_error=on_error, window=window, budget_ms=budget_ms),
         groups=list(groups) or [GroupConfig(name="full")],
     )
     return KVCacheManager(config.resolve(known))

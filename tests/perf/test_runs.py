@@ -33,7 +33,7 @@ def run(*arguments: str) -> Any:
 
 @pytest.fixture(autouse=True)
 def no_peers(monkeypatch: pytest.MonkeyPatch) -> None:
-    for peer in ("VLLM", "DYNAMO"):
+    for peer in ("VLLM", "DYNAMO", "SGLANG"):
         monkeypatch.delenv(f"{peer}_PYTHON", raising=False)
 
 

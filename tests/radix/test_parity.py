@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from random import Random
 
@@ -12,9 +13,10 @@ from kvframe.config import Resolved
 
 from .oracle import Oracle
 
-TRACES = 10_000
+TRACES = int(os.environ.get("KVFRAME_TRACES", "2000"))
+"""All together: `make soak` runs 100,000."""
 OPERATIONS = 20
-PARTS = 20
+PARTS = 4
 
 
 @cache

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 import msgspec
 
 from kvframe.bench import render
+from kvframe.bench.beside import Beside, besides
 from kvframe.bench.leaderboard import Board, boards, decision_ns
 from kvframe.bench.locate import locate
+from kvframe.bench.policies import Choice
+from kvframe.descriptors import Kind
 from kvframe.errors import PolicyError
-from kvframe.testing import Report, check_policy
+from kvframe.testing import Report, check_kind, check_policy
 
 TRACES = ("conversation", "synthetic")
 CAPACITIES = ("4000",)
@@ -28,7 +31,7 @@ class Checked:
     """
 
     report: Report
-    boards: list[Board]
+    boards: Sequence[Board | Beside]
     failure: str = ""
 
     @property
@@ -37,24 +40,35 @@ class Checked:
 
 
 def check(
-    plugin: str, traces: Sequence[str], capacities: Sequence[str], *, quiet: bool = False
+    plugin: str,
+    traces: Sequence[str],
+    capacities: Sequence[str],
+    kind: Kind | None = None,
+    *,
+    quiet: bool = False,
 ) -> Checked:
-    """Run the kit on a policy, then replay it beside the built-in ones.
+    """Run the kit on a policy, then replay it: beside the built-in ones, or in lru's company.
 
     Args:
         plugin: See `kvframe.bench.locate.locate`.
         traces: See `kvframe.bench.leaderboard.boards`.
         capacities: Blocks.
+        kind: See `kvframe.bench.locate.locate`.
         quiet: No progress on stderr.
 
     Raises:
         KVFrameError: The policy, a trace or a capacity cannot be had.
     """
-    choice, registry = locate(plugin)
+    choice, registry = locate(plugin, kind)
     options = {key: value for key, value in choice.option_values.items() if key != "window"}
-    report = check_policy(choice.loaded, options)
+    if isinstance(choice, Choice):
+        report = check_policy(choice.loaded, options)
+    else:
+        report = check_kind(choice.loaded, options)
     try:
-        return Checked(report, boards(choice, registry, traces, capacities, quiet=quiet))
+        if isinstance(choice, Choice):
+            return Checked(report, boards(choice, registry, traces, capacities, quiet=quiet))
+        return Checked(report, besides(choice, registry, traces, capacities, quiet=quiet))
     except PolicyError as error:
         return Checked(report, [], str(error))
 
@@ -65,12 +79,12 @@ def text(checked: Checked) -> str:
     lines = [f"{report.policy} ({report.origin})", "", str(report), ""]
     for board in checked.boards:
         lines += [board.table().title, *render.aligned(board.table()), ""]
-    if checked.boards:
+    if any(isinstance(board, Board) for board in checked.boards):
         lines += [
             "ns/decision: the whole replay's time for each block evicted, the core's share too.",
             "",
-            *(board.sentence() for board in checked.boards),
         ]
+    lines += [board.sentence() for board in checked.boards]
     if checked.failure:
         lines.append(f"no replay: {checked.failure}")
     bad = [check.name for check in report.checks if check.verdict != "ok"]
@@ -89,20 +103,21 @@ def json(checked: Checked) -> str:
         "ok": checked.ok,
         "decision_us": report.decision_us,
         "checks": report.checks,
-        "boards": [
-            {
-                "trace": board.trace,
-                "capacity_blocks": board.capacity,
-                "rank": board.rank,
-                "of": len(board.online),
-                "decision_ns": decision_ns(board.mine),
-                "cell": board.mine,
-                "lru": board.lru,
-                "best": board.best,
-                "opt": board.opt,
-            }
-            for board in checked.boards
-        ],
+        "boards": [_board(board) for board in checked.boards],
         "failure": checked.failure,
     }
     return msgspec.json.format(msgspec.json.encode(told)).decode() + "\n"
+
+
+def _board(board: Board | Beside) -> dict[str, object]:
+    told = {
+        "trace": board.trace,
+        "capacity_blocks": board.capacity,
+        "cell": board.mine,
+        "lru": board.lru,
+        "opt": board.opt,
+    }
+    if isinstance(board, Beside):
+        return told
+    ranked = {"rank": board.rank, "of": len(board.online), "best": board.best}
+    return {**told, **ranked, "decision_ns": decision_ns(board.mine)}

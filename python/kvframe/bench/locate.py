@@ -13,45 +13,90 @@ from types import ModuleType
 
 import msgspec
 
+from kvframe.bench import admissions, matchers
+from kvframe.bench.admissions import Admission
+from kvframe.bench.matchers import Matcher
 from kvframe.bench.policies import Choice, choose
-from kvframe.descriptors import Descriptor, EvictionPolicy
+from kvframe.descriptors import (
+    AdmissionPolicy,
+    Descriptor,
+    EvictionPolicy,
+    Kind,
+    PrefixMatcher,
+)
 from kvframe.discovery import GROUP
 from kvframe.errors import PluginError
 from kvframe.hookspecs import hookimpl
 from kvframe.plugin import one_line
-from kvframe.policies import BatchedEviction
+from kvframe.policies import BatchedAdmission, BatchedEviction, BatchedPrefix
 from kvframe.registry import Registry
 
 HERE = "this process"
+KINDS: tuple[Kind, ...] = ("eviction", "admission", "prefix")
+"""A name that is of several kinds is of the first of these, unless one is asked for."""
+
+Located = Choice | Admission | Matcher
 
 
-def locate(text: str) -> tuple[Choice, Registry]:
+def locate(text: str, kind: Kind | None = None) -> tuple[Located, Registry]:
     """Resolve ``PLUGIN[:OPTION=VALUE...]``, and the registry that knows it.
 
     PLUGIN is the name of an installed policy; or ``MODULE`` or ``FILE.py``, which holds a hook; or
-    ``MODULE:OBJECT``, an object with a hook, an `EvictionPolicy`, or a `BatchedEviction` class. A
-    policy of a module goes before an installed one of its name.
+    ``MODULE:OBJECT``, an object with a hook, a descriptor (`EvictionPolicy`), or a class derived
+    from `BatchedEviction`, `BatchedAdmission` or `BatchedPrefix`. A policy of a module goes before
+    an installed one of its name.
+
+    Args:
+        text: What to resolve.
+        kind: Of which kind it is; the first of `KINDS` that it is if None.
 
     Raises:
-        PluginError: Not found, not to be imported, or no eviction policy; or several.
+        PluginError: Not found, not to be imported, or no policy; or several.
         ConfigError: An option that it does not have, or a value that it refuses.
     """
     plugin, *rest = text.split(":")
     by_object = bool(rest) and "=" not in rest[0]
     options = rest[1:] if by_object else rest
     registry = Registry()
+    kinds = KINDS if kind is None else (kind,)
     if not by_object and not _is_place(plugin, registry):
-        return choose(text, registry), registry
+        return _choose(_kind_of(plugin, kinds, registry), text, registry), registry
     module = _import(plugin)
     holder = _holder(module, plugin, rest[0]) if by_object else module
-    name, registry = _registered(holder, ":".join((plugin, *rest[:by_object])))
-    return choose(":".join((name, *options)), registry), registry
+    found, name, registry = _registered(holder, ":".join((plugin, *rest[:by_object])), kinds)
+    return _choose(found, ":".join((name, *options)), registry), registry
+
+
+def _choose(kind: Kind, text: str, registry: Registry) -> Located:
+    if kind == "admission":
+        return admissions.choose_all([text], registry)[0]
+    if kind == "prefix":
+        return matchers.choose_all([text], registry)[0]
+    return choose(text, registry)
+
+
+def _kind_of(name: str, kinds: tuple[Kind, ...], registry: Registry) -> Kind:
+    """The first kind in which an installed policy has that name."""
+    finders = {
+        "eviction": registry.eviction,
+        "admission": registry.admission,
+        "prefix": registry.prefix,
+    }
+    failures = []
+    for kind in kinds:
+        try:
+            finders[kind](name)
+        except PluginError as error:
+            failures.append(error)
+        else:
+            return kind
+    raise failures[0]
 
 
 def _is_place(plugin: str, registry: Registry) -> bool:
     if plugin.endswith(".py"):
         return True
-    if any(found.name == plugin for found in registry.candidates("eviction")):
+    if any(found.name == plugin for kind in KINDS for found in registry.candidates(kind)):
         return False
     sys.path.insert(0, "")
     try:
@@ -94,21 +139,30 @@ def _holder(module: ModuleType, plugin: str, name: str) -> object:
         raise PluginError(f"{plugin} has no {name}") from None
     if isinstance(found, Descriptor):
         return _Holder(found)
-    if isinstance(found, type) and issubclass(found, BatchedEviction):
-        return _Holder(_described(found))
+    if isinstance(found, type):
+        for base, described in _DESCRIBED.items():
+            if issubclass(found, base):
+                return _Holder(_described(found, described))
     return found
 
 
-def _described(kind: type[BatchedEviction]) -> EvictionPolicy:
+_DESCRIBED: dict[type, type[Descriptor]] = {
+    BatchedEviction: EvictionPolicy,
+    BatchedAdmission: AdmissionPolicy,
+    BatchedPrefix: PrefixMatcher,
+}
+
+
+def _described(kind: type, descriptor: type[Descriptor]) -> Descriptor:
     """What a package would say of the class: its options are those that ``__init__`` names."""
     parameters = list(inspect.signature(kind).parameters.values())
     schema = None
     if parameters:
-        hint = typing.get_type_hints(kind.__init__).get(parameters[0].name)
+        hint = typing.get_type_hints(kind.__init__).get(parameters[0].name)  # type: ignore[misc]
         if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
             schema = hint
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", kind.__name__).lower().strip("_")
-    return EvictionPolicy(
+    return descriptor(
         name=name,
         way="batched",
         summary=(inspect.getdoc(kind) or name).splitlines()[0],
@@ -123,20 +177,34 @@ class _Holder:
 
     @hookimpl
     def kvframe_eviction(self) -> list[Descriptor]:
-        return [self.policy]
+        return self._of("eviction")
+
+    @hookimpl
+    def kvframe_admission(self) -> list[Descriptor]:
+        return self._of("admission")
+
+    @hookimpl
+    def kvframe_prefix(self) -> list[Descriptor]:
+        return self._of("prefix")
+
+    def _of(self, kind: Kind) -> list[Descriptor]:
+        return [self.policy] if self.policy.kind == kind else []
 
 
-def _registered(holder: object, place: str) -> tuple[str, Registry]:
-    """The one eviction policy that ``holder`` gives, and a registry where its name means that."""
+def _registered(holder: object, place: str, kinds: tuple[Kind, ...]) -> tuple[Kind, str, Registry]:
+    """The one policy that ``holder`` gives, and a registry where its name means that."""
     registry = Registry()
     registry.register(holder, place, distribution=HERE)
-    found = registry.candidates("eviction")
-    mine = [candidate.name for candidate in found if candidate.distribution == HERE]
+    found = {kind: registry.candidates(kind) for kind in kinds}
+    mine = [(kind, one.name) for kind in kinds for one in found[kind] if one.distribution == HERE]
     if len(mine) != 1:
-        told = f"it gives {', '.join(mine)}: name one, as {GROUP} entry points do" if mine else ""
-        raise PluginError(f"{place}: {told or 'it gives no eviction policy'}")
-    rivals = {c.distribution for c in found if c.name == mine[0]} - {HERE, "kvframe"}
+        names = ", ".join(name for _, name in mine)
+        told = f"it gives {names}: name one, as {GROUP} entry points do" if mine else ""
+        word = "policy" if len(kinds) > 1 else f"{kinds[0]} policy"
+        raise PluginError(f"{place}: {told or f'it gives no {word}'}")
+    kind, name = mine[0]
+    rivals = {c.distribution for c in found[kind] if c.name == name} - {HERE, "kvframe"}
     if rivals:
         registry = Registry(block=tuple(rivals))
         registry.register(holder, place, distribution=HERE)
-    return mine[0], registry
+    return kind, name, registry

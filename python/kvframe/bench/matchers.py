@@ -35,13 +35,18 @@ class Matcher:
         return matcher_of(self.loaded, self.options, block_size)
 
     @property
+    def option_values(self) -> dict[str, object]:
+        """Every option, the defaults too."""
+        return {} if self.options is None else msgspec.to_builtins(self.options)
+
+    @property
     def identity(self) -> dict[str, object]:
         """Everything about it that decides a cell's numbers."""
         return {
             "policy": self.loaded.descriptor.name,
             "version": f"{self.loaded.distribution} {self.loaded.version}",
             "source": source_hash(self.loaded),
-            "options": {} if self.options is None else msgspec.to_builtins(self.options),
+            "options": self.option_values,
         }
 
 

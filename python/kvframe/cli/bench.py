@@ -13,7 +13,10 @@ from kvframe.bench.check import check as run_check
 from kvframe.bench.check import json as json_of
 from kvframe.bench.check import text as text_of
 from kvframe.bench.job import Job, Request
+from kvframe.bench.locate import KINDS
 from kvframe.bench.report import unfinished
+from kvframe.cli.reuse import reuse
+from kvframe.descriptors import Kind
 from kvframe.spelling import did_you_mean
 
 BELOW_THRESHOLD, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
@@ -215,6 +218,11 @@ def plot(results: str, output: Path) -> None:
     default=CAPACITIES,
     show_default=True,
 )
+@click.option(
+    "--kind",
+    type=click.Choice(KINDS),
+    help="Of which kind PLUGIN is, where a name is of several.  [default: the first of these]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print an object.")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @click.pass_context
@@ -223,21 +231,26 @@ def check(
     plugin: str,
     traces: tuple[str, ...],
     capacities: tuple[str, ...],
+    kind: Kind | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Whether an eviction policy keeps its promises, and where it stands.
+    """Whether a policy keeps its promises, and where it stands.
 
     PLUGIN is an installed policy, or one in the making: a module (or FILE.py) with its hook, or
-    MODULE:CLASS. It goes through kvframe.testing, then through a replay beside every built-in
-    policy. Exit code 1 if it failed in either.
+    MODULE:CLASS. It goes through kvframe.testing, then through a replay: an eviction policy beside
+    every built-in one, an admission policy or a prefix matcher with lru and lru without it. Exit
+    code 1 if it failed in either.
     """
     warning = debug_warning()
     if warning is not None:
         _say(f"warning: {warning}")
-    checked = run_check(plugin, traces, capacities, quiet=quiet)
+    checked = run_check(plugin, traces, capacities, kind, quiet=quiet)
     failed = _print(json_of(checked) if as_json else text_of(checked))
     context.exit(failed or (0 if checked.ok else BELOW_THRESHOLD))
+
+
+bench.add_command(reuse)
 
 
 def _execute(request: Request) -> int:

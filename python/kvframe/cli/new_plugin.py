@@ -47,7 +47,7 @@ def new_plugin(name: str, kind: str, way: str, path: Path) -> None:
     click.echo("\n".join(str(made.folder / file) for file in made.files))
     folder = shlex.quote(str(made.folder))
     where = folder if made.folder.is_absolute() else f"./{folder}"
-    last = f"  kvframe bench check {made.name}" if kind == "eviction" else "  kvframe plugins"
+    last = f"  kvframe bench check {made.name}"
     click.echo(
         f"next:\n  pip install -e '{where}[test]'\n  python -m pytest {folder}\n{last}", err=True
     )

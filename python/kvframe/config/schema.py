@@ -151,6 +151,13 @@ class PolicyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             "the policy asks for, or 256."
         ),
     ] = None
+    budget_ms: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(
+            description="A policy in Python that takes longer for a decision is asked no more. If "
+            "not given, it may take its time."
+        ),
+    ] = None
     options: Annotated[
         dict[str, dict[str, Any]],
         Meta(description="A table of options for each policy, checked by that policy's schema."),
@@ -204,6 +211,78 @@ class PrefixConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     options: Annotated[
         dict[str, dict[str, Any]],
         Meta(description="A table of options for each matcher, checked by that matcher's schema."),
+    ] = field(default_factory=dict)
+
+
+class TierConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[[tiers]]``: where KV goes when it leaves the pool, from the nearest down."""
+
+    name: Annotated[str, Meta(min_length=1, description="Any name; each tier needs its own.")]
+    store: Annotated[
+        str,
+        Meta(
+            description='What keeps its bytes: "host" memory for the first, a store of '
+            "kvframe plugins for those below."
+        ),
+    ] = "host"
+    capacity: Annotated[
+        Annotated[int, Meta(ge=0, le=MAX_BLOCKS)] | str,
+        Meta(
+            description='Pages (4096), or bytes with a unit ("64 GiB"; needs [model]). 0: the tier '
+            "is off."
+        ),
+    ]
+    eviction: Annotated[
+        str, Meta(description="Name of its eviction policy; see: kvframe plugins.")
+    ] = "lru"
+    eviction_options: Annotated[
+        dict[str, Any], Meta(description="That policy's options, checked by its schema.")
+    ] = field(default_factory=dict)
+    write: Annotated[
+        Literal["through", "selective", "back"],
+        Meta(
+            description="What comes in: all that the tier above has, what was used min_uses times, "
+            "or what is about to die there."
+        ),
+    ] = "through"
+    min_uses: Annotated[
+        Count, Meta(description='Uses after which write = "selective" lets a page in.')
+    ] = 2
+    in_flight: Annotated[
+        Count, Meta(description="Pages on their way in and out at once; more are refused.")
+    ] = 4096
+    high: Annotated[
+        float, Meta(gt=0, le=1, description="From this share in use on, room is made ahead.")
+    ] = 0.95
+    low: Annotated[float, Meta(gt=0, le=1, description="Down to this share.")] = 0.9
+    backed_first: Annotated[
+        bool, Meta(description="Pages that the tier below has die before those it has not.")
+    ] = False
+    when_full: Annotated[
+        Literal["drop", "refuse"],
+        Meta(
+            description="When a page would die that the tier below should get and has not: drop "
+            "it, or refuse who wants the room, to be tried again."
+        ),
+    ] = "drop"
+    timeout_ms: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(description="A transfer that takes longer counts as failed. If not given, none does."),
+    ] = None
+    checksum: Annotated[
+        Literal["xxh3", "crc32c", "none"],
+        Meta(description="Over each page, checked when it is read."),
+    ] = "xxh3"
+    compression: Annotated[
+        Literal["none", "zstd", "zlib"],
+        Meta(description="Of pages in a store; reversible, and part of their names."),
+    ] = "none"
+    quantise: Annotated[
+        Literal["none", "fp8"],
+        Meta(description="Of pages in a store: fp8 halves 16-bit KV, is lossy, and is named."),
+    ] = "none"
+    options: Annotated[
+        dict[str, Any], Meta(description="The store's options, checked by its schema.")
     ] = field(default_factory=dict)
 
 

@@ -48,14 +48,17 @@ class _Request:
 class KvframeCachePolicy(CachePolicy):  # type: ignore[misc]
     """vLLM's chunks in the order of a kvframe policy.
 
-    A chunk has an owner while it is written or read; only what vLLM has marked evictable dies.
+    A chunk's place is that of the requests that used it, whenever its transfers end. One that is
+    written or read keeps its place, and is passed over when others die.
     """
 
     def __init__(self, cache_capacity: int) -> None:
         super().__init__(cache_capacity)
         self.tier: TierPolicy[OffloadKey] = TierPolicy(self.resolved(), cache_capacity)
         self._chunks: dict[OffloadKey, ChunkStatus] = {}
-        # The request that last used a chunk, and those whose chunks are not in order yet.
+        self._in_transfer: set[OffloadKey] = set()
+        # The request that last used a chunk, and those whose chunks are not in order yet, the one
+        # that used any last at the end.
         self._users: dict[OffloadKey, _Request] = {}
         self._unordered: dict[int, _Request] = {}
 
@@ -72,10 +75,11 @@ class KvframeCachePolicy(CachePolicy):  # type: ignore[misc]
         block_size = self.tier.resolved.config.cache.block_size
         depth = 0 if place is None else max(0, place - 1) // block_size
         self.tier.insert(key, depth=depth, use=_use(req_context))
+        self.tier.release([key])
         self._chunks[key] = chunk
+        if chunk.ref_cnt != 0:
+            self._in_transfer.add(key)
         self.on_request_access([key], req_context)
-        if chunk.ref_cnt == 0:
-            self.mark_evictable(key)
 
     def remove(self, key: OffloadKey) -> None:
         self.tier.remove([key])
@@ -101,6 +105,7 @@ class KvframeCachePolicy(CachePolicy):  # type: ignore[misc]
             if place is not None and key in self._chunks:
                 request.keys[key] = place
                 self._users[key] = request
+                self._unordered.pop(id(request), None)
                 self._unordered[id(request)] = request
 
     def on_request_finished(
@@ -119,7 +124,7 @@ class KvframeCachePolicy(CachePolicy):  # type: ignore[misc]
         self, n: int, protected: set[OffloadKey]
     ) -> list[tuple[OffloadKey, ChunkStatus]] | None:
         self._settle()
-        victims = self.tier.victims(n, protected)
+        victims = self.tier.victims(n, protected | self._in_transfer)
         if victims is None:
             return None
         return [(key, self._forget(key)) for key in victims]
@@ -127,21 +132,20 @@ class KvframeCachePolicy(CachePolicy):  # type: ignore[misc]
     def clear(self) -> None:
         self.tier.clear()
         self._chunks.clear()
+        self._in_transfer.clear()
         self._users = {}
         self._unordered.clear()
 
     def mark_evictable(self, key: OffloadKey) -> None:
-        self.tier.release([key])
-        if (request := self._users.get(key)) is not None:
-            self._unordered[id(request)] = request
+        self._in_transfer.discard(key)
 
     def mark_non_evictable(self, key: OffloadKey) -> None:
-        self.tier.claim([key])
+        self._in_transfer.add(key)
 
     def _settle(self) -> None:
         """Put the chunks of each running request in order: its tail dies before its head.
 
-        They come and become evictable one by one, in any order.
+        They come one by one, in any order.
         """
         for request in self._unordered.values():
             mine = [key for key in request.keys if self._users.get(key) is request]
@@ -150,6 +154,7 @@ class KvframeCachePolicy(CachePolicy):  # type: ignore[misc]
 
     def _forget(self, key: OffloadKey) -> ChunkStatus:
         self._users.pop(key, None)
+        self._in_transfer.discard(key)
         return self._chunks.pop(key)
 
 

@@ -20,6 +20,7 @@ from kvframe.policies.batched import (
     Candidates,
     Columns,
 )
+from kvframe.policies.budget import Budget
 from kvframe.policies.report import failure, origin_of
 from kvframe.registry import Loaded
 
@@ -37,7 +38,12 @@ class Driver:
     """
 
     def __init__(
-        self, policy: object, loaded: Loaded[EvictionPolicy], window: int | None, block_size: int
+        self,
+        policy: object,
+        loaded: Loaded[EvictionPolicy],
+        window: int | None,
+        block_size: int,
+        budget_ms: float | None = None,
     ) -> None:
         self.name = loaded.descriptor.name
         self.origin = origin_of(loaded)
@@ -63,14 +69,16 @@ class Driver:
         needs_ids = self.names_victims and "block" not in kind.columns
         self.columns = [*kind.columns, *(["block"] if needs_ids else [])]
         self._lost: Exception | None = None
+        self._budget = Budget(budget_ms, self.origin)
 
     def score(
         self, n: int, now: int, columns: Columns, events: Events, out: npt.NDArray[np.float64]
     ) -> None:
         """One decision of a policy that ranks."""
-        self.deliver(events)
-        offer = Candidates(now, self.block_size, columns)
-        answer: object = self.policy.score(offer, out)  # type: ignore[func-returns-value]
+        with self._asked():
+            self.deliver(events)
+            offer = Candidates(now, self.block_size, columns)
+            answer: object = self.policy.score(offer, out)  # type: ignore[func-returns-value]
         if answer is not None:
             raise PolicyError("score must fill out and return None")
 
@@ -78,11 +86,17 @@ class Driver:
         self, n: int, now: int, columns: Columns, events: Events, out: npt.NDArray[np.int64]
     ) -> None:
         """One decision of a policy that keeps an order."""
-        self.deliver(events)
-        offer = Candidates(now, self.block_size, columns)
-        answer: object = self.policy.victims(n, offer, out)  # type: ignore[func-returns-value]
+        with self._asked():
+            self.deliver(events)
+            offer = Candidates(now, self.block_size, columns)
+            answer: object = self.policy.victims(n, offer, out)  # type: ignore[func-returns-value]
         if answer is not None:
             raise PolicyError("victims must fill out and return None")
+
+    def _asked(self) -> Budget:
+        if self._budget.is_spent:
+            raise self._budget.error("a decision before took too long")
+        return self._budget
 
     def deliver(self, events: Events) -> None:
         """Hand the policy its events. One that fails here has lost some, and is not asked again."""
@@ -150,8 +164,12 @@ def driver(
     options: msgspec.Struct | None,
     window: int | None,
     block_size: int,
+    budget_ms: float | None = None,
 ) -> Driver | NativeDriver | None:
-    """The driver of a batched or native policy, made anew; None for a built-in one."""
+    """The driver of a batched or native policy, made anew; None for a built-in one.
+
+    The budget is for what is written in Python: a native policy runs inside the core.
+    """
     make = loaded.descriptor.make
     if make is None:
         return None
@@ -161,4 +179,4 @@ def driver(
         raise PolicyError(f"{origin_of(loaded)}: cannot be made: {one_line(error)}") from error
     if loaded.descriptor.way == "native":
         return NativeDriver(policy, loaded, window)
-    return Driver(policy, loaded, window, block_size)
+    return Driver(policy, loaded, window, block_size, budget_ms)

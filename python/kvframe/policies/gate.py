@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import msgspec
@@ -19,31 +18,12 @@ from kvframe.policies.admission import (
     BatchedAdmission,
 )
 from kvframe.policies.batched import Columns
+from kvframe.policies.budget import Budget
 from kvframe.policies.report import warn_once
 from kvframe.registry import Loaded
 
 Keys = npt.NDArray[np.uint64] | None
 """uint64 (n, 2), or None."""
-
-
-class Budget:
-    """The time that a policy's decision may take: the first that takes longer is its last."""
-
-    def __init__(self, milliseconds: float | None) -> None:
-        self._seconds = None if milliseconds is None else milliseconds / 1000
-        self.is_spent = False
-
-    def __enter__(self) -> None:
-        self._start = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        took = time.perf_counter() - self._start
-        if self._seconds is not None and took > self._seconds:
-            self.is_spent = True
-            raise PolicyError(
-                f"a decision took {took * 1000:.0f} ms, its budget is "
-                f"{self._seconds * 1000:g} ms: it is asked no more"
-            )
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -105,7 +85,7 @@ class AdmissionDriver:
         self.wants_seen = kind.seen is not BatchedAdmission.seen
         self.holds = kind.start is not BatchedAdmission.start
         self.strict = strict
-        self._budget = Budget(budget_ms)
+        self._budget = Budget(budget_ms, self.origin)
 
     def waits(self, about: Waiting) -> list[str | None]:
         """Why each request waits; None for one that starts."""

@@ -14,7 +14,8 @@ from kvframe._core import Manager as Core
 from kvframe._core import Request as CoreRequest
 from kvframe.descriptors import PrefixMatcher
 from kvframe.errors import PolicyError, UsageError
-from kvframe.policies.gate import Budget, failure, made, origin
+from kvframe.policies.budget import Budget
+from kvframe.policies.gate import failure, made, origin
 from kvframe.policies.prefix import BatchedIndex, BatchedPrefix, Ids, Keys, Prompts, overrides
 from kvframe.policies.report import warn_once
 from kvframe.registry import Loaded
@@ -55,7 +56,7 @@ class MatchDriver:
         self.rewrites = overrides(policy, "normalise") or overrides(policy, "namespace")
         self.failures = 0
         self.wrong = 0
-        self._budget = Budget(budget_ms)
+        self._budget = Budget(budget_ms, self.origin)
         self._lost: Exception | None = None
         # Changes are told in the order they were taken from the core.
         self._order = threading.RLock()

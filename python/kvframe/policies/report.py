@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
-from kvframe.descriptors import EvictionPolicy
 from kvframe.errors import PolicyError
 from kvframe.plugin import one_line
 from kvframe.registry import Loaded
@@ -12,7 +12,7 @@ from kvframe.registry import Loaded
 _warned: set[str] = set()
 
 
-def origin_of(loaded: Loaded[EvictionPolicy]) -> str:
+def origin_of(loaded: Loaded[Any]) -> str:
     """A policy with its package and version, for messages."""
     package = f"{loaded.distribution} {loaded.version}".rstrip()
     return f"{loaded.descriptor.name} ({package})"

@@ -89,8 +89,7 @@ class TierPolicy(Generic[K]):
         self.resolved = resolved
         self.policy = resolved.policy.descriptor.name
         self._name = name
-        self._grows = capacity is None
-        self._capacity = capacity or 0
+        self._capacity = capacity
         self._block_size = block_size or resolved.config.cache.block_size
         self.clear()
 
@@ -103,11 +102,11 @@ class TierPolicy(Generic[K]):
     def clear(self) -> None:
         """Forget every block, ghosts and what the policy has learnt included."""
         config = self.resolved.config.policy
-        made = driver(self.resolved.policy, self.resolved.options, config.window, self._block_size)
-        if self._grows:
-            self._capacity = 0
+        policy, options = self.resolved.policy, self.resolved.options
+        made = driver(policy, options, config.window, self._block_size, config.budget_ms)
         self._core = Core(
             blocks=self._capacity,
+            block_size=self._block_size,
             policy=made or self.policy,
             policy_options=self.resolved.policy_options,
             strict=config.on_error == "raise",
@@ -158,9 +157,6 @@ class TierPolicy(Generic[K]):
         """
         if key in self._ids:
             raise UsageError(f"key {key!r} is in the tier already")
-        if self._grows and not self._core.counts()[0]:
-            self._capacity += 1
-            self._core.resize(self._capacity)
         block = self._core.insert(self._digest(key), depth, use.row())
         self._ids[key] = block
         self._keys[block] = key

@@ -28,13 +28,15 @@ CALLS = 250
 Make = Callable[[int], KVCacheManager]
 
 
-def check_kind(
-    policy: AdmissionPolicy | PrefixMatcher, options: Mapping[str, Any] | None = None
-) -> Report:
+Trialled = AdmissionPolicy | PrefixMatcher | Loaded[AdmissionPolicy] | Loaded[PrefixMatcher]
+
+
+def check_kind(policy: Trialled, options: Mapping[str, Any] | None = None) -> Report:
     """Put an admission policy or a prefix matcher through the trials of the kit.
 
     Args:
-        policy: What describes it, as its hook gives it; a built-in one's will do.
+        policy: What describes it, as its hook gives it, or what the registry loaded; a built-in
+            one's will do.
         options: Its options, as in its table of kvframe.toml; defaults if None.
 
     Returns:
@@ -43,6 +45,10 @@ def check_kind(
     Raises:
         UsageError: It is of another kind.
     """
+    origin = "this process"
+    if isinstance(policy, Loaded):
+        origin = f"{policy.distribution} {policy.version}".rstrip()
+        policy = policy.descriptor
     make = _maker(policy, dict(options or {}))
     trials: list[tuple[str, Callable[[], object]]] = [
         ("options", lambda: make(8)),
@@ -61,7 +67,7 @@ def check_kind(
             failed.setdefault(fault.promise, fault.finding)
             if promise == "options":
                 break
-    return Report(policy.name, "this process", judged(PROMISES_OF_KINDS, passed, failed))
+    return Report(policy.name, origin, judged(PROMISES_OF_KINDS, passed, failed))
 
 
 def _deterministic(make: Make) -> None:

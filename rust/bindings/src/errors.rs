@@ -40,6 +40,7 @@ pub fn from_core(py: Python<'_>, error: &Error) -> PyErr {
         Error::NoCapacity { .. } | Error::NotTried | Error::InUse { .. } | Error::NoSlot { .. } => {
             "CapacityError"
         }
+        Error::Busy { .. } => "BusyError",
         Error::NeverFits { .. } | Error::SlotFull { .. } => "NeverFitsError",
         Error::UnknownSequence(_) => "UnknownSequenceError",
         Error::StaleSequence(_) => "StaleHandleError",

@@ -1,4 +1,4 @@
-//! A core behind a lock whose cached blocks are ranked by a policy that may be in Python.
+//! A core behind a lock whose cached blocks are ranked by a policy that may be in Python, or compiled.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,10 +8,11 @@ use kvframe_core::tier::TierPolicy;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 
-use crate::errors::{from_core, raise};
+use crate::errors::raise;
 use crate::fork;
 use crate::judge::{Judge, Verdict};
 use crate::manager::Policy;
+use crate::native::{self, Inside, Native};
 
 /// Events that wait for the next decision at the most.
 const MANY_EVENTS: usize = 1 << 16;
@@ -32,6 +33,7 @@ impl Tiered for TierPolicy {
 pub struct Judged<C> {
     core: Mutex<C>,
     judge: Option<Judge>,
+    native: Option<Native>,
     what: &'static str,
     forks: u32,
 }
@@ -44,17 +46,9 @@ impl<C: Tiered> Judged<C> {
         policy: Policy,
         make: impl FnOnce(Box<dyn kvframe_core::policy::Eviction>) -> Result<C, Error>,
     ) -> PyResult<Self> {
-        if policy.native.is_some() {
-            let limit = "a native policy ranks the blocks of a manager, not those of a";
-            return Err(raise(py, "PolicyError", format!("{}: {limit} {what}", policy.name)));
-        }
-        let core = make(policy.eviction).map_err(|e| from_core(py, &e))?;
-        Ok(Self { core: Mutex::new(core), judge: policy.judge, what, forks: fork::generation() })
-    }
-
-    /// The policy in Python.
-    pub fn judge(&self) -> Option<&Judge> {
-        self.judge.as_ref()
+        let Policy { eviction, judge, native, .. } = policy;
+        let core = make(eviction).map_err(|e| native::from_core(py, &e, native.as_ref()))?;
+        Ok(Self { core: Mutex::new(core), judge, native, what, forks: fork::generation() })
     }
 
     pub fn locked<T>(&self, py: Python<'_>, work: impl FnOnce(&mut C) -> T) -> PyResult<T> {
@@ -65,8 +59,38 @@ impl<C: Tiered> Judged<C> {
             );
             return Err(raise(py, "HandleError", message));
         }
-        let mut core = self.core.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
-        Ok(work(&mut core))
+        let done = {
+            let _inside = self.enter(py)?;
+            let core = self.core.lock_py_attached(py);
+            work(&mut core.unwrap_or_else(PoisonError::into_inner))
+        };
+        if let Some(native) = &self.native {
+            native.tell(py);
+        }
+        Ok(done)
+    }
+
+    /// A native policy may not call back.
+    fn enter(&self, py: Python<'_>) -> PyResult<Option<Inside>> {
+        if self.native.is_none() {
+            return Ok(None);
+        }
+        match Inside::enter(std::ptr::from_ref(self).addr()) {
+            Some(inside) => Ok(Some(inside)),
+            None => {
+                let what = self.what;
+                let message =
+                    format!("a native policy has called its own {what}, which waits for it");
+                Err(raise(py, "HandleError", message))
+            }
+        }
+    }
+
+    fn error(&self, py: Python<'_>, error: &Error) -> PyErr {
+        match (error, &self.native) {
+            (Error::NeedVictims { .. }, Some(native)) => native.refusal(py),
+            (error, native) => native::from_core(py, error, native.as_ref()),
+        }
     }
 
     pub fn with<T>(
@@ -74,7 +98,7 @@ impl<C: Tiered> Judged<C> {
         py: Python<'_>,
         work: impl FnOnce(&mut C) -> Result<T, Error>,
     ) -> PyResult<T> {
-        let outcome = self.locked(py, work)?.map_err(|e| from_core(py, &e))?;
+        let outcome = self.locked(py, work)?.map_err(|e| self.error(py, &e))?;
         if let Some(judge) = &self.judge
             && self.locked(py, |core| core.tier().journal_len())? >= MANY_EVENTS
         {
@@ -84,14 +108,20 @@ impl<C: Tiered> Judged<C> {
         Ok(outcome)
     }
 
-    /// The same for what may need victims: a policy in Python is asked without the lock.
+    /// The same for what may need victims: a policy in Python is asked without the lock, a compiled
+    /// one under it.
     pub fn with_victims<T>(
         &self,
         py: Python<'_>,
         mut work: impl FnMut(&mut C) -> Result<T, Error>,
     ) -> PyResult<T> {
         loop {
-            let outcome = self.locked(py, &mut work)?;
+            let outcome = self.locked(py, |core| match work(core) {
+                Err(Error::NeedVictims { n }) if self.native.is_some() && core.tier().decide(n) => {
+                    work(core)
+                }
+                outcome => outcome,
+            })?;
             match (outcome, &self.judge) {
                 (Err(Error::NeedVictims { n }), Some(judge)) => {
                     let (offer, verdict) = self.ask(py, judge, n as usize)?;
@@ -100,7 +130,7 @@ impl<C: Tiered> Judged<C> {
                     self.locked(py, |core| core.tier().choose(n, &blocks, &generations))?;
                     judge.done_with(offer);
                 }
-                (outcome, _) => return outcome.map_err(|e| from_core(py, &e)),
+                (outcome, _) => return outcome.map_err(|e| self.error(py, &e)),
             }
         }
     }
@@ -123,8 +153,21 @@ impl<C: Tiered> Judged<C> {
         Ok((offer, verdict))
     }
 
+    /// Blocks nobody owns in the order they would die now; a policy from outside is asked for it.
+    pub fn order(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
+        let n = self.locked(py, |core| core.tier().pool().cached())? as usize;
+        if let Some(judge) = &self.judge
+            && let (offer, Some(verdict)) = self.ask(py, judge, n)?
+        {
+            judge.done_with(offer);
+            return Ok(verdict.blocks);
+        }
+        self.locked(py, |core| core.tier().ranking())?.map_err(|e| self.error(py, &e))
+    }
+
     /// Decisions that the built-in order took for a policy that failed.
     pub fn failures(&self) -> u64 {
-        self.judge.as_ref().map_or(0, Judge::failures)
+        let native = self.native.as_ref().map_or(0, Native::failures);
+        self.judge.as_ref().map_or(native, Judge::failures)
     }
 }

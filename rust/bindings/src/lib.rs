@@ -17,7 +17,7 @@
 //! | [`pins`] | prefixes held against eviction; the tree as text |
 //! | [`lookup`], [`loans`] | questions about prompts; raw blocks |
 //! | [`router`] | which of many workers holds which prefix |
-//! | [`tier`] | `TierPolicy`: blocks without prefixes under a policy |
+//! | [`tier`], [`pages`] | `TierPolicy`: blocks without prefixes under a policy; `TierPages`: with them |
 //! | [`slots`] | `Slots`: a contiguous slot for each sequence |
 //! | [`judged`] | what both have in common: the lock, and a policy in Python |
 //! | [`trace`] | `Trace` and `replay` |
@@ -52,6 +52,7 @@ mod manager;
 mod native;
 mod observe;
 mod outputs;
+mod pages;
 mod pins;
 mod request;
 mod room;
@@ -69,6 +70,8 @@ mod views;
 mod _core {
     #[pymodule_export]
     use super::manager::Manager;
+    #[pymodule_export]
+    use super::pages::TierPages;
     #[pymodule_export]
     use super::request::Request;
     #[pymodule_export]

@@ -102,20 +102,19 @@ impl Outputs<'_> {
         }
         let first = sequence.len - tokens as u32;
         let groups = self.spans.iter().zip(&sequence.tables);
-        for (slots, (&span, blocks)) in self.slots.iter_mut().zip(groups) {
+        for (slots, (&span, table)) in self.slots.iter_mut().zip(groups) {
+            let slots = &mut slots[from..end];
             let Some((span, _)) = span else {
-                slots[from..end].fill(-1);
+                slots.fill(-1);
                 continue;
             };
-            let (mut block, mut offset) = locate(first, span, blocks.len());
-            let mut base = page(blocks, block, span);
-            for place in &mut slots[from..end] {
-                if offset == span {
-                    (block, offset) = (block + 1, 0);
-                    base = page(blocks, block, span);
-                }
-                *place = base.map_or(-1, |base| base + i64::from(offset));
-                offset += 1;
+            // Mostly all of them are in the last block.
+            let offset =
+                first.wrapping_sub((table.len() as u32).wrapping_sub(1).wrapping_mul(span));
+            if offset < span && tokens <= (span - offset) as usize {
+                write_slots(slots, table.last_block(), span, offset);
+            } else {
+                write_scattered(slots, table, span, first);
             }
         }
     }
@@ -150,17 +149,27 @@ impl Outputs<'_> {
     }
 }
 
-/// The entry of a token in a table of `entries`, and its place in that block. Mostly it is the last.
+/// Slots of a block from `offset` on; -1 where the block was given up.
 #[inline]
-fn locate(token: u32, span: u32, entries: usize) -> (usize, u32) {
-    let last = entries.saturating_sub(1);
-    let offset = token.wrapping_sub(last as u32 * span);
-    if offset < span { (last, offset) } else { ((token / span) as usize, token % span) }
+fn write_slots(slots: &mut [i64], block: BlockId, span: u32, offset: u32) {
+    if block == NIL {
+        slots.fill(-1);
+        return;
+    }
+    let first = i64::from(block) * i64::from(span) + i64::from(offset);
+    for (place, slot) in slots.iter_mut().zip(first..) {
+        *place = slot;
+    }
 }
 
-/// The first slot of an entry's block, unless it was given up.
-#[inline]
-fn page(blocks: &[BlockId], at: usize, span: u32) -> Option<i64> {
-    let block = blocks.get(at).copied().filter(|&block| block != NIL)?;
-    Some(i64::from(block) * i64::from(span))
+/// Slots of tokens from `first` on, wherever in the table they are.
+#[inline(never)]
+fn write_scattered(mut slots: &mut [i64], table: &[BlockId], span: u32, first: u32) {
+    let (mut at, mut offset) = ((first / span) as usize, first % span);
+    while !slots.is_empty() {
+        let here = slots.len().min((span - offset) as usize);
+        let (now, later) = slots.split_at_mut(here);
+        write_slots(now, table.get(at).copied().unwrap_or(NIL), span, offset);
+        (slots, at, offset) = (later, at + 1, 0);
+    }
 }

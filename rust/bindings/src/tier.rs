@@ -7,7 +7,9 @@ use kvframe_core::tier::{Known, TierPolicy as Core};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::ints::{Blocks, Depth, Priority, RequestClass, Session, TokenCount, Turn, Victims};
+use crate::ints::{
+    BlockSize, Blocks, Depth, Priority, RequestClass, Session, TokenCount, Turn, Victims,
+};
 use crate::judged::Judged;
 use crate::manager::make_policy;
 
@@ -20,6 +22,7 @@ pub struct TierPolicy {
     core: Judged<Core>,
 }
 
+/// As the core has it.
 pub fn known((session, turn, class, priority, tokens): KnownTuple) -> Known {
     let meta = Meta { session: session.0, turn: turn.0, class: class.0, priority: priority.0 };
     Known { meta, tokens: tokens.0 }
@@ -27,18 +30,23 @@ pub fn known((session, turn, class, priority, tokens): KnownTuple) -> Known {
 
 #[pymethods]
 impl TierPolicy {
-    /// An empty tier; `policy` is a built-in's name or a driver of a Python policy.
+    /// An empty tier; `policy` is a built-in's name or a driver. Without `blocks` it is as large as it
+    /// ever was.
     #[new]
-    #[pyo3(signature = (*, blocks, policy, policy_options=None, strict=false))]
+    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, strict=false))]
     fn new(
         py: Python<'_>,
-        blocks: Blocks,
+        blocks: Option<Blocks>,
+        block_size: BlockSize,
         policy: &Bound<'_, PyAny>,
         policy_options: Option<&Bound<'_, PyDict>>,
         strict: bool,
     ) -> PyResult<Self> {
         let made = make_policy(py, policy, policy_options, strict)?;
-        let core = Judged::new(py, "tier", made, |eviction| Ok(Core::new(blocks.0, eviction)))?;
+        let core = Judged::new(py, "tier", made, |eviction| match blocks {
+            Some(blocks) => Core::new(blocks.0, block_size.0, eviction),
+            None => Core::growing(block_size.0, eviction),
+        })?;
         Ok(Self { core })
     }
 
@@ -96,16 +104,9 @@ impl TierPolicy {
         self.core.with_victims(py, |core| core.next(&spared))
     }
 
-    /// Blocks nobody owns in the order they would die now; a policy in Python is asked for it.
+    /// Blocks nobody owns in the order they would die now; a policy from outside is asked for it.
     fn order(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
-        let n = self.core.locked(py, |core| core.pool().cached())? as usize;
-        if let Some(judge) = self.core.judge()
-            && let (offer, Some(verdict)) = self.core.ask(py, judge, n)?
-        {
-            judge.done_with(offer);
-            return Ok(verdict.blocks);
-        }
-        self.core.locked(py, |core| core.order())
+        self.core.order(py)
     }
 
     /// (free, cached, referenced) blocks.

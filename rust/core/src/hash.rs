@@ -195,8 +195,13 @@ impl Hasher {
 
     /// The link of block `index` whose predecessor (or root) has the key `previous`.
     pub fn link(&self, previous: Key, index: usize, extras: &[Extra]) -> Key {
+        self.link_until(previous, index, extras, (index + 1) * self.block_size)
+    }
+
+    /// The same where tokens end at `until`, within block `index`: items behind them are not theirs.
+    pub fn link_until(&self, previous: Key, index: usize, extras: &[Extra], until: usize) -> Key {
         let start = (index * self.block_size) as i64;
-        let end = start + self.block_size as i64;
+        let end = until as i64;
         let overlaps = |e: &&Extra| i64::from(e.start) < end && i64::from(e.end) > start;
         let mut items = extras.iter().filter(overlaps).peekable();
         if items.peek().is_none() {
@@ -250,7 +255,8 @@ impl Hasher {
     /// The key of the partial block `tokens` at place `index` after `previous` (or the root).
     pub fn tail(&self, previous: Key, index: usize, extras: &[Extra], tokens: &[u32]) -> Key {
         let mut hasher = Sha256::new_with_prefix(b"tail");
-        hasher.update(self.link(previous, index, extras).0.to_le_bytes());
+        let until = index * self.block_size + tokens.len();
+        hasher.update(self.link_until(previous, index, extras, until).0.to_le_bytes());
         for token in tokens {
             hasher.update(token.to_le_bytes());
         }

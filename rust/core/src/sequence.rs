@@ -2,13 +2,14 @@
 
 mod mark;
 mod slots;
+mod table;
 
 pub use mark::Mark;
 pub use slots::Sequences;
+pub use table::{BlockTable, Tables};
 
 use crate::error::{Error, Result};
 use crate::hash::{Extra, Key};
-use crate::pool::BlockId;
 use crate::reasons::Miss;
 
 /// A sequence's handle: slot in the low half, generation in the high half.
@@ -52,8 +53,8 @@ pub struct Sequence {
     pub whole: bool,
     /// Tokens known: the prompt and what was appended. Empty if the request came as keys.
     pub tokens: Vec<u32>,
-    /// Block table of each group; entries that left a window are `NIL`.
-    pub tables: Vec<Vec<BlockId>>,
+    /// Block table of each group.
+    pub tables: Tables,
     /// Keys of full blocks of known tokens, as far as they have been needed.
     pub keys: Vec<Key>,
     /// Link of block 0.
@@ -188,7 +189,7 @@ impl Sequence {
         encoder.clear();
         (self.encoder_tokens, self.encoder_published) = (0, false);
         (self.brought, self.prompt) = (0, 0);
-        tables.iter_mut().for_each(Vec::clear);
+        tables.iter_mut().for_each(|table| table.truncate(0));
         (self.len, self.committed, self.cached, self.published) = (0, 0, 0, 0);
         (self.private, self.known, self.unknown) = (false, 0, 0);
         (self.max_tokens, self.whole) = (0, false);

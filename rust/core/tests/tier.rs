@@ -5,7 +5,7 @@ use kvframe_core::policy::{NAMES, PolicyOptions, Why, by_name};
 use kvframe_core::tier::{Known, TierPolicy};
 
 fn tier(name: &str, capacity: u32) -> TierPolicy {
-    TierPolicy::new(capacity, by_name(name, PolicyOptions::default()).unwrap())
+    TierPolicy::new(capacity, 16, by_name(name, PolicyOptions::default()).unwrap()).unwrap()
 }
 
 fn filled(name: &str, capacity: u32) -> (TierPolicy, Vec<u32>) {
@@ -82,4 +82,39 @@ fn the_next_is_the_one_that_dies() {
             tier.check_integrity().unwrap();
         }
     }
+}
+
+#[test]
+fn what_is_named_next_is_what_dies() {
+    for name in NAMES {
+        let (mut tier, blocks) = filled(name, 32);
+        tier.hit(&blocks[..7], Known::default()).unwrap();
+        for round in 0..8 {
+            let spared = [blocks[30], blocks[31]];
+            let next = tier.next(&spared).unwrap().unwrap();
+            if round % 2 == 0 {
+                assert_eq!(tier.victims(1, &spared).unwrap(), Some(vec![next]), "{name}");
+            } else {
+                tier.refresh(&[next]).unwrap();
+            }
+            tier.check_integrity().unwrap();
+        }
+    }
+}
+
+/// Quadratic in the blocks of a call, this would take minutes.
+#[test]
+fn a_call_costs_as_much_as_it_has_blocks() {
+    let many = 1 << 17;
+    let mut tier = tier("lru", many);
+    let enter = |key: u32| tier.insert(Key(key.into()), 0, Known::default()).unwrap();
+    let blocks: Vec<u32> = (0..many).map(enter).collect();
+    tier.claim(&blocks).unwrap();
+    let twice: Vec<u32> = blocks.iter().chain(&blocks).copied().collect();
+    tier.release(&twice).unwrap();
+    assert_eq!(tier.pool().cached(), many);
+    assert!(tier.release(&blocks).is_err());
+    assert!(tier.remove(&twice, Why::Evicted).is_err());
+    tier.remove(&blocks, Why::Evicted).unwrap();
+    assert_eq!(tier.pool().free(), many);
 }

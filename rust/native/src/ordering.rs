@@ -19,6 +19,8 @@ pub struct Ordering {
     lost: bool,
     fallbacks: u64,
     exposed: Vec<BlockId>,
+    /// Blocks that may not die for the moment, though nobody owns them; sorted.
+    aside: Vec<BlockId>,
 }
 
 impl Ordering {
@@ -32,6 +34,7 @@ impl Ordering {
             lost: false,
             fallbacks: 0,
             exposed: Vec::new(),
+            aside: Vec::new(),
         }
     }
 
@@ -53,6 +56,7 @@ impl Ordering {
     fn named(&mut self, view: View<'_>) -> Option<BlockId> {
         let fault = match self.policy.victim(view) {
             Ok(block) if view.pool.is_evictable(block) => return Some(block),
+            Ok(block) if self.aside.binary_search(&block).is_ok() => return Some(block),
             Ok(NONE) => format!("victim named none of {} cached blocks", view.pool.cached()),
             Ok(block) => {
                 let state = view.pool.state(block).name();
@@ -79,6 +83,7 @@ impl Eviction for Ordering {
     }
 
     fn claim(&mut self, blocks: &[BlockId], view: View<'_>) {
+        self.aside.retain(|block| !blocks.contains(block));
         self.spare.claim(blocks, view);
         self.event(|policy| policy.claim(blocks, view));
     }
@@ -101,6 +106,21 @@ impl Eviction for Ordering {
         self.event(|policy| policy.expose(&[block], view));
     }
 
+    fn restore(&mut self, block: BlockId, view: View<'_>) {
+        // A policy that was told of an owner waits to be told that it left.
+        self.release(&[block], view);
+    }
+
+    fn set_aside(&mut self, blocks: &[BlockId]) {
+        self.aside.clear();
+        self.aside.extend_from_slice(blocks);
+        self.aside.sort_unstable();
+    }
+
+    fn shows_order(&self) -> bool {
+        self.lost
+    }
+
     fn remove(&mut self, block: BlockId, why: Why, view: View<'_>) {
         self.spare.remove(block, why, view);
         self.event(|policy| policy.remove(block, why, view));
@@ -113,7 +133,7 @@ impl Eviction for Ordering {
             return Some(block);
         }
         self.fallbacks += 1;
-        self.spare.victim(view)
+        self.spare.victim(&self.aside, view)
     }
 
     fn ready(&self, _: usize) -> bool {
@@ -133,7 +153,7 @@ impl Eviction for Ordering {
     }
 
     fn order(&self, view: View<'_>) -> Vec<BlockId> {
-        self.spare.order(view)
+        self.spare.order(&self.aside, view)
     }
 
     fn validate(&self, _: &Pool) -> Result<(), String> {

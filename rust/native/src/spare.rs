@@ -40,26 +40,29 @@ impl Spare {
         }
     }
 
-    /// The block that the built-in order names.
-    pub fn victim(&mut self, view: View<'_>) -> Option<BlockId> {
-        let cached = self.cached(view);
+    /// The block that the built-in order names; none of `aside`.
+    pub fn victim(&mut self, aside: &[BlockId], view: View<'_>) -> Option<BlockId> {
+        let cached = self.cached(aside, view);
         self.order.get_or_insert_with(|| list(&cached, view)).victim(view)
     }
 
     /// Every cached block, the next to die first.
-    pub fn order(&self, view: View<'_>) -> Vec<BlockId> {
+    pub fn order(&self, aside: &[BlockId], view: View<'_>) -> Vec<BlockId> {
         match &self.order {
             Some(order) => order.iter().collect(),
-            None => self.cached(view),
+            None => self.cached(aside, view),
         }
     }
 
-    /// The same while there is no list; nothing once there is one.
-    fn cached(&self, view: View<'_>) -> Vec<BlockId> {
+    /// The same while there is no list; nothing once there is one. Those set `aside` have no owner
+    /// but the operation.
+    fn cached(&self, aside: &[BlockId], view: View<'_>) -> Vec<BlockId> {
         if self.order.is_some() {
             return Vec::new();
         }
-        let is_cached = |&block: &BlockId| view.pool.state(block) == State::Cached;
+        let is_cached = |&block: &BlockId| {
+            view.pool.state(block) == State::Cached || aside.binary_search(&block).is_ok()
+        };
         let mut blocks: Vec<BlockId> = (0..view.pool.created()).filter(is_cached).collect();
         blocks.sort_unstable_by_key(|&block| self.stamps[block as usize]);
         blocks

@@ -13,7 +13,7 @@ from kvframe.integrations.lmcache import KvframeEvictionPolicy, install
 from kvframe.policies.tier import resolve
 
 
-def backend(name: str) -> None:
+def backend(name: str) -> list[str]:
     """The calls of a storage backend; a pinned chunk never dies, what stays comes back."""
     policy = get_cache_policy(f"kvframe:{name}")
     cache = policy.init_mutable_mapping()
@@ -30,9 +30,11 @@ def backend(name: str) -> None:
     rest = policy.get_evict_candidates(cache, 20)
     assert sorted([*rest, "k0"]) == sorted(cache)
     policy.tier.check_integrity()
+    assert policy.tier.failures == 0
+    return [*named, *rest]
 
 
-def server(name: str) -> None:
+def server(name: str) -> list[ObjectKey]:
     """The MP server's events through its own L1 bridge."""
     policy = KvframeEvictionPolicy(resolve(name))
     bridge = L1EvictionPolicy(policy)
@@ -47,16 +49,18 @@ def server(name: str) -> None:
     policy.on_keys_removed(action.keys)
     assert len(policy.tier) == 7
     policy.tier.check_integrity()
+    assert policy.tier.failures == 0
+    return list(action.keys)
 
 
 def main() -> None:
-    """Every policy named."""
+    """Every policy named, and whether it evicted what lru does."""
     install()
     install()
+    lru = backend("lru"), server("lru")
     for name in sys.argv[1:]:
-        backend(name)
-        server(name)
-        print(name, "ran")
+        same = (backend(name), server(name)) == lru
+        print(f"{name}: {'as lru' if same else 'ran'}")
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from vllm.v1.kv_offload.base import LookupResult, OffloadKey, ReqContext, make_o
 from vllm.v1.kv_offload.cpu.manager import CPUOffloadingManager
 
 
-def work(policy: str, chunks: int = 32, requests: int = 200) -> int:
-    """Requests with shared prefixes and loads in flight; chunks evicted."""
+def work(policy: str, chunks: int = 32, requests: int = 200) -> list[OffloadKey]:
+    """Requests with shared prefixes and loads in flight; chunks evicted, in order."""
     rng = random.Random(3)
     manager = CPUOffloadingManager(
         num_chunks=chunks,
@@ -18,7 +18,7 @@ def work(policy: str, chunks: int = 32, requests: int = 200) -> int:
         cache_policy_module_path="kvframe.integrations.vllm",
     )
     loading: list[tuple[list[OffloadKey], ReqContext]] = []
-    evicted = 0
+    evicted: list[OffloadKey] = []
     for number in range(requests):
         context = ReqContext(req_id=str(number), kv_transfer_params={"kvframe": {"session": 7}})
         family, length = rng.randrange(12), rng.randint(1, 8)
@@ -32,7 +32,7 @@ def work(policy: str, chunks: int = 32, requests: int = 200) -> int:
             loading.append((ready, context))
         stored = manager.prepare_store(keys, context)
         if stored is not None:
-            evicted += len(stored.evicted_keys)
+            evicted += stored.evicted_keys
             busy = {key for held, _ in loading for key in held}
             assert not busy & set(stored.evicted_keys), "a chunk being read was evicted"
             assert not set(keys) & set(stored.evicted_keys), "a protected chunk was evicted"
@@ -51,10 +51,12 @@ def work(policy: str, chunks: int = 32, requests: int = 200) -> int:
 
 
 def main() -> None:
-    """Every policy named."""
+    """Every policy named, and whether it evicted what lru does."""
+    lru = work("lru")
     for policy in sys.argv[1:]:
-        assert work(policy), policy
-        print(policy, "ran")
+        evicted = work(policy)
+        assert evicted, policy
+        print(f"{policy}: {'as lru' if evicted == lru else 'ran'}")
 
 
 if __name__ == "__main__":

@@ -52,8 +52,7 @@ class Foresight(Twin):
         self.idle: list[tuple[int, list[int]]] = [(0, [0] * CLASSES)]
         self.hazards: list[list[float]] = [[] for _ in range(CLASSES)]
         self.worth: dict[tuple[int, int], float] = {}
-        sets = 1 << (max(capacity * WATCHED // WAYS, 1) - 1).bit_length()
-        self.gone: list[list[Gone | None]] = [[None] * WAYS for _ in range(sets)]
+        self.gone: list[list[Gone | None]] = []
         self.epoch = self.due = 0
         # What lru would still have was used since then, and is so many blocks.
         self.since = self.held = 0
@@ -128,9 +127,19 @@ class Foresight(Twin):
         block["last"] = self.now
 
     def watched(self, key: tuple[int, int]) -> tuple[list[Gone | None], int]:
+        if not self.gone:
+            return [], 0
         return self.gone[(key[1] >> 32) % len(self.gone)], key[1] % 2**32
 
+    def forgotten(self, block: Block) -> None:
+        if block["time"] >= self.since and self.held > 0:
+            self.held -= 1
+        self.end(block["kind"], block["time"], False)
+
     def evicted(self, block: Block) -> None:
+        if not self.gone:
+            sets = 1 << (max(self.capacity * WATCHED // WAYS, 1) - 1).bit_length()
+            self.gone = [[None] * WAYS for _ in range(sets)]
         ways, tag = self.watched(block.key)
         same = [way for way, gone in enumerate(ways) if gone and gone.tag == tag]
         free = [way for way, gone in enumerate(ways) if gone is None]

@@ -7,7 +7,7 @@ use crate::hash::{Hasher, Key};
 use crate::index::{Found, Index};
 use crate::policy::{Use, View};
 use crate::pool::{BlockId, NIL, State};
-use crate::sequence::{SeqId, Sequence};
+use crate::sequence::{BlockTable, SeqId, Sequence};
 
 impl Manager {
     /// Refuses another input where no group attends to one.
@@ -62,7 +62,7 @@ impl Manager {
         &mut self,
         seq: SeqId,
         tokens: u32,
-        tables: &mut [Vec<BlockId>],
+        tables: &mut [BlockTable],
     ) -> bool {
         if tokens == 0 {
             return false;

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::events::{Event, Kind, Log};
 use crate::groups::GroupKind;
 use crate::pool::{BlockId, NIL, State};
-use crate::sequence::{SeqId, Sequence, check_missing, check_no_gap};
+use crate::sequence::{BlockTable, SeqId, Sequence, check_missing, check_no_gap};
 use crate::tickets::Copy;
 
 /// Tokens to append.
@@ -136,34 +136,44 @@ impl Manager {
     /// where it is another case, or anything is wrong.
     #[inline]
     pub(super) fn append_in_place(&mut self, seq: SeqId, ids: Ids<'_>) -> Option<&Sequence> {
-        let (size, sequence) = (self.options.block_size, self.sequences.get_mut(seq).ok()?);
-        let (len, count) = (sequence.len, ids.len());
-        if !sequence.is_open() || count == 0 || (sequence.unknown > 0 && ids.are_known()) {
+        let uniform = self.layout.is_uniform();
+        if !uniform && !self.fits_uneven(seq, ids.len()) {
             return None;
         }
-        let fits = |room: u32| count <= room as usize;
-        let ours = if self.layout.is_uniform() {
-            sequence.tables.iter().all(|table| {
-                let Some(&tail) = table.last() else { return false };
-                // A table ends with the block of the last token: no division to find it.
-                fits(table.len() as u32 * size - len)
-                    && (tail == NIL || self.pool.is_pending_alone(tail))
-            })
-        } else {
-            let offset = len % size;
-            offset > 0 && fits(size - offset) && self.shared_ahead(seq).ok()?.is_empty()
+        let (size, pool) = (self.options.block_size, &self.pool);
+        let sequence = self.sequences.get_mut(seq).ok()?;
+        let (len, count) = (sequence.len, ids.len());
+        if !sequence.is_open() || (sequence.unknown > 0 && ids.are_known()) {
+            return None;
+        }
+        let ours = |table: &BlockTable| {
+            // It ends with the block of the last token: no division to find that.
+            let (tail, room) = (table.last_block(), table.len() as u32 * size - len);
+            count.wrapping_sub(1) < room as usize && (tail == NIL || pool.is_pending_alone(tail))
         };
-        if !ours {
+        if uniform && !sequence.tables.iter().all(ours) {
             return None;
         }
         self.tick += 1;
-        let sequence = self.sequences.get_mut(seq).ok()?;
         sequence.len += count as u32;
         if self.log.is_on() {
             log_append(&mut self.log, self.tick, (seq, sequence.len), ids);
         }
         ids.enter(sequence);
         Some(sequence)
+    }
+
+    /// Whether `count` tokens fit into tail blocks of `seq` that nobody else reads, where those of the
+    /// groups differ.
+    #[inline(never)]
+    fn fits_uneven(&self, seq: SeqId, count: usize) -> bool {
+        let (size, Ok(sequence)) = (self.options.block_size, self.sequences.get(seq)) else {
+            return false;
+        };
+        let offset = sequence.len % size;
+        offset > 0
+            && count <= (size - offset) as usize
+            && self.shared_ahead(seq).is_ok_and(|shared| shared.is_empty())
     }
 
     /// Slots for the known tokens of `seq` up to `until` (chunked prefill).
@@ -320,7 +330,7 @@ impl Manager {
         // The sequence's own reference to `src` becomes the copy's; `dst` gets one for it too.
         self.pool.share(dst);
         self.note_block(Kind::Hold, 0, dst, 0);
-        self.sequences.get_mut(seq)?.tables[group][at] = dst;
+        self.sequences.get_mut(seq)?.tables[group].replace(at, dst);
         self.tickets.add(Copy { src, dst, tokens, seq, group: group as u8 });
         if self.pool.parent(src) != NIL && self.pool.state(src) == State::Committed {
             // A findable block keeps those it follows owned, also where only its copy needs it.

@@ -141,6 +141,11 @@ impl Manager {
                         s.len
                     ));
                 }
+                if table.last().is_some_and(|&last| last != table.last_block()) {
+                    return Err(format!(
+                        "sequence {seq:#x}: group {group} has lost its last entry"
+                    ));
+                }
                 let reach = &self.layout.groups()[group];
                 let next = reach.computed(s.committed, s.cached);
                 let wrong = |&(i, &b): &(u32, &BlockId)| match b {

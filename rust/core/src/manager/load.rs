@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::groups::GroupKind;
 use crate::pool::{BlockId, NIL};
-use crate::sequence::{SeqId, Sequence};
+use crate::sequence::{BlockTable, SeqId, Sequence};
 use crate::tickets::Copy;
 
 impl Manager {
@@ -107,7 +107,7 @@ impl Manager {
     /// The sequences that own pages of a load, from its first on, have them computed.
     fn count_loaded(&mut self, start: u32, pages: &[BlockId]) -> Result<()> {
         let (unit, row_pages) = (self.layout.unit(), self.pages_of(0).count());
-        let owned = |tables: &[Vec<BlockId>]| {
+        let owned = |tables: &[BlockTable]| {
             let rows = pages.chunks(row_pages).zip((start..).step_by(unit as usize));
             rows.take_while(|&(row, first)| {
                 let mut places = self.pages_of(first).zip(row);

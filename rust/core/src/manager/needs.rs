@@ -1,5 +1,7 @@
 //! What an admission needs, counted before anything moves.
 
+use std::ops::Deref;
+
 use super::admit::Start;
 use super::tails::Tail;
 use super::{Admission, Fit, Manager};
@@ -123,8 +125,11 @@ impl Manager {
     }
 
     /// Blocks that a sequence with these tables may yet take on its way to `tokens` tokens.
-    fn still_lacks(&self, tokens: u32, encoder: u32, tables: &[Vec<BlockId>]) -> u32 {
-        let lacks = |(reach, table): (&Reach, &Vec<BlockId>)| match reach.kind {
+    fn still_lacks<T>(&self, tokens: u32, encoder: u32, tables: &[T]) -> u32
+    where
+        T: Deref<Target = [BlockId]>,
+    {
+        let lacks = |(reach, table): (&Reach, &T)| match reach.kind {
             GroupKind::Full => reach.blocks(tokens).saturating_sub(table.len() as u32),
             GroupKind::Cross => reach.blocks(encoder).saturating_sub(table.len() as u32),
             _ => {

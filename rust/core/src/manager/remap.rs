@@ -52,7 +52,7 @@ impl Manager {
             self.policy.claim(&[twin], View { pool: &self.pool, now: self.tick });
         }
         self.note_block(Kind::Hit, seq, twin, 0);
-        let own = std::mem::replace(&mut sequence.tables[group][i], twin);
+        let own = sequence.tables[group].replace(i, twin);
         if self.fences.is_up() {
             self.put_behind(&[own], 0);
         } else {

@@ -5,8 +5,7 @@ use crate::events::Kind;
 use crate::groups::GroupKind;
 use crate::hash::Key;
 use crate::policy::View;
-use crate::pool::BlockId;
-use crate::sequence::SeqId;
+use crate::sequence::{BlockTable, SeqId};
 
 impl Manager {
     /// Tells a policy with ghosts which keys the blocks that start at unit `row` are for.
@@ -23,7 +22,7 @@ impl Manager {
 
     /// Groups whose table has no slots for the unit `row` yet, as bits.
     #[inline]
-    fn short_groups(&self, tables: &[Vec<BlockId>], row: u32) -> u32 {
+    fn short_groups(&self, tables: &[BlockTable], row: u32) -> u32 {
         if self.layout.is_uniform() {
             return (1 << tables.len()) - 1;
         }
@@ -37,7 +36,7 @@ impl Manager {
     }
 
     /// Blocks that slots for the unit `row` take.
-    pub(super) fn row_blocks(&self, tables: &[Vec<BlockId>], row: u32) -> u32 {
+    pub(super) fn row_blocks(&self, tables: &[BlockTable], row: u32) -> u32 {
         self.short_groups(tables, row).count_ones()
     }
 
@@ -45,7 +44,7 @@ impl Manager {
     pub(super) fn obtain_row(
         &mut self,
         seq: SeqId,
-        tables: &mut [Vec<BlockId>],
+        tables: &mut [BlockTable],
         row: u32,
         outlook: Option<u32>,
     ) -> bool {

@@ -4,7 +4,7 @@ use super::{Manager, Pressure};
 use crate::hash::Key;
 use crate::pool::{BlockId, NIL, State};
 use crate::reasons::Miss;
-use crate::sequence::{Meta, SeqId};
+use crate::sequence::{Meta, SeqId, Tables};
 use crate::stats::Stats;
 use crate::tickets::Outstanding;
 
@@ -33,7 +33,7 @@ pub struct SequenceCopy {
     pub cached: u32,
     pub unknown: u32,
     pub private: bool,
-    pub tables: Vec<Vec<BlockId>>,
+    pub tables: Tables,
     pub meta: Meta,
     pub admitted: u64,
     pub max_tokens: u32,

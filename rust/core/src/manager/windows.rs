@@ -44,12 +44,12 @@ impl Manager {
             }
             let mut blocks = std::mem::take(&mut self.scratch.blocks);
             blocks.clear();
-            let entries = &mut sequence.tables[group][gone];
+            let table = &mut sequence.tables[group];
             // Those before the last gap went before.
-            let first = entries.iter().rposition(|&b| b == NIL).map_or(0, |i| i + 1);
-            for entry in &mut entries[first..] {
-                blocks.push(std::mem::replace(entry, NIL));
-            }
+            let gap = table[gone.clone()].iter().rposition(|&b| b == NIL);
+            gone.start += gap.map_or(0, |i| i + 1);
+            blocks.extend_from_slice(&table[gone.clone()]);
+            table.give_up(gone);
             // What is computed without them is no longer what the prefix alone says.
             let is_sink = matches!(reach.kind, GroupKind::SinkWindow { .. });
             sequence.private |= is_sink && !blocks.is_empty();
@@ -84,7 +84,9 @@ impl Manager {
             _ => reach.computed(sequence.committed, sequence.cached),
         };
         let needs = reach.kind.needs(len);
-        let visible = [0..needs.head.min(needs.from), needs.from..len];
+        // A sink and its window that touch are one.
+        let (head, from) = if needs.head < needs.from { (needs.head, needs.from) } else { (0, 0) };
+        let visible = [0..head, from..len];
         let is_hidden = |t: u32| (needs.head..needs.from).contains(&t);
         let mut masked: Vec<Range<u32>> = Vec::new();
         for (i, _) in (0..).zip(&sequence.tables[group]).filter(|&(_, &b)| b != NIL) {

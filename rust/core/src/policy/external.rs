@@ -181,6 +181,11 @@ impl External {
         }
     }
 
+    /// The choice as it stands, in the order to die.
+    pub fn chosen(&self) -> Vec<BlockId> {
+        self.picks.iter().copied().filter(|&b| self.picked[b as usize]).collect()
+    }
+
     /// Lets the built-in order name up to `n` victims for a policy that could not.
     pub fn fall_back(&mut self, n: usize) {
         self.fallback = n;

@@ -172,6 +172,20 @@ pub trait Eviction: Send {
     /// `block` is cached and the last block after it is gone: it may die now.
     fn expose(&mut self, block: BlockId, view: View<'_>);
 
+    /// `block` was named a victim, claimed in its place, and may die again: it keeps its place.
+    fn restore(&mut self, block: BlockId, view: View<'_>) {
+        self.expose(block, view);
+    }
+
+    /// These are cached but may not die in this operation: each that is named is claimed at once, and
+    /// restored at the end. Empty: it has ended.
+    fn set_aside(&mut self, _blocks: &[BlockId]) {}
+
+    /// Whether [`Eviction::order`] is what it would name.
+    fn shows_order(&self) -> bool {
+        true
+    }
+
     /// `block` is no longer findable. Called after it left the pool's books.
     fn remove(&mut self, block: BlockId, why: Why, view: View<'_>);
 

@@ -1,15 +1,15 @@
 //! Sequences by handle.
 
-use super::{Mark, SeqId, Sequence};
+use super::{BlockTable, Mark, SeqId, Sequence};
 use crate::error::{Error, Result};
 
 /// Where a sequence is kept.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 struct Slot {
+    /// The handle of who lives here; 0: nobody.
+    handle: SeqId,
     generation: u32,
-    live: bool,
-    mark: Mark,
     sequence: Sequence,
 }
 
@@ -17,6 +17,8 @@ struct Slot {
 #[derive(Debug, Default)]
 pub struct Sequences {
     slots: Vec<Slot>,
+    /// One a slot: what a step notes down while it is checked.
+    marks: Vec<Mark>,
     vacant: Vec<u32>,
 }
 
@@ -25,19 +27,20 @@ impl Sequences {
     pub fn create(&mut self, groups: usize) -> SeqId {
         let at = self.vacant.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
+            self.marks.push(Mark::default());
             self.slots.len() as u32 - 1
         });
         let slot = &mut self.slots[at as usize];
         slot.generation += 1;
-        slot.live = true;
-        slot.sequence.tables.resize_with(groups, Vec::new);
-        (u64::from(slot.generation) << 32) | u64::from(at)
+        slot.handle = (u64::from(slot.generation) << 32) | u64::from(at);
+        slot.sequence.tables.resize_with(groups, BlockTable::default);
+        slot.handle
     }
 
     /// Takes the sequence off the list; its buffers stay for the next one.
     pub fn remove(&mut self, seq: SeqId) {
         let slot = &mut self.slots[seq as u32 as usize];
-        slot.live = false;
+        slot.handle = 0;
         slot.sequence.clear();
         self.vacant.push(seq as u32);
     }
@@ -51,9 +54,9 @@ impl Sequences {
 
     #[inline]
     fn check(&self, seq: SeqId) -> Result<usize> {
-        let (at, generation) = (seq as u32 as usize, (seq >> 32) as u32);
+        let at = seq as u32 as usize;
         match self.slots.get(at) {
-            Some(slot) if slot.live && slot.generation == generation => Ok(at),
+            Some(slot) if slot.handle == seq && seq != 0 => Ok(at),
             _ => Err(self.wrong(seq)),
         }
     }
@@ -94,23 +97,23 @@ impl Sequences {
     #[inline]
     pub fn mark(&mut self, seq: SeqId, step: u64) -> Result<&mut Mark> {
         let at = self.check(seq)?;
-        let slot = &mut self.slots[at];
-        if slot.mark.step != step {
-            slot.mark = Mark::begin(step, &slot.sequence);
+        let mark = &mut self.marks[at];
+        if mark.step != step {
+            *mark = Mark::begin(step, &self.slots[at].sequence);
         }
-        Ok(&mut slot.mark)
+        Ok(mark)
     }
 
     /// Live sequences with their handles.
     pub fn iter(&self) -> impl Iterator<Item = (SeqId, &Sequence)> {
-        let live = self.slots.iter().enumerate().filter(|(_, slot)| slot.live);
-        live.map(|(at, slot)| ((u64::from(slot.generation) << 32) | at as u64, &slot.sequence))
+        let live = self.slots.iter().filter(|slot| slot.handle != 0);
+        live.map(|slot| (slot.handle, &slot.sequence))
     }
 
     /// What live sequences compute from now on stays their own.
     pub fn make_private(&mut self) {
         for slot in &mut self.slots {
-            slot.sequence.private |= slot.live;
+            slot.sequence.private |= slot.handle != 0;
         }
     }
 

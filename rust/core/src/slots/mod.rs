@@ -63,7 +63,7 @@ impl Slots {
         length: u32,
         least_copy: u32,
         fingerprint: &[u8],
-        mut policy: Box<dyn Eviction>,
+        policy: Box<dyn Eviction>,
     ) -> Result<Self> {
         let numbers = [
             ("slots", count, MOST),
@@ -76,7 +76,6 @@ impl Slots {
                 return Err(Error::Invalid { what, value: value.to_string(), limit });
             }
         }
-        policy.size(count, length).map_err(Error::PolicyRefused)?;
         Ok(Self {
             length,
             least_copy,
@@ -84,7 +83,7 @@ impl Slots {
             all: (0..count).map(|_| Slot::default()).collect(),
             empty: (0..count).map(Reverse).collect(),
             order: Order::new(count),
-            policy: TierPolicy::new(count, policy),
+            policy: TierPolicy::new(count, length, policy)?,
             slot_of: vec![NIL; count as usize],
             tickets: Tickets::default(),
             counters: Counters::default(),

@@ -6,7 +6,7 @@ use kvframe_core::hash::{Extra, Space};
 use kvframe_core::index::IndexKind;
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::pool::State;
-use kvframe_core::sequence::Meta;
+use kvframe_core::sequence::{Meta, Tables};
 use kvframe_core::stats::Stats;
 use kvframe_core::{
     Admission, BlockId, Grant, GroupKind, Key, Manager, NIL, Options, Prompt, Result, SeqId,
@@ -78,18 +78,12 @@ pub fn found(m: &Manager, tokens: &[u32]) -> u32 {
 
 /// The block table of a sequence's first group.
 pub fn table(m: &Manager, seq: SeqId) -> Vec<BlockId> {
-    m.sequence(seq).expect("live").tables[0].clone()
+    m.sequence(seq).expect("live").tables[0].to_vec()
 }
 
 type Columns = (State, u32, u32, Key, BlockId, u32, u32, u8, bool);
-type Held = (
-    (u32, u32, u32, u32, bool, u32, Key, Meta),
-    Vec<u32>,
-    Vec<Key>,
-    Vec<Extra>,
-    Vec<u32>,
-    Vec<Vec<BlockId>>,
-);
+type Held =
+    ((u32, u32, u32, u32, bool, u32, Key, Meta), Vec<u32>, Vec<Key>, Vec<Extra>, Vec<u32>, Tables);
 
 /// Everything of a manager that can be seen from outside, less the count of refusals.
 #[derive(Debug, Clone, PartialEq)]

@@ -93,7 +93,8 @@ fn what_is_counted_is_what_is_taken() {
             let before = m.stats().allocated;
             let grant = admit(&mut m, &text).unwrap();
             assert_eq!(m.stats().allocated - before, predicted, "{groups:?}");
-            let mut ids = m.sequence(grant.seq).unwrap().tables.concat();
+            let tables = &m.sequence(grant.seq).unwrap().tables;
+            let mut ids: Vec<_> = tables.iter().flatten().copied().collect();
             ids.retain(|&b| b != NIL);
             let all = ids.len();
             ids.sort_unstable();

@@ -3,6 +3,7 @@
 use kvframe_core::groups::Reach;
 use kvframe_core::manager::Pressure;
 use kvframe_core::pool::State;
+use kvframe_core::sequence::BlockTable;
 use kvframe_core::{BlockId, GroupKind, Manager, NIL, SeqId};
 
 use crate::pages::Pages;
@@ -62,7 +63,7 @@ impl Load {
     }
 
     /// How many of its rows, from the first on, `tables` hold.
-    pub fn held_by(&self, tables: &[Vec<BlockId>]) -> u32 {
+    pub fn held_by(&self, tables: &[BlockTable]) -> u32 {
         let held = |row: &&Vec<(usize, usize, BlockId)>| {
             row.iter().all(|&(group, at, page)| tables[group].get(at) == Some(&page))
         };

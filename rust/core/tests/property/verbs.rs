@@ -44,6 +44,11 @@ impl Run {
         self.w.check();
     }
 
+    /// Whether an admission may join a computation.
+    pub fn joins(&mut self) -> bool {
+        self.w.m.layout().check_plain().is_ok() && self.dice.one_in(2)
+    }
+
     /// Tokens of `text` after the `found` ones that come from elsewhere.
     pub fn external(&mut self, text: &Text, found: u32) -> u32 {
         if self.dice.one_in(20) {

@@ -183,6 +183,37 @@ fn rule_7_opt_knows_the_future() {
     }
 }
 
+// scenario: U-6
+/// U-6: the prefix without a next use goes first, then the one used farthest from now; of a prefix whose
+/// outlook reaches its head only, the tail has none.
+#[test]
+fn rule_7_the_farthest_next_use_dies_first() {
+    let mut m = tiny("opt-forced", 6);
+    let prefixes = [[1, 2], [3, 4], [5, 6]];
+    for (pair, outlook) in prefixes.iter().zip([&[100, 100][..], &[10, 10], &[]]) {
+        let tokens = prompt(pair);
+        let seq = m.admit(&Admission { outlook, ..request(&tokens) }).unwrap().seq;
+        m.commit(seq, 8).unwrap();
+        m.release(seq).unwrap();
+    }
+    let left = |m: &Manager| prefixes.map(|pair| found(m, &open(&pair)) / SIZE);
+    for kept in [[2, 2, 1], [2, 2, 0], [1, 2, 0], [0, 2, 0], [0, 1, 0]] {
+        m.lend(&mut [NIL]).unwrap();
+        assert_eq!(left(&m), kept);
+    }
+    let mut m = tiny("opt-forced", 4);
+    for (pair, outlook) in [([1, 2], &[10][..]), ([3, 4], &[90, 90])] {
+        let tokens = prompt(&pair);
+        let seq = m.admit(&Admission { outlook, ..request(&tokens) }).unwrap().seq;
+        m.commit(seq, 8).unwrap();
+        m.release(seq).unwrap();
+    }
+    for kept in [[1, 2], [1, 1], [1, 0], [0, 0]] {
+        m.lend(&mut [NIL]).unwrap();
+        assert_eq!([[1, 2], [3, 4]].map(|pair| found(&m, &open(&pair)) / SIZE), kept);
+    }
+}
+
 /// A block that two sequences computed at once dies once, and not under the second's eyes.
 #[test]
 fn rule_7_loans_evict_too() {

@@ -3,10 +3,21 @@
 //! A tier below the engine's, or another engine's plug point, holds blocks that know no parent. Each
 //! is its own leaf. The same [`Eviction`] that ranks the blocks of a [`crate::Manager`] ranks these,
 //! and hears of them in the same words; what a policy makes of prefixes it loses here.
+//!
+//! [`TierPages`] is the tier that does know prefixes, and which of its pages are on their way.
+
+mod chain;
+mod check;
+mod pages;
+mod transfers;
+mod victims;
+
+pub use pages::{Opened, Stored, TierLimits, TierPages};
+pub use transfers::{Ended, TierStats};
 
 use crate::error::{Error, Result};
 use crate::hash::Key;
-use crate::policy::{Candidates, Eviction, External, Journal, Use, View, Why};
+use crate::policy::{Eviction, Use, View, Why};
 use crate::pool::{BlockId, NIL, Pool, State};
 use crate::sequence::Meta;
 
@@ -37,7 +48,20 @@ pub struct TierPolicy {
     moved: Vec<BlockId>,
     /// Scratch: protected blocks that the policy named, to go back where they were.
     aside: Vec<BlockId>,
+    /// The block that [`TierPolicy::next`] named and that dies next: a policy may name another when it
+    /// is asked again, or take this one for gone.
+    named: Option<BlockId>,
+    block_size: u32,
+    /// Blocks that the policy was told of, where the tier grows.
+    told: Option<u32>,
+    /// Scratch: how often a block is named in one call.
+    times: Vec<u32>,
+    /// Scratch: protected blocks that lost their last child meanwhile.
+    bared: Vec<BlockId>,
 }
+
+/// Blocks that the policy of a growing tier is told of at first; from there on twice as many.
+const FEW: u32 = 64;
 
 impl std::fmt::Debug for TierPolicy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -49,10 +73,55 @@ impl std::fmt::Debug for TierPolicy {
 }
 
 impl TierPolicy {
-    /// An empty tier of `capacity` blocks.
-    pub fn new(capacity: u32, policy: Box<dyn Eviction>) -> Self {
-        let pool = Pool::new(capacity, false);
-        Self { pool, policy, now: 0, moved: Vec::new(), aside: Vec::new() }
+    /// An empty tier of `capacity` blocks of `block_size` tokens.
+    ///
+    /// # Errors
+    /// [`Error::PolicyRefused`].
+    pub fn new(capacity: u32, block_size: u32, policy: Box<dyn Eviction>) -> Result<Self> {
+        let mut tier = Self {
+            pool: Pool::new(capacity, false),
+            policy,
+            now: 0,
+            moved: Vec::new(),
+            aside: Vec::new(),
+            bared: Vec::new(),
+            named: None,
+            block_size,
+            told: None,
+            times: Vec::new(),
+        };
+        tier.tell_size(capacity)?;
+        Ok(tier)
+    }
+
+    /// An empty tier that is as large as it ever was.
+    ///
+    /// # Errors
+    /// [`Error::PolicyRefused`], here and not later: the policy cannot grow.
+    pub fn growing(block_size: u32, policy: Box<dyn Eviction>) -> Result<Self> {
+        let mut tier = Self::new(0, block_size, policy)?;
+        tier.tell_size(FEW)?;
+        tier.tell_size(2 * FEW)?;
+        tier.told = Some(2 * FEW);
+        Ok(tier)
+    }
+
+    fn tell_size(&mut self, blocks: u32) -> Result<()> {
+        if blocks == 0 {
+            return Ok(());
+        }
+        self.policy.size(blocks, self.block_size).map_err(Error::PolicyRefused)
+    }
+
+    /// One block more, in a tier that grows.
+    fn grow(&mut self, told: u32) -> Result<()> {
+        let capacity = self.pool.capacity().saturating_add(1);
+        if capacity > told {
+            self.tell_size(told.saturating_mul(2))?;
+            self.told = Some(told.saturating_mul(2));
+        }
+        self.pool.resize(capacity);
+        Ok(())
     }
 
     /// The blocks.
@@ -68,7 +137,7 @@ impl TierPolicy {
     /// Another capacity, not below what is in use.
     ///
     /// # Errors
-    /// [`Error::InUse`].
+    /// [`Error::InUse`], [`Error::PolicyRefused`].
     pub fn resize(&mut self, capacity: u32) -> Result<()> {
         let used = (capacity..self.pool.created()).filter(|&b| self.pool.state(b) != State::Free);
         let (blocks, first) = used.fold((0, u32::MAX), |(n, least), b| (n + 1, b.min(least)));
@@ -76,6 +145,8 @@ impl TierPolicy {
             let from = capacity.into();
             return Err(Error::InUse { blocks, from, first: first.into() });
         }
+        self.tell_size(capacity)?;
+        self.take_back_named();
         self.pool.resize(capacity);
         Ok(())
     }
@@ -108,8 +179,27 @@ impl TierPolicy {
     /// A block enters, owned once; `depth` is its place in a prefix where the caller knows it.
     ///
     /// # Errors
-    /// [`Error::NoCapacity`].
+    /// [`Error::NoCapacity`]; [`Error::PolicyRefused`] in a tier that grows.
     pub fn insert(&mut self, key: Key, depth: u32, known: Known) -> Result<BlockId> {
+        self.insert_after(key, NIL, depth, known)
+    }
+
+    /// As [`TierPolicy::insert`], after `parent`, which cannot die before it; [`NIL`] is none.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn insert_after(
+        &mut self,
+        key: Key,
+        parent: BlockId,
+        depth: u32,
+        known: Known,
+    ) -> Result<BlockId> {
+        if let Some(told) = self.told
+            && self.pool.free() == 0
+        {
+            self.grow(told)?;
+        }
         let Some(block) = self.pool.take(0) else {
             return Err(Error::NoCapacity {
                 needed: 1,
@@ -119,7 +209,7 @@ impl TierPolicy {
         };
         self.tick();
         self.policy.take(block);
-        self.pool.publish(block, key, NIL, depth);
+        self.pool.publish(block, key, parent, depth);
         let view = View { pool: &self.pool, now: self.now };
         self.policy.insert(&[block], known.using(), view);
         Ok(block)
@@ -153,6 +243,7 @@ impl TierPolicy {
 
     /// Gives those of `blocks` that nobody owns an owner, and remembers which.
     fn take_unowned(&mut self, blocks: &[BlockId]) {
+        self.take_back_named();
         self.moved.clear();
         for &block in blocks {
             if self.pool.state(block) == State::Cached {
@@ -177,6 +268,7 @@ impl TierPolicy {
     pub fn claim(&mut self, blocks: &[BlockId]) -> Result<()> {
         self.check(blocks)?;
         self.tick();
+        self.take_back_named();
         self.moved.clear();
         for &block in blocks {
             if self.pool.share(block) {
@@ -193,16 +285,19 @@ impl TierPolicy {
     /// [`Error::Invalid`] for a block that is not here, or has not that many owners: a double release.
     pub fn release(&mut self, blocks: &[BlockId]) -> Result<()> {
         self.check(blocks)?;
-        for (i, &block) in blocks.iter().enumerate() {
-            let before = blocks[..i].iter().filter(|&&b| b == block).count();
-            if self.pool.refs(block) as usize <= before {
-                return Err(Error::Invalid {
-                    what: "block",
-                    value: block.to_string(),
-                    limit: "has no owner left to release it".into(),
-                });
-            }
+        if let Some(block) = self.over(blocks, |pool, block| pool.refs(block) as u32) {
+            return Err(Error::Invalid {
+                what: "block",
+                value: block.to_string(),
+                limit: "has no owner left to release it".into(),
+            });
         }
+        self.put_down(blocks);
+        Ok(())
+    }
+
+    /// `release` of blocks that are known to have an owner each.
+    fn put_down(&mut self, blocks: &[BlockId]) {
         self.tick();
         self.moved.clear();
         for &block in blocks {
@@ -211,7 +306,6 @@ impl TierPolicy {
             }
         }
         self.policy.release(&self.moved, View { pool: &self.pool, now: self.now });
-        Ok(())
     }
 
     /// `blocks` leave the tier, owned or not: a failed store, a reset, a move elsewhere.
@@ -220,158 +314,51 @@ impl TierPolicy {
     /// [`Error::Invalid`] for a block that is not here, or is named twice.
     pub fn remove(&mut self, blocks: &[BlockId], why: Why) -> Result<()> {
         self.check(blocks)?;
-        let twice = |(i, block): (usize, &BlockId)| blocks[..i].contains(block);
-        if let Some(i) = blocks.iter().enumerate().position(twice) {
+        if let Some(block) = self.over(blocks, |_, _| 1) {
             return Err(Error::Invalid {
                 what: "block",
-                value: blocks[i].to_string(),
+                value: block.to_string(),
                 limit: "named twice".into(),
             });
         }
         self.tick();
+        self.take_back_named();
         for &block in blocks {
             self.leave(block, why);
         }
         Ok(())
     }
 
+    /// The first of `blocks` that is named more often than `limit` says; all of them are here.
+    fn over(&mut self, blocks: &[BlockId], limit: fn(&Pool, BlockId) -> u32) -> Option<BlockId> {
+        self.times.resize(self.pool.created() as usize, 0);
+        let mut found = None;
+        for &block in blocks {
+            let times = &mut self.times[block as usize];
+            *times += 1;
+            if *times > limit(&self.pool, block) {
+                found = found.or(Some(block));
+            }
+        }
+        for &block in blocks {
+            self.times[block as usize] = 0;
+        }
+        found
+    }
+
     fn leave(&mut self, block: BlockId, why: Why) {
-        // Policies know a cached block from an owned one by its owners, which must be there still.
-        self.pool.unpublish(block);
-        self.policy.remove(block, why, View { pool: &self.pool, now: self.now });
+        self.unfind(block, why);
         while self.pool.refs(block) > 0 {
             self.pool.unshare(block);
         }
         self.pool.put_back(block);
     }
 
-    /// The `n` blocks that die, in order, none of them owned or in `spared`; they have left the tier.
-    /// `None`, and nothing has changed, if there are fewer.
-    ///
-    /// # Errors
-    /// [`Error::NeedVictims`], for a policy outside the core: find them and call again.
-    pub fn victims(&mut self, n: u32, spared: &[BlockId]) -> Result<Option<Vec<BlockId>>> {
-        if !self.prepare(n, spared)? {
-            return Ok(None);
-        }
-        let mut victims = Vec::with_capacity(n as usize);
-        while victims.len() < n as usize
-            && let Some(block) = self.name()
-        {
-            self.leave(block, Why::Evicted);
-            victims.push(block);
-        }
-        self.end();
-        self.settle();
-        if victims.len() < n as usize {
-            let message = format!("{} named {} of {n} victims", self.policy.name(), victims.len());
-            return Err(Error::Integrity(message));
-        }
-        Ok(Some(victims))
-    }
-
-    /// The block that [`TierPolicy::victims`] would take next. It stays.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn next(&mut self, spared: &[BlockId]) -> Result<Option<BlockId>> {
-        if !self.prepare(1, spared)? {
-            return Ok(None);
-        }
-        let named = self.name();
-        self.end();
-        Ok(named)
-    }
-
-    /// Sets `spared` aside. False if less than `n` blocks are left that may die.
-    fn prepare(&mut self, n: u32, spared: &[BlockId]) -> Result<bool> {
+    /// `page`, which nobody owns, dies.
+    fn evict(&mut self, page: BlockId) {
+        self.take_back_named();
         self.moved.clear();
-        self.moved.extend(spared.iter().filter(|&&b| self.pool.state(b) == State::Cached));
-        self.moved.sort_unstable();
-        self.moved.dedup();
-        if (self.pool.cached() as usize) < self.moved.len() + n as usize {
-            self.settle();
-            return Ok(false);
-        }
-        if let Some(books) = self.policy.external() {
-            books.unpick_all(self.moved.iter().copied());
-            if !books.ready(n as usize) {
-                books.spare(self.moved.iter().copied());
-                return Err(Error::NeedVictims { n });
-            }
-        }
-        self.tick();
-        // Owned for the pool only: their place in the order stays.
-        for &block in &self.moved {
-            self.pool.share(block);
-        }
-        Ok(true)
-    }
-
-    /// The next victim that is not set aside.
-    fn name(&mut self) -> Option<BlockId> {
-        loop {
-            let view = View { pool: &self.pool, now: self.now };
-            let block = self.policy.victim(view)?;
-            if self.pool.is_evictable(block) {
-                return Some(block);
-            }
-            self.policy.claim(&[block], view);
-            self.aside.push(block);
-        }
-    }
-
-    /// Puts back what was set aside.
-    fn end(&mut self) {
-        for &block in &self.moved {
-            self.pool.unshare(block);
-        }
-        let view = View { pool: &self.pool, now: self.now };
-        self.aside.drain(..).for_each(|block| self.policy.expose(block, view));
-    }
-
-    /// The blocks that may die, in the present order of death as far as it is settled. A policy outside
-    /// the core is not asked: its order here is least recently used.
-    pub fn order(&self) -> Vec<BlockId> {
-        self.policy.order(View { pool: &self.pool, now: self.now })
-    }
-
-    /// What a policy outside the core may choose from; see [`crate::policy::External`].
-    pub fn candidates(&mut self, limit: usize, out: &mut Candidates) -> Journal {
-        match self.policy.external() {
-            Some(books) => {
-                books.candidates(&self.pool, limit, out);
-                books.take_journal()
-            }
-            None => Journal::default(),
-        }
-    }
-
-    /// What it chose, in order; with too few, the built-in order names the `n` victims.
-    pub fn choose(&mut self, n: u32, blocks: &[BlockId], generations: &[u32]) {
-        if let Some(books) = self.policy.external() {
-            if blocks.len() >= n as usize {
-                books.choose(&self.pool, blocks, generations);
-            } else {
-                books.fall_back(n as usize);
-            }
-        }
-    }
-
-    /// How many events a policy outside the core has not heard.
-    pub fn journal_len(&mut self) -> usize {
-        self.policy.external().map_or(0, |books| books.journal_len())
-    }
-
-    /// Those events.
-    pub fn take_journal(&mut self) -> Journal {
-        self.policy.external().map(External::take_journal).unwrap_or_default()
-    }
-
-    fn settle(&mut self) {
-        if let Some(books) = self.policy.external() {
-            books.settle();
-        }
+        self.leave(page, Why::Evicted);
     }
 
     /// The policy's own books against the tier's.

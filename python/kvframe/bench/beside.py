@@ -1,0 +1,103 @@
+"""What an admission policy or a prefix matcher does to the hit rate of lru, on shipped traces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvframe.bench import capacity
+from kvframe.bench.admissions import Admission
+from kvframe.bench.cells import Cell
+from kvframe.bench.leaderboard import MODE
+from kvframe.bench.matchers import Matcher
+from kvframe.bench.options import split_list
+from kvframe.bench.plan import cross
+from kvframe.bench.policies import BASELINE, OPTIMUM, choose_all
+from kvframe.bench.progress import Progress
+from kvframe.bench.report import Table
+from kvframe.bench.run import run
+from kvframe.bench.traces import load
+from kvframe.registry import Registry
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Replays of one trace at one capacity.
+
+    Attributes:
+        trace: Its name.
+        capacity: In blocks.
+        mine: lru with the policy on trial.
+        lru: lru alone.
+        opt: The optimum, under which everything is kept.
+    """
+
+    trace: str
+    capacity: int
+    mine: Cell
+    lru: Cell
+    opt: Cell
+
+    def sentence(self) -> str:
+        gain = 100 * (self.mine.token_hit_rate - self.lru.token_hit_rate)
+        kept = self.mine.admission_dropped
+        dropped = f", {kept:,} blocks not kept" if kept else ""
+        return (
+            f"{self.trace}, {self.capacity} blocks: {self.mine.policy} is {gain:+.2f} points "
+            f"from lru{dropped}"
+        )
+
+    def table(self) -> Table:
+        header = ["policy", "token hit", "evictions", "not kept", "ns/block"]
+        table = Table(f"{self.trace}, {MODE} mode, {self.capacity} blocks", header)
+        for cell in sorted((self.opt, self.mine, self.lru), key=lambda cell: -cell.hit_tokens):
+            table.rows.append(
+                [
+                    f"{cell.policy}{' *' if cell is self.mine else ''}",
+                    f"{cell.token_hit_rate:.4f}",
+                    f"{cell.evictions:,}",
+                    f"{cell.admission_dropped:,}",
+                    f"{1e9 * cell.seconds / max(1, cell.block_accesses):,.0f}",
+                ]
+            )
+        return table
+
+
+def besides(
+    mine: Admission | Matcher,
+    registry: Registry,
+    traces: Sequence[str],
+    capacities: Sequence[str],
+    *,
+    quiet: bool = False,
+) -> list[Beside]:
+    """Replay lru with and without ``mine``; the arguments are those of `leaderboard.boards`.
+
+    Raises:
+        KVFrameError: A trace cannot be read, a capacity is none, or the policy failed.
+        KeyboardInterrupt: Ctrl-C.
+    """
+    sizes = capacity.parse_all(capacities, None)
+    sources = [load(name) for name in split_list(traces, "--trace")]
+    lru, opt = choose_all((BASELINE, OPTIMUM), registry)
+    gates = [mine] if isinstance(mine, Admission) else []
+    indexes = [mine] if isinstance(mine, Matcher) else []
+    plans = cross(sources, [MODE], [lru], sizes, (lru, opt), gates, indexes)
+    progress = Progress(quiet)
+    try:
+        outcome = run(plans, None, progress)
+    finally:
+        progress.clear()
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    found: dict[tuple[str, int], list[Cell]] = {}
+    for plan, cell in outcome.cells.items():
+        found.setdefault((cell.trace, plan.capacity or 0), []).append(cell)
+    return [_of(place, cells) for place, cells in found.items()]
+
+
+def _of(place: tuple[str, int], cells: list[Cell]) -> Beside:
+    by_name = {cell.policy: cell for cell in cells}
+    lru, opt = by_name[BASELINE], by_name[OPTIMUM]
+    mine = next((cell for cell in cells if cell.policy not in (BASELINE, OPTIMUM)), lru)
+    return Beside(*place, mine=mine, lru=lru, opt=opt)

@@ -1,0 +1,57 @@
+"""What the plug points of other engines tell a policy, and so what each policy loses there.
+
+Engines are not imported here; the adapters keep to this, and docs/how-to/other-engines.md says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+FACTS: Mapping[str, str] = {
+    "parents": "turns that built the prefix",
+    "depth": "place in the prompt",
+    "tokens": "length of the request",
+    "session": "session",
+    "turn": "turn",
+    "request_class": "class",
+    "priority": "priority",
+    "outlook": "next use",
+}
+"""What a policy may go by besides recency and uses, which every plug point tells."""
+
+
+class Seam(msgspec.Struct, frozen=True):
+    """A plug point.
+
+    Attributes:
+        name: What it is called in tables.
+        parents: Whether a block is only offered after those that follow it.
+        tells: Facts that the engine always tells.
+        asked: Facts that it tells if the request brings them.
+    """
+
+    name: str
+    parents: bool
+    tells: frozenset[str] = frozenset()
+    asked: frozenset[str] = frozenset()
+
+    def lost(self, needs: Iterable[str]) -> list[str]:
+        """Those of ``needs`` that it never tells, in the order of `FACTS`."""
+        known = self.tells | self.asked
+        return [fact for fact in FACTS if fact in needs and fact not in known]
+
+
+SEAMS = (
+    Seam(
+        "vLLM",
+        parents=False,
+        tells=frozenset({"depth"}),
+        asked=frozenset({"tokens", "session", "turn", "request_class", "priority"}),
+    ),
+    Seam("SGLang", parents=True, tells=frozenset({"depth", "tokens", "priority"})),
+    Seam("LMCache backend", parents=False),
+    Seam("LMCache MP server", parents=False, tells=frozenset({"depth"})),
+)
+"""The plug points that the modules of this package fill."""

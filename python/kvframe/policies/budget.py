@@ -1,0 +1,92 @@
+"""The time that a decision in Python may take, and who tells of one that does not end."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from typing import ClassVar
+
+from kvframe.errors import PolicyError
+from kvframe.policies.report import warn_once
+
+OVERDUE_S = 1.0
+"""Seconds, besides ten budgets, after which a decision that has not returned is told of."""
+
+
+class Budget:
+    """The time that a policy's decision may take: the first that takes longer is its last.
+
+    Used as a context around each decision. One that has not returned after ten budgets, and a
+    second, is named in a warning by a thread beside it: nothing can end it.
+
+    Args:
+        milliseconds: None if it may take its time.
+        origin: The policy with its package and version, for the warning.
+    """
+
+    def __init__(self, milliseconds: float | None, origin: str) -> None:
+        self._seconds = None if milliseconds is None else milliseconds / 1000
+        self._origin = origin
+        # By thread: a policy may call its manager, which may ask it again.
+        self._starts: dict[int, list[float]] = {}
+        self.is_spent = False
+        if milliseconds is not None:
+            _Watchdog.watch(self)
+
+    def __enter__(self) -> None:
+        self._starts.setdefault(threading.get_ident(), []).append(time.perf_counter())
+
+    def __exit__(self, *_: object) -> None:
+        took = time.perf_counter() - self._starts[threading.get_ident()].pop()
+        if self._seconds is not None and took > self._seconds:
+            self.is_spent = True
+            raise self.error(f"a decision took {took * 1000:.0f} ms")
+
+    def error(self, found: str) -> PolicyError:
+        """What a policy is refused with that took too long."""
+        milliseconds = (self._seconds or 0) * 1000
+        return PolicyError(f"{found}, its budget is {milliseconds:g} ms: it is asked no more")
+
+    def tell_if_overdue(self) -> None:
+        """Warn, once a policy, if a decision should have ended long ago."""
+        starts = [start for stack in list(self._starts.values()) for start in stack]
+        limit = self._seconds
+        if not starts or limit is None:
+            return
+        took = time.perf_counter() - min(starts)
+        if took > OVERDUE_S + 10 * limit:
+            warn_once(
+                f"{self._origin} overdue",
+                f"{self._origin} has not returned from a decision for {took:.0f} s, its budget is "
+                f"{limit * 1000:g} ms: the engine waits for it",
+            )
+
+
+class _Watchdog(threading.Thread):
+    """Looks at every budget, as long as there are any."""
+
+    _lock = threading.Lock()
+    _budgets: ClassVar[weakref.WeakSet[Budget]] = weakref.WeakSet()
+    _one: ClassVar[_Watchdog | None] = None
+
+    @classmethod
+    def watch(cls, budget: Budget) -> None:
+        with cls._lock:
+            cls._budgets.add(budget)
+            # In the child of a fork it is not alive.
+            if cls._one is None or not cls._one.is_alive():
+                cls._one = cls(name="kvframe-watchdog", daemon=True)
+                cls._one.start()
+
+    def run(self) -> None:
+        while True:
+            time.sleep(OVERDUE_S / 2)
+            with self._lock:
+                budgets = list(self._budgets)
+                if not budgets:
+                    type(self)._one = None
+                    return
+            for budget in budgets:
+                budget.tell_if_overdue()
+            del budgets, budget

@@ -1,0 +1,198 @@
+//! Who of a tier dies next: named by a policy of the core's, or by one outside it.
+
+use super::TierPolicy;
+use crate::error::{Error, Result};
+use crate::policy::{Candidates, External, Journal, View, Why};
+use crate::pool::{BlockId, State};
+
+impl TierPolicy {
+    /// The `n` blocks that die, in order, none of them owned or in `spared`; they have left the tier.
+    /// `None`, and nothing has changed, if there are fewer.
+    ///
+    /// # Errors
+    /// [`Error::NeedVictims`], for a policy outside the core: find them and call again.
+    pub fn victims(&mut self, n: u32, spared: &[BlockId]) -> Result<Option<Vec<BlockId>>> {
+        if !self.prepare(n, spared)? {
+            return Ok(None);
+        }
+        let mut victims = Vec::with_capacity(n as usize);
+        while victims.len() < n as usize
+            && let Some(block) = self.name()
+        {
+            self.leave(block, Why::Evicted);
+            victims.push(block);
+        }
+        self.end();
+        self.settle();
+        if victims.len() < n as usize {
+            let message = format!("{} named {} of {n} victims", self.policy.name(), victims.len());
+            return Err(Error::Integrity(message));
+        }
+        Ok(Some(victims))
+    }
+
+    /// The block that [`TierPolicy::victims`] would take next. It stays.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn next(&mut self, spared: &[BlockId]) -> Result<Option<BlockId>> {
+        if !self.prepare(1, spared)? {
+            return Ok(None);
+        }
+        self.named = self.name();
+        self.end();
+        Ok(self.named)
+    }
+
+    /// The block that was only looked at goes back to where it was, if the policy took it for gone.
+    pub(super) fn take_back_named(&mut self) {
+        if let Some(block) = self.named.take()
+            && !self.policy.shows_order()
+        {
+            self.pool.share(block);
+            self.policy.claim(&[block], View { pool: &self.pool, now: self.now });
+            self.pool.unshare(block);
+            self.policy.restore(block, View { pool: &self.pool, now: self.now });
+        }
+    }
+
+    /// Sets `spared` aside. False if less than `n` blocks are left that may die.
+    fn prepare(&mut self, n: u32, spared: &[BlockId]) -> Result<bool> {
+        self.moved.clear();
+        self.moved.extend(spared.iter().filter(|&&b| self.pool.state(b) == State::Cached));
+        self.moved.sort_unstable();
+        self.moved.dedup();
+        if (self.pool.cached() as usize) < self.moved.len() + n as usize {
+            self.settle();
+            return Ok(false);
+        }
+        if let Some(books) = self.policy.external() {
+            books.unpick_all(self.moved.iter().copied());
+        }
+        if !self.policy.ready(n as usize) {
+            if let Some(books) = self.policy.external() {
+                books.spare(self.moved.iter().copied());
+            }
+            return Err(Error::NeedVictims { n });
+        }
+        self.tick();
+        // Owned for the pool only: their place in the order stays.
+        for &block in &self.moved {
+            self.pool.share(block);
+        }
+        self.policy.set_aside(&self.moved);
+        Ok(true)
+    }
+
+    /// The next victim that is not set aside.
+    fn name(&mut self) -> Option<BlockId> {
+        loop {
+            let view = View { pool: &self.pool, now: self.now };
+            let block = match self.named.take() {
+                Some(block) if self.pool.is_evictable(block) || !self.policy.shows_order() => block,
+                _ => self.policy.victim(view)?,
+            };
+            if self.pool.is_evictable(block) {
+                return Some(block);
+            }
+            self.policy.claim(&[block], view);
+            self.aside.push(block);
+        }
+    }
+
+    /// Puts back what was set aside.
+    fn end(&mut self) {
+        for &block in &self.moved {
+            self.pool.unshare(block);
+        }
+        self.policy.set_aside(&[]);
+        let view = View { pool: &self.pool, now: self.now };
+        self.aside.drain(..).for_each(|block| self.policy.restore(block, view));
+        let late = self.bared.drain(..).filter(|&block| view.pool.is_evictable(block));
+        late.for_each(|block| self.policy.expose(block, view));
+    }
+
+    /// The blocks that may die, in the present order of death as far as it is settled. A policy outside
+    /// the core is not asked: its order here is least recently used.
+    pub fn order(&self) -> Vec<BlockId> {
+        self.policy.order(View { pool: &self.pool, now: self.now })
+    }
+
+    /// The same, where a compiled policy is asked. One that only names victims names them all, and
+    /// gets them back in that order.
+    ///
+    /// # Errors
+    /// [`Error::NeedVictims`], for a policy that decides nothing more.
+    pub fn ranking(&mut self) -> Result<Vec<BlockId>> {
+        self.take_back_named();
+        let n = self.pool.cached();
+        if n > 0 && self.policy.external().is_some() {
+            if !self.decide(n) {
+                return Err(Error::NeedVictims { n });
+            }
+            let chosen = self.policy.external().map(|books| books.chosen()).unwrap_or_default();
+            self.settle();
+            return Ok(if chosen.len() == n as usize { chosen } else { self.order() });
+        }
+        if self.policy.shows_order() {
+            return Ok(self.order());
+        }
+        let mut named = Vec::with_capacity(n as usize);
+        while named.len() < n as usize
+            && let Some(block) = self.name()
+        {
+            self.pool.share(block);
+            self.policy.claim(&[block], View { pool: &self.pool, now: self.now });
+            named.push(block);
+        }
+        for &block in &named {
+            self.pool.unshare(block);
+            self.policy.release(&[block], View { pool: &self.pool, now: self.now });
+        }
+        Ok(named)
+    }
+
+    /// Lets a compiled policy name `n` victims for the call that was just refused with
+    /// [`Error::NeedVictims`]. False if that stands.
+    pub fn decide(&mut self, n: u32) -> bool {
+        self.policy.decide(n as usize, View { pool: &self.pool, now: self.now })
+    }
+
+    /// What a policy outside the core may choose from; see [`crate::policy::External`].
+    pub fn candidates(&mut self, limit: usize, out: &mut Candidates) -> Journal {
+        match self.policy.external() {
+            Some(books) => {
+                books.candidates(&self.pool, limit, out);
+                books.take_journal()
+            }
+            None => Journal::default(),
+        }
+    }
+
+    /// What it chose, in order; with too few, the built-in order names the `n` victims.
+    pub fn choose(&mut self, n: u32, blocks: &[BlockId], generations: &[u32]) {
+        if let Some(books) = self.policy.external() {
+            if blocks.len() >= n as usize {
+                books.choose(&self.pool, blocks, generations);
+            } else {
+                books.fall_back(n as usize);
+            }
+        }
+    }
+
+    /// How many events a policy outside the core has not heard.
+    pub fn journal_len(&mut self) -> usize {
+        self.policy.external().map_or(0, |books| books.journal_len())
+    }
+
+    /// Those events.
+    pub fn take_journal(&mut self) -> Journal {
+        self.policy.external().map(External::take_journal).unwrap_or_default()
+    }
+
+    fn settle(&mut self) {
+        if let Some(books) = self.policy.external() {
+            books.settle();
+        }
+    }
+}

@@ -1,0 +1,55 @@
+"""The page of the zoo is made of its record, and the record is what is measured."""
+
+from __future__ import annotations
+
+import pytest
+from perf.cells import CAPACITIES
+from perf.zoo import LIBCACHESIM, PAGE, alone, block_hits, last_record, oracle_general, stream, zoo
+from perf.zoo_page import page
+
+from kvframe.bench.traces import load
+from kvframe.policies.builtin import BUILTIN
+from tests.policies.record import NAMES
+
+RECORD = last_record()
+
+
+def test_the_page_is_written_from_the_record() -> None:
+    assert PAGE.read_text() == page(RECORD)
+
+
+def test_the_record_has_every_policy_in_every_cell() -> None:
+    found = {(row["trace"], row["policy"], row["capacity"]) for row in RECORD["rows"]}
+    for trace, capacities in CAPACITIES.items():
+        for policy in BUILTIN:
+            sizes = [None] if policy.name == "infinite" else capacities
+            assert {(trace, policy.name, size) for size in sizes} <= found
+    assert len({row["policy"] for row in RECORD["rows"]}) >= 25
+
+
+@pytest.mark.parametrize("policy", ["lru", "foresight", "mq", "opt"])
+def test_the_record_is_what_is_measured(policy: str) -> None:
+    capacity = CAPACITIES["synthetic"][0]
+    recorded = {
+        row["policy"]: row["hit"]
+        for row in RECORD["rows"]
+        if (row["trace"], row["capacity"]) == ("synthetic", capacity)
+    }
+    measured = {
+        row["policy"]: row["hit"] for row in zoo({"synthetic": (capacity,)}, policy, "engine")
+    }
+    assert measured[policy] == recorded[policy]
+
+
+def test_libcachesim_is_compared_on_the_same_accesses() -> None:
+    assert LIBCACHESIM == NAMES
+    prefixes = load("synthetic").trace
+    ids = stream(prefixes)
+    assert len(oracle_general(ids)) == 24 * len(ids) == 24 * 121_877
+    (row,) = (
+        row
+        for row in RECORD["beside"]
+        if (row["trace"], row["capacity"], row["policy"]) == ("synthetic", 500, "lru")
+    )
+    assert row["single"] == row["libcachesim"] == block_hits(alone(ids), "lru", 500)
+    assert row["prefix"] == block_hits(prefixes, "lru", 500)

@@ -1,0 +1,80 @@
+"""A policy that breaks its contract over a tier's blocks: the same faults as in a manager."""
+
+from __future__ import annotations
+
+import warnings
+from itertools import count
+from typing import Any
+
+import pytest
+
+from kvframe.config import Resolved
+from kvframe.errors import PolicyError
+from kvframe.policies import BatchedEviction
+from kvframe.policies.tier import TierPolicy
+
+from ..manager.helpers import VERSION, registry
+from ..manager.test_bad_policies import CASES, Body
+
+numbers = count()
+# Blocks of a tier follow none.
+FAULTS = [case for case in CASES if case[1] != "parent first"]
+
+
+def full(way: str, body: Body, on_error: str) -> tuple[TierPolicy[str], str]:
+    """A full tier of four blocks, one of them pinned."""
+
+    class Policy(BatchedEviction):
+        pass
+
+    setattr(Policy, way, lambda self, *args: body(*args))
+    name = f"tier-bad{next(numbers)}"
+    known = registry(name, lambda _: Policy())
+    policy = {"eviction": name, "on_error": on_error}
+    tier: TierPolicy[str] = TierPolicy(
+        Resolved.load("/dev/null", env={}, registry=known, policy=policy), 5
+    )
+    for key in "abcde":
+        tier.insert(key)
+        tier.release([key])
+    tier.claim(["a"])
+    return tier, name
+
+
+@pytest.mark.parametrize(("way", "name", "body", "message"), FAULTS)
+def test_the_built_in_order_stands_in_and_says_so_once(
+    way: str, name: str, body: Body, message: str
+) -> None:
+    tier, called = full(way, body, "fallback")
+    with pytest.warns(RuntimeWarning, match=message) as told:
+        assert tier.victims(2) == ["b", "c"]
+    assert [str(one.message).split(": ")[0] for one in told] == [
+        f"{called} (kvframe-test {VERSION})"
+    ]
+    assert tier.failures == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert tier.victims(1, ["d"]) == ["e"]
+    tier.check_integrity()
+
+
+@pytest.mark.parametrize(("way", "name", "body", "message"), FAULTS)
+def test_a_strict_one_is_raised_and_nothing_has_moved(
+    way: str, name: str, body: Body, message: str
+) -> None:
+    tier, called = full(way, body, "raise")
+    with pytest.raises(PolicyError, match=message) as caught:
+        tier.victims(2)
+    assert str(caught.value).startswith(f"{called} (kvframe-test {VERSION}): ")
+    assert sorted(tier) == sorted("abcde")
+    tier.check_integrity()
+
+
+def test_one_that_names_a_pinned_block_is_stood_in_for() -> None:
+    def pinned(n: int, offer: Any, out: Any) -> None:
+        out[:] = 0  # a: it came first
+
+    tier, _ = full("victims", pinned, "fallback")
+    with pytest.warns(RuntimeWarning, match="block 0 was not offered"):
+        assert tier.victims(1) == ["b"]
+    assert "a" in tier
