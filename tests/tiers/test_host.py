@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from kvframe import (
     KVCacheManager,
     KVFrameError,
     TierConfig,
+    UsageError,
 )
 from kvframe.tiers import Thread
 
@@ -58,11 +60,27 @@ def test_no_tier_is_a_configuration() -> None:
         ([host(compression="zstd")], "as they are"),
         ([host(eviction="opt")], "ranks no pages"),
         ([host(eviction_options={"x": 1})], "takes no options"),
+        ([host(options={"x": 1})], "host memory takes no options"),
     ],
 )
 def test_tiers_that_cannot_be_are_told(tiers: list[TierConfig], message: str) -> None:
     with pytest.raises(KVFrameError, match=message):
         Config(tiers=tiers).resolve(REGISTRY)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"rank": 2, "ranks": 2}, "rank = 2: must be at least 0 and below ranks = 2"),
+        ({"rank": -1}, "rank = -1"),
+        ({"movers": [None, None]}, "movers: 2 of them for 1 parts"),
+        ({"model": 5}, "model = 5: must be a string"),
+        ({"salt": "\ud800"}, "salt = .*surrogates not allowed"),
+    ],
+)
+def test_what_tiers_are_given_is_checked(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Engine([host()], **wrong)
 
 
 def test_tiers_need_a_cryptographic_hash() -> None:

@@ -133,6 +133,9 @@ def _resolve(
             if getattr(tier, key) != "none":
                 reason = "host memory holds pages as they are: say it of a tier below"
                 raise origins.error(join(path, key), getattr(tier, key), reason)
+        for name, value in tier.options.items():
+            where = join(join(path, "options"), name)
+            raise origins.error(where, value, "host memory takes no options")
         return ResolvedTier(tier, pages, policy, options, gate, gating)
     try:
         store = registry.tier(tier.store)

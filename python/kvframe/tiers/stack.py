@@ -13,7 +13,7 @@ from kvframe.manager import KVCacheManager
 from kvframe.pages.numpy import NumpyPool
 from kvframe.pages.pool import PagePool
 from kvframe.policies.tier import Use
-from kvframe.request import Request, RequestOptions, TokenIds
+from kvframe.request import Request, RequestOptions, TokenIds, name_bytes
 from kvframe.results import Grant
 from kvframe.tiers.below import StoreTier
 from kvframe.tiers.books import Keys, as_keys
@@ -91,6 +91,7 @@ class Tiers(Downward, Upward, Swapping):
     Raises:
         ConfigError: The configuration has no tiers, or cannot have them.
         TierError: A store cannot be opened.
+        UsageError: A part, a rank or a name cannot be.
     """
 
     def __init__(
@@ -115,6 +116,12 @@ class Tiers(Downward, Upward, Swapping):
             raise ConfigError("tiers: the configuration has none; say [[tiers]]")
         self.kv, self.block_size = kv, kv.block_size
         self.parts = _parts(pools, resolved)
+        if not 0 <= rank < ranks:
+            raise UsageError(f"rank = {rank}: must be at least 0 and below ranks = {ranks}")
+        if movers is not None and len(movers) != len(self.parts):
+            raise UsageError(f"movers: {len(movers)} of them for {len(self.parts)} parts")
+        for name, text in (("model", model), ("salt", salt)):
+            name_bytes(name, text)
         self.counters: Counter[str] = Counter()
         self._uses: OrderedDict[bytes, int] = OrderedDict()
         self._requests: OrderedDict[int, Use] = OrderedDict()

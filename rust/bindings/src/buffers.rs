@@ -6,10 +6,11 @@ use numpy::{
     Element, Ix1, PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray,
     PyUntypedArrayMethods,
 };
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::errors::usage;
+use crate::errors::{shown, usage};
 
 /// Token ids as the core takes them: borrowed from a uint32 array, copied and checked otherwise.
 pub enum Tokens<'py> {
@@ -46,9 +47,13 @@ pub fn tokens<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Tokens<'py
         });
         return Ok(Tokens::Owned(ids.collect::<PyResult<_>>()?));
     }
-    let array = py.import("numpy")?.call_method1("asarray", (value,))?;
-    let (dtype, shape) = (array.getattr("dtype")?, array.getattr("shape")?);
-    Err(usage(py, format!("{name} must be a 1-d array of token ids, not {dtype} of shape {shape}")))
+    let what = match py.import("numpy")?.call_method1("asarray", (value,)) {
+        Ok(array) => shape_of(&array),
+        // Rows of unequal length.
+        Err(error) if error.is_instance_of::<PyValueError>(py) => shown(value),
+        Err(error) => return Err(error),
+    };
+    Err(usage(py, format!("{name} must be a 1-d array of token ids, not {what}")))
 }
 
 /// The values of a 1-d array of any integer dtype, or of a sequence of ints; an empty one may have

@@ -118,6 +118,18 @@ impl Sequence {
         self.known.max(self.tokens.len() as u32)
     }
 
+    /// Whether so many tokens are computed.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] beyond what is.
+    pub fn check_computed(&self, upto: u32) -> Result<()> {
+        if upto <= self.committed {
+            return Ok(());
+        }
+        let limit = format!("must be at most {}, the tokens computed", self.committed);
+        Err(Error::Invalid { what: "upto", value: upto.to_string(), limit })
+    }
+
     /// Tokens at the front whose ids are known.
     #[inline]
     pub fn filled(&self) -> u32 {
