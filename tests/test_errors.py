@@ -16,6 +16,8 @@ TREE = {
     "TraceError": (errors.KVFrameError, ValueError),
     "CapacityError": (errors.KVFrameError,),
     "HeldError": (errors.CapacityError,),
+    "BusyError": (errors.CapacityError,),
+    "TierError": (errors.KVFrameError,),
     "NeverFitsError": (errors.KVFrameError,),
     "HandleError": (errors.KVFrameError,),
     "StaleHandleError": (errors.HandleError,),

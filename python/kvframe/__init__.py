@@ -2,9 +2,10 @@
 
 `KVCacheManager` is the object an engine holds; `Config` says how it is built, and `Resolved` is
 what becomes of a config. A policy may come from any installed package: it marks a hook of
-`kvframe.hookspecs` with `hookimpl` and gives an `EvictionPolicy`, an `AdmissionPolicy` or a
-`PrefixMatcher`; `Registry` finds it by name. `RouterIndex` is for a router over many caches,
-`SlotCache` for engines with a contiguous slot a sequence. Every error derives from `KVFrameError`.
+`kvframe.hookspecs` with `hookimpl` and gives an `EvictionPolicy`, an `AdmissionPolicy`, a
+`PrefixMatcher` or a `TierStore`; `Registry` finds it by name. `RouterIndex` is for a router over
+many caches, `SlotCache` for engines with a contiguous slot a sequence. Every error derives from
+`KVFrameError`.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from kvframe.config import (
     PressureConfig,
     Resolved,
     SequenceCapacity,
+    TierConfig,
 )
-from kvframe.descriptors import AdmissionPolicy, EvictionPolicy, PrefixMatcher
+from kvframe.descriptors import AdmissionPolicy, EvictionPolicy, PrefixMatcher, TierStore
 from kvframe.errors import (
     AbiError,
+    BusyError,
     CapacityError,
     ConfigError,
     HandleError,
@@ -36,6 +39,7 @@ from kvframe.errors import (
     PluginError,
     PolicyError,
     StaleHandleError,
+    TierError,
     TraceError,
     UnknownSequenceError,
     UsageError,
@@ -75,6 +79,7 @@ __all__ = [
     "AbiError",
     "AdmissionConfig",
     "AdmissionPolicy",
+    "BusyError",
     "CacheConfig",
     "CapacityError",
     "Changes",
@@ -128,6 +133,9 @@ __all__ = [
     "StaleHandleError",
     "Stepped",
     "Ticket",
+    "TierConfig",
+    "TierError",
+    "TierStore",
     "TraceError",
     "UnknownSequenceError",
     "Usage",

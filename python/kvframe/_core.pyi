@@ -485,6 +485,14 @@ class Manager:
         """
         Outstanding tickets: (ticket, "copies" | "load" | "lease", blocks, deadline).
         """
+    def tier_keys(self, /, seq: SupportsIndex, upto: SupportsIndex) -> Any:
+        """
+        The keys under which lower tiers keep the full blocks of a sequence's first tokens.
+        """
+    def tier_keys_of_request(self, /, request: Request) -> Any:
+        """
+        The keys under which lower tiers keep a request's full blocks, whatever the index here.
+        """
     def truncate(self, /, seq: SupportsIndex, length: SupportsIndex) -> None:
         """
         Cuts a sequence to a length.
@@ -696,6 +704,165 @@ class Slots:
         """
 
 @final
+class TierGate:
+    """
+    One tier's admission policy; `kvframe.tiers` has the face for users.
+    """
+    def __new__(cls, /, policy: Any, options: dict | None = None) -> TierGate:
+        """
+        The built-in policy of that name.
+        """
+    def admit(
+        self,
+        /,
+        keys: Any,
+        start: SupportsIndex,
+        block_size: SupportsIndex,
+        uses: SupportsGetItem[int, SupportsIndex],
+        using: tuple[SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex],
+        about: tuple[SupportsIndex, str, SupportsIndex, SupportsIndex, SupportsIndex],
+    ) -> Incomplete:
+        """
+        A verdict for each page from a place of a prefix on: 0 drops it, 1 keeps it, 2 is for the
+        tier below.
+        """
+    def seen(self, /, keys: Any, now: SupportsIndex) -> None:
+        """
+        A request has found or computed pages.
+        """
+
+@final
+class TierPages:
+    """
+    The core of a tier of pages; `kvframe.tiers` has the face for users.
+    """
+    def __new__(
+        cls,
+        /,
+        *,
+        pages: SupportsIndex,
+        block_size: SupportsIndex,
+        in_flight: SupportsIndex,
+        policy: Any,
+        policy_options: dict | None = None,
+        strict: bool = False,
+        backed_first: bool = False,
+    ) -> TierPages:
+        """
+        An empty tier; `policy` is a built-in's name or a driver of a Python policy.
+        """
+    def adopt(self, /, keys: Any, parent: Any | None) -> int:
+        """
+        Takes in pages that were there before, each behind the one before it, and the first behind
+        `parent`; how many.
+        """
+    def backed(self, /, pages: Any) -> list[bool]:
+        """
+        Whether a tier below has each page.
+        """
+    def cancel(self, /, ticket: SupportsIndex) -> list[tuple[tuple[int, int], int]]:
+        """
+        Gives a transfer up; what is forgotten.
+        """
+    def check_integrity(self, /) -> None:
+        """
+        Recounts the books.
+        """
+    def collect(self, /, free: SupportsIndex) -> list[tuple[tuple[int, int], int]]:
+        """
+        Evicts until so many pages are free.
+        """
+    def counts(self, /) -> tuple[int, int, int, int]:
+        """
+        (free, cached, owned, on their way) pages.
+        """
+    def end(
+        self, /, ticket: SupportsIndex, good: SupportsIndex, keep: bool
+    ) -> tuple[bool, int, list[tuple[tuple[int, int], int]]]:
+        """
+        A part of a transfer has ended: (whether all have, pages good, what is forgotten).
+        """
+    def expire(self, /, now: SupportsIndex) -> tuple[list[int], list[tuple[tuple[int, int], int]]]:
+        """
+        Gives up what is late: (tickets, what is forgotten).
+        """
+    def find(self, /, keys: Any) -> int:
+        """
+        Pages of a prefix that can be read now.
+        """
+    def forget(self, /, keys: Any) -> list[tuple[tuple[int, int], int]]:
+        """
+        Forgets pages and what follows them.
+        """
+    def give_back(self, /, pages: Any) -> None:
+        """
+        Takes such pages back.
+        """
+    def lend(self, /, pages: SupportsIndex) -> tuple[Incomplete, list[tuple[tuple[int, int], int]]]:
+        """
+        Pages for whoever keeps books of its own, and who made room.
+        """
+    def load(
+        self,
+        /,
+        keys: Any,
+        start: SupportsIndex,
+        parts: SupportsIndex,
+        using: tuple[SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex]
+        | None,
+    ) -> tuple[int, Incomplete]:
+        """
+        Opens the pages of a prefix from a place on.
+        """
+    def order(self, /) -> list[tuple[tuple[int, int], int]]:
+        """
+        Pages in the order they would die, each with its key; a policy from outside is asked for it.
+        """
+    def prefix(self, /, page: SupportsIndex) -> list[tuple[int, int]]:
+        """
+        The prefix that ends with a page: its keys.
+        """
+    def present(self, /, keys: Any) -> int:
+        """
+        Pages of a prefix that are here or on their way.
+        """
+    def set_backed(self, /, keys: Any, backed: bool) -> None:
+        """
+        Says which pages a tier below has too.
+        """
+    def set_deadline(self, /, ticket: SupportsIndex, at: SupportsIndex) -> None:
+        """
+        When a transfer is late.
+        """
+    def stats(self, /) -> dict:
+        """
+        What has happened, by name.
+        """
+    def store(
+        self,
+        /,
+        keys: Any,
+        parts: SupportsIndex,
+        using: tuple[SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex],
+    ) -> tuple[int, int, Incomplete, list[tuple[tuple[int, int], int]]]:
+        """
+        Reserves room for the rest of a prefix.
+        """
+    def stored(self, /) -> list[tuple[tuple[int, int], int]]:
+        """
+        Keys whose pages can be read, in the order of their places, each with its page.
+        """
+    def touch(
+        self,
+        /,
+        keys: Any,
+        using: tuple[SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex],
+    ) -> None:
+        """
+        A prefix is used without being read.
+        """
+
+@final
 class TierPolicy:
     """
     The core of a tier as the package sees it; `kvframe.tier.TierPolicy` is the face for users.
@@ -789,7 +956,7 @@ class TierPolicy:
 @final
 class Trace:
     """
-    A trace and, once asked for, what its two modes need to know ahead.
+    A trace and, once asked for, what its modes need to know ahead.
     """
     @property
     def block_size(self, /) -> int:
@@ -873,7 +1040,8 @@ def replay(
     matcher: Any | None = None,
 ) -> dict:
     """
-    Replays a trace through the manager: admit, commit, release, one request at a time.
+    Replays a trace through the manager: admit, commit, release, one request at a time, or (`mode`
+    "timed") by the clock, beside those that still run.
 
     `policy` and `admission` are a built-in's name or a driver of a Python policy; `capacity` counts blocks, None
     holds everything. Returns what was counted, a dict.

@@ -1,4 +1,4 @@
-"""What a plugin hands over for each policy it brings: a frozen, typed description.
+"""What a plugin hands over for each policy or store it brings: a frozen, typed description.
 
 A descriptor says what a policy is called, how it is written, which options it takes and how to make
 one. Making the policy itself is left to `make`, so listing policies costs nothing.
@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, get_args
 import msgspec
 from msgspec import inspect
 
-Kind = Literal["eviction", "admission", "prefix"]
+Kind = Literal["eviction", "admission", "prefix", "tier"]
 Way = Literal["builtin", "batched", "native"]
 
 _NAME = re.compile(r"[a-z0-9]+([-_.][a-z0-9]+)*")
@@ -22,7 +22,7 @@ _NAME = re.compile(r"[a-z0-9]+([-_.][a-z0-9]+)*")
 
 @dataclass(frozen=True, kw_only=True)
 class Descriptor:
-    """What the three kinds of policy have in common.
+    """What the kinds of policy, and stores, have in common.
 
     Attributes:
         name: The name TOML uses; the same as the entry point's. Lower case, digits, ``-``, ``_``.
@@ -98,3 +98,16 @@ class PrefixMatcher(Descriptor):
     """How a prompt becomes keys, and how much of a found prefix is taken."""
 
     kind: ClassVar[Kind] = "prefix"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TierStore(Descriptor):
+    """Where a lower tier keeps its pages: `make` answers a `kvframe.tiers.PageStore`.
+
+    Attributes:
+        shared: Others may write there too, so that what this process did not write is looked for.
+    """
+
+    kind: ClassVar[Kind] = "tier"
+
+    shared: bool = False

@@ -65,6 +65,14 @@ class HeldError(CapacityError):
     """The admission policy lets the request wait: it names itself and says why."""
 
 
+class BusyError(CapacityError):
+    """Too much is on its way to or from a tier, or it waits for the tier below: try again later."""
+
+
+class TierError(KVFrameError):
+    """A tier's store cannot be opened or reached, or answered with what it was not asked for."""
+
+
 class NeverFitsError(KVFrameError):
     """The request needs more blocks than the whole cache has, so waiting cannot help.
 

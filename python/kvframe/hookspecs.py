@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 import pluggy
 
-from kvframe.descriptors import AdmissionPolicy, EvictionPolicy, PrefixMatcher
+from kvframe.descriptors import AdmissionPolicy, EvictionPolicy, PrefixMatcher, TierStore
 
 PROJECT = "kvframe"
 
@@ -171,4 +171,54 @@ def kvframe_prefix() -> Iterable[PrefixMatcher]:  # type: ignore[empty-body]
 
         [prefix]
         policy = "long-enough"
+    """
+
+
+@hookspec
+def kvframe_tier() -> Iterable[TierStore]:  # type: ignore[empty-body]
+    """Return or yield the stores for lower tiers of this plugin.
+
+    A whole plugin, in ``kvframe_shelf.py``:
+
+    .. code-block:: python
+
+        import kvframe
+        from kvframe.tiers import PageStore
+
+
+        class Shelf(PageStore):
+            def __init__(self, options):
+                self.pages = {}
+
+            def put(self, objects):
+                self.pages.update(objects)
+                return [True] * len(objects)
+
+            def get(self, names):
+                return [self.pages.get(name) for name in names]
+
+            def remove(self, names):
+                for name in names:
+                    self.pages.pop(name, None)
+
+
+        @kvframe.hookimpl
+        def kvframe_tier():
+            yield kvframe.TierStore(
+                name="shelf", way="batched", summary="a dict of this process", make=Shelf
+            )
+
+    kvframe.toml then names it, below the host tier:
+
+    .. code-block:: toml
+
+        [[tiers]]
+        name = "host"
+        store = "host"
+        capacity = 1024
+
+        [[tiers]]
+        name = "below"
+        store = "shelf"
+        capacity = 65536
     """

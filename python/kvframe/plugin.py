@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import pluggy
 
-from kvframe.descriptors import AdmissionPolicy, Descriptor, EvictionPolicy, PrefixMatcher
+from kvframe.descriptors import (
+    AdmissionPolicy,
+    Descriptor,
+    EvictionPolicy,
+    PrefixMatcher,
+    TierStore,
+)
 from kvframe.errors import PluginError
 from kvframe.hookspecs import PROJECT
 from kvframe.spelling import did_you_mean
@@ -17,6 +23,7 @@ HOOKS: dict[str, type[Descriptor]] = {
     "kvframe_eviction": EvictionPolicy,
     "kvframe_admission": AdmissionPolicy,
     "kvframe_prefix": PrefixMatcher,
+    "kvframe_tier": TierStore,
 }
 
 
@@ -88,6 +95,11 @@ def _collect(manager: pluggy.PluginManager, holder: object) -> tuple[Descriptor,
     return tuple(offers)
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """The error's type and message, for use inside a message of one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(":")
+    try:
+        said = f"{type(error).__name__}: {error}"
+    except Exception:  # Its own __str__ may be what is wrong.
+        said = type(error).__name__
+    said = " ".join(said.split()).rstrip(":")
+    return said if len(said) <= 500 else f"{said[:500]}..."

@@ -17,6 +17,7 @@ from kvframe.descriptors import (
     EvictionPolicy,
     Kind,
     PrefixMatcher,
+    TierStore,
     Way,
 )
 from kvframe.discovery import Candidate, Gate, installed, own_version
@@ -30,7 +31,16 @@ _WORDS: dict[Kind, str] = {
     "eviction": "eviction policy",
     "admission": "admission policy",
     "prefix": "prefix matcher",
+    "tier": "tier store",
 }
+
+BUILTIN = (
+    "policies.builtin",
+    "policies.builtin_admission",
+    "policies.builtin_prefix",
+    "tiers.builtin",
+)
+"""Modules that hold kvframe's own plugins."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +94,8 @@ class Registry:
         self._local: list[Candidate] = []
         self._offers: dict[int, tuple[Descriptor, ...]] = {}  # by id(); the manager keeps it alive
         # By its name, as the plugins of others are: nothing in this layer may import a policy.
-        for module in ("builtin", "builtin_admission", "builtin_prefix"):
-            builtin = importlib.import_module(f"kvframe.policies.{module}")
+        for module in BUILTIN:
+            builtin = importlib.import_module(f"kvframe.{module}")
             self.register(builtin, "builtin", distribution="kvframe", version=own_version())
 
     def register(
@@ -121,6 +131,10 @@ class Registry:
     def prefix(self, name: str) -> Loaded[PrefixMatcher]:
         """The prefix matcher ``name``; raises as `eviction` does."""
         return self._get(PrefixMatcher, name)
+
+    def tier(self, name: str) -> Loaded[TierStore]:
+        """The store ``name`` of a lower tier; raises as `eviction` does."""
+        return self._get(TierStore, name)
 
     def candidates(self, kind: Kind) -> Sequence[Candidate]:
         """What a lookup of ``kind`` chooses from; blocked ones too. Imports nothing."""
@@ -161,7 +175,7 @@ class Registry:
     def _load(self, candidate: Candidate) -> tuple[Descriptor, ...]:
         try:
             holder = candidate.load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # A module may be a script that ends the program.
             raise PluginError(
                 f"plugin {candidate.plugin} ({candidate.origin}): "
                 f"cannot import {candidate.value}: {one_line(error)}"
@@ -180,7 +194,7 @@ class Registry:
         names = [name for group in found.values() for name in group]
         listing = "; ".join(f"{', '.join(group)} ({origin})" for origin, group in found.items())
         return (
-            f"no {_WORDS[kind]} {name}{did_you_mean(name, names) or '.'} "
+            f"no {_WORDS[kind]} {_named(name)}{did_you_mean(name, names) or '.'} "
             f"Found: {listing or 'none'}. One comes with a package: install it for "
             f"{sys.executable} with pip, then look with: kvframe plugins"
         )
@@ -221,6 +235,12 @@ class Registry:
         if not offers:
             return [row(f"broken: {candidate.value} gives nothing named {candidate.name}")]
         return [row("ok", offer) for offer in offers]
+
+
+def _named(name: str) -> str:
+    # It may be any text: what a message cannot show as it is, it shows quoted.
+    plain = name.isprintable() and name and len(name) <= 60
+    return name if plain else repr(name[:60])
 
 
 def _two_sources(candidates: Sequence[Candidate]) -> str:

@@ -10,8 +10,13 @@ from pathlib import Path
 import pytest
 
 import kvframe
+from kvframe.native import include_dir
+
+from ..native.helpers import compiler
 
 HERE = Path(__file__).parent
+GUESTS = ["guest-batched", "guest-column", "guest-order"]
+"""Of a package that is installed beside kvframe: lru in Python, and compiled twice."""
 
 
 class Peer:
@@ -50,3 +55,17 @@ class Peer:
             timeout=580,
             check=False,
         )
+
+
+def guest(folder: Path) -> tuple[Path, Path]:
+    """Installs `kvframe_guest` for a peer; the folder to look in, and the compiled library."""
+    info = folder / "kvframe_guest-2.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: kvframe-guest\nVersion: 2.0\n")
+    points = "".join(f"{name} = kvframe_guest\n" for name in GUESTS)
+    (info / "entry_points.txt").write_text(f"[kvframe]\n{points}")
+    library = folder / "lru.so"
+    source = HERE.parent / "native" / "lru.c"
+    build = [compiler(), "-std=c11", "-O2", "-shared", "-fPIC", f"-I{include_dir()}"]
+    subprocess.run([*build, str(source), "-o", str(library)], check=True)
+    return HERE / "guest", library

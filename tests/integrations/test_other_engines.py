@@ -6,16 +6,13 @@ LMCACHE_PYTHON. kvframe itself is lent to it; click, msgspec, numpy and pluggy m
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from kvframe.native import include_dir
 from kvframe.registry import Registry
-from tests.native.helpers import compiler
 
-from .peer import HERE, Peer
+from .peer import GUESTS, HERE, Peer, guest
 
 BUILTIN = [
     row.name
@@ -24,22 +21,6 @@ BUILTIN = [
     and row.way == "builtin"
     and not Registry().eviction(row.name).descriptor.replay_only
 ]
-GUESTS = ["guest-batched", "guest-column", "guest-order"]
-"""Of a package that is installed beside kvframe: in Python, and compiled twice."""
-
-
-def guest(folder: Path) -> tuple[Path, Path]:
-    """Installs `kvframe_guest` for a peer; the folder to look in, and the compiled library."""
-    info = folder / "kvframe_guest-2.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: kvframe-guest\nVersion: 2.0\n")
-    points = "".join(f"{name} = kvframe_guest\n" for name in GUESTS)
-    (info / "entry_points.txt").write_text(f"[kvframe]\n{points}")
-    library = folder / "lru.so"
-    source = HERE.parent / "native" / "lru.c"
-    build = [compiler(), "-std=c11", "-O2", "-shared", "-fPIC", f"-I{include_dir()}"]
-    subprocess.run([*build, str(source), "-o", str(library)], check=True)
-    return HERE / "guest", library
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "lmcache"])

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from .peer import HERE, Peer
+from .peer import HERE, Peer, guest
 
 POLICY = ("tests/v1/kv_offload/cpu/test_manager.py", "tests/v1/kv_offload/cpu/policies")
 SCHEDULER = (
@@ -63,11 +63,13 @@ def hub(folder: Path) -> str:
 def run(folder: Path, policy: str, *tests: str) -> tuple[dict[str, str], int]:
     """(outcome of each test, how many of them made a kvframe policy)."""
     peer, report, where = Peer("vllm", folder), folder / "report.xml", source()
+    package, library = guest(folder)
     done = peer.run(
         *("-m", "pytest", "-q", "-p", "plugin", "-p", "no:cacheprovider"),
         *("--confcutdir", str(where / "tests" / "v1"), f"--junitxml={report}", *tests),
         cwd=where,
-        path=(HERE / "vllm",),
+        path=(HERE / "vllm", package),
+        GUEST_LIBRARY=str(library),
         KVFRAME_POLICY=policy,
         HF_HOME=hub(folder),
         HF_HUB_OFFLINE="1",
@@ -83,13 +85,19 @@ def run(folder: Path, policy: str, *tests: str) -> tuple[dict[str, str], int]:
 
 
 @pytest.mark.scenario("VT68")
-@pytest.mark.parametrize(("tests", "least"), [(POLICY, 40), (SCHEDULER, 500)])
+@pytest.mark.parametrize("policy", ["lru", "guest-batched", "guest-column"])
+@pytest.mark.parametrize(
+    ("tests", "passed", "used"),
+    [(POLICY, 75, 20), (SCHEDULER, 500, 150)],
+    ids=["policy", "scheduler"],
+)
 def test_vllms_tests_pass_with_a_kvframe_policy(
-    tests: tuple[str, ...], least: int, tmp_path: Path
+    tests: tuple[str, ...], passed: int, used: int, policy: str, tmp_path: Path
 ) -> None:
-    outcomes, made = run(tmp_path, "lru", *tests)
+    """With the built-in lru, and with lru as a plugin: in Python, and compiled."""
+    outcomes, made = run(tmp_path, policy, *tests)
     bad = [name for name, outcome in outcomes.items() if outcome in ("failure", "error")]
     unexplained = [name for name in bad if name.split("::")[-1] not in PRIVATE]
     assert not unexplained
-    assert sum(outcome == "passed" for outcome in outcomes.values()) >= least
-    assert made >= least / 2
+    assert sum(outcome == "passed" for outcome in outcomes.values()) >= passed
+    assert made >= used

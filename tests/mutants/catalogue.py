@@ -261,9 +261,9 @@ MUTANTS = (
     ),
     Mutant(
         "sharers-counted-as-gain",
-        "manager/pressure.rs",
-        "b != NIL && self.pool.refs(b) == 1 + lost",
-        "b != NIL && self.pool.refs(b) >= 1 + lost",
+        "manager/ended.rs",
+        "b != NIL && self.pool.refs(b) == 1)",
+        "b != NIL && self.pool.refs(b) >= 1)",
         "sequences are preempted although their blocks stay with others",
         ("CB-B6",),
     ),
@@ -307,8 +307,8 @@ MUTANTS = (
     Mutant(
         "reset-leaves-what-runs",
         "sequence/slots.rs",
-        "            slot.sequence.private |= slot.live;\n",
-        "            slot.sequence.private |= slot.live && slot.sequence.len == 0;\n",
+        "            slot.sequence.private |= slot.handle != 0;\n",
+        "            slot.sequence.private |= slot.handle != 0 && slot.sequence.len == 0;\n",
         "what runs leaves KV of the old weights under a key of theirs",
     ),
 )

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from kvframe import (
     CacheConfig,
+    CapacityError,
     Config,
     EventKind,
     KVCacheManager,
     KVFrameError,
+    Pin,
     Plan,
     PolicyConfig,
     PressureConfig,
     Request,
 )
 
+from ..policies.twins import TWINS
 from .dice import Dice
 from .kinds import Kind
 from .model import RefusalError
@@ -27,7 +31,9 @@ from .oracle import Oracle
 from .plane import Plane
 from .policies import SPARE, known
 from .pool import OUTSIDE, RANKS, Pool, tail_optimized
-from .sequence import Ask
+from .sequence import Ask, Token
+from .victims import Victims
+from .watched import Watched
 
 T = TypeVar("T")
 MOST_BLOCKS = 64
@@ -49,6 +55,8 @@ class Setup:
     reserve: int = 0
     window: int | None = None
     """Blocks offered to a policy outside the core, if not all of them."""
+    remap: bool = False
+    partial: bool = False
 
     @property
     def groups(self) -> list[Kind]:
@@ -68,6 +76,8 @@ class Setup:
             prefix_caching=self.caching,
             null_block=self.null,
             event_log=True,
+            remap_duplicates=self.remap,
+            partial_hits=self.partial,
         )
         options = {"t-lru": {"threshold": SPARE + 4, "next_prompt_estimate": 4}}
         policy = PolicyConfig(
@@ -80,11 +90,16 @@ class Setup:
         config = Config(cache=cache, policy=policy, pressure=pressure, groups=groups)
         return KVCacheManager(config.resolve(known()))
 
-    def model(self, tables: Callable[[int], list[list[int]]]) -> Oracle:
+    def model(self, kv: KVCacheManager, tables: Callable[[int], list[list[int]]]) -> Oracle:
         ranks = RANKS | {"t-lru": tail_optimized(SPARE, self.size)}
         rank = None if self.window and self.policy in OUTSIDE else ranks.get(self.policy)
         pool = Pool(self.blocks, int(self.null), self.policy, rank)
-        return Oracle(pool, self.size, self.groups, tables, self.caching, self.reserve)
+        if self.policy in TWINS and self.policy not in RANKS:
+            options = kv.options()["policy_options"]
+            pool.twin = Victims(TWINS[self.policy](pool.usable, **options))
+        o = Oracle(pool, self.size, self.groups, tables, self.caching, self.reserve)
+        o.by_key, o.remaps, o.partial = self.index == "hash", self.remap, self.partial
+        return o
 
 
 @dataclass
@@ -95,12 +110,23 @@ class Machine:
     dice: Dice
     coming: dict[int, list[int]] = field(default_factory=dict)
     """Ids that the manager will be told later, of each sequence."""
+    texts: deque[list[Token]] = field(default_factory=lambda: deque(maxlen=6))
+    """Prompts, the latest last."""
     preempted: list[tuple[Request, Ask]] = field(default_factory=list)
     lent: list[int] = field(default_factory=list)
     in_flight: int = 0
     """Steps begun."""
     refusals: int = 0
-    hits_seen: int = 0
+    short: int = 0
+    """Of them, those for want of room."""
+    pins: list[Pin] = field(default_factory=list)
+    clock: int = 0
+    """By which tickets lapse."""
+    levels: list[tuple[int, int]] = field(default_factory=list)
+    """Of pressure, as they are told to whoever listens."""
+    called: set[str] = field(default_factory=set)
+    seen: Counter[str] = field(default_factory=Counter)
+    """How often each thing that is rare has happened."""
     done: int = 0
     level: int = 0
     trail: list[str] = field(default_factory=list)
@@ -108,10 +134,12 @@ class Machine:
     """The event log of each call."""
 
     def __post_init__(self) -> None:
-        self.kv = self.setup.manager()
+        self.manager = self.setup.manager()
+        self.kv = cast(KVCacheManager, Watched(self.manager, self.called))
+        self.kv.add_pressure_callback(self.hear)
         self.groups = len(self.setup.groups)
         self.size = self.setup.size
-        self.o = self.setup.model(self.tables)
+        self.o = self.setup.model(self.manager, self.tables)
         widest = max(kind.span for kind in self.setup.groups)
         self.plane = Plane(self.o, np.full((MOST_BLOCKS, widest), 3, np.uint64))
 
@@ -131,9 +159,17 @@ class Machine:
         self.log.append(self.kv.take_events())
         kinds, blocks = self.log[-1]["kind"], self.log[-1]["block"]
         self.o.pool.victims.extend(blocks[kinds == EventKind.EVICT].tolist())
+        if self.o.pool.twin:
+            keys = self.log[-1]["key"]
+            for row in np.flatnonzero(kinds == EventKind.STORE).tolist():
+                told_keys = self.o.pool.twin.stored.setdefault(int(blocks[row]), deque())
+                told_keys.append((int(keys[row][0]), int(keys[row][1])))
         try:
             model(got)
             assert not self.o.pool.victims, f"{self.o.pool.victims} died for nothing"
+            if self.o.pool.twin:
+                left = {block for block, keys in self.o.pool.twin.stored.items() if keys}
+                assert not left, f"{left} became findable, and should not"
         except RefusalError as refusal:
             wanted = refusal.error
         except Exception as wrong:
@@ -144,6 +180,7 @@ class Machine:
             return got  # type: ignore[no-any-return]
         assert isinstance(error, wanted), f"{told}: not {wanted}, but {error!r}"
         self.refusals += 1
+        self.short += wanted is CapacityError
         return None
 
     def watch(self) -> None:
@@ -151,7 +188,16 @@ class Machine:
         pool = self.o.pool
         usage = (pool.usable - pool.room()) / pool.usable
         marks = [0.85, 0.95] if self.level == 0 else [0.7, 0.95 if self.level == 1 else 0.85]
-        self.level = sum(usage >= mark for mark in marks)
+        before, self.level = self.level, sum(usage >= mark for mark in marks)
+        wanted = [(before, self.level)] if before != self.level else []
+        self.same("levels", self.levels, wanted)
+        self.levels.clear()
+
+    def hear(self, before: int, after: int) -> None:
+        self.levels.append((int(before), int(after)))
+
+    def count(self, what: str, happened: bool) -> None:
+        self.seen[what] += happened
 
     def same(self, told: str, got: object, wanted: object) -> None:
         assert got == wanted, f"{told}: {got}, but must be {wanted}"
@@ -185,7 +231,7 @@ class Machine:
             wanted = [[-1 if b is None else b for b in table] for table in s.tables]
             self.same(f"tables of {seq:#x}", self.tables(seq), wanted)
         for block in range(pool.first, pool.total):
-            state, _, owners = kv._core.block_state(block)
+            state, _, owners = self.manager._core.block_state(block)
             b = pool.blocks.get(block)
             wanted_state = ("free", 0) if b is None else (b.state, len(b.owners))
             self.same(f"block {block}", (state, owners), wanted_state)

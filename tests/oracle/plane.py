@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from .hands import OWN
 from .oracle import Oracle
 from .sequence import Seq, cross_key, head
 
@@ -103,6 +104,13 @@ class Plane:
     def failing(self) -> bool:
         return any(self.fates.values()) or any(x.good < x.rows for x in self.loads.values())
 
+    def forget(self, ticket: int) -> None:
+        """It has lapsed: what was to be carried out is not, and its pages are not looked at."""
+        self.queue = [entry for entry in self.queue if entry[0] != ticket]
+        self.fates.pop(ticket, None)
+        self.loads.pop(ticket, None)
+        self.leases.pop(ticket, None)
+
     # --- computing ----------------------------------------------------------------------------
 
     def compute(self, seq: int, upto: int) -> None:
@@ -111,6 +119,11 @@ class Plane:
         mine = {b for table in s.tables for b in table}
         waits = [i for i, (_, copies, _) in enumerate(self.queue) if mine & {c[1] for c in copies}]
         self.run(max(waits, default=-1))
+        if s.joined is not None and s.joined in self.o.joins:
+            # The same batch computes what it joined, before it.
+            filler = s.joined.filler
+            (of_filler,) = [seq for seq, other in self.o.seqs.items() if other is filler]
+            self.compute(of_filler, max(s.joined.end * self.o.size, filler.committed))
         self.moved += self.states(s)
         if s.apart is None and self.o.is_cut(s):
             s.apart = (max(s.committed, self.loaded(s)), seq)
@@ -124,7 +137,7 @@ class Plane:
             self.check_inputs(s, epoch)
         places = [
             (group, at)
-            for next_ in range(s.committed, upto)
+            for next_ in range(self.o.begins(s), upto)
             for group, kind in enumerate(self.o.kinds)
             if not kind.cross
             for at in range(kind.computed(next_, s.cached), kind.computed(next_ + 1, s.cached))
@@ -168,6 +181,14 @@ class Plane:
         ]
         return max(ends, default=0)
 
+    def source(self, block: int) -> int:
+        """Where the bytes are that a page will have, if a copy of it has not run yet."""
+        waiting = [*self.o.gathering.copies, *(c for _, copies, _ in self.queue for c in copies)]
+        for src, dst, _, _ in waiting[::-1]:
+            if dst == block and src is not None:
+                return self.source(src)
+        return block
+
     def coming(self, block: int) -> npt.NDArray[np.uint64] | None:
         """What a page will hold that somebody else fills."""
         for load in self.loads.values():
@@ -182,11 +203,11 @@ class Plane:
         kind = self.o.kinds[group]
         if kind.cross and s.encoder_found:
             self.check_inputs(s, epoch)
-        for at in kind.sees(kind.computed(s.committed, s.cached)):
+        for at in kind.sees(kind.computed(self.o.begins(s), s.cached)):
             block = s.tables[group][at // kind.span]
             assert block is not None, f"token {at} of group {group} has no page"
             coming = self.coming(block)
-            page = self.pages[block] if coming is None else coming
+            page = self.pages[self.source(block)] if coming is None else coming
             value = int(page[at % kind.span])
             if coming is not None and value == STALE:
                 continue
@@ -199,7 +220,7 @@ class Plane:
     def check_found(self) -> None:
         """Every block that can be found holds the bytes of its prefix."""
         for block in self.o.pool.blocks.values():
-            if block.key is None:
+            if block.key is None or block.key[0] == OWN:
                 continue
             group, salt, adapter, encoder, items, *tokens = block.key
             kind = self.o.kinds[group]
@@ -209,8 +230,10 @@ class Plane:
                 there = self.pages[block.id, :inside].tolist()
                 assert there == values[:inside], f"block {block.id} is not its input"
                 continue
-            for slot in range(kind.span - 1 if kind.kind == "state" else 0, kind.span):
-                upto = len(tokens) - kind.span + slot + 1
+            begin = (len(tokens) - 1) // kind.span * kind.span
+            inside_block = len(tokens) - begin
+            for slot in range(kind.span - 1 if kind.kind == "state" else 0, inside_block):
+                upto = begin + slot + 1
                 inside = tuple((a, min(b, upto), i) for a, b, i in items if a < upto)
                 what = (self.epoch, group, salt, adapter, encoder, inside, *tokens[:upto])
                 value = digest(what)

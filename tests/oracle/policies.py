@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from kvframe import Registry
+from kvframe.discovery import Candidate, installed
 from kvframe.policies import BatchedEviction
 
 from ..manager.helpers import Holder
@@ -83,14 +86,27 @@ class Names(Books):
         out[:] = offer["block"][order][: len(out)]
 
 
+class Installed(Registry):
+    """Looks once what is installed: a walk builds hundreds of managers."""
+
+    found: Sequence[Candidate] | None = None
+
+    def _candidates(self) -> Sequence[Candidate]:
+        if self.found is None:
+            self.found = installed()
+        return [*self._local, *self.found]
+
+
+@cache
 def known() -> Registry:
     """The policies that are installed, and those two."""
-    found = Registry()
+    found = Installed()
     found.register(Holder("test-scores", lambda _: Scores()), "test-scores", "kvframe-test", "1")
     found.register(Holder("test-names", lambda _: Names()), "test-names", "kvframe-test", "1")
     return found
 
 
+@cache
 def serving() -> list[str]:
     """Names of those that can serve: not those that need to know the future."""
     registry = known()

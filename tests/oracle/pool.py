@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-Key = tuple[Any, ...]
+from .sequence import Ask
+from .victims import Key, Victims
 
 
 @dataclass
@@ -26,9 +27,13 @@ class Block:
     """Tick of the last use."""
     left: int = 0
     """How many blocks had lost their last owner before it did."""
-    age: int = 0
     reach: int = 0
     """Tokens of the longest request through it."""
+
+    @property
+    def findable(self) -> bool:
+        """By a prefix of tokens."""
+        return self.key is not None and len(self.key) > 2
 
     @property
     def state(self) -> str:
@@ -47,15 +52,10 @@ def tail_optimized(spare: int, size: int) -> Rank:
 
 RANKS: dict[str, Rank] = {
     "lru": lambda b: (b.left,),
-    "fifo": lambda b: (b.inserted, -b.depth, b.id),
-    "lfu": lambda b: (b.uses, b.last, -b.depth, b.id),
-    "lfuda": lambda b: (b.age + b.uses, b.last, -b.depth, b.id),
-    "slru": lambda b: (b.uses >= 2, b.last, -b.depth, b.id),
     "test-scores": lambda b: (-b.uses, b.id),
     "test-names": lambda b: (-b.depth, b.id),
 }
-"""What dies first is least, of the blocks that may die. Of a policy that is not here (its order
-is no key of a block's own, or has a twin elsewhere) the model checks that each victim may die."""
+"""What dies first is least, of the blocks that may die; other policies have a twin."""
 OUTSIDE = {"t-lru", "test-scores", "test-names"}
 """Policies that live outside the core, whose settled order is the built-in one."""
 
@@ -67,14 +67,20 @@ class Pool:
     total: int
     first: int
     policy: str
-    rank: Rank | None
+    rank: Rank | None = None
+    twin: Victims | None = None
+    """Of a policy with neither, any block may die that the core lets die."""
     blocks: dict[int, Block] = field(default_factory=dict)
     victims: deque[int] = field(default_factory=deque)
     """What the manager evicted in the call that the model follows, in order."""
     now: int = 0
     lost: int = 0
-    age: int = 0
     stats: dict[str, int] = field(default_factory=dict)
+    attached: dict[Key, tuple[Key, int]] = field(default_factory=dict)
+    """Handles of exact prefixes, with the key of the last full block before each one's end."""
+    dropped: list[int] = field(default_factory=list)
+    freed: dict[int, int] = field(default_factory=dict)
+    """How often each block was."""
 
     @property
     def usable(self) -> int:
@@ -101,15 +107,16 @@ class Pool:
 
     def check_order(self, told: list[int]) -> None:
         """The order of death as far as it is settled."""
+        wanted: list[int] | None = None
         if self.policy == "lru" or self.policy in OUTSIDE:
             wanted = [b.id for b in sorted(self.cached(), key=RANKS["lru"])]
-        elif self.rank is not None:
-            wanted = [b.id for b in self.leaves()]
-        else:
+        elif self.twin is not None:
+            wanted = self.twin.order(self.leaves(), self.now)
+        if wanted is None:
             assert len(set(told)) == len(told), f"{told} names a block twice"
             assert set(told) <= {b.id for b in self.cached()}, f"{told}: not all of it is cached"
-            return
-        assert told == wanted, f"order: {told}, but must be {wanted}"
+        else:
+            assert told == wanted, f"order: {told}, but must be {wanted}"
 
     def named(self, key: Key) -> list[Block]:
         """Blocks found under a key, the lowest id first."""
@@ -120,11 +127,25 @@ class Pool:
         assert self.victims, f"nothing was evicted, and {leaves[0].id} had to be"
         victim = self.blocks[self.victims.popleft()]
         assert victim in leaves, f"{victim.id} was evicted, and may not die"
-        first = victim if self.rank is None else leaves[0]
-        assert victim is first, f"{victim.id} was evicted, and {first.id} comes before it"
-        self.age = victim.age + victim.uses
-        del self.blocks[victim.id]
+        first = leaves[0].id if self.rank else victim.id
+        if self.twin:
+            first = self.twin.first(leaves, self.now)
+        assert victim.id == first, f"{victim.id} was evicted, and {first} comes before it"
+        if self.twin:
+            self.twin.evicted(victim)
+        self.vacate(victim.id)
+        self.lose_attached(victim.key)
         self.count("evictions")
+
+    def vacate(self, block: int) -> None:
+        del self.blocks[block]
+        self.freed[block] = self.freed.get(block, 0) + 1
+
+    def lose_attached(self, key: Key | None) -> None:
+        """What is attached goes with the last block that carries it."""
+        if self.attached and key and not self.named(key):
+            gone = [name for name, (at, _) in self.attached.items() if at == key]
+            self.dropped += [self.attached.pop(name)[1] for name in gone]
 
     def obtain(self, block: int, group: int, owner: str) -> Block:
         """A free block, or the one that dies next. Which free one is told, not foretold."""
@@ -134,24 +155,34 @@ class Pool:
         assert block not in self.blocks, (
             f"block {block} was given out, and is {self.blocks[block].state}"
         )
-        self.blocks[block] = Block(block, group, [owner], age=self.age)
+        self.blocks[block] = Block(block, group, [owner])
+        if self.twin:
+            self.twin.taken(block, self.now)
         self.count("allocated", int(owner != "loan"))
         return self.blocks[block]
 
+    def missed(self, key: Key) -> None:
+        """An admission is about to get a block for a prefix that was not found."""
+        if self.twin:
+            self.twin.missed(key, self.now)
+
     def own(self, blocks: Iterable[Block], owner: str) -> None:
         for block in blocks:
-            if not block.owners:
-                block.age = self.age
+            if not block.owners and self.twin:
+                self.twin.claimed(block, self.now)
             block.owners.append(owner)
 
-    def hit(self, block: Block, tokens: int) -> None:
+    def hit(self, block: Block, tokens: int, ask: Ask | None) -> None:
         block.uses += 1
         block.last = self.now
-        block.age = self.age
         block.reach = max(block.reach, tokens)
+        if self.twin:
+            self.twin.hit(block, ask, self.now)
 
-    def insert(self, block: Block, tokens: int) -> None:
+    def insert(self, block: Block, tokens: int, ask: Ask | None) -> None:
         block.uses, block.inserted, block.last, block.reach = 1, self.now, self.now, tokens
+        if self.twin:
+            self.twin.insert(block, ask, self.now)
 
     def rename(self, blocks: Iterable[Block], owner: str, to: str) -> None:
         for block in blocks:
@@ -165,7 +196,7 @@ class Pool:
             if block.owners:
                 continue
             if block.key is None:
-                del self.blocks[block.id]
+                self.vacate(block.id)
                 continue
             left.append(block)
             twins = [b for b in self.named(block.key) if b is not block]
@@ -173,9 +204,10 @@ class Pool:
                 # One of two copies is enough; the other takes its place in the order.
                 self.leave(left)
                 left = []
-                del self.blocks[block.id]
+                self.forget([block])
                 if not twins[0].owners:
-                    twins[0].age = self.age
+                    if self.twin:
+                        self.twin.claimed(twins[0], self.now)
                     left = [twins[0]]
         self.leave(left)
 
@@ -189,14 +221,20 @@ class Pool:
         while above and above.reach < reach:
             above.reach = reach
             above = self.blocks.get(above.parent)  # type: ignore[arg-type]
+        if self.twin:
+            self.twin.release(blocks[::-1], self.now)
 
     def forget(self, doomed: Iterable[Block]) -> int:
         """Takes cached blocks away, and the keys of owned ones."""
         gone = 0
-        for block in doomed:
+        for block in sorted(doomed, key=lambda b: (-b.depth, b.id)):
+            key = block.key
+            if self.twin and key is not None:
+                self.twin.forgotten(block, self.now)
             if block.owners:
                 block.key, block.parent = None, None
             else:
-                del self.blocks[block.id]
+                self.vacate(block.id)
                 gone += 1
+            self.lose_attached(key)
         return gone

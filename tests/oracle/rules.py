@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from kvframe import Extra, Grant, Request
+from kvframe import Extra, Grant, Remap, Request
 
+from .admission import Came, Told
 from .machine import Machine
-from .sequence import Ask
+from .sequence import Ask, Seq, Token
 
 SPACES: list[tuple[str, str, tuple[Extra, ...]]] = [
     *[("", "", ())] * 5,
@@ -23,12 +25,23 @@ class Rules(Machine):
     # --- coming in ----------------------------------------------------------------------------
 
     def text(self) -> tuple[int, ...]:
+        """Often what somebody asked before, or how far a sequence has come, and a little more."""
+        before = [s.tokens for s in self.o.seqs.values()] + list(self.texts)
+        if before and self.dice.one_in(2):
+            known = self.dice.pick(before)
+            head = known[: len(known) + 1 - self.dice.pick([1, 1, 2, 1 + self.dice.below(8)])]
+            if None not in head and len(head) < 30:
+                return (*(t for t in head if t is not None), *self.dice.bits(self.dice.below(4)))
+        self.texts.append(self.new_text())
+        return tuple(t for t in self.texts[-1] if t is not None)
+
+    def new_text(self) -> list[Token]:
         # A tiny alphabet, so that prompts share prefixes and part anywhere.
         grain = min(self.o.unit, 8)
         blocks = self.dice.pick([1, 2, 2, 3, 4, 6, 0])
         odd = self.dice.below(3 * (blocks + 1))
         tokens = [int(odd == block + 1) for block in range(blocks) for _ in range(grain)]
-        return (*tokens, *self.dice.bits(self.dice.below(grain + 1)))
+        return [*tokens, *self.dice.bits(self.dice.below(grain + 1))]
 
     def ask(self) -> Ask:
         dice = self.dice
@@ -58,6 +71,11 @@ class Rules(Machine):
         if dice.one_in(4):
             hits = dice.below(max(len(tokens) - 1, 0) // self.o.unit + 1)
             more["external"] = hits * self.o.unit + dice.one_in(12)
+        if dice.one_in(16):
+            more["external_until"] = dice.below(len(tokens) + 2)
+        if dice.one_in(3) and (self.o.plain or dice.one_in(8)):
+            more["join"] = True
+        more |= {"session": dice.below(3), "turn": dice.below(3), "request_class": dice.below(2)}
         more["priority"] = dice.below(3) - 1
         return Ask(**plain.__dict__ | more)
 
@@ -74,12 +92,28 @@ class Rules(Machine):
         keys = self.kv.hash_blocks(list(ask.tokens), **ask.space)
         return Request(None, keys=keys, num_tokens=len(ask.tokens), **options)
 
-    def hits(self, ask: Ask) -> list[list[int]]:
+    def told(self, ask: Ask) -> Told:
         """Which of several copies of a prefix would be found."""
         if not ask.reads:
-            return [[] for _ in range(self.groups)]
+            return Told(hits=[[] for _ in range(self.groups)])
         hit = self.kv.lookup(list(ask.tokens), **ask.space)
-        return [blocks.tolist() for blocks in hit.blocks]
+        blocks = [found.tolist() for found in hit.blocks]
+        if not self.setup.partial or hit.tokens % self.size == 0:
+            return Told(hits=blocks)
+        return Told(hits=[found[:-1] for found in blocks], tail=[found[-1] for found in blocks])
+
+    def join(self) -> None:
+        """Somebody asks for what a sequence is computing."""
+        ahead = [s for s in self.o.seqs.values() if s.slots >= s.committed + self.size]
+        if not ahead or len(self.o.seqs) > 6 or not self.o.plain:
+            return
+        s = self.dice.pick(ahead)
+        same = s.tokens[: s.slots + 1 - self.dice.pick([0, 0, 1, self.dice.below(s.slots)])]
+        tokens = (*(t for t in same if t is not None), *self.dice.bits(self.dice.below(3)))
+        ask = replace(self.ask(), tokens=tokens, external=0, external_until=0, read=True)
+        ask = replace(ask, keys_only=False, join=True, extras=s.extras)
+        ask = replace(ask, salt=s.ask.salt, adapter=s.ask.adapter)
+        self.come(self.request(ask), ask)
 
     def admit(self) -> None:
         ask = self.ask()
@@ -88,25 +122,45 @@ class Rules(Machine):
         self.come(self.request(ask), ask)
 
     def come(self, request: Request, ask: Ask) -> bool:
-        hits = self.hits(ask)
+        told = self.told(ask)
 
         def model(grant: Grant | None) -> None:
-            seq, load = (None, None) if grant is None else (grant.seq, grant.load)
-            wanted = self.o.admit(ask, hits, seq, load)
+            if grant is not None:
+                told.seq, told.load = grant.seq, grant.load
+            wanted = self.o.admit(ask, told)
             assert grant is not None
-            self.same("grant", tuple(grant)[1:4], wanted)
+            self.same_grant(grant, wanted)
 
         grant = self.both(f"admit {ask}", lambda: self.kv.admit(request), model)
+        self.count("attached", grant is not None and grant.attached is not None)
         if grant is not None:
             self.came(grant)
         return grant is not None
+
+    def same_changes(self, rewound: list[int], remapped: list[Remap]) -> None:
+        """What single verbs changed besides their own sequence, since it was told last."""
+        self.same("rewound", rewound, self.o.rewound)
+        self.same_remaps(remapped, self.o.remapped)
+        self.o.rewound, self.o.remapped = [], []
+
+    def same_remaps(self, told: list[Remap], wanted: list[tuple[Seq, int, int, int]]) -> None:
+        handles = {id(s): seq for seq, s in self.o.seqs.items()}
+        entries = [(handles[id(s)], *entry) for s, *entry in wanted]
+        self.same("remapped", [tuple(entry) for entry in told], entries)
+        self.count("remapped", bool(told))
+
+    def same_grant(self, grant: Grant, wanted: Came) -> None:
+        for name, value in vars(wanted).items():
+            self.same(name, getattr(grant, name), value)
 
     def came(self, grant: Grant) -> None:
         seq = grant.seq
         self.coming[seq] = []
         self.plane.epochs[seq] = self.plane.epoch
-        self.hits_seen += grant.cached_tokens > 0
-        for group in range(self.groups):
+        self.count("hit", grant.cached_tokens > 0)
+        self.count("joined", grant.joined_tokens > 0)
+        self.count("partial", grant.cached_tokens % self.o.unit > 0)
+        for group in range(self.groups if not grant.joined_tokens else 0):
             assert self.plane.read(self.o.live(seq), group, self.plane.epoch), "a hit was lost"
         if grant.load is not None:
             rows = self.o.tickets[grant.load].rows
@@ -169,15 +223,17 @@ class Rules(Machine):
         if seq is not None:
             s = self.o.live(seq)
             upto = s.slots + 1 - self.dice.pick([1, 1, 1, 1, 0, *range(s.slots + 2)])
-            upto = max(upto, 0)
-            self.compute(seq, upto)
-            refused = self.refusals
-            self.both(
-                f"commit {seq:#x} {upto}",
-                lambda: self.kv.commit(seq, upto),
-                lambda _: self.o.commit(seq, upto),
-            )
-            self.plane.take_back(self.refusals > refused)
+            self.commit_to(seq, max(upto, 0))
+
+    def commit_to(self, seq: int, upto: int) -> None:
+        self.compute(seq, upto)
+        refused = self.refusals
+        self.both(
+            f"commit {seq:#x} {upto}",
+            lambda: self.kv.commit(seq, upto),
+            lambda done: self.same("done", done and tuple(done), self.o.commit(seq, upto)),
+        )
+        self.plane.take_back(self.refusals > refused)
 
     def compute(self, seq: int, upto: int) -> None:
         """The copies planned first, then what the model writes."""
@@ -225,18 +281,31 @@ class Rules(Machine):
     def release(self) -> None:
         seq = self.seq()
         if seq is not None:
-            self.take_plan()
-            self.plane.run(len(self.plane.queue) - 1)
-            fence = self.fence(seq)
-            gain = self.o.frees(self.o.live(seq))
-            room = self.o.pool.room()
-            self.both(
-                f"release {seq:#x} behind {fence}",
-                lambda: self.kv.release(seq, fence=fence),
-                lambda _: self.o.release(seq, fence),
-            )
-            waits = fence is not None and fence > self.o.passed
-            self.same("freed", self.o.pool.room() - room, 0 if waits else gain)
+            self.release_one(seq)
+
+    def release_one(self, seq: int) -> None:
+        self.take_plan()
+        self.plane.run(len(self.plane.queue) - 1)
+        fence = self.fence(seq)
+        gain = self.o.frees(seq)
+        room = self.o.pool.room()
+        self.both(
+            f"release {seq:#x} behind {fence}",
+            lambda: self.kv.release(seq, fence=fence),
+            lambda _: self.o.release(seq, fence),
+        )
+        waits = fence is not None and fence > self.o.passed
+        self.same("freed", self.o.pool.room() - room, 0 if waits else gain)
+
+    def serve(self) -> None:
+        """A request that is answered at once: what it leaves is cached."""
+        salt, adapter, extras = self.dice.pick(SPACES)
+        ask = Ask(self.text(), salt, adapter, extras, *self.other_input())
+        ask = replace(ask, session=self.dice.below(3), turn=self.dice.below(3))
+        if self.come(self.request(ask), ask):
+            seq = next(reversed(self.o.seqs))
+            self.commit_to(seq, self.o.live(seq).slots)
+            self.release_one(seq)
 
     def preempt(self) -> None:
         seq = self.seq()

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from kvframe import Extra
+
 from .rules import Rules
+from .sequence import Ask
 
 TALL = 10**9
 
@@ -53,9 +58,11 @@ class PoolRules(Rules):
         if good == rows and self.dice.one_in(2):
             self.both(f"done {ticket}", lambda: self.kv.done(ticket), lambda _: self.o.done(ticket))
             return None
+        # Groups may come to different lengths: all go as far as the shortest.
+        lengths = [good, *[rows] * (self.groups - 1)] if self.dice.one_in(3) else good
         self.both(
-            f"loaded {ticket} {good} of {rows}",
-            lambda: self.kv.loaded(ticket, good),
+            f"loaded {ticket} {lengths} of {rows}",
+            lambda: self.kv.loaded(ticket, lengths),
             lambda cut: self.same("cut", cut, self.o.loaded(ticket, good)),
         )
         return None
@@ -91,7 +98,12 @@ class PoolRules(Rules):
             f"pass {step}", lambda: self.kv.step(passed=step), lambda _: self.o.let_pass(step)
         )
         assert stepped is not None
+        self.same_changes(stepped.rewound, stepped.remapped)
         self.keep(stepped.plan)
+
+    def take_changes(self) -> None:
+        changes = self.kv.take_changes()
+        self.same_changes(changes.rewound, changes.remapped)
 
     # --- the pool -----------------------------------------------------------------------------
 
@@ -141,6 +153,8 @@ class PoolRules(Rules):
             lambda: self.kv.set_fingerprint(name),
             lambda gone: self.same("gone", gone, self.o.clear()),
         )
+        if self.o.pool.twin:
+            self.o.pool.twin.weights = name
         self.plane.epoch += 1
         self.preempted = [(request, ask) for request, ask in self.preempted if not ask.keys_only]
 
@@ -173,8 +187,12 @@ class PoolRules(Rules):
 
     def order(self) -> None:
         rule = self.dice.pick(["fewest-computed", "last-admitted", "lowest-priority"])
-        order = [tuple(v) for v in self.kv.preemption_order(list(self.o.seqs), rule)]  # type: ignore[arg-type]
-        self.same(rule, order, self.o.preemption_order(rule))
+        share = self.dice.below(5) / 4 if self.dice.one_in(2) else None
+        told = self.kv.preemption_order(list(self.o.seqs), rule, usage=share)  # type: ignore[arg-type]
+        wanted = self.o.preemption_order(rule)
+        if share is not None:
+            wanted = self.o.preemption_to(rule, share)
+        self.same(f"{rule} to {share}", [tuple(v) for v in told], wanted)
         pool = self.o.pool
         usage = (pool.usable - pool.room()) / pool.usable
         self.same("usage", self.kv.usage(), usage)
@@ -182,7 +200,18 @@ class PoolRules(Rules):
 
     def lookup(self) -> None:
         ask = self.ask()
-        hit = self.kv.lookup(list(ask.tokens), **ask.space)
-        wanted = self.o.found(ask) if ask.reads else hit.tokens
-        self.same("found", hit.tokens, wanted)
+        if self.o.pool.attached and self.dice.one_in(2):
+            # Exactly what somebody attached a handle to.
+            salt, adapter, encoder, items, *tokens = self.dice.pick(list(self.o.pool.attached))
+            extras = tuple(Extra(*item) for item in items)
+            ask = Ask(tuple(tokens), salt, adapter, extras, encoder)
+            self.count("attached", self.dice.one_in(2) and self.come(self.request(ask), ask))
+        if self.dice.one_in(2):
+            hit = self.kv.lookup(self.request(replace(ask, join=False, encoder_tokens=0)))
+        else:
+            ask = replace(ask, keys_only=False)
+            hit = self.kv.lookup(list(ask.tokens), **ask.space)
+        if ask.reads:
+            self.same("found", hit.tokens, self.o.lookup(ask, self.told(ask)))
+            self.same("attached", hit.attached, self.o.attached_to(ask))
         assert hit.tokens < max(len(ask.tokens), 1)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kvframe import Request, Stepped
+from kvframe import CapacityError, Request, Stepped
 
-from .rules_pool import PoolRules
-from .sequence import Ask
-from .step import Call, Came, Out, Pairs, run
+from .admission import Told
+from .rules_hands import HandRules
+from .step import Call, Out, Pairs, run
 
 
 @dataclass
@@ -26,40 +26,8 @@ class Buffers:
     slots: list[npt.NDArray[np.int64]]
 
 
-WEIGHTS = {
-    "admit": 20,
-    "append": 11,
-    "extend": 6,
-    "commit": 18,
-    "truncate": 6,
-    "fork": 5,
-    "release": 9,
-    "step": 10,
-    "append_unknown": 5,
-    "fill": 5,
-    "preempt": 3,
-    "resume": 6,
-    "plan": 3,
-    "settle": 7,
-    "settle_load": 6,
-    "lease": 3,
-    "end_lease": 3,
-    "let_pass": 3,
-    "lend": 3,
-    "give_back": 3,
-    "clear": 1,
-    "new_weights": 1,
-    "resize": 2,
-    "collect": 1,
-    "sleep": 2,
-    "order": 2,
-    "lookup": 3,
-    "misuse": 5,
-}
-
-
-class AllRules(PoolRules):
-    """Every rule."""
+class StepRules(HandRules):
+    """A step of many parts."""
 
     def step(self) -> None:
         """All parts of a step at once, each in its turn wrong."""
@@ -249,25 +217,35 @@ class AllRules(PoolRules):
             rows=buffers.rows,
         )
 
-    def came_in(self, call: Call, stepped: Stepped | None) -> Callable[[int], Came]:
-        def came(i: int) -> Came:
+    def came_in(self, call: Call, stepped: Stepped | None) -> Callable[[int], Told]:
+        def came(i: int) -> Told:
             grant = None if stepped is None else stepped.grants[i]
-            if grant is None:
+            if stepped is None or grant is None:
                 # Looked up after the step, unless that has changed what is found.
                 later = any(stepped.grants[i:]) if stepped else True
-                return None if later else self.hits(call.admit[i]), None, None
-            rows = self.o.rows(grant.cached_tokens)
-            tables = zip(self.tables(grant.seq), rows, strict=True)
-            return [table[:count] for table, count in tables], grant.seq, grant.load
+                return Told() if later else self.told(call.admit[i])
+            tables = self.tables(grant.seq)
+            told = Told(grant.seq, grant.load, tables)
+            tail = grant.cached_tokens % self.size
+            if self.setup.partial and tail and stepped.plan is not None:
+                # Copied from the blocks that were found.
+                mine = [table[grant.cached_tokens // self.size] for table in tables]
+                copies = {dst: src for src, dst, *_ in stepped.plan.copies.tolist()}
+                told.tail = [copies[block] for block in mine]
+            return told
 
         return came
 
     def compare(self, stepped: Stepped, out: Out) -> None:
-        grants = [None if g is None else tuple(g)[1:4] for g in stepped.grants]
-        self.same("grants", grants, out.grants)
+        for grant, wanted in zip(stepped.grants, out.grants, strict=True):
+            assert (grant is None) == (wanted is None), f"{grant}, but must be {wanted}"
+            if grant is not None and wanted is not None:
+                self.same_grant(grant, wanted)
+        self.same_remaps(stepped.remapped, out.remapped)
         self.same("rewound", stepped.rewound, out.rewound)
         places = [(verb, place) for verb, place, _ in stepped.refused]
         self.same("refused", places, [(verb, place) for verb, place, _ in out.refused])
+        self.short += sum(kind is CapacityError for _, _, kind in out.refused)
         for (_, _, error), (_, _, kind) in zip(stepped.refused, out.refused, strict=True):
             assert isinstance(error, kind), f"not {kind}, but {error!r}"
         self.refusals += len(places)
@@ -326,51 +304,3 @@ class AllRules(PoolRules):
         for rows in buffers.tables:
             spare = [row for i, row in enumerate(rows.tolist()) if i not in buffers.rows]
             assert all(set(row) == {-5} for row in spare), "a row that was not named is written"
-
-    # --- misuse -------------------------------------------------------------------------------
-
-    def misuse(self) -> None:
-        """Typed errors; nothing changes, as `check` then finds."""
-        stale = self.dice.pick([*self.o.ended[-3:], 99])
-        o, kv = self.o, self.kv
-        wrong: list[tuple[str, Callable[[], Any], Callable[[Any], Any]]] = [
-            ("release", lambda: kv.release(stale), lambda _: o.release(stale)),
-            ("commit", lambda: kv.commit(stale, 0), lambda _: o.commit(stale, 0)),
-            ("fork", lambda: kv.fork(stale), lambda _: o.fork(stale, 0)),
-            ("append", lambda: kv.append(stale, [1]), lambda _: o.append(stale, [1])),
-            ("lease", lambda: kv.lease(stale, 0), lambda _: o.lease(stale, 0, 0)),
-            ("fill", lambda: kv.fill(stale, []), lambda _: o.fill(stale, [])),
-            ("preempt", lambda: kv.preempt(stale), lambda _: o.preempt(stale)),
-            ("done", lambda: kv.done(10**9), lambda _: o.done(10**9)),
-            ("failed", lambda: kv.failed(0), lambda _: o.failed(0)),
-            ("loaded", lambda: kv.loaded(10**9, 0), lambda _: o.loaded(10**9, 0)),
-        ]
-        never = Ask(tuple(self.dice.bits(8)), max_tokens=10**6)
-        name, call, model = self.dice.pick(wrong)
-        self.both(f"{name} {stale:#x}", call, model)
-        self.come(self.request(never), never)
-
-    def settle_all(self) -> None:
-        """Everything ends: nothing may be left behind."""
-        self.take_plan()
-        while self.plane.fates:
-            self.settle()
-        while self.plane.loads:
-            self.settle_load()
-        while self.plane.leases:
-            self.end_lease()
-        while self.o.seqs:
-            self.release()
-        self.in_flight += 4
-        while self.o.fences:
-            self.let_pass()
-        self.both(
-            "give back",
-            lambda: self.kv.give_back(np.array(self.lent, np.int32)),
-            lambda _: self.o.give_back(self.lent),
-        )
-        self.lent = []
-        self.check()
-        self.clear()
-        self.check()
-        assert self.kv.counts().free == self.o.pool.usable, "blocks leaked"

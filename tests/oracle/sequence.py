@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvframe import Extra
+
+if TYPE_CHECKING:
+    from .joins import Join
 
 Token = int | None
 """None while its id is still being computed."""
@@ -30,6 +33,11 @@ class Ask:
     max_tokens: int = 0
     whole_sequence: bool = False
     external: int = 0
+    external_until: int = 0
+    join: bool = False
+    session: int = 0
+    turn: int = 0
+    request_class: int = 0
     priority: int = 0
     keys_only: bool = False
 
@@ -47,6 +55,10 @@ class Ask:
         return self.insert and not self.nameless
 
     @property
+    def space_name(self) -> tuple[str, str, bytes]:
+        return self.salt, self.adapter, self.encoder
+
+    @property
     def space(self) -> dict[str, Any]:
         names = ("salt", "adapter", "extras", "encoder")
         return {name: getattr(self, name) for name in names}
@@ -55,6 +67,17 @@ class Ask:
         said = {f.name: getattr(self, f.name) for f in fields(self)}
         told = [f"{f.name}={said[f.name]!r}" for f in fields(self) if said[f.name] != f.default]
         return f"Ask({', '.join(told)})"
+
+
+@dataclass
+class Usage:
+    """As `kvframe.results.Usage`."""
+
+    read: int = 0
+    created: int = 0
+    joined: int = 0
+    loaded: int = 0
+    resumed: bool = False
 
 
 @dataclass
@@ -83,6 +106,11 @@ class Seq:
     """The end of what a load brings."""
     encoded: bool = False
     """Whether that input's KV has been computed."""
+    hashed: int = 0
+    """Tokens at the front, in whole blocks, whose keys are known."""
+    joined: Join | None = None
+    """The computation that it waits for, or waited for."""
+    usage: Usage = field(default_factory=lambda: Usage())
 
     @property
     def filled(self) -> int:
@@ -106,7 +134,7 @@ class Seq:
 
     def twin(self) -> Seq:
         tables = [list(table) for table in self.tables]
-        return replace(self, tokens=list(self.tokens), tables=tables, whole=False)
+        return replace(self, tokens=list(self.tokens), tables=tables, whole=False, usage=Usage())
 
     def back(self) -> Ask:
         """The request that brings it back."""
@@ -122,6 +150,9 @@ class Seq:
             resumed=True,
             max_tokens=self.ask.max_tokens,
             whole_sequence=self.whole,
+            session=self.ask.session,
+            turn=self.ask.turn,
+            request_class=self.ask.request_class,
             priority=self.ask.priority,
             keys_only=self.keyed,
         )
@@ -154,3 +185,12 @@ class Ticket:
     owner: Seq | None = None
     """The sequence that a load was opened for."""
     lease: bool = False
+
+    @property
+    def kind(self) -> str:
+        return "load" if self.rows else "lease" if self.lease else "copies"
+
+    def blocks(self) -> list[int]:
+        """All that it keeps, once for each time."""
+        ends = [block for copy in self.copies for block in copy[:2] if block is not None]
+        return ends + self.held

@@ -16,13 +16,12 @@ from kvframe import (
     UsageError,
 )
 
+from .admission import Came, Told
 from .model import RefusalError, need
 from .oracle import Oracle
 from .sequence import Ask, Seq
 
 Pairs = list[tuple[int, int]]
-Came = tuple[list[list[int]] | None, int | None, int | None]
-"""Of an admission: its hits if they can be told, and handle and ticket if it came in."""
 
 
 @dataclass
@@ -59,17 +58,18 @@ class Call:
 class Out:
     """What comes of a step."""
 
-    grants: list[tuple[int, int, int] | None] = field(default_factory=list)
+    grants: list[Came | None] = field(default_factory=list)
     refused: list[tuple[str, int, type[KVFrameError]]] = field(default_factory=list)
     rewound: list[int] = field(default_factory=list)
     preempted: list[Ask] = field(default_factory=list)
     extended: list[int] = field(default_factory=list)
     reasons: list[set[Reason]] = field(default_factory=list)
     """One of these, a growth."""
+    remapped: list[tuple[Seq, int, int, int]] = field(default_factory=list)
     stuck: bool = False
 
 
-def run(o: Oracle, call: Call, forks: list[int], came: Callable[[int], Came]) -> Out:
+def run(o: Oracle, call: Call, forks: list[int], came: Callable[[int], Told]) -> Out:
     """Carries a step out, or refuses all of it."""
     check(o, call)
     out = Out()
@@ -101,12 +101,12 @@ def run(o: Oracle, call: Call, forks: list[int], came: Callable[[int], Came]) ->
         again = replace(ask, chunk=None if chunk == TALL else chunk)
 
         def admit(i: int = i, again: Ask = again) -> None:
-            out.grants[i] = o.admit(again, *came(i))
+            out.grants[i] = o.admit(again, came(i))
 
         tried(out, "admit", i, admit)
         if grant := out.grants[i]:
-            new = grant[1] - grant[0]
-            new -= o.whole(min(ask.external, new))
+            spared = grant.cached_tokens + grant.joined_tokens + grant.external_tokens
+            new = max(grant.granted_tokens - spared, 0)
             budget, batch = max(budget - new, 0), max(batch - new, 0)
     return out
 
@@ -145,10 +145,11 @@ def settle(o: Oracle, call: Call, out: Out, forks: list[int]) -> None:
         o.cut(o.live(seq), length)
     for seq, tokens in call.fill:
         o.fill(seq, tokens)
+    joined = bool(o.joins)
     for seq, upto in call.commit:
         s = o.live(seq)
-        settles = call.done or call.failed or call.loaded
-        # A copy that failed has cut it, and a load may have brought more.
+        settles = call.done or call.failed or call.loaded or o.rewound or joined
+        # A copy that failed has cut it, and a load or who it joined may have brought more.
         o.commit(seq, max(min(upto, s.slots), s.committed) if settles else upto)
     for seq, child in zip(call.fork, forks, strict=True):
         o.fork(seq, child)
@@ -156,6 +157,9 @@ def settle(o: Oracle, call: Call, out: Out, forks: list[int]) -> None:
         o.release(seq)
     out.preempted += [o.preempt(seq) for seq in call.preempt]
     o.put_up(None)
+    out.rewound += o.rewound
+    out.remapped += o.remapped
+    o.rewound, o.remapped = [], []
 
 
 def check(o: Oracle, call: Call) -> None:

@@ -13,10 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from .dice import Dice
 from .policies import serving
-from .rules_step import WEIGHTS, AllRules
+from .rules_all import WEIGHTS, AllRules
 from .test_walk import SETUPS
 
-EXAMPLES, STEPS = 250, 40
+EXAMPLES, STEPS = 100, 40
 SHRINK = [Phase.shrink] if os.environ.get("KVFRAME_SHRINK") else []
 """Shrinking takes minutes; the walk tells the same failure's seed and calls at once."""
 taken = 0

@@ -21,6 +21,7 @@ NAMES: dict[Kind, str] = {
     "eviction": "deep-first",
     "admission": "first-turns",
     "prefix": "long-enough",
+    "tier": "shelf",
 }
 
 
@@ -53,7 +54,8 @@ def test_example_plugin_loads_and_makes_its_policy(kind: Kind) -> None:
     registry.register(plugin(f"kvframe_{kind}"), "example")
     lookup = getattr(registry, kind)
     descriptor = lookup(NAMES[kind]).descriptor
-    assert descriptor.make(descriptor.options()) is not None
+    options = descriptor.options
+    assert descriptor.make(options() if options else None) is not None
 
 
 def test_example_policy_scores_as_it_says() -> None:

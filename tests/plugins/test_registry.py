@@ -167,7 +167,7 @@ def test_failed_import_names_the_distribution_and_keeps_the_traceback(install: I
             "no_hook",
             "no-hook",
             "plugin no-hook (kvframe-no-hook 0.9): it has no hook; mark one of kvframe_eviction, "
-            "kvframe_admission, kvframe_prefix with @kvframe.hookimpl",
+            "kvframe_admission, kvframe_prefix, kvframe_tier with @kvframe.hookimpl",
         ),
     ],
 )

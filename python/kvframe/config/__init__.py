@@ -17,6 +17,7 @@ from kvframe.config.schema import (
     PrefixConfig,
     PressureConfig,
     SequenceCapacity,
+    TierConfig,
 )
 from kvframe.config.tree import Config, Resolved
 
@@ -33,4 +34,5 @@ __all__ = [
     "PressureConfig",
     "Resolved",
     "SequenceCapacity",
+    "TierConfig",
 ]

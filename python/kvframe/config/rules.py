@@ -262,10 +262,10 @@ def check_options(
         table = tables.get(name, {})
         path = join(f"{section}.options", name)
         if name == own:
-            options = _build(chosen.descriptor, table, path, origins)
+            options = build_options(chosen.descriptor, table, path, origins)
             values = msgspec.to_builtins(options) if options is not None else {}
         elif name in known and known[name].kind is not None:
-            built = _build(_descriptor(registry, kind, name), table, path, origins)
+            built = build_options(_descriptor(registry, kind, name), table, path, origins)
             values = msgspec.to_builtins(built) if built is not None else {}
         elif name not in known and (hint := did_you_mean(name, known)):
             raise origins.error(path, table, f"no policy of that name{hint}")
@@ -288,9 +288,14 @@ def _descriptor(registry: Registry, kind: Kind, name: str) -> Descriptor:
     return registry.prefix(name).descriptor
 
 
-def _build(
+def build_options(
     descriptor: Descriptor, table: dict[str, Any], path: str, origins: Origins
 ) -> msgspec.Struct | None:
+    """The options of a table by the schema of a plugin; None if it takes none.
+
+    Raises:
+        ConfigError: One is unknown or wrong.
+    """
     if descriptor.options is not None:
         return build(descriptor.options, table, path, origins)
     for key in table:

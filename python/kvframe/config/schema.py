@@ -214,6 +214,78 @@ class PrefixConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     ] = field(default_factory=dict)
 
 
+class TierConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[[tiers]]``: where KV goes when it leaves the pool, from the nearest down."""
+
+    name: Annotated[str, Meta(min_length=1, description="Any name; each tier needs its own.")]
+    store: Annotated[
+        str,
+        Meta(
+            description='What keeps its bytes: "host" memory for the first, a store of '
+            "kvframe plugins for those below."
+        ),
+    ] = "host"
+    capacity: Annotated[
+        Annotated[int, Meta(ge=0, le=MAX_BLOCKS)] | str,
+        Meta(
+            description='Pages (4096), or bytes with a unit ("64 GiB"; needs [model]). 0: the tier '
+            "is off."
+        ),
+    ]
+    eviction: Annotated[
+        str, Meta(description="Name of its eviction policy; see: kvframe plugins.")
+    ] = "lru"
+    eviction_options: Annotated[
+        dict[str, Any], Meta(description="That policy's options, checked by its schema.")
+    ] = field(default_factory=dict)
+    admission: Annotated[
+        str,
+        Meta(
+            description="Name of the admission policy that says what enters, and when; see: "
+            "kvframe plugins."
+        ),
+    ] = "write-through"
+    admission_options: Annotated[
+        dict[str, Any], Meta(description="That policy's options, checked by its schema.")
+    ] = field(default_factory=dict)
+    in_flight: Annotated[
+        Count, Meta(description="Pages on their way in and out at once; more are refused.")
+    ] = 4096
+    high: Annotated[
+        float, Meta(gt=0, le=1, description="From this share in use on, room is made ahead.")
+    ] = 0.95
+    low: Annotated[float, Meta(gt=0, le=1, description="Down to this share.")] = 0.9
+    backed_first: Annotated[
+        bool, Meta(description="Pages that the tier below has die before those it has not.")
+    ] = False
+    when_full: Annotated[
+        Literal["drop", "refuse"],
+        Meta(
+            description="When a page would die that the tier below should get and has not: drop "
+            "it, or refuse who wants the room, to be tried again."
+        ),
+    ] = "drop"
+    timeout_ms: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(description="A transfer that takes longer counts as failed. If not given, none does."),
+    ] = None
+    checksum: Annotated[
+        Literal["xxh3", "crc32c", "none"],
+        Meta(description="Over each page, checked when it is read."),
+    ] = "xxh3"
+    compression: Annotated[
+        Literal["none", "zstd", "zlib"],
+        Meta(description="Of pages in a store; reversible, and part of their names."),
+    ] = "none"
+    quantise: Annotated[
+        Literal["none", "fp8"],
+        Meta(description="Of pages in a store: fp8 halves 16-bit KV, is lossy, and is named."),
+    ] = "none"
+    options: Annotated[
+        dict[str, Any], Meta(description="The store's options, checked by its schema.")
+    ] = field(default_factory=dict)
+
+
 class PluginsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[plugins]``: which installed packages may load, by distribution or by policy name."""
 

@@ -32,7 +32,9 @@ from kvframe.config.schema import (
     PolicyConfig,
     PrefixConfig,
     PressureConfig,
+    TierConfig,
 )
+from kvframe.config.tiers import ResolvedTier, resolve_tiers
 from kvframe.config.values import build
 from kvframe.descriptors import AdmissionPolicy, EvictionPolicy, Kind, PrefixMatcher
 from kvframe.registry import Loaded, Registry
@@ -52,6 +54,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     prefix: PrefixConfig = field(default_factory=PrefixConfig)
     pressure: PressureConfig = field(default_factory=PressureConfig)
     observe: ObserveConfig = field(default_factory=ObserveConfig)
+    tiers: list[TierConfig] = field(default_factory=list)
     plugins: PluginsConfig = field(default_factory=PluginsConfig)
 
     @classmethod
@@ -104,6 +107,7 @@ class Resolved:
         admission_options: Its checked options; None if it takes none.
         prefix: The prefix matcher, imported; the core's index if none is named.
         prefix_options: Its checked options; None if it takes none.
+        tiers: The tiers below the pool, from the nearest down, without those that are off.
         unchecked: Tables of options (``policy.options.NAME``) whose policy is not loaded.
         file: The file that was read, if any.
     """
@@ -119,6 +123,7 @@ class Resolved:
     admission_options: Struct | None
     prefix: Loaded[PrefixMatcher]
     prefix_options: Struct | None
+    tiers: tuple[ResolvedTier, ...] = ()
     unchecked: tuple[str, ...] = ()
     file: Path | None = None
 
@@ -170,6 +175,7 @@ class Resolved:
         if file is not None:
             tables, origin = sources.read(file)
             sources.merge(data, tables, origins, origin)
+        environment.check_names(env, _keys())
         if environment.variables(env):
             tables, names = environment.layer(env, _policy_names(data))
             sources.merge(data, tables, origins, names.__getitem__)
@@ -198,18 +204,20 @@ def _resolve(
         admission=msgspec.structs.replace(config.admission, options=gate.tables),
         prefix=msgspec.structs.replace(config.prefix, options=matching.tables),
     )
+    used = page_bytes(config, origins)
     return Resolved(
         config=config,
         provenance={path: origins.of(path) for path, _ in _leaves(config.plain())},
         capacity_blocks=blocks,
         block_bytes=block_bytes(config, origins),
-        page_bytes=tuple(page_bytes(config, origins)),
+        page_bytes=tuple(used),
         policy=policy,
         options=checked.chosen,
         admission=admission,
         admission_options=gate.chosen,
         prefix=prefix,
         prefix_options=matching.chosen,
+        tiers=resolve_tiers(config, registry, origins, sum(used)),
         unchecked=(
             *(f"policy.options.{name}" for name in checked.unchecked),
             *(f"admission.options.{name}" for name in gate.unchecked),
@@ -217,6 +225,14 @@ def _resolve(
         ),
         file=file,
     )
+
+
+def _keys() -> Iterator[str]:
+    sections = msgspec.structs.fields(Config)
+    for section in sections:
+        if isinstance(section.type, type) and issubclass(section.type, msgspec.Struct):
+            names = [key.name for key in msgspec.structs.fields(section.type)]
+            yield from (f"{section.name}.{name}" for name in names)
 
 
 def _policy_names(data: Mapping[str, Any]) -> list[str]:

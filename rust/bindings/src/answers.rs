@@ -8,8 +8,9 @@ use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 
 use crate::buffers::u64s;
-use crate::errors::usage;
+use crate::errors::{from_core, usage};
 use crate::gatekeeper::words;
+use crate::ints::{Seq, Upto};
 use crate::judge::frozen;
 use crate::manager::Manager;
 use crate::request::Request;
@@ -99,6 +100,24 @@ impl Manager {
     ) -> PyResult<Bound<'py, PyArray2<u64>>> {
         let keys = self.keys_of(py, request.get());
         Ok(words(py, &keys)?.cast_into::<PyArray2<u64>>()?)
+    }
+
+    /// The keys under which lower tiers keep a request's full blocks, whatever the index here.
+    fn tier_keys_of_request<'py>(
+        &self,
+        py: Python<'py>,
+        request: &Bound<'py, Request>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (hasher, request) = (self.hasher(), request.get());
+        let long = request.is_long();
+        let keys = if long { py.detach(|| request.keys(&hasher)) } else { request.keys(&hasher) };
+        words(py, &keys)
+    }
+
+    /// The keys under which lower tiers keep the full blocks of a sequence's first tokens.
+    fn tier_keys<'py>(&self, py: Python<'py>, seq: Seq, upto: Upto) -> PyResult<Bound<'py, PyAny>> {
+        let keys = self.locked(py, |core| core.tier_keys(seq.0, upto.0))?;
+        words(py, &keys.map_err(|e| from_core(py, &e))?)
     }
 
     /// How many of `blocks`, from the first on, hold the prefix of each request: int64.

@@ -9,6 +9,7 @@
 //! | [`judge`] | victims asked of a Python policy, outside the lock |
 //! | [`native`] | a compiled policy taken from a capsule or from addresses |
 //! | [`gatekeeper`], [`admission`] | what becomes findable, asked of a Python policy the same way |
+//! | [`gate`] | what enters a tier below, asked of a built-in policy |
 //! | [`answers`] | what a matcher in Python said of prompts |
 //! | [`locked`] | the lock, the interpreter beside it, victims named in between |
 //! | [`room`], [`listeners`] | pressure and who is told of it, preemption order, loads, resizing |
@@ -17,7 +18,7 @@
 //! | [`pins`] | prefixes held against eviction; the tree as text |
 //! | [`lookup`], [`loans`] | questions about prompts; raw blocks |
 //! | [`router`] | which of many workers holds which prefix |
-//! | [`tier`] | `TierPolicy`: blocks without prefixes under a policy |
+//! | [`tier`], [`pages`] | `TierPolicy`: blocks without prefixes under a policy; `TierPages`: with them |
 //! | [`slots`] | `Slots`: a contiguous slot for each sequence |
 //! | [`judged`] | what both have in common: the lock, and a policy in Python |
 //! | [`trace`] | `Trace` and `replay` |
@@ -38,6 +39,7 @@ mod blocks;
 mod buffers;
 mod errors;
 mod fork;
+mod gate;
 mod gatekeeper;
 mod groups;
 mod inputs;
@@ -52,6 +54,7 @@ mod manager;
 mod native;
 mod observe;
 mod outputs;
+mod pages;
 mod pins;
 mod request;
 mod room;
@@ -68,7 +71,11 @@ mod views;
 #[pymodule(gil_used = false)]
 mod _core {
     #[pymodule_export]
+    use super::gate::TierGate;
+    #[pymodule_export]
     use super::manager::Manager;
+    #[pymodule_export]
+    use super::pages::TierPages;
     #[pymodule_export]
     use super::request::Request;
     #[pymodule_export]

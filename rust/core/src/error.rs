@@ -24,6 +24,14 @@ pub enum Error {
         /// Blocks of the pool.
         total: u64,
     },
+    /// Not now: too much is on its way.
+    #[error("{moving} pages are on their way, of {limit} at once: try again when some have ended")]
+    Busy {
+        /// Pages in flight.
+        moving: u32,
+        /// The most there may be.
+        limit: u32,
+    },
     /// Not now: every slot has a sequence, or a copy under way.
     #[error("all {slots} slots are in use")]
     NoSlot {

@@ -10,9 +10,12 @@
 //! not cryptographic the pool keeps links and tokens and compares them. The key of a partial block
 //! is `SHA256("tail" || link[i] || tokens)`, whatever the hash.
 
+mod message;
+
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_128;
 
+use self::message::Message;
 use crate::error::{Error, Result};
 
 /// A block's name: 128 bits over everything its KV depends on.
@@ -124,9 +127,6 @@ pub struct Hasher {
     plain: Key,
 }
 
-/// Blocks up to this many tokens are hashed from the stack.
-const STACK_TOKENS: usize = 128;
-
 impl Hasher {
     /// A hasher; `fingerprint` names the weights.
     pub fn new(algo: HashAlgo, block_size: u32, fingerprint: &[u8]) -> Self {
@@ -195,8 +195,13 @@ impl Hasher {
 
     /// The link of block `index` whose predecessor (or root) has the key `previous`.
     pub fn link(&self, previous: Key, index: usize, extras: &[Extra]) -> Key {
+        self.link_until(previous, index, extras, (index + 1) * self.block_size)
+    }
+
+    /// The same where tokens end at `until`, within block `index`: items behind them are not theirs.
+    pub fn link_until(&self, previous: Key, index: usize, extras: &[Extra], until: usize) -> Key {
         let start = (index * self.block_size) as i64;
-        let end = start + self.block_size as i64;
+        let end = until as i64;
         let overlaps = |e: &&Extra| i64::from(e.start) < end && i64::from(e.end) > start;
         let mut items = extras.iter().filter(overlaps).peekable();
         if items.peek().is_none() {
@@ -234,23 +239,20 @@ impl Hasher {
         marks.filter(|&(_, mark)| mark != Key::default()).collect()
     }
 
-    /// The key of a full block; `message` is scratch of 16 + 4 × block size bytes.
-    fn key(&self, link: Key, tokens: &[u32], message: &mut [u8]) -> Key {
-        message[..16].copy_from_slice(&link.0.to_le_bytes());
-        for (bytes, token) in message[16..].chunks_exact_mut(4).zip(tokens) {
-            bytes.copy_from_slice(&token.to_le_bytes());
-        }
+    /// The key of a full block.
+    fn key(&self, message: &Message) -> Key {
         match self.algo {
-            HashAlgo::Sha256 => Key::of_digest(&Sha256::digest(&*message)),
-            HashAlgo::Blake3 => Key::of_digest(blake3::hash(message).as_bytes()),
-            HashAlgo::Xxh3 => Key(xxh3_128(message)),
+            HashAlgo::Sha256 => message.sha256(),
+            HashAlgo::Blake3 => Key::of_digest(blake3::hash(message.bytes()).as_bytes()),
+            HashAlgo::Xxh3 => Key(xxh3_128(message.bytes())),
         }
     }
 
     /// The key of the partial block `tokens` at place `index` after `previous` (or the root).
     pub fn tail(&self, previous: Key, index: usize, extras: &[Extra], tokens: &[u32]) -> Key {
         let mut hasher = Sha256::new_with_prefix(b"tail");
-        hasher.update(self.link(previous, index, extras).0.to_le_bytes());
+        let until = index * self.block_size + tokens.len();
+        hasher.update(self.link_until(previous, index, extras, until).0.to_le_bytes());
         for token in tokens {
             hasher.update(token.to_le_bytes());
         }
@@ -264,19 +266,13 @@ impl Hasher {
             return;
         }
         keys.reserve(full - keys.len());
-        let bytes = 16 + 4 * self.block_size;
-        let (mut stack, mut heap) = ([0; 16 + 4 * STACK_TOKENS], Vec::new());
-        let message = if self.block_size <= STACK_TOKENS {
-            &mut stack[..bytes]
-        } else {
-            heap.resize(bytes, 0);
-            &mut heap[..]
-        };
+        let mut message = Message::new(self.block_size);
         for i in keys.len()..full {
             let previous = if i == 0 { root } else { keys[i - 1] };
             let link = if extras.is_empty() { previous } else { self.link(previous, i, extras) };
             let block = &tokens[i * self.block_size..(i + 1) * self.block_size];
-            keys.push(self.key(link, block, message));
+            message.set(link, block);
+            keys.push(self.key(&message));
         }
     }
 }

@@ -101,3 +101,20 @@ fn what_is_named_next_is_what_dies() {
         }
     }
 }
+
+/// Quadratic in the blocks of a call, this would take minutes.
+#[test]
+fn a_call_costs_as_much_as_it_has_blocks() {
+    let many = 1 << 17;
+    let mut tier = tier("lru", many);
+    let enter = |key: u32| tier.insert(Key(key.into()), 0, Known::default()).unwrap();
+    let blocks: Vec<u32> = (0..many).map(enter).collect();
+    tier.claim(&blocks).unwrap();
+    let twice: Vec<u32> = blocks.iter().chain(&blocks).copied().collect();
+    tier.release(&twice).unwrap();
+    assert_eq!(tier.pool().cached(), many);
+    assert!(tier.release(&blocks).is_err());
+    assert!(tier.remove(&twice, Why::Evicted).is_err());
+    tier.remove(&blocks, Why::Evicted).unwrap();
+    assert_eq!(tier.pool().free(), many);
+}

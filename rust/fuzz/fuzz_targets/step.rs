@@ -4,6 +4,8 @@
 
 #[path = "../../core/tests/common/mod.rs"]
 mod common;
+#[path = "step/held.rs"]
+mod held;
 #[path = "step/request.rs"]
 mod request;
 #[path = "step/verbs.rs"]

@@ -65,8 +65,11 @@ MUTANTS = (
     Mutant(
         "a-pass-for-each-block",
         "manager/windows.rs",
-        "            for entry in &mut entries[first..] {\n",
-        "            while let Some(entry) = entries[first..].iter_mut().find(|b| **b != NIL) {\n",
+        "            blocks.extend_from_slice(&table[gone.clone()]);\n",
+        "            while blocks.len() < gone.len() {\n"
+        "                let (at, rows) = (blocks.len(), table[gone.clone()].iter().enumerate());\n"
+        "                blocks.extend(rows.filter(|&(i, _)| i == at).map(|(_, &b)| b));\n"
+        "            }\n",
         "giving up many blocks takes the square of their number",
         ("CB-B17",),
     ),

@@ -16,15 +16,15 @@ MUTANTS = (
     Mutant(
         "ended-handle-reaches-another",
         "sequence/slots.rs",
-        "            Some(slot) if slot.live && slot.generation == generation => Ok(at),\n",
-        "            Some(slot) if slot.live && slot.generation >= generation => Ok(at),\n",
+        "            Some(slot) if slot.handle == seq && seq != 0 => Ok(at),\n",
+        "            Some(slot) if slot.handle >= seq && seq != 0 => Ok(at),\n",
         "the end of one request frees the blocks of the one that came after it",
         ("IL-B7", "FE-B4", "FE-B23"),
     ),
     Mutant(
         "copy-not-remapped",
         "manager/grow.rs",
-        "        self.sequences.get_mut(seq)?.tables[group][at] = dst;\n",
+        "        self.sequences.get_mut(seq)?.tables[group].replace(at, dst);\n",
         "",
         "a page is copied, and the sequence goes on in the old one",
         ("FE-B6",),

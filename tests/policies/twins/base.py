@@ -44,6 +44,7 @@ class Twin:
     def __init__(self, capacity: int, **options: int) -> None:
         self.capacity = capacity
         self.options = options
+        self.block_size = 1
         self.now = 0
 
     def missed(self, key: tuple[int, int]) -> None:
@@ -61,8 +62,14 @@ class Twin:
     def release(self, block: Block) -> None:
         """Its last owner left."""
 
+    def claimed(self, block: Block) -> None:
+        """It was cached and got an owner, by a hit or without one."""
+
     def evicted(self, block: Block) -> None:
         """It is gone."""
+
+    def forgotten(self, block: Block) -> None:
+        """It can be found no more, though it was no victim."""
 
     def victim(self, leaves: list[Block]) -> Block:
         """Which of those dies."""
@@ -131,14 +138,16 @@ class Keys:
     def __len__(self) -> int:
         return len(self.kept)
 
-    def add(self, key: tuple[int, int], value: Any, most: int) -> None:
+    def add(self, key: tuple[int, int], value: Any, most: int, calls: int = 2**32) -> None:
         self.kept.pop(key, None)
         self.kept[key] = value
-        self.trim(most)
+        self.trim(most, calls)
 
-    def trim(self, most: int) -> None:
-        while len(self.kept) > max(most, 0):
-            del self.kept[next(iter(self.kept))]
+    def trim(self, most: int, calls: int = 2**32) -> None:
+        """No more than so many, and of those that were called no more than can be in the making."""
+        for keys, limit in ((self.kept, most), (self.called, calls)):
+            while len(keys) > max(limit, 0):
+                del keys[next(iter(keys))]
 
     def call(self, key: tuple[int, int]) -> bool:
         if key not in self.kept:

@@ -84,6 +84,9 @@ class Lfuda(Ranking):
         # A new block's is the age when it got its place, before those after it got theirs.
         block["age"] = self.ages[block.id] if block["uses"] == 1 else self.age
 
+    def claimed(self, block: Block) -> None:
+        block["age"] = self.age
+
     def key(self, block: Block) -> tuple[Any, ...]:
         return block["uses"] + block["age"], block["last"]
 

@@ -52,3 +52,4 @@ class Lecar(Ranking):
     def evicted(self, block: Block) -> None:
         if self.blamed:
             self.gone[self.blamed].add(block.key, self.time, self.capacity // 2)
+        self.blamed = ""

@@ -25,6 +25,9 @@ class Listed(Twin):
     def evicted(self, block: Block) -> None:
         self.blocks.discard(block)
 
+    def forgotten(self, block: Block) -> None:
+        self.blocks.discard(block)
+
     def lowest(self, leaves: list[Block], *order: str) -> Block:
         """The oldest leaf of the first list that has one."""
         return first(next(found for at in order if (found := self.of(at, leaves))))
@@ -53,16 +56,16 @@ class Sieve(Listed):
 
     def __init__(self, capacity: int, **options: int) -> None:
         super().__init__(capacity, **options)
-        self.hand: tuple[int, int] | None = None
-        self.newest: tuple[int, int] | None = None
+        self.hand: tuple[int, int, int] | None = None
+        self.newest: tuple[int, int, int] | None = None
 
     def insert(self, block: Block, use: Use) -> None:
         self.put(block, "queue")
         block["used"] = False
-        self.newest = max(self.newest or (0, 0), self.place(block))
+        self.newest = max(self.newest or (0, 0, 0), self.place(block))
 
-    def place(self, block: Block) -> tuple[int, int]:
-        return block["since"], -block.depth
+    def place(self, block: Block) -> tuple[int, int, int]:
+        return block["since"], -block.depth, block.id
 
     def hit(self, block: Block, use: Use) -> None:
         block["used"] = True
@@ -83,6 +86,9 @@ class Sieve(Listed):
         super().evicted(block)
         if self.hand == self.newest:
             self.hand = None
+
+    def forgotten(self, block: Block) -> None:
+        self.evicted(block)
 
 
 class TwoQ(Listed):
@@ -113,7 +119,8 @@ class TwoQ(Listed):
     def evicted(self, block: Block) -> None:
         super().evicted(block)
         if block["at"] == "in":
-            self.out.add(block.key, True, self.capacity * self.options["out_percent"] // 100)
+            most = self.capacity * self.options["out_percent"] // 100
+            self.out.add(block.key, True, most, self.capacity)
 
 
 class Arc(Listed):
@@ -125,19 +132,32 @@ class Arc(Listed):
         self.target = 0.0
         self.coming = ""
 
+    def adapt(self, name: str, once: int, often: int) -> None:
+        """A ghost of that list came back, one of so many."""
+        if name == "once":
+            self.target = min(self.target + max(1, often / once), self.capacity)
+        else:
+            self.target = max(self.target - max(1, once / often), 0)
+
     def missed(self, key: tuple[int, int]) -> None:
         once, often = len(self.ghosts["once"]), len(self.ghosts["often"])
         self.coming = ""
-        if self.ghosts["once"].call(key):
-            self.coming = "once"
-            self.target = min(self.target + max(1, often / once), self.capacity)
-        elif self.ghosts["often"].call(key):
-            self.coming = "often"
-            self.target = max(self.target - max(1, once / often), 0)
+        for name, ghosts in self.ghosts.items():
+            if not self.coming and ghosts.call(key):
+                self.coming = name
+                self.adapt(name, once, often)
 
     def insert(self, block: Block, use: Use) -> None:
-        back = [ghosts.pop(block.key) for ghosts in self.ghosts.values()]
-        self.put(block, "often" if any(back) else "once")
+        once, often = len(self.ghosts["once"]), len(self.ghosts["often"])
+        at = "once"
+        for name, ghosts in self.ghosts.items():
+            called = block.key in ghosts.called
+            if ghosts.pop(block.key):
+                at = "often"
+                if not called:
+                    # What was generated is there before anyone asks for it.
+                    self.adapt(name, once, often)
+        self.put(block, at)
 
     def hit(self, block: Block, use: Use) -> None:
         self.put(block, "often")
@@ -156,9 +176,9 @@ class Arc(Listed):
         new = 0 if self.coming else 1
         self.coming = ""
         once, often = len(self.of("once")), len(self.of("often"))
-        self.ghosts["once"].trim(self.capacity - once - new)
+        self.ghosts["once"].trim(self.capacity - once - new, self.capacity)
         others = once + often + len(self.ghosts["once"]) + new
-        self.ghosts["often"].trim(2 * self.capacity - others)
+        self.ghosts["often"].trim(2 * self.capacity - others, self.capacity)
 
 
 class Mq(Listed):
@@ -194,7 +214,7 @@ class Mq(Listed):
 
     def evicted(self, block: Block) -> None:
         super().evicted(block)
-        self.ghosts.add(block.key, block["uses"], 4 * self.capacity)
+        self.ghosts.add(block.key, block["uses"], 4 * self.capacity, self.capacity)
 
 
 class S3Fifo(Listed):
@@ -232,7 +252,7 @@ class S3Fifo(Listed):
         super().evicted(block)
         if block["at"] == "small":
             share = 1 - self.options["small_percent"] / 100
-            self.ghosts.add(block.key, True, int(self.capacity * share))
+            self.ghosts.add(block.key, True, int(self.capacity * share), self.capacity)
 
 
 class SlruLists(Listed):
@@ -258,8 +278,11 @@ class Lirs(Listed):
 
     def __init__(self, capacity: int, **options: int) -> None:
         super().__init__(capacity, **options)
-        self.most = capacity - max(1, capacity * options["hir_percent"] // 100)
         self.gone = Keys()
+
+    @property
+    def most(self) -> int:
+        return self.capacity - max(1, self.capacity * self.options["hir_percent"] // 100)
 
     def missed(self, key: tuple[int, int]) -> None:
         self.gone.call(key)
@@ -297,4 +320,4 @@ class Lirs(Listed):
         was_in_stack = block["at"] == "short" or self.in_stack(block["last"])
         super().evicted(block)
         if was_in_stack:
-            self.gone.add(block.key, block["last"], self.capacity)
+            self.gone.add(block.key, block["last"], self.capacity, self.capacity)

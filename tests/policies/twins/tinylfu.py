@@ -12,6 +12,7 @@ class Sketch:
     """Count-min with four rows of counters up to 15, halved after ten additions a block."""
 
     def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
         self.bits = max((4 * capacity - 1).bit_length(), 4)
         self.rows = [[0] * 2**self.bits for _ in SPREAD]
         self.sample = 10 * capacity
@@ -38,21 +39,32 @@ class WTinyLfu(Listed):
 
     def __init__(self, capacity: int, **options: int) -> None:
         super().__init__(capacity, **options)
-        self.window = max(1, capacity * options["window_percent"] // 100)
-        self.main = capacity - self.window
         self.sketch = Sketch(capacity)
         self.winner: Block | None = None
+
+    @property
+    def window(self) -> int:
+        return max(1, self.capacity * self.options["window_percent"] // 100)
+
+    @property
+    def main(self) -> int:
+        return self.capacity - self.window
+
+    def count(self, block: Block) -> None:
+        if self.capacity > self.sketch.capacity:
+            self.sketch = Sketch(self.capacity)
+        self.sketch.add(block.key)
 
     def in_main(self) -> int:
         return len(self.of("probation")) + len(self.of("protected"))
 
     def insert(self, block: Block, use: Use) -> None:
-        self.sketch.add(block.key)
+        self.count(block)
         self.put(block, "window")
         self.settle()
 
     def hit(self, block: Block, use: Use) -> None:
-        self.sketch.add(block.key)
+        self.count(block)
         self.put(block, "window" if block["at"] == "window" else "protected")
         self.settle()
 
@@ -84,4 +96,8 @@ class WTinyLfu(Listed):
         if self.winner:
             self.put(self.winner, "probation", behind=True)
             self.winner = None
+        self.settle()
+
+    def forgotten(self, block: Block) -> None:
+        super().forgotten(block)
         self.settle()

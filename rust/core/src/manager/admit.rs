@@ -68,7 +68,7 @@ impl Manager {
         let outcome = counted.inspect_err(|error| self.count_refusal(error)).map(|counted| {
             let miss = self.why_missed(request, wanted, known, start.rows, collisions);
             self.count_collisions(collisions);
-            let attached = self.find_attached(wanted);
+            let attached = if request.read { self.find_attached(wanted) } else { None };
             let grant = self.carry_out(request, known, &counted, &start, (root, keys), &hits);
             self.count_admission(request, &grant, miss);
             Grant { attached, ..grant }

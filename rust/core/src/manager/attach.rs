@@ -3,6 +3,7 @@
 use super::Manager;
 use super::lookup::Wanted;
 use crate::error::{Error, Result};
+use crate::groups::GroupKind;
 use crate::hash::Key;
 use crate::index::Found;
 use crate::pool::BlockId;
@@ -13,15 +14,11 @@ impl Manager {
     /// no longer findable. Returns the handle that it replaces.
     ///
     /// # Errors
-    /// Unknown handles; [`Error::CommitPastEnd`] beyond what is computed; [`Error::Invalid`] where
-    /// no findable block carries it, or in an index without keys.
+    /// Unknown handles; [`Error::Invalid`] beyond what is computed, where no findable block carries it, or in an index without keys.
     pub fn attach(&mut self, seq: SeqId, upto: u32, handle: u64) -> Result<Option<u64>> {
         self.index.check_keys()?;
         let sequence = self.sequences.get(seq)?;
-        if upto > sequence.committed {
-            let limit = u64::from(sequence.committed);
-            return Err(Error::CommitPastEnd { asked: u64::from(upto), limit });
-        }
+        sequence.check_computed(upto)?;
         let wanted = Wanted {
             keys: &sequence.keys,
             tokens: sequence.tokens.get(..upto as usize).unwrap_or(&[]),
@@ -51,17 +48,26 @@ impl Manager {
 
     /// The key of the last full block of what is wanted, if it is findable, and what comes after.
     fn exact<'a>(&self, wanted: Wanted<'a>) -> Option<(Key, Key, &'a [u32])> {
-        let (span, units) = (self.layout.groups()[0].span, self.layout.groups()[0].units);
+        let (group, reach) = self.layout.groups().iter().enumerate().find(|(_, reach)| {
+            // What another input holds is not named by tokens.
+            reach.kind != GroupKind::Cross
+        })?;
+        let (span, units) = (reach.span, reach.units);
         let blocks = wanted.tokens.len() / span as usize;
         let rows = blocks * units as usize;
         if blocks == 0 || wanted.keys.len() < rows {
             return None;
         }
-        let Found::Block(_) = self.find(wanted, 0, blocks - 1) else { return None };
-        let (key, tail) = (wanted.keys[rows - 1], &wanted.tokens[blocks * span as usize..]);
+        let Found::Block(_) = self.find(wanted, group, blocks - 1) else { return None };
+        let key = wanted.keys[rows - 1];
+        let tail = &wanted.tokens[blocks * span as usize..];
         // Items anywhere in the tail tell prefixes apart.
-        let link = |link, unit| self.hasher.link(link, unit, wanted.extras);
-        Some((key, (rows..rows + units as usize).fold(key, link), tail))
+        let (size, length) = (self.options.block_size as usize, wanted.tokens.len());
+        let link = |link, unit: usize| {
+            let until = ((unit + 1) * size).min(length);
+            self.hasher.link_until(link, unit, wanted.extras, until)
+        };
+        Some((key.for_group(group), (rows..length.div_ceil(size)).fold(key, link), tail))
     }
 
     /// Takes a block out of the index, and what only it carried with it.

@@ -8,14 +8,16 @@ use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{SeqId, Sequence};
-use crate::tickets::Copy;
+use crate::tickets::{Copy, Load};
 
 /// What a sequence has vouched for: blocks of a ticket that are good now.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Vouched {
     ticket: u64,
-    /// One past the last block that is good.
-    end: u32,
+    /// Place of the first of them.
+    start: u32,
+    /// In each place, a page of every group.
+    pages: Vec<BlockId>,
     /// Whether nothing of the ticket is left.
     whole: bool,
 }
@@ -87,7 +89,12 @@ impl Manager {
             *i >= committed && pages.all(|page| self.is_computed_by(page, seq))
         };
         let rows = good + (good..same).take_while(computing).count();
-        (rows > good).then_some((rows, good))
+        // If it is cut, whoever joined goes on from what is good: every window has to be there.
+        let serves = self.layout.groups().iter().zip(&sequence.tables).all(|(reach, table)| {
+            let gone = reach.gone((good * size) as u32);
+            (0..good).all(|i| gone.contains(&i) || table[i] != NIL)
+        });
+        (serves && rows > good).then_some((rows, good))
     }
 
     /// Blocks at the front of `sequence` that hold what is wanted, at most `limit`.
@@ -99,7 +106,9 @@ impl Manager {
         if sequence.extras != wanted.extras {
             return 0;
         }
-        let ids = sequence.tokens.iter().zip(wanted.tokens);
+        // Ids that are still being computed are no ids yet.
+        let known = &sequence.tokens[..sequence.filled() as usize];
+        let ids = known.iter().zip(wanted.tokens);
         let same = ids.take_while(|(a, b)| a == b).count();
         (same / self.block_size() as usize).min(limit)
     }
@@ -142,19 +151,22 @@ impl Manager {
         let ready = mine.filter(|load| load.start < committed);
         let mut vouched = Vec::new();
         for load in ready.copied().collect::<Vec<_>>() {
-            let end = committed.min(load.start + load.blocks);
-            self.split(load.ticket, end - load.start, true);
-            let whole = end == load.start + load.blocks;
-            vouched.push(Vouched { ticket: load.ticket, end, whole });
+            let (ticket, start) = (load.ticket, load.start);
+            let end = committed.min(start + load.blocks);
+            let pages = self.split(ticket, end - start, true);
+            vouched.push(Vouched { ticket, start, pages, whole: end == start + load.blocks });
         }
         vouched
     }
 
-    /// Those who joined have as much computed.
+    /// Those who joined have as much computed, as far as they have kept what they joined.
     pub(super) fn tell_joiners(&mut self, vouched: Vec<Vouched>) -> Result<()> {
-        for Vouched { ticket, end, whole } in vouched {
+        let groups = self.options.groups.len();
+        for Vouched { ticket, start, pages, whole } in vouched {
             for seq in self.joiners(ticket) {
-                let good = end * self.block_size();
+                let rows = pages.chunks(groups).zip(start as usize..);
+                let kept = rows.take_while(|&(row, at)| self.has_row(seq, at, row)).count();
+                let good = (start + kept as u32) * self.block_size();
                 let sequence = self.sequences.get_mut(seq)?;
                 if whole {
                     sequence.joined = 0;
@@ -167,25 +179,49 @@ impl Manager {
         Ok(())
     }
 
+    /// Whether the entries at `place` of the tables of `seq` are those.
+    fn has_row(&self, seq: SeqId, place: usize, row: &[BlockId]) -> bool {
+        self.sequences.get(seq).is_ok_and(|sequence| {
+            sequence.tables.iter().zip(row).all(|(table, page)| table.get(place) == Some(page))
+        })
+    }
+
+    /// If `seq` keeps `rows` whole blocks: the computations of it that others joined and that go on
+    /// behind those, who of them still has what is lost, and the first place that is.
+    pub(super) fn left_alone(&self, seq: SeqId, rows: u32) -> Vec<(Load, Vec<SeqId>, u32)> {
+        let groups = self.options.groups.len();
+        let mine = self.tickets.loads().iter().filter(|load| load.filler == Some(seq));
+        let lost = mine.filter(|load| load.start + load.blocks > rows);
+        lost.map(|&load| {
+            let kept = rows.max(load.start);
+            let pages = self.tickets.load(load.ticket).map_or(&[][..], |(_, pages)| pages);
+            let first = (kept - load.start) as usize * groups;
+            let row: Vec<BlockId> = pages[first..first + groups].iter().map(|c| c.dst).collect();
+            let mut joiners = self.joiners(load.ticket);
+            joiners.retain(|&joiner| self.has_row(joiner, kept as usize, &row));
+            (load, joiners, kept)
+        })
+        .collect()
+    }
+
     /// `seq` keeps `rows` whole blocks: who joined more of its computation is cut, and told.
     pub(super) fn leave_joiners(&mut self, seq: SeqId, rows: u32) -> Result<()> {
-        let lost = self.tickets.loads().iter().filter(|load| load.filler == Some(seq));
-        let lost: Vec<_> = lost.filter(|l| l.start + l.blocks > rows).copied().collect();
-        for load in lost {
-            let kept = rows.saturating_sub(load.start);
-            for joiner in self.joiners(load.ticket) {
-                let good = (load.start + kept) * self.block_size();
-                if kept == 0 {
+        if self.tickets.loads().is_empty() {
+            return Ok(());
+        }
+        for (load, joiners, kept) in self.left_alone(seq, rows) {
+            if kept == load.start {
+                for joiner in self.joiners(load.ticket) {
                     self.sequences.get_mut(joiner)?.joined = 0;
                 }
-                if self.sequences.get(joiner)?.len > good {
-                    let good = self.last_good(joiner, good)?;
-                    self.rewind(joiner, good)?;
-                    self.note(Kind::Rewind, joiner, u64::from(good));
-                    self.rewound.push(joiner);
-                }
             }
-            self.split(load.ticket, kept, false);
+            for joiner in joiners {
+                let good = self.last_good(joiner, kept * self.block_size())?;
+                self.rewind(joiner, good)?;
+                self.note(Kind::Rewind, joiner, u64::from(good));
+                self.rewound.push(joiner);
+            }
+            self.split(load.ticket, kept - load.start, false);
         }
         Ok(())
     }
@@ -199,15 +235,21 @@ impl Manager {
         Ok(())
     }
 
-    fn joiners(&self, ticket: u64) -> Vec<SeqId> {
+    pub(super) fn joiners(&self, ticket: u64) -> Vec<SeqId> {
         self.sequences.iter().filter(|(_, s)| s.joined == ticket).map(|(seq, _)| seq).collect()
     }
 
-    fn split(&mut self, ticket: u64, blocks: u32, front: bool) {
+    fn split(&mut self, ticket: u64, blocks: u32, front: bool) -> Vec<BlockId> {
         let groups = self.options.groups.len();
         let taken = self.tickets.split_load(ticket, blocks, groups, front);
         let pages: Vec<BlockId> = taken.iter().map(|copy| copy.dst).collect();
         self.drop_owners(0, &pages);
+        pages
+    }
+
+    /// A computation that somebody joined, by the ticket in [`Sequence::joined`], and its pages.
+    pub fn joined(&self, ticket: u64) -> Option<(Load, &[Copy])> {
+        self.tickets.load(ticket).filter(|(load, _)| load.filler.is_some())
     }
 
     /// Sequences that were cut since the last call because what they had joined was.

@@ -27,6 +27,8 @@ impl Manager {
             let block = self.pool.lend().ok_or_else(|| {
                 Error::Integrity("room for a loan was counted and is gone".into())
             })?;
+            // It may be published by itself.
+            self.policy.take(block);
             self.note_block(Kind::Lend, 0, block, 0);
             *slot = block;
         }

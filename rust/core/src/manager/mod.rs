@@ -12,6 +12,7 @@ mod candidates;
 mod commit;
 mod cross;
 mod dump;
+mod ended;
 mod fence;
 mod fits;
 mod fork;
@@ -210,7 +211,8 @@ impl Manager {
 
     /// Their handles.
     pub fn live(&self) -> Vec<SeqId> {
-        self.sequences.iter().map(|(seq, _)| seq).collect()
+        let stands_in = |seq| self.orphans.iter().any(|&(_, orphan)| orphan == seq);
+        self.sequences.iter().map(|(seq, _)| seq).filter(|&seq| !stands_in(seq)).collect()
     }
 
     /// A live sequence.

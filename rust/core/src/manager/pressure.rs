@@ -1,12 +1,13 @@
 //! Room: how scarce it is, who should give some up, and a pool that grows, shrinks or sleeps.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use super::Manager;
+use super::ended::Ended;
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::policy::Why;
-use crate::pool::{BlockId, NIL, State};
+use crate::pool::{BlockId, State};
 use crate::sequence::SeqId;
 
 /// How scarce room is.
@@ -80,7 +81,7 @@ impl Manager {
     pub fn preemption_order(&self, seqs: &[SeqId], rule: Preempt) -> Result<Vec<Candidate>> {
         let mut order = self.ranked(seqs, rule)?;
         for candidate in &mut order {
-            candidate.frees = self.frees(candidate.seq, &HashMap::new())?;
+            candidate.frees = self.frees(candidate.seq)?;
         }
         order.retain(|candidate| candidate.frees > 0);
         Ok(order)
@@ -101,39 +102,22 @@ impl Manager {
         let usable = self.pool.usable();
         let most = (usage * f64::from(usable)).floor() as u32;
         let mut over = (usable - self.pool.available()).saturating_sub(most);
-        // Owners that blocks lose with those taken so far.
-        let mut lost: HashMap<BlockId, u32> = HashMap::new();
+        let mut ended = Ended::default();
         let mut taken = Vec::new();
         for mut candidate in self.ranked(seqs, rule)? {
             if over == 0 {
                 break;
             }
-            candidate.frees = self.frees(candidate.seq, &lost)?;
+            let mut then = ended.clone();
+            candidate.frees = self.end_of(candidate.seq, &mut then)?;
             if candidate.frees == 0 {
                 continue;
             }
             over = over.saturating_sub(candidate.frees);
-            let tables = &self.sequences.get(candidate.seq)?.tables;
-            for &block in tables.iter().flatten().filter(|&&b| b != NIL) {
-                *lost.entry(block).or_default() += 1;
-            }
+            ended = then;
             taken.push(candidate);
         }
         Ok(taken)
-    }
-
-    /// Blocks that the end of `seq` makes available, where others have ended already.
-    fn frees(&self, seq: SeqId, lost: &HashMap<BlockId, u32>) -> Result<u32> {
-        let own = |&&b: &&BlockId| {
-            b != NIL && self.pool.refs(b) == 1 + lost.get(&b).copied().unwrap_or(0)
-        };
-        let sequence = self.sequences.get(seq)?;
-        // What a load still fills outlives its sequence, and what it follows with it.
-        let stays = self.stays_for_load(seq)?.map_or(0, |(_, tokens)| tokens);
-        let encoder = if stays > 0 { sequence.encoder_tokens } else { 0 };
-        let stay = |group| self.layout.table_len(group, stays, encoder);
-        let goes = sequence.tables.iter().enumerate().map(|(g, table)| &table[stay(g)..]);
-        Ok(goes.flatten().filter(own).count() as u32)
     }
 
     fn ranked(&self, seqs: &[SeqId], rule: Preempt) -> Result<Vec<Candidate>> {

@@ -3,6 +3,7 @@
 use super::Manager;
 use crate::error::{Error, Result};
 use crate::groups::GroupKind;
+use crate::hash::Key;
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{SeqId, Usage};
 
@@ -41,6 +42,23 @@ impl Manager {
             }
         }
         Ok(readable)
+    }
+
+    /// The keys under which lower tiers may keep the full blocks of the first `upto` tokens of `seq`,
+    /// whichever index finds them here; none where nobody is to find them.
+    ///
+    /// # Errors
+    /// Unknown handles.
+    pub fn tier_keys(&self, seq: SeqId, upto: u32) -> Result<Vec<Key>> {
+        let sequence = self.sequences.get(seq)?;
+        if sequence.private || !sequence.insert {
+            return Ok(Vec::new());
+        }
+        let tokens = &sequence.tokens[..sequence.tokens.len().min(upto as usize)];
+        let mut keys = sequence.keys.clone();
+        self.hasher.extend(sequence.root, &sequence.extras, tokens, &mut keys);
+        keys.truncate((upto / self.block_size()) as usize);
+        Ok(keys)
     }
 
     /// The pages of the tokens `start..stop` of `seq` in a group.

@@ -84,7 +84,9 @@ impl Manager {
             _ => reach.computed(sequence.committed, sequence.cached),
         };
         let needs = reach.kind.needs(len);
-        let visible = [0..needs.head.min(needs.from), needs.from..len];
+        // A sink and its window that touch are one.
+        let (head, from) = if needs.head < needs.from { (needs.head, needs.from) } else { (0, 0) };
+        let visible = [0..head, from..len];
         let is_hidden = |t: u32| (needs.head..needs.from).contains(&t);
         let mut masked: Vec<Range<u32>> = Vec::new();
         for (i, _) in (0..).zip(&sequence.tables[group]).filter(|&(_, &b)| b != NIL) {

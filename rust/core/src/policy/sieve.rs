@@ -2,7 +2,6 @@
 //! al., NSDI 2024).
 
 use super::classed::{Classes, Heads};
-use super::ranked::pack;
 use super::{Touch, View, Why, grow};
 use crate::pool::BlockId;
 
@@ -31,7 +30,9 @@ impl Classes for Sieve {
 
     fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
         grow(&mut self.columns, block, (0, false));
-        let place = pack(0, view.now, view.pool.depth(block));
+        // Each its own, in the order of `pack` and the heap: the hand must pass no two at once.
+        let deeper = u32::MAX - view.pool.depth(block);
+        let place = (u128::from(view.now) << 64) | (u128::from(deeper) << 32) | u128::from(block);
         self.columns[block as usize] = (place, false);
         self.newest = self.newest.max(place);
     }

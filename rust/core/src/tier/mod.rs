@@ -3,8 +3,18 @@
 //! A tier below the engine's, or another engine's plug point, holds blocks that know no parent. Each
 //! is its own leaf. The same [`Eviction`] that ranks the blocks of a [`crate::Manager`] ranks these,
 //! and hears of them in the same words; what a policy makes of prefixes it loses here.
+//!
+//! [`TierPages`] is the tier that does know prefixes, and which of its pages are on their way.
 
+mod chain;
+mod check;
+mod pages;
+mod room;
+mod transfers;
 mod victims;
+
+pub use pages::{Gone, Opened, Stored, TierLimits, TierPages};
+pub use transfers::{Ended, TierStats};
 
 use crate::error::{Error, Result};
 use crate::hash::Key;
@@ -39,6 +49,8 @@ pub struct TierPolicy {
     moved: Vec<BlockId>,
     /// Scratch: protected blocks that the policy named, to go back where they were.
     aside: Vec<BlockId>,
+    /// Scratch: protected blocks that lost their last child meanwhile.
+    bared: Vec<BlockId>,
     /// The block that [`TierPolicy::next`] named and that dies next: a policy may name another when it
     /// is asked again, or take this one for gone.
     named: Option<BlockId>,
@@ -73,6 +85,7 @@ impl TierPolicy {
             now: 0,
             moved: Vec::new(),
             aside: Vec::new(),
+            bared: Vec::new(),
             named: None,
             block_size,
             told: None,
@@ -169,6 +182,20 @@ impl TierPolicy {
     /// # Errors
     /// [`Error::NoCapacity`]; [`Error::PolicyRefused`] in a tier that grows.
     pub fn insert(&mut self, key: Key, depth: u32, known: Known) -> Result<BlockId> {
+        self.insert_after(key, NIL, depth, known)
+    }
+
+    /// As [`TierPolicy::insert`], after `parent`, which cannot die before it; [`NIL`] is none.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn insert_after(
+        &mut self,
+        key: Key,
+        parent: BlockId,
+        depth: u32,
+        known: Known,
+    ) -> Result<BlockId> {
         if let Some(told) = self.told
             && self.pool.free() == 0
         {
@@ -183,7 +210,7 @@ impl TierPolicy {
         };
         self.tick();
         self.policy.take(block);
-        self.pool.publish(block, key, NIL, depth);
+        self.pool.publish(block, key, parent, depth);
         let view = View { pool: &self.pool, now: self.now };
         self.policy.insert(&[block], known.using(), view);
         Ok(block)
@@ -259,7 +286,7 @@ impl TierPolicy {
     /// [`Error::Invalid`] for a block that is not here, or has not that many owners: a double release.
     pub fn release(&mut self, blocks: &[BlockId]) -> Result<()> {
         self.check(blocks)?;
-        if let Some(block) = self.over(blocks, |pool, block| pool.refs(block) as u32) {
+        if let Some(block) = self.over(blocks, Pool::refs) {
             return Err(Error::Invalid {
                 what: "block",
                 value: block.to_string(),
@@ -316,9 +343,7 @@ impl TierPolicy {
     }
 
     fn leave(&mut self, block: BlockId, why: Why) {
-        // Policies know a cached block from an owned one by its owners, which must be there still.
-        self.pool.unpublish(block);
-        self.policy.remove(block, why, View { pool: &self.pool, now: self.now });
+        self.unfind(block, why);
         while self.pool.refs(block) > 0 {
             self.pool.unshare(block);
         }

@@ -5,6 +5,7 @@
 //! runs that one seed alone, `KVFRAME_RUNS=n` more or fewer of them.
 
 mod dice;
+mod held;
 mod ops;
 mod pages;
 mod promises;
@@ -78,6 +79,8 @@ fn options(dice: &mut Dice) -> Options {
     let groups = groups(dice, size);
     let blocks = dice.between(2, 14) * groups.len() as u32;
     let radix = groups.iter().all(|group| *group == GroupKind::Full.into()) && dice.one_in(2);
+    let plain = Layout::new(&groups, size).expect("sound").check_plain().is_ok();
+    let remaps = plain && !radix && dice.one_in(3);
     Options {
         blocks,
         block_size: size,
@@ -88,6 +91,7 @@ fn options(dice: &mut Dice) -> Options {
         null_block: dice.one_in(3),
         event_log: dice.one_in(2),
         partial_hits: radix && dice.one_in(2),
+        remap_duplicates: remaps,
         reserve: if dice.one_in(4) { dice.between(0, blocks / 4) } else { 0 },
         ..Options::default()
     }

@@ -9,7 +9,7 @@ use crate::texts::{request, space, text};
 use crate::world::{Live, World};
 
 /// Numbers of operations, each as often as it is wanted.
-pub const VERBS: usize = 128;
+pub const VERBS: usize = 144;
 
 /// One run.
 pub struct Run {
@@ -50,6 +50,7 @@ impl Run {
     /// The operation of that number and the checks after it.
     pub fn act(&mut self, verb: usize) {
         match verb {
+            128.. => self.held_verb(),
             100.. => self.newer_verb(),
             0..20 => self.admit(),
             20..34 => self.append(),
@@ -83,6 +84,7 @@ impl Run {
             self.release();
             self.w.check();
         }
+        self.let_go();
         self.w.m.give_back(&self.w.loans).expect("on loan");
         self.w.loans.clear();
         self.w.m.clear_cache();
@@ -104,6 +106,7 @@ impl Run {
         let named = request.encoder_tokens == 0 || !request.space.encoder.is_empty();
         let expected = if request.read && named { self.w.longest_hit(&text) } else { 0 };
         request.external = self.external(&text, expected);
+        request.join = self.joins();
         let outcome = self.w.judged(&mut self.dice, |m| m.admit(&request));
         let whole = request.fit == Fit::Whole;
         self.tell(format!(
@@ -116,7 +119,7 @@ impl Run {
                 let cached = grant.cached_tokens;
                 self.check_hit(cached, expected);
                 assert!(cached < grant.prompt_tokens || cached == 0, "rule 5");
-                let start = cached + request.external;
+                let start = cached + request.external + grant.joined_tokens;
                 let until = grant.prompt_tokens.min(start.saturating_add(request.chunk));
                 assert!(!whole || grant.granted_tokens == until, "not all that was asked for");
                 self.came_in(&text, &request, grant);

@@ -69,6 +69,12 @@ impl Pages {
         self.slots[block as usize][..page.len()].copy_from_slice(page);
     }
 
+    /// What a block holds that somebody publishes by itself.
+    pub fn fill(&mut self, block: BlockId, m: &Manager, epoch: u64) {
+        self.spoil_freed(m);
+        self.slots[block as usize].fill(value(u64::from(block + 1) << 20, epoch));
+    }
+
     /// The pool has that many blocks now.
     pub fn resize(&mut self, blocks: u32) {
         let (blocks, size) = ((blocks as usize).max(self.slots.len()), self.slots[0].len());

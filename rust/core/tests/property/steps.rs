@@ -16,6 +16,7 @@ impl Run {
         let named = request.encoder_tokens == 0 || !request.space.encoder.is_empty();
         let found = if request.read && named { self.w.longest_hit(&text) } else { 0 };
         request.external = self.external(&text, found);
+        request.join = self.joins();
         let mut step = Step { admit: std::slice::from_ref(&request), ..Step::default() };
         let (mut done, mut failed) = (Vec::new(), Vec::new());
         for &(ticket, lost) in &self.w.pages.tickets {

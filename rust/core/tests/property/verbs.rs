@@ -44,6 +44,11 @@ impl Run {
         self.w.check();
     }
 
+    /// Whether an admission may join a computation.
+    pub fn joins(&mut self) -> bool {
+        self.w.m.layout().check_plain().is_ok() && self.dice.one_in(2)
+    }
+
     /// Tokens of `text` after the `found` ones that come from elsewhere.
     pub fn external(&mut self, text: &Text, found: u32) -> u32 {
         if self.dice.one_in(20) {
@@ -214,7 +219,9 @@ impl Run {
         let stateless = !self.w.at_rest(seq, upto);
         let outcome = self.w.m.lease(seq, upto);
         self.tell(format!("lease {seq:x} {upto} -> {outcome:?}"));
-        let loading = held.iter().any(|&b| self.w.promises.is_loading(b));
+        let joined = self.w.m.joined(self.w.m.sequence(seq).expect("live").joined);
+        let waits = |b| joined.is_some_and(|(_, pages)| pages.iter().any(|page| page.dst == b));
+        let loading = held.iter().any(|&b| self.w.promises.is_loading(b) || waits(b));
         assert_eq!(outcome.is_err(), loading || stateless);
         match outcome {
             Err(_) => self.unchanged(&before),

@@ -6,6 +6,7 @@ use kvframe_core::pool::State;
 use kvframe_core::{BlockId, Error, Group, GroupKind, Key, Manager, NIL, Options, Result, SeqId};
 
 use crate::dice::{Dice, mix};
+use crate::held::Held;
 use crate::pages::{POISON, Pages, STALE, value};
 use crate::promises::{Kept, Load, Promises};
 use crate::texts::{Text, space};
@@ -96,6 +97,8 @@ pub struct World {
     pub size: u32,
     /// What the manager promised to keep.
     pub promises: Promises,
+    /// What is kept without a sequence.
+    pub held: Held,
     /// Resets so far.
     pub epoch: u64,
 }
@@ -117,6 +120,7 @@ impl World {
             ended: Vec::new(),
             size,
             promises: Promises::default(),
+            held: Held::default(),
             epoch: 0,
         }
     }
@@ -228,6 +232,10 @@ impl World {
     /// The model runs over `committed..upto` of a sequence: reads what is before, writes the rest.
     pub fn compute(&mut self, at: usize, upto: u32) {
         let seq = self.live[at].seq;
+        if let Some((filler, end)) = self.joined(seq) {
+            // The same batch computes what it joined, before it.
+            self.compute(filler, end);
+        }
         if self.is_cut(seq) && self.live[at].cut.is_none() {
             let s = self.m.sequence(seq).expect("live");
             let unit = self.m.layout().unit();

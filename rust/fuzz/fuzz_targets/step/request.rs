@@ -75,6 +75,7 @@ impl<'a> Owned<'a> {
             max_tokens: asked.max_tokens.into(),
             external,
             whole_sequence: asked.whole_sequence,
+            join: asked.join,
             outlook: &self.outlook,
             ..Admission::default()
         }

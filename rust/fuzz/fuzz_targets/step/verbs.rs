@@ -19,6 +19,9 @@ pub struct Setup {
     pub prefix_caching: bool,
     pub null_block: bool,
     pub reserve: u8,
+    pub radix: bool,
+    pub remap_duplicates: bool,
+    pub partial_hits: bool,
 }
 
 /// A sequence or ticket by number, ended ones among them; now and then a number nobody gave out.
@@ -41,6 +44,7 @@ pub struct Request {
     pub max_tokens: u8,
     pub external: u8,
     pub whole_sequence: bool,
+    pub join: bool,
     pub outlook: Vec<u8>,
 }
 
@@ -75,6 +79,26 @@ pub enum Verb {
     Wake,
     PreemptionOrder(Vec<Pick>),
     Step(Step),
+    Held(Held),
+}
+
+/// What is kept without a sequence, and verbs about it.
+#[derive(Arbitrary, Debug)]
+pub enum Held {
+    Reserve(Pick, u8),
+    ForkPrefix(Pick, u8, bool),
+    Preempt(Pick),
+    Attach(Pick, u8),
+    TakeDropped,
+    Pin(Request),
+    Unpin(u8),
+    SetDeadline(Pick, u8),
+    Expire(u8),
+    Publish(u8, Option<u8>, u8),
+    Claim(Vec<u8>),
+    Free(Vec<u8>),
+    Look(Pick, u8, u8, u8),
+    Changes,
 }
 
 #[derive(Arbitrary, Debug)]

@@ -1,6 +1,8 @@
 //! A manager, and the handles and tickets that it gave out.
 
 use kvframe_core::events::{Event, Kind};
+use kvframe_core::index::IndexKind;
+use kvframe_core::locks::Receipt;
 use kvframe_core::manager::{Ids, Preempt, Step};
 use kvframe_core::policy::{Candidates, External, NAMES, PolicyOptions, by_name};
 use kvframe_core::{Error, Grant, Group, GroupKind, HashAlgo, Manager, Options, Result, SeqId};
@@ -10,10 +12,11 @@ use crate::request::{Owned, tokens};
 use crate::verbs::{self, Pick, Setup, Verb};
 
 pub struct World {
-    m: Manager,
-    seqs: Vec<SeqId>,
-    tickets: Vec<u64>,
+    pub m: Manager,
+    pub seqs: Vec<SeqId>,
+    pub tickets: Vec<u64>,
     loans: Vec<u32>,
+    pub pins: Vec<Receipt>,
 }
 
 impl World {
@@ -34,6 +37,9 @@ impl World {
             null_block: setup.null_block,
             event_log: true,
             reserve: u32::from(setup.reserve % 4),
+            index: if setup.radix { IndexKind::Radix } else { IndexKind::Hash },
+            remap_duplicates: setup.remap_duplicates,
+            partial_hits: setup.partial_hits,
             ..Options::default()
         };
         let policy = match NAMES.get(setup.policy as usize % (NAMES.len() + 2)) {
@@ -41,22 +47,23 @@ impl World {
             None => Box::new(External::new(true)),
         };
         let m = Manager::new(options, policy).ok()?;
-        Some(Self { m, seqs: Vec::new(), tickets: Vec::new(), loans: Vec::new() })
+        let (seqs, tickets, loans, pins) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Some(Self { m, seqs, tickets, loans, pins })
     }
 
-    fn seq(&self, pick: Pick) -> SeqId {
+    pub fn seq(&self, pick: Pick) -> SeqId {
         // The latest, as nearly all others have ended.
         let recent = &self.seqs[self.seqs.len().saturating_sub(12)..];
         recent.get(pick.0 as usize % 13).copied().unwrap_or(u64::from(pick.0) << 30)
     }
 
-    fn ticket(&self, pick: Pick) -> u64 {
+    pub fn ticket(&self, pick: Pick) -> u64 {
         let recent = &self.tickets[self.tickets.len().saturating_sub(8)..];
         recent.get(pick.0 as usize % 9).copied().unwrap_or(u64::from(pick.0) * 977)
     }
 
     /// Runs `act`; where it is refused, nothing may have changed. Victims are the first offered.
-    fn judged<T>(&mut self, act: impl Fn(&mut Manager) -> Result<T>) -> Option<T> {
+    pub fn judged<T>(&mut self, act: impl Fn(&mut Manager) -> Result<T>) -> Option<T> {
         self.m.take_events();
         let before = picture(&self.m, &self.seqs);
         let mut outcome = act(&mut self.m);
@@ -139,6 +146,7 @@ impl World {
                 }
             }
             Verb::Step(ref asked) => self.step(asked),
+            Verb::Held(ref held) => self.held(held),
             ref sequence => self.of_one(sequence),
         }
     }

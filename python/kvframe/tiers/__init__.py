@@ -1,0 +1,39 @@
+"""Memory below a manager's pool: host memory, a local disk, remote stores.
+
+`Tiers` moves KV between them and the pool as ``[[tiers]]`` of the configuration says. A store is a
+plugin: a `PageStore` behind the hook ``kvframe_tier``.
+"""
+
+from __future__ import annotations
+
+from kvframe.tiers.codec import Codec, CorruptError
+from kvframe.tiers.cost import SwapCost
+from kvframe.tiers.disk import Disk, DiskOptions
+from kvframe.tiers.moves import Event, Mover, Part
+from kvframe.tiers.space import Space
+from kvframe.tiers.stack import Polled, TierHit, Tiers
+from kvframe.tiers.store import PageStore
+from kvframe.tiers.swapping import Swapped
+from kvframe.tiers.upward import Loading
+from kvframe.tiers.worker import Inline, Thread, Worker
+
+__all__ = [
+    "Codec",
+    "CorruptError",
+    "Disk",
+    "DiskOptions",
+    "Event",
+    "Inline",
+    "Loading",
+    "Mover",
+    "PageStore",
+    "Part",
+    "Polled",
+    "Space",
+    "SwapCost",
+    "Swapped",
+    "Thread",
+    "TierHit",
+    "Tiers",
+    "Worker",
+]

@@ -1,0 +1,199 @@
+"""A tier below host memory: a store's objects, their books, and the worker that waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kvframe.config.tiers import ResolvedTier
+from kvframe.errors import TierError
+from kvframe.pages.layout import PageShape
+from kvframe.policies.report import origin_of
+from kvframe.tiers.books import Books, Gone, Keys, as_keys
+from kvframe.tiers.codec import HEAD_BYTES, Codec, CorruptError, Head
+from kvframe.tiers.gate import Gate
+from kvframe.tiers.space import Key, Space, number, parse
+from kvframe.tiers.store import PageStore
+from kvframe.tiers.worker import Worker
+
+Bytes = npt.NDArray[np.uint8]
+Rows = list[list[Bytes]]
+"""Pages by part, each a row of bytes."""
+
+BACK_OFF_MS = (100, 200, 400, 800, 1600, 3200)
+"""How long a store that failed is left alone, by how often it has failed in a row."""
+
+
+class Read(NamedTuple):
+    """Pages read from a store.
+
+    Attributes:
+        pages: A list of rows a part, uint8 [page bytes] each.
+        good: So many of them, from the first on.
+        wrong: Why it is not all of them: the objects are gone, or not what they should be.
+    """
+
+    pages: Rows
+    good: int
+    wrong: str
+
+
+class StoreTier:
+    """Pages in a store.
+
+    Args:
+        tier: Its configuration.
+        shapes: Of each part of a page.
+        space: What they have in common.
+        worker: Calls the store.
+
+    Raises:
+        TierError: The plugin gives no `PageStore`, or the store cannot be opened.
+    """
+
+    def __init__(
+        self, tier: ResolvedTier, shapes: Sequence[PageShape], space: Space, worker: Worker
+    ) -> None:
+        config = tier.config
+        if tier.store is None or tier.store.descriptor.make is None:
+            raise TierError(f"tier {config.name}: no store below host memory is named")
+        self.name, self.config, self.worker = config.name, config, worker
+        self.codec = Codec(
+            space,
+            shapes,
+            checksum=config.checksum,
+            compression=config.compression,
+            quantise=config.quantise,
+        )
+        self.books = Books(tier, space.block_size, len(shapes))
+        store = tier.store.descriptor.make(tier.store_options)
+        if not isinstance(store, PageStore):
+            raise TierError(
+                f"{origin_of(tier.store)}: make() gave a {type(store).__name__}, "
+                "not a kvframe.tiers.PageStore"
+            )
+        self.store = store
+        self.shared = tier.store.descriptor.shared
+        kind = "remote" if self.shared else "disk"
+        self.gate = Gate(tier, self.books, kind, space.block_size)
+        self.corrupt = self.foreign = self.errors = 0
+        self._shapes = shapes
+        self._parts = range(len(shapes))
+        self._in_a_row, self._again = 0, 0
+        self.recovered = self._recover()
+
+    def is_up(self, now: int) -> bool:
+        """Whether the store is asked at all: one that fails is left alone for a while."""
+        return now >= self._again
+
+    def failed(self, now: int) -> None:
+        """The store raised."""
+        self.errors += 1
+        self._again = now + BACK_OFF_MS[min(self._in_a_row, len(BACK_OFF_MS) - 1)]
+        self._in_a_row += 1
+
+    def worked(self) -> None:
+        """The store answered."""
+        self._in_a_row = 0
+
+    # --- in the worker -----------------------------------------------------------------------
+
+    def write(self, keys: Keys, start: int, pages: Callable[[], Rows]) -> list[int]:
+        """Put pages of a prefix from a place on: of each part, how many, from the first on."""
+        found = pages()
+        chain = _tuples(keys)
+        objects = [
+            (
+                self.codec.name(chain[at], part),
+                self.codec.encode(
+                    found[part][at - start], chain[at], part, chain[at - 1] if at else None, at
+                ),
+            )
+            for part in self._parts
+            for at in range(start, start + len(found[part]))
+        ]
+        kept = list(self.store.put(objects))
+        if len(kept) != len(objects):
+            raise TierError(f"{self.name}: {len(objects)} objects put, {len(kept)} answers")
+        each = len(found[0])
+        return [_leading(kept[part * each : (part + 1) * each]) for part in self._parts]
+
+    def read(self, keys: Keys, start: int, into: Rows | None = None) -> Read:
+        """Get pages of a prefix from a place on, as far as all parts are good.
+
+        ``into``: where to write them, a list of rows a part; fresh memory if None.
+        """
+        chain = _tuples(keys)[start:]
+        names = [self.codec.name(key, part) for part in self._parts for key in chain]
+        objects = list(self.store.get(names))
+        if len(objects) != len(names):
+            raise TierError(f"{self.name}: {len(names)} objects asked for, {len(objects)} answers")
+        if into is None:
+            into = [list(np.empty((len(chain), s.page_bytes), np.uint8)) for s in self._shapes]
+        good, wrong = len(chain), ""
+        for part in self._parts:
+            for at, key in enumerate(chain[:good]):
+                data = objects[part * len(chain) + at]
+                try:
+                    if data is None:
+                        raise CorruptError(f"{number(key):032x} is gone")
+                    into[part][at][:] = self.codec.decode(data, key, part)
+                except CorruptError as error:
+                    good, wrong = at, str(error)
+                    break
+        return Read([some[:good] for some in into], good, wrong)
+
+    def drop(self, gone: Gone) -> None:
+        """Have the store forget pages."""
+        names = [self.codec.name(key, part) for key, _ in gone for part in self._parts]
+        self.worker.submit(lambda: self.store.remove(names), lambda _: None)
+
+    def look(self, keys: Keys) -> int:
+        """Pages of a prefix that the store has in all parts, whoever wrote them."""
+        names = [self.codec.name(key, part) for key in _tuples(keys) for part in self._parts]
+        there = list(self.store.contains(names))
+        each = len(self._parts)
+        return _leading([all(there[at : at + each]) for at in range(0, len(there), each)])
+
+    # --- before anything else -----------------------------------------------------------------
+
+    def _recover(self) -> int:
+        """Take in what an earlier process left, prefix by prefix; how many pages."""
+        heads: dict[Key, Head] = {}
+        parts: dict[Key, set[int]] = {}
+        for name, data in self.store.recover(HEAD_BYTES):
+            named = parse(name)
+            try:
+                head = self.codec.head(data)
+            except CorruptError:
+                self.foreign += 1
+                continue
+            if named is None or (named.key, named.part) != (head.key, head.part):
+                self.foreign += 1
+                continue
+            heads[head.key] = head
+            parts.setdefault(head.key, set()).add(head.part)
+        taken = 0
+        left: Gone = []
+        for key, head in sorted(heads.items(), key=lambda item: (item[1].depth, item[0])):
+            parent = None if head.parent is None else as_keys([head.parent])
+            whole = len(parts[key]) == head.parts
+            if whole and self.books.adopt(as_keys([key]), parent):
+                taken += 1
+            else:
+                left.append((key, 0))
+        if left and not self.shared:
+            self.drop(left)
+        return taken
+
+
+def _tuples(keys: Keys) -> list[Key]:
+    return [(low, high) for low, high in keys.tolist()]
+
+
+def _leading(kept: Sequence[bool]) -> int:
+    """How many are true before the first that is not."""
+    return next((at for at, one in enumerate(kept) if not one), len(kept))

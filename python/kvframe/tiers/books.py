@@ -1,0 +1,208 @@
+"""What a tier holds and what is on its way, with the policy that says what dies: host or store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kvframe._core import TierPages
+from kvframe.config.tiers import ResolvedTier
+from kvframe.policies.driver import driver
+from kvframe.policies.tier import UNKNOWN, Use
+from kvframe.tiers.space import Key
+
+Keys = npt.NDArray[np.uint64]
+"""A whole prefix, from its first page on: uint64 (pages, 2), low word first."""
+
+Gone = list[tuple[Key, int]]
+"""Pages that left, each with the place that it had."""
+
+
+class Stored(NamedTuple):
+    """Pages that are to come in.
+
+    Attributes:
+        ticket: Of the transfer; 0 if all are there or on their way.
+        present: Pages of the prefix that need not move.
+        slots: Places of the others.
+        evicted: Who made room.
+    """
+
+    ticket: int
+    present: int
+    slots: npt.NDArray[np.uint32]
+    evicted: Gone
+
+
+class Ended(NamedTuple):
+    """How a transfer ended, once all its parts have.
+
+    Attributes:
+        whole: Whether they have.
+        good: Pages that are good in all of them.
+        forgotten: Pages that are not, and what follows them.
+    """
+
+    whole: bool
+    good: int
+    forgotten: Gone
+
+
+class Books:
+    """The books of one tier, kept by the core.
+
+    Args:
+        tier: Its configuration.
+        block_size: Tokens of a page.
+        parts: Movers of a transfer; it ends with the last of them.
+    """
+
+    def __init__(self, tier: ResolvedTier, block_size: int, parts: int) -> None:
+        config = tier.config
+        self.tier, self.name, self.parts = tier, config.name, parts
+        made = driver(tier.policy, tier.policy_options, None, block_size)
+        self._core = TierPages(
+            pages=tier.pages,
+            block_size=block_size,
+            in_flight=config.in_flight,
+            policy=made or config.eviction,
+            policy_options=tier.policy_values,
+            backed_first=config.backed_first,
+        )
+
+    def find(self, keys: Keys) -> int:
+        """Pages of a prefix that can be read now."""
+        found: int = self._core.find(keys)
+        return found
+
+    def present(self, keys: Keys) -> int:
+        """Pages of a prefix that are here or on their way."""
+        present: int = self._core.present(keys)
+        return present
+
+    def store(self, keys: Keys, use: Use = UNKNOWN) -> Stored:
+        """Reserve room for what is not here of a prefix.
+
+        Raises:
+            BusyError: Too much is on its way.
+            CapacityError: Too little may die.
+        """
+        return Stored(*self._core.store(keys, self.parts, use.row()))
+
+    def load(
+        self, keys: Keys, start: int, use: Use | None = UNKNOWN
+    ) -> tuple[int, npt.NDArray[np.uint32]]:
+        """Open pages of a prefix from a place on: (ticket, places). ``use`` None counts no use."""
+        row = None if use is None else use.row()
+        ticket, slots = self._core.load(keys, start, self.parts, row)
+        return ticket, slots
+
+    def end(self, ticket: int, good: Sequence[int], *, keep: bool = False) -> Ended:
+        """All parts of a transfer have ended, each with its first pages good.
+
+        ``keep``: what could not be read in time may be good all the same.
+        """
+        for part in good:
+            ended = Ended(*self._core.end(ticket, part, keep))
+        return ended
+
+    def cancel(self, ticket: int) -> Gone:
+        """Give a transfer up: nobody finds what it brings; its places come back with `end`."""
+        gone: Gone = self._core.cancel(ticket)
+        return gone
+
+    def set_deadline(self, ticket: int, at: int) -> None:
+        """When a transfer is late, in milliseconds of the caller's clock."""
+        self._core.set_deadline(ticket, at)
+
+    def expire(self, now: int) -> tuple[list[int], Gone]:
+        """Give up what is late."""
+        late, forgotten = self._core.expire(now)
+        return late, forgotten
+
+    def adopt(self, keys: Keys, parent: Keys | None) -> int:
+        """Take in pages that were there before, one behind the other; how many of them.
+
+        Args:
+            keys: In the order of their prefix.
+            parent: The page before the first, of shape (1, 2); None where there is none.
+        """
+        taken: int = self._core.adopt(keys, parent)
+        return taken
+
+    def touch(self, keys: Keys, use: Use = UNKNOWN) -> None:
+        """A prefix is used without being read."""
+        self._core.touch(keys, use.row())
+
+    def forget(self, keys: Keys) -> Gone:
+        """Forget pages and what follows them."""
+        gone: Gone = self._core.forget(keys)
+        return gone
+
+    def set_backed(self, keys: Keys, backed: bool) -> None:
+        """Say which pages the tier below has too."""
+        self._core.set_backed(keys, backed)
+
+    def order(self) -> Gone:
+        """Pages from the next to die on, as far as it is settled."""
+        gone: Gone = self._core.order()
+        return gone
+
+    def unbacked(self, pages: Sequence[int]) -> list[int]:
+        """Those of some pages that the tier below has not."""
+        backed = self._core.backed(pages)
+        return [page for page, has in zip(pages, backed, strict=True) if not has]
+
+    def prefix(self, page: int) -> Keys:
+        """The prefix that ends with a page."""
+        return as_keys(self._core.prefix(page))
+
+    def stored(self) -> Gone:
+        """Every page that can be read."""
+        gone: Gone = self._core.stored()
+        return gone
+
+    def collect(self, free: int) -> Gone:
+        """Evict until so many pages are free."""
+        gone: Gone = self._core.collect(free)
+        return gone
+
+    def lend(self, pages: int) -> tuple[npt.NDArray[np.uint32], Gone]:
+        """Places for whoever keeps books of its own, and who made room."""
+        slots, evicted = self._core.lend(pages)
+        return slots, evicted
+
+    def give_back(self, pages: Sequence[int] | npt.NDArray[Any]) -> None:
+        """Take such places back."""
+        self._core.give_back(pages)
+
+    def counts(self) -> tuple[int, int, int, int]:
+        """(free, cached, owned, on their way) pages."""
+        free, cached, owned, moving = self._core.counts()
+        return free, cached, owned, moving
+
+    def stats(self) -> dict[str, int]:
+        """What has happened, by name."""
+        stats: dict[str, int] = self._core.stats()
+        return stats
+
+    def check_integrity(self) -> None:
+        """Recount the books.
+
+        Raises:
+            IntegrityError: Something disagrees.
+        """
+        self._core.check_integrity()
+
+
+def as_keys(keys: Iterable[Key]) -> Keys:
+    """Keys as an array."""
+    return np.array(list(keys), np.uint64).reshape(-1, 2)
+
+
+def keys_of(gone: Gone) -> Keys:
+    """The keys of pages that left."""
+    return as_keys(key for key, _ in gone)

@@ -1,0 +1,191 @@
+"""How a page becomes an object of a store: a head that says what it is, then its bytes.
+
+The head names the space, the key and the part, the page before it, and a checksum over everything.
+What does not agree with what was asked for is never given out.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from kvframe.errors import TierError
+from kvframe.pages.layout import PageShape
+from kvframe.tiers.quantise import Fp8
+from kvframe.tiers.space import Key, Space, number, words
+
+Checksum = Literal["xxh3", "crc32c", "none"]
+Compression = Literal["none", "zstd", "zlib"]
+
+# magic, checksum kind, part, parts, space, key, parent, depth, bytes that follow, checksum
+_HEAD = struct.Struct("<4sBBH16s16s16sIQQ")
+HEAD_BYTES = _HEAD.size
+_MAGIC = b"KVF1"
+Buffer = bytes | memoryview
+Coder = Callable[[Buffer], Buffer]
+_KINDS: tuple[Checksum, ...] = ("none", "xxh3", "crc32c")
+_ROOT = bytes(16)
+
+
+class CorruptError(TierError):
+    """An object is not what was stored under its name: a miss."""
+
+
+class Head(NamedTuple):
+    """What an object says of itself.
+
+    Attributes:
+        space: Digest of the space.
+        key: Of the page.
+        parent: Key of the page before it; None for a first one.
+        depth: Its place in the prefix.
+        part: Which part of the page, of ``parts``.
+        parts: How many there are.
+    """
+
+    space: bytes
+    key: Key
+    parent: Key | None
+    depth: int
+    part: int
+    parts: int
+
+
+class Codec:
+    """Objects of one tier.
+
+    Args:
+        space: Of its pages; ``codec`` is set by what is done to them.
+        shapes: Of each part of a page.
+        checksum: Over head and bytes.
+        compression: Reversible; ``zstd`` needs the package zstandard.
+        quantise: ``fp8`` is lossy, and declared in every name.
+
+    Raises:
+        ConfigError: The dtype cannot be quantised.
+        ImportError: A package is not there.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        shapes: Sequence[PageShape],
+        *,
+        checksum: Checksum = "xxh3",
+        compression: Compression = "none",
+        quantise: Literal["none", "fp8"] = "none",
+    ) -> None:
+        done = [word for word in (quantise, compression) if word != "none"]
+        self.space = msgspec.structs.replace(space, codec="+".join(done) or "raw")
+        self.shapes = tuple(shapes)
+        self._digest = self.space.digest
+        self._fp8 = [Fp8(s, space.dtype) for s in shapes] if quantise == "fp8" else None
+        self._pack, self._unpack = _compressor(compression)
+        self._kind = _KINDS.index(checksum)
+        self._sum = _summer(checksum)
+
+    def name(self, key: Key, part: int) -> str:
+        """The object's name."""
+        return self.space.name(key, part)
+
+    def encode(
+        self, page: npt.NDArray[np.uint8], key: Key, part: int, parent: Key | None, depth: int
+    ) -> bytes:
+        """A part of a page, uint8 [page bytes], as an object."""
+        raw = page.data if self._fp8 is None else self._fp8[part].encode(page)
+        data = self._pack(raw)
+        before = _ROOT if parent is None else _bytes(parent)
+        fields = (_MAGIC, self._kind, part, len(self.shapes), self._digest, _bytes(key), before)
+        head = _HEAD.pack(*fields, depth, len(data), 0)
+        return b"".join([_HEAD.pack(*fields, depth, len(data), self._sum(head, data)), data])
+
+    def decode(self, data: bytes, key: Key, part: int) -> npt.NDArray[np.uint8]:
+        """The part of a page again.
+
+        Raises:
+            CorruptError: It is another object, cut short, or a byte has changed.
+        """
+        head = self.head(data)
+        if (head.key, head.part) != (key, part):
+            raise CorruptError(f"asked for part {part} of {number(key):032x}: it is another")
+        *fields, size, told = _HEAD.unpack_from(data)
+        body = memoryview(data)[HEAD_BYTES:]
+        if len(body) != size:
+            raise CorruptError(f"{len(body)} bytes follow the head: it says {size}")
+        kind = fields[1]
+        if kind != self._kind:
+            raise CorruptError(f"checksum kind {kind}: this tier's is {self._kind}")
+        if self._sum(_HEAD.pack(*fields, size, 0), body) != told:
+            raise CorruptError(f"checksum of {number(key):032x} differs")
+        try:
+            raw = self._unpack(body)
+            page = (
+                np.frombuffer(raw, np.uint8) if self._fp8 is None else self._fp8[part].decode(raw)
+            )
+        except Exception as error:  # whatever a decompressor raises at garbage
+            raise CorruptError(f"{number(key):032x} cannot be read: {error}") from error
+        if len(page) != self.shapes[part].page_bytes:
+            raise CorruptError(f"{len(page)} bytes: a page has {self.shapes[part].page_bytes}")
+        return page
+
+    def head(self, data: bytes) -> Head:
+        """What an object, or its first `HEAD_BYTES` bytes, says of itself.
+
+        Raises:
+            CorruptError: It is no object of this space.
+        """
+        if len(data) < HEAD_BYTES or data[:4] != _MAGIC:
+            raise CorruptError(f"no page of kvframe: it starts with {data[:4]!r}")
+        _, _, part, parts, space, key, parent, depth, _, _ = _HEAD.unpack_from(data)
+        if space != self._digest or parts != len(self.shapes) or part >= parts:
+            raise CorruptError(f"a page of another space: {space.hex()}")
+        before = None if depth == 0 else words(int.from_bytes(parent, "little"))
+        return Head(space, words(int.from_bytes(key, "little")), before, depth, part, parts)
+
+
+def _bytes(key: Key) -> bytes:
+    return number(key).to_bytes(16, "little")
+
+
+def _summer(kind: Checksum) -> Callable[[bytes, Buffer], int]:
+    if kind == "none":
+        return lambda head, data: 0
+    if kind == "xxh3":
+        try:
+            import xxhash
+        except ImportError as error:
+            raise ImportError("checksums need xxhash: pip install 'kvframe[tiers]'") from error
+
+        def xxh3(head: bytes, data: Buffer) -> int:
+            state = xxhash.xxh3_64(head)
+            state.update(data)
+            return state.intdigest()
+
+        return xxh3
+    try:
+        from crc32c import crc32c
+    except ImportError as error:
+        raise ImportError("checksum = 'crc32c' needs: pip install crc32c") from error
+    return lambda head, data: int(crc32c(data, crc32c(head)))
+
+
+def _as_it_is(data: Buffer) -> Buffer:
+    return data
+
+
+def _compressor(kind: Compression) -> tuple[Coder, Coder]:
+    if kind == "none":
+        return _as_it_is, _as_it_is
+    if kind == "zlib":
+        return (lambda data: zlib.compress(data, 1)), zlib.decompress
+    try:
+        import zstandard
+    except ImportError as error:
+        raise ImportError("compression = 'zstd' needs: pip install 'kvframe[tiers]'") from error
+    return zstandard.ZstdCompressor(1).compress, zstandard.ZstdDecompressor().decompress

@@ -1,0 +1,292 @@
+"""The way down: from the pool to host memory, from a tier to the one below."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from kvframe.errors import BusyError, CapacityError
+from kvframe.policies.tier import UNKNOWN, Use
+from kvframe.tiers.below import Rows, StoreTier
+from kvframe.tiers.books import Keys
+from kvframe.tiers.gate import EVICTED
+from kvframe.tiers.levels import Level, Levels
+from kvframe.tiers.moves import Pages
+
+MOST_BEHIND = 1024
+"""Prefixes that wait for room in a tier below; more are dropped, and counted."""
+
+MOST_AGAIN = 16
+"""So many of them are tried again in a poll."""
+
+
+class Held(NamedTuple):
+    """A block that may stay cached in the pool after its sequence, and be wanted when it dies."""
+
+    keys: Keys
+    table: Pages
+    generation: int
+
+
+class Downward(Levels):
+    """Backups, from the front of a prefix on, so that what a tier has is always its beginning."""
+
+    _behind: list[OrderedDict[bytes, Keys]]
+    _held: dict[int, Held]
+    _verify: bool
+
+    def offload(self, seq: int) -> int:
+        """Back up what a sequence has computed, as far as the host tier's admission lets it in.
+
+        Call it after commits, and before the sequence ends. Its blocks are held until they are
+        copied, whatever becomes of it. What does not fit now is taken up by the next call.
+
+        Returns:
+            Blocks that are on their way.
+
+        Raises:
+            BusyError: With ``when_full = "refuse"``: the tier below lacks what would have to go.
+        """
+        rows, pages = self._rows(seq)
+        keys = self.kv._core.tier_keys(seq, rows * self.block_size)
+        known = self.kv.lengths(seq).known
+        use = msgspec.structs.replace(self._requests.get(seq, UNKNOWN), tokens=known)
+        wanted = self._wanted(self.host, keys, use=use)
+        if len(wanted) < len(keys) and len(self.kv.resolved.config.groups) == 1:
+            self._remember(keys, pages[0])  # it may be wanted when it is about to die
+        keys, present = wanted, self.host.books.present(wanted)
+        if present == len(keys):
+            return 0
+        self._refuse_loss(len(keys) - present)
+        lease = self.kv.lease(seq, len(keys) * self.block_size)
+        moving = self._back_up(keys, pages, lambda: self.kv.done(lease), use)
+        if not moving:
+            self.kv.done(lease)
+        return moving
+
+    def make_room(self, free: int) -> int:
+        """Evict from the pool until ``free`` blocks are free, as far as that loses nothing.
+
+        Blocks that are about to die and that the host tier then lets in (`write-back`) are backed
+        up first: at once, since whoever held them for a while would make them recent. Call it ahead
+        of need.
+
+        Returns:
+            Blocks that were backed up.
+        """
+        counts = self.kv.counts()
+        short = min(max(free - counts.free, 0), counts.cached)
+        doomed = self.kv.eviction_order()[:short].tolist() if short else []
+        clean = moved = 0
+        for block in doomed:
+            held = self._held.get(block)
+            if held is not None and held.generation == int(self.kv._core.holds([block])[1][0]):
+                wanted = self._wanted(self.host, held.keys, EVICTED)
+                moved += self._back_up_now(held._replace(keys=wanted))
+                if self.host.books.present(wanted) < len(wanted):
+                    break  # no room for it now
+            clean += 1
+        self.kv.collect(counts.free + clean)
+        return moved
+
+    def tidy(self) -> None:
+        """Make room ahead in each tier that is fuller than its high mark, down to its low mark."""
+        for place, level in enumerate(self.levels):
+            pages, (free, *_) = level.books.tier.pages, level.books.counts()
+            if pages - free <= level.config.high * pages:
+                continue
+            short = pages - free - int(level.config.low * pages)
+            doomed = [page for _, page in level.books.order()[:short]]
+            if place < len(self.below):
+                doomed = self._clean(level, place, doomed)
+            self._evicted(level, level.books.collect(free + len(doomed)))
+
+    # --- pool to host -------------------------------------------------------------------------
+
+    def _remember(self, keys: Keys, table: Pages) -> None:
+        blocks = table[: len(keys)]
+        generations = self.kv._core.holds(blocks)[1].tolist()
+        for at, (block, generation) in enumerate(zip(blocks.tolist(), generations, strict=True)):
+            self._held[block] = Held(keys[: at + 1], blocks[: at + 1], generation)
+
+    def _back_up_now(self, held: Held) -> int:
+        self._refuse_loss(len(held.keys) - self.host.books.present(held.keys))
+        reserved = self._reserve(self.host, held.keys)
+        if reserved is None or not reserved[0].ticket:
+            return 0
+        stored, keys = reserved
+        self._evicted(self.host, stored.evicted)
+        pages = [held.table[stored.present : len(keys)] for _ in self.parts]
+        self.moves.out_now(pages, stored.slots)
+        good = self._came_out(pages, stored.slots, self.host.seal(stored.slots))
+        good = self._settle(self.host, stored.ticket, self._all(good))
+        self.counters["offloaded"] += good
+        self._write_down(0, keys[: stored.present + good])
+        return good
+
+    def _back_up(
+        self, keys: Keys, pages: list[Pages], release: Callable[[], object], use: Use
+    ) -> int:
+        reserved = self._reserve(self.host, keys, use)
+        if reserved is None:
+            self.counters["deferred"] += 1
+            return 0
+        stored, keys = reserved
+        self._evicted(self.host, stored.evicted)
+        if not stored.ticket:
+            return 0
+        self._deadline(self.host, stored.ticket)
+        slots, host = stored.slots, self.host
+        some = [one[stored.present : len(keys)] for one in pages]
+
+        def copied(outcome: int | Exception) -> None:
+            good = 0 if isinstance(outcome, Exception) else self._came_out(some, slots, outcome)
+            good = self._settle(host, stored.ticket, self._all(good))
+            release()
+            self.counters["offloaded"] += good
+            self._write_down(0, keys[: stored.present + good], use)
+
+        self.moves.out(some, slots, lambda: host.seal(slots), copied)
+        return len(slots)
+
+    def _came_out(self, pages: list[Pages], slots: Pages, good: int) -> int:
+        """Pages that are on the host as they are in the pool, where that is looked at."""
+        if not self._verify:
+            return good
+        for part, some, sums in zip(self.parts, pages, self.host.sums(slots), strict=True):
+            wrong = part.pool.verify(some[:good], sums[:good])
+            good = min(good, *(int(np.flatnonzero(some == page)[0]) for page in wrong), good)
+        return good
+
+    # --- tier to tier --------------------------------------------------------------------------
+
+    def _write_down(self, place: int, keys: Keys, use: Use = UNKNOWN) -> None:
+        """Let the tier below have what it takes of a prefix that the tier at ``place`` has."""
+        if place < len(self.below):
+            self._write(place, self._wanted(self.below[place], keys, use=use), use)
+
+    def _write(self, place: int, keys: Keys, use: Use = UNKNOWN) -> None:
+        level, below = self.levels[place], self.below[place]
+        keys = keys[: level.books.find(keys)]
+        present = below.books.present(keys)
+        if present == len(keys):
+            level.books.set_backed(keys[: below.books.find(keys)], True)
+            return
+        reserved = self._reserve(below, keys, use) if below.is_up(self._clock()) else None
+        if reserved is None:
+            self._put_off(place, keys)
+            return
+        stored, taken = reserved
+        if len(taken) < len(keys):
+            self._put_off(place, keys)
+        self._evicted(below, stored.evicted)
+        if not stored.ticket:
+            return
+        try:
+            source, slots = level.books.load(taken, stored.present, None)
+        except CapacityError:
+            self._left(below, self._give_up(below.books, stored.ticket))
+            self._settle(below, stored.ticket, self._all(0))
+            self._put_off(place, keys)
+            return
+        self._deadline(below, stored.ticket)
+        self._send(level, below, taken, stored.present, (source, slots, stored.ticket))
+
+    def _send(
+        self,
+        level: Level,
+        below: StoreTier,
+        keys: Keys,
+        start: int,
+        transfer: tuple[int, Pages, int],
+    ) -> None:
+        source, slots, ticket = transfer
+        place = self.levels.index(level)
+
+        def fetch() -> Rows:
+            if isinstance(level, StoreTier):
+                return level.read(keys, start).pages
+            good = level.check(slots)
+            return [some[:good] for some in level.get(slots)]
+
+        def sent(outcome: list[int] | Exception) -> None:
+            failed = isinstance(outcome, Exception)
+            good = self._all(0) if isinstance(outcome, Exception) else outcome
+            if failed:
+                below.failed(self._clock())
+            else:
+                below.worked()
+            count = self._settle(below, ticket, good)
+            self._settle(level, source, self._all(len(slots)))
+            here = level.books.find(keys[: start + count])
+            level.books.set_backed(keys[:here], True)
+            self.counters["demoted"] += count
+            self._write_down(place + 1, keys[: start + count])
+
+        below.worker.submit(lambda: below.write(keys, start, fetch), sent)
+
+    def _clean(self, level: Level, place: int, doomed: list[int]) -> list[int]:
+        """Back up pages that are about to die and that the tier below lets in; those that may."""
+        lost = self._lost(level, place, doomed)
+        if level.config.when_full == "drop":
+            free = level.books.counts()[0]
+            if free == 0:
+                return doomed[:1]
+        kept = set(lost)
+        clean = next((at for at, page in enumerate(doomed) if page in kept), len(doomed))
+        return doomed[:clean]
+
+    def _lost(self, level: Level, place: int, doomed: list[int]) -> list[int]:
+        """Of pages that are about to die, those that the tier below lets in and has not yet.
+
+        They are on their way there from now on.
+        """
+        lost, below = [], self.below[place]
+        for page in level.books.unbacked(doomed):
+            prefix = level.books.prefix(page)
+            if len(self._wanted(below, prefix, EVICTED)) == len(prefix):
+                lost.append(page)
+                self._write(place, prefix)
+        return lost
+
+    def _refuse_loss(self, rows: int) -> None:
+        """With ``when_full = "refuse"``, nobody makes room by what the tier below still lacks.
+
+        Raises:
+            BusyError: That is what it would take.
+        """
+        if self.host.config.when_full != "refuse" or not self.below:
+            return
+        books = self.host.books
+        short = rows - books.counts()[0]
+        if short <= 0:
+            return
+        lost = self._lost(self.host, 0, [page for _, page in books.order()[:short]])
+        if lost:
+            raise BusyError(
+                f"{len(lost)} pages would die that {self.below[0].name} has not yet: "
+                "try again after poll()"
+            )
+
+    def _put_off(self, place: int, keys: Keys) -> None:
+        """A prefix waits for room below."""
+        if not len(keys):
+            return
+        self.counters["deferred"] += 1
+        waiting = self._behind[place]
+        waiting[keys[-1].tobytes()] = keys
+        while len(waiting) > MOST_BEHIND:
+            waiting.popitem(last=False)
+            self.counters["dropped"] += 1
+
+    def _catch_up(self) -> None:
+        """Try again what waited; it is counted once."""
+        deferred = self.counters["deferred"]
+        for place, waiting in enumerate(self._behind):
+            for name in list(waiting)[:MOST_AGAIN]:
+                self._write(place, waiting.pop(name))
+        self.counters["deferred"] = deferred

@@ -1,0 +1,106 @@
+"""The host tier: pages in pinned or plain memory, block-first, one piece each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from kvframe.config.tiers import ResolvedTier
+from kvframe.errors import UsageError
+from kvframe.pages.checksum import checksums_at
+from kvframe.pages.layout import BLOCK_FIRST, Layout, PageShape
+from kvframe.pages.numpy import NumpyPool
+from kvframe.tiers.books import Books, Gone
+from kvframe.tiers.gate import Gate
+from kvframe.tiers.moves import Pages
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class HostTier:
+    """Host memory of exactly its size, its books, and a checksum of each page.
+
+    Args:
+        tier: Its configuration.
+        shapes: Of each part of a page.
+        block_size: Tokens of a page.
+        pools: Memory to use, one pool a part, block-first (`kvframe.pages.cupy.host_pool` gives
+            pinned ones); allocated if None.
+        poison: Overwrite pages that leave, so that whoever reads them will notice.
+    """
+
+    def __init__(
+        self,
+        tier: ResolvedTier,
+        shapes: Sequence[PageShape],
+        block_size: int,
+        pools: Sequence[NumpyPool] | None = None,
+        *,
+        poison: bool = False,
+    ) -> None:
+        self.name, self.config = tier.config.name, tier.config
+        self.books = Books(tier, block_size, len(shapes))
+        self.gate = Gate(tier, self.books, "host", block_size)
+        layouts = [Layout.of(BLOCK_FIRST, shape, tier.pages) for shape in shapes]
+        self.pools = list(pools) if pools is not None else [NumpyPool(one) for one in layouts]
+        self._rows = [self._dense(pool, tier.pages) for pool in self.pools]
+        self.corrupt = 0
+        self._poison = poison
+        self._sums = np.zeros((len(shapes), tier.pages), np.uint64)
+        self._checked = tier.config.checksum != "none"
+        if poison:
+            for pool in self.pools:
+                pool.poison(range(tier.pages))
+
+    @property
+    def pages(self) -> int:
+        """Pages that fit."""
+        return self.books.tier.pages
+
+    def seal(self, slots: Pages) -> int:
+        """Note the checksums of pages that have just come in; all are good."""
+        if self._checked:
+            for part in range(len(self.pools)):
+                self._sums[part, slots] = self._now(part, slots)
+        return len(slots)
+
+    def check(self, slots: Pages) -> int:
+        """How many of the pages, from the first on, are as they came in, in every part."""
+        good = len(slots)
+        if self._checked:
+            for part in range(len(self.pools)):
+                wrong = np.flatnonzero(self._now(part, slots) != self._sums[part, slots])
+                good = min(good, int(wrong[0]) if len(wrong) else good)
+            if good < len(slots):
+                self.corrupt += 1
+        return good
+
+    def sums(self, slots: Pages) -> npt.NDArray[np.uint64]:
+        """The checksums noted of pages: [parts][pages]."""
+        return self._sums[:, slots]
+
+    def get(self, slots: Pages) -> list[list[Bytes]]:
+        """The bytes of pages, a list a part; not copied."""
+        return [[rows[slot] for slot in slots] for rows in self._rows]
+
+    def _now(self, part: int, slots: Pages) -> npt.NDArray[np.uint64]:
+        return checksums_at(self._rows[part], slots)
+
+    @staticmethod
+    def _dense(pool: NumpyPool, pages: int) -> Bytes:
+        rows = pool.rows()
+        if rows is None or len(rows) < pages:
+            raise UsageError(
+                f"the host pool is {pool.layout.order} with {pool.layout.blocks} pages: must be "
+                f"{BLOCK_FIRST}, dense, with {pages}"
+            )
+        return rows
+
+    def left(self, gone: Gone) -> None:
+        """Pages have left; nobody writes their places yet."""
+        if self._poison and gone:
+            places = [place for _, place in gone]
+            for pool in self.pools:
+                pool.poison(places)

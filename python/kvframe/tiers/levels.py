@@ -1,0 +1,139 @@
+"""What the tiers of one manager share: its parts, its levels, and what leaves them."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+
+from kvframe.errors import CapacityError, HandleError
+from kvframe.manager import KVCacheManager
+from kvframe.policies.tier import UNKNOWN, Use
+from kvframe.tiers.below import StoreTier
+from kvframe.tiers.books import Books, Gone, Keys, Stored, keys_of
+from kvframe.tiers.gate import COMPUTED, USED
+from kvframe.tiers.host import HostTier
+from kvframe.tiers.moves import Moves, Pages, Part
+
+T = TypeVar("T")
+Level = HostTier | StoreTier
+
+REMEMBERED = 1 << 16
+"""Requests known by their sequence, and keys whose uses are counted, for admission policies."""
+
+
+class Levels:
+    """Tiers from the nearest down: host memory first, then stores."""
+
+    kv: KVCacheManager
+    parts: list[Part]
+    host: HostTier
+    below: list[StoreTier]
+    moves: Moves
+    block_size: int
+    counters: Counter[str]
+    _uses: OrderedDict[bytes, int]
+    _requests: OrderedDict[int, Use]
+    _clock: Callable[[], int]
+    _least: int
+    """The lowest block id that is a page: 1 where block 0 is the null block."""
+
+    @property
+    def levels(self) -> list[Level]:
+        """Every tier."""
+        return [self.host, *self.below]
+
+    def _rows(self, seq: int) -> tuple[int, list[Pages]]:
+        """Blocks at the front of a sequence that are computed and here, and their pages by part."""
+        rows = self.kv.readable(seq) // self.block_size
+        tables = {part.group: self.kv.block_table(seq, part.group) for part in self.parts}
+        for table in tables.values():
+            gone = np.flatnonzero(table[:rows] < self._least)
+            rows = min(rows, len(table), int(gone[0]) if len(gone) else rows)
+        return rows, [tables[part.group][:rows] for part in self.parts]
+
+    def _reserve(self, level: Level, keys: Keys, use: Use = UNKNOWN) -> tuple[Stored, Keys] | None:
+        """Room for as much of a prefix as there is room for; None if there is none now."""
+        books = level.books
+        try:
+            return books.store(keys, use), keys
+        except CapacityError:
+            free, cached, _, moving = books.counts()
+            present = books.present(keys)
+            flight = level.config.in_flight - moving if moving else len(keys)
+            fits = min(free + cached - present, flight, len(keys) - present - 1)
+        if fits < 1:
+            return None
+        keys = keys[: present + fits]
+        try:
+            return books.store(keys, use), keys
+        except CapacityError:
+            return None
+
+    def _evicted(self, level: Level, gone: Gone) -> None:
+        """Pages have made room in a tier."""
+        place = self.levels.index(level)
+        if gone and place < len(self.below):
+            lost = level.books.unbacked([page for _, page in gone])
+            self.counters["dropped"] += len(lost)
+        self._left(level, gone)
+
+    def _left(self, level: Level, gone: Gone) -> None:
+        """Pages are no longer in a tier, for whatever reason."""
+        if not gone:
+            return
+        if isinstance(level, StoreTier):
+            level.drop(gone)
+        else:
+            level.left(gone)
+        place = self.levels.index(level)
+        if place:
+            self.levels[place - 1].books.set_backed(keys_of(gone), False)
+
+    def _settle(self, level: Level, ticket: int, good: list[int], *, keep: bool = False) -> int:
+        """A transfer of a tier has ended; pages that are good."""
+        ended = level.books.end(ticket, good, keep=keep)
+        self._left(level, ended.forgotten)
+        return ended.good
+
+    def _all(self, good: int) -> list[int]:
+        """The same number for each part."""
+        return [good] * len(self.parts)
+
+    def _give_up(self, books: Books, ticket: int) -> Gone:
+        """Cancel a transfer that may have ended, or been given up, before."""
+        try:
+            return books.cancel(ticket)
+        except HandleError:
+            return []
+
+    def _deadline(self, level: Level, ticket: int) -> None:
+        if level.config.timeout_ms is not None and ticket:
+            level.books.set_deadline(ticket, self._clock() + int(level.config.timeout_ms))
+
+    def _count_uses(self, keys: Keys, found: int) -> None:
+        """A request found so many of its pages, and computes the others."""
+        gates = [level.gate for level in self.levels if level.gate.counts_uses]
+        for gate in gates:
+            gate.seen(keys)
+        if not gates:
+            return
+        for key in keys[:found]:
+            name = key.tobytes()
+            self._uses[name] = self._uses.pop(name, 1) + 1
+        while len(self._uses) > REMEMBERED:
+            self._uses.popitem(last=False)
+
+    def _wanted(
+        self, level: Level, keys: Keys, occasion: int | None = None, use: Use = UNKNOWN
+    ) -> Keys:
+        """What of a prefix a tier has or lets in; by default, as pages are computed or used."""
+        start = level.books.present(keys)
+        names = [key.tobytes() for key in keys[start:]] if level.gate.counts_uses else []
+        uses = np.zeros(len(keys) - start, np.uint32)
+        uses[: len(names)] = [self._uses.get(name, 0) for name in names]
+        if occasion is None:
+            occasion = USED if len(uses) and uses[0] else COMPUTED
+        return keys[: start + level.gate.takes(keys, start, uses, occasion, use)]

@@ -1,0 +1,135 @@
+"""Pages between an engine's pool and host memory: copied by the worker, or queued on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from kvframe.pages.numpy import NumpyPool
+from kvframe.pages.pool import PagePool
+from kvframe.tiers.worker import Worker
+
+Pages = npt.NDArray[np.integer[Any]]
+
+
+class Part(NamedTuple):
+    """A pool that holds some of each page: a layer group, keys apart from values, a rank.
+
+    Attributes:
+        pool: The engine's pages.
+        group: The layer group whose block table has their numbers.
+    """
+
+    pool: PagePool
+    group: int = 0
+
+
+class Event(Protocol):
+    """What a GPU's copies answer: `cupy.cuda.Event` is one."""
+
+    @property
+    def done(self) -> bool: ...
+
+
+class Mover(Protocol):
+    """Copies that are queued and not waited for: `kvframe.pages.swap.Swap` is one."""
+
+    def out(self, pages: Pages, host_pages: Pages) -> Event: ...
+
+    def bring(self, host_pages: Pages, pages: Pages) -> Event: ...
+
+
+class Moves:
+    """Copies of whole pages, all parts together.
+
+    Args:
+        parts: The engine's pools.
+        host: The host pool of each.
+        worker: Runs what blocks.
+        movers: For each part, whoever queues copies on its device; None where host memory is
+            copied by the worker.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        host: Sequence[NumpyPool],
+        worker: Worker,
+        movers: Sequence[Mover] | None = None,
+    ) -> None:
+        self._parts, self._host, self._worker, self._movers = parts, host, worker, movers
+        self._queued: list[tuple[list[Event], Callable[[], None]]] = []
+
+    def out(
+        self,
+        pages: Sequence[Pages],
+        slots: Pages,
+        after: Callable[[], int],
+        then: Callable[[int | Exception], None],
+    ) -> None:
+        """Copy pages to the host, do ``after`` in the worker, then hand on what it answers."""
+        if self._movers is None:
+
+            def copy() -> int:
+                self.out_now(pages, slots)
+                return after()
+
+            self._worker.submit(copy, then)
+            return
+        events = [m.out(some, slots) for m, some in zip(self._movers, pages, strict=True)]
+        self._queued.append((events, lambda: self._worker.submit(after, then)))
+
+    def bring(
+        self,
+        slots: Pages,
+        pages: Sequence[Pages],
+        before: Callable[[], int],
+        then: Callable[[int | Exception], None],
+    ) -> None:
+        """Do ``before`` in the worker: so many of the pages are good, and copied to the device."""
+        if self._movers is None:
+            self._worker.submit(lambda: self._copy_in(slots, pages, before()), then)
+            return
+        movers = self._movers
+
+        def launch(good: int | Exception) -> None:
+            if isinstance(good, Exception) or good == 0:
+                then(good)
+                return
+            pairs = zip(movers, pages, strict=True)
+            events = [m.bring(slots[:good], some[:good]) for m, some in pairs]
+            self._queued.append((events, lambda: then(good)))
+
+        self._worker.submit(before, launch)
+
+    def poll(self) -> int:
+        """Goes on with copies whose events are done; how many."""
+        ready = [entry for entry in self._queued if all(event.done for event in entry[0])]
+        self._queued = [entry for entry in self._queued if entry not in ready]
+        for _, go_on in ready:
+            go_on()
+        return len(ready)
+
+    @property
+    def busy(self) -> int:
+        """Copies that are queued."""
+        return len(self._queued)
+
+    def out_now(self, pages: Sequence[Pages], slots: Pages) -> None:
+        """Copy pages to the host, and wait for it."""
+        for part, host, some in zip(self._parts, self._host, pages, strict=True):
+            if isinstance(part.pool, NumpyPool):
+                part.pool.copy_to(host, some, slots)
+            else:
+                host.put(slots, part.pool.get(some))
+
+    def _copy_in(self, slots: Pages, pages: Sequence[Pages], good: int) -> int:
+        for part, host, some in zip(self._parts, self._host, pages, strict=True):
+            if isinstance(part.pool, NumpyPool):
+                host.copy_to(part.pool, slots[:good], some[:good])
+            else:
+                part.pool.put(some[:good], host.get(slots[:good]))
+        return good

@@ -1,0 +1,85 @@
+"""Names of pages in lower tiers: they carry all that the bytes depend on."""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+from typing import NamedTuple
+
+import msgspec
+
+Key = tuple[int, int]
+"""128 bits of a prefix key, low word first: a row of `KVCacheManager.hash_blocks`.
+
+It covers the tokens, all tokens before them, the salt, the adapter, multimodal items and the
+weights' fingerprint.
+"""
+
+_NAME = re.compile(
+    r"kv1-(?P<space>[0-9a-f]{32})-(?P<codec>[a-z0-9+]+)-(?P<key>[0-9a-f]{32})-(?P<part>\d+)"
+)
+
+
+class Space(msgspec.Struct, frozen=True, kw_only=True):
+    """What pages of one tier have in common. Two spaces share no name.
+
+    Attributes:
+        model: The model's name.
+        fingerprint: Names its weights.
+        dtype: Type of the keys and values.
+        block_size: Tokens of a page.
+        parts: (layers, parts, heads, bytes of a row) of each part of a page, in order.
+        hash: Hash of the prefix keys.
+        rank: Tensor-parallel rank, of ``ranks``.
+        ranks: How many there are.
+        salt: A deployment's own; that of requests is in the keys.
+        codec: What is done to the bytes: ``raw``, or ``fp8``, ``zstd``, ``zlib`` joined by ``+``.
+    """
+
+    model: str = ""
+    fingerprint: str = ""
+    dtype: str = ""
+    block_size: int = 16
+    parts: tuple[tuple[int, int, int, int], ...] = ()
+    hash: str = "sha256"
+    rank: int = 0
+    ranks: int = 1
+    salt: str = ""
+    codec: str = "raw"
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that stand for all of it."""
+        return blake2b(msgspec.json.encode(self), digest_size=16).digest()
+
+    def name(self, key: Key, part: int) -> str:
+        """The name of a part of a page."""
+        return f"kv1-{self.digest.hex()}-{self.codec}-{number(key):032x}-{part}"
+
+
+class Named(NamedTuple):
+    """A name taken apart."""
+
+    space: bytes
+    codec: str
+    key: Key
+    part: int
+
+
+def parse(name: str) -> Named | None:
+    """What a name says; None for one that is not of this form."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    key = int(found["key"], 16)
+    return Named(bytes.fromhex(found["space"]), found["codec"], words(key), int(found["part"]))
+
+
+def number(key: Key) -> int:
+    """128 bits as one number."""
+    return key[0] | key[1] << 64
+
+
+def words(value: int) -> Key:
+    """The other way round."""
+    return value & (2**64 - 1), value >> 64

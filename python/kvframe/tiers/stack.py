@@ -1,0 +1,383 @@
+"""`Tiers`: the memory below a manager's pool, from host memory down."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, Unpack
+
+from kvframe.config import Resolved
+from kvframe.errors import ConfigError, UsageError
+from kvframe.manager import KVCacheManager
+from kvframe.pages.numpy import NumpyPool
+from kvframe.pages.pool import PagePool
+from kvframe.policies.tier import Use
+from kvframe.request import Request, RequestOptions, TokenIds, name_bytes
+from kvframe.results import Grant
+from kvframe.tiers.below import StoreTier
+from kvframe.tiers.books import Keys, as_keys
+from kvframe.tiers.cost import Rate
+from kvframe.tiers.downward import Downward
+from kvframe.tiers.host import HostTier
+from kvframe.tiers.levels import REMEMBERED
+from kvframe.tiers.moves import Mover, Moves, Part
+from kvframe.tiers.space import Key, Space
+from kvframe.tiers.swapping import Swapping
+from kvframe.tiers.upward import Loading, Upward
+from kvframe.tiers.worker import Inline, Thread, Worker
+
+PREFETCH_TOKENS = 1 << 17
+
+
+class TierHit(NamedTuple):
+    """How much of a prompt each memory has, in tokens from its beginning.
+
+    Attributes:
+        pool: In the manager's pool.
+        tiers: By name of a tier, from the nearest down.
+        in_flight: On its way to host memory, past what is there.
+        leader: The sequence whose load brings that, if one does.
+    """
+
+    pool: int
+    tiers: dict[str, int]
+    in_flight: int
+    leader: int | None
+
+    @property
+    def best(self) -> int:
+        """The most that one of them has."""
+        return max([self.pool, *self.tiers.values()])
+
+
+class Polled(NamedTuple):
+    """What has ended.
+
+    Attributes:
+        rewound: Sequences whose load brought less than was promised: they are cut to what is good;
+            `KVCacheManager.extend` gives the slots back.
+        landed: Sequences whose load has come, or some of it.
+    """
+
+    rewound: list[int]
+    landed: list[int]
+
+
+class Tiers(Downward, Upward, Swapping):
+    """Host memory and the stores below it, as ``[[tiers]]`` of a manager's configuration says.
+
+    All methods are called from the engine's thread; `poll` once a step. What blocks runs in a
+    thread of each tier. A page on its way is nobody's; a load that fails, is late or wrong is a
+    miss.
+
+    Args:
+        kv: The manager.
+        pools: The engine's pages: one pool, or one a layer group, or `Part` s where several pools
+            hold parts of the same blocks (keys apart from values, ranks of one process).
+        host: Memory of the host tier, one pool a part, block-first; allocated exactly if None.
+        movers: For each part, whoever queues its copies on a device (`kvframe.pages.swap.Swap` over
+            the pool and its ``host``); None where pools are in host memory.
+        model: The model's name, part of every name in a store.
+        rank: Tensor-parallel rank of these pools, and ``ranks`` how many there are.
+        salt: Sets this deployment's pages apart from others in the same store.
+        worker: Makes the worker of a tier from its name; `Inline` ones make everything
+            deterministic: all work is done in `poll`, by the caller.
+        clock: Milliseconds, for timeouts; the system's if None.
+        prefetch_tokens: Most tokens that prefetches bring at once; the others queue.
+        poison: Overwrite pages before they are filled and after they have left.
+        verify: Compare checksums after every copy, in the pool too.
+
+    Raises:
+        ConfigError: The configuration has no tiers, or cannot have them.
+        TierError: A store cannot be opened.
+        UsageError: A part, a rank or a name cannot be.
+    """
+
+    def __init__(
+        self,
+        kv: KVCacheManager,
+        pools: PagePool | Sequence[PagePool | Part],
+        *,
+        host: Sequence[NumpyPool] | None = None,
+        movers: Sequence[Mover] | None = None,
+        model: str = "",
+        rank: int = 0,
+        ranks: int = 1,
+        salt: str = "",
+        worker: Callable[[str], Worker] = Thread,
+        clock: Callable[[], int] | None = None,
+        prefetch_tokens: int = PREFETCH_TOKENS,
+        poison: bool = False,
+        verify: bool = False,
+    ) -> None:
+        resolved = kv.resolved
+        if not resolved.tiers:
+            raise ConfigError("tiers: the configuration has none; say [[tiers]]")
+        self.kv, self.block_size = kv, kv.block_size
+        self.parts = _parts(pools, resolved)
+        if not 0 <= rank < ranks:
+            raise UsageError(f"rank = {rank}: must be at least 0 and below ranks = {ranks}")
+        if movers is not None and len(movers) != len(self.parts):
+            raise UsageError(f"movers: {len(movers)} of them for {len(self.parts)} parts")
+        for name, text in (("model", model), ("salt", salt)):
+            name_bytes(name, text)
+        self.counters: Counter[str] = Counter()
+        self._uses: OrderedDict[bytes, int] = OrderedDict()
+        self._requests: OrderedDict[int, Use] = OrderedDict()
+        self._clock = clock or (lambda: time.monotonic_ns() // 1_000_000)
+        self._least = int(resolved.config.cache.null_block)
+        self._poison, self._verify = poison, verify
+        self._most_prefetched = self._check_prefetch(prefetch_tokens)
+        self._loading: list[Loading] = []
+        self._queue: deque[Loading] = deque()
+        self._rewound: list[int] = []
+        self._landed: list[int] = []
+        self._held = {}
+        self._out_rate, self._in_rate = Rate(), Rate()
+        first, *others = resolved.tiers
+        if first.config.admission == "write-back" and len(resolved.config.groups) > 1:
+            raise ConfigError(f"tier {first.config.name}: write-back serves one layer group")
+        shapes = [part.pool.layout.shape for part in self.parts]
+        self.host = HostTier(first, shapes, self.block_size, host, poison=poison)
+        self.workers = [worker(f"kvframe-{tier.config.name}") for tier in resolved.tiers]
+        self.moves = Moves(self.parts, self.host.pools, self.workers[0], movers)
+        space = Space(
+            model=model,
+            fingerprint=resolved.config.cache.fingerprint,
+            dtype=resolved.config.model.dtype if resolved.config.model else "",
+            block_size=self.block_size,
+            parts=tuple((s.layers, s.parts, s.heads, s.row_bytes) for s in shapes),
+            hash=resolved.config.cache.hash,
+            rank=rank,
+            ranks=ranks,
+            salt=salt,
+        )
+        pairs = zip(others, self.workers[1:], strict=True)
+        self.below = [StoreTier(tier, shapes, space, one) for tier, one in pairs]
+        self._behind = [OrderedDict() for _ in self.below]
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def lookup(self, prompt: Request | TokenIds, **options: Unpack[RequestOptions]) -> TierHit:
+        """How much of a prompt each memory has now. Changes and counts nothing."""
+        request = prompt if isinstance(prompt, Request) else Request(prompt, **options)
+        pool = self.kv.lookup(request).tokens
+        keys = self._keys(request)
+        now = self._clock()
+        books = {level.name: level.books.find(keys) for level in self.levels}
+        up = {below.name: below.is_up(now) for below in self.below}
+        tiers = {n: found * self.block_size for n, found in books.items() if up.get(n, True)}
+        found, present = books[self.host.name], self.host.books.present(keys)
+        leader = self._leader(keys[: found + 1]) if present > found else None
+        return TierHit(pool, tiers, (present - found) * self.block_size, leader)
+
+    def admit(self, prompt: Request | TokenIds, **options: Unpack[RequestOptions]) -> Grant:
+        """Admit a request, and start to bring what a tier has of it and the pool has not.
+
+        `Grant.load` is settled by `poll`, which says whose load has come; until then the sequence
+        has slots and its external tokens are not there. Everything else is
+        `KVCacheManager.admit`'s.
+        """
+        request = prompt if isinstance(prompt, Request) else Request(prompt, **options)
+        if any(request.core.facts()[6:]):
+            return self.kv.admit(request)  # the caller brings KV itself
+        keys = self._keys(request)
+        found = max([level.books.find(keys) for level in self._up()], default=0)
+        found = max(found, self.host.books.present(keys))
+        (core,) = self.kv._rewritten([request])
+        asked = Request.of_core(core.changed(external_until=found * self.block_size))
+        asked.resumed = True
+        grant = self.kv.admit(asked)
+        self._requests[grant.seq] = self._use(request)
+        if len(self._requests) > REMEMBERED:
+            self._requests.popitem(last=False)
+        self._count_uses(keys, max(found, grant.cached_tokens // self.block_size))
+        if core is not request.core:
+            grant = grant._replace(prompt=core.parts()[0])
+        if grant.load is not None:
+            self._load(grant, keys, self._use(request))
+        elif found:
+            self.host.books.touch(keys[: self.host.books.present(keys)], self._use(request))
+        return grant
+
+    def prefetch(self, prompt: Request | TokenIds, **options: Unpack[RequestOptions]) -> Loading:
+        """Bring what stores have of a prompt to host memory, ahead of its admission.
+
+        Stores that others write to are asked what they have. If too much is on its way already, it
+        is queued, and `Loading.state` says so.
+        """
+        request = prompt if isinstance(prompt, Request) else Request(prompt, **options)
+        return self._prefetch(self._keys(request), self._use(request))
+
+    def cancel(self, loading: Loading | int) -> None:
+        """Give a prefetch up, or the load of a sequence (before it is released, say)."""
+        mine = [one for one in [*self._loading, *self._queue] if loading in (one, one.seq)]
+        for one in mine:
+            self._cancel(one)
+
+    def poll(self, timeout: float = 0) -> Polled:
+        """Settle what has ended, and start what can be started; once a step.
+
+        Args:
+            timeout: Seconds to wait for something to end, if anything is on its way.
+        """
+        self._work(timeout)
+        now = self._clock()
+        for level in self.levels:
+            late, forgotten = level.books.expire(now)
+            self._left(level, forgotten)
+            if late:
+                self._late(level, late)
+        self._unfinished()
+        self._catch_up()
+        self.tidy()
+        polled = Polled(self._rewound, self._landed)
+        self._rewound, self._landed = [], []
+        return polled
+
+    def drain(self) -> Polled:
+        """Poll until nothing is on its way."""
+        rewound, landed = [], []
+        while True:
+            polled = self.poll(0.01)
+            rewound += polled.rewound
+            landed += polled.landed
+            idle = not any(worker.busy for worker in self.workers) and not self.moves.busy
+            if idle and not polled.rewound and not polled.landed:
+                return Polled(rewound, landed)
+
+    # --- looking inside, and the end ------------------------------------------------------------
+
+    def stats(self) -> dict[str, dict[str, int]]:
+        """Counters: of the directions under ``moved``, and of each tier by its name."""
+        told = {"moved": dict(self.counters)}
+        for level in self.levels:
+            free, cached, owned, moving = level.books.counts()
+            more = {"free": free, "cached": cached, "owned": owned, "moving": moving}
+            told[level.name] = {**level.books.stats(), **more, "corrupt": level.corrupt}
+            if isinstance(level, StoreTier):
+                told[level.name] |= {"errors": level.errors, "recovered": level.recovered}
+        return told
+
+    def verify(self) -> list[tuple[str, Key]]:
+        """Read every page of every tier back and compare checksums; blocks until that is done.
+
+        Returns:
+            Pages that were wrong or gone, which are forgotten: (name of the tier, key).
+        """
+        wrong: list[tuple[str, Key]] = []
+        for level in self.levels:
+            for key, page in level.books.stored():
+                if isinstance(level, StoreTier):
+                    good = level.read(as_keys([key]), 0).good
+                else:
+                    good = level.check(as_keys([(page, 0)])[0, :1])
+                if not good:
+                    wrong.append((level.name, key))
+                    self._left(level, level.books.forget(as_keys([key])))
+        return wrong
+
+    def set_fingerprint(self, fingerprint: str) -> int:
+        """The weights have changed: nothing computed under the old ones is found in any tier.
+
+        Returns:
+            Blocks freed in the pool.
+        """
+        freed = self.kv.set_fingerprint(fingerprint)
+        for level in self.levels:
+            keys = as_keys(key for key, _ in level.books.stored())
+            self._left(level, level.books.forget(keys))
+        return freed
+
+    def check_integrity(self) -> None:
+        """Recount the books of the manager and of every tier.
+
+        Raises:
+            IntegrityError: Something disagrees: a defect of kvframe.
+        """
+        self.kv.check_integrity()
+        for level in self.levels:
+            level.books.check_integrity()
+
+    def close(self) -> None:
+        """Finish what is on its way, and close workers and stores."""
+        self.drain()
+        for worker in self.workers:
+            worker.close()
+        for below in self.below:
+            below.store.close()
+
+    def __enter__(self) -> Tiers:
+        return self
+
+    def __exit__(self, *error: object) -> Literal[False]:
+        self.close()
+        return False
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _up(self) -> list[HostTier | StoreTier]:
+        now = self._clock()
+        return [self.host, *(below for below in self.below if below.is_up(now))]
+
+    def _keys(self, request: Request) -> Keys:
+        """Keys of the blocks that may be taken: at least one token is always computed."""
+        (core,) = self.kv._rewritten([request])
+        if not core.facts()[5]:
+            return as_keys([])
+        keys: Keys = self.kv._core.tier_keys_of_request(core)
+        return keys[: max(len(core) - 1, 0) // self.block_size]
+
+    def _use(self, request: Request) -> Use:
+        tokens, session, turn, kind, priority, *_ = request.core.facts()
+        return Use(session=session, turn=turn, request_class=kind, priority=priority, tokens=tokens)
+
+    def _load(self, grant: Grant, keys: Keys, use: Use) -> None:
+        start = grant.cached_tokens // self.block_size
+        rows = start + grant.external_tokens // self.block_size
+        tables = [self.kv.block_table(grant.seq, part.group)[start:rows] for part in self.parts]
+        loading = Loading(keys[:rows], use, seq=grant.seq, start=start, ticket=grant.load)
+        loading.pages = list(tables)
+        self._start(loading)
+
+    def _leader(self, keys: Keys) -> int | None:
+        at = len(keys) - 1
+        for loading in self._loading:
+            if len(loading.keys) > at and (loading.keys[at] == keys[at]).all():
+                return loading.seq
+        return None
+
+    def _work(self, timeout: float) -> None:
+        busy = [worker for worker in self.workers if worker.busy]
+        for place, worker in enumerate(busy):
+            worker.poll(timeout if place == 0 and not isinstance(worker, Inline) else 0)
+        self.moves.poll()
+
+
+def _parts(pools: PagePool | Sequence[PagePool | Part], resolved: Resolved) -> list[Part]:
+    """The parts of a page; each layer group has one at least."""
+    groups, size = resolved.config.groups, resolved.config.cache.block_size
+    for group in groups:
+        if group.kind in ("state", "cross") or group.block_size not in (None, size):
+            raise ConfigError(
+                f"tiers serve groups that attend to tokens in blocks of {size}: {group.name!r} "
+                "is none"
+            )
+    if not isinstance(pools, Sequence):
+        pools = [pools] * len(groups) if len(groups) > 1 else [pools]
+    alone = len(groups) == 1
+    parts = [
+        pool if isinstance(pool, Part) else Part(pool, 0 if alone else place)
+        for place, pool in enumerate(pools)
+    ]
+    named = {part.group for part in parts}
+    if named != set(range(len(groups))):
+        raise UsageError(
+            f"pools for groups {sorted(named)}: there are groups 0 to {len(groups) - 1}"
+        )
+    for part in parts:
+        if part.pool.layout.shape.block_size != size:
+            found = part.pool.layout.shape.block_size
+            raise UsageError(f"a pool has pages of {found} tokens: blocks have {size}")
+    return parts

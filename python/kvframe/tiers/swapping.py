@@ -1,0 +1,213 @@
+"""Preemption by swap: whole sequences to host memory and back, or computed again if faster."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from kvframe.errors import BusyError, HandleError, UsageError
+from kvframe.request import Request
+from kvframe.results import Grant
+from kvframe.tiers.cost import Rate, SwapCost
+from kvframe.tiers.levels import Levels
+from kvframe.tiers.moves import Pages
+
+
+@dataclass(eq=False)
+class Swapped:
+    """A sequence that was swapped out; `Tiers.swap_in` takes it back, once.
+
+    Attributes:
+        request: What brings it back: `KVCacheManager.preempt`'s.
+        tokens: Computed tokens that are kept, those of a partial last block too.
+        state: ``leaving`` (its pages are being copied), ``out``, ``failed`` (they could not be:
+            it is computed again), ``back`` or ``dropped``.
+    """
+
+    request: Request
+    tokens: int
+    state: Literal["leaving", "out", "failed", "back", "dropped"] = "leaving"
+    _slots: npt.NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
+
+    def __len__(self) -> int:
+        """Pages that it has in host memory."""
+        return len(self._slots)
+
+
+class Swapping(Levels):
+    """Whole sequences in pages of host memory that no prefix index knows."""
+
+    _out_rate: Rate
+    _in_rate: Rate
+    _landed: list[int]
+    _rewound: list[int]
+
+    def preempt(self, seq: int, cost: SwapCost) -> Swapped | Request:
+        """End a running sequence for now, the cheaper way: swapped out, or to be computed again.
+
+        Measured bandwidths stand in for the stated ones as soon as there are some. Where host
+        memory has no room, it is computed again.
+
+        Returns:
+            A `Swapped` for `swap_in`, or the request for `admit`.
+        """
+        tokens = self.kv.readable(seq)
+        cost = cost.measured(self._out_rate.value, self._in_rate.value)
+        nbytes = -(-tokens // self.block_size) * self._page_bytes()
+        free, cached, *_ = self.host.books.counts()
+        room = -(-tokens // self.block_size) <= free + cached
+        if tokens and room and cost.prefers_swap(tokens, nbytes):
+            return self.swap_out(seq)
+        self.counters["recomputed"] += 1
+        return self.kv.preempt(seq)
+
+    def swap_out(self, seq: int) -> Swapped:
+        """Preempt a sequence and keep all that it has computed in host memory.
+
+        Its handle is stale at once; its blocks are held until they are copied.
+
+        Raises:
+            CapacityError: Host memory has no room; nothing has changed.
+            UsageError: A window has given blocks up: they cannot come back.
+        """
+        tokens = self.kv.readable(seq)
+        rows = -(-tokens // self.block_size)
+        pages = [self.kv.block_table(seq, part.group)[:rows] for part in self.parts]
+        for part, some in zip(self.parts, pages, strict=True):
+            if (some < self._least).any():
+                raise UsageError(
+                    f"group {part.group} of {seq:#x} has given blocks up: recompute it"
+                )
+        slots, evicted = self.host.books.lend(rows)
+        try:
+            lease = self.kv.lease(seq, tokens) if tokens else None
+            request = self.kv.preempt(seq)
+        except Exception:
+            self.host.books.give_back(slots)
+            raise
+        self._evicted(self.host, evicted)
+        swapped = Swapped(request, tokens, _slots=slots)
+        self.counters["swapped_out"] += rows
+        if lease is None:
+            swapped.state = "out"
+            return swapped
+        started = time.perf_counter()
+
+        def copied(outcome: int | Exception) -> None:
+            self.kv.done(lease)
+            self._out_rate.add(rows * self._page_bytes(), time.perf_counter() - started)
+            if swapped.state == "dropped":
+                self._give_back(swapped)
+                return
+            swapped.state = "failed" if isinstance(outcome, Exception) else "out"
+            if swapped.state == "failed":
+                self.counters["failed_swaps"] += 1
+                self._give_back(swapped)
+
+        self.moves.out(pages, slots, lambda: self.host.seal(slots), copied)
+        return swapped
+
+    def swap_in(self, swapped: Swapped) -> Grant:
+        """Admit a swapped sequence and bring its pages back, as they were.
+
+        `poll` says when it has landed: it is then as long as it was. If pages are not as they went
+        out, it is rewound to what is good.
+
+        Raises:
+            BusyError: It is still on its way out.
+            HandleError: It is back already, or was dropped.
+            CapacityError: The pool has no room now; it stays swapped.
+        """
+        if swapped.state == "leaving":
+            raise BusyError("the sequence is still on its way out: try again after poll()")
+        if swapped.state in ("back", "dropped"):
+            raise HandleError(f"the swapped sequence is {swapped.state}: it is taken once")
+        core = swapped.request.core
+        if swapped.state == "failed":
+            grant = self.kv.admit(swapped.request)
+            swapped.state = "back"
+            return grant
+        size = self.block_size
+        whole = min(swapped.tokens, max(len(core) - 1, 0)) // size
+        grant = self.kv.admit(Request.of_core(core.changed(external_until=whole * size)))
+        swapped.state = "back"
+        start = grant.cached_tokens // size
+        self._tail(swapped, grant, max(whole, start))
+        if grant.load is None:
+            self._back(swapped, grant)
+        else:
+            self._bring_back(swapped, grant, start, whole)
+        return grant
+
+    def drop_swapped(self, swapped: Swapped) -> None:
+        """A swapped request has ended: its pages in host memory are free.
+
+        Raises:
+            HandleError: It is back already, or was dropped.
+        """
+        if swapped.state in ("back", "dropped"):
+            raise HandleError(f"the swapped sequence is {swapped.state}: it is taken once")
+        leaving = swapped.state == "leaving"
+        swapped.state = "dropped"
+        if not leaving:
+            self._give_back(swapped)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _tail(self, swapped: Swapped, grant: Grant, first: int) -> None:
+        """Bring the end that no load brings: a partial block, or the last of a full prompt.
+
+        At once: nobody but the sequence owns that page, so it must not be in flight.
+        """
+        slots = swapped._slots[first:]
+        good = self.host.check(slots)
+        if good < len(slots):
+            swapped.tokens = (first + good) * self.block_size
+        slots = slots[:good]
+        for part, pool in zip(self.parts, self.host.pools, strict=True):
+            pages = self.kv.block_table(grant.seq, part.group)[first : first + good]
+            part.pool.put(pages, pool.get(slots))
+
+    def _bring_back(self, swapped: Swapped, grant: Grant, start: int, whole: int) -> None:
+        slots = swapped._slots[start:whole]
+        pages: list[Pages] = [
+            self.kv.block_table(grant.seq, part.group)[start:whole] for part in self.parts
+        ]
+        ticket, started = grant.load, time.perf_counter()
+        assert ticket is not None
+
+        def landed(outcome: int | Exception) -> None:
+            good = 0 if isinstance(outcome, Exception) else outcome
+            self._in_rate.add(len(slots) * self._page_bytes(), time.perf_counter() - started)
+            cut = self.kv.loaded(ticket, good)
+            if good < len(slots):
+                self.counters["failed_swaps"] += 1
+                self._rewound += cut
+                self._give_back(swapped)
+            else:
+                self._back(swapped, grant)
+
+        self.moves.bring(slots, pages, lambda: self.host.check(slots), landed)
+
+    def _back(self, swapped: Swapped, grant: Grant) -> None:
+        self._give_back(swapped)
+        try:
+            before = self.kv.lengths(grant.seq)
+        except HandleError:
+            return  # it has ended meanwhile
+        if before.committed < swapped.tokens <= before.slots:
+            self.kv.commit(grant.seq, swapped.tokens)
+        self.counters["swapped_in"] += -(-swapped.tokens // self.block_size)
+        self._landed.append(grant.seq)
+
+    def _give_back(self, swapped: Swapped) -> None:
+        slots, swapped._slots = swapped._slots, np.empty(0, np.uint32)
+        self.host.left([((0, 0), int(slot)) for slot in slots])
+        self.host.books.give_back(slots)
+
+    def _page_bytes(self) -> int:
+        return sum(part.pool.layout.shape.page_bytes for part in self.parts)

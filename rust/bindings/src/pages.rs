@@ -1,0 +1,241 @@
+//! `TierPages`: a tier's books, with its prefixes and what is on its way.
+
+use kvframe_core::Key;
+use kvframe_core::pool::BlockId;
+use kvframe_core::tier::{TierLimits, TierPages as Core, TierPolicy};
+use numpy::PyArray1;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::buffers::{keys, tokens};
+use crate::judged::{Judged, Tiered};
+use crate::manager::make_policy;
+use crate::tier::{KnownTuple, known};
+
+/// A key as two words, low first, and its page.
+type Gone = Vec<((u64, u64), BlockId)>;
+/// (ticket, pages present, where the others go, who made room)
+type StoredTuple<'py> = (u64, u32, Bound<'py, PyArray1<u32>>, Gone);
+
+/// The core of a tier of pages; `kvframe.tiers` has the face for users.
+#[pyclass(frozen, module = "kvframe._core")]
+pub struct TierPages {
+    core: Judged<Core>,
+}
+
+fn words(Key(key): Key) -> (u64, u64) {
+    (key as u64, (key >> 64) as u64)
+}
+
+fn gone(pages: Vec<(Key, BlockId)>) -> Gone {
+    pages.into_iter().map(|(key, page)| (words(key), page)).collect()
+}
+
+impl Tiered for Core {
+    fn tier(&mut self) -> &mut TierPolicy {
+        Core::tier(self)
+    }
+}
+
+#[pymethods]
+impl TierPages {
+    /// An empty tier; `policy` is a built-in's name or a driver of a Python policy.
+    #[new]
+    #[pyo3(signature = (
+        *, pages, block_size, in_flight, policy, policy_options=None, strict=false, backed_first=false
+    ))]
+    fn new(
+        py: Python<'_>,
+        pages: u32,
+        block_size: u32,
+        in_flight: u32,
+        policy: &Bound<'_, PyAny>,
+        policy_options: Option<&Bound<'_, PyDict>>,
+        strict: bool,
+        backed_first: bool,
+    ) -> PyResult<Self> {
+        let made = make_policy(py, policy, policy_options, strict)?;
+        let limits = TierLimits { pages, in_flight, backed_first };
+        let make = |eviction| Core::new(limits, block_size, eviction);
+        Ok(Self { core: Judged::new(py, "tier", made, make)? })
+    }
+
+    /// Pages of a prefix that can be read now.
+    fn find(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<u32> {
+        let keys = self::keys(keys)?;
+        self.core.locked(py, |core| core.find(&keys))
+    }
+
+    /// Pages of a prefix that are here or on their way.
+    fn present(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<u32> {
+        let keys = self::keys(keys)?;
+        self.core.locked(py, |core| core.present(&keys))
+    }
+
+    /// Reserves room for the rest of a prefix.
+    fn store<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'_, PyAny>,
+        parts: u32,
+        using: KnownTuple,
+    ) -> PyResult<StoredTuple<'py>> {
+        let keys = self::keys(keys)?;
+        let stored = self.core.with_victims(py, |core| core.store(&keys, parts, known(using)))?;
+        let pages = PyArray1::from_vec(py, stored.pages);
+        Ok((stored.ticket, stored.present, pages, gone(stored.evicted)))
+    }
+
+    /// Opens the pages of a prefix from a place on.
+    fn load<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'_, PyAny>,
+        start: u32,
+        parts: u32,
+        using: Option<KnownTuple>,
+    ) -> PyResult<(u64, Bound<'py, PyArray1<u32>>)> {
+        let keys = self::keys(keys)?;
+        let opened =
+            self.core.with_victims(py, |core| core.load(&keys, start, parts, using.map(known)))?;
+        Ok((opened.ticket, PyArray1::from_vec(py, opened.pages)))
+    }
+
+    /// A part of a transfer has ended: (whether all have, pages good, what is forgotten).
+    fn end(
+        &self,
+        py: Python<'_>,
+        ticket: u64,
+        good: u32,
+        keep: bool,
+    ) -> PyResult<(bool, u32, Gone)> {
+        let ended = self.core.with(py, |core| core.end(ticket, good, keep))?;
+        Ok((ended.whole, ended.good, gone(ended.forgotten)))
+    }
+
+    /// Gives a transfer up; what is forgotten.
+    fn cancel(&self, py: Python<'_>, ticket: u64) -> PyResult<Gone> {
+        self.core.with(py, |core| core.cancel(ticket)).map(gone)
+    }
+
+    /// When a transfer is late.
+    fn set_deadline(&self, py: Python<'_>, ticket: u64, at: u64) -> PyResult<()> {
+        self.core.with(py, |core| core.set_deadline(ticket, at))
+    }
+
+    /// Gives up what is late: (tickets, what is forgotten).
+    fn expire(&self, py: Python<'_>, now: u64) -> PyResult<(Vec<u64>, Gone)> {
+        let (late, forgotten) = self.core.with(py, |core| core.expire(now))?;
+        Ok((late, gone(forgotten)))
+    }
+
+    /// Takes in pages that were there before, each behind the one before it, and the first behind
+    /// `parent`; how many.
+    fn adopt(
+        &self,
+        py: Python<'_>,
+        keys: &Bound<'_, PyAny>,
+        parent: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<u32> {
+        let keys = self::keys(keys)?;
+        let mut above = parent.map(self::keys).transpose()?.and_then(|keys| keys.last().copied());
+        self.core.with_victims(py, |core| {
+            let mut taken = 0;
+            for &key in &keys {
+                if core.adopt(key, above)?.is_none() {
+                    break;
+                }
+                (above, taken) = (Some(key), taken + 1);
+            }
+            Ok(taken)
+        })
+    }
+
+    /// A prefix is used without being read.
+    fn touch(&self, py: Python<'_>, keys: &Bound<'_, PyAny>, using: KnownTuple) -> PyResult<()> {
+        let keys = self::keys(keys)?;
+        self.core.with(py, |core| core.touch(&keys, known(using)))
+    }
+
+    /// Forgets pages and what follows them.
+    fn forget(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<Gone> {
+        let keys = self::keys(keys)?;
+        let forget = |core: &mut Core| keys.iter().flat_map(|&key| core.forget(key)).collect();
+        self.core.locked(py, forget).map(gone)
+    }
+
+    /// Says which pages a tier below has too.
+    fn set_backed(&self, py: Python<'_>, keys: &Bound<'_, PyAny>, backed: bool) -> PyResult<()> {
+        let keys = self::keys(keys)?;
+        self.core.locked(py, |core| core.set_backed(&keys, backed))
+    }
+
+    /// Whether a tier below has each page.
+    fn backed(&self, py: Python<'_>, pages: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
+        let pages = tokens(pages, "pages")?;
+        self.core.locked(py, |core| pages.as_slice().iter().map(|&p| core.is_backed(p)).collect())
+    }
+
+    /// Evicts until so many pages are free.
+    fn collect(&self, py: Python<'_>, free: u32) -> PyResult<Gone> {
+        self.core.with_victims(py, |core| core.collect(free)).map(gone)
+    }
+
+    /// Pages for whoever keeps books of its own, and who made room.
+    fn lend<'py>(
+        &self,
+        py: Python<'py>,
+        pages: u32,
+    ) -> PyResult<(Bound<'py, PyArray1<u32>>, Gone)> {
+        let (lent, evicted) = self.core.with_victims(py, |core| core.lend(pages))?;
+        Ok((PyArray1::from_vec(py, lent), gone(evicted)))
+    }
+
+    /// Takes such pages back.
+    fn give_back(&self, py: Python<'_>, pages: &Bound<'_, PyAny>) -> PyResult<()> {
+        let pages = tokens(pages, "pages")?;
+        self.core.with(py, |core| core.give_back(pages.as_slice()))
+    }
+
+    /// Pages in the order they would die, each with its key; a policy from outside is asked for it.
+    fn order(&self, py: Python<'_>) -> PyResult<Gone> {
+        let order = self.core.order(py)?;
+        self.core.locked(py, |core| {
+            order.into_iter().map(|page| (words(core.tier().pool().key(page)), page)).collect()
+        })
+    }
+
+    /// The prefix that ends with a page: its keys.
+    fn prefix(&self, py: Python<'_>, page: u32) -> PyResult<Vec<(u64, u64)>> {
+        self.core.locked(py, |core| core.prefix(page).into_iter().map(words).collect())
+    }
+
+    /// Keys whose pages can be read, in the order of their places, each with its page.
+    fn stored(&self, py: Python<'_>) -> PyResult<Gone> {
+        self.core.locked(py, |core| gone(core.stored_pages()))
+    }
+
+    /// (free, cached, owned, on their way) pages.
+    fn counts(&self, py: Python<'_>) -> PyResult<(u32, u32, u32, u32)> {
+        self.core.locked(py, |core| {
+            let (free, cached, owned) = core.counts();
+            (free, cached, owned, core.moving())
+        })
+    }
+
+    /// What has happened, by name.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = self.core.locked(py, |core| core.stats())?;
+        let out = PyDict::new(py);
+        for (name, count) in stats.named() {
+            out.set_item(name, count)?;
+        }
+        out.set_item("policy_failures", self.core.failures())?;
+        Ok(out)
+    }
+
+    /// Recounts the books.
+    fn check_integrity(&self, py: Python<'_>) -> PyResult<()> {
+        self.core.with(py, |core| core.check_integrity())
+    }
+}

@@ -1,0 +1,106 @@
+//! What ends of sequences would make available, before any has ended.
+
+use std::collections::{HashMap, HashSet};
+
+use super::Manager;
+use crate::error::Result;
+use crate::pool::{BlockId, NIL};
+use crate::sequence::SeqId;
+
+/// Sequences that have ended, as a thought.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Ended {
+    ended: HashSet<SeqId>,
+    /// Tokens that are left of those that are cut.
+    left: HashMap<SeqId, u32>,
+    /// One past the last block that is left of computations that others joined, by ticket.
+    ends: HashMap<u64, u32>,
+    /// Owners that blocks have lost.
+    lost: HashMap<BlockId, u32>,
+}
+
+impl Manager {
+    /// Blocks that the end of `seq` makes available.
+    pub(super) fn frees(&self, seq: SeqId) -> Result<u32> {
+        if !self.tickets.loads().is_empty() {
+            return self.end_of(seq, &mut Ended::default());
+        }
+        // Nobody else loses anything.
+        let tables = self.sequences.get(seq)?.tables.iter().flatten();
+        Ok(tables.filter(|&&b| b != NIL && self.pool.refs(b) == 1).count() as u32)
+    }
+
+    /// The same where others have `ended` already; it has, too, from then on.
+    pub(super) fn end_of(&self, seq: SeqId, ended: &mut Ended) -> Result<u32> {
+        // What a load still fills outlives its sequence, and what it follows with it.
+        let stays = self.stays_for_load(seq)?.map_or(0, |(_, tokens)| tokens);
+        let before = self.freed_by(ended);
+        self.lose_owners(seq, stays, ended)?;
+        ended.ended.insert(seq);
+        self.leave_ticket(seq, ended)?;
+        Ok(self.freed_by(ended) - before)
+    }
+
+    fn freed_by(&self, ended: &Ended) -> u32 {
+        ended.lost.iter().filter(|&(&block, &n)| self.pool.refs(block) == n).count() as u32
+    }
+
+    /// `seq` is cut to `keep` tokens, and so is whoever joined what it computes.
+    fn lose_owners(&self, seq: SeqId, keep: u32, ended: &mut Ended) -> Result<()> {
+        let had = ended.left.get(&seq).copied().unwrap_or(u32::MAX);
+        if keep >= had {
+            return Ok(());
+        }
+        ended.left.insert(seq, keep);
+        for block in self.behind(seq, keep, had)? {
+            *ended.lost.entry(block).or_default() += 1;
+        }
+        for (load, joiners, kept) in self.left_alone(seq, keep / self.options.block_size) {
+            self.lose_pages(load.ticket, kept, ended);
+            for joiner in joiners {
+                let good = self.last_good(joiner, kept * self.options.block_size)?;
+                self.lose_owners(joiner, good, ended)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody waits any more for what `seq` had joined, if it was the last.
+    fn leave_ticket(&self, seq: SeqId, ended: &mut Ended) -> Result<()> {
+        let ticket = self.sequences.get(seq)?.joined;
+        if ticket > 0 && self.joiners(ticket).iter().all(|seq| ended.ended.contains(seq)) {
+            let start = self.tickets.load(ticket).map_or(0, |(load, _)| load.start);
+            self.lose_pages(ticket, start, ended);
+        }
+        Ok(())
+    }
+
+    /// A joined computation goes no further than to the block `kept`.
+    fn lose_pages(&self, ticket: u64, kept: u32, ended: &mut Ended) {
+        let Some((load, pages)) = self.tickets.load(ticket) else { return };
+        let end = ended.ends.get(&ticket).copied().unwrap_or(load.start + load.blocks);
+        if kept >= end {
+            return;
+        }
+        ended.ends.insert(ticket, kept);
+        let place = |row: u32| (row - load.start) as usize * self.options.groups.len();
+        for page in &pages[place(kept)..place(end)] {
+            *ended.lost.entry(page.dst).or_default() += 1;
+        }
+    }
+
+    /// The blocks of `seq` behind its first `keep` tokens, of those for `had`.
+    fn behind(&self, seq: SeqId, keep: u32, had: u32) -> Result<Vec<BlockId>> {
+        let sequence = self.sequences.get(seq)?;
+        let rows = |group, tokens| {
+            let encoder = if tokens > 0 { sequence.encoder_tokens } else { 0 };
+            self.layout.table_len(group, tokens, encoder)
+        };
+        let groups = sequence.tables.iter().enumerate();
+        let goes = groups.flat_map(|(group, table)| {
+            let end = if had == u32::MAX { table.len() } else { rows(group, had).min(table.len()) };
+            table.get(rows(group, keep)..end).unwrap_or(&[])
+        });
+        Ok(goes.copied().filter(|&b| b != NIL).collect())
+    }
+}

@@ -1,0 +1,81 @@
+//! Blocks of a tier that follow each other: a parent outlives its children.
+
+use super::TierPolicy;
+use crate::error::Result;
+use crate::policy::{View, Why};
+use crate::pool::{BlockId, NIL, State};
+
+impl TierPolicy {
+    /// Takes a block out of the order and the tree; whoever owns it still does.
+    pub(super) fn unfind(&mut self, block: BlockId, why: Why) {
+        // Policies know a cached block from an owned one by its owners, which must be there still.
+        let parent = self.pool.unpublish(block);
+        let view = View { pool: &self.pool, now: self.now };
+        self.policy.remove(block, why, view);
+        if parent == NIL || self.pool.children(parent) > 0 {
+            return;
+        }
+        if self.pool.is_evictable(parent) {
+            self.policy.expose(parent, view);
+        } else if self.moved.contains(&parent) {
+            self.bared.push(parent);
+        }
+    }
+
+    /// A block is found no more. It is free at once, or when its last owner lets go of it.
+    pub(super) fn forget(&mut self, block: BlockId) {
+        self.take_back_named();
+        self.moved.clear();
+        self.unfind(block, Why::Invalidated);
+        if self.pool.refs(block) == 0 {
+            self.pool.put_back(block);
+        }
+    }
+
+    /// An owner less for each of `blocks`, a prefix or the end of one; some may be forgotten.
+    pub(super) fn let_go(&mut self, blocks: &[BlockId]) -> Result<()> {
+        let (found, lost): (Vec<BlockId>, Vec<BlockId>) =
+            blocks.iter().partition(|&&block| self.pool.is_findable(block));
+        for block in lost {
+            if self.pool.unshare(block) == Some(State::Pending) {
+                self.pool.put_back(block);
+            }
+        }
+        self.release(&found)
+    }
+
+    /// A block outside the order, for whoever keeps books of its own; `None` if none is free.
+    pub(super) fn lend(&mut self) -> Option<BlockId> {
+        self.pool.lend()
+    }
+
+    /// Takes such a block back.
+    pub(super) fn give_back(&mut self, block: BlockId) {
+        self.pool.end_loan(block);
+        self.pool.put_back(block);
+    }
+
+    /// Of `blocks`, those that nobody owns.
+    pub(super) fn unowned(&self, blocks: &[BlockId]) -> u32 {
+        blocks.iter().filter(|&&block| self.pool.state(block) == State::Cached).count() as u32
+    }
+
+    /// Whether a policy outside the core has to name `n` victims first, none of `spared`.
+    pub(super) fn must_ask(&mut self, n: u32, spared: &[BlockId]) -> bool {
+        if let Some(books) = self.policy.external() {
+            books.unpick_all(spared.iter().copied());
+        }
+        let must = n > 0 && !self.policy.ready(n as usize);
+        if must && let Some(books) = self.policy.external() {
+            books.spare(spared.iter().copied());
+        }
+        must
+    }
+
+    /// A block that may die does.
+    pub(super) fn evict(&mut self, block: BlockId) {
+        self.take_back_named();
+        self.moved.clear();
+        self.leave(block, Why::Evicted);
+    }
+}

@@ -1,0 +1,316 @@
+//! A tier's pages: which prefixes it holds, and what makes room for more.
+//!
+//! The pages of a tier are closed under prefix: one comes in only behind its parent, and a parent
+//! outlives its children. So what a tier has of a prompt is always its beginning.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use super::transfers::{TierStats, Transfer};
+use super::{Known, TierPolicy};
+use crate::error::{Error, Result};
+use crate::hash::Key;
+use crate::policy::Eviction;
+use crate::pool::{BlockId, NIL};
+
+/// Pages that left, each with the place that it had.
+pub type Gone = Vec<(Key, BlockId)>;
+
+/// What a tier may do at once.
+#[derive(Debug, Clone, Copy)]
+pub struct TierLimits {
+    /// Pages.
+    pub pages: u32,
+    /// Pages on their way, in and out, together.
+    pub in_flight: u32,
+    /// Pages that a tier below has too die first.
+    pub backed_first: bool,
+}
+
+/// Pages that are to come in.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Stored {
+    /// Of the transfer; 0 if every page is there or on its way already.
+    pub ticket: u64,
+    /// Pages of the prefix that need not move.
+    pub present: u32,
+    /// Where the others go, in order.
+    pub pages: Vec<BlockId>,
+    /// Who made room: their bytes stand until the transfer's are written.
+    pub evicted: Gone,
+}
+
+/// Pages that are to be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opened {
+    /// Of the transfer.
+    pub ticket: u64,
+    /// Where they are, in order.
+    pub pages: Vec<BlockId>,
+}
+
+/// The books of one tier.
+///
+/// Every key belongs to one prefix: `keys` of each call are the whole of it, from its first page on.
+#[derive(Debug)]
+pub struct TierPages {
+    pub(super) tier: TierPolicy,
+    pub(super) limits: TierLimits,
+    pub(super) by_key: HashMap<Key, BlockId>,
+    /// By page: its bytes are here, in all parts.
+    pub(super) stored: Vec<bool>,
+    /// By page: a tier below has it too.
+    pub(super) backed: Vec<bool>,
+    /// In the order of their tickets.
+    pub(super) transfers: VecDeque<Transfer>,
+    /// Pages on their way.
+    pub(super) moving: u32,
+    pub(super) stats: TierStats,
+    /// Pages on loan.
+    pub(super) lent: u32,
+    last: u64,
+}
+
+impl TierPages {
+    /// An empty tier under a policy of its own; a page has `block_size` tokens.
+    ///
+    /// # Errors
+    /// [`Error::PolicyRefused`].
+    pub fn new(limits: TierLimits, block_size: u32, policy: Box<dyn Eviction>) -> Result<Self> {
+        Ok(Self {
+            tier: TierPolicy::new(limits.pages, block_size, policy)?,
+            limits,
+            by_key: HashMap::new(),
+            stored: Vec::new(),
+            backed: Vec::new(),
+            transfers: VecDeque::new(),
+            moving: 0,
+            stats: TierStats::default(),
+            lent: 0,
+            last: 0,
+        })
+    }
+
+    /// The blocks and their policy.
+    pub fn tier(&mut self) -> &mut TierPolicy {
+        &mut self.tier
+    }
+
+    /// (free, cached, owned) pages.
+    pub fn counts(&self) -> (u32, u32, u32) {
+        let pool = self.tier.pool();
+        (pool.free(), pool.cached(), pool.referenced())
+    }
+
+    /// What has happened.
+    pub fn stats(&self) -> TierStats {
+        self.stats
+    }
+
+    /// Pages on their way.
+    pub fn moving(&self) -> u32 {
+        self.moving
+    }
+
+    /// How many of a prefix can be read now, from the first on. Changes nothing.
+    pub fn find(&self, keys: &[Key]) -> u32 {
+        let there = |key: &&Key| self.by_key.get(key).is_some_and(|&p| self.stored[p as usize]);
+        keys.iter().take_while(there).count() as u32
+    }
+
+    /// How many of a prefix are here or on their way, from the first on. Changes nothing.
+    pub fn present(&self, keys: &[Key]) -> u32 {
+        keys.iter().take_while(|key| self.by_key.contains_key(key)).count() as u32
+    }
+
+    /// The keys of the prefix that ends with `page`; none if nobody finds it.
+    pub fn prefix(&self, page: BlockId) -> Vec<Key> {
+        let pool = self.tier.pool();
+        let found = Some(page).filter(|&page| pool.is_findable(page));
+        let up = |&page: &BlockId| Some(pool.parent(page)).filter(|&parent| parent != NIL);
+        let mut keys: Vec<Key> = std::iter::successors(found, up).map(|b| pool.key(b)).collect();
+        keys.reverse();
+        keys
+    }
+
+    /// Every page that can be read, by place.
+    pub fn stored_pages(&self) -> Gone {
+        let pool = self.tier.pool();
+        let stored =
+            (0..pool.created()).filter(|&b| pool.is_findable(b) && self.stored[b as usize]);
+        stored.map(|page| (pool.key(page), page)).collect()
+    }
+
+    fn pages_of(&self, keys: &[Key]) -> Vec<BlockId> {
+        keys.iter().map_while(|key| self.by_key.get(key).copied()).collect()
+    }
+
+    /// Reserves room behind what is here of a prefix for the rest of it, which `parts` movers bring.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if too much is on its way; [`Error::NoCapacity`]; [`Error::NeedVictims`]. In
+    /// each case nothing has changed.
+    pub fn store(&mut self, keys: &[Key], parts: u32, known: Known) -> Result<Stored> {
+        let mut chain = self.pages_of(keys);
+        let present = chain.len() as u32;
+        let wanted = keys.len() as u32 - present;
+        if wanted == 0 {
+            return Ok(Stored { present, ..Stored::default() });
+        }
+        self.check_flight(wanted)?;
+        let evicted = self.make_room(wanted, &chain)?;
+        self.tier.claim(&chain)?;
+        self.tier.missed(&keys[present as usize..]);
+        let mut parent = chain.last().copied().unwrap_or(NIL);
+        for (depth, &key) in (present..).zip(&keys[present as usize..]) {
+            let page = self.tier.insert_after(key, parent, depth, known)?;
+            self.enter(key, page, false);
+            chain.push(page);
+            parent = page;
+        }
+        let pages = chain[present as usize..].to_vec();
+        let ticket = self.open(true, chain, wanted, parts);
+        Ok(Stored { ticket, present, pages, evicted })
+    }
+
+    /// Opens the pages of a prefix from the place `from` on, for `parts` movers to read; `used` if a
+    /// request wants them, rather than a tier below.
+    ///
+    /// # Errors
+    /// [`Error::Busy`]; [`Error::Invalid`] if some cannot be read. Nothing has changed.
+    pub fn load(
+        &mut self,
+        keys: &[Key],
+        from: u32,
+        parts: u32,
+        used: Option<Known>,
+    ) -> Result<Opened> {
+        let found = self.find(keys);
+        if (found as usize) < keys.len() || from > found {
+            return Err(Error::Invalid {
+                what: "load",
+                value: format!("pages {from} to {}", keys.len()),
+                limit: format!("{found} of the prefix can be read"),
+            });
+        }
+        let wanted = found - from;
+        self.check_flight(wanted)?;
+        let chain = self.pages_of(keys);
+        if let Some(known) = used {
+            self.tier.hit(&chain, known)?;
+        }
+        self.tier.claim(&chain)?;
+        let pages = chain[from as usize..].to_vec();
+        let ticket = self.open(false, chain, wanted, parts);
+        Ok(Opened { ticket, pages })
+    }
+
+    /// A page that was here before the books were, behind `parent`. `None`, and nothing has changed,
+    /// if that is not here, there is no room, or the page is known.
+    ///
+    /// # Errors
+    /// [`Error::Integrity`].
+    pub fn adopt(&mut self, key: Key, parent: Option<Key>) -> Result<Option<BlockId>> {
+        let above = parent.map(|parent| self.by_key.get(&parent).copied());
+        let full = self.tier.pool().free() == 0;
+        if full || above == Some(None) || self.by_key.contains_key(&key) {
+            return Ok(None);
+        }
+        let above = above.flatten().unwrap_or(NIL);
+        let depth = if above == NIL { 0 } else { self.tier.pool().depth(above) + 1 };
+        let page = self.tier.insert_after(key, above, depth, Known::default())?;
+        self.enter(key, page, true);
+        self.tier.release(&[page])?;
+        Ok(Some(page))
+    }
+
+    /// A prefix is used without being read: a tier above has it.
+    ///
+    /// # Errors
+    /// [`Error::Integrity`].
+    pub fn touch(&mut self, keys: &[Key], known: Known) -> Result<()> {
+        let chain = self.pages_of(keys);
+        self.tier.hit(&chain, known)
+    }
+
+    /// Forgets a page that turned out to be gone or wrong, and all that follow it; each after those
+    /// that follow it.
+    pub fn forget(&mut self, key: Key) -> Gone {
+        self.by_key.get(&key).copied().map_or_else(Vec::new, |page| self.forget_from(page))
+    }
+
+    /// Says which pages a tier below has too.
+    pub fn set_backed(&mut self, keys: &[Key], backed: bool) {
+        for key in keys {
+            if let Some(&page) = self.by_key.get(key) {
+                self.backed[page as usize] = backed;
+            }
+        }
+    }
+
+    /// Whether a tier below has `page` too.
+    pub fn is_backed(&self, page: BlockId) -> bool {
+        self.backed.get(page as usize).copied().unwrap_or(false)
+    }
+
+    /// Forgets `page` and all that follow it, the deepest first.
+    pub(super) fn forget_from(&mut self, page: BlockId) -> Gone {
+        let pool = self.tier.pool();
+        let depth = pool.depth(page);
+        let found = (0..pool.created()).filter(|&b| pool.is_findable(b) && pool.depth(b) > depth);
+        let mut below: Vec<BlockId> = found.collect();
+        below.sort_by_key(|&b| (pool.depth(b), b));
+        let mut gone = vec![page];
+        let mut named = HashSet::from([page]);
+        for block in below {
+            if named.contains(&pool.parent(block)) {
+                named.insert(block);
+                gone.push(block);
+            }
+        }
+        gone.reverse();
+        self.stats.forgotten += gone.len() as u64;
+        let forgotten = |page: BlockId| {
+            let key = self.leave(page);
+            self.tier.forget(page);
+            (key, page)
+        };
+        gone.into_iter().map(forgotten).collect()
+    }
+
+    fn enter(&mut self, key: Key, page: BlockId, stored: bool) {
+        for column in [&mut self.stored, &mut self.backed] {
+            if column.len() <= page as usize {
+                column.resize(page as usize + 1, false);
+            }
+        }
+        self.stored[page as usize] = stored;
+        self.backed[page as usize] = false;
+        self.by_key.insert(key, page);
+    }
+
+    pub(super) fn leave(&mut self, page: BlockId) -> Key {
+        let key = self.tier.pool().key(page);
+        self.by_key.remove(&key);
+        self.stored[page as usize] = false;
+        key
+    }
+
+    fn open(&mut self, store: bool, chain: Vec<BlockId>, moving: u32, parts: u32) -> u64 {
+        self.last += 1;
+        self.moving += moving;
+        let ticket = self.last;
+        let (good, cancelled, deadline) = (moving, false, None);
+        let parts = parts.max(1);
+        self.transfers.push_back(Transfer {
+            ticket,
+            store,
+            chain,
+            moving,
+            parts,
+            good,
+            cancelled,
+            deadline,
+        });
+        ticket
+    }
+}

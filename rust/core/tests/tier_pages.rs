@@ -1,0 +1,236 @@
+//! A tier's pages: what is on its way, what fails, what makes room.
+
+use kvframe_core::policy::{NAMES, PolicyOptions, by_name};
+use kvframe_core::tier::{Known, TierLimits, TierPages};
+use kvframe_core::{Error, Key};
+
+fn pages(name: &str, pages: u32) -> TierPages {
+    let limits = TierLimits { pages, in_flight: 1000, backed_first: false };
+    TierPages::new(limits, 4, by_name(name, PolicyOptions::default()).unwrap()).unwrap()
+}
+
+/// The keys of a prefix of `n` pages in the text `text`.
+fn prefix(text: u32, n: u32) -> Vec<Key> {
+    (0..n).map(|at| Key(u128::from(text) << 32 | u128::from(at) + 1)).collect()
+}
+
+fn put(tier: &mut TierPages, keys: &[Key]) -> Vec<Key> {
+    let stored = tier.store(keys, 1, Known::default()).unwrap();
+    if stored.ticket > 0 {
+        tier.end(stored.ticket, stored.pages.len() as u32, false).unwrap();
+    }
+    stored.evicted.into_iter().map(|(key, _)| key).collect()
+}
+
+// scenario: T25, V26
+#[test]
+fn a_page_on_its_way_is_nobodys() {
+    let mut tier = pages("lru", 4);
+    let keys = prefix(1, 4);
+    let stored = tier.store(&keys, 1, Known::default()).unwrap();
+    assert_eq!((tier.find(&keys), tier.present(&keys), tier.moving()), (0, 4, 4));
+    assert!(matches!(
+        tier.load(&keys[..1], 0, 1, Some(Known::default())),
+        Err(Error::Invalid { .. })
+    ));
+    let again = tier.store(&keys, 1, Known::default()).unwrap();
+    assert_eq!((again.ticket, again.present), (0, 4));
+    let refused = tier.store(&prefix(2, 1), 1, Known::default());
+    assert_eq!(refused, Err(Error::NoCapacity { needed: 1, available: 0, total: 4 }));
+    tier.check_integrity().unwrap();
+    assert_eq!(tier.end(stored.ticket, 4, false).unwrap().good, 4);
+    assert_eq!(tier.find(&keys), 4);
+    assert_eq!(put(&mut tier, &prefix(2, 1)), [keys[3]]);
+    tier.check_integrity().unwrap();
+}
+
+// scenario: VT63, T1, T8
+#[test]
+fn what_failed_leaves_nothing_behind_and_takes_what_follows_along() {
+    for name in NAMES {
+        let mut tier = pages(name, 16);
+        let keys = prefix(1, 6);
+        let first = tier.store(&keys[..3], 1, Known::default()).unwrap();
+        let second = tier.store(&keys, 1, Known::default()).unwrap();
+        assert_eq!(second.present, 3, "{name}");
+        let ended = tier.end(first.ticket, 1, false).unwrap();
+        let gone: Vec<Key> = ended.forgotten.iter().map(|&(key, _)| key).collect();
+        assert_eq!(gone, [keys[5], keys[4], keys[3], keys[2], keys[1]], "{name}");
+        tier.check_integrity().unwrap();
+        // The second transfer still owns its prefix, and its places are being written.
+        assert_eq!(tier.counts().0, 16 - 6, "{name}");
+        assert_eq!(tier.end(second.ticket, 3, false).unwrap().good, 0, "{name}");
+        assert_eq!((tier.find(&keys), tier.counts()), (1, (15, 1, 0)), "{name}");
+        tier.check_integrity().unwrap();
+    }
+}
+
+// scenario: T23
+#[test]
+fn parts_live_and_die_together() {
+    let mut tier = pages("lru", 4);
+    let keys = prefix(1, 3);
+    let stored = tier.store(&keys, 2, Known::default()).unwrap();
+    assert!(!tier.end(stored.ticket, 3, false).unwrap().whole);
+    assert_eq!(tier.find(&keys), 0);
+    let ended = tier.end(stored.ticket, 2, false).unwrap();
+    assert_eq!((ended.whole, ended.good, tier.find(&keys)), (true, 2, 2));
+    let opened = tier.load(&keys[..2], 0, 2, Some(Known::default())).unwrap();
+    tier.end(opened.ticket, 2, false).unwrap();
+    tier.end(opened.ticket, 1, false).unwrap();
+    assert_eq!((tier.find(&keys), tier.stats().failed_loads), (1, 1));
+    assert!(tier.end(opened.ticket, 1, false).is_err());
+    tier.check_integrity().unwrap();
+}
+
+// scenario: VT61
+#[test]
+fn an_eviction_that_cannot_suffice_changes_nothing() {
+    for name in NAMES {
+        let mut tier = pages(name, 8);
+        put(&mut tier, &prefix(1, 5));
+        let mine = prefix(2, 3);
+        let on_its_way = tier.store(&mine, 1, Known::default()).unwrap();
+        let before = (tier.counts(), tier.find(&prefix(1, 5)));
+        let long: Vec<Key> = [mine, prefix(3, 6)].concat();
+        let refused = tier.store(&long, 1, Known::default());
+        assert_eq!(refused, Err(Error::NoCapacity { needed: 6, available: 5, total: 8 }), "{name}");
+        assert_eq!((tier.counts(), tier.find(&prefix(1, 5))), before, "{name}");
+        tier.end(on_its_way.ticket, 3, false).unwrap();
+        tier.check_integrity().unwrap();
+    }
+}
+
+// scenario: VT65
+#[test]
+fn recency_is_that_of_requests_not_of_finished_transfers() {
+    let mut tier = pages("lru", 3);
+    let open = |tier: &mut TierPages, text| {
+        tier.store(&prefix(text, 1), 1, Known::default()).unwrap().ticket
+    };
+    let tickets: Vec<u64> = (1..=3).map(|text| open(&mut tier, text)).collect();
+    for &ticket in tickets.iter().rev() {
+        tier.end(ticket, 1, false).unwrap();
+        tier.check_integrity().unwrap();
+    }
+    assert_eq!(put(&mut tier, &prefix(4, 2)), [prefix(1, 1)[0], prefix(2, 1)[0]]);
+}
+
+#[test]
+fn a_transfer_that_was_given_up_holds_no_other_up() {
+    let mut tier = pages("lru", 3);
+    let stuck = tier.store(&prefix(1, 2), 1, Known::default()).unwrap();
+    put(&mut tier, &prefix(2, 1));
+    tier.set_deadline(stuck.ticket, 10).unwrap();
+    assert!(tier.expire(9).unwrap().0.is_empty());
+    assert_eq!(tier.counts(), (0, 0, 3));
+    assert_eq!(tier.expire(10).unwrap().0, [stuck.ticket]);
+    assert_eq!((tier.counts(), tier.find(&prefix(1, 2))), ((0, 1, 2), 0));
+    assert!(tier.cancel(stuck.ticket).is_err());
+    tier.end(stuck.ticket, 2, false).unwrap();
+    assert_eq!(tier.counts(), (2, 1, 0));
+    assert_eq!((tier.stats().late, tier.stats().stored), (1, 1));
+    tier.check_integrity().unwrap();
+}
+
+// scenario: U-10
+#[test]
+fn backed_pages_die_first_where_asked() {
+    for (backed_first, dies) in [(false, 1), (true, 2)] {
+        let limits = TierLimits { pages: 3, in_flight: 10, backed_first };
+        let lru = by_name("lru", PolicyOptions::default()).unwrap();
+        let mut tier = TierPages::new(limits, 4, lru).unwrap();
+        (1..=3).for_each(|text| drop(put(&mut tier, &prefix(text, 1))));
+        tier.set_backed(&prefix(2, 1), true);
+        assert_eq!(put(&mut tier, &prefix(4, 1)), prefix(dies, 1));
+        tier.check_integrity().unwrap();
+    }
+}
+
+#[test]
+fn too_much_on_its_way_is_refused_and_one_large_transfer_goes_alone() {
+    let limits = TierLimits { pages: 20, in_flight: 4, backed_first: false };
+    let mut tier =
+        TierPages::new(limits, 4, by_name("lru", PolicyOptions::default()).unwrap()).unwrap();
+    let large = tier.store(&prefix(1, 9), 1, Known::default()).unwrap();
+    let busy = Err(Error::Busy { moving: 9, limit: 4 });
+    assert_eq!(tier.store(&prefix(2, 1), 1, Known::default()), busy);
+    tier.end(large.ticket, 9, false).unwrap();
+    put(&mut tier, &prefix(2, 1));
+    assert_eq!(tier.stats().refused, 1);
+}
+
+#[test]
+fn lent_pages_are_no_ones_to_evict_and_come_back_once() {
+    let mut tier = pages("lru", 4);
+    put(&mut tier, &prefix(1, 3));
+    let (lent, evicted) = tier.lend(3).unwrap();
+    assert_eq!((lent.len(), evicted.len()), (3, 2));
+    assert!(tier.lend(2).is_err());
+    assert!(tier.give_back(&[lent[0], lent[0]]).is_err());
+    tier.give_back(&lent).unwrap();
+    assert!(tier.give_back(&lent).is_err());
+    assert_eq!(tier.counts(), (3, 1, 0));
+    tier.check_integrity().unwrap();
+}
+
+/// A small generator of its own: the same numbers everywhere.
+struct Dice(u64);
+
+impl Dice {
+    fn upto(&mut self, end: u32) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        ((self.0 >> 33) % u64::from(end)) as u32
+    }
+}
+
+// scenario: T5, T8, T12
+#[test]
+fn random_transfers_keep_the_books_under_every_policy() {
+    for (seed, name) in (1..).zip(NAMES) {
+        let mut dice = Dice(seed);
+        let limits = TierLimits { pages: 24, in_flight: 16, backed_first: seed % 3 == 0 };
+        let mut tier =
+            TierPages::new(limits, 4, by_name(name, PolicyOptions::default()).unwrap()).unwrap();
+        let mut open: Vec<(u64, u32)> = Vec::new();
+        for step in 0..600 {
+            let keys = prefix(dice.upto(6), 1 + dice.upto(9));
+            let parts = 1 + dice.upto(2);
+            match dice.upto(9) {
+                0..=2 => {
+                    if let Ok(stored) = tier.store(&keys, parts, Known::default())
+                        && stored.ticket > 0
+                    {
+                        let n = stored.pages.len() as u32;
+                        (0..parts).for_each(|_| open.push((stored.ticket, n)));
+                    }
+                }
+                3 => {
+                    let found = tier.find(&keys);
+                    let from = dice.upto(found + 1);
+                    let keys = &keys[..found as usize];
+                    if let Ok(opened) = tier.load(keys, from, parts, Some(Known::default())) {
+                        (0..parts).for_each(|_| open.push((opened.ticket, found - from)));
+                    }
+                }
+                4..=5 if !open.is_empty() => {
+                    let (ticket, n) = open.swap_remove(dice.upto(open.len() as u32) as usize);
+                    let good = if dice.upto(3) == 0 { dice.upto(n + 1) } else { n };
+                    tier.end(ticket, good, dice.upto(2) == 0).unwrap();
+                }
+                6 if !open.is_empty() => {
+                    let _ = tier.cancel(open[dice.upto(open.len() as u32) as usize].0);
+                }
+                7 => drop(tier.forget(keys[0])),
+                _ => {
+                    tier.set_backed(&keys, dice.upto(2) == 0);
+                    tier.collect(dice.upto(6)).unwrap();
+                }
+            }
+            tier.check_integrity().unwrap_or_else(|e| panic!("{name}, step {step}: {e}"));
+        }
+        open.into_iter().for_each(|(ticket, n)| drop(tier.end(ticket, n, false).unwrap()));
+        tier.check_integrity().unwrap();
+        assert_eq!(tier.counts().2, 0, "{name}");
+    }
+}

@@ -1,0 +1,100 @@
+"""Slots for sequences, with a copy first where somebody else reads the block."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kvframe import NeverFitsError
+
+from .admission import Admissions
+from .model import need
+from .sequence import Seq
+
+
+class Growth(Admissions):
+    """The verbs that make sequences longer."""
+
+    def append(self, seq: int, tokens: list[int] | int) -> None:
+        """Ids, or how many are to come."""
+        s = self.live(seq)
+        count = tokens if isinstance(tokens, int) else len(tokens)
+        if not isinstance(tokens, int):
+            need(not count or s.filled == len(s.tokens))
+        need(len(s.tokens) == s.slots and not (count and s.keyed))
+        if not count:
+            return
+        until = s.slots + count
+        need(self.most(until, s.ask.encoder_tokens) <= self.pool.usable, NeverFitsError)
+        self.grow(seq, until)
+        # Of one that was cut to nothing, all ids are known again.
+        s.ask = replace(s.ask, keys_only=False)
+        s.tokens += [None] * count if isinstance(tokens, int) else tokens
+
+    def fill(self, seq: int, tokens: list[int]) -> None:
+        s = self.live(seq)
+        need(len(tokens) <= len(s.tokens) - s.filled)
+        s.tokens[s.filled : s.filled + len(tokens)] = tokens
+
+    def extend(self, seq: int, until: int) -> None:
+        s = self.live(seq)
+        need(s.slots <= until <= len(s.tokens))
+        if until > s.slots:
+            self.grow(seq, until)
+
+    def reserve(self, seq: int, until: int) -> None:
+        s = self.live(seq)
+        if until <= len(s.tokens):
+            return self.extend(seq, until)
+        need(not s.keyed)
+        need(self.most(until, s.ask.encoder_tokens) <= self.pool.usable, NeverFitsError)
+        self.grow(seq, until)
+        s.ask = replace(s.ask, keys_only=False)
+        s.tokens += [None] * (until - len(s.tokens))
+        return None
+
+    def grow(self, seq: int, until: int) -> None:
+        s = self.live(seq)
+        shared = [pair for group in range(len(s.tables)) for pair in self.shared(s, group)]
+        blocks = sum(self.rows(until)) - sum(self.rows(s.slots)) + len(shared)
+        if blocks:
+            self.check_room(blocks, self.pool.room())
+        self.pool.now += 1
+        tables = self.tables(seq)
+        for group, row in shared:
+            self.copy(s, group, row, tables[group][row])
+        self.more_rows(s, until, tables)
+        s.slots = until
+
+    def shared(self, s: Seq, group: int) -> list[tuple[int, int]]:
+        """The blocks of a group that are written next, and are not its own."""
+        kind, table = self.kinds[group], s.tables[group]
+        tail, used = divmod(0 if kind.cross else s.slots, kind.span)
+        rows = []
+        mixed = len({other.span for other in self.kinds if not other.cross}) > 1
+        if not kind.cross and (kind.lag or mixed):
+            # What lags is still to be computed in blocks before the last. Where blocks differ in
+            # size, a copy that fails in one group would spoil what is still to be computed.
+            first = kind.computed(s.committed if mixed else s.slots, s.cached) // kind.span
+            blocks = [(i, b) for i, b in enumerate(table[:tail]) if i >= first]
+            open_ = [(i, b) for i, b in blocks if not self.loading(s, [b])]
+            rows = [i for i, b in open_ if self.has_other(b) and not self.is_found(b)]
+        if used and (self.has_other(table[tail]) or self.is_found(table[tail])):
+            rows.append(tail)
+        return [(group, row) for row in rows]
+
+    def copy(self, s: Seq, group: int, tail: int, dst: int) -> None:
+        span = self.kinds[group].span
+        used = min(s.slots - tail * span, span)
+        src = s.tables[group][tail]
+        assert src is not None
+        self.pool.obtain(dst, group, "seq").owners.append("copy")
+        block = self.pool.blocks[src]
+        self.pool.rename([block], "seq", "copy")
+        s.tables[group][tail] = dst
+        self.gathering.copies.append((src, dst, used, group))
+        if block.parent is not None:
+            # What is found keeps what it follows.
+            path = [b for b in s.tables[group][:tail][::-1] if b is not None]
+            self.pool.own(self.of(path), "held")
+            self.gathering.held += path
+        self.pool.count("copies")

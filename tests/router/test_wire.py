@@ -1,0 +1,133 @@
+"""KV events as vLLM and SGLang send them: maps and arrays fill an index alike."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import msgspec
+import pytest
+
+from kvframe import RouterIndex, UsageError
+from kvframe.wire import apply, decode
+
+STORED = ["block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium"]
+
+REAL = {
+    "vLLM 0.33 map": (
+        "93cb3ff800000000000091de0008a474797065ab426c6f636b53746f726564ac626c6f636b5f68617368657391cf"
+        "1122334455667788b1706172656e745f626c6f636b5f68617368c0a9746f6b656e5f6964739401020304aa626c6f"
+        "636b5f73697a6504a76c6f72615f6964c0a66d656469756da3475055a96c6f72615f6e616d65c000"
+    ),
+    "array": (
+        "93cb3ff8000000000000919aab426c6f636b53746f72656491cf1122334455667788c0940102030404c0a3475055"
+        "c0c0c000"
+    ),
+}
+"""Bytes from the struct definitions of these engines: one block of the tokens 1 to 4."""
+
+
+def events() -> list[dict[str, Any]]:
+    """A stream: three blocks, a child, an adapter's, a salted one, a copy on the host, removals."""
+    tokens = list(range(100))
+
+    def stored(hashes: list[int], parent: int | None, start: int, **more: Any) -> dict[str, Any]:
+        ids = tokens[start : start + 4 * len(hashes)] if more.pop("tokens", True) else []
+        base = dict(zip(STORED, [hashes, parent, ids, 4, None, "GPU"], strict=True))
+        return {"type": "BlockStored", **base, **more}
+
+    return [
+        stored([1, 2, 3], None, 0),
+        stored([-4], 3, 12),
+        stored([11], None, 0, lora_name="L"),
+        stored([12], None, 0, extra_keys=[["dynamo-cache-salt:s"]]),
+        stored([1, 2], None, 0, medium="CPU", tokens=False),
+        {"type": "BlockRemoved", "block_hashes": [-4], "medium": "GPU"},
+    ]
+
+
+def as_array(event: dict[str, Any]) -> list[Any]:
+    if event["type"] != "BlockStored":
+        return list(event.values())
+    return [event.get(name) for name in ("type", *STORED, "lora_name", "extra_keys")]
+
+
+def filled(stream: list[Any]) -> RouterIndex:
+    index = RouterIndex(block_size=4)
+    index.add_worker(7)
+    for event in stream:
+        apply(index, 7, msgspec.msgpack.encode([1.5, [event], 0]))
+    return index
+
+
+@pytest.mark.scenario("T43")
+def test_maps_and_arrays_make_the_same_index() -> None:
+    maps = filled(events())
+    arrays = filled([as_array(event) for event in events()])
+    prompt = list(range(20))
+    for index in (maps, arrays):
+        assert index.match_tokens(prompt)[7] == (3, 3, 3, 3)
+        assert index.match_tokens(prompt, adapter="L")[7].gpu == 1
+        assert index.match_tokens(prompt, salt="s")[7].gpu == 1
+        assert index.match_tokens(prompt, salt="t") == {}
+        index.removed(7, [1, 2, 3], medium="GPU")
+        assert index.match_tokens(prompt)[7] == (0, 2, 2, 2)
+    assert maps.counts() == arrays.counts()
+    cleared = msgspec.msgpack.encode([1.5, [["AllBlocksCleared"]], 0])
+    apply(maps, 7, cleared)
+    assert maps.match_tokens(prompt) == {}
+
+
+@pytest.mark.scenario("T43")
+@pytest.mark.parametrize("form", REAL)
+def test_bytes_of_real_engines_are_read(form: str) -> None:
+    index = RouterIndex(block_size=4)
+    index.add_worker(0)
+    batch = apply(index, 0, bytes.fromhex(REAL[form]))
+    assert (batch.time, batch.rank, batch.unknown) == (1.5, 0, 0)
+    assert index.match_tokens([1, 2, 3, 4, 5])[0].gpu == 1
+
+
+def test_what_cannot_be_read_is_told_and_what_is_not_known_left_out() -> None:
+    index = RouterIndex(block_size=4)
+    for payload in (b"", b"\xc1", msgspec.msgpack.encode({"a": 1}), msgspec.msgpack.encode([1, 2])):
+        with pytest.raises(UsageError):
+            decode(payload)
+    batch = decode(msgspec.msgpack.encode([1, [["Later", 1], {"type": "?"}, 3], None]))
+    assert (batch.events, batch.unknown, batch.rank) == ([], 3, 0)
+    with pytest.raises(UsageError, match="without block_hashes"):
+        apply(index, 0, msgspec.msgpack.encode([1, [{"type": "BlockStored"}]]))
+
+
+@pytest.mark.scenario("T43")
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": ["BlockStored"]},
+        {"type": {}},
+        [["BlockStored"]],
+        [],
+        "BlockStored",
+        {"type": "BlockStored", "block_hashes": None},
+        {"type": "BlockStored", "block_hashes": [None]},
+        {"type": "BlockStored", "block_hashes": [1], "token_ids": [[1], [1, 2]]},
+        {"type": "BlockStored", "block_hashes": [1], "medium": 5},
+        {"type": "BlockStored", "block_hashes": [1], "lora_name": 5},
+        {"type": "BlockStored", "block_hashes": [1], "extra_keys": {"a": 1}},
+        {"type": "BlockStored", "block_hashes": [1], "extra_keys": [5]},
+    ],
+)
+def test_what_no_engine_sends_is_left_out_or_refused(event: Any) -> None:
+    """Bytes come from elsewhere: whatever they are, one typed error or none."""
+    index = RouterIndex(block_size=4)
+    index.add_worker(7)
+    with contextlib.suppress(UsageError):
+        apply(index, 7, msgspec.msgpack.encode([1.5, [event], 0]))
+    assert len(index) == 0
+
+
+@pytest.mark.parametrize("payload", [b"", b"\x91" * 100_000, b"\x93\xcb", b"\xc0"])
+def test_a_batch_that_cannot_be_read(payload: bytes) -> None:
+    with pytest.raises(UsageError, match="cannot be read") as caught:
+        decode(payload)
+    assert len(str(caught.value)) < 250

@@ -1,0 +1,231 @@
+"""Stores as they run: a folder, a Redis server, a Mooncake Store; each with what can happen."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvframe.tiers import Disk
+
+
+class Server:
+    """A store that the tests may break. Each call says what happens to it.
+
+    Attributes:
+        name: Of the store, as kvframe.toml says it.
+        lists: Whether it says what it had before.
+    """
+
+    name: str
+    lists = True
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def options(self) -> dict[str, Any]:
+        """``[tiers.options]``."""
+        raise NotImplementedError
+
+    def flip(self, store: Any, name: str, at: int) -> None:
+        """Change one bit of an object."""
+        raise NotImplementedError
+
+    def lose(self, store: Any, name: str) -> None:
+        """An object is gone."""
+        store.remove([name])
+
+    def fill(self, store: Any) -> None:
+        """Nothing more fits."""
+        raise NotImplementedError
+
+    def kill(self) -> None:
+        """It dies without a word."""
+
+    def restart(self) -> None:
+        """It is started again."""
+
+    def stall(self) -> Callable[[], None]:
+        """It answers nothing until it is told to go on."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """The test is over."""
+
+
+class Folder(Server):
+    name = "disk"
+
+    def options(self) -> dict[str, Any]:
+        return {"path": str(self.folder / "pages")}
+
+    def flip(self, store: Any, name: str, at: int) -> None:
+        path = store._path(name)
+        path.write_bytes(_flipped(path.read_bytes(), at))
+
+    def fill(self, store: Any) -> None:
+        # Root writes where nobody may: only a store without a folder cannot.
+        shutil.rmtree(self.folder / "pages")
+        (self.folder / "pages").write_text("a file stands here")
+
+    def stall(self) -> Callable[[], None]:
+        patch, go_on, read = pytest.MonkeyPatch(), threading.Event(), Disk._read
+
+        def when_told(disk: Disk, path: Path) -> bytes | None:
+            go_on.wait()
+            return read(disk, path)
+
+        patch.setattr(Disk, "_read", when_told)
+
+        def end() -> None:
+            patch.undo()
+            go_on.set()
+
+        return end
+
+
+class RedisServer(Server):
+    name = "redis"
+
+    def __init__(self, folder: Path) -> None:
+        program = shutil.which("redis-server") or shutil.which("valkey-server")
+        if program is None or find_spec("redis") is None or find_spec("kvframe_redis") is None:
+            pytest.skip("needs redis-server and plugins/kvframe-redis")
+        super().__init__(folder)
+        self.program, self.port = program, free_port()
+        self.restart()
+
+    def options(self) -> dict[str, Any]:
+        return {"url": f"redis://127.0.0.1:{self.port}/0", "timeout_ms": 300}
+
+    def restart(self) -> None:
+        save = ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
+        where = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        self.process = subprocess.Popen(
+            [self.program, *where, *save, "--loglevel", "warning"], stdout=subprocess.DEVNULL
+        )
+        wait_for_port(self.port)
+        while not self.answers():
+            time.sleep(0.01)
+
+    def answers(self) -> bool:
+        import redis
+
+        try:
+            with redis.Redis(port=self.port) as client:
+                return bool(client.ping())
+        except redis.RedisError:
+            return False  # it is reading its log
+
+    def flip(self, store: Any, name: str, at: int) -> None:
+        store._server.set(name, _flipped(store._server.get(name), at))
+
+    def fill(self, store: Any) -> None:
+        store._server.config_set("maxmemory", 1)
+
+    def stall(self) -> Callable[[], None]:
+        self.process.send_signal(signal.SIGSTOP)
+        return lambda: self.process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+        self.kill()
+
+
+class MooncakeMaster(Server):
+    name = "mooncake"
+    lists = False
+
+    def __init__(self, folder: Path) -> None:
+        self.program = Path(sys.executable).with_name("mooncake_master")
+        if not self.program.exists() or find_spec("kvframe_mooncake") is None:
+            pytest.skip("needs plugins/kvframe-mooncake and a wheel of mooncake-transfer-engine")
+        try:
+            import mooncake.store  # noqa: F401
+        except ImportError as error:
+            pytest.skip(f"the wheel of mooncake-transfer-engine does not run here: {error}")
+        super().__init__(folder)
+        self.port, self.metrics = free_port(), free_port()
+        self.restart()
+
+    def options(self) -> dict[str, Any]:
+        master = f"127.0.0.1:{self.port}"
+        return {"master": master, "segment": 16 * 2**20, "buffer": 2**20}
+
+    def restart(self) -> None:
+        command = [str(self.program), f"-rpc_port={self.port}", "-rpc_address=127.0.0.1"]
+        command += [f"-metrics_port={self.metrics}", "-default_kv_lease_ttl=200"]
+        with (self.folder / "master.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        wait_for_port(self.port)
+
+    def flip(self, store: Any, name: str, at: int) -> None:
+        (data,) = store.get([name])
+        store.remove([name])
+        assert list(store.put([(name, _flipped(data, at))])) == [True]
+
+    def fill(self, store: Any) -> None:
+        from mooncake.store import ReplicateConfig
+
+        pinned = ReplicateConfig()
+        pinned.with_hard_pin = True
+        size = 2**20
+        while size > 16:
+            if store._store.put(f"filler{os.urandom(6).hex()}", bytes(size), pinned):
+                size //= 2
+
+    def stall(self) -> Callable[[], None]:
+        self.process.send_signal(signal.SIGSTOP)
+        return lambda: self.process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+        self.kill()
+
+
+SERVERS = {server.name: server for server in (Folder, RedisServer, MooncakeMaster)}
+
+
+def free_port() -> int:
+    """A port of loopback that nobody has."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def wait_for_port(port: int, seconds: float = 10) -> None:
+    """Until somebody listens there."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=0.2).close()
+            return
+        except OSError:
+            assert time.monotonic() < end, f"nobody listens on port {port}"
+            time.sleep(0.01)
+
+
+def _flipped(data: bytes, at: int) -> bytes:
+    changed = bytearray(data)
+    changed[at % len(changed)] ^= 1
+    return bytes(changed)

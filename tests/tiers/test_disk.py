@@ -1,0 +1,206 @@
+"""A folder as a tier: names that appear once a file is whole, an index found again, limits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvframe import ConfigError, TierError
+from kvframe.tiers import Disk, DiskOptions
+from kvframe.tiers.books import as_keys
+
+from .helpers import BLOCK, Engine, below, host, text
+
+
+def engine(folder: Path, pages: int = 64, *, options: Any = None, **more: Any) -> Engine:
+    given = {"path": str(folder / "pages"), "fsync": False, **(options or {})}
+    return Engine([host(16), below(pages, "disk", options=given)], **more)
+
+
+def only_disk(made: Engine) -> None:
+    made.forget()
+    for key, _ in made.tiers.host.books.stored():
+        made.tiers.host.books.forget(as_keys([key]))
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted((folder / "pages").glob("??/*"))
+
+
+@pytest.mark.scenario("T19", "S28")
+@pytest.mark.parametrize("direct", [False, True])
+def test_what_is_on_disk_is_there_after_a_restart(tmp_path: Path, direct: bool) -> None:
+    options = {"direct": direct, "fsync": True}
+    try:
+        made = engine(tmp_path, parts=2, options=options)
+    except TierError as error:
+        assert direct
+        pytest.skip(f"this file system has no O_DIRECT: {error}")
+    for seed in range(3):
+        made.run(text(seed, 17))
+    made.tiers.close()
+    assert len(files(tmp_path)) == 3 * 4 * 2
+    again = engine(tmp_path, parts=2, options=options)
+    assert again.tiers.stats()["below"]["recovered"] == 12
+    for seed in range(3):
+        assert again.run(text(seed, 17)).external_tokens == 16
+    again.tiers.close()
+
+
+@pytest.mark.scenario("T19")
+def test_what_is_not_whole_or_not_ours_is_left_out(tmp_path: Path) -> None:
+    made = engine(tmp_path)
+    made.run(text(1, 17))
+    made.tiers.close()
+    first = files(tmp_path)[0]
+    (first.parent / "unfinished.part").write_bytes(b"half a page")
+    (first.parent / "notes.txt").write_text("mine")
+    (first.parent / "notes.kv").write_text("mine, too")
+    other = engine(tmp_path, model="another")
+    assert other.tiers.stats()["below"]["recovered"] == 0
+    assert other.tiers.below[0].foreign == 4
+    other.tiers.close()
+    again = engine(tmp_path)
+    assert again.tiers.stats()["below"]["recovered"] == 4
+    names = {path.name for path in files(tmp_path)}
+    assert "unfinished.part" not in names
+    assert {"notes.txt", "notes.kv"} < names
+    again.tiers.close()
+
+
+@pytest.mark.scenario("T20", "T1")
+def test_a_changed_or_shortened_file_is_a_miss(tmp_path: Path) -> None:
+    made = engine(tmp_path)
+    one = text(1, 17)
+    made.run(one)
+    only_disk(made)
+    keys = [(low, high) for low, high in made.kv.hash_blocks(one).tolist()]
+    store, codec = made.tiers.below[0].store, made.tiers.below[0].codec
+    assert isinstance(store, Disk)
+    path = store._path(codec.name(keys[2], 0))
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    grant = made.start(one)
+    made.settle()
+    assert made.compute(grant.seq) == 17 - 2 * BLOCK
+    assert not path.exists()
+    made.kv.release(grant.seq)
+    only_disk(made)
+    path = store._path(codec.name(keys[1], 0))
+    os.truncate(path, 80)
+    assert made.run(one).external_tokens == 8
+    assert made.tiers.below[0].corrupt == 2
+    made.tiers.close()
+
+
+@pytest.mark.scenario("T5")
+def test_the_folder_keeps_to_its_size_and_forgets_by_its_policy(tmp_path: Path) -> None:
+    made = engine(tmp_path, pages=8)
+    for seed in range(4):
+        made.run(text(seed, 17))
+    made.settle()
+    assert len(files(tmp_path)) == 8
+    assert made.tiers.lookup(text(3, 17)).tiers["below"] == 16
+    assert made.tiers.lookup(text(0, 17)).tiers["below"] == 0
+    made.tiers.close()
+    # A smaller folder after a restart takes in so many, and lets the rest go.
+    again = engine(tmp_path, pages=3)
+    again.settle()
+    assert len(files(tmp_path)) == 3
+    again.tiers.check_integrity()
+    again.tiers.close()
+
+
+@pytest.mark.scenario("VT63")
+def test_a_full_disk_leaves_no_page_behind(tmp_path: Path, monkeypatch: Any) -> None:
+    made = engine(tmp_path)
+    store = made.tiers.below[0].store
+    assert isinstance(store, Disk)
+    fill, left = store._fill, [2]
+
+    def some(file: int, data: bytes) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            os.write(file, data[:50])
+            raise OSError(28, "No space left on device")
+        fill(file, data)
+
+    monkeypatch.setattr(store, "_fill", some)
+    made.run(text(1, 17))
+    assert len(files(tmp_path)) == 2
+    assert made.tiers.lookup(text(1, 17)).tiers["below"] == 8
+    assert made.tiers.stats()["below"]["failed_stores"] == 2
+    made.tiers.close()
+
+
+def test_two_processes_do_not_share_a_folder(tmp_path: Path) -> None:
+    first = Disk(DiskOptions(path=str(tmp_path / "pages")))
+    with pytest.raises(TierError, match="another process has this folder"):
+        Disk(DiskOptions(path=str(tmp_path / "pages")))
+    first.close()
+    Disk(DiskOptions(path=str(tmp_path / "pages"))).close()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TierError, match="file"):
+        Disk(DiskOptions(path=str(tmp_path / "file")))
+    with pytest.raises(ConfigError, match=r"tiers\[1\]\.options\.path"):
+        Engine([host(), below(store="disk")])
+
+
+KILLED = """
+import sys
+from kvframe.tiers import Disk, DiskOptions
+from kvframe.tiers.codec import Codec
+from kvframe.tiers.space import Space
+import numpy as np
+from tests.tiers.helpers import SHAPE
+
+store = Disk(DiskOptions(path=sys.argv[1]))
+codec = Codec(Space(), [SHAPE])
+parent = None
+for at in range(100000):
+    page = np.full(SHAPE.page_bytes, at % 251, np.uint8)
+    key = (at + 1, 7)
+    assert all(store.put([(codec.name(key, 0), codec.encode(page, key, 0, parent, at))]))
+    parent = key
+    if at == 20:
+        print("writing", flush=True)
+"""
+
+
+@pytest.mark.scenario("T19")
+def test_a_kill_in_the_middle_leaves_whole_pages(tmp_path: Path) -> None:
+    import numpy as np
+
+    from kvframe.tiers.codec import Codec
+    from kvframe.tiers.space import Space, parse
+
+    from .helpers import SHAPE
+
+    command = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path / "pages")]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"writing\n"
+    time.sleep(0.05)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    store, codec = Disk(DiskOptions(path=str(tmp_path / "pages"))), Codec(Space(), [SHAPE])
+    names = [name for name, _ in store.recover(0)]
+    assert len(names) > 20
+    for name, data in zip(names, store.get(names), strict=True):
+        named = parse(name)
+        assert named is not None
+        assert data is not None
+        page = codec.decode(data, named.key, 0)
+        assert np.array_equal(page, np.full(SHAPE.page_bytes, (named.key[0] - 1) % 251, np.uint8))
+    assert not list((tmp_path / "pages").glob("??/*.part"))
+    store.close()

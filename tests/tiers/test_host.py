@@ -1,0 +1,269 @@
+"""The host tier: backups, loads, room, and what never is a hit."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from kvframe import (
+    CacheConfig,
+    Config,
+    ConfigError,
+    KVCacheManager,
+    KVFrameError,
+    TierConfig,
+    UsageError,
+)
+from kvframe.tiers import Thread
+
+from .helpers import BLOCK, REGISTRY, Engine, below, host, text
+
+
+@pytest.mark.scenario("S28", "T40", "T41")
+@pytest.mark.parametrize("parts", [1, 2])
+def test_what_left_the_pool_comes_back_as_it_was(parts: int) -> None:
+    engine = Engine([host()], parts=parts, poison=True, verify=True)
+    one = text(1, 15)
+    assert engine.run(one).cached_tokens == 0
+    engine.forget()
+    hit = engine.tiers.lookup(one)
+    # There is room in the pool, and what host memory has counts all the same.
+    assert (hit.pool, hit.tiers, hit.best) == (0, {"host": 12}, 12)
+    grant = engine.start(one)
+    assert (grant.cached_tokens, grant.external_tokens) == (0, 12)
+    engine.settle()
+    assert engine.compute(grant.seq) == 3
+    assert engine.kv.lookup(one).tokens == 12
+    moved = engine.tiers.stats()["moved"]
+    assert (moved["offloaded"], moved["onboarded"]) == (3, 3)
+    engine.tiers.check_integrity()
+
+
+@pytest.mark.scenario("FE-B24")
+def test_no_tier_is_a_configuration() -> None:
+    resolved = Config(tiers=[host(0), below(0)]).resolve(REGISTRY)
+    assert resolved.tiers == ()
+    KVCacheManager(resolved)
+    with pytest.raises(ConfigError, match="has none"):
+        Engine([host(0)])
+
+
+@pytest.mark.parametrize(
+    ("tiers", "message"),
+    [
+        ([below()], "the first tier is host memory"),
+        ([host(), below(name="host")], "another tier's name"),
+        ([host(), below(store="shelv")], "did you mean shelf"),
+        ([host(low=0.9, high=0.5)], "must be at most high"),
+        ([host(compression="zstd")], "as they are"),
+        ([host(eviction="opt")], "ranks no pages"),
+        ([host(eviction_options={"x": 1})], "takes no options"),
+        ([host(options={"x": 1})], "host memory takes no options"),
+    ],
+)
+def test_tiers_that_cannot_be_are_told(tiers: list[TierConfig], message: str) -> None:
+    with pytest.raises(KVFrameError, match=message):
+        Config(tiers=tiers).resolve(REGISTRY)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"rank": 2, "ranks": 2}, "rank = 2: must be at least 0 and below ranks = 2"),
+        ({"rank": -1}, "rank = -1"),
+        ({"movers": [None, None]}, "movers: 2 of them for 1 parts"),
+        ({"model": 5}, "model = 5: must be a string"),
+        ({"salt": "\ud800"}, "salt = .*surrogates not allowed"),
+    ],
+)
+def test_what_tiers_are_given_is_checked(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Engine([host()], **wrong)
+
+
+def test_tiers_need_a_cryptographic_hash() -> None:
+    with pytest.raises(ConfigError, match="cryptographic"):
+        Config(cache=CacheConfig(hash="xxh3-128"), tiers=[host()]).resolve(REGISTRY)
+
+
+@pytest.mark.scenario("T1", "T20")
+def test_a_flipped_byte_in_host_memory_is_a_miss_and_the_rest_is_computed() -> None:
+    engine = Engine([host()])
+    one = text(1, 17)
+    engine.run(one)
+    engine.forget()
+    pages = dict(engine.tiers.host.books.stored())
+    keys = [tuple(key) for key in engine.kv.hash_blocks(one).tolist()]
+    pool = engine.tiers.host.pools[0]
+    wrong = pool.get([pages[keys[2]]])
+    wrong[0, 77] ^= 1
+    pool.put([pages[keys[2]]], wrong)
+    grant = engine.start(one)
+    assert grant.external_tokens == 16
+    polled = engine.tiers.drain()
+    assert polled.rewound == [grant.seq]
+    assert engine.kv.lengths(grant.seq).committed == 2 * BLOCK
+    assert engine.compute(grant.seq) == 17 - 2 * BLOCK
+    stats = engine.tiers.stats()["host"]
+    assert (stats["corrupt"], stats["failed_loads"]) == (1, 2)
+    # What followed it is forgotten, too: it is not promised again.
+    assert engine.tiers.lookup(one).tiers == {"host": 8}
+    engine.tiers.check_integrity()
+
+
+@pytest.mark.scenario("S26")
+def test_pages_whose_blocks_are_in_the_pool_make_room_for_others() -> None:
+    engine = Engine([host(8)], blocks=20)
+    for seed in range(4):
+        engine.run(text(seed, 17))
+    assert [engine.tiers.lookup(text(seed, 17)).pool for seed in range(4)] == [16] * 4
+    assert [engine.tiers.lookup(text(seed, 17)).tiers["host"] for seed in (2, 3)] == [16, 16]
+    assert engine.tiers.stats()["host"]["evicted"] == 8
+
+
+@pytest.mark.scenario("S27")
+def test_a_long_prompt_in_chunks_is_backed_up_as_it_is_computed() -> None:
+    engine = Engine([host(900)], blocks=900)
+    kv, long = engine.kv, text(7, 3001)
+    grant = engine.start(long, chunk=512)
+    for upto in range(512, 3001 + 512, 512):
+        upto = min(upto, 3001)
+        kv.extend(grant.seq, upto)
+        kv.commit(grant.seq, upto)
+        engine.tiers.offload(grant.seq)
+        engine.settle()
+    kv.release(grant.seq)
+    kv.clear_cache()
+    assert engine.tiers.lookup(long).tiers == {"host": 3000}
+    engine.tiers.check_integrity()
+
+
+@pytest.mark.scenario("ST38", "VT63")
+def test_what_cannot_be_backed_up_now_leaves_nothing_behind_and_is_tried_again() -> None:
+    engine = Engine([host(6)], blocks=32)
+    grants = [engine.start(text(seed, 17)) for seed in range(2)]
+    for grant in grants:
+        engine.compute(grant.seq)
+    assert engine.tiers.offload(grants[0].seq) == 4
+    before = engine.kv.counts()
+    # Two places are left, and the others are being written: so much of the prefix goes, no more.
+    assert engine.tiers.offload(grants[1].seq) == 2
+    assert engine.tiers.offload(grants[1].seq) == 0
+    assert engine.tiers.stats()["moved"]["deferred"] == 1
+    assert engine.kv.counts() == before
+    engine.settle()
+    assert engine.kv.tickets() == []
+    assert engine.tiers.lookup(text(1, 17)).tiers == {"host": 8}
+    assert engine.tiers.offload(grants[1].seq) == 2
+    engine.settle()
+    engine.tiers.check_integrity()
+
+
+@pytest.mark.scenario("T4", "V26")
+def test_blocks_are_nobodys_until_they_are_copied() -> None:
+    engine = Engine([host()], blocks=4)
+    grant = engine.start(text(1, 13))
+    engine.compute(grant.seq)
+    engine.tiers.offload(grant.seq)
+    engine.kv.release(grant.seq)
+    # The backup still reads three of the four.
+    assert engine.kv.counts() == (1, 0, 3, 4)
+    engine.settle()
+    assert engine.kv.counts() == (1, 3, 0, 4)
+    engine.run(text(2, 13))
+    engine.run(text(1, 13))
+    engine.tiers.check_integrity()
+
+
+@pytest.mark.scenario("U-8")
+def test_selective_and_write_back_demotion() -> None:
+    engine = Engine([host(admission="selective", admission_options={"uses": 3})])
+    one = text(1, 9)
+    engine.run(one)
+    assert engine.tiers.lookup(one).tiers == {"host": 0}
+    engine.run(one)
+    assert engine.tiers.lookup(one).tiers == {"host": 0}
+    engine.run(one)
+    assert engine.tiers.lookup(one).tiers == {"host": 8}
+    stored = engine.tiers.stats()["host"]["stored"]
+    engine.run(one)
+    assert engine.tiers.stats()["host"]["stored"] == stored == 2
+
+    lazy = Engine([host(admission="write-back")], blocks=8)
+    for seed in (1, 2):
+        lazy.run(text(seed, 13))
+    assert lazy.tiers.lookup(text(1, 13)).tiers == {"host": 0}
+    assert lazy.kv.counts() == (2, 6, 0, 8)
+    # The tail of the first prefix dies first; its front is backed up with it.
+    assert lazy.tiers.make_room(4) == 3
+    assert lazy.kv.counts() == (4, 4, 0, 8)
+    assert lazy.tiers.lookup(text(1, 13)).tiers == {"host": 12}
+    grant = lazy.run(text(1, 13))
+    assert grant.cached_tokens + grant.external_tokens == 12
+    # Where the tier cannot take it, it stays in the pool.
+    small = Engine([host(2, admission="write-back")], blocks=8)
+    small.run(text(1, 13))
+    assert small.tiers.make_room(8) == 2
+    assert small.kv.counts() == (5, 3, 0, 8)
+
+
+@pytest.mark.scenario("S25", "V12")
+def test_an_aborted_load_comes_back() -> None:
+    engine = Engine([host()], blocks=8)
+    engine.run(text(1, 17))
+    engine.forget()
+    grant = engine.start(text(1, 17))
+    engine.tiers.cancel(grant.seq)
+    engine.kv.release(grant.seq)
+    engine.settle()
+    assert (engine.kv.tickets(), engine.kv.counts().referenced) == ([], 0)
+    _, cached, owned, moving = engine.tiers.host.books.counts()
+    assert (cached, owned, moving) == (4, 0, 0)
+    engine.tiers.check_integrity()
+
+
+@pytest.mark.scenario("S17")
+def test_prompts_of_other_tenants_and_adapters_are_other_pages() -> None:
+    engine = Engine([host()])
+    one = text(1, 13)
+    engine.run(one, salt="a")
+    engine.forget()
+    assert engine.tiers.lookup(one).best == 0
+    assert engine.tiers.lookup(one, salt="b").best == 0
+    assert engine.tiers.lookup(one, adapter="a").best == 0
+    assert engine.tiers.lookup(one, salt="a").best == 12
+
+
+@pytest.mark.scenario("T7", "T5")
+@pytest.mark.parametrize("policy", ["lru", "arc", "s3-fifo", "foresight"])
+def test_churn_never_mixes_prompts(policy: str) -> None:
+    dice = Random(7)
+    engine = Engine([host(9, eviction=policy)], blocks=12, dice=Random(3), poison=True)
+    for step in range(120):
+        if dice.random() < 0.3:
+            engine.forget()
+        engine.run(text(dice.randrange(5), 5 + 4 * dice.randrange(5)))
+        assert sum(engine.tiers.host.books.counts()[:3]) == 9, step
+    moved = engine.tiers.stats()["moved"]
+    assert moved["onboarded"] > 20
+    assert engine.tiers.verify() == []
+
+
+def test_new_weights_find_nothing_of_the_old() -> None:
+    engine = Engine([host()])
+    engine.run(text(1, 13))
+    engine.tiers.set_fingerprint("v2")
+    assert engine.tiers.lookup(text(1, 13)).best == 0
+    assert engine.tiers.host.books.counts() == (16, 0, 0, 0)
+    engine.tiers.check_integrity()
+
+
+def test_a_thread_does_the_same() -> None:
+    engine = Engine([host()], worker=Thread)
+    for seed in (1, 2, 1, 3):
+        engine.forget()
+        engine.run(text(seed, 13))
+    assert engine.tiers.stats()["moved"]["onboarded"] == 3
+    engine.tiers.close()
