@@ -123,7 +123,8 @@ def timed(work: Callable[[], object], calls: int) -> float:
 def stream(kind: str, quick: bool, most: int) -> tuple[float, list[int]]:
     """The stream of requests: µs a request, and tokens found of each."""
     asked = [key_of(prompt) for prompt in workload.prompts(60 if quick else 2_000)]
-    tree, live = Tree(kind), deque()
+    tree = Tree(kind)
+    live: deque[Any] = deque()
     queue = iter(asked)
     hits: list[int] = []
     took = timed(lambda: hits.append(tree.serve(next(queue), live, most)), len(asked))
