@@ -285,7 +285,7 @@ impl TierPolicy {
     /// [`Error::Invalid`] for a block that is not here, or has not that many owners: a double release.
     pub fn release(&mut self, blocks: &[BlockId]) -> Result<()> {
         self.check(blocks)?;
-        if let Some(block) = self.over(blocks, |pool, block| pool.refs(block) as u32) {
+        if let Some(block) = self.over(blocks, Pool::refs) {
             return Err(Error::Invalid {
                 what: "block",
                 value: block.to_string(),
