@@ -24,7 +24,7 @@ from kvframe.policies.driver import driver
 from kvframe.policies.gate import AdmissionDriver, gate_of
 from kvframe.policies.match import matcher_of
 from kvframe.registry import Registry
-from kvframe.request import Extra, Request, TokenIds, space
+from kvframe.request import Extra, Request, TokenIds, name_bytes, shown, space
 from kvframe.results import Committed, Counts, Lengths, Pin, Plan, Sight, Span
 from kvframe.room import Room
 from kvframe.sharing import SharingVerbs
@@ -93,7 +93,7 @@ class KVCacheManager(Steps, Tables, Room, SharingVerbs, Observed, Matched):
             groups=[_group(group) for group in config.config.groups],
             prefix_caching=cache.prefix_caching,
             null_block=cache.null_block,
-            fingerprint=cache.fingerprint.encode(),
+            fingerprint=name_bytes("cache.fingerprint", cache.fingerprint),
             event_log=cache.event_log,
             reserve=pressure.reserve,
             statistics=observe.statistics,
@@ -298,7 +298,7 @@ class KVCacheManager(Steps, Tables, Room, SharingVerbs, Observed, Matched):
 
         Running sequences keep their blocks, and leave nothing to be found. Blocks freed.
         """
-        return self._core.set_fingerprint(fingerprint.encode())
+        return self._core.set_fingerprint(name_bytes("fingerprint", fingerprint))
 
     def counts(self) -> Counts:
         """How many blocks are free, cached, referenced."""
@@ -336,6 +336,8 @@ class KVCacheManager(Steps, Tables, Room, SharingVerbs, Observed, Matched):
             HandleError: The receipt was never given out, was handed back before, or names another
                 block than the one it was given for.
         """
+        if not isinstance(pin, Pin):
+            raise UsageError(f"pin = {shown(pin)}: must be the receipt that pin() gave")
         self._core.unpin(pin.receipt, pin.block)
 
     def dump(self, form: Literal["text", "dot"] = "text") -> str:

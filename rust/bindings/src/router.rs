@@ -7,7 +7,8 @@ use numpy::{PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 use crate::buffers::tokens;
-use crate::errors::usage;
+use crate::errors::{shown, usage};
+use crate::ints::{BlockSize, IndexCapacity, Worker};
 use crate::lookup::space_of;
 
 /// Hashes of blocks: of a uint64 array, or of ints of which negative ones stand for their low 64
@@ -18,7 +19,11 @@ fn hashes(value: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     {
         return Ok(array.as_slice().unwrap_or(&[]).to_vec());
     }
-    value.try_iter()?.map(|item| hash(&item?)).collect()
+    let Ok(items) = value.try_iter() else {
+        let shown = shown(value);
+        return Err(usage(value.py(), format!("block hashes {shown}: must be an array of uint64")));
+    };
+    items.map(|item| hash(&item?)).collect()
 }
 
 fn hash(item: &Bound<'_, PyAny>) -> PyResult<u64> {
@@ -26,7 +31,7 @@ fn hash(item: &Bound<'_, PyAny>) -> PyResult<u64> {
         return Ok(hash);
     }
     item.extract::<i64>().map(|hash| hash as u64).map_err(|_| {
-        let shown = item.repr().map_or_else(|_| "?".into(), |text| text.to_string());
+        let shown = shown(item);
         usage(item.py(), format!("block hash {shown}: must be an int of at most 64 bits"))
     })
 }
@@ -50,25 +55,25 @@ impl RouterIndex {
 #[pymethods]
 impl RouterIndex {
     #[new]
-    fn new(block_size: u32, capacity: usize) -> Self {
-        Self { router: Mutex::new(Router::new(block_size, capacity)) }
+    fn new(block_size: BlockSize, capacity: IndexCapacity) -> Self {
+        Self { router: Mutex::new(Router::new(block_size.0, capacity.0)) }
     }
 
-    fn add_worker(&self, worker: u64) -> bool {
-        self.locked().add_worker(worker)
+    fn add_worker(&self, worker: Worker) -> bool {
+        self.locked().add_worker(worker.0)
     }
 
-    fn remove_worker(&self, py: Python<'_>, worker: u64) -> Option<usize> {
-        py.detach(|| self.locked().remove_worker(worker))
+    fn remove_worker(&self, py: Python<'_>, worker: Worker) -> Option<usize> {
+        py.detach(|| self.locked().remove_worker(worker.0))
     }
 
-    fn cleared(&self, py: Python<'_>, worker: u64) -> usize {
-        py.detach(|| self.locked().cleared(worker))
+    fn cleared(&self, py: Python<'_>, worker: Worker) -> usize {
+        py.detach(|| self.locked().cleared(worker.0))
     }
 
     fn stored(
         &self,
-        worker: u64,
+        worker: Worker,
         blocks: &Bound<'_, PyAny>,
         parent: Option<&Bound<'_, PyAny>>,
         ids: &Bound<'_, PyAny>,
@@ -79,12 +84,12 @@ impl RouterIndex {
         let (keys, parent) = (hashes(blocks)?, parent.map(hash).transpose()?);
         let ids = tokens(ids, "token_ids")?;
         let space = root(salt, adapter);
-        Ok(self.locked().stored(worker, &keys, parent, ids.as_slice(), space, tier))
+        Ok(self.locked().stored(worker.0, &keys, parent, ids.as_slice(), space, tier))
     }
 
-    fn removed(&self, worker: u64, blocks: &Bound<'_, PyAny>, tier: u8) -> PyResult<usize> {
+    fn removed(&self, worker: Worker, blocks: &Bound<'_, PyAny>, tier: u8) -> PyResult<usize> {
         let keys = hashes(blocks)?;
-        Ok(self.locked().removed(worker, &keys, tier))
+        Ok(self.locked().removed(worker.0, &keys, tier))
     }
 
     fn match_hashes(&self, blocks: &Bound<'_, PyAny>) -> PyResult<Vec<ReachTuple>> {
