@@ -179,7 +179,7 @@ def test_blocks_are_nobodys_until_they_are_copied() -> None:
 
 @pytest.mark.scenario("U-8")
 def test_selective_and_write_back_demotion() -> None:
-    engine = Engine([host(write="selective", min_uses=2)])
+    engine = Engine([host(admission="selective", admission_options={"uses": 3})])
     one = text(1, 9)
     engine.run(one)
     assert engine.tiers.lookup(one).tiers == {"host": 0}
@@ -191,7 +191,7 @@ def test_selective_and_write_back_demotion() -> None:
     engine.run(one)
     assert engine.tiers.stats()["host"]["stored"] == stored == 2
 
-    lazy = Engine([host(write="back")], blocks=8)
+    lazy = Engine([host(admission="write-back")], blocks=8)
     for seed in (1, 2):
         lazy.run(text(seed, 13))
     assert lazy.tiers.lookup(text(1, 13)).tiers == {"host": 0}
@@ -203,7 +203,7 @@ def test_selective_and_write_back_demotion() -> None:
     grant = lazy.run(text(1, 13))
     assert grant.cached_tokens + grant.external_tokens == 12
     # Where the tier cannot take it, it stays in the pool.
-    small = Engine([host(2, write="back")], blocks=8)
+    small = Engine([host(2, admission="write-back")], blocks=8)
     small.run(text(1, 13))
     assert small.tiers.make_room(8) == 2
     assert small.kv.counts() == (5, 3, 0, 8)

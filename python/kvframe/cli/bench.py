@@ -117,10 +117,11 @@ def bench(context: click.Context) -> None:
     "--mode",
     "modes",
     multiple=True,
-    metavar="trace|engine",
+    metavar="trace|engine|timed",
     default=Request.modes,
     show_default=True,
-    help="trace: every id is a block and a whole prompt may hit. engine: the manager itself.",
+    help="trace: every id is a block and a whole prompt may hit. engine: the manager itself. "
+    "timed: by the clock, beside sequences that still run.",
 )
 @click.option(
     "--format",

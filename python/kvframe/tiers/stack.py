@@ -20,6 +20,7 @@ from kvframe.tiers.books import Keys, as_keys
 from kvframe.tiers.cost import Rate
 from kvframe.tiers.downward import Downward
 from kvframe.tiers.host import HostTier
+from kvframe.tiers.levels import REMEMBERED
 from kvframe.tiers.moves import Mover, Moves, Part
 from kvframe.tiers.space import Key, Space
 from kvframe.tiers.swapping import Swapping
@@ -123,6 +124,7 @@ class Tiers(Downward, Upward, Swapping):
             name_bytes(name, text)
         self.counters: Counter[str] = Counter()
         self._uses: OrderedDict[bytes, int] = OrderedDict()
+        self._requests: OrderedDict[int, Use] = OrderedDict()
         self._clock = clock or (lambda: time.monotonic_ns() // 1_000_000)
         self._least = int(resolved.config.cache.null_block)
         self._poison, self._verify = poison, verify
@@ -134,8 +136,8 @@ class Tiers(Downward, Upward, Swapping):
         self._held = {}
         self._out_rate, self._in_rate = Rate(), Rate()
         first, *others = resolved.tiers
-        if first.config.write == "back" and len(resolved.config.groups) > 1:
-            raise ConfigError(f'tier {first.config.name}: write = "back" serves one layer group')
+        if first.config.admission == "write-back" and len(resolved.config.groups) > 1:
+            raise ConfigError(f"tier {first.config.name}: write-back serves one layer group")
         shapes = [part.pool.layout.shape for part in self.parts]
         self.host = HostTier(first, shapes, self.block_size, host, poison=poison)
         self.workers = [worker(f"kvframe-{tier.config.name}") for tier in resolved.tiers]
@@ -178,6 +180,8 @@ class Tiers(Downward, Upward, Swapping):
         `KVCacheManager.admit`'s.
         """
         request = prompt if isinstance(prompt, Request) else Request(prompt, **options)
+        if any(request.core.facts()[6:]):
+            return self.kv.admit(request)  # the caller brings KV itself
         keys = self._keys(request)
         found = max([level.books.find(keys) for level in self._up()], default=0)
         found = max(found, self.host.books.present(keys))
@@ -185,7 +189,10 @@ class Tiers(Downward, Upward, Swapping):
         asked = Request.of_core(core.changed(external_until=found * self.block_size))
         asked.resumed = True
         grant = self.kv.admit(asked)
-        self._count_uses(keys[: max(found, grant.cached_tokens // self.block_size)])
+        self._requests[grant.seq] = self._use(request)
+        if len(self._requests) > REMEMBERED:
+            self._requests.popitem(last=False)
+        self._count_uses(keys, max(found, grant.cached_tokens // self.block_size))
         if core is not request.core:
             grant = grant._replace(prompt=core.parts()[0])
         if grant.load is not None:

@@ -130,28 +130,26 @@ pub fn u64s(value: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Vec<u64>> 
 /// What is read without calls of `NumPy`: arrays of the usual dtypes, short lists of ints. None for
 /// anything else, also for what is out of range.
 fn plain(value: &Bound<'_, PyAny>) -> Option<Vec<u64>> {
+    // Copied at once, so nobody needs to know that it was read.
     if let Ok(array) = value.cast::<PyArray1<u64>>() {
-        let array = array.try_readonly().ok()?;
-        return array.as_slice().ok().map(<[u64]>::to_vec);
+        return array.to_vec().ok();
     }
     if let Ok(array) = value.cast::<PyArray1<i64>>() {
-        let array = array.try_readonly().ok()?;
-        return not_negative(array.as_slice().ok()?, |v| v as u64);
+        return not_negative(array.to_vec().ok()?, |v| v as u64);
     }
     if let Ok(array) = value.cast::<PyArray1<i32>>() {
-        let array = array.try_readonly().ok()?;
-        return not_negative(array.as_slice().ok()?, |v| v as u64);
+        return not_negative(array.to_vec().ok()?, |v| v as u64);
     }
     let list = value.cast::<PyList>().ok().filter(|list| list.len() <= SHORT)?;
     list.iter().map(|item| item.extract().ok()).collect()
 }
 
 fn not_negative<T: Copy + Default + Ord>(
-    values: &[T],
+    values: Vec<T>,
     convert: impl Fn(T) -> u64,
 ) -> Option<Vec<u64>> {
     let least = values.iter().copied().min().unwrap_or_default();
-    (least >= T::default()).then(|| values.iter().map(|&v| convert(v)).collect())
+    (least >= T::default()).then(|| values.into_iter().map(convert).collect())
 }
 
 /// Lists up to here are read faster item by item.

@@ -61,6 +61,8 @@ struct Block {
     parent: BlockId,
     /// The child that was used last; a hint that lookups check.
     heir: BlockId,
+    /// Its place in its prefix.
+    depth: u32,
     state: State,
     group: u8,
     duplicated: bool,
@@ -71,6 +73,7 @@ const UNUSED: Block = Block {
     children: 0,
     parent: NIL,
     heir: NIL,
+    depth: 0,
     state: State::Free,
     group: 0,
     duplicated: false,
@@ -82,7 +85,6 @@ pub struct Pool {
     capacity: u32,
     blocks: Vec<Block>,
     key: Vec<Key>,
-    depth: Vec<u32>,
     generation: Vec<u32>,
     /// Freed blocks, the last freed on top. Blocks never used come after these, in order.
     free: Vec<BlockId>,
@@ -100,7 +102,6 @@ impl Pool {
             capacity,
             blocks: Vec::with_capacity(reserve),
             key: Vec::with_capacity(reserve),
-            depth: Vec::with_capacity(reserve),
             generation: Vec::with_capacity(reserve),
             free: Vec::new(),
             cached: 0,
@@ -193,7 +194,7 @@ impl Pool {
     /// Its place in the prefix: 0 for the first block.
     #[inline]
     pub fn depth(&self, block: BlockId) -> u32 {
-        self.depth[block as usize]
+        self.blocks[block as usize].depth
     }
 
     /// Its layer group.

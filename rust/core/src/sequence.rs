@@ -29,7 +29,8 @@ pub struct Meta {
 }
 
 /// A live sequence.
-// What each decode step reads and writes comes first, so that it costs two cache lines.
+// What each decode step reads and writes comes first, so that it costs two cache lines; then what
+// publishing a block takes.
 #[derive(Debug, Clone, Default)]
 #[repr(C)]
 pub struct Sequence {
@@ -57,9 +58,23 @@ pub struct Sequence {
     pub tables: Tables,
     /// Keys of full blocks of known tokens, as far as they have been needed.
     pub keys: Vec<Key>,
+    /// Multimodal items.
+    pub extras: Vec<Extra>,
+    /// When each block is used next, where that is known.
+    pub outlook: Vec<u32>,
+    /// Blocks at the front that an admission policy was told of.
+    pub sighted: u32,
+    /// Blocks at the front after which an admission policy dropped one: the rest is not asked for.
+    pub closed: Option<u32>,
+    /// Tokens of the prompt.
+    pub prompt: u32,
     /// Link of block 0.
     pub root: Key,
-    /// What it was chained from.
+    /// The request.
+    pub meta: Meta,
+    /// What it cost.
+    pub usage: Usage,
+    /// What `root` was chained from.
     pub salt: Vec<u8>,
     /// As `salt`.
     pub adapter: Vec<u8>,
@@ -71,28 +86,14 @@ pub struct Sequence {
     pub encoder_published: bool,
     /// The end of what a load brings: computed elsewhere, over another copy of that input.
     pub brought: u32,
-    /// Tokens of the prompt.
-    pub prompt: u32,
-    /// Multimodal items.
-    pub extras: Vec<Extra>,
-    /// When each block is used next, where that is known.
-    pub outlook: Vec<u32>,
-    /// The request.
-    pub meta: Meta,
     /// The tick of its admission.
     pub admitted: u64,
     /// Prompt and answer together, where that is known.
     pub max_tokens: u32,
-    /// What it cost.
-    pub usage: Usage,
     /// The ticket of the computation it joined, while that goes on; 0 otherwise.
     pub joined: u64,
     /// Why no more of its prompt was found.
     pub miss: Miss,
-    /// Blocks at the front that an admission policy was told of.
-    pub sighted: u32,
-    /// Blocks at the front after which an admission policy dropped one: the rest is not asked for.
-    pub closed: Option<u32>,
 }
 
 /// Usage counts of a request, in tokens.

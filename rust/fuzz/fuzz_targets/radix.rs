@@ -18,7 +18,6 @@ struct Input {
     size: u8,
     policy: u8,
     partial: bool,
-    logged: bool,
     ops: Vec<Op>,
 }
 
@@ -181,7 +180,8 @@ impl World {
     /// Whole blocks of a prompt that are there, all but its last `less` tokens.
     fn longest(&self, tokens: &[u32], salted: bool, less: usize) -> usize {
         let most = tokens.len().saturating_sub(less) / self.size;
-        let there = |&n: &usize| self.there.contains_key(&(salted, tokens[..n * self.size].to_vec()));
+        let there =
+            |&n: &usize| self.there.contains_key(&(salted, tokens[..n * self.size].to_vec()));
         (1..=most).take_while(there).count()
     }
 
@@ -225,8 +225,10 @@ impl World {
                     assert!(copies.insert(event.block), "stored twice");
                 }
                 Kind::Evict | Kind::Forget => {
-                    self.there.values_mut().for_each(|copies| drop(copies.remove(&event.block)));
-                    self.there.retain(|_, copies| !copies.is_empty());
+                    self.there.retain(|_, copies| {
+                        copies.remove(&event.block);
+                        !copies.is_empty()
+                    });
                 }
                 _ => {}
             }
@@ -237,7 +239,8 @@ impl World {
     fn check(&self) {
         self.m.check_integrity().expect("sound");
         let pool = self.m.pool();
-        let found: BTreeSet<BlockId> = (0..pool.created()).filter(|&b| pool.is_findable(b)).collect();
+        let found: BTreeSet<BlockId> =
+            (0..pool.created()).filter(|&b| pool.is_findable(b)).collect();
         let told: BTreeSet<BlockId> = self.there.values().flatten().copied().collect();
         assert_eq!(found, told);
         for ((salted, tokens), copies) in &self.there {
@@ -245,7 +248,10 @@ impl World {
             for &block in copies {
                 let parent = pool.parent(block);
                 let follows = self.there.get(&above).is_some_and(|blocks| blocks.contains(&parent));
-                assert!(if parent == NIL { above.1.is_empty() } else { follows }, "another's child");
+                assert!(
+                    if parent == NIL { above.1.is_empty() } else { follows },
+                    "another's child"
+                );
             }
         }
     }

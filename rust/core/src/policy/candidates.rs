@@ -1,5 +1,6 @@
 //! Blocks offered to a policy outside the core, and how its answer becomes an order.
 
+use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use super::Row;
@@ -23,21 +24,12 @@ pub struct Candidates {
 }
 
 impl Candidates {
-    /// `parent` is a block's id until all are there, then its place.
-    pub(super) fn push(
-        &mut self,
-        pool: &Pool,
-        block: BlockId,
-        parent: BlockId,
-        children: u32,
-        row: Row,
-    ) {
-        self.blocks.push(block);
-        self.generations.push(pool.generation(block));
-        self.parents.push(parent);
-        self.children.push(children);
-        self.rows.push(row);
-        self.depths.push(pool.depth(block));
+    /// What is known of the blocks that are offered, all at once.
+    pub(super) fn describe(&mut self, pool: &Pool, rows: &[Row]) {
+        let blocks = self.blocks.iter();
+        self.generations.extend(blocks.clone().map(|&block| pool.generation(block)));
+        self.depths.extend(blocks.clone().map(|&block| pool.depth(block)));
+        self.rows.extend(blocks.map(|&block| rows[block as usize]));
     }
 
     pub(super) fn clear(&mut self) {
@@ -55,18 +47,18 @@ impl Candidates {
         let mut waiting = self.children.clone();
         let mut heap: BinaryHeap<Pick> = (0..self.blocks.len())
             .filter(|&i| waiting[i] == 0)
-            .map(|i| Pick { score: scores[i], place: i as u32 })
+            .map(|i| pick(scores[i], i as u32))
             .collect();
         let mut chosen = Vec::with_capacity(n);
         while chosen.len() < n
-            && let Some(Pick { place, .. }) = heap.pop()
+            && let Some(Reverse((_, place))) = heap.pop()
         {
             chosen.push(place);
             let parent = self.parents[place as usize];
             if parent != NIL {
                 waiting[parent as usize] -= 1;
                 if waiting[parent as usize] == 0 {
-                    heap.push(Pick { score: scores[parent as usize], place: parent });
+                    heap.push(pick(scores[parent as usize], parent));
                 }
             }
         }
@@ -103,23 +95,11 @@ impl Candidates {
     }
 }
 
-#[derive(Debug, PartialEq)]
-struct Pick {
-    score: f64,
-    place: u32,
-}
+/// The heap's greatest is the lowest score, and of equals the first offered.
+type Pick = Reverse<(i64, u32)>;
 
-impl Eq for Pick {}
-
-impl PartialOrd for Pick {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Pick {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        // Reversed: the heap's greatest is the lowest score, and of equals the first offered.
-        other.score.total_cmp(&self.score).then(other.place.cmp(&self.place))
-    }
+fn pick(score: f64, place: u32) -> Pick {
+    // Integers in the order of `f64::total_cmp`, which would do this at each comparison.
+    let bits = score.to_bits().cast_signed();
+    Reverse((bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed(), place))
 }

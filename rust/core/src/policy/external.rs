@@ -127,11 +127,12 @@ impl External {
         for &block in &self.spared {
             self.marks[block as usize] = Mark { children: NIL, ..unseen };
         }
+        let marks = &mut self.marks[..];
         for block in self.order.iter() {
             if out.blocks.len() == limit {
                 break;
             }
-            let mark = &mut self.marks[block as usize];
+            let mark = &mut marks[block as usize];
             if mark.offer != unseen.offer {
                 *mark = unseen;
             }
@@ -140,15 +141,17 @@ impl External {
             // waits for its last child.
             let mut next = block;
             while next != NIL && out.blocks.len() < limit {
-                let mark = &mut self.marks[next as usize];
+                let mark = &mut marks[next as usize];
                 if !mark.passed || mark.place != NIL || mark.children != pool.children(next) {
                     break;
                 }
+                let parent = pool.parent(next);
                 mark.place = out.blocks.len() as u32;
-                let (children, parent) = (mark.children, pool.parent(next));
-                out.push(pool, next, parent, children, self.rows[next as usize]);
+                out.blocks.push(next);
+                out.children.push(mark.children);
+                out.parents.push(parent);
                 if parent != NIL {
-                    let mark = &mut self.marks[parent as usize];
+                    let mark = &mut marks[parent as usize];
                     if mark.offer != unseen.offer {
                         *mark = unseen;
                     }
@@ -158,8 +161,9 @@ impl External {
             }
         }
         for parent in out.parents.iter_mut().filter(|parent| **parent != NIL) {
-            *parent = self.marks[*parent as usize].place;
+            *parent = marks[*parent as usize].place;
         }
+        out.describe(pool, &self.rows);
     }
 
     /// Keeps `blocks` out of the next offer: the pending operation needs them itself.

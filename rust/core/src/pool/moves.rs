@@ -8,7 +8,6 @@ impl Pool {
         let id = self.blocks.len() as BlockId;
         self.blocks.push(UNUSED);
         self.key.push(Key::default());
-        self.depth.push(0);
         if self.generation.len() < self.blocks.len() {
             self.generation.push(0);
         }
@@ -79,9 +78,9 @@ impl Pool {
         debug_assert_eq!(b.state, State::Pending);
         b.state = State::Committed;
         b.parent = parent;
+        b.depth = depth;
         b.duplicated = false;
         self.key[block as usize] = key;
-        self.depth[block as usize] = depth;
         if parent != NIL {
             let above = &mut self.blocks[parent as usize];
             above.children += 1;
@@ -131,7 +130,6 @@ impl Pool {
         let kept = (capacity as usize).min(self.blocks.len());
         self.blocks.truncate(kept);
         self.key.truncate(kept);
-        self.depth.truncate(kept);
         self.free.retain(|&b| b < capacity);
     }
 }

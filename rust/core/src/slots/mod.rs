@@ -127,7 +127,7 @@ impl Slots {
     pub fn lookup(&self, prompt: &[u32], space: Space<'_>) -> u32 {
         let most = prompt.len().saturating_sub(1).min(self.length as usize);
         let root = self.hasher.root(space);
-        self.order.longest(&self.all, root, &prompt[..most], &mut Vec::new())
+        self.order.reach(&self.all, root, &prompt[..most])
     }
 
     /// A slot for a prompt, with the longest prefix of it that is there; a copy is in the next plan.
