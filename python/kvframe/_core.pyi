@@ -85,7 +85,7 @@ class Manager:
         A block's state and generation.
         """
     def block_table(
-        self, /, seq: SupportsIndex, group: SupportsIndex = ..., start: SupportsIndex = 0
+        self, /, seq: SupportsIndex, group: SupportsIndex = ..., start: SupportsIndex = ...
     ) -> Incomplete:
         """
         A sequence's block table in a group; -1, or the null block, where one was given up.
@@ -723,8 +723,8 @@ class TierGate:
         about: tuple[SupportsIndex, str, SupportsIndex, SupportsIndex, SupportsIndex],
     ) -> Incomplete:
         """
-        A verdict for each page from a place of a prefix on: 0 drops it, 1 keeps it, 2 is for the
-        tier below.
+        A verdict for each page from a place of a prefix on: 0 drops it, 1 keeps it, 2 is for the tier
+        below.
         """
     def seen(self, /, keys: Any, now: SupportsIndex) -> None:
         """
