@@ -20,12 +20,58 @@ from kvframe import (
     SlotCache,
     UsageError,
 )
+from kvframe.blocks import BlockPool
 from kvframe.policies import BatchedPrefix
 from kvframe.policies.tier import TierPolicy, Use
 
 from .gates import serve
 from .helpers import cached, manager, state
 from .matchers import matched
+
+PIECES: dict[str, Callable[[KVCacheManager, int, Any], object]] = {
+    "out must be contiguous: 4 bytes": lambda kv, seq, half: kv.lend(half(np.int32)),
+    "out must be contiguous: 8 bytes": lambda kv, seq, half: kv.slot_mapping(
+        [seq], [0], [2], half(np.int64)
+    ),
+    "blocks must be contiguous": lambda kv, seq, half: kv.ragged_tables(
+        [seq], np.zeros(2, np.int32), half(np.int32)
+    ),
+    "slots must be contiguous": lambda kv, seq, half: kv.step(
+        append=[seq], tokens=[1], slots=half(np.int64)
+    ),
+}
+
+
+@pytest.mark.scenario("I13")
+@pytest.mark.parametrize("message", PIECES)
+def test_an_array_to_write_into_is_one_piece(message: str) -> None:
+    kv = manager()
+    seq = kv.admit([2, 3]).seq
+    before = state(kv, [seq])
+    for view in (slice(None, None, 2), slice(None, None, -1)):
+        with pytest.raises(UsageError, match=message):
+            PIECES[message](kv, seq, lambda dtype, view=view: np.zeros(8, dtype)[view])
+    assert state(kv, [seq]) == before
+
+
+@pytest.mark.scenario("V10", "I13")
+def test_a_block_pools_numbers() -> None:
+    kv = manager()
+    pool = BlockPool(kv)
+    for count in (-1, 1.5, None):
+        with pytest.raises(UsageError, match="count"):
+            pool.take(count)  # type: ignore[arg-type]
+    for count in (9, 2**31, 2**62):
+        with pytest.raises(CapacityError, match=f"needs {count} blocks"):
+            pool.take(count)
+    for ask in (pool.holds, pool.generations):
+        with pytest.raises(UsageError, match="block = 8: the pool has no such block"):
+            ask([0, 8])
+    with pytest.raises(UsageError, match="manager = 5"):
+        BlockPool(5)  # type: ignore[arg-type]
+    assert kv.counts().free == 8
+    kv.check_integrity()
+
 
 SURROGATE = "\ud800"
 """What JSON can bring and UTF-8 cannot say."""

@@ -37,5 +37,5 @@ def test_the_packages_of_this_repository_are_listed() -> None:
     rows = json.loads(CliRunner().invoke(main, ["plugins", "--json"]).stdout)
     assert sum(row["kind"] == "eviction" for row in rows) >= 25
     assert {row["way"] for row in rows} >= {"builtin", "batched", "native"}
-    assert {row["kind"] for row in rows} >= {"eviction", "admission", "prefix"}
+    assert {row["kind"] for row in rows} == {"eviction", "admission", "prefix", "tier"}
     assert len({row["distribution"] for row in rows}) >= 5

@@ -177,6 +177,22 @@ pub fn writable<'py, T: Element, D: Dimension>(
     })
 }
 
+/// The same as one piece of memory.
+pub fn slice<'a, T: Element>(
+    py: Python<'_>,
+    array: &'a mut PyReadwriteArray<'_, T, Ix1>,
+    name: &str,
+) -> PyResult<&'a mut [T]> {
+    let strides = array.strides().to_vec();
+    array.as_slice_mut().map_err(|_| {
+        let size = size_of::<T>();
+        usage(
+            py,
+            format!("{name} must be contiguous: {size} bytes from entry to entry, not {strides:?}"),
+        )
+    })
+}
+
 /// The caller's array of offsets or lengths, of either width.
 pub enum Offsets<'py> {
     /// As `FlashInfer` takes them.

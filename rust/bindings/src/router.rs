@@ -7,7 +7,8 @@ use numpy::{PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 use crate::buffers::tokens;
-use crate::errors::{shown, usage};
+use crate::errors::{raise, shown, usage};
+use crate::fork;
 use crate::ints::{BlockSize, IndexCapacity, Worker};
 use crate::lookup::space_of;
 
@@ -43,10 +44,25 @@ type ReachTuple = (u64, [u32; TIERS]);
 #[pyclass(frozen, module = "kvframe._core")]
 pub struct RouterIndex {
     router: Mutex<Router>,
+    forks: u32,
 }
 
 impl RouterIndex {
-    fn locked(&self) -> MutexGuard<'_, Router> {
+    /// Refused in the child of a fork: another thread may have held the lock then.
+    fn check_fork(&self, py: Python<'_>) -> PyResult<()> {
+        if self.forks == fork::generation() {
+            return Ok(());
+        }
+        let message = "this index belongs to the parent of a fork; make one in the child";
+        Err(raise(py, "HandleError", message.into()))
+    }
+
+    fn locked(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Router>> {
+        self.check_fork(py)?;
+        Ok(self.inside())
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Router> {
         // Every operation leaves the index whole, so a panic elsewhere does not matter.
         self.router.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -56,23 +72,27 @@ impl RouterIndex {
 impl RouterIndex {
     #[new]
     fn new(block_size: BlockSize, capacity: IndexCapacity) -> Self {
-        Self { router: Mutex::new(Router::new(block_size.0, capacity.0)) }
+        let router = Mutex::new(Router::new(block_size.0, capacity.0));
+        Self { router, forks: fork::generation() }
     }
 
-    fn add_worker(&self, worker: Worker) -> bool {
-        self.locked().add_worker(worker.0)
+    fn add_worker(&self, py: Python<'_>, worker: Worker) -> PyResult<bool> {
+        Ok(self.locked(py)?.add_worker(worker.0))
     }
 
-    fn remove_worker(&self, py: Python<'_>, worker: Worker) -> Option<usize> {
-        py.detach(|| self.locked().remove_worker(worker.0))
+    fn remove_worker(&self, py: Python<'_>, worker: Worker) -> PyResult<Option<usize>> {
+        self.check_fork(py)?;
+        Ok(py.detach(|| self.inside().remove_worker(worker.0)))
     }
 
-    fn cleared(&self, py: Python<'_>, worker: Worker) -> usize {
-        py.detach(|| self.locked().cleared(worker.0))
+    fn cleared(&self, py: Python<'_>, worker: Worker) -> PyResult<usize> {
+        self.check_fork(py)?;
+        Ok(py.detach(|| self.inside().cleared(worker.0)))
     }
 
     fn stored(
         &self,
+        py: Python<'_>,
         worker: Worker,
         blocks: &Bound<'_, PyAny>,
         parent: Option<&Bound<'_, PyAny>>,
@@ -84,42 +104,49 @@ impl RouterIndex {
         let (keys, parent) = (hashes(blocks)?, parent.map(hash).transpose()?);
         let ids = tokens(ids, "token_ids")?;
         let space = root(salt, adapter);
-        Ok(self.locked().stored(worker.0, &keys, parent, ids.as_slice(), space, tier))
+        Ok(self.locked(py)?.stored(worker.0, &keys, parent, ids.as_slice(), space, tier))
     }
 
-    fn removed(&self, worker: Worker, blocks: &Bound<'_, PyAny>, tier: u8) -> PyResult<usize> {
+    fn removed(
+        &self,
+        py: Python<'_>,
+        worker: Worker,
+        blocks: &Bound<'_, PyAny>,
+        tier: u8,
+    ) -> PyResult<usize> {
         let keys = hashes(blocks)?;
-        Ok(self.locked().removed(worker.0, &keys, tier))
+        Ok(self.locked(py)?.removed(worker.0, &keys, tier))
     }
 
-    fn match_hashes(&self, blocks: &Bound<'_, PyAny>) -> PyResult<Vec<ReachTuple>> {
+    fn match_hashes(&self, py: Python<'_>, blocks: &Bound<'_, PyAny>) -> PyResult<Vec<ReachTuple>> {
         let keys = hashes(blocks)?;
-        let found = self.locked().match_keys(keys);
+        let found = self.locked(py)?.match_keys(keys);
         Ok(found.into_iter().map(|reach| (reach.worker, reach.blocks)).collect())
     }
 
     fn match_tokens(
         &self,
+        py: Python<'_>,
         ids: &Bound<'_, PyAny>,
         salt: Option<&[u8]>,
         adapter: Option<&[u8]>,
     ) -> PyResult<Vec<ReachTuple>> {
         let ids = tokens(ids, "prompt")?;
-        let found = self.locked().match_tokens(ids.as_slice(), root(salt, adapter));
+        let found = self.locked(py)?.match_tokens(ids.as_slice(), root(salt, adapter));
         Ok(found.into_iter().map(|reach| (reach.worker, reach.blocks)).collect())
     }
 
-    fn workers(&self) -> Vec<u64> {
-        self.locked().workers().collect()
+    fn workers(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+        Ok(self.locked(py)?.workers().collect())
     }
 
-    fn counts(&self) -> (u64, u64, u64) {
-        let counts = self.locked().counts();
-        (counts.ignored, counts.unplaced, counts.dropped)
+    fn counts(&self, py: Python<'_>) -> PyResult<(u64, u64, u64)> {
+        let counts = self.locked(py)?.counts();
+        Ok((counts.ignored, counts.unplaced, counts.dropped))
     }
 
-    fn __len__(&self) -> usize {
-        self.locked().len()
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.locked(py)?.len())
     }
 }
 
