@@ -2,7 +2,7 @@
 #   make setup   install the package (release build) and every plugin into .venv
 #   make bench   setup, then the main job: the shipped trace under every policy
 #   make test    setup, then every Rust and Python test
-#   make soak    many more random calls beside the model and in the core: STEPS=1000000 of them
+#   make soak    many more random calls beside the model, over the tiers and in the core: STEPS=1000000
 #   make lint    format, lints and types, all of them errors
 #   make mutants break the core on purpose, once a mutant; some test must fail each time (minutes)
 #   make instructions         count what the hot paths take (needs valgrind) and compare with the record
@@ -39,6 +39,7 @@ test: setup
 soak: setup
 	$(BIN)/python -m pytest tests/oracle --steps $(STEPS)
 	KVFRAME_TRACES=100000 $(BIN)/python -m pytest tests/radix
+	KVFRAME_TIER_STEPS=$(STEPS) $(BIN)/python -m pytest tests/tiers/test_soak.py
 	KVFRAME_SCRIPTS=20000 KVFRAME_RUNS=4000 cargo test --locked -p kvframe-core --test property
 
 lint: setup $(STUBS)

@@ -1,6 +1,7 @@
 """``python -m perf.default``: foresight beside lru, on the shipped traces and on made-up traffic.
 
-Prints a Markdown row for each cell: token hit rates over the whole trace, and of its later half.
+Prints a Markdown row for each cell: token hit rates over the whole trace, and of its later half;
+the gain by the clock, beside running sequences; and how much more time the replay took.
 """
 
 from __future__ import annotations
@@ -8,18 +9,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from kvframe import _core
 from kvframe.bench.traces import load
+from perf.cells import CAPACITIES
 from perf.results import warn_debug
 from perf.table import table
 from perf.workloads import FAMILIES, SIZE, made, rows
 
-CAPACITIES = {
-    "conversation": (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000),
-    "synthetic": (500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000),
-    "agent": (2_000, 4_000, 8_000, 16_000),
-}
 SHARES = (0.005, 0.02, 0.06, 0.15, 0.4)
 """Capacities of made-up traffic, by its blocks that differ."""
 
@@ -39,13 +37,21 @@ def cells(seeds: int) -> Iterator[tuple[str, _core.Trace, int]]:
                 yield name, trace, capacity
 
 
-def rates(trace: _core.Trace, policy: str, capacity: int) -> tuple[float, float]:
-    """Token hit rates in percent: all requests, the later half."""
-    got = _core.replay(trace, policy, capacity, "engine")
-    late = max(got["input_tokens_last_half"], 1)
-    return (
+class Run(NamedTuple):
+    """Token hit rates in percent, of all requests and of the later half; seconds."""
+
+    whole: float
+    late: float
+    seconds: float
+
+
+def run(trace: _core.Trace, policy: str, capacity: int, mode: str = "engine") -> Run:
+    """One replay."""
+    got = _core.replay(trace, policy, capacity, mode)
+    return Run(
         100 * got["hit_tokens"] / got["input_tokens"],
-        100 * got["hit_tokens_last_half"] / late,
+        100 * got["hit_tokens_last_half"] / max(got["input_tokens_last_half"], 1),
+        got["seconds"],
     )
 
 
@@ -58,11 +64,19 @@ def main() -> int:
     warn_debug()
     lines = []
     for name, trace, capacity in cells(asked.seeds):
-        lru, late_lru = rates(trace, "lru", capacity)
-        got, late = rates(trace, asked.policy, capacity)
-        values = [f"{lru:.2f}", f"{got:.2f}", f"{got - lru:+.2f}", f"{late - late_lru:+.2f}"]
-        lines.append([name, f"{capacity:,}", *values])
-    print(table(["trace", "blocks", "lru", asked.policy, "gain", "gain, later half"], lines))
+        lru, ours = (run(trace, policy, capacity) for policy in ("lru", asked.policy))
+        by_clock = [run(trace, policy, capacity, "timed") for policy in ("lru", asked.policy)]
+        lines.append(
+            [
+                *(name, f"{capacity:,}", f"{lru.whole:.2f}", f"{ours.whole:.2f}"),
+                f"{ours.whole - lru.whole:+.2f}",
+                f"{ours.late - lru.late:+.2f}",
+                f"{by_clock[1].whole - by_clock[0].whole:+.2f}",
+                f"{ours.seconds / lru.seconds:.1f}",
+            ]
+        )
+    head = ["trace", "blocks", "lru", asked.policy, "gain", "gain, later half", "gain, timed"]
+    print(table([*head, "times lru's time"], lines))
     return 0
 
 

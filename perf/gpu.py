@@ -179,7 +179,7 @@ def swaps(pool: CupyPool, compute: Products) -> list[Row]:
         rows.append(row(name, 8 * PAGE / taken / 1e9, "GB/s", few_ceiling))
     rows.append(row("compute_slowdown", max(slower), "%", 5.0))
     rows += segments(pool, mapped, pages[:256], there[:256], {"out": out, "in": bring})
-    return [*rows, onboard(swap, pages[:256], there[:256])]
+    return [*rows, onboard(swap, pages, there)]
 
 
 def segments(

@@ -64,4 +64,6 @@ WORKS = (
 )
 
 if __name__ == "__main__":
+    # A small pool first: the code and modules that it loads are no block's.
+    filled(CHAIN)
     print(filled(int(sys.argv[1]) if len(sys.argv) > 1 else 1 << 20))

@@ -40,13 +40,18 @@ SOURCE = Path(__file__).parent.parent / "tests" / "native" / "lru.c"
 Make = Callable[[], NativePolicy] | None
 
 
+def compiler() -> str | None:
+    """A C compiler's path."""
+    return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+
+
 def compiled(folder: Path) -> Callable[[str], NativePolicy]:
     """Policies of tests/native/lru.c, by the name of their table."""
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
+    program = compiler()
+    if program is None:
         raise SystemExit("perf.native: needs a C compiler: cc")
     built = folder / "lru.so"
-    command = [compiler, "-std=c11", "-O2", "-shared", "-fPIC", f"-I{include_dir()}"]
+    command = [program, "-std=c11", "-O2", "-shared", "-fPIC", f"-I{include_dir()}"]
     subprocess.run([*command, str(SOURCE), "-o", str(built)], check=True)
     library = ctypes.CDLL(str(built))
     new = ctypes.pythonapi.PyCapsule_New

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from kvframe import CacheConfig, Config, KVCacheManager
+from kvframe import CacheConfig, Config, KVCacheManager, PolicyConfig
 from perf import floors
 from perf.measure import MICRO, per_call, quiet
 from perf.memory import resident
@@ -30,9 +30,10 @@ LEAF = 1_600
 ROOT = Path(__file__).parent.parent
 
 
-def manager(blocks: int) -> KVCacheManager:
-    """A manager over the radix index, under lru."""
-    return KVCacheManager(Config(cache=CacheConfig(capacity=blocks, index="radix")))
+def manager(blocks: int, policy: str = "lru") -> KVCacheManager:
+    """A manager over the radix index."""
+    cache = CacheConfig(capacity=blocks, index="radix")
+    return KVCacheManager(Config(cache=cache, policy=PolicyConfig(eviction=policy)))
 
 
 def cache(kv: KVCacheManager, prompt: np.ndarray) -> None:
@@ -90,19 +91,26 @@ def served(asked: list[Prompt], blocks: int) -> list[int]:
     return hits
 
 
-def evicting(leaves: int) -> Callable[[bool], Round]:
-    """Rounds of evictions of one block among that many leaves; µs a victim."""
+def evicting(leaves: int, policy: str = "lru", twice: bool = False) -> Callable[[bool], Round]:
+    """Rounds of evictions of one block among that many leaves; µs a victim.
+
+    With ``twice``, every second leaf is used again, as policies tell apart.
+    """
 
     def make(quick: bool) -> Round:
         count = leaves // 16 if quick else leaves
 
         def once() -> float:
-            kv = manager(count + 1)
+            # The head, and a block for the token behind each leaf, without which none is found.
+            kv = manager(count + 2, policy)
             head = np.zeros(SIZE, np.uint32)
-            for leaf in range(count):
-                cache(kv, np.append(head, np.full(SIZE, leaf + 1, np.uint32)))
+            again = range(0, count, 2) if twice else ()
+            for leaf in (*range(count), *again):
+                cache(kv, np.append(head, np.full(SIZE + 1, leaf + 1, np.uint32)))
+            if kv.counts().free != 1:
+                raise AssertionError("each leaf is cached once")
             victims = min(count // 2, 512)
-            free = iter(range(1, victims + 1))
+            free = iter(range(2, victims + 2))
             took = per_call(lambda: kv.collect(next(free)), victims)
             if kv.stats()["evictions"] != victims:
                 raise AssertionError("each call evicts one")
@@ -186,6 +194,16 @@ WORKS = (
             side=SIDE,
         )
         for leaves in (1, 4, 16, 64)
+    ),
+    *(
+        Work(
+            f"evict_arc_{keys}k",
+            evicting(keys * 1_000, "arc", twice=True),
+            2.0,
+            floors.one_write,
+            TABLE,
+        )
+        for keys in (5, 20, 80)
     ),
     Work(
         "bytes_per_token",

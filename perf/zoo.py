@@ -6,7 +6,8 @@ kvframe's of the same names on them as single blocks that follow none: what lies
 columns is then a rule of its policy or the rule of leaves, one at a time. Without it that part of
 the last record is kept.
 
-``--page`` writes the page from the record of the last run, without running anything.
+``--policy lru,mine`` measures only these anew and keeps the other rows of the last record.
+``--page`` writes the page from that record, without running anything.
 """
 
 from __future__ import annotations
@@ -138,6 +139,17 @@ def block_hits(trace: _core.Trace, policy: str, capacity: int) -> float:
     return round(float(got["block_hits"] / got["block_accesses"]), 6)
 
 
+def replaced(before: list[dict[str, Any]], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of a record with those that were measured anew in their places."""
+
+    def cell(row: dict[str, Any]) -> tuple[object, ...]:
+        return row["trace"], row["policy"], row["capacity"]
+
+    known = {cell(row): row for row in before} | {cell(row): row for row in rows}
+    traces = list(dict.fromkeys(trace for trace, *_ in known))
+    return sorted(known.values(), key=lambda row: traces.index(row["trace"]))
+
+
 def last_record() -> dict[str, Any]:
     """What the last run saved.
 
@@ -155,11 +167,16 @@ def main() -> int:
     """Measure, save, write the page."""
     parser = argparse.ArgumentParser(prog="python -m perf.zoo", description=__doc__)
     parser.add_argument("--libcachesim", metavar="PYTHON", help="one that imports it")
+    parser.add_argument("--policy", metavar="LIST", help="only these anew; the rest is kept")
     parser.add_argument("--page", action="store_true", help="only write the page anew")
     asked = parser.parse_args()
     if not asked.page:
         warn_debug()
-        rows = list(zoo(CAPACITIES, "all", "engine"))
+        if asked.policy:
+            rows = list(zoo(CAPACITIES, f"{asked.policy},lru,opt", "engine"))
+            rows = replaced(last_record()["rows"], rows)
+        else:
+            rows = list(zoo(CAPACITIES, "all", "engine"))
         if asked.libcachesim:
             peer, beside = compared(CAPACITIES, asked.libcachesim, LIBCACHESIM)
         else:

@@ -1,8 +1,8 @@
 """SGLang's radix caches, on a CPU: its own Python tree and its Rust core. Run by `perf.peers.Peer`.
 
-Needs a Python that can import SGLang and torch; no GPU. Written against 0.5.23. Pages of 16 tokens,
-as kvframe's blocks; a request takes part as in SGLang's scheduler: match all but the last token,
-lock, evict what is missing, insert, lock what was inserted, unlock at its end.
+Needs a Python that can import SGLang and torch 2.11 to 2.14; no GPU. Written against 0.5.23. Pages
+of 16 tokens, as kvframe's blocks; a request takes part as in SGLang's scheduler: match all but the
+last token, lock, evict what is missing, insert, lock what was inserted, unlock at its end.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from _serve import serve
 from sglang.srt.mem_cache.base_prefix_cache import EvictParams, InsertParams, MatchPrefixParams
 from sglang.srt.mem_cache.cache_init_params import CacheInitParams
 from sglang.srt.mem_cache.radix_cache import RadixCache, RadixKey
+from sglang.srt.mem_cache.rust_tree_core.adapter import RustUnifiedTreeCore
 from sglang.srt.mem_cache.unified_cache.component_type import ComponentType
 from sglang.srt.mem_cache.unified_radix_cache import UnifiedRadixCache
 
@@ -53,6 +54,11 @@ class Tree:
             params.tree_components = (ComponentType.FULL,)
             params.tree_core_backend = "rust"
             self.cache: Any = UnifiedRadixCache(params)
+            if not isinstance(self.cache.tree_core, RustUnifiedTreeCore):
+                # Outside torch 2.11 to 2.14 it takes a Python tree without a word.
+                raise RuntimeError(
+                    f"SGLang does not use its Rust core with torch {torch.__version__}"
+                )
         else:
             self.cache = RadixCache(params)
         self.slots = 0
@@ -123,7 +129,8 @@ def timed(work: Callable[[], object], calls: int) -> float:
 def stream(kind: str, quick: bool, most: int) -> tuple[float, list[int]]:
     """The stream of requests: µs a request, and tokens found of each."""
     asked = [key_of(prompt) for prompt in workload.prompts(60 if quick else 2_000)]
-    tree, live = Tree(kind), deque()
+    tree = Tree(kind)
+    live: deque[Any] = deque()
     queue = iter(asked)
     hits: list[int] = []
     took = timed(lambda: hits.append(tree.serve(next(queue), live, most)), len(asked))

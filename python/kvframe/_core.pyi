@@ -91,7 +91,7 @@ class Manager:
         A block's state and generation.
         """
     def block_table(
-        self, /, seq: SupportsIndex, group: SupportsIndex = ..., start: SupportsIndex = 0
+        self, /, seq: SupportsIndex, group: SupportsIndex = ..., start: SupportsIndex = ...
     ) -> Incomplete:
         """
         A sequence's block table in a group; -1, or the null block, where one was given up.
@@ -758,6 +758,34 @@ class Slots:
         """
 
 @final
+class TierGate:
+    """
+    One tier's admission policy; `kvframe.tiers` has the face for users.
+    """
+    def __new__(cls, /, policy: Any, options: dict | None = None) -> TierGate:
+        """
+        The built-in policy of that name.
+        """
+    def admit(
+        self,
+        /,
+        keys: Any,
+        start: SupportsIndex,
+        block_size: SupportsIndex,
+        uses: SupportsGetItem[int, SupportsIndex],
+        using: tuple[SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex],
+        about: tuple[SupportsIndex, str, SupportsIndex, SupportsIndex, SupportsIndex],
+    ) -> Incomplete:
+        """
+        A verdict for each page from a place of a prefix on: 0 drops it, 1 keeps it, 2 is for the tier
+        below.
+        """
+    def seen(self, /, keys: Any, now: SupportsIndex) -> None:
+        """
+        A request has found or computed pages.
+        """
+
+@final
 class TierPages:
     """
     The core of a tier of pages; `kvframe.tiers` has the face for users.
@@ -767,6 +795,7 @@ class TierPages:
         /,
         *,
         pages: SupportsIndex,
+        block_size: SupportsIndex,
         in_flight: SupportsIndex,
         policy: Any,
         policy_options: dict | None = None,
@@ -841,7 +870,7 @@ class TierPages:
         """
     def order(self, /) -> list[tuple[tuple[int, int], int]]:
         """
-        Pages in the order they would die, as far as it is settled, each with its key.
+        Pages in the order they would die, each with its key; a policy from outside is asked for it.
         """
     def prefix(self, /, page: SupportsIndex) -> list[tuple[int, int]]:
         """
@@ -981,7 +1010,7 @@ class TierPolicy:
 @final
 class Trace:
     """
-    A trace and, once asked for, what its two modes need to know ahead.
+    A trace and, once asked for, what its modes need to know ahead.
     """
     @property
     def block_size(self, /) -> int:
@@ -1065,7 +1094,8 @@ def replay(
     matcher: Any | None = None,
 ) -> dict:
     """
-    Replays a trace through the manager: admit, commit, release, one request at a time.
+    Replays a trace through the manager: admit, commit, release, one request at a time, or (`mode`
+    "timed") by the clock, beside those that still run.
 
     `policy` and `admission` are a built-in's name or a driver of a Python policy; `capacity` counts blocks, None
     holds everything. Returns what was counted, a dict.

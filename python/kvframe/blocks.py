@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kvframe.errors import CapacityError, UsageError
 from kvframe.manager import KVCacheManager
+from kvframe.request import shown
 
 Blocks = npt.NDArray[np.integer[Any]] | Sequence[int]
 Keys = npt.NDArray[np.uint64]
@@ -28,6 +30,8 @@ class BlockPool:
     """
 
     def __init__(self, manager: KVCacheManager) -> None:
+        if not isinstance(manager, KVCacheManager):
+            raise UsageError(f"manager = {shown(manager)}: must be a KVCacheManager")
         self.manager = manager
         self._core = manager._core
 
@@ -41,7 +45,16 @@ class BlockPool:
 
         Raises:
             CapacityError: So many cannot be had.
+            UsageError: It is no such number.
         """
+        counts = self.manager.counts()
+        if not isinstance(count, int | np.integer) or count < 0:
+            raise UsageError(f"count = {shown(count)}: must be an integer of at least 0")
+        if count > counts.total:  # Before there is an array for them.
+            raise CapacityError(
+                f"needs {count} blocks, but only {counts.available} are free or evictable of "
+                f"{counts.total}"
+            )
         out = np.empty(count, np.int32)
         self._core.lend(out)
         return out

@@ -24,7 +24,7 @@ from kvframe.policies.driver import driver
 from kvframe.policies.gate import AdmissionDriver, gate_of
 from kvframe.policies.match import matcher_of
 from kvframe.registry import Registry
-from kvframe.request import Extra, Request, TokenIds, space
+from kvframe.request import Extra, Request, TokenIds, name_bytes, space
 from kvframe.results import Committed, Counts, Lengths, Plan, Sight, Span
 from kvframe.retain import RetentionVerbs
 from kvframe.room import Room
@@ -94,7 +94,7 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
             groups=[_group(group) for group in config.config.groups],
             prefix_caching=cache.prefix_caching,
             null_block=cache.null_block,
-            fingerprint=cache.fingerprint.encode(),
+            fingerprint=name_bytes("cache.fingerprint", cache.fingerprint),
             event_log=cache.event_log,
             reserve=pressure.reserve,
             pin_cap=config.config.retention.pin_cap,
@@ -301,7 +301,7 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
 
         Running sequences keep their blocks, and leave nothing to be found. Blocks freed.
         """
-        return self._core.set_fingerprint(fingerprint.encode())
+        return self._core.set_fingerprint(name_bytes("fingerprint", fingerprint))
 
     def counts(self) -> Counts:
         """How many blocks are free, cached, referenced."""

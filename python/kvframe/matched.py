@@ -14,7 +14,7 @@ from kvframe.config import Config
 from kvframe.errors import ConfigError, HeldError, UsageError
 from kvframe.policies.gate import AdmissionDriver, Waiting
 from kvframe.policies.match import Answer, MatchDriver
-from kvframe.request import Extra, Request, RequestOptions, TokenIds, space
+from kvframe.request import Extra, Request, RequestOptions, TokenIds, shown, space
 from kvframe.results import Fit, Grant, Hit, Reason, Stepped
 
 PER_TRY = ("chunk", "until", "partial", "resumed")
@@ -189,6 +189,8 @@ class Matched:
 
     def fits(self, request: Request) -> Fit:
         """Whether `admit` would take a request in: now, later, or never. Changes nothing."""
+        if not isinstance(request, Request):
+            raise UsageError(f"request = {shown(request)}: must be a Request")
         return Fit(self._core.fits(self._rewritten([request])[0]))
 
     def admit(self, prompt: Request | TokenIds | None, **options: Unpack[RequestOptions]) -> Grant:

@@ -95,6 +95,11 @@ def _collect(manager: pluggy.PluginManager, holder: object) -> tuple[Descriptor,
     return tuple(offers)
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """The error's type and message, for use inside a message of one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(":")
+    try:
+        said = f"{type(error).__name__}: {error}"
+    except Exception:  # Its own __str__ may be what is wrong.
+        said = type(error).__name__
+    said = " ".join(said.split()).rstrip(":")
+    return said if len(said) <= 500 else f"{said[:500]}..."

@@ -175,7 +175,7 @@ class Registry:
     def _load(self, candidate: Candidate) -> tuple[Descriptor, ...]:
         try:
             holder = candidate.load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # A module may be a script that ends the program.
             raise PluginError(
                 f"plugin {candidate.plugin} ({candidate.origin}): "
                 f"cannot import {candidate.value}: {one_line(error)}"
@@ -194,7 +194,7 @@ class Registry:
         names = [name for group in found.values() for name in group]
         listing = "; ".join(f"{', '.join(group)} ({origin})" for origin, group in found.items())
         return (
-            f"no {_WORDS[kind]} {name}{did_you_mean(name, names) or '.'} "
+            f"no {_WORDS[kind]} {_named(name)}{did_you_mean(name, names) or '.'} "
             f"Found: {listing or 'none'}. One comes with a package: install it for "
             f"{sys.executable} with pip, then look with: kvframe plugins"
         )
@@ -235,6 +235,12 @@ class Registry:
         if not offers:
             return [row(f"broken: {candidate.value} gives nothing named {candidate.name}")]
         return [row("ok", offer) for offer in offers]
+
+
+def _named(name: str) -> str:
+    # It may be any text: what a message cannot show as it is, it shows quoted.
+    plain = name.isprintable() and name and len(name) <= 60
+    return name if plain else repr(name[:60])
 
 
 def _two_sources(candidates: Sequence[Candidate]) -> str:

@@ -136,13 +136,30 @@ class Request:
 def space(salt: str, adapter: str, extras: Iterable[Extra], encoder: bytes = b"") -> dict[str, Any]:
     """Salt, adapter, extras and the other input as the core takes them."""
     if not isinstance(encoder, bytes):
-        raise UsageError(f"encoder = {encoder!r}: must be bytes")
-    for name, text in (("salt", salt), ("adapter", adapter)):
-        if not isinstance(text, str):
-            raise UsageError(f"{name} = {text!r}: must be a string")
+        raise UsageError(f"encoder = {shown(encoder)}: must be bytes")
     items = [_item(index, extra) for index, extra in enumerate(extras)]
-    names = {"salt": salt.encode(), "adapter": adapter.encode(), "encoder": encoder}
-    return {**names, "extras": items}
+    names = {"salt": name_bytes("salt", salt), "adapter": name_bytes("adapter", adapter)}
+    return {**names, "encoder": encoder, "extras": items}
+
+
+def name_bytes(name: str, text: str) -> bytes:
+    """A name as the core takes it.
+
+    Raises:
+        UsageError: It is no string, or one that UTF-8 cannot say (JSON can bring a lone surrogate).
+    """
+    if not isinstance(text, str):
+        raise UsageError(f"{name} = {shown(text)}: must be a string")
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{name} = {shown(text)}: {error.reason} (place {error.start})") from None
+
+
+def shown(value: object) -> str:
+    """A value for a message: on one line, and cut where it is long."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:80]}..."
 
 
 def _item(index: int, extra: Extra) -> tuple[int, int, bytes]:
@@ -153,6 +170,6 @@ def _item(index: int, extra: Extra) -> tuple[int, int, bytes]:
         fits = False
     if not fits:
         raise UsageError(
-            f"extras[{index}] = {extra!r}: must be (start, end, id as bytes), 0 <= start < end"
+            f"extras[{index}] = {shown(extra)}: must be (start, end, id as bytes), 0 <= start < end"
         )
     return start, end, name

@@ -10,7 +10,7 @@ from typing import Literal
 
 from kvframe._core import Manager as Core
 from kvframe.errors import UsageError
-from kvframe.request import Extra, TokenIds, space
+from kvframe.request import Extra, TokenIds, shown, space
 from kvframe.results import Answer, Pin, Pinned, Priority, Taken
 from kvframe.retention import Keep
 
@@ -63,6 +63,8 @@ class RetentionVerbs:
             HandleError: The receipt was never given out, was handed back before, or names another
                 block than the one it was given for.
         """
+        if not isinstance(pin, Pin):
+            raise UsageError(f"pin = {shown(pin)}: must be the receipt that pin() gave")
         self._core.unpin(pin.receipt, pin.block)
 
     def unpin_all(self, owner: str | None = None) -> int:

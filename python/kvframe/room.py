@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Literal
 
 from kvframe._core import Manager as Core
-from kvframe.request import Handles, Request
+from kvframe.errors import UsageError
+from kvframe.request import Handles, Request, shown
 from kvframe.results import Pressure, Victim
 
 PreemptionRule = Literal[
@@ -47,6 +48,8 @@ class Room:
         callback causes after the one at hand. What a callback raises goes to
         ``sys.unraisablehook``, as the call has succeeded.
         """
+        if not callable(callback):
+            raise UsageError(f"callback = {shown(callback)}: must be callable")
         self._core.add_pressure_callback(callback)
 
     def remove_pressure_callback(self, callback: PressureCallback) -> int:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from kvframe._core import RouterIndex as _RouterIndex
 from kvframe.errors import UsageError
-from kvframe.request import TokenIds
+from kvframe.request import TokenIds, name_bytes, shown
 from kvframe.spelling import did_you_mean
 
 BlockHashes = npt.NDArray[np.uint64] | Sequence[int]
@@ -125,7 +125,13 @@ class RouterIndex:
             UsageError: An unknown medium, a hash past 64 bits, token ids that are none.
         """
         return self._core.stored(
-            worker, block_hashes, parent, token_ids, _name(salt), _name(adapter), _tier(medium)
+            worker,
+            block_hashes,
+            parent,
+            token_ids,
+            _name("salt", salt),
+            _name("adapter", adapter),
+            _tier(medium),
         )
 
     def removed(self, worker: int, block_hashes: BlockHashes, *, medium: str = "GPU") -> int:
@@ -152,7 +158,7 @@ class RouterIndex:
         """
         if self.block_size is None:
             raise UsageError("the index goes by hashes: give it a block_size to match tokens")
-        found = self._core.match_tokens(prompt, _name(salt), _name(adapter))
+        found = self._core.match_tokens(prompt, _name("salt", salt), _name("adapter", adapter))
         return {worker: Reach(*blocks) for worker, blocks in found}
 
     def match_hashes(self, block_hashes: BlockHashes) -> dict[int, Reach]:
@@ -175,11 +181,13 @@ class RouterIndex:
         return len(self._core)
 
 
-def _name(text: str | None) -> Any:
-    return None if text is None else text.encode()
+def _name(name: str, text: str | None) -> Any:
+    return None if text is None else name_bytes(name, text)
 
 
 def _tier(medium: str) -> int:
+    if not isinstance(medium, str):
+        raise UsageError(f"medium = {shown(medium)}: must be a string")
     tier = MEDIUMS.get(medium)
     if tier is None and (tier := MEDIUMS.get(medium.upper())) is None:
         known = ", ".join(MEDIUMS)

@@ -11,7 +11,7 @@ from kvframe._core import Slots as _Slots
 from kvframe.config import Resolved
 from kvframe.policies.driver import driver
 from kvframe.policies.tier import UNKNOWN, Use, resolve
-from kvframe.request import Handles, TokenIds, space
+from kvframe.request import Handles, TokenIds, name_bytes, space
 from kvframe.results import Plan
 
 
@@ -90,7 +90,7 @@ class SlotCache:
             slots=slots,
             length=length,
             least_copy=least_copy,
-            fingerprint=fingerprint.encode(),
+            fingerprint=name_bytes("fingerprint", fingerprint),
             policy=driver(
                 resolved.policy, resolved.options, config.window, length, config.budget_ms
             )
@@ -189,7 +189,7 @@ class SlotCache:
 
     def set_fingerprint(self, fingerprint: str) -> int:
         """The weights have changed: as `clear_cache`."""
-        cleared: int = self._core.set_fingerprint(fingerprint.encode())
+        cleared: int = self._core.set_fingerprint(name_bytes("fingerprint", fingerprint))
         return cleared
 
     def slots(self) -> list[Slot]:

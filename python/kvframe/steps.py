@@ -83,8 +83,8 @@ class Steps(Matched):
             HandleError: A handle or ticket is wrong; nothing was done.
             UsageError: A length or a buffer is wrong; nothing was done.
         """
-        requests = [r if isinstance(r, Request) else Request(r) for r in admit]
-        turns = self._turns(requests, skip_refused)
+        requests = [r if isinstance(r, Request) else Request(r) for r in admit] if admit else []
+        turns = self._turns(requests, skip_refused) if requests else None
         if turns is None:
             cores, answers = [request.core for request in requests], []
         else:

@@ -7,12 +7,12 @@ vLLM). Both are read as the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from kvframe.errors import UsageError
+from kvframe.request import shown
 from kvframe.router import RouterIndex
 
 _FIELDS: dict[str, tuple[str, ...]] = {
@@ -70,8 +70,8 @@ def decode(payload: bytes) -> Batch:
     """
     try:
         time, events, *rest = msgspec.msgpack.decode(payload)
-    except (msgspec.DecodeError, TypeError, ValueError) as error:
-        raise UsageError(f"a batch of {len(payload)} bytes cannot be read: {error}") from error
+    except (msgspec.DecodeError, TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"a batch that cannot be read, {shown(payload)}: {error}") from error
     if not isinstance(events, list) or not isinstance(time, int | float):
         raise UsageError("a batch is [time, events, rank]: events is no array, or time no number")
     found = [event for one in events if (event := _event(one)) is not None]
@@ -113,11 +113,14 @@ def apply(index: RouterIndex, worker: int, payload: bytes) -> Batch:
 
 
 def _event(one: Any) -> Event | None:
-    if isinstance(one, dict) and one.get("type") in _FIELDS:
-        return Event(one["type"], {name: value for name, value in one.items() if name != "type"})
-    if isinstance(one, list) and one and one[0] in _FIELDS:
-        return Event(one[0], dict(zip(_FIELDS[one[0]], one[1:], strict=False)))
-    return None
+    if not isinstance(one, dict | list):
+        return None
+    kind = one.get("type") if isinstance(one, dict) else one[0] if one else None
+    if not isinstance(kind, str) or kind not in _FIELDS:
+        return None
+    if isinstance(one, dict):
+        return Event(kind, {name: value for name, value in one.items() if name != "type"})
+    return Event(kind, dict(zip(_FIELDS[kind], one[1:], strict=False)))
 
 
 def _hash(value: int | bytes) -> int:
@@ -130,9 +133,9 @@ def _hash(value: int | bytes) -> int:
 def _salt(fields: dict[str, Any]) -> str | None:
     if (salt := fields.get("cache_salt")) is not None:
         return str(salt)
-    keys: Sequence[Any] = fields.get("extra_keys") or ()
-    first = keys[0] if keys else None
-    for key in first or ():
+    keys = fields.get("extra_keys")
+    first = keys[0] if isinstance(keys, list) and keys else None
+    for key in first if isinstance(first, list) else ():
         if isinstance(key, str) and key.startswith(_SALT):
             return key.removeprefix(_SALT)
     return None

@@ -34,7 +34,7 @@ def refused(bench: Command, *args: object, stdin: bytes = b"") -> str:
         (("--policy", "lru:x=1"), ["lru:x=1", "no options"]),
         (("--policy", "slru:protected_use=1"), ["did you mean slru.protected_uses?"]),
         (("--policy", "slru:protected_uses=0"), ["protected_uses", "1"]),
-        (("--mode", "timed"), ["--mode timed", "trace, engine"]),
+        (("--mode", "clocked"), ["--mode clocked", "trace, engine, timed"]),
         (("--format", "yaml"), ["--format yaml", "table, json, csv, md"]),
         (("--block-size", "0"), ["--block-size", "65536"]),
         (("--min-hit-rate", "nan"), ["--min-hit-rate"]),

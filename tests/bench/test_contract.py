@@ -24,7 +24,7 @@ CONTRACT = {
 }  # fmt: skip
 EXTRA = {
     "block_hit_rate", "mean_request_hit_rate", "gap_closed", "admission", "admission_dropped",
-    "prefix",
+    "prefix", "rejected", "mean_ttft_seconds", "p95_ttft_seconds",
 }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ UNKNOWN = [
         "\n[engine]",
         "engine = {}: unknown key; "
         "a configuration has cache, model, groups, policy, admission, prefix, pressure, observe, "
-        "plugins",
+        "tiers, plugins",
     ),
     (
         "[plugins]\nonly = []",
@@ -48,7 +48,7 @@ TYPES = [
     ("[plugins]\nallow = 'x'", 'plugins.allow = "x": must be an array of strings, not a string'),
     ("[policy.options]\nlru = 1", "policy.options.lru = 1: must be a table, not a whole number"),
     ("\npolicy = 1979-05-27", "policy = 1979-05-27: must be a table of eviction, on_error, window, "
-     "options, not a date"),
+        "budget_ms, options, not a date"),
     ("\ngroups = [3]", "groups[0] = 3: must be a table of name, kind, window, chunk, sink, "
         "block_size, interval, lag, layers, page_bytes, not a whole number"),
     ("\ngroups = 'full'", 'groups = "full": must be an array of tables, not a string'),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -87,6 +88,10 @@ def test_without_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         (["check", "nowhere.toml"], "error: nowhere.toml: no such file\n"),
         (["check", "bad.toml"], "error: bad.toml:2: cache.block_size = 0: must be between 1 and"),
         (["chek"], "error: no command chek; did you mean check?\nhint: kvframe --help\n"),
+        (
+            ["bench", "rum"],
+            "error: no command rum; did you mean run?\nhint: kvframe bench --help\n",
+        ),
         (["check", "a", "b"], "error: Got unexpected extra argument (b)\nhint: kvframe check --h"),
         (["check", "--sceme"], "error: No such option"),
     ],
@@ -149,3 +154,17 @@ def test_every_value_is_shown(file: Path) -> None:
     """What `show` prints and what `provenance` holds are the same keys."""
     shown = tomllib.loads(kvframe("check", str(file)).stdout)
     assert shown == Resolved.load(file, env={}).config.plain()
+
+
+@pytest.mark.parametrize("command", ["check", "plugins --json", "--help"])
+@pytest.mark.parametrize(
+    ("stdout", "said"), [("> /dev/full", "No space left on device"), (">&-", "closed")]
+)
+def test_an_output_that_cannot_be_written_is_told(
+    file: Path, command: str, stdout: str, said: str
+) -> None:
+    program = shlex.join([sys.executable, "-c", "from kvframe.cli import main; main()"])
+    done = subprocess.run(
+        ["sh", "-c", f"{program} {command} {stdout}"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (2, f"error: stdout: {said}\n")

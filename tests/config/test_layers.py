@@ -65,6 +65,8 @@ def test_the_environment_is_read_by_type(file: Path) -> None:
         ("CACHE__BLOCK_SIZE", "", 'cache.block_size = "": must be a whole number'),
         ("CACHE__BLOCK_SIZE", "1\nx = 2", 'cache.block_size = "1\\nx = 2": must be a whole'),
         ("ENGINE__X", "1", 'engine = { x = "1" }: unknown key; a configuration has cache, m'),
+        ("CACHE_BLOCK_SIZE", "1", "names no key; did you mean KVFRAME_CACHE__BLOCK_SIZE?"),
+        ("__BLOCK_SIZE", "1", "names no key; KVFRAME_CACHE__BLOCK_SIZE is how one is named"),
         ("GROUPS__0__WINDOW", "4", "groups = { 0 = { window = "),
         ("POLICY__OPTIONS__SLRU__PROTECTED_USES", "0", "policy.options.slru.protected_uses = 0"),
     ],

@@ -21,7 +21,7 @@ ROWS = Path(__file__).parent / "rows"
 _RUST_MARK = re.compile(r"//+ scenario: (?P<rows>[\w, -]+)$", re.M)
 _REASONS = "not-applying"
 
-BUILT: tuple[str, ...] = ("control", "policy", "radix", "router")
+BUILT: tuple[str, ...] = ("control", "pages", "policy", "radix", "router", "wire")
 """Areas that are there: each of their rows has a test. Whoever builds another adds it."""
 
 MOST_NOT_APPLYING = 10

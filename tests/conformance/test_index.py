@@ -47,17 +47,17 @@ def test_the_index_finds_markers_and_reports_them(tmp_path: Path) -> None:
         "I1": Row("I1", "one", "control", "a"),
         "I4": Row("I4", "four", "control", "a"),
         "I5": Row("I5", "five", "control", "a", "nobody has five"),
-        "I6": Row("I6", "six", "pages", "a"),
+        "I6": Row("I6", "six", "elsewhere", "a"),
     }
     told = report(titles, found)
     assert told.startswith("1 of 4 scenarios have a test\n")
     assert "control (built): 1 of 3\n" in told
-    assert "pages (not built yet): 0 of 1\n" in told
+    assert "elsewhere (not built yet): 0 of 1\n" in told
     assert "I1      one: test_a.py::test_one, b.rs::b" in told
     assert "I4      four: -" in told
     assert "I5      five: does not apply: nobody has five" in told
     assert [row.id for row in missing(titles, found, ("control",))] == ["I4"]
-    assert [row.id for row in missing(titles, found, ("pages",))] == ["I6"]
+    assert [row.id for row in missing(titles, found, ("elsewhere",))] == ["I6"]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def card() -> bool:
 
 
 CARD = card()
-collect_ignore = [] if CARD else ["test_pages.py", "test_swap.py"]
+collect_ignore = [] if CARD else ["test_pages.py", "test_swap.py", "test_tiers.py"]
 
 
 def pytest_report_header(config: pytest.Config) -> str:

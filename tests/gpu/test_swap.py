@@ -54,6 +54,30 @@ def test_out_and_back_is_exact(order: str, chunk: int | None, way: Way | None) -
         assert np.array_equal(device.get(range(BLOCKS)), expected)
 
 
+@pytest.mark.parametrize("way", [*WAYS, None])
+def test_calls_take_effect_in_their_order(way: Way | None) -> None:
+    draw = np.random.default_rng(1)
+    device = CupyPool(Layout.of(LAYER_FIRST, SHAPE, BLOCKS))
+    host, mapped = host_pool(Layout.of(BLOCK_FIRST, SHAPE, BLOCKS))
+    there, here = (draw.integers(0, 256, (BLOCKS, SHAPE.page_bytes), np.uint8) for _ in range(2))
+    device.put(range(BLOCKS), here)
+    host.put(range(BLOCKS), there)
+    ways = None if way is None else Ways((), way)
+    swap = Swap(device, mapped, chunk=3, out=ways, bring=ways)
+    for _ in range(12):  # none waits for the one before it
+        pages, host_pages = (draw.permutation(BLOCKS)[:17] for _ in range(2))
+        verb = draw.choice(["out", "bring", "onboard"])
+        if verb == "out":
+            swap.out(pages, host_pages)
+            there[host_pages] = here[pages]
+        else:
+            getattr(swap, verb)(host_pages, pages)
+            here[pages] = there[host_pages]
+    cupy.cuda.Device().synchronize()
+    assert np.array_equal(device.get(range(BLOCKS)), here)
+    assert np.array_equal(host.get(range(BLOCKS)), there)
+
+
 def test_what_is_refused() -> None:
     device = CupyPool(Layout.of(LAYER_FIRST, SHAPE, 4))
     _, mapped = host_pool(Layout.of(BLOCK_FIRST, SHAPE, 4))

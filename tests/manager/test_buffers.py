@@ -97,6 +97,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "text": ("1 2 3", r"prompt must be"),
     "bytes": (b"abc", r"prompt must be"),
     "a dict": ({1: 2}, r"prompt must be"),
+    "rows of unequal length": ([[1], [1, 2]], r"prompt must be .* not \[\[1\], \[1, 2\]\]"),
     "complex": (np.array([1j]), r"prompt must be"),
 }
 

@@ -224,7 +224,7 @@ def test_what_is_leased_is_written_by_nobody() -> None:
     assert kv.counts().referenced == 0
     other = kv.admit([3] * 6).seq
     kv.commit(other, 4)
-    with pytest.raises(UsageError, match="commit of 5 tokens"):
+    with pytest.raises(UsageError, match="upto = 5: must be at most 4, the tokens computed"):
         kv.lease(other, 5)
 
 

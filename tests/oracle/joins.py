@@ -75,7 +75,13 @@ class Joins(Model):
         end = good
         while computed <= end < same and self.row_is(s, end, found=False):
             end += 1
-        return Found(s, end, good) if end > good else None
+        # If the filler is cut, whoever joined goes on from what is good.
+        serves = all(
+            table[row] is not None
+            for kind, table in zip(self.kinds, s.tables, strict=True)
+            for row in kind.needs(good * self.size)
+        )
+        return Found(s, end, good) if serves and end > good else None
 
     def row_is(self, s: Seq, row: int, found: bool) -> bool:
         entries = [table[row] for table in s.tables]
@@ -113,6 +119,15 @@ class Joins(Model):
             self.lose_rows(join, join.rows[count:], good)
             vouched.append(Vouched(join, start, good, not join.rows))
         return vouched
+
+    def begins(self, s: Seq) -> int:
+        """Where a sequence computes next: behind what it waits for."""
+        if s.joined is None or s.joined not in self.joins:
+            return s.committed
+        end = s.joined.start
+        while end < s.joined.end and self.has_row(s, end, s.joined.rows[end - s.joined.start]):
+            end += 1
+        return max(s.committed, end * self.size if end > s.joined.start else 0)
 
     def lose_rows(self, join: Join, kept: list[list[int]], gone: list[list[int]]) -> None:
         join.rows = kept

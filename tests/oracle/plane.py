@@ -137,7 +137,7 @@ class Plane:
             self.check_inputs(s, epoch)
         places = [
             (group, at)
-            for next_ in range(s.committed, upto)
+            for next_ in range(self.o.begins(s), upto)
             for group, kind in enumerate(self.o.kinds)
             if not kind.cross
             for at in range(kind.computed(next_, s.cached), kind.computed(next_ + 1, s.cached))
@@ -203,7 +203,7 @@ class Plane:
         kind = self.o.kinds[group]
         if kind.cross and s.encoder_found:
             self.check_inputs(s, epoch)
-        for at in kind.sees(kind.computed(s.committed, s.cached)):
+        for at in kind.sees(kind.computed(self.o.begins(s), s.cached)):
             block = s.tables[group][at // kind.span]
             assert block is not None, f"token {at} of group {group} has no page"
             coming = self.coming(block)

@@ -79,7 +79,8 @@ class Publishing(Growth):
             copies += len(twins)
             for twin in twins:
                 self.pool.hit(twin, len(s.tokens), s.ask)
-            if self.remaps and twins and twins[0].parent == parent:
+            alone = len(block.owners) == 1
+            if self.remaps and alone and twins and twins[0].parent == parent:
                 self.remap(s, group, i, twins[0])
                 continue
             created += not twins

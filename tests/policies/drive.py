@@ -68,10 +68,12 @@ def traffic(seed: int, requests: int) -> Traffic:
     return Traffic(dice.randint(6, 14), tuple(made[::-1]), ends)
 
 
-def run(policy: str, load: Traffic) -> tuple[list[list[Any]], dict[int, Request], dict[str, int]]:
+def run(
+    policy: str, load: Traffic, size: int
+) -> tuple[list[list[Any]], dict[int, Request], dict[str, int]]:
     """The log of that traffic, the requests by their sequences, and the policy's options."""
     core = _core.Manager(
-        blocks=load.capacity, block_size=1, policy=policy, event_log=True, strict=True
+        blocks=load.capacity, block_size=size, policy=policy, event_log=True, strict=True
     )
     asked: dict[int, Request] = {}
     running: list[int] = []
@@ -81,8 +83,8 @@ def run(policy: str, load: Traffic) -> tuple[list[list[Any]], dict[int, Request]
             _core.Request(
                 None,
                 keys=np.array(request.keys, np.uint64).reshape(n, 2),
-                num_tokens=n + 1,
-                until=n,
+                num_tokens=n * size + 1,
+                until=n * size,
                 partial=True,
                 session=request.session,
                 turn=request.turn,
@@ -105,14 +107,20 @@ def run(policy: str, load: Traffic) -> tuple[list[list[Any]], dict[int, Request]
     return columns, asked, core.options()["policy_options"]
 
 
-def follow(policy: str, load: Traffic) -> int:
+def follow(policy: str, load: Traffic, size: int = 1) -> int:
     """Lets a twin of the policy say who dies each time; returns how many did.
+
+    Args:
+        policy: Its name.
+        load: What it serves.
+        size: Tokens a block.
 
     Raises:
         AssertionError: The core chose another block.
     """
-    columns, asked, options = run(policy, load)
+    columns, asked, options = run(policy, load, size)
     twin = TWINS[policy](load.capacity, **options)
+    twin.block_size = size
     blocks: dict[int, Block] = {}
     request, at, announced, evictions = load.requests[0], 0, False, 0
     for kind, seq, number, value, key, tick in zip(*columns, strict=True):

@@ -71,6 +71,11 @@ HIT_TOKENS = [
     Row(*("agent", "engine", "fifo", (2000, 8000)), (312366080, 805772288)),
 ]
 
+TIMED = (6594048, 7675904, 13015040, 27072000, 39582720, 49802752, 53126144, 53905408)
+"""Hit tokens of the conversation trace under lru, by the clock: 50,000 prompt tokens and 50 output
+tokens a second and sequence.
+"""
+
 HIT_TOKENS_LAST_HALF = [
     Row(
         *("conversation", "trace", "lru", CONVERSATION[:7]),

@@ -6,11 +6,13 @@ import pytest
 
 from .reference import (
     ACCESSES,
+    CONVERSATION,
     HIT_TOKENS,
     HIT_TOKENS_LAST_HALF,
     INFINITE,
     RATES,
     REQUESTS,
+    TIMED,
     TOTALS,
     UNIQUE,
     Row,
@@ -34,6 +36,13 @@ def test_hit_tokens_of_the_whole_trace(row: Row) -> None:
 def test_hit_tokens_of_the_last_half(row: Row) -> None:
     cells = [replay(row.trace, row.policy, n, row.mode) for n in row.capacities]
     assert [cell["hit_tokens_last_half"] for cell in cells] == list(row.values)
+
+
+@pytest.mark.parametrize(("capacity", "hits"), [*zip(CONVERSATION, TIMED, strict=True)])
+def test_hit_tokens_by_the_clock(capacity: int, hits: int) -> None:
+    cell = replay("conversation", "lru", capacity, "timed")
+    assert (cell["hit_tokens"], cell["input_tokens"]) == (hits, TOTALS["conversation"][0])
+    assert 0 < cell["mean_ttft_seconds"] < cell["p95_ttft_seconds"]
 
 
 @pytest.mark.parametrize("row", RATES, ids=name)

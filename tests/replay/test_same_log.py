@@ -134,7 +134,7 @@ def test_a_log_and_python_do_not_change_what_is_counted(head: _core.Trace) -> No
         assert plain[name] == logged[name], name
 
 
-@pytest.mark.parametrize("mode", ["s1", "Engine", "", "timed"])
+@pytest.mark.parametrize("mode", ["s1", "Engine", "", "Timed"])
 def test_an_unknown_mode_is_named(mode: str, head: _core.Trace) -> None:
-    with pytest.raises(UsageError, match=f'mode = "{mode}": must be trace or engine'):
+    with pytest.raises(UsageError, match=f'mode = "{mode}": must be trace, engine or timed'):
         _core.replay(head, "lru", 10, mode)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -124,3 +126,34 @@ def test_threads_share_an_index() -> None:
     for thread in threads:
         thread.join()
     assert index.match_hashes(range(2000)) == {w: Reach(2000, 2000, 2000, 2000) for w in range(4)}
+
+
+FORK = """
+import os
+from kvframe import HandleError, RouterIndex
+index = RouterIndex(2)
+index.add_worker(1)
+child = os.fork()
+if child == 0:
+    calls = [
+        lambda: index.add_worker(2), lambda: index.remove_worker(1), lambda: index.cleared(1),
+        lambda: index.stored(1, [1], None, [1, 2]), lambda: index.removed(1, [1]),
+        lambda: index.match_tokens([1, 2]), lambda: index.workers(), lambda: index.counts(),
+        lambda: len(index),
+    ]
+    for call in calls:
+        try:
+            call()
+        except HandleError as error:
+            assert "belongs to the parent of a fork" in str(error)
+        else:
+            os._exit(1)
+    RouterIndex(2).add_worker(1)
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert index.stored(1, [1], None, [1, 2]) == 1
+"""
+
+
+def test_a_forked_child_makes_its_own() -> None:
+    subprocess.run([sys.executable, "-c", FORK], check=True, timeout=60)

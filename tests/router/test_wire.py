@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import msgspec
@@ -96,3 +97,37 @@ def test_what_cannot_be_read_is_told_and_what_is_not_known_left_out() -> None:
     assert (batch.events, batch.unknown, batch.rank) == ([], 3, 0)
     with pytest.raises(UsageError, match="without block_hashes"):
         apply(index, 0, msgspec.msgpack.encode([1, [{"type": "BlockStored"}]]))
+
+
+@pytest.mark.scenario("T43")
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": ["BlockStored"]},
+        {"type": {}},
+        [["BlockStored"]],
+        [],
+        "BlockStored",
+        {"type": "BlockStored", "block_hashes": None},
+        {"type": "BlockStored", "block_hashes": [None]},
+        {"type": "BlockStored", "block_hashes": [1], "token_ids": [[1], [1, 2]]},
+        {"type": "BlockStored", "block_hashes": [1], "medium": 5},
+        {"type": "BlockStored", "block_hashes": [1], "lora_name": 5},
+        {"type": "BlockStored", "block_hashes": [1], "extra_keys": {"a": 1}},
+        {"type": "BlockStored", "block_hashes": [1], "extra_keys": [5]},
+    ],
+)
+def test_what_no_engine_sends_is_left_out_or_refused(event: Any) -> None:
+    """Bytes come from elsewhere: whatever they are, one typed error or none."""
+    index = RouterIndex(block_size=4)
+    index.add_worker(7)
+    with contextlib.suppress(UsageError):
+        apply(index, 7, msgspec.msgpack.encode([1.5, [event], 0]))
+    assert len(index) == 0
+
+
+@pytest.mark.parametrize("payload", [b"", b"\x91" * 100_000, b"\x93\xcb", b"\xc0"])
+def test_a_batch_that_cannot_be_read(payload: bytes) -> None:
+    with pytest.raises(UsageError, match="cannot be read") as caught:
+        decode(payload)
+    assert len(str(caught.value)) < 250

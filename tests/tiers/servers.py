@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -55,8 +56,8 @@ class Server:
     def restart(self) -> None:
         """It is started again."""
 
-    def stall(self, seconds: float) -> Callable[[], None]:
-        """It answers nothing for a while; what makes it go on."""
+    def stall(self) -> Callable[[], None]:
+        """It answers nothing until it is told to go on."""
         raise NotImplementedError
 
     def stop(self) -> None:
@@ -78,16 +79,20 @@ class Folder(Server):
         shutil.rmtree(self.folder / "pages")
         (self.folder / "pages").write_text("a file stands here")
 
-    def stall(self, seconds: float) -> Callable[[], None]:
-        patch = pytest.MonkeyPatch()
-        read = Disk._read
+    def stall(self) -> Callable[[], None]:
+        patch, go_on, read = pytest.MonkeyPatch(), threading.Event(), Disk._read
 
-        def slowly(disk: Disk, path: Path) -> bytes | None:
-            time.sleep(seconds)
+        def when_told(disk: Disk, path: Path) -> bytes | None:
+            go_on.wait()
             return read(disk, path)
 
-        patch.setattr(Disk, "_read", slowly)
-        return patch.undo
+        patch.setattr(Disk, "_read", when_told)
+
+        def end() -> None:
+            patch.undo()
+            go_on.set()
+
+        return end
 
 
 class RedisServer(Server):
@@ -129,7 +134,7 @@ class RedisServer(Server):
     def fill(self, store: Any) -> None:
         store._server.config_set("maxmemory", 1)
 
-    def stall(self, seconds: float) -> Callable[[], None]:
+    def stall(self) -> Callable[[], None]:
         self.process.send_signal(signal.SIGSTOP)
         return lambda: self.process.send_signal(signal.SIGCONT)
 
@@ -184,7 +189,7 @@ class MooncakeMaster(Server):
             if store._store.put(f"filler{os.urandom(6).hex()}", bytes(size), pinned):
                 size //= 2
 
-    def stall(self, seconds: float) -> Callable[[], None]:
+    def stall(self) -> Callable[[], None]:
         self.process.send_signal(signal.SIGSTOP)
         return lambda: self.process.send_signal(signal.SIGCONT)
 

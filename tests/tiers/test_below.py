@@ -200,6 +200,7 @@ def test_a_full_tier_says_so_and_goes_on() -> None:
     made.tiers.host.books.set_backed(made.kv.hash_blocks(text(0, 13)), False)
     with pytest.raises(BusyError, match="try again after poll"):
         made.tiers.offload(grants[1].seq)
+    assert made.kv.tickets() == []
     made.settle()
     made.now += 100
     with pytest.raises(BusyError):
@@ -213,7 +214,7 @@ def test_a_full_tier_says_so_and_goes_on() -> None:
 
 
 def test_with_drop_room_is_made_and_what_was_lost_is_counted() -> None:
-    made = engine(Shelf(), pages=4, tier={"write": "back"})
+    made = engine(Shelf(), pages=4, tier={"admission": "write-back"})
     made.run(text(1, 17))
     assert made.tiers.lookup(text(1, 17)).tiers == {"host": 16, "below": 0}
     made.run(text(2, 9))
@@ -223,7 +224,7 @@ def test_with_drop_room_is_made_and_what_was_lost_is_counted() -> None:
 @pytest.mark.scenario("U-8", "U-10")
 def test_a_tier_that_is_nearly_full_writes_back_and_then_lets_go() -> None:
     first = {"high": 0.75, "low": 0.5}
-    made = engine(Shelf(), pages=8, host=first, tier={"write": "back"}, blocks=32)
+    made = engine(Shelf(), pages=8, host=first, tier={"admission": "write-back"}, blocks=32)
     made.run(text(1, 13))
     assert made.tiers.lookup(text(1, 13)).tiers == {"host": 12, "below": 0}
     made.run(text(2, 17))
@@ -327,8 +328,13 @@ def test_random_failures_over_three_tiers_never_give_wrong_bytes(seed: int) -> N
     made = Engine(
         [
             host(9, backed_first=seed == 1, high=0.9, low=0.6),
-            below(20, write=["through", "back", "selective"][seed], low=0.7, timeout_ms=30),
-            below(40, name="last", write="back"),
+            below(
+                20,
+                admission=["write-through", "write-back", "selective"][seed],
+                low=0.7,
+                timeout_ms=30,
+            ),
+            below(40, name="last", admission="write-back"),
         ],
         stores=stores,
         blocks=14,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from kvframe import (
     KVCacheManager,
     KVFrameError,
     TierConfig,
+    UsageError,
 )
 from kvframe.tiers import Thread
 
@@ -58,11 +60,27 @@ def test_no_tier_is_a_configuration() -> None:
         ([host(compression="zstd")], "as they are"),
         ([host(eviction="opt")], "ranks no pages"),
         ([host(eviction_options={"x": 1})], "takes no options"),
+        ([host(options={"x": 1})], "host memory takes no options"),
     ],
 )
 def test_tiers_that_cannot_be_are_told(tiers: list[TierConfig], message: str) -> None:
     with pytest.raises(KVFrameError, match=message):
         Config(tiers=tiers).resolve(REGISTRY)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"rank": 2, "ranks": 2}, "rank = 2: must be at least 0 and below ranks = 2"),
+        ({"rank": -1}, "rank = -1"),
+        ({"movers": [None, None]}, "movers: 2 of them for 1 parts"),
+        ({"model": 5}, "model = 5: must be a string"),
+        ({"salt": "\ud800"}, "salt = .*surrogates not allowed"),
+    ],
+)
+def test_what_tiers_are_given_is_checked(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Engine([host()], **wrong)
 
 
 def test_tiers_need_a_cryptographic_hash() -> None:
@@ -161,7 +179,7 @@ def test_blocks_are_nobodys_until_they_are_copied() -> None:
 
 @pytest.mark.scenario("U-8")
 def test_selective_and_write_back_demotion() -> None:
-    engine = Engine([host(write="selective", min_uses=2)])
+    engine = Engine([host(admission="selective", admission_options={"uses": 3})])
     one = text(1, 9)
     engine.run(one)
     assert engine.tiers.lookup(one).tiers == {"host": 0}
@@ -173,7 +191,7 @@ def test_selective_and_write_back_demotion() -> None:
     engine.run(one)
     assert engine.tiers.stats()["host"]["stored"] == stored == 2
 
-    lazy = Engine([host(write="back")], blocks=8)
+    lazy = Engine([host(admission="write-back")], blocks=8)
     for seed in (1, 2):
         lazy.run(text(seed, 13))
     assert lazy.tiers.lookup(text(1, 13)).tiers == {"host": 0}
@@ -185,7 +203,7 @@ def test_selective_and_write_back_demotion() -> None:
     grant = lazy.run(text(1, 13))
     assert grant.cached_tokens + grant.external_tokens == 12
     # Where the tier cannot take it, it stays in the pool.
-    small = Engine([host(2, write="back")], blocks=8)
+    small = Engine([host(2, admission="write-back")], blocks=8)
     small.run(text(1, 13))
     assert small.tiers.make_room(8) == 2
     assert small.kv.counts() == (5, 3, 0, 8)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -82,6 +81,7 @@ def test_a_store_that_is_full_keeps_nothing_and_says_so(server: Server) -> None:
     only_below(made)
     assert made.run(text(2, 17)).external_tokens == 0
     made.tiers.check_integrity()
+    made.tiers.close()
 
 
 @pytest.mark.scenario("T19", "T40")
@@ -121,13 +121,14 @@ def test_a_store_that_is_killed_in_the_middle_is_a_miss(server: Server) -> None:
     made.settle()
     made.kv.release(grant.seq)
     made.tiers.check_integrity()
+    server.restart()
     if server.name == "redis":
-        server.restart()
         made.now += 10_000
         only_below(made)
         made.tiers.prefetch(text(1, 17))
         made.settle()
         assert made.run(text(1, 17)).external_tokens == 16
+    made.tiers.close()
 
 
 @pytest.mark.scenario("T1")
@@ -135,14 +136,12 @@ def test_a_store_that_is_slow_is_a_miss_and_nobody_waits(server: Server) -> None
     made = engine(server, worker=Thread, tier={"timeout_ms": 40})
     made.run(text(1, 9))
     only_below(made)
-    go_on = server.stall(0.25)
-    began = time.monotonic()
+    go_on = server.stall()
     grant = made.start(text(1, 9))
     assert made.tiers.poll().rewound == []
     made.now += 40
     assert made.tiers.poll().rewound == [grant.seq]
     assert made.compute(grant.seq) == 9
-    assert time.monotonic() - began < 0.25
     # Its places come back when the answer has come, and not before.
     assert made.tiers.host.books.counts()[3] == 2
     go_on()

@@ -41,7 +41,7 @@ class Soak:
             [
                 host(12, eviction="arc", high=0.9, low=0.7, timeout_ms=60),
                 below(24, eviction="s3-fifo", timeout_ms=40, compression="zlib"),
-                below(48, name="last", write="back", backed_first=True),
+                below(48, name="last", admission="write-back", backed_first=True),
             ],
             stores=self.stores,
             blocks=18,

@@ -22,7 +22,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     None where lru or opt did not run at this capacity or left no gap. ``admission`` decided what
     became findable; where it is not ``always``, ``policy`` names it as well (``lru+second-use``).
     ``admission_dropped`` blocks did not become findable. ``prefix`` matched prompts; where it is
-    not ``hash``, ``policy`` names it as well (``lru/min-hit``).
+    not ``hash``, ``policy`` names it as well (``lru/min-hit``). In timed mode ``rejected`` requests
+    were larger than the cache, and the two times are from arrival to the first token.
     """
 
     trace: str
@@ -47,6 +48,9 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     admission: str = KEEP_ALL
     admission_dropped: int = 0
     prefix: str = OWN
+    rejected: int = 0
+    mean_ttft_seconds: float | None = None
+    p95_ttft_seconds: float | None = None
 
 
 @dataclass(frozen=True)

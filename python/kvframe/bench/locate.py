@@ -113,7 +113,7 @@ def _import(plugin: str) -> ModuleType:
         if "" not in sys.path:
             sys.path.insert(0, "")
         return importlib.import_module(plugin)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PluginError(f"cannot import {plugin}: {one_line(error)}") from error
 
 

@@ -7,7 +7,7 @@ from kvframe.config.origins import Origins
 from kvframe.errors import ConfigError
 from kvframe.spelling import did_you_mean
 
-MODES = ("trace", "engine")
+MODES = ("trace", "engine", "timed")
 FORMATS = ("table", "json", "csv", "md")
 
 

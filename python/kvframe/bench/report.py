@@ -14,7 +14,8 @@ NOTES = (
     "After-gap: tokens that were cached behind the first missing block; they serve nobody and are "
     "in no hit rate.",
     "trace mode: every id is a block, a partial tail too, and a whole prompt may hit. engine mode: "
-    "the manager itself; full blocks only, the last token is always computed.",
+    "the manager itself; full blocks only, the last token is always computed. timed mode: the same "
+    "by the clock, beside sequences that still run.",
 )
 
 

@@ -32,6 +32,9 @@ class _Replay(msgspec.Struct, frozen=True):
     seconds: float
     prepare_seconds: float
     admission_dropped: int
+    rejected: int
+    mean_ttft_seconds: float
+    p95_ttft_seconds: float
 
 
 @dataclass
@@ -88,6 +91,9 @@ def measure(plan: Plan) -> Cell:
         admission=gate.label if gate is not None else KEEP_ALL,
         admission_dropped=got.admission_dropped,
         prefix=plan.matcher.label if plan.matcher is not None else OWN,
+        rejected=got.rejected,
+        mean_ttft_seconds=got.mean_ttft_seconds if plan.mode == "timed" else None,
+        p95_ttft_seconds=got.p95_ttft_seconds if plan.mode == "timed" else None,
     )
 
 

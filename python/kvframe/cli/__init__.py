@@ -69,6 +69,9 @@ class _Commands(click.Group):
 
 
 def _exit_code(run: Callable[[], object]) -> int:
+    if sys.stdout is None:  # `>&-`
+        _fail("stdout: closed")
+        return BAD_INPUT
     try:
         code = run()
         sys.stdout.flush()
@@ -86,10 +89,13 @@ def _exit_code(run: Callable[[], object]) -> int:
     except KVFrameError as error:
         _fail(str(error))
         return BAD_INPUT
-    except BrokenPipeError:
-        # The reader left (`| head`). Nothing more can be said; at exit Python must not try.
+    except OSError as error:
+        # Nothing more can be said on stdout; at exit Python must not try.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
+        if isinstance(error, BrokenPipeError):  # The reader left (`| head`).
+            return BROKEN_PIPE
+        _fail(f"{error.filename or 'stdout'}: {error.strerror or error}")
+        return BAD_INPUT
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return INTERRUPTED

@@ -17,6 +17,7 @@ from kvframe.bench.locate import KINDS
 from kvframe.bench.report import unfinished
 from kvframe.cli.reuse import reuse
 from kvframe.descriptors import Kind
+from kvframe.spelling import did_you_mean
 
 BELOW_THRESHOLD, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
@@ -41,7 +42,18 @@ def _print(text: str) -> int:
     return 0
 
 
-@click.group(invoke_without_command=True)
+class _Commands(click.Group):
+    """A misspelt subcommand gets the nearest one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.commands and not args[0].startswith("-"):
+            ctx.fail(f"no command {args[0]}{did_you_mean(args[0], self.commands)}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Commands, invoke_without_command=True)
 @click.pass_context
 def bench(context: click.Context) -> None:
     """Replay real traffic under every policy.
@@ -105,10 +117,11 @@ def bench(context: click.Context) -> None:
     "--mode",
     "modes",
     multiple=True,
-    metavar="trace|engine",
+    metavar="trace|engine|timed",
     default=Request.modes,
     show_default=True,
-    help="trace: every id is a block and a whole prompt may hit. engine: the manager itself.",
+    help="trace: every id is a block and a whole prompt may hit. engine: the manager itself. "
+    "timed: by the clock, beside sequences that still run.",
 )
 @click.option(
     "--format",

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import inspect
 
 from kvframe.config.origins import ENV
+from kvframe.errors import ConfigError
 from kvframe.spelling import plain
 
 _PREFIX = "KVFRAME_"
@@ -48,6 +49,27 @@ def variables(env: Mapping[str, str]) -> dict[str, list[str]]:
         for name in sorted(env)
         if name.startswith(_PREFIX) and _STEP in name.removeprefix(_PREFIX)
     }
+
+
+def check_names(env: Mapping[str, str], keys: Iterable[str]) -> None:
+    """Refuse names that set nothing although they were meant to.
+
+    Args:
+        env: The environment.
+        keys: The paths that a variable can set, as ``cache.block_size``.
+
+    Raises:
+        ConfigError: One names a key with too few underscores, or with nothing between them.
+    """
+    for name, path in variables(env).items():
+        if "" in path:
+            raise ConfigError(
+                f"{name}: names no key; KVFRAME_CACHE__BLOCK_SIZE is how one is named"
+            )
+    meant = {_PREFIX + key.upper().replace(".", "_"): key for key in keys}
+    for name in sorted(meant.keys() & env.keys()):
+        right = _PREFIX + meant[name].upper().replace(".", _STEP)
+        raise ConfigError(f"{name}: names no key; did you mean {right}?")
 
 
 def layer(env: Mapping[str, str], policies: Iterable[str]) -> tuple[dict[str, Any], dict[str, str]]:

@@ -238,16 +238,16 @@ class TierConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     eviction_options: Annotated[
         dict[str, Any], Meta(description="That policy's options, checked by its schema.")
     ] = field(default_factory=dict)
-    write: Annotated[
-        Literal["through", "selective", "back"],
+    admission: Annotated[
+        str,
         Meta(
-            description="What comes in: all that the tier above has, what was used min_uses times, "
-            "or what is about to die there."
+            description="Name of the admission policy that says what enters, and when; see: "
+            "kvframe plugins."
         ),
-    ] = "through"
-    min_uses: Annotated[
-        Count, Meta(description='Uses after which write = "selective" lets a page in.')
-    ] = 2
+    ] = "write-through"
+    admission_options: Annotated[
+        dict[str, Any], Meta(description="That policy's options, checked by its schema.")
+    ] = field(default_factory=dict)
     in_flight: Annotated[
         Count, Meta(description="Pages on their way in and out at once; more are refused.")
     ] = 4096

@@ -11,7 +11,7 @@ from kvframe.config.origins import Origins, join
 from kvframe.config.rules import build_options
 from kvframe.config.schema import MAX_BLOCKS, TierConfig
 from kvframe.config.sizes import UNITS, parse_bytes
-from kvframe.descriptors import EvictionPolicy, TierStore
+from kvframe.descriptors import AdmissionPolicy, EvictionPolicy, TierStore
 from kvframe.errors import PluginError
 from kvframe.registry import Loaded, Registry
 
@@ -30,6 +30,8 @@ class ResolvedTier:
         pages: Pages that fit; one is a block of every layer group.
         policy: Its eviction policy, imported.
         policy_options: That policy's checked options; None if it takes none.
+        admission: Its admission policy, imported.
+        admission_options: That policy's checked options; None if it takes none.
         store: What keeps its bytes, imported; None for host memory.
         store_options: Its checked options; None if it takes none.
     """
@@ -38,16 +40,27 @@ class ResolvedTier:
     pages: int
     policy: Loaded[EvictionPolicy]
     policy_options: msgspec.Struct | None
+    admission: Loaded[AdmissionPolicy]
+    admission_options: msgspec.Struct | None
     store: Loaded[TierStore] | None = None
     store_options: msgspec.Struct | None = None
 
     @property
     def policy_values(self) -> dict[str, Any]:
         """The policy's options as plain values, as the core takes them."""
-        if self.policy_options is None:
-            return {}
-        values: dict[str, Any] = msgspec.to_builtins(self.policy_options)
-        return values
+        return _values(self.policy_options)
+
+    @property
+    def admission_values(self) -> dict[str, Any]:
+        """The admission policy's options likewise."""
+        return _values(self.admission_options)
+
+
+def _values(options: msgspec.Struct | None) -> dict[str, Any]:
+    if options is None:
+        return {}
+    values: dict[str, Any] = msgspec.to_builtins(options)
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def resolve_tiers(
@@ -99,12 +112,19 @@ def _resolve(
     except PluginError as error:
         told = str(origins.error(join(path, "eviction"), tier.eviction, str(error)))
         raise PluginError(told) from (error.__cause__ or error)
-    if policy.descriptor.replay_only or policy.descriptor.way == "native":
+    if policy.descriptor.replay_only:
         raise origins.error(
             join(path, "eviction"), tier.eviction, "ranks no pages of a tier: take another"
         )
     options_path = join(path, "eviction_options")
     options = build_options(policy.descriptor, tier.eviction_options, options_path, origins)
+    try:
+        gate = registry.admission(tier.admission)
+    except PluginError as error:
+        told = str(origins.error(join(path, "admission"), tier.admission, str(error)))
+        raise PluginError(told) from (error.__cause__ or error)
+    options_path = join(path, "admission_options")
+    gating = build_options(gate.descriptor, tier.admission_options, options_path, origins)
     if first != (tier.store == HOST):
         reason = "the first tier is host memory, and those below are not"
         raise origins.error(join(path, "store"), tier.store, reason)
@@ -113,14 +133,17 @@ def _resolve(
             if getattr(tier, key) != "none":
                 reason = "host memory holds pages as they are: say it of a tier below"
                 raise origins.error(join(path, key), getattr(tier, key), reason)
-        return ResolvedTier(tier, pages, policy, options)
+        for name, value in tier.options.items():
+            where = join(join(path, "options"), name)
+            raise origins.error(where, value, "host memory takes no options")
+        return ResolvedTier(tier, pages, policy, options, gate, gating)
     try:
         store = registry.tier(tier.store)
     except PluginError as error:
         told = str(origins.error(join(path, "store"), tier.store, str(error)))
         raise PluginError(told) from (error.__cause__ or error)
     made = build_options(store.descriptor, tier.options, join(path, "options"), origins)
-    return ResolvedTier(tier, pages, policy, options, store, made)
+    return ResolvedTier(tier, pages, policy, options, gate, gating, store, made)
 
 
 def _pages(tier: TierConfig, path: str, origins: Origins, page_bytes: int) -> int:

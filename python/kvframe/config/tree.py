@@ -177,6 +177,7 @@ class Resolved:
         if file is not None:
             tables, origin = sources.read(file)
             sources.merge(data, tables, origins, origin)
+        environment.check_names(env, _keys())
         if environment.variables(env):
             tables, names = environment.layer(env, _policy_names(data))
             sources.merge(data, tables, origins, names.__getitem__)
@@ -226,6 +227,14 @@ def _resolve(
         ),
         file=file,
     )
+
+
+def _keys() -> Iterator[str]:
+    sections = msgspec.structs.fields(Config)
+    for section in sections:
+        if isinstance(section.type, type) and issubclass(section.type, msgspec.Struct):
+            names = [key.name for key in msgspec.structs.fields(section.type)]
+            yield from (f"{section.name}.{name}" for name in names)
 
 
 def _policy_names(data: Mapping[str, Any]) -> list[str]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from kvframe.errors import UnknownSequenceError, UsageError
 from kvframe.observe.statistics import Miss, MissReason, miss_of
+from kvframe.request import shown
 from kvframe.results import Counts, Lengths, Pressure
 
 STATES = ("free", "pending", "committed", "cached", "lent", "null")
@@ -184,8 +185,10 @@ class Snapshot:
             UsageError: There is no such block.
         """
         blocks = self.blocks
-        if not 0 <= block < len(blocks.state):
-            raise UsageError(f"block = {block}: the pool has blocks 0 to {len(blocks.state) - 1}")
+        if not isinstance(block, int | np.integer) or not 0 <= block < len(blocks.state):
+            raise UsageError(
+                f"block = {shown(block)}: the pool has blocks 0 to {len(blocks.state) - 1}"
+            )
         name = STATES[blocks.state[block]]
         lines = [f"block {block} is {name}, {blocks.refs[block]} owners."]
         if name in ("committed", "cached"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -14,12 +16,21 @@ def checksums(pages: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
     Raises:
         ImportError: The package xxhash is not there.
     """
+    pages = np.ascontiguousarray(pages)
+    return checksums_at(pages, range(len(pages)))
+
+
+def checksums_at(pages: npt.NDArray[np.uint8], ids: Iterable[int]) -> npt.NDArray[np.uint64]:
+    """The same of some rows, which are not copied.
+
+    Raises:
+        ImportError: As there.
+    """
     try:
         import xxhash
     except ImportError as error:
         raise ImportError("checksums need xxhash: pip install 'kvframe[checksum]'") from error
-    pages = np.ascontiguousarray(pages)
-    return np.array([xxhash.xxh3_64_intdigest(memoryview(row)) for row in pages], np.uint64)
+    return np.array([xxhash.xxh3_64_intdigest(memoryview(pages[row])) for row in ids], np.uint64)
 
 
 def differing(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, SupportsIndex
 
 from kvframe.config.schema import ModelConfig
 from kvframe.config.sizes import DTYPE_BYTES
@@ -48,7 +48,8 @@ class PageShape:
 
     def __post_init__(self) -> None:
         for name in ("layers", "parts", "block_size", "heads", "row_bytes"):
-            if (value := getattr(self, name)) < 1:
+            value = getattr(self, name)
+            if not isinstance(value, SupportsIndex) or int(value) < 1:
                 raise UsageError(f"{name} = {value}: a page needs at least 1")
         if self.parts > 2:
             raise UsageError(f"parts = {self.parts}: at most 2, keys and values")

@@ -162,6 +162,14 @@ class NumpyPool:
 
     # --- bytes --------------------------------------------------------------------------------
 
+    def rows(self) -> Bytes | None:
+        """All pages, not copied: uint8 [pages][page bytes], if each lies as `get` gives it."""
+        dense = Layout.of(BLOCK_FIRST, self.layout.shape, self.layout.blocks)
+        if len(self._views) != 1 or self.layout.strides != dense.strides:
+            return None
+        extents = (self.layout.blocks, self.layout.shape.page_bytes)
+        return as_strided(self._views[0], extents, (extents[1], 1))
+
     def get(self, ids: Ids) -> Bytes:
         at = checks.pages(ids, self.layout.blocks)
         out = np.empty((len(at), self.layout.shape.page_bytes), np.uint8)

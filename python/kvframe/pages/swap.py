@@ -103,6 +103,8 @@ class Swap:
         # multiprocessors; high priority goes first.
         self._bus = cupy.cuda.Stream(non_blocking=True, priority=-5)
         self._kernels = cupy.cuda.Stream(non_blocking=True, priority=-5)
+        self._ends = cupy.cuda.Stream(non_blocking=True)
+        self._landed = cupy.cuda.Event()  # what the last call that filled device pages answered
         staged = Layout.of(BLOCK_FIRST, shape, self.chunk)
         self._stages = [_Stage(CupyPool(staged)) for _ in range(STAGES)]
 
@@ -138,6 +140,7 @@ class Swap:
             for _ in self.host.copy_by_layer(self.device, host_pages, pages, quota=quota):
                 ready.append(stream.record(cupy.cuda.Event()))
         self._bus.wait_event(ready[-1])
+        self._landed = ready[-1]
         return ready
 
     def _run(self, pages: Ids, host_pages: Ids, *, out: bool) -> cupy.cuda.Event:
@@ -148,8 +151,11 @@ class Swap:
         checks.once(there if out else here, "host page" if out else "page")
         order = np.argsort(there, kind="stable")  # neighbours on the host travel in one copy
         here, there = here[order], there[order]
-        self._bus.wait_event(cupy.cuda.get_current_stream().record())
+        start = cupy.cuda.get_current_stream().record()
+        self._bus.wait_event(start)
         way = self.ways[out].of(len(here))
+        if way in ("staged", "kernel"):
+            self._kernels.wait_event(start)
         run = {
             "rows": self._by_row,
             "batch": self._by_batch,
@@ -157,7 +163,17 @@ class Swap:
             "kernel": self._by_kernel,
         }[way]
         run(here, there, out=out)
-        return self._bus.record(cupy.cuda.Event())
+        ended = self._bus if out or way != "staged" else self._scatters_end()
+        answer = ended.record(cupy.cuda.Event())
+        if not out:
+            self._landed = answer
+        return answer
+
+    def _scatters_end(self) -> cupy.cuda.Stream:
+        """A stream that waits for both others, so that the next transfer's copies need not."""
+        self._ends.wait_event(self._bus.record())
+        self._ends.wait_event(self._kernels.record())
+        return self._ends
 
     def _by_kernel(
         self, here: npt.NDArray[np.int64], there: npt.NDArray[np.int64], *, out: bool
@@ -181,6 +197,7 @@ class Swap:
         host = self.host.planes + there.astype(np.uint64)[:, None] * page
         ends = (device.reshape(-1), host.reshape(-1))
         source, target = ends if out else ends[::-1]
+        self._bus.wait_event(self._landed)
         if len(source):
             batch.copy(target, source, int(page) // self.device.planes.size, self._bus.ptr)
 
@@ -190,14 +207,12 @@ class Swap:
         """In chunks, and a few row by row while a kernel may wait."""
         lead = min(self._lead, len(here))
         if out:
-            self._kernels.wait_event(self._bus.record())
             self._by_row(here[:lead], there[:lead], out=True)
             self._gathered(here[lead:], there[lead:])
         else:
             staged = len(here) - lead
             self._scattered(here[:staged], there[:staged])
             self._by_row(here[staged:], there[staged:], out=False)
-            self._bus.wait_event(self._kernels.record())
 
     def _by_row(
         self, here: npt.NDArray[np.int64], there: npt.NDArray[np.int64], *, out: bool
@@ -208,6 +223,7 @@ class Swap:
         row, step = page // rows, pool.layout.strides.block
         base, host = int(pool.planes[0]), int(self.host.planes[0])
         move = cupy.cuda.runtime.memcpy2DAsync
+        self._bus.wait_event(self._landed)
         for page_here, page_there in zip(here.tolist(), there.tolist(), strict=True):
             device, packed = base + page_here * step, host + page_there * page
             if out:
@@ -217,6 +233,7 @@ class Swap:
 
     def _gathered(self, here: npt.NDArray[np.int64], there: npt.NDArray[np.int64]) -> None:
         """Chunk after chunk into staging buffers by a kernel, and to the host in one piece."""
+        self._kernels.wait_event(self._landed)
         for stage, first in zip(cycle(self._stages), range(0, len(here), self.chunk), strict=False):
             some = here[first : first + self.chunk]
             self._kernels.wait_event(stage.free)

@@ -8,12 +8,10 @@ import msgspec
 
 from kvframe.descriptors import AdmissionPolicy
 from kvframe.hookspecs import hookimpl
+from kvframe.policies.builtin_options import Number, Positive
 
-Uses = Annotated[
-    int, msgspec.Meta(ge=1, le=2**32 - 1, description="Kept from this use on, the first included.")
-]
+Uses = Annotated[Positive, msgspec.Meta(description="Kept from this use on, the first included.")]
 Keys = Annotated[int, msgspec.Meta(ge=1, le=2**24, description="Keys that are remembered.")]
-Tokens = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 
 
 class SecondUseOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,10 +45,10 @@ class SizeOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options of ``size``."""
 
     min_tokens: Annotated[
-        Tokens, msgspec.Meta(description="Shorter requests leave nothing, in tokens.")
+        Number, msgspec.Meta(description="Shorter requests leave nothing, in tokens.")
     ] = 1024
     max_tokens: Annotated[
-        Tokens, msgspec.Meta(description="What lies behind so many tokens is not kept.")
+        Number, msgspec.Meta(description="What lies behind so many tokens is not kept.")
     ] = 2**32 - 1
 
 
@@ -58,15 +56,13 @@ class CostOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options of ``cost``."""
 
     min_cost: Annotated[
-        Tokens,
+        Number,
         msgspec.Meta(description="Cheaper requests leave nothing; in tokens without attention."),
     ] = 1024
     attention_tokens: Annotated[
-        int,
+        Positive,
         msgspec.Meta(
-            ge=1,
-            le=2**32 - 1,
-            description="Tokens before one for which attention takes as much as all the rest.",
+            description="Tokens before one for which attention takes as much as all the rest."
         ),
     ] = 32768
 

@@ -6,15 +6,22 @@ from typing import Annotated
 
 import msgspec
 
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]
+Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
+AttentionBlocks = Annotated[
+    Positive,
+    msgspec.Meta(
+        description="Blocks before one for which attention takes as much as all the rest."
+    ),
+]
+
 
 class SlruOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options of ``slru``."""
 
     protected_uses: Annotated[
-        int,
-        msgspec.Meta(
-            ge=1, le=2**32 - 1, description="A block used this often outlives all used less."
-        ),
+        Positive, msgspec.Meta(description="A block used this often outlives all used less.")
     ] = 2
 
 
@@ -22,8 +29,7 @@ class SlruListsOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options of ``slru-lists``."""
 
     protected_percent: Annotated[
-        int,
-        msgspec.Meta(ge=0, le=100, description="Share of the blocks that may be protected."),
+        Percent, msgspec.Meta(description="Share of the blocks that may be protected.")
     ] = 80
 
 
@@ -31,20 +37,11 @@ class SlruDecayOptions(SlruOptions, frozen=True, forbid_unknown_fields=True):
     """Options of ``slru-decay``."""
 
     debounce_ticks: Annotated[
-        int,
-        msgspec.Meta(
-            ge=0,
-            le=2**32 - 1,
-            description="Ticks after a use that counts in which no other does.",
-        ),
+        Number, msgspec.Meta(description="Ticks after a use that counts in which no other does.")
     ] = 4
     decay_ticks: Annotated[
-        int,
-        msgspec.Meta(
-            ge=1,
-            le=2**32 - 1,
-            description="Ticks without a use after which a block is no longer protected.",
-        ),
+        Positive,
+        msgspec.Meta(description="Ticks without a use after which a block is no longer protected."),
     ] = 600
 
 
@@ -52,11 +49,9 @@ class LfuAgedOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options of ``lfu-aged``."""
 
     half_life_ticks: Annotated[
-        int,
+        Positive,
         msgspec.Meta(
-            ge=1,
-            le=2**32 - 1,
-            description="A use counts half after this many ticks, a few for each request.",
+            description="A use counts half after this many ticks, a few for each request."
         ),
     ] = 4096
 
@@ -65,63 +60,33 @@ class WlfuOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options of ``wlfu``."""
 
     bonus_ticks: Annotated[
-        int,
-        msgspec.Meta(
-            ge=0, le=2**32 - 1, description="Ticks that each factor of e in hits is worth."
-        ),
+        Number, msgspec.Meta(description="Ticks that each factor of e in hits is worth.")
     ] = 1000
 
 
 class GreedyDualOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options of ``gdsf`` and ``cost``."""
 
-    attention_blocks: Annotated[
-        int,
-        msgspec.Meta(
-            ge=1,
-            le=2**32 - 1,
-            description="Blocks before one for which attention takes as much as all the rest.",
-        ),
-    ] = 2048
+    attention_blocks: AttentionBlocks = 2048
 
 
 class MarconiOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options of ``marconi``."""
 
     alpha_percent: Annotated[
-        int,
-        msgspec.Meta(
-            ge=0,
-            le=2**32 - 1,
-            description="What the work to compute a block weighs, by recency.",
-        ),
+        Number, msgspec.Meta(description="What the work to compute a block weighs, by recency.")
     ] = 1
-    attention_blocks: Annotated[
-        int,
-        msgspec.Meta(
-            ge=1,
-            le=2**32 - 1,
-            description="Blocks before one for which attention takes as much as all the rest.",
-        ),
-    ] = 2048
+    attention_blocks: AttentionBlocks = 2048
 
 
 class TtlOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options of ``ttl``."""
 
     session_ticks: Annotated[
-        int,
-        msgspec.Meta(
-            ge=0,
-            le=2**32 - 1,
-            description="How long blocks of sessions live after a use, in ticks.",
-        ),
+        Number, msgspec.Meta(description="How long blocks of sessions live after a use, in ticks.")
     ] = 100_000
     one_shot_ticks: Annotated[
-        int,
-        msgspec.Meta(
-            ge=0, le=2**32 - 1, description="How long other blocks live after a use, in ticks."
-        ),
+        Number, msgspec.Meta(description="How long other blocks live after a use, in ticks.")
     ] = 1000
 
 
@@ -129,16 +94,11 @@ class TwoQOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options of ``2q``."""
 
     in_percent: Annotated[
-        int,
-        msgspec.Meta(ge=0, le=100, description="Share of the blocks that used-once ones may hold."),
+        Percent, msgspec.Meta(description="Share of the blocks that used-once ones may hold.")
     ] = 25
     out_percent: Annotated[
-        int,
-        msgspec.Meta(
-            ge=0,
-            le=2**32 - 1,
-            description="Keys remembered of evicted used-once blocks, by the blocks.",
-        ),
+        Number,
+        msgspec.Meta(description="Keys remembered of evicted used-once blocks, by the blocks."),
     ] = 50
 
 
@@ -146,10 +106,7 @@ class S3FifoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options of ``s3-fifo``."""
 
     small_percent: Annotated[
-        int,
-        msgspec.Meta(
-            ge=0, le=100, description="Share of the blocks that the small queue may hold."
-        ),
+        Percent, msgspec.Meta(description="Share of the blocks that the small queue may hold.")
     ] = 10
 
 
@@ -157,11 +114,9 @@ class MqOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options of ``mq``."""
 
     lifetime: Annotated[
-        int,
+        Positive,
         msgspec.Meta(
-            ge=1,
-            le=2**32 - 1,
-            description="Block accesses without a use after which a block moves a queue down.",
+            description="Block accesses without a use after which a block moves a queue down."
         ),
     ] = 10_000
 
@@ -170,12 +125,8 @@ class LirsOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options of ``lirs``."""
 
     hir_percent: Annotated[
-        int,
-        msgspec.Meta(
-            ge=0,
-            le=100,
-            description="Share of the blocks for those with a long time between uses.",
-        ),
+        Percent,
+        msgspec.Meta(description="Share of the blocks for those with a long time between uses."),
     ] = 1
 
 
@@ -183,6 +134,5 @@ class WTinyLfuOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options of ``w-tinylfu``."""
 
     window_percent: Annotated[
-        int,
-        msgspec.Meta(ge=0, le=100, description="Share of the blocks for what just came in."),
+        Percent, msgspec.Meta(description="Share of the blocks for what just came in.")
     ] = 1

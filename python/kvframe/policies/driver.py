@@ -12,6 +12,7 @@ import numpy.typing as npt
 from kvframe.descriptors import EvictionPolicy
 from kvframe.errors import AbiError, PolicyError
 from kvframe.native import NativePolicy
+from kvframe.plugin import one_line
 from kvframe.policies.batched import (
     COLUMNS,
     DEFAULT_WINDOW,
@@ -175,9 +176,7 @@ def driver(
     try:
         policy = make(options)
     except Exception as error:
-        raise PolicyError(
-            f"{origin_of(loaded)}: cannot be made: {type(error).__name__}: {error}"
-        ) from error
+        raise PolicyError(f"{origin_of(loaded)}: cannot be made: {one_line(error)}") from error
     if loaded.descriptor.way == "native":
         return NativeDriver(policy, loaded, window)
     return Driver(policy, loaded, window, block_size, budget_ms)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from kvframe.descriptors import AdmissionPolicy, Descriptor
 from kvframe.errors import PolicyError
+from kvframe.plugin import one_line
 from kvframe.policies.admission import (
     ADMISSION_COLUMNS,
     OCCASIONS,
@@ -152,7 +153,7 @@ class AdmissionDriver:
 
 def failure(origin: str, error: BaseException, strict: bool, instead: str) -> PolicyError:
     """What a policy that failed is told as: raised if it is strict, else a warning, once."""
-    told = PolicyError(f"{origin}: {type(error).__name__}: {error}")
+    told = PolicyError(f"{origin}: {one_line(error)}")
     told.__cause__ = error
     if not strict:
         warn_once(origin, f"{told}; {instead}")
@@ -177,9 +178,7 @@ def made(loaded: Loaded[Any], options: msgspec.Struct | None) -> object:
     try:
         return descriptor.make(options)
     except Exception as error:
-        raise PolicyError(
-            f"{origin(loaded)}: cannot be made: {type(error).__name__}: {error}"
-        ) from error
+        raise PolicyError(f"{origin(loaded)}: cannot be made: {one_line(error)}") from error
 
 
 def gate_of(

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from kvframe._core import Manager as Core
 from kvframe._core import Request as CoreRequest
 from kvframe.descriptors import PrefixMatcher
-from kvframe.errors import PolicyError
+from kvframe.errors import PolicyError, UsageError
 from kvframe.policies.budget import Budget
 from kvframe.policies.gate import failure, made, origin
 from kvframe.policies.prefix import BatchedIndex, BatchedPrefix, Ids, Keys, Prompts, overrides
@@ -69,12 +69,11 @@ class MatchDriver:
             return list(requests)
         prompts = self._prompts(requests, None)
         texts = self._guarded(lambda: self._normalised(requests, prompts))
-        names = self._guarded(lambda: self._named(prompts))
+        salts = self._salts(prompts)
         ready = []
         for i, request in enumerate(requests):
             text = texts[i] if texts is not None else None
-            name = names[i] if names is not None else None
-            salt = None if name is None else f"{prompts.salts[i]}\0{name}".encode()
+            salt = salts[i] if salts is not None else None
             plain = text is None and salt is None
             ready.append(request if plain else request.changed(text, salt))
         return ready
@@ -101,14 +100,32 @@ class MatchDriver:
             texts[i] = None if same else np.ascontiguousarray(array, np.uint32)
         return texts
 
-    def _named(self, prompts: Prompts) -> list[str] | None:
+    def _salts(self, prompts: Prompts) -> list[bytes] | None:
+        """Each prompt's namespace and salt in one, so that no two pairs come out alike."""
         if not overrides(self.policy, "namespace"):
             return None
+        for i, tokens in enumerate(prompts.tokens):
+            if len(tokens) == 0 < prompts.lengths[i]:
+                raise UsageError(
+                    f"{self.origin} has a namespace for each prompt: keys alone cannot say it, "
+                    "give the token ids"
+                )
+        names = self._guarded(lambda: self._named(prompts))
+        if names is None:
+            # Apart from all that has one: a salt could be made to look like it.
+            names = [""] * len(prompts)
+        return [
+            f"{len(name)}:{name}{salt}".encode(errors="surrogateescape")
+            for name, salt in zip(names, prompts.salts, strict=True)
+        ]
+
+    def _named(self, prompts: Prompts) -> list[str]:
         names = list(self.policy.namespace(prompts))
         self._check_count("namespace", names, prompts)
         for i, name in enumerate(names):
             if not isinstance(name, str):
                 raise PolicyError(f"namespace {i} is {name!r}: must be a string")
+            name.encode()
         return names
 
     # --- what is found, and taken ----------------------------------------------------------------

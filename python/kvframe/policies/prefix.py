@@ -59,7 +59,10 @@ class BatchedPrefix:
         raise NotImplementedError
 
     def namespace(self, prompts: Prompts) -> Sequence[str]:
-        """A namespace for each prompt besides its salt: prefixes are shared within one only."""
+        """A namespace for each prompt besides its salt: prefixes are shared within one only.
+
+        Prompts known by their keys alone are refused, as those cannot say it.
+        """
         raise NotImplementedError
 
     def take(

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 from kvframe.errors import PolicyError
+from kvframe.plugin import one_line
 from kvframe.registry import Loaded
 
 _warned: set[str] = set()
@@ -19,7 +20,7 @@ def origin_of(loaded: Loaded[Any]) -> str:
 
 def failure(origin: str, error: BaseException, strict: bool) -> PolicyError:
     """The policy failed: the error to raise if it is strict, else warn once."""
-    told = PolicyError(f"{origin}: {type(error).__name__}: {error}")
+    told = PolicyError(f"{origin}: {one_line(error)}")
     told.__cause__ = error
     if not strict:
         warn_once(origin, f"{told}; the built-in order takes this decision")

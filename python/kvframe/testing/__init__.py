@@ -11,7 +11,7 @@ In a package's tests, with pytest:
         policy = "deep-first"
 
 Admission policies and prefix matchers have `KindConformance`, and `check_kind` as a function; these
-take what the package's hook gives.
+take what the package's hook gives. `check_store` does the same for a tier's store.
 
 `check_policy` gives the same as a `Report`; ``kvframe bench check`` prints it with a replay.
 """
@@ -21,12 +21,15 @@ from __future__ import annotations
 from kvframe.testing.eviction import EvictionConformance, check_policy
 from kvframe.testing.kinds import KindConformance, check_kind
 from kvframe.testing.report import Check, Report
+from kvframe.testing.stores import StoreError, check_store
 
 __all__ = [
     "Check",
     "EvictionConformance",
     "KindConformance",
     "Report",
+    "StoreError",
     "check_kind",
     "check_policy",
+    "check_store",
 ]

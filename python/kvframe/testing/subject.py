@@ -14,6 +14,7 @@ from kvframe.config import CacheConfig, Config, ObserveConfig, PolicyConfig, Res
 from kvframe.descriptors import Descriptor, EvictionPolicy
 from kvframe.errors import KVFrameError, UsageError
 from kvframe.manager import KVCacheManager
+from kvframe.plugin import one_line
 from kvframe.policies import BatchedEviction
 from kvframe.registry import Loaded, Registry
 from kvframe.testing.report import PromiseError
@@ -77,9 +78,7 @@ class Subject:
             options = None if schema is None else msgspec.convert(dict(self.options), schema)
             return descriptor.make(options)
         except Exception as error:
-            raise PromiseError(
-                "options", f"it cannot be made: {type(error).__name__}: {error}"
-            ) from error
+            raise PromiseError("options", f"it cannot be made: {one_line(error)}") from error
 
     def manager(
         self,

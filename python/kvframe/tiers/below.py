@@ -14,11 +14,14 @@ from kvframe.pages.layout import PageShape
 from kvframe.policies.report import origin_of
 from kvframe.tiers.books import Books, Gone, Keys, as_keys
 from kvframe.tiers.codec import HEAD_BYTES, Codec, CorruptError, Head
+from kvframe.tiers.gate import Gate
 from kvframe.tiers.space import Key, Space, number, parse
 from kvframe.tiers.store import PageStore
 from kvframe.tiers.worker import Worker
 
 Bytes = npt.NDArray[np.uint8]
+Rows = list[list[Bytes]]
+"""Pages by part, each a row of bytes."""
 
 BACK_OFF_MS = (100, 200, 400, 800, 1600, 3200)
 """How long a store that failed is left alone, by how often it has failed in a row."""
@@ -28,12 +31,12 @@ class Read(NamedTuple):
     """Pages read from a store.
 
     Attributes:
-        pages: One array a part: uint8 [pages][page bytes].
+        pages: A list of rows a part, uint8 [page bytes] each.
         good: So many of them, from the first on.
         wrong: Why it is not all of them: the objects are gone, or not what they should be.
     """
 
-    pages: list[Bytes]
+    pages: Rows
     good: int
     wrong: str
 
@@ -74,6 +77,8 @@ class StoreTier:
             )
         self.store = store
         self.shared = tier.store.descriptor.shared
+        kind = "remote" if self.shared else "disk"
+        self.gate = Gate(tier, self.books, kind, space.block_size)
         self.corrupt = self.foreign = self.errors = 0
         self._shapes = shapes
         self._parts = range(len(shapes))
@@ -96,7 +101,7 @@ class StoreTier:
 
     # --- in the worker -----------------------------------------------------------------------
 
-    def write(self, keys: Keys, start: int, pages: Callable[[], list[Bytes]]) -> list[int]:
+    def write(self, keys: Keys, start: int, pages: Callable[[], Rows]) -> list[int]:
         """Put pages of a prefix from a place on: of each part, how many, from the first on."""
         found = pages()
         chain = _tuples(keys)
@@ -116,14 +121,18 @@ class StoreTier:
         each = len(found[0])
         return [_leading(kept[part * each : (part + 1) * each]) for part in self._parts]
 
-    def read(self, keys: Keys, start: int) -> Read:
-        """Get pages of a prefix from a place on, as far as all parts are good."""
+    def read(self, keys: Keys, start: int, into: Rows | None = None) -> Read:
+        """Get pages of a prefix from a place on, as far as all parts are good.
+
+        ``into``: where to write them, a list of rows a part; fresh memory if None.
+        """
         chain = _tuples(keys)[start:]
         names = [self.codec.name(key, part) for part in self._parts for key in chain]
         objects = list(self.store.get(names))
         if len(objects) != len(names):
             raise TierError(f"{self.name}: {len(names)} objects asked for, {len(objects)} answers")
-        pages = [np.empty((len(chain), shape.page_bytes), np.uint8) for shape in self._shapes]
+        if into is None:
+            into = [list(np.empty((len(chain), s.page_bytes), np.uint8)) for s in self._shapes]
         good, wrong = len(chain), ""
         for part in self._parts:
             for at, key in enumerate(chain[:good]):
@@ -131,11 +140,11 @@ class StoreTier:
                 try:
                     if data is None:
                         raise CorruptError(f"{number(key):032x} is gone")
-                    pages[part][at] = self.codec.decode(data, key, part)
+                    into[part][at][:] = self.codec.decode(data, key, part)
                 except CorruptError as error:
                     good, wrong = at, str(error)
                     break
-        return Read([some[:good] for some in pages], good, wrong)
+        return Read([some[:good] for some in into], good, wrong)
 
     def drop(self, gone: Gone) -> None:
         """Have the store forget pages."""

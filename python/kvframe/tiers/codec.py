@@ -27,6 +27,8 @@ Compression = Literal["none", "zstd", "zlib"]
 _HEAD = struct.Struct("<4sBBH16s16s16sIQQ")
 HEAD_BYTES = _HEAD.size
 _MAGIC = b"KVF1"
+Buffer = bytes | memoryview
+Coder = Callable[[Buffer], Buffer]
 _KINDS: tuple[Checksum, ...] = ("none", "xxh3", "crc32c")
 _ROOT = bytes(16)
 
@@ -96,12 +98,12 @@ class Codec:
         self, page: npt.NDArray[np.uint8], key: Key, part: int, parent: Key | None, depth: int
     ) -> bytes:
         """A part of a page, uint8 [page bytes], as an object."""
-        raw = page.tobytes() if self._fp8 is None else self._fp8[part].encode(page)
+        raw = page.data if self._fp8 is None else self._fp8[part].encode(page)
         data = self._pack(raw)
         before = _ROOT if parent is None else _bytes(parent)
         fields = (_MAGIC, self._kind, part, len(self.shapes), self._digest, _bytes(key), before)
         head = _HEAD.pack(*fields, depth, len(data), 0)
-        return _HEAD.pack(*fields, depth, len(data), self._sum(head, data)) + data
+        return b"".join([_HEAD.pack(*fields, depth, len(data), self._sum(head, data)), data])
 
     def decode(self, data: bytes, key: Key, part: int) -> npt.NDArray[np.uint8]:
         """The part of a page again.
@@ -113,7 +115,7 @@ class Codec:
         if (head.key, head.part) != (key, part):
             raise CorruptError(f"asked for part {part} of {number(key):032x}: it is another")
         *fields, size, told = _HEAD.unpack_from(data)
-        body = data[HEAD_BYTES:]
+        body = memoryview(data)[HEAD_BYTES:]
         if len(body) != size:
             raise CorruptError(f"{len(body)} bytes follow the head: it says {size}")
         kind = fields[1]
@@ -151,7 +153,7 @@ def _bytes(key: Key) -> bytes:
     return number(key).to_bytes(16, "little")
 
 
-def _summer(kind: Checksum) -> Callable[[bytes, bytes], int]:
+def _summer(kind: Checksum) -> Callable[[bytes, Buffer], int]:
     if kind == "none":
         return lambda head, data: 0
     if kind == "xxh3":
@@ -160,7 +162,7 @@ def _summer(kind: Checksum) -> Callable[[bytes, bytes], int]:
         except ImportError as error:
             raise ImportError("checksums need xxhash: pip install 'kvframe[tiers]'") from error
 
-        def xxh3(head: bytes, data: bytes) -> int:
+        def xxh3(head: bytes, data: Buffer) -> int:
             state = xxhash.xxh3_64(head)
             state.update(data)
             return state.intdigest()
@@ -173,9 +175,13 @@ def _summer(kind: Checksum) -> Callable[[bytes, bytes], int]:
     return lambda head, data: int(crc32c(data, crc32c(head)))
 
 
-def _compressor(kind: Compression) -> tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]:
+def _as_it_is(data: Buffer) -> Buffer:
+    return data
+
+
+def _compressor(kind: Compression) -> tuple[Coder, Coder]:
     if kind == "none":
-        return bytes, bytes
+        return _as_it_is, _as_it_is
     if kind == "zlib":
         return (lambda data: zlib.compress(data, 1)), zlib.decompress
     try:

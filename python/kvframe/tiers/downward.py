@@ -6,21 +6,26 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from kvframe.errors import BusyError, CapacityError
-from kvframe.tiers.below import StoreTier
+from kvframe.policies.tier import UNKNOWN, Use
+from kvframe.tiers.below import Rows, StoreTier
 from kvframe.tiers.books import Keys
+from kvframe.tiers.gate import EVICTED
 from kvframe.tiers.levels import Level, Levels
 from kvframe.tiers.moves import Pages
 
 MOST_BEHIND = 1024
 """Prefixes that wait for room in a tier below; more are dropped, and counted."""
 
+MOST_AGAIN = 16
+"""So many of them are tried again in a poll."""
+
 
 class Held(NamedTuple):
-    """A block that may stay cached in the pool after its sequence, for ``write = "back"``."""
+    """A block that may stay cached in the pool after its sequence, and be wanted when it dies."""
 
     keys: Keys
     table: Pages
@@ -32,27 +37,33 @@ class Downward(Levels):
 
     _behind: list[OrderedDict[bytes, Keys]]
     _held: dict[int, Held]
+    _verify: bool
 
     def offload(self, seq: int) -> int:
-        """Back up what a sequence has computed, as the host tier's ``write`` says.
+        """Back up what a sequence has computed, as far as the host tier's admission lets it in.
 
         Call it after commits, and before the sequence ends. Its blocks are held until they are
         copied, whatever becomes of it. What does not fit now is taken up by the next call.
 
         Returns:
             Blocks that are on their way.
+
+        Raises:
+            BusyError: With ``when_full = "refuse"``: the tier below lacks what would have to go.
         """
         rows, pages = self._rows(seq)
         keys = self.kv._core.tier_keys(seq, rows * self.block_size)
-        if self.host.config.write == "back":
-            self._remember(keys, pages[0])
-            return 0
-        keys = self._wanted(self.host, keys)
-        present = self.host.books.present(keys)
+        known = self.kv.lengths(seq).known
+        use = msgspec.structs.replace(self._requests.get(seq, UNKNOWN), tokens=known)
+        wanted = self._wanted(self.host, keys, use=use)
+        if len(wanted) < len(keys) and len(self.kv.resolved.config.groups) == 1:
+            self._remember(keys, pages[0])  # it may be wanted when it is about to die
+        keys, present = wanted, self.host.books.present(wanted)
         if present == len(keys):
             return 0
+        self._refuse_loss(len(keys) - present)
         lease = self.kv.lease(seq, len(keys) * self.block_size)
-        moving = self._back_up(keys, pages, lambda: self.kv.done(lease))
+        moving = self._back_up(keys, pages, lambda: self.kv.done(lease), use)
         if not moving:
             self.kv.done(lease)
         return moving
@@ -60,8 +71,9 @@ class Downward(Levels):
     def make_room(self, free: int) -> int:
         """Evict from the pool until ``free`` blocks are free, as far as that loses nothing.
 
-        With ``write = "back"``, blocks that are about to die are backed up first: at once, since
-        whoever held them for a while would make them recent. Call it ahead of need.
+        Blocks that are about to die and that the host tier then lets in (`write-back`) are backed
+        up first: at once, since whoever held them for a while would make them recent. Call it ahead
+        of need.
 
         Returns:
             Blocks that were backed up.
@@ -73,8 +85,9 @@ class Downward(Levels):
         for block in doomed:
             held = self._held.get(block)
             if held is not None and held.generation == int(self.kv._core.holds([block])[1][0]):
-                moved += self._back_up_now(held)
-                if self.host.books.present(held.keys) < len(held.keys):
+                wanted = self._wanted(self.host, held.keys, EVICTED)
+                moved += self._back_up_now(held._replace(keys=wanted))
+                if self.host.books.present(wanted) < len(wanted):
                     break  # no room for it now
             clean += 1
         self.kv.collect(counts.free + clean)
@@ -88,7 +101,7 @@ class Downward(Levels):
                 continue
             short = pages - free - int(level.config.low * pages)
             doomed = [page for _, page in level.books.order()[:short]]
-            if place < len(self.below) and self.below[place].config.write == "back":
+            if place < len(self.below):
                 doomed = self._clean(level, place, doomed)
             self._evicted(level, level.books.collect(free + len(doomed)))
 
@@ -115,9 +128,10 @@ class Downward(Levels):
         self._write_down(0, keys[: stored.present + good])
         return good
 
-    def _back_up(self, keys: Keys, pages: list[Pages], release: Callable[[], object]) -> int:
-        self._refuse_loss(len(keys) - self.host.books.present(keys))
-        reserved = self._reserve(self.host, keys)
+    def _back_up(
+        self, keys: Keys, pages: list[Pages], release: Callable[[], object], use: Use
+    ) -> int:
+        reserved = self._reserve(self.host, keys, use)
         if reserved is None:
             self.counters["deferred"] += 1
             return 0
@@ -134,7 +148,7 @@ class Downward(Levels):
             good = self._settle(host, stored.ticket, self._all(good))
             release()
             self.counters["offloaded"] += good
-            self._write_down(0, keys[: stored.present + good])
+            self._write_down(0, keys[: stored.present + good], use)
 
         self.moves.out(some, slots, lambda: host.seal(slots), copied)
         return len(slots)
@@ -148,26 +162,21 @@ class Downward(Levels):
             good = min(good, *(int(np.flatnonzero(some == page)[0]) for page in wrong), good)
         return good
 
-    _verify: bool
-
     # --- tier to tier --------------------------------------------------------------------------
 
-    def _write_down(self, place: int, keys: Keys) -> None:
+    def _write_down(self, place: int, keys: Keys, use: Use = UNKNOWN) -> None:
         """Let the tier below have what it takes of a prefix that the tier at ``place`` has."""
-        if place >= len(self.below):
-            return
-        below = self.below[place]
-        if below.config.write != "back":
-            self._write(place, self._wanted(below, keys))
+        if place < len(self.below):
+            self._write(place, self._wanted(self.below[place], keys, use=use), use)
 
-    def _write(self, place: int, keys: Keys) -> None:
+    def _write(self, place: int, keys: Keys, use: Use = UNKNOWN) -> None:
         level, below = self.levels[place], self.below[place]
         keys = keys[: level.books.find(keys)]
         present = below.books.present(keys)
         if present == len(keys):
             level.books.set_backed(keys[: below.books.find(keys)], True)
             return
-        reserved = self._reserve(below, keys) if below.is_up(self._clock()) else None
+        reserved = self._reserve(below, keys, use) if below.is_up(self._clock()) else None
         if reserved is None:
             self._put_off(place, keys)
             return
@@ -198,10 +207,11 @@ class Downward(Levels):
         source, slots, ticket = transfer
         place = self.levels.index(level)
 
-        def fetch() -> list[npt.NDArray[np.uint8]]:
+        def fetch() -> Rows:
             if isinstance(level, StoreTier):
                 return level.read(keys, start).pages
-            return [some[: level.check(slots)] for some in level.get(slots)]
+            good = level.check(slots)
+            return [some[:good] for some in level.get(slots)]
 
         def sent(outcome: list[int] | Exception) -> None:
             failed = isinstance(outcome, Exception)
@@ -220,12 +230,8 @@ class Downward(Levels):
         below.worker.submit(lambda: below.write(keys, start, fetch), sent)
 
     def _clean(self, level: Level, place: int, doomed: list[int]) -> list[int]:
-        """Back up pages that are about to die; those that may."""
-        lost = level.books.unbacked(doomed)
-        for page in lost:
-            prefix = level.books.prefix(page)
-            if self.below[place].books.present(prefix) < len(prefix):
-                self._write(place, prefix)
+        """Back up pages that are about to die and that the tier below lets in; those that may."""
+        lost = self._lost(level, place, doomed)
         if level.config.when_full == "drop":
             free = level.books.counts()[0]
             if free == 0:
@@ -233,6 +239,19 @@ class Downward(Levels):
         kept = set(lost)
         clean = next((at for at, page in enumerate(doomed) if page in kept), len(doomed))
         return doomed[:clean]
+
+    def _lost(self, level: Level, place: int, doomed: list[int]) -> list[int]:
+        """Of pages that are about to die, those that the tier below lets in and has not yet.
+
+        They are on their way there from now on.
+        """
+        lost, below = [], self.below[place]
+        for page in level.books.unbacked(doomed):
+            prefix = level.books.prefix(page)
+            if len(self._wanted(below, prefix, EVICTED)) == len(prefix):
+                lost.append(page)
+                self._write(place, prefix)
+        return lost
 
     def _refuse_loss(self, rows: int) -> None:
         """With ``when_full = "refuse"``, nobody makes room by what the tier below still lacks.
@@ -244,11 +263,10 @@ class Downward(Levels):
             return
         books = self.host.books
         short = rows - books.counts()[0]
-        doomed = [page for _, page in books.order()[: max(short, 0)]]
-        lost = books.unbacked(doomed)
+        if short <= 0:
+            return
+        lost = self._lost(self.host, 0, [page for _, page in books.order()[:short]])
         if lost:
-            for page in lost:
-                self._write(0, books.prefix(page))
             raise BusyError(
                 f"{len(lost)} pages would die that {self.below[0].name} has not yet: "
                 "try again after poll()"
@@ -266,7 +284,9 @@ class Downward(Levels):
             self.counters["dropped"] += 1
 
     def _catch_up(self) -> None:
-        """Try again what waited."""
+        """Try again what waited; it is counted once."""
+        deferred = self.counters["deferred"]
         for place, waiting in enumerate(self._behind):
-            for name in list(waiting)[:16]:
+            for name in list(waiting)[:MOST_AGAIN]:
                 self._write(place, waiting.pop(name))
+        self.counters["deferred"] = deferred

@@ -8,10 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe.config.tiers import ResolvedTier
-from kvframe.pages.checksum import checksums
+from kvframe.errors import UsageError
+from kvframe.pages.checksum import checksums_at
 from kvframe.pages.layout import BLOCK_FIRST, Layout, PageShape
 from kvframe.pages.numpy import NumpyPool
 from kvframe.tiers.books import Books, Gone
+from kvframe.tiers.gate import Gate
 from kvframe.tiers.moves import Pages
 
 Bytes = npt.NDArray[np.uint8]
@@ -40,8 +42,10 @@ class HostTier:
     ) -> None:
         self.name, self.config = tier.config.name, tier.config
         self.books = Books(tier, block_size, len(shapes))
+        self.gate = Gate(tier, self.books, "host", block_size)
         layouts = [Layout.of(BLOCK_FIRST, shape, tier.pages) for shape in shapes]
         self.pools = list(pools) if pools is not None else [NumpyPool(one) for one in layouts]
+        self._rows = [self._dense(pool, tier.pages) for pool in self.pools]
         self.corrupt = 0
         self._poison = poison
         self._sums = np.zeros((len(shapes), tier.pages), np.uint64)
@@ -58,16 +62,16 @@ class HostTier:
     def seal(self, slots: Pages) -> int:
         """Note the checksums of pages that have just come in; all are good."""
         if self._checked:
-            for part, pool in enumerate(self.pools):
-                self._sums[part, slots] = checksums(pool.get(slots))
+            for part in range(len(self.pools)):
+                self._sums[part, slots] = self._now(part, slots)
         return len(slots)
 
     def check(self, slots: Pages) -> int:
         """How many of the pages, from the first on, are as they came in, in every part."""
         good = len(slots)
         if self._checked:
-            for part, pool in enumerate(self.pools):
-                wrong = np.flatnonzero(checksums(pool.get(slots)) != self._sums[part, slots])
+            for part in range(len(self.pools)):
+                wrong = np.flatnonzero(self._now(part, slots) != self._sums[part, slots])
                 good = min(good, int(wrong[0]) if len(wrong) else good)
             if good < len(slots):
                 self.corrupt += 1
@@ -77,15 +81,22 @@ class HostTier:
         """The checksums noted of pages: [parts][pages]."""
         return self._sums[:, slots]
 
-    def get(self, slots: Pages) -> list[Bytes]:
-        """The bytes of pages, one array a part: uint8 [pages][page bytes]."""
-        return [pool.get(slots) for pool in self.pools]
+    def get(self, slots: Pages) -> list[list[Bytes]]:
+        """The bytes of pages, a list a part; not copied."""
+        return [[rows[slot] for slot in slots] for rows in self._rows]
 
-    def put(self, slots: Pages, pages: Sequence[Bytes]) -> int:
-        """Fill pages, as `get` gives them, and seal them."""
-        for pool, some in zip(self.pools, pages, strict=True):
-            pool.put(slots, some)
-        return self.seal(slots)
+    def _now(self, part: int, slots: Pages) -> npt.NDArray[np.uint64]:
+        return checksums_at(self._rows[part], slots)
+
+    @staticmethod
+    def _dense(pool: NumpyPool, pages: int) -> Bytes:
+        rows = pool.rows()
+        if rows is None or len(rows) < pages:
+            raise UsageError(
+                f"the host pool is {pool.layout.order} with {pool.layout.blocks} pages: must be "
+                f"{BLOCK_FIRST}, dense, with {pages}"
+            )
+        return rows
 
     def left(self, gone: Gone) -> None:
         """Pages have left; nobody writes their places yet."""

@@ -10,8 +10,10 @@ import numpy as np
 
 from kvframe.errors import CapacityError, HandleError
 from kvframe.manager import KVCacheManager
+from kvframe.policies.tier import UNKNOWN, Use
 from kvframe.tiers.below import StoreTier
 from kvframe.tiers.books import Books, Gone, Keys, Stored, keys_of
+from kvframe.tiers.gate import COMPUTED, USED
 from kvframe.tiers.host import HostTier
 from kvframe.tiers.moves import Moves, Pages, Part
 
@@ -19,7 +21,7 @@ T = TypeVar("T")
 Level = HostTier | StoreTier
 
 REMEMBERED = 1 << 16
-"""Keys whose uses are counted for ``write = "selective"``."""
+"""Requests known by their sequence, and keys whose uses are counted, for admission policies."""
 
 
 class Levels:
@@ -33,6 +35,7 @@ class Levels:
     block_size: int
     counters: Counter[str]
     _uses: OrderedDict[bytes, int]
+    _requests: OrderedDict[int, Use]
     _clock: Callable[[], int]
     _least: int
     """The lowest block id that is a page: 1 where block 0 is the null block."""
@@ -51,11 +54,11 @@ class Levels:
             rows = min(rows, len(table), int(gone[0]) if len(gone) else rows)
         return rows, [tables[part.group][:rows] for part in self.parts]
 
-    def _reserve(self, level: Level, keys: Keys) -> tuple[Stored, Keys] | None:
+    def _reserve(self, level: Level, keys: Keys, use: Use = UNKNOWN) -> tuple[Stored, Keys] | None:
         """Room for as much of a prefix as there is room for; None if there is none now."""
         books = level.books
         try:
-            return books.store(keys), keys
+            return books.store(keys, use), keys
         except CapacityError:
             free, cached, _, moving = books.counts()
             present = books.present(keys)
@@ -65,14 +68,14 @@ class Levels:
             return None
         keys = keys[: present + fits]
         try:
-            return books.store(keys), keys
+            return books.store(keys, use), keys
         except CapacityError:
             return None
 
     def _evicted(self, level: Level, gone: Gone) -> None:
         """Pages have made room in a tier."""
         place = self.levels.index(level)
-        if gone and place < len(self.below) and self.below[place].config.write == "back":
+        if gone and place < len(self.below):
             lost = level.books.unbacked([page for _, page in gone])
             self.counters["dropped"] += len(lost)
         self._left(level, gone)
@@ -110,23 +113,27 @@ class Levels:
         if level.config.timeout_ms is not None and ticket:
             level.books.set_deadline(ticket, self._clock() + int(level.config.timeout_ms))
 
-    def _count_uses(self, keys: Keys) -> None:
-        """A request found these pages."""
-        if not any(level.config.write == "selective" for level in self.levels):
+    def _count_uses(self, keys: Keys, found: int) -> None:
+        """A request found so many of its pages, and computes the others."""
+        gates = [level.gate for level in self.levels if level.gate.counts_uses]
+        for gate in gates:
+            gate.seen(keys)
+        if not gates:
             return
-        for key in keys:
+        for key in keys[:found]:
             name = key.tobytes()
-            self._uses[name] = self._uses.pop(name, 0) + 1
+            self._uses[name] = self._uses.pop(name, 1) + 1
         while len(self._uses) > REMEMBERED:
             self._uses.popitem(last=False)
 
-    def _wanted(self, level: Level, keys: Keys) -> Keys:
-        """What of a prefix a tier lets in now."""
-        if level.config.write != "selective":
-            return keys
-        few = (
-            at
-            for at, key in enumerate(keys)
-            if self._uses.get(key.tobytes(), 0) < level.config.min_uses
-        )
-        return keys[: next(few, len(keys))]
+    def _wanted(
+        self, level: Level, keys: Keys, occasion: int | None = None, use: Use = UNKNOWN
+    ) -> Keys:
+        """What of a prefix a tier has or lets in; by default, as pages are computed or used."""
+        start = level.books.present(keys)
+        names = [key.tobytes() for key in keys[start:]] if level.gate.counts_uses else []
+        uses = np.zeros(len(keys) - start, np.uint32)
+        uses[: len(names)] = [self._uses.get(name, 0) for name in names]
+        if occasion is None:
+            occasion = USED if len(uses) and uses[0] else COMPUTED
+        return keys[: start + level.gate.takes(keys, start, uses, occasion, use)]

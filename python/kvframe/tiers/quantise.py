@@ -66,7 +66,7 @@ class Fp8:
         small: npt.NDArray[Any] = (values / scale).astype(self._fp8)
         return scale.tobytes() + small.tobytes()
 
-    def decode(self, data: bytes) -> npt.NDArray[np.uint8]:
+    def decode(self, data: bytes | memoryview) -> npt.NDArray[np.uint8]:
         """The page again, as near as fp8 is."""
         split = 4 * int(np.prod(self._scales))
         scale = np.frombuffer(data[:split], np.float32).reshape(self._scales)

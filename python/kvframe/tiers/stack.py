@@ -13,13 +13,14 @@ from kvframe.manager import KVCacheManager
 from kvframe.pages.numpy import NumpyPool
 from kvframe.pages.pool import PagePool
 from kvframe.policies.tier import Use
-from kvframe.request import Request, RequestOptions, TokenIds
+from kvframe.request import Request, RequestOptions, TokenIds, name_bytes
 from kvframe.results import Grant
 from kvframe.tiers.below import StoreTier
 from kvframe.tiers.books import Keys, as_keys
 from kvframe.tiers.cost import Rate
 from kvframe.tiers.downward import Downward
 from kvframe.tiers.host import HostTier
+from kvframe.tiers.levels import REMEMBERED
 from kvframe.tiers.moves import Mover, Moves, Part
 from kvframe.tiers.space import Key, Space
 from kvframe.tiers.swapping import Swapping
@@ -90,6 +91,7 @@ class Tiers(Downward, Upward, Swapping):
     Raises:
         ConfigError: The configuration has no tiers, or cannot have them.
         TierError: A store cannot be opened.
+        UsageError: A part, a rank or a name cannot be.
     """
 
     def __init__(
@@ -114,8 +116,15 @@ class Tiers(Downward, Upward, Swapping):
             raise ConfigError("tiers: the configuration has none; say [[tiers]]")
         self.kv, self.block_size = kv, kv.block_size
         self.parts = _parts(pools, resolved)
+        if not 0 <= rank < ranks:
+            raise UsageError(f"rank = {rank}: must be at least 0 and below ranks = {ranks}")
+        if movers is not None and len(movers) != len(self.parts):
+            raise UsageError(f"movers: {len(movers)} of them for {len(self.parts)} parts")
+        for name, text in (("model", model), ("salt", salt)):
+            name_bytes(name, text)
         self.counters: Counter[str] = Counter()
         self._uses: OrderedDict[bytes, int] = OrderedDict()
+        self._requests: OrderedDict[int, Use] = OrderedDict()
         self._clock = clock or (lambda: time.monotonic_ns() // 1_000_000)
         self._least = int(resolved.config.cache.null_block)
         self._poison, self._verify = poison, verify
@@ -127,8 +136,8 @@ class Tiers(Downward, Upward, Swapping):
         self._held = {}
         self._out_rate, self._in_rate = Rate(), Rate()
         first, *others = resolved.tiers
-        if first.config.write == "back" and len(resolved.config.groups) > 1:
-            raise ConfigError(f'tier {first.config.name}: write = "back" serves one layer group')
+        if first.config.admission == "write-back" and len(resolved.config.groups) > 1:
+            raise ConfigError(f"tier {first.config.name}: write-back serves one layer group")
         shapes = [part.pool.layout.shape for part in self.parts]
         self.host = HostTier(first, shapes, self.block_size, host, poison=poison)
         self.workers = [worker(f"kvframe-{tier.config.name}") for tier in resolved.tiers]
@@ -171,6 +180,8 @@ class Tiers(Downward, Upward, Swapping):
         `KVCacheManager.admit`'s.
         """
         request = prompt if isinstance(prompt, Request) else Request(prompt, **options)
+        if any(request.core.facts()[6:]):
+            return self.kv.admit(request)  # the caller brings KV itself
         keys = self._keys(request)
         found = max([level.books.find(keys) for level in self._up()], default=0)
         found = max(found, self.host.books.present(keys))
@@ -178,7 +189,10 @@ class Tiers(Downward, Upward, Swapping):
         asked = Request.of_core(core.changed(external_until=found * self.block_size))
         asked.resumed = True
         grant = self.kv.admit(asked)
-        self._count_uses(keys[: max(found, grant.cached_tokens // self.block_size)])
+        self._requests[grant.seq] = self._use(request)
+        if len(self._requests) > REMEMBERED:
+            self._requests.popitem(last=False)
+        self._count_uses(keys, max(found, grant.cached_tokens // self.block_size))
         if core is not request.core:
             grant = grant._replace(prompt=core.parts()[0])
         if grant.load is not None:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from kvframe.errors import CapacityError, UsageError
+from kvframe.errors import CapacityError, HandleError, UsageError
 from kvframe.policies.tier import UNKNOWN, Use
 from kvframe.tiers.below import Read, StoreTier
 from kvframe.tiers.books import Keys, Stored
@@ -115,9 +115,8 @@ class Upward(Levels):
             self._deadline(level, ticket)
 
         def fetch() -> Read:
-            read = below.read(keys, stored.present)
-            if read.good:
-                host.put(slots[: read.good], read.pages)
+            read = below.read(keys, stored.present, host.get(slots))
+            host.seal(slots[: read.good])
             return read
 
         def fetched(outcome: Read | Exception) -> None:
@@ -208,8 +207,11 @@ class Upward(Levels):
         """The load has ended with so many pages good."""
         loading.loaded = good
         if loading.ticket is not None:
-            self._rewound += self.kv.loaded(loading.ticket, good)
-            if loading.seq is not None and good:
+            try:
+                self._rewound += self.kv.loaded(loading.ticket, good)
+            except HandleError:  # the engine has settled it, or its deadline has come
+                loading.loaded = 0
+            if loading.seq is not None and loading.loaded:
                 self._landed.append(loading.seq)
         self._end(loading)
 

@@ -77,10 +77,17 @@ impl Manager {
     /// How often each block is held one by one, and its generation.
     fn holds<'py>(&self, py: Python<'py>, blocks: &Bound<'py, PyAny>) -> PyResult<HoldsTuple<'py>> {
         let blocks = tokens(blocks, "blocks")?;
-        let rows: Vec<(u32, u32)> = self.locked(py, |core| {
+        let rows: Result<Vec<(u32, u32)>, u32> = self.locked(py, |core| {
+            let total = core.pool().capacity();
             let row = |&b: &u32| (core.held(b), core.pool().generation(b));
-            blocks.as_slice().iter().map(row).collect()
+            blocks
+                .as_slice()
+                .iter()
+                .map(|b| if *b < total { Ok(row(b)) } else { Err(*b) })
+                .collect()
         })?;
+        let rows = rows
+            .map_err(|block| usage(py, format!("block = {block}: the pool has no such block")))?;
         let held = PyArray1::from_iter(py, rows.iter().map(|row| row.0));
         Ok((held, PyArray1::from_iter(py, rows.iter().map(|row| row.1))))
     }

@@ -6,10 +6,11 @@ use numpy::{
     Element, Ix1, PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray,
     PyUntypedArrayMethods,
 };
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::errors::usage;
+use crate::errors::{shown, usage};
 
 /// Token ids as the core takes them: borrowed from a uint32 array, copied and checked otherwise.
 pub enum Tokens<'py> {
@@ -46,9 +47,13 @@ pub fn tokens<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Tokens<'py
         });
         return Ok(Tokens::Owned(ids.collect::<PyResult<_>>()?));
     }
-    let array = py.import("numpy")?.call_method1("asarray", (value,))?;
-    let (dtype, shape) = (array.getattr("dtype")?, array.getattr("shape")?);
-    Err(usage(py, format!("{name} must be a 1-d array of token ids, not {dtype} of shape {shape}")))
+    let what = match py.import("numpy")?.call_method1("asarray", (value,)) {
+        Ok(array) => shape_of(&array),
+        // Rows of unequal length.
+        Err(error) if error.is_instance_of::<PyValueError>(py) => shown(value),
+        Err(error) => return Err(error),
+    };
+    Err(usage(py, format!("{name} must be a 1-d array of token ids, not {what}")))
 }
 
 /// The values of a 1-d array of any integer dtype, or of a sequence of ints; an empty one may have
@@ -125,28 +130,26 @@ pub fn u64s(value: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Vec<u64>> 
 /// What is read without calls of `NumPy`: arrays of the usual dtypes, short lists of ints. None for
 /// anything else, also for what is out of range.
 fn plain(value: &Bound<'_, PyAny>) -> Option<Vec<u64>> {
+    // Copied at once, so nobody needs to know that it was read.
     if let Ok(array) = value.cast::<PyArray1<u64>>() {
-        let array = array.try_readonly().ok()?;
-        return array.as_slice().ok().map(<[u64]>::to_vec);
+        return array.to_vec().ok();
     }
     if let Ok(array) = value.cast::<PyArray1<i64>>() {
-        let array = array.try_readonly().ok()?;
-        return not_negative(array.as_slice().ok()?, |v| v as u64);
+        return not_negative(array.to_vec().ok()?, |v| v as u64);
     }
     if let Ok(array) = value.cast::<PyArray1<i32>>() {
-        let array = array.try_readonly().ok()?;
-        return not_negative(array.as_slice().ok()?, |v| v as u64);
+        return not_negative(array.to_vec().ok()?, |v| v as u64);
     }
     let list = value.cast::<PyList>().ok().filter(|list| list.len() <= SHORT)?;
     list.iter().map(|item| item.extract().ok()).collect()
 }
 
 fn not_negative<T: Copy + Default + Ord>(
-    values: &[T],
+    values: Vec<T>,
     convert: impl Fn(T) -> u64,
 ) -> Option<Vec<u64>> {
     let least = values.iter().copied().min().unwrap_or_default();
-    (least >= T::default()).then(|| values.iter().map(|&v| convert(v)).collect())
+    (least >= T::default()).then(|| values.into_iter().map(convert).collect())
 }
 
 /// Lists up to here are read faster item by item.
@@ -171,6 +174,22 @@ pub fn writable<'py, T: Element, D: Dimension>(
             shape_of(value)
         );
         usage(value.py(), message)
+    })
+}
+
+/// The same as one piece of memory.
+pub fn slice<'a, T: Element>(
+    py: Python<'_>,
+    array: &'a mut PyReadwriteArray<'_, T, Ix1>,
+    name: &str,
+) -> PyResult<&'a mut [T]> {
+    let strides = array.strides().to_vec();
+    array.as_slice_mut().map_err(|_| {
+        let size = size_of::<T>();
+        usage(
+            py,
+            format!("{name} must be contiguous: {size} bytes from entry to entry, not {strides:?}"),
+        )
     })
 }
 

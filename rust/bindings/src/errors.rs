@@ -21,6 +21,19 @@ pub fn usage(py: Python<'_>, message: String) -> PyErr {
     raise(py, "UsageError", message)
 }
 
+/// A value for a message: on one line, and cut where it is long.
+pub fn shown(value: &Bound<'_, PyAny>) -> String {
+    let Ok(repr) = value.repr() else { return "?".into() };
+    let repr = repr.to_string_lossy().split_whitespace().collect::<Vec<_>>().join(" ");
+    match repr.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}...", &repr[..end]),
+        None => repr,
+    }
+}
+
+/// Characters of a value that a message shows.
+const SHOWN: usize = 80;
+
 /// The exception of a core error.
 pub fn from_core(py: Python<'_>, error: &Error) -> PyErr {
     let name = match error {

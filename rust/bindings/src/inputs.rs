@@ -4,7 +4,7 @@ use kvframe_core::manager::Ids;
 use pyo3::prelude::*;
 
 use crate::buffers::{Tokens, length, tokens, u64s};
-use crate::errors::usage;
+use crate::errors::{shown, usage};
 
 /// The two halves of a pair of arrays.
 fn halves<'py>(
@@ -18,7 +18,7 @@ fn halves<'py>(
         return Ok((first, second));
     }
     let [first, second] = parts;
-    let shown = pair.repr()?;
+    let shown = shown(pair);
     Err(usage(pair.py(), format!("{name} = {shown}: must be a pair ({first}, {second})")))
 }
 

@@ -3,7 +3,7 @@
 
 use pyo3::prelude::*;
 
-use crate::errors::usage;
+use crate::errors::{shown, usage};
 
 macro_rules! named {
     ($($type:ident($inner:ty) = $name:literal;)*) => {$(
@@ -19,7 +19,7 @@ macro_rules! named {
 
             fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
                 value.extract::<$inner>().map(Self).map_err(|_| {
-                    let shown = value.repr().map_or_else(|_| "?".into(), |text| text.to_string());
+                    let shown = shown(&value);
                     let (least, most) = (<$inner>::MIN, <$inner>::MAX);
                     let limit = format!("must be an integer between {least} and {most}");
                     usage(value.py(), format!("{} = {shown}: {limit}", $name))
@@ -62,4 +62,13 @@ named! {
     Count(u32) = "count";
     ReceiptNumber(u64) = "receipt";
     Blocks(u32) = "blocks";
+    FromEntry(usize) = "start";
+    SlotCount(u32) = "slots";
+    LeastCopy(u32) = "least_copy";
+    Depth(u32) = "depth";
+    Worker(u64) = "worker";
+    BlockSize(u32) = "block_size";
+    IndexCapacity(usize) = "capacity";
+    Victims(u32) = "n";
+    TokenCount(u32) = "tokens";
 }

@@ -75,15 +75,12 @@ impl<C: Tiered> Judged<C> {
         if self.native.is_none() {
             return Ok(None);
         }
-        match Inside::enter(std::ptr::from_ref(self).addr()) {
-            Some(inside) => Ok(Some(inside)),
-            None => {
-                let what = self.what;
-                let message =
-                    format!("a native policy has called its own {what}, which waits for it");
-                Err(raise(py, "HandleError", message))
-            }
+        if let Some(inside) = Inside::enter(std::ptr::from_ref(self).addr()) {
+            return Ok(Some(inside));
         }
+        let message =
+            format!("a native policy has called its own {}, which waits for it", self.what);
+        Err(raise(py, "HandleError", message))
     }
 
     fn error(&self, py: Python<'_>, error: &Error) -> PyErr {

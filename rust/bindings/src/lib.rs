@@ -9,6 +9,7 @@
 //! | [`judge`] | victims asked of a Python policy, outside the lock |
 //! | [`native`] | a compiled policy taken from a capsule or from addresses |
 //! | [`gatekeeper`], [`admission`] | what becomes findable, asked of a Python policy the same way |
+//! | [`gate`] | what enters a tier below, asked of a built-in policy |
 //! | [`answers`] | what a matcher in Python said of prompts |
 //! | [`locked`] | the lock, the interpreter beside it, victims named in between |
 //! | [`room`], [`listeners`] | pressure and who is told of it, preemption order, loads, resizing |
@@ -38,6 +39,7 @@ mod blocks;
 mod buffers;
 mod errors;
 mod fork;
+mod gate;
 mod gatekeeper;
 mod groups;
 mod inputs;
@@ -69,6 +71,8 @@ mod views;
 /// kvframe's compiled core.
 #[pymodule(gil_used = false)]
 mod _core {
+    #[pymodule_export]
+    use super::gate::TierGate;
     #[pymodule_export]
     use super::manager::Manager;
     #[pymodule_export]

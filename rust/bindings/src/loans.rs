@@ -3,7 +3,7 @@
 use numpy::{Ix1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
-use crate::buffers::writable;
+use crate::buffers::{slice, writable};
 use crate::errors::{from_core, usage};
 use crate::manager::Manager;
 
@@ -12,7 +12,7 @@ impl Manager {
     /// Fills `out` with raw blocks that nobody else has.
     fn lend(&self, py: Python<'_>, out: &Bound<'_, PyAny>) -> PyResult<()> {
         let mut out = writable::<i32, Ix1>(out, "out")?;
-        let out = out.as_slice_mut()?;
+        let out = slice(py, &mut out, "out")?;
         // Lent into a copy, so that a refusal leaves the caller's array alone.
         let mut blocks = vec![0; out.len()];
         self.with_victims(py, |core| core.lend(&mut blocks))?.map_err(|e| from_core(py, &e))?;

@@ -157,6 +157,10 @@ fn write_slots(slots: &mut [i64], block: BlockId, span: u32, offset: u32) {
         return;
     }
     let first = i64::from(block) * i64::from(span) + i64::from(offset);
+    if let [slot] = slots {
+        *slot = first;
+        return;
+    }
     for (place, slot) in slots.iter_mut().zip(first..) {
         *place = slot;
     }

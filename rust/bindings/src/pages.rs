@@ -55,8 +55,8 @@ impl TierPages {
         backed_first: bool,
     ) -> PyResult<Self> {
         let made = make_policy(py, policy, policy_options, strict)?;
-        let limits = TierLimits { pages, block_size, in_flight, backed_first };
-        let make = |eviction| Core::new(limits, eviction);
+        let limits = TierLimits { pages, in_flight, backed_first };
+        let make = |eviction| Core::new(limits, block_size, eviction);
         Ok(Self { core: Judged::new(py, "tier", made, make)? })
     }
 
@@ -197,10 +197,10 @@ impl TierPages {
         self.core.with(py, |core| core.give_back(pages.as_slice()))
     }
 
-    /// Pages in the order they would die, as far as it is settled, each with its key.
+    /// Pages in the order they would die, each with its key; a policy from outside is asked for it.
     fn order(&self, py: Python<'_>) -> PyResult<Gone> {
+        let order = self.core.order(py)?;
         self.core.locked(py, |core| {
-            let order = core.tier().order();
             order.into_iter().map(|page| (words(core.tier().pool().key(page)), page)).collect()
         })
     }

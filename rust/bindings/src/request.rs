@@ -159,15 +159,14 @@ impl Request {
         let ids = tokens.map(|t| self::tokens(t, "prompt")).transpose()?;
         let ids = ids.map_or_else(|| self.tokens.clone(), |t| t.as_slice().to_vec());
         let same = tokens.is_none();
-        let hashed = if same && salt.is_none() {
-            self.hashed.lock().map_or(None, |hashed| hashed.clone())
-        } else {
-            None
-        };
+        // Keys are made of the tokens and the salt.
+        let keyed = same && salt.is_none();
+        let hashed =
+            if keyed { self.hashed.lock().map_or(None, |hashed| hashed.clone()) } else { None };
         Ok(Self {
             len: if same { self.len } else { length(py, "num_tokens", ids.len() as u64)? },
             tokens: ids,
-            given_keys: if same { self.given_keys.clone() } else { Vec::new() },
+            given_keys: if keyed { self.given_keys.clone() } else { Vec::new() },
             hashed: Mutex::new(hashed),
             salt: salt.unwrap_or_else(|| self.salt.clone()),
             adapter: self.adapter.clone(),

@@ -7,7 +7,9 @@ use numpy::{PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 use crate::buffers::tokens;
-use crate::errors::usage;
+use crate::errors::{raise, shown, usage};
+use crate::fork;
+use crate::ints::{BlockSize, IndexCapacity, Worker};
 use crate::lookup::space_of;
 
 /// Hashes of blocks: of a uint64 array, or of ints of which negative ones stand for their low 64
@@ -18,7 +20,11 @@ fn hashes(value: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     {
         return Ok(array.as_slice().unwrap_or(&[]).to_vec());
     }
-    value.try_iter()?.map(|item| hash(&item?)).collect()
+    let Ok(items) = value.try_iter() else {
+        let shown = shown(value);
+        return Err(usage(value.py(), format!("block hashes {shown}: must be an array of uint64")));
+    };
+    items.map(|item| hash(&item?)).collect()
 }
 
 fn hash(item: &Bound<'_, PyAny>) -> PyResult<u64> {
@@ -26,7 +32,7 @@ fn hash(item: &Bound<'_, PyAny>) -> PyResult<u64> {
         return Ok(hash);
     }
     item.extract::<i64>().map(|hash| hash as u64).map_err(|_| {
-        let shown = item.repr().map_or_else(|_| "?".into(), |text| text.to_string());
+        let shown = shown(item);
         usage(item.py(), format!("block hash {shown}: must be an int of at most 64 bits"))
     })
 }
@@ -38,10 +44,25 @@ type ReachTuple = (u64, [u32; TIERS]);
 #[pyclass(frozen, module = "kvframe._core")]
 pub struct RouterIndex {
     router: Mutex<Router>,
+    forks: u32,
 }
 
 impl RouterIndex {
-    fn locked(&self) -> MutexGuard<'_, Router> {
+    /// Refused in the child of a fork: another thread may have held the lock then.
+    fn check_fork(&self, py: Python<'_>) -> PyResult<()> {
+        if self.forks == fork::generation() {
+            return Ok(());
+        }
+        let message = "this index belongs to the parent of a fork; make one in the child";
+        Err(raise(py, "HandleError", message.into()))
+    }
+
+    fn locked(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Router>> {
+        self.check_fork(py)?;
+        Ok(self.inside())
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Router> {
         // Every operation leaves the index whole, so a panic elsewhere does not matter.
         self.router.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -50,25 +71,29 @@ impl RouterIndex {
 #[pymethods]
 impl RouterIndex {
     #[new]
-    fn new(block_size: u32, capacity: usize) -> Self {
-        Self { router: Mutex::new(Router::new(block_size, capacity)) }
+    fn new(block_size: BlockSize, capacity: IndexCapacity) -> Self {
+        let router = Mutex::new(Router::new(block_size.0, capacity.0));
+        Self { router, forks: fork::generation() }
     }
 
-    fn add_worker(&self, worker: u64) -> bool {
-        self.locked().add_worker(worker)
+    fn add_worker(&self, py: Python<'_>, worker: Worker) -> PyResult<bool> {
+        Ok(self.locked(py)?.add_worker(worker.0))
     }
 
-    fn remove_worker(&self, py: Python<'_>, worker: u64) -> Option<usize> {
-        py.detach(|| self.locked().remove_worker(worker))
+    fn remove_worker(&self, py: Python<'_>, worker: Worker) -> PyResult<Option<usize>> {
+        self.check_fork(py)?;
+        Ok(py.detach(|| self.inside().remove_worker(worker.0)))
     }
 
-    fn cleared(&self, py: Python<'_>, worker: u64) -> usize {
-        py.detach(|| self.locked().cleared(worker))
+    fn cleared(&self, py: Python<'_>, worker: Worker) -> PyResult<usize> {
+        self.check_fork(py)?;
+        Ok(py.detach(|| self.inside().cleared(worker.0)))
     }
 
     fn stored(
         &self,
-        worker: u64,
+        py: Python<'_>,
+        worker: Worker,
         blocks: &Bound<'_, PyAny>,
         parent: Option<&Bound<'_, PyAny>>,
         ids: &Bound<'_, PyAny>,
@@ -79,42 +104,49 @@ impl RouterIndex {
         let (keys, parent) = (hashes(blocks)?, parent.map(hash).transpose()?);
         let ids = tokens(ids, "token_ids")?;
         let space = root(salt, adapter);
-        Ok(self.locked().stored(worker, &keys, parent, ids.as_slice(), space, tier))
+        Ok(self.locked(py)?.stored(worker.0, &keys, parent, ids.as_slice(), space, tier))
     }
 
-    fn removed(&self, worker: u64, blocks: &Bound<'_, PyAny>, tier: u8) -> PyResult<usize> {
+    fn removed(
+        &self,
+        py: Python<'_>,
+        worker: Worker,
+        blocks: &Bound<'_, PyAny>,
+        tier: u8,
+    ) -> PyResult<usize> {
         let keys = hashes(blocks)?;
-        Ok(self.locked().removed(worker, &keys, tier))
+        Ok(self.locked(py)?.removed(worker.0, &keys, tier))
     }
 
-    fn match_hashes(&self, blocks: &Bound<'_, PyAny>) -> PyResult<Vec<ReachTuple>> {
+    fn match_hashes(&self, py: Python<'_>, blocks: &Bound<'_, PyAny>) -> PyResult<Vec<ReachTuple>> {
         let keys = hashes(blocks)?;
-        let found = self.locked().match_keys(keys);
+        let found = self.locked(py)?.match_keys(keys);
         Ok(found.into_iter().map(|reach| (reach.worker, reach.blocks)).collect())
     }
 
     fn match_tokens(
         &self,
+        py: Python<'_>,
         ids: &Bound<'_, PyAny>,
         salt: Option<&[u8]>,
         adapter: Option<&[u8]>,
     ) -> PyResult<Vec<ReachTuple>> {
         let ids = tokens(ids, "prompt")?;
-        let found = self.locked().match_tokens(ids.as_slice(), root(salt, adapter));
+        let found = self.locked(py)?.match_tokens(ids.as_slice(), root(salt, adapter));
         Ok(found.into_iter().map(|reach| (reach.worker, reach.blocks)).collect())
     }
 
-    fn workers(&self) -> Vec<u64> {
-        self.locked().workers().collect()
+    fn workers(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+        Ok(self.locked(py)?.workers().collect())
     }
 
-    fn counts(&self) -> (u64, u64, u64) {
-        let counts = self.locked().counts();
-        (counts.ignored, counts.unplaced, counts.dropped)
+    fn counts(&self, py: Python<'_>) -> PyResult<(u64, u64, u64)> {
+        let counts = self.locked(py)?.counts();
+        Ok((counts.ignored, counts.unplaced, counts.dropped))
     }
 
-    fn __len__(&self) -> usize {
-        self.locked().len()
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.locked(py)?.len())
     }
 }
 

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::buffers::{tokens, u64s};
-use crate::ints::{Length, Seq, Ticket, Upto};
+use crate::ints::{LeastCopy, Length, Seq, SlotCount, Ticket, Upto};
 use crate::judged::{Judged, Tiered};
 use crate::lookup::space_of;
 use crate::manager::make_policy;
@@ -36,16 +36,16 @@ impl Slots {
     #[pyo3(signature = (*, slots, length, least_copy, fingerprint, policy, policy_options=None, strict=false))]
     fn new(
         py: Python<'_>,
-        slots: u32,
-        length: u32,
-        least_copy: u32,
+        slots: SlotCount,
+        length: Length,
+        least_copy: LeastCopy,
         fingerprint: &[u8],
         policy: &Bound<'_, PyAny>,
         policy_options: Option<&Bound<'_, PyDict>>,
         strict: bool,
     ) -> PyResult<Self> {
         let made = make_policy(py, policy, policy_options, strict)?;
-        let make = |eviction| Core::new(slots, length, least_copy, fingerprint, eviction);
+        let make = |eviction| Core::new(slots.0, length.0, least_copy.0, fingerprint, eviction);
         Ok(Self { core: Judged::new(py, "slot cache", made, make)? })
     }
 

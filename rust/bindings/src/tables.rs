@@ -7,7 +7,7 @@ use kvframe_core::sequence::Sequence;
 use numpy::{Ix1, Ix2, PyArray1};
 use pyo3::prelude::*;
 
-use crate::buffers::{Offsets, u64s, writable};
+use crate::buffers::{Offsets, slice, u64s, writable};
 use crate::errors::{from_core, usage};
 use crate::ints::{Group, Pad};
 use crate::manager::Manager;
@@ -96,7 +96,7 @@ impl Manager {
         let seqs = u64s(Some(seqs), "seqs")?;
         let mut indptr = Offsets::of(indptr, "indptr", seqs.len() + 1)?;
         let mut out = writable::<i32, Ix1>(blocks, "blocks")?;
-        let out = out.as_slice_mut()?;
+        let out = slice(py, &mut out, "blocks")?;
         self.locked(py, |core| {
             let mut needed = 0;
             for &seq in &seqs {
@@ -177,7 +177,7 @@ impl Manager {
             return Err(usage(py, message));
         }
         let mut out = writable::<i64, Ix1>(out, "out")?;
-        let slots = out.as_slice_mut()?;
+        let slots = slice(py, &mut out, "out")?;
         self.locked(py, |core| {
             let layout = core.layout();
             let mut needed = 0;

@@ -7,11 +7,14 @@ use kvframe_core::tier::{Known, TierPolicy as Core};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::ints::{
+    BlockSize, Blocks, Depth, Priority, RequestClass, Session, TokenCount, Turn, Victims,
+};
 use crate::judged::Judged;
 use crate::manager::make_policy;
 
 /// (session, turn, class, priority, tokens) of the request that uses blocks.
-pub type KnownTuple = (u64, u32, u32, i32, u32);
+pub type KnownTuple = (Session, Turn, RequestClass, Priority, TokenCount);
 
 /// The core of a tier as the package sees it; `kvframe.tier.TierPolicy` is the face for users.
 #[pyclass(frozen, module = "kvframe._core")]
@@ -21,7 +24,8 @@ pub struct TierPolicy {
 
 /// As the core has it.
 pub fn known((session, turn, class, priority, tokens): KnownTuple) -> Known {
-    Known { meta: Meta { session, turn, class, priority }, tokens }
+    let meta = Meta { session: session.0, turn: turn.0, class: class.0, priority: priority.0 };
+    Known { meta, tokens: tokens.0 }
 }
 
 #[pymethods]
@@ -32,16 +36,16 @@ impl TierPolicy {
     #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, strict=false))]
     fn new(
         py: Python<'_>,
-        blocks: Option<u32>,
-        block_size: u32,
+        blocks: Option<Blocks>,
+        block_size: BlockSize,
         policy: &Bound<'_, PyAny>,
         policy_options: Option<&Bound<'_, PyDict>>,
         strict: bool,
     ) -> PyResult<Self> {
         let made = make_policy(py, policy, policy_options, strict)?;
         let core = Judged::new(py, "tier", made, |eviction| match blocks {
-            Some(blocks) => Core::new(blocks, block_size, eviction),
-            None => Core::growing(block_size, eviction),
+            Some(blocks) => Core::new(blocks.0, block_size.0, eviction),
+            None => Core::growing(block_size.0, eviction),
         })?;
         Ok(Self { core })
     }
@@ -57,11 +61,11 @@ impl TierPolicy {
         &self,
         py: Python<'_>,
         digest: [u8; 16],
-        depth: u32,
+        depth: Depth,
         using: KnownTuple,
     ) -> PyResult<u32> {
         self.core
-            .with(py, |core| core.insert(Key(u128::from_le_bytes(digest)), depth, known(using)))
+            .with(py, |core| core.insert(Key(u128::from_le_bytes(digest)), depth.0, known(using)))
     }
 
     /// An admission found blocks.
@@ -91,8 +95,8 @@ impl TierPolicy {
     }
 
     /// The next to die, which have left; None if there are fewer.
-    fn victims(&self, py: Python<'_>, n: u32, spared: Vec<u32>) -> PyResult<Option<Vec<u32>>> {
-        self.core.with_victims(py, |core| core.victims(n, &spared))
+    fn victims(&self, py: Python<'_>, n: Victims, spared: Vec<u32>) -> PyResult<Option<Vec<u32>>> {
+        self.core.with_victims(py, |core| core.victims(n.0, &spared))
     }
 
     /// The next to die, which stays.
@@ -112,8 +116,8 @@ impl TierPolicy {
     }
 
     /// Another capacity.
-    fn resize(&self, py: Python<'_>, blocks: u32) -> PyResult<()> {
-        self.core.with(py, |core| core.resize(blocks))
+    fn resize(&self, py: Python<'_>, blocks: Blocks) -> PyResult<()> {
+        self.core.with(py, |core| core.resize(blocks.0))
     }
 
     /// Decisions that the built-in order took for a policy that failed.

@@ -21,11 +21,11 @@ use crate::judge::Judge;
 use crate::manager::{Policy, make_policy};
 use crate::native::{self, Native};
 
-/// A trace and, once asked for, what its two modes need to know ahead.
+/// A trace and, once asked for, what its modes need to know ahead.
 #[pyclass(frozen, module = "kvframe._core")]
 pub struct Trace {
     inner: Inner,
-    plans: Mutex<[Option<Made>; 2]>,
+    plans: Mutex<[Option<Made>; 3]>,
 }
 
 /// A plan, and the seconds it took.
@@ -35,7 +35,8 @@ fn mode_of(py: Python<'_>, mode: &str) -> PyResult<Mode> {
     match mode {
         "trace" => Ok(Mode::Trace),
         "engine" => Ok(Mode::Engine),
-        _ => Err(usage(py, format!("mode = {mode:?}: must be trace or engine"))),
+        "timed" => Ok(Mode::Timed),
+        _ => Err(usage(py, format!("mode = {mode:?}: must be trace, engine or timed"))),
     }
 }
 
@@ -265,7 +266,8 @@ fn answer_for(
     Ok(answer)
 }
 
-/// Replays a trace through the manager: admit, commit, release, one request at a time.
+/// Replays a trace through the manager: admit, commit, release, one request at a time, or (`mode`
+/// "timed") by the clock, beside those that still run.
 ///
 /// `policy` and `admission` are a built-in's name or a driver of a Python policy; `capacity` counts blocks, None
 /// holds everything. Returns what was counted, a dict.
@@ -342,6 +344,9 @@ pub fn replay<'py>(
     dict.set_item("block_hits", outcome.block_hits)?;
     let rate = outcome.request_hit_rates / (outcome.requests.max(1) as f64);
     dict.set_item("mean_request_hit_rate", rate)?;
+    dict.set_item("rejected", outcome.rejected)?;
+    dict.set_item("mean_ttft_seconds", outcome.mean_wait)?;
+    dict.set_item("p95_ttft_seconds", outcome.late_wait)?;
     dict.set_item("seconds", outcome.seconds)?;
     dict.set_item("prepare_seconds", prepare_seconds)?;
     let gate = manager.admission_counts();

@@ -7,7 +7,7 @@ use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::ints::{BlockNumber, Group, Seq};
+use crate::ints::{BlockNumber, FromEntry, Group, Seq};
 use crate::manager::Manager;
 use crate::tables::null_entry;
 
@@ -29,17 +29,17 @@ pub fn entry(block: u32, null: i32) -> i32 {
 #[pymethods]
 impl Manager {
     /// A sequence's block table in a group; -1, or the null block, where one was given up.
-    #[pyo3(signature = (seq, group=Group(0), start=0))]
+    #[pyo3(signature = (seq, group=Group(0), start=FromEntry(0)))]
     fn block_table<'py>(
         &self,
         py: Python<'py>,
         seq: Seq,
         group: Group,
-        start: usize,
+        start: FromEntry,
     ) -> PyResult<Bound<'py, PyArray1<i32>>> {
         let null = self.locked(py, |core| null_entry(core))?;
         let table = self.sequence(py, seq.0, |s| {
-            let table = s.tables.get(group.0)?.get(start..).unwrap_or(&[]);
+            let table = s.tables.get(group.0)?.get(start.0..).unwrap_or(&[]);
             Some(table.iter().map(|&b| entry(b, null)).collect::<Vec<_>>())
         })?;
         let table = table.ok_or_else(|| no_group(py, group.0))?;

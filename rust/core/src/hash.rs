@@ -10,9 +10,12 @@
 //! not cryptographic the pool keeps links and tokens and compares them. The key of a partial block
 //! is `SHA256("tail" || link[i] || tokens)`, whatever the hash.
 
+mod message;
+
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_128;
 
+use self::message::Message;
 use crate::error::{Error, Result};
 
 /// A block's name: 128 bits over everything its KV depends on.
@@ -123,9 +126,6 @@ pub struct Hasher {
     /// The root of prompts without salt and adapter.
     plain: Key,
 }
-
-/// Blocks up to this many tokens are hashed from the stack.
-const STACK_TOKENS: usize = 128;
 
 impl Hasher {
     /// A hasher; `fingerprint` names the weights.
@@ -239,16 +239,12 @@ impl Hasher {
         marks.filter(|&(_, mark)| mark != Key::default()).collect()
     }
 
-    /// The key of a full block; `message` is scratch of 16 + 4 × block size bytes.
-    fn key(&self, link: Key, tokens: &[u32], message: &mut [u8]) -> Key {
-        message[..16].copy_from_slice(&link.0.to_le_bytes());
-        for (bytes, token) in message[16..].chunks_exact_mut(4).zip(tokens) {
-            bytes.copy_from_slice(&token.to_le_bytes());
-        }
+    /// The key of a full block.
+    fn key(&self, message: &Message) -> Key {
         match self.algo {
-            HashAlgo::Sha256 => Key::of_digest(&Sha256::digest(&*message)),
-            HashAlgo::Blake3 => Key::of_digest(blake3::hash(message).as_bytes()),
-            HashAlgo::Xxh3 => Key(xxh3_128(message)),
+            HashAlgo::Sha256 => message.sha256(),
+            HashAlgo::Blake3 => Key::of_digest(blake3::hash(message.bytes()).as_bytes()),
+            HashAlgo::Xxh3 => Key(xxh3_128(message.bytes())),
         }
     }
 
@@ -270,19 +266,13 @@ impl Hasher {
             return;
         }
         keys.reserve(full - keys.len());
-        let bytes = 16 + 4 * self.block_size;
-        let (mut stack, mut heap) = ([0; 16 + 4 * STACK_TOKENS], Vec::new());
-        let message = if self.block_size <= STACK_TOKENS {
-            &mut stack[..bytes]
-        } else {
-            heap.resize(bytes, 0);
-            &mut heap[..]
-        };
+        let mut message = Message::new(self.block_size);
         for i in keys.len()..full {
             let previous = if i == 0 { root } else { keys[i - 1] };
             let link = if extras.is_empty() { previous } else { self.link(previous, i, extras) };
             let block = &tokens[i * self.block_size..(i + 1) * self.block_size];
-            keys.push(self.key(link, block, message));
+            message.set(link, block);
+            keys.push(self.key(&message));
         }
     }
 }

@@ -31,7 +31,8 @@ pub struct Meta {
 }
 
 /// A live sequence.
-// What each decode step reads and writes comes first, so that it costs two cache lines.
+// What each decode step reads and writes comes first, so that it costs two cache lines; then what
+// publishing a block takes.
 #[derive(Debug, Clone, Default)]
 #[repr(C)]
 pub struct Sequence {
@@ -61,9 +62,23 @@ pub struct Sequence {
     pub tables: Tables,
     /// Keys of full blocks of known tokens, as far as they have been needed.
     pub keys: Vec<Key>,
+    /// Multimodal items.
+    pub extras: Vec<Extra>,
+    /// When each block is used next, where that is known.
+    pub outlook: Vec<u32>,
+    /// Blocks at the front that an admission policy was told of.
+    pub sighted: u32,
+    /// Blocks at the front after which an admission policy dropped one: the rest is not asked for.
+    pub closed: Option<u32>,
+    /// Tokens of the prompt.
+    pub prompt: u32,
     /// Link of block 0.
     pub root: Key,
-    /// What it was chained from.
+    /// The request.
+    pub meta: Meta,
+    /// What it cost.
+    pub usage: Usage,
+    /// What `root` was chained from.
     pub salt: Vec<u8>,
     /// As `salt`.
     pub adapter: Vec<u8>,
@@ -75,30 +90,16 @@ pub struct Sequence {
     pub encoder_published: bool,
     /// The end of what a load brings: computed elsewhere, over another copy of that input.
     pub brought: u32,
-    /// Tokens of the prompt.
-    pub prompt: u32,
-    /// Multimodal items.
-    pub extras: Vec<Extra>,
-    /// When each block is used next, where that is known.
-    pub outlook: Vec<u32>,
-    /// The request.
-    pub meta: Meta,
     /// The tick of its admission.
     pub admitted: u64,
     /// Prompt and answer together, where that is known.
     pub max_tokens: u32,
     /// How often it was touched.
     pub heat: Heat,
-    /// What it cost.
-    pub usage: Usage,
     /// The ticket of the computation it joined, while that goes on; 0 otherwise.
     pub joined: u64,
     /// Why no more of its prompt was found.
     pub miss: Miss,
-    /// Blocks at the front that an admission policy was told of.
-    pub sighted: u32,
-    /// Blocks at the front after which an admission policy dropped one: the rest is not asked for.
-    pub closed: Option<u32>,
     /// How important its blocks are to be.
     pub retention: Option<Box<Retention>>,
 }
@@ -123,6 +124,18 @@ impl Sequence {
     #[inline]
     pub fn known(&self) -> u32 {
         self.known.max(self.tokens.len() as u32)
+    }
+
+    /// Whether so many tokens are computed.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] beyond what is.
+    pub fn check_computed(&self, upto: u32) -> Result<()> {
+        if upto <= self.committed {
+            return Ok(());
+        }
+        let limit = format!("must be at most {}, the tokens computed", self.committed);
+        Err(Error::Invalid { what: "upto", value: upto.to_string(), limit })
     }
 
     /// Tokens at the front whose ids are known.

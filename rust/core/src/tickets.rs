@@ -244,9 +244,13 @@ impl Tickets {
     /// Of a settled plan, hands each copy whose source another ticket has yet to fill over to that
     /// ticket: such a page is no better than its source.
     pub fn hand_over(&mut self, plan: &mut Plan) {
+        let Self { outstanding, loads, .. } = self;
+        // What a running sequence computes is written where it stands: a copy has what was there.
+        let joined = |t| loads.iter().any(|load| load.ticket == t && load.filler.is_some());
         plan.copies.retain(|copy| {
-            let fills = |p: &&mut Plan| p.copies.iter().any(|c| c.dst == copy.src);
-            let other = self.outstanding.iter_mut().find(fills);
+            let fills =
+                |p: &&mut Plan| p.copies.iter().any(|c| c.dst == copy.src) && !joined(p.ticket);
+            let other = outstanding.iter_mut().find(fills);
             other.map(|other| other.copies.push(*copy)).is_none()
         });
     }

@@ -5,8 +5,8 @@ use kvframe_core::tier::{Known, TierLimits, TierPages};
 use kvframe_core::{Error, Key};
 
 fn pages(name: &str, pages: u32) -> TierPages {
-    let limits = TierLimits { pages, block_size: 16, in_flight: 1000, backed_first: false };
-    TierPages::new(limits, by_name(name, PolicyOptions::default()).unwrap()).unwrap()
+    let limits = TierLimits { pages, in_flight: 1000, backed_first: false };
+    TierPages::new(limits, 4, by_name(name, PolicyOptions::default()).unwrap()).unwrap()
 }
 
 /// The keys of a prefix of `n` pages in the text `text`.
@@ -137,9 +137,9 @@ fn a_transfer_that_was_given_up_holds_no_other_up() {
 #[test]
 fn backed_pages_die_first_where_asked() {
     for (backed_first, dies) in [(false, 1), (true, 2)] {
-        let limits = TierLimits { pages: 3, block_size: 16, in_flight: 10, backed_first };
+        let limits = TierLimits { pages: 3, in_flight: 10, backed_first };
         let lru = by_name("lru", PolicyOptions::default()).unwrap();
-        let mut tier = TierPages::new(limits, lru).unwrap();
+        let mut tier = TierPages::new(limits, 4, lru).unwrap();
         (1..=3).for_each(|text| drop(put(&mut tier, &prefix(text, 1))));
         tier.set_backed(&prefix(2, 1), true);
         assert_eq!(put(&mut tier, &prefix(4, 1)), prefix(dies, 1));
@@ -149,9 +149,9 @@ fn backed_pages_die_first_where_asked() {
 
 #[test]
 fn too_much_on_its_way_is_refused_and_one_large_transfer_goes_alone() {
-    let limits = TierLimits { pages: 20, block_size: 16, in_flight: 4, backed_first: false };
+    let limits = TierLimits { pages: 20, in_flight: 4, backed_first: false };
     let mut tier =
-        TierPages::new(limits, by_name("lru", PolicyOptions::default()).unwrap()).unwrap();
+        TierPages::new(limits, 4, by_name("lru", PolicyOptions::default()).unwrap()).unwrap();
     let large = tier.store(&prefix(1, 9), 1, Known::default()).unwrap();
     let busy = Err(Error::Busy { moving: 9, limit: 4 });
     assert_eq!(tier.store(&prefix(2, 1), 1, Known::default()), busy);
@@ -189,10 +189,9 @@ impl Dice {
 fn random_transfers_keep_the_books_under_every_policy() {
     for (seed, name) in (1..).zip(NAMES) {
         let mut dice = Dice(seed);
-        let limits =
-            TierLimits { pages: 24, block_size: 16, in_flight: 16, backed_first: seed % 3 == 0 };
+        let limits = TierLimits { pages: 24, in_flight: 16, backed_first: seed % 3 == 0 };
         let mut tier =
-            TierPages::new(limits, by_name(name, PolicyOptions::default()).unwrap()).unwrap();
+            TierPages::new(limits, 4, by_name(name, PolicyOptions::default()).unwrap()).unwrap();
         let mut open: Vec<(u64, u32)> = Vec::new();
         for step in 0..600 {
             let keys = prefix(dice.upto(6), 1 + dice.upto(9));

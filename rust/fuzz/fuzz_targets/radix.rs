@@ -19,7 +19,6 @@ struct Input {
     size: u8,
     policy: u8,
     partial: bool,
-    logged: bool,
     ops: Vec<Op>,
 }
 
@@ -230,8 +229,10 @@ impl World {
                     assert!(copies.insert(event.block), "stored twice");
                 }
                 Kind::Evict | Kind::Forget => {
-                    self.there.values_mut().for_each(|copies| drop(copies.remove(&event.block)));
-                    self.there.retain(|_, copies| !copies.is_empty());
+                    self.there.retain(|_, copies| {
+                        copies.remove(&event.block);
+                        !copies.is_empty()
+                    });
                 }
                 _ => {}
             }

@@ -12,6 +12,8 @@ pub enum Mode {
     Trace,
     /// Full blocks only, as an engine caches them.
     Engine,
+    /// The same, while requests arrive by the clock and pin their blocks until their last token.
+    Timed,
 }
 
 /// The accesses of a trace in one mode, in order: request after request, each from the root on.
@@ -36,7 +38,9 @@ impl Trace {
         let request = &self.requests[index];
         match mode {
             Mode::Trace => request.blocks,
-            Mode::Engine => request.blocks.min(request.input_tokens / self.block_size),
+            Mode::Engine | Mode::Timed => {
+                request.blocks.min(request.input_tokens / self.block_size)
+            }
         }
     }
 

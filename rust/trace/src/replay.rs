@@ -1,4 +1,6 @@
-//! A trace through the manager: admit, commit, release, one request at a time.
+//! A trace through the manager: admit, commit, release, one request at a time, or by the clock.
+
+mod timed;
 
 use std::time::Instant;
 
@@ -6,7 +8,7 @@ use kvframe_core::policy::Eviction;
 use kvframe_core::sequence::Meta;
 use kvframe_core::{Admission, Error, Fit, Key, Manager, Options, Prompt, SeqId};
 
-use crate::{Mode, NO_SESSION, Plan, Trace};
+use crate::{Mode, NO_SESSION, Plan, Request, Trace};
 
 /// What a replay counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -31,6 +33,12 @@ pub struct Outcome {
     pub request_hit_rates: f64,
     /// Cached blocks that gave way.
     pub evictions: u64,
+    /// Requests larger than the cache, in timed mode: not served, and all their tokens missed.
+    pub rejected: u64,
+    /// Seconds from arrival to the first token, in timed mode: their mean, and the 95th of a hundred.
+    pub mean_wait: f64,
+    /// See `mean_wait`.
+    pub late_wait: f64,
     /// Wall time of the replay alone.
     pub seconds: f64,
 }
@@ -103,13 +111,19 @@ impl<'a> Prepared<'a> {
     pub fn options(&self, capacity: Option<u32>) -> Result<Options, Error> {
         // More blocks than the trace can ever fill are not worth having.
         let longest = (0..self.trace.requests.len()).map(|i| self.trace.blocks(i, self.mode)).max();
-        let ceiling = self.plan.unique + u64::from(longest.unwrap_or(0)) + 1;
+        let mut ceiling = self.plan.unique + u64::from(longest.unwrap_or(0)) + 1;
+        if self.mode == Mode::Timed {
+            // Nor than all that could run at once.
+            let blocks = |r: &Request| u64::from(r.input_tokens) + u64::from(r.output_tokens);
+            let size = u64::from(self.trace.block_size);
+            ceiling += self.trace.requests.iter().map(|r| blocks(r).div_ceil(size)).sum::<u64>();
+        }
         let blocks =
             u64::from(capacity.unwrap_or(u32::MAX)).min(ceiling.min(u64::from(u32::MAX - 1)));
         let options = Options {
             blocks: blocks as u32,
             block_size: self.trace.block_size,
-            compute_last_token: self.mode == Mode::Engine,
+            compute_last_token: self.mode != Mode::Trace,
             ..Options::default()
         };
         options.validate()?;
@@ -139,12 +153,28 @@ impl<'a> Prepared<'a> {
         manager: &mut Manager,
         host: &mut dyn Host,
     ) -> Result<Option<Outcome>, Error> {
+        let start = Instant::now();
+        let mut outcome = match self.mode {
+            Mode::Timed => self.drive_timed(manager, host)?,
+            Mode::Trace | Mode::Engine => self.drive_one_by_one(manager, host)?,
+        };
+        if let Some(outcome) = &mut outcome {
+            outcome.seconds = start.elapsed().as_secs_f64();
+            outcome.evictions = manager.stats().evictions;
+        }
+        Ok(outcome)
+    }
+
+    fn drive_one_by_one(
+        &self,
+        manager: &mut Manager,
+        host: &mut dyn Host,
+    ) -> Result<Option<Outcome>, Error> {
         let mut outcome =
             Outcome { requests: self.trace.requests.len() as u64, ..Outcome::default() };
         let half = self.trace.requests.len() / 2;
         let mut keys = Vec::new();
         let mut turns = vec![0; self.sessions()];
-        let start = Instant::now();
         for i in 0..self.trace.requests.len() {
             if i % PATIENCE == 0 && host.stop() {
                 return Ok(None);
@@ -161,8 +191,6 @@ impl<'a> Prepared<'a> {
                 outcome.hit_tokens_last_half += hit;
             }
         }
-        outcome.seconds = start.elapsed().as_secs_f64();
-        outcome.evictions = manager.stats().evictions;
         Ok(Some(outcome))
     }
 

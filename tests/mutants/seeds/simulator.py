@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "keys-count-tokens",
-        "hash.rs",
+        "hash/message.rs",
         "bytes.copy_from_slice(&token.to_le_bytes());",
         "bytes.copy_from_slice(&(token & 0).to_le_bytes());",
         "prompts of one length are taken for one another, whatever they say",

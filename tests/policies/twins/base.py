@@ -44,6 +44,7 @@ class Twin:
     def __init__(self, capacity: int, **options: int) -> None:
         self.capacity = capacity
         self.options = options
+        self.block_size = 1
         self.now = 0
 
     def missed(self, key: tuple[int, int]) -> None:

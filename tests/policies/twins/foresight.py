@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .base import Block, Twin, Use
 
-GENERATIONS, USES = 6, 5
-CLASSES = GENERATIONS * USES
+USES, GENERATIONS, DEPTHS = 5, 3, 4
+FAMILY = GENERATIONS * DEPTHS
+CLASSES = USES * FAMILY
 TRUST, KEEP = 50.0, 0.997_296
 WAYS, WATCHED = 4, 16
 REFRESH_LEAST, EPOCH_LEAST = 500, 16
-BUDGET, GRACE = 0.004, 8.0
+BUDGET, GRACE = 0.004, 2.0
 
 
 def log(n: int, most: int) -> int:
@@ -56,12 +58,15 @@ class Foresight(Twin):
         self.epoch = self.due = 0
         # What lru would still have was used since then, and is so many blocks.
         self.since = self.held = 0
-        self.lead = self.accesses = self.doubt = 0.0
+        self.deficit = self.accesses = self.doubt = 0.0
 
     # Waits
 
     def begin(self, block: Block) -> None:
-        block["kind"] = log(block["generation"], GENERATIONS) * USES + log(block["uses"] - 1, USES)
+        tokens = block.depth * self.block_size
+        down = sum(tokens >= edge for edge in (1_024, 4_096, 16_384))
+        kind = log(block["uses"] - 1, USES) * FAMILY
+        block["kind"] = kind + log(block["generation"], GENERATIONS) * DEPTHS + down
         block["time"] = self.time
         self.idle[-1][1][block["kind"]] += 1
         if self.epoch == 0:
@@ -80,7 +85,7 @@ class Foresight(Twin):
     def compare(self, last: int | None, hit: bool) -> None:
         """Count what lru hits, which holds as many blocks, those used last."""
         lru = last is not None and last >= self.since
-        self.lead += hit - lru
+        self.deficit = max(self.deficit + lru - hit, 0.0)
         self.accesses += 1
         if not lru:
             self.held += 1
@@ -91,7 +96,7 @@ class Foresight(Twin):
                 self.held = max(self.held - sum(self.idle[at][1]), 0)
                 self.since = self.idle[at + 1][0]
         budget = BUDGET * (self.accesses + GRACE * self.capacity)
-        self.doubt = min(max(1 + self.lead / budget, 0.0), 1.0)
+        self.doubt = max(1 - self.deficit / budget, 0.0)
 
     # Events
 
@@ -165,22 +170,20 @@ class Foresight(Twin):
         for row in came:
             for at in range(limit - 2, -1, -1):
                 row[at] += row[at + 1]
-        used = [sum(counts.get(at, 0.0) for counts in self.used) for at in range(limit)]
-        reached = [sum(row[at] for row in came) for at in range(limit)]
-        mean = sum(used) / (sum(reached) + 1)
-        priors = [
-            TRUST * (n + TRUST * mean) / (all_ + TRUST)
-            for n, all_ in zip(used, reached, strict=True)
-        ]
-        for kind in range(CLASSES):
-            own = [self.used[kind].get(at, 0.0) for at in range(limit)]
-            waits = zip(own, priors, came[kind], strict=True)
-            self.hazards[kind] = [(n + p) / (all_ + TRUST) for n, p, all_ in waits]
+        used = [[counts.get(at, 0.0) for at in range(limit)] for counts in self.used]
+        every = range(CLASSES)
+        mean = sum(map(sum, used)) / (sum(map(sum, came)) + 1)
+        root = chances(used, came, every, [mean] * limit)
+        families = [range(first, first + FAMILY) for first in every[::FAMILY]]
+        for family in families:
+            prior = chances(used, came, family, root)
+            for kind in family:
+                self.hazards[kind] = chances(used, came, [kind], prior)
         self.worth = {}
         for seen in (*self.ended, *self.used):
             for at in seen:
                 seen[at] *= KEEP
-        self.lead *= KEEP
+        self.deficit *= KEEP
         self.accesses *= KEEP
 
     def victim(self, leaves: list[Block]) -> Block:
@@ -202,6 +205,17 @@ class Foresight(Twin):
         heads = sorted(kinds.values(), key=lambda b: (b["last"], -b.depth, b["kind"]))
         least, oldest = min(heads, key=value), heads[0]
         return oldest if value(least) >= self.doubt * value(oldest) else least
+
+
+def chances(
+    used: list[list[float]], came: list[list[float]], kinds: Iterable[int], prior: list[float]
+) -> list[float]:
+    """The chance of a use at each age of these classes, given what is known without them."""
+    found = []
+    for at, known in enumerate(prior):
+        uses, waits = sum(used[k][at] for k in kinds), sum(came[k][at] for k in kinds)
+        found.append((uses + TRUST * known) / (waits + TRUST))
+    return found
 
 
 def worth(hazards: list[float], age: int) -> float:

@@ -83,13 +83,18 @@ class Mooncake(PageStore):
         return kept
 
     def get(self, names: Sequence[str]) -> Sequence[bytes | None]:
+        if not names:
+            return []
         # An object that is gone, or whose machine is, comes back empty.
         return [bytes(data) or None for data in self._store.get_batch(list(names))]
 
     def remove(self, names: Sequence[str]) -> None:
-        self._store.batch_remove(list(names), True)
+        if names:
+            self._store.batch_remove(list(names), True)
 
     def contains(self, names: Sequence[str]) -> Sequence[bool]:
+        if not names:
+            return []
         return [code == _THERE for code in self._store.batch_is_exist(list(names))]
 
     def close(self) -> None:

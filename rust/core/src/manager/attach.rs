@@ -14,15 +14,11 @@ impl Manager {
     /// no longer findable. Returns the handle that it replaces.
     ///
     /// # Errors
-    /// Unknown handles; [`Error::CommitPastEnd`] beyond what is computed; [`Error::Invalid`] where
-    /// no findable block carries it, or in an index without keys.
+    /// Unknown handles; [`Error::Invalid`] beyond what is computed, where no findable block carries it, or in an index without keys.
     pub fn attach(&mut self, seq: SeqId, upto: u32, handle: u64) -> Result<Option<u64>> {
         self.index.check_keys()?;
         let sequence = self.sequences.get(seq)?;
-        if upto > sequence.committed {
-            let limit = u64::from(sequence.committed);
-            return Err(Error::CommitPastEnd { asked: u64::from(upto), limit });
-        }
+        sequence.check_computed(upto)?;
         let wanted = Wanted {
             keys: &sequence.keys,
             tokens: sequence.tokens.get(..upto as usize).unwrap_or(&[]),

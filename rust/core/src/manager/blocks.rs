@@ -103,8 +103,10 @@ impl Manager {
             if self.pool.share(block) {
                 self.policy.claim(&[block], View { pool: &self.pool, now: self.tick });
             }
-            let using = Use { outlook: &[NEVER], meta: Meta::default(), tokens: 0 };
-            self.policy.hit(&[block], using, View { pool: &self.pool, now: self.tick });
+            if self.pool.state(block) == State::Committed {
+                let using = Use { outlook: &[NEVER], meta: Meta::default(), tokens: 0 };
+                self.policy.hit(&[block], using, View { pool: &self.pool, now: self.tick });
+            }
         }
         Ok(())
     }

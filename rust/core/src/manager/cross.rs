@@ -24,24 +24,26 @@ impl Manager {
 
     /// Fills the lists of the groups that attend to another input with its blocks, if all are there.
     pub(super) fn find_cross(&self, request: &Admission<'_>, root: Key, hits: &mut [Vec<BlockId>]) {
-        let tokens = request.encoder_tokens;
+        self.layout.cross_groups().for_each(|group| hits[group].clear());
         let reads = request.read && self.options.prefix_caching;
-        let Index::Hash(index) = &self.index else { return };
-        let mut whole = true;
-        for group in self.layout.cross_groups() {
-            hits[group].clear();
-            for i in 0..self.layout.table_len(group, 0, tokens) {
-                let key = Hasher::cross_key(root, tokens, i as u32).for_group(group);
-                match index.find(&self.pool, key, None) {
-                    Found::Block(block) if reads => hits[group].push(block),
-                    _ => whole = false,
-                }
-            }
-        }
         // Each block depends on all of the input: with one missing, all are computed again.
-        if !whole {
+        if !reads || !self.all_cross(request.encoder_tokens, root, hits) {
             self.layout.cross_groups().for_each(|group| hits[group].clear());
         }
+    }
+
+    /// Whether all blocks of an input are there. Looks no further than the first that is not, for
+    /// how many there would be is the caller's word.
+    fn all_cross(&self, tokens: u32, root: Key, hits: &mut [Vec<BlockId>]) -> bool {
+        let Index::Hash(index) = &self.index else { return false };
+        for group in self.layout.cross_groups() {
+            for i in 0..self.layout.table_len(group, 0, tokens) {
+                let key = Hasher::cross_key(root, tokens, i as u32).for_group(group);
+                let Found::Block(block) = index.find(&self.pool, key, None) else { return false };
+                hits[group].push(block);
+            }
+        }
+        true
     }
 
     /// Blocks of another input that an admission has to take.
@@ -50,7 +52,8 @@ impl Manager {
             return 0;
         }
         let missing = |group| self.layout.table_len(group, 0, tokens) - hits[group].len();
-        self.layout.cross_groups().map(missing).sum::<usize>() as u32
+        let sum = self.layout.cross_groups().map(missing).sum::<usize>();
+        u32::try_from(sum).unwrap_or(u32::MAX)
     }
 
     /// Blocks for what was not found of another input; whether there is one and all was found. Room

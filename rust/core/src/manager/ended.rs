@@ -10,7 +10,7 @@ use crate::sequence::SeqId;
 /// Sequences that have ended, as a thought.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ended {
-    ended: HashSet<SeqId>,
+    gone: HashSet<SeqId>,
     /// Tokens that are left of those that are cut.
     left: HashMap<SeqId, u32>,
     /// One past the last block that is left of computations that others joined, by ticket.
@@ -36,7 +36,7 @@ impl Manager {
         let stays = self.stays_for_load(seq)?.map_or(0, |(_, tokens)| tokens);
         let before = self.freed_by(ended);
         self.lose_owners(seq, stays, ended)?;
-        ended.ended.insert(seq);
+        ended.gone.insert(seq);
         self.leave_ticket(seq, ended)?;
         Ok(self.freed_by(ended) - before)
     }
@@ -68,7 +68,7 @@ impl Manager {
     /// Nobody waits any more for what `seq` had joined, if it was the last.
     fn leave_ticket(&self, seq: SeqId, ended: &mut Ended) -> Result<()> {
         let ticket = self.sequences.get(seq)?.joined;
-        if ticket > 0 && self.joiners(ticket).iter().all(|seq| ended.ended.contains(seq)) {
+        if ticket > 0 && self.joiners(ticket).iter().all(|seq| ended.gone.contains(seq)) {
             let start = self.tickets.load(ticket).map_or(0, |(load, _)| load.start);
             self.lose_pages(ticket, start, ended);
         }

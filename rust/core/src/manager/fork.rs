@@ -63,15 +63,11 @@ impl Manager {
     /// `copy`, a partial last block is copied at once, not when it is written on.
     ///
     /// # Errors
-    /// Unknown handles; [`Error::CommitPastEnd`] beyond what is computed; [`Error::Invalid`] where a
-    /// window has moved on; with `copy`, [`Error::NoCapacity`] and [`Error::NeedVictims`].
+    /// Unknown handles; [`Error::Invalid`] beyond what is computed, and where a window has moved on; with `copy`, [`Error::NoCapacity`] and [`Error::NeedVictims`].
     pub fn fork_prefix(&mut self, seq: SeqId, upto: u32, copy: bool) -> Result<SeqId> {
         let source = self.sequences.get(seq)?;
         let (committed, len) = (source.committed, source.len);
-        if upto > committed {
-            let (asked, limit) = (u64::from(upto), u64::from(committed));
-            return Err(Error::CommitPastEnd { asked, limit });
-        }
+        source.check_computed(upto)?;
         self.check_cut(seq, upto, &|_| false)?;
         let tails = if copy { self.partial_blocks(seq, upto)? } else { Vec::new() };
         if !tails.is_empty() {

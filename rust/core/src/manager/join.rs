@@ -89,7 +89,12 @@ impl Manager {
             *i >= committed && pages.all(|page| self.is_computed_by(page, seq))
         };
         let rows = good + (good..same).take_while(computing).count();
-        (rows > good).then_some((rows, good))
+        // If it is cut, whoever joined goes on from what is good: every window has to be there.
+        let serves = self.layout.groups().iter().zip(&sequence.tables).all(|(reach, table)| {
+            let gone = reach.gone((good * size) as u32);
+            (0..good).all(|i| gone.contains(&i) || table[i] != NIL)
+        });
+        (serves && rows > good).then_some((rows, good))
     }
 
     /// Blocks at the front of `sequence` that hold what is wanted, at most `limit`.

@@ -142,14 +142,10 @@ impl Manager {
     /// becomes of the sequence; `done` with the ticket ends the lease. Returns the ticket.
     ///
     /// # Errors
-    /// Unknown handles; [`Error::CommitPastEnd`] beyond what is computed; [`Error::Invalid`] while
-    /// some of it is still being loaded, or where recurrent layers have no state of that length.
+    /// Unknown handles; [`Error::Invalid`] beyond what is computed, while some of it is still being loaded, or where recurrent layers have no state of that length.
     pub fn lease(&mut self, seq: SeqId, upto: u32) -> Result<u64> {
         let sequence: &Sequence = self.sequences.get(seq)?;
-        if upto > sequence.committed {
-            let limit = u64::from(sequence.committed);
-            return Err(Error::CommitPastEnd { asked: u64::from(upto), limit });
-        }
+        sequence.check_computed(upto)?;
         if !self.holds_state(seq, upto)? {
             return Err(Error::Invalid {
                 what: "lease",

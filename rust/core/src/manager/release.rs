@@ -65,6 +65,10 @@ impl Manager {
         settled: &dyn Fn(u64) -> bool,
     ) -> Result<()> {
         let sequence = self.sequences.get(seq)?;
+        // The common case: nothing was given up, and nobody writes there.
+        if len <= sequence.len && !self.layout.gives_up() && self.tickets.loads().is_empty() {
+            return Ok(());
+        }
         let (has, least) = (sequence.len, self.least_cut(seq)?);
         let groups = self.layout.groups().iter().zip(&sequence.tables);
         let mut partial = groups
@@ -142,9 +146,12 @@ impl Manager {
     fn cut_tables(&mut self, seq: SeqId, len: Option<u32>) -> Result<()> {
         for group in 0..self.layout.groups().len() {
             let sequence = self.sequences.get_mut(seq)?;
-            let mut table = std::mem::take(&mut sequence.tables[group]);
             let keep = |len| self.layout.table_len(group, len, sequence.encoder_tokens);
-            let keep = len.map_or(0, keep).min(table.len());
+            let keep = len.map_or(0, keep);
+            if keep >= sequence.tables[group].len() {
+                continue;
+            }
+            let mut table = std::mem::take(&mut sequence.tables[group]);
             if self.retention.is_on() {
                 self.retain(seq, group, keep, &table[keep..])?;
             }

@@ -23,7 +23,7 @@ pub struct Remap {
 
 impl Manager {
     /// Puts the findable twin of the committed block `i` in its place, and gives the block up, behind
-    /// the fence if one is up. False if there is no twin that follows the same blocks.
+    /// the fence if one is up. False if others share the block, or no twin follows the same blocks.
     pub(super) fn remap(
         &mut self,
         seq: SeqId,
@@ -39,6 +39,10 @@ impl Manager {
             limit: 0,
         };
         let Found::Block(twin) = self.find(wanted, group, i) else { return false };
+        // Whoever shares the block shares what follows it too, and would own that without the twin.
+        if self.pool.refs(sequence.tables[group][i]) > 1 {
+            return false;
+        }
         let ordered = self.layout.groups()[group].kind.is_ordered() && i > 0;
         let parent = if ordered { sequence.tables[group][i - 1] } else { NIL };
         if self.pool.parent(twin) != parent {

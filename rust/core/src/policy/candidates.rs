@@ -1,5 +1,6 @@
 //! Blocks offered to a policy outside the core, and how its answer becomes an order.
 
+use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use super::Row;
@@ -20,27 +21,20 @@ pub struct Candidates {
     pub rows: Vec<Row>,
     /// Place in the prefix.
     pub depths: Vec<u32>,
-    /// Retention priorities: the lower dies first, whatever a policy says.
+    /// Retention priorities, if any block has its own: the lower dies first, whatever a policy says.
     pub bands: Vec<u8>,
 }
 
 impl Candidates {
-    /// `parent` is a block's id until all are there, then its place.
-    pub(super) fn push(
-        &mut self,
-        pool: &Pool,
-        block: BlockId,
-        parent: BlockId,
-        children: u32,
-        row: Row,
-    ) {
-        self.blocks.push(block);
-        self.generations.push(pool.generation(block));
-        self.parents.push(parent);
-        self.children.push(children);
-        self.rows.push(row);
-        self.depths.push(pool.depth(block));
-        self.bands.push(pool.priority(block));
+    /// What is known of the blocks that are offered, all at once.
+    pub(super) fn describe(&mut self, pool: &Pool, rows: &[Row]) {
+        let blocks = self.blocks.iter();
+        self.generations.extend(blocks.clone().map(|&block| pool.generation(block)));
+        self.depths.extend(blocks.clone().map(|&block| pool.depth(block)));
+        if pool.is_banded() {
+            self.bands.extend(blocks.clone().map(|&block| pool.priority(block)));
+        }
+        self.rows.extend(blocks.map(|&block| rows[block as usize]));
     }
 
     pub(super) fn clear(&mut self) {
@@ -56,22 +50,28 @@ impl Candidates {
     /// The `n` lowest by `scores`, every child before its parent, ties in the order offered.
     /// Scores must not be NaN.
     pub fn lowest(&self, scores: &[f64], n: usize) -> Vec<u32> {
+        if self.bands.is_empty() {
+            return self.lowest_by(n, |i| bits(scores[i]));
+        }
+        self.lowest_by(n, |i| (self.bands[i], bits(scores[i])))
+    }
+
+    fn lowest_by<K: Ord>(&self, n: usize, key: impl Fn(usize) -> K) -> Vec<u32> {
         let mut waiting = self.children.clone();
-        let mut heap: BinaryHeap<Pick> = (0..self.blocks.len())
+        let mut heap: BinaryHeap<_> = (0..self.blocks.len())
             .filter(|&i| waiting[i] == 0)
-            .map(|i| Pick { band: self.bands[i], score: scores[i], place: i as u32 })
+            .map(|i| Reverse((key(i), i as u32)))
             .collect();
         let mut chosen = Vec::with_capacity(n);
         while chosen.len() < n
-            && let Some(Pick { place, .. }) = heap.pop()
+            && let Some(Reverse((_, place))) = heap.pop()
         {
             chosen.push(place);
             let parent = self.parents[place as usize];
             if parent != NIL {
                 waiting[parent as usize] -= 1;
                 if waiting[parent as usize] == 0 {
-                    let (band, score) = (self.bands[parent as usize], scores[parent as usize]);
-                    heap.push(Pick { band, score, place: parent });
+                    heap.push(Reverse((key(parent as usize), parent)));
                 }
             }
         }
@@ -121,25 +121,8 @@ impl Candidates {
     }
 }
 
-#[derive(Debug, PartialEq)]
-struct Pick {
-    band: u8,
-    score: f64,
-    place: u32,
-}
-
-impl Eq for Pick {}
-
-impl PartialOrd for Pick {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Pick {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        // Reversed: the heap's greatest is the lowest score, and of equals the first offered.
-        let band = other.band.cmp(&self.band);
-        band.then(other.score.total_cmp(&self.score)).then(other.place.cmp(&self.place))
-    }
+/// The integer in the order of `f64::total_cmp`, which would do this at each comparison.
+fn bits(score: f64) -> i64 {
+    let bits = score.to_bits().cast_signed();
+    bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed()
 }

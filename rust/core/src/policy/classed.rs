@@ -16,6 +16,8 @@ use crate::retention::DEFAULT_PRIORITY;
 pub trait Classes: Clone + Send + 'static {
     /// Its name in configuration.
     fn name(&self) -> &'static str;
+    /// See [`Eviction::size`].
+    fn size(&mut self, _blocks: u32, _block_size: u32) {}
     /// A block became findable.
     fn insert(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>);
     /// An admission found it.
@@ -150,6 +152,11 @@ impl<P: Classes> Classed<P> {
 impl<P: Classes> Eviction for Classed<P> {
     fn name(&self) -> &'static str {
         self.policy.name()
+    }
+
+    fn size(&mut self, blocks: u32, block_size: u32) -> Result<(), String> {
+        self.policy.size(blocks, block_size);
+        Ok(())
     }
 
     fn insert(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>) {

@@ -127,39 +127,14 @@ impl External {
         for &block in &self.spared {
             self.marks[block as usize] = Mark { children: NIL, ..unseen };
         }
-        for block in self.order.walk(pool) {
-            if out.blocks.len() == limit {
-                break;
-            }
-            let mark = &mut self.marks[block as usize];
-            if mark.offer != unseen.offer {
-                *mark = unseen;
-            }
-            mark.passed = true;
-            // Children nearly always come before parents in the order. A parent that was passed
-            // waits for its last child.
-            let mut next = block;
-            while next != NIL && out.blocks.len() < limit {
-                let mark = &mut self.marks[next as usize];
-                if !mark.passed || mark.place != NIL || mark.children != pool.children(next) {
-                    break;
-                }
-                mark.place = out.blocks.len() as u32;
-                let (children, parent) = (mark.children, pool.parent(next));
-                out.push(pool, next, parent, children, self.rows[next as usize]);
-                if parent != NIL {
-                    let mark = &mut self.marks[parent as usize];
-                    if mark.offer != unseen.offer {
-                        *mark = unseen;
-                    }
-                    mark.children = mark.children.saturating_add(1);
-                }
-                next = parent;
-            }
+        match self.order.bands() {
+            None => offer(self.order.iter(), pool, limit, &mut self.marks, unseen, out),
+            Some(bands) => offer(bands.descent(pool), pool, limit, &mut self.marks, unseen, out),
         }
         for parent in out.parents.iter_mut().filter(|parent| **parent != NIL) {
             *parent = self.marks[*parent as usize].place;
         }
+        out.describe(pool, &self.rows);
     }
 
     /// Keeps `blocks` out of the next offer: the pending operation needs them itself.
@@ -228,6 +203,49 @@ impl External {
         row.reach = row.reach.max(using.tokens);
         row.meta = using.meta;
         row
+    }
+}
+
+/// Takes blocks in this order, each once all that follow it are taken, up to `limit`.
+fn offer(
+    order: impl Iterator<Item = BlockId>,
+    pool: &Pool,
+    limit: usize,
+    marks: &mut [Mark],
+    unseen: Mark,
+    out: &mut Candidates,
+) {
+    for block in order {
+        if out.blocks.len() == limit {
+            break;
+        }
+        let mark = &mut marks[block as usize];
+        if mark.offer != unseen.offer {
+            *mark = unseen;
+        }
+        mark.passed = true;
+        // Children nearly always come before parents in the order. A parent that was passed
+        // waits for its last child.
+        let mut next = block;
+        while next != NIL && out.blocks.len() < limit {
+            let mark = &mut marks[next as usize];
+            if !mark.passed || mark.place != NIL || mark.children != pool.children(next) {
+                break;
+            }
+            let parent = pool.parent(next);
+            mark.place = out.blocks.len() as u32;
+            out.blocks.push(next);
+            out.children.push(mark.children);
+            out.parents.push(parent);
+            if parent != NIL {
+                let mark = &mut marks[parent as usize];
+                if mark.offer != unseen.offer {
+                    *mark = unseen;
+                }
+                mark.children = mark.children.saturating_add(1);
+            }
+            next = parent;
+        }
     }
 }
 

@@ -10,6 +10,13 @@ pub struct Lfu {
     uses: Vec<(u32, u64)>,
 }
 
+impl Lfu {
+    /// Uses of a findable block, and when it was used last.
+    pub(super) fn past(&self, block: BlockId) -> (u32, u64) {
+        self.uses[block as usize]
+    }
+}
+
 impl Rank for Lfu {
     fn name(&self) -> &'static str {
         "lfu"

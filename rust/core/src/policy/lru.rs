@@ -63,6 +63,11 @@ impl Lru {
         }
     }
 
+    /// The heap, once priorities differ.
+    pub(super) fn bands(&self) -> Option<&Bands> {
+        self.bands.as_deref()
+    }
+
     /// The heap, made of the list where there was one.
     #[cold]
     fn banded(&mut self, pool: &Pool) -> &mut Bands {
@@ -74,7 +79,8 @@ impl Lru {
         self.bands.get_or_insert_default()
     }
 
-    fn iter(&self) -> impl Iterator<Item = BlockId> + '_ {
+    /// The list, while there is one.
+    pub(super) fn iter(&self) -> impl Iterator<Item = BlockId> + '_ {
         std::iter::successors((self.head != NIL).then_some(self.head), |&b| {
             Some(self.links[b as usize].after).filter(|&n| n != NIL)
         })

@@ -67,7 +67,7 @@ impl Classes for Marconi {
 
     fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
         grow(&mut self.columns, block, (0, 0));
-        self.columns[block as usize].0 = bucket(view.pool.depth(block) + 1);
+        self.columns[block as usize].0 = bucket(view.pool.depth(block).saturating_add(1));
         self.release(block, view);
     }
 

@@ -11,6 +11,8 @@ const WIDTH: u64 = 4;
 const SAMPLE: u64 = 10;
 /// What a counter can hold.
 const MOST: u64 = 15;
+/// The largest nominal capacity, of 128 MiB: keys of a larger pool share counters.
+const LARGEST: u32 = 1 << 24;
 /// Counters of a word, and their halves.
 const COUNTERS: usize = 16;
 const HALVES: u64 = 0x7777_7777_7777_7777;
@@ -32,6 +34,7 @@ pub(super) struct Sketch {
 impl Sketch {
     /// For `capacity` blocks. What was counted for fewer is forgotten.
     pub fn reserve(&mut self, capacity: u32) {
+        let capacity = capacity.min(LARGEST);
         if u64::from(capacity) <= self.capacity {
             return;
         }

@@ -1,20 +1,20 @@
 //! Segmented LRU as `SGLang`'s `slru`: used often enough is protected, then recency.
 
 use super::ranked::pack;
-use super::{Rank, Touch, View, grow};
+use super::{Lfu, Rank, Touch, View};
 use crate::pool::BlockId;
 
-/// (uses since it became findable, time of last use)
+/// The books of lfu, read otherwise.
 #[derive(Debug)]
 pub struct Slru {
     protected_uses: u32,
-    uses: Vec<(u32, u64)>,
+    books: Lfu,
 }
 
 impl Slru {
     /// Blocks are protected from their `protected_uses`-th use on.
     pub fn new(protected_uses: u32) -> Self {
-        Self { protected_uses, uses: Vec::new() }
+        Self { protected_uses, books: Lfu::default() }
     }
 }
 
@@ -27,23 +27,20 @@ impl Rank for Slru {
         vec![("protected_uses", u64::from(self.protected_uses))]
     }
 
-    fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
-        grow(&mut self.uses, block, (0, 0));
-        self.uses[block as usize] = (1, view.now);
+    fn insert(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>) {
+        self.books.insert(block, touch, view);
     }
 
-    fn hit(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
-        let (uses, last) = &mut self.uses[block as usize];
-        *uses = uses.saturating_add(1);
-        *last = view.now;
+    fn hit(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>) {
+        self.books.hit(block, touch, view);
     }
 
     fn release(&mut self, block: BlockId, view: View<'_>) {
-        self.uses[block as usize].1 = view.now;
+        self.books.release(block, view);
     }
 
     fn rank(&self, block: BlockId, view: View<'_>) -> u128 {
-        let (uses, last) = self.uses[block as usize];
+        let (uses, last) = self.books.past(block);
         pack(u32::from(uses >= self.protected_uses), last, view.pool.depth(block))
     }
 }

@@ -1,6 +1,6 @@
 //! Who holds a block, and in which tiers.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 /// How far from compute a copy is: GPU 0, host 1, disk 2, elsewhere 3.
 pub type Tier = u8;
@@ -15,11 +15,25 @@ pub(super) struct Holder {
     pub tiers: u8,
 }
 
+impl Holder {
+    /// The tier of its nearest copy.
+    #[inline]
+    pub fn nearest(self) -> Tier {
+        self.tiers.trailing_zeros() as Tier
+    }
+}
+
 /// Holders of one block, by worker.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Holders(SmallVec<[Holder; 2]>);
 
 impl Holders {
+    /// One worker, in one tier.
+    #[inline]
+    pub fn one(worker: u32, tier: Tier) -> Self {
+        Self(smallvec![Holder { worker, tiers: 1 << tier }])
+    }
+
     fn place(&self, worker: u32) -> Result<usize, usize> {
         // Most blocks have one holder; the last is the one asked for when a worker joins in order.
         self.0.binary_search_by_key(&worker, |holder| holder.worker)
@@ -57,10 +71,17 @@ impl Holders {
         self.place(worker).map(|at| self.0.remove(at)).is_ok()
     }
 
+    /// How many.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = Holder> + '_ {
         self.0.iter().copied()
     }

@@ -62,6 +62,9 @@ pub struct Router {
     counts: Counts,
 }
 
+/// Blocks for which there is room up front; a larger index grows as it is fed.
+const RESERVE: usize = 1 << 18;
+
 /// Aliases beyond twice the capacity are looked through, but not below this many.
 const FEW: usize = 1024;
 
@@ -71,8 +74,8 @@ impl Router {
         Self {
             block_size: block_size as usize,
             capacity: capacity.max(1),
-            nodes: HashMap::new(),
-            ring: VecDeque::new(),
+            nodes: HashMap::with_capacity(capacity.min(RESERVE)),
+            ring: VecDeque::with_capacity(capacity.min(RESERVE)),
             workers: Vec::new(),
             slots: HashMap::new(),
             counts: Counts::default(),
@@ -215,8 +218,7 @@ impl Router {
                 known.get_mut().holders.add(slot, tier);
             }
             Entry::Vacant(free) => {
-                let node = free.insert(Node::default());
-                node.holders.add(slot, tier);
+                free.insert(Node { holders: Holders::one(slot, tier), used: false });
                 self.ring.push_back(key);
                 if self.nodes.len() > self.capacity {
                     self.drop_one();

@@ -1,6 +1,6 @@
 //! How far into a prompt each worker reaches, found block by block.
 
-use super::holders::{Holders, TIERS, Tier};
+use super::holders::{Holder, Holders, TIERS, Tier};
 
 /// Leading blocks of a prompt that a worker holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,20 +29,33 @@ pub(super) struct Walk {
 impl Walk {
     /// The first block of the prompt.
     pub fn begin(&mut self, first: &Holders) {
-        self.active.extend(first.iter().map(|holder| {
-            let tier = holder.tiers.trailing_zeros() as Tier;
-            Active { worker: holder.worker, tier, blocks: [0; TIERS] }
+        self.active.extend(first.iter().map(|holder| Active {
+            worker: holder.worker,
+            tier: holder.nearest(),
+            blocks: [0; TIERS],
         }));
     }
 
     /// The block at `depth`, after the first: whoever lacks it stops. Whether anybody goes on.
+    #[inline]
     pub fn go_on(&mut self, depth: u32, block: &Holders) -> bool {
+        // The common block: all who went on so far hold it, and no farther away.
+        let as_near = |(a, h): (&Active, Holder)| a.worker == h.worker && h.nearest() <= a.tier;
+        let same = self.active.len() == block.len();
+        if same && self.active.iter().zip(block.iter()).all(as_near) {
+            return true;
+        }
+        self.go_on_apart(depth, block)
+    }
+
+    #[inline(never)]
+    fn go_on_apart(&mut self, depth: u32, block: &Holders) -> bool {
         let mut holders = block.iter().peekable();
         let stopped = &mut self.stopped;
         self.active.retain_mut(|active| {
             while holders.next_if(|holder| holder.worker < active.worker).is_some() {}
             let held = holders.next_if(|holder| holder.worker == active.worker);
-            let until = held.map_or(TIERS as Tier, |h| h.tiers.trailing_zeros() as Tier);
+            let until = held.map_or(TIERS as Tier, Holder::nearest);
             for tier in active.tier..until.max(active.tier) {
                 active.blocks[tier as usize] = depth;
             }

@@ -50,6 +50,9 @@ pub struct Slots {
     sharers: Vec<u32>,
 }
 
+/// Slots that there can be: each holds a whole sequence, and its books are made at once.
+const MOST: u32 = 1 << 20;
+
 impl Slots {
     /// `count` empty slots of `length` tokens. Prefixes shorter than `least_copy` are not copied.
     ///
@@ -62,9 +65,14 @@ impl Slots {
         fingerprint: &[u8],
         policy: Box<dyn Eviction>,
     ) -> Result<Self> {
-        for (what, value) in [("slots", count), ("length", length), ("least_copy", least_copy)] {
-            if value == 0 || value == NIL {
-                let limit = format!("must be between 1 and {}", NIL - 1);
+        let numbers = [
+            ("slots", count, MOST),
+            ("length", length, NIL - 1),
+            ("least_copy", least_copy, NIL - 1),
+        ];
+        for (what, value, most) in numbers {
+            if value == 0 || value > most {
+                let limit = format!("must be between 1 and {most}");
                 return Err(Error::Invalid { what, value: value.to_string(), limit });
             }
         }
@@ -119,7 +127,7 @@ impl Slots {
     pub fn lookup(&self, prompt: &[u32], space: Space<'_>) -> u32 {
         let most = prompt.len().saturating_sub(1).min(self.length as usize);
         let root = self.hasher.root(space);
-        self.order.longest(&self.all, root, &prompt[..most], &mut Vec::new())
+        self.order.reach(&self.all, root, &prompt[..most])
     }
 
     /// A slot for a prompt, with the longest prefix of it that is there; a copy is in the next plan.

@@ -68,7 +68,13 @@ impl Order {
         Spot { at: low, before, after }
     }
 
-    /// The most leading tokens of `tokens` that a slot holds, and every slot that holds them.
+    /// The most leading tokens of `tokens` that a slot holds.
+    pub fn reach(&self, slots: &[Slot], root: Key, tokens: &[u32]) -> u32 {
+        let Spot { before, after, .. } = self.search(slots, root, tokens);
+        before.max(after)
+    }
+
+    /// The same, and in `out` every slot that holds them.
     pub fn longest(&self, slots: &[Slot], root: Key, tokens: &[u32], out: &mut Vec<u32>) -> u32 {
         out.clear();
         let Spot { at, before, after } = self.search(slots, root, tokens);

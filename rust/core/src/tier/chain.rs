@@ -1,6 +1,7 @@
 //! Blocks of a tier that follow each other: a parent outlives its children.
 
 use super::TierPolicy;
+use crate::error::Result;
 use crate::policy::{View, Why};
 use crate::pool::{BlockId, NIL, State};
 
@@ -23,6 +24,7 @@ impl TierPolicy {
 
     /// A block is found no more. It is free at once, or when its last owner lets go of it.
     pub(super) fn forget(&mut self, block: BlockId) {
+        self.take_back_named();
         self.moved.clear();
         self.unfind(block, Why::Invalidated);
         if self.pool.refs(block) == 0 {
@@ -31,7 +33,7 @@ impl TierPolicy {
     }
 
     /// An owner less for each of `blocks`, a prefix or the end of one; some may be forgotten.
-    pub(super) fn let_go(&mut self, blocks: &[BlockId]) {
+    pub(super) fn let_go(&mut self, blocks: &[BlockId]) -> Result<()> {
         let (found, lost): (Vec<BlockId>, Vec<BlockId>) =
             blocks.iter().partition(|&&block| self.pool.is_findable(block));
         for block in lost {
@@ -39,7 +41,7 @@ impl TierPolicy {
                 self.pool.put_back(block);
             }
         }
-        self.put_down(&found);
+        self.release(&found)
     }
 
     /// A block outside the order, for whoever keeps books of its own; `None` if none is free.
@@ -68,5 +70,12 @@ impl TierPolicy {
             books.spare(spared.iter().copied());
         }
         must
+    }
+
+    /// A block that may die does.
+    pub(super) fn evict(&mut self, block: BlockId) {
+        self.take_back_named();
+        self.moved.clear();
+        self.leave(block, Why::Evicted);
     }
 }

@@ -9,10 +9,11 @@
 mod chain;
 mod check;
 mod pages;
+mod room;
 mod transfers;
 mod victims;
 
-pub use pages::{Opened, Stored, TierLimits, TierPages};
+pub use pages::{Gone, Opened, Stored, TierLimits, TierPages};
 pub use transfers::{Ended, TierStats};
 
 use crate::error::{Error, Result};
@@ -48,6 +49,8 @@ pub struct TierPolicy {
     moved: Vec<BlockId>,
     /// Scratch: protected blocks that the policy named, to go back where they were.
     aside: Vec<BlockId>,
+    /// Scratch: protected blocks that lost their last child meanwhile.
+    bared: Vec<BlockId>,
     /// The block that [`TierPolicy::next`] named and that dies next: a policy may name another when it
     /// is asked again, or take this one for gone.
     named: Option<BlockId>,
@@ -56,8 +59,6 @@ pub struct TierPolicy {
     told: Option<u32>,
     /// Scratch: how often a block is named in one call.
     times: Vec<u32>,
-    /// Scratch: protected blocks that lost their last child meanwhile.
-    bared: Vec<BlockId>,
 }
 
 /// Blocks that the policy of a growing tier is told of at first; from there on twice as many.
@@ -285,19 +286,13 @@ impl TierPolicy {
     /// [`Error::Invalid`] for a block that is not here, or has not that many owners: a double release.
     pub fn release(&mut self, blocks: &[BlockId]) -> Result<()> {
         self.check(blocks)?;
-        if let Some(block) = self.over(blocks, |pool, block| pool.refs(block) as u32) {
+        if let Some(block) = self.over(blocks, Pool::refs) {
             return Err(Error::Invalid {
                 what: "block",
                 value: block.to_string(),
                 limit: "has no owner left to release it".into(),
             });
         }
-        self.put_down(blocks);
-        Ok(())
-    }
-
-    /// `release` of blocks that are known to have an owner each.
-    fn put_down(&mut self, blocks: &[BlockId]) {
         self.tick();
         self.moved.clear();
         for &block in blocks {
@@ -306,6 +301,7 @@ impl TierPolicy {
             }
         }
         self.policy.release(&self.moved, View { pool: &self.pool, now: self.now });
+        Ok(())
     }
 
     /// `blocks` leave the tier, owned or not: a failed store, a reset, a move elsewhere.
@@ -352,13 +348,6 @@ impl TierPolicy {
             self.pool.unshare(block);
         }
         self.pool.put_back(block);
-    }
-
-    /// `page`, which nobody owns, dies.
-    fn evict(&mut self, page: BlockId) {
-        self.take_back_named();
-        self.moved.clear();
-        self.leave(page, Why::Evicted);
     }
 
     /// The policy's own books against the tier's.

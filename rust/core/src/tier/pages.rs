@@ -12,13 +12,14 @@ use crate::hash::Key;
 use crate::policy::Eviction;
 use crate::pool::{BlockId, NIL};
 
+/// Pages that left, each with the place that it had.
+pub type Gone = Vec<(Key, BlockId)>;
+
 /// What a tier may do at once.
 #[derive(Debug, Clone, Copy)]
 pub struct TierLimits {
     /// Pages.
     pub pages: u32,
-    /// Tokens of a page.
-    pub block_size: u32,
     /// Pages on their way, in and out, together.
     pub in_flight: u32,
     /// Pages that a tier below has too die first.
@@ -35,7 +36,7 @@ pub struct Stored {
     /// Where the others go, in order.
     pub pages: Vec<BlockId>,
     /// Who made room: their bytes stand until the transfer's are written.
-    pub evicted: Vec<(Key, BlockId)>,
+    pub evicted: Gone,
 }
 
 /// Pages that are to be read.
@@ -70,13 +71,13 @@ pub struct TierPages {
 }
 
 impl TierPages {
-    /// An empty tier under a policy of its own.
+    /// An empty tier under a policy of its own; a page has `block_size` tokens.
     ///
     /// # Errors
     /// [`Error::PolicyRefused`].
-    pub fn new(limits: TierLimits, policy: Box<dyn Eviction>) -> Result<Self> {
+    pub fn new(limits: TierLimits, block_size: u32, policy: Box<dyn Eviction>) -> Result<Self> {
         Ok(Self {
-            tier: TierPolicy::new(limits.pages, limits.block_size, policy)?,
+            tier: TierPolicy::new(limits.pages, block_size, policy)?,
             limits,
             by_key: HashMap::new(),
             stored: Vec::new(),
@@ -132,7 +133,7 @@ impl TierPages {
     }
 
     /// Every page that can be read, by place.
-    pub fn stored_pages(&self) -> Vec<(Key, BlockId)> {
+    pub fn stored_pages(&self) -> Gone {
         let pool = self.tier.pool();
         let stored =
             (0..pool.created()).filter(|&b| pool.is_findable(b) && self.stored[b as usize]);
@@ -233,7 +234,7 @@ impl TierPages {
 
     /// Forgets a page that turned out to be gone or wrong, and all that follow it; each after those
     /// that follow it.
-    pub fn forget(&mut self, key: Key) -> Vec<(Key, BlockId)> {
+    pub fn forget(&mut self, key: Key) -> Gone {
         self.by_key.get(&key).copied().map_or_else(Vec::new, |page| self.forget_from(page))
     }
 
@@ -251,94 +252,8 @@ impl TierPages {
         self.backed.get(page as usize).copied().unwrap_or(false)
     }
 
-    /// Evicts, in the policy's order, until `free` pages are free or none may die.
-    ///
-    /// # Errors
-    /// [`Error::NeedVictims`].
-    pub fn collect(&mut self, free: u32) -> Result<Vec<(Key, BlockId)>> {
-        let pool = self.tier.pool();
-        let short = free.saturating_sub(pool.free()).min(pool.cached());
-        self.shed(short)
-    }
-
-    /// Pages for whoever keeps books of its own (swapped sequences), or none.
-    ///
-    /// # Errors
-    /// [`Error::NoCapacity`], [`Error::NeedVictims`].
-    pub fn lend(&mut self, n: u32) -> Result<(Vec<BlockId>, Vec<(Key, BlockId)>)> {
-        let evicted = self.make_room(n, &[])?;
-        let pages: Vec<BlockId> = (0..n).map_while(|_| self.tier.lend()).collect();
-        self.lent += pages.len() as u32;
-        Ok((pages, evicted))
-    }
-
-    /// Takes such pages back, or none.
-    ///
-    /// # Errors
-    /// [`Error::NotLent`].
-    pub fn give_back(&mut self, pages: &[BlockId]) -> Result<()> {
-        self.check_lent(pages)?;
-        for &page in pages {
-            self.tier.give_back(page);
-        }
-        self.lent -= pages.len() as u32;
-        Ok(())
-    }
-
-    fn check_flight(&mut self, wanted: u32) -> Result<()> {
-        // One transfer larger than the limit goes alone: it would wait for ever otherwise.
-        if self.moving > 0 && self.moving + wanted > self.limits.in_flight {
-            self.stats.refused += 1;
-            return Err(Error::Busy { moving: self.moving, limit: self.limits.in_flight });
-        }
-        Ok(())
-    }
-
-    /// Room for `n` pages without those of `chain`; who made it.
-    fn make_room(&mut self, n: u32, chain: &[BlockId]) -> Result<Vec<(Key, BlockId)>> {
-        let pool = self.tier.pool();
-        let available = pool.free() + pool.cached() - self.tier.unowned(chain);
-        let (short, total) = (n.saturating_sub(pool.free()), pool.capacity());
-        if n > available {
-            self.stats.refused += 1;
-            let (needed, available) = (n.into(), available.into());
-            return Err(Error::NoCapacity { needed, available, total: total.into() });
-        }
-        if self.tier.must_ask(short, chain) {
-            return Err(Error::NeedVictims { n: short });
-        }
-        // Owned meanwhile, not only spared: an owner keeps those before it, too.
-        self.tier.claim(chain)?;
-        let evicted = self.shed(short);
-        self.tier.release(chain)?;
-        evicted
-    }
-
-    fn shed(&mut self, n: u32) -> Result<Vec<(Key, BlockId)>> {
-        let mut victims = Vec::new();
-        if self.limits.backed_first {
-            let order = self.tier.order();
-            let mut before = usize::MAX;
-            // A parent may die once its children have: another round finds it.
-            while victims.len() != before && victims.len() < n as usize {
-                before = victims.len();
-                for &page in &order {
-                    let may = self.backed[page as usize] && self.tier.pool().is_evictable(page);
-                    if may && victims.len() < n as usize {
-                        self.tier.evict(page);
-                        victims.push(page);
-                    }
-                }
-            }
-        }
-        let rest = n - victims.len() as u32;
-        victims.extend(self.tier.victims(rest, &[])?.unwrap_or_default());
-        self.stats.evicted += victims.len() as u64;
-        Ok(victims.into_iter().map(|page| (self.leave(page), page)).collect())
-    }
-
     /// Forgets `page` and all that follow it, the deepest first.
-    pub(super) fn forget_from(&mut self, page: BlockId) -> Vec<(Key, BlockId)> {
+    pub(super) fn forget_from(&mut self, page: BlockId) -> Gone {
         let pool = self.tier.pool();
         let depth = pool.depth(page);
         let found = (0..pool.created()).filter(|&b| pool.is_findable(b) && pool.depth(b) > depth);
@@ -373,7 +288,7 @@ impl TierPages {
         self.by_key.insert(key, page);
     }
 
-    fn leave(&mut self, page: BlockId) -> Key {
+    pub(super) fn leave(&mut self, page: BlockId) -> Key {
         let key = self.tier.pool().key(page);
         self.by_key.remove(&key);
         self.stored[page as usize] = false;

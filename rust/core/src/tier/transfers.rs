@@ -9,9 +9,8 @@
 //!   cancelled ── end ─────▶ gone       found no more at once; nobody's until its mover has ended
 //! ```
 
-use super::pages::TierPages;
+use super::pages::{Gone, TierPages};
 use crate::error::{Error, Result};
-use crate::hash::Key;
 use crate::pool::BlockId;
 
 /// What a tier has done, in pages where nothing else is said.
@@ -87,7 +86,7 @@ pub struct Ended {
     /// Pages that are good in all of them, from the first that moved.
     pub good: u32,
     /// Keys that are forgotten, each after those that follow it: their bytes are worth nothing.
-    pub forgotten: Vec<(Key, BlockId)>,
+    pub forgotten: Gone,
 }
 
 impl TierPages {
@@ -132,13 +131,13 @@ impl TierPages {
                 self.stats.failed_loads += bad.len() as u64;
             }
             if let Some(&first) = bad.first()
-                && !(keep && !store)
+                && (store || !keep)
                 && self.tier.pool().is_findable(first)
             {
                 ended.forgotten = self.forget_from(first);
             }
         }
-        self.retire();
+        self.retire()?;
         Ok(ended)
     }
 
@@ -147,7 +146,7 @@ impl TierPages {
     ///
     /// # Errors
     /// [`Error::UnknownTicket`] if it has ended, or was given up before.
-    pub fn cancel(&mut self, ticket: u64) -> Result<Vec<(Key, BlockId)>> {
+    pub fn cancel(&mut self, ticket: u64) -> Result<Gone> {
         let at = self.position(ticket)?;
         let transfer = &mut self.transfers[at];
         if transfer.cancelled {
@@ -158,7 +157,7 @@ impl TierPages {
         let first = transfer.moves().first().copied().filter(|_| transfer.store);
         let first = first.filter(|&page| self.tier.pool().is_findable(page));
         let forgotten = first.map_or_else(Vec::new, |first| self.forget_from(first));
-        self.retire();
+        self.retire()?;
         Ok(forgotten)
     }
 
@@ -176,7 +175,7 @@ impl TierPages {
     ///
     /// # Errors
     /// [`Error::Integrity`].
-    pub fn expire(&mut self, now: u64) -> Result<(Vec<u64>, Vec<(Key, BlockId)>)> {
+    pub fn expire(&mut self, now: u64) -> Result<(Vec<u64>, Gone)> {
         let due = |t: &&Transfer| !t.cancelled && t.deadline.is_some_and(|at| at <= now);
         let late: Vec<u64> = self.transfers.iter().filter(due).map(|t| t.ticket).collect();
         let mut forgotten = Vec::new();
@@ -195,19 +194,20 @@ impl TierPages {
 
     /// Lets go of what ended transfers own, in the order of their tickets: recency is that of the
     /// requests, whichever mover was faster. One that was given up holds nobody up.
-    fn retire(&mut self) {
+    fn retire(&mut self) -> Result<()> {
         let mut at = 0;
         while at < self.transfers.len() {
             let front = &self.transfers[at];
             if front.parts == 0 {
                 if let Some(ended) = self.transfers.remove(at) {
-                    self.tier.let_go(&ended.chain);
+                    self.tier.let_go(&ended.chain)?;
                 }
             } else if front.cancelled {
                 at += 1;
             } else {
-                return;
+                break;
             }
         }
+        Ok(())
     }
 }

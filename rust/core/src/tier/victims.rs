@@ -108,8 +108,9 @@ impl TierPolicy {
         self.policy.set_aside(&[]);
         let view = View { pool: &self.pool, now: self.now };
         self.aside.drain(..).for_each(|block| self.policy.restore(block, view));
-        let late = self.bared.drain(..).filter(|&block| view.pool.is_evictable(block));
-        late.for_each(|block| self.policy.expose(block, view));
+        for block in self.bared.drain(..).filter(|&block| view.pool.is_evictable(block)) {
+            self.policy.expose(block, view);
+        }
     }
 
     /// The blocks that may die, in the present order of death as far as it is settled. A policy outside

@@ -258,7 +258,9 @@ impl Run {
         let stateless = !self.w.at_rest(seq, upto);
         let outcome = self.w.m.lease(seq, upto);
         self.tell(format!("lease {seq:x} {upto} -> {outcome:?}"));
-        let loading = held.iter().any(|&b| self.w.promises.is_loading(b));
+        let joined = self.w.m.joined(self.w.m.sequence(seq).expect("live").joined);
+        let waits = |b| joined.is_some_and(|(_, pages)| pages.iter().any(|page| page.dst == b));
+        let loading = held.iter().any(|&b| self.w.promises.is_loading(b) || waits(b));
         assert_eq!(outcome.is_err(), loading || stateless);
         match outcome {
             Err(_) => self.unchanged(&before),

@@ -8,7 +8,8 @@ use crate::dice::Dice;
 use crate::harness::{HERE, Harness, THERE};
 use crate::model::Model;
 
-struct Walk {
+/// Random calls, and the model beside them.
+pub struct Walk {
     h: Harness,
     model: Model,
     dice: Dice,
@@ -31,8 +32,9 @@ enum What {
     Partial,
 }
 
+/// How often each of [`What`] happened.
 #[derive(Debug, Default, Clone, Copy)]
-struct Seen([u32; 7]);
+pub struct Seen([u32; 7]);
 
 impl Seen {
     fn note(&mut self, what: What, yes: bool) {
@@ -45,8 +47,8 @@ impl Seen {
 }
 
 impl Walk {
-    fn new(seed: u64) -> Self {
-        let mut dice = Dice::new(seed);
+    /// A small tree, of a size that the dice choose.
+    pub fn new(mut dice: Dice) -> Self {
         let (blocks, size) = (dice.between(8, 80), dice.between(1, 4));
         Self {
             h: Harness::new(blocks, size),
@@ -75,7 +77,8 @@ impl Walk {
         if dice.one_in(5) { THERE } else { HERE }
     }
 
-    fn step(&mut self) {
+    /// One call.
+    pub fn step(&mut self) {
         match self.dice.below(10) {
             0..=2 => self.store(),
             3..=4 => self.lock(),
@@ -171,7 +174,13 @@ impl Walk {
         self.seen.note(What::Partial, most > 0);
     }
 
-    fn end(mut self) -> Seen {
+    /// Everything that must hold of the tree.
+    pub fn check(&self) {
+        self.h.check();
+    }
+
+    /// Lets go of everything: nothing must be left.
+    pub fn end(mut self) -> Seen {
         for (receipt, _) in std::mem::take(&mut self.held) {
             self.h.unlock(receipt).expect("held");
         }
@@ -187,14 +196,14 @@ impl Walk {
 fn a_million_stores_locks_and_evictions_agree_with_the_model() {
     let mut total = Seen::default();
     for seed in 0..2_000 {
-        let mut walk = Walk::new(seed);
+        let mut walk = Walk::new(Dice::new(seed));
         for step in 0..500 {
             walk.step();
             if step % 16 == 0 {
-                walk.h.check();
+                walk.check();
             }
         }
-        walk.h.check();
+        walk.check();
         total.add(walk.end());
     }
     assert!(total.0.iter().all(|&count| count > 3_000), "{total:?}");

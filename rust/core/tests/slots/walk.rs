@@ -17,7 +17,7 @@ struct Run {
 }
 
 /// Slots, with every slot's findable tokens written down beside them.
-struct Walk {
+pub struct Walk {
     e: Engine,
     dice: Dice,
     length: usize,
@@ -34,8 +34,8 @@ fn common(a: &[u32], b: &[u32]) -> usize {
 }
 
 impl Walk {
-    fn new(seed: u64) -> Self {
-        let mut dice = Dice::new(seed);
+    /// A few short slots, of sizes that the dice choose.
+    pub fn new(mut dice: Dice) -> Self {
         let (count, length) = (dice.between(1, 9), dice.between(4, 24));
         let least_copy = dice.between(1, 3);
         let policy = POLICIES[dice.below(4)];
@@ -52,7 +52,8 @@ impl Walk {
         }
     }
 
-    fn step(&mut self) {
+    /// One call, and everything checked.
+    pub fn step(&mut self) {
         match self.dice.below(12) {
             0..=3 => self.admit(),
             4..=5 => self.compute(),
@@ -227,7 +228,7 @@ impl Walk {
 fn whatever_is_called_a_hit_is_what_memory_holds() {
     let (mut hits, mut copies) = (0, 0);
     for seed in 0..400 {
-        let mut walk = Walk::new(seed);
+        let mut walk = Walk::new(Dice::new(seed));
         for _ in 0..400 {
             walk.step();
         }

@@ -54,7 +54,7 @@ impl Radix {
         }
         let text = self.tree.first_text(id);
         let alike = self.children.tells_alike() && mark == PLAIN;
-        if alike && !self.children.alike(&self.tree, parent, text[0]).any(|other| other == id) {
+        if alike && !self.children.is_alike(&self.tree, id) {
             return Err(format!("node {id} is not among those that begin with {}", text[0]));
         }
         let mut count = 0;

@@ -113,6 +113,11 @@ impl Children {
         std::iter::successors(first, next)
     }
 
+    /// Whether `id` stands in the list of those that begin as it does, both ways.
+    pub fn is_alike(&self, tree: &Tree, id: NodeId) -> bool {
+        self.alike.as_ref().is_some_and(|alike| alike.links_back(&self.hasher, tree, id))
+    }
+
     pub fn len(&self) -> usize {
         self.table.len()
     }
@@ -145,6 +150,16 @@ impl Alike {
         let same =
             |&id: &NodeId| tree.nodes[id].parent == parent && tree.first_text(id)[0] == token;
         self.heads.find(hasher.hash_one((parent, token)), same).copied()
+    }
+
+    /// Whether whatever comes before `id` names it as the next.
+    fn links_back(&self, hasher: &DefaultHashBuilder, tree: &Tree, id: NodeId) -> bool {
+        let key = |id: NodeId| (tree.nodes[id].parent, tree.first_text(id)[0]);
+        let (parent, token) = key(id);
+        match self.links[id as usize][0] {
+            NIL => self.head(hasher, tree, parent, token) == Some(id),
+            before => self.links[before as usize][1] == id && key(before) == (parent, token),
+        }
     }
 
     fn add(&mut self, hasher: &DefaultHashBuilder, tree: &Tree, id: NodeId) {

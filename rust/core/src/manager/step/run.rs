@@ -37,7 +37,8 @@ impl Manager {
         for &(seq, tokens) in step.fill {
             self.fill(seq, tokens)?;
         }
-        let settles = !(step.done.is_empty() && step.failed.is_empty() && step.loaded.is_empty());
+        let settles = !(step.done.is_empty() && step.failed.is_empty() && step.loaded.is_empty())
+            || self.tickets.loads().iter().any(|load| load.filler.is_some());
         for &(seq, upto) in step.commit {
             let upto = if settles || !self.rewound.is_empty() {
                 self.still_possible(seq, upto)?
@@ -61,7 +62,7 @@ impl Manager {
     }
 
     /// A failed copy may have cut the sequence below what its engine thinks is computed, and a load
-    /// may have brought more.
+    /// or a computation that it joined may have brought more.
     fn still_possible(&self, seq: SeqId, upto: u32) -> Result<u32> {
         let sequence = self.sequences.get(seq)?;
         Ok(upto.min(sequence.len).max(sequence.committed))

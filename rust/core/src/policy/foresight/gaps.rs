@@ -3,7 +3,7 @@
 //! worth.
 
 use super::idle::Idle;
-use super::{CLASSES, Tuning};
+use super::{CLASSES, FAMILY, Tuning};
 
 /// Ages are told apart in quarters of a power of two.
 const STEPS: u64 = 4;
@@ -78,33 +78,65 @@ impl Gaps {
         for (age, counts) in idle.ages(now) {
             // Idle now: they have been through the bucket before, and this one is not over.
             if let Some(last) = bucket(age).checked_sub(1) {
-                for (reached, &n) in self.reached.iter_mut().zip(counts) {
-                    reached[last] += f64::from(n);
-                }
+                let some = self.reached.iter_mut().zip(counts).filter(|&(_, &n)| n > 0);
+                some.for_each(|(reached, &n)| reached[last] += f64::from(n));
             }
         }
-        let (mut reached, mut used) = ([0.0; BUCKETS], [0.0; BUCKETS]);
-        for (row, class) in self.reached.iter_mut().zip(&self.classes) {
+        for row in &mut self.reached {
             // Whoever came to an age has come through all before.
             let mut sum = 0.0;
-            for b in (0..limit).rev() {
-                sum += row[b];
-                row[b] = sum;
-                reached[b] += sum;
-                used[b] += class.used[b];
+            for n in row[..limit].iter_mut().rev() {
+                sum += *n;
+                *n = sum;
             }
         }
         // Ages grow by factors: with the same chance in each bucket, whatever is older is worth less,
-        // as under lru. All classes together may tell otherwise, and then each of them.
-        let mean = used.iter().sum::<f64>() / (reached.iter().sum::<f64>() + 1.0);
-        let all = |b: usize| (used[b] + trust * mean) / (reached[b] + trust);
-        let prior: Row = std::array::from_fn(|b| trust * all(b));
-        for (class, row) in self.classes.iter_mut().zip(&self.reached) {
-            let Class { ended, used, worth } = class;
-            let hazard = |b: usize| (used[b] + prior[b]) / (row[b] + trust);
-            fill_worth(&mut worth[..limit], hazard);
-            ended.iter_mut().chain(used).for_each(|n| *n *= keep);
+        // as under lru. All classes together may tell otherwise, then those used as often, and then
+        // each of them.
+        let all = Pooled::of(&self.reached, &self.classes, limit);
+        let mean = all.used.iter().sum::<f64>() / (all.reached.iter().sum::<f64>() + 1.0);
+        let all = all.hazards(trust, |_| mean);
+        for (reached, classes) in self.reached.chunks(FAMILY).zip(self.classes.chunks_mut(FAMILY)) {
+            let family = Pooled::of(reached, classes, limit).hazards(trust, |b| all[b]);
+            let mut known = [0.0; BUCKETS];
+            fill_worth(&mut known[..limit], |b| family[b]);
+            for (class, row) in classes.iter_mut().zip(reached) {
+                let Class { ended, used, worth } = class;
+                if row[0] == 0.0 {
+                    // Nobody has been there.
+                    worth.copy_from_slice(&known);
+                    continue;
+                }
+                let hazard = |b: usize| (used[b] + trust * family[b]) / (row[b] + trust);
+                fill_worth(&mut worth[..limit], hazard);
+                ended.iter_mut().chain(used).for_each(|n| *n *= keep);
+            }
         }
+    }
+}
+
+/// Several classes as if they were one.
+struct Pooled {
+    used: Row,
+    reached: Row,
+}
+
+impl Pooled {
+    fn of(reached: &[Row], classes: &[Class], limit: usize) -> Self {
+        let mut all = Self { used: [0.0; BUCKETS], reached: [0.0; BUCKETS] };
+        for (row, class) in reached.iter().zip(classes) {
+            let add = |sums: &mut Row, more: &Row| {
+                sums[..limit].iter_mut().zip(more).for_each(|(sum, n)| *sum += n);
+            };
+            add(&mut all.reached, row);
+            add(&mut all.used, &class.used);
+        }
+        all
+    }
+
+    /// The chance of a use at each age, given what is known without them.
+    fn hazards(&self, trust: f64, prior: impl Fn(usize) -> f64) -> Row {
+        std::array::from_fn(|b| (self.used[b] + trust * prior(b)) / (self.reached[b] + trust))
     }
 }
 

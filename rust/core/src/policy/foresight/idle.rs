@@ -12,7 +12,7 @@ const GRAIN: u64 = 32;
 const FEW: usize = 128;
 
 /// Last uses as a histogram whose stretches grow with age: about 64 ln(oldest / youngest) of
-/// them, 128 bytes each.
+/// them, 240 bytes each.
 #[derive(Debug, Clone)]
 pub(super) struct Idle {
     /// When each epoch began, from the oldest on; never empty.
@@ -20,11 +20,13 @@ pub(super) struct Idle {
     counts: Vec<Counts>,
     /// How many there may be before old ones are joined.
     most: usize,
+    /// The epoch that was left last. Blocks of one prompt were used together.
+    near: usize,
 }
 
 impl Default for Idle {
     fn default() -> Self {
-        Self { starts: vec![0], counts: vec![[0; CLASSES]], most: 2 * FEW }
+        Self { starts: vec![0], counts: vec![[0; CLASSES]], most: 2 * FEW, near: 0 }
     }
 }
 
@@ -41,8 +43,11 @@ impl Idle {
 
     /// A block of `class` last used at `time` is idle no more, or no longer watched.
     pub fn leave(&mut self, class: u8, time: u64) {
-        let epoch = self.epoch(time);
-        self.counts[epoch][class as usize] -= 1;
+        let after = self.starts.get(self.near + 1).copied().unwrap_or(u64::MAX);
+        if !(self.starts[self.near]..after).contains(&time) {
+            self.near = self.epoch(time);
+        }
+        self.counts[self.near][class as usize] -= 1;
     }
 
     /// Begins a new epoch after `now`. Whether old ones were joined.
@@ -71,6 +76,7 @@ impl Idle {
                 self.counts[kept] = next;
             }
         }
+        self.near = 0;
         self.starts.truncate(kept + 1);
         self.counts.truncate(kept + 1);
     }

@@ -1,8 +1,8 @@
 //! kvframe's own: keep what is worth most by the time it will take up, as the traffic itself tells.
 //!
-//! Blocks are told apart by how many turns built the prefix they belong to and how often they were
-//! used; that much predicts when they are used again ("`KVCache` in the Wild", USENIX ATC 2025, fits
-//! reuse gaps by request type and turn). For each class, the chance of a use at each age is measured
+//! Blocks are told apart by how often they were used, how many turns built the prefix they belong to
+//! and how far down it they stand; that much predicts when they are used again ("`KVCache` in the
+//! Wild", USENIX ATC 2025, fits reuse gaps by request type and turn). For each class, the chance of a use at each age is measured
 //! by survival analysis, with blocks already evicted still watched, and turned into Gittins' index:
 //! the most uses an access of time that waiting can bring (Gittins, J. R. Stat. Soc. B 41, 1979;
 //! the density of hits that *LHD*, NSDI 2018, estimates is this index with giving up never in mind).
@@ -30,11 +30,15 @@ use gaps::Gaps;
 use idle::Idle;
 use rival::Rival;
 
-/// Prefixes built in 1, 2, 3–4, 5–8, 9–16 and more turns.
-const GENERATIONS: usize = 6;
-/// Blocks used once, twice, 3–4, 5–8 and more times.
+/// Blocks used once, twice, 3–4, 5–8 and more times: what says most.
 const USES: usize = 5;
-const CLASSES: usize = GENERATIONS * USES;
+/// Prefixes built in one, two and more turns.
+const GENERATIONS: usize = 3;
+/// Blocks behind less than 1,024, 4,096 and 16,384 tokens, and behind more.
+const DEPTHS: usize = 4;
+/// Those used as often stand side by side.
+const FAMILY: usize = GENERATIONS * DEPTHS;
+const CLASSES: usize = USES * FAMILY;
 
 /// Departed blocks that are remembered at the most, 16 bytes each.
 const MOST_WATCHED: usize = 1 << 22;
@@ -46,15 +50,17 @@ const EPOCH_LEAST: u32 = 16;
 /// What was chosen by measurement. Configuration has none of it; experiments may change it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tuning {
-    /// Classes by turns, at most 6, and by uses, at most 5; 1 tells none apart.
-    pub generations: usize,
-    /// See `generations`.
+    /// Classes by uses, at most 5, by turns, at most 3, and by depth, at most 4; 1 tells none apart.
     pub uses: usize,
+    /// See `uses`.
+    pub generations: usize,
+    /// See `uses`.
+    pub depths: usize,
     /// Departed blocks that are watched for a return, by the capacity: gaps much longer than the
     /// cache lasts must be seen for their tails to be known.
     pub watched: usize,
     /// How many idle blocks at an age it takes to believe their rate of reuse as much as what is
-    /// known without them: of all classes at that age, and before that of all ages.
+    /// known without them: of those used as often, of all classes, and before that of all ages.
     pub trust: f64,
     /// What is kept of the past at each refresh.
     pub keep: f64,
@@ -62,7 +68,7 @@ pub struct Tuning {
     pub refresh: u32,
     /// Block accesses that ages are told apart by, at the finest: this part of the capacity.
     pub epoch: u32,
-    /// Hits by accesses that lru may be ahead.
+    /// Hits by accesses that lru may get ahead.
     pub budget: f64,
     /// Accesses granted to the budget from the start, by the capacity.
     pub grace: f64,
@@ -71,8 +77,9 @@ pub struct Tuning {
 impl Default for Tuning {
     fn default() -> Self {
         Self {
-            generations: GENERATIONS,
             uses: USES,
+            generations: GENERATIONS,
+            depths: DEPTHS,
             watched: 16,
             trust: 50.0,
             // Half after 64 capacities: 2^(-1/256).
@@ -80,7 +87,7 @@ impl Default for Tuning {
             refresh: 4,
             epoch: 64,
             budget: 0.004,
-            grace: 8.0,
+            grace: 2.0,
         }
     }
 }
@@ -93,7 +100,7 @@ struct Streak {
     /// Its retention priority.
     band: u8,
     class: usize,
-    /// Least worth of the heads of all other classes.
+    /// What its next head has to be worth less than: no head of another class can come before it then.
     limit: f64,
 }
 
@@ -115,6 +122,8 @@ struct Column {
 pub struct Foresight {
     tuning: Tuning,
     columns: Vec<Column>,
+    /// Tokens a block.
+    block_size: u32,
     /// Block accesses so far.
     time: u64,
     gaps: Gaps,
@@ -133,6 +142,11 @@ fn log(n: u16, most: usize) -> usize {
     if n == 0 { 0 } else { (n.ilog2() as usize + 1).min(most - 1) }
 }
 
+/// Below 1,024, 4,096, 16,384 tokens and more as 0, 1, 2, 3, up to `most` − 1.
+fn log4(tokens: u64, most: usize) -> usize {
+    (tokens >> 10).checked_ilog2().map_or(0, |octave| (octave as usize / 2 + 1).min(most - 1))
+}
+
 impl Foresight {
     /// The policy with constants of one's own.
     pub fn new(tuning: Tuning) -> Self {
@@ -146,11 +160,15 @@ impl Foresight {
     }
 
     /// The other half of an access, after the wait before it has ended.
-    fn begin(&mut self, block: BlockId, mut column: Column, capacity: u32) {
-        let Tuning { generations, uses, epoch, .. } = self.tuning;
+    fn begin(&mut self, block: BlockId, mut column: Column, view: View<'_>) {
+        let Tuning { uses, generations, depths, epoch, .. } = self.tuning;
+        let before = u64::from(view.pool.depth(block)) * u64::from(self.block_size);
+        let by_uses = log(column.uses - 1, uses.min(USES));
         let by_turns = log(column.generation, generations.min(GENERATIONS));
-        column.class = (by_turns * USES + log(column.uses - 1, uses.min(USES))) as u8;
+        let by_depth = log4(before, depths.min(DEPTHS));
+        column.class = (by_uses * FAMILY + by_turns * DEPTHS + by_depth) as u8;
         column.time = self.time;
+        let capacity = view.pool.usable();
         self.idle.join(column.class);
         self.columns[block as usize] = column;
         if self.epoch == 0 {
@@ -186,6 +204,10 @@ impl Classes for Foresight {
         "foresight"
     }
 
+    fn size(&mut self, _blocks: u32, block_size: u32) {
+        self.block_size = block_size;
+    }
+
     fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
         self.time += 1;
         let parent = view.pool.parent(block);
@@ -205,11 +227,8 @@ impl Classes for Foresight {
         self.compare(before, false, view);
         grow(&mut self.columns, block, Column::default());
         let (inserted, last) = (view.now, view.now);
-        self.begin(
-            block,
-            Column { inserted, last, generation, uses, ..Column::default() },
-            view.pool.usable(),
-        );
+        let column = Column { inserted, last, generation, uses, ..Column::default() };
+        self.begin(block, column, view);
     }
 
     fn hit(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
@@ -218,7 +237,7 @@ impl Classes for Foresight {
         self.end(column.class, column.time, true);
         self.compare(Some(column.time), true, view);
         let uses = column.uses.saturating_add(1);
-        self.begin(block, Column { uses, last: view.now, ..column }, view.pool.usable());
+        self.begin(block, Column { uses, last: view.now, ..column }, view);
     }
 
     fn release(&mut self, block: BlockId, view: View<'_>) {
@@ -228,7 +247,8 @@ impl Classes for Foresight {
     fn expose(&mut self, block: BlockId, _: View<'_>) {
         let class = self.class(block);
         if class != self.streak.class {
-            self.streak.limit = self.streak.limit.min(self.worth(class, block));
+            let limit = self.rival.doubt() * self.worth(class, block);
+            self.streak.limit = self.streak.limit.min(limit);
         }
     }
 
@@ -267,12 +287,11 @@ impl Classes for Foresight {
                 }
             }
         }
-        if least.0 >= self.rival.doubt() * oldest.2 {
-            return oldest.1;
-        }
-        let limit = next.min(self.rival.doubt() * oldest.2);
-        self.streak = Streak { now: view.now, band: heads.band(), class: least.2, limit };
-        least.2
+        let class = if least.0 < self.rival.doubt() * oldest.2 { least.2 } else { oldest.1 };
+        // Of another class than that of least worth, the next head may be worth anything.
+        let limit = if class == least.2 { self.rival.doubt() * next } else { 0.0 };
+        self.streak = Streak { now: view.now, band: heads.band(), class, limit };
+        class
     }
 
     fn removed(&mut self, block: BlockId, why: Why, view: View<'_>) {

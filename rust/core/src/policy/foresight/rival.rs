@@ -11,8 +11,9 @@ pub(super) struct Rival {
     since: u64,
     /// How many blocks that is.
     held: u64,
-    /// Hits ahead of lru, and accesses they were won in; both fade.
-    lead: f64,
+    /// Hits that lru is ahead since it was behind last, and accesses so far; both fade. What was won
+    /// over lru before is no credit: traffic that turns is seen at once.
+    deficit: f64,
     accesses: f64,
     doubt: f64,
 }
@@ -29,7 +30,7 @@ impl Rival {
         tuning: Tuning,
     ) {
         let lru = last.is_some_and(|time| time >= self.since);
-        self.lead += f64::from(i8::from(hit) - i8::from(lru));
+        self.deficit = (self.deficit + f64::from(i8::from(lru) - i8::from(hit))).max(0.0);
         self.accesses += 1.0;
         if !lru {
             self.held += 1;
@@ -40,7 +41,7 @@ impl Rival {
             }
         }
         let budget = tuning.budget * (self.accesses + tuning.grace * f64::from(capacity));
-        self.doubt = (1.0 + self.lead / budget).clamp(0.0, 1.0);
+        self.doubt = (1.0 - self.deficit / budget).max(0.0);
     }
 
     /// A block last used at `time` is watched no longer.
@@ -61,7 +62,7 @@ impl Rival {
 
     /// Forgets all but `keep` of the past.
     pub fn fade(&mut self, keep: f64) {
-        self.lead *= keep;
+        self.deficit *= keep;
         self.accesses *= keep;
     }
 }
@@ -73,7 +74,7 @@ mod tests {
     /// Plays `uses` of blocks to the rival and to a list of the blocks used last; how often they
     /// disagree, and the hits of the list.
     fn disagree(uses: impl Iterator<Item = usize>, blocks: usize, capacity: u32) -> (u64, u64) {
-        let (mut idle, mut rival) = (Idle::default(), Rival::default());
+        let (mut idle, mut rival) = (Idle::default(), Rival { deficit: 1.0, ..Rival::default() });
         let mut times = vec![None; blocks];
         let mut list: Vec<usize> = Vec::new();
         let (mut wrong, mut hits) = (0, 0);
@@ -87,8 +88,9 @@ mod tests {
                 idle.leave(0, time);
             }
             rival.access(times[block], hit, capacity, &idle, Tuning::default());
-            wrong += u64::from(rival.lead.abs() > 0.5);
-            rival.lead = 0.0;
+            // Behind by one, it knows of both mistakes: of a hit too many and of one too few.
+            wrong += u64::from((rival.deficit - 1.0).abs() > 0.5);
+            rival.deficit = 1.0;
             hits += u64::from(hit);
             idle.join(0);
             times[block] = Some(now);
@@ -128,9 +130,15 @@ mod tests {
         }
         rival.access(Some(0), false, 1_000, &idle, tuning);
         assert!(rival.doubt() < 1e-12);
-        for _ in 0..10 {
+        for _ in 0..5 {
             rival.access(None, true, 1_000, &idle, tuning);
         }
         assert!(rival.doubt() > 1.0 - 1e-12);
+        // However far it got ahead, the next losses count from there.
+        for _ in 0..1_000 {
+            rival.access(None, true, 1_000, &idle, tuning);
+        }
+        rival.access(Some(0), false, 1_000, &idle, tuning);
+        assert!(rival.doubt() < 1.0 - 0.1);
     }
 }

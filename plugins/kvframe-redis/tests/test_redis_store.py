@@ -1,0 +1,64 @@
+"""The store by itself, against a server that the test starts."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kvframe_redis import Options, Redis
+
+from kvframe import Config, ConfigError, Registry, TierConfig, TierError
+from kvframe.testing import check_store
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    program = shutil.which("redis-server") or shutil.which("valkey-server")
+    if program is None:
+        pytest.skip("needs redis-server (Debian: apt-get install redis-server)")
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    where = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path), "--save", ""]
+    server = subprocess.Popen([program, *where], stdout=subprocess.DEVNULL)
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.01)
+    yield f"redis://127.0.0.1:{port}/0"
+    server.kill()
+    server.wait()
+
+
+@pytest.mark.parametrize("batch", [1, 7, 4096])
+def test_it_is_a_store(url: str, batch: int) -> None:
+    check_store(lambda: Redis(Options(url=url, batch=batch)))
+
+
+def test_pages_expire_where_asked(url: str) -> None:
+    store = Redis(Options(url=url, expire_s=1))
+    assert list(store.put([("kv1-x", b"data")])) == [True]
+    assert 0 < store._server.pttl("kv1-x") <= 1000
+    store.close()
+
+
+def test_a_server_that_is_not_there_is_told() -> None:
+    with pytest.raises(TierError, match=r"redis at redis://127\.0\.0\.1:1/0"):
+        Redis(Options(url="redis://127.0.0.1:1/0", timeout_ms=200))
+
+
+def test_it_is_found_by_its_name_and_its_options_are_checked() -> None:
+    assert Registry().tier("redis").descriptor.shared
+    tiers = [
+        TierConfig(name="host", capacity=4),
+        TierConfig(name="r", store="redis", capacity=4, options={"ulr": "x"}),
+    ]
+    with pytest.raises(ConfigError, match=r"tiers\[1\]\.options\.ulr.*did you mean"):
+        Config(tiers=tiers).resolve()

@@ -1,0 +1,179 @@
+//! Replay by the clock: one prefill server, first come first served, and sequences that run on.
+//!
+//! A request waits for the server, and for memory: blocks for its prompt and its answer, all at once.
+//! They are pinned from there until its last token; the answer's, and a partial tail, are its own.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+use kvframe_core::sequence::Meta;
+use kvframe_core::{Admission, Error, Grant, Key, Manager, Prompt, SeqId};
+
+use super::{Host, Outcome, PATIENCE, Prepared, node_key};
+
+/// Prompt tokens that the server computes in a second.
+const PREFILL: f64 = 50_000.0;
+/// Seconds that a running sequence takes for a token.
+const DECODE: f64 = 0.020;
+
+/// A running sequence, ordered by when it ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Running {
+    end: f64,
+    request: usize,
+    seq: SeqId,
+}
+
+impl Eq for Running {}
+
+impl PartialOrd for Running {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Running {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.end.total_cmp(&other.end).then(self.request.cmp(&other.request))
+    }
+}
+
+/// A key that nobody else has, for a block of request `i`.
+fn own_key(i: usize, at: usize) -> Key {
+    Key(!node_key(i as u32).0 ^ at as u128)
+}
+
+/// All of a request, or nothing.
+fn room(keys: &[Key], len: u32, meta: Meta) -> Admission<'_> {
+    Admission { prompt: Prompt { keys, len, tokens: &[] }, meta, ..Admission::default() }
+}
+
+type Ends = BinaryHeap<Reverse<Running>>;
+
+/// Ends what has ended by `now`.
+fn end_until(manager: &mut Manager, running: &mut Ends, now: f64) -> Result<(), Error> {
+    while let Some(&Reverse(first)) = running.peek().filter(|first| first.0.end <= now) {
+        running.pop();
+        manager.release(first.seq)?;
+    }
+    Ok(())
+}
+
+/// Tries `work` until the host has named the victims it needs. `None` if the host stops.
+fn with_victims<T>(
+    manager: &mut Manager,
+    host: &mut dyn Host,
+    mut work: impl FnMut(&mut Manager) -> Result<T, Error>,
+) -> Result<Option<T>, Error> {
+    loop {
+        match work(manager) {
+            Err(Error::NeedVictims { n }) if host.judge(manager, n) => {}
+            Err(Error::NeedVictims { .. }) => return Ok(None),
+            settled => return settled.map(Some),
+        }
+    }
+}
+
+impl Prepared<'_> {
+    /// As [`Prepared::drive`], by the clock. `None` if the host stopped it.
+    pub(super) fn drive_timed(
+        &self,
+        manager: &mut Manager,
+        host: &mut dyn Host,
+    ) -> Result<Option<Outcome>, Error> {
+        let mut outcome = Outcome::default();
+        let half = self.trace.requests.len() / 2;
+        let (mut keys, mut turns) = (Vec::new(), vec![0; self.sessions()]);
+        let (mut running, mut free) = (Ends::new(), 0.0f64);
+        let mut waits = Vec::with_capacity(self.trace.requests.len());
+        for (i, request) in self.trace.requests.iter().enumerate() {
+            if i % PATIENCE == 0 && host.stop() {
+                return Ok(None);
+            }
+            let arrival = request.timestamp_ms as f64 / 1_000.0;
+            let mut now = arrival.max(free);
+            end_until(manager, &mut running, now)?;
+            outcome.requests += 1;
+            outcome.input_tokens += u64::from(request.input_tokens);
+            let meta = self.meta(i, &mut turns);
+            let grant = loop {
+                let admission = self.whole(manager, i, meta, &mut keys)?;
+                if !host.find(manager, &admission) {
+                    return Ok(None);
+                }
+                let tried = with_victims(manager, host, |manager| manager.admit(&admission));
+                manager.settle_choice();
+                manager.forget_answer(admission.prompt.keys);
+                match tried {
+                    Err(Error::NoCapacity { .. }) if !running.is_empty() => {
+                        now = running.peek().map_or(now, |first| first.0.end);
+                        end_until(manager, &mut running, now)?;
+                    }
+                    Err(Error::NeverFits { .. }) => break None,
+                    got => match got? {
+                        Some(grant) => break Some(grant),
+                        None => return Ok(None),
+                    },
+                }
+            };
+            let Some(Grant { seq, cached_tokens, .. }) = grant else {
+                outcome.rejected += 1;
+                continue;
+            };
+            if !host.admit(manager, seq, request.input_tokens) {
+                return Ok(None);
+            }
+            manager.commit(seq, request.input_tokens)?;
+            host.admitted(manager);
+            free = now + f64::from(request.input_tokens - cached_tokens) / PREFILL;
+            waits.push(free - arrival);
+            let end = free + f64::from(request.output_tokens) * DECODE;
+            running.push(Reverse(Running { end, request: i, seq }));
+            self.count(i, cached_tokens, &mut outcome);
+            if i >= half {
+                outcome.hit_tokens_last_half += u64::from(cached_tokens);
+            }
+        }
+        outcome.input_tokens_last_half =
+            self.trace.requests[half..].iter().map(|r| u64::from(r.input_tokens)).sum();
+        waits.sort_unstable_by(f64::total_cmp);
+        outcome.mean_wait = waits.iter().sum::<f64>() / waits.len().max(1) as f64;
+        outcome.late_wait = waits.get((waits.len().max(1) - 1) * 95 / 100).copied().unwrap_or(0.0);
+        Ok(Some(outcome))
+    }
+
+    /// Request `i`, with room for its answer: tokens that have keys of their own and are never
+    /// committed.
+    fn whole<'k>(
+        &'k self,
+        manager: &mut Manager,
+        i: usize,
+        meta: Meta,
+        keys: &'k mut Vec<Key>,
+    ) -> Result<Admission<'k>, Error> {
+        let request = &self.trace.requests[i];
+        let len = request.input_tokens.saturating_add(request.output_tokens);
+        let blocks = self.trace.blocks(i, self.mode) as usize;
+        keys.clear();
+        keys.extend(self.trace.chain(i)[..blocks].iter().map(|&node| node_key(node)));
+        keys.extend((blocks..(len / self.trace.block_size) as usize).map(|at| own_key(i, at)));
+        let (from, until) = (self.plan.offsets[i] as usize, self.plan.offsets[i + 1] as usize);
+        // One token of a prompt is computed: a block that is there is computed once more, for itself.
+        if blocks > 0
+            && request.input_tokens.is_multiple_of(self.trace.block_size)
+            && manager.lookup_request(&room(keys, len, meta))?.tokens >= request.input_tokens
+        {
+            keys[blocks - 1] = own_key(i, blocks - 1);
+        }
+        Ok(Admission { outlook: &self.plan.next_use[from..until], ..room(keys, len, meta) })
+    }
+
+    fn count(&self, i: usize, cached_tokens: u32, outcome: &mut Outcome) {
+        let hit = u64::from(cached_tokens);
+        let input = self.trace.requests[i].input_tokens;
+        outcome.hit_tokens += hit;
+        outcome.block_accesses += u64::from(self.trace.blocks(i, self.mode));
+        outcome.block_hits += u64::from(cached_tokens / self.trace.block_size);
+        outcome.request_hit_rates += hit as f64 / f64::from(input.max(1));
+    }
+}

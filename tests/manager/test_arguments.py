@@ -1,0 +1,239 @@
+"""Arguments of any kind: an error of the tree, on one line not too long, and nothing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kvframe import (
+    CapacityError,
+    GroupConfig,
+    KVCacheManager,
+    KVFrameError,
+    NeverFitsError,
+    PolicyError,
+    Request,
+    RouterIndex,
+    SlotCache,
+    UsageError,
+)
+from kvframe.blocks import BlockPool
+from kvframe.policies import BatchedPrefix
+from kvframe.policies.tier import TierPolicy, Use
+
+from .gates import serve
+from .helpers import cached, manager, state
+from .matchers import matched
+
+PIECES: dict[str, Callable[[KVCacheManager, int, Any], object]] = {
+    "out must be contiguous: 4 bytes": lambda kv, seq, half: kv.lend(half(np.int32)),
+    "out must be contiguous: 8 bytes": lambda kv, seq, half: kv.slot_mapping(
+        [seq], [0], [2], half(np.int64)
+    ),
+    "blocks must be contiguous": lambda kv, seq, half: kv.ragged_tables(
+        [seq], np.zeros(2, np.int32), half(np.int32)
+    ),
+    "slots must be contiguous": lambda kv, seq, half: kv.step(
+        append=[seq], tokens=[1], slots=half(np.int64)
+    ),
+}
+
+
+@pytest.mark.scenario("I13")
+@pytest.mark.parametrize("message", PIECES)
+def test_an_array_to_write_into_is_one_piece(message: str) -> None:
+    kv = manager()
+    seq = kv.admit([2, 3]).seq
+    before = state(kv, [seq])
+    for view in (slice(None, None, 2), slice(None, None, -1)):
+        with pytest.raises(UsageError, match=message):
+            PIECES[message](kv, seq, lambda dtype, view=view: np.zeros(8, dtype)[view])
+    assert state(kv, [seq]) == before
+
+
+@pytest.mark.scenario("V10", "I13")
+def test_a_block_pools_numbers() -> None:
+    kv = manager()
+    pool = BlockPool(kv)
+    for count in (-1, 1.5, None):
+        with pytest.raises(UsageError, match="count"):
+            pool.take(count)  # type: ignore[arg-type]
+    for count in (9, 2**31, 2**62):
+        with pytest.raises(CapacityError, match=f"needs {count} blocks"):
+            pool.take(count)
+    for ask in (pool.holds, pool.generations):
+        with pytest.raises(UsageError, match="block = 8: the pool has no such block"):
+            ask([0, 8])
+    with pytest.raises(UsageError, match="manager = 5"):
+        BlockPool(5)  # type: ignore[arg-type]
+    assert kv.counts().free == 8
+    kv.check_integrity()
+
+
+SURROGATE = "\ud800"
+"""What JSON can bring and UTF-8 cannot say."""
+
+
+def managers_verbs(kv: KVCacheManager, seq: int) -> dict[str, Callable[[Any], object]]:
+    return {
+        "start": lambda value: kv.block_table(seq, start=value),
+        "seq": kv.append_unknown,
+        "upto": lambda value: kv.commit(seq, value),
+        "commit": lambda value: kv.step(commit=value),
+        "salt": lambda value: kv.admit([1], salt=value),
+        "adapter": lambda value: kv.lookup([1], adapter=value),
+        "encoder": lambda value: kv.lookup([1], encoder=value),
+        "extras": lambda value: kv.lookup([1], extras=[value]),
+        "fingerprint": kv.set_fingerprint,
+        "pin": kv.unpin,
+        "request": kv.fits,
+        "callback": kv.add_pressure_callback,
+        "block": kv.explain_block,
+    }
+
+
+VALUES = [-1, 2**64, 1.5, None, SURROGATE, "y" * 5000, np.zeros((2, 2)), list(range(999)), object()]
+STRINGS = {"salt", "adapter", "fingerprint"}
+
+
+def is_fine(name: str, value: Any) -> bool:
+    if name in STRINGS:
+        return isinstance(value, str) and value != SURROGATE
+    return value is None and name == "commit"
+
+
+@pytest.mark.scenario("I13", "MK-B11")
+@pytest.mark.parametrize("name", [*managers_verbs(manager(), 0)])
+def test_a_managers_verbs(name: str) -> None:
+    kv = manager()
+    cached(kv, [1] * 4)
+    seq = kv.admit([2, 3]).seq
+    before = state(kv, [seq])
+    for value in VALUES:
+        if is_fine(name, value):
+            continue
+        with pytest.raises(KVFrameError, match=name) as caught:
+            managers_verbs(kv, seq)[name](value)
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 250
+    assert state(kv, [seq]) == before
+    kv.check_integrity()
+
+
+def others() -> dict[str, Callable[[Any], object]]:
+    slots, router = SlotCache(2, 8), RouterIndex(2)
+    tier: TierPolicy[str] = TierPolicy.named("lru", 4)
+    return {
+        "slots": lambda value: SlotCache(value, 8),
+        "length": lambda value: SlotCache(2, value),
+        "least_copy": lambda value: SlotCache(2, 8, least_copy=value),
+        "capacity": lambda value: RouterIndex(2, capacity=value),
+        "block_size": RouterIndex,
+        "worker": router.add_worker,
+        "block hash": lambda value: router.stored(1, [value]),
+        "blocks": lambda value: TierPolicy.named("lru", value),
+        "depth": lambda value: tier.insert("a", depth=value),
+        "session": lambda value: tier.insert("a", use=Use(session=value)),
+        "priority": lambda value: slots.admit([1], use=Use(priority=value)),
+        "n": tier.victims,
+    }
+
+
+@pytest.mark.scenario("I13", "IL-B10")
+@pytest.mark.parametrize("name", [*others()])
+def test_what_else_takes_numbers(name: str) -> None:
+    for value in (-(2**63) - 1, 2**64):
+        with pytest.raises(UsageError, match=name):
+            others()[name](value)
+
+
+@pytest.mark.scenario("IL-B10")
+def test_slots_are_counted_before_they_are_made() -> None:
+    with pytest.raises(UsageError, match="slots = 4294967294: must be between 1 and 1048576"):
+        SlotCache(2**32 - 2, 8)
+
+
+@pytest.mark.scenario("IL-B10", "CB-B15")
+def test_a_huge_pool_costs_what_is_used_of_it() -> None:
+    kv = manager(2**32 - 1, policy="w-tinylfu")
+    cached(kv, [1] * 9)
+    assert kv.lookup([1] * 9).tokens == 8
+    kv = manager(4, policy="w-tinylfu")
+    kv.resize(2**32 - 1)
+    kv.check_integrity()
+
+
+@pytest.mark.parametrize("tokens", [2**31, 2**32 - 1])
+@pytest.mark.parametrize("partial", [False, True])
+def test_another_input_of_any_length_is_counted_first(tokens: int, partial: bool) -> None:
+    """Two groups together want more blocks than 32 bits can count."""
+    groups = [GroupConfig(name="a")]
+    groups += [GroupConfig(name=name, kind="cross") for name in ("b", "c")]
+    kv = manager(8, 1, groups=groups)
+    before = state(kv)
+    request = Request([1, 2], encoder=b"e", encoder_tokens=tokens, partial=partial)
+    with pytest.raises((NeverFitsError, CapacityError)):
+        kv.admit(request)
+    kv.fits(request)
+    assert state(kv) == before
+    kv.check_integrity()
+
+
+class ByClass(BatchedPrefix):
+    """Class 0 has no name: the matcher fails."""
+
+    def namespace(self, prompts: Any) -> list[str]:
+        names = {1: "b", 2: "a\0b", 3: "b\0c"}
+        return [names[number] for number in prompts.request_classes.tolist()]
+
+
+@pytest.mark.scenario("S15", "ST8", "V16")
+def test_no_salt_looks_like_a_namespace() -> None:
+    kv = matched(ByClass(), on_error="fallback", name="by-class")
+    prompt = [1, 2, 3, 4, 5]
+    spaces = [(1, "a\0"), (2, ""), (3, "a"), (1, ""), (1, "b"), (2, "c"), (3, "b\0")]
+    for number, salt in spaces:
+        assert serve(kv, prompt, request_class=number, salt=salt) == 0
+    for number, salt in spaces:
+        assert serve(kv, prompt, request_class=number, salt=salt) == 4
+    crafted = ["", "a\0b", "1:b", "\x001:ba\0", "0:", "3:b\0ca"]
+    with pytest.warns(RuntimeWarning, match="KeyError: 0"):
+        hits = [serve(kv, prompt, request_class=0, salt=salt) for salt in crafted]
+    assert not any(hits)
+
+
+@pytest.mark.scenario("S15", "S16")
+def test_a_namespace_needs_the_tokens() -> None:
+    kv = matched(ByClass())
+    prompt = [1, 2, 3, 4, 5]
+    keys = kv.hash_blocks(prompt)
+    assert serve(kv, prompt, request_class=1, keys=keys) == 0
+    assert serve(kv, prompt, request_class=2, keys=keys) == 0
+    with pytest.raises(UsageError, match="keys alone cannot say it"):
+        kv.admit(None, keys=keys, num_tokens=5, request_class=1)
+    kv.check_integrity()
+
+
+def test_a_policys_message_is_told_on_one_line() -> None:
+    class Talks(BatchedPrefix):
+        def namespace(self, prompts: Any) -> list[str]:
+            raise ValueError("first\nsecond")
+
+    with pytest.raises(PolicyError, match=r"ValueError: first second$"):
+        matched(Talks()).admit([1])
+
+
+def test_an_error_that_cannot_be_told_is_named() -> None:
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise ValueError("says nothing")
+
+    class Talks(BatchedPrefix):
+        def namespace(self, prompts: Any) -> list[str]:
+            raise MuteError
+
+    with pytest.raises(PolicyError, match=r": MuteError$"):
+        matched(Talks()).admit([1])

@@ -1,0 +1,121 @@
+"""Copies that are queued and not waited for, as a card's are, and pools that are not NumPy's."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kvframe.pages import BLOCK_FIRST, LAYER_FIRST, Layout, NumpyPool
+from kvframe.pages.device import DevicePool, plane_addresses
+from kvframe.tiers import Part, Tiers
+
+from ..pages.emulated import Emulated
+from .helpers import BLOCK, SHAPE, Engine, host, kv_of, text
+
+
+class Queued:
+    """Copies that run only when their event is looked at for the second time.
+
+    Attributes:
+        waiting: Copies that have not run.
+    """
+
+    def __init__(self, pool: NumpyPool, memory: NumpyPool) -> None:
+        self.pool, self.memory = pool, memory
+        self.waiting = 0
+
+    def out(self, pages: Any, host_pages: Any) -> Later:
+        return self._queue(lambda: self.pool.copy_to(self.memory, pages, host_pages))
+
+    def bring(self, host_pages: Any, pages: Any) -> Later:
+        return self._queue(lambda: self.memory.copy_to(self.pool, host_pages, pages))
+
+    def _queue(self, copy: Callable[[], None]) -> Later:
+        self.waiting += 1
+
+        def run() -> None:
+            self.waiting -= 1
+            copy()
+
+        return Later(run)
+
+
+class Later:
+    def __init__(self, run: Callable[[], None]) -> None:
+        self.run, self.looks = run, 0
+
+    @property
+    def done(self) -> bool:
+        self.looks += 1
+        if self.looks == 2:
+            self.run()
+        return self.looks >= 2
+
+
+@pytest.mark.scenario("S28", "T4", "I12")
+def test_queued_copies_are_polled_and_never_waited_for() -> None:
+    engine = Engine([host()], blocks=12)
+    memory = NumpyPool(Layout.of(BLOCK_FIRST, SHAPE, 16))
+    mover = Queued(engine.pools[0], memory)
+    engine.tiers = Tiers(
+        engine.kv,
+        engine.pools,
+        host=[memory],
+        movers=[mover],
+        worker=lambda _: engine.tiers.workers[0],
+        poison=True,
+        verify=True,
+    )
+    one = text(1, 14)
+    grant = engine.start(one)
+    engine.compute(grant.seq)
+    assert engine.tiers.offload(grant.seq) == 3
+    engine.kv.release(grant.seq)
+    assert (mover.waiting, engine.kv.counts().referenced) == (1, 3)
+    engine.tiers.poll()
+    assert engine.tiers.lookup(one).tiers == {"host": 0}
+    engine.settle()
+    assert (mover.waiting, engine.kv.counts().referenced) == (0, 0)
+    assert engine.tiers.lookup(one).tiers == {"host": 12}
+    engine.forget()
+    grant = engine.run(one)
+    assert grant.external_tokens == 12
+    grant = engine.start(one)
+    engine.compute(grant.seq)
+    swapped = engine.tiers.swap_out(grant.seq)
+    engine.settle()
+    engine.forget()
+    grant = engine.tiers.swap_in(swapped)
+    engine.texts[grant.seq] = one
+    engine.settle()
+    assert engine.compute(grant.seq) == 0
+    engine.tiers.check_integrity()
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
+def test_a_pool_on_a_device_is_read_and_written_through_its_bytes() -> None:
+    engine = Engine([host()], blocks=12)
+    layout = Layout.of(LAYER_FIRST, SHAPE, 12)
+    data = np.zeros(layout.nbytes, np.uint8)
+    pool = DevicePool(Emulated(), layout, plane_addresses(layout, data.ctypes.data), data)
+    tiers = Tiers(engine.kv, [Part(pool)], worker=lambda _: engine.tiers.workers[0])
+    one = text(1, 13)
+    grant = tiers.admit(one)
+    rows = [kv_of(one[: at + 1]) for at in range(12)]
+    pages = np.stack(rows).reshape(3, BLOCK, *rows[0].shape).transpose(0, 2, 3, 1, 4, 5)
+    table = engine.kv.block_table(grant.seq)
+    pool.put(table[:3], np.ascontiguousarray(pages).reshape(3, -1))
+    engine.kv.commit(grant.seq, 13)
+    tiers.offload(grant.seq)
+    tiers.drain()
+    engine.kv.release(grant.seq)
+    engine.kv.clear_cache()
+    pool.poison(range(12))
+    grant = tiers.admit(one)
+    tiers.drain()
+    found = pool.get(engine.kv.block_table(grant.seq)[:3])
+    assert np.array_equal(found, np.ascontiguousarray(pages).reshape(3, -1))
