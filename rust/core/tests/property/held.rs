@@ -2,6 +2,7 @@
 //! forks of a prefix, slots ahead.
 
 use kvframe_core::locks::Receipt;
+use kvframe_core::manager::Pinner;
 use kvframe_core::manager::TicketKind;
 use kvframe_core::{BlockId, Error, Key, NIL, SeqId};
 
@@ -67,8 +68,12 @@ impl Run {
         if !SPACES[text.space].2.is_empty() {
             return;
         }
-        let pinned = self.w.m.lock(&text.tokens, space(text.space), &text.extras);
+        let pinner = Pinner { owner: "a test", ..Pinner::default() };
+        let pinned = self.w.m.lock(&text.tokens, space(text.space), &text.extras, pinner);
         self.tell(format!("pin {:?} -> {pinned:x?}", text.tokens));
+        if matches!(pinned, Err(Error::PinsFull { .. })) {
+            return;
+        }
         if let Some(pinned) = pinned.expect("findable") {
             let held = self.w.m.snapshot().pins;
             let path = held.into_iter().find(|(id, _)| *id == pinned.receipt.id).expect("held").1;
@@ -172,7 +177,7 @@ impl Run {
         due.sort_unstable();
         let outcome = self.w.m.expire(now).expect("sound");
         self.tell(format!("expire {now} -> {outcome:?}"));
-        assert_eq!(outcome, (due.clone(), Vec::<SeqId>::new()));
+        assert_eq!((outcome.tickets, outcome.cut), (due.clone(), Vec::<SeqId>::new()));
         self.w.held.deadlines.retain(|(ticket, _)| !due.contains(ticket));
         self.w.promises.leases.retain(|(ticket, _)| !due.contains(ticket));
     }

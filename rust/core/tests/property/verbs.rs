@@ -1,6 +1,6 @@
 //! Loads, leases, fences, tokens without ids, and a pool that changes: each with its outcome checked.
 
-use kvframe_core::manager::{Pinner, Preempt};
+use kvframe_core::manager::Preempt;
 use kvframe_core::pool::State;
 use kvframe_core::{Admission, Error, Grant, GroupKind, SeqId};
 
@@ -8,13 +8,13 @@ use crate::common::{admit, picture};
 use crate::ops::Run;
 use crate::pages::POISON;
 use crate::promises::{Kept, Load, spoiled};
-use crate::texts::{Text, space, text};
+use crate::texts::Text;
 use crate::world::Live;
 
 impl Run {
     /// One of them.
     pub fn newer_verb(&mut self) {
-        match self.dice.below(32) {
+        match self.dice.below(29) {
             0..6 => self.append_unknown(),
             6..11 => self.fill(),
             11..16 => self.settle_load(),
@@ -25,40 +25,13 @@ impl Run {
             24 => self.collect(),
             25 => self.level(),
             26 => self.fingerprint(),
-            28..30 => self.tell_time(),
-            30 => self.pin(),
-            31 => self.touch(),
+            28 => self.schedule(),
             _ => self.order(),
         }
     }
 
-    /// Time goes on: what is kept for a time falls, and leases of pins end.
-    fn tell_time(&mut self) {
-        self.w.time += self.dice.below(4) as u64;
-        let time = self.w.time;
-        self.tell(format!("it is {time}"));
-        let lapsed = self.w.m.expire(time).expect("no deadline was set");
-        assert!(lapsed.tickets.is_empty() && lapsed.cut.is_empty());
-    }
-
-    fn pin(&mut self) {
-        if self.dice.one_in(4) {
-            self.w.m.unpin_all(None).expect("held");
-            return self.tell("unpin all".into());
-        }
-        let text = text(&mut self.dice, self.w.grain());
-        let lease = Some(self.dice.below(3) as u64);
-        let pinner = Pinner { owner: "a test", lease, session: 0 };
-        let before = picture(&self.w.m, &self.w.handles());
-        let held = self.w.m.lock(&text.tokens, space(text.space), &text.extras, pinner);
-        self.tell(format!("pin {:?} -> {held:?}", text.tokens));
-        match held {
-            Ok(Some(_)) => {}
-            Ok(None) | Err(_) => self.unchanged(&before),
-        }
-    }
-
-    fn touch(&mut self) {
+    /// It was scheduled: it is the last to go by recency.
+    fn schedule(&mut self) {
         let Some((_, seq)) = self.pick() else { return };
         self.tell(format!("touch {seq:x}"));
         self.w.m.touch(&[seq]).expect("live");
@@ -77,7 +50,6 @@ impl Run {
             self.end_lease();
             self.w.check();
         }
-        self.w.m.unpin_all(None).expect("held");
         self.w.promises.pass(u64::MAX);
         self.w.m.pass(u64::MAX);
         self.w.check();

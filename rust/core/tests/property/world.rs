@@ -101,8 +101,6 @@ pub struct World {
     pub held: Held,
     /// Resets so far.
     pub epoch: u64,
-    /// As it was told last.
-    pub time: u64,
 }
 
 impl World {
@@ -118,7 +116,6 @@ impl World {
             m,
             pages: Pages::new(blocks, span),
             live: Vec::new(),
-            time: 0,
             loans: Vec::new(),
             ended: Vec::new(),
             size,
