@@ -25,30 +25,21 @@ impl Run {
             24 => self.collect(),
             25 => self.level(),
             26 => self.fingerprint(),
-            28..30 => self.tell_time(),
-            30 => self.pin(),
-            31 => self.touch(),
+            28..30 => self.expire(),
+            30 => self.pin_for_a_time(),
+            31 => self.touch_sequence(),
             _ => self.order(),
         }
     }
 
-    /// Time goes on: what is kept for a time falls, and leases of pins end.
-    fn tell_time(&mut self) {
-        self.w.time += self.dice.below(4) as u64;
-        let time = self.w.time;
-        self.tell(format!("it is {time}"));
-        let lapsed = self.w.m.expire(time).expect("no deadline was set");
-        assert!(lapsed.tickets.is_empty() && lapsed.cut.is_empty());
-    }
-
-    fn pin(&mut self) {
+    fn pin_for_a_time(&mut self) {
         if self.dice.one_in(4) {
-            self.w.m.unpin_all(None).expect("held");
+            self.w.m.unpin_all(Some("a lessee")).expect("held");
             return self.tell("unpin all".into());
         }
         let text = text(&mut self.dice, self.w.grain());
         let lease = Some(self.dice.below(3) as u64);
-        let pinner = Pinner { owner: "a test", lease, session: 0 };
+        let pinner = Pinner { owner: "a lessee", lease, session: 0 };
         let before = picture(&self.w.m, &self.w.handles());
         let held = self.w.m.lock(&text.tokens, space(text.space), &text.extras, pinner);
         self.tell(format!("pin {:?} -> {held:?}", text.tokens));
@@ -58,7 +49,7 @@ impl Run {
         }
     }
 
-    fn touch(&mut self) {
+    fn touch_sequence(&mut self) {
         let Some((_, seq)) = self.pick() else { return };
         self.tell(format!("touch {seq:x}"));
         self.w.m.touch(&[seq]).expect("live");
@@ -77,7 +68,7 @@ impl Run {
             self.end_lease();
             self.w.check();
         }
-        self.w.m.unpin_all(None).expect("held");
+        self.w.m.unpin_all(Some("a lessee")).expect("held");
         self.w.promises.pass(u64::MAX);
         self.w.m.pass(u64::MAX);
         self.w.check();
