@@ -1,6 +1,6 @@
 //! Loads, leases, fences, tokens without ids, and a pool that changes: each with its outcome checked.
 
-use kvframe_core::manager::Preempt;
+use kvframe_core::manager::{Pinner, Preempt};
 use kvframe_core::pool::State;
 use kvframe_core::{Admission, Error, Grant, GroupKind, SeqId};
 
@@ -8,13 +8,13 @@ use crate::common::{admit, picture};
 use crate::ops::Run;
 use crate::pages::POISON;
 use crate::promises::{Kept, Load, spoiled};
-use crate::texts::Text;
+use crate::texts::{Text, space, text};
 use crate::world::Live;
 
 impl Run {
     /// One of them.
     pub fn newer_verb(&mut self) {
-        match self.dice.below(29) {
+        match self.dice.below(32) {
             0..6 => self.append_unknown(),
             6..11 => self.fill(),
             11..16 => self.settle_load(),
@@ -25,13 +25,31 @@ impl Run {
             24 => self.collect(),
             25 => self.level(),
             26 => self.fingerprint(),
-            28 => self.schedule(),
+            28..30 => self.expire(),
+            30 => self.pin_for_a_time(),
+            31 => self.touch_sequence(),
             _ => self.order(),
         }
     }
 
-    /// It was scheduled: it is the last to go by recency.
-    fn schedule(&mut self) {
+    fn pin_for_a_time(&mut self) {
+        if self.dice.one_in(4) {
+            self.w.m.unpin_all(Some("a lessee")).expect("held");
+            return self.tell("unpin all".into());
+        }
+        let text = text(&mut self.dice, self.w.grain());
+        let lease = Some(self.dice.below(3) as u64);
+        let pinner = Pinner { owner: "a lessee", lease, session: 0 };
+        let before = picture(&self.w.m, &self.w.handles());
+        let held = self.w.m.lock(&text.tokens, space(text.space), &text.extras, pinner);
+        self.tell(format!("pin {:?} -> {held:?}", text.tokens));
+        match held {
+            Ok(Some(_)) => {}
+            Ok(None) | Err(_) => self.unchanged(&before),
+        }
+    }
+
+    fn touch_sequence(&mut self) {
         let Some((_, seq)) = self.pick() else { return };
         self.tell(format!("touch {seq:x}"));
         self.w.m.touch(&[seq]).expect("live");
@@ -50,6 +68,7 @@ impl Run {
             self.end_lease();
             self.w.check();
         }
+        self.w.m.unpin_all(Some("a lessee")).expect("held");
         self.w.promises.pass(u64::MAX);
         self.w.m.pass(u64::MAX);
         self.w.check();

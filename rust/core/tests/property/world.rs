@@ -101,6 +101,8 @@ pub struct World {
     pub held: Held,
     /// Resets so far.
     pub epoch: u64,
+    /// As it was told last.
+    pub time: u64,
 }
 
 impl World {
@@ -116,6 +118,7 @@ impl World {
             m,
             pages: Pages::new(blocks, span),
             live: Vec::new(),
+            time: 0,
             loans: Vec::new(),
             ended: Vec::new(),
             size,
