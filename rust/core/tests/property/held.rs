@@ -66,7 +66,8 @@ impl Run {
         if !SPACES[text.space].2.is_empty() {
             return;
         }
-        let pinned = self.w.m.lock(&text.tokens, space(text.space), &text.extras, Pinner::default());
+        let pinned =
+            self.w.m.lock(&text.tokens, space(text.space), &text.extras, Pinner::default());
         self.tell(format!("pin {:?} -> {pinned:x?}", text.tokens));
         if let Some(pinned) = pinned.expect("findable") {
             let held = self.w.m.snapshot().pins;
@@ -196,7 +197,7 @@ impl Run {
         let Some(block) = self.w.loans.pop() else { return };
         let parent = self.w.held.hands.get(self.dice.below(self.w.held.hands.len() + 1));
         let parent = parent.copied().unwrap_or(NIL);
-        let key = Key(u128::from(block) << 64 | 77);
+        let key = Key((u128::from(block) << 64) + 77);
         let before = picture(&self.w.m, &self.w.handles());
         let outcome = self.w.m.publish_block(block, key, parent);
         self.tell(format!("publish {block} after {parent} -> {outcome:?}"));
