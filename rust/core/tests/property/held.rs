@@ -69,6 +69,10 @@ impl Run {
         let pinned =
             self.w.m.lock(&text.tokens, space(text.space), &text.extras, Pinner::default());
         self.tell(format!("pin {:?} -> {pinned:x?}", text.tokens));
+        // Pins may hold a share of the pool only.
+        if matches!(pinned, Err(Error::PinsFull { .. })) {
+            return;
+        }
         if let Some(pinned) = pinned.expect("findable") {
             let held = self.w.m.snapshot().pins;
             let path = held.into_iter().find(|(id, _)| *id == pinned.receipt.id).expect("held").1;
