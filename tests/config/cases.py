@@ -17,8 +17,8 @@ UNKNOWN = [
     (
         "\n[engine]",
         "engine = {}: unknown key; "
-        "a configuration has cache, model, groups, policy, admission, prefix, pressure, observe, "
-        "tiers, plugins",
+        "a configuration has cache, model, groups, policy, admission, prefix, pressure, "
+        "retention, observe, tiers, plugins",
     ),
     (
         "[plugins]\nonly = []",

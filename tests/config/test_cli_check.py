@@ -110,7 +110,7 @@ def test_schema_knows_every_key_and_every_option(install: Callable[..., object])
     definitions = schema["$defs"]
     assert set(definitions["Config"]["properties"]) == {
         "cache", "model", "groups", "policy", "admission", "prefix", "pressure",
-        "observe", "plugins", "tiers",
+        "observe", "plugins", "tiers", "retention",
     }  # fmt: skip
     assert definitions["CacheConfig"]["properties"]["block_size"]["maximum"] == 65536
     assert definitions["CacheConfig"]["additionalProperties"] is False

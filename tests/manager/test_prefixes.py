@@ -42,7 +42,7 @@ def test_a_prefix_that_cannot_be_shared_changes_nothing() -> None:
     seq = kv.admit(PROMPT).seq
     kv.commit(seq, 10)
     before = state(kv, [seq])
-    with pytest.raises(UsageError, match="has slots for 10"):
+    with pytest.raises(UsageError, match="must be at most 10, the tokens computed"):
         kv.fork(seq, upto=11)
     with pytest.raises(CapacityError):
         kv.fork(seq, upto=6, copy=True)

@@ -201,7 +201,7 @@ impl Run {
         let Some(block) = self.w.loans.pop() else { return };
         let parent = self.w.held.hands.get(self.dice.below(self.w.held.hands.len() + 1));
         let parent = parent.copied().unwrap_or(NIL);
-        let key = Key(u128::from(block) << 64 | 77);
+        let key = Key((u128::from(block) << 64) + 77);
         let before = picture(&self.w.m, &self.w.handles());
         let outcome = self.w.m.publish_block(block, key, parent);
         self.tell(format!("publish {block} after {parent} -> {outcome:?}"));
