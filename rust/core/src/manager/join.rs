@@ -171,6 +171,10 @@ impl Manager {
                 if whole {
                     sequence.joined = 0;
                 }
+                if kept == 0 {
+                    // Cut to before what it joined, it may have other slots there, not computed yet.
+                    continue;
+                }
                 // It may have computed on behind already.
                 let upto = good.min(sequence.len).max(sequence.committed);
                 self.accept(seq, upto, Kind::Land)?;
