@@ -22,6 +22,7 @@ ELSEWHERE = {
     "tiers": "says what is below the core's pool, which knows nothing of it",
     "admission.on_error": "says what becomes of an error on its way out of the core",
     "admission.budget_ms": "is kept by whoever calls the policy",
+    "policy.budget_ms": "is kept by whoever calls the policy",
     "groups.name": "names a table in the configuration; calls name groups by number",
     "groups.layers": "turns bytes into blocks before the core is built",
     "groups.page_bytes": "turns bytes into blocks before the core is built",

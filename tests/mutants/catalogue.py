@@ -277,8 +277,8 @@ MUTANTS = (
     Mutant(
         "generations-start-again",
         "pool/moves.rs",
-        "        self.key.truncate(kept);\n        self.free.retain",
-        "        self.key.truncate(kept);\n        self.generation.truncate(kept);\n"
+        "        self.depth.truncate(kept);\n        self.free.retain",
+        "        self.depth.truncate(kept);\n        self.generation.truncate(kept);\n"
         "        self.free.retain",
         "an old handle fits a block that went and came back",
     ),

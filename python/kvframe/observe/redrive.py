@@ -47,8 +47,10 @@ def redrive(log: EventLog, fresh: Redriven) -> EventLog:
     parts: list[EventLog] = []
     at = 0
     while at < len(recorded):
-        at = _ask(recorded, at, log.requests, fresh)
+        begun, at = at, _ask(recorded, at, log.requests, fresh)
         told = fresh.take_log()
+        if at == begun and not len(told):
+            raise IntegrityError(f"event {at} was {recorded[at]}, redriven it is none")
         parts.append(told)
         for event in (e for e in told if e.kind not in ASIDE):
             while at < len(recorded) and recorded[at].kind in ASIDE:

@@ -34,6 +34,11 @@ impl Hands {
         held
     }
 
+    /// The block that `block` follows in hand, or [`NIL`].
+    pub fn parent(&self, block: BlockId) -> BlockId {
+        self.map.get(&block).map_or(NIL, |hand| hand.parent)
+    }
+
     /// Blocks in hand that follow `block`.
     pub fn kids(&self, block: BlockId) -> u32 {
         self.map.get(&block).map_or(0, |hand| hand.kids)

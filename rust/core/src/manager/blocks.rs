@@ -120,8 +120,9 @@ impl Manager {
     /// than said, or is followed by one that stays in hand.
     pub fn free_blocks(&mut self, blocks: &[BlockId], generations: &[u32]) -> Result<()> {
         self.check_generations("free", blocks, generations)?;
-        let mut lent = Vec::new();
-        for (freed, &block) in blocks.iter().rev().enumerate() {
+        let (mut lent, mut dropped) = (Vec::new(), Vec::new());
+        for &block in blocks.iter().rev() {
+            let parent = self.hands.parent(block);
             let why = if self.pool.state(block) == State::Lent {
                 if !lent.contains(&block) {
                     lent.push(block);
@@ -133,10 +134,12 @@ impl Manager {
             } else if !self.hands.drop(block) {
                 "a block in hand follows it"
             } else {
+                dropped.push((block, parent));
                 continue;
             };
-            for &before in blocks[blocks.len() - freed..].iter().filter(|b| !lent.contains(b)) {
-                self.hands.take(before, self.pool.parent(before));
+            // What it followed in hand, which the pool may have forgotten.
+            for &(before, parent) in dropped.iter().rev() {
+                self.hands.take(before, parent);
             }
             return Err(self.misused("free", block, why));
         }

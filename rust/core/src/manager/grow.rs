@@ -172,7 +172,7 @@ impl Manager {
         };
         let offset = sequence.len % size;
         offset > 0
-            && count <= (size - offset) as usize
+            && (1..=(size - offset) as usize).contains(&count)
             && self.shared_ahead(seq).is_ok_and(|shared| shared.is_empty())
     }
 
