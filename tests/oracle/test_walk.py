@@ -67,7 +67,7 @@ SETUPS += [
     Setup(blocks=24, size=3, kinds=(Kind("full", 3), Kind("full", 3)), index="radix", partial=True),
 ]
 OFTEN = {
-    "hit": 40,
+    "hit": 50,
     "refused": 10,
     "evictions": 20,
     "copies": 1000,
