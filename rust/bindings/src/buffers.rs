@@ -8,7 +8,7 @@ use numpy::{
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyTuple};
 
 use crate::errors::{shown, usage};
 
@@ -37,6 +37,9 @@ pub fn tokens<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Tokens<'py
         && array.is_contiguous()
     {
         return Ok(Tokens::Borrowed(array));
+    }
+    if value.cast::<PyTuple>().is_ok_and(|ids| ids.is_empty()) {
+        return Ok(Tokens::Owned(Vec::new()));
     }
     let py = value.py();
     if let Some(ids) = integers(value)? {
