@@ -186,7 +186,7 @@ impl Host for Link {
         let Some(judge) = &self.judge else {
             return false;
         };
-        let mut offer = judge.gather(|_| {});
+        let mut offer = judge.spare();
         let n = n as usize;
         manager.candidates(n, judge.window(), &mut offer);
         let journal = manager.take_journal();
