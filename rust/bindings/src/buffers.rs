@@ -186,14 +186,13 @@ pub fn slice<'a, T: Element>(
     array: &'a mut PyReadwriteArray<'_, T, Ix1>,
     name: &str,
 ) -> PyResult<&'a mut [T]> {
-    let strides = array.strides().to_vec();
-    array.as_slice_mut().map_err(|_| {
-        let size = size_of::<T>();
-        usage(
-            py,
-            format!("{name} must be contiguous: {size} bytes from entry to entry, not {strides:?}"),
-        )
-    })
+    if !array.is_contiguous() {
+        let (size, strides) = (size_of::<T>(), array.strides());
+        let message =
+            format!("{name} must be contiguous: {size} bytes from entry to entry, not {strides:?}");
+        return Err(usage(py, message));
+    }
+    Ok(array.as_slice_mut().unwrap_or_default())
 }
 
 /// The caller's array of offsets or lengths, of either width.
