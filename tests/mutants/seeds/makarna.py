@@ -103,7 +103,7 @@ MUTANTS = (
     ),
     Mutant(
         "second-copy-stays",
-        "manager/mod.rs",
+        "manager/owners.rs",
         "        if !self.pool.may_be_copy(block) {\n",
         "        if !self.pool.may_be_copy(block) || self.pool.depth(block) < u32::MAX {\n",
         "each request that computes a block again leaves one more copy of it",

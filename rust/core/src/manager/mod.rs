@@ -29,6 +29,7 @@ mod needs;
 mod note;
 mod orphan;
 mod own;
+mod owners;
 mod plain;
 mod preemption;
 mod pressure;
@@ -72,7 +73,7 @@ use crate::locks::Locks;
 use crate::options::Options;
 use crate::policy::admission::Gate;
 use crate::policy::{Eviction, View, Why};
-use crate::pool::{BlockId, NIL, Pool, State};
+use crate::pool::{BlockId, NIL, Pool};
 use crate::retention::{Book, Sessions};
 use crate::sequence::{SeqId, Sequence, Sequences};
 use crate::stats::Stats;
@@ -339,64 +340,5 @@ impl Manager {
         self.stats.allocated += 1;
         self.note_block(Kind::Allocate, seq, block, 0);
         Some(block)
-    }
-
-    /// Drops one owner of each of `blocks`, given in the order of their prefix, from its end; what
-    /// nobody owns then becomes cached or free.
-    fn drop_owners(&mut self, seq: SeqId, blocks: &[BlockId]) {
-        self.note_blocks(Kind::Release, seq, blocks.iter().rev(), 0);
-        if self.pool.unshare_chain(blocks) {
-            self.policy.release(blocks, View { pool: &self.pool, now: self.tick });
-            return;
-        }
-        let mut kept = std::mem::take(&mut self.scratch.kept);
-        kept.clear();
-        for &block in blocks.iter().rev().filter(|&&b| b != NIL) {
-            match self.pool.unshare(block) {
-                None => {}
-                Some(State::Cached) => match self.copy_of(block) {
-                    None => kept.push(block),
-                    Some(copy) => self.drop_for_copy(block, copy, &mut kept),
-                },
-                Some(_) => self.pool.put_back(block),
-            }
-        }
-        self.release_kept(&mut kept);
-        self.scratch.kept = kept;
-    }
-
-    /// Tells the policy of what was kept, gathered from the end of a prefix.
-    fn release_kept(&mut self, kept: &mut Vec<BlockId>) {
-        kept.reverse();
-        self.policy.release(kept, View { pool: &self.pool, now: self.tick });
-        kept.clear();
-    }
-
-    /// Frees `block`, which `copy` makes superfluous. The prefix was used just now, so the copy takes
-    /// its place in the order.
-    #[cold]
-    fn drop_for_copy(&mut self, block: BlockId, copy: BlockId, kept: &mut Vec<BlockId>) {
-        // Brings the order up to date first: `copy` or what `block` follows may be in it.
-        kept.push(block);
-        self.release_kept(kept);
-        if self.retention.is_on() {
-            self.inherit(copy, block);
-        }
-        self.invalidate(block);
-        if self.pool.share(copy) {
-            self.policy.claim(&[copy], View { pool: &self.pool, now: self.tick });
-            kept.push(copy);
-        }
-        self.pool.unshare(copy);
-    }
-
-    /// The copy that makes `block` superfluous, which nothing follows: findable under the same key.
-    fn copy_of(&mut self, block: BlockId) -> Option<BlockId> {
-        if !self.pool.may_be_copy(block) {
-            return None;
-        }
-        let copy = self.index.other_copy(&self.pool, block);
-        self.pool.set_duplicated(block, copy.is_some());
-        copy
     }
 }
