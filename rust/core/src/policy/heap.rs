@@ -112,15 +112,16 @@ impl Heap {
     fn sink(&mut self, places: &mut [u32], mut at: usize) -> usize {
         loop {
             let first = at * ARITY + 1;
-            let next = match self.entries.get(first..).and_then(<[Entry]>::first_chunk) {
-                Some(four) => first + least(four),
-                None => {
-                    let entries = &self.entries;
-                    let sooner =
-                        |a: usize, b: usize| if entries[b].is_before(&entries[a]) { b } else { a };
-                    let Some(next) = (first..entries.len()).reduce(sooner) else { return at };
-                    next
-                }
+            let four = self.entries.get(first..).and_then(<[Entry]>::first_chunk);
+            let next = if let Some(four) = four {
+                first + least(four)
+            } else {
+                let entries = &self.entries;
+                let sooner = |a: usize, b: usize| {
+                    if entries[b].is_before(&entries[a]) { b } else { a }
+                };
+                let Some(next) = (first..entries.len()).reduce(sooner) else { return at };
+                next
             };
             self.set(places, at, self.entries[next]);
             at = next;
