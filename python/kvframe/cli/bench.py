@@ -16,11 +16,12 @@ from kvframe.bench.check import text as text_of
 from kvframe.bench.job import Job, Request
 from kvframe.bench.locate import KINDS
 from kvframe.bench.report import unfinished
+from kvframe.cli import BAD_INPUT, BROKEN_PIPE, INTERRUPTED
 from kvframe.cli.reuse import reuse
 from kvframe.descriptors import Kind
 from kvframe.spelling import did_you_mean
 
-BELOW_THRESHOLD, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+BELOW_THRESHOLD = 1
 
 
 def _say(line: str) -> None:
