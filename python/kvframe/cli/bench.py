@@ -79,7 +79,7 @@ def bench(context: click.Context) -> None:
         context.exit(_execute(Request(brief=True)))
 
 
-@bench.command()
+@bench.command(short_help="Replay traces under policies, at capacities, in modes.")
 @_several(
     "--trace",
     "traces",
@@ -181,7 +181,7 @@ def run(context: click.Context, /, **asked: Any) -> None:
     context.exit(_execute(Request(**asked)))
 
 
-@bench.command()
+@bench.command(short_help="Draw hit rate against capacity.")
 @click.argument("results", metavar="DIR|FILE.json|-")
 @click.option(
     "-o",
