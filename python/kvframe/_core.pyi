@@ -1018,11 +1018,6 @@ class Trace:
         Tokens a block id stands for.
         """
     @property
-    def bytes_read(self, /) -> int:
-        """
-        Bytes read, after decompression.
-        """
-    @property
     def input_tokens(self, /) -> int:
         """
         Prompt tokens of all requests.
@@ -1059,10 +1054,6 @@ class Trace:
     def requests(self, /) -> int:
         """
         Number of requests.
-        """
-    def write_compact(self, /, path: str | PathLike[str]) -> int:
-        """
-        Writes kvframe's compact form; returns its bytes.
         """
 
 def after_fork_in_child() -> None:

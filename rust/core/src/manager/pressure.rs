@@ -142,11 +142,6 @@ impl Manager {
         self.note(Kind::Wake, 0, 0);
     }
 
-    /// Whether it sleeps.
-    pub fn is_asleep(&self) -> bool {
-        self.asleep
-    }
-
     /// The weights have changed: nothing of the old is found again, and what runs keeps its blocks
     /// to itself.
     pub fn set_fingerprint(&mut self, fingerprint: &[u8]) -> u32 {
