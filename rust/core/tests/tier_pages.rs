@@ -133,6 +133,29 @@ fn a_transfer_that_was_given_up_holds_no_other_up() {
     tier.check_integrity().unwrap();
 }
 
+// scenario: T5, T8
+#[test]
+fn what_has_ended_is_neither_late_nor_given_up_nor_ended_again_while_it_waits_for_another() {
+    let mut tier = pages("lru", 4);
+    let (slow, fast) = (prefix(1, 1), prefix(2, 1));
+    let first = tier.store(&slow, 1, Known::default()).unwrap().ticket;
+    let second = tier.store(&fast, 1, Known::default()).unwrap().ticket;
+    for ticket in [first, second] {
+        tier.set_deadline(ticket, 10).unwrap();
+    }
+    assert_eq!(tier.end(second, 1, false).unwrap().good, 1);
+    let unknown = Error::UnknownTicket(second);
+    assert_eq!(tier.cancel(second), Err(unknown.clone()));
+    assert_eq!(tier.end(second, 1, false), Err(unknown.clone()));
+    assert_eq!(tier.set_deadline(second, 20), Err(unknown));
+    let (late, gone) = tier.expire(10).unwrap();
+    assert_eq!((late, gone.len(), tier.stats().late), (vec![first], 1, 1));
+    assert_eq!((tier.find(&fast), tier.find(&slow)), (1, 0));
+    tier.end(first, 1, false).unwrap();
+    assert_eq!(tier.find(&fast), 1);
+    tier.check_integrity().unwrap();
+}
+
 // scenario: U-10
 #[test]
 fn backed_pages_die_first_where_asked() {
