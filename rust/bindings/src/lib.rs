@@ -6,7 +6,7 @@
 //! | [`request`] | `Request`: a prompt converted and hashed once |
 //! | [`step`], [`inputs`], [`outputs`] | the batched step, what it takes and what it writes |
 //! | [`tables`] | block tables and slots into the caller's arrays |
-//! | [`judge`] | victims asked of a Python policy, outside the lock |
+//! | [`judge`], [`column`], [`lent`] | victims asked of a Python policy, outside the lock; its arrays |
 //! | [`native`] | a compiled policy taken from a capsule or from addresses |
 //! | [`gatekeeper`], [`admission`] | what becomes findable, asked of a Python policy the same way |
 //! | [`gate`] | what enters a tier below, asked of a built-in policy |
@@ -37,6 +37,7 @@ mod admission;
 mod answers;
 mod blocks;
 mod buffers;
+mod column;
 mod errors;
 mod fork;
 mod gate;
@@ -46,6 +47,7 @@ mod inputs;
 mod ints;
 mod judge;
 mod judged;
+mod lent;
 mod listeners;
 mod loans;
 mod locked;
@@ -71,6 +73,8 @@ mod views;
 /// kvframe's compiled core.
 #[pymodule(gil_used = false)]
 mod _core {
+    #[pymodule_export]
+    use super::errors::report_unraisable;
     #[pymodule_export]
     use super::gate::TierGate;
     #[pymodule_export]
