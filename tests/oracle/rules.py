@@ -17,6 +17,8 @@ SPACES: list[tuple[str, str, tuple[Extra, ...]]] = [
     ("", "s", ()),
     ("", "", (Extra(2, 6, b"i"),)),
 ]
+LONG = 30
+"""Tokens of a prompt that goes on where another ended, at the most, or so."""
 
 
 class Rules(Machine):
@@ -24,16 +26,49 @@ class Rules(Machine):
 
     # --- coming in ----------------------------------------------------------------------------
 
-    def text(self) -> tuple[int, ...]:
-        """Often what somebody asked before, or how far a sequence has come, and a little more."""
-        before = [s.tokens for s in self.o.seqs.values()] + list(self.texts)
-        if before and self.dice.one_in(2):
-            known = self.dice.pick(before)
-            head = known[: len(known) + 1 - self.dice.pick([1, 1, 2, 1 + self.dice.below(8)])]
-            if None not in head and len(head) < 30:
-                return (*(t for t in head if t is not None), *self.dice.bits(self.dice.below(4)))
+    def prompt(self) -> Ask:
+        """Mostly one that begins as another did, or as a block that could be found, and goes on a
+        little.
+        """
+        salt, adapter, extras = self.dice.pick(SPACES)
+        named = Ask((), salt, adapter, extras, *self.other_input())
+        match self.dice.below(6):
+            case 0 | 1:
+                found = self.asked_before(named)
+            case 2 | 3:
+                found = self.findable()
+            case _:
+                found = None
+        if found is not None:
+            return found
         self.texts.append(self.new_text())
-        return tuple(t for t in self.texts[-1] if t is not None)
+        return replace(named, tokens=tuple(t for t in self.texts[-1] if t is not None))
+
+    def asked_before(self, named: Ask) -> Ask | None:
+        """As somebody asked, or how far a sequence has come; under whatever name."""
+        before = [s.tokens for s in self.o.seqs.values()] + list(self.texts)
+        if not before:
+            return None
+        known = self.dice.pick(before)
+        head = known[: len(known) + 1 - self.dice.pick([1, 1, 2, 1 + self.dice.below(8)])]
+        if None in head or len(head) >= LONG:
+            return None
+        tokens = (*(t for t in head if t is not None), *self.dice.bits(self.dice.below(4)))
+        return replace(named, tokens=tokens)
+
+    def findable(self) -> Ask | None:
+        """Up to the end of a block that is there and where all groups can serve, under its name."""
+        blocks = [b.key for b in self.o.pool.blocks.values() if b.key and b.findable]
+        keys = [key for key in blocks if key[4] != "input" and len(key) < LONG]
+        keys = [key for key in keys if len(key[5:]) % self.o.unit == 0] or keys
+        if not keys:
+            return None
+        # What a window or a state leaves there is rarer.
+        keys = [key for key in keys if not self.o.kinds[key[0]].full] or keys
+        _, salt, adapter, encoder, items, *tokens = self.dice.pick(keys)
+        extras = tuple(Extra(*item) for item in items)
+        more = self.dice.bits(1 + self.dice.below(self.o.unit))
+        return Ask((*tokens, *more), salt, adapter, extras, encoder, self.other_input()[1])
 
     def new_text(self) -> list[Token]:
         # A tiny alphabet, so that prompts share prefixes and part anywhere.
@@ -45,8 +80,8 @@ class Rules(Machine):
 
     def ask(self) -> Ask:
         dice = self.dice
-        tokens, (salt, adapter, extras) = self.text(), dice.pick(SPACES)
-        plain = Ask(tokens, salt, adapter, extras, *self.other_input())
+        plain = self.prompt()
+        tokens = plain.tokens
         more: dict[str, Any] = {}
         match dice.below(16):
             case 8:
@@ -299,9 +334,7 @@ class Rules(Machine):
 
     def serve(self) -> None:
         """A request that is answered at once: what it leaves is cached."""
-        salt, adapter, extras = self.dice.pick(SPACES)
-        ask = Ask(self.text(), salt, adapter, extras, *self.other_input())
-        ask = replace(ask, session=self.dice.below(3), turn=self.dice.below(3))
+        ask = replace(self.prompt(), session=self.dice.below(3), turn=self.dice.below(3))
         if self.come(self.request(ask), ask):
             seq = next(reversed(self.o.seqs))
             self.commit_to(seq, self.o.live(seq).slots)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from kvframe import Fit, Pin
@@ -9,9 +11,7 @@ from kvframe.blocks import BlockPool
 
 from . import views
 from .hands import OWN
-from .rules import SPACES
 from .rules_pool import TALL, PoolRules
-from .sequence import Ask
 
 
 class HandRules(PoolRules):
@@ -20,8 +20,7 @@ class HandRules(PoolRules):
     # --- pins ---------------------------------------------------------------------------------
 
     def pin(self) -> None:
-        tokens, (salt, adapter, extras) = self.text(), self.dice.pick(SPACES)
-        ask = Ask(tokens, salt, adapter, extras)
+        ask = replace(self.prompt(), encoder=b"", encoder_tokens=0)
         if len(self.pins) > 2:
             return self.unpin()
         space = {name: ask.space[name] for name in ("salt", "adapter", "extras")}

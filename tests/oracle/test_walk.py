@@ -26,7 +26,7 @@ SETUPS = [
     Setup(
         blocks=32, size=2, kinds=(Kind("full", 2), Kind("full", 2), Kind("sliding_window", 2, 3))
     ),
-    Setup(blocks=20, size=4, kinds=(Kind("sliding_window", 4, 9), Kind("full", 4)), reserve=3),
+    Setup(blocks=26, size=4, kinds=(Kind("sliding_window", 4, 9), Kind("full", 4)), reserve=3),
     Setup(blocks=40, size=2, hash="blake3"),
     Setup(blocks=14, size=4, caching=False),
     Setup(blocks=16, size=3, index="radix"),
@@ -35,12 +35,12 @@ SETUPS = [
     Setup(blocks=24, size=2, kinds=(Kind("full", 2), Kind("chunked", 2, 4))),
     Setup(blocks=12, size=2, kinds=(Kind("chunked", 2, 6),)),
     Setup(blocks=20, size=2, kinds=(Kind("full", 2), Kind("state", 4, interval=8))),
-    Setup(blocks=18, size=2, kinds=(Kind("state", 2, interval=0), Kind("full", 4))),
+    Setup(blocks=22, size=2, kinds=(Kind("state", 2, interval=0), Kind("full", 4))),
     Setup(blocks=16, size=2, kinds=(Kind("sink_window", 2, 4, sink=3),), reserve=2),
     Setup(blocks=28, size=2, kinds=(Kind("full", 2), Kind("sink_window", 4, 3, sink=1))),
     Setup(blocks=24, size=2, kinds=(Kind("full", 2), Kind("full", 2, lag=1))),
     Setup(
-        blocks=30,
+        blocks=40,
         size=2,
         kinds=(Kind("full", 4), Kind("sliding_window", 2, 5, lag=2), Kind("state", 6)),
     ),
@@ -48,7 +48,7 @@ SETUPS = [
 SETUPS += [
     Setup(blocks=24, size=2, kinds=(Kind("full", 2), Kind("cross", 2))),
     Setup(
-        blocks=30,
+        blocks=40,
         size=2,
         kinds=(Kind("cross", 4), Kind("sliding_window", 2, 5), Kind("full", 4), Kind("cross", 2)),
     ),
@@ -67,7 +67,7 @@ SETUPS += [
     Setup(blocks=24, size=3, kinds=(Kind("full", 3), Kind("full", 3)), index="radix", partial=True),
 ]
 OFTEN = {
-    "hit": 50,
+    "hit": 40,
     "refused": 10,
     "evictions": 20,
     "copies": 1000,

@@ -4,7 +4,6 @@ use kvframe_core::policy::Candidates;
 use kvframe_core::pool::NIL;
 use pyo3::prelude::*;
 
-use crate::errors::raise;
 use crate::lent::Lent;
 
 /// A column of the offer, by the name that a policy asks for it with.
@@ -25,8 +24,8 @@ pub enum Column {
 
 impl Column {
     /// The one that a policy calls so.
-    pub fn by_name(py: Python<'_>, name: &str) -> PyResult<Self> {
-        Ok(match name {
+    pub fn by_name(name: &str) -> Option<Self> {
+        Some(match name {
             "block" => Self::Block,
             "depth" => Self::Depth,
             "parent" => Self::Parent,
@@ -38,7 +37,7 @@ impl Column {
             "turn" => Self::Turn,
             "request_class" => Self::RequestClass,
             "priority" => Self::Priority,
-            _ => return Err(raise(py, "PolicyError", format!("no column is called {name:?}"))),
+            _ => return None,
         })
     }
 

@@ -1,34 +1,30 @@
 //! A Python policy's verdict, asked for without the core's lock.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use kvframe_core::policy::{Candidates, Journal};
-use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
 
 use crate::column::Column;
+use crate::driver::{Driver, frozen, is_interrupt, unchanged};
 use crate::errors::raise;
 use crate::lent::Lent;
 
 /// A policy written in Python, behind `kvframe.policies.driver.Driver`.
 pub struct Judge {
-    driver: Py<PyAny>,
+    driver: Driver<Column>,
     policy: Py<PyAny>,
     /// Makes what it is offered.
     candidates: Py<PyAny>,
     /// Times its decisions, where they have a budget.
     budget: Option<Py<PyAny>>,
     block_size: u32,
-    columns: Vec<(Py<PyString>, Column)>,
     names_victims: bool,
     hears: bool,
     /// Candidates offered at a time; 0 offers all.
     window: usize,
     strict: bool,
-    failures: AtomicU64,
     scratch: Mutex<Candidates>,
     lent: Mutex<Loan>,
 }
@@ -49,24 +45,17 @@ pub struct Verdict {
 impl Judge {
     /// Reads what the driver declares.
     pub fn new(driver: &Bound<'_, PyAny>, strict: bool) -> PyResult<Self> {
-        let py = driver.py();
-        let columns = driver.getattr("columns")?.extract::<Vec<String>>()?;
         let budget = driver.getattr("budget")?;
         Ok(Self {
             policy: driver.getattr("policy")?.unbind(),
             candidates: driver.getattr("candidates")?.unbind(),
             budget: (!budget.is_none()).then(|| budget.unbind()),
             block_size: driver.getattr("block_size")?.extract()?,
-            columns: columns
-                .iter()
-                .map(|name| Ok((PyString::intern(py, name).unbind(), Column::by_name(py, name)?)))
-                .collect::<PyResult<_>>()?,
-            names_victims: driver.getattr("names_victims")?.extract()?,
             hears: Self::wants_events(driver)?,
+            names_victims: driver.getattr("names_victims")?.extract()?,
             window: driver.getattr("window")?.extract()?,
-            driver: driver.clone().unbind(),
+            driver: Driver::new(driver, Column::by_name)?,
             strict,
-            failures: AtomicU64::new(0),
             scratch: Mutex::default(),
             lent: Mutex::default(),
         })
@@ -82,15 +71,12 @@ impl Judge {
     }
 
     pub fn failures(&self) -> u64 {
-        self.failures.load(Ordering::Relaxed)
+        self.driver.failures()
     }
 
-    /// Runs `fill` on a reused buffer and hands it out.
-    pub fn gather(&self, fill: impl FnOnce(&mut Candidates)) -> Candidates {
-        let spare = self.scratch.try_lock().map(|mut c| std::mem::take(&mut *c));
-        let mut candidates = spare.unwrap_or_default();
-        fill(&mut candidates);
-        candidates
+    /// A buffer for an offer, which `done_with` takes back.
+    pub fn spare(&self) -> Candidates {
+        self.scratch.try_lock().map(|mut kept| std::mem::take(&mut *kept)).unwrap_or_default()
     }
 
     /// Gives the buffer back.
@@ -113,14 +99,7 @@ impl Judge {
     ) -> PyResult<Option<Verdict>> {
         match self.consult(py, n, now, offer, journal) {
             Ok(verdict) => Ok(Some(verdict)),
-            Err(error) => {
-                if is_interrupt(py, &error) {
-                    return Err(error);
-                }
-                self.failures.fetch_add(1, Ordering::Relaxed);
-                let told = self.driver.bind(py).call_method1("failed", (&error, self.strict))?;
-                if self.strict { Err(PyErr::from_value(told)) } else { Ok(None) }
-            }
+            Err(error) => self.driver.failed(py, error, self.strict).map(|()| None),
         }
     }
 
@@ -129,11 +108,7 @@ impl Judge {
         let events = events(py, journal)?;
         match self.driver.bind(py).call_method1("deliver", (events,)) {
             Ok(_) => Ok(()),
-            Err(error) if error.is_instance_of::<pyo3::exceptions::PyException>(py) => {
-                self.failures.fetch_add(1, Ordering::Relaxed);
-                self.driver.bind(py).call_method1("failed", (error, false)).map(drop)
-            }
-            Err(interrupt) => Err(interrupt),
+            Err(error) => self.driver.failed(py, error, false),
         }
     }
 
@@ -183,11 +158,14 @@ impl Judge {
             let events = events(py, journal)?;
             self.driver.bind(py).call_method1(intern!(py, "deliver"), (events,))?;
         }
-        let columns = PyDict::new(py);
-        loan.columns.resize_with(self.columns.len(), Lent::default);
-        for ((name, kind), lent) in self.columns.iter().zip(&mut loan.columns) {
-            columns.set_item(name, kind.of(py, offer, lent)?)?;
-        }
+        let mut place = 0;
+        let columns = self.driver.columns(py, |kind| {
+            if loan.columns.len() == place {
+                loan.columns.push(Lent::default());
+            }
+            place += 1;
+            kind.of(py, offer, &mut loan.columns[place - 1])
+        })?;
         let offered = self.candidates.bind(py).call1((now, self.block_size, columns))?;
         let (policy, all) = (self.policy.bind(py), offer.blocks.len());
         let wanted = n.min(all);
@@ -216,10 +194,6 @@ impl Judge {
     }
 }
 
-fn is_interrupt(py: Python<'_>, error: &PyErr) -> bool {
-    !error.is_instance_of::<pyo3::exceptions::PyException>(py)
-}
-
 /// A policy's answer is in `out`.
 fn nothing(verb: &str, answer: &Bound<'_, PyAny>) -> PyResult<()> {
     if answer.is_none() {
@@ -227,20 +201,6 @@ fn nothing(verb: &str, answer: &Bound<'_, PyAny>) -> PyResult<()> {
     }
     let message = format!("{verb} must fill out and return None");
     Err(raise(answer.py(), "PolicyError", message))
-}
-
-/// What the policy wrote, if the array is still of the type and length it was given.
-pub fn unchanged<'py, T: numpy::Element>(
-    out: &Bound<'py, PyAny>,
-    len: usize,
-) -> PyResult<PyReadonlyArray1<'py, T>> {
-    match out.extract::<PyReadonlyArray1<'py, T>>() {
-        Ok(array) if array.len()? == len && array.as_slice().is_ok() => Ok(array),
-        _ => {
-            let message = "changed the type or the shape of out";
-            Err(raise(out.py(), "PolicyError", message.into()))
-        }
-    }
 }
 
 type Events<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
@@ -264,11 +224,4 @@ fn victims(py: Python<'_>, n: usize, offer: &Candidates, named: &[i64]) -> PyRes
         })
         .collect::<PyResult<_>>()?;
     offer.check(&ids).map_err(|why| raise(py, "PolicyError", why))
-}
-
-/// A read-only array: a policy that writes into its input fails at that line.
-pub fn frozen<T: numpy::Element>(py: Python<'_>, values: Vec<T>) -> PyResult<Bound<'_, PyAny>> {
-    let array = PyArray1::from_vec(py, values);
-    array.try_readwrite()?.make_nonwriteable();
-    Ok(array.into_any())
 }

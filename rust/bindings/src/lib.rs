@@ -6,7 +6,8 @@
 //! | [`request`] | `Request`: a prompt converted and hashed once |
 //! | [`step`], [`inputs`], [`outputs`] | the batched step, what it takes and what it writes |
 //! | [`tables`] | block tables and slots into the caller's arrays |
-//! | [`judge`], [`column`], [`lent`] | victims asked of a Python policy, outside the lock; its arrays |
+//! | [`driver`], [`lent`] | how a policy in Python is asked, whatever its kind; arrays lent to it |
+//! | [`judge`], [`column`] | victims asked of a Python policy, outside the lock |
 //! | [`native`] | a compiled policy taken from a capsule or from addresses |
 //! | [`gatekeeper`], [`admission`] | what becomes findable, asked of a Python policy the same way |
 //! | [`gate`] | what enters a tier below, asked of a built-in policy |
@@ -38,6 +39,7 @@ mod answers;
 mod blocks;
 mod buffers;
 mod column;
+mod driver;
 mod errors;
 mod fork;
 mod gate;

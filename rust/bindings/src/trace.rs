@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use kvframe_core::manager::{Answer, Due};
 use kvframe_core::{Admission, Manager as Core, Prompt, SeqId};
-use kvframe_trace::replay::{Host, Prepared};
+use kvframe_trace::replay::{Host, Outcome, Prepared};
 use kvframe_trace::{Mode, Plan, Trace as Inner};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -186,7 +186,7 @@ impl Host for Link {
         let Some(judge) = &self.judge else {
             return false;
         };
-        let mut offer = judge.gather(|_| {});
+        let mut offer = judge.spare();
         let n = n as usize;
         manager.candidates(n, judge.window(), &mut offer);
         let journal = manager.take_journal();
@@ -332,6 +332,22 @@ pub fn replay<'py>(
     let Some(outcome) = outcome else {
         return Err(crate::errors::raise(py, "PolicyError", "the replay was stopped".into()));
     };
+    let dict = outcome_dict(py, &outcome)?;
+    dict.set_item("prepare_seconds", prepare_seconds)?;
+    let gate = manager.admission_counts();
+    dict.set_item("admission_kept", gate.kept)?;
+    dict.set_item("admission_dropped", gate.dropped)?;
+    let failures = link.gatekeeper.as_ref().map_or(0, Gatekeeper::failures);
+    dict.set_item("admission_failures", failures)?;
+    let failures = link.native.as_ref().map_or(0, Native::failures);
+    dict.set_item("policy_failures", link.judge.as_ref().map_or(failures, Judge::failures))?;
+    if log {
+        dict.set_item("events", crate::views::events_dict(py, &manager.take_events())?)?;
+    }
+    Ok(dict)
+}
+
+fn outcome_dict<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("requests", outcome.requests)?;
     dict.set_item("input_tokens", outcome.input_tokens)?;
@@ -348,16 +364,5 @@ pub fn replay<'py>(
     dict.set_item("mean_ttft_seconds", outcome.mean_wait)?;
     dict.set_item("p95_ttft_seconds", outcome.late_wait)?;
     dict.set_item("seconds", outcome.seconds)?;
-    dict.set_item("prepare_seconds", prepare_seconds)?;
-    let gate = manager.admission_counts();
-    dict.set_item("admission_kept", gate.kept)?;
-    dict.set_item("admission_dropped", gate.dropped)?;
-    let failures = link.gatekeeper.as_ref().map_or(0, Gatekeeper::failures);
-    dict.set_item("admission_failures", failures)?;
-    let failures = link.native.as_ref().map_or(0, Native::failures);
-    dict.set_item("policy_failures", link.judge.as_ref().map_or(failures, Judge::failures))?;
-    if log {
-        dict.set_item("events", crate::views::events_dict(py, &manager.take_events())?)?;
-    }
     Ok(dict)
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use arbitrary::Arbitrary;
 use kvframe_core::events::Kind;
-use kvframe_core::hash::Space;
+use kvframe_core::hash::{Key, Space};
 use kvframe_core::locks::Receipt;
 use kvframe_core::manager::Pinner;
 use kvframe_core::policy::{PolicyOptions, by_name};
@@ -50,6 +50,7 @@ enum Op {
 /// What a block has been through.
 #[derive(Debug, Clone, Copy, Default)]
 struct Past {
+    key: Key,
     priority: i32,
     lives: u64,
     last: u64,
@@ -58,7 +59,9 @@ struct Past {
 struct World {
     m: Manager,
     policy: Kept,
-    live: Vec<(SeqId, Meta)>,
+    live: Vec<SeqId>,
+    /// What is said of sequences, those that stand in for an ended one's load included.
+    metas: BTreeMap<SeqId, Meta>,
     pins: Vec<Receipt>,
     tickets: Vec<u64>,
     deadlines: BTreeMap<u64, u64>,
@@ -82,6 +85,7 @@ impl World {
             m: Manager::new(options, policy).ok()?,
             policy: input.policy,
             live: Vec::new(),
+            metas: BTreeMap::new(),
             pins: Vec::new(),
             tickets: Vec::new(),
             deadlines: BTreeMap::new(),
@@ -98,15 +102,15 @@ impl World {
                 self.run(tokens, i32::from(priority % 4), *session, *external);
             }
             Op::Commit { pick } => {
-                let seq = self.live[at(*pick, self.live.len())?].0;
+                let seq = self.live[at(*pick, self.live.len())?];
                 let len = self.m.sequence(seq).expect("live").len;
                 self.m.commit(seq, len).expect("computed");
             }
             Op::Release { pick } => {
-                let (seq, _) = self.live[at(*pick, self.live.len())?];
+                let seq = self.live[at(*pick, self.live.len())?];
                 self.m.release(seq).expect("live");
                 self.follow();
-                self.live.retain(|&(other, _)| other != seq);
+                self.live.retain(|&other| other != seq);
             }
             Op::Pin { tokens } => {
                 let tokens: Vec<u32> = tokens.iter().map(|&t| t.into()).collect();
@@ -120,7 +124,7 @@ impl World {
                 self.m.unlock(receipt).expect_err("handed back");
             }
             Op::Lease { pick, less } => {
-                let seq = self.live[at(*pick, self.live.len())?].0;
+                let seq = self.live[at(*pick, self.live.len())?];
                 let committed = self.m.sequence(seq).expect("live").committed;
                 let upto = committed.saturating_sub(u32::from(less % 8));
                 self.tickets.extend(self.m.lease(seq, upto));
@@ -179,18 +183,24 @@ impl World {
         };
         if let Ok(grant) = self.m.admit(&request) {
             self.tickets.extend(grant.load);
-            self.live.push((grant.seq, meta));
+            self.live.push(grant.seq);
+            self.metas.insert(grant.seq, meta);
         }
     }
 
     /// What the log says has happened to blocks. Whoever died had to be the first of those that might.
     fn follow(&mut self) {
         for event in self.m.take_events() {
-            let meta = self.live.iter().find(|(seq, _)| *seq == event.seq).map(|(_, meta)| *meta);
+            let meta = self.metas.get(&event.seq).copied();
             match event.kind {
                 Kind::Store => {
-                    self.pasts.insert(event.block, Past::default());
+                    let copy = self.copy_under(event.key);
+                    self.pasts.insert(event.block, Past { key: event.key, ..Past::default() });
                     self.touch(event.block, event.tick, meta, true);
+                    // What is computed a second time is a use of the copy that is found.
+                    if let Some(copy) = copy {
+                        self.touch(copy, event.tick, meta, false);
+                    }
                 }
                 Kind::Hit => self.touch(event.block, event.tick, meta, false),
                 Kind::Release => {
@@ -198,10 +208,25 @@ impl World {
                         past.last = event.tick;
                     }
                 }
-                Kind::Evict | Kind::Forget => drop(self.pasts.remove(&event.block)),
+                Kind::StandIn => drop(self.metas.insert(event.seq, self.metas[&event.value])),
+                Kind::Evict => drop(self.pasts.remove(&event.block)),
+                Kind::Forget => self.forget(event.block, event.tick),
                 _ => {}
             }
         }
+    }
+
+    /// A copy of what is forgotten takes its place in the order.
+    fn forget(&mut self, block: BlockId, tick: u64) {
+        let past = self.pasts.remove(&block).expect("stored");
+        if let Some(copy) = self.copy_under(past.key) {
+            self.pasts.get_mut(&copy).expect("stored").last = tick;
+        }
+    }
+
+    /// The findable block under `key`, the lowest id of several.
+    fn copy_under(&self, key: Key) -> Option<BlockId> {
+        self.pasts.iter().find(|(_, past)| past.key == key).map(|(&block, _)| block)
     }
 
     fn touch(&mut self, block: BlockId, tick: u64, meta: Option<Meta>, new: bool) {
