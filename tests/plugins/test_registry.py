@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable
 from importlib import metadata
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -113,9 +112,9 @@ def test_packages_are_looked_through_once_a_resolution(
 ) -> None:
     scans: list[str] = []
 
-    def counted(**selected: Any) -> metadata.EntryPoints:
-        scans.append(selected["group"])
-        return metadata.entry_points(**selected)
+    def counted(*, group: str) -> metadata.EntryPoints:
+        scans.append(group)
+        return metadata.entry_points(group=group)
 
     monkeypatch.setattr("kvframe.discovery.entry_points", counted)
     resolved = kvframe.Config(

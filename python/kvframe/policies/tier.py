@@ -224,9 +224,7 @@ class TierPolicy(Generic[K]):
                 raise
         return taken
 
-    def _take_one(
-        self, eligible: Callable[[K], bool], spared: list[int], taken: list[K]
-    ) -> bool:
+    def _take_one(self, eligible: Callable[[K], bool], spared: list[int], taken: list[K]) -> bool:
         """The next block, to ``spared`` or ``taken``; False if there is none."""
         block = self._core.next(spared)
         if block is None:
