@@ -8,15 +8,15 @@ MUTANTS = (
     Mutant(
         "highest-priority-first",
         "policy/heap.rs",
-        "(a.band, a.rank, a.block) < (b.band, b.rank, b.block)",
-        "(b.band, a.rank, a.block) < (a.band, b.rank, b.block)",
+        "(u64::from(band) << 56)",
+        "(u64::from(100 - band) << 56)",
         "what was to be kept longest dies first",
     ),
     Mutant(
         "retention-ignored",
         "policy/heap.rs",
-        "        Self { rank, block, band: pool.priority(block) }\n",
-        "        Self { rank, block, band: pool.priority(block) & 0 }\n",
+        "Self::new(pool.priority(block), rank, block)",
+        "Self::new(pool.priority(block) & 0, rank, block)",
         "a policy ranks all blocks alike, whatever was asked for them",
     ),
     Mutant(

@@ -56,7 +56,7 @@ class Soak:
     def step(self) -> None:
         """One operation."""
         tiers, dice = self.engine.tiers, self.dice
-        # Now and then so long that what is under way is late, and a store that failed is asked again.
+        # Now and then so long that what is under way is late, and a failed store is asked again.
         self.engine.now += dice.randrange(4) if dice.random() < 0.98 else dice.randrange(4000)
         turn = dice.random()
         if turn < 0.22:

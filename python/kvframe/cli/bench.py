@@ -16,11 +16,12 @@ from kvframe.bench.check import text as text_of
 from kvframe.bench.job import Job, Request
 from kvframe.bench.locate import KINDS
 from kvframe.bench.report import unfinished
+from kvframe.cli import BAD_INPUT, BROKEN_PIPE, INTERRUPTED
 from kvframe.cli.reuse import reuse
 from kvframe.descriptors import Kind
 from kvframe.spelling import did_you_mean
 
-BELOW_THRESHOLD, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+BELOW_THRESHOLD = 1
 
 
 def _say(line: str) -> None:
@@ -78,7 +79,7 @@ def bench(context: click.Context) -> None:
         context.exit(_execute(Request(brief=True)))
 
 
-@bench.command()
+@bench.command(short_help="Replay traces under policies, at capacities, in modes.")
 @_several(
     "--trace",
     "traces",
@@ -180,7 +181,7 @@ def run(context: click.Context, /, **asked: Any) -> None:
     context.exit(_execute(Request(**asked)))
 
 
-@bench.command()
+@bench.command(short_help="Draw hit rate against capacity.")
 @click.argument("results", metavar="DIR|FILE.json|-")
 @click.option(
     "-o",

@@ -10,11 +10,11 @@ In a package's tests, with pytest:
     class TestDeepFirst(EvictionConformance):
         policy = "deep-first"
 
+`check_policy` gives the same as a `Report`; ``kvframe bench check`` prints it with a replay.
+
 Admission policies and prefix matchers have `KindConformance`, and `check_kind` as a function; these
 take what the package's hook gives. `check_store` does the same for a tier's store; a
 `ServerProcess` on a `free_port` is the server behind it, to be killed, stalled and started again.
-
-`check_policy` gives the same as a `Report`; ``kvframe bench check`` prints it with a replay.
 """
 
 from __future__ import annotations

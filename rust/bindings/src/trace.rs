@@ -105,12 +105,6 @@ impl Trace {
         self.inner.input_tokens()
     }
 
-    /// Bytes read, after decompression.
-    #[getter]
-    fn bytes_read(&self) -> u64 {
-        self.inner.bytes
-    }
-
     /// Time that reading took, decompression and checks included.
     #[getter]
     fn parse_seconds(&self) -> f64 {
@@ -138,11 +132,6 @@ impl Trace {
         let session = (request.session != kvframe_trace::NO_SESSION).then_some(request.session);
         let nodes = self.inner.chain(index).to_vec();
         Ok((request.timestamp_ms, request.input_tokens, request.output_tokens, session, nodes))
-    }
-
-    /// Writes kvframe's compact form; returns its bytes.
-    fn write_compact(&self, py: Python<'_>, path: std::path::PathBuf) -> PyResult<u64> {
-        py.detach(|| self.inner.write_compact(&path)).map_err(|e| from_trace(py, &e))
     }
 }
 
