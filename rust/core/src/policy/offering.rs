@@ -73,15 +73,18 @@ impl Offering<'_> {
         }
     }
 
+    #[inline]
     fn has_room(&self) -> bool {
         self.out.blocks.len() < self.limit
     }
 
     /// Of the next one.
+    #[inline]
     fn place(&self) -> u32 {
         self.out.blocks.len() as u32
     }
 
+    #[inline]
     fn mark(&mut self, block: BlockId) -> &mut Mark {
         let mark = &mut self.marks[block as usize];
         if mark.offer != self.unseen.offer {
@@ -107,6 +110,7 @@ impl Offering<'_> {
     }
 
     /// The block that this one follows, which has one child more now; [`NIL`] if that is left open.
+    #[inline]
     fn take(&mut self, block: BlockId, children: u32) -> BlockId {
         let parent = self.pool.parent(block);
         self.out.blocks.push(block);
