@@ -1,15 +1,29 @@
 """kvframe: which KV-cache blocks live where, who shares them, and which die next.
 
-`KVCacheManager` is the object an engine holds; `Config` says how it is built, and `Resolved` is
-what becomes of a config. A policy may come from any installed package: it marks a hook of
-`kvframe.hookspecs` with `hookimpl` and gives an `EvictionPolicy`, an `AdmissionPolicy`, a
-`PrefixMatcher` or a `TierStore`; `Registry` finds it by name. `RouterIndex` is for a router over
-many caches, `SlotCache` for engines with a contiguous slot a sequence. Every error derives from
-`KVFrameError`.
+| name | what for |
+| --- | --- |
+| `KVCacheManager` | the object an engine holds |
+| `Request`, `Grant`, `Stepped` | what it is asked, and what it answers |
+| `Config`, `Resolved` | how it is built, from kvframe.toml and more; what became of a config |
+| `EvictionPolicy`, `AdmissionPolicy`, `PrefixMatcher`, `TierStore` | what a package's hook gives |
+| `hookimpl`, `Registry` | marks the hooks of `kvframe.hookspecs`; finds what they gave, by name |
+| `Retention`, `Keep`, `TokenRange` | what of a prompt is kept longer |
+| `RouterIndex`, `SlotCache` | which of many caches holds a prefix; a contiguous slot a sequence |
+| `KVFrameError` | what every error derives from; all of them are in `kvframe.errors` |
+
+| module | what for |
+| --- | --- |
+| `kvframe.policies`, `kvframe.native` | writing policies: in Python on arrays, or compiled |
+| `kvframe.testing` | whether a policy or a store keeps its promises, as tests of its author |
+| `kvframe.pages`, `kvframe.tiers` | KV bytes in host memory and on a GPU; tiers below the pool |
+| `kvframe.observe`, `kvframe.wire` | the log and what follows from it; engines' KV events |
+| `kvframe.integrations` | vLLM, SGLang, LMCache and transformers on kvframe |
+| `kvframe.bench` | real traces replayed under every policy: the command ``kvframe bench`` |
 """
 
 from __future__ import annotations
 
+from kvframe import _core
 from kvframe.config import (
     AdmissionConfig,
     CacheConfig,
@@ -155,5 +169,9 @@ __all__ = [
     "Usage",
     "UsageError",
     "Victim",
+    "__version__",
     "hookimpl",
 ]
+
+__version__: str = _core.__version__
+"""Of the compiled core, which is built with the package."""

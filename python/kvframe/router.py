@@ -159,7 +159,7 @@ class RouterIndex:
         if self.block_size is None:
             raise UsageError("the index goes by hashes: give it a block_size to match tokens")
         found = self._core.match_tokens(prompt, _name("salt", salt), _name("adapter", adapter))
-        return {worker: Reach(*blocks) for worker, blocks in found}
+        return {worker: Reach._make(blocks) for worker, blocks in found}
 
     def match_hashes(self, block_hashes: BlockHashes) -> dict[int, Reach]:
         """As `match_tokens`, by the hashes of a prompt's blocks.
@@ -170,7 +170,7 @@ class RouterIndex:
         if self.block_size is not None:
             raise UsageError("the index goes by tokens: make it without a block_size")
         found = self._core.match_hashes(block_hashes)
-        return {worker: Reach(*blocks) for worker, blocks in found}
+        return {worker: Reach._make(blocks) for worker, blocks in found}
 
     def counts(self) -> RouterCounts:
         """What happened to events so far."""

@@ -6,10 +6,6 @@ import importlib.util
 
 import pytest
 
-from ..conformance.marker import pytest_configure
-
-__all__ = ["pytest_configure"]
-
 
 def card() -> bool:
     if importlib.util.find_spec("cupy") is None:

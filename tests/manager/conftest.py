@@ -1,4 +1,4 @@
-"""Registers the `scenario` marker; runs what both indexes serve over both."""
+"""Runs what both indexes serve over both."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ..conformance.marker import pytest_configure
 from . import helpers
-
-__all__ = ["pytest_configure"]
 
 BOTH = {
     "test_admission",

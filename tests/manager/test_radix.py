@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from kvframe import CacheConfig, Config, ConfigError, Extra, GroupConfig, KVCacheManager, UsageError
+from kvframe.bench.build import debug_warning
 
 from .helpers import cached, manager
 
@@ -142,9 +143,11 @@ def test_keys_are_made_only_for_the_log() -> None:
 @pytest.mark.scenario("S18")
 def test_a_long_prompt_over_many_nodes_matches_about_as_fast_as_over_one() -> None:
     prompt = np.arange(32_768, dtype=np.uint32)
-    fastest = {}
+    asked = np.append(prompt, np.uint32(9))
+    fastest: dict[int, float] = {}
+    held = {}
     for nodes in (1, 512):
-        kv = radix(5_000, 16)
+        kv = held[nodes] = radix(5_000, 16)
         # Whatever branches off makes a node of what comes before.
         ends = range(0, 32_768 if nodes > 1 else 0, 32_768 // nodes)
         other = np.full(16, 5, np.uint32)
@@ -153,13 +156,12 @@ def test_a_long_prompt_over_many_nodes_matches_about_as_fast_as_over_one() -> No
             kv.commit(grant.seq, tokens.size)
             kv.release(grant.seq)
         assert len(kv.dump().splitlines()) == 1 + nodes + (nodes if nodes > 1 else 0)
-        asked = np.append(prompt, np.uint32(9))
-        times = []
-        for _ in range(20):
-            start = perf_counter()
-            found = kv.lookup(asked).tokens
-            times.append(perf_counter() - start)
-            assert found == 32_768
-        fastest[nodes] = min(times)
-    # One probe a node, about 3 times in all; walking token by token took 200 times.
-    assert fastest[512] < 10 * fastest[1]
+    # In turns, so that whatever else the machine does slows down both.
+    for nodes, kv in list(held.items()) * 200:
+        start = perf_counter()
+        found = kv.lookup(asked).tokens
+        fastest[nodes] = min(perf_counter() - start, fastest.get(nodes, 1.0))
+        assert found == 32_768
+    # A node more is a step to the child that it names, about 1.6 times in all; walking token by
+    # token took 200 times. A debug build compares as fast, but steps slower.
+    assert fastest[512] < (2 if debug_warning() is None else 10) * fastest[1]

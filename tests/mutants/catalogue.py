@@ -16,7 +16,9 @@ MUTANTS = (
         "head-first-free",
         "manager/release.rs",
         "            self.drop_owners(seq, &table[keep..]);",
-        "            table[keep..].reverse();\n            self.drop_owners(seq, &table[keep..]);",
+        "            let mut gone = table[keep..].to_vec();\n"
+        "            gone.reverse();\n"
+        "            self.drop_owners(seq, &gone);",
         "the head of a prefix dies before its tail, and the tail is of no use any more",
         ("MK-B14",),
     ),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from tests.mutants import catalogue
+from tests.mutants import catalogue, groups, retention, tiers
 from tests.mutants.mutant import Mutant
 from tests.mutants.seeds import cbtop, ferrum, makarna, simulator, slots
 
 MUTANTS: tuple[Mutant, ...] = (
     *catalogue.MUTANTS,
+    *groups.MUTANTS,
+    *tiers.MUTANTS,
+    *retention.MUTANTS,
     *simulator.MUTANTS,
     *cbtop.MUTANTS,
     *ferrum.MUTANTS,

@@ -1,4 +1,4 @@
-"""Registers the `scenario` marker; vLLM's side, where there is one."""
+"""vLLM's side, where there is one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from collections.abc import Iterator
 import pytest
 from perf.peers import PeerError
 
-from tests.conformance.marker import pytest_configure
 from tests.peers.compare import Theirs, start, vllm_python
-
-__all__ = ["pytest_configure"]
 
 
 @pytest.fixture(scope="session")

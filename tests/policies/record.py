@@ -10,37 +10,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+from perf.zoo import LIBCACHESIM
+
 from .streams import CAPACITIES, next_uses, stream
 
 HERE = Path(__file__).parent
 RECORD = HERE / "libcachesim.json"
-
-NAMES = {
-    "lru": "LRU",
-    "fifo": "FIFO",
-    "lfu": "LFU",
-    "lfuda": "LFUDA",
-    "clock": "Clock",
-    "sieve": "Sieve",
-    "2q": "TwoQ",
-    "arc": "ARC",
-    "mq": "MQ",
-    "s3-fifo": "S3FIFO",
-    "slru-lists": "SLRU",
-    "lirs": "LIRS",
-    "w-tinylfu": "WTinyLFU",
-    "lecar": "LeCaR",
-    "gdsf": "GDSF",
-    "opt-forced": "Belady",
-}
-"""Policies that libcachesim has, too, and what it calls them."""
 
 
 def main(python: str) -> None:
     streams = {}
     for name, capacities in CAPACITIES.items():
         ids = stream(name)
-        cells = dict.fromkeys(NAMES.values(), capacities)
+        cells = dict.fromkeys(LIBCACHESIM.values(), capacities)
         job = {"ids": ids, "next": next_uses(ids), "cells": cells}
         command = [python, str(HERE / "side.py")]
         ran = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True)
@@ -49,7 +31,7 @@ def main(python: str) -> None:
         got = json.loads(ran.stdout)
         misses = {
             ours: dict(zip(map(str, capacities), got["cells"][theirs], strict=True))
-            for ours, theirs in NAMES.items()
+            for ours, theirs in LIBCACHESIM.items()
         }
         streams[name] = {"accesses": len(ids), "misses": misses}
     record = {

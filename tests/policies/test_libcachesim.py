@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from perf.zoo import LIBCACHESIM, OPTIONS
 
 from kvframe import _core
 
 from . import rules
-from .record import NAMES, RECORD
+from .record import RECORD
 from .streams import CAPACITIES, stream, trace
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "policies.md"
@@ -41,14 +42,12 @@ def recorded(name: str, policy: str, capacity: int) -> int:
 
 
 def ours(name: str, policy: str, capacity: int) -> int:
-    # Blocks that all cost the same: attention never counts.
-    options = {"attention_blocks": 2**32 - 1} if policy == "gdsf" else None
-    got = _core.replay(trace(name), policy, capacity, "trace", options)
+    got = _core.replay(trace(name), policy, capacity, "trace", OPTIONS.get(policy))
     return int(got["block_accesses"] - got["block_hits"])
 
 
 @pytest.mark.parametrize(("name", "capacity"), CELLS)
-@pytest.mark.parametrize("policy", [name for name in NAMES if name not in {*RULES, *CLOSE}])
+@pytest.mark.parametrize("policy", [name for name in LIBCACHESIM if name not in {*RULES, *CLOSE}])
 def test_misses_are_those_of_libcachesim(policy: str, name: str, capacity: int) -> None:
     assert ours(name, policy, capacity) == recorded(name, policy, capacity)
 
@@ -80,7 +79,7 @@ def test_dice_and_sketches_are_close(policy: str, name: str, capacity: int) -> N
 def test_the_table_in_the_docs_has_these_numbers() -> None:
     row = re.compile(r"^\| [A-Z]\S* \| `([^`]+)` \| ([\d,]+) \| ([\d,]+) \|(.*)\|$", re.M)
     shown = {policy: (one, other, why) for policy, one, other, why in row.findall(PAGE.read_text())}
-    assert list(shown) == list(NAMES)
+    assert list(shown) == list(LIBCACHESIM)
     for policy, (one, other, why) in shown.items():
         counts = ours("skewed", policy, 100), recorded("skewed", policy, 100)
         assert (one, other) == (f"{counts[0]:,}", f"{counts[1]:,}"), policy

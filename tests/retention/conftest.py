@@ -1,12 +1,8 @@
-"""Every test over both indexes; registers the `scenario` marker."""
+"""Every test over both indexes."""
 
 from __future__ import annotations
 
 import pytest
-
-from ..conformance.marker import pytest_configure
-
-__all__ = ["pytest_configure"]
 
 
 @pytest.fixture(params=["hash", "radix"])

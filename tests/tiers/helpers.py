@@ -23,6 +23,7 @@ from kvframe import (
 from kvframe.discovery import Candidate
 from kvframe.pages import LAYER_FIRST, Layout, NumpyPool, PageShape
 from kvframe.tiers import Inline, PageStore, Part, Tiers
+from kvframe.tiers.books import as_keys
 
 BLOCK = 4
 SHAPE = PageShape(layers=2, parts=2, block_size=BLOCK, heads=2, row_bytes=8)
@@ -208,6 +209,13 @@ class Engine:
         self.kv.clear_cache()
         for pool in self.pools:
             pool.poison(range(pool.layout.blocks))
+
+    def only_below(self) -> None:
+        """Pool and host memory forget: what is found lies in a store."""
+        self.forget()
+        books = self.tiers.host.books
+        for key, _ in books.stored():
+            books.forget(as_keys([key]))
 
 
 def kv_of(text: Sequence[int]) -> Bytes:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import socket
-import subprocess
 import sys
 import threading
 import time
@@ -17,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from kvframe.testing import ServerProcess, free_port
 from kvframe.tiers import Disk
 
 
@@ -95,7 +93,25 @@ class Folder(Server):
         return end
 
 
-class RedisServer(Server):
+class Process(Server):
+    """A store behind a program."""
+
+    process: ServerProcess
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def restart(self) -> None:
+        self.process.start()
+
+    def stall(self) -> Callable[[], None]:
+        return self.process.stall()
+
+    def stop(self) -> None:
+        self.process.kill()
+
+
+class RedisServer(Process):
     name = "redis"
 
     def __init__(self, folder: Path) -> None:
@@ -103,19 +119,18 @@ class RedisServer(Server):
         if program is None or find_spec("redis") is None or find_spec("kvframe_redis") is None:
             pytest.skip("needs redis-server and plugins/kvframe-redis")
         super().__init__(folder)
-        self.program, self.port = program, free_port()
+        self.port = free_port()
+        save = ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
+        where = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        command = [program, *where, *save, "--loglevel", "warning"]
+        self.process = ServerProcess(command, self.port)
         self.restart()
 
     def options(self) -> dict[str, Any]:
         return {"url": f"redis://127.0.0.1:{self.port}/0", "timeout_ms": 300}
 
     def restart(self) -> None:
-        save = ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
-        where = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
-        self.process = subprocess.Popen(
-            [self.program, *where, *save, "--loglevel", "warning"], stdout=subprocess.DEVNULL
-        )
-        wait_for_port(self.port)
+        super().restart()
         while not self.answers():
             time.sleep(0.01)
 
@@ -134,45 +149,29 @@ class RedisServer(Server):
     def fill(self, store: Any) -> None:
         store._server.config_set("maxmemory", 1)
 
-    def stall(self) -> Callable[[], None]:
-        self.process.send_signal(signal.SIGSTOP)
-        return lambda: self.process.send_signal(signal.SIGCONT)
 
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
-        self.kill()
-
-
-class MooncakeMaster(Server):
+class MooncakeMaster(Process):
     name = "mooncake"
     lists = False
 
     def __init__(self, folder: Path) -> None:
-        self.program = Path(sys.executable).with_name("mooncake_master")
-        if not self.program.exists() or find_spec("kvframe_mooncake") is None:
+        program = Path(sys.executable).with_name("mooncake_master")
+        if not program.exists() or find_spec("kvframe_mooncake") is None:
             pytest.skip("needs plugins/kvframe-mooncake and a wheel of mooncake-transfer-engine")
         try:
             import mooncake.store  # noqa: F401
         except ImportError as error:
             pytest.skip(f"the wheel of mooncake-transfer-engine does not run here: {error}")
         super().__init__(folder)
-        self.port, self.metrics = free_port(), free_port()
+        self.port = free_port()
+        command = [str(program), f"-rpc_port={self.port}", "-rpc_address=127.0.0.1"]
+        command += [f"-metrics_port={free_port()}", "-default_kv_lease_ttl=200"]
+        self.process = ServerProcess(command, self.port, self.folder / "master.log")
         self.restart()
 
     def options(self) -> dict[str, Any]:
         master = f"127.0.0.1:{self.port}"
         return {"master": master, "segment": 16 * 2**20, "buffer": 2**20}
-
-    def restart(self) -> None:
-        command = [str(self.program), f"-rpc_port={self.port}", "-rpc_address=127.0.0.1"]
-        command += [f"-metrics_port={self.metrics}", "-default_kv_lease_ttl=200"]
-        with (self.folder / "master.log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        wait_for_port(self.port)
 
     def flip(self, store: Any, name: str, at: int) -> None:
         (data,) = store.get([name])
@@ -189,40 +188,8 @@ class MooncakeMaster(Server):
             if store._store.put(f"filler{os.urandom(6).hex()}", bytes(size), pinned):
                 size //= 2
 
-    def stall(self) -> Callable[[], None]:
-        self.process.send_signal(signal.SIGSTOP)
-        return lambda: self.process.send_signal(signal.SIGCONT)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
-        self.kill()
-
 
 SERVERS = {server.name: server for server in (Folder, RedisServer, MooncakeMaster)}
-
-
-def free_port() -> int:
-    """A port of loopback that nobody has."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
-
-
-def wait_for_port(port: int, seconds: float = 10) -> None:
-    """Until somebody listens there."""
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=0.2).close()
-            return
-        except OSError:
-            assert time.monotonic() < end, f"nobody listens on port {port}"
-            time.sleep(0.01)
 
 
 def _flipped(data: bytes, at: int) -> bytes:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from kvframe import BusyError
-from kvframe.tiers.books import as_keys
 
 from .helpers import BLOCK, Engine, Shelf, below, host, text
 
@@ -18,14 +17,6 @@ def engine(shelf: Shelf, *, pages: int = 16, **more: Any) -> Engine:
     return Engine([first, tier], stores=[shelf], **more)
 
 
-def only_below(made: Engine) -> None:
-    """Pool and host memory forget."""
-    made.forget()
-    books = made.tiers.host.books
-    for key, _ in books.stored():
-        books.forget(as_keys([key]))
-
-
 @pytest.mark.scenario("T40", "S28")
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("compression", ["none", "zlib", "zstd"])
@@ -33,7 +24,7 @@ def test_what_is_below_comes_back_through_host_memory(parts: int, compression: s
     made = engine(Shelf(), parts=parts, tier={"compression": compression}, verify=True, poison=True)
     one = text(1, 15)
     made.run(one)
-    only_below(made)
+    made.only_below()
     assert made.tiers.lookup(one).tiers == {"host": 0, "below": 12}
     grant = made.run(one)
     assert (grant.cached_tokens, grant.external_tokens) == (0, 12)
@@ -49,7 +40,7 @@ def test_a_changed_byte_anywhere_in_an_object_is_a_miss(at: int) -> None:
     made = engine(shelf)
     one = text(1, 17)
     made.run(one)
-    only_below(made)
+    made.only_below()
     below_tier = made.tiers.below[0]
     keys = made.kv.hash_blocks(one)
     shelf.flip(below_tier.codec.name((int(keys[1][0]), int(keys[1][1])), 0), at)
@@ -74,18 +65,18 @@ def test_a_store_that_is_away_is_a_miss_and_left_alone_for_a_while() -> None:
     made = engine(shelf)
     one = text(1, 13)
     made.run(one)
-    only_below(made)
+    made.only_below()
     shelf.fails = 1
     grant = made.start(one)
     assert made.tiers.drain().rewound == [grant.seq]
     assert made.compute(grant.seq) == 13
     made.kv.release(grant.seq)
-    only_below(made)
+    made.only_below()
     calls = len(shelf.calls)
     assert made.tiers.lookup(one).tiers == {"host": 0}
     assert made.run(one).external_tokens == 0
     assert shelf.calls[calls:] == []
-    only_below(made)
+    made.only_below()
     made.now += 100
     assert made.run(one).external_tokens == 12
 
@@ -116,7 +107,7 @@ def test_a_part_that_is_gone_takes_the_others_along() -> None:
     made = engine(shelf, parts=2)
     one = text(1, 13)
     made.run(one)
-    only_below(made)
+    made.only_below()
     keys = made.kv.hash_blocks(one)
     name = made.tiers.below[0].codec.name((int(keys[1][0]), int(keys[1][1])), 1)
     del shelf.objects[name]
@@ -146,7 +137,7 @@ def test_prefetches_past_the_limit_queue_and_say_so() -> None:
     made = engine(Shelf(), pages=32, blocks=64, prefetch_tokens=8 * BLOCK)
     for seed in range(4):
         made.run(text(seed, 17))
-    only_below(made)
+    made.only_below()
     loads = [made.tiers.prefetch(text(seed, 17)) for seed in range(4)]
     assert [one.state for one in loads] == ["promoting", "promoting", "queued", "queued"]
     made.tiers.cancel(loads[1])
@@ -169,7 +160,7 @@ def test_several_blocks_are_promoted_and_a_joiner_sees_them_coming() -> None:
     made = engine(Shelf(), pages=32, blocks=64)
     one, more = text(1, 65), [*text(1, 65), 7, 8, 9, 10]
     made.run(one)
-    only_below(made)
+    made.only_below()
     leader = made.start(one)
     assert leader.external_tokens == 64
     hit = made.tiers.lookup(more)
@@ -240,7 +231,7 @@ def test_a_late_answer_is_a_miss_and_its_places_wait_for_it() -> None:
     made = engine(Shelf(), tier={"timeout_ms": 50})
     one = text(1, 13)
     made.run(one)
-    only_below(made)
+    made.only_below()
     made.tiers.workers[1]._at_once = 0  # type: ignore[attr-defined]
     grant = made.start(one)
     made.now += 49

@@ -15,7 +15,6 @@ import pytest
 
 from kvframe import ConfigError, TierError
 from kvframe.tiers import Disk, DiskOptions
-from kvframe.tiers.books import as_keys
 
 from .helpers import BLOCK, Engine, below, host, text
 
@@ -23,12 +22,6 @@ from .helpers import BLOCK, Engine, below, host, text
 def engine(folder: Path, pages: int = 64, *, options: Any = None, **more: Any) -> Engine:
     given = {"path": str(folder / "pages"), "fsync": False, **(options or {})}
     return Engine([host(16), below(pages, "disk", options=given)], **more)
-
-
-def only_disk(made: Engine) -> None:
-    made.forget()
-    for key, _ in made.tiers.host.books.stored():
-        made.tiers.host.books.forget(as_keys([key]))
 
 
 def files(folder: Path) -> list[Path]:
@@ -81,7 +74,7 @@ def test_a_changed_or_shortened_file_is_a_miss(tmp_path: Path) -> None:
     made = engine(tmp_path)
     one = text(1, 17)
     made.run(one)
-    only_disk(made)
+    made.only_below()
     keys = [(low, high) for low, high in made.kv.hash_blocks(one).tolist()]
     store, codec = made.tiers.below[0].store, made.tiers.below[0].codec
     assert isinstance(store, Disk)
@@ -94,7 +87,7 @@ def test_a_changed_or_shortened_file_is_a_miss(tmp_path: Path) -> None:
     assert made.compute(grant.seq) == 17 - 2 * BLOCK
     assert not path.exists()
     made.kv.release(grant.seq)
-    only_disk(made)
+    made.only_below()
     path = store._path(codec.name(keys[1], 0))
     os.truncate(path, 80)
     assert made.run(one).external_tokens == 8

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from kvframe.tiers import Thread
-from kvframe.tiers.books import as_keys
 
 from .helpers import BLOCK, Engine, Known, below, host, text
 from .servers import SERVERS, Server
@@ -29,12 +28,6 @@ def engine(server: Server, pages: int = 64, **more: Any) -> Engine:
     return Engine([host(32), tier], registry=KNOWN, blocks=40, **more)
 
 
-def only_below(made: Engine) -> None:
-    made.forget()
-    for key, _ in made.tiers.host.books.stored():
-        made.tiers.host.books.forget(as_keys([key]))
-
-
 def name_of(made: Engine, tokens: list[int], at: int, part: int = 0) -> str:
     low, high = made.kv.hash_blocks(tokens)[at].tolist()
     return made.tiers.below[0].codec.name((low, high), part)
@@ -47,7 +40,7 @@ def test_put_get_evict_lose_and_corrupt(server: Server) -> None:
     texts = [text(seed, 17) for seed in range(3)]
     for one in texts:
         made.run(one)
-    only_below(made)
+    made.only_below()
     for one in texts:
         assert made.tiers.lookup(one).tiers["below"] == 16
         assert made.run(one).external_tokens == 16
@@ -56,7 +49,7 @@ def test_put_get_evict_lose_and_corrupt(server: Server) -> None:
     made.run(text(3, 17))
     made.settle()
     assert store.contains([name_of(made, texts[0], 3)]) == [False]
-    only_below(made)
+    made.only_below()
     server.lose(store, name_of(made, texts[1], 3, part=1))
     server.flip(store, name_of(made, texts[2], 1), 100)
     for one, good in ((texts[1], 12), (texts[2], BLOCK), (text(3, 17), 16)):
@@ -78,7 +71,7 @@ def test_a_store_that_is_full_keeps_nothing_and_says_so(server: Server) -> None:
     made.run(text(2, 17))
     assert made.tiers.stats()["below"]["failed_stores"] == 4
     assert made.tiers.lookup(text(2, 17)).tiers["below"] == 0
-    only_below(made)
+    made.only_below()
     assert made.run(text(2, 17)).external_tokens == 0
     made.tiers.check_integrity()
     made.tiers.close()
@@ -109,7 +102,7 @@ def test_what_was_written_is_found_after_a_restart(server: Server) -> None:
 def test_a_store_that_is_killed_in_the_middle_is_a_miss(server: Server) -> None:
     made = engine(server)
     made.run(text(1, 17))
-    only_below(made)
+    made.only_below()
     grant = made.start(text(1, 17))
     assert grant.external_tokens == 16
     if server.name == "disk":
@@ -124,7 +117,7 @@ def test_a_store_that_is_killed_in_the_middle_is_a_miss(server: Server) -> None:
     server.restart()
     if server.name == "redis":
         made.now += 10_000
-        only_below(made)
+        made.only_below()
         made.tiers.prefetch(text(1, 17))
         made.settle()
         assert made.run(text(1, 17)).external_tokens == 16
@@ -135,7 +128,7 @@ def test_a_store_that_is_killed_in_the_middle_is_a_miss(server: Server) -> None:
 def test_a_store_that_is_slow_is_a_miss_and_nobody_waits(server: Server) -> None:
     made = engine(server, worker=Thread, tier={"timeout_ms": 40})
     made.run(text(1, 9))
-    only_below(made)
+    made.only_below()
     go_on = server.stall()
     grant = made.start(text(1, 9))
     assert made.tiers.poll().rewound == []

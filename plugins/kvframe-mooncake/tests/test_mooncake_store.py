@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,14 +10,7 @@ import pytest
 from kvframe_mooncake import Mooncake, Options
 
 from kvframe import Registry
-from kvframe.testing import check_store
-
-
-def port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        number: int = found.getsockname()[1]
-        return number
+from kvframe.testing import ServerProcess, check_store, free_port
 
 
 @pytest.fixture
@@ -30,19 +20,10 @@ def master(tmp_path: Path) -> Iterator[str]:
         import mooncake.store  # noqa: F401
     except ImportError as error:
         pytest.skip(f"needs a wheel of mooncake-transfer-engine that runs here: {error}")
-    number = port()
-    flags = [f"-rpc_port={number}", f"-metrics_port={port()}", "-rpc_address=127.0.0.1"]
-    with (tmp_path / "log").open("wb") as log:
-        server = subprocess.Popen([str(program), *flags], stdout=log, stderr=log)
-    end = time.monotonic() + 10
-    while time.monotonic() < end:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", number)) == 0:
-                break
-        time.sleep(0.01)
-    yield f"127.0.0.1:{number}"
-    server.kill()
-    server.wait()
+    port = free_port()
+    flags = [f"-rpc_port={port}", f"-metrics_port={free_port()}", "-rpc_address=127.0.0.1"]
+    with ServerProcess([str(program), *flags], port, tmp_path / "log"):
+        yield f"127.0.0.1:{port}"
 
 
 def test_it_is_a_store(master: str) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +10,7 @@ import pytest
 from kvframe_redis import Options, Redis
 
 from kvframe import Config, ConfigError, Registry, TierConfig, TierError
-from kvframe.testing import check_store
+from kvframe.testing import ServerProcess, check_store, free_port
 
 
 @pytest.fixture
@@ -21,20 +18,10 @@ def url(tmp_path: Path) -> Iterator[str]:
     program = shutil.which("redis-server") or shutil.which("valkey-server")
     if program is None:
         pytest.skip("needs redis-server (Debian: apt-get install redis-server)")
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
+    port = free_port()
     where = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path), "--save", ""]
-    server = subprocess.Popen([program, *where], stdout=subprocess.DEVNULL)
-    end = time.monotonic() + 10
-    while time.monotonic() < end:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                break
-        time.sleep(0.01)
-    yield f"redis://127.0.0.1:{port}/0"
-    server.kill()
-    server.wait()
+    with ServerProcess([program, *where], port):
+        yield f"redis://127.0.0.1:{port}/0"
 
 
 @pytest.mark.parametrize("batch", [1, 7, 4096])

@@ -13,9 +13,8 @@ from kvframe.bench.matchers import Matcher
 from kvframe.bench.options import split_list
 from kvframe.bench.plan import cross
 from kvframe.bench.policies import BASELINE, OPTIMUM, choose_all
-from kvframe.bench.progress import Progress
 from kvframe.bench.report import Table
-from kvframe.bench.run import run
+from kvframe.bench.run import run_all
 from kvframe.bench.traces import load
 from kvframe.registry import Registry
 
@@ -83,15 +82,8 @@ def besides(
     gates = [mine] if isinstance(mine, Admission) else []
     indexes = [mine] if isinstance(mine, Matcher) else []
     plans = cross(sources, [MODE], [lru], sizes, (lru, opt), gates, indexes)
-    progress = Progress(quiet)
-    try:
-        outcome = run(plans, None, progress)
-    finally:
-        progress.clear()
-    if outcome.interrupted:
-        raise KeyboardInterrupt
     found: dict[tuple[str, int], list[Cell]] = {}
-    for plan, cell in outcome.cells.items():
+    for plan, cell in run_all(plans, quiet=quiet).items():
         found.setdefault((cell.trace, plan.capacity or 0), []).append(cell)
     return [_of(place, cells) for place, cells in found.items()]
 

@@ -10,9 +10,8 @@ from kvframe.bench.cells import Cell
 from kvframe.bench.options import split_list
 from kvframe.bench.plan import cross
 from kvframe.bench.policies import BASELINE, BOUND, OPTIMUM, Choice, choose_all
-from kvframe.bench.progress import Progress
 from kvframe.bench.report import Table
-from kvframe.bench.run import run
+from kvframe.bench.run import run_all
 from kvframe.bench.traces import load
 from kvframe.bench.verdict import with_gap_closed
 from kvframe.registry import Registry
@@ -116,14 +115,8 @@ def boards(
         if (row.kind, row.way, row.state) == ("eviction", "builtin", "ok") and row.name != BOUND
     ]
     others = [choice for choice in choose_all(shipped, registry) if choice.name != mine.label]
-    progress = Progress(quiet)
-    try:
-        outcome = run(cross(sources, [MODE], [mine, *others], sizes), None, progress)
-    finally:
-        progress.clear()
-    if outcome.interrupted:
-        raise KeyboardInterrupt
-    cells = with_gap_closed(outcome.cells)
+    plans = cross(sources, [MODE], [mine, *others], sizes)
+    cells = with_gap_closed(run_all(plans, quiet=quiet))
     found: dict[tuple[str, int], list[tuple[Choice, Cell]]] = {}
     for plan, cell in cells.items():
         found.setdefault((cell.trace, plan.capacity or 0), []).append((plan.policy, cell))

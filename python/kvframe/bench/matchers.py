@@ -1,16 +1,13 @@
 """Prefix matchers as the command line names them: ``min-hit``, ``min-hit:min_tokens=1024``."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
-import msgspec
-
+from kvframe.bench.named import Named, options_of
 from kvframe.bench.options import keyed
-from kvframe.bench.policies import options_of, source_hash
 from kvframe.descriptors import PrefixMatcher
 from kvframe.errors import ConfigError
 from kvframe.policies.match import MatchDriver, matcher_of
-from kvframe.registry import Loaded, Registry
+from kvframe.registry import Registry
 
 OWN = "hash"
 """The index of the core, by keys, as a trace brings them."""
@@ -18,13 +15,8 @@ OWN = "hash"
 DEFAULT = (OWN,)
 
 
-@dataclass(frozen=True)
-class Matcher:
-    """A prefix matcher found by the registry, with its checked options; see `policies.Choice`."""
-
-    label: str
-    loaded: Loaded[PrefixMatcher] = field(repr=False, compare=False)
-    options: msgspec.Struct | None = field(compare=False)
+class Matcher(Named[PrefixMatcher]):
+    """A prefix matcher and its options."""
 
     def engine_policy(self, block_size: int) -> MatchDriver | None:
         """What `kvframe._core.replay` takes, made anew.
@@ -33,21 +25,6 @@ class Matcher:
             PluginError: the matcher cannot be made.
         """
         return matcher_of(self.loaded, self.options, block_size)
-
-    @property
-    def option_values(self) -> dict[str, object]:
-        """Every option, the defaults too."""
-        return {} if self.options is None else msgspec.to_builtins(self.options)
-
-    @property
-    def identity(self) -> dict[str, object]:
-        """Everything about it that decides a cell's numbers."""
-        return {
-            "policy": self.loaded.descriptor.name,
-            "version": f"{self.loaded.distribution} {self.loaded.version}",
-            "source": source_hash(self.loaded),
-            "options": self.option_values,
-        }
 
 
 def choose_all(texts: Iterable[str], registry: Registry) -> list[Matcher]:

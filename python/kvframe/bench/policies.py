@@ -4,21 +4,18 @@ A batched policy takes ``window=N`` besides its own options: how many candidates
 time, 0 for all, in place of what the policy asks for.
 """
 
-import hashlib
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
+from kvframe.bench.named import options_of, source_hash
 from kvframe.bench.options import OptionOrigins, keyed
 from kvframe.config.environment import EnvText
 from kvframe.config.schema import PolicyConfig
 from kvframe.config.values import build
-from kvframe.descriptors import Descriptor, EvictionPolicy
-from kvframe.errors import ConfigError
+from kvframe.descriptors import EvictionPolicy
 from kvframe.policies.driver import driver
 from kvframe.registry import Loaded, Registry
 
@@ -28,8 +25,6 @@ DEFAULT = ("lru", "foresight", "lfu", "lfuda", "s3-fifo", OPTIMUM)
 EVERY = "all"
 """Stands for every installed policy."""
 REFERENCE = (BASELINE, OPTIMUM, BOUND)
-
-D = TypeVar("D", bound=Descriptor)
 
 
 class EnginePolicy(NamedTuple):
@@ -120,37 +115,3 @@ def _window(loaded: Loaded[EvictionPolicy], given: dict[str, EnvText]) -> int | 
         return None
     table = {"window": given.pop("window")}
     return build(PolicyConfig, table, loaded.descriptor.name, OptionOrigins("--policy")).window
-
-
-def options_of(
-    option: str, text: str, descriptor: Descriptor, given: dict[str, EnvText]
-) -> msgspec.Struct | None:
-    """The options ``given`` to a policy, checked; None if it takes none.
-
-    Raises:
-        ConfigError: an option it does not have, or a value it refuses.
-    """
-    name, schema = descriptor.name, descriptor.options
-    if schema is None:
-        if given:
-            raise ConfigError(f"{option} {text}: {name} takes no options")
-        return None
-    return build(schema, given, name, OptionOrigins(option))
-
-
-def source_hash(loaded: Loaded[D]) -> str:
-    """Hash of a plugin's Python files: under development its version stays, its code does not.
-
-    Empty for a built-in, whose code is the core's.
-    """
-    make = loaded.descriptor.make
-    package = sys.modules.get(make.__module__.partition(".")[0]) if make is not None else None
-    path = getattr(package, "__file__", None)
-    if path is None:
-        return ""
-    file = Path(path)
-    files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
-    digest = hashlib.sha256()
-    for source in files:
-        digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    return digest.hexdigest()[:16]

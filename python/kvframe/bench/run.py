@@ -10,6 +10,7 @@ from kvframe import _core
 from kvframe.bench.admissions import KEEP_ALL
 from kvframe.bench.cells import Cell, Plan
 from kvframe.bench.matchers import OWN
+from kvframe.bench.progress import Progress
 from kvframe.bench.results import ResultStore
 
 Report = Callable[[int, int, Plan], None]
@@ -134,6 +135,23 @@ def run(plans: Sequence[Plan], store: ResultStore | None, report: Report, jobs: 
     except KeyboardInterrupt:
         outcome.interrupted = True
     return outcome
+
+
+def run_all(plans: Sequence[Plan], *, quiet: bool) -> dict[Plan, Cell]:
+    """Run plans that say nothing until all of them are finished.
+
+    Raises:
+        KVFrameError: a cell failed.
+        KeyboardInterrupt: Ctrl-C.
+    """
+    progress = Progress(quiet)
+    try:
+        outcome = run(plans, None, progress)
+    finally:
+        progress.clear()
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    return outcome.cells
 
 
 def _run_threads(

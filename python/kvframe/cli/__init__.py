@@ -25,7 +25,7 @@ COMMANDS = {
     "bench": "Replay real traffic under every policy.",
     "check": "Check FILE and print what it resolves to.",
     "new-plugin": "Write a package that installs, passes its tests and runs.",
-    "plugins": "List every policy that is installed, the broken ones too.",
+    "plugins": "List every policy and store that is installed.",
 }
 
 

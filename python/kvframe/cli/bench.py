@@ -2,8 +2,9 @@
 
 import os
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -15,11 +16,12 @@ from kvframe.bench.check import text as text_of
 from kvframe.bench.job import Job, Request
 from kvframe.bench.locate import KINDS
 from kvframe.bench.report import unfinished
+from kvframe.cli import BAD_INPUT, BROKEN_PIPE, INTERRUPTED
 from kvframe.cli.reuse import reuse
 from kvframe.descriptors import Kind
 from kvframe.spelling import did_you_mean
 
-BELOW_THRESHOLD, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+BELOW_THRESHOLD = 1
 
 
 def _say(line: str) -> None:
@@ -40,6 +42,18 @@ def _print(text: str) -> int:
         _say(f"error: stdout: {error.strerror}")
         return BAD_INPUT
     return 0
+
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+
+def _several(
+    flag: str, name: str, metavar: str, default: Sequence[str], told: str | None = None
+) -> Callable[[_Decorated], _Decorated]:
+    """An option that may be given several times."""
+    return click.option(
+        flag, name, multiple=True, metavar=metavar, default=default, show_default=True, help=told
+    )
 
 
 class _Commands(click.Group):
@@ -65,72 +79,58 @@ def bench(context: click.Context) -> None:
         context.exit(_execute(Request(brief=True)))
 
 
-@bench.command()
-@click.option(
+@bench.command(short_help="Replay traces under policies, at capacities, in modes.")
+@_several(
     "--trace",
     "traces",
-    multiple=True,
-    metavar="NAME|FILE|-",
-    default=Request.traces,
-    show_default=True,
-    help="A shipped trace (conversation, synthetic, agent), a Mooncake JSONL file, gzip or plain, "
+    "NAME|FILE|-",
+    Request.traces,
+    "A shipped trace (conversation, synthetic, agent), a Mooncake JSONL file, gzip or plain, "
     "or - for stdin.",
 )
-@click.option(
+@_several(
     "--policy",
     "policies",
-    multiple=True,
-    metavar="NAME[:OPTION=VALUE...]",
-    default=Request.policies,
-    show_default=True,
-    help="An eviction policy that `kvframe plugins` lists, opt, opt-forced and infinite among "
+    "NAME[:OPTION=VALUE...]",
+    Request.policies,
+    "An eviction policy that `kvframe plugins` lists, opt, opt-forced and infinite among "
     "them; `all` is every one.",
 )
-@click.option(
+@_several(
     "--admission",
     "admissions",
-    multiple=True,
-    metavar="NAME[:OPTION=VALUE...]",
-    default=Request.admissions,
-    show_default=True,
-    help="An admission policy that `kvframe plugins` lists, under each of the policies.",
+    "NAME[:OPTION=VALUE...]",
+    Request.admissions,
+    "An admission policy that `kvframe plugins` lists, under each of the policies.",
 )
-@click.option(
+@_several(
     "--prefix",
     "matchers",
-    multiple=True,
-    metavar="NAME[:OPTION=VALUE...]",
-    default=Request.matchers,
-    show_default=True,
-    help="A prefix matcher that `kvframe plugins` lists; not radix, as a trace has no tokens.",
+    "NAME[:OPTION=VALUE...]",
+    Request.matchers,
+    "A prefix matcher that `kvframe plugins` lists; not radix, as a trace has no tokens.",
 )
-@click.option(
+@_several(
     "--capacity",
     "capacities",
-    multiple=True,
-    metavar="BLOCKS|SIZE",
-    default=Request.capacities,
-    show_default=True,
-    help="Virtual blocks, or a size such as '40 GiB' together with --model-shape.",
+    "BLOCKS|SIZE",
+    Request.capacities,
+    "Virtual blocks, or a size such as '40 GiB' together with --model-shape.",
 )
-@click.option(
+@_several(
     "--mode",
     "modes",
-    multiple=True,
-    metavar="trace|engine|timed",
-    default=Request.modes,
-    show_default=True,
-    help="trace: every id is a block and a whole prompt may hit. engine: the manager itself. "
+    "trace|engine|timed",
+    Request.modes,
+    "trace: every id is a block and a whole prompt may hit. engine: the manager itself. "
     "timed: by the clock, beside sequences that still run.",
 )
-@click.option(
+@_several(
     "--format",
     "formats",
-    multiple=True,
-    metavar="table|json|csv|md",
-    default=Request.formats,
-    show_default=True,
-    help="table and md always show lru, opt and infinite as well; json and csv hold what you ask.",
+    "table|json|csv|md",
+    Request.formats,
+    "table and md always show lru, opt and infinite as well; json and csv hold what you ask.",
 )
 @click.option(
     "--block-size",
@@ -181,7 +181,7 @@ def run(context: click.Context, /, **asked: Any) -> None:
     context.exit(_execute(Request(**asked)))
 
 
-@bench.command()
+@bench.command(short_help="Draw hit rate against capacity.")
 @click.argument("results", metavar="DIR|FILE.json|-")
 @click.option(
     "-o",
@@ -202,22 +202,18 @@ def plot(results: str, output: Path) -> None:
 
 @bench.command()
 @click.argument("plugin", metavar="PLUGIN[:OPTION=VALUE...]")
-@click.option(
+@_several(
     "--trace",
     "traces",
-    multiple=True,
-    metavar="NAME|FILE|-",
-    default=TRACES,
-    show_default=True,
-    help="As of `kvframe bench run`.",
+    "NAME|FILE|-",
+    TRACES,
+    "As of `kvframe bench run`.",
 )
-@click.option(
+@_several(
     "--capacity",
     "capacities",
-    multiple=True,
-    metavar="BLOCKS",
-    default=CAPACITIES,
-    show_default=True,
+    "BLOCKS",
+    CAPACITIES,
 )
 @click.option(
     "--kind",

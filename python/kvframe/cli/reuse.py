@@ -13,7 +13,7 @@ from kvframe.bench.reuse import compare, table
 NUMBER = click.IntRange(1, 2**31)
 
 
-@click.command()
+@click.command(short_help="What hits inside a block would save, and what copies cost.")
 @click.option(
     "--tokens",
     "names",

@@ -13,6 +13,20 @@ MAX_GROUPS = 16
 """Layer groups that one pool serves."""
 
 Count = Annotated[int, Meta(ge=1, le=MAX_BLOCKS)]
+Budget = Annotated[
+    Annotated[float, Meta(gt=0)] | None,
+    Meta(
+        description="A policy in Python that takes longer for a decision is asked no more. If "
+        "not given, it may take its time."
+    ),
+]
+OptionTables = Annotated[
+    dict[str, dict[str, Any]],
+    Meta(description="A table of options for each policy, checked by that policy's schema."),
+]
+PolicyOptions = Annotated[
+    dict[str, Any], Meta(description="That policy's options, checked by its schema.")
+]
 
 
 class SequenceCapacity(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -151,17 +165,8 @@ class PolicyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             "the policy asks for, or 256."
         ),
     ] = None
-    budget_ms: Annotated[
-        Annotated[float, Meta(gt=0)] | None,
-        Meta(
-            description="A policy in Python that takes longer for a decision is asked no more. If "
-            "not given, it may take its time."
-        ),
-    ] = None
-    options: Annotated[
-        dict[str, dict[str, Any]],
-        Meta(description="A table of options for each policy, checked by that policy's schema."),
-    ] = field(default_factory=dict)
+    budget_ms: Budget = None
+    options: OptionTables = field(default_factory=dict)
 
 
 class AdmissionConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -174,17 +179,8 @@ class AdmissionConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         Literal["fallback", "raise"],
         Meta(description="When the policy misbehaves: keep everything, or raise."),
     ] = "fallback"
-    budget_ms: Annotated[
-        Annotated[float, Meta(gt=0)] | None,
-        Meta(
-            description="A policy in Python that takes longer for a decision is asked no more. If "
-            "not given, it may take its time."
-        ),
-    ] = None
-    options: Annotated[
-        dict[str, dict[str, Any]],
-        Meta(description="A table of options for each policy, checked by that policy's schema."),
-    ] = field(default_factory=dict)
+    budget_ms: Budget = None
+    options: OptionTables = field(default_factory=dict)
 
 
 class PrefixConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -235,9 +231,7 @@ class TierConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     eviction: Annotated[
         str, Meta(description="Name of its eviction policy; see: kvframe plugins.")
     ] = "lru"
-    eviction_options: Annotated[
-        dict[str, Any], Meta(description="That policy's options, checked by its schema.")
-    ] = field(default_factory=dict)
+    eviction_options: PolicyOptions = field(default_factory=dict)
     admission: Annotated[
         str,
         Meta(
@@ -245,9 +239,7 @@ class TierConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             "kvframe plugins."
         ),
     ] = "write-through"
-    admission_options: Annotated[
-        dict[str, Any], Meta(description="That policy's options, checked by its schema.")
-    ] = field(default_factory=dict)
+    admission_options: PolicyOptions = field(default_factory=dict)
     in_flight: Annotated[
         Count, Meta(description="Pages on their way in and out at once; more are refused.")
     ] = 4096

@@ -89,15 +89,14 @@ class StoreTier:
         """Whether the store is asked at all: one that fails is left alone for a while."""
         return now >= self._again
 
-    def failed(self, now: int) -> None:
-        """The store raised."""
+    def heard(self, outcome: object, now: int) -> None:
+        """The store answered, or raised."""
+        if not isinstance(outcome, Exception):
+            self._in_a_row = 0
+            return
         self.errors += 1
         self._again = now + BACK_OFF_MS[min(self._in_a_row, len(BACK_OFF_MS) - 1)]
         self._in_a_row += 1
-
-    def worked(self) -> None:
-        """The store answered."""
-        self._in_a_row = 0
 
     # --- in the worker -----------------------------------------------------------------------
 

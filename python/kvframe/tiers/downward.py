@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
 
 from kvframe.errors import BusyError, CapacityError
 from kvframe.policies.tier import UNKNOWN, Use
@@ -37,7 +36,6 @@ class Downward(Levels):
 
     _behind: list[OrderedDict[bytes, Keys]]
     _held: dict[int, Held]
-    _verify: bool
 
     def offload(self, seq: int) -> int:
         """Back up what a sequence has computed, as far as the host tier's admission lets it in.
@@ -122,7 +120,7 @@ class Downward(Levels):
         self._evicted(self.host, stored.evicted)
         pages = [held.table[stored.present : len(keys)] for _ in self.parts]
         self.moves.out_now(pages, stored.slots)
-        good = self._came_out(pages, stored.slots, self.host.seal(stored.slots))
+        good = self._alike(pages, stored.slots, self.host.seal(stored.slots))
         good = self._settle(self.host, stored.ticket, self._all(good))
         self.counters["offloaded"] += good
         self._write_down(0, keys[: stored.present + good])
@@ -144,7 +142,7 @@ class Downward(Levels):
         some = [one[stored.present : len(keys)] for one in pages]
 
         def copied(outcome: int | Exception) -> None:
-            good = 0 if isinstance(outcome, Exception) else self._came_out(some, slots, outcome)
+            good = 0 if isinstance(outcome, Exception) else self._alike(some, slots, outcome)
             good = self._settle(host, stored.ticket, self._all(good))
             release()
             self.counters["offloaded"] += good
@@ -152,15 +150,6 @@ class Downward(Levels):
 
         self.moves.out(some, slots, lambda: host.seal(slots), copied)
         return len(slots)
-
-    def _came_out(self, pages: list[Pages], slots: Pages, good: int) -> int:
-        """Pages that are on the host as they are in the pool, where that is looked at."""
-        if not self._verify:
-            return good
-        for part, some, sums in zip(self.parts, pages, self.host.sums(slots), strict=True):
-            wrong = part.pool.verify(some[:good], sums[:good])
-            good = min(good, *(int(np.flatnonzero(some == page)[0]) for page in wrong), good)
-        return good
 
     # --- tier to tier --------------------------------------------------------------------------
 
@@ -189,7 +178,7 @@ class Downward(Levels):
         try:
             source, slots = level.books.load(taken, stored.present, None)
         except CapacityError:
-            self._left(below, self._give_up(below.books, stored.ticket))
+            self._give_up(below, stored.ticket)
             self._settle(below, stored.ticket, self._all(0))
             self._put_off(place, keys)
             return
@@ -214,12 +203,8 @@ class Downward(Levels):
             return [some[:good] for some in level.get(slots)]
 
         def sent(outcome: list[int] | Exception) -> None:
-            failed = isinstance(outcome, Exception)
+            below.heard(outcome, self._clock())
             good = self._all(0) if isinstance(outcome, Exception) else outcome
-            if failed:
-                below.failed(self._clock())
-            else:
-                below.worked()
             count = self._settle(below, ticket, good)
             self._settle(level, source, self._all(len(slots)))
             here = level.books.find(keys[: start + count])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 import numpy.typing as npt
 
@@ -36,7 +34,7 @@ class Gate:
     def __init__(self, tier: ResolvedTier, books: Books, kind: str, block_size: int) -> None:
         gate = gate_of(tier.admission, tier.admission_options, block_size, None, False)
         self.name = tier.config.admission
-        self._asked: Asked
+        self._asked: Driven | TierGate
         if isinstance(gate, AdmissionDriver):
             self._asked = Driven(gate)
         else:
@@ -74,24 +72,8 @@ class Gate:
         return int(dropped[0]) if len(dropped) else len(verdicts)
 
 
-class Asked(Protocol):
-    """Who gives the verdicts."""
-
-    def seen(self, keys: Keys, now: int) -> None: ...
-
-    def admit(
-        self,
-        keys: Keys,
-        start: int,
-        block_size: int,
-        uses: Uses,
-        using: tuple[int, int, int, int, int],
-        about: tuple[int, str, int, int, int],
-    ) -> npt.NDArray[np.uint8]: ...
-
-
 class Driven:
-    """A policy in Python."""
+    """A policy in Python, asked as a `TierGate` is."""
 
     def __init__(self, driver: AdmissionDriver) -> None:
         self._driver = driver

@@ -12,7 +12,7 @@ from kvframe.errors import CapacityError, HandleError
 from kvframe.manager import KVCacheManager
 from kvframe.policies.tier import UNKNOWN, Use
 from kvframe.tiers.below import StoreTier
-from kvframe.tiers.books import Books, Gone, Keys, Stored, keys_of
+from kvframe.tiers.books import Gone, Keys, Stored, keys_of
 from kvframe.tiers.gate import COMPUTED, USED
 from kvframe.tiers.host import HostTier
 from kvframe.tiers.moves import Moves, Pages, Part
@@ -37,6 +37,7 @@ class Levels:
     _uses: OrderedDict[bytes, int]
     _requests: OrderedDict[int, Use]
     _clock: Callable[[], int]
+    _verify: bool
     _least: int
     """The lowest block id that is a page: 1 where block 0 is the null block."""
 
@@ -102,12 +103,22 @@ class Levels:
         """The same number for each part."""
         return [good] * len(self.parts)
 
-    def _give_up(self, books: Books, ticket: int) -> Gone:
+    def _give_up(self, level: Level, ticket: int) -> None:
         """Cancel a transfer that may have ended, or been given up, before."""
         try:
-            return books.cancel(ticket)
+            gone = level.books.cancel(ticket)
         except HandleError:
-            return []
+            return
+        self._left(level, gone)
+
+    def _alike(self, pages: list[Pages], slots: Pages, good: int) -> int:
+        """Pages at the front that are in the pool as on the host, where that is looked at."""
+        if not self._verify:
+            return good
+        for part, some, sums in zip(self.parts, pages, self.host.sums(slots), strict=True):
+            for page in part.pool.verify(some[:good], sums[:good]):
+                good = min(good, int(np.flatnonzero(some == page)[0]))
+        return good
 
     def _deadline(self, level: Level, ticket: int) -> None:
         if level.config.timeout_ms is not None and ticket:

@@ -6,8 +6,6 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
-import numpy as np
-
 from kvframe.errors import CapacityError, HandleError, UsageError
 from kvframe.policies.tier import UNKNOWN, Use
 from kvframe.tiers.below import Read, StoreTier
@@ -53,7 +51,6 @@ class Upward(Levels):
     _rewound: list[int]
     _landed: list[int]
     _poison: bool
-    _verify: bool
 
     # --- ahead of a request --------------------------------------------------------------------
 
@@ -105,7 +102,7 @@ class Upward(Levels):
         try:
             source, _ = below.books.load(keys, stored.present, loading.use)
         except CapacityError:
-            self._left(host, self._give_up(host.books, stored.ticket))
+            self._give_up(host, stored.ticket)
             self._settle(host, stored.ticket, self._all(0))
             self._go_on(loading)
             return
@@ -121,10 +118,8 @@ class Upward(Levels):
 
         def fetched(outcome: Read | Exception) -> None:
             good, keep = 0, True
-            if isinstance(outcome, Exception):
-                below.failed(self._clock())
-            else:
-                below.worked()
+            below.heard(outcome, self._clock())
+            if not isinstance(outcome, Exception):
                 good, keep = outcome.good, not outcome.wrong
                 below.corrupt += bool(outcome.wrong)
             self._settle(below, source, self._all(good), keep=keep)
@@ -145,10 +140,8 @@ class Upward(Levels):
         loading.state = "looking"
 
         def told(outcome: int | Exception) -> None:
-            if isinstance(outcome, Exception):
-                below.failed(self._clock())
-            else:
-                below.worked()
+            below.heard(outcome, self._clock())
+            if not isinstance(outcome, Exception):
                 parent = keys[known - 1 : known] if known else None
                 below.books.adopt(keys[known : known + outcome], parent)
             if loading.state == "looking":
@@ -187,21 +180,12 @@ class Upward(Levels):
 
         def onboarded(outcome: int | Exception) -> None:
             failed = isinstance(outcome, Exception)
-            good = 0 if isinstance(outcome, Exception) else self._arrived(pages, slots, outcome)
+            good = 0 if isinstance(outcome, Exception) else self._alike(pages, slots, outcome)
             self._settle(host, ticket, self._all(good), keep=failed)
             self.counters["onboarded"] += good
             self._bring_in(loading, good)
 
         self.moves.bring(slots, pages, lambda: host.check(slots), onboarded)
-
-    def _arrived(self, pages: list[Pages], slots: Pages, good: int) -> int:
-        """Pages that are in the pool as they were on the host, where that is looked at."""
-        if not self._verify:
-            return good
-        for part, some, sums in zip(self.parts, pages, self.host.sums(slots), strict=True):
-            for page in part.pool.verify(some[:good], sums[:good]):
-                good = min(good, int(np.flatnonzero(some == page)[0]))
-        return good
 
     def _bring_in(self, loading: Loading, good: int) -> None:
         """The load has ended with so many pages good."""
@@ -230,7 +214,7 @@ class Upward(Levels):
             return  # over, or about to be
         loading.state = "cancelled"
         if loading.into_host is not None:
-            self._left(self.host, self._give_up(self.host.books, loading.into_host))
+            self._give_up(self.host, loading.into_host)
         self._bring_in(loading, 0)
 
     def _late(self, level: object, tickets: list[int]) -> None:
@@ -240,7 +224,7 @@ class Upward(Levels):
             into = loading.into_host
             if (level is self.host and into in tickets) or (level is below and source in tickets):
                 if into is not None:
-                    self._left(self.host, self._give_up(self.host.books, into))
+                    self._give_up(self.host, into)
                 loading.state, loading.into_host = "waiting", None
                 self._go_on(loading)
 

@@ -8,10 +8,10 @@ use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 
 use crate::buffers::u64s;
+use crate::driver::frozen;
 use crate::errors::{from_core, usage};
 use crate::gatekeeper::words;
 use crate::ints::{Seq, Upto};
-use crate::judge::frozen;
 use crate::manager::Manager;
 use crate::request::Request;
 

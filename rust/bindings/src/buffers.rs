@@ -8,7 +8,7 @@ use numpy::{
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyTuple};
 
 use crate::errors::{shown, usage};
 
@@ -37,6 +37,9 @@ pub fn tokens<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Tokens<'py
         && array.is_contiguous()
     {
         return Ok(Tokens::Borrowed(array));
+    }
+    if value.cast::<PyTuple>().is_ok_and(|ids| ids.is_empty()) {
+        return Ok(Tokens::Owned(Vec::new()));
     }
     let py = value.py();
     if let Some(ids) = integers(value)? {
@@ -196,14 +199,13 @@ pub fn slice<'a, T: Element>(
     array: &'a mut PyReadwriteArray<'_, T, Ix1>,
     name: &str,
 ) -> PyResult<&'a mut [T]> {
-    let strides = array.strides().to_vec();
-    array.as_slice_mut().map_err(|_| {
-        let size = size_of::<T>();
-        usage(
-            py,
-            format!("{name} must be contiguous: {size} bytes from entry to entry, not {strides:?}"),
-        )
-    })
+    if !array.is_contiguous() {
+        let (size, strides) = (size_of::<T>(), array.strides());
+        let message =
+            format!("{name} must be contiguous: {size} bytes from entry to entry, not {strides:?}");
+        return Err(usage(py, message));
+    }
+    Ok(array.as_slice_mut().unwrap_or_default())
 }
 
 /// The caller's array of offsets or lengths, of either width.

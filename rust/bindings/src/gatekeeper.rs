@@ -1,44 +1,32 @@
 //! A Python admission policy's verdicts, asked for without the core's lock.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use kvframe_core::Key;
 use kvframe_core::policy::admission::{Ask, Offer, Verdict};
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 use crate::buffers::key_words;
+use crate::driver::{Driver, frozen, unchanged};
 use crate::errors::raise;
-use crate::judge::{frozen, unchanged};
 
 /// What a verdict reads before the policy has written it.
 const UNSET: u8 = u8::MAX;
 
 /// A policy written in Python, behind `kvframe.policies.gate.AdmissionDriver`.
 pub struct Gatekeeper {
-    driver: Py<PyAny>,
-    columns: Vec<(String, Column)>,
+    driver: Driver<Column>,
     wants_seen: bool,
     strict: bool,
-    failures: AtomicU64,
 }
 
 impl Gatekeeper {
     /// Reads what the driver declares: `columns`, `wants_seen`.
     pub fn new(driver: &Bound<'_, PyAny>, strict: bool) -> PyResult<Self> {
         Ok(Self {
-            columns: driver
-                .getattr("columns")?
-                .extract::<Vec<String>>()?
-                .into_iter()
-                .map(|name| Column::by_name(driver.py(), &name).map(|kind| (name, kind)))
-                .collect::<PyResult<_>>()?,
             wants_seen: driver.getattr("wants_seen")?.extract()?,
-            driver: driver.clone().unbind(),
+            driver: Driver::new(driver, Column::by_name)?,
             strict,
-            failures: AtomicU64::new(0),
         })
     }
 
@@ -49,7 +37,7 @@ impl Gatekeeper {
 
     /// How often it failed.
     pub fn failures(&self) -> u64 {
-        self.failures.load(Ordering::Relaxed)
+        self.driver.failures()
     }
 
     /// One verdict a row of `offer`; all are kept where the policy failed and may be passed over.
@@ -73,12 +61,7 @@ impl Gatekeeper {
 
     /// Counts a failure and tells of it.
     pub fn failed(&self, py: Python<'_>, error: PyErr) -> PyResult<()> {
-        if !error.is_instance_of::<pyo3::exceptions::PyException>(py) {
-            return Err(error);
-        }
-        self.failures.fetch_add(1, Ordering::Relaxed);
-        let told = self.driver.bind(py).call_method1("failed", (&error, self.strict))?;
-        if self.strict { Err(PyErr::from_value(told)) } else { Ok(()) }
+        self.driver.failed(py, error, self.strict)
     }
 
     fn consult(
@@ -88,10 +71,7 @@ impl Gatekeeper {
         ask: Ask,
         seen: &[Key],
     ) -> PyResult<Vec<Verdict>> {
-        let columns = PyDict::new(py);
-        for (name, kind) in &self.columns {
-            columns.set_item(name, column(py, *kind, offer)?)?;
-        }
+        let columns = self.driver.columns(py, |kind| column(py, kind, offer))?;
         let seen = if seen.is_empty() { None } else { Some(words(py, seen)?) };
         let rows = offer.len();
         let out = PyArray1::<u8>::from_vec(py, vec![UNSET; rows]).into_any();
@@ -141,8 +121,8 @@ enum Column {
 }
 
 impl Column {
-    fn by_name(py: Python<'_>, name: &str) -> PyResult<Self> {
-        Ok(match name {
+    fn by_name(name: &str) -> Option<Self> {
+        Some(match name {
             "key" => Self::Key,
             "next" => Self::Next,
             "depth" => Self::Depth,
@@ -156,7 +136,7 @@ impl Column {
             "turn" => Self::Turn,
             "request_class" => Self::RequestClass,
             "priority" => Self::Priority,
-            _ => return Err(raise(py, "PolicyError", format!("no column is called {name:?}"))),
+            _ => return None,
         })
     }
 }

@@ -1,26 +1,23 @@
 //! A Python policy's verdict, asked for without the core's lock.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use kvframe_core::policy::{Candidates, Journal};
 use kvframe_core::pool::NIL;
-use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
+use crate::driver::{Driver, frozen, unchanged};
 use crate::errors::raise;
 
 /// A policy written in Python, behind `kvframe.policies.batched.Driver`.
 pub struct Judge {
-    driver: Py<PyAny>,
-    columns: Vec<(String, Column)>,
+    driver: Driver<Column>,
     names_victims: bool,
     /// Candidates offered at a time; 0 offers all.
     window: usize,
     strict: bool,
-    failures: AtomicU64,
     scratch: Mutex<Candidates>,
 }
 
@@ -34,17 +31,10 @@ impl Judge {
     /// Reads what the driver declares: `columns`, `names_victims`, `window`.
     pub fn new(driver: &Bound<'_, PyAny>, strict: bool) -> PyResult<Self> {
         Ok(Self {
-            columns: driver
-                .getattr("columns")?
-                .extract::<Vec<String>>()?
-                .into_iter()
-                .map(|name| Column::by_name(driver.py(), &name).map(|kind| (name, kind)))
-                .collect::<PyResult<_>>()?,
             names_victims: driver.getattr("names_victims")?.extract()?,
             window: driver.getattr("window")?.extract()?,
-            driver: driver.clone().unbind(),
+            driver: Driver::new(driver, Column::by_name)?,
             strict,
-            failures: AtomicU64::new(0),
             scratch: Mutex::default(),
         })
     }
@@ -59,15 +49,12 @@ impl Judge {
     }
 
     pub fn failures(&self) -> u64 {
-        self.failures.load(Ordering::Relaxed)
+        self.driver.failures()
     }
 
-    /// Runs `fill` on a reused buffer and hands it out.
-    pub fn gather(&self, fill: impl FnOnce(&mut Candidates)) -> Candidates {
-        let spare = self.scratch.try_lock().map(|mut c| std::mem::take(&mut *c));
-        let mut candidates = spare.unwrap_or_default();
-        fill(&mut candidates);
-        candidates
+    /// A buffer for an offer, which `done_with` takes back.
+    pub fn spare(&self) -> Candidates {
+        self.scratch.try_lock().map(|mut kept| std::mem::take(&mut *kept)).unwrap_or_default()
     }
 
     /// Gives the buffer back.
@@ -90,15 +77,7 @@ impl Judge {
     ) -> PyResult<Option<Verdict>> {
         match self.consult(py, n, now, offer, journal) {
             Ok(verdict) => Ok(Some(verdict)),
-            Err(error) => {
-                let interrupt = !error.is_instance_of::<pyo3::exceptions::PyException>(py);
-                if interrupt {
-                    return Err(error);
-                }
-                self.failures.fetch_add(1, Ordering::Relaxed);
-                let told = self.driver.bind(py).call_method1("failed", (&error, self.strict))?;
-                if self.strict { Err(PyErr::from_value(told)) } else { Ok(None) }
-            }
+            Err(error) => self.driver.failed(py, error, self.strict).map(|()| None),
         }
     }
 
@@ -107,11 +86,7 @@ impl Judge {
         let events = events(py, journal)?;
         match self.driver.bind(py).call_method1("deliver", (events,)) {
             Ok(_) => Ok(()),
-            Err(error) if error.is_instance_of::<pyo3::exceptions::PyException>(py) => {
-                self.failures.fetch_add(1, Ordering::Relaxed);
-                self.driver.bind(py).call_method1("failed", (error, false)).map(drop)
-            }
-            Err(interrupt) => Err(interrupt),
+            Err(error) => self.driver.failed(py, error, false),
         }
     }
 
@@ -124,10 +99,7 @@ impl Judge {
         journal: &Journal,
     ) -> PyResult<Verdict> {
         let driver = self.driver.bind(py);
-        let columns = PyDict::new(py);
-        for (name, kind) in &self.columns {
-            columns.set_item(name, column(py, *kind, offer)?)?;
-        }
+        let columns = self.driver.columns(py, |kind| column(py, kind, offer))?;
         let events = events(py, journal)?;
         let wanted = n.min(offer.blocks.len());
         let places = if self.names_victims {
@@ -154,20 +126,6 @@ impl Judge {
             blocks: places.iter().map(|&p| offer.blocks[p as usize]).collect(),
             generations: places.iter().map(|&p| offer.generations[p as usize]).collect(),
         })
-    }
-}
-
-/// What the policy wrote, if the array is still of the type and length it was given.
-pub fn unchanged<'py, T: numpy::Element>(
-    out: &Bound<'py, PyAny>,
-    len: usize,
-) -> PyResult<PyReadonlyArray1<'py, T>> {
-    match out.extract::<PyReadonlyArray1<'py, T>>() {
-        Ok(array) if array.len()? == len && array.as_slice().is_ok() => Ok(array),
-        _ => {
-            let message = "changed the type or the shape of out";
-            Err(raise(out.py(), "PolicyError", message.into()))
-        }
     }
 }
 
@@ -200,13 +158,6 @@ fn victims(
     offer.check(&ids).map_err(|why| raise(py, "PolicyError", why))
 }
 
-/// A read-only array: a policy that writes into its input fails at that line.
-pub fn frozen<T: numpy::Element>(py: Python<'_>, values: Vec<T>) -> PyResult<Bound<'_, PyAny>> {
-    let array = PyArray1::from_vec(py, values);
-    array.try_readwrite()?.make_nonwriteable();
-    Ok(array.into_any())
-}
-
 /// A column of the offer, by the name that a policy asks for it with.
 #[derive(Debug, Clone, Copy)]
 enum Column {
@@ -224,8 +175,8 @@ enum Column {
 }
 
 impl Column {
-    fn by_name(py: Python<'_>, name: &str) -> PyResult<Self> {
-        Ok(match name {
+    fn by_name(name: &str) -> Option<Self> {
+        Some(match name {
             "block" => Self::Block,
             "depth" => Self::Depth,
             "parent" => Self::Parent,
@@ -237,7 +188,7 @@ impl Column {
             "turn" => Self::Turn,
             "request_class" => Self::RequestClass,
             "priority" => Self::Priority,
-            _ => return Err(raise(py, "PolicyError", format!("no column is called {name:?}"))),
+            _ => return None,
         })
     }
 }

@@ -141,7 +141,7 @@ impl<C: Tiered> Judged<C> {
     ) -> PyResult<(Candidates, Option<Verdict>)> {
         let window = judge.window();
         let limit = if window == 0 { 0 } else { window.max(n) };
-        let mut offer = judge.gather(|_| {});
+        let mut offer = judge.spare();
         let (now, journal) = self.locked(py, |core| {
             let journal = core.tier().candidates(limit, &mut offer);
             (core.tier().now(), journal)

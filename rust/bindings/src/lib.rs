@@ -6,6 +6,7 @@
 //! | [`request`] | `Request`: a prompt converted and hashed once |
 //! | [`step`], [`inputs`], [`outputs`] | the batched step, what it takes and what it writes |
 //! | [`tables`] | block tables and slots into the caller's arrays |
+//! | [`driver`] | how a policy in Python is asked, whatever its kind |
 //! | [`judge`] | victims asked of a Python policy, outside the lock |
 //! | [`native`] | a compiled policy taken from a capsule or from addresses |
 //! | [`gatekeeper`], [`admission`] | what becomes findable, asked of a Python policy the same way |
@@ -37,6 +38,7 @@ mod admission;
 mod answers;
 mod blocks;
 mod buffers;
+mod driver;
 mod errors;
 mod fork;
 mod gate;

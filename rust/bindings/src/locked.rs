@@ -183,7 +183,7 @@ impl Manager {
         let n = n as usize;
         let mut now = 0;
         let mut journal = Journal::default();
-        let mut offer = judge.gather(|_| {});
+        let mut offer = judge.spare();
         self.locked(py, |core| {
             core.candidates(n, judge.window(), &mut offer);
             journal = core.take_journal();

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use kvframe_core::router::{Router, TIERS};
+use kvframe_core::router::{Reach, Router};
 use numpy::{PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
@@ -38,7 +38,15 @@ fn hash(item: &Bound<'_, PyAny>) -> PyResult<u64> {
 }
 
 /// (worker, leading blocks held in each tier or a nearer one)
-type ReachTuple = (u64, [u32; TIERS]);
+type ReachTuple = (u64, (u32, u32, u32, u32));
+
+fn reach_tuples(found: Vec<Reach>) -> Vec<ReachTuple> {
+    let tuple = |reach: Reach| {
+        let [gpu, host, disk, anywhere] = reach.blocks;
+        (reach.worker, (gpu, host, disk, anywhere))
+    };
+    found.into_iter().map(tuple).collect()
+}
 
 /// Blocks by 64-bit key, each with its holders. See `kvframe.RouterIndex`.
 #[pyclass(frozen, module = "kvframe._core")]
@@ -121,7 +129,7 @@ impl RouterIndex {
     fn match_hashes(&self, py: Python<'_>, blocks: &Bound<'_, PyAny>) -> PyResult<Vec<ReachTuple>> {
         let keys = hashes(blocks)?;
         let found = self.locked(py)?.match_keys(keys);
-        Ok(found.into_iter().map(|reach| (reach.worker, reach.blocks)).collect())
+        Ok(reach_tuples(found))
     }
 
     fn match_tokens(
@@ -133,7 +141,7 @@ impl RouterIndex {
     ) -> PyResult<Vec<ReachTuple>> {
         let ids = tokens(ids, "prompt")?;
         let found = self.locked(py)?.match_tokens(ids.as_slice(), root(salt, adapter));
-        Ok(found.into_iter().map(|reach| (reach.worker, reach.blocks)).collect())
+        Ok(reach_tuples(found))
     }
 
     fn workers(&self, py: Python<'_>) -> PyResult<Vec<u64>> {

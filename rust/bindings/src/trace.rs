@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use kvframe_core::manager::{Answer, Due};
 use kvframe_core::{Admission, Manager as Core, Prompt, SeqId};
-use kvframe_trace::replay::{Host, Prepared};
+use kvframe_trace::replay::{Host, Outcome, Prepared};
 use kvframe_trace::{Mode, Plan, Trace as Inner};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -105,12 +105,6 @@ impl Trace {
         self.inner.input_tokens()
     }
 
-    /// Bytes read, after decompression.
-    #[getter]
-    fn bytes_read(&self) -> u64 {
-        self.inner.bytes
-    }
-
     /// Time that reading took, decompression and checks included.
     #[getter]
     fn parse_seconds(&self) -> f64 {
@@ -138,11 +132,6 @@ impl Trace {
         let session = (request.session != kvframe_trace::NO_SESSION).then_some(request.session);
         let nodes = self.inner.chain(index).to_vec();
         Ok((request.timestamp_ms, request.input_tokens, request.output_tokens, session, nodes))
-    }
-
-    /// Writes kvframe's compact form; returns its bytes.
-    fn write_compact(&self, py: Python<'_>, path: std::path::PathBuf) -> PyResult<u64> {
-        py.detach(|| self.inner.write_compact(&path)).map_err(|e| from_trace(py, &e))
     }
 }
 
@@ -186,7 +175,7 @@ impl Host for Link {
         let Some(judge) = &self.judge else {
             return false;
         };
-        let mut offer = judge.gather(|_| {});
+        let mut offer = judge.spare();
         let n = n as usize;
         manager.candidates(n, judge.window(), &mut offer);
         let journal = manager.take_journal();
@@ -332,6 +321,22 @@ pub fn replay<'py>(
     let Some(outcome) = outcome else {
         return Err(crate::errors::raise(py, "PolicyError", "the replay was stopped".into()));
     };
+    let dict = outcome_dict(py, &outcome)?;
+    dict.set_item("prepare_seconds", prepare_seconds)?;
+    let gate = manager.admission_counts();
+    dict.set_item("admission_kept", gate.kept)?;
+    dict.set_item("admission_dropped", gate.dropped)?;
+    let failures = link.gatekeeper.as_ref().map_or(0, Gatekeeper::failures);
+    dict.set_item("admission_failures", failures)?;
+    let failures = link.native.as_ref().map_or(0, Native::failures);
+    dict.set_item("policy_failures", link.judge.as_ref().map_or(failures, Judge::failures))?;
+    if log {
+        dict.set_item("events", crate::views::events_dict(py, &manager.take_events())?)?;
+    }
+    Ok(dict)
+}
+
+fn outcome_dict<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("requests", outcome.requests)?;
     dict.set_item("input_tokens", outcome.input_tokens)?;
@@ -348,16 +353,5 @@ pub fn replay<'py>(
     dict.set_item("mean_ttft_seconds", outcome.mean_wait)?;
     dict.set_item("p95_ttft_seconds", outcome.late_wait)?;
     dict.set_item("seconds", outcome.seconds)?;
-    dict.set_item("prepare_seconds", prepare_seconds)?;
-    let gate = manager.admission_counts();
-    dict.set_item("admission_kept", gate.kept)?;
-    dict.set_item("admission_dropped", gate.dropped)?;
-    let failures = link.gatekeeper.as_ref().map_or(0, Gatekeeper::failures);
-    dict.set_item("admission_failures", failures)?;
-    let failures = link.native.as_ref().map_or(0, Native::failures);
-    dict.set_item("policy_failures", link.judge.as_ref().map_or(failures, Judge::failures))?;
-    if log {
-        dict.set_item("events", crate::views::events_dict(py, &manager.take_events())?)?;
-    }
     Ok(dict)
 }

@@ -4,7 +4,7 @@
 //!
 //! | module | purpose |
 //! | --- | --- |
-//! | [`options`] | what a manager is built from |
+//! | [`options`], [`error`] | what a manager is built from; what is refused, and why |
 //! | [`groups`] | what each kind of layers attends to, in blocks |
 //! | [`hash`] | tokens to chained block keys |
 //! | [`pool`] | blocks: owners, states, generations, the free list |

@@ -162,6 +162,11 @@ impl Options {
                 limit: format!("must be below the {} usable blocks", self.blocks - reserved),
             });
         }
+        self.validate_index()
+    }
+
+    /// Whether the index serves the groups, and what else is asked of it.
+    fn validate_index(&self) -> Result<()> {
         let other = |group: &&Group| **group != GroupKind::Full.into();
         if let (IndexKind::Radix, Some(group)) = (self.index, self.groups.iter().find(other)) {
             return Err(Error::Invalid {

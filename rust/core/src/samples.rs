@@ -86,10 +86,16 @@ impl Samples {
     }
 
     /// `block` is no longer findable.
+    #[inline]
     pub fn ended(&mut self, block: BlockId, evicted: bool, tick: u64) {
-        if !self.is_timed(block) {
-            return;
+        if self.is_timed(block) {
+            self.end(block, evicted, tick);
         }
+    }
+
+    // Not inlined: few blocks are timed, and its variables would spill those of an eviction.
+    #[cold]
+    fn end(&mut self, block: BlockId, evicted: bool, tick: u64) {
         self.timed[block as usize / 64] &= !(1 << (block % 64));
         if let Some((birth, last)) = self.lives.remove(&block).filter(|_| evicted) {
             add(&mut self.lifetime, tick - birth);

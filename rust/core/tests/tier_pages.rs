@@ -133,6 +133,29 @@ fn a_transfer_that_was_given_up_holds_no_other_up() {
     tier.check_integrity().unwrap();
 }
 
+// scenario: T5, T8
+#[test]
+fn what_has_ended_is_neither_late_nor_given_up_nor_ended_again_while_it_waits_for_another() {
+    let mut tier = pages("lru", 4);
+    let (slow, fast) = (prefix(1, 1), prefix(2, 1));
+    let first = tier.store(&slow, 1, Known::default()).unwrap().ticket;
+    let second = tier.store(&fast, 1, Known::default()).unwrap().ticket;
+    for ticket in [first, second] {
+        tier.set_deadline(ticket, 10).unwrap();
+    }
+    assert_eq!(tier.end(second, 1, false).unwrap().good, 1);
+    let unknown = Error::UnknownTicket(second);
+    assert_eq!(tier.cancel(second), Err(unknown.clone()));
+    assert_eq!(tier.end(second, 1, false), Err(unknown.clone()));
+    assert_eq!(tier.set_deadline(second, 20), Err(unknown));
+    let (late, gone) = tier.expire(10).unwrap();
+    assert_eq!((late, gone.len(), tier.stats().late), (vec![first], 1, 1));
+    assert_eq!((tier.find(&fast), tier.find(&slow)), (1, 0));
+    tier.end(first, 1, false).unwrap();
+    assert_eq!(tier.find(&fast), 1);
+    tier.check_integrity().unwrap();
+}
+
 // scenario: U-10
 #[test]
 fn backed_pages_die_first_where_asked() {
@@ -153,11 +176,67 @@ fn too_much_on_its_way_is_refused_and_one_large_transfer_goes_alone() {
     let mut tier =
         TierPages::new(limits, 4, by_name("lru", PolicyOptions::default()).unwrap()).unwrap();
     let large = tier.store(&prefix(1, 9), 1, Known::default()).unwrap();
-    let busy = Err(Error::Busy { moving: 9, limit: 4 });
-    assert_eq!(tier.store(&prefix(2, 1), 1, Known::default()), busy);
+    let busy = |moving| Err(Error::Busy { moving, limit: 4 });
+    assert_eq!(tier.store(&prefix(2, 1), 1, Known::default()), busy(9));
     tier.end(large.ticket, 9, false).unwrap();
-    put(&mut tier, &prefix(2, 1));
-    assert_eq!(tier.stats().refused, 1);
+    let most = tier.store(&prefix(2, 3), 1, Known::default()).unwrap();
+    assert_eq!(tier.store(&prefix(3, 2), 1, Known::default()), busy(3));
+    assert_eq!(put(&mut tier, &prefix(3, 1)), [], "there is room for one");
+    tier.end(most.ticket, 0, false).unwrap();
+    assert_eq!((tier.moving(), tier.stats().refused), (0, 2));
+}
+
+// scenario: T1
+#[test]
+fn what_a_load_lost_is_no_hit() {
+    let mut tier = pages("lru", 4);
+    let keys = prefix(1, 3);
+    put(&mut tier, &keys);
+    let opened = tier.load(&keys, 0, 1, Some(Known::default())).unwrap();
+    tier.end(opened.ticket, 1, false).unwrap();
+    assert_eq!((tier.stats().loaded, tier.stats().failed_loads), (1, 2));
+    assert_eq!(tier.present(&keys), 1, "what was gone is not promised again");
+    tier.check_integrity().unwrap();
+}
+
+// scenario: T8
+#[test]
+fn a_later_part_that_comes_first_is_found_behind_the_front_alone() {
+    let mut tier = pages("lru", 4);
+    let keys = prefix(1, 4);
+    let front = tier.store(&keys[..2], 1, Known::default()).unwrap();
+    let rest = tier.store(&keys, 1, Known::default()).unwrap();
+    tier.end(rest.ticket, 2, false).unwrap();
+    assert_eq!((tier.find(&keys), tier.present(&keys)), (0, 4));
+    tier.end(front.ticket, 2, false).unwrap();
+    assert_eq!(tier.find(&keys), 4);
+    tier.check_integrity().unwrap();
+}
+
+// scenario: T8, T19
+#[test]
+fn a_page_from_before_comes_in_behind_its_parent_alone() {
+    let mut tier = pages("lru", 4);
+    let keys = prefix(1, 2);
+    assert_eq!(tier.adopt(keys[1], Some(keys[0])).unwrap(), None);
+    assert_eq!(tier.counts(), (4, 0, 0));
+    assert!(tier.adopt(keys[0], None).unwrap().is_some());
+    assert!(tier.adopt(keys[1], Some(keys[0])).unwrap().is_some());
+    assert_eq!(tier.find(&keys), 2);
+    tier.check_integrity().unwrap();
+}
+
+// scenario: U-10, T31
+#[test]
+fn that_a_page_is_backed_ends_with_it() {
+    let limits = TierLimits { pages: 2, in_flight: 10, backed_first: true };
+    let lru = by_name("lru", PolicyOptions::default()).unwrap();
+    let mut tier = TierPages::new(limits, 4, lru).unwrap();
+    (1..=2).for_each(|text| drop(put(&mut tier, &prefix(text, 1))));
+    tier.set_backed(&prefix(1, 1), true);
+    assert_eq!(put(&mut tier, &prefix(3, 1)), prefix(1, 1));
+    assert_eq!(put(&mut tier, &prefix(4, 1)), prefix(2, 1), "the newer is not backed yet");
+    tier.check_integrity().unwrap();
 }
 
 #[test]

@@ -161,12 +161,6 @@ impl Layout {
         self.gives_up
     }
 
-    /// Whether some group lags.
-    #[inline]
-    pub fn is_lagging(&self) -> bool {
-        self.lagging
-    }
-
     /// Whether blocks of different groups span different numbers of tokens.
     #[inline]
     pub fn is_mixed(&self) -> bool {

@@ -93,6 +93,24 @@ impl HashIndex {
         self.table.iter_hash(slot(key)).copied().filter(move |&b| pool.key(b) == key)
     }
 
+    /// The common case of [`Self::store`]: nothing stands under `key`, and no tokens are kept.
+    /// Otherwise false, and nothing has happened.
+    #[inline]
+    pub fn store_plain(&mut self, pool: &Pool, block: BlockId, key: Key) -> bool {
+        if self.wants_proof() {
+            return false;
+        }
+        let hasher = |&b: &BlockId| slot(pool.key(b));
+        match self.table.entry(slot(key), |&b| pool.key(b) == key, hasher) {
+            Entry::Vacant(entry) => entry.insert(block),
+            Entry::Occupied(_) => return false,
+        };
+        if let Some(mirror) = &mut self.mirror {
+            mirror.touch(block);
+        }
+        true
+    }
+
     /// Makes `block` findable under `key`, beside a copy that is there already; in one probe. The
     /// pool's column has to say `key` by the next call.
     #[inline]
@@ -134,6 +152,7 @@ impl HashIndex {
     }
 
     /// Takes `block` out. False if it was not there.
+    #[inline]
     pub fn remove(&mut self, pool: &Pool, block: BlockId) -> bool {
         if let Some(mirror) = &mut self.mirror {
             mirror.touch(block);

@@ -9,7 +9,7 @@ use crate::hash::Key;
 use crate::policy::{NEVER, Use};
 use crate::pool::{BlockId, NIL};
 use crate::retention::Retention;
-use crate::sequence::{SeqId, Sequence, Usage};
+use crate::sequence::{SeqId, Sequence, Tables, Usage};
 
 /// Tokens of an answer that have room in a sequence's buffers from the start: else the first of them
 /// would move the prompt.
@@ -162,7 +162,7 @@ impl Manager {
         }
         let seq = self.sequences.create(hits.len());
         self.note_admission(seq, request, known, start.good);
-        let &Counted { until, leave, external } = counted;
+        let &Counted { until, external, .. } = counted;
         let using = Use { outlook: request.outlook, meta: request.meta, tokens: known };
         self.own_start(seq, start, hits, using);
         let mut tables = std::mem::take(&mut self.created(seq).tables);
@@ -174,56 +174,24 @@ impl Manager {
             table.extend_from_slice(found);
         }
         let encoder_cached = self.obtain_cross(seq, request.encoder_tokens, &mut tables);
-        let may_refuse = request.fit == Fit::Partial && self.policy.may_refuse();
-        let wants_missed = request.insert && self.policy.wants_missed();
-        let mut rows = start.rows;
-        while rows < self.blocks_for(until) {
-            let row = self.row_blocks(&tables, rows);
-            if self.pool.available() < row.saturating_add(leave) {
-                break;
-            }
-            let outlook = request.outlook.get(rows as usize).copied().unwrap_or(NEVER);
-            if wants_missed {
-                self.announce(keys, rows);
-            }
-            if !self.obtain_row(seq, &mut tables, rows, may_refuse.then_some(outlook)) {
-                break;
-            }
-            rows += 1;
-        }
+        let rows = self.take_rows(seq, request, counted, start.rows, keys, &mut tables);
         let cached = start.good * self.block_size();
         let slots = rows.saturating_mul(self.block_size());
         let insert = request.insert && self.options.prefix_caching;
         let admitted = self.tick;
         let (cut, size) = (self.is_cut(hits), self.block_size());
         let sequence = self.created(seq);
+        remember(sequence, request, known, (root, keys), (spare as usize, spare_blocks));
         sequence.tables = tables;
         sequence.len = until.min(slots);
         sequence.committed = cached;
         sequence.cached = cached;
         sequence.published = start.good;
         sequence.private = !insert || cut;
-        sequence.tokens.reserve(request.prompt.tokens.len() + spare as usize);
-        sequence.tokens.extend_from_slice(request.prompt.tokens);
-        sequence.known = known;
-        sequence.keys.reserve(keys.len() + spare_blocks);
-        sequence.keys.extend_from_slice(keys);
-        sequence.root = root;
-        sequence.salt.extend_from_slice(request.space.salt);
-        sequence.adapter.extend_from_slice(request.space.adapter);
-        sequence.encoder.extend_from_slice(request.space.encoder);
-        sequence.encoder_tokens = request.encoder_tokens;
         sequence.encoder_published = encoder_cached;
-        sequence.prompt = known;
-        sequence.insert = request.insert;
-        sequence.extras.extend_from_slice(request.extras);
-        sequence.outlook.extend_from_slice(request.outlook);
-        sequence.meta = request.meta;
-        sequence.retention = request.retention.cloned().map(Box::new);
         (sequence.admitted, sequence.used) = (admitted, admitted);
         // What came back was told of when it came first.
         sequence.sighted = if request.resumed { known / size } else { 0 };
-        (sequence.max_tokens, sequence.whole) = (request.max_tokens, request.whole_sequence);
         let granted_tokens = sequence.len;
         let tail = start.tail.as_ref();
         let cached = cached + tail.map_or(0, |tail| self.copy_found_tail(seq, tail));
@@ -252,7 +220,62 @@ impl Manager {
         }
     }
 
+    /// Takes blocks behind the first `rows` rows, as many rows as the request wants and can have.
+    fn take_rows(
+        &mut self,
+        seq: SeqId,
+        request: &Admission<'_>,
+        counted: &Counted,
+        mut rows: u32,
+        keys: &[Key],
+        tables: &mut Tables,
+    ) -> u32 {
+        let may_refuse = request.fit == Fit::Partial && self.policy.may_refuse();
+        let wants_missed = request.insert && self.policy.wants_missed();
+        while rows < self.blocks_for(counted.until) {
+            let row = self.row_blocks(tables, rows);
+            if self.pool.available() < row.saturating_add(counted.leave) {
+                break;
+            }
+            let outlook = request.outlook.get(rows as usize).copied().unwrap_or(NEVER);
+            if wants_missed {
+                self.announce(keys, rows);
+            }
+            if !self.obtain_row(seq, tables, rows, may_refuse.then_some(outlook)) {
+                break;
+            }
+            rows += 1;
+        }
+        rows
+    }
+
     pub(super) fn created(&mut self, seq: SeqId) -> &mut Sequence {
         self.sequences.get_mut(seq).expect("the sequence was created just now")
     }
+}
+
+/// What a sequence knows of its request, with room for `spare` tokens and keys more.
+fn remember(
+    sequence: &mut Sequence,
+    request: &Admission<'_>,
+    known: u32,
+    (root, keys): (Key, &[Key]),
+    spare: (usize, usize),
+) {
+    sequence.tokens.reserve(request.prompt.tokens.len() + spare.0);
+    sequence.tokens.extend_from_slice(request.prompt.tokens);
+    (sequence.known, sequence.prompt) = (known, known);
+    sequence.keys.reserve(keys.len() + spare.1);
+    sequence.keys.extend_from_slice(keys);
+    sequence.root = root;
+    sequence.salt.extend_from_slice(request.space.salt);
+    sequence.adapter.extend_from_slice(request.space.adapter);
+    sequence.encoder.extend_from_slice(request.space.encoder);
+    sequence.encoder_tokens = request.encoder_tokens;
+    sequence.insert = request.insert;
+    sequence.extras.extend_from_slice(request.extras);
+    sequence.outlook.extend_from_slice(request.outlook);
+    sequence.meta = request.meta;
+    sequence.retention = request.retention.cloned().map(Box::new);
+    (sequence.max_tokens, sequence.whole) = (request.max_tokens, request.whole_sequence);
 }

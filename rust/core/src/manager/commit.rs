@@ -170,8 +170,13 @@ impl Manager {
         outlook.clear();
         let reach = self.layout.groups()[group];
         let units = reach.units as usize;
-        let mut created = 0;
-        for i in self.due_blocks(sequence, group, range) {
+        let mut due = self.due_blocks(sequence, group, range);
+        let plain = self.publish_plain(sequence, group, due.clone());
+        let mut created = plain.len() as u32;
+        due.start = plain.end;
+        stored.extend_from_slice(sequence.tables[group].get(plain.clone()).unwrap_or_default());
+        outlook.extend(plain.map(|i| sequence.outlook.get(i).copied().unwrap_or(NEVER)));
+        for i in due {
             let block = sequence.tables[group][i];
             if block == NIL || self.pool.state(block) != State::Pending {
                 continue;

@@ -18,21 +18,29 @@ impl Manager {
         self.check_room(count, 0)?;
         self.tick += 1;
         self.stats.lent += u64::from(count);
-        for slot in out {
-            if self.pool.free() == 0
-                && let Some(victim) = self.next_victim()
-            {
+        let free = out.len().min(self.pool.free() as usize);
+        let (had, evicted) = out.split_at_mut(free);
+        self.pool.lend_all(had);
+        for &mut block in had {
+            self.note_lent(block);
+        }
+        for slot in evicted {
+            if let Some(victim) = self.next_victim() {
                 self.evict(victim);
             }
-            let block = self.pool.lend().ok_or_else(|| {
+            *slot = self.pool.lend().ok_or_else(|| {
                 Error::Integrity("room for a loan was counted and is gone".into())
             })?;
-            // It may be published by itself.
-            self.policy.take(block);
-            self.note_block(Kind::Lend, 0, block, 0);
-            *slot = block;
+            self.note_lent(*slot);
         }
         Ok(())
+    }
+
+    #[inline]
+    fn note_lent(&mut self, block: BlockId) {
+        // It may be published by itself.
+        self.policy.take(block);
+        self.note_block(Kind::Lend, 0, block, 0);
     }
 
     /// Takes blocks back, or none if any of them is not on loan. The first is lent again first.
@@ -53,10 +61,8 @@ impl Manager {
         }
         self.tick += 1;
         self.stats.returned += blocks.len() as u64;
-        for &block in blocks.iter().rev() {
-            self.pool.put_back(block);
-            self.note_block(Kind::Return, 0, block, 0);
-        }
+        self.pool.put_all_back(blocks);
+        self.note_blocks(Kind::Return, 0, blocks.iter().rev(), 0);
         Ok(())
     }
 

@@ -29,6 +29,7 @@ mod needs;
 mod note;
 mod orphan;
 mod own;
+mod plain;
 mod preemption;
 mod pressure;
 mod read;
@@ -305,11 +306,14 @@ impl Manager {
         self.forget(victim, Why::Evicted);
     }
 
+    /// Forgets a cached block that is not to be found any more.
+    fn invalidate(&mut self, block: BlockId) {
+        self.note_block(Kind::Forget, 0, block, 0);
+        self.forget(block, Why::Invalidated);
+    }
+
     /// Takes a cached block out of the index, the tree and the policy, and frees it.
     fn forget(&mut self, block: BlockId, why: Why) {
-        if why == Why::Invalidated {
-            self.note_block(Kind::Forget, 0, block, 0);
-        }
         self.note_gone(block, why);
         self.unfind(block);
         let parent = self.pool.unpublish(block);
@@ -378,7 +382,7 @@ impl Manager {
         if self.retention.is_on() {
             self.inherit(copy, block);
         }
-        self.forget(block, Why::Invalidated);
+        self.invalidate(block);
         if self.pool.share(copy) {
             self.policy.claim(&[copy], View { pool: &self.pool, now: self.tick });
             kept.push(copy);

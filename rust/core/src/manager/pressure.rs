@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use super::Manager;
 use crate::error::{Error, Result};
 use crate::events::Kind;
-use crate::policy::Why;
 use crate::pool::{BlockId, State};
 
 /// How scarce room is.
@@ -93,7 +92,7 @@ impl Manager {
         self.tick += 1;
         self.note(Kind::Resize, 0, u64::from(blocks));
         for block in self.doomed_by(blocks) {
-            self.forget(block, Why::Invalidated);
+            self.invalidate(block);
         }
         self.pool.resize(blocks);
         self.options = options;
@@ -141,11 +140,6 @@ impl Manager {
     pub fn wake(&mut self) {
         self.asleep = false;
         self.note(Kind::Wake, 0, 0);
-    }
-
-    /// Whether it sleeps.
-    pub fn is_asleep(&self) -> bool {
-        self.asleep
     }
 
     /// The weights have changed: nothing of the old is found again, and what runs keeps its blocks

@@ -248,7 +248,7 @@ impl Manager {
         let mut freed = 0;
         for block in blocks {
             if self.pool.state(block) == State::Cached {
-                self.forget(block, Why::Invalidated);
+                self.invalidate(block);
                 freed += 1;
             } else {
                 self.note_block(Kind::Forget, 0, block, 0);

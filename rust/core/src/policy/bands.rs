@@ -56,7 +56,7 @@ impl Bands {
 
     /// The leaf that dies next.
     pub fn first(&self) -> Option<BlockId> {
-        self.heap.first().map(|entry| entry.block)
+        self.heap.first().map(Entry::block)
     }
 
     /// How many leaves there are.
@@ -72,17 +72,16 @@ impl Bands {
     /// The leaves and, as these go, what they follow: every block that was released, each after what
     /// follows it.
     pub fn descent<'a>(&'a self, pool: &'a Pool) -> impl Iterator<Item = BlockId> + 'a {
-        let key = |entry: &Entry| Reverse((entry.band, entry.rank, entry.block));
-        let mut heap: BinaryHeap<_> = self.heap.entries().iter().map(key).collect();
+        let mut heap: BinaryHeap<_> = self.heap.entries().iter().copied().map(Reverse).collect();
         let mut gone: HashMap<BlockId, u32> = HashMap::new();
         std::iter::from_fn(move || {
-            let Reverse((_, _, block)) = heap.pop()?;
+            let block = heap.pop()?.0.block();
             let parent = pool.parent(block);
             if parent != NIL {
                 let gone = gone.entry(parent).or_default();
                 *gone += 1;
                 if *gone == pool.children(parent) && pool.state(parent) == State::Cached {
-                    heap.push(key(&self.entry(parent, pool)));
+                    heap.push(Reverse(self.entry(parent, pool)));
                 }
             }
             Some(block)

@@ -67,7 +67,7 @@ impl<'a> Heads<'a> {
     fn of(heaps: &'a [Heap], pool: &Pool) -> Self {
         let mut band = DEFAULT_PRIORITY;
         if pool.is_banded() {
-            let firsts = heaps.iter().filter_map(Heap::first).map(|entry| entry.band);
+            let firsts = heaps.iter().filter_map(Heap::first).map(Entry::band);
             band = firsts.min().unwrap_or(band);
         }
         Self { heaps, band }
@@ -81,7 +81,7 @@ impl<'a> Heads<'a> {
     /// The first to die of a class, and its rank.
     pub fn first(&self, class: usize) -> Option<(BlockId, u128)> {
         let entry = self.heaps.get(class)?.first()?;
-        (entry.band == self.band).then_some((entry.block, entry.rank))
+        (entry.band() == self.band).then_some((entry.block(), entry.rank()))
     }
 
     /// Whether a class has no leaf that may die.
@@ -217,14 +217,14 @@ impl<P: Classes> Eviction for Classed<P> {
                 return None;
             }
             let class = self.policy.choose(Heads::of(&self.heaps, view.pool), view);
-            let block = self.heaps.get(class)?.first()?.block;
+            let block = self.heaps.get(class)?.first()?.block();
             if !self.policy.spare(block, view) {
                 return Some(block);
             }
             self.take_out(block);
             self.push(block, view);
         }
-        self.heaps.iter().find_map(Heap::first).map(|entry| entry.block)
+        self.heaps.iter().find_map(Heap::first).map(Entry::block)
     }
 
     fn missed(&mut self, key: Key, view: View<'_>) {
@@ -236,7 +236,7 @@ impl<P: Classes> Eviction for Classed<P> {
     }
 
     fn next(&self, _: View<'_>) -> Option<BlockId> {
-        self.heaps.iter().find_map(Heap::first).map(|entry| entry.block)
+        self.heaps.iter().find_map(Heap::first).map(Entry::block)
     }
 
     fn options(&self) -> Vec<(&'static str, u64)> {
@@ -260,8 +260,8 @@ impl<P: Classes> Eviction for Classed<P> {
             heap.validate(&self.place).map_err(|fault| format!("{name}: {fault}"))?;
             heap.validate_blocks(pool).map_err(|fault| format!("{name}: {fault}"))?;
             for entry in heap.entries() {
-                if self.home[entry.block as usize] as usize != class {
-                    return Err(format!("{name}: block {} is in another class", entry.block));
+                if self.home[entry.block() as usize] as usize != class {
+                    return Err(format!("{name}: block {} is in another class", entry.block()));
                 }
             }
             placed += heap.len();

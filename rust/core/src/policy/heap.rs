@@ -4,18 +4,57 @@ use crate::pool::{BlockId, NIL, Pool};
 
 /// A block and its rank; the lower dies first, of equals the lower id. A lower retention priority goes
 /// before any rank.
-#[derive(Debug, Clone, Copy)]
+///
+/// Band (8 bits), rank (128) and block (32) lie in one number of 192 bits, the order of which is that
+/// of the heap: one comparison, and nothing about bands costs a pool that has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Entry {
-    pub rank: u128,
-    pub block: BlockId,
-    pub band: u8,
+    high: u64,
+    middle: u64,
+    low: u64,
 }
 
 impl Entry {
+    #[inline]
+    pub fn new(band: u8, rank: u128, block: BlockId) -> Self {
+        Self {
+            high: (u64::from(band) << 56) | (rank >> 72) as u64,
+            middle: (rank >> 8) as u64,
+            low: ((rank as u64) << 56) | u64::from(block),
+        }
+    }
+
     /// A cached block with the retention priority that it has.
     #[inline]
     pub fn of(pool: &Pool, block: BlockId, rank: u128) -> Self {
-        Self { rank, block, band: pool.priority(block) }
+        Self::new(pool.priority(block), rank, block)
+    }
+
+    #[inline]
+    pub fn band(self) -> u8 {
+        (self.high >> 56) as u8
+    }
+
+    #[inline]
+    pub fn rank(self) -> u128 {
+        (u128::from(self.high) << 72) | (u128::from(self.middle) << 8) | u128::from(self.low >> 56)
+    }
+
+    #[inline]
+    pub fn block(self) -> BlockId {
+        self.low as BlockId
+    }
+
+    /// Band and rank but for its last 8 bits. Below 2^127, as a band is at most 100.
+    #[inline]
+    fn top(&self) -> i128 {
+        (i128::from(self.high) << 64) | i128::from(self.middle)
+    }
+
+    /// Whether it dies before `other`: the sign of a difference, without a branch to mispredict.
+    #[inline]
+    fn is_before(&self, other: &Self) -> bool {
+        self.top() - other.top() < i128::from(self.low < other.low)
     }
 }
 
@@ -28,8 +67,12 @@ pub(super) struct Heap {
 
 const ARITY: usize = 4;
 
-pub(super) fn before(a: &Entry, b: &Entry) -> bool {
-    (a.band, a.rank, a.block) < (b.band, b.rank, b.block)
+/// Of four children the one that dies first.
+#[inline]
+fn least(four: &[Entry; ARITY]) -> usize {
+    let a = usize::from(four[1].is_before(&four[0]));
+    let b = 2 + usize::from(four[3].is_before(&four[2]));
+    if four[b].is_before(&four[a]) { b } else { a }
 }
 
 impl Heap {
@@ -47,15 +90,16 @@ impl Heap {
         &self.entries
     }
 
+    #[inline]
     fn set(&mut self, places: &mut [u32], at: usize, entry: Entry) {
-        places[entry.block as usize] = at as u32;
+        places[entry.block() as usize] = at as u32;
         self.entries[at] = entry;
     }
 
     fn up(&mut self, places: &mut [u32], mut at: usize, entry: Entry) {
         while at > 0 {
             let parent = (at - 1) / ARITY;
-            if !before(&entry, &self.entries[parent]) {
+            if !entry.is_before(&self.entries[parent]) {
                 break;
             }
             self.set(places, at, self.entries[parent]);
@@ -64,22 +108,23 @@ impl Heap {
         self.set(places, at, entry);
     }
 
-    fn down(&mut self, places: &mut [u32], mut at: usize, entry: Entry) {
+    /// Moves a hole at `at` down to where it has no children; where that is.
+    fn sink(&mut self, places: &mut [u32], mut at: usize) -> usize {
         loop {
             let first = at * ARITY + 1;
-            let end = (first + ARITY).min(self.entries.len());
-            let Some(least) = (first..end)
-                .reduce(|a, b| if before(&self.entries[b], &self.entries[a]) { b } else { a })
-            else {
-                break;
+            let next = match self.entries.get(first..).and_then(<[Entry]>::first_chunk) {
+                Some(four) => first + least(four),
+                None => {
+                    let entries = &self.entries;
+                    let sooner =
+                        |a: usize, b: usize| if entries[b].is_before(&entries[a]) { b } else { a };
+                    let Some(next) = (first..entries.len()).reduce(sooner) else { return at };
+                    next
+                }
             };
-            if !before(&self.entries[least], &entry) {
-                break;
-            }
-            self.set(places, at, self.entries[least]);
-            at = least;
+            self.set(places, at, self.entries[next]);
+            at = next;
         }
-        self.set(places, at, entry);
     }
 
     /// Adds a block that is in no heap of these `places`, which must reach to it.
@@ -90,27 +135,26 @@ impl Heap {
 
     /// Takes out the block at `at`.
     pub fn take_out(&mut self, places: &mut [u32], at: usize) {
-        let gone = self.entries[at];
-        places[gone.block as usize] = NIL;
+        places[self.entries[at].block() as usize] = NIL;
         let last = self.entries.pop().expect("there is one at `at`");
-        if last.block == gone.block {
+        if at == self.entries.len() {
             return;
         }
-        if at > 0 && before(&last, &self.entries[(at - 1) / ARITY]) {
-            self.up(places, at, last);
-        } else {
-            self.down(places, at, last);
-        }
+        // The last one mostly belongs near the bottom: the hole goes there first, and the few steps
+        // that it has to rise again cost less than comparing it on the way down.
+        let hole = self.sink(places, at);
+        self.up(places, hole, last);
     }
 
     /// Whether all of its blocks may die, and have the priority they stand at.
     pub fn validate_blocks(&self, pool: &Pool) -> Result<(), String> {
-        if let Some(entry) = self.entries.iter().find(|e| !pool.is_evictable(e.block)) {
-            return Err(format!("block {} may not die", entry.block));
+        if let Some(entry) = self.entries.iter().find(|e| !pool.is_evictable(e.block())) {
+            return Err(format!("block {} may not die", entry.block()));
         }
-        match self.entries.iter().find(|e| pool.priority(e.block) != e.band) {
+        match self.entries.iter().find(|e| pool.priority(e.block()) != e.band()) {
             None => Ok(()),
-            Some(&Entry { block, band, .. }) => {
+            Some(entry) => {
+                let (block, band) = (entry.block(), entry.band());
                 Err(format!("block {block} has priority {}, not {band}", pool.priority(block)))
             }
         }
@@ -119,10 +163,10 @@ impl Heap {
     /// What is out of order, if anything.
     pub fn validate(&self, places: &[u32]) -> Result<(), String> {
         for (at, entry) in self.entries.iter().enumerate() {
-            if places[entry.block as usize] != at as u32 {
-                return Err(format!("block {} is misplaced", entry.block));
+            if places[entry.block() as usize] != at as u32 {
+                return Err(format!("block {} is misplaced", entry.block()));
             }
-            if at > 0 && before(entry, &self.entries[(at - 1) / ARITY]) {
+            if at > 0 && entry.is_before(&self.entries[(at - 1) / ARITY]) {
                 return Err(format!("heap order broken at {at}"));
             }
         }

@@ -160,8 +160,8 @@ impl Eviction for Lecar {
     }
 
     fn victim(&mut self, _: View<'_>) -> Option<BlockId> {
-        let recent = self.orders[RECENCY].heap.first()?.block;
-        let frequent = self.orders[FREQUENCY].heap.first()?.block;
+        let recent = self.orders[RECENCY].heap.first()?.block();
+        let frequent = self.orders[FREQUENCY].heap.first()?.block();
         if recent == frequent {
             self.blamed = None;
             return Some(recent);
@@ -172,7 +172,7 @@ impl Eviction for Lecar {
     }
 
     fn next(&self, _: View<'_>) -> Option<BlockId> {
-        self.orders[RECENCY].heap.first().map(|entry| entry.block)
+        self.orders[RECENCY].heap.first().map(Entry::block)
     }
 
     fn missed(&mut self, key: Key, view: View<'_>) {

@@ -66,7 +66,7 @@ impl Mq {
         let column = &mut self.columns[block as usize];
         *column = Column { queue: queue as u8, since, expires, ..*column };
         grow(&mut self.places, block, NIL);
-        let entry = Entry { rank: self.rank(block, view), block, band: 0 };
+        let entry = Entry::new(0, self.rank(block, view), block);
         self.queues[queue].push(&mut self.places, entry);
     }
 
@@ -103,7 +103,8 @@ impl Classes for Mq {
     fn moved(&mut self, view: View<'_>) -> Option<BlockId> {
         while self.checks > 1 {
             self.checks -= 1;
-            let Some(Entry { block, .. }) = self.queues[self.checks].first() else { continue };
+            let Some(first) = self.queues[self.checks].first() else { continue };
+            let block = first.block();
             if self.columns[block as usize].expires < self.time {
                 self.leave(block);
                 let since = self.turns.next();

@@ -18,14 +18,14 @@ impl Queue {
 
     /// The member that leaves first, and its rank.
     pub fn first(&self) -> Option<(BlockId, u128)> {
-        self.heap.first().map(|entry| (entry.block, entry.rank))
+        self.heap.first().map(|entry| (entry.block(), entry.rank()))
     }
 
     /// Puts `block` where `rank` says, wherever it was before.
     pub fn put(&mut self, block: BlockId, rank: u128) {
         self.take(block);
         grow(&mut self.places, block, NIL);
-        self.heap.push(&mut self.places, Entry { rank, block, band: 0 });
+        self.heap.push(&mut self.places, Entry::new(0, rank, block));
     }
 
     /// Takes `block` out; false if it is no member.

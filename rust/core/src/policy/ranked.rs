@@ -128,18 +128,18 @@ impl<R: Rank> Eviction for Ranked<R> {
     fn remove(&mut self, block: BlockId, why: Why, _: View<'_>) {
         if let Some(at) = self.placed(block) {
             if why == Why::Evicted {
-                self.policy.evicted(self.heap.entries()[at].rank);
+                self.policy.evicted(self.heap.entries()[at].rank());
             }
             self.heap.take_out(&mut self.place, at);
         }
     }
 
     fn victim(&mut self, _: View<'_>) -> Option<BlockId> {
-        self.heap.first().map(|entry| entry.block)
+        self.heap.first().map(Entry::block)
     }
 
     fn next(&self, _: View<'_>) -> Option<BlockId> {
-        self.heap.first().map(|entry| entry.block)
+        self.heap.first().map(Entry::block)
     }
 
     fn options(&self) -> Vec<(&'static str, u64)> {
@@ -156,8 +156,8 @@ impl<R: Rank> Eviction for Ranked<R> {
 
     fn order(&self, _: View<'_>) -> Vec<BlockId> {
         let mut entries = self.heap.entries().to_vec();
-        entries.sort_unstable_by_key(|e| (e.band, e.rank, e.block));
-        entries.iter().map(|e| e.block).collect()
+        entries.sort_unstable();
+        entries.into_iter().map(Entry::block).collect()
     }
 
     fn validate(&self, pool: &Pool) -> Result<(), String> {

@@ -20,21 +20,21 @@ impl Timers {
             self.heap.take_out(&mut self.places, place as usize);
         }
         if let Some(at) = at {
-            self.heap.push(&mut self.places, Entry { rank: u128::from(at), block, band: 0 });
+            self.heap.push(&mut self.places, Entry::new(0, u128::from(at), block));
         }
     }
 
     /// Takes out the first that is due by `now`; of equals, the lowest id.
     pub fn pop_until(&mut self, now: u64) -> Option<BlockId> {
-        let first = self.heap.first().filter(|entry| entry.rank <= u128::from(now))?;
+        let first = self.heap.first().filter(|entry| entry.rank() <= u128::from(now))?;
         self.heap.take_out(&mut self.places, 0);
-        Some(first.block)
+        Some(first.block())
     }
 
     /// When `block` is due.
     pub fn due(&self, block: BlockId) -> Option<u64> {
         let at = self.places.get(block as usize).filter(|&&at| at != NIL)?;
-        Some(self.heap.entries()[*at as usize].rank as u64)
+        Some(self.heap.entries()[*at as usize].rank() as u64)
     }
 
     /// How many are due some time.

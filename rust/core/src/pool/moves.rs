@@ -3,6 +3,8 @@
 use super::{Block, BlockId, NIL, Pool, State, UNUSED};
 use crate::hash::Key;
 
+const LENT: Block = Block { refs: 1, state: State::Lent, ..UNUSED };
+
 impl Pool {
     pub(super) fn create(&mut self) -> BlockId {
         let id = self.blocks.len() as BlockId;
@@ -33,8 +35,24 @@ impl Pool {
     /// Free → Lent.
     pub fn lend(&mut self) -> Option<BlockId> {
         let id = self.pop_free()?;
-        self.blocks[id as usize] = Block { refs: 1, state: State::Lent, ..UNUSED };
+        self.blocks[id as usize] = LENT;
         Some(id)
+    }
+
+    /// Free → Lent for all of `out`, which must not be more than there are.
+    pub fn lend_all(&mut self, out: &mut [BlockId]) {
+        debug_assert!(out.len() <= self.free() as usize);
+        let freed = self.free.len().saturating_sub(out.len());
+        let (again, fresh) = out.split_at_mut(self.free.len() - freed);
+        for (slot, &block) in again.iter_mut().zip(self.free[freed..].iter().rev()) {
+            self.blocks[block as usize] = LENT;
+            *slot = block;
+        }
+        self.free.truncate(freed);
+        for slot in fresh {
+            *slot = self.create();
+            self.blocks[*slot as usize] = LENT;
+        }
     }
 
     /// Lent → Pending: the block goes into the books.
@@ -74,6 +92,7 @@ impl Pool {
     }
 
     /// Pending → Committed: findable under `key`, after `parent` (in groups with a prefix order).
+    #[inline]
     pub fn publish(&mut self, block: BlockId, key: Key, parent: BlockId, depth: u32) {
         let b = &mut self.blocks[block as usize];
         debug_assert_eq!(b.state, State::Pending);
@@ -106,12 +125,26 @@ impl Pool {
 
     /// Pending or Lent, without owners → Free; the id's next use has another generation.
     pub fn put_back(&mut self, block: BlockId) {
+        self.free_again(block);
+        self.free.push(block);
+    }
+
+    #[inline]
+    fn free_again(&mut self, block: BlockId) {
         let b = &mut self.blocks[block as usize];
         debug_assert_eq!(b.refs, 0);
         b.state = State::Free;
         let generation = &mut self.generation[block as usize];
         *generation = generation.wrapping_add(1);
-        self.free.push(block);
+    }
+
+    /// Lent, without owners → Free, all of them; the first is taken again first.
+    pub fn put_all_back(&mut self, blocks: &[BlockId]) {
+        for &block in blocks {
+            debug_assert_eq!(self.blocks[block as usize].state, State::Lent);
+            self.free_again(block);
+        }
+        self.free.extend(blocks.iter().rev());
     }
 
     /// Takes a loan's only reference away.

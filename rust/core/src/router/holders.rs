@@ -1,6 +1,6 @@
 //! Who holds a block, and in which tiers.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 /// How far from compute a copy is: GPU 0, host 1, disk 2, elsewhere 3.
 pub type Tier = u8;
@@ -16,6 +16,11 @@ pub(super) struct Holder {
 }
 
 impl Holder {
+    #[inline]
+    pub fn new(worker: u32, tier: Tier) -> Self {
+        Self { worker, tiers: 1 << tier }
+    }
+
     /// The tier of its nearest copy.
     #[inline]
     pub fn nearest(self) -> Tier {
@@ -23,66 +28,148 @@ impl Holder {
     }
 }
 
-/// Holders of one block, by worker.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Holders(SmallVec<[Holder; 2]>);
+/// What is known of a block: who holds it, mostly one worker, and whether it was asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Held {
+    /// The one holder's slot; of more than one, the place of their crowd.
+    at: u32,
+    /// The one holder's tiers; [`CROWD`]; 0 where there is none any more.
+    tiers: u8,
+    /// Asked for since its turn came last.
+    pub used: bool,
+}
 
-impl Holders {
-    /// One worker, in one tier.
+/// No set of tiers.
+const CROWD: u8 = u8::MAX;
+
+impl Held {
+    /// By one worker, not asked for.
     #[inline]
-    pub fn one(worker: u32, tier: Tier) -> Self {
-        Self(smallvec![Holder { worker, tiers: 1 << tier }])
+    pub fn by(holder: Holder) -> Self {
+        Self { at: holder.worker, tiers: holder.tiers, used: false }
     }
 
-    fn place(&self, worker: u32) -> Result<usize, usize> {
-        // Most blocks have one holder; the last is the one asked for when a worker joins in order.
-        self.0.binary_search_by_key(&worker, |holder| holder.worker)
+    pub fn is_empty(self) -> bool {
+        self.tiers == 0
     }
 
-    /// Whether the worker holds it in no tier before.
-    pub fn add(&mut self, worker: u32, tier: Tier) -> bool {
-        match self.place(worker) {
-            Ok(at) => {
-                self.0[at].tiers |= 1 << tier;
-                false
-            }
-            Err(at) => {
-                self.0.insert(at, Holder { worker, tiers: 1 << tier });
-                true
-            }
+    fn set(&mut self, holder: Holder) {
+        (self.at, self.tiers) = (holder.worker, holder.tiers);
+    }
+}
+
+/// The holders of a block, by worker.
+pub(super) enum Holders<'a> {
+    One(Holder),
+    Many(&'a [Holder]),
+}
+
+impl Holders<'_> {
+    #[inline]
+    pub fn as_slice(&self) -> &[Holder] {
+        match self {
+            Self::One(holder) => std::slice::from_ref(holder),
+            Self::Many(holders) => holders,
+        }
+    }
+}
+
+type Crowd = SmallVec<[Holder; 4]>;
+
+/// The holders of blocks with more than one, in a slab.
+#[derive(Debug, Default)]
+pub(super) struct Crowds {
+    slots: Vec<Crowd>,
+    vacant: Vec<u32>,
+}
+
+fn place(crowd: &Crowd, worker: u32) -> Result<usize, usize> {
+    crowd.binary_search_by_key(&worker, |holder| holder.worker)
+}
+
+impl Crowds {
+    #[inline]
+    pub fn of(&self, held: Held) -> Holders<'_> {
+        if held.tiers == CROWD {
+            Holders::Many(&self.slots[held.at as usize])
+        } else {
+            Holders::One(Holder { worker: held.at, tiers: held.tiers })
         }
     }
 
-    /// Whether the worker held it there, and holds it nowhere any more.
-    pub fn remove(&mut self, worker: u32, tier: Tier) -> (bool, bool) {
-        let Ok(at) = self.place(worker) else { return (false, false) };
+    /// One more tier of a worker.
+    #[inline]
+    pub fn add(&mut self, held: &mut Held, holder: Holder) {
+        if held.tiers != CROWD && held.at == holder.worker {
+            held.tiers |= holder.tiers;
+        } else {
+            self.add_other(held, holder);
+        }
+    }
+
+    fn add_other(&mut self, held: &mut Held, holder: Holder) {
+        if held.tiers != CROWD {
+            let at = self.vacant.pop().unwrap_or_else(|| {
+                self.slots.push(Crowd::new());
+                self.slots.len() as u32 - 1
+            });
+            self.slots[at as usize].push(Holder { worker: held.at, tiers: held.tiers });
+            (held.at, held.tiers) = (at, CROWD);
+        }
+        let crowd = &mut self.slots[held.at as usize];
+        match place(crowd, holder.worker) {
+            Ok(at) => crowd[at].tiers |= holder.tiers,
+            Err(at) => crowd.insert(at, holder),
+        }
+    }
+
+    /// A tier less of a worker: whether it held the block there, and whether it did and now holds it
+    /// nowhere any more.
+    pub fn remove(&mut self, held: &mut Held, worker: u32, tier: Tier) -> (bool, bool) {
         let bit = 1 << tier;
-        let held = self.0[at].tiers & bit != 0;
-        self.0[at].tiers &= !bit;
-        let gone = self.0[at].tiers == 0;
-        if gone {
-            self.0.remove(at);
+        if held.tiers != CROWD {
+            let was = held.at == worker && held.tiers & bit != 0;
+            held.tiers &= if was { !bit } else { u8::MAX };
+            return (was, was && held.tiers == 0);
         }
-        (held, gone)
+        let crowd = &mut self.slots[held.at as usize];
+        let Ok(at) = place(crowd, worker) else { return (false, false) };
+        let was = crowd[at].tiers & bit != 0;
+        crowd[at].tiers &= !bit;
+        let gone = crowd[at].tiers == 0;
+        if gone {
+            crowd.remove(at);
+            self.thin_out(held);
+        }
+        (was, gone)
     }
 
     /// Whether the worker held it anywhere.
-    pub fn remove_worker(&mut self, worker: u32) -> bool {
-        self.place(worker).map(|at| self.0.remove(at)).is_ok()
+    pub fn remove_worker(&mut self, held: &mut Held, worker: u32) -> bool {
+        if held.tiers != CROWD {
+            let was = held.at == worker;
+            held.tiers = if was { 0 } else { held.tiers };
+            return was;
+        }
+        let crowd = &mut self.slots[held.at as usize];
+        let was = place(crowd, worker).map(|at| crowd.remove(at)).is_ok();
+        self.thin_out(held);
+        was
     }
 
-    /// How many.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.0.len()
+    /// A crowd of one is none.
+    fn thin_out(&mut self, held: &mut Held) {
+        if let [last] = self.slots[held.at as usize][..] {
+            self.release(*held);
+            held.set(last);
+        }
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    #[inline]
-    pub fn iter(&self) -> impl Iterator<Item = Holder> + '_ {
-        self.0.iter().copied()
+    /// The block is forgotten.
+    pub fn release(&mut self, held: Held) {
+        if held.tiers == CROWD {
+            self.slots[held.at as usize].clear();
+            self.vacant.push(held.at);
+        }
     }
 }

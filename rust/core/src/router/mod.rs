@@ -8,27 +8,19 @@
 //! keys made of tokens need not be cryptographic.
 
 mod holders;
+mod nodes;
 mod reach;
 
 use std::collections::VecDeque;
 
 use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use holders::Holders;
+use nodes::Nodes;
 use reach::Walk;
 
 pub use holders::{TIERS, Tier};
 pub use reach::Reach;
-
-/// What is known of a block.
-#[derive(Debug, Default)]
-struct Node {
-    holders: Holders,
-    /// Asked for since its turn came last.
-    used: bool,
-}
 
 #[derive(Debug)]
 struct Worker {
@@ -54,7 +46,7 @@ pub struct Counts {
 pub struct Router {
     block_size: usize,
     capacity: usize,
-    nodes: HashMap<u64, Node>,
+    nodes: Nodes,
     /// Keys in the order they came, gone ones among them; those in use go round once more.
     ring: VecDeque<u64>,
     workers: Vec<Worker>,
@@ -74,7 +66,7 @@ impl Router {
         Self {
             block_size: block_size as usize,
             capacity: capacity.max(1),
-            nodes: HashMap::with_capacity(capacity.min(RESERVE)),
+            nodes: Nodes::with_capacity(capacity.min(RESERVE)),
             ring: VecDeque::with_capacity(capacity.min(RESERVE)),
             workers: Vec::new(),
             slots: HashMap::new(),
@@ -133,11 +125,7 @@ impl Router {
     }
 
     fn forget(&mut self, slot: u32) -> usize {
-        let mut held = 0;
-        self.nodes.retain(|_, node| {
-            held += usize::from(node.holders.remove_worker(slot));
-            !node.holders.is_empty()
-        });
+        let held = self.nodes.forget_worker(slot);
         self.workers[slot as usize].aliases = HashMap::new();
         self.tidy();
         held
@@ -207,22 +195,16 @@ impl Router {
         let most = 2 * self.capacity.max(FEW);
         let (nodes, aliases) = (&self.nodes, &mut self.workers[slot as usize].aliases);
         if aliases.len() > most {
-            aliases.retain(|_, key| nodes.contains_key(key));
+            aliases.retain(|_, key| nodes.contains(*key));
         }
         placed
     }
 
     fn hold(&mut self, key: u64, slot: u32, tier: Tier) {
-        match self.nodes.entry(key) {
-            Entry::Occupied(mut known) => {
-                known.get_mut().holders.add(slot, tier);
-            }
-            Entry::Vacant(free) => {
-                free.insert(Node { holders: Holders::one(slot, tier), used: false });
-                self.ring.push_back(key);
-                if self.nodes.len() > self.capacity {
-                    self.drop_one();
-                }
+        if self.nodes.hold(key, slot, tier) {
+            self.ring.push_back(key);
+            if self.nodes.len() > self.capacity {
+                self.drop_one();
             }
         }
     }
@@ -239,17 +221,10 @@ impl Router {
             else {
                 continue;
             };
-            let Some(node) = self.nodes.get_mut(&key) else {
-                aliases.remove(own);
-                continue;
-            };
-            let (was, gone) = node.holders.remove(slot, tier);
+            let (was, gone) = self.nodes.release(key, slot, tier).unwrap_or((false, true));
             held += usize::from(was);
             if gone {
                 aliases.remove(own);
-            }
-            if node.holders.is_empty() {
-                self.nodes.remove(&key);
             }
         }
         self.tidy();
@@ -259,16 +234,12 @@ impl Router {
     /// One block is forgotten for all workers: of those not used for a round, the oldest.
     fn drop_one(&mut self) {
         while let Some(key) = self.ring.pop_front() {
-            match self.nodes.get_mut(&key) {
-                Some(node) if node.used => {
-                    node.used = false;
-                    self.ring.push_back(key);
-                }
-                Some(_) => {
-                    self.nodes.remove(&key);
+            match self.nodes.take_turn(key) {
+                Some(true) => {
                     self.counts.dropped += 1;
                     return;
                 }
+                Some(false) => self.ring.push_back(key),
                 None => {}
             }
         }
@@ -279,7 +250,7 @@ impl Router {
         if self.ring.len() > 2 * self.nodes.len().max(FEW) {
             let mut seen = hashbrown::HashSet::with_capacity(self.nodes.len());
             let nodes = &self.nodes;
-            self.ring.retain(|key| nodes.contains_key(key) && seen.insert(*key));
+            self.ring.retain(|key| nodes.contains(*key) && seen.insert(*key));
         }
     }
 
@@ -293,11 +264,10 @@ impl Router {
     pub fn match_keys(&mut self, keys: impl IntoIterator<Item = u64>) -> Vec<Reach> {
         let (mut walk, mut depth) = (Walk::default(), 0);
         for key in keys {
-            let Some(node) = self.nodes.get_mut(&key) else { break };
-            node.used = true;
+            let Some(holders) = self.nodes.ask(key) else { break };
             if depth == 0 {
-                walk.begin(&node.holders);
-            } else if !walk.go_on(depth, &node.holders) {
+                walk.begin(holders.as_slice());
+            } else if !walk.go_on(depth, holders.as_slice()) {
                 break;
             }
             depth += 1;

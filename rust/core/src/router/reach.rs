@@ -1,6 +1,6 @@
 //! How far into a prompt each worker reaches, found block by block.
 
-use super::holders::{Holder, Holders, TIERS, Tier};
+use super::holders::{Holder, TIERS, Tier};
 
 /// Leading blocks of a prompt that a worker holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) struct Walk {
 
 impl Walk {
     /// The first block of the prompt.
-    pub fn begin(&mut self, first: &Holders) {
+    pub fn begin(&mut self, first: &[Holder]) {
         self.active.extend(first.iter().map(|holder| Active {
             worker: holder.worker,
             tier: holder.nearest(),
@@ -38,9 +38,9 @@ impl Walk {
 
     /// The block at `depth`, after the first: whoever lacks it stops. Whether anybody goes on.
     #[inline]
-    pub fn go_on(&mut self, depth: u32, block: &Holders) -> bool {
+    pub fn go_on(&mut self, depth: u32, block: &[Holder]) -> bool {
         // The common block: all who went on so far hold it, and no farther away.
-        let as_near = |(a, h): (&Active, Holder)| a.worker == h.worker && h.nearest() <= a.tier;
+        let as_near = |(a, h): (&Active, &Holder)| a.worker == h.worker && h.nearest() <= a.tier;
         let same = self.active.len() == block.len();
         if same && self.active.iter().zip(block.iter()).all(as_near) {
             return true;
@@ -49,13 +49,13 @@ impl Walk {
     }
 
     #[inline(never)]
-    fn go_on_apart(&mut self, depth: u32, block: &Holders) -> bool {
+    fn go_on_apart(&mut self, depth: u32, block: &[Holder]) -> bool {
         let mut holders = block.iter().peekable();
         let stopped = &mut self.stopped;
         self.active.retain_mut(|active| {
             while holders.next_if(|holder| holder.worker < active.worker).is_some() {}
             let held = holders.next_if(|holder| holder.worker == active.worker);
-            let until = held.map_or(TIERS as Tier, Holder::nearest);
+            let until = held.map_or(TIERS as Tier, |holder| holder.nearest());
             for tier in active.tier..until.max(active.tier) {
                 active.blocks[tier as usize] = depth;
             }

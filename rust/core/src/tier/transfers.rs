@@ -176,7 +176,8 @@ impl TierPages {
     /// # Errors
     /// [`Error::Integrity`].
     pub fn expire(&mut self, now: u64) -> Result<(Vec<u64>, Gone)> {
-        let due = |t: &&Transfer| !t.cancelled && t.deadline.is_some_and(|at| at <= now);
+        let due =
+            |t: &&Transfer| t.parts > 0 && !t.cancelled && t.deadline.is_some_and(|at| at <= now);
         let late: Vec<u64> = self.transfers.iter().filter(due).map(|t| t.ticket).collect();
         let mut forgotten = Vec::new();
         for &ticket in &late {
@@ -187,8 +188,9 @@ impl TierPages {
         Ok((late, forgotten))
     }
 
+    /// Where a transfer is that has not ended: one that has may still wait for its turn to retire.
     fn position(&self, ticket: u64) -> Result<usize> {
-        let found = self.transfers.iter().position(|t| t.ticket == ticket);
+        let found = self.transfers.iter().position(|t| t.ticket == ticket && t.parts > 0);
         found.ok_or(Error::UnknownTicket(ticket))
     }
 

@@ -1,5 +1,7 @@
 //! Groups of each kind, and managers of them.
 
+use std::cmp::Reverse;
+
 use super::common::{SIZE, build, found, open, run};
 use kvframe_core::policy::External;
 use kvframe_core::pool::State;
@@ -37,17 +39,28 @@ pub fn kept(m: &Manager, seq: SeqId, group: usize) -> Vec<usize> {
 
 /// Tokens that are found where only the blocks named by `there` are left, of one group of `kind`.
 pub fn hit_of(kind: GroupKind, there: &[bool]) -> u32 {
-    let groups = vec![kind.into()];
-    let options = Options { blocks: 64, block_size: SIZE, groups, ..Options::default() };
-    let mut m = Manager::new(options, Box::new(External::new(false))).unwrap();
+    let mut m = asked(&[kind.into()]);
     let blocks: Vec<u32> = (1..=there.len() as u32).collect();
     let seq = run(&mut m, &open(&blocks));
     m.release(seq).unwrap();
+    kill(&mut m, |m, b| !there[m.pool().depth(b) as usize]);
+    found(&m, &open(&blocks))
+}
+
+/// A manager that is told who dies.
+pub fn asked(groups: &[Group]) -> Manager {
+    let groups = groups.to_vec();
+    let options = Options { blocks: 64, block_size: SIZE, groups, ..Options::default() };
+    Manager::new(options, Box::new(External::new(false))).unwrap()
+}
+
+/// Evicts the cached blocks that are `doomed`, the last of a prefix first.
+pub fn kill(m: &mut Manager, doomed: impl Fn(&Manager, BlockId) -> bool) {
     let cached = (0..m.pool().created()).filter(|&b| m.pool().state(b) == State::Cached);
-    let doomed: Vec<BlockId> = cached.filter(|&b| !there[m.pool().depth(b) as usize]).collect();
+    let mut doomed: Vec<BlockId> = cached.filter(|&b| doomed(m, b)).collect();
+    doomed.sort_by_key(|&b| Reverse(m.pool().depth(b)));
     let generations: Vec<u32> = doomed.iter().map(|&b| m.pool().generation(b)).collect();
     m.choose(&doomed, &generations);
     m.collect(m.pool().free() + doomed.len() as u32).unwrap();
     m.check_integrity().unwrap();
-    found(&m, &open(&blocks))
 }

@@ -1,7 +1,7 @@
 //! What a hit needs of each kind, and what is worth finding.
 
 use super::common::{SIZE, admit, found, open, prompt, run};
-use super::helpers::{FULL, STATE, chunked, group, grouped, hit_of, sink, window};
+use super::helpers::{FULL, STATE, asked, chunked, group, grouped, hit_of, kill, sink, window};
 use kvframe_core::groups::Layout;
 use kvframe_core::hash::Space;
 use kvframe_core::{Error, Group, GroupKind};
@@ -118,6 +118,33 @@ fn blocks_of_different_sizes_share_a_hit() {
     assert_eq!((hit.tokens, hit.blocks[0].len(), hit.blocks[1].len()), (24, 6, 2));
     assert_eq!(found(&m, &open(&[1, 2, 3, 4, 5])), 12);
     assert_eq!(found(&m, &open(&[1, 2])), 0);
+    m.check_integrity().unwrap();
+}
+
+// scenario: V25, VT9
+#[test]
+fn a_hit_ends_where_blocks_of_every_size_do() {
+    let wide = |units| Group { units, ..FULL.into() };
+    let mut m = grouped(64, &[wide(2), wide(3)]);
+    run(&mut m, &open(&[1, 2, 3, 4, 5, 6, 7]));
+    assert_eq!(m.layout().unit_tokens(), 6 * SIZE);
+    assert_eq!(found(&m, &open(&[1, 2, 3, 4, 5, 6, 7])), 6 * SIZE);
+    assert_eq!(found(&m, &open(&[1, 2, 3, 4, 5])), 0);
+    m.check_integrity().unwrap();
+}
+
+// scenario: V25, MK-B2
+/// What another group cannot serve is left out in blocks of one's own size.
+#[test]
+fn a_shorter_hit_is_shorter_in_blocks_of_every_size() {
+    let mut m = asked(&[Group { units: 2, ..FULL.into() }, group(FULL)]);
+    let text = open(&[1, 2, 3, 4, 5, 6]);
+    let seq = run(&mut m, &text);
+    m.release(seq).unwrap();
+    kill(&mut m, |m, b| m.pool().group(b) == 1 && m.pool().depth(b) >= 2);
+    let hit = m.lookup(&text, Space::default(), &[]);
+    assert_eq!((hit.tokens, hit.blocks[0].len(), hit.blocks[1].len()), (8, 1, 2));
+    run(&mut m, &text);
     m.check_integrity().unwrap();
 }
 

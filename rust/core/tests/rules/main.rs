@@ -8,4 +8,5 @@ mod keys;
 mod misuse;
 mod pool;
 mod retention;
+mod sessions;
 mod sharing;

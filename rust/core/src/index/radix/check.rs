@@ -20,6 +20,10 @@ impl Radix {
             findable += self.check_node(pool, id)?;
         }
         for id in self.children.ids().chain(self.tops.iter().copied()) {
+            let heir = self.tree.nodes[id].heir;
+            if heir != NIL && self.tree.nodes[heir].parent != id {
+                return Err(format!("node {heir} is no child of node {id}, which says so"));
+            }
             let (counted, kept) = (children[id as usize], self.tree.nodes[id].children);
             if counted != kept {
                 return Err(format!("node {id} has {counted} children, its count says {kept}"));

@@ -3,6 +3,7 @@
 use super::Radix;
 use super::nodes::NodeId;
 use super::path::{PLAIN, Path};
+use crate::hash::Key;
 use crate::pool::{BlockId, NIL};
 
 /// A block that begins as a prompt goes on, but ends otherwise.
@@ -26,23 +27,38 @@ impl Radix {
         let size = self.tree.texts.size();
         let limit = limit.min(path.tokens.len() / size);
         let Some(mut node) = self.top(path.root) else { return };
+        out.reserve(limit);
         while out.len() < limit {
             let from = out.len();
-            let text = &path.tokens[from * size..][..size];
-            let Some(child) = self.children.find(&self.tree, node, path.mark(from), text) else {
-                return;
-            };
             // Blocks inside a node carry no extras; where the prompt's do, it ends there.
             let most = path.next_mark(from + 1).min(limit) - from;
+            let (mark, tokens) = (path.mark(from), &path.tokens[from * size..]);
+            let mut child = self.tree.nodes[node].heir;
+            let mut same = self.common(child, mark, most, tokens);
+            if same == 0 {
+                let text = &tokens[..size];
+                let Some(found) = self.children.find(&self.tree, node, mark, text) else { return };
+                child = found;
+                same = self.common(child, mark, most, tokens);
+            }
             let blocks = self.tree.blocks(child);
-            let rest = &blocks[1..most.min(blocks.len())];
-            let same = 1 + self.tree.texts.common(rest, &path.tokens[(from + 1) * size..]);
             out.extend_from_slice(&blocks[..same]);
             if same < blocks.len() {
                 return;
             }
             node = child;
         }
+    }
+
+    /// How many blocks of `node`, `most` at the most, hold what `tokens` say; 0 for no node, and for one
+    /// with another mark.
+    #[inline]
+    fn common(&self, node: NodeId, mark: Key, most: usize, tokens: &[u32]) -> usize {
+        if node == NIL || self.tree.nodes[node].mark != mark {
+            return 0;
+        }
+        let blocks = self.tree.blocks(node);
+        self.tree.texts.common(&blocks[..most.min(blocks.len())], tokens)
     }
 
     /// What of the block after the `found` ones could be copied: tokens before `until` (absolute) that

@@ -129,7 +129,7 @@ impl Radix {
     fn top_or_new(&mut self, namespace: Key) -> NodeId {
         self.top(namespace).unwrap_or_else(|| {
             let run = Run::default();
-            let top = Node { parent: NIL, start: 0, children: 0, run, mark: namespace };
+            let top = Node { parent: NIL, start: 0, children: 0, heir: NIL, run, mark: namespace };
             let id = self.tree.nodes.add(top);
             let nodes = &self.tree.nodes;
             self.tops.insert_unique(slot(namespace), id, |&id| slot(nodes[id].mark));
@@ -139,8 +139,13 @@ impl Radix {
 
     fn add_child(&mut self, parent: NodeId, depth: u32, mark: Key, block: BlockId) {
         let run = self.tree.runs.make(&[block]);
-        let id = self.tree.nodes.add(Node { parent, start: depth, children: 0, run, mark });
-        self.tree.nodes[parent].children += 1;
+        let node = Node { parent, start: depth, children: 0, heir: NIL, run, mark };
+        let id = self.tree.nodes.add(node);
+        let above = &mut self.tree.nodes[parent];
+        above.children += 1;
+        if above.heir == NIL {
+            above.heir = id;
+        }
         self.place[block as usize] = id;
         self.children.add(&self.tree, id);
     }
@@ -151,7 +156,11 @@ impl Radix {
         let old = self.tree.nodes[node];
         self.children.remove(&self.tree, node);
         let run = self.tree.runs.copy_head(old.run, count);
-        let head = self.tree.nodes.add(Node { children: 1, run, ..old });
+        let head = self.tree.nodes.add(Node { children: 1, heir: node, run, ..old });
+        let above = &mut self.tree.nodes[old.parent];
+        if above.heir == node {
+            above.heir = head;
+        }
         for &block in self.tree.runs.get(run) {
             let mut at = block;
             loop {
@@ -172,6 +181,8 @@ impl Radix {
     }
 
     /// Takes `block` out; nothing may follow it. False if it was not there.
+    // Not inlined: its variables would spill those of an eviction from the hash index.
+    #[inline(never)]
     pub fn remove(&mut self, pool: &Pool, block: BlockId) -> bool {
         let Some(&node) = self.place.get(block as usize).filter(|&&node| node != NIL) else {
             return false;
@@ -206,6 +217,9 @@ impl Radix {
         self.tree.nodes.remove(node);
         let above = &mut self.tree.nodes[parent];
         above.children -= 1;
+        if above.heir == node {
+            above.heir = NIL;
+        }
         if above.parent != NIL || above.children > 0 {
             return;
         }

@@ -103,6 +103,17 @@ impl Manager {
             let mark = *self.sequences.mark(seq, number)?;
             self.check_fork(seq, mark.committed.min(mark.len), mark.len)?;
         }
+        self.check_growth(step, uncertain, reach)
+    }
+
+    /// The part of `check_marking` about those that grow, whose lengths may be `uncertain`.
+    fn check_growth(
+        &mut self,
+        step: &Step<'_>,
+        uncertain: bool,
+        reach: &mut Vec<Extent>,
+    ) -> Result<()> {
+        let number = self.checked;
         for &(seq, ids) in step.append {
             let mark = self.sequences.mark(seq, number)?;
             if mark.ends {

@@ -1,0 +1,79 @@
+"""A policy of any kind as the command line names it: ``name``, ``name:option=value``."""
+
+import hashlib
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+
+from kvframe.bench.options import OptionOrigins
+from kvframe.config.environment import EnvText
+from kvframe.config.values import build
+from kvframe.descriptors import Descriptor
+from kvframe.errors import ConfigError
+from kvframe.registry import Loaded
+
+D = TypeVar("D", bound=Descriptor)
+
+
+@dataclass(frozen=True)
+class Named(Generic[D]):
+    """A policy found by the registry, with its checked options.
+
+    ``label`` is its text on the command line and in results.
+    """
+
+    label: str
+    loaded: Loaded[D] = field(repr=False, compare=False)
+    options: msgspec.Struct | None = field(compare=False)
+
+    @property
+    def option_values(self) -> dict[str, object]:
+        """Every option, the defaults too, so that a changed default is another cell."""
+        return {} if self.options is None else msgspec.to_builtins(self.options)
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """Everything about it that decides a cell's numbers."""
+        return {
+            "policy": self.loaded.descriptor.name,
+            "version": f"{self.loaded.distribution} {self.loaded.version}",
+            "source": source_hash(self.loaded),
+            "options": self.option_values,
+        }
+
+
+def options_of(
+    option: str, text: str, descriptor: Descriptor, given: dict[str, EnvText]
+) -> msgspec.Struct | None:
+    """The options ``given`` to a policy, checked; None if it takes none.
+
+    Raises:
+        ConfigError: an option it does not have, or a value it refuses.
+    """
+    name, schema = descriptor.name, descriptor.options
+    if schema is None:
+        if given:
+            raise ConfigError(f"{option} {text}: {name} takes no options")
+        return None
+    return build(schema, given, name, OptionOrigins(option))
+
+
+def source_hash(loaded: Loaded[D]) -> str:
+    """Hash of a plugin's Python files: under development its version stays, its code does not.
+
+    Empty for a built-in, whose code is the core's.
+    """
+    make = loaded.descriptor.make
+    package = sys.modules.get(make.__module__.partition(".")[0]) if make is not None else None
+    path = getattr(package, "__file__", None)
+    if path is None:
+        return ""
+    file = Path(path)
+    files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
+    digest = hashlib.sha256()
+    for source in files:
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,88 @@
+//! How a policy in Python is asked, whatever its kind: columns in, an array out, failures counted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors::raise;
+
+/// The driver of a policy, with the columns of kind `C` that it asks for.
+pub struct Driver<C> {
+    object: Py<PyAny>,
+    columns: Vec<(String, C)>,
+    failures: AtomicU64,
+}
+
+impl<C: Copy> Driver<C> {
+    /// Reads what the driver declares in `columns`, each by its name.
+    pub fn new(object: &Bound<'_, PyAny>, by_name: fn(&str) -> Option<C>) -> PyResult<Self> {
+        let known = |name: String| match by_name(&name) {
+            Some(kind) => Ok((name, kind)),
+            None => Err(raise(object.py(), "PolicyError", format!("no column is called {name:?}"))),
+        };
+        let names = object.getattr("columns")?.extract::<Vec<String>>()?;
+        Ok(Self {
+            columns: names.into_iter().map(known).collect::<PyResult<_>>()?,
+            object: object.clone().unbind(),
+            failures: AtomicU64::new(0),
+        })
+    }
+
+    pub fn bind<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
+        self.object.bind(py)
+    }
+
+    /// Each column that was asked for, by name, as `column` makes it.
+    pub fn columns<'py>(
+        &self,
+        py: Python<'py>,
+        column: impl Fn(C) -> PyResult<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let columns = PyDict::new(py);
+        for (name, kind) in &self.columns {
+            columns.set_item(name, column(*kind)?)?;
+        }
+        Ok(columns)
+    }
+
+    /// How often the policy failed.
+    pub fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// Counts a failure and tells of it; it may be passed over, unless the policy is `strict`.
+    ///
+    /// Errors: the policy's own where it is strict, and interrupts always.
+    pub fn failed(&self, py: Python<'_>, error: PyErr, strict: bool) -> PyResult<()> {
+        if !error.is_instance_of::<PyException>(py) {
+            return Err(error);
+        }
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        let told = self.bind(py).call_method1("failed", (&error, strict))?;
+        if strict { Err(PyErr::from_value(told)) } else { Ok(()) }
+    }
+}
+
+/// A read-only array: a policy that writes into its input fails at that line.
+pub fn frozen<T: numpy::Element>(py: Python<'_>, values: Vec<T>) -> PyResult<Bound<'_, PyAny>> {
+    let array = PyArray1::from_vec(py, values);
+    array.try_readwrite()?.make_nonwriteable();
+    Ok(array.into_any())
+}
+
+/// What the policy wrote, if the array is still of the type and length it was given.
+pub fn unchanged<'py, T: numpy::Element>(
+    out: &Bound<'py, PyAny>,
+    len: usize,
+) -> PyResult<PyReadonlyArray1<'py, T>> {
+    match out.extract::<PyReadonlyArray1<'py, T>>() {
+        Ok(array) if array.len()? == len && array.as_slice().is_ok() => Ok(array),
+        _ => {
+            let message = "changed the type or the shape of out";
+            Err(raise(out.py(), "PolicyError", message.into()))
+        }
+    }
+}

@@ -1,0 +1,130 @@
+"""Planted defects of layer groups: windows, chunks, states, sinks, other inputs, unequal blocks."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        "window-a-block-too-wide",
+        "groups/reach.rs",
+        "        let end = (needs.from / self.span) as usize;\n",
+        "        let end = (needs.from / self.span).saturating_sub(1) as usize;\n",
+        "each sequence keeps a block that no token to come attends to",
+    ),
+    Mutant(
+        "hit-of-full-groups-alone",
+        "manager/lookup.rs",
+        "            count = self.find_ends(wanted, count, blocks);\n",
+        "            self.find_ends(wanted, count, blocks);\n",
+        "a hit is as long as full attention can serve, where a window has lost what it needs",
+    ),
+    Mutant(
+        "groups-agree-once",
+        "manager/lookup.rs",
+        "            if count == before {\n",
+        "            if count <= before {\n",
+        "one group shortens the hit, and another that needs more for the shorter one is not asked",
+    ),
+    Mutant(
+        "chunk-off-by-one",
+        "groups/kind.rs",
+        "Self::Chunked { chunk } => (0, len - len % chunk),",
+        "Self::Chunked { chunk } => (0, (len + 1) - (len + 1) % chunk),",
+        "the last token of a chunk is computed without the chunk",
+    ),
+    Mutant(
+        "state-without-a-checkpoint",
+        "manager/lookup.rs",
+        "                Found::Nothing | Found::Collision => true,\n",
+        "                Found::Nothing | Found::Collision => reach.kind != GroupKind::State,\n",
+        "a recurrent group is told to go on at a length of which it has no state",
+    ),
+    Mutant(
+        "left-window-not-freed",
+        "manager/windows.rs",
+        "            self.drop_owners(seq, &blocks);\n            self.scratch.blocks = blocks;\n",
+        "            self.scratch.blocks = blocks;\n",
+        "blocks that left a window are nobody's, and never free again",
+    ),
+    Mutant(
+        "window-left-head-first",
+        "manager/windows.rs",
+        "            self.drop_owners(seq, &blocks);\n            self.scratch.blocks = blocks;\n",
+        "            blocks.reverse();\n"
+        "            self.drop_owners(seq, &blocks);\n"
+        "            self.scratch.blocks = blocks;\n",
+        "of what left a window the head dies first, which every longer hit needs",
+    ),
+    Mutant(
+        "found-in-anothers-unit",
+        "manager/lookup.rs",
+        "                found.truncate(count / reach.units as usize);\n",
+        "                found.truncate(count);\n",
+        "a group with larger blocks takes over more of them than the hit has tokens",
+    ),
+    Mutant(
+        "counted-in-anothers-unit",
+        "groups/reach.rs",
+        "        tokens.div_ceil(self.span)\n",
+        "        tokens.div_ceil(self.span / self.units)\n",
+        "a group with larger blocks gets as many of them as one with small ones",
+    ),
+    Mutant(
+        "key-of-the-first-unit",
+        "manager/lookup.rs",
+        "        keys[(i + 1) * units - 1].for_group(group)\n",
+        "        keys[i * units].for_group(group)\n",
+        "of two prompts that part inside a large block, one is served the other's",
+    ),
+    Mutant(
+        "hit-in-the-largest-unit",
+        "groups/layout.rs",
+        "                unit = lcm(unit, u64::from(group.units));\n",
+        "                unit = unit.max(u64::from(group.units));\n",
+        "a hit ends inside a block of the group whose size does not divide the largest",
+    ),
+    Mutant(
+        "unequal-blocks-counted-as-equal",
+        "groups/layout.rs",
+        "            uniform: !lagging && cross == 0 && groups.iter().all(|g| g.units == 1),\n",
+        "            uniform: !lagging && cross == 0,\n",
+        "every group gets a block a row, however many rows a block of it spans",
+    ),
+    Mutant(
+        "cross-under-the-plain-key",
+        "manager/cross.rs",
+        "                self.store_cross(seq, block, key.for_group(group), i);\n",
+        "                let plain = sequence.keys.get(i as usize).copied();\n"
+        "                self.store_cross(seq, block, plain.unwrap_or(key.for_group(group)), i);\n",
+        "an encoder's blocks are found as those of the text, and never as its own",
+    ),
+    Mutant(
+        "cross-of-any-input",
+        "hash.rs",
+        "            field(&mut hasher, ENCODER, space.encoder);\n",
+        "",
+        "what was computed over one recording is served to the next one",
+    ),
+    Mutant(
+        "sink-goes-with-the-window",
+        "groups/reach.rs",
+        "        start.min(end)..end\n",
+        "        (start.min(end) * 0)..end\n",
+        "the attention sink is given up: what is generated falls apart",
+    ),
+    Mutant(
+        "cut-text-published",
+        "manager/windows.rs",
+        "            sequence.private |= is_sink && !blocks.is_empty();\n",
+        "",
+        "what was computed without the middle is found by prompts that have it",
+    ),
+    Mutant(
+        "draft-told-as-computed",
+        "groups/reach.rs",
+        "        committed.saturating_sub(self.lag).max(cached.min(committed))\n",
+        "        committed.max(cached.min(committed))\n",
+        "blocks of a draft model are found before it has written them",
+    ),
+)
