@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use kvframe_core::hash::Hasher;
+use kvframe_core::hash::{Extra, Hasher};
 use kvframe_core::index::IndexKind;
 use kvframe_core::{BlockId, Key, Options, SeqId};
 
@@ -117,6 +117,10 @@ impl Run {
         let mut tokens = known.tokens.clone();
         tokens.extend((0..self.dice.below(4)).map(|_| self.dice.between(0, 1)));
         tokens.truncate(tokens.len() - self.dice.below(3).min(tokens.len()));
-        Text::of(tokens, known.extras.clone(), known.space)
+        // An item ends with its prompt: what is generated is no part of it.
+        let len = tokens.len() as u32;
+        let inside = known.extras.iter().filter(|extra| extra.start < len);
+        let extras = inside.map(|extra| Extra { end: extra.end.min(len), ..extra.clone() });
+        Text::of(tokens, extras.collect(), known.space)
     }
 }
