@@ -465,9 +465,9 @@ class Manager:
         admit: SupportsGetItem[int, Request] = ...,
         token_budget: SupportsIndex | None = None,
         batch_tokens: SupportsIndex | None = None,
-        skip_refused: bool = False,
-        tables: SupportsGetItem[int, Any] = ...,
-        slots: SupportsGetItem[int, Any] = ...,
+        skip_refused: Any | None = None,
+        tables: Any | None = None,
+        slots: Any | None = None,
         rows: Any | None = None,
         answers: SupportsGetItem[int, tuple[Any | None, SupportsIndex | None]] = ...,
     ) -> tuple[
