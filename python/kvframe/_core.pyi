@@ -640,10 +640,10 @@ class RouterIndex:
     def add_worker(self, /, worker: SupportsIndex) -> bool: ...
     def cleared(self, /, worker: SupportsIndex) -> int: ...
     def counts(self, /) -> tuple[int, int, int]: ...
-    def match_hashes(self, /, blocks: Any) -> list[tuple[int, list[int]]]: ...
+    def match_hashes(self, /, blocks: Any) -> list[tuple[int, tuple[int, int, int, int]]]: ...
     def match_tokens(
         self, /, ids: Any, salt: bytes | None, adapter: bytes | None
-    ) -> list[tuple[int, list[int]]]: ...
+    ) -> list[tuple[int, tuple[int, int, int, int]]]: ...
     def remove_worker(self, /, worker: SupportsIndex) -> int | None: ...
     def removed(self, /, worker: SupportsIndex, blocks: Any, tier: SupportsIndex) -> int: ...
     def stored(
@@ -1018,11 +1018,6 @@ class Trace:
         Tokens a block id stands for.
         """
     @property
-    def bytes_read(self, /) -> int:
-        """
-        Bytes read, after decompression.
-        """
-    @property
     def input_tokens(self, /) -> int:
         """
         Prompt tokens of all requests.
@@ -1059,10 +1054,6 @@ class Trace:
     def requests(self, /) -> int:
         """
         Number of requests.
-        """
-    def write_compact(self, /, path: str | PathLike[str]) -> int:
-        """
-        Writes kvframe's compact form; returns its bytes.
         """
 
 def after_fork_in_child() -> None:
