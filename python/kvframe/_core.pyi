@@ -465,9 +465,9 @@ class Manager:
         admit: SupportsGetItem[int, Request] = ...,
         token_budget: SupportsIndex | None = None,
         batch_tokens: SupportsIndex | None = None,
-        skip_refused: bool = False,
-        tables: SupportsGetItem[int, Any] = ...,
-        slots: SupportsGetItem[int, Any] = ...,
+        skip_refused: Any | None = None,
+        tables: Any | None = None,
+        slots: Any | None = None,
         rows: Any | None = None,
         answers: SupportsGetItem[int, tuple[Any | None, SupportsIndex | None]] = ...,
     ) -> tuple[
@@ -640,10 +640,10 @@ class RouterIndex:
     def add_worker(self, /, worker: SupportsIndex) -> bool: ...
     def cleared(self, /, worker: SupportsIndex) -> int: ...
     def counts(self, /) -> tuple[int, int, int]: ...
-    def match_hashes(self, /, blocks: Any) -> list[tuple[int, tuple[int, int, int, int]]]: ...
+    def match_hashes(self, /, blocks: Any) -> list[tuple[int, list[int]]]: ...
     def match_tokens(
         self, /, ids: Any, salt: bytes | None, adapter: bytes | None
-    ) -> list[tuple[int, tuple[int, int, int, int]]]: ...
+    ) -> list[tuple[int, list[int]]]: ...
     def remove_worker(self, /, worker: SupportsIndex) -> int | None: ...
     def removed(self, /, worker: SupportsIndex, blocks: Any, tier: SupportsIndex) -> int: ...
     def stored(
@@ -1018,6 +1018,11 @@ class Trace:
         Tokens a block id stands for.
         """
     @property
+    def bytes_read(self, /) -> int:
+        """
+        Bytes read, after decompression.
+        """
+    @property
     def input_tokens(self, /) -> int:
         """
         Prompt tokens of all requests.
@@ -1055,6 +1060,10 @@ class Trace:
         """
         Number of requests.
         """
+    def write_compact(self, /, path: str | PathLike[str]) -> int:
+        """
+        Writes kvframe's compact form; returns its bytes.
+        """
 
 def after_fork_in_child() -> None:
     """
@@ -1090,6 +1099,11 @@ def replay(
 
     `policy` and `admission` are a built-in's name or a driver of a Python policy; `capacity` counts blocks, None
     holds everything. Returns what was counted, a dict.
+    """
+
+def report_unraisable(exception: BaseException, place: Any) -> None:
+    """
+    Tells ``sys.unraisablehook`` of an exception that nobody can be given, met in ``place``.
     """
 
 def __getattr__(name: str) -> Incomplete: ...

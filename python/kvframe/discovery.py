@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from importlib import metadata
+from importlib.metadata import entry_points, version
 
 from kvframe.descriptors import Kind
 
@@ -51,14 +51,14 @@ def installed() -> list[Candidate]:
             load=entry.load,
             plugin=entry.name,
         )
-        for entry in metadata.entry_points(group=GROUP)
+        for entry in entry_points(group=GROUP)
     ]
     return sorted(found, key=lambda candidate: (candidate.name, candidate.distribution))
 
 
 def own_version() -> str:
     """The installed version of kvframe itself."""
-    return metadata.version("kvframe")
+    return version("kvframe")
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,8 @@ class Registry:
     """The policies that can be named here and now: built-in ones, and those of installed packages.
 
     A lookup imports the one entry point it names. Building a registry imports no plugin; building
-    many, in one process or several, is harmless.
+    many, in one process or several, is harmless. Installed packages are looked through once, at the
+    first lookup: one that comes later is seen by a new registry, or after `refresh`.
 
     Args:
         allow: If not empty, only these distributions or policies may load (and the built-in ones).
@@ -92,6 +93,7 @@ class Registry:
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
         self._manager.add_hookspecs(hookspecs)
         self._local: list[Candidate] = []
+        self._installed: list[Candidate] | None = None
         self._offers: dict[int, tuple[Descriptor, ...]] = {}  # by id(); the manager keeps it alive
         # By its name, as the plugins of others are: nothing in this layer may import a policy.
         for module in BUILTIN:
@@ -136,6 +138,13 @@ class Registry:
         """The store ``name`` of a lower tier; raises as `eviction` does."""
         return self._get(TierStore, name)
 
+    def refresh(self) -> None:
+        """Look through the installed packages again at the next lookup.
+
+        What was imported before stays as it is: Python keeps modules.
+        """
+        self._installed = None
+
     def candidates(self, kind: Kind) -> Sequence[Candidate]:
         """What a lookup of ``kind`` chooses from; blocked ones too. Imports nothing."""
         return [found for found in self._candidates() if found.kind in (None, kind)]
@@ -146,7 +155,9 @@ class Registry:
         return [row for candidate in everything for row in self._rows(candidate, everything)]
 
     def _candidates(self) -> Sequence[Candidate]:
-        return self._local + installed()
+        if self._installed is None:
+            self._installed = installed()
+        return self._local + self._installed
 
     def _get(self, wanted: type[D], name: str) -> Loaded[D]:
         kind = wanted.kind

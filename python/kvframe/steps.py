@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import reprlib
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from kvframe._core import Manager as Core
+from kvframe.errors import UsageError
 from kvframe.matched import Matched
 from kvframe.request import Handles, Request, TokenIds
 from kvframe.results import Grant, Plan, Remap, Stepped
@@ -36,19 +38,25 @@ class Steps(Matched):
         counts: Handles | None = None,
         tokens: TokenIds | None = None,
         extend: tuple[Handles, Handles] | None = None,
-        admit: Sequence[Request | TokenIds] = (),
+        admit: Sequence[Request | TokenIds] | None = None,
         token_budget: int | None = None,
         batch_tokens: int | None = None,
         skip_refused: bool = False,
-        tables: npt.NDArray[np.int32] | Sequence[npt.NDArray[np.int32]] = (),
-        slots: npt.NDArray[np.int64] | Sequence[npt.NDArray[np.int64]] = (),
+        tables: npt.NDArray[np.int32] | Sequence[npt.NDArray[np.int32]] | None = None,
+        slots: npt.NDArray[np.int64] | Sequence[npt.NDArray[np.int64]] | None = None,
         rows: Handles | None = None,
     ) -> Stepped:
         """All of a scheduler step in one call, in this order.
 
+        Sequences, tickets, lengths and counts are 1-d arrays of any integer dtype, or sequences of
+        ints; token ids too, and a uint32 array of those is read where it lies. Lengths and counts
+        are in tokens.
+
         Args:
-            done: Tickets whose copies are queued ahead of later writes.
-            failed: Tickets whose copies failed.
+            done: Tickets of plans whose copies are queued ahead of later writes, of loads that
+                came whole, and of leases that end.
+            failed: Tickets of copies and loads that failed: who needs them is cut, see
+                `Stepped.rewound`. A step settles a ticket once.
             loaded: (tickets, blocks): loads that ended with their first blocks good, as `loaded`.
             truncate: (sequences, their new lengths).
             fill: (sequences, ids) or (sequences, counts, ids): ids of the first tokens that were
@@ -58,9 +66,11 @@ class Steps(Matched):
             release: Sequences that end; they may be cut, committed and forked in the same step.
             preempt: Sequences that end for now; `Stepped.preempted` brings them back.
             fence: With steps in flight, the number of the last one that may touch what is
-                released or cut: its blocks wait until that step has ``passed``.
+                released or cut: its blocks wait until that step has ``passed``. From 0 up, below
+                2**64, by the engine's own count.
             passed: Steps up to this number have run; what waited for them is freed first.
-            append: Sequences that grow.
+            append: Sequences that grow. A step names a sequence at most once here and in
+                ``extend``, as in every list of lengths; only ``fork`` may repeat one.
             counts: Tokens for each of them; one each if None.
             tokens: Their ids, one sequence after the other; None while they are being computed
                 (asynchronous scheduling): then ``fill`` of a later step brings them.
@@ -71,19 +81,21 @@ class Steps(Matched):
             batch_tokens: Tokens that the step may give slots to, all together: appended ones come
                 first, all or none of a sequence's; then each extension goes as far as is left, and
                 each admission's chunk. `Stepped.extended` says how far.
-            skip_refused: Try requests behind a refusal too.
+            skip_refused: Try requests behind a refusal too, instead of none of them.
             tables: int32 (rows, blocks), one a layer group: row i gets the changed entries of
                 ``append[i]``'s block table; what was written there before must still stand.
             slots: int64, one a layer group: where the appended tokens go, one sequence after the
                 other; -1 for a sequence that was refused, and in a group of another input.
             rows: The row of ``tables`` for each of ``append``, where an engine keeps its sequences
-                in places of their own; the first row and on if None.
+                in places of their own, no row twice; the first row and on if None.
 
         Raises:
-            HandleError: A handle or ticket is wrong; nothing was done.
-            UsageError: A length or a buffer is wrong; nothing was done.
+            HandleError: A sequence is unknown or has ended, a ticket is unknown or settled, or one
+                of either is named twice where it ends; nothing was done.
+            UsageError: A length, a dtype, a shape or a buffer is wrong, or a list of lengths names
+                a sequence twice; nothing was done.
         """
-        requests = [r if isinstance(r, Request) else Request(r) for r in admit] if admit else []
+        requests = _requests(admit) if admit is not None else []
         turns = self._turns(requests, skip_refused) if requests else None
         if turns is None:
             cores, answers = [request.core for request in requests], []
@@ -131,3 +143,19 @@ class Steps(Matched):
             [Remap(*entry) for entry in remaps],
         )
         return stepped if turns is None else turns.told(stepped)
+
+
+def _requests(admit: Sequence[Request | TokenIds]) -> list[Request]:
+    """What may come in; a prompt alone is a request with nothing special."""
+    # One prompt, or a text, is no sequence of prompts.
+    if not isinstance(admit, (list, tuple)) and (
+        not isinstance(admit, Iterable) or isinstance(admit, (str, bytes, np.ndarray))
+    ):
+        limit = "must be a sequence of requests or prompts"
+        raise UsageError(f"admit = {reprlib.repr(admit)}: {limit}")
+    requests = []
+    for place, asked in enumerate(admit):
+        if asked is None:
+            raise UsageError(f"admit[{place}] = None: must be a request or a prompt")
+        requests.append(asked if isinstance(asked, Request) else Request(asked))
+    return requests

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -182,6 +183,76 @@ def test_a_strict_policy_that_fails_is_raised_and_nothing_has_moved(
     with pytest.raises(NeverFitsError):
         kv.admit([9] * 16 + [1])
     assert kv.stats()["policy_failures"] == 3, "asked although the request never fits"
+
+
+def test_a_warning_turned_into_an_error_breaks_no_decision(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kv, called = holds("score", raises, "fallback")
+    told: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda info: told.append(info.exc_value))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            grant = kv.admit([9] * 8)
+            kv.release(grant.seq)
+    assert [type(error) for error in told] == [RuntimeWarning]
+    assert str(told[0]).startswith(f"{called} (kvframe-test {VERSION}): ZeroDivisionError")
+    assert kv.stats()["policy_failures"] == 1
+    kv.check_integrity()
+
+
+class Hoards(BatchedEviction):
+    """Keeps what it is lent in some way, or spoils it, and scores by the block's last use."""
+
+    columns = ("last_use", "block")
+
+    def __init__(self, way: str) -> None:
+        self.way = way
+        self.kept: list[tuple[Any, Any]] = []
+
+    def score(self, candidates: Any, out: Any) -> None:
+        block = candidates["block"]
+        keep = {
+            "offer": candidates,
+            "column": block,
+            "view": block[1:],
+            "strided": block[::2],
+            "memory": memoryview(block),
+            "out": out,
+        }
+        out[:] = candidates["last_use"]
+        if self.way in keep:
+            kept = keep[self.way]
+            array = kept["block"] if self.way == "offer" else kept
+            self.kept.append((array, np.array(array)))
+        elif self.way == "read-only":
+            out.setflags(write=False)
+        elif self.way == "reshaped":
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                block.shape = (2, -1)
+
+
+@pytest.mark.scenario("CB-B3")
+@pytest.mark.parametrize(
+    "way",
+    ["nothing", "offer", "column", "view", "strided", "memory", "out", "read-only", "reshaped"],
+)
+def test_what_a_policy_keeps_of_a_decision_stays_as_it_was(way: str) -> None:
+    policy, name = Hoards(way), f"hoards{next(numbers)}"
+    kv = manager(8, policy=name, known=registry(name, lambda _: policy))
+    twin = manager(8, policy="lru")
+    for prompt in range(20):
+        for one in (kv, twin):
+            cached(one, [prompt * 10 + i // 4 for i in range(8)])
+        assert kv.counts() == twin.counts()
+    for array, before in policy.kept:
+        assert np.array_equal(array, before)
+    assert [kv.lookup([p * 10] * 4 + [p * 10 + 1] * 5).tokens for p in range(20)] == [
+        twin.lookup([p * 10] * 4 + [p * 10 + 1] * 5).tokens for p in range(20)
+    ]
+    kv.check_integrity()
 
 
 @pytest.mark.parametrize(("way", "name", "body", "message"), CASES)

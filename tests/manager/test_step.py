@@ -138,18 +138,37 @@ def test_a_step_with_something_wrong_does_nothing_at_all(name: str, make: Any) -
 
 
 @EITHER
-def test_one_sequence_named_twice_grows_in_order_or_not_at_all(make: Any) -> None:
-    kv = make(2)
-    seq = kv.admit([1, 2, 3]).seq
-    cached(kv, [9] * 4)
-    try:
-        kv.step(append=[seq, seq], counts=[2, 1], tokens=[10, 11, 12])
-    except UsageError:
-        assert kv.lengths(seq) == (3, 3, 0, 0)
-        return
-    kv.commit(seq, 6)
-    kv.release(seq)
-    assert kv.lookup([1, 2, 3, 10, 0]).tokens == 4
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("append", {"append": [0, 0], "counts": [2, 1]}),
+        ("append", {"append": [0, 0], "counts": [0, 0]}),
+        ("extend", {"extend": ([0, 0], [8, 8])}),
+        ("extend", {"append": [0], "counts": [0], "extend": ([0], [8])}),
+        ("truncate", {"truncate": ([0, 0], [2, 2])}),
+        ("commit", {"commit": ([0, 0], [1, 2])}),
+        ("fill", {"fill": ([0, 0], [5, 5])}),
+    ],
+)
+def test_a_sequence_named_twice_is_refused_by_list_and_name(
+    make: Any, name: str, step: dict[str, Any]
+) -> None:
+    """Lengths and block tables are of the whole step: the second of two would be told wrong."""
+    kv = make(4)
+    seq = kv.admit([1, 2, 3, 4, 5, 6]).seq
+    kv.append_unknown(seq, 2)
+
+    def real(given: Any) -> Any:
+        return ([seq] * len(given[0]), *given[1:]) if isinstance(given, tuple) else given
+
+    step = {key: real(value) for key, value in step.items()}
+    if "append" in step:
+        step["append"] = [seq] * len(step["append"])
+    before = state(kv, [seq])
+    with pytest.raises(UsageError, match=f"{name} = {seq:#x}: .*once"):
+        kv.step(**step)
+    assert state(kv, [seq]) == before
+    kv.check_integrity()
 
 
 @EITHER

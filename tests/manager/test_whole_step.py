@@ -147,9 +147,11 @@ def test_rows_of_a_batch_with_places_of_its_own() -> None:
     tables[[4, 1], 1] = -7
     assert (tables == -7).all()
     before = state(kv, seqs)
-    for rows in ([0], [0, 5]):
+    for rows in ([0], [0, 5], [3, 3], [2**40, 1]):
         with pytest.raises(UsageError, match="rows"):
             kv.step(append=seqs, tokens=[8, 9], tables=tables, rows=rows)
+    with pytest.raises(UsageError, match=f"rows has 3 twice.*{seqs[0]:#x} and {seqs[1]:#x}"):
+        kv.step(append=seqs, tokens=[8, 9], tables=tables, rows=[3, 3])
     assert state(kv, seqs) == before
 
 

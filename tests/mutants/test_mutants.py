@@ -7,7 +7,7 @@ import pytest
 from tests.conformance.index import rows
 from tests.mutants.listing import MUTANTS, NOT_PLANTED, replanted
 from tests.mutants.mutant import Mutant
-from tests.mutants.run import CORE, plant
+from tests.mutants.run import CORE, plant, verdict_of
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
@@ -32,3 +32,16 @@ def test_every_defect_of_a_superseded_manager_is_planted_or_says_why_not() -> No
 def test_a_text_that_moved_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"occurs 0 times in pool\.rs"):
         plant(Mutant("gone", "pool.rs", "no such text", "", ""), "source")
+
+
+@pytest.mark.parametrize(
+    ("output", "verdict"),
+    [
+        ("test a::b ... ok\ntest c::d ... FAILED\n", ("killed", "c::d")),
+        ("test a ... FAILED\ntest b ... FAILED\n", ("killed", "a and 1 more")),
+        ("\nthread 'a::b' (7) has overflowed its stack\nfatal\n", ("killed", "a::b")),
+        ("test a ... ok\n", ("error", "no test failed, and yet they did not end well")),
+    ],
+)
+def test_a_verdict_names_the_test_that_gave_it(output: str, verdict: tuple[str, str]) -> None:
+    assert verdict_of(output) == verdict

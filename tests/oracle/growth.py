@@ -77,7 +77,7 @@ class Growth(Admissions):
             first = kind.computed(s.committed if mixed else s.slots, s.cached) // kind.span
             blocks = [(i, b) for i, b in enumerate(table[:tail]) if i >= first]
             open_ = [(i, b) for i, b in blocks if not self.loading(s, [b])]
-            rows = [i for i, b in open_ if self.has_other(b) and not self.is_found(b)]
+            rows = [i for i, b in open_ if self.has_other(b) or self.is_found(b)]
         if used and (self.has_other(table[tail]) or self.is_found(table[tail])):
             rows.append(tail)
         return [(group, row) for row in rows]

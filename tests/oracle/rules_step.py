@@ -179,6 +179,8 @@ class StepRules(HandRules):
             lambda: call.release.extend([live, live]),
             lambda: call.commit.append((live, slots + 1)),
             lambda: call.commit.extend([(live, slots), (live, slots)]),
+            lambda: call.append.extend([(live, [1]), (live, [1])]),
+            lambda: call.extend.extend([(live, slots), (live, slots)]),
             lambda: call.extend.append((stale, 1)),
             lambda: call.preempt.append(live),
             lambda: call.fork.append(stale),
@@ -281,10 +283,9 @@ class StepRules(HandRules):
     def check_buffers(self, call: Call, stepped: Stepped, buffers: Buffers) -> None:
         """Tables are what they are now, where they are not behind a window; slots say where."""
         refused = {place for verb, place, _ in stepped.refused if verb == "append"}
-        again = [seq for seq, _ in call.append]
         at = 0
         for i, (seq, tokens) in enumerate(call.append):
-            if i in refused or again.count(seq) > 1 or seq in stepped.rewound:
+            if i in refused or seq in stepped.rewound:
                 at += len(tokens)
                 continue
             s = self.o.live(seq)

@@ -179,6 +179,7 @@ def check(o: Oracle, call: Call) -> None:
     need(all(good <= o.tickets[ticket].rows for ticket, good in call.loaded))
     for pairs in (call.truncate, call.commit, call.fill):
         need(once([seq for seq, _ in pairs]))
+    need(once([seq for seq, _ in (*call.append, *call.extend)]))
     for seq, length in cuts.items():
         o.check_cut(o.live(seq), length, tickets)
     after = {seq: lengths_after(o.live(seq), cuts.get(seq), fills.get(seq, [])) for seq in o.seqs}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib import metadata
 from types import ModuleType
 
 import pytest
@@ -104,6 +105,34 @@ def test_only_the_named_plugin_is_imported(install: Install) -> None:
     assert (loaded.distribution, loaded.version, loaded.plugin) == ("kvframe-good", "1.2.0", "good")
     assert "kvframe_good" in sys.modules
     assert "kvframe_misspelt" not in sys.modules
+
+
+def test_packages_are_looked_through_once_a_resolution(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scans: list[str] = []
+
+    def counted(*, group: str) -> metadata.EntryPoints:
+        scans.append(group)
+        return metadata.entry_points(group=group)
+
+    monkeypatch.setattr("kvframe.discovery.entry_points", counted)
+    resolved = kvframe.Config(
+        policy=kvframe.PolicyConfig(eviction="slru", options={"slru": {"protected_uses": 3}})
+    ).resolve()
+    assert resolved.policy_options == {"protected_uses": 3}
+    assert scans == ["kvframe"]
+    registry = Registry()
+    assert "Found: lru, fifo, " in refusal(registry, "good")
+    registry.eviction("lru")
+    assert len(scans) == 2
+    install("good")
+    assert "good" in refusal(registry, "good"), "it looks once"
+    assert len(scans) == 2
+    registry.refresh()
+    assert registry.eviction("good").distribution == "kvframe-good"
+    assert Registry().eviction("good")
+    assert len(scans) == 4
 
 
 def test_one_module_may_hold_several_policies_and_kinds(install: Install) -> None:

@@ -193,6 +193,27 @@ def test_pins_told_when_asked() -> None:
         tier.check_integrity()
 
 
+@pytest.mark.parametrize("name", ["lru", "arc", "oldest"])
+def test_a_question_that_fails_loses_no_block_that_was_taken(name: str) -> None:
+    tier = batched(4) if name == "oldest" else TierPolicy[str].named(name, 4)
+    store(tier, *"abcd")
+
+    def eligible(key: str) -> bool:
+        if key == "c":
+            raise RuntimeError("gone")
+        return key != "a"
+
+    assert tier.take(3, eligible) == ["b"]
+    assert sorted(tier) == ["a", "c", "d"]
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="gone"):
+            tier.take(3, eligible)
+        assert sorted(tier) == ["a", "c", "d"]
+        tier.check_integrity()
+    assert tier.take(3, lambda key: key != "a") == ["c", "d"]
+    assert tier.order() == ["a"]
+
+
 def test_a_tier_without_a_capacity_is_as_large_as_it_was() -> None:
     tier = TierPolicy[str].named("s3-fifo")
     store(tier, *map(str, range(100)))

@@ -43,6 +43,24 @@ class Budget:
             self.is_spent = True
             raise self.error(f"a decision took {took * 1000:.0f} ms")
 
+    def start(self) -> None:
+        """A decision starts.
+
+        Raises:
+            PolicyError: One before took too long.
+        """
+        if self.is_spent:
+            raise self.error("a decision before took too long")
+        self.__enter__()
+
+    def stop(self) -> None:
+        """It has returned.
+
+        Raises:
+            PolicyError: It took too long.
+        """
+        self.__exit__()
+
     def error(self, found: str) -> PolicyError:
         """What a policy is refused with that took too long."""
         milliseconds = (self._seconds or 0) * 1000

@@ -18,7 +18,6 @@ from kvframe.policies.batched import (
     DEFAULT_WINDOW,
     BatchedEviction,
     Candidates,
-    Columns,
 )
 from kvframe.policies.budget import Budget
 from kvframe.policies.report import failure, origin_of
@@ -32,9 +31,14 @@ Events = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]] | None
 
 
 class Driver:
-    """Declares what a policy wants, passes events and candidates on, tells of failures.
+    """Declares what a policy wants, passes events on, tells of failures.
 
     One driver belongs to one manager or replay, as the policy object does.
+
+    Attributes:
+        policy: The core calls its ``score`` or ``victims`` itself, one call a decision.
+        candidates: What it is offered is made with this.
+        budget: Started before each decision and stopped after it; None if it may take its time.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class Driver:
         self.policy = policy
         self.block_size = block_size
         self.names_victims = kind.victims is not BatchedEviction.victims
+        self.candidates = Candidates
         asked = DEFAULT_WINDOW if kind.window is None else kind.window
         self.window = asked if window is None else window
         self.wants_events = any(
@@ -69,34 +74,7 @@ class Driver:
         needs_ids = self.names_victims and "block" not in kind.columns
         self.columns = [*kind.columns, *(["block"] if needs_ids else [])]
         self._lost: Exception | None = None
-        self._budget = Budget(budget_ms, self.origin)
-
-    def score(
-        self, n: int, now: int, columns: Columns, events: Events, out: npt.NDArray[np.float64]
-    ) -> None:
-        """One decision of a policy that ranks."""
-        with self._asked():
-            self.deliver(events)
-            offer = Candidates(now, self.block_size, columns)
-            answer: object = self.policy.score(offer, out)  # type: ignore[func-returns-value]
-        if answer is not None:
-            raise PolicyError("score must fill out and return None")
-
-    def name_victims(
-        self, n: int, now: int, columns: Columns, events: Events, out: npt.NDArray[np.int64]
-    ) -> None:
-        """One decision of a policy that keeps an order."""
-        with self._asked():
-            self.deliver(events)
-            offer = Candidates(now, self.block_size, columns)
-            answer: object = self.policy.victims(n, offer, out)  # type: ignore[func-returns-value]
-        if answer is not None:
-            raise PolicyError("victims must fill out and return None")
-
-    def _asked(self) -> Budget:
-        if self._budget.is_spent:
-            raise self._budget.error("a decision before took too long")
-        return self._budget
+        self.budget = None if budget_ms is None else Budget(budget_ms, self.origin)
 
     def deliver(self, events: Events) -> None:
         """Hand the policy its events. One that fails here has lost some, and is not asked again."""

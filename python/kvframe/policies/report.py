@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from kvframe._core import report_unraisable
 from kvframe.errors import PolicyError
 from kvframe.plugin import one_line
 from kvframe.registry import Loaded
@@ -28,7 +29,15 @@ def failure(origin: str, error: BaseException, strict: bool) -> PolicyError:
 
 
 def warn_once(origin: str, message: str) -> None:
-    """Warn the first time that this policy fails in this process: it does so at every decision."""
-    if origin not in _warned:
-        _warned.add(origin)
+    """Warn the first time that this policy fails in this process: it does so at every decision.
+
+    Where warnings are errors this one goes to `sys.unraisablehook`: the decision is taken without
+    the policy, so that there is nothing to refuse.
+    """
+    if origin in _warned:
+        return
+    _warned.add(origin)
+    try:
         warnings.warn(message, RuntimeWarning, stacklevel=3)
+    except RuntimeWarning as warning:
+        report_unraisable(warning, warn_once)

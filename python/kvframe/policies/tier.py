@@ -209,21 +209,34 @@ class TierPolicy(Generic[K]):
         """Up to ``n`` blocks that die, for an engine that tells of pins only when asked.
 
         Each is asked about before it goes; those that are not ``eligible`` keep their place.
+
+        Raises:
+            Exception: What ``eligible`` or a strict policy raises, if none has gone by then. Else
+                those that have are answered, and the next call asks about the same block first.
         """
         taken: list[K] = []
         spared: list[int] = []
-        while len(taken) < n:
-            block = self._core.next(spared)
-            if block is None:
-                break
-            key = self._keys[block]
-            if not eligible(key):
-                spared.append(block)
-                continue
-            self._core.victims(1, spared)
-            del self._keys[block], self._ids[key]
-            taken.append(key)
+        try:
+            while len(taken) < n and self._take_one(eligible, spared, taken):
+                pass
+        except Exception:
+            if not taken:
+                raise
         return taken
+
+    def _take_one(self, eligible: Callable[[K], bool], spared: list[int], taken: list[K]) -> bool:
+        """The next block, to ``spared`` or ``taken``; False if there is none."""
+        block = self._core.next(spared)
+        if block is None:
+            return False
+        key = self._keys[block]
+        if not eligible(key):
+            spared.append(block)
+            return True
+        self._core.victims(1, spared)
+        del self._keys[block], self._ids[key]
+        taken.append(key)
+        return True
 
     def order(self) -> list[K]:
         """Blocks without an owner in the order they would die now. For looking, and for tests."""

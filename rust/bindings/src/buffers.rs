@@ -180,6 +180,19 @@ pub fn writable<'py, T: Element, D: Dimension>(
     })
 }
 
+/// The caller's arrays to write into, one a layer group; none for None.
+pub fn arrays<'py>(
+    value: Option<&Bound<'py, PyAny>>,
+    name: &str,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let Some(value) = value else { return Ok(Vec::new()) };
+    value.extract().map_err(|_| {
+        let shown = shown(value);
+        let limit = "must be an array, or a sequence of arrays, one a layer group";
+        usage(value.py(), format!("{name} = {shown}: {limit}"))
+    })
+}
+
 /// The same as one piece of memory.
 pub fn slice<'a, T: Element>(
     py: Python<'_>,

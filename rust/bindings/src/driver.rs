@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyString};
 
 use crate::errors::raise;
 
 /// The driver of a policy, with the columns of kind `C` that it asks for.
 pub struct Driver<C> {
     object: Py<PyAny>,
-    columns: Vec<(String, C)>,
+    columns: Vec<(Py<PyString>, C)>,
     failures: AtomicU64,
 }
 
@@ -20,7 +20,7 @@ impl<C: Copy> Driver<C> {
     /// Reads what the driver declares in `columns`, each by its name.
     pub fn new(object: &Bound<'_, PyAny>, by_name: fn(&str) -> Option<C>) -> PyResult<Self> {
         let known = |name: String| match by_name(&name) {
-            Some(kind) => Ok((name, kind)),
+            Some(kind) => Ok((PyString::intern(object.py(), &name).unbind(), kind)),
             None => Err(raise(object.py(), "PolicyError", format!("no column is called {name:?}"))),
         };
         let names = object.getattr("columns")?.extract::<Vec<String>>()?;
@@ -39,7 +39,7 @@ impl<C: Copy> Driver<C> {
     pub fn columns<'py>(
         &self,
         py: Python<'py>,
-        column: impl Fn(C) -> PyResult<Bound<'py, PyAny>>,
+        mut column: impl FnMut(C) -> PyResult<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let columns = PyDict::new(py);
         for (name, kind) in &self.columns {
@@ -57,13 +57,18 @@ impl<C: Copy> Driver<C> {
     ///
     /// Errors: the policy's own where it is strict, and interrupts always.
     pub fn failed(&self, py: Python<'_>, error: PyErr, strict: bool) -> PyResult<()> {
-        if !error.is_instance_of::<PyException>(py) {
+        if is_interrupt(py, &error) {
             return Err(error);
         }
         self.failures.fetch_add(1, Ordering::Relaxed);
         let told = self.bind(py).call_method1("failed", (&error, strict))?;
         if strict { Err(PyErr::from_value(told)) } else { Ok(()) }
     }
+}
+
+/// Whether it is no failure of the policy's.
+pub fn is_interrupt(py: Python<'_>, error: &PyErr) -> bool {
+    !error.is_instance_of::<PyException>(py)
 }
 
 /// A read-only array: a policy that writes into its input fails at that line.

@@ -69,3 +69,13 @@ pub fn from_trace(py: Python<'_>, error: &TraceError) -> PyErr {
         Err(error) => error,
     }
 }
+
+/// Tells ``sys.unraisablehook`` of an exception that nobody can be given, met in ``place``.
+#[pyfunction]
+pub fn report_unraisable(
+    py: Python<'_>,
+    exception: Bound<'_, pyo3::exceptions::PyBaseException>,
+    place: &Bound<'_, PyAny>,
+) {
+    PyErr::from_value(exception.into_any()).write_unraisable(py, Some(place));
+}

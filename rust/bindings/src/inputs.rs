@@ -22,6 +22,13 @@ fn halves<'py>(
     Err(usage(pair.py(), format!("{name} = {shown}: must be a pair ({first}, {second})")))
 }
 
+/// Yes or no.
+pub fn flag(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    value
+        .extract()
+        .map_err(|_| usage(value.py(), format!("{name} = {}: must be True or False", shown(value))))
+}
+
 /// Sequences (or tickets) and a number for each.
 pub fn pairs(
     name: &str,

@@ -3,22 +3,37 @@
 use std::sync::Mutex;
 
 use kvframe_core::policy::{Candidates, Journal};
-use kvframe_core::pool::NIL;
-use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::driver::{Driver, frozen, unchanged};
+use crate::column::Column;
+use crate::driver::{Driver, frozen, is_interrupt, unchanged};
 use crate::errors::raise;
+use crate::lent::Lent;
 
-/// A policy written in Python, behind `kvframe.policies.batched.Driver`.
+/// A policy written in Python, behind `kvframe.policies.driver.Driver`.
 pub struct Judge {
     driver: Driver<Column>,
+    policy: Py<PyAny>,
+    /// Makes what it is offered.
+    candidates: Py<PyAny>,
+    /// Times its decisions, where they have a budget.
+    budget: Option<Py<PyAny>>,
+    block_size: u32,
     names_victims: bool,
+    hears: bool,
     /// Candidates offered at a time; 0 offers all.
     window: usize,
     strict: bool,
     scratch: Mutex<Candidates>,
+    lent: Mutex<Loan>,
+}
+
+/// What a policy is lent for a decision.
+#[derive(Default)]
+struct Loan {
+    columns: Vec<Lent>,
+    out: Lent,
 }
 
 /// The order in which offered blocks should die.
@@ -28,14 +43,21 @@ pub struct Verdict {
 }
 
 impl Judge {
-    /// Reads what the driver declares: `columns`, `names_victims`, `window`.
+    /// Reads what the driver declares.
     pub fn new(driver: &Bound<'_, PyAny>, strict: bool) -> PyResult<Self> {
+        let budget = driver.getattr("budget")?;
         Ok(Self {
+            policy: driver.getattr("policy")?.unbind(),
+            candidates: driver.getattr("candidates")?.unbind(),
+            budget: (!budget.is_none()).then(|| budget.unbind()),
+            block_size: driver.getattr("block_size")?.extract()?,
+            hears: Self::wants_events(driver)?,
             names_victims: driver.getattr("names_victims")?.extract()?,
             window: driver.getattr("window")?.extract()?,
             driver: Driver::new(driver, Column::by_name)?,
             strict,
             scratch: Mutex::default(),
+            lent: Mutex::default(),
         })
     }
 
@@ -98,21 +120,67 @@ impl Judge {
         offer: &Candidates,
         journal: &Journal,
     ) -> PyResult<Verdict> {
-        let driver = self.driver.bind(py);
-        let columns = self.driver.columns(py, |kind| column(py, kind, offer))?;
-        let events = events(py, journal)?;
-        let wanted = n.min(offer.blocks.len());
+        // A policy that calls its manager may be asked meanwhile: that question gets arrays of its own.
+        let spare = self.lent.try_lock().map(|mut loan| std::mem::take(&mut *loan));
+        let mut loan = spare.unwrap_or_default();
+        let budget = self.budget.as_ref().map(|budget| budget.bind(py));
+        if let Some(budget) = budget {
+            budget.call_method0(intern!(py, "start"))?;
+        }
+        let mut answer = self.put(py, n, now, offer, journal, &mut loan);
+        if let Some(budget) = budget
+            && let Err(late) = budget.call_method0(intern!(py, "stop"))
+            && !answer.as_ref().is_err_and(|error| is_interrupt(py, error))
+        {
+            answer = Err(late);
+        }
+        if let Ok(mut slot) = self.lent.try_lock() {
+            *slot = loan;
+        }
+        let places = answer?;
+        Ok(Verdict {
+            blocks: places.iter().map(|&p| offer.blocks[p as usize]).collect(),
+            generations: places.iter().map(|&p| offer.generations[p as usize]).collect(),
+        })
+    }
+
+    /// The question, and the places that were answered.
+    fn put(
+        &self,
+        py: Python<'_>,
+        n: usize,
+        now: u64,
+        offer: &Candidates,
+        journal: &Journal,
+        loan: &mut Loan,
+    ) -> PyResult<Vec<u32>> {
+        if self.hears {
+            let events = events(py, journal)?;
+            self.driver.bind(py).call_method1(intern!(py, "deliver"), (events,))?;
+        }
+        let mut place = 0;
+        let columns = self.driver.columns(py, |kind| {
+            if loan.columns.len() == place {
+                loan.columns.push(Lent::default());
+            }
+            place += 1;
+            kind.of(py, offer, &mut loan.columns[place - 1])
+        })?;
+        let offered = self.candidates.bind(py).call1((now, self.block_size, columns))?;
+        let (policy, all) = (self.policy.bind(py), offer.blocks.len());
+        let wanted = n.min(all);
         let places = if self.names_victims {
-            let out = PyArray1::<i64>::from_vec(py, vec![-1; wanted]).into_any();
-            driver.call_method1(intern!(py, "name_victims"), (n, now, columns, events, &out))?;
-            victims(py, n, offer, &unchanged::<i64>(&out, wanted)?)?
+            let out = loan.out.put(py, false, std::iter::repeat_n(-1_i64, wanted))?;
+            let answer = policy.call_method1(intern!(py, "victims"), (n, offered, &out))?;
+            nothing("victims", &answer)?;
+            victims(py, n, offer, unchanged(&out, wanted)?.as_slice()?)?
         } else {
-            let out = PyArray1::<f64>::from_vec(py, vec![f64::NAN; offer.blocks.len()]).into_any();
-            driver.call_method1(intern!(py, "score"), (n, now, columns, events, &out))?;
-            let scores = unchanged::<f64>(&out, offer.blocks.len())?;
+            let out = loan.out.put(py, false, std::iter::repeat_n(f64::NAN, all))?;
+            nothing("score", &policy.call_method1(intern!(py, "score"), (offered, &out))?)?;
+            let scores = unchanged(&out, all)?;
             let scores = scores.as_slice()?;
-            if let Some(i) = scores.iter().position(|s| s.is_nan()) {
-                let (block, all) = (offer.blocks[i], scores.len());
+            if let Some(i) = scores.iter().position(|s: &f64| s.is_nan()) {
+                let block = offer.blocks[i];
                 let message = format!("score {i} of {all} (block {block}) is NaN or unset");
                 return Err(raise(py, "PolicyError", message));
             }
@@ -122,11 +190,17 @@ impl Judge {
             let message = format!("named {} of {n} victims", places.len());
             return Err(raise(py, "PolicyError", message));
         }
-        Ok(Verdict {
-            blocks: places.iter().map(|&p| offer.blocks[p as usize]).collect(),
-            generations: places.iter().map(|&p| offer.generations[p as usize]).collect(),
-        })
+        Ok(places)
     }
+}
+
+/// A policy's answer is in `out`.
+fn nothing(verb: &str, answer: &Bound<'_, PyAny>) -> PyResult<()> {
+    if answer.is_none() {
+        return Ok(());
+    }
+    let message = format!("{verb} must fill out and return None");
+    Err(raise(answer.py(), "PolicyError", message))
 }
 
 type Events<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
@@ -139,14 +213,8 @@ fn events<'py>(py: Python<'py>, journal: &Journal) -> PyResult<Option<Events<'py
     Ok(Some((frozen(py, kinds)?, frozen(py, blocks)?, frozen(py, ticks)?)))
 }
 
-fn victims(
-    py: Python<'_>,
-    n: usize,
-    offer: &Candidates,
-    named: &PyReadonlyArray1<'_, i64>,
-) -> PyResult<Vec<u32>> {
+fn victims(py: Python<'_>, n: usize, offer: &Candidates, named: &[i64]) -> PyResult<Vec<u32>> {
     let ids: Vec<u32> = named
-        .as_slice()?
         .iter()
         .take_while(|&&id| id != -1)
         .take(n)
@@ -156,59 +224,4 @@ fn victims(
         })
         .collect::<PyResult<_>>()?;
     offer.check(&ids).map_err(|why| raise(py, "PolicyError", why))
-}
-
-/// A column of the offer, by the name that a policy asks for it with.
-#[derive(Debug, Clone, Copy)]
-enum Column {
-    Block,
-    Depth,
-    Parent,
-    LastUse,
-    Inserted,
-    Uses,
-    Reach,
-    Session,
-    Turn,
-    RequestClass,
-    Priority,
-}
-
-impl Column {
-    fn by_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "block" => Self::Block,
-            "depth" => Self::Depth,
-            "parent" => Self::Parent,
-            "last_use" => Self::LastUse,
-            "inserted" => Self::Inserted,
-            "uses" => Self::Uses,
-            "reach" => Self::Reach,
-            "session" => Self::Session,
-            "turn" => Self::Turn,
-            "request_class" => Self::RequestClass,
-            "priority" => Self::Priority,
-            _ => return None,
-        })
-    }
-}
-
-fn column<'py>(py: Python<'py>, kind: Column, offer: &Candidates) -> PyResult<Bound<'py, PyAny>> {
-    let rows = &offer.rows;
-    match kind {
-        Column::Block => frozen(py, offer.blocks.iter().map(|&b| i64::from(b)).collect()),
-        Column::Depth => frozen(py, offer.depths.clone()),
-        Column::Parent => {
-            let place = |&p: &u32| if p == NIL { -1 } else { i64::from(p) };
-            frozen(py, offer.parents.iter().map(place).collect())
-        }
-        Column::LastUse => frozen(py, rows.iter().map(|r| r.last_use).collect()),
-        Column::Inserted => frozen(py, rows.iter().map(|r| r.inserted).collect()),
-        Column::Uses => frozen(py, rows.iter().map(|r| r.uses).collect()),
-        Column::Reach => frozen(py, rows.iter().map(|r| r.reach).collect()),
-        Column::Session => frozen(py, rows.iter().map(|r| r.meta.session).collect()),
-        Column::Turn => frozen(py, rows.iter().map(|r| r.meta.turn).collect()),
-        Column::RequestClass => frozen(py, rows.iter().map(|r| r.meta.class).collect()),
-        Column::Priority => frozen(py, rows.iter().map(|r| r.meta.priority).collect()),
-    }
 }

@@ -6,8 +6,8 @@
 //! | [`request`] | `Request`: a prompt converted and hashed once |
 //! | [`step`], [`inputs`], [`outputs`] | the batched step, what it takes and what it writes |
 //! | [`tables`] | block tables and slots into the caller's arrays |
-//! | [`driver`] | how a policy in Python is asked, whatever its kind |
-//! | [`judge`] | victims asked of a Python policy, outside the lock |
+//! | [`driver`], [`lent`] | how a policy in Python is asked, whatever its kind; arrays lent to it |
+//! | [`judge`], [`column`] | victims asked of a Python policy, outside the lock |
 //! | [`native`] | a compiled policy taken from a capsule or from addresses |
 //! | [`gatekeeper`], [`admission`] | what becomes findable, asked of a Python policy the same way |
 //! | [`gate`] | what enters a tier below, asked of a built-in policy |
@@ -38,6 +38,7 @@ mod admission;
 mod answers;
 mod blocks;
 mod buffers;
+mod column;
 mod driver;
 mod errors;
 mod fork;
@@ -48,6 +49,7 @@ mod inputs;
 mod ints;
 mod judge;
 mod judged;
+mod lent;
 mod listeners;
 mod loans;
 mod locked;
@@ -73,6 +75,8 @@ mod views;
 /// kvframe's compiled core.
 #[pymodule(gil_used = false)]
 mod _core {
+    #[pymodule_export]
+    use super::errors::report_unraisable;
     #[pymodule_export]
     use super::gate::TierGate;
     #[pymodule_export]

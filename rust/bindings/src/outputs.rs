@@ -75,6 +75,22 @@ impl Outputs<'_> {
                 }
             }
         }
+        self.check_rows(step)
+    }
+
+    /// One row for two sequences would hold a table that is neither's.
+    fn check_rows(&self, step: &Step<'_>) -> Result<(), String> {
+        let (Some(rows), Some(table)) = (&self.rows, self.tables.first()) else { return Ok(()) };
+        if rows.is_sorted_by(|a, b| a < b) {
+            return Ok(());
+        }
+        let mut first = vec![None; table.nrows()];
+        for (place, &row) in rows.iter().enumerate() {
+            if let Some(other) = first[row as usize].replace(place) {
+                let [a, b] = [other, place].map(|place: usize| step.append[place].0);
+                return Err(format!("rows has {row} twice, for sequences {a:#x} and {b:#x}"));
+            }
+        }
         Ok(())
     }
 

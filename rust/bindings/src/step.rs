@@ -8,9 +8,9 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 use crate::answers::AnswerTuple;
-use crate::buffers::{slice, u64s, writable};
+use crate::buffers::{arrays, slice, u64s, writable};
 use crate::errors::{from_core, usage};
-use crate::inputs::{Growths, pairs};
+use crate::inputs::{Growths, flag, pairs};
 use crate::ints::{BatchTokens, Fence, Passed, TokenBudget};
 use crate::manager::Manager;
 use crate::outputs::Outputs;
@@ -72,7 +72,7 @@ impl Manager {
     /// length or a ticket refuses the whole step; want of room refuses single growths and
     /// admissions. `tables[g]` row `rows[i]`, or i, gets the changed entries of `append[i]`'s table
     /// in group g, `slots[g]` the slots of the appended tokens, one sequence after the other.
-    #[pyo3(signature = (done=None, failed=None, loaded=None, truncate=None, fill=None, commit=None, fork=None, release=None, preempt=None, fence=None, passed=None, append=None, counts=None, ids=None, extend=None, admit=vec![], token_budget=None, batch_tokens=None, skip_refused=false, tables=vec![], slots=vec![], rows=None, answers=vec![]))]
+    #[pyo3(signature = (done=None, failed=None, loaded=None, truncate=None, fill=None, commit=None, fork=None, release=None, preempt=None, fence=None, passed=None, append=None, counts=None, ids=None, extend=None, admit=vec![], token_budget=None, batch_tokens=None, skip_refused=None, tables=None, slots=None, rows=None, answers=vec![]))]
     fn step<'py>(
         &self,
         py: Python<'py>,
@@ -94,9 +94,9 @@ impl Manager {
         admit: Vec<Bound<'py, Request>>,
         token_budget: Option<TokenBudget>,
         batch_tokens: Option<BatchTokens>,
-        skip_refused: bool,
-        tables: Vec<Bound<'py, PyAny>>,
-        slots: Vec<Bound<'py, PyAny>>,
+        skip_refused: Option<&Bound<'py, PyAny>>,
+        tables: Option<&Bound<'py, PyAny>>,
+        slots: Option<&Bound<'py, PyAny>>,
         rows: Option<&Bound<'py, PyAny>>,
         answers: Vec<AnswerTuple<'py>>,
     ) -> PyResult<Stepped<'py>> {
@@ -135,8 +135,9 @@ impl Manager {
             admit: &requests,
             token_budget: token_budget.map(|b| b.0),
             batch_tokens: batch_tokens.map(|b| b.0),
-            skip_refused,
+            skip_refused: skip_refused.map_or(Ok(false), |value| flag("skip_refused", value))?,
         };
+        let (tables, slots) = (arrays(tables, "tables")?, arrays(slots, "slots")?);
         let mut tables = tables
             .iter()
             .map(|t| writable::<i32, Ix2>(t, "tables"))

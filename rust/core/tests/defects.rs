@@ -4,7 +4,7 @@ mod common;
 
 use common::{SIZE, admit, build, open, prompt, refused, request, run, serve, small, table};
 use kvframe_core::hash::Extra;
-use kvframe_core::manager::Step;
+use kvframe_core::manager::{Ids, Step};
 use kvframe_core::pool::State;
 use kvframe_core::{Admission, Error, Fit, GroupKind, Key, Manager, NIL, Options, Prompt};
 
@@ -131,6 +131,16 @@ fn a_step_that_contradicts_itself_changes_nothing() {
     refused(&mut m, &[a, b], |m| m.step(&backwards));
     let longer = Step { release: &[b], truncate: &[(a, 4), (a, 6)], ..Step::default() };
     refused(&mut m, &[a, b], |m| m.step(&longer));
+    // Growing twice would tell the first one's slots and tables of both.
+    let token = Ids::Known(&[7]);
+    let append = Step { release: &[b], append: &[(a, token), (a, token)], ..Step::default() };
+    let extend = Step { extend: &[(a, 8), (a, 8)], ..Step::default() };
+    for step in
+        [append, extend, Step { append: &[(a, Ids::Known(&[]))], extend: &[(a, 8)], ..extend }]
+    {
+        let told = refused(&mut m, &[a, b], |m| m.step(&step));
+        assert!(matches!(told, Error::Invalid { what: "append" | "extend", .. }), "{told}");
+    }
 }
 
 /// A failed ticket of somebody else excuses nothing.

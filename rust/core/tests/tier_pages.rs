@@ -71,9 +71,9 @@ fn parts_live_and_die_together() {
     let mut tier = pages("lru", 4);
     let keys = prefix(1, 3);
     let stored = tier.store(&keys, 2, Known::default()).unwrap();
-    assert!(!tier.end(stored.ticket, 3, false).unwrap().whole);
+    assert!(!tier.end(stored.ticket, 2, false).unwrap().whole);
     assert_eq!(tier.find(&keys), 0);
-    let ended = tier.end(stored.ticket, 2, false).unwrap();
+    let ended = tier.end(stored.ticket, 3, false).unwrap();
     assert_eq!((ended.whole, ended.good, tier.find(&keys)), (true, 2, 2));
     let opened = tier.load(&keys[..2], 0, 2, Some(Known::default())).unwrap();
     tier.end(opened.ticket, 2, false).unwrap();

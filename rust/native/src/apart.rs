@@ -1,9 +1,8 @@
-//! Blocks with a retention priority of their own, kept out of the order of a policy that names one
-//! victim at a time and so cannot rank within a priority: the core's order has them.
+//! Blocks of a retention priority whose turn is far off, kept out of the order of a policy that names
+//! one victim at a time: it would name them over and over.
 
 use kvframe_core::policy::Bands;
 use kvframe_core::pool::{BlockId, Pool};
-use kvframe_core::retention::DEFAULT_PRIORITY;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -21,11 +20,6 @@ impl Apart {
 
     pub fn has(&self, block: BlockId) -> bool {
         self.here.get(block as usize).copied().unwrap_or(false)
-    }
-
-    /// Whether a cached block belongs here.
-    pub fn wants(block: BlockId, pool: &Pool) -> bool {
-        pool.priority(block) != DEFAULT_PRIORITY
     }
 
     /// Takes blocks in the order of their prefix.
@@ -53,8 +47,8 @@ impl Apart {
         self.bands.rebanded(block, pool);
     }
 
-    /// The block here that dies before all that the policy has.
-    pub fn below(&self, pool: &Pool) -> Option<BlockId> {
-        self.bands.first().filter(|&block| pool.priority(block) < DEFAULT_PRIORITY)
+    /// The leaf here that dies first.
+    pub fn first(&self) -> Option<BlockId> {
+        self.bands.first()
     }
 }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use kvframe_core::policy::{Eviction, Use, View, Why};
+use kvframe_core::policy::{Bands, Eviction, Use, View, Why};
 use kvframe_core::pool::{BlockId, Pool};
+use kvframe_core::retention::DEFAULT_PRIORITY;
 
 use crate::apart::Apart;
 use crate::faults::Faults;
@@ -15,7 +16,11 @@ use crate::v1::NONE;
 pub struct Ordering {
     policy: Policy,
     spare: Spare,
-    /// Cached blocks that the policy is not told are.
+    /// Every block that may die, by retention priority, once these differ.
+    bands: Option<Bands>,
+    /// The highest priority of which the policy is told that blocks are cached.
+    told: u8,
+    /// Cached blocks of higher ones.
     apart: Apart,
     faults: Arc<Faults>,
     /// It failed on an event: its books are not whole, and it is not called any more.
@@ -33,6 +38,8 @@ impl Ordering {
         Self {
             policy,
             spare: Spare::default(),
+            bands: None,
+            told: DEFAULT_PRIORITY,
             apart: Apart::default(),
             faults,
             lost: false,
@@ -57,6 +64,63 @@ impl Ordering {
         self.faults.add(format!("{fault}; its books are not whole, it is not asked again"));
     }
 
+    /// The bands, made of the built-in order where there were none.
+    fn banded(&mut self, view: View<'_>) -> &mut Bands {
+        let (spare, aside) = (&self.spare, &self.aside);
+        self.bands.get_or_insert_with(|| {
+            let mut bands = Bands::default();
+            for block in spare.order(aside, view) {
+                bands.release(&[block], view.pool);
+            }
+            bands
+        })
+    }
+
+    /// `blocks`, in the order of their prefix, are cached: the policy is told, or they are kept apart.
+    fn share_out(&mut self, blocks: &[BlockId], view: View<'_>) {
+        let told = self.told;
+        let apart = |block| view.pool.priority(block) > told;
+        for run in blocks.chunk_by(|&a, &b| apart(a) == apart(b)).rev() {
+            if apart(run[0]) {
+                self.apart.release(run, view.pool);
+            } else {
+                self.enter(run, view);
+            }
+        }
+    }
+
+    /// The policy is told of blocks of a priority whose turn it is now, leaves first.
+    fn tell_up_to(&mut self, priority: u8, view: View<'_>) {
+        self.told = priority;
+        while let Some(block) = self.apart.first()
+            && view.pool.priority(block) <= priority
+        {
+            self.apart.remove(block);
+            self.enter(&[block], view);
+        }
+    }
+
+    /// What the policy names, if that is of the priority of `least`, which dies first by the built-in
+    /// order; else that one.
+    fn named_beside(&mut self, least: BlockId, view: View<'_>) -> Option<BlockId> {
+        let lowest = view.pool.priority(least);
+        if lowest > self.told {
+            self.tell_up_to(lowest, view);
+        }
+        let named = self.named(view)?;
+        let priority = view.pool.priority(named);
+        if priority == lowest || self.aside.binary_search(&named).is_ok() {
+            return Some(named);
+        }
+        if priority > DEFAULT_PRIORITY {
+            // Its turn was, and is no more: it would be named again.
+            self.told = lowest.max(DEFAULT_PRIORITY);
+            self.event(|policy| policy.claim(&[named], view));
+            self.apart.release(&[named], view.pool);
+        }
+        Some(least)
+    }
+
     /// `blocks`, in the order of their prefix, are cached, and the policy's to rank.
     fn enter(&mut self, blocks: &[BlockId], view: View<'_>) {
         self.event(|policy| policy.release(blocks, view));
@@ -75,7 +139,7 @@ impl Ordering {
         let fault = match self.policy.victim(view) {
             Ok(block) if view.pool.is_evictable(block) => return Some(block),
             Ok(block) if self.aside.binary_search(&block).is_ok() => return Some(block),
-            // It has none that may die: what follows them is apart.
+            // What it has may not die: blocks that follow it are apart.
             Ok(_) if !self.apart.is_empty() => return None,
             Ok(NONE) => format!("victim named none of {} cached blocks", view.pool.cached()),
             Ok(block) => {
@@ -105,6 +169,11 @@ impl Eviction for Ordering {
     fn claim(&mut self, blocks: &[BlockId], view: View<'_>) {
         self.aside.retain(|block| !blocks.contains(block));
         self.spare.claim(blocks, view);
+        if let Some(bands) = &mut self.bands {
+            for &block in blocks {
+                bands.remove(block);
+            }
+        }
         if self.apart.is_empty() {
             return self.event(|policy| policy.claim(blocks, view));
         }
@@ -126,27 +195,32 @@ impl Eviction for Ordering {
         if !view.pool.is_banded() {
             return self.enter(blocks, view);
         }
-        let apart = |block| Apart::wants(block, view.pool);
-        for run in blocks.chunk_by(|&a, &b| apart(a) == apart(b)).rev() {
-            if apart(run[0]) {
-                self.apart.release(run, view.pool);
-            } else {
-                self.enter(run, view);
-            }
+        match &mut self.bands {
+            Some(bands) => bands.release(blocks, view.pool),
+            None => drop(self.banded(view)),
         }
+        self.share_out(blocks, view);
     }
 
     fn expose(&mut self, block: BlockId, view: View<'_>) {
         self.spare.expose(block, view);
-        if self.apart.has(block) {
+        if let Some(bands) = &mut self.bands {
+            bands.expose(block, view.pool);
+        }
+        if !self.apart.has(block) {
+            return self.event(|policy| policy.expose(&[block], view));
+        }
+        if view.pool.priority(block) > self.told {
             return self.apart.expose(block, view.pool);
         }
-        self.event(|policy| policy.expose(&[block], view));
+        self.apart.remove(block);
+        self.enter(&[block], view);
     }
 
     fn rebanded(&mut self, block: BlockId, view: View<'_>) {
         self.spare.rebanded(block, view);
-        match (self.apart.has(block), Apart::wants(block, view.pool)) {
+        self.banded(view).rebanded(block, view.pool);
+        match (self.apart.has(block), view.pool.priority(block) > self.told) {
             (true, true) => self.apart.rebanded(block, view.pool),
             (true, false) => {
                 self.apart.remove(block);
@@ -162,7 +236,11 @@ impl Eviction for Ordering {
 
     fn restore(&mut self, block: BlockId, view: View<'_>) {
         // A policy that was told of an owner waits to be told that it left.
-        self.release(&[block], view);
+        self.spare.release(&[block], view);
+        if let Some(bands) = &mut self.bands {
+            bands.expose(block, view.pool);
+        }
+        self.share_out(&[block], view);
     }
 
     fn set_aside(&mut self, blocks: &[BlockId]) {
@@ -177,6 +255,9 @@ impl Eviction for Ordering {
 
     fn remove(&mut self, block: BlockId, why: Why, view: View<'_>) {
         self.spare.remove(block, why, view);
+        if let Some(bands) = &mut self.bands {
+            bands.remove(block);
+        }
         if self.apart.has(block) {
             // As far as the policy knows, it has an owner; what dies is cached.
             self.apart.remove(block);
@@ -186,17 +267,18 @@ impl Eviction for Ordering {
     }
 
     fn victim(&mut self, view: View<'_>) -> Option<BlockId> {
-        if let Some(block) = self.apart.below(view.pool) {
-            return Some(block);
+        if !self.lost {
+            let least = self.bands.as_ref().and_then(Bands::first);
+            let named = match least {
+                None => self.named(view),
+                Some(least) => self.named_beside(least, view),
+            };
+            if named.is_some() {
+                return named;
+            }
         }
-        if !self.lost
-            && let Some(block) = self.named(view)
-        {
-            return Some(block);
-        }
-        let block = self.spare.victim(&self.aside, view)?;
-        self.fallbacks += u64::from(!self.apart.has(block));
-        Some(block)
+        self.fallbacks += 1;
+        self.spare.victim(&self.aside, view)
     }
 
     fn ready(&self, _: usize) -> bool {

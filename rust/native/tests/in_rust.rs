@@ -4,7 +4,9 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use kvframe_core::hash::Space;
 use kvframe_core::manager::Prompt;
+use kvframe_core::retention::{Keep, Retention, TokenRange};
 use kvframe_core::{Admission, Error, Manager, Options};
 use kvframe_native::check::{self, Refused};
 use kvframe_native::faults::Faults;
@@ -107,9 +109,19 @@ fn manager(table: Table, strict: bool) -> (Manager, Arc<Faults>) {
 }
 
 fn serve(m: &mut Manager, first: u32, blocks: u32) -> Result<u32, Error> {
+    serve_kept(m, first, blocks, None)
+}
+
+fn serve_kept(
+    m: &mut Manager,
+    first: u32,
+    blocks: u32,
+    retention: Option<&Retention>,
+) -> Result<u32, Error> {
     let tokens: Vec<u32> = (first..first + blocks * SIZE).collect();
     let asked = Admission {
         prompt: Prompt { tokens: &tokens, ..Prompt::default() },
+        retention,
         ..Admission::default()
     };
     let grant = m.admit(&asked)?;
@@ -138,6 +150,73 @@ fn it_decides_and_ends_once() {
     );
     drop(m);
     assert_eq!(ALIVE.load(Ordering::SeqCst), 0);
+}
+
+/// Requests of one block each by first token and priority, in a pool of eight that they fill.
+fn filled(m: &mut Manager, asked: [(u32, u8); 8]) {
+    for (first, priority) in asked {
+        let keep = Keep { priority, ..Keep::default() };
+        let ranges = vec![TokenRange { start: 0, end: SIZE, keep }];
+        serve_kept(m, first, 1, Some(&Retention { ranges, decode: None })).unwrap();
+    }
+}
+
+/// The order in which the blocks of these first tokens die, one after the other.
+fn deaths(m: &mut Manager, firsts: [u32; 8]) -> Vec<u32> {
+    let mut left = firsts.to_vec();
+    let mut dead = Vec::new();
+    for free in 1..=8 {
+        m.collect(free).unwrap();
+        m.check_integrity().unwrap();
+        let gone = |first: &u32| {
+            let tokens: Vec<u32> = (*first..=*first + SIZE).collect();
+            m.lookup(&tokens, Space::default(), &[]).tokens == 0
+        };
+        dead.extend(left.extract_if(.., |first| gone(first)));
+    }
+    dead
+}
+
+// scenario: V5, S22
+#[test]
+fn it_ranks_within_the_lowest_priority() {
+    let (mut m, faults) = manager(table(), true);
+    let asked =
+        [(0, 35), (100, 80), (200, 20), (300, 35), (400, 80), (500, 20), (600, 90), (700, 35)];
+    filled(&mut m, asked);
+    // 700 is what it names first, though the priority of others is lower: of those the built-in order
+    // takes the older one. In each priority of its own choice the latest goes first.
+    let order = deaths(&mut m, asked.map(|(first, _)| first));
+    assert_eq!(order, [200, 500, 700, 300, 0, 400, 100, 600]);
+    assert_eq!((faults.count(), m.fallbacks()), (0, 0));
+}
+
+// scenario: V5
+#[test]
+fn what_it_names_counts_in_the_lowest_priority() {
+    let (mut m, faults) = manager(table(), true);
+    let asked =
+        [(0, 35), (100, 35), (200, 80), (300, 80), (400, 35), (500, 20), (600, 20), (700, 20)];
+    filled(&mut m, asked);
+    let order = deaths(&mut m, asked.map(|(first, _)| first));
+    assert_eq!(order, [700, 600, 500, 400, 100, 0, 300, 200]);
+    assert_eq!((faults.count(), m.fallbacks()), (0, 0));
+}
+
+// scenario: V5
+#[test]
+fn lower_ones_that_come_later_still_die_first() {
+    let (mut m, faults) = manager(table(), true);
+    let kept = [0, 100, 200, 300, 400, 500, 600, 700].map(|first| (first, 80));
+    filled(&mut m, kept);
+    // It names one of those kept, for there are no others; from then on it knows of them.
+    serve(&mut m, 800, 1).unwrap();
+    serve(&mut m, 900, 2).unwrap();
+    serve(&mut m, 1000, 1).unwrap();
+    let left = [0, 100, 200, 300, 400, 500, 900, 1000];
+    let order = deaths(&mut m, left);
+    assert_eq!(order[2..], [500, 400, 300, 200, 100, 0]);
+    assert_eq!((faults.count(), m.fallbacks()), (0, 0));
 }
 
 unsafe extern "C" fn nobody(_: *mut c_void, _: *mut c_void, _: u64) -> i64 {

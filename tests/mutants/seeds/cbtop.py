@@ -42,7 +42,10 @@ MUTANTS = (
         "            let is_sink = matches!(reach.kind, GroupKind::SinkWindow { .. });\n",
         "            let is_sink = matches!(reach.kind, GroupKind::SinkWindow { .. });\n"
         "            if is_sink {\n"
-        "                sequence.tables[group].retain(|&b| b != NIL);\n"
+        "                let left = sequence.tables[group].iter().copied().filter(|&b| b != NIL);\n"
+        "                let left: Vec<BlockId> = left.collect();\n"
+        "                sequence.tables[group].truncate(0);\n"
+        "                sequence.tables[group].extend_from_slice(&left);\n"
         "            }\n",
         "places move up behind a cut: the next token is written into another one's slot",
         ("CB-B4",),

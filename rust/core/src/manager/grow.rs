@@ -302,10 +302,9 @@ impl Manager {
                 let len = if self.layout.is_mixed() { sequence.committed } else { sequence.len };
                 let from = reach.computed(len, sequence.cached) / reach.span;
                 let open = |&at: &usize| {
-                    // One that is findable has been computed, one that is loaded comes computed.
-                    table[at] != NIL
-                        && self.pool.state(table[at]) == State::Pending
-                        && self.has_other_owner(table[at])
+                    // One that is loaded comes computed. One that is findable is here only after a
+                    // cut to what lags behind it.
+                    self.is_shared(table[at])
                         && !self.tickets.is_loading(table[at], sequence.joined, &|_| false)
                 };
                 let ahead = (from as usize..tail.min(table.len())).filter(open);

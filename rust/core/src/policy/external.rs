@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 
+use super::offering::{Mark, Offering};
 use super::{Candidates, Eviction, Lru, Use, View, Why, grow};
 use crate::pool::{BlockId, NIL, Pool, State};
 use crate::sequence::Meta;
@@ -79,20 +80,7 @@ pub struct External {
     spared: Vec<BlockId>,
     /// Scratch of `candidates`.
     marks: Vec<Mark>,
-    offers: u64,
-}
-
-/// What an offer knows of a block.
-#[derive(Debug, Clone, Copy, Default)]
-struct Mark {
-    /// The offer that it was written for; else it says nothing.
-    offer: u64,
-    /// Its place there, or [`NIL`].
-    place: u32,
-    /// How many of its children are offered.
-    children: u32,
-    /// Whether its turn in the order has come.
-    passed: bool,
+    offers: u32,
 }
 
 impl External {
@@ -120,19 +108,21 @@ impl External {
     pub fn candidates(&mut self, pool: &Pool, limit: usize, out: &mut Candidates) {
         let limit = if limit == 0 { usize::MAX } else { limit };
         out.clear();
-        self.offers += 1;
-        let unseen = Mark { offer: self.offers, place: NIL, children: 0, passed: false };
+        self.offers = self.offers.checked_add(1).unwrap_or_else(|| {
+            self.marks.clear();
+            1
+        });
+        let unseen = Mark::new(self.offers);
         self.marks.resize(pool.created() as usize, Mark::default());
-        // A count that no block's children reach keeps a spared block out, and so its ancestors.
         for &block in &self.spared {
-            self.marks[block as usize] = Mark { children: NIL, ..unseen };
+            self.marks[block as usize] = Mark::spared(self.offers);
         }
+        let spares = !self.spared.is_empty();
+        let marks = &mut self.marks;
+        let offering = Offering { pool, limit, marks, unseen, spares, out, awaited: NIL };
         match self.order.bands() {
-            None => offer(self.order.iter(), pool, limit, &mut self.marks, unseen, out),
-            Some(bands) => offer(bands.descent(pool), pool, limit, &mut self.marks, unseen, out),
-        }
-        for parent in out.parents.iter_mut().filter(|parent| **parent != NIL) {
-            *parent = self.marks[*parent as usize].place;
+            None => offering.all(self.order.iter()),
+            Some(bands) => offering.all(bands.descent(pool)),
         }
         out.describe(pool, &self.rows);
     }
@@ -203,49 +193,6 @@ impl External {
         row.reach = row.reach.max(using.tokens);
         row.meta = using.meta;
         row
-    }
-}
-
-/// Takes blocks in this order, each once all that follow it are taken, up to `limit`.
-fn offer(
-    order: impl Iterator<Item = BlockId>,
-    pool: &Pool,
-    limit: usize,
-    marks: &mut [Mark],
-    unseen: Mark,
-    out: &mut Candidates,
-) {
-    for block in order {
-        if out.blocks.len() == limit {
-            break;
-        }
-        let mark = &mut marks[block as usize];
-        if mark.offer != unseen.offer {
-            *mark = unseen;
-        }
-        mark.passed = true;
-        // Children nearly always come before parents in the order. A parent that was passed
-        // waits for its last child.
-        let mut next = block;
-        while next != NIL && out.blocks.len() < limit {
-            let mark = &mut marks[next as usize];
-            if !mark.passed || mark.place != NIL || mark.children != pool.children(next) {
-                break;
-            }
-            let parent = pool.parent(next);
-            mark.place = out.blocks.len() as u32;
-            out.blocks.push(next);
-            out.children.push(mark.children);
-            out.parents.push(parent);
-            if parent != NIL {
-                let mark = &mut marks[parent as usize];
-                if mark.offer != unseen.offer {
-                    *mark = unseen;
-                }
-                mark.children = mark.children.saturating_add(1);
-            }
-            next = parent;
-        }
     }
 }
 

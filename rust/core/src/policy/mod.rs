@@ -32,6 +32,7 @@ mod lru;
 mod marconi;
 mod mq;
 mod mru;
+mod offering;
 mod opt;
 mod options;
 mod priority;

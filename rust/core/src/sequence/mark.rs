@@ -16,8 +16,6 @@ pub struct Mark {
     pub missing: u32,
     /// Tokens committed.
     pub committed: u32,
-    /// Tokens appended.
-    pub grown: u32,
     /// Whether tokens may be appended as the sequence is; unless it is cut.
     pub open: bool,
     /// Whether the step cuts it.
@@ -26,6 +24,8 @@ pub struct Mark {
     pub fills: bool,
     /// Whether the step commits it.
     pub commits: bool,
+    /// Whether the step appends to it or extends it.
+    pub grows: bool,
     /// Whether the step ends it.
     pub ends: bool,
 }

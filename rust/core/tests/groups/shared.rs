@@ -17,6 +17,23 @@ fn a_fork_copies_what_lags() {
     m.check_integrity().unwrap();
 }
 
+/// After a cut, a lagging group writes once more what it has computed, and what is found by then: a
+/// block of its own first, or a lost copy in another group would spoil what others find.
+// scenario: I3, CB-B3
+#[test]
+fn a_cut_copies_what_lags_and_is_found() {
+    let mut m = grouped(64, &[group(FULL), Group { lag: 2, ..FULL.into() }]);
+    let seq = run(&mut m, &prompt(&[1, 2]));
+    m.truncate(seq, 4).unwrap();
+    let found = m.sequence(seq).unwrap().tables[1][0];
+    assert!(m.pool().is_findable(found));
+    m.append(seq, &[5]).unwrap();
+    let plan = m.take_plan().unwrap();
+    assert_eq!(plan.copies.iter().map(|c| (c.group, c.src)).collect::<Vec<_>>(), [(1, found)]);
+    assert!(!m.pool().is_findable(m.sequence(seq).unwrap().tables[1][0]));
+    m.check_integrity().unwrap();
+}
+
 /// What a load brings was computed over another copy of the input: the blocks here are still empty.
 #[test]
 fn another_input_is_not_found_before_it_was_read_here() {

@@ -7,6 +7,7 @@ use kvframe_core::{BlockId, Error, Key, NIL, SeqId};
 
 use crate::common::picture;
 use crate::ops::Run;
+use crate::promises::{Load, spoiled};
 use crate::texts::{SPACES, space, text};
 use crate::world::{Live, World};
 
@@ -40,8 +41,8 @@ impl Run {
             3..5 => self.unpin(),
             5..8 => self.fork_prefix(),
             8..10 => self.reserve(),
-            10..12 => self.attach(),
-            12..14 => self.set_deadline(),
+            10 => self.attach(),
+            11..14 => self.set_deadlines(),
             14 => self.expire(),
             15 => self.preempt(),
             16..18 => self.publish_block(),
@@ -149,21 +150,22 @@ impl Run {
         assert!(dropped.iter().all(|&gone| gone <= handle) && self.w.m.take_dropped().is_empty());
     }
 
-    fn set_deadline(&mut self) {
-        let tickets = self.w.m.tickets();
-        let Some(&(ticket, kind, ..)) = tickets.get(self.dice.below(tickets.len())) else {
-            self.w.m.set_deadline(u64::MAX, 0).expect_err("unknown");
-            return;
-        };
-        if kind != TicketKind::Lease {
-            // What else lapses has failed, which is for the data plane to say.
-            return;
+    /// Of some of what is outstanding: a lease ends when it lapses, copies and loads have failed.
+    fn set_deadlines(&mut self) {
+        self.w.m.set_deadline(u64::MAX, 0).expect_err("unknown");
+        for (ticket, kind, ..) in self.w.m.tickets() {
+            let loads = self.w.promises.loads.iter().any(|load| load.ticket == ticket);
+            let copies = self.w.pages.tickets.iter().any(|&(other, _)| other == ticket);
+            assert_eq!((kind == TicketKind::Load, kind == TicketKind::Copies), (loads, copies));
+            if self.dice.one_in(3) {
+                continue;
+            }
+            let at = self.w.time + self.dice.below(5) as u64;
+            self.tell(format!("{ticket} lapses at {at}"));
+            self.w.m.set_deadline(ticket, at).expect("outstanding");
+            self.w.held.deadlines.retain(|&(other, _)| other != ticket);
+            self.w.held.deadlines.push((ticket, at));
         }
-        let at = self.w.time + self.dice.below(5) as u64;
-        self.tell(format!("{ticket} lapses at {at}"));
-        self.w.m.set_deadline(ticket, at).expect("outstanding");
-        self.w.held.deadlines.retain(|&(other, _)| other != ticket);
-        self.w.held.deadlines.push((ticket, at));
     }
 
     /// Time goes on: tickets lapse, what is kept for a time falls, and leases of pins end.
@@ -175,11 +177,32 @@ impl Run {
         let due = self.w.held.deadlines.iter().filter(|&&(t, at)| at <= now && known(t));
         let mut due: Vec<u64> = due.map(|&(ticket, _)| ticket).collect();
         due.sort_unstable();
+        let (cut, sure) = self.lapse(&due);
         let outcome = self.w.m.expire(now).expect("sound");
         self.tell(format!("expire {now} -> {outcome:?}"));
-        assert_eq!((&outcome.tickets, outcome.cut.len()), (&due, 0));
+        assert_eq!(outcome.tickets, due);
+        assert!(!sure || outcome.cut == cut, "{:x?} were cut, not {cut:x?}", outcome.cut);
         self.w.held.deadlines.retain(|(ticket, _)| !due.contains(ticket));
         self.w.promises.leases.retain(|(ticket, _)| !due.contains(ticket));
+    }
+
+    /// What lapses has failed, whether or not its pages came. Returns who loses a page of a load with
+    /// it, and whether nobody else is cut.
+    fn lapse(&mut self, due: &[u64]) -> (Vec<SeqId>, bool) {
+        let mut cut = Vec::new();
+        for &ticket in due {
+            if let Some(at) = self.w.promises.loads.iter().position(|load| load.ticket == ticket) {
+                let load = Load { good: 0, ..self.w.promises.loads.swap_remove(at) };
+                cut.extend(spoiled(&self.w.m, &load, &self.w.handles()));
+                self.w.seen.lapsed_loads += 1;
+            }
+        }
+        self.w.note_loads();
+        let had = self.w.pages.tickets.len();
+        self.w.pages.tickets.retain(|(ticket, _)| !due.contains(ticket));
+        let copies = had - self.w.pages.tickets.len();
+        self.w.seen.lapsed_copies += copies as u64;
+        (cut, copies == 0)
     }
 
     fn preempt(&mut self) {
@@ -187,6 +210,7 @@ impl Run {
         self.w.run_plans(&mut self.dice);
         let known = self.w.m.sequence(seq).expect("live").known();
         let (had, frees) = (self.w.m.pool().available(), self.frees(seq));
+        self.w.name_tails(seq);
         let back = self.w.m.preempt(seq).expect("live");
         self.tell(format!("preempt {seq:x}"));
         assert_eq!(back.known(), known, "what is known comes back");

@@ -10,7 +10,9 @@ mod ops;
 mod pages;
 mod promises;
 mod scripts;
+mod seen;
 mod steps;
+mod tails;
 mod texts;
 mod verbs;
 mod world;
@@ -24,6 +26,7 @@ use kvframe_core::{Group, GroupKind, HashAlgo, Options, policy::NAMES};
 
 use dice::Dice;
 use ops::Run;
+use seen::Seen;
 
 /// Runs a policy, where `KVFRAME_RUNS` does not say otherwise.
 const RUNS: u64 = 200;
@@ -81,16 +84,17 @@ fn options(dice: &mut Dice) -> Options {
     let radix = groups.iter().all(|group| *group == GroupKind::Full.into()) && dice.one_in(2);
     let plain = Layout::new(&groups, size).expect("sound").check_plain().is_ok();
     let remaps = plain && !radix && dice.one_in(3);
+    let index = if radix { IndexKind::Radix } else { IndexKind::Hash };
     Options {
         blocks,
         block_size: size,
         groups,
-        index: if radix { IndexKind::Radix } else { IndexKind::Hash },
+        index,
         hash: dice.pick(&[HashAlgo::Sha256, HashAlgo::Blake3, HashAlgo::Xxh3]),
         prefix_caching: !dice.one_in(12),
         null_block: dice.one_in(3),
         event_log: dice.one_in(2),
-        partial_hits: radix && dice.one_in(2),
+        partial_hits: (radix || plain) && dice.one_in(2),
         pin_cap: dice.pick(&[0.0, 0.3, 1.0]),
         remap_duplicates: remaps,
         reserve: if dice.one_in(4) { dice.between(0, blocks / 4) } else { 0 },
@@ -103,7 +107,7 @@ fn policies() -> Vec<&'static str> {
     NAMES.iter().copied().chain(["external"]).collect()
 }
 
-fn drive(policy: &str, seed: u64) {
+fn drive(policy: &str, seed: u64) -> Seen {
     let mut dice = Dice::new(seed);
     let options = options(&mut dice);
     let mut run = Run::new(options, policy, seed, dice);
@@ -111,6 +115,7 @@ fn drive(policy: &str, seed: u64) {
         run.one();
     }
     run.finish();
+    run.w.seen
 }
 
 #[test]
@@ -118,13 +123,19 @@ fn random_operations_under_every_policy() {
     let number = |name| std::env::var(name).ok().map(|n| n.parse().expect("a number"));
     if let Some(seed) = number("KVFRAME_SEED") {
         let at = (seed / SERIES) as usize;
-        return drive(policies()[at % policies().len()], seed);
+        drive(policies()[at % policies().len()], seed);
+        return;
     }
     let runs = number("KVFRAME_RUNS").unwrap_or(RUNS);
-    std::thread::scope(|scope| {
-        for (at, policy) in policies().into_iter().enumerate() {
+    let seen = std::thread::scope(|scope| {
+        let one = |(at, policy)| {
             // The policy's number is part of the seed, so that one number repeats a failure.
-            scope.spawn(move || (0..runs).for_each(|i| drive(policy, at as u64 * SERIES + i)));
-        }
+            let all =
+                move || (0..runs).map(|i| drive(policy, at as u64 * SERIES + i)).sum::<Seen>();
+            scope.spawn(all)
+        };
+        let threads: Vec<_> = policies().into_iter().enumerate().map(one).collect();
+        threads.into_iter().map(|thread| thread.join().expect("sound")).sum::<Seen>()
     });
+    assert!(runs < RUNS || seen.is_enough(), "hardly ever: {seen:?}");
 }

@@ -1,11 +1,12 @@
 //! The operations, each with its outcome checked.
 
+use kvframe_core::index::IndexKind;
 use kvframe_core::{Fit, GroupKind, NIL, Options, SeqId};
 
 use crate::common::{Picture, picture};
 use crate::dice::Dice;
 use crate::pages::POISON;
-use crate::texts::{request, space, text};
+use crate::texts::{Text, request, space};
 use crate::world::{Live, World};
 
 /// Numbers of operations, each as often as it is wanted.
@@ -49,6 +50,7 @@ impl Run {
 
     /// The operation of that number and the checks after it.
     pub fn act(&mut self, verb: usize) {
+        self.w.seen.operations += 1;
         match verb {
             128.. => self.held_verb(),
             100.. => self.newer_verb(),
@@ -97,7 +99,7 @@ impl Run {
     }
 
     fn admit(&mut self) {
-        let text = text(&mut self.dice, self.w.grain());
+        let text = self.text();
         let outlook: Vec<u32> = (0..text.tokens.len()).map(|_| self.dice.between(0, 40)).collect();
         let mut request = request(&mut self.dice, &text, &outlook);
         request.chunk = if self.dice.one_in(3) { self.dice.between(0, 6) } else { u32::MAX };
@@ -117,7 +119,7 @@ impl Run {
             Err(_) => self.unchanged(&before),
             Ok(grant) => {
                 let cached = grant.cached_tokens;
-                self.check_hit(cached, expected);
+                self.check_hit(&text, cached, expected, request.read);
                 assert!(cached < grant.prompt_tokens || cached == 0, "rule 5");
                 let start = cached + request.external + grant.joined_tokens;
                 let until = grant.prompt_tokens.min(start.saturating_add(request.chunk));
@@ -223,6 +225,7 @@ impl Run {
         let Some((at, seq)) = self.pick() else { return };
         let fence = self.dice.one_in(4).then(|| self.fence(seq));
         let (had, frees) = (self.w.m.pool().available(), self.frees(seq));
+        self.w.name_tails(seq);
         match fence {
             Some(fence) => self.w.m.release_behind(seq, fence).expect("live"),
             None => self.w.m.release(seq).expect("live"),
@@ -307,11 +310,15 @@ impl Run {
     }
 
     fn lookup(&mut self) {
-        let text = text(&mut self.dice, self.w.grain());
+        let text = self.text();
         let before = picture(&self.w.m, &self.w.handles());
         let hit = self.w.m.lookup(&text.tokens, space(text.space), &text.extras);
         self.unchanged(&before);
-        self.check_hit(hit.tokens, self.w.longest_hit(&text));
+        let whole = self.w.longest_hit(&text);
+        self.check_hit(&text, hit.tokens, whole, true);
+        let ends = self.w.tail_ends(&text, whole);
+        let longest = ends.at.last().copied().unwrap_or(whole);
+        assert!(ends.copied || self.by_radix() || hit.tokens == longest, "{longest} to be found");
         let mut reader = Live::new(0, &text, self.w.encoder(text.space), self.w.epoch);
         reader.chain.truncate(hit.tokens as usize + 1);
         for (group, reach) in self.w.m.layout().groups().iter().enumerate() {
@@ -325,9 +332,19 @@ impl Run {
     }
 
     /// A hit is the longest in whole blocks; where it may, it goes on inside the next one.
-    fn check_hit(&self, tokens: u32, whole: u32) {
+    fn check_hit(&mut self, text: &Text, tokens: u32, whole: u32, reads: bool) {
         let options = self.w.m.options();
-        let more = if options.partial_hits { options.block_size } else { 1 };
-        assert!((whole..whole + more).contains(&tokens), "{tokens} found, {whole} in whole blocks");
+        if tokens == whole {
+            return;
+        }
+        assert!(options.partial_hits && reads, "{tokens} found, {whole} in whole blocks");
+        let inside = (whole..whole + options.block_size).contains(&tokens);
+        let named = self.by_radix() || self.w.tail_ends(text, whole).at.contains(&tokens);
+        assert!(inside && named, "{tokens} found, {whole} in whole blocks");
+        self.w.seen.tails += u64::from(!self.by_radix());
+    }
+
+    fn by_radix(&self) -> bool {
+        self.w.m.options().index == IndexKind::Radix
     }
 }

@@ -9,6 +9,8 @@ use kvframe_core::pool::State;
 use kvframe_core::tickets::Plan;
 use kvframe_core::{BlockId, GroupKind, Key, Manager};
 
+use crate::tails::Tails;
+
 /// Whatever an earlier tenant left.
 pub const STALE: u64 = 1;
 /// What a failed copy leaves, and what is computed from it.
@@ -93,7 +95,7 @@ impl Pages {
         let present = &mut self.slots[block as usize][slot as usize];
         assert!(
             state == State::Pending || (state == State::Committed && *present == value),
-            "slot {slot} of block {block} is written while the block is {}",
+            "slot {slot} of block {block}: {value:x} is written over {present:x} while the block is {}",
             state.name()
         );
         *present = value;
@@ -136,13 +138,14 @@ impl Pages {
     }
 
     /// Every findable block holds what its key says, nothing half-made, nothing of earlier weights.
-    pub fn check_findable(&mut self, m: &Manager, epoch: u64) {
+    pub fn check_findable(&mut self, m: &Manager, tails: &Tails, epoch: u64) {
         for block in 0..m.pool().created() {
             if !matches!(m.pool().state(block), State::Committed | State::Cached) {
                 continue;
             }
             let reach = m.layout().groups()[m.pool().group(block) as usize];
-            let whole = &self.slots[block as usize][..reach.span as usize];
+            let part = if m.wants_keys() { tails.tokens(m.pool().key(block)) } else { None };
+            let whole = &self.slots[block as usize][..part.unwrap_or(reach.span) as usize];
             let page = whole.to_vec();
             // Of a state, the last one counts.
             let matters =

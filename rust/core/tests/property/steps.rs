@@ -1,16 +1,17 @@
 //! A whole scheduler step of random parts.
 
 use kvframe_core::SeqId;
-use kvframe_core::manager::{Growth, Ids, Step};
+use kvframe_core::manager::{Growth, Ids, Step, StepOutcome};
 
 use crate::common::picture;
 use crate::ops::Run;
-use crate::texts::{request, text};
+use crate::texts::request;
+use crate::world::Live;
 
 impl Run {
     pub fn step(&mut self) {
         self.w.run_plans(&mut self.dice);
-        let text = text(&mut self.dice, self.w.grain());
+        let text = self.text();
         let mut request = request(&mut self.dice, &text, &[]);
         request.encoder_tokens = self.w.encoder(text.space);
         let named = request.encoder_tokens == 0 || !request.space.encoder.is_empty();
@@ -33,14 +34,15 @@ impl Run {
         let passed = self.dice.one_in(3).then(|| self.step_behind());
         (step.fence, step.passed) = (fence, passed);
         let (mut release, mut truncate, mut commit) = (Vec::new(), Vec::new(), Vec::new());
-        let mut extend = Vec::new();
+        let (mut extend, mut fork, mut preempt) = (Vec::new(), Vec::new(), Vec::new());
         let (mut append, mut computed): (Vec<(SeqId, Ids<'_>)>, _) = (Vec::new(), Vec::new());
         for (at, live) in self.w.live.iter().enumerate() {
             let s = self.w.m.sequence(live.seq).expect("live");
             let mut len = s.len;
             let ends = self.dice.one_in(8);
             if ends {
-                release.push(live.seq);
+                let list = if self.dice.one_in(3) { &mut preempt } else { &mut release };
+                list.push(live.seq);
             }
             if self.dice.one_in(5) {
                 len = self.dice.between(s.committed.max(len.saturating_sub(3)), len);
@@ -53,6 +55,10 @@ impl Run {
                 let upto = self.dice.between(low.min(high), high);
                 commit.push((live.seq, upto));
                 computed.push((at, upto));
+            }
+            if self.dice.one_in(12) && self.w.live.len() + fork.len() < 12 {
+                // As often as wanted: parallel samples.
+                fork.extend(vec![live.seq; 1 + self.dice.below(2)]);
             }
             if ends {
                 continue;
@@ -69,11 +75,14 @@ impl Run {
             self.w.compute(at, upto);
         }
         (step.done, step.failed, step.release) = (&done, &failed, &release);
+        (step.fork, step.preempt) = (&fork, &preempt);
         (step.truncate, step.commit, step.append) = (&truncate, &commit, &append);
         (step.extend, step.skip_refused) = (&extend, self.dice.one_in(2));
         step.token_budget = self.dice.one_in(2).then(|| self.dice.between(0, 9));
         let before = picture(&self.w.m, &self.w.handles());
-        let given_up = self.w.given_up(&truncate, &release);
+        let ended: Vec<SeqId> = release.iter().chain(&preempt).copied().collect();
+        let given_up = self.w.given_up(&truncate, &ended);
+        ended.iter().for_each(|&seq| self.w.name_tails(seq));
         let outcome = self.w.m.step(&step);
         self.trail.push(format!("{step:x?} -> {outcome:x?}"));
         let Ok(outcome) = outcome else {
@@ -92,12 +101,13 @@ impl Run {
                 self.w.promises.fence(fence, kept);
             }
         }
-        self.w.live.retain(|l| !release.contains(&l.seq));
-        self.w.ended.extend(&release);
+        for &(seq, len) in &truncate {
+            self.w.live.iter_mut().filter(|live| live.seq == seq).for_each(|live| live.cut(len));
+        }
+        self.came_and_went(&outcome, &fork, &preempt);
+        self.w.live.retain(|l| !ended.contains(&l.seq));
+        self.w.ended.extend(&ended);
         for live in &mut self.w.live {
-            if let Some(&(_, len)) = truncate.iter().find(|(seq, _)| *seq == live.seq) {
-                live.cut(len);
-            }
             let grown = append.iter().position(|(seq, _)| *seq == live.seq);
             let refused =
                 |i| outcome.refused.iter().any(|r| r.growth == Growth::Append && r.place == i);
@@ -111,5 +121,23 @@ impl Run {
         if let Some(plan) = outcome.plan {
             self.w.pages.carry_out(&self.w.m, &plan, self.dice.one_in(5));
         }
+    }
+
+    /// The forks of a step are of sequences as it leaves them, also of those that end with it; what is
+    /// preempted comes back with all that is known of it.
+    fn came_and_went(&mut self, outcome: &StepOutcome, fork: &[SeqId], preempt: &[SeqId]) {
+        assert_eq!((outcome.forks.len(), outcome.preempted.len()), (fork.len(), preempt.len()));
+        let of = |live: &[Live], seq| live.iter().find(|l| l.seq == seq).expect("live").clone();
+        for (&seq, back) in preempt.iter().zip(&outcome.preempted) {
+            let known = of(&self.w.live, seq).chain.len() - 1;
+            assert_eq!(back.known() as usize, known, "what is known comes back");
+            assert!(back.tables.iter().all(|table| table.is_empty()));
+        }
+        for (&seq, &child) in fork.iter().zip(&outcome.forks) {
+            let twin = Live { seq: child, ..of(&self.w.live, seq) };
+            self.w.live.push(twin);
+        }
+        self.w.seen.forks += fork.len() as u64;
+        self.w.seen.preempted += preempt.len() as u64;
     }
 }

@@ -35,6 +35,14 @@ pub struct Text {
     pub space: usize,
 }
 
+impl Text {
+    /// What the model makes of `tokens`.
+    pub fn of(tokens: Vec<u32>, extras: Vec<Extra>, space: usize) -> Self {
+        let atoms = (0..).zip(&tokens).map(|(i, &t)| atom(i, t, &extras)).collect();
+        Self { tokens, extras, atoms, space }
+    }
+}
+
 /// A prompt out of a tiny alphabet.
 pub fn text(dice: &mut Dice, size: u32) -> Text {
     let mut text = Text {
@@ -55,9 +63,7 @@ pub fn text(dice: &mut Dice, size: u32) -> Text {
         let end = (start + span).min(len) as u32;
         text.extras = vec![Extra { start: start as u32, end, id: vec![dice.below(2) as u8] }];
     }
-    text.atoms =
-        text.tokens.iter().enumerate().map(|(i, &t)| atom(i as u32, t, &text.extras)).collect();
-    text
+    Text::of(text.tokens, text.extras, text.space)
 }
 
 /// What some requests ask for their blocks.

@@ -319,6 +319,7 @@ impl Run {
         let weights = [self.dice.below(3) as u8];
         self.tell(format!("fingerprint {weights:?}"));
         assert_eq!(self.w.m.set_fingerprint(&weights), cached);
+        self.w.tails.reset(self.w.m.options(), &weights);
         self.w.forgotten();
     }
 

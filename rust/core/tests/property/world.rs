@@ -9,6 +9,8 @@ use crate::dice::{Dice, mix};
 use crate::held::Held;
 use crate::pages::{POISON, Pages, STALE, value};
 use crate::promises::{Kept, Load, Promises};
+use crate::seen::Seen;
+use crate::tails::Tails;
 use crate::texts::{Text, space};
 
 /// A sequence as its engine sees it.
@@ -99,6 +101,9 @@ pub struct World {
     pub promises: Promises,
     /// What is kept without a sequence.
     pub held: Held,
+    /// What its partial blocks stand for.
+    pub tails: Tails,
+    pub seen: Seen,
     /// Resets so far.
     pub epoch: u64,
     /// As it was told last.
@@ -108,6 +113,7 @@ pub struct World {
 impl World {
     pub fn new(options: Options, policy: &str) -> Self {
         let (blocks, size) = (options.blocks, options.block_size);
+        let tails = Tails::new(&options);
         let policy = match policy {
             "external" => Box::new(External::new(true)),
             name => by_name(name, PolicyOptions::default()).expect("a shipped policy"),
@@ -124,6 +130,8 @@ impl World {
             size,
             promises: Promises::default(),
             held: Held::default(),
+            tails,
+            seen: Seen::default(),
             epoch: 0,
         }
     }
@@ -330,7 +338,7 @@ impl World {
         }
         assert!(self.loans.iter().all(|&b| pool.state(b) == State::Lent), "a loan is gone");
         self.promises.check(&self.m, &self.pages);
-        self.pages.check_findable(&self.m, self.epoch);
+        self.pages.check_findable(&self.m, &self.tails, self.epoch);
     }
 
     /// Nothing is found any more.

@@ -121,6 +121,18 @@ fn whoever_asks_for_more_is_heard_and_less_only_for_what_one_computed() {
     m.check_integrity().unwrap();
 }
 
+// scenario: S22
+#[test]
+fn what_was_there_before_anybody_asked_is_not_lowered() {
+    let mut m = small(8);
+    serve(&mut m, &prompt(&[1]));
+    keep_served(&mut m, &[1, 2], &all(keep(0, None)));
+    let blocks = m.lookup(&open(&[1, 2]), Space::default(), &[]).blocks;
+    let priorities: Vec<u8> = blocks[0].iter().map(|&block| m.priority(block).0).collect();
+    assert_eq!(priorities, [35, 0]);
+    m.check_integrity().unwrap();
+}
+
 #[test]
 fn what_a_copy_takes_over_it_keeps() {
     let mut m = small(8);

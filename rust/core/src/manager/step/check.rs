@@ -119,8 +119,10 @@ impl Manager {
             if mark.ends {
                 return Err(Error::StaleSequence(seq));
             }
-            mark.grown = mark.grown.saturating_add(ids.len() as u32);
-            reach.push(Extent { kept: mark.len, end: u64::from(mark.len) + u64::from(mark.grown) });
+            if std::mem::replace(&mut mark.grows, true) {
+                return Err(twice("append", seq));
+            }
+            reach.push(Extent { kept: mark.len, end: u64::from(mark.len) + ids.len() as u64 });
             // After a failed copy the engine cannot know the lengths, so there growth is refused
             // one by one.
             if !(uncertain || (mark.open && mark.missing == 0)) {
@@ -130,8 +132,10 @@ impl Manager {
         }
         for &(seq, until) in step.extend {
             let mark = self.sequences.mark(seq, number)?;
+            let grows = std::mem::replace(&mut mark.grows, true);
             match mark.len {
                 _ if mark.ends => return Err(Error::StaleSequence(seq)),
+                _ if grows => return Err(twice("extend", seq)),
                 _ if uncertain => {}
                 len if mark.cut => {
                     return Err(Error::Invalid {
@@ -174,7 +178,12 @@ impl Manager {
     }
 }
 
+#[cold]
 fn twice(what: &'static str, seq: SeqId) -> Error {
-    let limit = "a step names a sequence once".into();
+    let limit = match what {
+        "append" | "extend" => "a step grows a sequence once, by append or by extend",
+        _ => "a step names a sequence once",
+    };
+    let limit = limit.into();
     Error::Invalid { what, value: format!("{seq:#x}"), limit }
 }

@@ -1,0 +1,93 @@
+//! An array that a policy is lent for one decision, and lent again for the next one.
+
+use std::any::TypeId;
+use std::slice;
+
+use numpy::{Element, PyArray1, PyArrayMethods, PyUntypedArrayMethods};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+/// An array of one dimension, used again only if whoever had it has kept nothing of it, no view
+/// either, and left its length, type and flags alone. Else there is a new one.
+#[derive(Default)]
+pub struct Lent(Option<(Py<PyAny>, Look)>);
+
+/// What an array looks like; addresses are compared only.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Look {
+    kind: TypeId,
+    len: usize,
+    dimensions: usize,
+    stride: isize,
+    flags: i32,
+    data: usize,
+    dtype: usize,
+    base: usize,
+}
+
+impl Look {
+    fn of<T: Element + 'static>(array: &Bound<'_, PyArray1<T>>) -> Self {
+        // SAFETY: it is an array, and we are attached; its fields are read and not kept.
+        let fields = unsafe { &(*array.as_array_ptr()).fields };
+        let of_one = fields.nd == 1;
+        Self {
+            kind: TypeId::of::<T>(),
+            len: if of_one { array.len() } else { 0 },
+            dimensions: fields.nd as usize,
+            stride: if of_one { array.strides()[0] } else { 0 },
+            flags: fields.flags,
+            data: fields.data.addr(),
+            dtype: fields.descr.addr(),
+            base: fields.base.addr(),
+        }
+    }
+}
+
+impl Lent {
+    /// The array, with these values in it; a `frozen` one is read-only, and so is every view of it.
+    pub fn put<'py, T: Element + Copy + 'static>(
+        &mut self,
+        py: Python<'py>,
+        frozen: bool,
+        values: impl ExactSizeIterator<Item = T>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(array) = self.unheld::<T>(py, values.len()) {
+            // SAFETY: as long as that, of that type, and owned by a base that this array alone holds,
+            // which nobody else holds: nothing else leads to this memory.
+            let entries = unsafe { slice::from_raw_parts_mut(array.data(), values.len()) };
+            for (entry, value) in entries.iter_mut().zip(values) {
+                *entry = value;
+            }
+            return Ok(array.clone().into_any());
+        }
+        let array = PyArray1::from_vec(py, values.collect());
+        if frozen {
+            array.try_readwrite()?.make_nonwriteable();
+        }
+        let look = Look::of(&array);
+        self.0 = Some((array.clone().into_any().unbind(), look));
+        Ok(array.into_any())
+    }
+
+    fn unheld<'py, T: Element + 'static>(
+        &self,
+        py: Python<'py>,
+        len: usize,
+    ) -> Option<&Bound<'py, PyArray1<T>>> {
+        let (array, look) = self.0.as_ref()?;
+        if len == 0 || look.len != len || look.kind != TypeId::of::<T>() {
+            return None;
+        }
+        // SAFETY: it was made as one of this type; whether it still is, its look tells.
+        let array = unsafe { array.bind(py).cast_unchecked::<PyArray1<T>>() };
+        if Look::of(array) != *look {
+            return None;
+        }
+        // SAFETY: both are alive: we hold the array, and the array its base.
+        let holders = unsafe {
+            let base = (*array.as_array_ptr()).fields.base;
+            (ffi::Py_REFCNT(array.as_ptr()), ffi::Py_REFCNT(base))
+        };
+        (holders == (1, 1)).then_some(array)
+    }
+}
