@@ -38,7 +38,7 @@ pub fn tokens<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Tokens<'py
     {
         return Ok(Tokens::Borrowed(array));
     }
-    if value.cast::<PyTuple>().is_ok_and(|ids| ids.is_empty()) {
+    if value.cast::<PyTuple>().is_ok_and(PyTupleMethods::is_empty) {
         return Ok(Tokens::Owned(Vec::new()));
     }
     let py = value.py();
