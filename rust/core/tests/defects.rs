@@ -294,3 +294,19 @@ fn a_partial_grant_evicts_nothing_for_half_a_row() {
     assert_eq!((expected, m.pool().cached()), (1, 1), "one block died, one stays");
     m.check_integrity().unwrap();
 }
+
+// scenario: FE-B15
+/// The policy keeps what the second group would need: the block that the first one got goes back.
+#[test]
+fn half_a_row_that_the_policy_refuses_goes_back() {
+    let groups = vec![GroupKind::Full.into(); 2];
+    let mut m = build(Options { blocks: 3, block_size: SIZE, groups, ..Options::default() }, "opt");
+    let (near, far) = (prompt(&[1]), prompt(&[7]));
+    let first = m.admit(&Admission { outlook: &[5], ..request(&near) }).unwrap();
+    m.commit(first.seq, SIZE).unwrap();
+    m.release(first.seq).unwrap();
+    let later = Admission { outlook: &[9], fit: Fit::Partial, ..request(&far) };
+    assert_eq!(m.admit(&later).unwrap().granted_tokens, 0);
+    assert_eq!((m.pool().free(), m.pool().cached()), (1, 2));
+    m.check_integrity().unwrap();
+}
