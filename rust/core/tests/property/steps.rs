@@ -19,17 +19,7 @@ impl Run {
         request.external = self.external(&text, found);
         request.join = self.joins();
         let mut step = Step { admit: std::slice::from_ref(&request), ..Step::default() };
-        let (mut done, mut failed) = (Vec::new(), Vec::new());
-        for &(ticket, lost) in &self.w.pages.tickets {
-            if self.dice.one_in(2) {
-                if lost { failed.push(ticket) } else { done.push(ticket) }
-            }
-        }
-        for load in &self.w.promises.loads {
-            if self.dice.one_in(2) && (load.good == 0 || !load.lost()) {
-                if load.lost() { failed.push(load.ticket) } else { done.push(load.ticket) }
-            }
-        }
+        let (done, failed) = self.some_tickets();
         let fence = self.dice.one_in(3).then(|| self.step_ahead());
         let passed = self.dice.one_in(3).then(|| self.step_behind());
         (step.fence, step.passed) = (fence, passed);
@@ -82,7 +72,9 @@ impl Run {
         let before = picture(&self.w.m, &self.w.handles());
         let ended: Vec<SeqId> = release.iter().chain(&preempt).copied().collect();
         let given_up = self.w.given_up(&truncate, &ended);
-        ended.iter().for_each(|&seq| self.w.name_tails(seq));
+        for &seq in &ended {
+            self.w.name_tails(seq);
+        }
         let outcome = self.w.m.step(&step);
         self.trail.push(format!("{step:x?} -> {outcome:x?}"));
         let Ok(outcome) = outcome else {
@@ -107,6 +99,32 @@ impl Run {
         self.came_and_went(&outcome, &fork, &preempt);
         self.w.live.retain(|l| !ended.contains(&l.seq));
         self.w.ended.extend(&ended);
+        self.grew(&outcome, &append);
+        if let Some(grant) = outcome.admitted[0] {
+            self.came_in(&text, &request, grant);
+        }
+        if let Some(plan) = outcome.plan {
+            self.w.pages.carry_out(&self.w.m, &plan, self.dice.one_in(5));
+        }
+    }
+
+    /// Tickets that a step settles: done, and failed.
+    fn some_tickets(&mut self) -> (Vec<u64>, Vec<u64>) {
+        let (mut done, mut failed) = (Vec::new(), Vec::new());
+        for &(ticket, lost) in &self.w.pages.tickets {
+            if self.dice.one_in(2) {
+                if lost { failed.push(ticket) } else { done.push(ticket) }
+            }
+        }
+        for load in &self.w.promises.loads {
+            if self.dice.one_in(2) && (load.good == 0 || !load.lost()) {
+                if load.lost() { failed.push(load.ticket) } else { done.push(load.ticket) }
+            }
+        }
+        (done, failed)
+    }
+
+    fn grew(&mut self, outcome: &StepOutcome, append: &[(SeqId, Ids<'_>)]) {
         for live in &mut self.w.live {
             let grown = append.iter().position(|(seq, _)| *seq == live.seq);
             let refused =
@@ -114,12 +132,6 @@ impl Run {
             if let Some((_, Ids::Known(ids))) = grown.filter(|&i| !refused(i)).map(|i| append[i]) {
                 live.grow(&ids.iter().map(|&t| u64::from(t)).collect::<Vec<_>>());
             }
-        }
-        if let Some(grant) = outcome.admitted[0] {
-            self.came_in(&text, &request, grant);
-        }
-        if let Some(plan) = outcome.plan {
-            self.w.pages.carry_out(&self.w.m, &plan, self.dice.one_in(5));
         }
     }
 

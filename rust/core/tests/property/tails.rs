@@ -66,7 +66,7 @@ impl World {
         hasher.extend(s.root, &s.extras, &s.tokens, &mut keys);
         for (row, part) in s.tokens.chunks(self.size as usize).enumerate() {
             let previous = if row == 0 { s.root } else { keys[row - 1] };
-            for end in 1..part.len().min(self.size as usize - 1) + 1 {
+            for end in 1..=part.len().min(self.size as usize - 1) {
                 let key = hasher.tail(previous, row, &s.extras, &part[..end]);
                 let groups = 0..s.tables.len();
                 named.extend(groups.map(|group| (key.for_group(group), end as u32)));
