@@ -15,11 +15,21 @@ LONG = ["run", "--trace", "agent", "--policy", "lru", "--capacity"]
 LONG.append(",".join(str(1000 + 50 * i) for i in range(400)))
 
 
+def hears_interrupts() -> None:
+    """A shell has its background jobs ignore SIGINT, and what they start inherits that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def interrupted(folder: Path, *more: str) -> tuple[int, str, str]:
     """Start a long run, send SIGINT once two cells are kept; exit code, stdout, stderr."""
     command = [str(KVFRAME), "bench", *LONG, "--format", "json", "--out", "results", *more]
     with subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=hears_interrupts,
     ) as process:
         kept = folder / "results" / "cells"
         deadline = time.monotonic() + 60

@@ -7,7 +7,7 @@ from pathlib import Path
 from .losses import BY_PARENTS, PAGE, written
 
 POLICIES = Path(__file__).parents[2] / "rust" / "core" / "src" / "policy"
-OUTSIDE = {"external", "candidates", "bands"}
+OUTSIDE = {"external", "candidates", "offering", "bands"}
 """Books for policies from outside, and what these are offered."""
 
 

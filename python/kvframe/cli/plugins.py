@@ -16,7 +16,7 @@ _COLUMNS = ("name", "kind", "way", "distribution", "version", "state", "source")
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
 def plugins(as_json: bool) -> None:
-    """List every policy and store that is installed, the broken ones too.
+    """List every policy and store that is installed.
 
     A plugin is a package with entry points in the group kvframe. Listing imports each of them;
     an engine imports only those that its configuration names.

@@ -1,6 +1,6 @@
 //! Columns of what a policy in Python is offered, as arrays.
 
-use kvframe_core::policy::Candidates;
+use kvframe_core::policy::{Candidates, Fact};
 use kvframe_core::pool::NIL;
 use pyo3::prelude::*;
 
@@ -41,6 +41,22 @@ impl Column {
         })
     }
 
+    /// The fact that it is a column of; ids and parents are always there.
+    pub fn fact(self) -> Option<Fact> {
+        match self {
+            Self::Block | Self::Parent => None,
+            Self::Depth => Some(Fact::Depth),
+            Self::LastUse => Some(Fact::LastUse),
+            Self::Inserted => Some(Fact::Inserted),
+            Self::Uses => Some(Fact::Uses),
+            Self::Reach => Some(Fact::Reach),
+            Self::Session => Some(Fact::Session),
+            Self::Turn => Some(Fact::Turn),
+            Self::RequestClass => Some(Fact::Class),
+            Self::Priority => Some(Fact::Priority),
+        }
+    }
+
     /// It, in the array lent.
     pub fn of<'py>(
         self,
@@ -48,22 +64,22 @@ impl Column {
         offer: &Candidates,
         lent: &mut Lent,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let rows = offer.rows.iter();
+        let facts = &offer.facts;
         match self {
             Self::Block => lent.put(py, true, offer.blocks.iter().map(|&b| i64::from(b))),
-            Self::Depth => lent.put(py, true, offer.depths.iter().copied()),
             Self::Parent => {
                 let place = |&p: &u32| if p == NIL { -1 } else { i64::from(p) };
                 lent.put(py, true, offer.parents.iter().map(place))
             }
-            Self::LastUse => lent.put(py, true, rows.map(|r| r.last_use)),
-            Self::Inserted => lent.put(py, true, rows.map(|r| r.inserted)),
-            Self::Uses => lent.put(py, true, rows.map(|r| r.uses)),
-            Self::Reach => lent.put(py, true, rows.map(|r| r.reach)),
-            Self::Session => lent.put(py, true, rows.map(|r| r.meta.session)),
-            Self::Turn => lent.put(py, true, rows.map(|r| r.meta.turn)),
-            Self::RequestClass => lent.put(py, true, rows.map(|r| r.meta.class)),
-            Self::Priority => lent.put(py, true, rows.map(|r| r.meta.priority)),
+            Self::Depth => lent.put(py, true, facts.depth.iter().copied()),
+            Self::LastUse => lent.put(py, true, facts.last_use.iter().copied()),
+            Self::Inserted => lent.put(py, true, facts.inserted.iter().copied()),
+            Self::Uses => lent.put(py, true, facts.uses.iter().copied()),
+            Self::Reach => lent.put(py, true, facts.reach.iter().copied()),
+            Self::Session => lent.put(py, true, facts.session.iter().copied()),
+            Self::Turn => lent.put(py, true, facts.turn.iter().copied()),
+            Self::RequestClass => lent.put(py, true, facts.class.iter().copied()),
+            Self::Priority => lent.put(py, true, facts.priority.iter().copied()),
         }
     }
 }

@@ -35,6 +35,11 @@ impl<C: Copy> Driver<C> {
         self.object.bind(py)
     }
 
+    /// What the columns that it asks for are.
+    pub fn kinds(&self) -> impl Iterator<Item = C> + '_ {
+        self.columns.iter().map(|&(_, kind)| kind)
+    }
+
     /// Each column that was asked for, by name, as `column` makes it.
     pub fn columns<'py>(
         &self,

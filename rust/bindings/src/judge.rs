@@ -76,7 +76,10 @@ impl Judge {
 
     /// A buffer for an offer, which `done_with` takes back.
     pub fn spare(&self) -> Candidates {
-        self.scratch.try_lock().map(|mut kept| std::mem::take(&mut *kept)).unwrap_or_default()
+        let kept = self.scratch.try_lock().map(|mut kept| std::mem::take(&mut *kept));
+        let mut offer = kept.unwrap_or_default();
+        offer.facts.want(self.driver.kinds().filter_map(Column::fact));
+        offer
     }
 
     /// Gives the buffer back.

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::ptr::null;
 use std::sync::Arc;
 
-use kvframe_core::policy::{Candidates, Eviction, External, Row, Use, View, Why};
+use kvframe_core::policy::{Candidates, Eviction, External, Fact, Use, View, Why};
 use kvframe_core::pool::{BlockId, Pool};
 
 use crate::faults::Faults;
@@ -20,30 +20,36 @@ pub struct Scoring {
     window: u32,
     lost: bool,
     offer: Candidates,
-    columns: Columns,
     scores: Vec<f64>,
 }
 
-/// Columns gathered from rows, by the width of their entries.
-#[derive(Debug, Default)]
-struct Columns {
-    words: [Vec<u64>; 3],
-    halves: [Vec<u32>; 4],
-    signed: Vec<i32>,
-}
+/// What the columns are, by number, that are not of every offer.
+const TOLD: [(usize, Fact); 9] = [
+    (1, Fact::Depth),
+    (3, Fact::LastUse),
+    (4, Fact::Inserted),
+    (5, Fact::Uses),
+    (6, Fact::Reach),
+    (7, Fact::Session),
+    (8, Fact::Turn),
+    (9, Fact::Class),
+    (10, Fact::Priority),
+];
 
 impl Scoring {
     /// Books over an empty pool. `window`: in place of what the policy asks for.
     #[must_use]
     pub fn new(policy: Policy, window: Option<u32>, faults: Arc<Faults>) -> Self {
+        let mut offer = Candidates::default();
+        let wanted = TOLD.into_iter().filter(|&(column, _)| policy.wants_column(column));
+        offer.facts.want(wanted.map(|(_, fact)| fact));
         Self {
             window: window.unwrap_or_else(|| policy.window()),
             policy,
             books: External::new(false),
             faults,
             lost: false,
-            offer: Candidates::default(),
-            columns: Columns::default(),
+            offer,
             scores: Vec::new(),
         }
     }
@@ -65,7 +71,7 @@ impl Scoring {
         self.scores.clear();
         self.scores.resize(offer.blocks.len(), f64::NAN);
         let policy = &self.policy;
-        let columns = self.columns.gather(offer, |column| policy.wants_column(column));
+        let columns = columns(offer, |column| policy.wants_column(column));
         self.policy.score(&columns, &mut self.scores, view)?;
         if let Some(i) = self.scores.iter().position(|score| score.is_nan()) {
             let (block, all) = (offer.blocks[i], self.scores.len());
@@ -83,42 +89,23 @@ impl Scoring {
     }
 }
 
-impl Columns {
-    /// Pointers by number: each to as many entries as are offered, or null where it is not wanted.
-    fn gather(
-        &mut self,
-        offer: &Candidates,
-        wanted: impl Fn(usize) -> bool,
-    ) -> [*const c_void; COLUMNS.len()] {
-        fn fill<T>(
-            column: &mut Vec<T>,
-            offer: &Candidates,
-            read: impl Fn(&Row) -> T,
-        ) -> *const c_void {
-            column.clear();
-            column.extend(offer.rows.iter().map(read));
-            column.as_ptr().cast()
-        }
-        let [last_use, inserted, session] = &mut self.words;
-        let [uses, reach, turn, class] = &mut self.halves;
-        let mut columns = [null(); COLUMNS.len()];
-        for (i, column) in columns.iter_mut().enumerate().filter(|&(i, _)| wanted(i)) {
-            *column = match i {
-                0 => offer.blocks.as_ptr().cast(),
-                1 => offer.depths.as_ptr().cast(),
-                2 => offer.parents.as_ptr().cast(),
-                3 => fill(last_use, offer, |row| row.last_use),
-                4 => fill(inserted, offer, |row| row.inserted),
-                5 => fill(uses, offer, |row| row.uses),
-                6 => fill(reach, offer, |row| row.reach),
-                7 => fill(session, offer, |row| row.meta.session),
-                8 => fill(turn, offer, |row| row.meta.turn),
-                9 => fill(class, offer, |row| row.meta.class),
-                _ => fill(&mut self.signed, offer, |row| row.meta.priority),
-            };
-        }
-        columns
-    }
+/// Pointers by number: each to as many entries as are offered, or null where it is not wanted.
+fn columns(offer: &Candidates, wanted: impl Fn(usize) -> bool) -> [*const c_void; COLUMNS.len()] {
+    let facts = &offer.facts;
+    let all: [*const c_void; COLUMNS.len()] = [
+        offer.blocks.as_ptr().cast(),
+        facts.depth.as_ptr().cast(),
+        offer.parents.as_ptr().cast(),
+        facts.last_use.as_ptr().cast(),
+        facts.inserted.as_ptr().cast(),
+        facts.uses.as_ptr().cast(),
+        facts.reach.as_ptr().cast(),
+        facts.session.as_ptr().cast(),
+        facts.turn.as_ptr().cast(),
+        facts.class.as_ptr().cast(),
+        facts.priority.as_ptr().cast(),
+    ];
+    std::array::from_fn(|i| if wanted(i) { all[i] } else { null() })
 }
 
 impl Eviction for Scoring {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
 use std::collections::{BinaryHeap, HashMap};
 
-use super::Row;
+use super::{Facts, Row};
 use crate::pool::{BlockId, NIL, Pool};
 
 /// Blocks offered to a policy, in the built-in (least recently used) order, children first.
@@ -18,10 +18,8 @@ pub struct Candidates {
     pub parents: Vec<u32>,
     /// For each, how many of its findable children are offered (all of them: it dies after).
     pub children: Vec<u32>,
-    /// What is kept of each.
-    pub rows: Vec<Row>,
-    /// Place in the prefix.
-    pub depths: Vec<u32>,
+    /// What is known of each.
+    pub facts: Facts,
     /// Retention priorities, if any block has its own: the lower dies first, whatever a policy says.
     pub bands: Vec<u8>,
 }
@@ -31,11 +29,10 @@ impl Candidates {
     pub(super) fn describe(&mut self, pool: &Pool, rows: &[Row]) {
         let blocks = self.blocks.iter();
         self.generations.extend(blocks.clone().map(|&block| pool.generation(block)));
-        self.depths.extend(blocks.clone().map(|&block| pool.depth(block)));
         if pool.is_banded() {
-            self.bands.extend(blocks.clone().map(|&block| pool.priority(block)));
+            self.bands.extend(blocks.map(|&block| pool.priority(block)));
         }
-        self.rows.extend(blocks.map(|&block| rows[block as usize]));
+        self.facts.gather(&self.blocks, pool, rows);
     }
 
     pub(super) fn clear(&mut self) {
@@ -43,8 +40,7 @@ impl Candidates {
         self.generations.clear();
         self.parents.clear();
         self.children.clear();
-        self.rows.clear();
-        self.depths.clear();
+        self.facts.clear();
         self.bands.clear();
     }
 

@@ -80,6 +80,7 @@ pub struct External {
     spared: Vec<BlockId>,
     /// Scratch of `candidates`.
     marks: Vec<Mark>,
+    loose: Vec<u32>,
     offers: u32,
 }
 
@@ -118,8 +119,8 @@ impl External {
             self.marks[block as usize] = Mark::spared(self.offers);
         }
         let spares = !self.spared.is_empty();
-        let marks = &mut self.marks;
-        let offering = Offering { pool, limit, marks, unseen, spares, out, awaited: NIL };
+        let (marks, loose) = (&mut self.marks, &mut self.loose);
+        let offering = Offering { pool, limit, marks, unseen, spares, out, loose, awaited: NIL };
         match self.order.bands() {
             None => offering.all(self.order.iter()),
             Some(bands) => offering.all(bands.descent(pool)),

@@ -39,38 +39,70 @@ pub(super) struct Offering<'a> {
     /// Whether the marks keep blocks out: by a count of children that no block has.
     pub spares: bool,
     pub out: &'a mut Candidates,
+    /// Places whose parent is noted by its id until all are taken.
+    pub loose: &'a mut Vec<u32>,
     /// What the last one taken alone follows, or [`NIL`]. A prefix is released as a whole, so it is
-    /// nearly always next in the order; until it is known not to be, its mark is left alone.
+    /// nearly always next in the order, and nothing else asks for its mark; until it is known not to
+    /// be, that is left alone and its place is held to be the next one.
     pub awaited: BlockId,
 }
 
 impl Offering<'_> {
     /// Takes blocks in this order, each once all that follow it are taken, up to the limit.
-    pub fn all(mut self, order: impl Iterator<Item = BlockId>) {
-        for block in order {
-            while self.awaited != NIL && self.awaited != block && self.has_room() {
-                self.await_no_more();
+    pub fn all(mut self, mut order: impl Iterator<Item = BlockId>) {
+        let mut next = order.next();
+        while let Some(block) = next
+            && self.has_room()
+        {
+            if self.awaited == block {
+                next = self.run(&mut order);
+                continue;
             }
+            self.await_no_more();
             if !self.has_room() {
                 break;
             }
-            if self.awaited == block {
-                self.awaited = NIL;
-                self.marks[block as usize] = Mark { place: self.place(), ..self.unseen };
-                let parent = self.take(block, 1);
-                self.climb(parent);
-            } else {
-                self.mark(block).passed = true;
-                self.climb(block);
-            }
+            self.mark(block).passed = true;
+            self.climb(block);
+            next = order.next();
         }
-        while self.awaited != NIL && self.has_room() {
-            self.await_no_more();
-        }
-        for parent in self.out.parents.iter_mut().filter(|parent| **parent != NIL) {
+        self.await_no_more();
+        for place in self.loose.drain(..) {
+            let parent = &mut self.out.parents[place as usize];
             let mark = self.marks[*parent as usize];
             *parent = if mark.offer == self.unseen.offer { mark.place } else { NIL };
         }
+    }
+
+    /// Takes what is awaited, and on along its prefix as long as the order does. What comes after in
+    /// the order.
+    #[inline]
+    fn run(&mut self, order: &mut impl Iterator<Item = BlockId>) -> Option<BlockId> {
+        let start = self.place();
+        let (mut block, mut next);
+        let mut parent;
+        loop {
+            block = self.awaited;
+            self.out.blocks.push(block);
+            next = order.next();
+            parent = self.pool.parent(block);
+            let alone = parent != NIL && self.pool.children(parent) == 1;
+            self.awaited = if alone { parent } else { NIL };
+            if !alone || next != Some(parent) || !self.has_room() {
+                break;
+            }
+        }
+        let end = self.place();
+        self.out.children.extend((start..end).map(|_| 1));
+        self.out.parents.extend(start + 1..=end);
+        if self.awaited == NIL {
+            self.out.parents[end as usize - 1] = parent;
+            if parent != NIL {
+                self.one_more_child(parent, end - 1);
+                self.climb(parent);
+            }
+        }
+        next
     }
 
     #[inline]
@@ -110,9 +142,8 @@ impl Offering<'_> {
     }
 
     /// The block that this one follows, which has one child more now; [`NIL`] if that is left open.
-    #[inline]
     fn take(&mut self, block: BlockId, children: u32) -> BlockId {
-        let parent = self.pool.parent(block);
+        let (parent, place) = (self.pool.parent(block), self.place());
         self.out.blocks.push(block);
         self.out.children.push(children);
         self.out.parents.push(parent);
@@ -120,18 +151,31 @@ impl Offering<'_> {
             return NIL;
         }
         if !self.spares && self.pool.children(parent) == 1 {
+            self.out.parents[place as usize] = place + 1;
             self.awaited = parent;
             return NIL;
         }
-        let mark = self.mark(parent);
-        mark.children = mark.children.saturating_add(1);
+        self.one_more_child(parent, place);
         parent
     }
 
-    fn await_no_more(&mut self) {
-        let parent = std::mem::replace(&mut self.awaited, NIL);
+    /// Another that follows `parent` is taken, at `place`.
+    fn one_more_child(&mut self, parent: BlockId, place: u32) {
+        self.loose.push(place);
         let mark = self.mark(parent);
         mark.children = mark.children.saturating_add(1);
-        self.climb(parent);
+    }
+
+    /// Something else is next, or nothing: what was awaited waits for its own turn.
+    fn await_no_more(&mut self) {
+        while self.awaited != NIL {
+            let parent = std::mem::replace(&mut self.awaited, NIL);
+            let place = self.place() - 1;
+            self.out.parents[place as usize] = parent;
+            self.one_more_child(parent, place);
+            if self.has_room() {
+                self.climb(parent);
+            }
+        }
     }
 }
