@@ -1,14 +1,10 @@
-"""The scenario marker, and how many steps to take."""
+"""How many steps to take."""
 
 from __future__ import annotations
 
 import os
 
 import pytest
-
-from ..conformance.marker import pytest_configure
-
-__all__ = ["pytest_configure"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
