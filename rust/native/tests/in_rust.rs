@@ -1,8 +1,8 @@
 //! A policy written in Rust against the interface, in the core: most recently released first.
 
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use kvframe_core::hash::Space;
 use kvframe_core::manager::Prompt;
@@ -15,26 +15,28 @@ use kvframe_native::v1::{Config, NONE, Table};
 
 const SIZE: u32 = 4;
 
-/// Blocks that may die, the last released last; and who counts how many of these there are.
+/// Blocks that may die, the last released last.
 struct Stack {
     blocks: Vec<u32>,
-    alive: &'static AtomicU32,
 }
 
-static ALIVE: AtomicU32 = AtomicU32::new(0);
+thread_local! {
+    /// How many of these there are; a test has a thread to itself.
+    static ALIVE: Cell<u32> = const { Cell::new(0) };
+}
 
 unsafe extern "C" fn create(config: *const Config) -> *mut c_void {
     // SAFETY: the core gives a config that outlives the call.
     let blocks = unsafe { (*config).blocks };
-    ALIVE.fetch_add(1, Ordering::SeqCst);
-    let stack = Stack { blocks: Vec::with_capacity(blocks as usize), alive: &ALIVE };
+    ALIVE.set(ALIVE.get() + 1);
+    let stack = Stack { blocks: Vec::with_capacity(blocks as usize) };
     Box::into_raw(Box::new(stack)).cast()
 }
 
 unsafe extern "C" fn destroy(state: *mut c_void) {
     // SAFETY: `create` made it, and this is called once.
-    let stack = unsafe { Box::from_raw(state.cast::<Stack>()) };
-    stack.alive.fetch_sub(1, Ordering::SeqCst);
+    drop(unsafe { Box::from_raw(state.cast::<Stack>()) });
+    ALIVE.set(ALIVE.get() - 1);
 }
 
 /// The state and the blocks of an event.
@@ -134,7 +136,7 @@ fn serve_kept(
 #[test]
 fn it_decides_and_ends_once() {
     let (mut m, faults) = manager(table(), true);
-    assert_eq!(ALIVE.load(Ordering::SeqCst), 1);
+    assert_eq!(ALIVE.get(), 1);
     for first in [0, 100, 200, 300, 400] {
         serve(&mut m, first, 2).unwrap();
     }
@@ -149,7 +151,7 @@ fn it_decides_and_ends_once() {
         ))
     );
     drop(m);
-    assert_eq!(ALIVE.load(Ordering::SeqCst), 0);
+    assert_eq!(ALIVE.get(), 0);
 }
 
 /// Requests of one block each by first token and priority, in a pool of eight that they fill.
