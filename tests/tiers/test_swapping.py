@@ -110,6 +110,29 @@ def test_what_is_still_cached_is_not_brought() -> None:
     assert engine.compute(grant.seq) == 0
 
 
+@pytest.mark.scenario("V29", "I12")
+@pytest.mark.parametrize("when", ["leaving", "out", "before"])
+def test_what_other_weights_computed_does_not_come_back(when: str) -> None:
+    engine = Engine([host(16)], blocks=12)
+    one = text(1, 18)
+    seq = running(engine, one)
+    if when == "before":
+        engine.tiers.set_fingerprint("new")
+        assert isinstance(engine.tiers.preempt(engine.kv.fork(seq), CHEAP), Request)
+    swapped = engine.tiers.swap_out(seq)
+    if when == "out":
+        engine.settle()
+    if when != "before":
+        engine.tiers.set_fingerprint("new")
+    engine.settle()
+    grant = engine.tiers.swap_in(swapped)
+    assert (grant.load, engine.kv.lengths(grant.seq).committed) == (None, 0)
+    assert engine.kv.lookup(one).tokens == 0
+    assert engine.tiers.host.books.counts() == (16, 0, 0, 0)
+    engine.kv.release(grant.seq)
+    engine.tiers.check_integrity()
+
+
 @pytest.mark.scenario("T1", "T20")
 def test_a_page_that_changed_meanwhile_is_computed_again() -> None:
     engine = Engine([host(16)], blocks=12)

@@ -142,6 +142,11 @@ class Books:
         gone: Gone = self._core.forget(keys)
         return gone
 
+    def clear(self) -> Gone:
+        """Forget every page, those on their way too."""
+        gone: Gone = self._core.clear()
+        return gone
+
     def set_backed(self, keys: Keys, backed: bool) -> None:
         """Say which pages the tier below has too."""
         self._core.set_backed(keys, backed)

@@ -286,8 +286,7 @@ class Tiers(Downward, Upward, Swapping):
         """
         freed = self.kv.set_fingerprint(fingerprint)
         for level in self.levels:
-            keys = as_keys(key for key, _ in level.books.stored())
-            self._left(level, level.books.forget(keys))
+            self._left(level, level.books.clear())
         return freed
 
     def check_integrity(self) -> None:

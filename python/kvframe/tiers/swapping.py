@@ -24,13 +24,14 @@ class Swapped:
     Attributes:
         request: What brings it back: `KVCacheManager.preempt`'s.
         tokens: Computed tokens that are kept, those of a partial last block too.
-        state: ``leaving`` (its pages are being copied), ``out``, ``failed`` (they could not be:
-            it is computed again), ``back`` or ``dropped``.
+        state: ``leaving`` (its pages are being copied), ``out``, ``failed`` (they could not be, or
+            are of other weights: it is computed again), ``back`` or ``dropped``.
     """
 
     request: Request
     tokens: int
     state: Literal["leaving", "out", "failed", "back", "dropped"] = "leaving"
+    _weights: bytes | None = None
     _slots: npt.NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
 
     def __len__(self) -> int:
@@ -60,7 +61,8 @@ class Swapping(Levels):
         nbytes = -(-tokens // self.block_size) * self._page_bytes()
         free, cached, *_ = self.host.books.counts()
         room = -(-tokens // self.block_size) <= free + cached
-        if tokens and room and cost.prefers_swap(tokens, nbytes):
+        fresh = self.kv._core.fingerprint(seq) is not None  # of the present weights
+        if tokens and room and fresh and cost.prefers_swap(tokens, nbytes):
             return self.swap_out(seq)
         self.counters["recomputed"] += 1
         return self.kv.preempt(seq)
@@ -82,6 +84,7 @@ class Swapping(Levels):
                 raise UsageError(
                     f"group {part.group} of {seq:#x} has given blocks up: recompute it"
                 )
+        weights = self.kv._core.fingerprint(seq)
         slots, evicted = self.host.books.lend(rows)
         try:
             lease = self.kv.lease(seq, tokens) if tokens else None
@@ -90,7 +93,7 @@ class Swapping(Levels):
             self.host.books.give_back(slots)
             raise
         self._evicted(self.host, evicted)
-        swapped = Swapped(request, tokens, _slots=slots)
+        swapped = Swapped(request, tokens, _weights=weights, _slots=slots)
         self.counters["swapped_out"] += rows
         if lease is None:
             swapped.state = "out"
@@ -115,7 +118,7 @@ class Swapping(Levels):
         """Admit a swapped sequence and bring its pages back, as they were.
 
         `poll` says when it has landed: it is then as long as it was. If pages are not as they went
-        out, it is rewound to what is good.
+        out, it is rewound to what is good. What other weights computed does not come back.
 
         Raises:
             BusyError: It is still on its way out.
@@ -127,6 +130,9 @@ class Swapping(Levels):
         if swapped.state in ("back", "dropped"):
             raise HandleError(f"the swapped sequence is {swapped.state}: it is taken once")
         core = swapped.request.core
+        if swapped._weights != self.kv._core.fingerprint():
+            swapped.state = "failed"
+            self._give_back(swapped)
         if swapped.state == "failed":
             grant = self.kv.admit(swapped.request)
             swapped.state = "back"
