@@ -176,6 +176,26 @@ def test_several_blocks_are_promoted_and_a_joiner_sees_them_coming() -> None:
     assert made.compute(joiner.seq) == 5
 
 
+@pytest.mark.scenario("T24", "T25")
+@pytest.mark.parametrize("pages", [1, 3, 10])
+def test_a_prefix_longer_than_a_tier_is_not_written_again_and_again(pages: int) -> None:
+    shelf = Shelf()
+    small = below(pages, high=0.95, low=0.9)
+    engine = Engine([host(32), small], stores=[shelf], blocks=32)
+    engine.run(text(1, 4 * 20 + 1))
+    for _ in range(10):
+        engine.tiers.poll()
+    assert shelf.calls.count("put") == 1
+    assert engine.tiers.lookup(text(1, 81)).tiers["below"] == 4 * max(1, int(0.95 * pages))
+    # Nor does the tail of a prompt that host memory cannot keep go there again with every step.
+    engine = Engine([host(pages, high=0.95, low=0.9)], blocks=32)
+    seq = engine.start(text(1, 81)).seq
+    engine.compute(seq)
+    assert engine.tiers.offload(seq) > 0
+    engine.settle()
+    assert engine.tiers.offload(seq) == 0
+
+
 @pytest.mark.scenario("T25")
 def test_a_full_tier_says_so_and_goes_on() -> None:
     shelf = Shelf()

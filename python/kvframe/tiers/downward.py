@@ -13,7 +13,7 @@ from kvframe.policies.tier import UNKNOWN, Use
 from kvframe.tiers.below import Rows, StoreTier
 from kvframe.tiers.books import Keys
 from kvframe.tiers.gate import EVICTED
-from kvframe.tiers.levels import Level, Levels
+from kvframe.tiers.levels import Level, Levels, marked
 from kvframe.tiers.moves import Pages
 
 MOST_BEHIND = 1024
@@ -56,7 +56,7 @@ class Downward(Levels):
         wanted = self._wanted(self.host, keys, use=use)
         if len(wanted) < len(keys) and len(self.kv.resolved.config.groups) == 1:
             self._remember(keys, pages[0])  # it may be wanted when it is about to die
-        keys, present = wanted, self.host.books.present(wanted)
+        keys, present = self._lasting(self.host, wanted), self.host.books.present(wanted)
         if present == len(keys):
             return 0
         self._refuse_loss(len(keys) - present)
@@ -95,9 +95,9 @@ class Downward(Levels):
         """Make room ahead in each tier that is fuller than its high mark, down to its low mark."""
         for place, level in enumerate(self.levels):
             pages, (free, *_) = level.books.tier.pages, level.books.counts()
-            if pages - free <= level.config.high * pages:
+            if pages - free <= marked(level, level.config.high):
                 continue
-            short = pages - free - int(level.config.low * pages)
+            short = pages - free - marked(level, level.config.low)
             doomed = [page for _, page in level.books.order()[:short]]
             if place < len(self.below):
                 doomed = self._clean(level, place, doomed)
@@ -160,7 +160,7 @@ class Downward(Levels):
 
     def _write(self, place: int, keys: Keys, use: Use = UNKNOWN) -> None:
         level, below = self.levels[place], self.below[place]
-        keys = keys[: level.books.find(keys)]
+        keys = self._lasting(below, keys[: level.books.find(keys)])
         present = below.books.present(keys)
         if present == len(keys):
             level.books.set_backed(keys[: below.books.find(keys)], True)
@@ -233,7 +233,8 @@ class Downward(Levels):
         lost, below = [], self.below[place]
         for page in level.books.unbacked(doomed):
             prefix = level.books.prefix(page)
-            if len(self._wanted(below, prefix, EVICTED)) == len(prefix):
+            wanted = self._lasting(below, self._wanted(below, prefix, EVICTED))
+            if len(wanted) == len(prefix):
                 lost.append(page)
                 self._write(place, prefix)
         return lost

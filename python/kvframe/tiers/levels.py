@@ -24,6 +24,11 @@ REMEMBERED = 1 << 16
 """Requests known by their sequence, and keys whose uses are counted, for admission policies."""
 
 
+def marked(level: Level, share: float) -> int:
+    """Pages of a tier that a mark stands for: one at least, or a small tier would keep none."""
+    return max(1, int(share * level.books.tier.pages))
+
+
 class Levels:
     """Tiers from the nearest down: host memory first, then stores."""
 
@@ -136,6 +141,10 @@ class Levels:
             self._uses[name] = self._uses.pop(name, 1) + 1
         while len(self._uses) > REMEMBERED:
             self._uses.popitem(last=False)
+
+    def _lasting(self, level: Level, keys: Keys) -> Keys:
+        """What of a prefix a tier would keep: past its high mark it is evicted, to come again."""
+        return keys[: max(level.books.present(keys), marked(level, level.config.high))]
 
     def _wanted(
         self, level: Level, keys: Keys, occasion: int | None = None, use: Use = UNKNOWN
