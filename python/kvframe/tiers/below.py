@@ -145,6 +145,10 @@ class StoreTier:
                     break
         return Read([some[:good] for some in into], good, wrong)
 
+    def wrong(self, pages: Gone) -> Gone:
+        """Those of some pages that do not come back as they were put."""
+        return [page for page in pages if not self.read(as_keys([page[0]]), 0).good]
+
     def drop(self, gone: Gone) -> None:
         """Have the store forget pages."""
         names = [self.codec.name(key, part) for key, _ in gone for part in self._parts]

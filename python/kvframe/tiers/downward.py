@@ -10,7 +10,7 @@ import msgspec
 
 from kvframe.errors import BusyError, CapacityError
 from kvframe.policies.tier import UNKNOWN, Use
-from kvframe.tiers.below import Rows, StoreTier
+from kvframe.tiers.below import Read, Rows, StoreTier
 from kvframe.tiers.books import Keys
 from kvframe.tiers.gate import EVICTED
 from kvframe.tiers.levels import Level, Levels, marked
@@ -196,23 +196,53 @@ class Downward(Levels):
         source, slots, ticket = transfer
         place = self.levels.index(level)
 
-        def fetch() -> Rows:
-            if isinstance(level, StoreTier):
-                return level.read(keys, start).pages
-            good = level.check(slots)
-            return [some[:good] for some in level.get(slots)]
-
-        def sent(outcome: list[int] | Exception) -> None:
+        def landed(outcome: list[int] | Exception) -> None:
             below.heard(outcome, self._clock())
             good = self._all(0) if isinstance(outcome, Exception) else outcome
             count = self._settle(below, ticket, good)
-            self._settle(level, source, self._all(len(slots)))
             here = level.books.find(keys[: start + count])
             level.books.set_backed(keys[:here], True)
             self.counters["demoted"] += count
             self._write_down(place + 1, keys[: start + count])
 
+        if isinstance(level, StoreTier):
+            self._read_first(level, below, keys, start, (source, ticket), landed)
+            return
+
+        def fetch() -> Rows:
+            good = level.check(slots)
+            return [some[:good] for some in level.get(slots)]
+
+        def sent(outcome: list[int] | Exception) -> None:
+            self._settle(level, source, self._all(len(slots)))
+            landed(outcome)
+
         below.worker.submit(lambda: below.write(keys, start, fetch), sent)
+
+    def _read_first(
+        self,
+        level: StoreTier,
+        below: StoreTier,
+        keys: Keys,
+        start: int,
+        tickets: tuple[int, int],
+        landed: Callable[[list[int] | Exception], None],
+    ) -> None:
+        """Read from a store in its own worker: no other may call it."""
+        source, ticket = tickets
+
+        def fetched(outcome: Read | Exception) -> None:
+            level.heard(outcome, self._clock())
+            if isinstance(outcome, Exception):
+                self._settle(level, source, self._all(0), keep=True)
+                self._settle(below, ticket, self._all(0))
+                return
+            pages, good, wrong = outcome
+            level.corrupt += bool(wrong)
+            self._settle(level, source, self._all(good), keep=not wrong)
+            below.worker.submit(lambda: below.write(keys, start, lambda: pages), landed)
+
+        level.worker.submit(lambda: level.read(keys, start), fetched)
 
     def _clean(self, level: Level, place: int, doomed: list[int]) -> list[int]:
         """Back up pages that are about to die and that the tier below lets in; those that may."""

@@ -20,9 +20,10 @@ from kvframe.tiers.books import Keys, as_keys
 from kvframe.tiers.cost import Rate
 from kvframe.tiers.downward import Downward
 from kvframe.tiers.host import HostTier
+from kvframe.tiers.inside import Inside
 from kvframe.tiers.levels import REMEMBERED
 from kvframe.tiers.moves import Mover, Moves, Part
-from kvframe.tiers.space import Key, Space
+from kvframe.tiers.space import Space
 from kvframe.tiers.swapping import Swapping
 from kvframe.tiers.upward import Loading, Upward
 from kvframe.tiers.worker import Inline, Thread, Worker
@@ -64,7 +65,7 @@ class Polled(NamedTuple):
     landed: list[int]
 
 
-class Tiers(Downward, Upward, Swapping):
+class Tiers(Downward, Upward, Swapping, Inside):
     """Host memory and the stores below it, as ``[[tiers]]`` of a manager's configuration says.
 
     All methods are called from the engine's thread; `poll` once a step. What blocks runs in a
@@ -247,36 +248,7 @@ class Tiers(Downward, Upward, Swapping):
             if idle and not polled.rewound and not polled.landed:
                 return Polled(rewound, landed)
 
-    # --- looking inside, and the end ------------------------------------------------------------
-
-    def stats(self) -> dict[str, dict[str, int]]:
-        """Counters: of the directions under ``moved``, and of each tier by its name."""
-        told = {"moved": dict(self.counters)}
-        for level in self.levels:
-            free, cached, owned, moving = level.books.counts()
-            more = {"free": free, "cached": cached, "owned": owned, "moving": moving}
-            told[level.name] = {**level.books.stats(), **more, "corrupt": level.corrupt}
-            if isinstance(level, StoreTier):
-                told[level.name] |= {"errors": level.errors, "recovered": level.recovered}
-        return told
-
-    def verify(self) -> list[tuple[str, Key]]:
-        """Read every page of every tier back and compare checksums; blocks until that is done.
-
-        Returns:
-            Pages that were wrong or gone, which are forgotten: (name of the tier, key).
-        """
-        wrong: list[tuple[str, Key]] = []
-        for level in self.levels:
-            for key, page in level.books.stored():
-                if isinstance(level, StoreTier):
-                    good = level.read(as_keys([key]), 0).good
-                else:
-                    good = level.check(as_keys([(page, 0)])[0, :1])
-                if not good:
-                    wrong.append((level.name, key))
-                    self._left(level, level.books.forget(as_keys([key])))
-        return wrong
+    # --- new weights, and the end -----------------------------------------------------------------
 
     def set_fingerprint(self, fingerprint: str) -> int:
         """The weights have changed: nothing computed under the old ones is found in any tier.
@@ -288,16 +260,6 @@ class Tiers(Downward, Upward, Swapping):
         for level in self.levels:
             self._left(level, level.books.clear())
         return freed
-
-    def check_integrity(self) -> None:
-        """Recount the books of the manager and of every tier.
-
-        Raises:
-            IntegrityError: Something disagrees: a defect of kvframe.
-        """
-        self.kv.check_integrity()
-        for level in self.levels:
-            level.books.check_integrity()
 
     def close(self) -> None:
         """Finish what is on its way, and close workers and stores."""
