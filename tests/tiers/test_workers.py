@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 import pytest
 
 from kvframe import TierError
@@ -41,4 +44,42 @@ def test_a_page_that_changed_in_a_store_is_found_on_its_way_further_down() -> No
         engine.tiers.verify()
     engine.run(text(2, 18))
     assert engine.tiers.stats()["last"]["errors"] == 0
+    engine.tiers.check_integrity()
+
+
+class Cancelling(Shelf):
+    """A store whose calls end as those of a cancelled task do: by no `Exception`."""
+
+    error: type[BaseException] = asyncio.CancelledError
+
+    def get(self, names: Sequence[str]) -> Sequence[bytes | None]:
+        raise self.error("while it waited")
+
+
+@pytest.mark.scenario("T1", "T11")
+@pytest.mark.parametrize("error", [asyncio.CancelledError, SystemExit, KeyboardInterrupt])
+def test_a_store_that_raises_what_is_no_exception_is_a_miss(error: type[BaseException]) -> None:
+    shelf = Cancelling()
+    shelf.error = error
+    engine = Engine([host(16), below()], stores=[shelf], worker=Thread)
+    engine.run(text(1, 18))
+    engine.only_below()
+    grant = engine.start(text(1, 18))
+    assert engine.tiers.drain().rewound == [grant.seq]
+    assert engine.tiers.stats()["below"]["errors"] == 1
+    assert engine.compute(grant.seq) == 18
+    engine.tiers.close()
+
+
+def test_an_interrupt_in_a_poll_that_works_itself_loses_no_transfer() -> None:
+    shelf = Cancelling()
+    shelf.error = KeyboardInterrupt
+    engine = Engine([host(16), below()], stores=[shelf])
+    engine.run(text(1, 18))
+    engine.only_below()
+    grant = engine.start(text(1, 18))
+    with pytest.raises(KeyboardInterrupt):
+        engine.tiers.poll()
+    assert engine.tiers.drain().rewound == [grant.seq]
+    assert [level.books.counts()[2:] for level in engine.tiers.levels] == [(0, 0), (0, 0)]
     engine.tiers.check_integrity()
