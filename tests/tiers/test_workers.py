@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from kvframe import TierError
-from kvframe.tiers import Thread
+from kvframe import Request, TierError, UsageError
+from kvframe.tiers import Swapped, Thread
 
 from .helpers import Engine, Shelf, below, host, text
 
@@ -83,3 +85,62 @@ def test_an_interrupt_in_a_poll_that_works_itself_loses_no_transfer() -> None:
     assert engine.tiers.drain().rewound == [grant.seq]
     assert [level.books.counts()[2:] for level in engine.tiers.levels] == [(0, 0), (0, 0)]
     engine.tiers.check_integrity()
+
+
+class Refusing(Shelf):
+    """A store that cannot be closed."""
+
+    def close(self) -> None:
+        self.calls.append("close")
+        raise ConnectionError("the store is away")
+
+
+def test_the_end_comes_once_and_reaches_every_store(tmp_path: Path) -> None:
+    stores = [Refusing(), Refusing()]
+    tiers = [host(16), below(), below(64, "disk", "disk", options={"path": str(tmp_path)})]
+    engine = Engine([*tiers, below(name="last")], stores=stores, worker=Thread)
+    grant = engine.start(text(1, 18))
+    engine.compute(grant.seq)
+    engine.tiers.offload(grant.seq)
+    with pytest.raises(TierError, match=r"below cannot be closed: .* away; last cannot"):
+        engine.tiers.close()
+    engine.tiers.close()
+    assert [shelf.calls[-1] for shelf in stores] == ["close", "close"]
+    Engine([host(16), tiers[2]]).tiers.close()  # the folder is free again
+    swapped = Swapped(Request([1]), 0, state="out")
+    for call in (
+        lambda: engine.tiers.admit([1]),
+        lambda: engine.tiers.prefetch([1]),
+        lambda: engine.tiers.offload(grant.seq),
+        lambda: engine.tiers.make_room(1),
+        lambda: engine.tiers.swap_out(grant.seq),
+        lambda: engine.tiers.swap_in(swapped),
+        lambda: engine.tiers.set_fingerprint("new"),
+        engine.tiers.drain,
+        engine.tiers.verify,
+    ):
+        with pytest.raises(UsageError, match="the tiers are closed"):
+            call()
+    assert engine.tiers.stats()["last"]["stored"] == 4
+    engine.tiers.check_integrity()
+
+
+class Unreadable(Shelf):
+    """A store that loses its connection as it is asked what it has."""
+
+    def recover(self, head: int) -> list[tuple[str, bytes]]:
+        raise ConnectionError("the store is away")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+def test_tiers_that_cannot_be_opened_leave_nothing_open(tmp_path: Path) -> None:
+    disk = below(64, "disk", "disk", options={"path": str(tmp_path)})
+    threads, store = threading.active_count(), Unreadable()
+    with pytest.raises(TierError, match=r"recover\(\) raised ConnectionError: the store is away"):
+        Engine([host(16), disk, below()], stores=[store], worker=Thread)
+    with pytest.raises(TierError, match=r"make\(\) raised IndexError"):
+        Engine([host(16), disk, below()], stores=[], worker=Thread)
+    assert (store.calls, threading.active_count()) == (["close"], threads)
+    Engine([host(16), disk, below()], stores=[Shelf()]).tiers.close()

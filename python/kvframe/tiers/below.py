@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kvframe.config.tiers import ResolvedTier
-from kvframe.errors import TierError
+from kvframe.errors import KVFrameError, TierError
 from kvframe.pages.layout import PageShape
 from kvframe.policies.report import origin_of
 from kvframe.tiers.books import Books, Gone, Keys, as_keys
@@ -69,11 +70,12 @@ class StoreTier:
             quantise=config.quantise,
         )
         self.books = Books(tier, space.block_size, len(shapes))
-        store = tier.store.descriptor.make(tier.store_options)
+        origin = origin_of(tier.store)
+        with _told(f"{origin}: make()"):
+            store = tier.store.descriptor.make(tier.store_options)
         if not isinstance(store, PageStore):
             raise TierError(
-                f"{origin_of(tier.store)}: make() gave a {type(store).__name__}, "
-                "not a kvframe.tiers.PageStore"
+                f"{origin}: make() gave a {type(store).__name__}, not a kvframe.tiers.PageStore"
             )
         self.store = store
         self.shared = tier.store.descriptor.shared
@@ -83,7 +85,12 @@ class StoreTier:
         self._shapes = shapes
         self._parts = range(len(shapes))
         self._in_a_row, self._again = 0, 0
-        self.recovered = self._recover()
+        try:
+            with _told(f"{origin}: recover()"):
+                self.recovered = self._recover()
+        except BaseException:
+            store.close()
+            raise
 
     def is_up(self, now: int) -> bool:
         """Whether the store is asked at all: one that fails is left alone for a while."""
@@ -191,6 +198,17 @@ class StoreTier:
         if left and not self.shared:
             self.drop(left)
         return taken
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """What a store raises as it is opened, as kvframe's."""
+    try:
+        yield
+    except KVFrameError:
+        raise
+    except Exception as error:
+        raise TierError(f"{what} raised {type(error).__name__}: {error}") from error
 
 
 def _tuples(keys: Keys) -> list[Key]:

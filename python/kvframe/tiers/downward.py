@@ -49,6 +49,7 @@ class Downward(Levels):
         Raises:
             BusyError: With ``when_full = "refuse"``: the tier below lacks what would have to go.
         """
+        self._check_open()
         rows, pages = self._rows(seq)
         keys = self.kv._core.tier_keys(seq, rows * self.block_size)
         known = self.kv.lengths(seq).known
@@ -76,6 +77,7 @@ class Downward(Levels):
         Returns:
             Blocks that were backed up.
         """
+        self._check_open()
         counts = self.kv.counts()
         short = min(max(free - counts.free, 0), counts.cached)
         doomed = self.kv.eviction_order()[:short].tolist() if short else []

@@ -34,6 +34,7 @@ class Inside(Levels):
         Raises:
             TierError: A store cannot be asked. What it has stays.
         """
+        self._check_open()
         told: list[tuple[str, Key]] = []
         for level in self.levels:
             wrong = self._wrong(level)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from kvframe.errors import CapacityError, HandleError
+from kvframe.errors import CapacityError, HandleError, UsageError
 from kvframe.manager import KVCacheManager
 from kvframe.policies.tier import UNKNOWN, Use
 from kvframe.tiers.below import StoreTier
@@ -43,6 +43,7 @@ class Levels:
     _requests: OrderedDict[int, Use]
     _clock: Callable[[], int]
     _verify: bool
+    _closed: bool
     _least: int
     """The lowest block id that is a page: 1 where block 0 is the null block."""
 
@@ -50,6 +51,10 @@ class Levels:
     def levels(self) -> list[Level]:
         """Every tier."""
         return [self.host, *self.below]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("the tiers are closed: make new ones")
 
     def _rows(self, seq: int) -> tuple[int, list[Pages]]:
         """Blocks at the front of a sequence that are computed and here, and their pages by part."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Unpack
 
 from kvframe.config import Resolved
-from kvframe.errors import ConfigError, UsageError
+from kvframe.errors import ConfigError, TierError, UsageError
 from kvframe.manager import KVCacheManager
 from kvframe.pages.numpy import NumpyPool
 from kvframe.pages.pool import PagePool
@@ -134,7 +134,7 @@ class Tiers(Downward, Upward, Swapping, Inside):
         self._queue: deque[Loading] = deque()
         self._rewound: list[int] = []
         self._landed: list[int] = []
-        self._held = {}
+        self._held, self._closed = {}, False
         self._out_rate, self._in_rate = Rate(), Rate()
         first, *others = resolved.tiers
         if first.config.admission == "write-back" and len(resolved.config.groups) > 1:
@@ -154,9 +154,13 @@ class Tiers(Downward, Upward, Swapping, Inside):
             ranks=ranks,
             salt=salt,
         )
-        pairs = zip(others, self.workers[1:], strict=True)
-        self.below = [StoreTier(tier, shapes, space, one) for tier, one in pairs]
-        self._behind = [OrderedDict() for _ in self.below]
+        self.below, self._behind = [], [OrderedDict() for _ in others]
+        try:
+            for tier, one in zip(others, self.workers[1:], strict=True):
+                self.below.append(StoreTier(tier, shapes, space, one))
+        except BaseException:
+            self._shut()
+            raise
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -180,6 +184,7 @@ class Tiers(Downward, Upward, Swapping, Inside):
         has slots and its external tokens are not there. Everything else is
         `KVCacheManager.admit`'s.
         """
+        self._check_open()
         request = prompt if isinstance(prompt, Request) else Request(prompt, **options)
         if any(request.core.facts()[6:]):
             return self.kv.admit(request)  # the caller brings KV itself
@@ -208,6 +213,7 @@ class Tiers(Downward, Upward, Swapping, Inside):
         Stores that others write to are asked what they have. If too much is on its way already, it
         is queued, and `Loading.state` says so.
         """
+        self._check_open()
         request = prompt if isinstance(prompt, Request) else Request(prompt, **options)
         return self._prefetch(self._keys(request), self._use(request))
 
@@ -223,6 +229,7 @@ class Tiers(Downward, Upward, Swapping, Inside):
         Args:
             timeout: Seconds to wait for something to end, if anything is on its way.
         """
+        self._check_open()
         self._work(timeout)
         now = self._clock()
         for level in self.levels:
@@ -256,18 +263,27 @@ class Tiers(Downward, Upward, Swapping, Inside):
         Returns:
             Blocks freed in the pool.
         """
+        self._check_open()
         freed = self.kv.set_fingerprint(fingerprint)
         for level in self.levels:
             self._left(level, level.books.clear())
         return freed
 
     def close(self) -> None:
-        """Finish what is on its way, and close workers and stores."""
-        self.drain()
-        for worker in self.workers:
-            worker.close()
-        for below in self.below:
-            below.store.close()
+        """Finish what is on its way, and close workers and stores; once.
+
+        Raises:
+            TierError: A store cannot be closed; the others are.
+        """
+        if self._closed:
+            return
+        try:
+            self.drain()
+        finally:
+            self._closed = True
+            failed = self._shut()
+        if failed:
+            raise TierError("; ".join(failed))
 
     def __enter__(self) -> Tiers:
         return self
@@ -277,6 +293,18 @@ class Tiers(Downward, Upward, Swapping, Inside):
         return False
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _shut(self) -> list[str]:
+        """Close every worker and store; what failed."""
+        for worker in self.workers:
+            worker.close()
+        failed = []
+        for below in self.below:
+            try:
+                below.store.close()
+            except Exception as error:
+                failed.append(f"{below.name} cannot be closed: {type(error).__name__}: {error}")
+        return failed
 
     def _up(self) -> list[HostTier | StoreTier]:
         now = self._clock()

@@ -56,6 +56,7 @@ class Swapping(Levels):
         Returns:
             A `Swapped` for `swap_in`, or the request for `admit`.
         """
+        self._check_open()
         tokens = self.kv.readable(seq)
         cost = cost.measured(self._out_rate.value, self._in_rate.value)
         nbytes = -(-tokens // self.block_size) * self._page_bytes()
@@ -76,6 +77,7 @@ class Swapping(Levels):
             CapacityError: Host memory has no room; nothing has changed.
             UsageError: A window has given blocks up: they cannot come back.
         """
+        self._check_open()
         tokens = self.kv.readable(seq)
         rows = -(-tokens // self.block_size)
         pages = [self.kv.block_table(seq, part.group)[:rows] for part in self.parts]
@@ -125,6 +127,7 @@ class Swapping(Levels):
             HandleError: It is back already, or was dropped.
             CapacityError: The pool has no room now; it stays swapped.
         """
+        self._check_open()
         if swapped.state == "leaving":
             raise BusyError("the sequence is still on its way out: try again after poll()")
         if swapped.state in ("back", "dropped"):
