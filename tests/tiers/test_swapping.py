@@ -110,6 +110,23 @@ def test_what_is_still_cached_is_not_brought() -> None:
     assert engine.compute(grant.seq) == 0
 
 
+@pytest.mark.scenario("T2", "I12")
+def test_an_engine_may_settle_the_way_back_itself() -> None:
+    engine = Engine([host(16)], blocks=12)
+    one = text(1, 18)
+    swapped = engine.tiers.swap_out(running(engine, one))
+    engine.settle()
+    engine.forget()
+    grant = engine.tiers.swap_in(swapped)
+    assert grant.load is not None
+    assert engine.kv.loaded(grant.load, 0) == [grant.seq]
+    engine.settle()
+    engine.texts[grant.seq] = one
+    assert engine.compute(grant.seq) == 18
+    assert engine.tiers.host.books.counts() == (16, 0, 0, 0)
+    engine.tiers.check_integrity()
+
+
 @pytest.mark.scenario("V29", "I12")
 @pytest.mark.parametrize("when", ["leaving", "out", "before"])
 def test_what_other_weights_computed_does_not_come_back(when: str) -> None:

@@ -192,7 +192,11 @@ class Swapping(Levels):
         def landed(outcome: int | Exception) -> None:
             good = 0 if isinstance(outcome, Exception) else outcome
             self._in_rate.add(len(slots) * self._page_bytes(), time.perf_counter() - started)
-            cut = self.kv.loaded(ticket, good)
+            try:
+                cut = self.kv.loaded(ticket, good)
+            except HandleError:  # the engine has settled it, or its deadline has come
+                self._give_back(swapped)
+                return
             if good < len(slots):
                 self.counters["failed_swaps"] += 1
                 self._rewound += cut
