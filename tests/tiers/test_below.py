@@ -176,6 +176,24 @@ def test_several_blocks_are_promoted_and_a_joiner_sees_them_coming() -> None:
     assert made.compute(joiner.seq) == 5
 
 
+@pytest.mark.scenario("T25", "U-10")
+def test_a_page_that_only_the_last_tier_has_is_not_backed_by_the_one_between() -> None:
+    stores = [Shelf(), Shelf()]
+    engine = Engine([host(8, high=0.75, low=0.5), below(), below(name="last")], stores=stores)
+    engine.run(text(1, 17))
+    engine.only_below()
+    _, between, last = engine.tiers.levels
+    engine.tiers._left(between, between.books.clear())
+    assert engine.run(text(1, 17)).external_tokens == 16
+    books = engine.tiers.host.books
+    assert len(books.unbacked([page for _, page in books.stored()])) == 4
+    # The last one forgets; host memory has the only copy, which goes down as others push it out.
+    engine.tiers._left(last, last.books.clear())
+    engine.run(text(2, 17))
+    found = engine.tiers.lookup(text(1, 17)).tiers
+    assert (found["below"], found["last"]) == (16, 16)
+
+
 @pytest.mark.scenario("T24", "T25")
 @pytest.mark.parametrize("pages", [1, 3, 10])
 def test_a_prefix_longer_than_a_tier_is_not_written_again_and_again(pages: int) -> None:

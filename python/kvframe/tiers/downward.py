@@ -165,7 +165,7 @@ class Downward(Levels):
         keys = self._lasting(below, keys[: level.books.find(keys)])
         present = below.books.present(keys)
         if present == len(keys):
-            level.books.set_backed(keys[: below.books.find(keys)], True)
+            self._note_backed(place, keys)
             return
         reserved = self._reserve(below, keys, use) if below.is_up(self._clock()) else None
         if reserved is None:
@@ -202,8 +202,7 @@ class Downward(Levels):
             below.heard(outcome, self._clock())
             good = self._all(0) if isinstance(outcome, Exception) else outcome
             count = self._settle(below, ticket, good)
-            here = level.books.find(keys[: start + count])
-            level.books.set_backed(keys[:here], True)
+            self._note_backed(place, keys[: start + count])
             self.counters["demoted"] += count
             self._write_down(place + 1, keys[: start + count])
 

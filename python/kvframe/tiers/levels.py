@@ -103,6 +103,12 @@ class Levels:
         if place:
             self.levels[place - 1].books.set_backed(keys_of(gone), False)
 
+    def _note_backed(self, place: int, keys: Keys) -> None:
+        """Pages that a tier and the one right below it both have by now."""
+        above, below = self.levels[place], self.levels[place + 1]
+        both = min(above.books.find(keys), below.books.find(keys))
+        above.books.set_backed(keys[:both], True)
+
     def _settle(self, level: Level, ticket: int, good: list[int], *, keep: bool = False) -> int:
         """A transfer of a tier has ended; pages that are good."""
         ended = level.books.end(ticket, good, keep=keep)

@@ -124,8 +124,7 @@ class Upward(Levels):
                 below.corrupt += bool(outcome.wrong)
             self._settle(below, source, self._all(good), keep=keep)
             count = self._settle(host, stored.ticket, self._all(good))
-            here = host.books.find(keys[: stored.present + count])
-            host.books.set_backed(keys[:here], True)
+            self._note_backed(0, keys[: stored.present + count])
             self.counters["promoted"] += count
             loading.into_host = None
             if loading.state == "promoting":
