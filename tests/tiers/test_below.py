@@ -176,6 +176,24 @@ def test_several_blocks_are_promoted_and_a_joiner_sees_them_coming() -> None:
     assert made.compute(joiner.seq) == 5
 
 
+@pytest.mark.scenario("V29", "T19")
+def test_pages_of_new_weights_are_found_by_who_starts_with_them() -> None:
+    shelf = Shelf()
+    first = Engine([host(), below()], stores=[shelf], options={"fingerprint": "one"})
+    grant = first.start(text(1, 17))
+    first.compute(grant.seq)
+    first.tiers.offload(grant.seq)
+    first.tiers.poll()  # to host memory, and then on its way down
+    assert first.tiers.set_fingerprint("two") == 0
+    first.settle()
+    assert shelf.objects == {}
+    first.kv.release(grant.seq)
+    first.run(text(2, 17))
+    for weights, found in (("one", 0), ("two", 16)):
+        again = Engine([host(), below()], stores=[shelf], options={"fingerprint": weights})
+        assert again.tiers.lookup(text(2, 17)).best == found
+
+
 @pytest.mark.scenario("T25", "U-10")
 def test_a_page_that_only_the_last_tier_has_is_not_backed_by_the_one_between() -> None:
     stores = [Shelf(), Shelf()]

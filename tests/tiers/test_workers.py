@@ -144,3 +144,20 @@ def test_tiers_that_cannot_be_opened_leave_nothing_open(tmp_path: Path) -> None:
         Engine([host(16), disk, below()], stores=[], worker=Thread)
     assert (store.calls, threading.active_count()) == (["close"], threads)
     Engine([host(16), disk, below()], stores=[Shelf()]).tiers.close()
+
+
+class Terse(Shelf):
+    """A store whose answers are too few."""
+
+    def contains(self, names: Sequence[str]) -> list[bool]:
+        return [True]
+
+
+@pytest.mark.scenario("T23")
+def test_an_answer_of_another_length_is_no_answer() -> None:
+    engine = Engine([host(16), below(store="shared")], stores=[Terse()], parts=2)
+    ahead = engine.tiers.prefetch(text(1, 18))
+    engine.settle()
+    assert (ahead.state, ahead.loaded) == ("done", 0)
+    assert engine.tiers.stats()["below"]["errors"] == 1
+    assert engine.tiers.stats()["below"]["corrupt"] == 0

@@ -196,7 +196,7 @@ class Downward(Levels):
         transfer: tuple[int, Pages, int],
     ) -> None:
         source, slots, ticket = transfer
-        place = self.levels.index(level)
+        place, codec = self.levels.index(level), below.codec
 
         def landed(outcome: list[int] | Exception) -> None:
             below.heard(outcome, self._clock())
@@ -218,7 +218,7 @@ class Downward(Levels):
             self._settle(level, source, self._all(len(slots)))
             landed(outcome)
 
-        below.worker.submit(lambda: below.write(keys, start, fetch), sent)
+        below.worker.submit(lambda: below.write(codec, keys, start, fetch), sent)
 
     def _read_first(
         self,
@@ -230,7 +230,7 @@ class Downward(Levels):
         landed: Callable[[list[int] | Exception], None],
     ) -> None:
         """Read from a store in its own worker: no other may call it."""
-        source, ticket = tickets
+        (source, ticket), theirs, ours = tickets, level.codec, below.codec
 
         def fetched(outcome: Read | Exception) -> None:
             level.heard(outcome, self._clock())
@@ -241,9 +241,9 @@ class Downward(Levels):
             pages, good, wrong = outcome
             level.corrupt += bool(wrong)
             self._settle(level, source, self._all(good), keep=not wrong)
-            below.worker.submit(lambda: below.write(keys, start, lambda: pages), landed)
+            below.worker.submit(lambda: below.write(ours, keys, start, lambda: pages), landed)
 
-        level.worker.submit(lambda: level.read(keys, start), fetched)
+        level.worker.submit(lambda: level.read(theirs, keys, start), fetched)
 
     def _clean(self, level: Level, place: int, doomed: list[int]) -> list[int]:
         """Back up pages that are about to die and that the tier below lets in; those that may."""

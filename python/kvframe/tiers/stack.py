@@ -7,6 +7,8 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Unpack
 
+import msgspec
+
 from kvframe.config import Resolved
 from kvframe.errors import ConfigError, TierError, UsageError
 from kvframe.manager import KVCacheManager
@@ -143,9 +145,9 @@ class Tiers(Downward, Upward, Swapping, Inside):
         self.host = HostTier(first, shapes, self.block_size, host, poison=poison)
         self.workers = [worker(f"kvframe-{tier.config.name}") for tier in resolved.tiers]
         self.moves = Moves(self.parts, self.host.pools, self.workers[0], movers)
-        space = Space(
+        self._space = Space(
             model=model,
-            fingerprint=resolved.config.cache.fingerprint,
+            fingerprint=(kv._core.fingerprint() or b"").decode(),
             dtype=resolved.config.model.dtype if resolved.config.model else "",
             block_size=self.block_size,
             parts=tuple((s.layers, s.parts, s.heads, s.row_bytes) for s in shapes),
@@ -157,7 +159,7 @@ class Tiers(Downward, Upward, Swapping, Inside):
         self.below, self._behind = [], [OrderedDict() for _ in others]
         try:
             for tier, one in zip(others, self.workers[1:], strict=True):
-                self.below.append(StoreTier(tier, shapes, space, one))
+                self.below.append(StoreTier(tier, shapes, self._space, one))
         except BaseException:
             self._shut()
             raise
@@ -267,6 +269,9 @@ class Tiers(Downward, Upward, Swapping, Inside):
         freed = self.kv.set_fingerprint(fingerprint)
         for level in self.levels:
             self._left(level, level.books.clear())
+        self._space = msgspec.structs.replace(self._space, fingerprint=fingerprint)
+        for below in self.below:
+            below.set_space(self._space)
         return freed
 
     def close(self) -> None:

@@ -98,7 +98,7 @@ class Upward(Levels):
 
     def _fetch(self, loading: Loading, below: StoreTier, stored: Stored) -> None:
         """The first stage."""
-        keys, slots, host = loading.keys, stored.slots, self.host
+        keys, slots, host, codec = loading.keys, stored.slots, self.host, below.codec
         try:
             source, _ = below.books.load(keys, stored.present, loading.use)
         except CapacityError:
@@ -112,7 +112,7 @@ class Upward(Levels):
             self._deadline(level, ticket)
 
         def fetch() -> Read:
-            read = below.read(keys, stored.present, host.get(slots))
+            read = below.read(codec, keys, stored.present, host.get(slots))
             host.seal(slots[: read.good])
             return read
 
@@ -140,13 +140,14 @@ class Upward(Levels):
 
         def told(outcome: int | Exception) -> None:
             below.heard(outcome, self._clock())
-            if not isinstance(outcome, Exception):
+            if not isinstance(outcome, Exception) and below.codec is codec:
                 parent = keys[known - 1 : known] if known else None
                 below.books.adopt(keys[known : known + outcome], parent)
             if loading.state == "looking":
                 self._promote(loading)
 
-        below.worker.submit(lambda: below.look(keys[known:]), told)
+        codec = below.codec
+        below.worker.submit(lambda: below.look(codec, keys[known:]), told)
 
     # --- into the pool -------------------------------------------------------------------------
 
