@@ -161,3 +161,19 @@ def test_an_answer_of_another_length_is_no_answer() -> None:
     assert (ahead.state, ahead.loaded) == ("done", 0)
     assert engine.tiers.stats()["below"]["errors"] == 1
     assert engine.tiers.stats()["below"]["corrupt"] == 0
+
+
+class Keeping(Shelf):
+    """A store that removes nothing."""
+
+    def remove(self, names: Sequence[str]) -> None:
+        raise ConnectionError("the store is away")
+
+
+def test_what_a_store_could_not_remove_is_counted() -> None:
+    engine = Engine([host(16), below(4)], stores=[Keeping()])
+    engine.run(text(1, 18))
+    engine.run(text(2, 18))
+    engine.settle()
+    assert engine.tiers.stats()["below"]["errors"] == 1
+    assert engine.tiers.lookup(text(2, 18)).tiers["below"] == 16

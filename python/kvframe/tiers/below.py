@@ -169,7 +169,11 @@ class StoreTier:
     def drop(self, gone: Gone) -> None:
         """Have the store forget pages."""
         names = [self.codec.name(key, part) for key, _ in gone for part in self._parts]
-        self.worker.submit(lambda: self.store.remove(names), lambda _: None)
+
+        def dropped(outcome: Exception | None) -> None:
+            self.errors += isinstance(outcome, Exception)
+
+        self.worker.submit(lambda: self.store.remove(names), dropped)
 
     def look(self, codec: Codec, keys: Keys) -> int:
         """Pages of a prefix that the store has in all parts, whoever wrote them."""

@@ -6,6 +6,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+
 from kvframe.errors import CapacityError, HandleError, UsageError
 from kvframe.policies.tier import UNKNOWN, Use
 from kvframe.tiers.below import Read, StoreTier
@@ -213,9 +215,16 @@ class Upward(Levels):
         if loading not in self._loading or loading.state == "onboarding":
             return  # over, or about to be
         loading.state = "cancelled"
-        if loading.into_host is not None:
+        if loading.into_host is not None and not self._awaited(loading):
             self._give_up(self.host, loading.into_host)
         self._bring_in(loading, 0)
+
+    def _awaited(self, loading: Loading) -> bool:
+        """Whether somebody else waits for what a load is bringing to host memory."""
+        at = self.host.books.find(loading.keys)
+        key = loading.keys[at : at + 1]
+        others = [one for one in self._loading if one.state == "waiting"]
+        return any(len(key) and np.array_equal(one.keys[at : at + 1], key) for one in others)
 
     def _late(self, level: object, tickets: list[int]) -> None:
         """Transfers of a tier took too long: whoever waits for them goes on without."""
