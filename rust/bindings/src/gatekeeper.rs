@@ -1,7 +1,7 @@
 //! A Python admission policy's verdicts, asked for without the core's lock.
 
 use kvframe_core::Key;
-use kvframe_core::policy::admission::{Ask, Offer, Verdict};
+use kvframe_core::policy::admission::{Offer, Verdict};
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use crate::buffers::key_words;
 use crate::driver::{Driver, frozen, unchanged};
 use crate::errors::raise;
+use crate::question::Question;
 
 /// What a verdict reads before the policy has written it.
 const UNSET: u8 = u8::MAX;
@@ -40,37 +41,18 @@ impl Gatekeeper {
         self.driver.failures()
     }
 
-    /// One verdict a row of `offer`; all are kept where the policy failed and may be passed over.
+    /// One verdict a row of the offer; all are kept where the policy failed and may be passed over.
     ///
     /// Errors: the policy's own where it is strict, and interrupts always.
-    pub fn ask(
-        &self,
-        py: Python<'_>,
-        offer: &Offer,
-        ask: Ask,
-        seen: &[Key],
-    ) -> PyResult<Vec<Verdict>> {
-        match self.consult(py, offer, ask, seen) {
-            Ok(verdicts) => Ok(verdicts),
-            Err(error) => {
-                self.failed(py, error)?;
-                Ok(vec![Verdict::Keep; offer.len()])
-            }
-        }
+    pub fn ask(&self, py: Python<'_>, question: &Question) -> PyResult<Vec<Verdict>> {
+        self.consult(py, question).or_else(|error| {
+            self.driver.failed(py, error, self.strict)?;
+            Ok(vec![Verdict::Keep; question.offer.len()])
+        })
     }
 
-    /// Counts a failure and tells of it.
-    pub fn failed(&self, py: Python<'_>, error: PyErr) -> PyResult<()> {
-        self.driver.failed(py, error, self.strict)
-    }
-
-    fn consult(
-        &self,
-        py: Python<'_>,
-        offer: &Offer,
-        ask: Ask,
-        seen: &[Key],
-    ) -> PyResult<Vec<Verdict>> {
+    fn consult(&self, py: Python<'_>, question: &Question) -> PyResult<Vec<Verdict>> {
+        let Question { offer, ask, seen } = question;
         let columns = self.driver.columns(py, |kind| column(py, kind, offer))?;
         let seen = if seen.is_empty() { None } else { Some(words(py, seen)?) };
         let rows = offer.len();

@@ -9,7 +9,7 @@
 //! | [`driver`], [`lent`] | how a policy in Python is asked, whatever its kind; arrays lent to it |
 //! | [`judge`], [`column`] | victims asked of a Python policy, outside the lock |
 //! | [`native`] | a compiled policy taken from a capsule or from addresses |
-//! | [`gatekeeper`], [`admission`] | what becomes findable, asked of a Python policy the same way |
+//! | [`gatekeeper`], [`question`], [`admission`] | what becomes findable, asked of a Python policy the same way |
 //! | [`gate`] | what enters a tier below, asked of a built-in policy |
 //! | [`answers`] | what a matcher in Python said of prompts |
 //! | [`locked`] | the lock, the interpreter beside it, victims named in between |
@@ -60,6 +60,7 @@ mod observe;
 mod outputs;
 mod pages;
 mod pins;
+mod question;
 mod request;
 mod retention;
 mod room;

@@ -1,6 +1,5 @@
 //! The way to the core: its lock, the interpreter beside it, and victims named by a policy in Python.
 
-use kvframe_core::policy::Journal;
 use kvframe_core::{Error, Manager as Core};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
@@ -181,20 +180,18 @@ impl Manager {
             return Err(from_core(py, &Error::NeedVictims { n }));
         };
         let n = n as usize;
-        let mut now = 0;
-        let mut journal = Journal::default();
-        let mut offer = judge.spare();
+        let mut decision = judge.decision(n);
         self.locked(py, |core| {
-            core.candidates(n, judge.window(), &mut offer);
-            journal = core.take_journal();
-            now = core.now();
+            core.candidates(n, judge.window(), &mut decision.offer);
+            decision.journal = core.take_journal();
+            decision.now = core.now();
         })?;
-        let verdict = judge.ask(py, n, now, &offer, &journal)?;
+        let verdict = judge.ask(py, &decision)?;
         self.locked(py, |core| match &verdict {
             Some(v) if v.blocks.len() >= n => core.choose(&v.blocks, &v.generations),
             _ => drop(core.fall_back(n)),
         })?;
-        judge.done_with(offer);
+        judge.done_with(decision);
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyDict;
 
-use crate::admission::{Question, make_admission};
+use crate::admission::make_admission;
 use crate::answers::{changes_tuple, claimed};
 use crate::errors::{from_core, from_trace, usage};
 use crate::gatekeeper::{Gatekeeper, words};
@@ -20,6 +20,7 @@ use crate::ints::Capacity;
 use crate::judge::Judge;
 use crate::manager::{Policy, make_policy};
 use crate::native::{self, Native};
+use crate::question::Question;
 
 /// A trace and, once asked for, what its modes need to know ahead.
 #[pyclass(frozen, module = "kvframe._core")]
@@ -175,17 +176,17 @@ impl Host for Link {
         let Some(judge) = &self.judge else {
             return false;
         };
-        let mut offer = judge.spare();
         let n = n as usize;
-        manager.candidates(n, judge.window(), &mut offer);
-        let journal = manager.take_journal();
-        let asked = Python::attach(|py| judge.ask(py, n, manager.now(), &offer, &journal));
-        match asked {
+        let mut decision = judge.decision(n);
+        manager.candidates(n, judge.window(), &mut decision.offer);
+        decision.journal = manager.take_journal();
+        decision.now = manager.now();
+        match Python::attach(|py| judge.ask(py, &decision)) {
             Ok(Some(v)) if v.blocks.len() >= n => manager.choose(&v.blocks, &v.generations),
             Ok(_) => drop(manager.fall_back(n)),
             Err(error) => self.error = Some(error),
         }
-        judge.done_with(offer);
+        judge.done_with(decision);
         self.error.is_none()
     }
 
@@ -202,7 +203,7 @@ impl Host for Link {
         let Some(keeper) = &self.gatekeeper else { return true };
         let due = Due { seq, upto: Some(upto), cut: None, fill: &[] };
         let Some(question) = Question::gather(manager, &[due]) else { return true };
-        match Python::attach(|py| question.put(py, keeper)) {
+        match Python::attach(|py| keeper.ask(py, &question)) {
             Ok(verdicts) => question.answer(manager, &verdicts),
             Err(error) => self.error = Some(error),
         }
