@@ -26,7 +26,7 @@ impl Gatekeeper {
     pub fn new(driver: &Bound<'_, PyAny>, strict: bool) -> PyResult<Self> {
         Ok(Self {
             wants_seen: driver.getattr("wants_seen")?.extract()?,
-            driver: Driver::new(driver, Column::by_name)?,
+            driver: Driver::new(driver, column)?,
             strict,
         })
     }
@@ -53,7 +53,7 @@ impl Gatekeeper {
 
     fn consult(&self, py: Python<'_>, question: &Question) -> PyResult<Vec<Verdict>> {
         let Question { offer, ask, seen } = question;
-        let columns = self.driver.columns(py, |kind| column(py, kind, offer))?;
+        let columns = self.driver.columns(py, |column| column(py, offer))?;
         let seen = if seen.is_empty() { None } else { Some(words(py, seen)?) };
         let rows = offer.len();
         let out = PyArray1::<u8>::from_vec(py, vec![UNSET; rows]).into_any();
@@ -84,60 +84,26 @@ pub fn words<'py>(py: Python<'py>, keys: &[Key]) -> PyResult<Bound<'py, PyAny>> 
     Ok(flat.cast::<PyArray1<u64>>()?.reshape([keys.len(), 2])?.into_any())
 }
 
-/// A column of the offer, by the name that a policy asks for it with.
-#[derive(Debug, Clone, Copy)]
-enum Column {
-    Key,
-    Next,
-    Depth,
-    Tokens,
-    Group,
-    State,
-    Reach,
-    Prompt,
-    Uses,
-    Session,
-    Turn,
-    RequestClass,
-    Priority,
-}
+/// Makes a column of the offer.
+type Column = for<'py> fn(Python<'py>, &Offer) -> PyResult<Bound<'py, PyAny>>;
 
-impl Column {
-    fn by_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "key" => Self::Key,
-            "next" => Self::Next,
-            "depth" => Self::Depth,
-            "tokens" => Self::Tokens,
-            "group" => Self::Group,
-            "state" => Self::State,
-            "reach" => Self::Reach,
-            "prompt" => Self::Prompt,
-            "uses" => Self::Uses,
-            "session" => Self::Session,
-            "turn" => Self::Turn,
-            "request_class" => Self::RequestClass,
-            "priority" => Self::Priority,
-            _ => return None,
-        })
-    }
-}
-
-fn column<'py>(py: Python<'py>, kind: Column, offer: &Offer) -> PyResult<Bound<'py, PyAny>> {
-    let metas = &offer.metas;
-    match kind {
-        Column::Key => words(py, &offer.keys),
-        Column::Next => words(py, &offer.nexts),
-        Column::Depth => frozen(py, offer.depths.clone()),
-        Column::Tokens => frozen(py, offer.spans.clone()),
-        Column::Group => frozen(py, offer.groups.clone()),
-        Column::State => frozen(py, offer.states.clone()),
-        Column::Reach => frozen(py, offer.reaches.clone()),
-        Column::Prompt => frozen(py, offer.prompts.clone()),
-        Column::Uses => frozen(py, offer.uses.clone()),
-        Column::Session => frozen(py, metas.iter().map(|m| m.session).collect()),
-        Column::Turn => frozen(py, metas.iter().map(|m| m.turn).collect()),
-        Column::RequestClass => frozen(py, metas.iter().map(|m| m.class).collect()),
-        Column::Priority => frozen(py, metas.iter().map(|m| m.priority).collect()),
-    }
+/// The one that policies call so.
+fn column(name: &str) -> Option<Column> {
+    let column: Column = match name {
+        "key" => |py, offer| words(py, &offer.keys),
+        "next" => |py, offer| words(py, &offer.nexts),
+        "depth" => |py, offer| frozen(py, offer.depths.clone()),
+        "tokens" => |py, offer| frozen(py, offer.spans.clone()),
+        "group" => |py, offer| frozen(py, offer.groups.clone()),
+        "state" => |py, offer| frozen(py, offer.states.clone()),
+        "reach" => |py, offer| frozen(py, offer.reaches.clone()),
+        "prompt" => |py, offer| frozen(py, offer.prompts.clone()),
+        "uses" => |py, offer| frozen(py, offer.uses.clone()),
+        "session" => |py, offer| frozen(py, offer.metas.iter().map(|m| m.session).collect()),
+        "turn" => |py, offer| frozen(py, offer.metas.iter().map(|m| m.turn).collect()),
+        "request_class" => |py, offer| frozen(py, offer.metas.iter().map(|m| m.class).collect()),
+        "priority" => |py, offer| frozen(py, offer.metas.iter().map(|m| m.priority).collect()),
+        _ => return None,
+    };
+    Some(column)
 }
