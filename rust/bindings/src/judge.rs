@@ -11,6 +11,9 @@ use crate::driver::{Driver, frozen, is_interrupt, unchanged};
 use crate::errors::raise;
 use crate::lent::Lent;
 
+/// Events that wait for the next decision at the most.
+pub const MANY_EVENTS: usize = 1 << 16;
+
 /// A policy written in Python, behind `kvframe.policies.driver.Driver`.
 pub struct Judge {
     driver: Driver<Column>,

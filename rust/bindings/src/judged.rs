@@ -9,12 +9,9 @@ use pyo3::sync::MutexExt;
 
 use crate::errors::raise;
 use crate::fork;
-use crate::judge::{Decision, Judge, Verdict};
+use crate::judge::{Decision, Judge, MANY_EVENTS, Verdict};
 use crate::manager::Policy;
 use crate::native::{self, Inside, Native};
-
-/// Events that wait for the next decision at the most.
-const MANY_EVENTS: usize = 1 << 16;
 
 /// What has blocks without prefixes in it.
 pub trait Tiered {

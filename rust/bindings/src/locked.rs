@@ -6,15 +6,12 @@ use pyo3::sync::MutexExt;
 
 use crate::errors::{from_core, raise};
 use crate::fork;
-use crate::judge::Judge;
+use crate::judge::{Judge, MANY_EVENTS};
 use crate::manager::Manager;
 use crate::native::{Inside, Native};
 
 /// Pools from here on are walked detached from the interpreter: 100 µs and more.
 const LONG_BLOCKS: u32 = 1 << 12;
-
-/// Events that wait for the next decision at the most.
-const MANY_EVENTS: usize = 1 << 16;
 
 fn broken(py: Python<'_>) -> PyErr {
     let message = "a call failed half-way before; the manager refuses to go on";
