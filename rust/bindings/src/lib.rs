@@ -22,7 +22,7 @@
 //! | [`tier`], [`pages`] | `TierPolicy`: blocks without prefixes under a policy; `TierPages`: with them |
 //! | [`slots`] | `Slots`: a contiguous slot for each sequence |
 //! | [`judged`] | what both have in common: the lock, and a policy in Python |
-//! | [`trace`] | `Trace` and `replay` |
+//! | [`trace`], [`replay`] | `Trace` and `replay` |
 //! | [`buffers`], [`ints`], [`errors`], [`fork`] | conversions and guards |
 
 // Arguments come extracted from Python, by value and as many as there are keywords.
@@ -61,6 +61,7 @@ mod outputs;
 mod pages;
 mod pins;
 mod question;
+mod replay;
 mod request;
 mod retention;
 mod room;
@@ -85,6 +86,8 @@ mod _core {
     #[pymodule_export]
     use super::pages::TierPages;
     #[pymodule_export]
+    use super::replay::replay;
+    #[pymodule_export]
     use super::request::Request;
     #[pymodule_export]
     use super::router::RouterIndex;
@@ -93,7 +96,7 @@ mod _core {
     #[pymodule_export]
     use super::tier::TierPolicy;
     #[pymodule_export]
-    use super::trace::{Trace, node_key, replay};
+    use super::trace::{Trace, node_key};
     #[pymodule_export]
     use super::{build_profile, fork::after_fork_in_child};
 
