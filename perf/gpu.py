@@ -230,6 +230,12 @@ def driver() -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
+def short_name(card: str) -> str:
+    """A card's name in a file's."""
+    parts = [part for part in card.lower().split() if part[0] in "hab" and part[-1].isdigit()]
+    return "".join(parts) or "card"
+
+
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="The record on stdout.")
 @click.option(
@@ -261,10 +267,7 @@ def main(as_json: bool, save: Path | None) -> None:
     if as_json:
         print(text)
     if save is not None:
-        short = "".join(
-            part for part in card.lower().split() if part[0] in "hab" and part[-1].isdigit()
-        )
-        (save / f"gpu-{short or 'card'}-{record['date'][:10]}.json").write_text(text + "\n")
+        (save / f"gpu-{short_name(card)}-{record['date'][:10]}.json").write_text(text + "\n")
 
 
 if __name__ == "__main__":

@@ -126,7 +126,7 @@ def test_pinned_memory_is_exact_and_reached_by_kernels() -> None:
     for order in ORDERS:
         pages, mapped = host_pool(Layout.of(order, shape, BLOCKS))
         pages.poison(range(BLOCKS))
-        device.copy_to(mapped, [5, 1], [0, 3], [16, 7], quota=4)
+        device.copy_to(mapped, [5, 1], [0, 3], [16, 7], warps=4)
         cupy.cuda.get_current_stream().synchronize()
         wanted = NumpyPool(pages.layout)
         wanted.poison(range(BLOCKS))

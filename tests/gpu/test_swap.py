@@ -30,7 +30,7 @@ def test_out_and_back_is_exact(order: str, chunk: int | None, way: Way | None) -
     host, mapped = host_pool(Layout.of(BLOCK_FIRST, SHAPE, BLOCKS))
     host.poison(range(BLOCKS))
     ways = None if way is None else Ways((), way)
-    if order == LAYER_FIRST_HND and way in ("rows", "batch"):
+    if order == LAYER_FIRST_HND and way in ("rows", "batch", "split"):
         with pytest.raises(UsageError, match="not to be had for these pages"):
             Swap(device, mapped, chunk=chunk, out=ways)
         return

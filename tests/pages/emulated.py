@@ -26,6 +26,7 @@ static dim threadIdx, blockIdx, blockDim, gridDim;
 #define __device__
 #define __global__ static
 #define __grid_constant__
+#define __launch_bounds__(...)
 """
 _ENTRY = """
 extern "C" void run_NAME(const STRUCT* args, int grid, int threads) {
@@ -37,6 +38,7 @@ extern "C" int size_STRUCT() { return sizeof(STRUCT); }
 """
 KERNELS = {
     "move_pages": "Move",
+    "move_beside": "Move",
     "fill_pages": "Fill",
     "write_tokens": "Tokens",
     "read_tokens": "Tokens",

@@ -113,16 +113,16 @@ def test_tokens_and_fills_are_those_of_numpy(order: str, shape: PageShape) -> No
     assert pool.verify([0, 1], pool.checksum([0, 5])).tolist() == []
 
 
-def test_layers_are_moved_alone_and_within_a_quota() -> None:
+def test_layers_are_moved_alone_and_by_few_warps() -> None:
     gpu = Emulated()
     source, target = (
         device(o, SHAPES["gqa-bf16"], i, gpu) for i, o in enumerate(["LPBTH", "BLPTH"])
     )
     before = spell(reference(target)).copy()
-    source.copy_to(target, [1, 2], [0, 5], layers=(1, 2), quota=2)
+    source.copy_to(target, [1, 2], [0, 5], layers=(1, 2), warps=2)
     before[[0, 5], 1] = spell(reference(source))[[1, 2], 1]
     assert np.array_equal(spell(reference(target)), before)
-    assert [grid for *_, grid in gpu.launches] == [2]
+    assert [(name, grid) for name, _, grid in gpu.launches] == [("move_beside", 2)]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_what_is_refused_has_launched_nothing() -> None:
     for call, told in (
         (lambda: pool.copy([6], [0]), "source page 6"),
         (lambda: pool.copy_to(pool, [0], [1], layers=(1, 1)), "layers 1 to 1"),
-        (lambda: pool.copy_to(pool, [0], [1], quota=0), "quota = 0"),
+        (lambda: pool.copy_to(pool, [0], [1], warps=0), "warps = 0"),
         (lambda: pool.write(3, [rows, rows], [0, 1]), "layer 3"),
         (lambda: pool.write(0, [rows, rows], [0, 24]), "slot 24"),
         (lambda: pool.write(0, [rows, rows[:1]], [0, 1]), "KV of shape"),

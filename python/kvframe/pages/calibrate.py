@@ -29,9 +29,9 @@ SIZES = (1, 4, 16, 32, 64, 256)
 """Pages of the transfers that are measured."""
 NOISE = 0.05
 """Costs closer than this count as equal; of equal ways the first of `PREFERRED` is taken."""
-PREFERRED: tuple[Way, ...] = ("rows", "staged", "batch", "kernel")
+PREFERRED: tuple[Way, ...] = ("rows", "staged", "split", "batch", "kernel")
 _LEAST_SECONDS = 5e-3
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)

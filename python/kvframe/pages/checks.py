@@ -55,11 +55,15 @@ def copies(src: Ids, dst: Ids, tokens: Ids | None, source: Layout, target: Layou
     into = pages(dst, target.blocks, "destination page")
     if len(out) != len(into):
         raise UsageError(f"{len(out)} source pages, but {len(into)} destination pages")
-    many = np.full(len(out), size) if tokens is None else whole(tokens, "tokens")
-    if len(many) != len(out):
-        raise UsageError(f"{len(out)} source pages, but {len(many)} numbers of tokens")
-    within(many, 0, size + 1, "tokens of a copy")
-    return np.stack([out, into, many], axis=1).astype(np.int32)
+    found = np.empty((len(out), 3), np.int32)
+    found[:, 0], found[:, 1], found[:, 2] = out, into, size
+    if tokens is not None:
+        many = whole(tokens, "tokens")
+        if len(many) != len(out):
+            raise UsageError(f"{len(out)} source pages, but {len(many)} numbers of tokens")
+        within(many, 0, size + 1, "tokens of a copy")
+        found[:, 2] = many
+    return found
 
 
 def once(ids: npt.NDArray[np.integer[Any]], what: str) -> None:

@@ -53,8 +53,10 @@ class CupyGpu:
 
     def upload(self, array: npt.NDArray[Any]) -> tuple[int, object]:
         # A copy out of pageable memory has left it when the call returns.
-        kept = cupy.asarray(array)
-        return int(kept.data.ptr), kept
+        source = np.ascontiguousarray(array)
+        kept = cupy.cuda.alloc(source.nbytes)
+        kept.copy_from_host_async(source.ctypes.data, source.nbytes)
+        return int(kept.ptr), kept
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         return cupy.empty(shape, dtype)

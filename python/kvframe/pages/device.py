@@ -92,7 +92,7 @@ class DevicePool:
         tokens: Ids | None = None,
         *,
         layers: tuple[int, int] | None = None,
-        quota: int | None = None,
+        warps: int | None = None,
     ) -> None:
         """Copy pages into another pool that kernels reach, of any layout.
 
@@ -102,32 +102,33 @@ class DevicePool:
             dst: Pages of ``other`` to write, each once if it is another pool.
             tokens: First tokens of each that matter; whole pages if None.
             layers: From the first to before the second; all if None.
-            quota: Most thread blocks, where the copy must leave room for compute beside it.
+            warps: At most so many, each alone in a thread block and of few registers, so that they
+                find room beside compute; as many as the device holds if None.
         """
         first, last = layers if layers is not None else (0, self._layout.shape.layers)
         if not 0 <= first < last <= self._layout.shape.layers:
             raise UsageError(
                 f"layers {first} to {last}: must lie within 0 to {self._layout.shape.layers}"
             )
-        _quota(quota)
+        _at_least_one(warps)
         made, kept = self._ready(other, src, dst, tokens)
         if made is not None:
-            self._launch(made, other, first, last, quota)
+            self._launch(made, other, first, last, warps)
         del kept  # past the launch: later allocations of this stream come after it
 
     def copy_by_layer(
-        self, other: DevicePool, src: Ids, dst: Ids, *, quota: int | None = None
+        self, other: DevicePool, src: Ids, dst: Ids, *, warps: int | None = None
     ) -> Iterator[int]:
         """As `copy_to`, a launch a layer: yields each layer once its copies are queued.
 
         Ids are checked and sent to the device once. Nothing else may be copied between the same two
         pools before the last layer is queued.
         """
-        _quota(quota)
+        _at_least_one(warps)
         made, kept = self._ready(other, src, dst, None)
         for layer in range(self._layout.shape.layers):
             if made is not None:
-                self._launch(made, other, layer, layer + 1, quota)
+                self._launch(made, other, layer, layer + 1, warps)
             yield layer
         del kept
 
@@ -154,7 +155,7 @@ class DevicePool:
         return block, (kept, also)
 
     def _launch(
-        self, block: Block, other: DevicePool, first: int, last: int, quota: int | None
+        self, block: Block, other: DevicePool, first: int, last: int, warps: int | None
     ) -> None:
         """Queue ready copies of some layers."""
         shape, value = self._layout.shape, block.value
@@ -164,8 +165,13 @@ class DevicePool:
         value["planes"] = planes
         word = min(self.alignment, other.alignment)
         threads = launch.threads(shape.page_bytes // (shape.layers * shape.parts * word), 4)
-        grid = min(int(value["chains"]) * planes, quota or self._grid)
-        self.gpu.launch("move_pages", word, grid, threads, block)
+        name, most = "move_pages", self._grid
+        if warps is not None:
+            if value["token_runs"] or value["head_runs"] or value["starts"]:
+                most = max(1, warps * launch.WARP // threads)
+            else:
+                name, threads, most = "move_beside", launch.WARP, warps
+        self.gpu.launch(name, word, min(int(value["chains"]) * planes, most), threads, block)
 
     def _move(self, other: DevicePool) -> Block:
         """Arguments that do not change from copy to copy."""
@@ -315,9 +321,9 @@ class DevicePool:
         return differing(checks.pages(ids, self._layout.blocks), self.checksum(ids), sums)
 
 
-def _quota(quota: int | None) -> None:
-    if quota is not None and quota < 1:
-        raise UsageError(f"quota = {quota}: must be at least 1 thread block")
+def _at_least_one(warps: int | None) -> None:
+    if warps is not None and warps < 1:
+        raise UsageError(f"warps = {warps}: must be at least 1")
 
 
 def plane_addresses(layout: Layout, address: int) -> npt.NDArray[np.uint64]:

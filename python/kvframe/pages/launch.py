@@ -15,6 +15,8 @@ FEW = 128
 """Copies, or ids, that travel in the arguments of a launch; more of them are uploaded."""
 WORDS = (16, 8, 4, 2, 1)
 """Sizes of a word, in bytes, that the kernels are compiled for."""
+WARP = 32
+"""Threads of a thread block that finds room beside compute: more of them wait for its end."""
 THREADS = 512
 """Most threads of a thread block: with 4 loads of 16 bytes each they take a 32 KiB piece."""
 
@@ -111,7 +113,7 @@ def alignment(planes: npt.NDArray[np.uint64], layout: Layout) -> int:
 
 def threads(words: int, in_flight: int = 1) -> int:
     """Threads for so many words, in whole warps."""
-    return min(THREADS, max(32, -(-words // (32 * in_flight)) * 32))
+    return min(THREADS, max(WARP, -(-words // (WARP * in_flight)) * WARP))
 
 
 def runs(one: Layout, other: Layout) -> tuple[bool, bool]:

@@ -1,19 +1,22 @@
-"""Pages between a GPU and pinned host memory: staged, row by row, or by a kernel.
+"""Pages between a GPU and pinned host memory, beside compute.
 
-Measured on an H100 and an H200, a kernel that reads or writes the host keeps multiprocessors busy
-for as long as the bus is slow, and slows compute beside it by 15 to 50 %. The copy engine leaves
-compute alone, in three ways:
+The copy engine leaves compute alone, in three ways:
 
-- a page's rows, one a layer and part, with one strided copy: no kernel, so nothing waits for room
-  behind compute, but two thirds of the bus while compute uses the memory, too;
-- all rows of all pages in one call of the driver, where rows are not evenly apart;
-- gathered into a staging buffer by a kernel, then in one piece: the whole bus, but a kernel waits
-  until the matrix product before it has ended.
+- ``rows``: a page's rows, one a layer and part, with one strided copy. Nothing waits, but it is two
+  thirds of the bus while compute uses the memory, too;
+- ``batch``: all rows of all pages in one call of the driver, where they are not evenly apart;
+- ``staged``: gathered into a buffer by a kernel, then in one piece. That is the whole bus.
 
-So `Swap` sends a few pages row by row and stages more of them, with a few row by row for as long
-as the first gather, or the last scatter, may have to wait; `kvframe.pages.calibrate` measures where
-one way passes the other on a card. `onboard` uses a kernel with a quota of thread blocks: its
-pieces are small, and each layer has to be ready early.
+Kernels have to find room. A matrix product fills the multiprocessors, and a kernel of the usual
+size waits until it has ended; but cuBLAS's leaves 1,024 registers of each (measured on an H200),
+in which a thread block of one warp with 32 registers a thread runs beside it. A warp a
+multiprocessor gathers faster than the bus takes; while even that finds no room, the first pages
+travel as rows, and on the way in the last do, beside the last scatter. Such warps also fill what
+rows leave of the bus: ``split`` lets a few of them read or write the host for some pages of a small
+transfer. For all pages (``kernel``) it takes so many that compute slows, more so by writes.
+
+`kvframe.pages.calibrate` measures where one way passes the other on a card. `onboard` uses a kernel
+that reads the host by such warps: its pieces are small, and each layer has to be ready early.
 """
 
 from __future__ import annotations
@@ -32,17 +35,18 @@ from kvframe.pages.device import DevicePool
 from kvframe.pages.layout import BLOCK_FIRST, Layout
 from kvframe.pages.ways import Way, Ways
 
-QUOTA = 8
-"""Thread blocks of a kernel that reads or writes the host: more of them are not faster."""
-ROWS_BYTES = 64 * 2**20
-"""Transfers of so many bytes travel row by row unless measured otherwise: what the bus moves while
-a matrix product runs."""
+SPLIT_BYTES = 64 * 2**20
+"""Transfers of so many bytes are split unless measured otherwise: a first gather takes too long."""
 LEAD_BYTES = 32 * 2**20
-"""Bytes of a staged transfer that travel row by row, beside a kernel that waits for compute."""
+"""Bytes of a staged transfer that travel as rows, while a gather or scatter waits for room."""
 CHUNK_BYTES = 64 * 2**20
 """Bytes that are staged at a time, in each of the staging buffers."""
 STAGES = 4
 """Staging buffers: enough that the bus has work while a gather waits for a matrix product."""
+SPLIT = {True: (3, 8), False: (2, 5)}
+"""Of 8 pages out, and in, how many a kernel takes, and for how many multiprocessors it has a warp:
+what ends when the copy engine has moved the others. Measured on an H200, matrix products of 1.5 ms
+slow by 4 % meanwhile, those of 0.2 ms by a quarter: each starts only where no such warp runs."""
 
 
 _TO_HOST = cupy.cuda.runtime.memcpyDeviceToHost
@@ -62,8 +66,8 @@ class Swap:
         host: Block-first pages in pinned memory, as `kvframe.pages.cupy.host_pool` gives them to
             kernels.
         chunk: Pages in each of the staging buffers; `CHUNK_BYTES` of them if None.
-        out: Which way a transfer to the host goes; row by row up to `ROWS_BYTES` and staged beyond
-            if None. `kvframe.pages.calibrate.calibrate` measures it.
+        out: Which way a transfer to the host goes; split up to `SPLIT_BYTES` and staged beyond if
+            None. `kvframe.pages.calibrate.calibrate` measures it.
         bring: The same for transfers to the device.
 
     Raises:
@@ -90,17 +94,18 @@ class Swap:
         self.device, self.host = device, host
         self.chunk = min(chunk or max(1, CHUNK_BYTES // shape.page_bytes), host.layout.blocks)
         self._pitch = _pitch(device, host)
-        usual = Ways(((ROWS_BYTES // shape.page_bytes, "rows"),), "staged")
-        if self._pitch is None:
-            usual = Ways((), "staged")
+        self._most = device.gpu.processors
+        usual = Ways((), "staged")
+        if self._pitch is not None:
+            usual = Ways(((SPLIT_BYTES // shape.page_bytes, "split"),), "staged")
         self.ways = {True: out or usual, False: bring or usual}
         self._lead = 0 if self._pitch is None else LEAD_BYTES // shape.page_bytes
         for way in sorted({way for ways in self.ways.values() for way in ways.all()}):
             if way not in self.possible():
                 raise UsageError(f"way = {way!r}: not to be had for these pages and this driver")
         # All copies on one stream: the engine would take turns between several, so that all of
-        # them end at once and it has nothing to do. A gather waits behind compute for room on the
-        # multiprocessors; high priority goes first.
+        # them end at once and it has nothing to do. Where a gather waits for room on the
+        # multiprocessors, high priority goes first.
         self._bus = cupy.cuda.Stream(non_blocking=True, priority=-5)
         self._kernels = cupy.cuda.Stream(non_blocking=True, priority=-5)
         self._ends = cupy.cuda.Stream(non_blocking=True)
@@ -115,7 +120,7 @@ class Swap:
         if rows_are_pieces and batch.available():
             found.append("batch")
         if self._pitch is not None:
-            found.append("rows")
+            found += ["rows", "split"]
         return found
 
     def out(self, pages: Ids, host_pages: Ids) -> cupy.cuda.Event:
@@ -130,14 +135,14 @@ class Swap:
         """Copy pages of the host to pages of the device; ready when the event is."""
         return self._run(pages, host_pages, out=False)
 
-    def onboard(self, host_pages: Ids, pages: Ids, *, quota: int = QUOTA) -> list[cupy.cuda.Event]:
+    def onboard(self, host_pages: Ids, pages: Ids) -> list[cupy.cuda.Event]:
         """As `bring`, layer by layer: an event a layer, so that compute may start on the first."""
         stream = self._kernels
         stream.wait_event(cupy.cuda.get_current_stream().record())
         stream.wait_event(self._bus.record())
         ready = []
         with stream:
-            for _ in self.host.copy_by_layer(self.device, host_pages, pages, quota=quota):
+            for _ in self.host.copy_by_layer(self.device, host_pages, pages, warps=self._most):
                 ready.append(stream.record(cupy.cuda.Event()))
         self._bus.wait_event(ready[-1])
         self._landed = ready[-1]
@@ -154,11 +159,12 @@ class Swap:
         start = cupy.cuda.get_current_stream().record()
         self._bus.wait_event(start)
         way = self.ways[out].of(len(here))
-        if way in ("staged", "kernel"):
+        if way in ("split", "staged", "kernel"):
             self._kernels.wait_event(start)
         run = {
             "rows": self._by_row,
             "batch": self._by_batch,
+            "split": self._by_split,
             "staged": self._by_stage,
             "kernel": self._by_kernel,
         }[way]
@@ -178,14 +184,30 @@ class Swap:
     def _by_kernel(
         self, here: npt.NDArray[np.int64], there: npt.NDArray[np.int64], *, out: bool
     ) -> None:
-        """A kernel of few thread blocks reads or writes the host."""
+        """Few warps read or write the host; writes of more slow compute by a third."""
+        self._aside(here, there, self._most // 4 if out else self._most // 2, out=out)
+        self._bus.wait_event(self._kernels.record())
+
+    def _by_split(
+        self, here: npt.NDArray[np.int64], there: npt.NDArray[np.int64], *, out: bool
+    ) -> None:
+        """The first pages by a kernel, the others as rows, both at once."""
+        share, apart = SPLIT[out]
+        aside = len(here) * share // 8
+        self._aside(here[:aside], there[:aside], self._most // apart, out=out)
+        self._by_row(here[aside:], there[aside:], out=out)
+        self._bus.wait_event(self._kernels.record())
+
+    def _aside(
+        self, here: npt.NDArray[np.int64], there: npt.NDArray[np.int64], warps: int, *, out: bool
+    ) -> None:
+        """Queue a kernel over the bus behind all copies before it."""
         self._kernels.wait_event(self._bus.record())
         with self._kernels:
             if out:
-                self.device.copy_to(self.host, here, there, quota=QUOTA)
+                self.device.copy_to(self.host, here, there, warps=max(1, warps))
             else:
-                self.host.copy_to(self.device, there, here, quota=QUOTA)
-        self._bus.wait_event(self._kernels.record())
+                self.host.copy_to(self.device, there, here, warps=max(1, warps))
 
     def _by_batch(
         self, here: npt.NDArray[np.int64], there: npt.NDArray[np.int64], *, out: bool
@@ -204,8 +226,8 @@ class Swap:
     def _by_stage(
         self, here: npt.NDArray[np.int64], there: npt.NDArray[np.int64], *, out: bool
     ) -> None:
-        """In chunks, and a few row by row while a kernel may wait."""
-        lead = min(self._lead, len(here))
+        """In chunks, and a few row by row meanwhile."""
+        lead = min(self._lead, len(here) // 2)
         if out:
             self._by_row(here[:lead], there[:lead], out=True)
             self._gathered(here[lead:], there[lead:])
@@ -238,7 +260,7 @@ class Swap:
             some = here[first : first + self.chunk]
             self._kernels.wait_event(stage.free)
             with self._kernels:
-                self.device.copy_to(stage.pool, some, np.arange(len(some)))
+                self.device.copy_to(stage.pool, some, np.arange(len(some)), warps=self._most)
             self._bus.wait_event(self._kernels.record(stage.full))
             self._dma(stage.pool, there[first : first + self.chunk], out=True)
             self._bus.record(stage.free)
@@ -251,7 +273,7 @@ class Swap:
             self._dma(stage.pool, there[first : first + self.chunk], out=False)
             self._kernels.wait_event(self._bus.record(stage.full))
             with self._kernels:
-                stage.pool.copy_to(self.device, np.arange(len(some)), some)
+                stage.pool.copy_to(self.device, np.arange(len(some)), some, warps=self._most)
             self._kernels.record(stage.free)
 
     def _dma(self, stage: DevicePool, there: npt.NDArray[np.int64], *, out: bool) -> None:

@@ -8,9 +8,10 @@ from typing import Literal, get_args
 from kvframe.errors import UsageError
 from kvframe.spelling import did_you_mean
 
-Way = Literal["rows", "batch", "staged", "kernel"]
-"""``rows``: a strided copy a page; ``batch``: all rows in one call of the driver; ``staged``: by a
-kernel into a buffer, from there in one piece; ``kernel``: by one that reads or writes the host."""
+Way = Literal["rows", "batch", "split", "staged", "kernel"]
+"""``rows``: a strided copy a page; ``batch``: all rows in one call of the driver; ``split``: some
+pages as ``rows``, at once others as ``kernel``; ``staged``: by a kernel into a buffer, from there
+in one piece; ``kernel``: by one that reads or writes the host."""
 
 WAYS: tuple[Way, ...] = get_args(Way)
 

@@ -3,19 +3,15 @@
 use std::collections::HashSet;
 
 use kvframe_core::manager::{Due, Step};
-use kvframe_core::policy::admission::{
-    AdmissionOptions, Admit, Ask, Offer, Verdict, Verdicts, by_name,
-};
-use kvframe_core::{Error, Key, Manager as Core};
+use kvframe_core::policy::admission::{AdmissionOptions, Admit, Verdict, Verdicts, by_name};
+use kvframe_core::{Error, Manager as Core};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::from_core;
 use crate::gatekeeper::Gatekeeper;
 use crate::manager::Manager;
-
-/// Keys seen that wait for the next question at the most.
-const MANY_SEEN: usize = 1 << 16;
+use crate::question::Question;
 
 /// The core's admission policy; for a driver of a Python policy, who asks it.
 #[allow(clippy::type_complexity)]
@@ -35,45 +31,6 @@ pub fn make_admission(
     let keeper = Gatekeeper::new(policy, strict)?;
     let books = Verdicts::new(keeper.wants_seen());
     Ok((Some(Box::new(books)), Some(keeper), policy.getattr("name")?.extract()?))
-}
-
-/// What an operation would make findable, and what the policy is to know besides.
-pub struct Question {
-    offer: Offer,
-    ask: Ask,
-    seen: Vec<Key>,
-}
-
-impl Question {
-    /// About what is `due`; of nothing to ask, none.
-    pub fn gather(core: &mut Core, due: &[Due<'_>]) -> Option<Self> {
-        let mut offer = Offer::default();
-        let ask = core.admission_due(due, &mut offer);
-        let books = core.verdicts()?;
-        if offer.is_empty() && books.seen_len() < MANY_SEEN {
-            return None;
-        }
-        Some(Self { offer, ask, seen: books.take_seen() })
-    }
-
-    /// The policy's verdicts.
-    pub fn put(&self, py: Python<'_>, keeper: &Gatekeeper) -> PyResult<Vec<Verdict>> {
-        keeper.ask(py, &self.offer, self.ask, &self.seen)
-    }
-
-    /// Hands the verdicts in.
-    pub fn answer(&self, core: &mut Core, verdicts: &[Verdict]) {
-        if let Some(books) = core.verdicts() {
-            books.enter(&self.offer, verdicts);
-        }
-    }
-
-    /// The operation is over.
-    pub fn close(&self, core: &mut Core) {
-        if let Some(books) = core.verdicts() {
-            books.leave(&self.offer);
-        }
-    }
 }
 
 /// Everything that a step would make findable.
@@ -108,7 +65,7 @@ impl Manager {
             Question::gather(core, &[due])
         })?;
         let Some(question) = question else { return self.with(py, work) };
-        let verdicts = question.put(py, keeper)?;
+        let verdicts = keeper.ask(py, &question)?;
         self.with(py, |core| {
             question.answer(core, &verdicts);
             let done = work(core);
@@ -131,7 +88,7 @@ impl Manager {
             Question::gather(core, &due)
         })?;
         let Some(question) = question else { return Ok(None) };
-        let verdicts = question.put(py, keeper)?;
+        let verdicts = keeper.ask(py, &question)?;
         Ok(Some((question, verdicts)))
     }
 

@@ -52,11 +52,8 @@ impl Manager {
         blocks: &Bound<'_, PyAny>,
         generations: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let blocks = tokens(blocks, "blocks")?;
-        let generations = generations.map(|g| tokens(g, "generations")).transpose()?;
-        let generations = generations.as_ref().map(Tokens::as_slice);
-        check_counts(py, blocks.as_slice(), generations)?;
-        self.with(py, |core| core.claim_blocks(blocks.as_slice(), generations.unwrap_or(&[])))
+        let (blocks, generations) = expected(blocks, generations)?;
+        self.with(py, |core| core.claim_blocks(blocks.as_slice(), generations.as_slice()))
     }
 
     /// Holds blocks once less.
@@ -67,11 +64,8 @@ impl Manager {
         blocks: &Bound<'_, PyAny>,
         generations: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let blocks = tokens(blocks, "blocks")?;
-        let generations = generations.map(|g| tokens(g, "generations")).transpose()?;
-        let generations = generations.as_ref().map(Tokens::as_slice);
-        check_counts(py, blocks.as_slice(), generations)?;
-        self.with(py, |core| core.free_blocks(blocks.as_slice(), generations.unwrap_or(&[])))
+        let (blocks, generations) = expected(blocks, generations)?;
+        self.with(py, |core| core.free_blocks(blocks.as_slice(), generations.as_slice()))
     }
 
     /// How often each block is held one by one, and its generation.
@@ -93,12 +87,20 @@ impl Manager {
     }
 }
 
-fn check_counts(py: Python<'_>, blocks: &[u32], generations: Option<&[u32]>) -> PyResult<()> {
-    match generations {
-        Some(generations) if generations.len() != blocks.len() => {
-            let (have, want) = (generations.len(), blocks.len());
-            Err(usage(py, format!("{have} generations, but {want} blocks")))
-        }
-        _ => Ok(()),
+/// Blocks, and the generation that each is to have; none where these are not given.
+fn expected<'py>(
+    blocks: &Bound<'py, PyAny>,
+    generations: Option<&Bound<'py, PyAny>>,
+) -> PyResult<(Tokens<'py>, Tokens<'py>)> {
+    let blocks = tokens(blocks, "blocks")?;
+    let Some(generations) = generations else {
+        return Ok((blocks, Tokens::Owned(Vec::new())));
+    };
+    let py = generations.py();
+    let generations = tokens(generations, "generations")?;
+    let (have, want) = (generations.as_slice().len(), blocks.as_slice().len());
+    if have != want {
+        return Err(usage(py, format!("{have} generations, but {want} blocks")));
     }
+    Ok((blocks, generations))
 }

@@ -1,7 +1,7 @@
 //! A Python admission policy's verdicts, asked for without the core's lock.
 
 use kvframe_core::Key;
-use kvframe_core::policy::admission::{Ask, Offer, Verdict};
+use kvframe_core::policy::admission::{Offer, Verdict};
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use crate::buffers::key_words;
 use crate::driver::{Driver, frozen, unchanged};
 use crate::errors::raise;
+use crate::question::Question;
 
 /// What a verdict reads before the policy has written it.
 const UNSET: u8 = u8::MAX;
@@ -25,7 +26,7 @@ impl Gatekeeper {
     pub fn new(driver: &Bound<'_, PyAny>, strict: bool) -> PyResult<Self> {
         Ok(Self {
             wants_seen: driver.getattr("wants_seen")?.extract()?,
-            driver: Driver::new(driver, Column::by_name)?,
+            driver: Driver::new(driver, column)?,
             strict,
         })
     }
@@ -40,38 +41,19 @@ impl Gatekeeper {
         self.driver.failures()
     }
 
-    /// One verdict a row of `offer`; all are kept where the policy failed and may be passed over.
+    /// One verdict a row of the offer; all are kept where the policy failed and may be passed over.
     ///
     /// Errors: the policy's own where it is strict, and interrupts always.
-    pub fn ask(
-        &self,
-        py: Python<'_>,
-        offer: &Offer,
-        ask: Ask,
-        seen: &[Key],
-    ) -> PyResult<Vec<Verdict>> {
-        match self.consult(py, offer, ask, seen) {
-            Ok(verdicts) => Ok(verdicts),
-            Err(error) => {
-                self.failed(py, error)?;
-                Ok(vec![Verdict::Keep; offer.len()])
-            }
-        }
+    pub fn ask(&self, py: Python<'_>, question: &Question) -> PyResult<Vec<Verdict>> {
+        self.consult(py, question).or_else(|error| {
+            self.driver.failed(py, error, self.strict)?;
+            Ok(vec![Verdict::Keep; question.offer.len()])
+        })
     }
 
-    /// Counts a failure and tells of it.
-    pub fn failed(&self, py: Python<'_>, error: PyErr) -> PyResult<()> {
-        self.driver.failed(py, error, self.strict)
-    }
-
-    fn consult(
-        &self,
-        py: Python<'_>,
-        offer: &Offer,
-        ask: Ask,
-        seen: &[Key],
-    ) -> PyResult<Vec<Verdict>> {
-        let columns = self.driver.columns(py, |kind| column(py, kind, offer))?;
+    fn consult(&self, py: Python<'_>, question: &Question) -> PyResult<Vec<Verdict>> {
+        let Question { offer, ask, seen } = question;
+        let columns = self.driver.columns(py, |column| column(py, offer))?;
         let seen = if seen.is_empty() { None } else { Some(words(py, seen)?) };
         let rows = offer.len();
         let out = PyArray1::<u8>::from_vec(py, vec![UNSET; rows]).into_any();
@@ -102,60 +84,26 @@ pub fn words<'py>(py: Python<'py>, keys: &[Key]) -> PyResult<Bound<'py, PyAny>> 
     Ok(flat.cast::<PyArray1<u64>>()?.reshape([keys.len(), 2])?.into_any())
 }
 
-/// A column of the offer, by the name that a policy asks for it with.
-#[derive(Debug, Clone, Copy)]
-enum Column {
-    Key,
-    Next,
-    Depth,
-    Tokens,
-    Group,
-    State,
-    Reach,
-    Prompt,
-    Uses,
-    Session,
-    Turn,
-    RequestClass,
-    Priority,
-}
+/// Makes a column of the offer.
+type Column = for<'py> fn(Python<'py>, &Offer) -> PyResult<Bound<'py, PyAny>>;
 
-impl Column {
-    fn by_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "key" => Self::Key,
-            "next" => Self::Next,
-            "depth" => Self::Depth,
-            "tokens" => Self::Tokens,
-            "group" => Self::Group,
-            "state" => Self::State,
-            "reach" => Self::Reach,
-            "prompt" => Self::Prompt,
-            "uses" => Self::Uses,
-            "session" => Self::Session,
-            "turn" => Self::Turn,
-            "request_class" => Self::RequestClass,
-            "priority" => Self::Priority,
-            _ => return None,
-        })
-    }
-}
-
-fn column<'py>(py: Python<'py>, kind: Column, offer: &Offer) -> PyResult<Bound<'py, PyAny>> {
-    let metas = &offer.metas;
-    match kind {
-        Column::Key => words(py, &offer.keys),
-        Column::Next => words(py, &offer.nexts),
-        Column::Depth => frozen(py, offer.depths.clone()),
-        Column::Tokens => frozen(py, offer.spans.clone()),
-        Column::Group => frozen(py, offer.groups.clone()),
-        Column::State => frozen(py, offer.states.clone()),
-        Column::Reach => frozen(py, offer.reaches.clone()),
-        Column::Prompt => frozen(py, offer.prompts.clone()),
-        Column::Uses => frozen(py, offer.uses.clone()),
-        Column::Session => frozen(py, metas.iter().map(|m| m.session).collect()),
-        Column::Turn => frozen(py, metas.iter().map(|m| m.turn).collect()),
-        Column::RequestClass => frozen(py, metas.iter().map(|m| m.class).collect()),
-        Column::Priority => frozen(py, metas.iter().map(|m| m.priority).collect()),
-    }
+/// The one that policies call so.
+fn column(name: &str) -> Option<Column> {
+    let column: Column = match name {
+        "key" => |py, offer| words(py, &offer.keys),
+        "next" => |py, offer| words(py, &offer.nexts),
+        "depth" => |py, offer| frozen(py, offer.depths.clone()),
+        "tokens" => |py, offer| frozen(py, offer.spans.clone()),
+        "group" => |py, offer| frozen(py, offer.groups.clone()),
+        "state" => |py, offer| frozen(py, offer.states.clone()),
+        "reach" => |py, offer| frozen(py, offer.reaches.clone()),
+        "prompt" => |py, offer| frozen(py, offer.prompts.clone()),
+        "uses" => |py, offer| frozen(py, offer.uses.clone()),
+        "session" => |py, offer| frozen(py, offer.metas.iter().map(|m| m.session).collect()),
+        "turn" => |py, offer| frozen(py, offer.metas.iter().map(|m| m.turn).collect()),
+        "request_class" => |py, offer| frozen(py, offer.metas.iter().map(|m| m.class).collect()),
+        "priority" => |py, offer| frozen(py, offer.metas.iter().map(|m| m.priority).collect()),
+        _ => return None,
+    };
+    Some(column)
 }

@@ -11,6 +11,9 @@ use crate::driver::{Driver, frozen, is_interrupt, unchanged};
 use crate::errors::raise;
 use crate::lent::Lent;
 
+/// Events that wait for the next decision at the most.
+pub const MANY_EVENTS: usize = 1 << 16;
+
 /// A policy written in Python, behind `kvframe.policies.driver.Driver`.
 pub struct Judge {
     driver: Driver<Column>,
@@ -34,6 +37,15 @@ pub struct Judge {
 struct Loan {
     columns: Vec<Lent>,
     out: Lent,
+}
+
+/// Which `n` blocks should die, as the core puts it to a policy.
+pub struct Decision {
+    pub n: usize,
+    pub now: u64,
+    pub offer: Candidates,
+    /// What happened since the last one.
+    pub journal: Journal,
 }
 
 /// The order in which offered blocks should die.
@@ -74,33 +86,26 @@ impl Judge {
         self.driver.failures()
     }
 
-    /// A buffer for an offer, which `done_with` takes back.
-    pub fn spare(&self) -> Candidates {
+    /// A decision on `n` victims, to be filled in by the core; `done_with` takes its buffers back.
+    pub fn decision(&self, n: usize) -> Decision {
         let kept = self.scratch.try_lock().map(|mut kept| std::mem::take(&mut *kept));
         let mut offer = kept.unwrap_or_default();
         offer.facts.want(self.driver.kinds().filter_map(Column::fact));
-        offer
+        Decision { n, now: 0, offer, journal: Journal::default() }
     }
 
-    /// Gives the buffer back.
-    pub fn done_with(&self, candidates: Candidates) {
+    /// The decision is taken.
+    pub fn done_with(&self, decision: Decision) {
         if let Ok(mut slot) = self.scratch.try_lock() {
-            *slot = candidates;
+            *slot = decision.offer;
         }
     }
 
-    /// The policy's choice of `n` among `offer`. `Ok(None)` if it failed and may be passed over.
+    /// The policy's choice. `Ok(None)` if it failed and may be passed over.
     ///
     /// Errors: the policy's own where it is strict, and interrupts always.
-    pub fn ask(
-        &self,
-        py: Python<'_>,
-        n: usize,
-        now: u64,
-        offer: &Candidates,
-        journal: &Journal,
-    ) -> PyResult<Option<Verdict>> {
-        match self.consult(py, n, now, offer, journal) {
+    pub fn ask(&self, py: Python<'_>, decision: &Decision) -> PyResult<Option<Verdict>> {
+        match self.consult(py, decision) {
             Ok(verdict) => Ok(Some(verdict)),
             Err(error) => self.driver.failed(py, error, self.strict).map(|()| None),
         }
@@ -115,14 +120,7 @@ impl Judge {
         }
     }
 
-    fn consult(
-        &self,
-        py: Python<'_>,
-        n: usize,
-        now: u64,
-        offer: &Candidates,
-        journal: &Journal,
-    ) -> PyResult<Verdict> {
+    fn consult(&self, py: Python<'_>, decision: &Decision) -> PyResult<Verdict> {
         // A policy that calls its manager may be asked meanwhile: that question gets arrays of its own.
         let spare = self.lent.try_lock().map(|mut loan| std::mem::take(&mut *loan));
         let mut loan = spare.unwrap_or_default();
@@ -130,7 +128,7 @@ impl Judge {
         if let Some(budget) = budget {
             budget.call_method0(intern!(py, "start"))?;
         }
-        let mut answer = self.put(py, n, now, offer, journal, &mut loan);
+        let mut answer = self.put(py, decision, &mut loan);
         if let Some(budget) = budget
             && let Err(late) = budget.call_method0(intern!(py, "stop"))
             && !answer.as_ref().is_err_and(|error| is_interrupt(py, error))
@@ -140,25 +138,18 @@ impl Judge {
         if let Ok(mut slot) = self.lent.try_lock() {
             *slot = loan;
         }
-        let places = answer?;
+        let (places, offer) = (answer?, &decision.offer);
         Ok(Verdict {
             blocks: places.iter().map(|&p| offer.blocks[p as usize]).collect(),
             generations: places.iter().map(|&p| offer.generations[p as usize]).collect(),
         })
     }
 
-    /// The question, and the places that were answered.
-    fn put(
-        &self,
-        py: Python<'_>,
-        n: usize,
-        now: u64,
-        offer: &Candidates,
-        journal: &Journal,
-        loan: &mut Loan,
-    ) -> PyResult<Vec<u32>> {
+    /// Asks; the places that were answered.
+    fn put(&self, py: Python<'_>, decision: &Decision, loan: &mut Loan) -> PyResult<Vec<u32>> {
+        let (n, offer) = (decision.n, &decision.offer);
         if self.hears {
-            let events = events(py, journal)?;
+            let events = events(py, &decision.journal)?;
             self.driver.bind(py).call_method1(intern!(py, "deliver"), (events,))?;
         }
         let mut place = 0;
@@ -169,7 +160,7 @@ impl Judge {
             place += 1;
             kind.of(py, offer, &mut loan.columns[place - 1])
         })?;
-        let offered = self.candidates.bind(py).call1((now, self.block_size, columns))?;
+        let offered = self.candidates.bind(py).call1((decision.now, self.block_size, columns))?;
         let (policy, all) = (self.policy.bind(py), offer.blocks.len());
         let wanted = n.min(all);
         let places = if self.names_victims {

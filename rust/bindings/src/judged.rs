@@ -3,19 +3,15 @@
 use std::sync::{Mutex, PoisonError};
 
 use kvframe_core::Error;
-use kvframe_core::policy::Candidates;
 use kvframe_core::tier::TierPolicy;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 
 use crate::errors::raise;
 use crate::fork;
-use crate::judge::{Judge, Verdict};
+use crate::judge::{Decision, Judge, MANY_EVENTS, Verdict};
 use crate::manager::Policy;
 use crate::native::{self, Inside, Native};
-
-/// Events that wait for the next decision at the most.
-const MANY_EVENTS: usize = 1 << 16;
 
 /// What has blocks without prefixes in it.
 pub trait Tiered {
@@ -121,11 +117,11 @@ impl<C: Tiered> Judged<C> {
             })?;
             match (outcome, &self.judge) {
                 (Err(Error::NeedVictims { n }), Some(judge)) => {
-                    let (offer, verdict) = self.ask(py, judge, n as usize)?;
+                    let (decision, verdict) = self.ask(py, judge, n as usize)?;
                     let (blocks, generations) =
                         verdict.map_or_else(Default::default, |v| (v.blocks, v.generations));
                     self.locked(py, |core| core.tier().choose(n, &blocks, &generations))?;
-                    judge.done_with(offer);
+                    judge.done_with(decision);
                 }
                 (outcome, _) => return outcome.map_err(|e| self.error(py, &e)),
             }
@@ -138,25 +134,25 @@ impl<C: Tiered> Judged<C> {
         py: Python<'_>,
         judge: &Judge,
         n: usize,
-    ) -> PyResult<(Candidates, Option<Verdict>)> {
+    ) -> PyResult<(Decision, Option<Verdict>)> {
         let window = judge.window();
         let limit = if window == 0 { 0 } else { window.max(n) };
-        let mut offer = judge.spare();
-        let (now, journal) = self.locked(py, |core| {
-            let journal = core.tier().candidates(limit, &mut offer);
-            (core.tier().now(), journal)
+        let mut decision = judge.decision(n);
+        self.locked(py, |core| {
+            decision.journal = core.tier().candidates(limit, &mut decision.offer);
+            decision.now = core.tier().now();
         })?;
-        let verdict = judge.ask(py, n, now, &offer, &journal)?;
-        Ok((offer, verdict))
+        let verdict = judge.ask(py, &decision)?;
+        Ok((decision, verdict))
     }
 
     /// Blocks nobody owns in the order they would die now; a policy from outside is asked for it.
     pub fn order(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
         let n = self.locked(py, |core| core.tier().pool().cached())? as usize;
         if let Some(judge) = &self.judge
-            && let (offer, Some(verdict)) = self.ask(py, judge, n)?
+            && let (decision, Some(verdict)) = self.ask(py, judge, n)?
         {
-            judge.done_with(offer);
+            judge.done_with(decision);
             return Ok(verdict.blocks);
         }
         self.locked(py, |core| core.tier().ranking())?.map_err(|e| self.error(py, &e))

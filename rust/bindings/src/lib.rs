@@ -9,7 +9,7 @@
 //! | [`driver`], [`lent`] | how a policy in Python is asked, whatever its kind; arrays lent to it |
 //! | [`judge`], [`column`] | victims asked of a Python policy, outside the lock |
 //! | [`native`] | a compiled policy taken from a capsule or from addresses |
-//! | [`gatekeeper`], [`admission`] | what becomes findable, asked of a Python policy the same way |
+//! | [`gatekeeper`], [`question`], [`admission`] | what becomes findable, asked of a Python policy the same way |
 //! | [`gate`] | what enters a tier below, asked of a built-in policy |
 //! | [`answers`] | what a matcher in Python said of prompts |
 //! | [`locked`] | the lock, the interpreter beside it, victims named in between |
@@ -22,7 +22,7 @@
 //! | [`tier`], [`pages`] | `TierPolicy`: blocks without prefixes under a policy; `TierPages`: with them |
 //! | [`slots`] | `Slots`: a contiguous slot for each sequence |
 //! | [`judged`] | what both have in common: the lock, and a policy in Python |
-//! | [`trace`] | `Trace` and `replay` |
+//! | [`trace`], [`replay`] | `Trace` and `replay` |
 //! | [`buffers`], [`ints`], [`errors`], [`fork`] | conversions and guards |
 
 // Arguments come extracted from Python, by value and as many as there are keywords.
@@ -60,6 +60,8 @@ mod observe;
 mod outputs;
 mod pages;
 mod pins;
+mod question;
+mod replay;
 mod request;
 mod retention;
 mod room;
@@ -84,6 +86,8 @@ mod _core {
     #[pymodule_export]
     use super::pages::TierPages;
     #[pymodule_export]
+    use super::replay::replay;
+    #[pymodule_export]
     use super::request::Request;
     #[pymodule_export]
     use super::router::RouterIndex;
@@ -92,7 +96,7 @@ mod _core {
     #[pymodule_export]
     use super::tier::TierPolicy;
     #[pymodule_export]
-    use super::trace::{Trace, node_key, replay};
+    use super::trace::{Trace, node_key};
     #[pymodule_export]
     use super::{build_profile, fork::after_fork_in_child};
 

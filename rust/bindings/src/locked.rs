@@ -1,21 +1,17 @@
 //! The way to the core: its lock, the interpreter beside it, and victims named by a policy in Python.
 
-use kvframe_core::policy::Journal;
 use kvframe_core::{Error, Manager as Core};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 
 use crate::errors::{from_core, raise};
 use crate::fork;
-use crate::judge::Judge;
+use crate::judge::{Judge, MANY_EVENTS};
 use crate::manager::Manager;
 use crate::native::{Inside, Native};
 
 /// Pools from here on are walked detached from the interpreter: 100 µs and more.
 const LONG_BLOCKS: u32 = 1 << 12;
-
-/// Events that wait for the next decision at the most.
-const MANY_EVENTS: usize = 1 << 16;
 
 fn broken(py: Python<'_>) -> PyErr {
     let message = "a call failed half-way before; the manager refuses to go on";
@@ -181,20 +177,18 @@ impl Manager {
             return Err(from_core(py, &Error::NeedVictims { n }));
         };
         let n = n as usize;
-        let mut now = 0;
-        let mut journal = Journal::default();
-        let mut offer = judge.spare();
+        let mut decision = judge.decision(n);
         self.locked(py, |core| {
-            core.candidates(n, judge.window(), &mut offer);
-            journal = core.take_journal();
-            now = core.now();
+            core.candidates(n, judge.window(), &mut decision.offer);
+            decision.journal = core.take_journal();
+            decision.now = core.now();
         })?;
-        let verdict = judge.ask(py, n, now, &offer, &journal)?;
+        let verdict = judge.ask(py, &decision)?;
         self.locked(py, |core| match &verdict {
             Some(v) if v.blocks.len() >= n => core.choose(&v.blocks, &v.generations),
             _ => drop(core.fall_back(n)),
         })?;
-        judge.done_with(offer);
+        judge.done_with(decision);
         Ok(())
     }
 

@@ -23,26 +23,13 @@ pub struct Scoring {
     scores: Vec<f64>,
 }
 
-/// What the columns are, by number, that are not of every offer.
-const TOLD: [(usize, Fact); 9] = [
-    (1, Fact::Depth),
-    (3, Fact::LastUse),
-    (4, Fact::Inserted),
-    (5, Fact::Uses),
-    (6, Fact::Reach),
-    (7, Fact::Session),
-    (8, Fact::Turn),
-    (9, Fact::Class),
-    (10, Fact::Priority),
-];
-
 impl Scoring {
     /// Books over an empty pool. `window`: in place of what the policy asks for.
     #[must_use]
     pub fn new(policy: Policy, window: Option<u32>, faults: Arc<Faults>) -> Self {
         let mut offer = Candidates::default();
-        let wanted = TOLD.into_iter().filter(|&(column, _)| policy.wants_column(column));
-        offer.facts.want(wanted.map(|(_, fact)| fact));
+        let wanted = COLUMNS.iter().enumerate().filter(|&(column, _)| policy.wants_column(column));
+        offer.facts.want(wanted.filter_map(|(_, name)| Fact::by_name(name)));
         Self {
             window: window.unwrap_or_else(|| policy.window()),
             policy,

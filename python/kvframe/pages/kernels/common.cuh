@@ -17,6 +17,8 @@ typedef unsigned char word;
 
 #define FEW 128      // copies that travel in the arguments of a launch
 #define IN_FLIGHT 4  // loads of a thread before its first store
+#define BESIDE 5     // the same of a thread with 32 registers
+#define WARP 32
 
 struct Pool {
     const u64* planes;  // address of each layer and part, layer by layer

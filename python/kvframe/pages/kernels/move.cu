@@ -74,3 +74,26 @@ extern "C" __global__ void move_pages(const __grid_constant__ Move m) {
         }
     }
 }
+
+// Whole pieces from one pool to another by single warps of at most 32 registers a thread. A matrix
+// product takes all of a multiprocessor but 1,024 registers: a thread block of one such warp runs
+// beside it, where any larger one waits for its end.
+extern "C" __global__ void __launch_bounds__(1024, 2) move_beside(const __grid_constant__ Move m) {
+    const int units = m.chains * m.planes, step = BESIDE * WARP;
+    for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
+        const int copy = unit / m.planes, plane = unit - copy * m.planes;
+        const int* ids = (m.copies ? m.copies : m.few) + 3 * copy;
+        const word* from = at(m.src.planes[plane], ids[0] * m.src.block) + threadIdx.x;
+        word* to = at(m.dst.planes[plane], ids[1] * m.dst.block) + threadIdx.x;
+        const int words = m.row * m.heads / WORD * ids[2] - threadIdx.x;
+        for (int first = 0; first < words; first += step, from += step, to += step) {
+            word held[BESIDE];
+#pragma unroll
+            for (int k = 0; k < BESIDE; ++k)
+                if (first + k * WARP < words) held[k] = from[k * WARP];
+#pragma unroll
+            for (int k = 0; k < BESIDE; ++k)
+                if (first + k * WARP < words) to[k * WARP] = held[k];
+        }
+    }
+}

@@ -26,6 +26,24 @@ pub enum Fact {
     Priority,
 }
 
+impl Fact {
+    /// The one that policies call so.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "depth" => Self::Depth,
+            "last_use" => Self::LastUse,
+            "inserted" => Self::Inserted,
+            "uses" => Self::Uses,
+            "reach" => Self::Reach,
+            "session" => Self::Session,
+            "turn" => Self::Turn,
+            "request_class" => Self::Class,
+            "priority" => Self::Priority,
+            _ => return None,
+        })
+    }
+}
+
 /// A column for each fact, with an entry for each block offered; empty where nobody wants it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
@@ -62,37 +80,23 @@ impl Facts {
     }
 
     pub(super) fn gather(&mut self, blocks: &[BlockId], pool: &Pool, rows: &[Row]) {
-        fn fill<T>(column: &mut Vec<T>, blocks: &[BlockId], fact: impl Fn(BlockId) -> T) {
-            column.extend(blocks.iter().map(|&block| fact(block)));
+        fn fill<T>(wanted: bool, column: &mut Vec<T>, facts: impl Iterator<Item = T>) {
+            if wanted {
+                column.extend(facts);
+            }
         }
-        let row = |block: BlockId| &rows[block as usize];
-        if self.wants(Fact::Depth) {
-            fill(&mut self.depth, blocks, |block| pool.depth(block));
-        }
-        if self.wants(Fact::LastUse) {
-            fill(&mut self.last_use, blocks, |block| row(block).last_use);
-        }
-        if self.wants(Fact::Inserted) {
-            fill(&mut self.inserted, blocks, |block| row(block).inserted);
-        }
-        if self.wants(Fact::Uses) {
-            fill(&mut self.uses, blocks, |block| row(block).uses);
-        }
-        if self.wants(Fact::Reach) {
-            fill(&mut self.reach, blocks, |block| row(block).reach);
-        }
-        if self.wants(Fact::Session) {
-            fill(&mut self.session, blocks, |block| row(block).meta.session);
-        }
-        if self.wants(Fact::Turn) {
-            fill(&mut self.turn, blocks, |block| row(block).meta.turn);
-        }
-        if self.wants(Fact::Class) {
-            fill(&mut self.class, blocks, |block| row(block).meta.class);
-        }
-        if self.wants(Fact::Priority) {
-            fill(&mut self.priority, blocks, |block| row(block).meta.priority);
-        }
+        let depths = blocks.iter().map(|&block| pool.depth(block));
+        let rows = blocks.iter().map(|&block| &rows[block as usize]);
+        let metas = rows.clone().map(|row| &row.meta);
+        fill(self.wants(Fact::Depth), &mut self.depth, depths);
+        fill(self.wants(Fact::LastUse), &mut self.last_use, rows.clone().map(|row| row.last_use));
+        fill(self.wants(Fact::Inserted), &mut self.inserted, rows.clone().map(|row| row.inserted));
+        fill(self.wants(Fact::Uses), &mut self.uses, rows.clone().map(|row| row.uses));
+        fill(self.wants(Fact::Reach), &mut self.reach, rows.map(|row| row.reach));
+        fill(self.wants(Fact::Session), &mut self.session, metas.clone().map(|meta| meta.session));
+        fill(self.wants(Fact::Turn), &mut self.turn, metas.clone().map(|meta| meta.turn));
+        fill(self.wants(Fact::Class), &mut self.class, metas.clone().map(|meta| meta.class));
+        fill(self.wants(Fact::Priority), &mut self.priority, metas.map(|meta| meta.priority));
     }
 
     pub(super) fn clear(&mut self) {

@@ -1,0 +1,235 @@
+//! `replay`: a trace through the manager, and its link to policies in Python.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kvframe_core::manager::{Answer, Due};
+use kvframe_core::{Admission, Manager as Core, Prompt, SeqId};
+use kvframe_trace::replay::{Host, Outcome, Prepared};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::admission::make_admission;
+use crate::answers::{changes_tuple, claimed};
+use crate::errors::from_core;
+use crate::gatekeeper::{Gatekeeper, words};
+use crate::ints::Capacity;
+use crate::judge::Judge;
+use crate::manager::{Policy, make_policy};
+use crate::native::{self, Native};
+use crate::question::Question;
+use crate::trace::{Trace, mode_of};
+
+/// A replay's link to Python: interrupts, and a policy's verdicts.
+struct Link {
+    judge: Option<Judge>,
+    native: Option<Native>,
+    gatekeeper: Option<Gatekeeper>,
+    question: Option<Question>,
+    matcher: Option<Py<PyAny>>,
+    error: Option<PyErr>,
+    asked: Instant,
+}
+
+fn check_signals(py: Python<'_>) -> PyResult<()> {
+    py.check_signals()
+}
+
+impl Host for Link {
+    fn stop(&mut self) -> bool {
+        if self.asked.elapsed() < Duration::from_millis(20) {
+            return false;
+        }
+        self.asked = Instant::now();
+        self.error = Python::attach(check_signals).err();
+        self.error.is_some()
+    }
+
+    fn judge(&mut self, manager: &mut Core, n: u32) -> bool {
+        if self.native.is_some() {
+            return manager.decide(n);
+        }
+        let Some(judge) = &self.judge else {
+            return false;
+        };
+        let n = n as usize;
+        let mut decision = judge.decision(n);
+        manager.candidates(n, judge.window(), &mut decision.offer);
+        decision.journal = manager.take_journal();
+        decision.now = manager.now();
+        match Python::attach(|py| judge.ask(py, &decision)) {
+            Ok(Some(v)) if v.blocks.len() >= n => manager.choose(&v.blocks, &v.generations),
+            Ok(_) => drop(manager.fall_back(n)),
+            Err(error) => self.error = Some(error),
+        }
+        judge.done_with(decision);
+        self.error.is_none()
+    }
+
+    fn find(&mut self, manager: &mut Core, request: &Admission<'_>) -> bool {
+        let Some(matcher) = &self.matcher else { return true };
+        match Python::attach(|py| answer_for(matcher.bind(py), manager, request)) {
+            Ok(answer) => manager.answer(request.prompt.keys, answer),
+            Err(error) => self.error = Some(error),
+        }
+        self.error.is_none()
+    }
+
+    fn admit(&mut self, manager: &mut Core, seq: SeqId, upto: u32) -> bool {
+        let Some(keeper) = &self.gatekeeper else { return true };
+        let due = Due { seq, upto: Some(upto), cut: None, fill: &[] };
+        let Some(question) = Question::gather(manager, &[due]) else { return true };
+        match Python::attach(|py| keeper.ask(py, &question)) {
+            Ok(verdicts) => question.answer(manager, &verdicts),
+            Err(error) => self.error = Some(error),
+        }
+        self.question = Some(question);
+        self.error.is_none()
+    }
+
+    fn admitted(&mut self, manager: &mut Core) {
+        if let Some(question) = self.question.take() {
+            question.close(manager);
+        }
+    }
+}
+
+/// What the matcher says of a request that came as keys.
+fn answer_for(
+    matcher: &Bound<'_, PyAny>,
+    manager: &mut Core,
+    request: &Admission<'_>,
+) -> PyResult<Answer> {
+    let py = matcher.py();
+    let Prompt { keys, len, .. } = request.prompt;
+    let size = manager.options().block_size;
+    let mut answer = Answer::default();
+    let mut found = None;
+    if matcher.getattr(intern!(py, "is_index"))?.extract()? {
+        let changes = changes_tuple(py, manager.take_changes())?;
+        let args = (changes, words(py, keys)?);
+        let named = matcher.call_method1(intern!(py, "match_keys"), args)?;
+        if !named.is_none() {
+            let blocks = claimed(&named)?;
+            let good = manager.check_answer(request, &blocks);
+            if good < blocks.len() {
+                matcher.call_method1(intern!(py, "was_wrong"), (1,))?;
+            }
+            found = Some(good as u32 * size);
+            answer.blocks = Some(blocks[..good].to_vec());
+        }
+    }
+    if matcher.getattr(intern!(py, "takes"))?.extract()? {
+        let found = match found {
+            Some(found) => found,
+            None => manager.lookup_request(request).map_err(|e| from_core(py, &e))?.tokens,
+        };
+        let facts = (len, request.meta.session, request.meta.turn);
+        let most: Option<u32> =
+            matcher.call_method1(intern!(py, "taken_of"), (found, facts))?.extract()?;
+        answer.most = most.map(|tokens| tokens / size);
+    }
+    Ok(answer)
+}
+
+/// Replays a trace through the manager: admit, commit, release, one request at a time, or (`mode`
+/// "timed") by the clock, beside those that still run.
+///
+/// `policy` and `admission` are a built-in's name or a driver of a Python policy; `capacity` counts blocks, None
+/// holds everything. Returns what was counted, a dict.
+#[pyfunction]
+#[pyo3(signature = (trace, policy, capacity, mode, options=None, *, strict=true, log=false, admission=None, admission_options=None, matcher=None))]
+pub fn replay<'py>(
+    py: Python<'py>,
+    trace: &Trace,
+    policy: &Bound<'py, PyAny>,
+    capacity: Option<Capacity>,
+    mode: &str,
+    options: Option<&Bound<'py, PyDict>>,
+    strict: bool,
+    log: bool,
+    admission: Option<&Bound<'py, PyAny>>,
+    admission_options: Option<&Bound<'py, PyDict>>,
+    matcher: Option<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let mode = mode_of(py, mode)?;
+    let Policy { eviction, judge, native, name } = make_policy(py, policy, options, strict)?;
+    let (gate, gatekeeper, _) = match admission {
+        Some(admission) => make_admission(py, admission, admission_options, strict)?,
+        None => (None, None, String::new()),
+    };
+    let mirrored = match &matcher {
+        Some(matcher) => Some(matcher.getattr("is_index")?.extract::<bool>()?),
+        None => None,
+    };
+    let mut link = Link {
+        judge,
+        native,
+        gatekeeper,
+        question: None,
+        matcher: matcher.map(Bound::unbind),
+        error: None,
+        asked: Instant::now(),
+    };
+    let capacity = if name == "infinite" { None } else { capacity.map(|c| c.0) };
+    let (plan, prepare_seconds) = trace.with_plan(py, mode, |plan, s| (Arc::clone(plan), s));
+    let replayed = py.detach(|| {
+        let prepared = Prepared::new(&trace.inner, mode, &plan);
+        let mut options = prepared.options(capacity)?;
+        options.event_log = log;
+        let mut manager = Core::new(options, eviction)?.with_admission(gate);
+        if let Some(mirrored) = mirrored {
+            manager = manager.with_matcher(mirrored);
+        }
+        let outcome = prepared.drive(&mut manager, &mut link)?;
+        Ok((outcome, manager))
+    });
+    let (outcome, mut manager) =
+        replayed.map_err(|e| native::from_core(py, &e, link.native.as_ref()))?;
+    if let Some(error) = link.error {
+        return Err(error);
+    }
+    if let Some(native) = link.native.as_ref().filter(|native| native.failures() > 0) {
+        if strict {
+            return Err(native.refusal(py));
+        }
+        native.tell(py);
+    }
+    let Some(outcome) = outcome else {
+        return Err(crate::errors::raise(py, "PolicyError", "the replay was stopped".into()));
+    };
+    let dict = outcome_dict(py, &outcome)?;
+    dict.set_item("prepare_seconds", prepare_seconds)?;
+    let gate = manager.admission_counts();
+    dict.set_item("admission_kept", gate.kept)?;
+    dict.set_item("admission_dropped", gate.dropped)?;
+    let failures = link.gatekeeper.as_ref().map_or(0, Gatekeeper::failures);
+    dict.set_item("admission_failures", failures)?;
+    let failures = link.native.as_ref().map_or(0, Native::failures);
+    dict.set_item("policy_failures", link.judge.as_ref().map_or(failures, Judge::failures))?;
+    if log {
+        dict.set_item("events", crate::views::events_dict(py, &manager.take_events())?)?;
+    }
+    Ok(dict)
+}
+
+fn outcome_dict<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("requests", outcome.requests)?;
+    dict.set_item("input_tokens", outcome.input_tokens)?;
+    dict.set_item("hit_tokens", outcome.hit_tokens)?;
+    dict.set_item("input_tokens_last_half", outcome.input_tokens_last_half)?;
+    dict.set_item("hit_tokens_last_half", outcome.hit_tokens_last_half)?;
+    dict.set_item("after_gap_hit_tokens", outcome.after_gap_hit_tokens)?;
+    dict.set_item("evictions", outcome.evictions)?;
+    dict.set_item("block_accesses", outcome.block_accesses)?;
+    dict.set_item("block_hits", outcome.block_hits)?;
+    let rate = outcome.request_hit_rates / (outcome.requests.max(1) as f64);
+    dict.set_item("mean_request_hit_rate", rate)?;
+    dict.set_item("rejected", outcome.rejected)?;
+    dict.set_item("mean_ttft_seconds", outcome.mean_wait)?;
+    dict.set_item("p95_ttft_seconds", outcome.late_wait)?;
+    dict.set_item("seconds", outcome.seconds)?;
+    Ok(dict)
+}
