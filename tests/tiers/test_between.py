@@ -83,3 +83,16 @@ def test_a_prefix_longer_than_a_tier_is_not_written_again_and_again(pages: int) 
     assert engine.tiers.offload(seq) > 0
     engine.settle()
     assert engine.tiers.offload(seq) == 0
+
+
+@pytest.mark.scenario("T25")
+def test_room_is_made_as_far_as_the_tier_below_keeps_up() -> None:
+    tiers = [host(4, admission="write-back", when_full="refuse"), below()]
+    engine = Engine(tiers, stores=[Shelf()], blocks=16)
+    for seed in (1, 2):
+        engine.run(text(seed, 17))
+    assert engine.tiers.make_room(12) == 4  # the second prompt would push the first one out
+    assert engine.kv.counts().free == 12
+    engine.settle()
+    assert engine.tiers.make_room(16) == 4
+    assert engine.kv.counts().free == 16

@@ -86,7 +86,10 @@ class Downward(Levels):
             held = self._held.get(block)
             if held is not None and held.generation == int(self.kv._core.holds([block])[1][0]):
                 wanted = self._wanted(self.host, held.keys, EVICTED)
-                moved += self._back_up_now(held._replace(keys=wanted))
+                try:
+                    moved += self._back_up_now(held._replace(keys=wanted))
+                except BusyError:  # it would cost pages that the tier below has not yet
+                    break
                 if self.host.books.present(wanted) < len(wanted):
                     break  # no room for it now
             clean += 1
