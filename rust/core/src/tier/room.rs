@@ -13,6 +13,9 @@ impl TierPages {
     pub fn collect(&mut self, free: u32) -> Result<Gone> {
         let pool = self.tier.pool();
         let short = free.saturating_sub(pool.free()).min(pool.cached());
+        if self.tier.must_ask(short, &[]) {
+            return Err(Error::NeedVictims { n: short });
+        }
         self.shed(short)
     }
 
