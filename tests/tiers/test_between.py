@@ -121,3 +121,23 @@ def test_what_the_tier_below_will_not_keep_is_not_sent_for_ever(
         engine.tiers.check_integrity()
     assert max(shelf.calls.count("put") for shelf in stores) < 30
     assert [level.books.counts()[1] > 0 for level in engine.tiers.levels] == [True] * 3
+
+
+@pytest.mark.scenario("T41")
+def test_what_moved_and_what_was_lost_add_up() -> None:
+    engine = Engine([host(8), below(24)], stores=[Shelf()], blocks=16)
+    for seed in range(4):
+        engine.run(text(seed, 17))
+    told = engine.tiers.stats()
+    # Host memory evicted half of it, which lies below.
+    assert (told["host"]["evicted"], told["moved"]["dropped"]) == (8, 0)
+    for seed in range(20):
+        engine.run(text(seed % 7, 5 + 4 * (seed % 5)))
+    told = engine.tiers.stats()
+    moved = told["moved"]
+    assert told["host"]["stored"] == moved["offloaded"] + moved["promoted"]
+    assert told["below"]["stored"] == moved["demoted"]
+    assert told["host"]["unbacked"] == moved["dropped"]
+    for tier in ("host", "below"):
+        of = told[tier]
+        assert of["stored"] - of["evicted"] == of["cached"], tier

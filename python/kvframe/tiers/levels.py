@@ -91,8 +91,7 @@ class Levels:
         """Pages have made room in a tier."""
         place = self.levels.index(level)
         if gone and place < len(self.below):
-            lost = level.books.unbacked([page for _, page in gone])
-            self.counters["dropped"] += len(lost)
+            self.counters["dropped"] += level.books.take_unbacked()
         if place:
             cleaned = self._cleaned[place - 1]
             cleaned.update((key, True) for key, _ in gone if key in cleaned)
