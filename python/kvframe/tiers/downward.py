@@ -15,6 +15,7 @@ from kvframe.tiers.books import Keys
 from kvframe.tiers.gate import EVICTED
 from kvframe.tiers.levels import Level, Levels, marked
 from kvframe.tiers.moves import Pages
+from kvframe.tiers.space import Key
 
 MOST_BEHIND = 1024
 """Prefixes that wait for room in a tier below; more are dropped, and counted."""
@@ -264,9 +265,12 @@ class Downward(Levels):
 
         They are on their way there from now on.
         """
-        lost, below = [], self.below[place]
+        lost, below, cleaned = [], self.below[place], self._cleaned[place]
         for page in level.books.unbacked(doomed):
             prefix = level.books.prefix(page)
+            key: Key = tuple(prefix[-1].tolist())
+            if cleaned.setdefault(key, False):
+                continue
             wanted = self._lasting(below, self._wanted(below, prefix, EVICTED))
             if len(wanted) == len(prefix):
                 lost.append(page)

@@ -157,6 +157,7 @@ class Tiers(Downward, Upward, Swapping, Inside):
             salt=salt,
         )
         self.below, self._behind = [], [OrderedDict() for _ in others]
+        self._cleaned = [{} for _ in others]
         try:
             for tier, one in zip(others, self.workers[1:], strict=True):
                 self.below.append(StoreTier(tier, shapes, self._space, one))
