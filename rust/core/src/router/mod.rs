@@ -162,6 +162,13 @@ impl Router {
         placed
     }
 
+    /// A worker tells of blocks of another size than the index's: none of them is placed.
+    pub fn misfit(&mut self, name: u64, blocks: usize) {
+        if self.slot(name).is_some() {
+            self.counts.unplaced += blocks as u64;
+        }
+    }
+
     fn stored_by_tokens(
         &mut self,
         slot: u32,
