@@ -30,6 +30,7 @@ class RetentionVerbs(Matched):
         *,
         salt: str = "",
         adapter: str = "",
+        encoder: bytes = b"",
         extras: Iterable[Extra] = (),
         owner: str = "",
         lease: int | None = None,
@@ -43,6 +44,7 @@ class RetentionVerbs(Matched):
             prompt: Token ids.
             salt: As in `Request`.
             adapter: As in `Request`.
+            encoder: As in `Request`; the blocks of that input are not kept.
             extras: As in `Request`.
             owner: Any name: `pins` and `owners` tell it.
             lease: How long, in the unit of `expire`, which then ends it; None: until `unpin`.
@@ -54,7 +56,7 @@ class RetentionVerbs(Matched):
         Raises:
             CapacityError: Pins hold as much as they may already, and this would hold more.
         """
-        tokens, apart = self._stored_as(prompt, salt, adapter, extras)
+        tokens, apart = self._stored_as(prompt, salt, adapter, extras, encoder)
         held = self._core.pin(tokens, **apart, owner=owner, lease=lease)
         return None if held is None else Pin(*held)
 
