@@ -174,6 +174,10 @@ class Manager:
         """
         Blocks under keys, up to the first that is not there.
         """
+    def fingerprint(self, /, seq: SupportsIndex | None = None) -> bytes | None:
+        """
+        The weights' fingerprint; None for a sequence that was admitted under others.
+        """
     def fits(self, /, request: Request) -> int:
         """
         Whether a request could be admitted: 0 never, 1 later, 2 now.
@@ -822,6 +826,10 @@ class TierPages:
     def check_integrity(self, /) -> None:
         """
         Recounts the books.
+        """
+    def clear(self, /) -> list[tuple[tuple[int, int], int]]:
+        """
+        Forgets every page, those on their way too.
         """
     def collect(self, /, free: SupportsIndex) -> list[tuple[tuple[int, int], int]]:
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from random import Random
@@ -39,6 +40,7 @@ class Shelf(PageStore):
         fails: Calls that raise before they answer.
         room: Objects that fit.
         calls: Names of the calls made.
+        threads: Who made them.
     """
 
     def __init__(self, options: object = None, objects: dict[str, bytes] | None = None) -> None:
@@ -46,9 +48,11 @@ class Shelf(PageStore):
         self.fails = 0
         self.room = 1 << 30
         self.calls: list[str] = []
+        self.threads: set[str] = set()
 
     def _call(self, name: str) -> None:
         self.calls.append(name)
+        self.threads.add(threading.current_thread().name)
         if self.fails:
             self.fails -= 1
             raise ConnectionError("the store is away")

@@ -54,7 +54,10 @@ def test_what_is_not_whole_or_not_ours_is_left_out(tmp_path: Path) -> None:
     made.run(text(1, 17))
     made.tiers.close()
     first = files(tmp_path)[0]
-    (first.parent / "unfinished.part").write_bytes(b"half a page")
+    unfinished = first.with_suffix(".part")
+    unfinished.write_bytes(b"half a page")
+    (first.parent / "film.part").write_bytes(b"mine, and half of it")
+    (first.parent / "folder.part").mkdir()
     (first.parent / "notes.txt").write_text("mine")
     (first.parent / "notes.kv").write_text("mine, too")
     other = engine(tmp_path, model="another")
@@ -64,8 +67,8 @@ def test_what_is_not_whole_or_not_ours_is_left_out(tmp_path: Path) -> None:
     again = engine(tmp_path)
     assert again.tiers.stats()["below"]["recovered"] == 4
     names = {path.name for path in files(tmp_path)}
-    assert "unfinished.part" not in names
-    assert {"notes.txt", "notes.kv"} < names
+    assert unfinished.name not in names
+    assert {"notes.txt", "notes.kv", "film.part", "folder.part"} < names
     again.tiers.close()
 
 

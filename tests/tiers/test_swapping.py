@@ -110,6 +110,64 @@ def test_what_is_still_cached_is_not_brought() -> None:
     assert engine.compute(grant.seq) == 0
 
 
+@pytest.mark.scenario("I12", "T35")
+@pytest.mark.parametrize("tokens", [2, 3, 4, 6])
+def test_the_way_back_takes_no_hit_inside_a_block(tokens: int) -> None:
+    """Its copy would be made after the swapped page is there, and over it."""
+    engine = Engine([host(16)], blocks=16, options={"partial_hits": True})
+    one = text(1, tokens)
+    swapped = engine.tiers.swap_out(running(engine, one))
+    engine.settle()
+    engine.kv.release(running(engine, one[:-1]))  # leaves a partial block behind
+    assert engine.kv.lookup(one).tokens > 0
+    grant = engine.tiers.swap_in(swapped)
+    assert engine.kv.take_plan() is None
+    engine.settle()
+    engine.texts[grant.seq] = one
+    engine.check(grant.seq, tokens)
+    assert engine.kv.lengths(grant.seq).committed == tokens
+
+
+@pytest.mark.scenario("T2", "I12")
+def test_an_engine_may_settle_the_way_back_itself() -> None:
+    engine = Engine([host(16)], blocks=12)
+    one = text(1, 18)
+    swapped = engine.tiers.swap_out(running(engine, one))
+    engine.settle()
+    engine.forget()
+    grant = engine.tiers.swap_in(swapped)
+    assert grant.load is not None
+    assert engine.kv.loaded(grant.load, 0) == [grant.seq]
+    engine.settle()
+    engine.texts[grant.seq] = one
+    assert engine.compute(grant.seq) == 18
+    assert engine.tiers.host.books.counts() == (16, 0, 0, 0)
+    engine.tiers.check_integrity()
+
+
+@pytest.mark.scenario("V29", "I12")
+@pytest.mark.parametrize("when", ["leaving", "out", "before"])
+def test_what_other_weights_computed_does_not_come_back(when: str) -> None:
+    engine = Engine([host(16)], blocks=12)
+    one = text(1, 18)
+    seq = running(engine, one)
+    if when == "before":
+        engine.tiers.set_fingerprint("new")
+        assert isinstance(engine.tiers.preempt(engine.kv.fork(seq), CHEAP), Request)
+    swapped = engine.tiers.swap_out(seq)
+    if when == "out":
+        engine.settle()
+    if when != "before":
+        engine.tiers.set_fingerprint("new")
+    engine.settle()
+    grant = engine.tiers.swap_in(swapped)
+    assert (grant.load, engine.kv.lengths(grant.seq).committed) == (None, 0)
+    assert engine.kv.lookup(one).tokens == 0
+    assert engine.tiers.host.books.counts() == (16, 0, 0, 0)
+    engine.kv.release(grant.seq)
+    engine.tiers.check_integrity()
+
+
 @pytest.mark.scenario("T1", "T20")
 def test_a_page_that_changed_meanwhile_is_computed_again() -> None:
     engine = Engine([host(16)], blocks=12)

@@ -11,6 +11,7 @@ from kvframe_redis import Options, Redis
 
 from kvframe import Config, ConfigError, Registry, TierConfig, TierError
 from kvframe.testing import ServerProcess, check_store, free_port
+from kvframe.tiers.space import Space
 
 
 @pytest.fixture
@@ -39,6 +40,24 @@ def test_pages_expire_where_asked(url: str) -> None:
 def test_a_server_that_is_not_there_is_told() -> None:
     with pytest.raises(TierError, match=r"redis at redis://127\.0\.0\.1:1/0"):
         Redis(Options(url="redis://127.0.0.1:1/0", timeout_ms=200))
+
+
+def test_a_message_tells_no_secret() -> None:
+    url = "redis://me:secret@127.0.0.1:1/0?password=secret"
+    with pytest.raises(TierError, match=r"redis at redis://127\.0\.0\.1:1/0:") as told:
+        Redis(Options(url=url, timeout_ms=200))
+    assert "secret" not in str(told.value)
+
+
+def test_what_others_keep_under_such_a_name_is_no_page(url: str) -> None:
+    store = Redis(Options(url=url))
+    store._server.hset("kv1-table", "a", "b")
+    store._server.set(b"kv1-\xff\xfe", b"bytes")
+    page = Space().name((1, 2), 0)
+    store.put([(page, b"data")])
+    assert list(store.recover(16)) == [(page, b"data")]
+    assert list(store.get(["kv1-table", page])) == [None, b"data"]
+    store.close()
 
 
 def test_it_is_found_by_its_name_and_its_options_are_checked() -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kvframe.config.tiers import ResolvedTier
-from kvframe.errors import TierError
+from kvframe.errors import KVFrameError, TierError
 from kvframe.pages.layout import PageShape
 from kvframe.policies.report import origin_of
 from kvframe.tiers.books import Books, Gone, Keys, as_keys
@@ -61,29 +62,40 @@ class StoreTier:
         if tier.store is None or tier.store.descriptor.make is None:
             raise TierError(f"tier {config.name}: no store below host memory is named")
         self.name, self.config, self.worker = config.name, config, worker
-        self.codec = Codec(
-            space,
-            shapes,
-            checksum=config.checksum,
-            compression=config.compression,
-            quantise=config.quantise,
-        )
+        self._shapes = shapes
+        self.set_space(space)
         self.books = Books(tier, space.block_size, len(shapes))
-        store = tier.store.descriptor.make(tier.store_options)
+        origin = origin_of(tier.store)
+        with _told(f"{origin}: make()"):
+            store = tier.store.descriptor.make(tier.store_options)
         if not isinstance(store, PageStore):
             raise TierError(
-                f"{origin_of(tier.store)}: make() gave a {type(store).__name__}, "
-                "not a kvframe.tiers.PageStore"
+                f"{origin}: make() gave a {type(store).__name__}, not a kvframe.tiers.PageStore"
             )
         self.store = store
         self.shared = tier.store.descriptor.shared
         kind = "remote" if self.shared else "disk"
         self.gate = Gate(tier, self.books, kind, space.block_size)
         self.corrupt = self.foreign = self.errors = 0
-        self._shapes = shapes
         self._parts = range(len(shapes))
         self._in_a_row, self._again = 0, 0
-        self.recovered = self._recover()
+        try:
+            with _told(f"{origin}: recover()"):
+                self.recovered = self._recover()
+        except BaseException:
+            store.close()
+            raise
+
+    def set_space(self, space: Space) -> None:
+        """What pages have in common that are put from now on."""
+        config = self.config
+        self.codec = Codec(
+            space,
+            self._shapes,
+            checksum=config.checksum,
+            compression=config.compression,
+            quantise=config.quantise,
+        )
 
     def is_up(self, now: int) -> bool:
         """Whether the store is asked at all: one that fails is left alone for a while."""
@@ -100,14 +112,17 @@ class StoreTier:
 
     # --- in the worker -----------------------------------------------------------------------
 
-    def write(self, keys: Keys, start: int, pages: Callable[[], Rows]) -> list[int]:
-        """Put pages of a prefix from a place on: of each part, how many, from the first on."""
+    def write(self, codec: Codec, keys: Keys, start: int, pages: Callable[[], Rows]) -> list[int]:
+        """Put pages of a prefix from a place on: of each part, how many, from the first on.
+
+        ``codec``: As it was when they were to be put; another, of new weights, may be there by now.
+        """
         found = pages()
         chain = _tuples(keys)
         objects = [
             (
-                self.codec.name(chain[at], part),
-                self.codec.encode(
+                codec.name(chain[at], part),
+                codec.encode(
                     found[part][at - start], chain[at], part, chain[at - 1] if at else None, at
                 ),
             )
@@ -120,13 +135,14 @@ class StoreTier:
         each = len(found[0])
         return [_leading(kept[part * each : (part + 1) * each]) for part in self._parts]
 
-    def read(self, keys: Keys, start: int, into: Rows | None = None) -> Read:
+    def read(self, codec: Codec, keys: Keys, start: int, into: Rows | None = None) -> Read:
         """Get pages of a prefix from a place on, as far as all parts are good.
 
-        ``into``: where to write them, a list of rows a part; fresh memory if None.
+        ``codec``: as for `write`. ``into``: where to write them, a list of rows a part; fresh
+        memory if None.
         """
         chain = _tuples(keys)[start:]
-        names = [self.codec.name(key, part) for part in self._parts for key in chain]
+        names = [codec.name(key, part) for part in self._parts for key in chain]
         objects = list(self.store.get(names))
         if len(objects) != len(names):
             raise TierError(f"{self.name}: {len(names)} objects asked for, {len(objects)} answers")
@@ -139,21 +155,32 @@ class StoreTier:
                 try:
                     if data is None:
                         raise CorruptError(f"{number(key):032x} is gone")
-                    into[part][at][:] = self.codec.decode(data, key, part)
+                    into[part][at][:] = codec.decode(data, key, part)
                 except CorruptError as error:
                     good, wrong = at, str(error)
                     break
         return Read([some[:good] for some in into], good, wrong)
 
+    def wrong(self, pages: Gone) -> Gone:
+        """Those of some pages that do not come back as they were put."""
+        codec = self.codec
+        return [page for page in pages if not self.read(codec, as_keys([page[0]]), 0).good]
+
     def drop(self, gone: Gone) -> None:
         """Have the store forget pages."""
         names = [self.codec.name(key, part) for key, _ in gone for part in self._parts]
-        self.worker.submit(lambda: self.store.remove(names), lambda _: None)
 
-    def look(self, keys: Keys) -> int:
+        def dropped(outcome: Exception | None) -> None:
+            self.errors += isinstance(outcome, Exception)
+
+        self.worker.submit(lambda: self.store.remove(names), dropped)
+
+    def look(self, codec: Codec, keys: Keys) -> int:
         """Pages of a prefix that the store has in all parts, whoever wrote them."""
-        names = [self.codec.name(key, part) for key in _tuples(keys) for part in self._parts]
+        names = [codec.name(key, part) for key in _tuples(keys) for part in self._parts]
         there = list(self.store.contains(names))
+        if len(there) != len(names):
+            raise TierError(f"{self.name}: asked for {len(names)} objects, {len(there)} answers")
         each = len(self._parts)
         return _leading([all(there[at : at + each]) for at in range(0, len(there), each)])
 
@@ -187,6 +214,17 @@ class StoreTier:
         if left and not self.shared:
             self.drop(left)
         return taken
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """What a store raises as it is opened, as kvframe's."""
+    try:
+        yield
+    except KVFrameError:
+        raise
+    except Exception as error:
+        raise TierError(f"{what} raised {type(error).__name__}: {error}") from error
 
 
 def _tuples(keys: Keys) -> list[Key]:

@@ -64,6 +64,7 @@ class Books:
         config = tier.config
         self.tier, self.name, self.parts = tier, config.name, parts
         made = driver(tier.policy, tier.policy_options, None, block_size)
+        self._told = 0
         self._core = TierPages(
             pages=tier.pages,
             block_size=block_size,
@@ -142,6 +143,11 @@ class Books:
         gone: Gone = self._core.forget(keys)
         return gone
 
+    def clear(self) -> Gone:
+        """Forget every page, those on their way too."""
+        gone: Gone = self._core.clear()
+        return gone
+
     def set_backed(self, keys: Keys, backed: bool) -> None:
         """Say which pages the tier below has too."""
         self._core.set_backed(keys, backed)
@@ -188,6 +194,11 @@ class Books:
         """What has happened, by name."""
         stats: dict[str, int] = self._core.stats()
         return stats
+
+    def take_unbacked(self) -> int:
+        """Pages evicted since the last call that the tier below had not."""
+        before, self._told = self._told, self.stats()["unbacked"]
+        return self._told - before
 
     def check_integrity(self) -> None:
         """Recount the books.

@@ -58,7 +58,8 @@ class Disk(PageStore):
             os.close(self._lock)
             raise TierError(f"{self.root}: another process has this folder") from error
         for left in self.root.glob(f"??/*{_PART}"):
-            left.unlink(missing_ok=True)  # what a kill left behind
+            if parse(left.stem):
+                _unlink(left)  # what a kill left behind
         if options.direct:
             self._try_direct()
 

@@ -10,11 +10,12 @@ import msgspec
 
 from kvframe.errors import BusyError, CapacityError
 from kvframe.policies.tier import UNKNOWN, Use
-from kvframe.tiers.below import Rows, StoreTier
+from kvframe.tiers.below import Read, Rows, StoreTier
 from kvframe.tiers.books import Keys
 from kvframe.tiers.gate import EVICTED
-from kvframe.tiers.levels import Level, Levels
+from kvframe.tiers.levels import Level, Levels, marked
 from kvframe.tiers.moves import Pages
+from kvframe.tiers.space import Key
 
 MOST_BEHIND = 1024
 """Prefixes that wait for room in a tier below; more are dropped, and counted."""
@@ -49,6 +50,7 @@ class Downward(Levels):
         Raises:
             BusyError: With ``when_full = "refuse"``: the tier below lacks what would have to go.
         """
+        self._check_open()
         rows, pages = self._rows(seq)
         keys = self.kv._core.tier_keys(seq, rows * self.block_size)
         known = self.kv.lengths(seq).known
@@ -56,7 +58,7 @@ class Downward(Levels):
         wanted = self._wanted(self.host, keys, use=use)
         if len(wanted) < len(keys) and len(self.kv.resolved.config.groups) == 1:
             self._remember(keys, pages[0])  # it may be wanted when it is about to die
-        keys, present = wanted, self.host.books.present(wanted)
+        keys, present = self._lasting(self.host, wanted), self.host.books.present(wanted)
         if present == len(keys):
             return 0
         self._refuse_loss(len(keys) - present)
@@ -76,6 +78,7 @@ class Downward(Levels):
         Returns:
             Blocks that were backed up.
         """
+        self._check_open()
         counts = self.kv.counts()
         short = min(max(free - counts.free, 0), counts.cached)
         doomed = self.kv.eviction_order()[:short].tolist() if short else []
@@ -84,7 +87,10 @@ class Downward(Levels):
             held = self._held.get(block)
             if held is not None and held.generation == int(self.kv._core.holds([block])[1][0]):
                 wanted = self._wanted(self.host, held.keys, EVICTED)
-                moved += self._back_up_now(held._replace(keys=wanted))
+                try:
+                    moved += self._back_up_now(held._replace(keys=wanted))
+                except BusyError:  # it would cost pages that the tier below has not yet
+                    break
                 if self.host.books.present(wanted) < len(wanted):
                     break  # no room for it now
             clean += 1
@@ -95,9 +101,9 @@ class Downward(Levels):
         """Make room ahead in each tier that is fuller than its high mark, down to its low mark."""
         for place, level in enumerate(self.levels):
             pages, (free, *_) = level.books.tier.pages, level.books.counts()
-            if pages - free <= level.config.high * pages:
+            if pages - free <= marked(level, level.config.high):
                 continue
-            short = pages - free - int(level.config.low * pages)
+            short = pages - free - marked(level, level.config.low)
             doomed = [page for _, page in level.books.order()[:short]]
             if place < len(self.below):
                 doomed = self._clean(level, place, doomed)
@@ -160,10 +166,10 @@ class Downward(Levels):
 
     def _write(self, place: int, keys: Keys, use: Use = UNKNOWN) -> None:
         level, below = self.levels[place], self.below[place]
-        keys = keys[: level.books.find(keys)]
+        keys = self._lasting(below, keys[: level.books.find(keys)])
         present = below.books.present(keys)
         if present == len(keys):
-            level.books.set_backed(keys[: below.books.find(keys)], True)
+            self._note_backed(place, keys)
             return
         reserved = self._reserve(below, keys, use) if below.is_up(self._clock()) else None
         if reserved is None:
@@ -194,25 +200,54 @@ class Downward(Levels):
         transfer: tuple[int, Pages, int],
     ) -> None:
         source, slots, ticket = transfer
-        place = self.levels.index(level)
+        place, codec = self.levels.index(level), below.codec
+
+        def landed(outcome: list[int] | Exception) -> None:
+            below.heard(outcome, self._clock())
+            good = self._all(0) if isinstance(outcome, Exception) else outcome
+            count = self._settle(below, ticket, good)
+            self._note_backed(place, keys[: start + count])
+            self.counters["demoted"] += count
+            self._write_down(place + 1, keys[: start + count])
+
+        if isinstance(level, StoreTier):
+            self._read_first(level, below, keys, start, (source, ticket), landed)
+            return
 
         def fetch() -> Rows:
-            if isinstance(level, StoreTier):
-                return level.read(keys, start).pages
             good = level.check(slots)
             return [some[:good] for some in level.get(slots)]
 
         def sent(outcome: list[int] | Exception) -> None:
-            below.heard(outcome, self._clock())
-            good = self._all(0) if isinstance(outcome, Exception) else outcome
-            count = self._settle(below, ticket, good)
             self._settle(level, source, self._all(len(slots)))
-            here = level.books.find(keys[: start + count])
-            level.books.set_backed(keys[:here], True)
-            self.counters["demoted"] += count
-            self._write_down(place + 1, keys[: start + count])
+            landed(outcome)
 
-        below.worker.submit(lambda: below.write(keys, start, fetch), sent)
+        below.worker.submit(lambda: below.write(codec, keys, start, fetch), sent)
+
+    def _read_first(
+        self,
+        level: StoreTier,
+        below: StoreTier,
+        keys: Keys,
+        start: int,
+        tickets: tuple[int, int],
+        landed: Callable[[list[int] | Exception], None],
+    ) -> None:
+        """Read from a store in its own worker: no other may call it."""
+        (source, ticket), theirs, ours = tickets, level.codec, below.codec
+
+        def fetched(outcome: Read | Exception) -> None:
+            level.heard(outcome, self._clock())
+            if isinstance(outcome, Exception):
+                self._settle(level, source, self._all(0), keep=True)
+                self._settle(below, ticket, self._all(0))
+                return
+            pages, good, wrong = outcome
+            level.corrupt += bool(wrong)
+            self._settle(level, source, self._all(good), keep=not wrong)
+            below.worker.submit(lambda: below.write(ours, keys, start, lambda: pages), landed)
+
+        level.worker.submit(lambda: level.read(theirs, keys, start), fetched)
 
     def _clean(self, level: Level, place: int, doomed: list[int]) -> list[int]:
         """Back up pages that are about to die and that the tier below lets in; those that may."""
@@ -230,10 +265,14 @@ class Downward(Levels):
 
         They are on their way there from now on.
         """
-        lost, below = [], self.below[place]
+        lost, below, cleaned = [], self.below[place], self._cleaned[place]
         for page in level.books.unbacked(doomed):
             prefix = level.books.prefix(page)
-            if len(self._wanted(below, prefix, EVICTED)) == len(prefix):
+            key: Key = tuple(prefix[-1].tolist())
+            if cleaned.setdefault(key, False):
+                continue
+            wanted = self._lasting(below, self._wanted(below, prefix, EVICTED))
+            if len(wanted) == len(prefix):
                 lost.append(page)
                 self._write(place, prefix)
         return lost

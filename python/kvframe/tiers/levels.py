@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from kvframe.errors import CapacityError, HandleError
+from kvframe.errors import CapacityError, HandleError, UsageError
 from kvframe.manager import KVCacheManager
 from kvframe.policies.tier import UNKNOWN, Use
 from kvframe.tiers.below import StoreTier
@@ -16,12 +16,18 @@ from kvframe.tiers.books import Gone, Keys, Stored, keys_of
 from kvframe.tiers.gate import COMPUTED, USED
 from kvframe.tiers.host import HostTier
 from kvframe.tiers.moves import Moves, Pages, Part
+from kvframe.tiers.space import Key
 
 T = TypeVar("T")
 Level = HostTier | StoreTier
 
 REMEMBERED = 1 << 16
 """Requests known by their sequence, and keys whose uses are counted, for admission policies."""
+
+
+def marked(level: Level, share: float) -> int:
+    """Pages of a tier that a mark stands for: one at least, or a small tier would keep none."""
+    return max(1, int(share * level.books.tier.pages))
 
 
 class Levels:
@@ -38,6 +44,10 @@ class Levels:
     _requests: OrderedDict[int, Use]
     _clock: Callable[[], int]
     _verify: bool
+    _closed: bool
+    _cleaned: list[dict[Key, bool]]
+    """By tier: pages that went down because they were about to die, and whether they were evicted
+    there while they were still here: sent again they would be evicted again."""
     _least: int
     """The lowest block id that is a page: 1 where block 0 is the null block."""
 
@@ -45,6 +55,10 @@ class Levels:
     def levels(self) -> list[Level]:
         """Every tier."""
         return [self.host, *self.below]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("the tiers are closed: make new ones")
 
     def _rows(self, seq: int) -> tuple[int, list[Pages]]:
         """Blocks at the front of a sequence that are computed and here, and their pages by part."""
@@ -77,8 +91,10 @@ class Levels:
         """Pages have made room in a tier."""
         place = self.levels.index(level)
         if gone and place < len(self.below):
-            lost = level.books.unbacked([page for _, page in gone])
-            self.counters["dropped"] += len(lost)
+            self.counters["dropped"] += level.books.take_unbacked()
+        if place:
+            cleaned = self._cleaned[place - 1]
+            cleaned.update((key, True) for key, _ in gone if key in cleaned)
         self._left(level, gone)
 
     def _left(self, level: Level, gone: Gone) -> None:
@@ -92,6 +108,15 @@ class Levels:
         place = self.levels.index(level)
         if place:
             self.levels[place - 1].books.set_backed(keys_of(gone), False)
+        if place < len(self.below):
+            for key, _ in gone:
+                self._cleaned[place].pop(key, None)
+
+    def _note_backed(self, place: int, keys: Keys) -> None:
+        """Pages that a tier and the one right below it both have by now."""
+        above, below = self.levels[place], self.levels[place + 1]
+        both = min(above.books.find(keys), below.books.find(keys))
+        above.books.set_backed(keys[:both], True)
 
     def _settle(self, level: Level, ticket: int, good: list[int], *, keep: bool = False) -> int:
         """A transfer of a tier has ended; pages that are good."""
@@ -136,6 +161,10 @@ class Levels:
             self._uses[name] = self._uses.pop(name, 1) + 1
         while len(self._uses) > REMEMBERED:
             self._uses.popitem(last=False)
+
+    def _lasting(self, level: Level, keys: Keys) -> Keys:
+        """What of a prefix a tier would keep: past its high mark it is evicted, to come again."""
+        return keys[: max(level.books.present(keys), marked(level, level.config.high))]
 
     def _wanted(
         self, level: Level, keys: Keys, occasion: int | None = None, use: Use = UNKNOWN

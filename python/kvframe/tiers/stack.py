@@ -7,8 +7,10 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Unpack
 
+import msgspec
+
 from kvframe.config import Resolved
-from kvframe.errors import ConfigError, UsageError
+from kvframe.errors import ConfigError, TierError, UsageError
 from kvframe.manager import KVCacheManager
 from kvframe.pages.numpy import NumpyPool
 from kvframe.pages.pool import PagePool
@@ -20,9 +22,10 @@ from kvframe.tiers.books import Keys, as_keys
 from kvframe.tiers.cost import Rate
 from kvframe.tiers.downward import Downward
 from kvframe.tiers.host import HostTier
+from kvframe.tiers.inside import Inside
 from kvframe.tiers.levels import REMEMBERED
 from kvframe.tiers.moves import Mover, Moves, Part
-from kvframe.tiers.space import Key, Space
+from kvframe.tiers.space import Space
 from kvframe.tiers.swapping import Swapping
 from kvframe.tiers.upward import Loading, Upward
 from kvframe.tiers.worker import Inline, Thread, Worker
@@ -64,7 +67,7 @@ class Polled(NamedTuple):
     landed: list[int]
 
 
-class Tiers(Downward, Upward, Swapping):
+class Tiers(Downward, Upward, Swapping, Inside):
     """Host memory and the stores below it, as ``[[tiers]]`` of a manager's configuration says.
 
     All methods are called from the engine's thread; `poll` once a step. What blocks runs in a
@@ -133,7 +136,7 @@ class Tiers(Downward, Upward, Swapping):
         self._queue: deque[Loading] = deque()
         self._rewound: list[int] = []
         self._landed: list[int] = []
-        self._held = {}
+        self._held, self._closed = {}, False
         self._out_rate, self._in_rate = Rate(), Rate()
         first, *others = resolved.tiers
         if first.config.admission == "write-back" and len(resolved.config.groups) > 1:
@@ -142,9 +145,9 @@ class Tiers(Downward, Upward, Swapping):
         self.host = HostTier(first, shapes, self.block_size, host, poison=poison)
         self.workers = [worker(f"kvframe-{tier.config.name}") for tier in resolved.tiers]
         self.moves = Moves(self.parts, self.host.pools, self.workers[0], movers)
-        space = Space(
+        self._space = Space(
             model=model,
-            fingerprint=resolved.config.cache.fingerprint,
+            fingerprint=(kv._core.fingerprint() or b"").decode(),
             dtype=resolved.config.model.dtype if resolved.config.model else "",
             block_size=self.block_size,
             parts=tuple((s.layers, s.parts, s.heads, s.row_bytes) for s in shapes),
@@ -153,9 +156,14 @@ class Tiers(Downward, Upward, Swapping):
             ranks=ranks,
             salt=salt,
         )
-        pairs = zip(others, self.workers[1:], strict=True)
-        self.below = [StoreTier(tier, shapes, space, one) for tier, one in pairs]
-        self._behind = [OrderedDict() for _ in self.below]
+        self.below, self._behind = [], [OrderedDict() for _ in others]
+        self._cleaned = [{} for _ in others]
+        try:
+            for tier, one in zip(others, self.workers[1:], strict=True):
+                self.below.append(StoreTier(tier, shapes, self._space, one))
+        except BaseException:
+            self._shut()
+            raise
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -179,6 +187,7 @@ class Tiers(Downward, Upward, Swapping):
         has slots and its external tokens are not there. Everything else is
         `KVCacheManager.admit`'s.
         """
+        self._check_open()
         request = prompt if isinstance(prompt, Request) else Request(prompt, **options)
         if any(request.core.facts()[6:]):
             return self.kv.admit(request)  # the caller brings KV itself
@@ -207,6 +216,7 @@ class Tiers(Downward, Upward, Swapping):
         Stores that others write to are asked what they have. If too much is on its way already, it
         is queued, and `Loading.state` says so.
         """
+        self._check_open()
         request = prompt if isinstance(prompt, Request) else Request(prompt, **options)
         return self._prefetch(self._keys(request), self._use(request))
 
@@ -222,6 +232,7 @@ class Tiers(Downward, Upward, Swapping):
         Args:
             timeout: Seconds to wait for something to end, if anything is on its way.
         """
+        self._check_open()
         self._work(timeout)
         now = self._clock()
         for level in self.levels:
@@ -247,36 +258,7 @@ class Tiers(Downward, Upward, Swapping):
             if idle and not polled.rewound and not polled.landed:
                 return Polled(rewound, landed)
 
-    # --- looking inside, and the end ------------------------------------------------------------
-
-    def stats(self) -> dict[str, dict[str, int]]:
-        """Counters: of the directions under ``moved``, and of each tier by its name."""
-        told = {"moved": dict(self.counters)}
-        for level in self.levels:
-            free, cached, owned, moving = level.books.counts()
-            more = {"free": free, "cached": cached, "owned": owned, "moving": moving}
-            told[level.name] = {**level.books.stats(), **more, "corrupt": level.corrupt}
-            if isinstance(level, StoreTier):
-                told[level.name] |= {"errors": level.errors, "recovered": level.recovered}
-        return told
-
-    def verify(self) -> list[tuple[str, Key]]:
-        """Read every page of every tier back and compare checksums; blocks until that is done.
-
-        Returns:
-            Pages that were wrong or gone, which are forgotten: (name of the tier, key).
-        """
-        wrong: list[tuple[str, Key]] = []
-        for level in self.levels:
-            for key, page in level.books.stored():
-                if isinstance(level, StoreTier):
-                    good = level.read(as_keys([key]), 0).good
-                else:
-                    good = level.check(as_keys([(page, 0)])[0, :1])
-                if not good:
-                    wrong.append((level.name, key))
-                    self._left(level, level.books.forget(as_keys([key])))
-        return wrong
+    # --- new weights, and the end -----------------------------------------------------------------
 
     def set_fingerprint(self, fingerprint: str) -> int:
         """The weights have changed: nothing computed under the old ones is found in any tier.
@@ -284,29 +266,30 @@ class Tiers(Downward, Upward, Swapping):
         Returns:
             Blocks freed in the pool.
         """
+        self._check_open()
         freed = self.kv.set_fingerprint(fingerprint)
         for level in self.levels:
-            keys = as_keys(key for key, _ in level.books.stored())
-            self._left(level, level.books.forget(keys))
+            self._left(level, level.books.clear())
+        self._space = msgspec.structs.replace(self._space, fingerprint=fingerprint)
+        for below in self.below:
+            below.set_space(self._space)
         return freed
 
-    def check_integrity(self) -> None:
-        """Recount the books of the manager and of every tier.
+    def close(self) -> None:
+        """Finish what is on its way, and close workers and stores; once.
 
         Raises:
-            IntegrityError: Something disagrees: a defect of kvframe.
+            TierError: A store cannot be closed; the others are.
         """
-        self.kv.check_integrity()
-        for level in self.levels:
-            level.books.check_integrity()
-
-    def close(self) -> None:
-        """Finish what is on its way, and close workers and stores."""
-        self.drain()
-        for worker in self.workers:
-            worker.close()
-        for below in self.below:
-            below.store.close()
+        if self._closed:
+            return
+        try:
+            self.drain()
+        finally:
+            self._closed = True
+            failed = self._shut()
+        if failed:
+            raise TierError("; ".join(failed))
 
     def __enter__(self) -> Tiers:
         return self
@@ -316,6 +299,18 @@ class Tiers(Downward, Upward, Swapping):
         return False
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _shut(self) -> list[str]:
+        """Close every worker and store; what failed."""
+        for worker in self.workers:
+            worker.close()
+        failed = []
+        for below in self.below:
+            try:
+                below.store.close()
+            except Exception as error:
+                failed.append(f"{below.name} cannot be closed: {type(error).__name__}: {error}")
+        return failed
 
     def _up(self) -> list[HostTier | StoreTier]:
         now = self._clock()

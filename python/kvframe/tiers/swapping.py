@@ -24,13 +24,14 @@ class Swapped:
     Attributes:
         request: What brings it back: `KVCacheManager.preempt`'s.
         tokens: Computed tokens that are kept, those of a partial last block too.
-        state: ``leaving`` (its pages are being copied), ``out``, ``failed`` (they could not be:
-            it is computed again), ``back`` or ``dropped``.
+        state: ``leaving`` (its pages are being copied), ``out``, ``failed`` (they could not be, or
+            are of other weights: it is computed again), ``back`` or ``dropped``.
     """
 
     request: Request
     tokens: int
     state: Literal["leaving", "out", "failed", "back", "dropped"] = "leaving"
+    _weights: bytes | None = None
     _slots: npt.NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
 
     def __len__(self) -> int:
@@ -55,12 +56,14 @@ class Swapping(Levels):
         Returns:
             A `Swapped` for `swap_in`, or the request for `admit`.
         """
+        self._check_open()
         tokens = self.kv.readable(seq)
         cost = cost.measured(self._out_rate.value, self._in_rate.value)
         nbytes = -(-tokens // self.block_size) * self._page_bytes()
         free, cached, *_ = self.host.books.counts()
         room = -(-tokens // self.block_size) <= free + cached
-        if tokens and room and cost.prefers_swap(tokens, nbytes):
+        fresh = self.kv._core.fingerprint(seq) is not None  # of the present weights
+        if tokens and room and fresh and cost.prefers_swap(tokens, nbytes):
             return self.swap_out(seq)
         self.counters["recomputed"] += 1
         return self.kv.preempt(seq)
@@ -74,6 +77,7 @@ class Swapping(Levels):
             CapacityError: Host memory has no room; nothing has changed.
             UsageError: A window has given blocks up: they cannot come back.
         """
+        self._check_open()
         tokens = self.kv.readable(seq)
         rows = -(-tokens // self.block_size)
         pages = [self.kv.block_table(seq, part.group)[:rows] for part in self.parts]
@@ -82,6 +86,7 @@ class Swapping(Levels):
                 raise UsageError(
                     f"group {part.group} of {seq:#x} has given blocks up: recompute it"
                 )
+        weights = self.kv._core.fingerprint(seq)
         slots, evicted = self.host.books.lend(rows)
         try:
             lease = self.kv.lease(seq, tokens) if tokens else None
@@ -90,7 +95,7 @@ class Swapping(Levels):
             self.host.books.give_back(slots)
             raise
         self._evicted(self.host, evicted)
-        swapped = Swapped(request, tokens, _slots=slots)
+        swapped = Swapped(request, tokens, _weights=weights, _slots=slots)
         self.counters["swapped_out"] += rows
         if lease is None:
             swapped.state = "out"
@@ -115,25 +120,30 @@ class Swapping(Levels):
         """Admit a swapped sequence and bring its pages back, as they were.
 
         `poll` says when it has landed: it is then as long as it was. If pages are not as they went
-        out, it is rewound to what is good.
+        out, it is rewound to what is good. What other weights computed does not come back.
 
         Raises:
             BusyError: It is still on its way out.
             HandleError: It is back already, or was dropped.
             CapacityError: The pool has no room now; it stays swapped.
         """
+        self._check_open()
         if swapped.state == "leaving":
             raise BusyError("the sequence is still on its way out: try again after poll()")
         if swapped.state in ("back", "dropped"):
             raise HandleError(f"the swapped sequence is {swapped.state}: it is taken once")
         core = swapped.request.core
+        if swapped._weights != self.kv._core.fingerprint():
+            swapped.state = "failed"
+            self._give_back(swapped)
         if swapped.state == "failed":
             grant = self.kv.admit(swapped.request)
             swapped.state = "back"
             return grant
         size = self.block_size
         whole = min(swapped.tokens, max(len(core) - 1, 0)) // size
-        grant = self.kv.admit(Request.of_core(core.changed(external_until=whole * size)))
+        # Never 0: a hit inside a block would be copied over its page after `_tail` has filled it.
+        grant = self.kv.admit(Request.of_core(core.changed(external_until=max(whole * size, 1))))
         swapped.state = "back"
         start = grant.cached_tokens // size
         self._tail(swapped, grant, max(whole, start))
@@ -183,7 +193,11 @@ class Swapping(Levels):
         def landed(outcome: int | Exception) -> None:
             good = 0 if isinstance(outcome, Exception) else outcome
             self._in_rate.add(len(slots) * self._page_bytes(), time.perf_counter() - started)
-            cut = self.kv.loaded(ticket, good)
+            try:
+                cut = self.kv.loaded(ticket, good)
+            except HandleError:  # the engine has settled it, or its deadline has come
+                self._give_back(swapped)
+                return
             if good < len(slots):
                 self.counters["failed_swaps"] += 1
                 self._rewound += cut

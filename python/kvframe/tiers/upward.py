@@ -6,6 +6,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+
 from kvframe.errors import CapacityError, HandleError, UsageError
 from kvframe.policies.tier import UNKNOWN, Use
 from kvframe.tiers.below import Read, StoreTier
@@ -98,7 +100,7 @@ class Upward(Levels):
 
     def _fetch(self, loading: Loading, below: StoreTier, stored: Stored) -> None:
         """The first stage."""
-        keys, slots, host = loading.keys, stored.slots, self.host
+        keys, slots, host, codec = loading.keys, stored.slots, self.host, below.codec
         try:
             source, _ = below.books.load(keys, stored.present, loading.use)
         except CapacityError:
@@ -112,7 +114,7 @@ class Upward(Levels):
             self._deadline(level, ticket)
 
         def fetch() -> Read:
-            read = below.read(keys, stored.present, host.get(slots))
+            read = below.read(codec, keys, stored.present, host.get(slots))
             host.seal(slots[: read.good])
             return read
 
@@ -124,8 +126,7 @@ class Upward(Levels):
                 below.corrupt += bool(outcome.wrong)
             self._settle(below, source, self._all(good), keep=keep)
             count = self._settle(host, stored.ticket, self._all(good))
-            here = host.books.find(keys[: stored.present + count])
-            host.books.set_backed(keys[:here], True)
+            self._note_backed(0, keys[: stored.present + count])
             self.counters["promoted"] += count
             loading.into_host = None
             if loading.state == "promoting":
@@ -141,13 +142,14 @@ class Upward(Levels):
 
         def told(outcome: int | Exception) -> None:
             below.heard(outcome, self._clock())
-            if not isinstance(outcome, Exception):
+            if not isinstance(outcome, Exception) and below.codec is codec:
                 parent = keys[known - 1 : known] if known else None
                 below.books.adopt(keys[known : known + outcome], parent)
             if loading.state == "looking":
                 self._promote(loading)
 
-        below.worker.submit(lambda: below.look(keys[known:]), told)
+        codec = below.codec
+        below.worker.submit(lambda: below.look(codec, keys[known:]), told)
 
     # --- into the pool -------------------------------------------------------------------------
 
@@ -213,9 +215,16 @@ class Upward(Levels):
         if loading not in self._loading or loading.state == "onboarding":
             return  # over, or about to be
         loading.state = "cancelled"
-        if loading.into_host is not None:
+        if loading.into_host is not None and not self._awaited(loading):
             self._give_up(self.host, loading.into_host)
         self._bring_in(loading, 0)
+
+    def _awaited(self, loading: Loading) -> bool:
+        """Whether somebody else waits for what a load is bringing to host memory."""
+        at = self.host.books.find(loading.keys)
+        key = loading.keys[at : at + 1]
+        others = [one for one in self._loading if one.state == "waiting"]
+        return any(len(key) and np.array_equal(one.keys[at : at + 1], key) for one in others)
 
     def _late(self, level: object, tickets: list[int]) -> None:
         """Transfers of a tier took too long: whoever waits for them goes on without."""

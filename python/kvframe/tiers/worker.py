@@ -8,6 +8,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol, TypeVar
 
+from kvframe.errors import TierError
+
 T = TypeVar("T")
 Job = Callable[[], object]
 Then = Callable[[object], None]
@@ -55,8 +57,11 @@ class Inline:
         while self._jobs and ended < most:
             turn = self._dice.randrange(len(self._jobs)) if self._dice else 0
             job, then = self._jobs.pop(turn)
-            then(_outcome(job))
+            outcome = _outcome(job)
+            then(outcome)
             ended += 1
+            if isinstance(outcome, Exception) and isinstance(outcome.__cause__, KeyboardInterrupt):
+                raise outcome.__cause__  # it was meant for the caller, whose thread this is
         return ended
 
     @property
@@ -115,3 +120,7 @@ def _outcome(job: Job) -> object:
         return job()
     except Exception as error:
         return error
+    except BaseException as error:  # a cancelled task, say: the worker and who waits for it go on
+        told = TierError(f"{type(error).__name__}: {error}")
+        told.__cause__ = error
+        return told

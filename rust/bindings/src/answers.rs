@@ -6,6 +6,7 @@ use kvframe_core::pool::NIL;
 use kvframe_core::{Key, Manager as Core};
 use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::buffers::u64s;
 use crate::driver::frozen;
@@ -118,6 +119,20 @@ impl Manager {
     fn tier_keys<'py>(&self, py: Python<'py>, seq: Seq, upto: Upto) -> PyResult<Bound<'py, PyAny>> {
         let keys = self.locked(py, |core| core.tier_keys(seq.0, upto.0))?;
         words(py, &keys.map_err(|e| from_core(py, &e))?)
+    }
+
+    /// The weights' fingerprint; None for a sequence that was admitted under others.
+    #[pyo3(signature = (seq=None))]
+    fn fingerprint<'py>(
+        &self,
+        py: Python<'py>,
+        seq: Option<Seq>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let found = self.locked(py, |core| {
+            let current = seq.map_or(Ok(true), |seq| core.is_current(seq.0));
+            current.map(|current| current.then(|| core.options().fingerprint.clone()))
+        })?;
+        Ok(found.map_err(|e| from_core(py, &e))?.map(|bytes| PyBytes::new(py, &bytes)))
     }
 
     /// How many of `blocks`, from the first on, hold the prefix of each request: int64.

@@ -155,7 +155,10 @@ impl<C: Tiered> Judged<C> {
             judge.done_with(decision);
             return Ok(verdict.blocks);
         }
-        self.locked(py, |core| core.tier().ranking())?.map_err(|e| self.error(py, &e))
+        let judged = self.judge.is_some(); // it failed: the built-in order decides
+        let order =
+            |core: &mut C| if judged { Ok(core.tier().order()) } else { core.tier().ranking() };
+        self.locked(py, order)?.map_err(|e| self.error(py, &e))
     }
 
     /// Decisions that the built-in order took for a policy that failed.

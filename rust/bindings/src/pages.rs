@@ -164,6 +164,11 @@ impl TierPages {
         self.core.locked(py, forget).map(gone)
     }
 
+    /// Forgets every page, those on their way too.
+    fn clear(&self, py: Python<'_>) -> PyResult<Gone> {
+        self.core.locked(py, Core::clear).map(gone)
+    }
+
     /// Says which pages a tier below has too.
     fn set_backed(&self, py: Python<'_>, keys: &Bound<'_, PyAny>, backed: bool) -> PyResult<()> {
         let keys = self::keys(keys)?;

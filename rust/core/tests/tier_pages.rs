@@ -226,6 +226,24 @@ fn a_page_from_before_comes_in_behind_its_parent_alone() {
     tier.check_integrity().unwrap();
 }
 
+// scenario: V29, T31
+#[test]
+fn a_tier_that_is_cleared_forgets_what_is_on_its_way_too() {
+    let mut tier = pages("lru", 16);
+    put(&mut tier, &prefix(1, 3));
+    let reading = tier.load(&prefix(1, 3), 0, 1, None).unwrap();
+    let coming = tier.store(&prefix(2, 2), 1, Known::default()).unwrap();
+    let keys: Vec<Key> = tier.clear().into_iter().map(|(key, _)| key).collect();
+    let (one, two) = (prefix(1, 3), prefix(2, 2));
+    assert_eq!(keys, [one[2], one[1], two[1], one[0], two[0]]);
+    assert_eq!((tier.present(&one), tier.present(&two), tier.counts()), (0, 0, (11, 0, 5)));
+    tier.check_integrity().unwrap();
+    assert_eq!(tier.end(coming.ticket, 2, false).unwrap().good, 0);
+    assert_eq!(tier.end(reading.ticket, 3, false).unwrap().forgotten, []);
+    assert_eq!((tier.find(&two), tier.counts()), (0, (16, 0, 0)));
+    tier.check_integrity().unwrap();
+}
+
 // scenario: U-10, T31
 #[test]
 fn that_a_page_is_backed_ends_with_it() {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Annotated, Any
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 import redis
@@ -47,7 +48,7 @@ class Redis(PageStore):
             )
             self._server.ping()
         except (redis.RedisError, ValueError) as error:
-            raise TierError(f"redis at {options.url}: {error}") from error
+            raise TierError(f"redis at {_without_secrets(options.url)}: {error}") from error
 
     def put(self, objects: Sequence[tuple[str, bytes]]) -> Sequence[bool]:
         kept: list[bool] = []
@@ -82,11 +83,19 @@ class Redis(PageStore):
             line = self._server.pipeline(transaction=False)
             for name in some:
                 line.getrange(name, 0, head - 1)
-            for name, data in zip(some, line.execute(), strict=True):
-                yield name.decode(), data
+            # What others keep under such a name may be no string, and its name no text.
+            for name, data in zip(some, line.execute(raise_on_error=False), strict=True):
+                if name.isascii() and isinstance(data, bytes):
+                    yield name.decode(), data
 
     def close(self) -> None:
         self._server.close()
+
+
+def _without_secrets(url: str) -> str:
+    """A URL for messages: without a user, a password or a query."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
 
 
 def _batches(items: Any, size: int) -> Iterator[Any]:

@@ -238,6 +238,15 @@ impl TierPages {
         self.by_key.get(&key).copied().map_or_else(Vec::new, |page| self.forget_from(page))
     }
 
+    /// Forgets every page, those on their way too; each after those that follow it.
+    pub fn clear(&mut self) -> Gone {
+        let pool = self.tier.pool();
+        let mut pages: Vec<BlockId> =
+            (0..pool.created()).filter(|&page| pool.is_findable(page)).collect();
+        pages.sort_unstable_by_key(|&page| (u32::MAX - pool.depth(page), page));
+        self.drop_all(pages)
+    }
+
     /// Says which pages a tier below has too.
     pub fn set_backed(&mut self, keys: &[Key], backed: bool) {
         for key in keys {
@@ -268,13 +277,17 @@ impl TierPages {
             }
         }
         gone.reverse();
-        self.stats.forgotten += gone.len() as u64;
+        self.drop_all(gone)
+    }
+
+    fn drop_all(&mut self, pages: Vec<BlockId>) -> Gone {
+        self.stats.forgotten += pages.len() as u64;
         let forgotten = |page: BlockId| {
             let key = self.leave(page);
             self.tier.forget(page);
             (key, page)
         };
-        gone.into_iter().map(forgotten).collect()
+        pages.into_iter().map(forgotten).collect()
     }
 
     fn enter(&mut self, key: Key, page: BlockId, stored: bool) {

@@ -13,6 +13,9 @@ impl TierPages {
     pub fn collect(&mut self, free: u32) -> Result<Gone> {
         let pool = self.tier.pool();
         let short = free.saturating_sub(pool.free()).min(pool.cached());
+        if self.tier.must_ask(short, &[]) {
+            return Err(Error::NeedVictims { n: short });
+        }
         self.shed(short)
     }
 
@@ -89,6 +92,8 @@ impl TierPages {
         let rest = n - victims.len() as u32;
         victims.extend(self.tier.victims(rest, &[])?.unwrap_or_default());
         self.stats.evicted += victims.len() as u64;
+        let unbacked = victims.iter().filter(|&&page| !self.backed[page as usize]).count();
+        self.stats.unbacked += unbacked as u64;
         Ok(victims.into_iter().map(|page| (self.leave(page), page)).collect())
     }
 }

@@ -1,0 +1,69 @@
+"""Looking into tiers: counters, pages that changed, books that disagree."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kvframe.errors import TierError
+from kvframe.tiers.below import StoreTier
+from kvframe.tiers.books import Gone, keys_of
+from kvframe.tiers.levels import Level, Levels
+from kvframe.tiers.space import Key
+
+
+class Inside(Levels):
+    """What the tiers of a manager tell of themselves."""
+
+    def stats(self) -> dict[str, dict[str, int]]:
+        """Counters: of the directions under ``moved``, and of each tier by its name."""
+        told = {"moved": dict(self.counters)}
+        for level in self.levels:
+            free, cached, owned, moving = level.books.counts()
+            more = {"free": free, "cached": cached, "owned": owned, "moving": moving}
+            told[level.name] = {**level.books.stats(), **more, "corrupt": level.corrupt}
+            if isinstance(level, StoreTier):
+                told[level.name] |= {"errors": level.errors, "recovered": level.recovered}
+        return told
+
+    def verify(self) -> list[tuple[str, Key]]:
+        """Read every page of every tier back and compare checksums; blocks until that is done.
+
+        Returns:
+            Pages that were wrong or gone, which are forgotten: (name of the tier, key).
+
+        Raises:
+            TierError: A store cannot be asked. What it has stays.
+        """
+        self._check_open()
+        told: list[tuple[str, Key]] = []
+        for level in self.levels:
+            wrong = self._wrong(level)
+            told += [(level.name, key) for key, _ in wrong]
+            self._left(level, level.books.forget(keys_of(wrong)))
+        return told
+
+    def check_integrity(self) -> None:
+        """Recount the books of the manager and of every tier.
+
+        Raises:
+            IntegrityError: Something disagrees: a defect of kvframe.
+        """
+        self.kv.check_integrity()
+        for level in self.levels:
+            level.books.check_integrity()
+
+    def _wrong(self, level: Level) -> Gone:
+        """Pages of a tier that are not as they came in; a store is asked by its own worker."""
+        pages = level.books.stored()
+        if not isinstance(level, StoreTier):
+            slots = np.array([place for _, place in pages], np.uint32)
+            return [page for at, page in enumerate(pages) if not level.check(slots[at : at + 1])]
+        answers: list[Gone | Exception] = []
+        level.worker.submit(lambda: level.wrong(pages), answers.append)
+        while not answers:
+            level.worker.poll(0.01)
+        (answer,) = answers
+        level.heard(answer, self._clock())
+        if isinstance(answer, Exception):
+            raise TierError(f"{level.name}: {answer}") from answer
+        return answer

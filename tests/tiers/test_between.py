@@ -1,0 +1,143 @@
+"""Pages between tiers: who waits for them, under which name they go, where they may stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .helpers import Engine, Shelf, below, host, text
+
+
+@pytest.mark.scenario("S25", "T9")
+def test_who_gives_up_takes_nothing_from_who_waits_for_the_same() -> None:
+    made = Engine([host(), below()], stores=[Shelf()])
+    one = text(1, 18)
+    made.run(one)
+    made.only_below()
+    ahead = made.tiers.prefetch(one)
+    grant, other = made.start(one), made.tiers.prefetch(text(2, 18))
+    made.tiers.cancel(ahead)
+    made.tiers.cancel(other)
+    assert made.tiers.drain().landed == [grant.seq]
+    assert made.compute(grant.seq) == 2
+    made.kv.release(grant.seq)
+    made.only_below()
+    ahead, again = made.tiers.prefetch(one), made.start(one)
+    made.tiers.cancel(again.seq)
+    made.tiers.cancel(ahead)  # nobody waits now
+    assert made.tiers.drain().landed == []
+    assert made.tiers.host.books.counts() == (16, 0, 0, 0)
+    made.tiers.check_integrity()
+
+
+@pytest.mark.scenario("V29", "T19")
+def test_pages_of_new_weights_are_found_by_who_starts_with_them() -> None:
+    shelf = Shelf()
+    first = Engine([host(), below()], stores=[shelf], options={"fingerprint": "one"})
+    grant = first.start(text(1, 17))
+    first.compute(grant.seq)
+    first.tiers.offload(grant.seq)
+    first.tiers.poll()  # to host memory, and then on its way down
+    assert first.tiers.set_fingerprint("two") == 0
+    first.settle()
+    assert shelf.objects == {}
+    first.kv.release(grant.seq)
+    first.run(text(2, 17))
+    for weights, found in (("one", 0), ("two", 16)):
+        again = Engine([host(), below()], stores=[shelf], options={"fingerprint": weights})
+        assert again.tiers.lookup(text(2, 17)).best == found
+
+
+@pytest.mark.scenario("T25", "U-10")
+def test_a_page_that_only_the_last_tier_has_is_not_backed_by_the_one_between() -> None:
+    stores = [Shelf(), Shelf()]
+    engine = Engine([host(8, high=0.75, low=0.5), below(), below(name="last")], stores=stores)
+    engine.run(text(1, 17))
+    engine.only_below()
+    _, between, last = engine.tiers.levels
+    engine.tiers._left(between, between.books.clear())
+    assert engine.run(text(1, 17)).external_tokens == 16
+    books = engine.tiers.host.books
+    assert len(books.unbacked([page for _, page in books.stored()])) == 4
+    # The last one forgets; host memory has the only copy, which goes down as others push it out.
+    engine.tiers._left(last, last.books.clear())
+    engine.run(text(2, 17))
+    found = engine.tiers.lookup(text(1, 17)).tiers
+    assert (found["below"], found["last"]) == (16, 16)
+
+
+@pytest.mark.scenario("T24", "T25")
+@pytest.mark.parametrize("pages", [1, 3, 10])
+def test_a_prefix_longer_than_a_tier_is_not_written_again_and_again(pages: int) -> None:
+    shelf = Shelf()
+    small = below(pages, high=0.95, low=0.9)
+    engine = Engine([host(32), small], stores=[shelf], blocks=32)
+    engine.run(text(1, 4 * 20 + 1))
+    for _ in range(10):
+        engine.tiers.poll()
+    assert shelf.calls.count("put") == 1
+    assert engine.tiers.lookup(text(1, 81)).tiers["below"] == 4 * max(1, int(0.95 * pages))
+    # Nor does the tail of a prompt that host memory cannot keep go there again with every step.
+    engine = Engine([host(pages, high=0.95, low=0.9)], blocks=32)
+    seq = engine.start(text(1, 81)).seq
+    engine.compute(seq)
+    assert engine.tiers.offload(seq) > 0
+    engine.settle()
+    assert engine.tiers.offload(seq) == 0
+
+
+@pytest.mark.scenario("T25")
+def test_room_is_made_as_far_as_the_tier_below_keeps_up() -> None:
+    tiers = [host(4, admission="write-back", when_full="refuse"), below()]
+    engine = Engine(tiers, stores=[Shelf()], blocks=16)
+    for seed in (1, 2):
+        engine.run(text(seed, 17))
+    assert engine.tiers.make_room(12) == 4  # the second prompt would push the first one out
+    assert engine.kv.counts().free == 12
+    engine.settle()
+    assert engine.tiers.make_room(16) == 4
+    assert engine.kv.counts().free == 16
+
+
+@pytest.mark.scenario("T24", "T25")
+@pytest.mark.parametrize("policy", ["lru", "lfu", "mru", "fifo"])
+@pytest.mark.parametrize("pages", [(8, 6), (6, 8), (12, 4)])
+def test_what_the_tier_below_will_not_keep_is_not_sent_for_ever(
+    pages: tuple[int, int], policy: str
+) -> None:
+    stores = [Shelf(), Shelf()]
+    marks: dict[str, Any] = {"eviction": policy, "high": 0.75, "low": 0.5}
+    tiers = [host(8, **marks), below(pages[0], **marks), below(pages[1], name="last", **marks)]
+    engine = Engine(tiers, stores=stores, blocks=16)
+    for seed in range(6):
+        grant = engine.start(text(seed, 17))
+        engine.compute(grant.seq)
+        engine.tiers.offload(grant.seq)
+        engine.kv.release(grant.seq)
+        for _ in range(20):
+            engine.tiers.poll()
+        assert not any(worker.busy for worker in engine.tiers.workers)
+        engine.tiers.check_integrity()
+    assert max(shelf.calls.count("put") for shelf in stores) < 30
+    assert [level.books.counts()[1] > 0 for level in engine.tiers.levels] == [True] * 3
+
+
+@pytest.mark.scenario("T41")
+def test_what_moved_and_what_was_lost_add_up() -> None:
+    engine = Engine([host(8), below(24)], stores=[Shelf()], blocks=16)
+    for seed in range(4):
+        engine.run(text(seed, 17))
+    told = engine.tiers.stats()
+    # Host memory evicted half of it, which lies below.
+    assert (told["host"]["evicted"], told["moved"]["dropped"]) == (8, 0)
+    for seed in range(20):
+        engine.run(text(seed % 7, 5 + 4 * (seed % 5)))
+    told = engine.tiers.stats()
+    moved = told["moved"]
+    assert told["host"]["stored"] == moved["offloaded"] + moved["promoted"]
+    assert told["below"]["stored"] == moved["demoted"]
+    assert told["host"]["unbacked"] == moved["dropped"]
+    for tier in ("host", "below"):
+        of = told[tier]
+        assert of["stored"] - of["evicted"] == of["cached"], tier
