@@ -183,10 +183,15 @@ class MooncakeMaster(Process):
 
         pinned = ReplicateConfig()
         pinned.with_hard_pin = True
-        size = 2**20
-        while size > 16:
-            if store._store.put(f"filler{os.urandom(6).hex()}", bytes(size), pinned):
-                size //= 2
+        kept = True
+        while kept:  # its master evicts what is not pinned, and makes room, a while later
+            size, kept = 2**20, False
+            while size > 16:
+                if store._store.put(f"filler{os.urandom(6).hex()}", bytes(size), pinned):
+                    size //= 2
+                else:
+                    kept = True
+            time.sleep(0.5)
 
 
 SERVERS = {server.name: server for server in (Folder, RedisServer, MooncakeMaster)}
