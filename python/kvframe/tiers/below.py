@@ -76,6 +76,7 @@ class StoreTier:
         self.shared = tier.store.descriptor.shared
         kind = "remote" if self.shared else "disk"
         self.gate = Gate(tier, self.books, kind, space.block_size)
+        self.tight = 0  # puts in a row that the store did not keep whole
         self.corrupt = self.foreign = self.errors = 0
         self._parts = range(len(shapes))
         self._in_a_row, self._again = 0, 0

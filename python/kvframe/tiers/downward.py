@@ -213,6 +213,8 @@ class Downward(Levels):
             count = self._settle(below, ticket, good)
             self._note_backed(place, keys[: start + count])
             self.counters["demoted"] += count
+            if not isinstance(outcome, Exception):
+                self._make_way(place, keys, len(keys) - start - min(outcome))
             self._write_down(place + 1, keys[: start + count])
 
         if isinstance(level, StoreTier):
@@ -253,6 +255,20 @@ class Downward(Levels):
             below.worker.submit(lambda: below.write(ours, keys, start, lambda: pages), landed)
 
         level.worker.submit(lambda: level.read(theirs, keys, start), fetched)
+
+    def _make_way(self, place: int, keys: Keys, short: int) -> None:
+        """A store keeps fewer pages, again, than its tier has room for: others must go.
+
+        Once, until it has kept all that it was given: more would not help.
+        """
+        below = self.below[place]
+        below.tight = below.tight + 1 if short else 0
+        if below.tight != 2:
+            return
+        gone = below.books.collect(below.books.counts()[0] + short)
+        self._evicted(below, gone)
+        if gone:
+            self._put_off(place, keys)
 
     def _clean(self, level: Level, place: int, doomed: list[int]) -> list[int]:
         """Back up pages that are about to die and that the tier below lets in; those that may."""
