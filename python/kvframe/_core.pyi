@@ -845,6 +845,10 @@ class TierPages:
         """
         A part of a transfer has ended: (whether all have, pages good, what is forgotten).
         """
+    def evict_backed(self, /, keys: Any, n: SupportsIndex) -> list[tuple[tuple[int, int], int]]:
+        """
+        Evicts up to `n` of the pages of `keys` that may die and that the tier below has.
+        """
     def expire(self, /, now: SupportsIndex) -> tuple[list[int], list[tuple[tuple[int, int], int]]]:
         """
         Gives up what is late: (tickets, what is forgotten).
