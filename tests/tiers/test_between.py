@@ -141,3 +141,42 @@ def test_what_moved_and_what_was_lost_add_up() -> None:
     for tier in ("host", "below"):
         of = told[tier]
         assert of["stored"] - of["evicted"] == of["cached"], tier
+
+
+@pytest.mark.scenario("T25", "T12")
+@pytest.mark.parametrize("policy", ["lru", "arc"])
+def test_to_be_written_down_is_no_use(policy: str) -> None:
+    """Pages that were about to die die once they are below, and none that were used since."""
+    first = host(20, eviction=policy, high=0.8, low=0.6)
+    engine = Engine([first, below(admission="write-back")], stores=[Shelf()], blocks=24)
+    for seed in (1, 2, 3):
+        engine.run(text(seed, 17))
+    engine.run(text(1, 17))
+    assert engine.tiers.stats()["below"]["stored"] == 0
+    for seed in (4, 5):
+        engine.run(text(seed, 17))
+    kept = [engine.tiers.lookup(text(seed, 17)).tiers["host"] for seed in (1, 2, 3, 4, 5)]
+    assert kept[0] == kept[4] == 16
+    assert kept[1] == 0
+    if policy == "lru":  # arc's order names the ends of prefixes alone
+        assert engine.tiers.stats()["below"]["stored"] == 8  # what made room, and nothing more
+
+
+@pytest.mark.scenario("T24", "T25")
+def test_a_store_smaller_than_its_tier_keeps_what_came_last() -> None:
+    shelf = Shelf()
+    shelf.room = 8
+    engine = Engine([host(32), below(64)], stores=[shelf], blocks=32)
+    for seed in range(6):
+        engine.run(text(seed, 17))
+    engine.settle()
+    found = [engine.tiers.lookup(text(seed, 17)).tiers["below"] for seed in range(6)]
+    assert sum(found) == 4 * 8
+    assert found[:2] == [0, 0]
+    # One that keeps nothing at all is not emptied for it.
+    shelf.room = 0
+    for seed in range(6, 12):
+        engine.run(text(seed, 17))
+        engine.settle()
+    assert len(shelf.objects) >= 4
+    engine.tiers.check_integrity()

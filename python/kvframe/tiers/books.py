@@ -176,6 +176,11 @@ class Books:
         gone: Gone = self._core.collect(free)
         return gone
 
+    def evict_backed(self, keys: Keys, most: int) -> Gone:
+        """Evict those of some pages that may die and that the tier below has, up to ``most``."""
+        gone: Gone = self._core.evict_backed(keys, most)
+        return gone
+
     def lend(self, pages: int) -> tuple[npt.NDArray[np.uint32], Gone]:
         """Places for whoever keeps books of its own, and who made room."""
         slots, evicted = self._core.lend(pages)
@@ -212,6 +217,11 @@ class Books:
 def as_keys(keys: Iterable[Key]) -> Keys:
     """Keys as an array."""
     return np.array(list(keys), np.uint64).reshape(-1, 2)
+
+
+def as_tuples(keys: Keys) -> list[Key]:
+    """The other way round."""
+    return [(low, high) for low, high in keys.tolist()]
 
 
 def keys_of(gone: Gone) -> Keys:

@@ -12,7 +12,7 @@ from kvframe.errors import CapacityError, HandleError, UsageError
 from kvframe.manager import KVCacheManager
 from kvframe.policies.tier import UNKNOWN, Use
 from kvframe.tiers.below import StoreTier
-from kvframe.tiers.books import Gone, Keys, Stored, keys_of
+from kvframe.tiers.books import Gone, Keys, Stored, as_tuples, keys_of
 from kvframe.tiers.gate import COMPUTED, USED
 from kvframe.tiers.host import HostTier
 from kvframe.tiers.moves import Moves, Pages, Part
@@ -96,6 +96,13 @@ class Levels:
             cleaned = self._cleaned[place - 1]
             cleaned.update((key, True) for key, _ in gone if key in cleaned)
         self._left(level, gone)
+
+    def _used(self, level: Level, keys: Keys) -> None:
+        """A request uses pages: they are about to die no more."""
+        place = self.levels.index(level)
+        if place < len(self.below) and self._cleaned[place]:
+            for key in as_tuples(keys):
+                self._cleaned[place].pop(key, None)
 
     def _left(self, level: Level, gone: Gone) -> None:
         """Pages are no longer in a tier, for whatever reason."""
