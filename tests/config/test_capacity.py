@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvframe.config import CacheConfig, Config, GroupConfig, ModelConfig, SequenceCapacity
-from kvframe.config.sizes import parse_bytes
+from kvframe.config.sizes import parse_bytes, rounded
 
 LLAMA_8B = ModelConfig(layers=32, kv_heads=8, head_dim=128)
 TOKEN_BYTES = 2 * 32 * 8 * 128 * 2
@@ -30,6 +30,14 @@ TOKEN_BYTES = 2 * 32 * 8 * 128 * 2
 )
 def test_sizes(text: str, size: int | None) -> None:
     assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(512, "0.50 KiB"), (1024, "1.00 KiB"), (40 * 2**30, "40.00 GiB"), (2**61, "2,048.00 PiB")],
+)
+def test_bytes_in_words(size: int, text: str) -> None:
+    assert rounded(size) == text
 
 
 def test_bytes_become_whole_blocks() -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from kvframe.config.origins import join
 from kvframe.config.rules import reusable_unit
+from kvframe.config.sizes import rounded
 from kvframe.config.text import key, toml
 from kvframe.config.tree import Config, Resolved
 from kvframe.registry import Loaded, Registry
@@ -65,7 +66,7 @@ def _summary(resolved: Resolved) -> list[str]:
     blocks = resolved.capacity_blocks
     size = f"{blocks:,} blocks of {cache.block_size} tokens ({blocks * cache.block_size:,} tokens"
     if resolved.block_bytes is not None:
-        size += f", {blocks * resolved.block_bytes / 2**30:,.2f} GiB"
+        size += f", {rounded(blocks * resolved.block_bytes)}"
     unit = reusable_unit(resolved.config)
     shared = [] if unit == cache.block_size else [f"# prefix hits are multiples of {unit} tokens"]
     padded = [

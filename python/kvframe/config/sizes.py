@@ -29,6 +29,12 @@ def parse_bytes(text: str) -> int | None:
     return int(Fraction(match[1]) * factor)
 
 
+def rounded(size: int) -> str:
+    """Bytes as people read them: ``0.50 KiB``, ``40.00 GiB``."""
+    exponent = min(max((size.bit_length() - 1) // 10, 1), 5)
+    return f"{size / 1024**exponent:,.2f} {' KMGTP'[exponent]}iB"
+
+
 def token_bytes(layers: int, kv_heads: int, head_dim: int, dtype: str) -> int:
     """Bytes of one token's keys and values over ``layers``; ``dtype`` is one of `DTYPE_BYTES`."""
     return 2 * layers * kv_heads * head_dim * DTYPE_BYTES[dtype]
