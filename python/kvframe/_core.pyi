@@ -648,6 +648,7 @@ class RouterIndex:
     def match_tokens(
         self, /, ids: Any, salt: bytes | None, adapter: bytes | None
     ) -> list[tuple[int, tuple[int, int, int, int]]]: ...
+    def misfit(self, /, worker: SupportsIndex, blocks: SupportsIndex) -> None: ...
     def remove_worker(self, /, worker: SupportsIndex) -> int | None: ...
     def removed(self, /, worker: SupportsIndex, blocks: Any, tier: SupportsIndex) -> int: ...
     def stored(
@@ -843,6 +844,10 @@ class TierPages:
     ) -> tuple[bool, int, list[tuple[tuple[int, int], int]]]:
         """
         A part of a transfer has ended: (whether all have, pages good, what is forgotten).
+        """
+    def evict_backed(self, /, keys: Any, n: SupportsIndex) -> list[tuple[tuple[int, int], int]]:
+        """
+        Evicts up to `n` of the pages of `keys` that may die and that the tier below has.
         """
     def expire(self, /, now: SupportsIndex) -> tuple[list[int], list[tuple[tuple[int, int], int]]]:
         """

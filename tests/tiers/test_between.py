@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from .helpers import Engine, Shelf, below, host, text
@@ -96,3 +98,85 @@ def test_room_is_made_as_far_as_the_tier_below_keeps_up() -> None:
     engine.settle()
     assert engine.tiers.make_room(16) == 4
     assert engine.kv.counts().free == 16
+
+
+@pytest.mark.scenario("T24", "T25")
+@pytest.mark.parametrize("policy", ["lru", "lfu", "mru", "fifo"])
+@pytest.mark.parametrize("pages", [(8, 6), (6, 8), (12, 4)])
+def test_what_the_tier_below_will_not_keep_is_not_sent_for_ever(
+    pages: tuple[int, int], policy: str
+) -> None:
+    stores = [Shelf(), Shelf()]
+    marks: dict[str, Any] = {"eviction": policy, "high": 0.75, "low": 0.5}
+    tiers = [host(8, **marks), below(pages[0], **marks), below(pages[1], name="last", **marks)]
+    engine = Engine(tiers, stores=stores, blocks=16)
+    for seed in range(6):
+        grant = engine.start(text(seed, 17))
+        engine.compute(grant.seq)
+        engine.tiers.offload(grant.seq)
+        engine.kv.release(grant.seq)
+        for _ in range(20):
+            engine.tiers.poll()
+        assert not any(worker.busy for worker in engine.tiers.workers)
+        engine.tiers.check_integrity()
+    assert max(shelf.calls.count("put") for shelf in stores) < 30
+    assert [level.books.counts()[1] > 0 for level in engine.tiers.levels] == [True] * 3
+
+
+@pytest.mark.scenario("T41")
+def test_what_moved_and_what_was_lost_add_up() -> None:
+    engine = Engine([host(8), below(24)], stores=[Shelf()], blocks=16)
+    for seed in range(4):
+        engine.run(text(seed, 17))
+    told = engine.tiers.stats()
+    # Host memory evicted half of it, which lies below.
+    assert (told["host"]["evicted"], told["moved"]["dropped"]) == (8, 0)
+    for seed in range(20):
+        engine.run(text(seed % 7, 5 + 4 * (seed % 5)))
+    told = engine.tiers.stats()
+    moved = told["moved"]
+    assert told["host"]["stored"] == moved["offloaded"] + moved["promoted"]
+    assert told["below"]["stored"] == moved["demoted"]
+    assert told["host"]["unbacked"] == moved["dropped"]
+    for tier in ("host", "below"):
+        of = told[tier]
+        assert of["stored"] - of["evicted"] == of["cached"], tier
+
+
+@pytest.mark.scenario("T25", "T12")
+@pytest.mark.parametrize("policy", ["lru", "arc"])
+def test_to_be_written_down_is_no_use(policy: str) -> None:
+    """Pages that were about to die die once they are below, and none that were used since."""
+    first = host(20, eviction=policy, high=0.8, low=0.6)
+    engine = Engine([first, below(admission="write-back")], stores=[Shelf()], blocks=24)
+    for seed in (1, 2, 3):
+        engine.run(text(seed, 17))
+    engine.run(text(1, 17))
+    assert engine.tiers.stats()["below"]["stored"] == 0
+    for seed in (4, 5):
+        engine.run(text(seed, 17))
+    kept = [engine.tiers.lookup(text(seed, 17)).tiers["host"] for seed in (1, 2, 3, 4, 5)]
+    assert kept[0] == kept[4] == 16
+    assert kept[1] == 0
+    if policy == "lru":  # arc's order names the ends of prefixes alone
+        assert engine.tiers.stats()["below"]["stored"] == 8  # what made room, and nothing more
+
+
+@pytest.mark.scenario("T24", "T25")
+def test_a_store_smaller_than_its_tier_keeps_what_came_last() -> None:
+    shelf = Shelf()
+    shelf.room = 8
+    engine = Engine([host(32), below(64)], stores=[shelf], blocks=32)
+    for seed in range(6):
+        engine.run(text(seed, 17))
+    engine.settle()
+    found = [engine.tiers.lookup(text(seed, 17)).tiers["below"] for seed in range(6)]
+    assert sum(found) == 4 * 8
+    assert found[:2] == [0, 0]
+    # One that keeps nothing at all is not emptied for it.
+    shelf.room = 0
+    for seed in range(6, 12):
+        engine.run(text(seed, 17))
+        engine.settle()
+    assert len(shelf.objects) >= 4
+    engine.tiers.check_integrity()

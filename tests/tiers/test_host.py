@@ -57,6 +57,7 @@ def test_no_tier_is_a_configuration() -> None:
         ([host(), below(name="host")], "another tier's name"),
         ([host(), below(store="shelv")], "did you mean shelf"),
         ([host(low=0.9, high=0.5)], "must be at most high"),
+        ([host(timeout_ms=float("inf"))], "at most 1000000000000"),
         ([host(compression="zstd")], "as they are"),
         ([host(eviction="opt")], "ranks no pages"),
         ([host(eviction_options={"x": 1})], "takes no options"),

@@ -11,7 +11,7 @@ import pytest
 
 from kvframe.pages import BLOCK_FIRST, LAYER_FIRST, Layout, NumpyPool
 from kvframe.pages.device import DevicePool, plane_addresses
-from kvframe.tiers import Part, Tiers
+from kvframe.tiers import Inline, Part, Tiers
 
 from ..pages.emulated import Emulated
 from .helpers import BLOCK, SHAPE, Engine, host, kv_of, text
@@ -94,6 +94,51 @@ def test_queued_copies_are_polled_and_never_waited_for() -> None:
     engine.settle()
     assert engine.compute(grant.seq) == 0
     engine.tiers.check_integrity()
+
+
+class Full(Queued):
+    """A mover that cannot queue now and then."""
+
+    full = True
+
+    def _queue(self, copy: Callable[[], None]) -> Later:
+        if self.full:
+            raise MemoryError("no room in the ring")
+        return super()._queue(copy)
+
+
+@pytest.mark.scenario("T1", "T4", "T11")
+def test_a_copy_that_cannot_be_queued_has_failed_and_holds_nothing() -> None:
+    engine = Engine([host()], blocks=12, parts=2)
+    memory = [NumpyPool(Layout.of(BLOCK_FIRST, SHAPE, 16)) for _ in range(2)]
+    first, second = Queued(engine.pools[0], memory[0]), Full(engine.pools[1], memory[1])
+    engine.tiers = Tiers(
+        engine.kv,
+        [Part(pool) for pool in engine.pools],
+        host=memory,
+        movers=[first, second],
+        worker=lambda _: Inline(),
+    )
+    one = text(1, 14)
+    grant = engine.start(one)
+    engine.compute(grant.seq)
+    assert engine.tiers.offload(grant.seq) == 3
+    engine.settle()
+    assert engine.tiers.host.books.counts() == (16, 0, 0, 0)
+    swapped = engine.tiers.swap_out(grant.seq)
+    engine.settle()
+    assert (swapped.state, engine.kv.counts().referenced) == ("failed", 0)
+    second.full = False
+    engine.run(one)
+    engine.forget()
+    second.full = True
+    grant = engine.start(one)
+    assert engine.tiers.drain().rewound == [grant.seq]
+    assert engine.compute(grant.seq) == 14
+    assert first.waiting == 0
+    engine.kv.release(grant.seq)
+    engine.tiers.check_integrity()
+    assert engine.tiers.host.books.counts()[2:] == (0, 0)
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")

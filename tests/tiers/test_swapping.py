@@ -110,6 +110,24 @@ def test_what_is_still_cached_is_not_brought() -> None:
     assert engine.compute(grant.seq) == 0
 
 
+@pytest.mark.scenario("I12", "T35")
+@pytest.mark.parametrize("tokens", [2, 3, 4, 6])
+def test_the_way_back_takes_no_hit_inside_a_block(tokens: int) -> None:
+    """Its copy would be made after the swapped page is there, and over it."""
+    engine = Engine([host(16)], blocks=16, options={"partial_hits": True})
+    one = text(1, tokens)
+    swapped = engine.tiers.swap_out(running(engine, one))
+    engine.settle()
+    engine.kv.release(running(engine, one[:-1]))  # leaves a partial block behind
+    assert engine.kv.lookup(one).tokens > 0
+    grant = engine.tiers.swap_in(swapped)
+    assert engine.kv.take_plan() is None
+    engine.settle()
+    engine.texts[grant.seq] = one
+    engine.check(grant.seq, tokens)
+    assert engine.kv.lengths(grant.seq).committed == tokens
+
+
 @pytest.mark.scenario("T2", "I12")
 def test_an_engine_may_settle_the_way_back_itself() -> None:
     engine = Engine([host(16)], blocks=12)

@@ -258,7 +258,7 @@ class TierConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         ),
     ] = "drop"
     timeout_ms: Annotated[
-        Annotated[float, Meta(gt=0)] | None,
+        Annotated[float, Meta(gt=0, le=1e12)] | None,
         Meta(description="A transfer that takes longer counts as failed. If not given, none does."),
     ] = None
     checksum: Annotated[

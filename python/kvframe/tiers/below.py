@@ -13,7 +13,7 @@ from kvframe.config.tiers import ResolvedTier
 from kvframe.errors import KVFrameError, TierError
 from kvframe.pages.layout import PageShape
 from kvframe.policies.report import origin_of
-from kvframe.tiers.books import Books, Gone, Keys, as_keys
+from kvframe.tiers.books import Books, Gone, Keys, as_keys, as_tuples
 from kvframe.tiers.codec import HEAD_BYTES, Codec, CorruptError, Head
 from kvframe.tiers.gate import Gate
 from kvframe.tiers.space import Key, Space, number, parse
@@ -76,6 +76,7 @@ class StoreTier:
         self.shared = tier.store.descriptor.shared
         kind = "remote" if self.shared else "disk"
         self.gate = Gate(tier, self.books, kind, space.block_size)
+        self.tight = 0  # puts in a row that the store did not keep whole
         self.corrupt = self.foreign = self.errors = 0
         self._parts = range(len(shapes))
         self._in_a_row, self._again = 0, 0
@@ -118,7 +119,7 @@ class StoreTier:
         ``codec``: As it was when they were to be put; another, of new weights, may be there by now.
         """
         found = pages()
-        chain = _tuples(keys)
+        chain = as_tuples(keys)
         objects = [
             (
                 codec.name(chain[at], part),
@@ -141,7 +142,7 @@ class StoreTier:
         ``codec``: as for `write`. ``into``: where to write them, a list of rows a part; fresh
         memory if None.
         """
-        chain = _tuples(keys)[start:]
+        chain = as_tuples(keys)[start:]
         names = [codec.name(key, part) for part in self._parts for key in chain]
         objects = list(self.store.get(names))
         if len(objects) != len(names):
@@ -177,7 +178,7 @@ class StoreTier:
 
     def look(self, codec: Codec, keys: Keys) -> int:
         """Pages of a prefix that the store has in all parts, whoever wrote them."""
-        names = [codec.name(key, part) for key in _tuples(keys) for part in self._parts]
+        names = [codec.name(key, part) for key in as_tuples(keys) for part in self._parts]
         there = list(self.store.contains(names))
         if len(there) != len(names):
             raise TierError(f"{self.name}: asked for {len(names)} objects, {len(there)} answers")
@@ -225,10 +226,6 @@ def _told(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise TierError(f"{what} raised {type(error).__name__}: {error}") from error
-
-
-def _tuples(keys: Keys) -> list[Key]:
-    return [(low, high) for low, high in keys.tolist()]
 
 
 def _leading(kept: Sequence[bool]) -> int:

@@ -64,6 +64,7 @@ class Books:
         config = tier.config
         self.tier, self.name, self.parts = tier, config.name, parts
         made = driver(tier.policy, tier.policy_options, None, block_size)
+        self._told = 0
         self._core = TierPages(
             pages=tier.pages,
             block_size=block_size,
@@ -175,6 +176,11 @@ class Books:
         gone: Gone = self._core.collect(free)
         return gone
 
+    def evict_backed(self, keys: Keys, most: int) -> Gone:
+        """Evict those of some pages that may die and that the tier below has, up to ``most``."""
+        gone: Gone = self._core.evict_backed(keys, most)
+        return gone
+
     def lend(self, pages: int) -> tuple[npt.NDArray[np.uint32], Gone]:
         """Places for whoever keeps books of its own, and who made room."""
         slots, evicted = self._core.lend(pages)
@@ -194,6 +200,11 @@ class Books:
         stats: dict[str, int] = self._core.stats()
         return stats
 
+    def take_unbacked(self) -> int:
+        """Pages evicted since the last call that the tier below had not."""
+        before, self._told = self._told, self.stats()["unbacked"]
+        return self._told - before
+
     def check_integrity(self) -> None:
         """Recount the books.
 
@@ -206,6 +217,11 @@ class Books:
 def as_keys(keys: Iterable[Key]) -> Keys:
     """Keys as an array."""
     return np.array(list(keys), np.uint64).reshape(-1, 2)
+
+
+def as_tuples(keys: Keys) -> list[Key]:
+    """The other way round."""
+    return [(low, high) for low, high in keys.tolist()]
 
 
 def keys_of(gone: Gone) -> Keys:

@@ -11,7 +11,7 @@ import msgspec
 from kvframe.errors import BusyError, CapacityError
 from kvframe.policies.tier import UNKNOWN, Use
 from kvframe.tiers.below import Read, Rows, StoreTier
-from kvframe.tiers.books import Keys
+from kvframe.tiers.books import Keys, as_keys, as_tuples
 from kvframe.tiers.gate import EVICTED
 from kvframe.tiers.levels import Level, Levels, marked
 from kvframe.tiers.moves import Pages
@@ -103,6 +103,12 @@ class Downward(Levels):
             if pages - free <= marked(level, level.config.high):
                 continue
             short = pages - free - marked(level, level.config.low)
+            if place < len(self.below) and self._cleaned[place]:
+                gone = level.books.evict_backed(as_keys(self._cleaned[place]), short)
+                self._evicted(level, gone)
+                free, short = free + len(gone), short - len(gone)
+            if not short:
+                continue
             doomed = [page for _, page in level.books.order()[:short]]
             if place < len(self.below):
                 doomed = self._clean(level, place, doomed)
@@ -207,6 +213,8 @@ class Downward(Levels):
             count = self._settle(below, ticket, good)
             self._note_backed(place, keys[: start + count])
             self.counters["demoted"] += count
+            if not isinstance(outcome, Exception):
+                self._make_way(place, keys, len(keys) - start - min(outcome))
             self._write_down(place + 1, keys[: start + count])
 
         if isinstance(level, StoreTier):
@@ -248,13 +256,28 @@ class Downward(Levels):
 
         level.worker.submit(lambda: level.read(theirs, keys, start), fetched)
 
+    def _make_way(self, place: int, keys: Keys, short: int) -> None:
+        """A store keeps fewer pages, again, than its tier has room for: others must go.
+
+        Once, until it has kept all that it was given: more would not help.
+        """
+        below = self.below[place]
+        below.tight = below.tight + 1 if short else 0
+        if below.tight != 2:
+            return
+        gone = below.books.collect(below.books.counts()[0] + short)
+        self._evicted(below, gone)
+        if gone:
+            self._put_off(place, keys)
+
     def _clean(self, level: Level, place: int, doomed: list[int]) -> list[int]:
         """Back up pages that are about to die and that the tier below lets in; those that may."""
         lost = self._lost(level, place, doomed)
-        if level.config.when_full == "drop":
-            free = level.books.counts()[0]
-            if free == 0:
-                return doomed[:1]
+        if level.config.when_full == "drop" and level.books.counts()[0] == 0:
+            # One that is on its way down by now is nobody's, and another would die in its place.
+            front = [page for _, page in level.books.order()[:1]]
+            if front == doomed[:1]:
+                return front
         kept = set(lost)
         clean = next((at for at, page in enumerate(doomed) if page in kept), len(doomed))
         return doomed[:clean]
@@ -264,12 +287,17 @@ class Downward(Levels):
 
         They are on their way there from now on.
         """
-        lost, below = [], self.below[place]
+        lost, below, cleaned = [], self.below[place], self._cleaned[place]
         for page in level.books.unbacked(doomed):
             prefix = level.books.prefix(page)
+            chain = as_tuples(prefix)
+            if cleaned.get(chain[-1]):
+                continue
             wanted = self._lasting(below, self._wanted(below, prefix, EVICTED))
             if len(wanted) == len(prefix):
                 lost.append(page)
+                # To be read makes them the latest used; they die as if they had not been.
+                cleaned.update((key, False) for key in chain[::-1] if key not in cleaned)
                 self._write(place, prefix)
         return lost
 

@@ -12,10 +12,11 @@ from kvframe.errors import CapacityError, HandleError, UsageError
 from kvframe.manager import KVCacheManager
 from kvframe.policies.tier import UNKNOWN, Use
 from kvframe.tiers.below import StoreTier
-from kvframe.tiers.books import Gone, Keys, Stored, keys_of
+from kvframe.tiers.books import Gone, Keys, Stored, as_tuples, keys_of
 from kvframe.tiers.gate import COMPUTED, USED
 from kvframe.tiers.host import HostTier
 from kvframe.tiers.moves import Moves, Pages, Part
+from kvframe.tiers.space import Key
 
 T = TypeVar("T")
 Level = HostTier | StoreTier
@@ -44,6 +45,9 @@ class Levels:
     _clock: Callable[[], int]
     _verify: bool
     _closed: bool
+    _cleaned: list[dict[Key, bool]]
+    """By tier: pages that went down because they were about to die, and whether they were evicted
+    there while they were still here: sent again they would be evicted again."""
     _least: int
     """The lowest block id that is a page: 1 where block 0 is the null block."""
 
@@ -87,9 +91,18 @@ class Levels:
         """Pages have made room in a tier."""
         place = self.levels.index(level)
         if gone and place < len(self.below):
-            lost = level.books.unbacked([page for _, page in gone])
-            self.counters["dropped"] += len(lost)
+            self.counters["dropped"] += level.books.take_unbacked()
+        if place:
+            cleaned = self._cleaned[place - 1]
+            cleaned.update((key, True) for key, _ in gone if key in cleaned)
         self._left(level, gone)
+
+    def _used(self, level: Level, keys: Keys) -> None:
+        """A request uses pages: they are about to die no more."""
+        place = self.levels.index(level)
+        if place < len(self.below) and self._cleaned[place]:
+            for key in as_tuples(keys):
+                self._cleaned[place].pop(key, None)
 
     def _left(self, level: Level, gone: Gone) -> None:
         """Pages are no longer in a tier, for whatever reason."""
@@ -102,6 +115,9 @@ class Levels:
         place = self.levels.index(level)
         if place:
             self.levels[place - 1].books.set_backed(keys_of(gone), False)
+        if place < len(self.below):
+            for key, _ in gone:
+                self._cleaned[place].pop(key, None)
 
     def _note_backed(self, place: int, keys: Keys) -> None:
         """Pages that a tier and the one right below it both have by now."""

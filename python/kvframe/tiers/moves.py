@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -79,8 +80,9 @@ class Moves:
 
             self._worker.submit(copy, then)
             return
-        events = [m.out(some, slots) for m, some in zip(self._movers, pages, strict=True)]
-        self._queued.append((events, lambda: self._worker.submit(after, then)))
+        pairs = zip(self._movers, pages, strict=True)
+        starts = [partial(mover.out, some, slots) for mover, some in pairs]
+        self._queue(starts, lambda: self._worker.submit(after, then), then)
 
     def bring(
         self,
@@ -100,10 +102,25 @@ class Moves:
                 then(good)
                 return
             pairs = zip(movers, pages, strict=True)
-            events = [m.bring(slots[:good], some[:good]) for m, some in pairs]
-            self._queued.append((events, lambda: then(good)))
+            starts = [partial(mover.bring, slots[:good], some[:good]) for mover, some in pairs]
+            self._queue(starts, lambda: then(good), then)
 
         self._worker.submit(before, launch)
+
+    def _queue(
+        self,
+        starts: Sequence[Callable[[], Event]],
+        go_on: Callable[[], None],
+        then: Callable[[int | Exception], None],
+    ) -> None:
+        """Start copies. One that cannot be has failed for all, once those before it are done."""
+        events: list[Event] = []
+        try:
+            for start in starts:
+                events.append(start())
+        except Exception as error:
+            go_on = partial(then, error)
+        self._queued.append((events, go_on))
 
     def poll(self) -> int:
         """Goes on with copies whose events are done; how many."""

@@ -157,6 +157,7 @@ class Tiers(Downward, Upward, Swapping, Inside):
             salt=salt,
         )
         self.below, self._behind = [], [OrderedDict() for _ in others]
+        self._cleaned = [{} for _ in others]
         try:
             for tier, one in zip(others, self.workers[1:], strict=True):
                 self.below.append(StoreTier(tier, shapes, self._space, one))
@@ -206,7 +207,9 @@ class Tiers(Downward, Upward, Swapping, Inside):
         if grant.load is not None:
             self._load(grant, keys, self._use(request))
         elif found:
-            self.host.books.touch(keys[: self.host.books.present(keys)], self._use(request))
+            here = keys[: self.host.books.present(keys)]
+            self.host.books.touch(here, self._use(request))
+            self._used(self.host, here)
         return grant
 
     def prefetch(self, prompt: Request | TokenIds, **options: Unpack[RequestOptions]) -> Loading:

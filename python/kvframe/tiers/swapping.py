@@ -142,7 +142,8 @@ class Swapping(Levels):
             return grant
         size = self.block_size
         whole = min(swapped.tokens, max(len(core) - 1, 0)) // size
-        grant = self.kv.admit(Request.of_core(core.changed(external_until=whole * size)))
+        # Never 0: a hit inside a block would be copied over its page after `_tail` has filled it.
+        grant = self.kv.admit(Request.of_core(core.changed(external_until=max(whole * size, 1))))
         swapped.state = "back"
         start = grant.cached_tokens // size
         self._tail(swapped, grant, max(whole, start))

@@ -108,6 +108,7 @@ class Upward(Levels):
             self._settle(host, stored.ticket, self._all(0))
             self._go_on(loading)
             return
+        self._used(below, keys)
         loading.state, loading.into_host = "promoting", stored.ticket
         loading.source = (below, source)
         for level, ticket in ((below, source), (host, stored.ticket)):
@@ -171,6 +172,7 @@ class Upward(Levels):
         except CapacityError:
             self.counters["deferred"] += 1
             return
+        self._used(self.host, keys[:found])
         self._onboard(loading, ticket, slots)
 
     def _onboard(self, loading: Loading, ticket: int, slots: Pages) -> None:

@@ -186,6 +186,12 @@ impl TierPages {
         self.core.with_victims(py, |core| core.collect(free)).map(gone)
     }
 
+    /// Evicts up to `n` of the pages of `keys` that may die and that the tier below has.
+    fn evict_backed(&self, py: Python<'_>, keys: &Bound<'_, PyAny>, n: u32) -> PyResult<Gone> {
+        let keys = self::keys(keys)?;
+        self.core.locked(py, |core| core.evict_backed(&keys, n)).map(gone)
+    }
+
     /// Pages for whoever keeps books of its own, and who made room.
     fn lend<'py>(
         &self,

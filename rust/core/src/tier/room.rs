@@ -3,6 +3,7 @@
 use super::TierPages;
 use super::pages::Gone;
 use crate::error::{Error, Result};
+use crate::hash::Key;
 use crate::pool::BlockId;
 
 impl TierPages {
@@ -72,26 +73,46 @@ impl TierPages {
         evicted
     }
 
+    /// Evicts up to `n` of the pages of `keys`, in their order, that may die and that the tier below
+    /// has: whoever chose them had to wait until it has, and their reading moved them in the order.
+    pub fn evict_backed(&mut self, keys: &[Key], n: u32) -> Gone {
+        let pages: Vec<BlockId> =
+            keys.iter().filter_map(|key| self.by_key.get(key).copied()).collect();
+        let victims = self.take_backed(&pages, n);
+        self.see_off(victims)
+    }
+
     fn shed(&mut self, n: u32) -> Result<Gone> {
         let mut victims = Vec::new();
         if self.limits.backed_first {
-            let order = self.tier.order();
-            let mut before = usize::MAX;
-            // A parent may die once its children have: another round finds it.
-            while victims.len() != before && victims.len() < n as usize {
-                before = victims.len();
-                for &page in &order {
-                    let may = self.backed[page as usize] && self.tier.pool().is_evictable(page);
-                    if may && victims.len() < n as usize {
-                        self.tier.evict(page);
-                        victims.push(page);
-                    }
-                }
-            }
+            victims = self.take_backed(&self.tier.order(), n);
         }
         let rest = n - victims.len() as u32;
         victims.extend(self.tier.victims(rest, &[])?.unwrap_or_default());
+        Ok(self.see_off(victims))
+    }
+
+    /// Has up to `n` of `pages` die, of those that a tier below has.
+    fn take_backed(&mut self, pages: &[BlockId], n: u32) -> Vec<BlockId> {
+        let (mut victims, mut before) = (Vec::new(), usize::MAX);
+        // A parent may die once its children have: another round finds it.
+        while victims.len() != before && victims.len() < n as usize {
+            before = victims.len();
+            for &page in pages {
+                let may = self.backed[page as usize] && self.tier.pool().is_evictable(page);
+                if may && victims.len() < n as usize {
+                    self.tier.evict(page);
+                    victims.push(page);
+                }
+            }
+        }
+        victims
+    }
+
+    fn see_off(&mut self, victims: Vec<BlockId>) -> Gone {
         self.stats.evicted += victims.len() as u64;
-        Ok(victims.into_iter().map(|page| (self.leave(page), page)).collect())
+        let unbacked = victims.iter().filter(|&&page| !self.backed[page as usize]).count();
+        self.stats.unbacked += unbacked as u64;
+        victims.into_iter().map(|page| (self.leave(page), page)).collect()
     }
 }

@@ -30,6 +30,8 @@ pub struct TierStats {
     pub late: u64,
     /// Made room for others.
     pub evicted: u64,
+    /// Of these, those that the tier below had not.
+    pub unbacked: u64,
     /// Were forgotten: failed, invalidated, or after one that was.
     pub forgotten: u64,
     /// Transfers refused for want of room, or because too much was on its way.
@@ -38,7 +40,7 @@ pub struct TierStats {
 
 impl TierStats {
     /// Each by its name.
-    pub fn named(self) -> [(&'static str, u64); 9] {
+    pub fn named(self) -> [(&'static str, u64); 10] {
         [
             ("stored", self.stored),
             ("loaded", self.loaded),
@@ -47,6 +49,7 @@ impl TierStats {
             ("cancelled", self.cancelled),
             ("late", self.late),
             ("evicted", self.evicted),
+            ("unbacked", self.unbacked),
             ("forgotten", self.forgotten),
             ("refused", self.refused),
         ]
