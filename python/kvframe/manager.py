@@ -24,7 +24,7 @@ from kvframe.policies.driver import driver
 from kvframe.policies.gate import AdmissionDriver, gate_of
 from kvframe.policies.match import matcher_of
 from kvframe.registry import Registry
-from kvframe.request import Extra, Request, TokenIds, name_bytes, space
+from kvframe.request import Extra, Request, TokenIds, name_bytes
 from kvframe.results import Committed, Counts, Lengths, Plan, Sight, Span
 from kvframe.retain import RetentionVerbs
 from kvframe.room import Room
@@ -276,10 +276,12 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
         encoder: bytes = b"",
         extras: Iterable[Extra] = (),
     ) -> npt.NDArray[np.uint64]:
-        """Keys of a prompt's full blocks: uint64 of shape (blocks, 2), low word first."""
-        keys: npt.NDArray[np.uint64] = self._core.hash_blocks(
-            prompt, **space(salt, adapter, extras, encoder)
-        )
+        """Keys of a prompt's full blocks: uint64 of shape (blocks, 2), low word first.
+
+        They are those that a request for the prompt stores, whatever a prefix matcher makes of it.
+        """
+        tokens, apart = self._stored_as(prompt, salt, adapter, extras, encoder)
+        keys: npt.NDArray[np.uint64] = self._core.hash_blocks(tokens, **apart)
         return keys
 
     # --- raw blocks, and looking inside -------------------------------------------------------

@@ -116,6 +116,23 @@ class Matched:
             for request in requests
         ]
 
+    def _stored_as(
+        self,
+        prompt: TokenIds,
+        salt: str,
+        adapter: str,
+        extras: Iterable[Extra],
+        encoder: bytes = b"",
+    ) -> tuple[TokenIds, dict[str, Any]]:
+        """A prompt, and what sets it apart, as a request for it is stored."""
+        matcher = self._matcher
+        if matcher is None or not matcher.rewrites:
+            return prompt, space(salt, adapter, extras, encoder)
+        asked = Request(prompt, salt=salt, adapter=adapter, extras=extras, encoder=encoder)
+        tokens, (*names, input_name), items, *_ = self._rewritten([asked])[0].parts()
+        named = dict(zip(("salt", "adapter"), names, strict=True))
+        return tokens, {**named, "encoder": input_name, "extras": items}
+
     def _ready(self, requests: Sequence[Request]) -> Ready:
         cores = self._rewritten(requests)
         prompts = [

@@ -6,6 +6,9 @@ Hooks are called once, at registration, and never again.
 
 from __future__ import annotations
 
+import os
+from traceback import walk_tb
+
 import pluggy
 
 from kvframe.descriptors import (
@@ -96,10 +99,31 @@ def _collect(manager: pluggy.PluginManager, holder: object) -> tuple[Descriptor,
 
 
 def one_line(error: BaseException) -> str:
-    """The error's type and message, for use inside a message of one line."""
+    """The error's type, its message and where in a plugin it was raised, all on one line."""
     try:
         said = f"{type(error).__name__}: {error}"
     except Exception:  # Its own __str__ may be what is wrong.
         said = type(error).__name__
     said = " ".join(said.split()).rstrip(":")
-    return said if len(said) <= 500 else f"{said[:500]}..."
+    return f"{said if len(said) <= 500 else f'{said[:500]}...'}{_place(error)}"
+
+
+_OWN = os.path.dirname(__file__) + os.sep
+_STDLIB = os.path.dirname(os.__file__) + os.sep
+
+
+def _place(error: BaseException) -> str:
+    """`` (policy.py:12)``: the deepest line in the folder of the first code that is a plugin's."""
+    called = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    theirs = [(file, line) for file, line in called if _is_theirs(file)]
+    if not theirs:
+        return ""
+    home = os.path.dirname(theirs[0][0])
+    file, line = next(at for at in reversed(theirs) if os.path.dirname(at[0]) == home)
+    return f" ({os.path.basename(file)}:{line})"
+
+
+def _is_theirs(file: str) -> bool:
+    installed = "site-packages" in file or "dist-packages" in file
+    stdlib = file.startswith(_STDLIB) and not installed
+    return os.path.isabs(file) and not stdlib and not file.startswith(_OWN)

@@ -33,6 +33,13 @@ _WORDS: dict[Kind, str] = {
     "prefix": "prefix matcher",
     "tier": "tier store",
 }
+_KEY: dict[Kind, str] = {
+    "eviction": "policy.eviction (bench: --policy)",
+    "admission": "admission.policy (bench: --admission)",
+    "prefix": "prefix.policy (bench: --prefix)",
+    "tier": "tiers.store",
+}
+"""Where a name of each kind belongs."""
 
 BUILTIN = (
     "policies.builtin",
@@ -202,6 +209,11 @@ class Registry:
         found: dict[str, list[str]] = {}
         for candidate in self.candidates(kind):
             found.setdefault(candidate.origin, []).append(candidate.name)
+        other = next(
+            (at.kind for at in self._candidates() if at.name == name and at.kind is not None), None
+        )
+        if other is not None:
+            return f"no {_WORDS[kind]} {name}: it is of kind {other}, named in {_KEY[other]}"
         names = [name for group in found.values() for name in group]
         listing = "; ".join(f"{', '.join(group)} ({origin})" for origin, group in found.items())
         return (

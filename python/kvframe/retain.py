@@ -10,7 +10,8 @@ from typing import Literal
 
 from kvframe._core import Manager as Core
 from kvframe.errors import UsageError
-from kvframe.request import Extra, TokenIds, shown, space
+from kvframe.matched import Matched
+from kvframe.request import Extra, TokenIds, shown
 from kvframe.results import Answer, Pin, Pinned, Priority, Taken
 from kvframe.retention import Keep
 
@@ -18,7 +19,7 @@ _RETAINED, _DEMOTED = 80, 20
 """What hints give where they do not say."""
 
 
-class RetentionVerbs:
+class RetentionVerbs(Matched):
     """A part of `KVCacheManager`."""
 
     _core: Core
@@ -29,6 +30,7 @@ class RetentionVerbs:
         *,
         salt: str = "",
         adapter: str = "",
+        encoder: bytes = b"",
         extras: Iterable[Extra] = (),
         owner: str = "",
         lease: int | None = None,
@@ -42,6 +44,7 @@ class RetentionVerbs:
             prompt: Token ids.
             salt: As in `Request`.
             adapter: As in `Request`.
+            encoder: As in `Request`; the blocks of that input are not kept.
             extras: As in `Request`.
             owner: Any name: `pins` and `owners` tell it.
             lease: How long, in the unit of `expire`, which then ends it; None: until `unpin`.
@@ -53,7 +56,8 @@ class RetentionVerbs:
         Raises:
             CapacityError: Pins hold as much as they may already, and this would hold more.
         """
-        held = self._core.pin(prompt, **space(salt, adapter, extras), owner=owner, lease=lease)
+        tokens, apart = self._stored_as(prompt, salt, adapter, extras, encoder)
+        held = self._core.pin(tokens, **apart, owner=owner, lease=lease)
         return None if held is None else Pin(*held)
 
     def unpin(self, pin: Pin) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal
 
 from kvframe._core import Manager as Core
-from kvframe.errors import UsageError
+from kvframe.errors import HandleError, UsageError
 from kvframe.request import Handles, Request, shown
 from kvframe.results import Pressure, Victim
 
@@ -85,12 +86,17 @@ class Room:
         """Preempt the sequences that `preemption_order` names to bring `usage` down to a share.
 
         Nobody is preempted whose end frees nothing. What they leave cached does not count as used.
+        Who has ended by when it is their turn (a pressure callback may release sequences, and so
+        may another thread) is passed over.
 
         Returns:
             What brings each of them back, in the order in which they went.
         """
-        victims = self._core.preemption_order(seqs, rule, usage)
-        return [Request.of_core(self._core.preempt(seq, None)) for seq, _, _ in victims]
+        preempted = []
+        for seq, _, _ in self._core.preemption_order(seqs, rule, usage):
+            with suppress(HandleError):
+                preempted.append(Request.of_core(self._core.preempt(seq, None)))
+        return preempted
 
     def touch(self, seqs: Handles) -> None:
         """Sequences were read or scheduled, in this order: what ``lru`` and ``lfu-aged`` go by.

@@ -27,6 +27,10 @@ MEDIUMS = {
 """What vLLM's and SGLang's events call a tier, in any case, and how far from compute it is."""
 
 
+_WHOLE = frozenset({"fullattention", "mlaattention", "sinkfullattention"})
+"""Kinds of layer groups, by vLLM's names, whose blocks serve a prefix up to them."""
+
+
 class Reach(NamedTuple):
     """Leading blocks of a prompt that a worker holds, in this tier or a nearer one."""
 
@@ -41,7 +45,8 @@ class RouterCounts(NamedTuple):
 
     Attributes:
         ignored: Events of workers that are not known, or not any more.
-        unplaced: Blocks whose parent nobody told of, or for which too few token ids came.
+        unplaced: Blocks whose parent nobody told of, for which too few token ids came, or of
+            another size.
         dropped: Blocks forgotten because the index was full.
     """
 
@@ -73,6 +78,7 @@ class RouterIndex:
             if value is not None and value < 1:
                 raise UsageError(f"{name} = {value}: must be at least 1")
         self.block_size = block_size
+        self._groups: dict[int, dict[int, bool]] = {}
         self._core = _RouterIndex(block_size or 0, capacity)
 
     # --- workers ------------------------------------------------------------------------------
@@ -87,6 +93,7 @@ class RouterIndex:
 
     def remove_worker(self, worker: int) -> bool:
         """Forget a worker and all it held; False if it is not known. Looks at every block."""
+        self._groups.pop(worker, None)
         return self._core.remove_worker(worker) is not None
 
     def workers(self) -> list[int]:
@@ -102,6 +109,7 @@ class RouterIndex:
         parent: int | None = None,
         token_ids: TokenIds = (),
         *,
+        block_size: int | None = None,
         medium: str = "GPU",
         salt: str | None = None,
         adapter: str | None = None,
@@ -114,6 +122,8 @@ class RouterIndex:
             parent: Hash of the block before the first; None at the start of a prompt.
             token_ids: Of all the blocks, one after the other. None where known blocks are told to
                 lie in another tier, too. Not looked at when blocks go by their hashes.
+            block_size: Tokens a block of these, where that is told: token ids in blocks of another
+                size than the index's are not placed.
             medium: The tier, one of `MEDIUMS` in any case.
             salt: What sets tenants apart, where ``parent`` is None.
             adapter: The LoRA or other adapter, where ``parent`` is None.
@@ -124,6 +134,10 @@ class RouterIndex:
         Raises:
             UsageError: An unknown medium, a hash past 64 bits, token ids that are none.
         """
+        own = self.block_size
+        if own is not None and block_size not in (None, own) and np.size(token_ids) > 0:
+            self._core.misfit(worker, len(block_hashes))
+            return 0
         return self._core.stored(
             worker,
             block_hashes,
@@ -145,6 +159,25 @@ class RouterIndex:
     def cleared(self, worker: int) -> int:
         """A worker holds nothing any more (AllBlocksCleared); how many blocks it held."""
         return self._core.cleared(worker)
+
+    def keeps(self, worker: int, group: int | None, kind: str | None = None) -> bool:
+        """Whether a worker's events of a layer group tell of whole prefixes.
+
+        It is the first of full attention, or the first where none is known: blocks of a sliding
+        window, or of recurrent layers, come and go under the same hashes.
+
+        Args:
+            worker: Who.
+            group: Its layer group; None where it tells none apart.
+            kind: What the group's layers attend to, as vLLM calls it, where the event says; it is
+                remembered for events that do not.
+        """
+        if group is None:
+            return True
+        known = self._groups.get(worker, {})
+        if kind is not None and group not in known:
+            known = self._groups[worker] = {**known, group: _plain(kind) in _WHOLE}
+        return group == min((one for one, whole in known.items() if whole), default=0)
 
     # --- questions ----------------------------------------------------------------------------
 
@@ -183,6 +216,10 @@ class RouterIndex:
 
 def _name(name: str, text: str | None) -> Any:
     return None if text is None else name_bytes(name, text)
+
+
+def _plain(kind: str) -> str:
+    return kind.replace("_", "").lower()
 
 
 def _tier(medium: str) -> int:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kvframe._core import Manager as Core
 from kvframe.errors import UsageError
-from kvframe.matched import Matched
+from kvframe.matched import Matched, Turns
 from kvframe.request import Handles, Request, TokenIds
 from kvframe.results import Grant, Plan, Remap, Stepped
 
@@ -94,6 +95,8 @@ class Steps(Matched):
                 of either is named twice where it ends; nothing was done.
             UsageError: A length, a dtype, a shape or a buffer is wrong, or a list of lengths names
                 a sequence twice; nothing was done.
+            KeyboardInterrupt: Or another interrupt, in a policy in Python. The step is done all the
+                same, but for growth that waited for the policy: the exception's ``stepped`` tells.
         """
         requests = _requests(admit) if admit is not None else []
         turns = self._turns(requests, skip_refused) if requests else None
@@ -101,48 +104,59 @@ class Steps(Matched):
             cores, answers = [request.core for request in requests], []
         else:
             cores, answers = turns.ready.cores, turns.ready.answers
-        told = self._core.step(
-            # By place: twenty names cost more than all that the step does for as many sequences.
-            done,
-            failed,
-            loaded,
-            truncate,
-            fill,
-            commit,
-            fork,
-            release,
-            preempt,
-            fence,
-            passed,
-            append,
-            counts,
-            tokens,
-            extend,
-            cores,
-            token_budget,
-            batch_tokens,
-            skip_refused,
-            [tables] if isinstance(tables, np.ndarray) else tables,
-            [slots] if isinstance(slots, np.ndarray) else slots,
-            rows,
-            answers,
-        )
-        grants, refused, rewound, plan, forks, preempted, extended, reasons, remaps = told
+        try:
+            told = self._core.step(
+                # By place: twenty names cost more than a step of as many sequences does.
+                done,
+                failed,
+                loaded,
+                truncate,
+                fill,
+                commit,
+                fork,
+                release,
+                preempt,
+                fence,
+                passed,
+                append,
+                counts,
+                tokens,
+                extend,
+                cores,
+                token_budget,
+                batch_tokens,
+                skip_refused,
+                [tables] if isinstance(tables, np.ndarray) else tables,
+                [slots] if isinstance(slots, np.ndarray) else slots,
+                rows,
+                answers,
+            )
+        except BaseException as error:
+            if (left := error.__dict__.get("stepped")) is not None:
+                error.__dict__["stepped"] = _stepped(left, turns)
+            raise
+        grants, _, _, plan, _, preempted, _, _, remaps = told
         if turns is None and not (grants or plan or preempted or remaps):
             # The common decode step: all is as Python takes it.
             return Stepped._make(told)
-        stepped = Stepped(
-            [None if grant is None else Grant(*grant) for grant in grants],
-            refused,
-            rewound,
-            None if plan is None else Plan(*plan),
-            forks,
-            [Request.of_core(request) for request in preempted],
-            extended,
-            reasons,
-            [Remap(*entry) for entry in remaps],
-        )
-        return stepped if turns is None else turns.told(stepped)
+        return _stepped(told, turns)
+
+
+def _stepped(told: Any, turns: Turns | None) -> Stepped:
+    """What the core told of a step."""
+    grants, refused, rewound, plan, forks, preempted, extended, reasons, remaps = told
+    stepped = Stepped(
+        [None if grant is None else Grant(*grant) for grant in grants],
+        refused,
+        rewound,
+        None if plan is None else Plan(*plan),
+        forks,
+        [Request.of_core(request) for request in preempted],
+        extended,
+        reasons,
+        [Remap(*entry) for entry in remaps],
+    )
+    return stepped if turns is None else turns.told(stepped)
 
 
 def _requests(admit: Sequence[Request | TokenIds]) -> list[Request]:

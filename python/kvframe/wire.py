@@ -2,7 +2,8 @@
 
 vLLM and SGLang send batches of three, ``[time, events, data-parallel rank]``. Events are maps with
 a ``type`` (vLLM from 0.23 on, SGLang), or arrays with the same fields in a fixed order (earlier
-vLLM). Both are read as the same.
+vLLM). Both are read as the same. Of a hybrid model's layer groups an index is told of the first of
+full attention: the others drop the same hashes while that one still has the blocks.
 """
 
 from __future__ import annotations
@@ -25,8 +26,12 @@ _FIELDS: dict[str, tuple[str, ...]] = {
         "medium",
         "lora_name",
         "extra_keys",
+        "group_idx",
+        "kv_cache_spec_kind",
+        "kv_cache_spec_sliding_window",
+        "locality",
     ),
-    "BlockRemoved": ("block_hashes", "medium"),
+    "BlockRemoved": ("block_hashes", "medium", "group_idx", "locality"),
     "AllBlocksCleared": (),
 }
 """Fields of each event in the order of its array; later ones say nothing that is used."""
@@ -83,33 +88,56 @@ def apply(index: RouterIndex, worker: int, payload: bytes) -> Batch:
     """Tell an index what a worker's message says; what it said.
 
     Raises:
-        UsageError: It is not such a batch, or an event lacks what it needs. Events before that one
-            are applied.
+        UsageError: It is not such a batch, or an event lacks what it needs; the others are applied.
     """
     batch = decode(payload)
-    for kind, fields in batch.events:
-        if kind == "AllBlocksCleared":
-            index.cleared(worker)
-            continue
+    wrong: UsageError | None = None
+    for event in batch.events:
         try:
-            hashes = [_hash(one) for one in fields["block_hashes"]]
-        except (KeyError, TypeError) as error:
-            raise UsageError(f"{kind} without block_hashes: {sorted(fields)}") from error
-        medium = fields.get("medium") or "GPU"
-        if kind == "BlockRemoved":
-            index.removed(worker, hashes, medium=medium)
-            continue
-        parent = fields.get("parent_block_hash")
-        index.stored(
-            worker,
-            hashes,
-            None if parent is None else _hash(parent),
-            fields.get("token_ids") or (),
-            medium=medium,
-            salt=_salt(fields),
-            adapter=fields.get("lora_name"),
-        )
+            _apply(index, worker, event)
+        except UsageError as error:
+            wrong = wrong or error
+    if wrong is not None:
+        raise wrong
     return batch
+
+
+def _apply(index: RouterIndex, worker: int, event: Event) -> None:
+    kind, fields = event
+    if kind == "AllBlocksCleared":
+        index.cleared(worker)
+        return
+    try:
+        hashes = [_hash(one) for one in fields["block_hashes"]]
+    except (KeyError, TypeError) as error:
+        raise UsageError(f"{kind} without block_hashes: {sorted(fields)}") from error
+    if fields.get("locality") == "REMOTE" or not _tells_prefixes(index, worker, fields):
+        return
+    medium = fields.get("medium") or "GPU"
+    if kind == "BlockRemoved":
+        index.removed(worker, hashes, medium=medium)
+        return
+    parent = fields.get("parent_block_hash")
+    size = fields.get("block_size")
+    index.stored(
+        worker,
+        hashes,
+        None if parent is None else _hash(parent),
+        fields.get("token_ids") or (),
+        block_size=size if isinstance(size, int) else None,
+        medium=medium,
+        salt=_salt(fields),
+        adapter=_adapter(fields),
+    )
+
+
+def _tells_prefixes(index: RouterIndex, worker: int, fields: dict[str, Any]) -> bool:
+    group, kind = fields.get("group_idx"), fields.get("kv_cache_spec_kind")
+    return index.keeps(
+        worker,
+        group if isinstance(group, int) else None,
+        kind if isinstance(kind, str) else None,
+    )
 
 
 def _event(one: Any) -> Event | None:
@@ -130,12 +158,22 @@ def _hash(value: int | bytes) -> int:
     return value
 
 
+def _adapter(fields: dict[str, Any]) -> str | None:
+    """Its name; the number that earlier engines give it, where it has none."""
+    name, number = fields.get("lora_name"), fields.get("lora_id")
+    if name is None and isinstance(number, int) and number > 0:
+        return str(number)
+    return name
+
+
 def _salt(fields: dict[str, Any]) -> str | None:
     if (salt := fields.get("cache_salt")) is not None:
         return str(salt)
     keys = fields.get("extra_keys")
     first = keys[0] if isinstance(keys, list) and keys else None
-    for key in first if isinstance(first, list) else ():
-        if isinstance(key, str) and key.startswith(_SALT):
-            return key.removeprefix(_SALT)
-    return None
+    if not isinstance(first, list):
+        return None
+    # vLLM's come bare, behind the adapter's name; items of the prompt are pairs, and digests bytes.
+    name = fields.get("lora_name")
+    bare = first[1:] if name is not None and first[:1] == [name] else first
+    return next((key.removeprefix(_SALT) for key in bare if isinstance(key, str)), None)

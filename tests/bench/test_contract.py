@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kvframe import Registry
-from kvframe.bench.policies import DEFAULT
+from kvframe.bench.policies import DEFAULT, expand
 from kvframe.bench.traces import shipped
 
 from .conftest import SMALL, Command, rows
@@ -108,6 +108,18 @@ def test_all_is_every_installed_policy_once(cells: Cells, small: Path) -> None:
     installed = [row.name for row in Registry().list() if row.kind == "eviction"]
     assert got[0] == "fifo"
     assert sorted(got) == sorted(installed)
+
+
+def test_all_goes_on_without_what_is_broken(install: Callable[..., object]) -> None:
+    install("good", "broken_import")
+    names, broken = expand(["all"], Registry())
+    assert {"lru", "opt"} <= set(names)
+    # The import of one fails; what the others make is no policy.
+    assert [why.partition(":")[0] for why in broken] == [
+        "broken (kvframe-broken-import 0.3) is broken",
+        "good (kvframe-good 1.2.0)",
+        "steady (kvframe-good 1.2.0)",
+    ]
 
 
 def test_infinite_comes_once_a_trace_and_mode(cells: Cells, small: Path) -> None:

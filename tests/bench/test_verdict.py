@@ -64,6 +64,12 @@ def test_where_nothing_beats_lru_it_names_what_opt_leaves() -> None:
     assert said.endswith("opt 40.00%.")
 
 
+def test_no_verdict_where_nothing_can_be_hit() -> None:
+    said = sentence(rows({8: {"lru": 0, "lfu": 0, "opt": 0}}))
+    assert said == "small, engine mode: no verdict, since no policy hits anything, opt neither."
+    assert "lru would" in sentence(rows({8: {"lru": 0, "opt": 0}, 16: {"lru": 9, "opt": 9}}))
+
+
 def test_bounds_are_never_the_best() -> None:
     at = telling(rows({8: {"lru": 100, "opt-forced": 390, "opt": 400}}))
     assert at is not None

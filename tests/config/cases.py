@@ -21,6 +21,11 @@ UNKNOWN = [
         "retention, observe, tiers, plugins",
     ),
     (
+        "[policy]\npolicy = 'lru'",  # admission and prefix each have such a key
+        'policy.policy = "lru": unknown key; '
+        "policy has eviction, on_error, window, budget_ms, options",
+    ),
+    (
         "[plugins]\nonly = []",
         "plugins.only = []: unknown key; plugins has allow, block",
     ),

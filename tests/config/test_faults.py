@@ -45,6 +45,11 @@ def test_fault_by_keyword(tmp_path: Path, text: str, message: str) -> None:
     assert complaint(empty, **tomllib.loads(text)) == message
 
 
+def test_table_of_values_in_the_place_of_a_file() -> None:
+    with pytest.raises(ConfigError, match="a mapping is no file: values go by keyword"):
+        Resolved.load({"cache": {}})  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -167,6 +167,21 @@ def test_another_input_is_found_by_its_id() -> None:
         kv.admit([1], encoder_tokens=400)
 
 
+def test_a_prompt_over_another_input_is_pinned_by_its_id() -> None:
+    kv = manager([FULL, GroupConfig(name="x", kind="cross")])
+    grant = kv.admit([1] * 9, encoder=b"audio", encoder_tokens=10)
+    kv.commit(grant.seq, 9)
+    kv.release(grant.seq)
+    assert kv.pin([1] * 8) is None
+    pin = kv.pin([1] * 8, encoder=b"audio")
+    assert pin is not None
+    kv.collect(kv.counts().total)
+    again = kv.admit([1] * 9, encoder=b"audio", encoder_tokens=10)
+    assert (again.cached_tokens, again.encoder_cached) == (8, False)
+    kv.unpin(pin)
+    kv.check_integrity()
+
+
 def test_another_input_is_not_found_by_what_a_load_brought() -> None:
     """Tokens that came from elsewhere were not computed over the blocks that are here."""
     kv = manager([FULL, GroupConfig(name="x", kind="cross")])

@@ -79,6 +79,28 @@ def test_a_namespace_parts_prefixes() -> None:
     assert kv.lookup([*A, 7]).tokens == 0
 
 
+@pytest.mark.scenario("V4")
+def test_what_is_pinned_and_hashed_is_what_is_stored() -> None:
+    """Where a prompt is rewritten, or its namespace named, its pin holds what it has cached."""
+
+    class BySalt(Timeless):
+        def namespace(self, prompts: Any) -> list[str]:
+            return [f"{salt}!" for salt in prompts.salts]
+
+    kv = matched(BySalt())
+    asked = [*A[:4], 900, 17, 901, *A[4:], 7]
+    keys = kv.hash_blocks(asked, salt="s")
+    assert np.array_equal(keys, kv.hash_blocks([*A, 7], salt="s"))
+    serve(kv, asked, salt="s")
+    assert kv.pin(asked) is None
+    pin = kv.pin([*A[:4], 900, 23, 901, *A[4:]], salt="s")
+    assert pin is not None
+    assert (pin.tokens, pin.clipped) == (12, False)
+    assert kv.collect(kv.counts().total) == 0
+    kv.unpin(pin)
+    kv.check_integrity()
+
+
 def test_min_hit_takes_all_or_nothing() -> None:
     kv = matched("min-hit", options={"min_tokens": 8})
     serve(kv, [*A, 7])

@@ -125,6 +125,21 @@ def test_as_many_give_way_as_bring_use_down() -> None:
 
 
 @pytest.mark.scenario("CB-B6", "CB-B13")
+def test_who_has_ended_meanwhile_costs_nobody_their_request() -> None:
+    kv = manager(16)
+    seqs = [kv.admit([token] * 16).seq for token in range(4)]
+
+    def end_the_first(before: Pressure, after: Pressure) -> None:
+        if seqs[0] in kv.live():
+            kv.release(seqs[0])
+
+    kv.add_pressure_callback(end_the_first)
+    back = kv.preempt_to(0.0, seqs, "last-admitted")
+    assert [request.core.parts()[0][0] for request in back] == [3, 2, 1]
+    assert (kv.live().size, kv.usage()) == (0, 0.0)
+    kv.check_integrity()
+
+
 def test_what_sharers_free_is_counted_once_and_together() -> None:
     kv = manager(20)
     parent = kv.admit([1] * 8).seq

@@ -13,6 +13,7 @@ from kvframe import (
     KVFrameError,
     PolicyError,
     Request,
+    Stepped,
     UsageError,
 )
 from kvframe.policies import BatchedEviction
@@ -233,6 +234,41 @@ def test_a_strict_policy_that_fails_loses_no_grant() -> None:
     except PolicyError:
         pass
     assert kv.stats()["live_sequences"] == before + len(granted)
+    kv.check_integrity()
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("on_error", ["raise", "fallback"])
+def test_an_interrupt_of_a_policy_loses_nothing_of_a_step(
+    interrupt: type[BaseException], on_error: str
+) -> None:
+    """Ctrl-C in a policy in Python: the exception says what the step has done all the same."""
+
+    class Interrupted(Broken):
+        def score(self, candidates: Any, out: Any) -> None:
+            raise interrupt
+
+    kv = batched(6, Interrupted, on_error=on_error)
+    one, other, last = (kv.admit([token, token]).seq for token in (1, 2, 3))
+    cached(kv, [9] * 4)
+    kv.fork(one)
+    with pytest.raises(interrupt) as caught:
+        kv.step(
+            append=[one],
+            tokens=[5],
+            fork=[other],
+            preempt=[last],
+            admit=[Request([7]), Request([8]), Request([6])],
+        )
+    done = caught.value.stepped  # type: ignore[attr-defined]
+    assert isinstance(done, Stepped)
+    grants = [grant.seq for grant in done.grants if grant is not None]
+    assert [(what, place) for what, place, _ in done.refused] == [("admit", 2)]
+    assert (len(grants), len(done.forks), len(done.preempted)) == (2, 1, 1)
+    assert done.plan is not None
+    assert {*grants, *done.forks} < set(kv.live().tolist())
+    assert kv.stats()["policy_failures"] == 0
+    assert kv.admit([4], until=0).granted_tokens == 0
     kv.check_integrity()
 
 

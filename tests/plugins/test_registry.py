@@ -154,13 +154,21 @@ def test_unknown_name_lists_what_was_found_and_where_from(install: Install) -> N
     assert f"install it for {sys.executable} with pip" in message
 
 
+def test_name_of_another_kind_is_told_where_it_belongs() -> None:
+    assert refusal(Registry(), "second-use") == (
+        "no eviction policy second-use: it is of kind admission, "
+        "named in admission.policy (bench: --admission)"
+    )
+
+
 def test_failed_import_names_the_distribution_and_keeps_the_traceback(install: Install) -> None:
     install("broken_import")
     with pytest.raises(PluginError) as caught:
         Registry().eviction("broken")
     assert str(caught.value) == (
         "plugin broken (kvframe-broken-import 0.3): cannot import kvframe_broken_import: "
-        "ModuleNotFoundError: No module named 'a_package_that_nobody_has'"
+        "ModuleNotFoundError: No module named 'a_package_that_nobody_has' "
+        "(kvframe_broken_import.py:3)"
     )
     assert isinstance(caught.value.__cause__, ModuleNotFoundError)
 
@@ -184,7 +192,7 @@ def test_failed_import_names_the_distribution_and_keeps_the_traceback(install: I
             "raising",
             "raising",
             "plugin raising (kvframe-raising 0.7): kvframe_eviction raised ValueError: "
-            "name 'Raising!' must be lower-case words joined by '-' or '_'",
+            "name 'Raising!' must be lower-case words joined by '-' or '_' (kvframe_raising.py:10)",
         ),
         (
             "other_name",

@@ -35,6 +35,20 @@ def test_tiers_and_a_bound() -> None:
     assert index.counts().dropped == 93
 
 
+@pytest.mark.scenario("S31")
+def test_a_block_that_went_down_a_tier_is_known_when_the_news_comes_late() -> None:
+    """The host's event names no tokens, and the GPU's removal may come before it."""
+    index = RouterIndex(block_size=2)
+    index.add_worker(1)
+    index.stored(1, range(3_000), None, range(6_000))
+    index.removed(1, range(2_999, 1_898, -1))
+    assert index.stored(1, [1_899, 1_900, 2_999], medium="CPU") == 2
+    assert index.match_tokens(range(6_000))[1] == (1_899, 1_901, 1_901, 1_901)
+    assert index.counts().unplaced == 1
+    index.cleared(1)
+    assert index.stored(1, [1_899], medium="CPU") == 0
+
+
 @pytest.mark.scenario("T27")
 def test_a_dead_worker_is_purged_whatever_is_still_queued() -> None:
     index = by_hash(1, 2)

@@ -131,3 +131,88 @@ def test_a_batch_that_cannot_be_read(payload: bytes) -> None:
     with pytest.raises(UsageError, match="cannot be read") as caught:
         decode(payload)
     assert len(str(caught.value)) < 250
+
+
+def stored(index: RouterIndex, hashes: list[int], parent: int | None = None, **more: Any) -> None:
+    """Tells of blocks of the tokens 0, 1, 2, ... from a sender without keywords of its own."""
+    start = 0 if parent is None else 4
+    ids = list(range(start, start + 4 * len(hashes)))
+    base = dict(zip(STORED, [hashes, parent, ids, 4, None, "GPU"], strict=True))
+    tell(index, {"type": "BlockStored", **base, **more})
+
+
+def tell(index: RouterIndex, *told: dict[str, Any]) -> None:
+    apply(index, 7, msgspec.msgpack.encode([1.5, told, 0]))
+
+
+@pytest.mark.scenario("VT20", "VT19")
+@pytest.mark.parametrize("whole", ["full_attention", "mla_attention", "FullAttention"])
+def test_a_window_drops_no_block_that_full_attention_has(whole: str) -> None:
+    """In vLLM groups have numbers, and kinds where blocks are stored (Dynamo #8751)."""
+    index = RouterIndex(block_size=4)
+    index.add_worker(7)
+    kinds = {0: "sliding_window", 1: whole, 2: "mamba"}
+    for group, kind in kinds.items():
+        stored(index, [1, 2], group_idx=group, kv_cache_spec_kind=kind)
+    for group in (0, 2):
+        tell(index, {"type": "BlockRemoved", "block_hashes": [1, 2], "group_idx": group})
+    assert index.match_tokens(range(9))[7].gpu == 2
+    tell(index, {"type": "BlockRemoved", "block_hashes": [2], "group_idx": 1})
+    assert index.match_tokens(range(9))[7].gpu == 1
+
+
+@pytest.mark.scenario("VT20")
+def test_without_kinds_the_first_group_counts() -> None:
+    index = RouterIndex(block_size=4)
+    index.add_worker(7)
+    array = ["BlockStored", [1, 2], None, list(range(8)), 4, None, "GPU", None, None]
+    for group in (0, 1):
+        apply(index, 7, msgspec.msgpack.encode([1.5, [[*array, group]], 0]))
+    apply(index, 7, msgspec.msgpack.encode([1.5, [["BlockRemoved", [1, 2], "GPU", 1]], 0]))
+    assert index.match_tokens(range(9))[7].gpu == 2
+    apply(index, 7, msgspec.msgpack.encode([1.5, [["BlockRemoved", [1, 2], "GPU", 0]], 0]))
+    assert index.match_tokens(range(9)) == {}
+
+
+@pytest.mark.scenario("V18", "T29", "V16")
+def test_a_bare_salt_and_a_numbered_adapter_set_tenants_apart() -> None:
+    """In vLLM the salt comes behind the adapter's name; earlier ones give the adapter's number."""
+    index = RouterIndex(block_size=4)
+    index.add_worker(7)
+    stored(index, [1], extra_keys=[["s"]])
+    stored(index, [2], extra_keys=[["L", ["image", 0], "t"]], lora_name="L")
+    stored(index, [3], extra_keys=[["M"]], lora_name="M")
+    stored(index, [4], lora_id=5)
+    prompt = range(5)
+    assert index.match_tokens(prompt) == {}
+    assert index.match_tokens(prompt, salt="L", adapter="L") == {}
+    for salt, adapter in (("s", None), ("t", "L"), (None, "M"), (None, "5")):
+        assert index.match_tokens(prompt, salt=salt, adapter=adapter)[7].gpu == 1
+
+
+@pytest.mark.scenario("V15")
+@pytest.mark.parametrize("size", [2, 8])
+def test_blocks_of_another_size_are_counted_and_not_placed(size: int) -> None:
+    index = RouterIndex(block_size=4)
+    index.add_worker(7)
+    ids = list(range(2 * size))
+    stored(index, [1, 2], token_ids=ids, block_size=size)
+    stored(index, [1, 2], token_ids=[], block_size=size, medium="CPU")
+    assert (index.match_tokens(ids), len(index)) == ({}, 0)
+    assert index.counts().unplaced == 4
+    assert index.stored(7, [1], None, [0, 1, 2, 3], block_size=4) == 1
+
+
+def test_one_wrong_event_costs_the_others_nothing() -> None:
+    index = RouterIndex(block_size=4)
+    index.add_worker(7)
+    stored(index, [1, 2])
+    with pytest.raises(UsageError, match="medium"):
+        tell(
+            index,
+            {"type": "BlockRemoved", "block_hashes": [1], "medium": "paper"},
+            {"type": "BlockRemoved", "block_hashes": [2], "medium": "GPU"},
+        )
+    assert index.match_tokens(range(9))[7].gpu == 1
+    stored(index, [3], 1, locality="REMOTE")
+    assert index.match_tokens(range(9))[7].gpu == 1

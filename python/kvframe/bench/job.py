@@ -61,7 +61,8 @@ class Job:
         self._formats = one_of(request.formats, "--format", FORMATS)
         modes = one_of(request.modes, "--mode", MODES)
         registry = Registry()
-        choices = policies.choose_all(split_list(request.policies, "--policy"), registry)
+        names, broken = policies.expand(split_list(request.policies, "--policy"), registry)
+        choices = policies.choose_all(names, registry)
         gates = admissions.choose_all(split_list(request.admissions, "--admission"), registry)
         indexes = matchers.choose_all(split_list(request.matchers, "--prefix"), registry)
         sizes = capacity.parse_all(request.capacities, request.model_shape)
@@ -70,9 +71,9 @@ class Job:
         rate = request.min_hit_rate
         if rate is not None and not 0 <= rate <= 1:
             raise ConfigError(f"--min-hit-rate {rate}: must be between 0 and 1")
-        names = split_list(request.traces, "--trace")
-        sources = [load(name, request.block_size) for name in names]
-        self._remarks = [
+        sources = [load(name, request.block_size) for name in split_list(request.traces, "--trace")]
+        self._remarks = [f"Left out of all: {why}." for why in broken]
+        self._remarks += [
             remark
             for size in sizes
             for remark in dict.fromkeys(size.remark(s.trace.block_size) for s in sources)

@@ -27,7 +27,7 @@ from kvframe.descriptors import (
 from kvframe.discovery import GROUP
 from kvframe.errors import PluginError
 from kvframe.hookspecs import hookimpl
-from kvframe.plugin import one_line
+from kvframe.plugin import HOOKS, one_line
 from kvframe.policies import BatchedAdmission, BatchedEviction, BatchedPrefix
 from kvframe.registry import Registry
 
@@ -143,6 +143,9 @@ def _holder(module: ModuleType, plugin: str, name: str) -> object:
         for base, described in _DESCRIBED.items():
             if issubclass(found, base):
                 return _Holder(_described(found, described))
+        if not any(hasattr(found, hook) for hook in HOOKS):
+            bases = ", ".join(base.__name__ for base in _DESCRIBED)
+            raise PluginError(f"{plugin}:{name}: the class derives from none of {bases}")
     return found
 
 

@@ -16,6 +16,7 @@ from kvframe.config.environment import EnvText
 from kvframe.config.schema import PolicyConfig
 from kvframe.config.values import build
 from kvframe.descriptors import EvictionPolicy
+from kvframe.errors import KVFrameError
 from kvframe.policies.driver import driver
 from kvframe.registry import Loaded, Registry
 
@@ -96,15 +97,33 @@ def choose(text: str, registry: Registry) -> Choice:
 
 
 def choose_all(texts: Iterable[str], registry: Registry) -> list[Choice]:
-    """Resolve each text in order; ``all`` stands for every installed policy that works, with its
-    default options, once and in the order of `kvframe plugins`.
+    """Resolve each text in order, once each."""
+    return [choose(text, registry) for text in dict.fromkeys(texts)]
+
+
+def expand(texts: Iterable[str], registry: Registry) -> tuple[list[str], list[str]]:
+    """Put every installed policy that works in the place of ``all``, in the order of `kvframe
+    plugins`.
+
+    Returns:
+        The names; and for each policy that ``all`` leaves out since it does not work, why.
     """
-    named = [name for text in texts for name in (_every(registry) if text == EVERY else [text])]
-    return [choose(text, registry) for text in dict.fromkeys(named)]
-
-
-def _every(registry: Registry) -> list[str]:
-    return [row.name for row in registry.list() if (row.kind, row.state) == ("eviction", "ok")]
+    names, broken = [], []
+    for text in texts:
+        if text != EVERY:
+            names.append(text)
+            continue
+        for row in registry.list():
+            if row.state != "ok":
+                broken.append(f"{row.name} ({row.distribution} {row.version}) is {row.state}")
+            elif row.kind == "eviction":
+                try:
+                    choose(row.name, registry).engine_policy(block_size=1)
+                except KVFrameError as error:
+                    broken.append(str(error))
+                else:
+                    names.append(row.name)
+    return names, broken
 
 
 def _window(loaded: Loaded[EvictionPolicy], given: dict[str, EnvText]) -> int | None:

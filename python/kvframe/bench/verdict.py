@@ -94,6 +94,8 @@ def sentence(rows: Rows) -> str:
         return f"{where}: no verdict, since lru and opt did not both run at one capacity."
     size = f"{at.best.capacity_blocks} block{'' if at.best.capacity_blocks == 1 else 's'}"
     lru, opt = f"{at.lru.token_hit_rate:.2%}", f"{at.opt.token_hit_rate:.2%}"
+    if not any(cell.hit_tokens for cell in rows.values()):
+        return f"{where}: no verdict, since no policy hits anything, opt neither."
     if at.gap == 0:
         return (
             f"{where}: lru would have served it best: it hits all that opt does, {lru}, at {size}."

@@ -38,6 +38,7 @@ from kvframe.config.schema import (
 from kvframe.config.tiers import ResolvedTier, resolve_tiers
 from kvframe.config.values import build
 from kvframe.descriptors import AdmissionPolicy, EvictionPolicy, Kind, PrefixMatcher
+from kvframe.errors import ConfigError
 from kvframe.registry import Loaded, Registry
 
 
@@ -173,6 +174,8 @@ class Resolved:
         env = os.environ if env is None else env
         data: dict[str, Any] = {}
         origins = Origins()
+        if isinstance(path, Mapping):
+            raise ConfigError("a mapping is no file: values go by keyword, as cache={...}")
         file = sources.find(Path()) if path is None else Path(path)
         if file is not None:
             tables, origin = sources.read(file)

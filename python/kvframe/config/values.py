@@ -84,10 +84,12 @@ def _unknown(name: str, path: str, siblings: list[str], root: type[msgspec.Struc
     near = nearest(name, siblings)
     if near:
         return f"unknown key; did you mean {join(path, near)}?"
-    elsewhere = {key.rpartition(".")[2]: key for key in _keys(root)} if root else {}
+    elsewhere: dict[str, list[str]] = {}
+    for key in _keys(root) if root else ():
+        elsewhere.setdefault(key.rpartition(".")[2], []).append(key)
     near = nearest(name, elsewhere, cutoff=0.8)  # a stranger must be very like
-    if near:
-        return f"unknown key; did you mean {elsewhere[near]}?"
+    if near and len(elsewhere[near]) == 1:  # one of several would be a guess
+        return f"unknown key; did you mean {elsewhere[near][0]}?"
     return f"unknown key; {path or 'a configuration'} has {', '.join(siblings)}"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kvframe.plugin import one_line
 from kvframe.policies import BatchedEviction, Candidates
 from kvframe.testing.report import PromiseError
 
@@ -71,7 +72,7 @@ class _Spy:
         try:
             getattr(self.policy, event)(given, *rest)
         except Exception as error:
-            raise PromiseError("answers", f"{event} raised {_told(error)}") from error
+            raise PromiseError("answers", f"{event} raised {one_line(error)}") from error
         self._events_ns += time.perf_counter_ns() - start
         self._after(event, "blocks", blocks, given)
 
@@ -111,9 +112,9 @@ class _Spy:
                     raise PromiseError(
                         "columns", f"{verb} reads {error}, which it does not name"
                     ) from error
-                raise PromiseError("answers", f"{verb} raised {_told(error)}") from error
+                raise PromiseError("answers", f"{verb} raised {one_line(error)}") from error
             except Exception as error:
-                raise PromiseError("answers", f"{verb} raised {_told(error)}") from error
+                raise PromiseError("answers", f"{verb} raised {one_line(error)}") from error
             self.watch.spent.append(time.perf_counter_ns() - start + self._events_ns)
             self._events_ns = 0
         if told:
@@ -160,7 +161,3 @@ def _check_victims(offer: Candidates, named: npt.NDArray[np.int64]) -> None:
             )
         seen.add(block)
         waiting[parents[place]] -= 1
-
-
-def _told(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")

@@ -115,6 +115,11 @@ impl RouterIndex {
         Ok(self.locked(py)?.stored(worker.0, &keys, parent, ids.as_slice(), space, tier))
     }
 
+    fn misfit(&self, py: Python<'_>, worker: Worker, blocks: usize) -> PyResult<()> {
+        self.locked(py)?.misfit(worker.0, blocks);
+        Ok(())
+    }
+
     fn removed(
         &self,
         py: Python<'_>,

@@ -186,15 +186,29 @@ impl Run<'_> {
             let failed = outcome.refused.iter().filter(|r| r.error == Error::PolicyFailed);
             failures.extend(failed.map(|_| native.refusal(py)));
         }
+        let mut interrupt = None;
         if manager.has_judge() {
-            self.grow_with_judge(py, &mut outcome, &mut failures)?;
-            manager.locked(py, |core| self.finish(core, &mut outcome))?;
-            manager.deliver_events(py)?;
+            interrupt = self.grow_with_judge(py, &mut outcome, &mut failures).err();
+            manager.locked(py, |core| {
+                if interrupt.is_some() {
+                    self.grow_undecided(core, &mut outcome);
+                }
+                self.finish(core, &mut outcome);
+            })?;
+            interrupt = interrupt.or(manager.deliver_events(py).err());
         }
         if self.level_changed {
             manager.listeners.tell(py);
         }
-        Told { py, step: self.step, failures: failures.into_iter() }.tell(outcome)
+        let told = Told { py, step: self.step, failures: failures.into_iter() }.tell(outcome)?;
+        match interrupt {
+            None => Ok(told),
+            Some(error) => {
+                // What is done cannot be undone, and must not be lost.
+                error.value(py).setattr("stepped", told)?;
+                Err(error)
+            }
+        }
     }
 
     /// All that needs no policy outside the core, under one lock.
@@ -268,7 +282,19 @@ impl Run<'_> {
             manager.locked(py, |core| self.refuse_next(core, outcome))?;
             failures.push(error);
         }
-        Ok(())
+        // The one question may have been about more than was needed in the end.
+        match asked {
+            Err(error) if !error.is_instance_of::<PyException>(py) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// The rest of the growth after an interrupt, when no policy is asked any more.
+    fn grow_undecided(&mut self, core: &mut Core, outcome: &mut StepOutcome) {
+        while let Err(Error::NeedVictims { .. }) = self.grow(core, outcome) {
+            core.settle_choice();
+            self.refuse_next(core, outcome);
+        }
     }
 
     fn finish(&mut self, core: &mut Core, outcome: &mut StepOutcome) {

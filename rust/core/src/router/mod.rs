@@ -28,6 +28,8 @@ struct Worker {
     live: bool,
     /// Its own keys to those made of tokens; empty where its own are used.
     aliases: HashMap<u64, u64>,
+    /// Of those, blocks it held nowhere any more, the first to go first.
+    gone: VecDeque<u64>,
 }
 
 /// What happened to events so far.
@@ -56,6 +58,10 @@ pub struct Router {
 
 /// Blocks for which there is room up front; a larger index grows as it is fed.
 const RESERVE: usize = 1 << 18;
+
+/// Blocks of a worker that are remembered when it holds them nowhere: the news that one went down a tier
+/// may come behind the news that it is gone from this one, and names no tokens.
+const GONE: usize = 1024;
 
 /// Aliases beyond twice the capacity are looked through, but not below this many.
 const FEW: usize = 1024;
@@ -99,7 +105,7 @@ impl Router {
         if self.slots.contains_key(&name) {
             return false;
         }
-        let fresh = Worker { name, live: true, aliases: HashMap::new() };
+        let fresh = Worker { name, live: true, aliases: HashMap::new(), gone: VecDeque::new() };
         let slot = if let Some(slot) = self.workers.iter().position(|w| !w.live) {
             self.workers[slot] = fresh;
             slot
@@ -126,7 +132,8 @@ impl Router {
 
     fn forget(&mut self, slot: u32) -> usize {
         let held = self.nodes.forget_worker(slot);
-        self.workers[slot as usize].aliases = HashMap::new();
+        let worker = &mut self.workers[slot as usize];
+        (worker.aliases, worker.gone) = (HashMap::new(), VecDeque::new());
         self.tidy();
         held
     }
@@ -160,6 +167,13 @@ impl Router {
         let placed = self.stored_by_tokens(slot, hashes, parent, tokens, space, tier);
         self.counts.unplaced += (hashes.len() - placed) as u64;
         placed
+    }
+
+    /// A worker tells of blocks of another size than the index's: none of them is placed.
+    pub fn misfit(&mut self, name: u64, blocks: usize) {
+        if self.slot(name).is_some() {
+            self.counts.unplaced += blocks as u64;
+        }
     }
 
     fn stored_by_tokens(
@@ -223,12 +237,25 @@ impl Router {
             };
             let (was, gone) = self.nodes.release(key, slot, tier).unwrap_or((false, true));
             held += usize::from(was);
-            if gone {
-                aliases.remove(own);
+            if gone && self.block_size > 0 {
+                self.remember(slot, *own);
             }
         }
         self.tidy();
         held
+    }
+
+    /// A worker's block that it holds nowhere any more; an earlier one is forgotten for it.
+    fn remember(&mut self, slot: u32, own: u64) {
+        let worker = &mut self.workers[slot as usize];
+        worker.gone.push_back(own);
+        if worker.gone.len() > GONE
+            && let Some(first) = worker.gone.pop_front()
+            && let Some(&key) = worker.aliases.get(&first)
+            && !self.nodes.holds(key, slot)
+        {
+            worker.aliases.remove(&first);
+        }
     }
 
     /// One block is forgotten for all workers: of those not used for a round, the oldest.

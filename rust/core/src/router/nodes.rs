@@ -44,6 +44,13 @@ impl Nodes {
         self.table.find(slot(key), |node| node.key == key).is_some()
     }
 
+    /// Whether `worker` holds a block anywhere.
+    pub fn holds(&self, key: u64, worker: u32) -> bool {
+        let node = self.table.find(slot(key), |node| node.key == key);
+        let held = node.map(|node| self.crowds.of(node.held));
+        held.is_some_and(|holders| holders.as_slice().iter().any(|h| h.worker == worker))
+    }
+
     /// `worker` holds a block in a tier; whether nobody held it before.
     #[inline]
     pub fn hold(&mut self, key: u64, worker: u32, tier: Tier) -> bool {
