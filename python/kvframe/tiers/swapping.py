@@ -208,10 +208,9 @@ class Swapping(Levels):
 
     def _back(self, swapped: Swapped, grant: Grant) -> None:
         self._give_back(swapped)
-        try:
-            before = self.kv.lengths(grant.seq)
-        except HandleError:
-            return  # it has ended meanwhile
+        if not self._lives(grant.seq):
+            return
+        before = self.kv.lengths(grant.seq)
         if before.committed < swapped.tokens <= before.slots:
             self.kv.commit(grant.seq, swapped.tokens)
         self.counters["swapped_in"] += -(-swapped.tokens // self.block_size)
