@@ -240,7 +240,8 @@ def show(costs: list[dict[str, Any]], rates: list[dict[str, Any]], least: dict[s
         share = max(row["share_of_step"] for row in costs if row["policy"] == form)
         verdict += f"{form}: {share:.1%} of a step at most, the bar is {SHARE:.0%}\n"
     verdict += (
-        f"of that, on integers, its own score takes {least['own_score']:.1f} µs, one NumPy call {least['numpy_call']:.1f}, "
+        f"of that, on integers, its own score takes {least['own_score']:.1f} µs, "
+        f"one NumPy call {least['numpy_call']:.1f}, "
         f"an empty call {least['empty_call']:.2f}"
     )
     native = [row["times_builtin_lru"] for row in costs if row["policy"] == "native, own order"]

@@ -44,7 +44,7 @@ def offers(policy: BatchedEviction, seen: Seen) -> Seen:
     kv = manager(policy="mine", known=registry("mine", lambda _: policy))
     for start in (0, 100, 0, 200, 300, 0, 400):
         cached(kv, range(start, start + 17), session=2**63 + start, turn=start, priority=-start)
-        assert kv.check_integrity() is None
+        kv.check_integrity()
     assert len(seen) > 2
     return seen
 
