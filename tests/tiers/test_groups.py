@@ -76,5 +76,8 @@ def test_pools_that_do_not_fit_the_groups_are_told() -> None:
     other = NumpyPool(Layout.of(LAYER_FIRST, wide, BLOCKS))
     with pytest.raises(UsageError, match="pages of 8 tokens"):
         Tiers(manager(FULL), other)
+    small = NumpyPool(Layout.of(LAYER_FIRST, SHAPE, BLOCKS - 1))
+    with pytest.raises(UsageError, match=f"has {BLOCKS - 1} pages: there are {BLOCKS} blocks"):
+        Tiers(manager(FULL), small)
     with pytest.raises(ConfigError, match="'s' is none"):
         Tiers(manager(FULL, GroupConfig(name="s", kind="state")), [pool, pool])

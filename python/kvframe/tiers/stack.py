@@ -118,7 +118,7 @@ class Tiers(Downward, Upward, Swapping, Inside):
         if not resolved.tiers:
             raise ConfigError("tiers: the configuration has none; say [[tiers]]")
         self.kv, self.block_size = kv, kv.block_size
-        self.parts = _parts(pools, resolved)
+        self.parts = _parts(pools, resolved, kv.counts().total)
         if not 0 <= rank < ranks:
             raise UsageError(f"rank = {rank}: must be at least 0 and below ranks = {ranks}")
         if movers is not None and len(movers) != len(self.parts):
@@ -352,7 +352,9 @@ class Tiers(Downward, Upward, Swapping, Inside):
         self.moves.poll()
 
 
-def _parts(pools: PagePool | Sequence[PagePool | Part], resolved: Resolved) -> list[Part]:
+def _parts(
+    pools: PagePool | Sequence[PagePool | Part], resolved: Resolved, blocks: int
+) -> list[Part]:
     """The parts of a page; each layer group has one at least."""
     groups, size = resolved.config.groups, resolved.config.cache.block_size
     for group in groups:
@@ -377,4 +379,8 @@ def _parts(pools: PagePool | Sequence[PagePool | Part], resolved: Resolved) -> l
         if part.pool.layout.shape.block_size != size:
             found = part.pool.layout.shape.block_size
             raise UsageError(f"a pool has pages of {found} tokens: blocks have {size}")
+        if part.pool.layout.blocks < blocks:
+            raise UsageError(
+                f"a pool has {part.pool.layout.blocks} pages: there are {blocks} blocks"
+            )
     return parts
