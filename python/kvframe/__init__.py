@@ -23,7 +23,14 @@
 
 from __future__ import annotations
 
-from kvframe import _core
+try:
+    from kvframe import _core
+except ImportError as error:
+    raise ImportError(
+        "kvframe's compiled core cannot be loaded: in a checkout build it with `make setup`, else "
+        "install kvframe again"
+    ) from error
+
 from kvframe.config import (
     AdmissionConfig,
     CacheConfig,

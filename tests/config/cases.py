@@ -56,6 +56,8 @@ TYPES = [
         "budget_ms, options, not a date"),
     ("\ngroups = [3]", "groups[0] = 3: must be a table of name, kind, window, chunk, sink, "
         "block_size, interval, lag, layers, page_bytes, not a whole number"),
+    ("[tiers]\nname = 'host'",
+        'tiers = { name = "host" }: must be an array of tables: write [[tiers]]'),
     ("\ngroups = 'full'", 'groups = "full": must be an array of tables, not a string'),
 ]  # fmt: skip
 

@@ -31,6 +31,18 @@ def test_who_gives_up_takes_nothing_from_who_waits_for_the_same() -> None:
     made.tiers.check_integrity()
 
 
+@pytest.mark.scenario("S25", "T14")
+def test_what_has_ended_does_not_land() -> None:
+    made = Engine([host(), below()], stores=[Shelf()])
+    made.run(text(1, 18))
+    made.only_below()
+    ended, other = made.start(text(1, 18)), made.start(text(1, 18))
+    made.kv.release(ended.seq)
+    assert made.tiers.drain().landed == [other.seq]
+    made.kv.release(other.seq)
+    made.tiers.check_integrity()
+
+
 @pytest.mark.scenario("V29", "T19")
 def test_pages_of_new_weights_are_found_by_who_starts_with_them() -> None:
     shelf = Shelf()

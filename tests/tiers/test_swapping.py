@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -10,9 +11,9 @@ import numpy as np
 import pytest
 
 from kvframe import BusyError, CapacityError, HandleError, Request, StaleHandleError, UsageError
-from kvframe.tiers import SwapCost, Swapped
+from kvframe.tiers import SwapCost, Swapped, Thread
 
-from .helpers import BLOCK, Engine, host, text
+from .helpers import BLOCK, SHAPE, Engine, host, text
 
 CHEAP = SwapCost(parameters=1e9, flops=1e6, bandwidth_out=1e9, bandwidth_in=1e9)
 DEAR = SwapCost(parameters=1.0, flops=1e15, bandwidth_out=1.0, bandwidth_in=1.0)
@@ -108,6 +109,22 @@ def test_what_is_still_cached_is_not_brought() -> None:
     engine.texts[grant.seq] = text(1, 14)
     assert (grant.cached_tokens, grant.load) == (12, None)
     assert engine.compute(grant.seq) == 0
+
+
+def test_a_measured_bandwidth_is_that_of_the_copy_and_not_of_the_polls() -> None:
+    engine = Engine([host(16)], blocks=12, worker=Thread)
+    swapped = engine.tiers.swap_out(running(engine, text(1, 17)))
+    time.sleep(0.2)  # a step of the engine
+    engine.settle()
+    engine.forget()
+    engine.tiers.swap_in(swapped)
+    time.sleep(0.2)
+    engine.settle()
+    least = 5 * SHAPE.page_bytes / 0.1
+    for rate in (engine.tiers._out_rate.value, engine.tiers._in_rate.value):
+        assert rate is not None
+        assert rate > least
+    engine.tiers.close()
 
 
 @pytest.mark.scenario("I12", "T35")

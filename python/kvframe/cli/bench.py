@@ -169,7 +169,7 @@ def bench(context: click.Context) -> None:
     default=0,
     show_default=True,
     metavar="N",
-    help="Recorded in DIR/run.json. No shipped policy draws a random number.",
+    help="Recorded in DIR/run.json. Every shipped policy decides the same each time without.",
 )
 @click.option("--quiet", is_flag=True, help="No progress and no remarks on stderr.")
 @click.pass_context

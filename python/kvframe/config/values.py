@@ -62,13 +62,15 @@ def _value(
     for kind in kinds:
         if isinstance(kind, inspect.StructType) and isinstance(value, Mapping):
             return build(kind.cls, value, path, origins, root)
-        if isinstance(kind, inspect.ListType) and isinstance(value, list | tuple):
-            item = kind.item_type
-            if isinstance(item, inspect.StructType):
+        item = kind.item_type if isinstance(kind, inspect.ListType) else None
+        if isinstance(item, inspect.StructType):
+            if isinstance(value, list | tuple):
                 return [
                     _value(item.cls, entry, join(path, index), origins, root)
                     for index, entry in enumerate(value)
                 ]
+            if isinstance(value, Mapping):
+                raise origins.error(path, value, f"must be an array of tables: write [[{path}]]")
         if isinstance(kind, inspect.DictType) and isinstance(value, Mapping):
             of_tables = isinstance(kind.value_type, inspect.DictType)
             for name, entry in value.items():

@@ -60,6 +60,9 @@ class BatchedEviction:
         columns: Names out of `COLUMNS`; only these are gathered.
         window: Candidates offered at a time where ``policy.window`` of the configuration does not
             say: 0 for all, None for 256. A policy far from least-recently-used order wants more.
+        floats: Columns of numbers come as float64 (exact: ticks stay below 2**53), so that a score
+            needs no casts and nothing wraps round. ``block``, ``parent``, ``session`` and
+            ``request_class`` keep their types.
 
     Event methods that a subclass overrides get arrays, at most once before each decision; one that
     overrides none pays for none. Block ids are those of the core's pool and are reused.
@@ -67,6 +70,7 @@ class BatchedEviction:
 
     columns: ClassVar[tuple[str, ...]] = ("last_use",)
     window: ClassVar[int | None] = None
+    floats: ClassVar[bool] = False
 
     def score(self, candidates: Candidates, out: npt.NDArray[np.float64]) -> None:
         """Fill ``out`` with one score a candidate; lower dies first, NaN is refused."""

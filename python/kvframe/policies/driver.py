@@ -71,6 +71,7 @@ class Driver:
         self.wants_events = any(
             getattr(kind, event) is not getattr(BatchedEviction, event) for event in _EVENTS
         )
+        self.floats = kind.floats
         needs_ids = self.names_victims and "block" not in kind.columns
         self.columns = [*kind.columns, *(["block"] if needs_ids else [])]
         self._lost: Exception | None = None

@@ -42,7 +42,11 @@ def spied(policy: BatchedEviction, watch: Watch) -> BatchedEviction:
     kind = type(policy)
     spy = _Spy(policy, watch)
     own = dict.fromkeys((*kind.columns, "block", "parent"))
-    body: dict[str, Any] = {"columns": tuple(own), "window": kind.window}
+    body: dict[str, Any] = {
+        "columns": tuple(own),
+        "window": kind.window,
+        "floats": kind.floats,
+    }
     if kind.victims is not BatchedEviction.victims:
         body["victims"] = lambda _, n, offer, out: spy.victims(n, offer, out)
     else:

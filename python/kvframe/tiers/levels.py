@@ -60,6 +60,14 @@ class Levels:
         if self._closed:
             raise UsageError("the tiers are closed: make new ones")
 
+    def _lives(self, seq: int) -> bool:
+        """Whether a sequence has not ended meanwhile."""
+        try:
+            self.kv.lengths(seq)
+        except HandleError:
+            return False
+        return True
+
     def _rows(self, seq: int) -> tuple[int, list[Pages]]:
         """Blocks at the front of a sequence that are computed and here, and their pages by part."""
         rows = self.kv.readable(seq) // self.block_size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -14,6 +15,8 @@ from kvframe.pages.pool import PagePool
 from kvframe.tiers.worker import Worker
 
 Pages = npt.NDArray[np.integer[Any]]
+Took = Callable[[float], None]
+"""Is told seconds."""
 
 
 class Part(NamedTuple):
@@ -70,19 +73,32 @@ class Moves:
         slots: Pages,
         after: Callable[[], int],
         then: Callable[[int | Exception], None],
+        took: Took | None = None,
     ) -> None:
-        """Copy pages to the host, do ``after`` in the worker, then hand on what it answers."""
+        """Copy pages to the host, do ``after`` in the worker, then hand on what it answers.
+
+        ``took``: is told how long the copy took, not how long it waited for its turn or a poll;
+        that of a device, until it was seen to be done.
+        """
         if self._movers is None:
 
             def copy() -> int:
+                started = time.perf_counter()
                 self.out_now(pages, slots)
+                _tell(took, started)
                 return after()
 
             self._worker.submit(copy, then)
             return
         pairs = zip(self._movers, pages, strict=True)
         starts = [partial(mover.out, some, slots) for mover, some in pairs]
-        self._queue(starts, lambda: self._worker.submit(after, then), then)
+        started = time.perf_counter()
+
+        def copied() -> None:
+            _tell(took, started)
+            self._worker.submit(after, then)
+
+        self._queue(starts, copied, then)
 
     def bring(
         self,
@@ -90,10 +106,22 @@ class Moves:
         pages: Sequence[Pages],
         before: Callable[[], int],
         then: Callable[[int | Exception], None],
+        took: Took | None = None,
     ) -> None:
-        """Do ``before`` in the worker: so many of the pages are good, and copied to the device."""
+        """Do ``before`` in the worker: so many of the pages are good, and copied to the device.
+
+        ``took``: as for `out`, where all are good.
+        """
         if self._movers is None:
-            self._worker.submit(lambda: self._copy_in(slots, pages, before()), then)
+
+            def copy() -> int:
+                good = before()
+                started = time.perf_counter()
+                self._copy_in(slots, pages, good)
+                _tell(took if good == len(slots) else None, started)
+                return good
+
+            self._worker.submit(copy, then)
             return
         movers = self._movers
 
@@ -103,7 +131,13 @@ class Moves:
                 return
             pairs = zip(movers, pages, strict=True)
             starts = [partial(mover.bring, slots[:good], some[:good]) for mover, some in pairs]
-            self._queue(starts, lambda: then(good), then)
+            started = time.perf_counter()
+
+            def copied() -> None:
+                _tell(took if good == len(slots) else None, started)
+                then(good)
+
+            self._queue(starts, copied, then)
 
         self._worker.submit(before, launch)
 
@@ -143,10 +177,14 @@ class Moves:
             else:
                 host.put(slots, part.pool.get(some))
 
-    def _copy_in(self, slots: Pages, pages: Sequence[Pages], good: int) -> int:
+    def _copy_in(self, slots: Pages, pages: Sequence[Pages], good: int) -> None:
         for part, host, some in zip(self._parts, self._host, pages, strict=True):
             if isinstance(part.pool, NumpyPool):
                 host.copy_to(part.pool, slots[:good], some[:good])
             else:
                 part.pool.put(some[:good], host.get(slots[:good]))
-        return good
+
+
+def _tell(took: Took | None, started: float) -> None:
+    if took is not None:
+        took(time.perf_counter() - started)

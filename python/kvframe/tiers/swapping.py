@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -100,11 +100,9 @@ class Swapping(Levels):
         if lease is None:
             swapped.state = "out"
             return swapped
-        started = time.perf_counter()
 
         def copied(outcome: int | Exception) -> None:
             self.kv.done(lease)
-            self._out_rate.add(rows * self._page_bytes(), time.perf_counter() - started)
             if swapped.state == "dropped":
                 self._give_back(swapped)
                 return
@@ -113,7 +111,8 @@ class Swapping(Levels):
                 self.counters["failed_swaps"] += 1
                 self._give_back(swapped)
 
-        self.moves.out(pages, slots, lambda: self.host.seal(slots), copied)
+        took = partial(self._out_rate.add, rows * self._page_bytes())
+        self.moves.out(pages, slots, lambda: self.host.seal(slots), copied, took)
         return swapped
 
     def swap_in(self, swapped: Swapped) -> Grant:
@@ -187,12 +186,11 @@ class Swapping(Levels):
         pages: list[Pages] = [
             self.kv.block_table(grant.seq, part.group)[start:whole] for part in self.parts
         ]
-        ticket, started = grant.load, time.perf_counter()
+        ticket = grant.load
         assert ticket is not None
 
         def landed(outcome: int | Exception) -> None:
             good = 0 if isinstance(outcome, Exception) else outcome
-            self._in_rate.add(len(slots) * self._page_bytes(), time.perf_counter() - started)
             try:
                 cut = self.kv.loaded(ticket, good)
             except HandleError:  # the engine has settled it, or its deadline has come
@@ -205,14 +203,14 @@ class Swapping(Levels):
             else:
                 self._back(swapped, grant)
 
-        self.moves.bring(slots, pages, lambda: self.host.check(slots), landed)
+        took = partial(self._in_rate.add, len(slots) * self._page_bytes())
+        self.moves.bring(slots, pages, lambda: self.host.check(slots), landed, took)
 
     def _back(self, swapped: Swapped, grant: Grant) -> None:
         self._give_back(swapped)
-        try:
-            before = self.kv.lengths(grant.seq)
-        except HandleError:
-            return  # it has ended meanwhile
+        if not self._lives(grant.seq):
+            return
+        before = self.kv.lengths(grant.seq)
         if before.committed < swapped.tokens <= before.slots:
             self.kv.commit(grant.seq, swapped.tokens)
         self.counters["swapped_in"] += -(-swapped.tokens // self.block_size)

@@ -199,7 +199,7 @@ class Upward(Levels):
                 self._rewound += self.kv.loaded(loading.ticket, good)
             except HandleError:  # the engine has settled it, or its deadline has come
                 loading.loaded = 0
-            if loading.seq is not None and loading.loaded:
+            if loading.seq is not None and loading.loaded and self._lives(loading.seq):
                 self._landed.append(loading.seq)
         self._end(loading)
 

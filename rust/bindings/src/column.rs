@@ -2,6 +2,7 @@
 
 use kvframe_core::policy::{Candidates, Fact};
 use kvframe_core::pool::NIL;
+use numpy::Element;
 use pyo3::prelude::*;
 
 use crate::lent::Lent;
@@ -32,11 +33,12 @@ impl Column {
         }
     }
 
-    /// It, in the array lent.
+    /// It, in the array lent; as float64 if `floats` is said and it is a number, not a name.
     pub fn of<'py>(
         self,
         py: Python<'py>,
         offer: &Candidates,
+        floats: bool,
         lent: &mut Lent,
     ) -> PyResult<Bound<'py, PyAny>> {
         let facts = &offer.facts;
@@ -46,15 +48,31 @@ impl Column {
                 let place = |&p: &u32| if p == NIL { -1 } else { i64::from(p) };
                 lent.put(py, true, offer.parents.iter().map(place))
             }
-            Self::Fact(Fact::Depth) => lent.put(py, true, facts.depth.iter().copied()),
-            Self::Fact(Fact::LastUse) => lent.put(py, true, facts.last_use.iter().copied()),
-            Self::Fact(Fact::Inserted) => lent.put(py, true, facts.inserted.iter().copied()),
-            Self::Fact(Fact::Uses) => lent.put(py, true, facts.uses.iter().copied()),
-            Self::Fact(Fact::Reach) => lent.put(py, true, facts.reach.iter().copied()),
             Self::Fact(Fact::Session) => lent.put(py, true, facts.session.iter().copied()),
-            Self::Fact(Fact::Turn) => lent.put(py, true, facts.turn.iter().copied()),
             Self::Fact(Fact::Class) => lent.put(py, true, facts.class.iter().copied()),
-            Self::Fact(Fact::Priority) => lent.put(py, true, facts.priority.iter().copied()),
+            Self::Fact(Fact::Depth) => number(py, floats, lent, &facts.depth, f64::from),
+            Self::Fact(Fact::LastUse) => number(py, floats, lent, &facts.last_use, tick),
+            Self::Fact(Fact::Inserted) => number(py, floats, lent, &facts.inserted, tick),
+            Self::Fact(Fact::Uses) => number(py, floats, lent, &facts.uses, f64::from),
+            Self::Fact(Fact::Reach) => number(py, floats, lent, &facts.reach, f64::from),
+            Self::Fact(Fact::Turn) => number(py, floats, lent, &facts.turn, f64::from),
+            Self::Fact(Fact::Priority) => number(py, floats, lent, &facts.priority, f64::from),
         }
     }
+}
+
+fn number<'py, T: Element + Copy + 'static>(
+    py: Python<'py>,
+    floats: bool,
+    lent: &mut Lent,
+    values: &[T],
+    float: impl Fn(T) -> f64,
+) -> PyResult<Bound<'py, PyAny>> {
+    let values = values.iter().copied();
+    if floats { lent.put(py, true, values.map(float)) } else { lent.put(py, true, values) }
+}
+
+/// Exact up to 2^53, which no clock of operations reaches.
+fn tick(tick: u64) -> f64 {
+    tick as f64
 }

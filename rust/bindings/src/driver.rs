@@ -90,9 +90,11 @@ pub fn unchanged<'py, T: numpy::Element>(
 ) -> PyResult<PyReadonlyArray1<'py, T>> {
     match out.extract::<PyReadonlyArray1<'py, T>>() {
         Ok(array) if array.len()? == len && array.as_slice().is_ok() => Ok(array),
-        _ => {
-            let message = "changed the type or the shape of out";
-            Err(raise(out.py(), "PolicyError", message.into()))
-        }
+        _ => Err(changed(out.py())),
     }
+}
+
+/// What the policy wrote is in an array that it has made another one.
+pub fn changed(py: Python<'_>) -> PyErr {
+    raise(py, "PolicyError", "changed the type or the shape of out".into())
 }

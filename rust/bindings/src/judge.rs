@@ -7,7 +7,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::column::Column;
-use crate::driver::{Driver, frozen, is_interrupt, unchanged};
+use crate::driver::{Driver, changed, frozen, is_interrupt};
 use crate::errors::raise;
 use crate::lent::Lent;
 
@@ -25,6 +25,8 @@ pub struct Judge {
     block_size: u32,
     names_victims: bool,
     hears: bool,
+    /// Numbers go out as float64.
+    floats: bool,
     /// Candidates offered at a time; 0 offers all.
     window: usize,
     strict: bool,
@@ -64,6 +66,7 @@ impl Judge {
             budget: (!budget.is_none()).then(|| budget.unbind()),
             block_size: driver.getattr("block_size")?.extract()?,
             hears: Self::wants_events(driver)?,
+            floats: driver.getattr("floats")?.extract()?,
             names_victims: driver.getattr("names_victims")?.extract()?,
             window: driver.getattr("window")?.extract()?,
             driver: Driver::new(driver, Column::by_name)?,
@@ -158,7 +161,7 @@ impl Judge {
                 loan.columns.push(Lent::default());
             }
             place += 1;
-            kind.of(py, offer, &mut loan.columns[place - 1])
+            kind.of(py, offer, self.floats, &mut loan.columns[place - 1])
         })?;
         let offered = self.candidates.bind(py).call1((decision.now, self.block_size, columns))?;
         let (policy, all) = (self.policy.bind(py), offer.blocks.len());
@@ -167,17 +170,12 @@ impl Judge {
             let out = loan.out.put(py, false, std::iter::repeat_n(-1_i64, wanted))?;
             let answer = policy.call_method1(intern!(py, "victims"), (n, offered, &out))?;
             nothing("victims", &answer)?;
-            victims(py, n, offer, unchanged(&out, wanted)?.as_slice()?)?
+            victims(py, n, offer, loan.out.written(py).ok_or_else(|| changed(py))?)?
         } else {
             let out = loan.out.put(py, false, std::iter::repeat_n(f64::NAN, all))?;
             nothing("score", &policy.call_method1(intern!(py, "score"), (offered, &out))?)?;
-            let scores = unchanged(&out, all)?;
-            let scores = scores.as_slice()?;
-            if let Some(i) = scores.iter().position(|s: &f64| s.is_nan()) {
-                let block = offer.blocks[i];
-                let message = format!("score {i} of {all} (block {block}) is NaN or unset");
-                return Err(raise(py, "PolicyError", message));
-            }
+            let scores = loan.out.written(py).ok_or_else(|| changed(py))?;
+            offer.check_scores(scores).map_err(|why| raise(py, "PolicyError", why))?;
             offer.lowest(scores, n)
         };
         if places.len() < wanted {

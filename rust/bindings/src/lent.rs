@@ -69,6 +69,20 @@ impl Lent {
         Ok(array.into_any())
     }
 
+    /// What whoever had it wrote; `None` if it has not the type and the shape it was lent with.
+    pub fn written<'a, T: Element + 'static>(&'a self, py: Python<'a>) -> Option<&'a [T]> {
+        let (array, look) = self.0.as_ref()?;
+        // SAFETY: it was made as an array; whether it still is as it was, its look tells.
+        let array = unsafe { array.bind(py).cast_unchecked::<PyArray1<T>>() };
+        let now = Look::of(array);
+        if now != (Look { flags: now.flags, ..*look }) {
+            return None;
+        }
+        // SAFETY: of that type and length, in memory that its base owns; whoever writes into it
+        // needs the interpreter, to which we are attached.
+        Some(unsafe { slice::from_raw_parts(array.data(), look.len) })
+    }
+
     fn unheld<'py, T: Element + 'static>(
         &self,
         py: Python<'py>,

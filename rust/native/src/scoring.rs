@@ -60,10 +60,7 @@ impl Scoring {
         let policy = &self.policy;
         let columns = columns(offer, |column| policy.wants_column(column));
         self.policy.score(&columns, &mut self.scores, view)?;
-        if let Some(i) = self.scores.iter().position(|score| score.is_nan()) {
-            let (block, all) = (offer.blocks[i], self.scores.len());
-            return Err(format!("score {i} of {all} (block {block}) is NaN or unset"));
-        }
+        offer.check_scores(&self.scores)?;
         let places = offer.lowest(&self.scores, n);
         if places.len() < n {
             self.books.fall_back(n);

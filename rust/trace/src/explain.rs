@@ -11,7 +11,12 @@ pub(crate) fn explain(line: &str) -> String {
             let text = error.to_string();
             let text = text.split(" at line ").next().unwrap_or(&text);
             let kind = if error.is_eof() { "truncated JSON" } else { "not JSON" };
-            format!("{kind}: {text} (column {})", error.column())
+            let hint = if line.trim_start().starts_with('{') {
+                ""
+            } else {
+                "; a trace has one JSON object a line"
+            };
+            format!("{kind}: {text} (column {}){hint}", error.column())
         }
         Ok(Value::Object(row)) => missing(&row)
             .or_else(|| wrong(&row))

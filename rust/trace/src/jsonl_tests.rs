@@ -156,7 +156,10 @@ fn gzip_damage_is_told() {
     let message = refused(&bad);
     assert!(message.starts_with("t.jsonl:4: the gzip data is damaged"), "{message}");
     let message = refused(&good[..1]);
-    assert_eq!(message, "t.jsonl:1: not JSON: expected value (column 1)");
+    assert_eq!(
+        message,
+        "t.jsonl:1: not JSON: expected value (column 1); a trace has one JSON object a line"
+    );
     assert!(refused(&good[..2]).contains("the gzip data ends early"));
     assert_eq!(refused(gzip(b"")), "t.jsonl:1: no requests: the file is empty");
     // Two members one after the other are one file, as gzip has it.

@@ -1,7 +1,6 @@
 //! Blocks offered to a policy outside the core, and how its answer becomes an order.
 
 use std::cmp::Reverse;
-use std::collections::binary_heap::PeekMut;
 use std::collections::{BinaryHeap, HashMap};
 
 use super::{Facts, Row};
@@ -44,6 +43,21 @@ impl Candidates {
         self.bands.clear();
     }
 
+    /// Whether each has a score.
+    ///
+    /// # Errors
+    /// One line that names the first block that has none.
+    pub fn check_scores(&self, scores: &[f64]) -> Result<(), String> {
+        // All of them first: that is a few vector instructions, and there is hardly ever one.
+        if !scores.iter().fold(false, |any, score| any | score.is_nan()) {
+            return Ok(());
+        }
+        let unset = scores.iter().zip(&self.blocks).enumerate().find(|(_, (s, _))| s.is_nan());
+        unset.map_or(Ok(()), |(i, (_, block))| {
+            Err(format!("score {i} of {} (block {block}) is NaN or unset", scores.len()))
+        })
+    }
+
     /// The `n` lowest by `scores`, every child before its parent, ties in the order offered.
     /// Scores must not be NaN.
     pub fn lowest(&self, scores: &[f64], n: usize) -> Vec<u32> {
@@ -60,23 +74,32 @@ impl Candidates {
             .map(|i| Reverse((key(i), i as u32)))
             .collect();
         let mut chosen = Vec::with_capacity(n);
+        let mut next = heap.pop();
         while chosen.len() < n
-            && let Some(mut first) = heap.peek_mut()
+            && let Some(Reverse((_, place))) = next
         {
-            let Reverse((_, place)) = *first;
             chosen.push(place);
-            let parent = self.parents[place as usize];
-            if parent != NIL {
-                waiting[parent as usize] -= 1;
-                if waiting[parent as usize] == 0 {
-                    // In its place: one way down the heap instead of two ways through it.
-                    *first = Reverse((key(parent as usize), parent));
-                    continue;
+            next = self.freed(place, &mut waiting).map(|parent| {
+                let parent = Reverse((key(parent as usize), parent));
+                // A prefix mostly dies as a whole: nothing goes through the heap then.
+                match heap.peek_mut() {
+                    Some(mut first) if *first > parent => std::mem::replace(&mut *first, parent),
+                    _ => parent,
                 }
+            });
+            if next.is_none() {
+                next = heap.pop();
             }
-            PeekMut::pop(first);
         }
         chosen
+    }
+
+    /// What the block at `place` follows, if that waits for nothing else.
+    fn freed(&self, place: u32, waiting: &mut [u32]) -> Option<u32> {
+        let parent = self.parents[place as usize];
+        let waits = waiting.get_mut(parent as usize)?;
+        *waits -= 1;
+        (*waits == 0).then_some(parent)
     }
 
     /// The places of `blocks`, if each is offered, named once and after its children; where retention
