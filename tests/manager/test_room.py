@@ -144,6 +144,28 @@ def test_a_window_bounds_what_a_long_prompt_needs() -> None:
         manager(4, groups=[window, GroupConfig(name="full")]).admit([1] * 100, chunk=4)
 
 
+@pytest.mark.scenario("VT28", "U-12")
+@pytest.mark.parametrize("size", [1, 3, 4, 9])
+@pytest.mark.parametrize("chunk", [2, 3, 5, 6, 10])
+@pytest.mark.parametrize("lag", [0, 1, 3])
+def test_a_chunk_that_lies_across_blocks_needs_them_all(size: int, chunk: int, lag: int) -> None:
+    """What is let in runs to its end alone; else it would be preempted for ever."""
+    for tokens in (1, chunk, chunk + 1, 2 * chunk + lag, 40):
+        # Blocks that the token at a place attends to, and its own.
+        first = [max(at - lag, 0) // chunk * chunk // size for at in range(tokens)]
+        most = max(at // size + 1 - start for at, start in enumerate(first))
+        group = GroupConfig(name="c", kind="chunked", chunk=chunk, lag=lag)
+        kv = manager(most, size, groups=[group])
+        seq = kv.admit([1] * tokens, chunk=1, read=False).seq
+        for until in range(2, tokens + 1):
+            kv.commit(seq, until - 1)
+            kv.extend(seq, until)
+        kv.check_integrity()
+        if most > 1:
+            with pytest.raises(NeverFitsError):
+                manager(most - 1, size, groups=[group]).admit([1] * tokens, chunk=1)
+
+
 @pytest.mark.scenario("U-11")
 def test_a_shared_prefix_is_admitted_for_its_rest() -> None:
     kv = manager(6)

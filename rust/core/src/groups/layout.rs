@@ -24,7 +24,7 @@ pub struct Layout {
     cross: u32,
 }
 
-fn lcm(a: u64, b: u64) -> u64 {
+pub(super) fn lcm(a: u64, b: u64) -> u64 {
     let (mut x, mut y) = (a, b);
     while y > 0 {
         (x, y) = (y, x % y);

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::layout::lcm;
 use super::{Group, GroupKind};
 
 /// A group, and how many tokens its blocks span.
@@ -86,8 +87,23 @@ impl Reach {
     /// Blocks that a sequence of `tokens` tokens holds at some time, whatever its steps.
     pub fn least(&self, tokens: u32) -> u32 {
         match self.kind {
-            GroupKind::Chunked { chunk } => self.blocks(tokens.min(chunk)),
+            GroupKind::Chunked { chunk } => self.longest_chunk(tokens, chunk),
             _ => self.most(tokens),
         }
+    }
+
+    /// The most blocks that one chunk lies in, with what lags behind its end: one that does not begin
+    /// with a block reaches into one more.
+    fn longest_chunk(&self, tokens: u32, chunk: u32) -> u32 {
+        let (span, tokens) = (u64::from(self.span), u64::from(tokens));
+        let (chunk, lag) = (u64::from(chunk), u64::from(self.lag));
+        let last = tokens.saturating_sub(lag + 1) / chunk;
+        // From there on chunks begin where those before did in their blocks.
+        let period = lcm(chunk, span) / chunk;
+        let held = |at: u64| {
+            let start = at * chunk;
+            (start + chunk + lag).min(tokens).div_ceil(span) - start / span
+        };
+        (0..=last.min(period - 1)).map(held).max().unwrap_or(0) as u32
     }
 }
