@@ -10,6 +10,7 @@ use crate::column::Column;
 use crate::driver::{Driver, changed, frozen, is_interrupt};
 use crate::errors::raise;
 use crate::lent::Lent;
+use crate::turn::{Turn, Turns};
 
 /// Events that wait for the next decision at the most.
 pub const MANY_EVENTS: usize = 1 << 16;
@@ -32,6 +33,7 @@ pub struct Judge {
     strict: bool,
     scratch: Mutex<Candidates>,
     lent: Mutex<Loan>,
+    turns: Turns,
 }
 
 /// What a policy is lent for a decision.
@@ -73,6 +75,7 @@ impl Judge {
             strict,
             scratch: Mutex::default(),
             lent: Mutex::default(),
+            turns: Turns::default(),
         })
     }
 
@@ -87,6 +90,12 @@ impl Judge {
 
     pub fn failures(&self) -> u64 {
         self.driver.failures()
+    }
+
+    /// To be held from before the journal is taken until the policy has been told; nothing to wait for where
+    /// it keeps no books.
+    pub fn turn(&self, py: Python<'_>) -> Option<Turn<'_>> {
+        if self.hears { self.turns.take(py) } else { None }
     }
 
     /// A decision on `n` victims, to be filled in by the core; `done_with` takes its buffers back.

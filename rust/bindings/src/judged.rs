@@ -95,6 +95,7 @@ impl<C: Tiered> Judged<C> {
         if let Some(judge) = &self.judge
             && self.locked(py, |core| core.tier().journal_len())? >= MANY_EVENTS
         {
+            let _turn = judge.turn(py);
             let journal = self.locked(py, |core| core.tier().take_journal())?;
             judge.deliver(py, &journal)?;
         }
@@ -137,6 +138,7 @@ impl<C: Tiered> Judged<C> {
     ) -> PyResult<(Decision, Option<Verdict>)> {
         let window = judge.window();
         let limit = if window == 0 { 0 } else { window.max(n) };
+        let _turn = judge.turn(py);
         let mut decision = judge.decision(n);
         self.locked(py, |core| {
             decision.journal = core.tier().candidates(limit, &mut decision.offer);

@@ -8,6 +8,7 @@
 //! | [`tables`] | block tables and slots into the caller's arrays |
 //! | [`driver`], [`lent`] | how a policy in Python is asked, whatever its kind; arrays lent to it |
 //! | [`judge`], [`column`] | victims asked of a Python policy, outside the lock |
+//! | [`turn`] | one thread at a time tells a policy what happened |
 //! | [`native`] | a compiled policy taken from a capsule or from addresses |
 //! | [`gatekeeper`], [`question`], [`admission`] | what becomes findable, asked of a Python policy the same way |
 //! | [`gate`] | what enters a tier below, asked of a built-in policy |
@@ -72,6 +73,7 @@ mod step;
 mod tables;
 mod tier;
 mod trace;
+mod turn;
 mod views;
 
 /// kvframe's compiled core.

@@ -177,6 +177,7 @@ impl Manager {
             return Err(from_core(py, &Error::NeedVictims { n }));
         };
         let n = n as usize;
+        let _turn = judge.turn(py);
         let mut decision = judge.decision(n);
         self.locked(py, |core| {
             core.candidates(n, judge.window(), &mut decision.offer);
@@ -202,6 +203,7 @@ impl Manager {
     pub(crate) fn deliver_events(&self, py: Python<'_>) -> PyResult<()> {
         let Some(judge) = &self.judge else { return Ok(()) };
         if self.locked(py, Core::journal_len)? >= MANY_EVENTS {
+            let _turn = judge.turn(py);
             let journal = self.locked(py, Core::take_journal)?;
             judge.deliver(py, &journal)?;
         }

@@ -1,0 +1,46 @@
+//! One thread at a time, which may come in again.
+
+use std::ptr::from_ref;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+
+thread_local! {
+    static ME: u8 = const { 0 };
+}
+
+/// Whose turn it is to tell a policy what happened, and to ask it: what is taken from the core's journal
+/// first has to be told first. The policy may call back meanwhile.
+#[derive(Default)]
+pub struct Turns {
+    lock: Mutex<()>,
+    /// Address of a variable of the thread's own; 0 if it is nobody's turn.
+    whose: AtomicUsize,
+}
+
+/// A turn, until it is dropped.
+pub struct Turn<'a> {
+    whose: &'a AtomicUsize,
+    _lock: MutexGuard<'a, ()>,
+}
+
+impl Turns {
+    /// Waits for its turn; `None` if it is this thread's already.
+    pub fn take(&self, py: Python<'_>) -> Option<Turn<'_>> {
+        let me = ME.with(|me| from_ref(me).addr());
+        if self.whose.load(Ordering::Relaxed) == me {
+            return None;
+        }
+        let lock = self.lock.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        self.whose.store(me, Ordering::Relaxed);
+        Some(Turn { whose: &self.whose, _lock: lock })
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.whose.store(0, Ordering::Relaxed);
+    }
+}
