@@ -217,6 +217,13 @@ def test_a_namespace_needs_the_tokens() -> None:
     kv.check_integrity()
 
 
+def test_no_prompt_and_no_keys_is_no_request() -> None:
+    kv = manager()
+    with pytest.raises(UsageError, match="prompt = None: give token ids, or keys and num_tokens"):
+        kv.admit(None)
+    kv.release(kv.admit([]).seq)
+
+
 def test_a_policys_message_is_told_on_one_line() -> None:
     class Talks(BatchedPrefix):
         def namespace(self, prompts: Any) -> list[str]:

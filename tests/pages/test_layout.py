@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kvframe import UsageError
+from kvframe import ConfigError, UsageError
 from kvframe.config import ModelConfig
 from kvframe.pages import BLOCK_FIRST, LAYER_FIRST, Layout, NumpyPool, PageShape, Strides
 
@@ -33,6 +33,8 @@ def test_bytes_follow_dtype_and_kv_heads() -> None:
     assert shape == PageShape(32, 2, 16, 8, 256)
     assert shape.page_bytes == 2 * 2**20
     assert PageShape.of_model(model, 16, layers=8).page_bytes == 2**19
+    with pytest.raises(ConfigError, match=r"say \[model\]"):
+        PageShape.of_model(None, 16)
 
 
 def test_groups_of_two_sizes_share_padded_pages() -> None:

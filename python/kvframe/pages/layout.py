@@ -7,7 +7,7 @@ from typing import NamedTuple, SupportsIndex
 
 from kvframe.config.schema import ModelConfig
 from kvframe.config.sizes import DTYPE_BYTES
-from kvframe.errors import UsageError
+from kvframe.errors import ConfigError, UsageError
 
 LAYER_FIRST = "LPBTH"
 """Layers apart, keys apart from values within each: FlashAttention's and FlashInfer's NHD."""
@@ -56,9 +56,15 @@ class PageShape:
 
     @classmethod
     def of_model(
-        cls, model: ModelConfig, block_size: int, *, layers: int | None = None
+        cls, model: ModelConfig | None, block_size: int, *, layers: int | None = None
     ) -> PageShape:
-        """The page of a ``[model]``; of so many of its layers where a group has not all."""
+        """The page of a ``[model]``; of so many of its layers where a group has not all.
+
+        Raises:
+            ConfigError: The configuration has no ``[model]``.
+        """
+        if model is None:
+            raise ConfigError("model: the configuration has none; say [model], or make a PageShape")
         row = model.head_dim * DTYPE_BYTES[model.dtype]
         return cls(layers or model.layers, 2, block_size, model.kv_heads, row)
 

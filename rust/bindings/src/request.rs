@@ -12,6 +12,7 @@ use numpy::PyArray1;
 use pyo3::prelude::*;
 
 use crate::buffers::{keys, length, tokens};
+use crate::errors::raise;
 use crate::ints::{
     Chunk, EncoderTokens, External, ExternalUntil, MaxTokens, NumTokens, Priority, RequestClass,
     Session, Turn, Until,
@@ -91,6 +92,10 @@ impl Request {
     ) -> PyResult<Self> {
         let ids = prompt.map(|p| tokens(p, "prompt")).transpose()?;
         let ids = ids.map_or_else(Vec::new, |t| t.as_slice().to_vec());
+        if prompt.is_none() && keys.is_none() && num_tokens.0 == 0 {
+            let message = "prompt = None: give token ids, or keys and num_tokens";
+            return Err(raise(py, "UsageError", message.into()));
+        }
         let len = if prompt.is_some() { ids.len() as u64 } else { num_tokens.0 };
         let outlook = outlook.map(|o| tokens(o, "outlook")).transpose()?;
         Ok(Self {
