@@ -103,7 +103,8 @@ class DevicePool:
             tokens: First tokens of each that matter; whole pages if None.
             layers: From the first to before the second; all if None.
             warps: At most so many, each alone in a thread block and of few registers, so that they
-                find room beside compute; as many as the device holds if None.
+                find room beside compute; as many as the device holds if None. Where a page is not
+                in whole pieces in both pools, they share larger thread blocks, which may wait.
         """
         first, last = layers if layers is not None else (0, self._layout.shape.layers)
         if not 0 <= first < last <= self._layout.shape.layers:
