@@ -1,7 +1,8 @@
 """The tests of a card on the current one, plain and under the sanitizer: ``python -m perf.card``.
 
-Bitwise round trips of every layout, beside the NumPy backend; then the same under memcheck and
-racecheck of compute-sanitizer, which has to be on the path. CI has no card: its results are kept.
+Bitwise round trips of every layout, beside the NumPy backend; then kvframe's kernels in the same
+tests under memcheck and racecheck of compute-sanitizer, which has to be on the path, once each has
+found what is wrong with a kernel made to be. CI has no card: its results are kept.
 """
 
 from __future__ import annotations
@@ -24,19 +25,53 @@ from kvframe.bench.results import now
 from perf.gpu import driver, short_name
 
 TOOLS = ("memcheck", "racecheck")
+# Of kernels with these in their names alone: racecheck takes minutes for one product of cuBLAS.
+KERNELS = ("move_", "fill_pages", "_tokens")
 # Without CuPy's pools each array is an allocation, whose end memcheck knows.
 CHECKED = (
     "import sys, cupy, pytest; cupy.cuda.set_allocator(None); sys.exit(pytest.main(sys.argv[1:]))"
 )
+BAIT = """
+import cupy
+cupy.cuda.set_allocator(None)
+code = r'''extern "C" __global__ void move_bait(int* p) {
+    __shared__ int s[64];
+    s[threadIdx.x] = threadIdx.x;
+    p[threadIdx.x] = s[63 - threadIdx.x];  // no barrier before it
+    p[threadIdx.x + 1024] = 0;             // past the end
+}'''
+cupy.RawModule(code=code).get_function("move_bait")((1,), (64,), (cupy.empty(64, "i4"),))
+cupy.cuda.Device().synchronize()
+"""
 Row = dict[str, Any]
+
+
+def sanitized(tool: str, program: str) -> list[str]:
+    """The command that runs a program under a tool."""
+    only = [option for name in KERNELS for option in ("--kernel-name", f"kns={name}")]
+    tooled = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *only]
+    return [*tooled, sys.executable, "-c", program]
+
+
+def bites(tool: str) -> Row:
+    """Whether a tool finds what is wrong with a kernel made to be."""
+    ended = subprocess.run(sanitized(tool, BAIT), stdout=subprocess.PIPE, text=True)
+    row = {"tool": tool, "bait": summary(ended.stdout), "exit": int(ended.returncode != 9)}
+    print(row, file=sys.stderr)
+    return row
+
+
+def summary(text: str) -> str | None:
+    """A tool's last word."""
+    found = [line.strip("= ") for line in text.splitlines() if "SUMMARY: " in line]
+    return found[-1] if found else None
 
 
 def run(tool: str | None, tests: list[str]) -> Row:
     """One run of the tests, and what the tool says at its end."""
     command = [sys.executable, "-m", "pytest"]
     if tool is not None:
-        sanitizer = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9"]
-        command = [*sanitizer, sys.executable, "-c", CHECKED]
+        command = sanitized(tool, CHECKED)
     started = time.time()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
@@ -45,7 +80,6 @@ def run(tool: str | None, tests: list[str]) -> Row:
             [*command, *told], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         suites = list(ElementTree.parse(report).getroot()) if report.exists() else []
-    summary = [line.strip("= ") for line in ended.stdout.splitlines() if "SUMMARY: " in line]
     counts = {
         what: sum(int(suite.get(what, 0)) for suite in suites)
         for what in ("tests", "failures", "errors", "skipped")
@@ -54,7 +88,7 @@ def run(tool: str | None, tests: list[str]) -> Row:
         "tool": tool,
         **counts,
         "seconds": round(time.time() - started, 1),
-        "summary": summary[-1:] or None,
+        "summary": summary(ended.stdout),
         "exit": ended.returncode,
     }
     print(row, file=sys.stderr)
@@ -73,6 +107,8 @@ def main(save: Path | None, tests: tuple[str, ...]) -> None:
         print("compute-sanitizer is not on the path: the tests run without it", file=sys.stderr)
     card, rows = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(), []
     for tool in (None, *tools):
+        if tool is not None:
+            rows.append(bites(tool))
         rows.append(run(tool, list(tests if tool and tests else ["tests/gpu"])))
         record = {
             "date": now(),

@@ -165,7 +165,7 @@ def swaps(pool: CupyPool, compute: Products) -> list[Row]:
     rows = [row(name, size / timed(call) / 1e9, "GB/s", top) for name, (call, top) in paths.items()]
     slower = []
     for name, (call, top) in paths.items():
-        moving, share = compute.harm(call, 2, 70, turns=7)
+        moving, share = compute.harm(call, 2, 70, turns=11)
         rows.append(row(f"{name}_busy", size / moving / 1e9, "GB/s", top))
         slower.append(share * 100)
     few, few_there = pages[:8], there[:8]

@@ -203,3 +203,16 @@ def test_neighbours_travel_together() -> None:
     runs = list(checks.neighbours(np.array([2, 3, 4, 9, 11, 12])))
     assert runs == [(0, 2, 3), (3, 9, 1), (4, 11, 2)]
     assert list(checks.neighbours(np.array([], np.int64))) == []
+
+
+@pytest.mark.parametrize("count", [1, checks.FEW, checks.FEW + 1, 1000])
+def test_few_ids_and_many_are_checked_alike(count: int) -> None:
+    ids = np.random.default_rng(count).permutation(count)
+    assert np.array_equal(checks.pages(ids, count), ids)
+    checks.once(ids, "page")
+    with pytest.raises(UsageError, match=f"page {count - 1}: must be between 0 and {count - 2}"):
+        checks.pages(ids, count - 1)
+    with pytest.raises(UsageError, match="page -1: must be between"):
+        checks.pages(np.append(ids[1:], -1), count)
+    with pytest.raises(UsageError, match=f"page {ids[0]} is named 2 times"):
+        checks.once(np.append(ids[1:], [ids[0]] * 2), "page")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from kvframe.errors import UsageError
 from kvframe.pages import checks, launch
-from kvframe.pages.checks import Ids
+from kvframe.pages.checks import Copies, Ids
 from kvframe.pages.checksum import checksums, differing
 from kvframe.pages.launch import FEW, Block, Gpu
 from kvframe.pages.layout import BLOCK_FIRST, Layout
@@ -112,10 +112,17 @@ class DevicePool:
                 f"layers {first} to {last}: must lie within 0 to {self._layout.shape.layers}"
             )
         _at_least_one(warps)
-        made, kept = self._ready(other, src, dst, tokens)
-        if made is not None:
+        copies = self._checked(other, src, dst, tokens)
+        if len(copies):
+            made, kept = self._ready(other, copies)
             self._launch(made, other, first, last, warps)
-        del kept  # past the launch: later allocations of this stream come after it
+            del kept  # past the launch: later allocations of this stream come after it
+
+    def move(self, other: DevicePool, copies: Copies, *, warps: int) -> None:
+        """As `copy_to`, of copies that the caller has checked, and whose pages are of one shape."""
+        made, kept = self._ready(other, copies)
+        self._launch(made, other, 0, self._layout.shape.layers, warps)
+        del kept  # as above
 
     def copy_by_layer(
         self, other: DevicePool, src: Ids, dst: Ids, *, warps: int | None = None
@@ -126,23 +133,23 @@ class DevicePool:
         pools before the last layer is queued.
         """
         _at_least_one(warps)
-        made, kept = self._ready(other, src, dst, None)
+        copies = self._checked(other, src, dst, None)
+        made, kept = self._ready(other, copies)
         for layer in range(self._layout.shape.layers):
-            if made is not None:
+            if len(copies):
                 self._launch(made, other, layer, layer + 1, warps)
             yield layer
         del kept
 
-    def _ready(
-        self, other: DevicePool, src: Ids, dst: Ids, tokens: Ids | None
-    ) -> tuple[Block | None, object]:
-        """Checked copies in the arguments of a launch, and what keeps them there; None for none."""
+    def _checked(self, other: DevicePool, src: Ids, dst: Ids, tokens: Ids | None) -> Copies:
         checks.same_shape(self._layout.shape, other.layout.shape)
         copies = checks.copies(src, dst, tokens, self._layout, other.layout)
-        if not len(copies):
-            return None, None
         if other is not self:
             checks.once(copies[:, 1], "destination page")
+        return copies
+
+    def _ready(self, other: DevicePool, copies: Copies) -> tuple[Block, object]:
+        """Copies in the arguments of a launch, and what keeps them there."""
         chained = checks.chains(copies) if other is self else None
         if chained is not None:
             copies, starts = chained

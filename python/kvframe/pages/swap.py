@@ -49,6 +49,7 @@ what ends when the copy engine has moved the others. Measured on an H200, matrix
 slow by 4 % meanwhile, those of 0.2 ms by a quarter: each starts only where no such warp runs."""
 
 
+Pages = npt.NDArray[np.int64]
 _TO_HOST = cupy.cuda.runtime.memcpyDeviceToHost
 _TO_DEVICE = cupy.cuda.runtime.memcpyHostToDevice
 _MOST_PITCH = 2**31
@@ -110,6 +111,9 @@ class Swap:
         self._kernels = cupy.cuda.Stream(non_blocking=True, priority=-5)
         self._ends = cupy.cuda.Stream(non_blocking=True)
         self._landed = cupy.cuda.Event()  # what the last call that filled device pages answered
+        self._asked, self._before, self._moved = (
+            cupy.cuda.Event(disable_timing=True) for _ in range(3)
+        )
         staged = Layout.of(BLOCK_FIRST, shape, self.chunk)
         self._stages = [_Stage(CupyPool(staged)) for _ in range(STAGES)]
 
@@ -138,8 +142,8 @@ class Swap:
     def onboard(self, host_pages: Ids, pages: Ids) -> list[cupy.cuda.Event]:
         """As `bring`, layer by layer: an event a layer, so that compute may start on the first."""
         stream = self._kernels
-        stream.wait_event(cupy.cuda.get_current_stream().record())
-        stream.wait_event(self._bus.record())
+        stream.wait_event(cupy.cuda.get_current_stream().record(self._asked))
+        stream.wait_event(self._bus.record(self._before))
         ready = []
         with stream:
             for _ in self.host.copy_by_layer(self.device, host_pages, pages, warps=self._most):
@@ -154,13 +158,8 @@ class Swap:
         if len(here) != len(there):
             raise UsageError(f"{len(here)} pages, but {len(there)} host pages")
         checks.once(there if out else here, "host page" if out else "page")
-        order = np.argsort(there, kind="stable")  # neighbours on the host travel in one copy
-        here, there = here[order], there[order]
-        start = cupy.cuda.get_current_stream().record()
-        self._bus.wait_event(start)
+        self._bus.wait_event(cupy.cuda.get_current_stream().record(self._asked))
         way = self.ways[out].of(len(here))
-        if way in ("split", "staged", "kernel"):
-            self._kernels.wait_event(start)
         run = {
             "rows": self._by_row,
             "batch": self._by_batch,
@@ -177,41 +176,39 @@ class Swap:
 
     def _scatters_end(self) -> cupy.cuda.Stream:
         """A stream that waits for both others, so that the next transfer's copies need not."""
-        self._ends.wait_event(self._bus.record())
-        self._ends.wait_event(self._kernels.record())
+        self._ends.wait_event(self._bus.record(self._before))
+        self._ends.wait_event(self._kernels.record(self._moved))
         return self._ends
 
-    def _by_kernel(
-        self, here: npt.NDArray[np.int64], there: npt.NDArray[np.int64], *, out: bool
-    ) -> None:
+    def _by_kernel(self, here: Pages, there: Pages, *, out: bool) -> None:
         """Few warps read or write the host; writes of more slow compute by a third."""
+        self._bus.record(self._before)
         self._aside(here, there, self._most // 4 if out else self._most // 2, out=out)
-        self._bus.wait_event(self._kernels.record())
 
-    def _by_split(
-        self, here: npt.NDArray[np.int64], there: npt.NDArray[np.int64], *, out: bool
-    ) -> None:
-        """The first pages by a kernel, the others as rows, both at once."""
+    def _by_split(self, here: Pages, there: Pages, *, out: bool) -> None:
+        """Some pages as rows, which take the host less time to queue, and others by a kernel."""
         share, apart = SPLIT[out]
         aside = len(here) * share // 8
-        self._aside(here[:aside], there[:aside], self._most // apart, out=out)
+        self._bus.record(self._before)
         self._by_row(here[aside:], there[aside:], out=out)
-        self._bus.wait_event(self._kernels.record())
+        self._aside(here[:aside], there[:aside], self._most // apart, out=out)
 
-    def _aside(
-        self, here: npt.NDArray[np.int64], there: npt.NDArray[np.int64], warps: int, *, out: bool
-    ) -> None:
-        """Queue a kernel over the bus behind all copies before it."""
-        self._kernels.wait_event(self._bus.record())
+    def _aside(self, here: Pages, there: Pages, warps: int, *, out: bool) -> None:
+        """Queue a kernel over the bus, beside all copies since the last that it has to wait for."""
+        self._kernels.wait_event(self._before)
         with self._kernels:
             if out:
-                self.device.copy_to(self.host, here, there, warps=max(1, warps))
+                self._move(self.device, here, self.host, there, warps)
             else:
-                self.host.copy_to(self.device, there, here, warps=max(1, warps))
+                self._move(self.host, there, self.device, here, warps)
+        self._bus.wait_event(self._kernels.record(self._moved))
 
-    def _by_batch(
-        self, here: npt.NDArray[np.int64], there: npt.NDArray[np.int64], *, out: bool
-    ) -> None:
+    def _move(self, source: DevicePool, src: Ids, target: DevicePool, dst: Ids, warps: int) -> None:
+        if len(src):
+            copies = checks.row_up(src, dst, source.layout.shape.block_size)
+            source.move(target, copies, warps=max(1, warps))
+
+    def _by_batch(self, here: Pages, there: Pages, *, out: bool) -> None:
         """Every row of every page, in one call."""
         step = np.uint64(self.device.layout.strides.block)
         page = np.uint64(self.device.layout.shape.page_bytes)
@@ -223,22 +220,17 @@ class Swap:
         if len(source):
             batch.copy(target, source, int(page) // self.device.planes.size, self._bus.ptr)
 
-    def _by_stage(
-        self, here: npt.NDArray[np.int64], there: npt.NDArray[np.int64], *, out: bool
-    ) -> None:
+    def _by_stage(self, here: Pages, there: Pages, *, out: bool) -> None:
         """In chunks, and a few row by row meanwhile."""
         lead = min(self._lead, len(here) // 2)
         if out:
             self._by_row(here[:lead], there[:lead], out=True)
-            self._gathered(here[lead:], there[lead:])
+            self._gathered(*_by_neighbours(here[lead:], there[lead:]))
         else:
-            staged = len(here) - lead
-            self._scattered(here[:staged], there[:staged])
-            self._by_row(here[staged:], there[staged:], out=False)
+            self._scattered(*_by_neighbours(here[lead:], there[lead:]))
+            self._by_row(here[:lead], there[:lead], out=False)
 
-    def _by_row(
-        self, here: npt.NDArray[np.int64], there: npt.NDArray[np.int64], *, out: bool
-    ) -> None:
+    def _by_row(self, here: Pages, there: Pages, *, out: bool) -> None:
         """One strided copy a page."""
         pool, page = self.device, self.device.layout.shape.page_bytes
         rows, pitch, stream = pool.planes.size, self._pitch, self._bus.ptr
@@ -253,19 +245,20 @@ class Swap:
             else:
                 move(device, pitch, packed, row, row, rows, _TO_DEVICE, stream)
 
-    def _gathered(self, here: npt.NDArray[np.int64], there: npt.NDArray[np.int64]) -> None:
+    def _gathered(self, here: Pages, there: Pages) -> None:
         """Chunk after chunk into staging buffers by a kernel, and to the host in one piece."""
+        self._kernels.wait_event(self._asked)
         self._kernels.wait_event(self._landed)
         for stage, first in zip(cycle(self._stages), range(0, len(here), self.chunk), strict=False):
             some = here[first : first + self.chunk]
             self._kernels.wait_event(stage.free)
             with self._kernels:
-                self.device.copy_to(stage.pool, some, np.arange(len(some)), warps=self._most)
+                self._move(self.device, some, stage.pool, range(len(some)), self._most)
             self._bus.wait_event(self._kernels.record(stage.full))
             self._dma(stage.pool, there[first : first + self.chunk], out=True)
             self._bus.record(stage.free)
 
-    def _scattered(self, here: npt.NDArray[np.int64], there: npt.NDArray[np.int64]) -> None:
+    def _scattered(self, here: Pages, there: Pages) -> None:
         """Chunk after chunk in one piece into staging buffers, and to their pages by a kernel."""
         for stage, first in zip(cycle(self._stages), range(0, len(here), self.chunk), strict=False):
             some = here[first : first + self.chunk]
@@ -273,10 +266,10 @@ class Swap:
             self._dma(stage.pool, there[first : first + self.chunk], out=False)
             self._kernels.wait_event(self._bus.record(stage.full))
             with self._kernels:
-                stage.pool.copy_to(self.device, np.arange(len(some)), some, warps=self._most)
+                self._move(stage.pool, range(len(some)), self.device, some, self._most)
             self._kernels.record(stage.free)
 
-    def _dma(self, stage: DevicePool, there: npt.NDArray[np.int64], *, out: bool) -> None:
+    def _dma(self, stage: DevicePool, there: Pages, *, out: bool) -> None:
         """One copy for each run of neighbours on the host."""
         size, stream = self.device.layout.shape.page_bytes, self._bus.ptr
         staged, host = int(stage.planes[0]), int(self.host.planes[0])
@@ -285,6 +278,12 @@ class Swap:
             ends = (staged + row * size, host + page * size)
             source, target = ends if out else ends[::-1]
             cupy.cuda.runtime.memcpyAsync(target, source, count * size, kind, stream)
+
+
+def _by_neighbours(here: Pages, there: Pages) -> tuple[Pages, Pages]:
+    """In the order of the host's pages: neighbours there travel in one copy."""
+    order = np.argsort(there, kind="stable")
+    return here[order], there[order]
 
 
 class _Stage:
