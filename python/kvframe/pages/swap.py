@@ -205,7 +205,7 @@ class Swap:
 
     def _move(self, source: DevicePool, src: Ids, target: DevicePool, dst: Ids, warps: int) -> None:
         if len(src):
-            copies = checks.row_up(src, dst, source.layout.shape.block_size)
+            copies = checks.unchecked(src, dst, source.layout.shape.block_size)
             source.move(target, copies, warps=max(1, warps))
 
     def _by_batch(self, here: Pages, there: Pages, *, out: bool) -> None:
