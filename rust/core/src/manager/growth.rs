@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::Manager;
 use crate::groups::{GroupKind, Reach};
-use crate::pool::BlockId;
+use crate::pool::{BlockId, NIL};
 use crate::sequence::Sequence;
 
 /// A sequence on its way.
@@ -61,7 +61,10 @@ impl Manager {
         let crossing = crossing.sum::<u32>();
         let own = groups.iter().zip(way.tables).enumerate();
         let stakes = own.map(|(group, (reach, table))| {
-            let shared = |&i: &u32| is_shared(group, i as usize, table[i as usize]);
+            let shared = |&i: &u32| {
+                let block = table[i as usize];
+                block == NIL || is_shared(group, i as usize, block)
+            };
             stake(reach, table.len() as u32, reach.computed(way.committed, way.cached), shared)
         });
         if count == Count::Above {
