@@ -8,6 +8,11 @@ impl Layout {
     /// Blocks that a sequence of `len` tokens holds at some time, whatever its steps: exact where
     /// that is more than `room`, else from above. The groups need not peak at the same length.
     pub fn least(&self, len: u32, encoder: u32, room: u64) -> u64 {
+        if self.gives_up() { self.most(len, encoder, room) } else { self.blocks(len, encoder) }
+    }
+
+    /// The same where some group gives blocks up.
+    fn most(&self, len: u32, encoder: u32, room: u64) -> u64 {
         let each: u64 = self.groups().iter().map(|reach| u64::from(reach.most(len))).sum();
         let most = each + self.cross_blocks(encoder);
         if most <= room || self.groups().len() == 1 {
