@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from kvframe import (
+    CacheConfig,
     CapacityError,
+    Config,
+    ConfigError,
     GroupConfig,
     KVCacheManager,
     KVFrameError,
@@ -23,6 +26,7 @@ from kvframe import (
 from kvframe.blocks import BlockPool
 from kvframe.policies import BatchedPrefix
 from kvframe.policies.tier import TierPolicy, Use
+from kvframe.retention import Keep, Retention, TokenRange
 
 from .gates import serve
 from .helpers import cached, manager, state
@@ -71,6 +75,69 @@ def test_a_block_pools_numbers() -> None:
         BlockPool(5)  # type: ignore[arg-type]
     assert kv.counts().free == 8
     kv.check_integrity()
+
+
+@pytest.mark.scenario("V10", "I13")
+def test_a_block_that_there_is_not_is_said_to_be_none() -> None:
+    kv = manager()
+    pool = BlockPool(kv)
+    seq = kv.admit([2, 3]).seq
+    before = state(kv, [seq])
+    asks: list[Callable[[int], object]] = [
+        kv.owners,
+        kv.block_priority,
+        lambda block: pool.free([block]),
+        lambda block: pool.free([block], [0]),
+        lambda block: pool.touch([block]),
+        lambda block: pool.touch([block], [5]),
+    ]
+    for ask in asks:
+        with pytest.raises(UsageError, match=r"= 8: the pool has no such block"):
+            ask(8)
+        ask(7) if ask in (kv.owners, kv.block_priority) else None
+    # Nobody frees a block that a sequence has.
+    with pytest.raises(UsageError, match="free = 0: it is not in hand: others own it"):
+        pool.free(kv.block_table(seq))
+    assert state(kv, [seq]) == before
+
+
+@pytest.mark.scenario("I13")
+@pytest.mark.parametrize(
+    "name", ["read", "insert", "resumed", "partial", "whole_sequence", "join", "copy"]
+)
+def test_yes_or_no_is_asked_for_by_name(name: str) -> None:
+    kv = manager()
+    seq = kv.admit([2, 3]).seq
+
+    def say(value: object) -> None:
+        if name == "copy":
+            kv.fork(seq, upto=0, copy=value)  # type: ignore[arg-type]
+        else:
+            kv.admit([1], **{name: value})  # type: ignore[arg-type]
+
+    before = state(kv, [seq])
+    for value in (1, "yes", None):
+        with pytest.raises(UsageError, match=f"{name} = {value!r}: must be True or False"):
+            say(value)
+    assert state(kv, [seq]) == before
+    say(np.bool(False))
+
+
+@pytest.mark.scenario("V33", "V3")
+def test_numbers_of_numpy_are_numbers() -> None:
+    """Engines and tokenizers count with them."""
+    config = Config(cache=CacheConfig(capacity=np.int64(8), block_size=np.int32(4)))  # type: ignore[arg-type]
+    kv = KVCacheManager(config)
+    assert (kv.counts().total, kv.block_size) == (8, 4)
+    keep = Keep(np.uint8(80), np.int64(3))  # type: ignore[arg-type]
+    ranges = [TokenRange(np.int64(0), np.int32(4), keep)]  # type: ignore[arg-type]
+    cached(kv, range(8), retention=Retention(ranges))
+    first = kv.lookup(list(range(9))).blocks[0]
+    assert [kv.block_priority(int(block)).priority for block in first] == [80, 35]
+    with pytest.raises(UsageError, match="priority = "):
+        Keep(np.float64(80))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"block_size = 4\.0: must be a whole number"):
+        Config(cache=CacheConfig(block_size=np.float32(4))).resolve()  # type: ignore[arg-type]
 
 
 SURROGATE = "\ud800"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec import Struct, field
 
 from kvframe.config import environment, sources
@@ -89,7 +90,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     def plain(self) -> dict[str, Any]:
         """The tables as TOML would hold them: keys without a value are left out."""
-        tables: dict[str, Any] = _without_none(msgspec.to_builtins(self, enc_hook=repr))
+        tables: dict[str, Any] = _without_none(msgspec.to_builtins(self, enc_hook=_plain))
         return tables
 
 
@@ -260,6 +261,11 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
             yield from _leaves(item, join(path, index))
     else:
         yield path, value
+
+
+def _plain(value: object) -> object:
+    """A value that TOML has no type for: a number of NumPy's is one, of all else what is shown."""
+    return value.item() if isinstance(value, np.number | np.bool) else repr(value)
 
 
 def _without_none(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import Literal
 
 import numpy as np
@@ -169,7 +170,7 @@ class BlockEvents:
 
     def _size(self, group: int) -> int:
         sizes = self.block_size
-        return sizes if isinstance(sizes, int) else sizes[group]
+        return int(sizes) if isinstance(sizes, Integral) else sizes[group]
 
     def _remove(self, e: Event) -> None:
         if e.key not in self._copies:

@@ -1,5 +1,6 @@
 //! Blocks held one by one. An `impl` of `Manager`.
 
+use kvframe_core::Manager as Core;
 use kvframe_core::pool::NIL;
 use numpy::PyArray1;
 use pyo3::prelude::*;
@@ -71,20 +72,24 @@ impl Manager {
     /// How often each block is held one by one, and its generation.
     fn holds<'py>(&self, py: Python<'py>, blocks: &Bound<'py, PyAny>) -> PyResult<HoldsTuple<'py>> {
         let blocks = tokens(blocks, "blocks")?;
-        let rows: Result<Vec<(u32, u32)>, u32> = self.locked(py, |core| {
-            let total = core.pool().capacity();
-            let row = |&b: &u32| (core.held(b), core.pool().generation(b));
-            blocks
-                .as_slice()
-                .iter()
-                .map(|b| if *b < total { Ok(row(b)) } else { Err(*b) })
-                .collect()
+        let rows: Result<Vec<(u32, u32)>, String> = self.locked(py, |core| {
+            let row =
+                |&b: &u32| in_pool(core, b).map(|()| (core.held(b), core.pool().generation(b)));
+            blocks.as_slice().iter().map(row).collect()
         })?;
-        let rows = rows
-            .map_err(|block| usage(py, format!("block = {block}: the pool has no such block")))?;
+        let rows = rows.map_err(|why| usage(py, why))?;
         let held = PyArray1::from_iter(py, rows.iter().map(|row| row.0));
         Ok((held, PyArray1::from_iter(py, rows.iter().map(|row| row.1))))
     }
+}
+
+/// Refuses, with the reason, a block that the pool does not have.
+pub fn in_pool(core: &Core, block: u32) -> Result<(), String> {
+    let total = core.pool().capacity();
+    if block < total {
+        return Ok(());
+    }
+    Err(format!("block = {block}: the pool has no such block: it has 0 to {}", total - 1))
 }
 
 /// Blocks, and the generation that each is to have; none where these are not given.

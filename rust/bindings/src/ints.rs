@@ -1,9 +1,10 @@
-//! Integer arguments that know their name, so that one out of range is told like any other misuse
+//! Integer and boolean arguments that know their name, so that one out of range is told like any other misuse
 //! instead of as an `OverflowError` without it.
 
 use pyo3::prelude::*;
 
 use crate::errors::{shown, usage};
+use crate::inputs::flag;
 
 macro_rules! named {
     ($($type:ident($inner:ty) = $name:literal;)*) => {$(
@@ -27,6 +28,35 @@ macro_rules! named {
             }
         }
     )*};
+}
+
+macro_rules! flags {
+    ($($type:ident = $name:literal;)*) => {$(
+        #[doc = concat!("The argument `", $name, "`.")]
+        #[derive(Debug, Clone, Copy)]
+        pub struct $type(pub bool);
+
+        impl<'a, 'py> FromPyObject<'a, 'py> for $type {
+            type Error = PyErr;
+
+            const INPUT_TYPE: pyo3::inspect::PyStaticExpr =
+                <bool as FromPyObject<'a, 'py>>::INPUT_TYPE;
+
+            fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+                flag($name, &value).map(Self)
+            }
+        }
+    )*};
+}
+
+flags! {
+    Read = "read";
+    Insert = "insert";
+    Resumed = "resumed";
+    Partial = "partial";
+    WholeSequence = "whole_sequence";
+    Join = "join";
+    CopyTail = "copy";
 }
 
 named! {

@@ -5,6 +5,7 @@ use kvframe_core::manager::Pinner;
 use kvframe_core::retention::{Decay, Hint, Keep, Retention, Taken, TokenRange};
 use pyo3::prelude::*;
 
+use crate::blocks::in_pool;
 use crate::errors::usage;
 use crate::ints::{BlockNumber, Lease, Session};
 use crate::manager::Manager;
@@ -98,6 +99,8 @@ impl Manager {
 
     /// A block's retention priority, and when it changes by itself.
     fn block_priority(&self, py: Python<'_>, block: BlockNumber) -> PyResult<(u8, Option<u64>)> {
-        self.locked(py, |core| core.priority(block.0))
+        let told =
+            self.locked(py, |core| in_pool(core, block.0).map(|()| core.priority(block.0)))?;
+        told.map_err(|why| usage(py, why))
     }
 }

@@ -4,7 +4,11 @@ use kvframe_core::manager::{Remap, TicketKind};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
-use crate::ints::{BlockNumber, Deadline, Group, Handle, Now, Seq, Start, Stop, Ticket, Upto};
+use crate::blocks::in_pool;
+use crate::errors::usage;
+use crate::ints::{
+    BlockNumber, CopyTail, Deadline, Group, Handle, Now, Seq, Start, Stop, Ticket, Upto,
+};
 use crate::manager::Manager;
 use crate::views::entry;
 
@@ -31,9 +35,9 @@ type TicketTuple = (u64, &'static str, u32, Option<u64>);
 impl Manager {
     /// A sequence over the first computed tokens of another; with `copy`, its partial block is
     /// copied at once.
-    #[pyo3(signature = (seq, upto, *, copy=false))]
-    fn fork_prefix(&self, py: Python<'_>, seq: Seq, upto: Upto, copy: bool) -> PyResult<u64> {
-        self.with_victims(py, |core| core.fork_prefix(seq.0, upto.0, copy))?
+    #[pyo3(signature = (seq, upto, *, copy=CopyTail(false)))]
+    fn fork_prefix(&self, py: Python<'_>, seq: Seq, upto: Upto, copy: CopyTail) -> PyResult<u64> {
+        self.with_victims(py, |core| core.fork_prefix(seq.0, upto.0, copy.0))?
             .map_err(|e| crate::errors::from_core(py, &e))
     }
 
@@ -121,7 +125,8 @@ impl Manager {
         py: Python<'_>,
         block: BlockNumber,
     ) -> PyResult<(Vec<u64>, Vec<u64>, u32, u32, Vec<(u64, String)>)> {
-        let owners = self.locked(py, |core| core.owners(block.0))?;
+        let told = self.locked(py, |core| in_pool(core, block.0).map(|()| core.owners(block.0)))?;
+        let owners = told.map_err(|why| usage(py, why))?;
         let pins = owners.pins.into_iter().map(|(receipt, owner)| (receipt.id, owner)).collect();
         Ok((owners.sequences, owners.tickets, owners.waiting, owners.held, pins))
     }

@@ -2,6 +2,7 @@
 //! under a key, found, held and given up again.
 
 use super::Manager;
+use super::loans::NO_SUCH;
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::hash::Key;
@@ -9,6 +10,8 @@ use crate::index::Found;
 use crate::policy::{NEVER, Use, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::Meta;
+
+const DOUBLE: &str = "it is not in hand: a double free";
 
 impl Manager {
     /// Makes a block on loan findable under `key`, after `parent` (in hand, or [`NIL`]). Returns a
@@ -130,7 +133,9 @@ impl Manager {
                 }
                 "it is named twice: a double free"
             } else if self.hands.count(block) == 0 {
-                "it is not in hand: a double free"
+                let ours = dropped.iter().any(|&(before, _)| before == block);
+                let owned = self.pool.refs_or_none(block) > Some(0);
+                if owned && !ours { "it is not in hand: others own it" } else { DOUBLE }
             } else if !self.hands.drop(block) {
                 "a block in hand follows it"
             } else {
@@ -177,6 +182,8 @@ impl Manager {
 
     fn misused(&self, what: &'static str, block: BlockId, why: &str) -> Error {
         let state = self.pool.state(block).name();
-        Error::Invalid { what, value: block.to_string(), limit: format!("{why} ({state})") }
+        let known = block < self.pool.capacity();
+        let limit = if known { format!("{why} ({state})") } else { NO_SUCH.into() };
+        Error::Invalid { what, value: block.to_string(), limit }
     }
 }

@@ -5,6 +5,9 @@ use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::pool::{BlockId, State};
 
+/// Why a block that a caller names cannot be meant.
+pub(super) const NO_SUCH: &str = "the pool has no such block";
+
 impl Manager {
     /// Fills `out` with blocks that nobody else has, or takes none.
     ///
@@ -76,7 +79,7 @@ impl Manager {
         let why = if twice {
             "it is named twice"
         } else if block >= self.pool.capacity() {
-            "the pool has no such block"
+            NO_SUCH
         } else if self.pool.generation(block) > 0 {
             "it was given back before: a double free"
         } else {
