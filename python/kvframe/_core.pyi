@@ -186,7 +186,7 @@ class Manager:
         """
         A sequence over the same blocks.
         """
-    def fork_prefix(self, /, seq: SupportsIndex, upto: SupportsIndex, *, copy: bool = False) -> int:
+    def fork_prefix(self, /, seq: SupportsIndex, upto: SupportsIndex, *, copy: bool = ...) -> int:
         """
         A sequence over the first computed tokens of another; with `copy`, its partial block is
         copied at once.
@@ -585,17 +585,17 @@ class Request:
         turn: SupportsIndex = ...,
         request_class: SupportsIndex = ...,
         priority: SupportsIndex = ...,
-        read: bool = True,
-        insert: bool = True,
-        resumed: bool = False,
-        partial: bool = False,
+        read: bool = ...,
+        insert: bool = ...,
+        resumed: bool = ...,
+        partial: bool = ...,
         chunk: SupportsIndex | None = None,
         until: SupportsIndex | None = None,
         max_tokens: SupportsIndex = ...,
-        whole_sequence: bool = False,
+        whole_sequence: bool = ...,
         external: SupportsIndex = ...,
         external_until: SupportsIndex = ...,
-        join: bool = False,
+        join: bool = ...,
         encoder: bytes | None = None,
         encoder_tokens: SupportsIndex = ...,
         outlook: Any | None = None,

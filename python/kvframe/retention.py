@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Literal
+
+import numpy as np
 
 from kvframe.errors import UsageError
 
@@ -49,11 +50,11 @@ class Keep:
     def __post_init__(self) -> None:
         for name in ("priority", "then"):
             value = getattr(self, name)
-            if not isinstance(value, Integral) or not 0 <= value <= MAX_PRIORITY:
+            if not isinstance(value, int | np.integer) or not 0 <= value <= MAX_PRIORITY:
                 raise UsageError(f"{name} = {value!r}: must be an integer from 0 to {MAX_PRIORITY}")
         duration = self.duration
         if duration is not None and not (
-            isinstance(duration, Integral) and 0 <= duration < _FOREVER
+            isinstance(duration, int | np.integer) and 0 <= duration < _FOREVER
         ):
             raise UsageError(f"duration = {duration!r}: must be an integer from 0 on, or None")
         if self.decay not in ("step", "linear"):
@@ -78,7 +79,7 @@ class TokenRange:
 
     def __post_init__(self) -> None:
         end = _LAST if self.end is None else self.end
-        whole = isinstance(self.start, Integral) and isinstance(end, Integral)
+        whole = isinstance(self.start, int | np.integer) and isinstance(end, int | np.integer)
         if not (whole and 0 <= self.start < end):
             raise UsageError(
                 f"range [{self.start!r}, {self.end!r}): must be 0 <= start < end, or end None"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from numbers import Integral
 from typing import Literal
 
 import numpy as np
@@ -170,7 +169,7 @@ class BlockEvents:
 
     def _size(self, group: int) -> int:
         sizes = self.block_size
-        return int(sizes) if isinstance(sizes, Integral) else sizes[group]
+        return int(sizes) if isinstance(sizes, int | np.integer) else sizes[group]
 
     def _remove(self, e: Event) -> None:
         if e.key not in self._copies:
