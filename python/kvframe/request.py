@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypedDict, Unpack
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe._core import Request as CoreRequest
+from kvframe.arguments import shown as shown
 from kvframe.errors import UsageError
 from kvframe.retention import Retention
 
@@ -112,7 +114,7 @@ class Request:
         retention = given.pop("retention", None)
         if retention is not None:
             if not isinstance(retention, Retention):
-                raise UsageError(f"retention = {retention!r}: must be a Retention")
+                raise UsageError(f"retention = {shown(retention)}: must be a Retention")
             given["retention"] = retention.of_core()
         self.core = CoreRequest(prompt, **given)
         self.prepared: tuple[object, CoreRequest] | None = None
@@ -137,7 +139,12 @@ def space(salt: str, adapter: str, extras: Iterable[Extra], encoder: bytes = b""
     """Salt, adapter, extras and the other input as the core takes them."""
     if not isinstance(encoder, bytes):
         raise UsageError(f"encoder = {shown(encoder)}: must be bytes")
-    items = [_item(index, extra) for index, extra in enumerate(extras)]
+    try:
+        given = enumerate(extras)
+    except TypeError:
+        limit = "must be a sequence of (start, end, id)"
+        raise UsageError(f"extras = {shown(extras)}: {limit}") from None
+    items = [_item(index, extra) for index, extra in given]
     names = {"salt": name_bytes("salt", salt), "adapter": name_bytes("adapter", adapter)}
     return {**names, "encoder": encoder, "extras": items}
 
@@ -156,15 +163,10 @@ def name_bytes(name: str, text: str) -> bytes:
         raise UsageError(f"{name} = {shown(text)}: {error.reason} (place {error.start})") from None
 
 
-def shown(value: object) -> str:
-    """A value for a message: on one line, and cut where it is long."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 80 else f"{text[:80]}..."
-
-
 def _item(index: int, extra: Extra) -> tuple[int, int, bytes]:
     try:
-        start, end, name = extra
+        first, past, name = extra
+        start, end = operator.index(first), operator.index(past)
         fits = 0 <= start < end < 2**32 and isinstance(name, bytes)
     except (TypeError, ValueError):
         fits = False

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe._core import RouterIndex as _RouterIndex
+from kvframe.arguments import is_int, shown
 from kvframe.errors import UsageError
-from kvframe.request import TokenIds, name_bytes, shown
+from kvframe.request import TokenIds, name_bytes
 from kvframe.spelling import did_you_mean
 
 BlockHashes = npt.NDArray[np.uint64] | Sequence[int]
@@ -75,8 +76,10 @@ class RouterIndex:
 
     def __init__(self, block_size: int | None = None, *, capacity: int = 1 << 22) -> None:
         for name, value in (("block_size", block_size), ("capacity", capacity)):
-            if value is not None and value < 1:
-                raise UsageError(f"{name} = {value}: must be at least 1")
+            if value is not None:
+                _check_int(name, value)
+                if value < 1:
+                    raise UsageError(f"{name} = {shown(value)}: must be at least 1")
         self.block_size = block_size
         self._groups: dict[int, dict[int, bool]] = {}
         self._core = _RouterIndex(block_size or 0, capacity)
@@ -89,7 +92,10 @@ class RouterIndex:
         Events of workers that are not known are ignored and counted, so that those still queued
         when a worker died do not bring it back.
         """
-        return self._core.add_worker(worker)
+        added = self._core.add_worker(worker)
+        if added:
+            self._groups[worker] = {}
+        return added
 
     def remove_worker(self, worker: int) -> bool:
         """Forget a worker and all it held; False if it is not known. Looks at every block."""
@@ -135,6 +141,8 @@ class RouterIndex:
             UsageError: An unknown medium, a hash past 64 bits, token ids that are none.
         """
         own = self.block_size
+        if block_size is not None:
+            _check_int("block_size", block_size)
         if own is not None and block_size not in (None, own) and np.size(token_ids) > 0:
             self._core.misfit(worker, len(block_hashes))
             return 0
@@ -172,11 +180,17 @@ class RouterIndex:
             kind: What the group's layers attend to, as vLLM calls it, where the event says; it is
                 remembered for events that do not.
         """
+        _check_int("worker", worker)
+        if kind is not None and not isinstance(kind, str):
+            raise UsageError(f"kind = {shown(kind)}: must be a string")
         if group is None:
             return True
+        _check_int("group", group)
         known = self._groups.get(worker, {})
         if kind is not None and group not in known:
-            known = self._groups[worker] = {**known, group: _plain(kind) in _WHOLE}
+            known = {**known, group: _plain(kind) in _WHOLE}
+            if worker in self._groups:  # Whoever is not known leaves nothing behind.
+                self._groups[worker] = known
         return group == min((one for one, whole in known.items() if whole), default=0)
 
     # --- questions ----------------------------------------------------------------------------
@@ -214,6 +228,11 @@ class RouterIndex:
         return len(self._core)
 
 
+def _check_int(name: str, value: object) -> None:
+    if not is_int(value):
+        raise UsageError(f"{name} = {shown(value)}: must be an integer")
+
+
 def _name(name: str, text: str | None) -> Any:
     return None if text is None else name_bytes(name, text)
 
@@ -228,5 +247,7 @@ def _tier(medium: str) -> int:
     tier = MEDIUMS.get(medium)
     if tier is None and (tier := MEDIUMS.get(medium.upper())) is None:
         known = ", ".join(MEDIUMS)
-        raise UsageError(f"medium {medium!r} is none of {known}{did_you_mean(medium, MEDIUMS)}")
+        raise UsageError(
+            f"medium {shown(medium)} is none of {known}{did_you_mean(medium, MEDIUMS)}"
+        )
     return tier

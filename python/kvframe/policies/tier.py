@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from kvframe._core import TierPolicy as Core
+from kvframe.arguments import is_int, shown
 from kvframe.config import Resolved
 from kvframe.errors import UsageError
 from kvframe.policies.driver import driver
@@ -56,8 +57,9 @@ def name_of(key: Hashable) -> bytes:
     if isinstance(key, bytes):
         return key
     if isinstance(key, str):
-        return key.encode()
-    raise UsageError(f"key {key!r} is a {type(key).__name__}: pass name = a function to bytes")
+        # A file's name may hold what UTF-8 cannot say.
+        return key.encode(errors="surrogatepass")
+    raise UsageError(f"key {shown(key)} is a {type(key).__name__}: pass name = a function to bytes")
 
 
 class TierPolicy(Generic[K]):
@@ -86,11 +88,18 @@ class TierPolicy(Generic[K]):
         name: Callable[[K], bytes] = name_of,
         block_size: int | None = None,
     ) -> None:
+        if not isinstance(resolved, Resolved):
+            limit = "must be a Resolved; a policy's name goes to TierPolicy.named"
+            raise UsageError(f"resolved = {shown(resolved)}: {limit}")
+        if not callable(name):
+            raise UsageError(f"name = {shown(name)}: must be a function of a key to bytes")
         self.resolved = resolved
         self.policy = resolved.policy.descriptor.name
         self._name = name
         self._capacity = capacity
-        self._block_size = block_size or resolved.config.cache.block_size
+        self._block_size = (
+            block_size if block_size is not None else resolved.config.cache.block_size
+        )
         self.clear()
 
     @classmethod
@@ -141,7 +150,11 @@ class TierPolicy(Generic[K]):
 
     def missed(self, keys: Iterable[K]) -> None:
         """Blocks for these keys were looked for in vain and are about to come; ghosts may be."""
-        self._core.missed([self._digest(key) for key in keys if key not in self._ids])
+        try:
+            absent = [key for key in keys if key not in self._ids]
+        except TypeError:
+            raise _no_keys("keys", keys) from None
+        self._core.missed([self._digest(key) for key in absent])
 
     def insert(self, key: K, *, depth: int = 0, use: Use = UNKNOWN) -> None:
         """A block enters, with one owner.
@@ -155,15 +168,18 @@ class TierPolicy(Generic[K]):
             UsageError: The key is here already.
             CapacityError: The tier is full: ask for `victims` first.
         """
-        if key in self._ids:
-            raise UsageError(f"key {key!r} is in the tier already")
-        block = self._core.insert(self._digest(key), depth, use.row())
+        try:
+            if key in self._ids:
+                raise UsageError(f"key {shown(key)} is in the tier already")
+        except TypeError:
+            raise UsageError(f"key {shown(key)}: must be hashable") from None
+        block = self._core.insert(self._digest(key), depth, row_of(use))
         self._ids[key] = block
         self._keys[block] = key
 
     def hit(self, keys: Iterable[K], use: Use = UNKNOWN) -> None:
         """A request used these blocks, in the order of its prefix: the last of them dies first."""
-        self._core.hit(self._blocks(keys), use.row())
+        self._core.hit(self._blocks(keys), row_of(use))
 
     def refresh(self, keys: Iterable[K]) -> None:
         """These blocks are as recent as a use would make them, but it counts as none."""
@@ -183,7 +199,12 @@ class TierPolicy(Generic[K]):
 
     def remove(self, keys: Iterable[K], *, evicted: bool = False) -> None:
         """Blocks leave, owned or not; ``evicted`` if for want of room, as ghosts remember them."""
-        keys = list(keys)
+        if not isinstance(evicted, bool):
+            raise UsageError(f"evicted = {shown(evicted)}: must be True or False")
+        try:
+            keys = list(keys)
+        except TypeError:
+            raise _no_keys("keys", keys) from None
         self._core.remove(self._blocks(keys), evicted)
         for key in keys:
             del self._keys[self._ids.pop(key)]
@@ -196,7 +217,10 @@ class TierPolicy(Generic[K]):
         None, and nothing has changed, if fewer than ``n`` have no owner and are not ``protected``.
         """
         ids = self._ids
-        spared = [ids[key] for key in protected if key in ids]
+        try:
+            spared = [ids[key] for key in protected if key in ids]
+        except TypeError:
+            raise _no_keys("protected", protected) from None
         named = self._core.victims(n, spared)
         if named is None:
             return None
@@ -214,6 +238,10 @@ class TierPolicy(Generic[K]):
             Exception: What ``eligible`` or a strict policy raises, if none has gone by then. Else
                 those that have are answered, and the next call asks about the same block first.
         """
+        if not is_int(n):
+            raise UsageError(f"n = {shown(n)}: must be an integer")
+        if not callable(eligible):
+            raise UsageError(f"eligible = {shown(eligible)}: must be callable")
         taken: list[K] = []
         spared: list[int] = []
         try:
@@ -257,7 +285,24 @@ class TierPolicy(Generic[K]):
         try:
             return [self._ids[key] for key in keys]
         except KeyError as error:
-            raise UsageError(f"key {error.args[0]!r} is not in the tier") from None
+            raise UsageError(f"key {shown(error.args[0])} is not in the tier") from None
+        except TypeError:
+            raise _no_keys("keys", keys) from None
+
+
+def row_of(use: Use) -> tuple[int, int, int, int, int]:
+    """What is known of a request, as the core takes it.
+
+    Raises:
+        UsageError: It is no `Use`.
+    """
+    if not isinstance(use, Use):
+        raise UsageError(f"use = {shown(use)}: must be a Use")
+    return use.row()
+
+
+def _no_keys(name: str, given: object) -> UsageError:
+    return UsageError(f"{name} = {shown(given)}: must be a sequence of hashable keys")
 
 
 def resolve(policy: str, options: dict[str, Any] | None = None) -> Resolved:
