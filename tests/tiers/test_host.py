@@ -51,7 +51,6 @@ def test_no_tier_is_a_configuration() -> None:
         Engine([host(0)])
 
 
-@pytest.mark.scenario("T40")
 def test_without_its_checksum_a_tier_is_refused_and_not_left_empty(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
