@@ -93,6 +93,7 @@ class Tiers(Downward, Upward, Swapping, Inside):
 
     Raises:
         ConfigError: The configuration has no tiers, or cannot have them.
+        ImportError: A package is not there that a tier's checksum or codec needs.
         TierError: A store cannot be opened.
         UsageError: A part, a rank or a name cannot be.
     """
