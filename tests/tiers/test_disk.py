@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kvframe import ConfigError, TierError
@@ -19,9 +20,11 @@ from kvframe.tiers import Disk, DiskOptions
 from .helpers import BLOCK, Engine, below, host, text
 
 
-def engine(folder: Path, pages: int = 64, *, options: Any = None, **more: Any) -> Engine:
+def engine(
+    folder: Path, pages: int = 64, *, options: Any = None, config: Any = None, **more: Any
+) -> Engine:
     given = {"path": str(folder / "pages"), "fsync": False, **(options or {})}
-    return Engine([host(16), below(pages, "disk", options=given)], **more)
+    return Engine([host(16), below(pages, "disk", options=given)], options=config, **more)
 
 
 def files(folder: Path) -> list[Path]:
@@ -151,6 +154,32 @@ def test_two_processes_do_not_share_a_folder(tmp_path: Path) -> None:
         Engine([host(), below(store="disk")])
 
 
+@pytest.mark.scenario("T19", "S17")
+def test_a_store_needs_a_name_of_the_model_or_of_its_weights(tmp_path: Path) -> None:
+    """Without one, the second of two models of one shape would read the first one's pages."""
+    with pytest.raises(
+        ConfigError, match=r'cache\.fingerprint: missing; tier below \(store = "disk"'
+    ):
+        engine(tmp_path, model="")
+    assert not (tmp_path / "pages").exists()
+    Engine([host(8)], model="").tiers.close()
+    named: tuple[dict[str, Any], ...] = (
+        {"model": "a"},
+        {"model": "", "config": {"fingerprint": "a@1"}},
+        {"model": "b"},
+        {"model": "", "config": {"fingerprint": "b@1"}},
+    )
+    for one in named:
+        made = engine(tmp_path, **one)
+        assert made.run(text(1, 17)).external_tokens == 0
+        made.tiers.close()
+    made = engine(tmp_path, **named[1], ranks=np.int64(1))
+    with pytest.raises(ConfigError, match=r"cache\.fingerprint"):
+        made.tiers.set_fingerprint("")
+    assert made.run(text(1, 17)).external_tokens == 16
+    made.tiers.close()
+
+
 KILLED = """
 import sys
 from kvframe.tiers import Disk, DiskOptions
@@ -174,8 +203,6 @@ for at in range(100000):
 
 @pytest.mark.scenario("T19")
 def test_a_kill_in_the_middle_leaves_whole_pages(tmp_path: Path) -> None:
-    import numpy as np
-
     from kvframe.tiers.codec import Codec
     from kvframe.tiers.space import Space, parse
 

@@ -81,8 +81,10 @@ class Tiers(Downward, Upward, Swapping, Inside):
         host: Memory of the host tier, one pool a part, block-first; allocated exactly if None.
         movers: For each part, whoever queues its copies on a device (`kvframe.pages.swap.Swap` over
             the pool and its ``host``); None where pools are in host memory.
-        model: The model's name, part of every name in a store.
-        rank: Tensor-parallel rank of these pools, and ``ranks`` how many there are.
+        model: The model's name, part of every name in a store. A store needs it, or
+            ``cache.fingerprint``: two models would read each other's pages.
+        rank: Which of the ``ranks`` that hold parts of the same tokens' KV (tensor- and
+            pipeline-parallel ones counted together) these pools are of.
         salt: Sets this deployment's pages apart from others in the same store.
         worker: Makes the worker of a tier from its name; `Inline` ones make everything
             deterministic: all work is done in `poll`, by the caller.
@@ -92,7 +94,8 @@ class Tiers(Downward, Upward, Swapping, Inside):
         verify: Compare checksums after every copy, in the pool too.
 
     Raises:
-        ConfigError: The configuration has no tiers, or cannot have them.
+        ConfigError: The configuration has no tiers, or cannot have them; there is a store, and
+            neither the model nor its weights have a name.
         TierError: A store cannot be opened.
         UsageError: A part, a rank or a name cannot be.
     """
@@ -142,9 +145,6 @@ class Tiers(Downward, Upward, Swapping, Inside):
         if first.config.admission == "write-back" and len(resolved.config.groups) > 1:
             raise ConfigError(f"tier {first.config.name}: write-back serves one layer group")
         shapes = [part.pool.layout.shape for part in self.parts]
-        self.host = HostTier(first, shapes, self.block_size, host, poison=poison)
-        self.workers = [worker(f"kvframe-{tier.config.name}") for tier in resolved.tiers]
-        self.moves = Moves(self.parts, self.host.pools, self.workers[0], movers)
         self._space = Space(
             model=model,
             fingerprint=(kv._core.fingerprint() or b"").decode(),
@@ -156,6 +156,11 @@ class Tiers(Downward, Upward, Swapping, Inside):
             ranks=ranks,
             salt=salt,
         )
+        for tier in others:
+            self._space.check_weights(tier.config.name, tier.config.store)
+        self.host = HostTier(first, shapes, self.block_size, host, poison=poison)
+        self.workers = [worker(f"kvframe-{tier.config.name}") for tier in resolved.tiers]
+        self.moves = Moves(self.parts, self.host.pools, self.workers[0], movers)
         self.below, self._behind = [], [OrderedDict() for _ in others]
         self._cleaned = [{} for _ in others]
         try:
@@ -267,12 +272,18 @@ class Tiers(Downward, Upward, Swapping, Inside):
 
         Returns:
             Blocks freed in the pool.
+
+        Raises:
+            ConfigError: It is empty, there is a store, and the model has no name either.
         """
         self._check_open()
+        space = msgspec.structs.replace(self._space, fingerprint=fingerprint)
+        for below in self.below:
+            space.check_weights(below.name, below.config.store)
         freed = self.kv.set_fingerprint(fingerprint)
         for level in self.levels:
             self._left(level, level.books.clear())
-        self._space = msgspec.structs.replace(self._space, fingerprint=fingerprint)
+        self._space = space
         for below in self.below:
             below.set_space(self._space)
         return freed
