@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvframe import ConfigError, TierError
-from kvframe.tiers import Disk, DiskOptions
+from kvframe import CacheConfig, Config, ConfigError, KVCacheManager, TierError
+from kvframe.pages import LAYER_FIRST, Layout, NumpyPool, PageShape
+from kvframe.tiers import Disk, DiskOptions, Inline, Tiers
 
 from .helpers import BLOCK, Engine, below, host, text
 
@@ -178,6 +179,48 @@ def test_a_store_needs_a_name_of_the_model_or_of_its_weights(tmp_path: Path) -> 
         made.tiers.set_fingerprint("")
     assert made.run(text(1, 17)).external_tokens == 16
     made.tiers.close()
+
+
+def test_the_type_of_the_pool_is_in_names_where_no_model_is_told(tmp_path: Path) -> None:
+    shape = PageShape(layers=1, parts=2, block_size=4, heads=1, row_bytes=8)
+    found = []
+    for dtype in (np.float16, np.int16, np.float16):
+        tiers = [host(8), below(store="disk", options={"path": str(tmp_path / "pages")})]
+        kv = KVCacheManager(Config(cache=CacheConfig(block_size=4, capacity=8), tiers=tiers))
+        pool = NumpyPool(Layout.of(LAYER_FIRST, shape, 8), dtype=dtype)
+        with Tiers(kv, pool, model="m", worker=lambda _: Inline()) as made:
+            found.append(made.lookup(text(1, 9)).best)
+            seq = made.admit(text(1, 9)).seq
+            made.drain()
+            kv.extend(seq, 9)
+            kv.commit(seq, 9)
+            made.offload(seq)
+    assert found == [0, 0, 8]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_child_neither_keeps_a_folder_nor_gives_it_back(tmp_path: Path) -> None:
+    options = DiskOptions(path=str(tmp_path / "pages"))
+    made = Disk(options)
+    # One child closes what it never opened, the other holds its parent's files as long as it lives.
+    closes = os.fork()
+    if not closes:
+        made.close()
+        os._exit(0)
+    os.waitpid(closes, 0)
+    holds = os.fork()
+    if not holds:
+        time.sleep(60)
+        os._exit(0)
+    try:
+        with pytest.raises(TierError, match="another process"):
+            Disk(options)
+        made.close()
+        Disk(options).close()
+    finally:
+        os.kill(holds, signal.SIGKILL)
+        os.waitpid(holds, 0)
 
 
 KILLED = """

@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple, Unpack
 
 import msgspec
 
-from kvframe.config import Resolved
 from kvframe.errors import ConfigError, TierError, UsageError
 from kvframe.manager import KVCacheManager
 from kvframe.pages.numpy import NumpyPool
@@ -24,7 +23,7 @@ from kvframe.tiers.downward import Downward
 from kvframe.tiers.host import HostTier
 from kvframe.tiers.inside import Inside
 from kvframe.tiers.levels import REMEMBERED
-from kvframe.tiers.moves import Mover, Moves, Part
+from kvframe.tiers.moves import Mover, Moves, Part, dtype_of, parts_of
 from kvframe.tiers.space import Space
 from kvframe.tiers.swapping import Swapping
 from kvframe.tiers.upward import Loading, Upward
@@ -121,7 +120,7 @@ class Tiers(Downward, Upward, Swapping, Inside):
         if not resolved.tiers:
             raise ConfigError("tiers: the configuration has none; say [[tiers]]")
         self.kv, self.block_size = kv, kv.block_size
-        self.parts = _parts(pools, resolved, kv.counts().total)
+        self.parts = parts_of(pools, resolved, kv.counts().total)
         if not 0 <= rank < ranks:
             raise UsageError(f"rank = {rank}: must be at least 0 and below ranks = {ranks}")
         if movers is not None and len(movers) != len(self.parts):
@@ -148,7 +147,7 @@ class Tiers(Downward, Upward, Swapping, Inside):
         self._space = Space(
             model=model,
             fingerprint=(kv._core.fingerprint() or b"").decode(),
-            dtype=resolved.config.model.dtype if resolved.config.model else "",
+            dtype=dtype_of(self.parts, resolved),
             block_size=self.block_size,
             parts=tuple((s.layers, s.parts, s.heads, s.row_bytes) for s in shapes),
             hash=resolved.config.cache.hash,
@@ -361,37 +360,3 @@ class Tiers(Downward, Upward, Swapping, Inside):
         for place, worker in enumerate(busy):
             worker.poll(timeout if place == 0 and not isinstance(worker, Inline) else 0)
         self.moves.poll()
-
-
-def _parts(
-    pools: PagePool | Sequence[PagePool | Part], resolved: Resolved, blocks: int
-) -> list[Part]:
-    """The parts of a page; each layer group has one at least."""
-    groups, size = resolved.config.groups, resolved.config.cache.block_size
-    for group in groups:
-        if group.kind in ("state", "cross") or group.block_size not in (None, size):
-            raise ConfigError(
-                f"tiers serve groups that attend to tokens in blocks of {size}: {group.name!r} "
-                "is none"
-            )
-    if not isinstance(pools, Sequence):
-        pools = [pools] * len(groups) if len(groups) > 1 else [pools]
-    alone = len(groups) == 1
-    parts = [
-        pool if isinstance(pool, Part) else Part(pool, 0 if alone else place)
-        for place, pool in enumerate(pools)
-    ]
-    named = {part.group for part in parts}
-    if named != set(range(len(groups))):
-        raise UsageError(
-            f"pools for groups {sorted(named)}: there are groups 0 to {len(groups) - 1}"
-        )
-    for part in parts:
-        if part.pool.layout.shape.block_size != size:
-            found = part.pool.layout.shape.block_size
-            raise UsageError(f"a pool has pages of {found} tokens: blocks have {size}")
-        if part.pool.layout.blocks < blocks:
-            raise UsageError(
-                f"a pool has {part.pool.layout.blocks} pages: there are {blocks} blocks"
-            )
-    return parts

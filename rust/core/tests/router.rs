@@ -127,7 +127,7 @@ fn blocks_of_the_same_tokens_are_told_apart_by_their_marks() {
     router.add_worker(1);
     let tokens: Vec<u32> = (0..6).collect();
     let marked = |marks| Text { tokens: &tokens, marks, space: 7 };
-    let mut reach = |router: &mut Router, marks| {
+    let reach = |router: &mut Router, marks| {
         router.match_tokens(marked(marks)).first().map_or(0, |r| r.blocks[0])
     };
     assert_eq!(router.stored(1, &[1, 2, 3], None, marked(&[0, 5]), GPU), 3);
