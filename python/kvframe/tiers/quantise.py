@@ -63,7 +63,8 @@ class Fp8:
         if not np.isfinite(most).all():
             raise UsageError("the page holds NaN or infinite values: it was not written whole")
         # Below the least normal number a scale has too few bits: the largest value would overflow.
-        scale = np.maximum(most / _LARGEST, np.finfo(np.float32).tiny)
+        least = np.finfo(np.float32).tiny
+        scale: npt.NDArray[np.float32] = np.maximum(most / _LARGEST, least)
         small: npt.NDArray[Any] = (values / scale).astype(self._fp8)
         return scale.tobytes() + small.tobytes()
 
