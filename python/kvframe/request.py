@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Sequence
+from operator import index
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
@@ -139,12 +139,7 @@ def space(salt: str, adapter: str, extras: Iterable[Extra], encoder: bytes = b""
     """Salt, adapter, extras and the other input as the core takes them."""
     if not isinstance(encoder, bytes):
         raise UsageError(f"encoder = {shown(encoder)}: must be bytes")
-    try:
-        given = enumerate(extras)
-    except TypeError:
-        limit = "must be a sequence of (start, end, id)"
-        raise UsageError(f"extras = {shown(extras)}: {limit}") from None
-    items = [_item(index, extra) for index, extra in given]
+    items = items_of(extras)
     names = {"salt": name_bytes("salt", salt), "adapter": name_bytes("adapter", adapter)}
     return {**names, "encoder": encoder, "extras": items}
 
@@ -163,15 +158,29 @@ def name_bytes(name: str, text: str) -> bytes:
         raise UsageError(f"{name} = {shown(text)}: {error.reason} (place {error.start})") from None
 
 
-def _item(index: int, extra: Extra) -> tuple[int, int, bytes]:
+def items_of(extras: Iterable[Extra]) -> list[tuple[int, int, bytes]]:
+    """Multimodal items as the core takes them.
+
+    Raises:
+        UsageError: They are none.
+    """
     try:
-        first, past, name = extra
-        start, end = operator.index(first), operator.index(past)
+        given = enumerate(extras)
+    except TypeError:
+        limit = "must be a sequence of (start, end, id as bytes)"
+        raise UsageError(f"extras = {shown(extras)}: {limit}") from None
+    return [_item(place, extra) for place, extra in given]
+
+
+def _item(place: int, extra: Extra) -> tuple[int, int, bytes]:
+    try:
+        start, end, name = extra
+        start, end = index(start), index(end)
         fits = 0 <= start < end < 2**32 and isinstance(name, bytes)
     except (TypeError, ValueError):
         fits = False
     if not fits:
         raise UsageError(
-            f"extras[{index}] = {shown(extra)}: must be (start, end, id as bytes), 0 <= start < end"
+            f"extras[{place}] = {shown(extra)}: must be (start, end, id as bytes), 0 <= start < end"
         )
     return start, end, name

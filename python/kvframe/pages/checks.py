@@ -63,7 +63,7 @@ def copies(src: Ids, dst: Ids, tokens: Ids | None, source: Layout, target: Layou
     into = pages(dst, target.blocks, "destination page")
     if len(out) != len(into):
         raise UsageError(f"{len(out)} source pages, but {len(into)} destination pages")
-    found = row_up(out, into, size)
+    found = unchecked(out, into, size)
     if tokens is not None:
         many = whole(tokens, "tokens")
         if len(many) != len(out):
@@ -73,7 +73,7 @@ def copies(src: Ids, dst: Ids, tokens: Ids | None, source: Layout, target: Layou
     return found
 
 
-def row_up(src: Ids, dst: Ids, tokens: int) -> Copies:
+def unchecked(src: Ids, dst: Ids, tokens: int) -> Copies:
     """Copies of so many tokens each, of ids that are known to be right."""
     found = np.empty((len(src), 3), np.int32)
     found[:, 0], found[:, 1], found[:, 2] = src, dst, tokens

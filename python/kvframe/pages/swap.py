@@ -10,10 +10,11 @@ The copy engine leaves compute alone, in three ways:
 Kernels have to find room. A matrix product fills the multiprocessors, and a kernel of the usual
 size waits until it has ended; but cuBLAS's leaves 1,024 registers of each (measured on an H200),
 in which a thread block of one warp with 32 registers a thread runs beside it. A warp a
-multiprocessor gathers faster than the bus takes; while even that finds no room, the first pages
-travel as rows, and on the way in the last do, beside the last scatter. Such warps also fill what
-rows leave of the bus: ``split`` lets a few of them read or write the host for some pages of a small
-transfer. For all pages (``kernel``) it takes so many that compute slows, more so by writes.
+multiprocessor gathers faster than the bus takes; while even that finds no room, some pages travel
+as rows: ahead of the first gather on the way out, beside the last scatter on the way in. Such warps
+also fill what rows leave of the bus: ``split`` lets a few of them read or write the host for some
+pages of a small transfer. For all pages (``kernel``) it takes so many that compute slows, more so
+by writes.
 
 `kvframe.pages.calibrate` measures where one way passes the other on a card. `onboard` uses a kernel
 that reads the host by such warps: its pieces are small, and each layer has to be ready early.
@@ -205,7 +206,7 @@ class Swap:
 
     def _move(self, source: DevicePool, src: Ids, target: DevicePool, dst: Ids, warps: int) -> None:
         if len(src):
-            copies = checks.row_up(src, dst, source.layout.shape.block_size)
+            copies = checks.unchecked(src, dst, source.layout.shape.block_size)
             source.move(target, copies, warps=max(1, warps))
 
     def _by_batch(self, here: Pages, there: Pages, *, out: bool) -> None:
