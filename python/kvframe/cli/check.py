@@ -34,3 +34,10 @@ def check(file: Path | None, schema: bool) -> None:
         gate_of(resolved.admission, resolved.admission_options, resolved.config.cache.block_size)
         matcher_of(resolved.prefix, resolved.prefix_options, resolved.config.cache.block_size)
         click.echo(show(resolved))
+        stores = [tier.config for tier in resolved.tiers if tier.store is not None]
+        if stores and not resolved.config.cache.fingerprint:
+            click.echo(
+                f'hint: tier {stores[0].name} (store = "{stores[0].store}") needs '
+                "cache.fingerprint, or an engine that says Tiers(model=...)",
+                err=True,
+            )
