@@ -63,7 +63,7 @@ class Request:
     Args:
         prompt: Token ids, any integer dtype. None if only ``keys`` and ``num_tokens`` are known.
         keys: uint64 (blocks, 2) as `KVCacheManager.hash_blocks` gives them.
-        num_tokens: Length of the prompt where the token ids are not known.
+        num_tokens: Length of the prompt where the token ids are not known; with them, theirs.
         salt: Prefixes are shared within one salt only.
         adapter: As ``salt``, for LoRA and other adapters.
         extras: Multimodal items among the tokens.

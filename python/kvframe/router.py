@@ -153,10 +153,10 @@ class RouterIndex:
         marks: list[int] = []
         if own is not None and _count(token_ids) > 0:
             if block_size not in (None, own):
-                self._core.misfit(worker, len(block_hashes))
+                self._core.misfit(worker, _blocks(block_hashes))
                 return 0
             if extra_keys is not None:
-                marks = _marks(extra_keys, len(block_hashes))
+                marks = _marks(extra_keys, _blocks(block_hashes))
         return self._core.stored(
             worker,
             block_hashes,
@@ -268,6 +268,14 @@ def _count(tokens: TokenIds) -> int:
         return len(tokens)
     except TypeError:  # none that the core takes
         return 0
+
+
+def _blocks(block_hashes: BlockHashes) -> int:
+    try:
+        return len(block_hashes)
+    except TypeError:
+        limit = "must be a sequence of hashes"
+        raise UsageError(f"block_hashes = {shown(block_hashes)}: {limit}") from None
 
 
 def _extra_keys(extras: Iterable[Extra], size: int, blocks: int) -> list[Any]:

@@ -122,6 +122,15 @@ def test_flags_and_numbers_of_numpy_are_taken() -> None:
     kv.check_integrity()
 
 
+@pytest.mark.scenario("I13", "MK-B11")
+def test_a_length_beside_the_tokens_is_theirs() -> None:
+    kv = manager()
+    for number in (1, 4, 2**32 - 1):
+        with pytest.raises(UsageError, match=f"num_tokens = {number}: the prompt has 3 tokens"):
+            kv.admit([1, 2, 3], num_tokens=number)
+    assert kv.admit([1, 2, 3], num_tokens=3).prompt_tokens == 3
+
+
 @pytest.mark.scenario("ST28", "I10")
 def test_what_is_asked_for_once_serves_many_requests() -> None:
     """A generator of ranges used to be empty for the second request."""
@@ -185,6 +194,7 @@ def others() -> dict[str, Callable[[Any], object]]:
         "worker": lambda value: router.keeps([value], 0),  # type: ignore[arg-type]
         "group": lambda value: router.keeps(1, [value]),  # type: ignore[arg-type]
         "kind": lambda value: router.keeps(1, 0, [value]),  # type: ignore[arg-type]
+        "block_hashes": lambda value: router.stored(1, iter([value]), None, [1], block_size=3),  # type: ignore[arg-type]
         "block_size of an event": lambda value: router.stored(1, [1], block_size=[value]),  # type: ignore[arg-type]
     }
 
