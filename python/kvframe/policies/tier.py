@@ -67,7 +67,8 @@ class TierPolicy(Generic[K]):
 
     A block has an owner from `insert` and `claim` on until `release`: it is being written or read,
     or is pinned. One with an owner is never a victim. Several threads may share a tier only under a
-    lock of their own.
+    lock of their own. Whoever is asked who dies, a policy or an engine in `take`, may look at it
+    meanwhile and not change it.
 
     Args:
         resolved: The configuration: ``[policy]`` is used, and nothing else of it.
@@ -100,6 +101,7 @@ class TierPolicy(Generic[K]):
         self._block_size = (
             block_size if block_size is not None else resolved.config.cache.block_size
         )
+        self._asking = False
         self.clear()
 
     @classmethod
@@ -110,6 +112,7 @@ class TierPolicy(Generic[K]):
 
     def clear(self) -> None:
         """Forget every block, ghosts and what the policy has learnt included."""
+        self._check_idle()
         config = self.resolved.config.policy
         policy, options = self.resolved.policy, self.resolved.options
         made = driver(policy, options, config.window, self._block_size, config.budget_ms)
@@ -150,6 +153,7 @@ class TierPolicy(Generic[K]):
 
     def missed(self, keys: Iterable[K]) -> None:
         """Blocks for these keys were looked for in vain and are about to come; ghosts may be."""
+        self._check_idle()
         try:
             absent = [key for key in keys if key not in self._ids]
         except TypeError:
@@ -168,6 +172,7 @@ class TierPolicy(Generic[K]):
             UsageError: The key is here already.
             CapacityError: The tier is full: ask for `victims` first.
         """
+        self._check_idle()
         try:
             if key in self._ids:
                 raise UsageError(f"key {shown(key)} is in the tier already")
@@ -179,14 +184,17 @@ class TierPolicy(Generic[K]):
 
     def hit(self, keys: Iterable[K], use: Use = UNKNOWN) -> None:
         """A request used these blocks, in the order of its prefix: the last of them dies first."""
+        self._check_idle()
         self._core.hit(self._blocks(keys), row_of(use))
 
     def refresh(self, keys: Iterable[K]) -> None:
         """These blocks are as recent as a use would make them, but it counts as none."""
+        self._check_idle()
         self._core.refresh(self._blocks(keys))
 
     def claim(self, keys: Iterable[K]) -> None:
         """Each block gets one more owner: it is read, or pinned."""
+        self._check_idle()
         self._core.claim(self._blocks(keys))
 
     def release(self, keys: Iterable[K]) -> None:
@@ -195,10 +203,12 @@ class TierPolicy(Generic[K]):
         Raises:
             UsageError: One has none left. Nothing has changed.
         """
+        self._check_idle()
         self._core.release(self._blocks(keys))
 
     def remove(self, keys: Iterable[K], *, evicted: bool = False) -> None:
         """Blocks leave, owned or not; ``evicted`` if for want of room, as ghosts remember them."""
+        self._check_idle()
         if not isinstance(evicted, bool):
             raise UsageError(f"evicted = {shown(evicted)}: must be True or False")
         try:
@@ -216,12 +226,17 @@ class TierPolicy(Generic[K]):
 
         None, and nothing has changed, if fewer than ``n`` have no owner and are not ``protected``.
         """
+        self._check_idle()
         ids = self._ids
         try:
             spared = [ids[key] for key in protected if key in ids]
         except TypeError:
             raise _no_keys("protected", protected) from None
-        named = self._core.victims(n, spared)
+        self._asking = True
+        try:
+            named = self._core.victims(n, spared)
+        finally:
+            self._asking = False
         if named is None:
             return None
         victims = [self._keys.pop(block) for block in named]
@@ -238,18 +253,22 @@ class TierPolicy(Generic[K]):
             Exception: What ``eligible`` or a strict policy raises, if none has gone by then. Else
                 those that have are answered, and the next call asks about the same block first.
         """
+        self._check_idle()
         if not is_int(n):
             raise UsageError(f"n = {shown(n)}: must be an integer")
         if not callable(eligible):
             raise UsageError(f"eligible = {shown(eligible)}: must be callable")
         taken: list[K] = []
         spared: list[int] = []
+        self._asking = True
         try:
             while len(taken) < n and self._take_one(eligible, spared, taken):
                 pass
         except Exception:
             if not taken:
                 raise
+        finally:
+            self._asking = False
         return taken
 
     def _take_one(self, eligible: Callable[[K], bool], spared: list[int], taken: list[K]) -> bool:
@@ -277,6 +296,10 @@ class TierPolicy(Generic[K]):
             IntegrityError: Something disagrees: a defect of kvframe.
         """
         self._core.check_integrity()
+
+    def _check_idle(self) -> None:
+        if self._asking:
+            raise UsageError("the tier is asking who dies: whoever is asked may not change it")
 
     def _digest(self, key: K) -> bytes:
         return blake2b(self._name(key), digest_size=16).digest()
