@@ -30,7 +30,11 @@ def check(file: Path | None, schema: bool) -> None:
     else:
         resolved = Resolved.load(file)
         # Policies of packages are made as well: that is where their own mistakes show.
-        driver(resolved.policy, resolved.options, None, resolved.config.cache.block_size)
-        gate_of(resolved.admission, resolved.admission_options, resolved.config.cache.block_size)
-        matcher_of(resolved.prefix, resolved.prefix_options, resolved.config.cache.block_size)
+        block_size = resolved.config.cache.block_size
+        matcher_of(resolved.prefix, resolved.prefix_options, block_size)
+        driver(resolved.policy, resolved.options, None, block_size)
+        gate_of(resolved.admission, resolved.admission_options, block_size)
+        for tier in resolved.tiers:
+            driver(tier.policy, tier.policy_options, None, block_size)
+            gate_of(tier.admission, tier.admission_options, block_size)
         click.echo(show(resolved))
