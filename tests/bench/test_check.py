@@ -45,6 +45,7 @@ class DeepFirst(BatchedEviction):
 
 class NoOptions(BatchedEviction):
     def score(self, candidates, out):
+        print("what a policy prints is no data")
         out[:] = candidates["last_use"]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import click
@@ -25,16 +27,19 @@ def check(file: Path | None, schema: bool) -> None:
     current directory. The output is TOML, with the origin of each value behind it: default,
     FILE:LINE or the environment variable.
     """
-    if schema:
-        click.echo(json.dumps(json_schema(Registry()), indent=2))
-    else:
-        resolved = Resolved.load(file)
-        # Policies of packages are made as well: that is where their own mistakes show.
-        block_size = resolved.config.cache.block_size
-        matcher_of(resolved.prefix, resolved.prefix_options, block_size)
-        driver(resolved.policy, resolved.options, None, block_size)
-        gate_of(resolved.admission, resolved.admission_options, block_size)
-        for tier in resolved.tiers:
-            driver(tier.policy, tier.policy_options, None, block_size)
-            gate_of(tier.admission, tier.admission_options, block_size)
-        click.echo(show(resolved))
+    with redirect_stdout(sys.stderr):  # what plugins print is no data
+        text = json.dumps(json_schema(Registry()), indent=2) if schema else show(_resolved(file))
+    click.echo(text)
+
+
+def _resolved(file: Path | None) -> Resolved:
+    resolved = Resolved.load(file)
+    block_size = resolved.config.cache.block_size
+    # Policies of packages are made as well: that is where their own mistakes show.
+    driver(resolved.policy, resolved.options, None, block_size)
+    gate_of(resolved.admission, resolved.admission_options, block_size)
+    matcher_of(resolved.prefix, resolved.prefix_options, block_size)
+    for tier in resolved.tiers:
+        driver(tier.policy, tier.policy_options, None, block_size)
+        gate_of(tier.admission, tier.admission_options, block_size)
+    return resolved
