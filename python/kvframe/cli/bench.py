@@ -219,9 +219,10 @@ def check(
     """Whether a policy keeps its promises, and where it stands.
 
     PLUGIN is an installed policy, or one in the making: a module (or FILE.py) with its hook, or
-    MODULE:CLASS. It goes through kvframe.testing, then through a replay: an eviction policy beside
-    every built-in one, an admission policy or a prefix matcher with lru and lru without it. Exit
-    code 1 if it failed in either.
+    MODULE:CLASS, whose __init__ says of which type its options are. It goes through
+    kvframe.testing, then through a replay: an eviction policy beside every built-in one, an
+    admission policy or a prefix matcher with lru and lru without it. Exit code 1 if it failed in
+    either.
     """
     warning = debug_warning()
     if warning is not None:
