@@ -646,7 +646,12 @@ class RouterIndex:
     def counts(self, /) -> tuple[int, int, int]: ...
     def match_hashes(self, /, blocks: Any) -> list[tuple[int, tuple[int, int, int, int]]]: ...
     def match_tokens(
-        self, /, ids: Any, salt: bytes | None, adapter: bytes | None
+        self,
+        /,
+        ids: Any,
+        marks: SupportsGetItem[int, SupportsIndex],
+        salt: bytes | None,
+        adapter: bytes | None,
     ) -> list[tuple[int, tuple[int, int, int, int]]]: ...
     def misfit(self, /, worker: SupportsIndex, blocks: SupportsIndex) -> None: ...
     def remove_worker(self, /, worker: SupportsIndex) -> int | None: ...
@@ -658,6 +663,7 @@ class RouterIndex:
         blocks: Any,
         parent: Any | None,
         ids: Any,
+        marks: SupportsGetItem[int, SupportsIndex],
         salt: bytes | None,
         adapter: bytes | None,
         tier: SupportsIndex,

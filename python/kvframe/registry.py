@@ -177,9 +177,10 @@ class Registry:
             raise PluginError(
                 f"{_WORDS[kind]} {name} ({first.origin}) is blocked: {self._gate.reason(first)}"
             )
-        if len(free) > 1:
-            raise PluginError(f"{_WORDS[kind]} {name} has two sources: {_two_sources(free)}")
-        chosen = free[0]
+        rivals = self._rivals(kind, name, free)
+        if len(rivals) > 1:
+            raise PluginError(f"{_WORDS[kind]} {name} has two sources: {_two_sources(rivals)}")
+        (chosen,) = rivals or free[:1]
         offers = self._load(chosen)
         for offer in offers:
             if isinstance(offer, wanted) and offer.name == name:
@@ -188,6 +189,22 @@ class Registry:
             f"plugin {name} ({chosen.origin}): {chosen.value} gives no {_WORDS[kind]} "
             f"named {name}, {_only(offers)}"
         )
+
+    def _rivals(self, kind: Kind, name: str, named: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Those that give ``name`` of this kind; of several packages, only an import can tell."""
+        if len(named) == 1:
+            return named
+
+        def gives(candidate: Candidate) -> bool:
+            if candidate.kind is not None:
+                return candidate.kind == kind
+            try:
+                offers = self._load(candidate)
+            except PluginError:
+                return True  # for all that can be known
+            return any((offer.kind, offer.name) == (kind, name) for offer in offers)
+
+        return [candidate for candidate in named if gives(candidate)]
 
     def _load(self, candidate: Candidate) -> tuple[Descriptor, ...]:
         try:
@@ -236,15 +253,6 @@ class Registry:
         reason = self._gate.reason(candidate)
         if reason is not None:
             return [row(f"blocked: {reason}")]
-        rivals = [
-            other
-            for other in everything
-            if other.name == candidate.name
-            and (None in (other.kind, candidate.kind) or other.kind == candidate.kind)
-            and self._gate.reason(other) is None
-        ]
-        if len(rivals) > 1:
-            return [row(f"broken: two sources: {_two_sources(rivals)}")]
         try:
             loaded = self._load(candidate)
         except PluginError as error:
@@ -257,7 +265,18 @@ class Registry:
         if not offers:
             gives = f"{candidate.value} gives nothing named {candidate.name}, {_only(loaded)}"
             return [row(f"broken: {gives}")]
-        return [row("ok", offer) for offer in offers]
+        named = [
+            other
+            for other in everything
+            if other.name == candidate.name and self._gate.reason(other) is None
+        ]
+        rivals = {offer.kind: self._rivals(offer.kind, offer.name, named) for offer in offers}
+        return [
+            row(f"broken: two sources: {_two_sources(rivals[offer.kind])}", offer)
+            if len(rivals[offer.kind]) > 1
+            else row("ok", offer)
+            for offer in offers
+        ]
 
 
 def _named(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import index
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
@@ -137,7 +138,7 @@ def space(salt: str, adapter: str, extras: Iterable[Extra], encoder: bytes = b""
     """Salt, adapter, extras and the other input as the core takes them."""
     if not isinstance(encoder, bytes):
         raise UsageError(f"encoder = {shown(encoder)}: must be bytes")
-    items = [_item(index, extra) for index, extra in enumerate(extras)]
+    items = [item_of(place, extra) for place, extra in enumerate(extras)]
     names = {"salt": name_bytes("salt", salt), "adapter": name_bytes("adapter", adapter)}
     return {**names, "encoder": encoder, "extras": items}
 
@@ -162,14 +163,20 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:80]}..."
 
 
-def _item(index: int, extra: Extra) -> tuple[int, int, bytes]:
+def item_of(place: int, extra: Extra) -> tuple[int, int, bytes]:
+    """A multimodal item as the core takes it; ``place``: which of them it is.
+
+    Raises:
+        UsageError: It is none.
+    """
     try:
         start, end, name = extra
+        start, end = index(start), index(end)
         fits = 0 <= start < end < 2**32 and isinstance(name, bytes)
     except (TypeError, ValueError):
         fits = False
     if not fits:
         raise UsageError(
-            f"extras[{index}] = {shown(extra)}: must be (start, end, id as bytes), 0 <= start < end"
+            f"extras[{place}] = {shown(extra)}: must be (start, end, id as bytes), 0 <= start < end"
         )
     return start, end, name

@@ -182,3 +182,16 @@ def test_an_output_that_cannot_be_written_is_told(
         ["sh", "-c", f"{program} {command} {stdout}"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (2, f"error: stdout: {said}\n")
+
+
+def test_a_store_without_a_name_of_the_weights_is_hinted_at(file: Path) -> None:
+    tiers = "[[tiers]]\nname = 'host'\ncapacity = 8\n"
+    store = "[[tiers]]\nname = 'd'\nstore = 'disk'\ncapacity = 8\noptions = { path = 'pages' }\n"
+    for text, hinted in (
+        (tiers, False),
+        (tiers + store, True),
+        ("[cache]\nfingerprint = 'm@1'\n" + tiers + store, False),
+    ):
+        file.write_text(text)
+        result = kvframe("check", str(file))
+        assert (result.exit_code, "cache.fingerprint" in result.stderr) == (0, hinted)

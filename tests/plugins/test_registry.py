@@ -272,6 +272,36 @@ def test_list_marks_both_sides_of_a_duplicate(install: Install) -> None:
     assert all(state.startswith("broken: two sources: ") for state in states)
 
 
+def test_a_name_belongs_to_one_source_a_kind(install: Install) -> None:
+    """A store named lru leaves the eviction policy lru, every configuration's default, alone."""
+    install("namesake")
+    registry = Registry()
+    assert registry.eviction("lru").distribution == registry.tier("disk").distribution == "kvframe"
+    for loaded in (registry.tier("lru"), registry.eviction("disk")):
+        assert loaded.distribution == "kvframe-namesake"
+    rows = {(row.name, row.kind): row for row in registry.list() if row.name in ("lru", "disk")}
+    assert {row.state for row in rows.values()} == {"ok"}
+    assert sorted(rows) == [
+        ("disk", "eviction"),
+        ("disk", "tier"),
+        ("lru", "eviction"),
+        ("lru", "tier"),
+    ]
+    assert kvframe.KVCacheManager(kvframe.Config().resolve()).resolved.policy.plugin == "builtin"
+
+
+def test_a_namesake_that_cannot_be_looked_into_is_told(install: Install) -> None:
+    install("broken_namesake")
+    assert refusal(Registry(), "lru").endswith(
+        "(kvframe.policies.builtin) and kvframe-broken-namesake 1.2 (kvframe_broken_namesake); "
+        "uninstall one, or name its distribution in plugins.block"
+    )
+    states = [row.state for row in Registry().list() if row.name == "lru"]
+    assert states[0].startswith("broken: two sources: kvframe ")
+    assert states[1].startswith("broken: plugin lru (kvframe-broken-namesake 1.2): cannot import")
+    assert Registry(block=["kvframe-broken-namesake"]).eviction("lru").plugin == "builtin"
+
+
 def in_process_plugin() -> ModuleType:
     module = ModuleType("notebook")
 

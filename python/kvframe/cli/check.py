@@ -27,15 +27,27 @@ def check(file: Path | None, schema: bool) -> None:
     current directory. The output is TOML, with the origin of each value behind it: default,
     FILE:LINE or the environment variable.
     """
-    with redirect_stdout(sys.stderr):  # what plugins print is no data
-        text = json.dumps(json_schema(Registry()), indent=2) if schema else show(_resolved(file))
-    click.echo(text)
+    if schema:
+        with redirect_stdout(sys.stderr):  # what plugins print is no data
+            text = json.dumps(json_schema(Registry()), indent=2)
+        click.echo(text)
+        return
+    with redirect_stdout(sys.stderr):
+        resolved = _made(file)
+    click.echo(show(resolved))
+    stores = [tier.config for tier in resolved.tiers if tier.store is not None]
+    if stores and not resolved.config.cache.fingerprint:
+        click.echo(
+            f'hint: tier {stores[0].name} (store = "{stores[0].store}") needs '
+            "cache.fingerprint, or an engine that says Tiers(model=...)",
+            err=True,
+        )
 
 
-def _resolved(file: Path | None) -> Resolved:
+def _made(file: Path | None) -> Resolved:
+    """What the file resolves to; its policies are made, where mistakes of their own show."""
     resolved = Resolved.load(file)
     block_size = resolved.config.cache.block_size
-    # Policies of packages are made as well: that is where their own mistakes show.
     driver(resolved.policy, resolved.options, None, block_size)
     gate_of(resolved.admission, resolved.admission_options, block_size)
     matcher_of(resolved.prefix, resolved.prefix_options, block_size)

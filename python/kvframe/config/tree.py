@@ -36,7 +36,7 @@ from kvframe.config.schema import (
     TierConfig,
 )
 from kvframe.config.tiers import ResolvedTier, resolve_tiers
-from kvframe.config.values import build
+from kvframe.config.values import build, plain
 from kvframe.descriptors import AdmissionPolicy, EvictionPolicy, Kind, PrefixMatcher
 from kvframe.errors import ConfigError
 from kvframe.registry import Loaded, Registry
@@ -89,7 +89,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     def plain(self) -> dict[str, Any]:
         """The tables as TOML would hold them: keys without a value are left out."""
-        tables: dict[str, Any] = _without_none(msgspec.to_builtins(self, enc_hook=repr))
+        tables: dict[str, Any] = _without_none(msgspec.to_builtins(self, enc_hook=_plain))
         return tables
 
 
@@ -260,6 +260,11 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
             yield from _leaves(item, join(path, index))
     else:
         yield path, value
+
+
+def _plain(value: object) -> object:
+    own = plain(value)
+    return repr(value) if own is value else own
 
 
 def _without_none(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import pairwise
 from typing import Any
 
@@ -74,28 +75,36 @@ class Driver:
         needs_ids = self.names_victims and "block" not in kind.columns
         self.columns = [*kind.columns, *(["block"] if needs_ids else [])]
         self._lost: Exception | None = None
+        # (event, blocks, tick), left by an interrupt or a policy that asks its manager.
+        self._waiting: deque[tuple[int, npt.NDArray[Any], int]] = deque()
         self.budget = None if budget_ms is None else Budget(budget_ms, self.origin)
 
     def deliver(self, events: Events) -> None:
-        """Hand the policy its events. One that fails here has lost some, and is not asked again."""
+        """Hand the policy its events. One that fails here has lost some, and is not asked again.
+
+        An interrupt is no failure: what it kept from the policy comes first the next time.
+        """
         if self._lost is not None:
             raise PolicyError(f"it failed on events before, its books are not whole: {self._lost}")
-        if events is None:
-            return
-        kinds, blocks, ticks = events
-        # Runs of one kind at one tick go out in one call.
-        changed = (np.diff(kinds) != 0) | (np.diff(ticks) != 0)
-        edges = [0, *(np.flatnonzero(changed) + 1).tolist(), len(kinds)]
+        if events is not None:
+            kinds, blocks, ticks = events
+            # Runs of one kind at one tick go out in one call.
+            changed = (np.diff(kinds) != 0) | (np.diff(ticks) != 0)
+            edges = [0, *(np.flatnonzero(changed) + 1).tolist(), len(kinds)]
+            self._waiting.extend(
+                (int(kinds[start]), blocks[start:end], int(ticks[start]))
+                for start, end in pairwise(edges)
+            )
         try:
-            for start, end in pairwise(edges):
-                kind, now = int(kinds[start]), int(ticks[start])
-                run = blocks[start:end]
+            while self._waiting:
+                kind, run, now = self._waiting.popleft()
                 if kind in _WHY:
                     self.policy.remove(run, _WHY[kind], now)
                 else:
                     getattr(self.policy, _EVENTS[kind])(run, now)
         except Exception as error:
             self._lost = error
+            self._waiting.clear()
             raise
 
     def failed(self, error: BaseException, strict: bool) -> PolicyError:

@@ -10,7 +10,7 @@ import msgspec
 
 from kvframe.errors import BusyError, CapacityError
 from kvframe.policies.tier import UNKNOWN, Use
-from kvframe.tiers.below import Read, Rows, StoreTier
+from kvframe.tiers.below import Read, Rows, StoreTier, Written
 from kvframe.tiers.books import Keys, as_keys, as_tuples
 from kvframe.tiers.gate import EVICTED
 from kvframe.tiers.levels import Level, Levels, marked
@@ -207,14 +207,14 @@ class Downward(Levels):
         source, slots, ticket = transfer
         place, codec = self.levels.index(level), below.codec
 
-        def landed(outcome: list[int] | Exception) -> None:
+        def landed(outcome: Written | Exception) -> None:
             below.heard(outcome, self._clock())
-            good = self._all(0) if isinstance(outcome, Exception) else outcome
+            good = self._all(0) if isinstance(outcome, Exception) else outcome.good
             count = self._settle(below, ticket, good)
             self._note_backed(place, keys[: start + count])
             self.counters["demoted"] += count
             if not isinstance(outcome, Exception):
-                self._make_way(place, keys, len(keys) - start - min(outcome))
+                self._make_way(place, keys, outcome.refused)
             self._write_down(place + 1, keys[: start + count])
 
         if isinstance(level, StoreTier):
@@ -225,7 +225,7 @@ class Downward(Levels):
             good = level.check(slots)
             return [some[:good] for some in level.get(slots)]
 
-        def sent(outcome: list[int] | Exception) -> None:
+        def sent(outcome: Written | Exception) -> None:
             self._settle(level, source, self._all(len(slots)))
             landed(outcome)
 
@@ -238,7 +238,7 @@ class Downward(Levels):
         keys: Keys,
         start: int,
         tickets: tuple[int, int],
-        landed: Callable[[list[int] | Exception], None],
+        landed: Callable[[Written | Exception], None],
     ) -> None:
         """Read from a store in its own worker: no other may call it."""
         (source, ticket), theirs, ours = tickets, level.codec, below.codec
