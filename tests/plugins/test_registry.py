@@ -192,7 +192,8 @@ def test_failed_import_names_the_distribution_and_keeps_the_traceback(install: I
             "raising",
             "raising",
             "plugin raising (kvframe-raising 0.7): kvframe_eviction raised ValueError: "
-            "name 'Raising!' must be lower-case words joined by '-' or '_' (kvframe_raising.py:10)",
+            "name 'Raising!' must be lower-case words joined by '-', '_' or '.' "
+            "(kvframe_raising.py:10)",
         ),
         (
             "other_name",
