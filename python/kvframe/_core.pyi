@@ -145,7 +145,7 @@ class Manager:
         """
         Copies of a ticket are ordered.
         """
-    def dump(self, /, form: str) -> str:
+    def dump(self, /, form: Any) -> str:
         """
         The tree of the radix index as "text" or "dot".
         """
@@ -343,7 +343,7 @@ class Manager:
         Ends a sequence for now; returns the request that brings it back.
         """
     def preemption_order(
-        self, /, seqs: Any, rule: str, usage: SupportsFloat | SupportsIndex | None = None
+        self, /, seqs: Any, rule: Any, usage: SupportsFloat | SupportsIndex | None = None
     ) -> list[tuple[int, int, int]]:
         """
         Running sequences in the order to preempt them: (sequence, blocks it frees, tokens computed);
@@ -585,17 +585,17 @@ class Request:
         turn: SupportsIndex = ...,
         request_class: SupportsIndex = ...,
         priority: SupportsIndex = ...,
-        read: bool = True,
-        insert: bool = True,
-        resumed: bool = False,
-        partial: bool = False,
+        read: bool = ...,
+        insert: bool = ...,
+        resumed: bool = ...,
+        partial: bool = ...,
         chunk: SupportsIndex | None = None,
         until: SupportsIndex | None = None,
         max_tokens: SupportsIndex = ...,
-        whole_sequence: bool = False,
+        whole_sequence: bool = ...,
         external: SupportsIndex = ...,
         external_until: SupportsIndex = ...,
-        join: bool = False,
+        join: bool = ...,
         encoder: bytes | None = None,
         encoder_tokens: SupportsIndex = ...,
         outlook: Any | None = None,

@@ -24,7 +24,7 @@ from kvframe.policies.driver import driver
 from kvframe.policies.gate import AdmissionDriver, gate_of
 from kvframe.policies.match import matcher_of
 from kvframe.registry import Registry
-from kvframe.request import Extra, Request, TokenIds, name_bytes
+from kvframe.request import Extra, Request, TokenIds, name_bytes, shown
 from kvframe.results import Committed, Counts, Lengths, Plan, Sight, Span
 from kvframe.retain import RetentionVerbs
 from kvframe.room import Room
@@ -232,11 +232,13 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
             UsageError: ``upto`` is beyond what is computed, or a window has moved on.
             CapacityError: There is no room for the copy.
         """
+        if not isinstance(copy, bool | np.bool_):
+            raise UsageError(f"copy = {shown(copy)}: must be True or False")
         if upto is None:
             if copy:
                 raise UsageError("copy = True: needs upto, the tokens to share")
             return self._core.fork(seq)
-        return self._core.fork_prefix(seq, upto, copy=copy)
+        return self._core.fork_prefix(seq, upto, copy=bool(copy))
 
     def preempt(self, seq: int, *, fence: int | None = None) -> Request:
         """End a running sequence for now: the request that brings it back, with all it knows.

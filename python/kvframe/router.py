@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe._core import RouterIndex as _RouterIndex
+from kvframe.arguments import is_int, shown
 from kvframe.errors import UsageError
-from kvframe.request import Extra, TokenIds, item_of, name_bytes, shown
+from kvframe.request import Extra, TokenIds, items_of, name_bytes
 from kvframe.spelling import did_you_mean
 
 BlockHashes = npt.NDArray[np.uint64] | Sequence[int]
@@ -77,8 +78,10 @@ class RouterIndex:
 
     def __init__(self, block_size: int | None = None, *, capacity: int = 1 << 22) -> None:
         for name, value in (("block_size", block_size), ("capacity", capacity)):
-            if value is not None and value < 1:
-                raise UsageError(f"{name} = {value}: must be at least 1")
+            if value is not None:
+                _check_int(name, value)
+                if value < 1:
+                    raise UsageError(f"{name} = {shown(value)}: must be at least 1")
         self.block_size = block_size
         self._groups: dict[int, dict[int, bool]] = {}
         self._core = _RouterIndex(block_size or 0, capacity)
@@ -91,7 +94,10 @@ class RouterIndex:
         Events of workers that are not known are ignored and counted, so that those still queued
         when a worker died do not bring it back.
         """
-        return self._core.add_worker(worker)
+        added = self._core.add_worker(worker)
+        if added:
+            self._groups[worker] = {}
+        return added
 
     def remove_worker(self, worker: int) -> bool:
         """Forget a worker and all it held; False if it is not known. Looks at every block."""
@@ -142,13 +148,15 @@ class RouterIndex:
                 fewer ``extra_keys`` than blocks.
         """
         own = self.block_size
+        if block_size is not None:
+            _check_int("block_size", block_size)
         marks: list[int] = []
         if own is not None and _count(token_ids) > 0:
             if block_size not in (None, own):
-                self._core.misfit(worker, len(block_hashes))
+                self._core.misfit(worker, _blocks(block_hashes))
                 return 0
             if extra_keys is not None:
-                marks = _marks(extra_keys, len(block_hashes))
+                marks = _marks(extra_keys, _blocks(block_hashes))
         return self._core.stored(
             worker,
             block_hashes,
@@ -184,11 +192,17 @@ class RouterIndex:
             kind: What the group's layers attend to, as vLLM calls it, where the event says; it is
                 remembered for events that do not.
         """
+        _check_int("worker", worker)
+        if kind is not None and not isinstance(kind, str):
+            raise UsageError(f"kind = {shown(kind)}: must be a string")
         if group is None:
             return True
+        _check_int("group", group)
         known = self._groups.get(worker, {})
         if kind is not None and group not in known:
-            known = self._groups[worker] = {**known, group: _plain(kind) in _WHOLE}
+            known = {**known, group: _plain(kind) in _WHOLE}
+            if worker in self._groups:  # Whoever is not known leaves nothing behind.
+                self._groups[worker] = known
         return group == min((one for one, whole in known.items() if whole), default=0)
 
     # --- questions ----------------------------------------------------------------------------
@@ -240,6 +254,11 @@ class RouterIndex:
         return len(self._core)
 
 
+def _check_int(name: str, value: object) -> None:
+    if not is_int(value):
+        raise UsageError(f"{name} = {shown(value)}: must be an integer")
+
+
 def _name(name: str, text: str | None) -> Any:
     return None if text is None else name_bytes(name, text)
 
@@ -251,10 +270,18 @@ def _count(tokens: TokenIds) -> int:
         return 0
 
 
+def _blocks(block_hashes: BlockHashes) -> int:
+    try:
+        return len(block_hashes)
+    except TypeError:
+        limit = "must be a sequence of hashes"
+        raise UsageError(f"block_hashes = {shown(block_hashes)}: {limit}") from None
+
+
 def _extra_keys(extras: Iterable[Extra], size: int, blocks: int) -> list[Any]:
     """Items of a prompt by block, as vLLM's events have them; None for blocks without."""
     keys: dict[int, list[Any]] = {}
-    for start, end, name in sorted(item_of(place, one) for place, one in enumerate(extras)):
+    for start, end, name in sorted(items_of(extras)):
         for block in range(start // size, min(-(-end // size), blocks)):
             keys.setdefault(block, []).append([name, start - block * size])
     return [keys.get(block) for block in range(max(keys, default=-1) + 1)]
@@ -293,5 +320,7 @@ def _tier(medium: str) -> int:
     tier = MEDIUMS.get(medium)
     if tier is None and (tier := MEDIUMS.get(medium.upper())) is None:
         known = ", ".join(MEDIUMS)
-        raise UsageError(f"medium {medium!r} is none of {known}{did_you_mean(medium, MEDIUMS)}")
+        raise UsageError(
+            f"medium {shown(medium)} is none of {known}{did_you_mean(medium, MEDIUMS)}"
+        )
     return tier

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec import Struct, field
 
+from kvframe.arguments import shown
 from kvframe.config import environment, sources
 from kvframe.config.capacity import block_bytes, capacity_blocks, page_bytes
 from kvframe.config.origins import KEYWORD, Origins, join
@@ -264,7 +266,8 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
 
 def _plain(value: object) -> object:
     own = plain(value)
-    return repr(value) if own is value else own
+    # NumPy's longdouble has no number of Python's to be.
+    return shown(value) if own is value or isinstance(own, np.generic) else own
 
 
 def _without_none(value: Any) -> Any:

@@ -85,7 +85,7 @@ def _value(
                     raise origins.error(join(path, str(name)), entry, rule(dict, entry))
     try:
         return msgspec.convert(value, hint)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeError) as error:  # a number may come as any text
         raise origins.error(path, value, rule(hint, value)) from error
 
 

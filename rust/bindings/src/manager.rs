@@ -21,7 +21,7 @@ use crate::errors::from_core;
 use crate::fork;
 use crate::gatekeeper::Gatekeeper;
 use crate::groups::{group_dict, group_of};
-use crate::ints::{Chunk, Fence, Length, Seq, Ticket, Until, Upto};
+use crate::ints::{Chunk, Fence, Length, Partial, Resumed, Seq, Ticket, Until, Upto};
 use crate::judge::Judge;
 use crate::listeners::Listeners;
 use crate::native::{self, Native};
@@ -256,8 +256,8 @@ impl Manager {
         request: &Bound<'_, Request>,
         chunk: Option<Chunk>,
         until: Option<Until>,
-        partial: Option<bool>,
-        resumed: Option<bool>,
+        partial: Option<Partial>,
+        resumed: Option<Resumed>,
         answer: Option<AnswerTuple<'_>>,
     ) -> PyResult<GrantTuple> {
         let request = request.get();
@@ -265,11 +265,11 @@ impl Manager {
         let mut asked = request.admission(&keys);
         asked.chunk = chunk.map_or(asked.chunk, |chunk| chunk.0);
         asked.until = until.map_or(asked.until, |until| until.0);
-        asked.resumed = resumed.unwrap_or(asked.resumed);
+        asked.resumed = resumed.map_or(asked.resumed, |resumed| resumed.0);
         asked.fit = match partial {
             None => asked.fit,
-            Some(true) => Fit::Partial,
-            Some(false) => Fit::Whole,
+            Some(Partial(true)) => Fit::Partial,
+            Some(Partial(false)) => Fit::Whole,
         };
         let answers: Vec<_> = answer.into_iter().map(|answer| (&keys[..], answer)).collect();
         let admit = || self.with_victims(py, |core| core.admit(&asked));

@@ -14,8 +14,8 @@ use pyo3::prelude::*;
 use crate::buffers::{keys, length, tokens};
 use crate::errors::raise;
 use crate::ints::{
-    Chunk, EncoderTokens, External, ExternalUntil, MaxTokens, NumTokens, Priority, RequestClass,
-    Session, Turn, Until,
+    Chunk, EncoderTokens, External, ExternalUntil, Insert, Join, MaxTokens, NumTokens, Partial,
+    Priority, Read, RequestClass, Resumed, Session, Turn, Until, WholeSequence,
 };
 use crate::retention::{RetentionTuple, retention_of};
 
@@ -61,7 +61,7 @@ pub fn extras_of(extras: Vec<ExtraTuple>) -> Vec<Extra> {
 #[pymethods]
 impl Request {
     #[new]
-    #[pyo3(signature = (prompt, *, keys=None, num_tokens=NumTokens(0), salt=None, adapter=None, extras=vec![], session=Session(0), turn=Turn(0), request_class=RequestClass(0), priority=Priority(0), read=true, insert=true, resumed=false, partial=false, chunk=None, until=None, max_tokens=MaxTokens(0), whole_sequence=false, external=External(0), external_until=ExternalUntil(0), join=false, encoder=None, encoder_tokens=EncoderTokens(0), outlook=None, retention=None))]
+    #[pyo3(signature = (prompt, *, keys=None, num_tokens=NumTokens(0), salt=None, adapter=None, extras=vec![], session=Session(0), turn=Turn(0), request_class=RequestClass(0), priority=Priority(0), read=Read(true), insert=Insert(true), resumed=Resumed(false), partial=Partial(false), chunk=None, until=None, max_tokens=MaxTokens(0), whole_sequence=WholeSequence(false), external=External(0), external_until=ExternalUntil(0), join=Join(false), encoder=None, encoder_tokens=EncoderTokens(0), outlook=None, retention=None))]
     fn new(
         py: Python<'_>,
         prompt: Option<&Bound<'_, PyAny>>,
@@ -74,17 +74,17 @@ impl Request {
         turn: Turn,
         request_class: RequestClass,
         priority: Priority,
-        read: bool,
-        insert: bool,
-        resumed: bool,
-        partial: bool,
+        read: Read,
+        insert: Insert,
+        resumed: Resumed,
+        partial: Partial,
         chunk: Option<Chunk>,
         until: Option<Until>,
         max_tokens: MaxTokens,
-        whole_sequence: bool,
+        whole_sequence: WholeSequence,
         external: External,
         external_until: ExternalUntil,
-        join: bool,
+        join: Join,
         encoder: Option<&[u8]>,
         encoder_tokens: EncoderTokens,
         outlook: Option<&Bound<'_, PyAny>>,
@@ -97,6 +97,10 @@ impl Request {
             return Err(raise(py, "UsageError", message.into()));
         }
         let len = if prompt.is_some() { ids.len() as u64 } else { num_tokens.0 };
+        if num_tokens.0 != 0 && num_tokens.0 != len {
+            let message = format!("num_tokens = {}: the prompt has {len} tokens", num_tokens.0);
+            return Err(raise(py, "UsageError", message));
+        }
         let outlook = outlook.map(|o| tokens(o, "outlook")).transpose()?;
         Ok(Self {
             len: length(py, "num_tokens", len)?,
@@ -112,17 +116,17 @@ impl Request {
                 class: request_class.0,
                 priority: priority.0,
             },
-            read,
-            insert,
-            resumed,
-            partial,
+            read: read.0,
+            insert: insert.0,
+            resumed: resumed.0,
+            partial: partial.0,
             chunk: chunk.map_or(u32::MAX, |c| c.0),
             until: until.map_or(u32::MAX, |u| u.0),
             max_tokens: max_tokens.0,
-            whole_sequence,
+            whole_sequence: whole_sequence.0,
             external: external.0,
             external_until: external_until.0,
-            join,
+            join: join.0,
             encoder: encoder.unwrap_or_default().to_vec(),
             encoder_tokens: encoder_tokens.0,
             outlook: outlook.map_or_else(Vec::new, |o| o.as_slice().to_vec()),
