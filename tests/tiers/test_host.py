@@ -268,3 +268,36 @@ def test_a_thread_does_the_same() -> None:
         engine.run(text(seed, 13))
     assert engine.tiers.stats()["moved"]["onboarded"] == 3
     engine.tiers.close()
+
+
+@pytest.mark.scenario("T11", "T3")
+def test_backups_do_not_starve_a_load_that_is_larger_than_what_may_be_in_flight() -> None:
+    engine = Engine([host(64, in_flight=4)], blocks=64)
+    long = text(0, 33)
+    engine.run(long)
+    engine.forget()
+    worker: Any = engine.tiers.workers[0]
+    worker._at_once = 0
+
+    def back_up(seed: int) -> None:
+        seq = engine.start(text(seed, 9)).seq
+        engine.compute(seq)
+        engine.tiers.offload(seq)
+        engine.kv.release(seq)
+
+    back_up(1)
+    back_up(2)
+    grant = engine.start(long)
+    assert engine.tiers.poll().landed == []
+    worker._at_once = 1
+    landed: list[int] = []
+    for seed in range(3, 13):
+        back_up(seed)  # in every step, one more
+        landed += engine.tiers.poll().landed
+    assert landed == [grant.seq]
+    engine.check(grant.seq, 32)
+    worker._at_once = None
+    back_up(13)
+    engine.settle()
+    assert engine.tiers.lookup(text(13, 9)).tiers["host"] == 8
+    engine.tiers.check_integrity()
