@@ -185,10 +185,9 @@ class Registry:
         for offer in offers:
             if isinstance(offer, wanted) and offer.name == name:
                 return Loaded(offer, chosen.distribution, chosen.version, chosen.plugin)
-        given = ", ".join(f"{offer.kind} {offer.name}" for offer in offers) or "nothing"
         raise PluginError(
             f"plugin {name} ({chosen.origin}): {chosen.value} gives no {_WORDS[kind]} "
-            f"named {name}, only {given}"
+            f"named {name}, {_only(offers)}"
         )
 
     def _rivals(self, kind: Kind, name: str, named: Sequence[Candidate]) -> Sequence[Candidate]:
@@ -264,8 +263,8 @@ class Registry:
             if offer.name == candidate.name and candidate.kind in (None, offer.kind)
         ]
         if not offers:
-            return [row(f"broken: {candidate.value} gives nothing named {candidate.name}")]
-        named = [
+            gives = f"{candidate.value} gives nothing named {candidate.name}, {_only(loaded)}"
+            named = [
             other
             for other in everything
             if other.name == candidate.name and self._gate.reason(other) is None
@@ -283,6 +282,11 @@ def _named(name: str) -> str:
     # It may be any text: what a message cannot show as it is, it shows quoted.
     plain = name.isprintable() and name and len(name) <= 60
     return name if plain else repr(name[:60])
+
+
+def _only(offers: Sequence[Descriptor]) -> str:
+    names = ", ".join(f"{offer.kind} {offer.name}" for offer in offers)
+    return f"only {names}" if names else "nor anything else"
 
 
 def _two_sources(candidates: Sequence[Candidate]) -> str:

@@ -170,7 +170,9 @@ def test_the_exit_code_tells_of_a_broken_promise(trace: Path, file: Path) -> Non
     assert "failed   answers        score 0 of " in result.stdout
     assert "not run  cost" in result.stdout
     assert "\nno replay: bad (this process): " in result.stdout
-    assert result.stdout.splitlines()[-1].startswith("bad does not keep: answers, eligible")
+    assert result.stdout.splitlines()[-1].startswith(
+        "bad does not keep: answers; not tried after that: eligible, "
+    )
 
 
 @pytest.mark.parametrize(

@@ -141,13 +141,15 @@ def test_check_waits_for_no_other_command(file: Path) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def test_a_reader_that_leaves_is_no_error(file: Path) -> None:
-    program = "from kvframe.cli import main; main(['check', 'kvframe.toml'])"
-    reader = subprocess.Popen(
-        f'"{sys.executable}" -c "{program}" | true', shell=True, stderr=subprocess.PIPE
-    )
-    _, stderr = reader.communicate(timeout=60)
-    assert stderr == b""
+@pytest.mark.parametrize("command", ["check kvframe.toml", "plugins --json", "bench --help"])
+def test_a_reader_that_leaves_is_no_error(file: Path, command: str) -> None:
+    program = [sys.executable, "-c", "from kvframe.cli import main; main()", *command.split()]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=60) == 141
 
 
 def test_every_value_is_shown(file: Path) -> None:

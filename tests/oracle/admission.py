@@ -160,7 +160,7 @@ class Admissions(Joins):
         longest = max(known, ask.max_tokens) if ask.whole_sequence else known
         needed = sum(self.rows(longest)) - sum(len(table) for table in start.tables)
         held = [b for table in start.tables for b in self.of(table)] + tail
-        room = max(self.pool.room() - self.kept(), 0)
+        room = max(self.pool.room() - self.kept(start.tables), 0)
         return needed + sum(not b.owners for b in held) <= room
 
     def check_hits(
@@ -247,7 +247,7 @@ class Admissions(Joins):
         blocks = sum(self.rows(until)) - sum(self.rows(base)) + missing
         claimed = [b for table in start.tables for b in self.of(table)] + start.tail
         room = self.pool.room() - sum(not block.owners for block in claimed)
-        kept = self.kept()
+        kept = self.kept(start.tables)
         if ask.partial:
             # The other input comes in whole.
             if missing > max(room - kept, 0):
@@ -259,7 +259,8 @@ class Admissions(Joins):
         if total > self.pool.usable:
             self.pool.count("refused")
         need(total <= self.pool.usable, NeverFitsError)
-        lacks = self.lacks(longest, encoder, start.tables) if ask.whole_sequence else 0
+        coming = self.coming(encoder, start.good * self.size, start.tables)
+        lacks = self.lacks(longest, coming) if ask.whole_sequence else 0
         if blocks <= room:
             self.check_room(max(blocks, lacks) + kept, room, asleep=False)
         self.check_room(blocks, room)

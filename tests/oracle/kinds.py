@@ -82,14 +82,19 @@ class Kind:
         return max(committed - self.lag, min(cached, committed))
 
     @cache  # noqa: B019
-    def most(self, tokens: int) -> int:
-        """Blocks that a sequence of so many tokens holds, growing one by one."""
+    def held(self, at: int, cached: int) -> frozenset[int]:
+        """The rows that a sequence holds while the token at a place is computed."""
+        if self.cross:
+            return frozenset()
+        return frozenset(range(self.rows(at + 1))).difference(self.gone(self.computed(at, cached)))
+
+    def shared_front(self, gone: tuple[int, ...], shared: list[bool]) -> set[int]:
+        """Of the rows that are not given up yet, those before the first that nobody shares."""
         if self.full:
-            return self.rows(tokens)
-        # Beyond some length nothing changes but the place.
-        top = min(tokens, self.sink + 2 * self.window + self.lag + 6 * self.span)
-        held = (self.rows(n + 1) - len(self.gone(max(n - self.lag, 0))) for n in range(top))
-        return max(held, default=0)
+            return set()
+        first = max(-(-self.sink // self.span), max(gone, default=-1) + 1)
+        own = (row for row in range(first, len(shared)) if not shared[row])
+        return set(range(first, next(own, len(shared))))
 
     def reachable(self, row: int, step: int, ends: tuple[int, ...]) -> bool:
         """Whether a hit can need a block: one of a whole step, or of the end of a prompt."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from math import lcm
 from typing import TYPE_CHECKING
 
 from kvframe import (
@@ -34,6 +35,18 @@ class RefusalError(Exception):
 def need(holds: bool, error: type[KVFrameError] = UsageError) -> None:
     if not holds:
         raise RefusalError(error)
+
+
+@dataclass
+class Way:
+    """A sequence that is to become longer."""
+
+    encoder: int
+    committed: int
+    cached: int
+    tables: list[list[int | None]]
+    shared: Callable[[int, int], bool]
+    """Whether others own a block of its tables (group, row) too."""
 
 
 @dataclass
@@ -105,12 +118,20 @@ class Model:
         self.used += 1
         return self.used - 1
 
-    def all_most(self, tokens: int, encoder: int) -> list[int]:
-        """Blocks that a sequence of so many tokens holds, group by group."""
-        return [k.rows(encoder) if k.cross else k.most(tokens) for k in self.kinds]
+    def peak(self, first: int, slots: int, tokens: int, held: Callable[[int], int]) -> int:
+        """The most blocks held on the way. Beyond some length only full attention holds more."""
+        kinds = [kind for kind in self.kinds if not kind.cross]
+        period = lcm(self.unit, *(kind.window for kind in kinds if kind.kind == "chunked"))
+        early = max(k.sink + 2 * k.window + k.lag + 6 * k.span for k in kinds) + period
+        rounds = max(tokens - max(first, slots) - early, 0) // period
+        lengths = range(first, tokens - rounds * period)
+        more = rounds * sum(period // kind.span for kind in kinds if kind.full)
+        return max((held(at) for at in lengths), default=0) + more
 
     def most(self, tokens: int, encoder: int) -> int:
-        return sum(self.all_most(tokens, encoder))
+        """Blocks that a sequence of so many tokens holds at once, at some length."""
+        most = self.peak(0, 0, tokens, lambda at: sum(len(k.held(at, 0)) for k in self.kinds))
+        return most + sum(self.rows(0, encoder))
 
     def rows(self, tokens: int, encoder: int = 0) -> list[int]:
         """Blocks of each group's table."""
@@ -119,11 +140,33 @@ class Model:
     def whole(self, tokens: int) -> int:
         return tokens // self.unit * self.unit
 
-    def lacks(self, tokens: int, encoder: int, tables: list[list[int | None]]) -> int:
-        """Blocks that a sequence with these tables may yet take on its way to that length."""
-        held = [len(table) - table.count(None) for table in tables]
-        most = self.all_most(tokens, encoder)
-        return sum(max(m - h, 0) for m, h in zip(most, held, strict=True))
+    def coming(self, encoder: int, good: int, tables: list[list[int | None]]) -> Way:
+        """A sequence that is about to own those blocks, of which the first tokens are computed."""
+
+        def shared(group: int, row: int) -> bool:
+            return bool(self.of([tables[group][row]])[0].owners)
+
+        return Way(encoder, good, good, tables, shared)
+
+    def lacks(self, tokens: int, way: Way) -> int:
+        """Blocks that a sequence may yet take on its way to so many tokens."""
+        pairs = [(g, kind) for g, kind in enumerate(self.kinds) if not kind.cross]
+        own, theirs = 0, []
+        for group, kind in pairs:
+            table, gone = way.tables[group], kind.gone(kind.computed(way.committed, way.cached))
+            shared = [block is not None and way.shared(group, i) for i, block in enumerate(table)]
+            theirs.append(kind.shared_front(gone, shared))
+            own += sum(row not in theirs[-1] and row not in gone for row in range(len(table)))
+
+        def held(at: int) -> int:
+            # What others own too is no new block while it is held, and frees none when it is left.
+            rows = zip(pairs, theirs, strict=True)
+            return sum(len(kind.held(at, way.cached) - shared) for (_, kind), shared in rows)
+
+        tables = [(kind, way.tables[g]) for g, kind in enumerate(self.kinds) if kind.cross]
+        missing = sum(max(kind.rows(way.encoder) - len(table), 0) for kind, table in tables)
+        slots = max(len(way.tables[group]) * kind.span for group, kind in pairs)
+        return max(self.peak(way.committed, slots, tokens, held) - own, 0) + missing
 
     def copies(self) -> list[tuple[int | None, int, int, int]]:
         return [c for t in (self.gathering, *self.tickets.values()) for c in t.copies]
@@ -142,14 +185,21 @@ class Model:
             self.pool.count("refused")
         need(blocks <= room, CapacityError)
 
-    def kept(self) -> int:
-        """Blocks that running sequences may still ask for."""
+    def kept(self, found: list[list[int | None]]) -> int:
+        """Blocks that running sequences may still ask for, where somebody finds those blocks."""
         if not self.seqs and not self.orphans:
             return 0
+
+        def way(s: Seq) -> Way:
+            def shared(group: int, row: int) -> bool:
+                block, also = s.tables[group][row], found[group][row : row + 1]
+                return len(self.of([block])[0].owners) > 1 or also == [block]
+
+            return Way(s.ask.encoder_tokens, s.committed, s.cached, s.tables, shared)
+
         whole = [s for s in self.seqs.values() if s.whole]
-        longest = [(s, max(s.ask.max_tokens, len(s.tokens))) for s in whole]
         return self.spare + sum(
-            self.lacks(tokens, s.ask.encoder_tokens, s.tables) for s, tokens in longest
+            self.lacks(max(s.ask.max_tokens, len(s.tokens)), way(s)) for s in whole
         )
 
     def is_cut(self, s: Seq) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib import metadata
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -260,7 +260,7 @@ def test_list_shows_broken_and_blocked_ones(install: Install) -> None:
     assert "unknown hook kvframe_evicton" in rows["misspelt", None].state
     assert rows["broken", None].state.startswith("broken: plugin broken (kvframe-broken-import")
     assert rows["announced", None].state == (
-        "broken: kvframe_other_name gives nothing named announced"
+        "broken: kvframe_other_name gives nothing named announced, only eviction delivered"
     )
 
 
@@ -320,3 +320,34 @@ def test_a_policy_of_this_process_needs_no_package() -> None:
     assert [row.state for row in registry.list() if row.name == "mine"] == ["ok"]
     registry.register(in_process_plugin(), "notebook")
     assert "has two sources: this process (notebook)" in refusal(registry, "mine")
+
+
+def hook(gives: Callable[..., object]) -> object:
+    """A plugin whose one hook does as ``gives``."""
+    return SimpleNamespace(kvframe_eviction=kvframe.hookimpl(gives))
+
+
+def test_a_plugin_need_not_be_hashable() -> None:
+    registry = Registry()
+    policy = kvframe.EvictionPolicy(name="mine", way="batched", summary="", make=print)
+    plugin = hook(lambda: [policy])
+    with pytest.raises(TypeError):
+        hash(plugin)
+    registry.register(plugin, "notebook")
+    assert registry.eviction("mine").descriptor is policy
+
+
+def test_what_a_hook_gets_wrong_is_told_with_what_is_right() -> None:
+    policy = kvframe.EvictionPolicy(name="mine", way="batched", summary="", make=print)
+    form = "return a list of EvictionPolicy descriptors, or yield each"
+    cases: list[tuple[Callable[..., object], str]] = [
+        (lambda: None, f"kvframe_eviction returned None: {form}"),
+        (lambda: policy, f"kvframe_eviction returned one descriptor: {form}"),
+        (lambda: 3, "kvframe_eviction raised TypeError: 'int' object is not iterable"),
+        (lambda config: [policy], "hook 'kvframe_eviction' hookimpl definition: <lambda>(config)"),
+        (lambda: 1 / 0, "kvframe_eviction raised ZeroDivisionError: division by zero (test_reg"),
+    ]
+    for gives, message in cases:
+        with pytest.raises(PluginError) as caught:
+            Registry().register(hook(gives), "notebook")
+        assert str(caught.value).startswith(f"plugin notebook (this process): {message}")

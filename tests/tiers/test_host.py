@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from random import Random
 from typing import Any
 
@@ -48,6 +49,17 @@ def test_no_tier_is_a_configuration() -> None:
     KVCacheManager(resolved)
     with pytest.raises(ConfigError, match="has none"):
         Engine([host(0)])
+
+
+def test_without_its_checksum_a_tier_is_refused_and_not_left_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "xxhash", None)
+    with pytest.raises(ImportError, match=r"checksums need xxhash: pip install 'kvframe"):
+        Engine([host()])
+    engine = Engine([host(checksum="none")])
+    engine.run(text(1, 15))
+    assert engine.tiers.stats()["host"]["stored"] == 3
 
 
 @pytest.mark.parametrize(

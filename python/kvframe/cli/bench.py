@@ -1,6 +1,5 @@
 """``kvframe bench``: which policy would have served this traffic best?"""
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from kvframe.bench.check import text as text_of
 from kvframe.bench.job import Job, Request
 from kvframe.bench.locate import KINDS
 from kvframe.bench.report import unfinished
-from kvframe.cli import BAD_INPUT, BROKEN_PIPE, INTERRUPTED
+from kvframe.cli import INTERRUPTED
 from kvframe.cli.reuse import reuse
 from kvframe.descriptors import Kind
 from kvframe.spelling import did_you_mean
@@ -26,22 +25,6 @@ BELOW_THRESHOLD = 1
 
 def _say(line: str) -> None:
     click.echo(line, err=True)
-
-
-def _print(text: str) -> int:
-    """Write to stdout; the exit code of a failure, or 0."""
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except OSError as error:
-        # What is still in the buffer would fail once more when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):
-            # The reader left (`| head`), which click would call 1: here a failed threshold.
-            return BROKEN_PIPE
-        _say(f"error: stdout: {error.strerror}")
-        return BAD_INPUT
-    return 0
 
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
@@ -243,8 +226,8 @@ def check(
     if warning is not None:
         _say(f"warning: {warning}")
     checked = run_check(plugin, traces, capacities, kind, quiet=quiet)
-    failed = _print(json_of(checked) if as_json else text_of(checked))
-    context.exit(failed or (0 if checked.ok else BELOW_THRESHOLD))
+    click.echo(json_of(checked) if as_json else text_of(checked), nl=False)
+    context.exit(0 if checked.ok else BELOW_THRESHOLD)
 
 
 bench.add_command(reuse)
@@ -257,9 +240,7 @@ def _execute(request: Request) -> int:
         _say(f"warning: {warning}")
     job = Job(request)
     outcome = job.run(sys.argv)
-    failed = _print("\n".join(job.outputs(outcome)))
-    if failed:
-        return failed
+    click.echo("\n".join(job.outputs(outcome)), nl=False)
     if outcome.reused and not request.quiet:
         _say(f"{outcome.reused} of {len(job.plans)} cells taken from {request.out}")
     if outcome.interrupted:

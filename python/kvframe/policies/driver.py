@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +21,7 @@ from kvframe.policies.batched import (
     Candidates,
 )
 from kvframe.policies.budget import Budget
+from kvframe.policies.columns import wrong_columns
 from kvframe.policies.report import failure, origin_of
 from kvframe.registry import Loaded
 
@@ -57,11 +59,9 @@ class Driver:
                 "not a kvframe.policies.BatchedEviction"
             )
         kind = type(policy)
-        unknown = [column for column in kind.columns if column not in COLUMNS]
-        if unknown:
-            raise PolicyError(
-                f"{self.origin}: no column is called {unknown[0]!r}; there are {', '.join(COLUMNS)}"
-            )
+        wrong = wrong_columns(kind.columns, COLUMNS) or _wrong_window(kind.window)
+        if wrong is not None:
+            raise PolicyError(f"{self.origin}: {wrong}")
         self.policy = policy
         self.block_size = block_size
         self.names_victims = kind.victims is not BatchedEviction.victims
@@ -75,33 +75,48 @@ class Driver:
         needs_ids = self.names_victims and "block" not in kind.columns
         self.columns = [*kind.columns, *(["block"] if needs_ids else [])]
         self._lost: Exception | None = None
+        # (event, blocks, tick), left by an interrupt or a policy that asks its manager.
+        self._waiting: deque[tuple[int, npt.NDArray[Any], int]] = deque()
         self.budget = None if budget_ms is None else Budget(budget_ms, self.origin)
 
     def deliver(self, events: Events) -> None:
-        """Hand the policy its events. One that fails here has lost some, and is not asked again."""
+        """Hand the policy its events. One that fails here has lost some, and is not asked again.
+
+        An interrupt is no failure: what it kept from the policy comes first the next time.
+        """
         if self._lost is not None:
             raise PolicyError(f"it failed on events before, its books are not whole: {self._lost}")
-        if events is None:
-            return
-        kinds, blocks, ticks = events
-        # Runs of one kind at one tick go out in one call.
-        changed = (np.diff(kinds) != 0) | (np.diff(ticks) != 0)
-        edges = [0, *(np.flatnonzero(changed) + 1).tolist(), len(kinds)]
+        if events is not None:
+            kinds, blocks, ticks = events
+            # Runs of one kind at one tick go out in one call.
+            changed = (np.diff(kinds) != 0) | (np.diff(ticks) != 0)
+            edges = [0, *(np.flatnonzero(changed) + 1).tolist(), len(kinds)]
+            self._waiting.extend(
+                (int(kinds[start]), blocks[start:end], int(ticks[start]))
+                for start, end in pairwise(edges)
+            )
         try:
-            for start, end in pairwise(edges):
-                kind, now = int(kinds[start]), int(ticks[start])
-                run = blocks[start:end]
+            while self._waiting:
+                kind, run, now = self._waiting.popleft()
                 if kind in _WHY:
                     self.policy.remove(run, _WHY[kind], now)
                 else:
                     getattr(self.policy, _EVENTS[kind])(run, now)
         except Exception as error:
             self._lost = error
+            self._waiting.clear()
             raise
 
     def failed(self, error: BaseException, strict: bool) -> PolicyError:
         """The policy failed: the error to raise if it is strict, else warn once."""
         return failure(self.origin, error, strict)
+
+
+def _wrong_window(window: object) -> str | None:
+    fits = isinstance(window, int) and not isinstance(window, bool) and 0 <= window < 2**32
+    if window is None or fits:
+        return None
+    return f"window = {window!r}: must be a whole number of candidates, 0 for all, or None"
 
 
 class NativeDriver:

@@ -29,6 +29,9 @@ class HostTier:
         pools: Memory to use, one pool a part, block-first (`kvframe.pages.cupy.host_pool` gives
             pinned ones); allocated if None.
         poison: Overwrite pages that leave, so that whoever reads them will notice.
+
+    Raises:
+        ImportError: Pages have checksums, and the package xxhash is not there.
     """
 
     def __init__(
@@ -50,6 +53,8 @@ class HostTier:
         self._poison = poison
         self._sums = np.zeros((len(shapes), tier.pages), np.uint64)
         self._checked = tier.config.checksum != "none"
+        if self._checked:
+            checksums_at(self._rows[0], ())  # without xxhash no page would ever get in
         if poison:
             for pool in self.pools:
                 pool.poison(range(tier.pages))

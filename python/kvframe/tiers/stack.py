@@ -95,6 +95,7 @@ class Tiers(Downward, Upward, Swapping, Inside):
     Raises:
         ConfigError: The configuration has no tiers, or cannot have them; there is a store, and
             neither the model nor its weights have a name.
+        ImportError: A package is not there that a tier's checksum or codec needs.
         TierError: A store cannot be opened.
         UsageError: A part, a rank or a name cannot be.
     """

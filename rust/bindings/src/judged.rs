@@ -86,12 +86,13 @@ impl<C: Tiered> Judged<C> {
         }
     }
 
+    /// Work that asks nobody; a policy in Python is told before it what waits, so that an interrupt
+    /// comes before anything is done.
     pub fn with<T>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut C) -> Result<T, Error>,
     ) -> PyResult<T> {
-        let outcome = self.locked(py, work)?.map_err(|e| self.error(py, &e))?;
         if let Some(judge) = &self.judge
             && self.locked(py, |core| core.tier().journal_len())? >= MANY_EVENTS
         {
@@ -99,7 +100,7 @@ impl<C: Tiered> Judged<C> {
             let journal = self.locked(py, |core| core.tier().take_journal())?;
             judge.deliver(py, &journal)?;
         }
-        Ok(outcome)
+        self.locked(py, work)?.map_err(|e| self.error(py, &e))
     }
 
     /// The same for what may need victims: a policy in Python is asked without the lock, a compiled

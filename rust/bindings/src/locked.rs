@@ -141,23 +141,28 @@ impl Manager {
     }
 
     /// The same for what may need victims: a policy in Python is asked without the lock, as often
-    /// as it takes.
+    /// as it takes. It is told what waits first: an interrupt then comes before anything is done.
     pub(crate) fn with_victims<T>(
         &self,
         py: Python<'_>,
         mut work: impl FnMut(&mut Core) -> Result<T, Error>,
     ) -> PyResult<Result<T, Error>> {
         let native = self.native.is_some();
+        self.deliver_events(py)?;
         loop {
             let tried = self.locked(py, |core| {
                 if native { with_native_victims(core, &mut work) } else { work(core) }
             })?;
             match tried {
-                Err(Error::NeedVictims { n }) => self.find_victims(py, n)?,
+                Err(Error::NeedVictims { n }) => {
+                    if let Err(error) = self.find_victims(py, n) {
+                        self.locked(py, Core::settle_choice)?;
+                        return Err(error);
+                    }
+                }
                 outcome => {
                     if self.judge.is_some() {
                         self.locked(py, Core::settle_choice)?;
-                        self.deliver_events(py)?;
                     }
                     // A refusal changes nothing.
                     if outcome.is_ok() {

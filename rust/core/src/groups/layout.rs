@@ -11,6 +11,8 @@ pub struct Layout {
     block_size: u32,
     /// Units that the length of a hit is a multiple of.
     unit: u32,
+    /// Tokens after which blocks and chunks begin at the same places again.
+    period: u64,
     /// Tokens between boundaries that stay findable; 0: the end of the prompt alone.
     step: u32,
     /// Bit `g`: every block of group `g` can serve some hit.
@@ -35,6 +37,9 @@ pub(super) fn lcm(a: u64, b: u64) -> u64 {
 /// The most tokens a hit may be a multiple of.
 const MAX_UNIT: u64 = 1 << 31;
 
+/// More tokens than a sequence can have.
+const NO_PERIOD: u64 = 1 << 32;
+
 impl Layout {
     /// The layout of `groups` over blocks of `block_size` tokens.
     ///
@@ -46,11 +51,15 @@ impl Layout {
             let limit = "some group has to attend to the sequence's own tokens";
             return Err(invalid("groups", &"cross", limit));
         }
-        let mut unit = 1;
+        let (mut unit, mut chunks) = (1, 1);
         for group in groups {
             group.validate(block_size)?;
             if group.kind != GroupKind::Cross {
                 unit = lcm(unit, u64::from(group.units));
+            }
+            if let GroupKind::Chunked { chunk } = group.kind {
+                // No sequence is as long as that: from there on it is no matter.
+                chunks = lcm(chunks, u64::from(chunk)).min(NO_PERIOD);
             }
             if unit * size > MAX_UNIT {
                 let limit = "the groups' block sizes have a common multiple above 2^31 tokens";
@@ -86,6 +95,7 @@ impl Layout {
         let mut layout = Self {
             block_size,
             unit: unit as u32,
+            period: lcm(unit * size, chunks),
             step: step as u32,
             dense: 0,
             uniform: !lagging && cross == 0 && groups.iter().all(|g| g.units == 1),
@@ -115,6 +125,16 @@ impl Layout {
     #[inline]
     pub fn groups(&self) -> &[Reach] {
         &self.groups
+    }
+
+    /// Tokens of a unit.
+    pub(super) fn block_size(&self) -> u32 {
+        self.block_size
+    }
+
+    /// Tokens after which blocks and chunks of all groups begin at the same places again.
+    pub(super) fn period(&self) -> u64 {
+        self.period
     }
 
     /// Tokens that the length of a hit is a multiple of.
@@ -197,12 +217,6 @@ impl Layout {
     /// Blocks in all tables, as [`Layout::table_len`].
     pub fn blocks(&self, len: u32, encoder: u32) -> u64 {
         (0..self.groups.len()).map(|group| self.table_len(group, len, encoder) as u64).sum()
-    }
-
-    /// Blocks that a sequence of `len` tokens holds at some time, whatever its steps.
-    pub fn least(&self, len: u32, encoder: u32) -> u64 {
-        self.groups.iter().map(|reach| u64::from(reach.least(len))).sum::<u64>()
-            + self.cross_blocks(encoder)
     }
 
     /// Blocks in the tables of groups that attend to another input of `encoder` tokens.

@@ -6,6 +6,7 @@
 
 mod kind;
 mod layout;
+mod peak;
 mod reach;
 
 pub use kind::{GroupKind, Needs};

@@ -48,6 +48,15 @@ impl Reach {
         start.min(end)..end
     }
 
+    /// Blocks at the front that are never given up, where others are.
+    #[inline]
+    pub fn head(&self) -> u32 {
+        match self.kind {
+            GroupKind::SinkWindow { sink, .. } => sink.div_ceil(self.span),
+            _ => 0,
+        }
+    }
+
     /// The length up to which KV is there, of a sequence that has `committed` tokens and found
     /// `cached` of them.
     #[inline]
@@ -64,6 +73,15 @@ impl Reach {
         if cached >= first { first } else { first.saturating_add(self.lag) }
     }
 
+    /// Blocks held while the token at `at` is computed and all before it are committed, of which the
+    /// first `cached` were found.
+    pub fn held(&self, at: u32, cached: u32) -> u32 {
+        if self.kind == GroupKind::Cross {
+            return 0;
+        }
+        at / self.span + 1 - self.gone(self.computed(at, cached)).len() as u32
+    }
+
     /// The most blocks that a sequence of `tokens` tokens holds at once, growing a token at a time.
     pub fn most(&self, tokens: u32) -> u32 {
         let (span, lag) = (self.span, self.lag);
@@ -73,23 +91,13 @@ impl Reach {
             GroupKind::Full => u32::MAX,
             GroupKind::Cross => 0,
             GroupKind::SlidingWindow { window } => run(window),
-            GroupKind::Chunked { chunk } if lag == 0 && chunk.is_multiple_of(span) => chunk / span,
-            GroupKind::Chunked { chunk } if lag == 0 && span.is_multiple_of(chunk) => 1,
-            GroupKind::Chunked { chunk } => run(chunk),
+            GroupKind::Chunked { chunk } => return self.longest_chunk(tokens, chunk),
             GroupKind::State => 2,
-            GroupKind::SinkWindow { sink, window } => {
-                sink.div_ceil(span).saturating_add(run(window.saturating_add(1)))
+            GroupKind::SinkWindow { window, .. } => {
+                self.head().saturating_add(run(window.saturating_add(1)))
             }
         };
         most.min(self.blocks(tokens))
-    }
-
-    /// Blocks that a sequence of `tokens` tokens holds at some time, whatever its steps.
-    pub fn least(&self, tokens: u32) -> u32 {
-        match self.kind {
-            GroupKind::Chunked { chunk } => self.longest_chunk(tokens, chunk),
-            _ => self.most(tokens),
-        }
     }
 
     /// The most blocks that one chunk lies in, with what lags behind its end: one that does not begin

@@ -234,7 +234,8 @@ impl Manager {
                 total,
             });
         };
-        let needed = self.layout.least(len, self.sequences.get(seq)?.encoder_tokens);
+        let encoder = self.sequences.get(seq)?.encoder_tokens;
+        let needed = self.layout.least(len, encoder, total);
         if needed > total { Err(Error::NeverFits { needed, total }) } else { Ok(len) }
     }
 

@@ -17,6 +17,7 @@ mod fence;
 mod fits;
 mod fork;
 mod grow;
+mod growth;
 mod hints;
 mod integrity;
 mod join;

@@ -1,14 +1,11 @@
 //! What an admission needs, counted before anything moves.
 
-use std::ops::Deref;
-
 use super::admit::Start;
+use super::growth::{Count, Way};
 use super::tails::Tail;
 use super::{Admission, Fit, Manager};
 use crate::error::{Error, Result};
-use crate::groups::{GroupKind, Reach};
 use crate::pool::{BlockId, NIL};
-use crate::sequence::Sequence;
 
 /// What an admission was counted to.
 pub(super) struct Counted {
@@ -34,8 +31,10 @@ impl Manager {
         let blocks = self.layout.blocks(longest, request.encoder_tokens);
         let needed = blocks - hits.iter().map(Vec::len).sum::<usize>() as u64;
         let held = hits.iter().chain([&tail.blocks]).map(|blocks| self.pool.count_cached(blocks));
-        let room = u64::from(self.pool.available().saturating_sub(self.kept_for_growth()));
-        needed + held.sum::<usize>() as u64 <= room
+        let needed = needed + held.sum::<usize>() as u64;
+        let spare = u64::from(self.pool.available()).checked_sub(needed);
+        let spare = spare.map(|blocks| blocks as u32);
+        spare.is_some_and(|spare| self.kept_for_growth(hits, spare) <= spare)
     }
 
     /// Tokens that somebody else brings after `cached` ones.
@@ -88,8 +87,8 @@ impl Manager {
         let claimed = hits.iter().map(|h| self.pool.count_cached(h)).sum::<usize>();
         let claimed = (claimed + self.pool.count_cached(tail)) as u32;
         let room = self.pool.available() - claimed;
-        let kept = self.kept_for_growth();
         if request.fit == Fit::Partial {
+            let kept = self.kept_for_growth(hits, room.saturating_sub(needed));
             // The other input comes in whole.
             let least = self.cross_missing(hits, encoder);
             if least > room.saturating_sub(kept) {
@@ -104,59 +103,30 @@ impl Manager {
         }
         let longest = known.max(request.max_tokens);
         let held = hits.iter().flatten().chain(tail).filter(|&&b| b != NIL).count() as u64;
-        let total = self.layout.least(longest, encoder).max(u64::from(needed) + held);
-        if total > u64::from(self.pool.usable()) {
-            return Err(Error::NeverFits { needed: total, total: u64::from(self.pool.usable()) });
+        let usable = u64::from(self.pool.usable());
+        let total = self.layout.least(longest, encoder, usable).max(u64::from(needed) + held);
+        if total > usable {
+            return Err(Error::NeverFits { needed: total, total: usable });
         }
-        let at_least = if request.whole_sequence {
-            needed.max(self.still_lacks(longest, encoder, hits))
-        } else {
-            needed
+        let lacks = |count| {
+            let good = start.good * self.block_size();
+            let way = Way { tokens: longest, encoder, committed: good, cached: good, tables: hits };
+            self.still_lacks(&way, count, |_, _, block| self.pool.refs(block) > 0)
         };
+        let whole = request.whole_sequence;
+        let mut at_least = if whole { needed.max(lacks(Count::Above)) } else { needed };
+        let kept = self.kept_for_growth(hits, room.saturating_sub(at_least));
+        if whole && at_least.saturating_add(kept) > room {
+            at_least = needed.max(lacks(Count::Exact));
+        }
         if needed <= room && at_least.saturating_add(kept) > room {
             return Err(Error::NoCapacity {
                 needed: u64::from(at_least) + u64::from(kept),
                 available: u64::from(room),
-                total: u64::from(self.pool.usable()),
+                total: usable,
             });
         }
         self.room_for(needed, claimed)?;
         Ok(Counted { until, leave: 0, external })
-    }
-
-    /// Blocks that a sequence with these tables may yet take on its way to `tokens` tokens.
-    fn still_lacks<T>(&self, tokens: u32, encoder: u32, tables: &[T]) -> u32
-    where
-        T: Deref<Target = [BlockId]>,
-    {
-        let lacks = |(reach, table): (&Reach, &T)| match reach.kind {
-            GroupKind::Full => reach.blocks(tokens).saturating_sub(table.len() as u32),
-            GroupKind::Cross => reach.blocks(encoder).saturating_sub(table.len() as u32),
-            _ => {
-                // What it holds is the end of its table, and what a sink keeps.
-                let end = table.iter().rev().take_while(|&&b| b != NIL).count();
-                let head = table[..table.len() - end].iter().take_while(|&&b| b != NIL).count();
-                reach.most(tokens).saturating_sub((head + end) as u32)
-            }
-        };
-        self.layout.groups().iter().zip(tables).map(lacks).fold(0, u32::saturating_add)
-    }
-
-    /// Blocks that an admission must leave for running sequences: the reserve, and what those that
-    /// came in with their whole length still lack.
-    fn kept_for_growth(&self) -> u32 {
-        // Nobody runs: nothing will grow, and waiting would not help.
-        if self.sequences.is_empty() {
-            return 0;
-        }
-        let mut kept = self.options.reserve;
-        if self.promised {
-            let lacks = |s: &Sequence| {
-                self.still_lacks(s.max_tokens.max(s.known()), s.encoder_tokens, &s.tables)
-            };
-            let whole = self.sequences.iter().filter(|(_, s)| s.whole);
-            kept = whole.map(|(_, s)| lacks(s)).fold(kept, u32::saturating_add);
-        }
-        kept
     }
 }

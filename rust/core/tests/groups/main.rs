@@ -2,7 +2,11 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../property/dice.rs"]
+#[allow(dead_code)]
+mod dice;
 mod gone;
 mod helpers;
 mod hits;
+mod peaks;
 mod shared;

@@ -1,0 +1,135 @@
+//! What sequences may yet take on their way to the length that they were let in with.
+
+use std::ops::{Deref, Range};
+
+use smallvec::SmallVec;
+
+use super::Manager;
+use crate::groups::{GroupKind, Reach};
+use crate::pool::{BlockId, NIL};
+use crate::sequence::Sequence;
+
+/// A sequence on its way.
+pub(super) struct Way<'a, T> {
+    /// Where it ends.
+    pub(super) tokens: u32,
+    /// Tokens of its other input.
+    pub(super) encoder: u32,
+    pub(super) committed: u32,
+    pub(super) cached: u32,
+    /// What it owns, or is about to.
+    pub(super) tables: &'a [T],
+}
+
+/// What it has of one group.
+struct Stake {
+    /// Blocks that it keeps to the end, or frees by giving them up.
+    own: u32,
+    /// Entries before those, of blocks that it frees for nobody: others own them too.
+    shared: Range<u32>,
+}
+
+impl Stake {
+    /// Shared blocks that are still there where the blocks up to `gone` are given up.
+    fn still_shared(&self, gone: u32) -> u32 {
+        self.shared.end.saturating_sub(self.shared.start.max(gone))
+    }
+}
+
+/// How blocks to come are counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Count {
+    /// From above, as if all groups peaked at the same length: cheap, and mostly enough.
+    Above,
+    /// At every length that may be the peak.
+    Exact,
+}
+
+impl Manager {
+    /// Blocks that a sequence may yet take on its way, growing a token at a time. `is_shared` says
+    /// which entries (group, place) of its tables others own too.
+    pub(super) fn still_lacks<T: Deref<Target = [BlockId]>>(
+        &self,
+        way: &Way<'_, T>,
+        count: Count,
+        is_shared: impl Fn(usize, usize, BlockId) -> bool,
+    ) -> u32 {
+        let groups = self.layout.groups();
+        let crossing = self.layout.cross_groups().map(|group| {
+            groups[group].blocks(way.encoder).saturating_sub(way.tables[group].len() as u32)
+        });
+        let crossing = crossing.sum::<u32>();
+        let own = groups.iter().zip(way.tables).enumerate();
+        let stakes = own.map(|(group, (reach, table))| {
+            let shared = |&i: &u32| {
+                let block = table[i as usize];
+                block == NIL || is_shared(group, i as usize, block)
+            };
+            stake(reach, table.len() as u32, reach.computed(way.committed, way.cached), shared)
+        });
+        if count == Count::Above {
+            let lacks =
+                |(reach, stake): (&Reach, Stake)| reach.most(way.tokens).saturating_sub(stake.own);
+            return groups.iter().zip(stakes).map(lacks).fold(crossing, u32::saturating_add);
+        }
+        let stakes: SmallVec<[Stake; 8]> = stakes.collect();
+        let lacks = |at: u32| {
+            let each = groups.iter().zip(&stakes).map(|(reach, stake)| {
+                let gone = reach.gone(reach.computed(at, way.cached)).end as u32;
+                let shared = stake.still_shared(gone);
+                i64::from(reach.held(at, way.cached)) - i64::from(shared) - i64::from(stake.own)
+            });
+            each.sum::<i64>()
+        };
+        let most = self.layout.peak(way.committed..way.tokens, lacks).unwrap_or(0).max(0);
+        crossing.saturating_add(u32::try_from(most).unwrap_or(u32::MAX))
+    }
+
+    /// Blocks that an admission which finds `hits` must leave for running sequences: the reserve, and
+    /// what those that came in with their whole length still lack. Exact where it is above `spare`.
+    pub(super) fn kept_for_growth(&self, hits: &[Vec<BlockId>], spare: u32) -> u32 {
+        // Nobody runs: nothing will grow, and waiting would not help.
+        if self.sequences.is_empty() {
+            return 0;
+        }
+        let reserve = self.options.reserve;
+        if !self.promised {
+            return reserve;
+        }
+        let kept = |count| {
+            let lacks = |s: &Sequence| {
+                let way = Way {
+                    tokens: s.max_tokens.max(s.known()),
+                    encoder: s.encoder_tokens,
+                    committed: s.committed,
+                    cached: s.cached,
+                    tables: &s.tables,
+                };
+                // What is found now has another owner soon.
+                let found = |group: usize, at: usize, block| {
+                    hits.get(group).and_then(|hits| hits.get(at)) == Some(&block)
+                };
+                self.still_lacks(&way, count, |group, at, block| {
+                    self.pool.refs(block) > 1 || found(group, at, block)
+                })
+            };
+            let whole = self.sequences.iter().filter(|(_, s)| s.whole);
+            whole.map(|(_, s)| lacks(s)).fold(reserve, u32::saturating_add)
+        };
+        let above = kept(Count::Above);
+        if above <= spare { above } else { kept(Count::Exact) }
+    }
+}
+
+/// What a sequence has of a group where its table has `len` entries and `computed` tokens are
+/// computed. What is shared is a prefix of what was not given up.
+fn stake(reach: &Reach, len: u32, computed: u32, is_shared: impl Fn(&u32) -> bool) -> Stake {
+    if reach.kind.keeps_all() {
+        return Stake { own: if reach.kind == GroupKind::Cross { 0 } else { len }, shared: 0..0 };
+    }
+    let gone = reach.gone(computed);
+    let first = reach.head().max(gone.end as u32).min(len);
+    let shared = (first..len).take_while(is_shared).count() as u32;
+    let given_up = (gone.end as u32).min(len) - (gone.start as u32).min(len);
+    Stake { own: len - given_up - shared, shared: first..first + shared }
+}

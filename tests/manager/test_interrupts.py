@@ -1,0 +1,103 @@
+"""Ctrl-C in a policy in Python: nothing is lost, neither what was done nor what it was to hear."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kvframe import KVCacheManager
+from kvframe.config import Resolved
+from kvframe.policies import BatchedEviction
+from kvframe.policies.tier import TierPolicy
+
+from .helpers import cached, manager, registry, state
+
+# So many events that the next call hands them over, whether the policy is asked or not.
+PROMPT = np.arange(33_000, dtype=np.uint32)
+BLOCKS = len(PROMPT) + 16
+
+
+class Books(BatchedEviction):
+    """Knows what is findable and owned; interrupted once where it hears of that."""
+
+    columns = ("block",)
+
+    def __init__(self) -> None:
+        self.owned = np.zeros(BLOCKS, bool)
+        self.interrupt = False
+
+    def insert(self, blocks: Any, now: int) -> None:
+        self.owned[blocks] = True
+        if self.interrupt:
+            self.interrupt = False
+            raise KeyboardInterrupt
+
+    def claim(self, blocks: Any, now: int) -> None:
+        self.owned[blocks] = True
+
+    def release(self, blocks: Any, now: int) -> None:
+        self.owned[blocks] = False
+
+    def score(self, candidates: Any, out: Any) -> None:
+        assert not self.owned[candidates["block"]].any()
+        out[:] = candidates["block"]
+
+
+def with_books() -> tuple[KVCacheManager, Books]:
+    books = Books()
+    return manager(BLOCKS, 1, policy="books", known=registry("books", lambda _: books)), books
+
+
+CALLS: dict[str, Callable[[KVCacheManager, int], object]] = {
+    "admit": lambda kv, seq: kv.admit([7] * 8),
+    "append": lambda kv, seq: kv.append(seq, [7] * 5),
+    "append_unknown": lambda kv, seq: kv.append_unknown(seq, 5),
+    "reserve": lambda kv, seq: kv.reserve(seq, 9),
+    "fork": lambda kv, seq: kv.fork(seq, upto=2),
+    "lend": lambda kv, seq: kv.lend(np.zeros(2, np.int32)),
+    "collect": lambda kv, seq: kv.collect(32),
+}
+
+
+@pytest.mark.scenario("I14")
+@pytest.mark.parametrize("call", CALLS)
+def test_an_interrupt_while_it_hears_comes_before_anything_is_done(call: str) -> None:
+    kv, books = with_books()
+    seq = kv.admit([1 << 20] * 3).seq
+    kv.commit(seq, 3)
+    cached(kv, PROMPT)
+    before = state(kv, [seq])
+    books.interrupt = True
+    with pytest.raises(KeyboardInterrupt):
+        CALLS[call](kv, seq)
+    assert state(kv, [seq]) == before
+    CALLS[call](kv, seq)
+    kv.check_integrity()
+    # What came behind the interrupted event was told with the next ones: nothing seems owned.
+    kv.collect(64)
+    assert not books.owned[kv.eviction_order()].any()
+    assert kv.stats()["policy_failures"] == 0
+
+
+@pytest.mark.scenario("I14")
+def test_an_interrupt_over_a_tier_comes_before_anything_is_done() -> None:
+    books = Books()
+    known = registry("books", lambda _: books)
+    policy = {"eviction": "books", "on_error": "raise"}
+    tier: TierPolicy[str] = TierPolicy(
+        Resolved.load("/dev/null", env={}, registry=known, policy=policy), BLOCKS
+    )
+    keys = [str(token) for token in PROMPT]
+    for key in keys:
+        tier.insert(key)
+    tier.release(keys)
+    books.interrupt = True
+    with pytest.raises(KeyboardInterrupt):
+        tier.claim(["0"])
+    assert tier.evictable == len(tier)
+    tier.claim(["1"])
+    assert tier.evictable == len(tier) - 1
+    tier.check_integrity()
