@@ -264,7 +264,8 @@ class Registry:
         ]
         if not offers:
             gives = f"{candidate.value} gives nothing named {candidate.name}, {_only(loaded)}"
-            named = [
+            return [row(f"broken: {gives}")]
+        named = [
             other
             for other in everything
             if other.name == candidate.name and self._gate.reason(other) is None

@@ -313,3 +313,14 @@ def test_backups_do_not_starve_a_load_that_is_larger_than_what_may_be_in_flight(
     engine.settle()
     assert engine.tiers.lookup(text(13, 9)).tiers["host"] == 8
     engine.tiers.check_integrity()
+
+
+@pytest.mark.scenario("T7")
+@pytest.mark.parametrize("checksum", ["none", "xxh3"])
+def test_copies_are_verified_whatever_checksums_a_tier_keeps(checksum: str) -> None:
+    engine = Engine([host(checksum=checksum)], verify=True, poison=True)
+    engine.run(text(1, 17))
+    engine.forget()
+    assert engine.run(text(1, 17)).external_tokens == 16
+    told = engine.tiers.stats()
+    assert (told["moved"]["onboarded"], told["host"]["failed_stores"]) == (4, 0)
