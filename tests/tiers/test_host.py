@@ -67,6 +67,7 @@ def test_without_its_checksum_a_tier_is_refused_and_not_left_empty(
     [
         ([below()], "the first tier is host memory"),
         ([host(), below(name="host")], "another tier's name"),
+        ([host(), below(name="moved")], "stands for the directions"),
         ([host(), below(store="shelv")], "did you mean shelf"),
         ([host(low=0.9, high=0.5)], "must be at most high"),
         ([host(timeout_ms=float("inf"))], "at most 1000000000000"),
