@@ -41,6 +41,27 @@ def _group(group: GroupConfig) -> dict[str, Any]:
 class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed, Matched):
     """Blocks, prefixes and sequences of one KV cache, under one eviction policy.
 
+    Its verbs, by what they are for:
+
+    - build one: `from_toml`, `options`, `reusable_unit`
+    - ask about prompts, and admit them: `lookup`, `fits`, `admit`, `hash_blocks`
+    - run a whole scheduler step in one call: `step`
+    - or sequence by sequence: `extend`, `append`, `commit`, `truncate`, `fork`, `release`
+    - take slots before tokens are known: `reserve`, `append_unknown`, `fill`
+    - tell kernels where KV is: `block_table`, `block_tables`, `ragged_tables`, `slot_mapping`,
+      `seq_lens`, `live`, `sight`, `readable`, `pages`
+    - carry out copies and loads: `take_plan`, `done`, `failed`, `loaded`, `lease`, `tickets`,
+      `set_deadline`, `expire`
+    - make room: `usage`, `pressure`, `add_pressure_callback`, `remove_pressure_callback`, `touch`,
+      `preemption_order`, `preempt`, `preempt_to`, `collect`, `resize`, `sleep`, `wake`
+    - keep some blocks longer: `pin`, `unpin`, `unpin_all`, `pins`, `hint`, `block_priority`
+    - forget: `clear_cache`, `set_fingerprint`
+    - work block by block: `lend`, `give_back`, `owners`, `unkeyed_blocks`, `take_changes`
+    - hang something of one's own on a prefix: `attach`, `take_dropped`
+    - count: `counts`, `lengths`, `stats`, `hit_rates`, `prefix_stats`, `request_usage`
+    - look inside: `miss`, `misses`, `residency`, `take_events`, `take_log`, `snapshot`, `dump`,
+      `explain_sequence`, `explain_block`, `eviction_order`, `check_integrity`
+
     Args:
         config: How it is built; defaults if None. A `Resolved` is taken as it is.
 

@@ -104,6 +104,18 @@ def test_faults_leave_stdout_empty(file: Path, arguments: list[str], stderr: str
     assert len(result.stderr.splitlines()) <= 2
 
 
+@pytest.mark.parametrize("key", ["eviction", "admission"])
+def test_policies_of_tiers_are_made_too(
+    tmp_path: Path, install: Callable[..., object], key: str
+) -> None:
+    install("good")
+    file = tmp_path / "kvframe.toml"
+    file.write_text(f'[[tiers]]\nname = "host"\ncapacity = 8\n{key} = "good"\n')
+    result = kvframe("check", str(file))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: good (kvframe-good 1.2.0): make() gave a ")
+
+
 def test_schema_knows_every_key_and_every_option(install: Callable[..., object]) -> None:
     install("good", "broken_import")
     schema = json.loads(kvframe("check", "--schema").stdout)

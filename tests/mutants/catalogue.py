@@ -294,9 +294,9 @@ MUTANTS = (
     ),
     Mutant(
         "promise-forgotten",
-        "manager/needs.rs",
-        "        if self.promised {\n",
-        "        if self.promised && self.tick == 0 {\n",
+        "manager/growth.rs",
+        "        if !self.promised {\n",
+        "        if !self.promised || self.tick > 0 {\n",
         "a sequence let in with its whole length is pushed out later",
     ),
     Mutant(

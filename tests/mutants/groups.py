@@ -13,6 +13,20 @@ MUTANTS = (
         "each sequence keeps a block that no token to come attends to",
     ),
     Mutant(
+        "shared-window-taken-for-its-own",
+        "manager/growth.rs",
+        "                    self.pool.refs(block) > 1 || found(group, at, block)\n",
+        "                    found(group, at, block)\n",
+        "who leaves a window that others share frees nothing: what it was promised is not there",
+    ),
+    Mutant(
+        "peak-sought-in-half-a-period",
+        "groups/peak.rs",
+        "        let first = start.max(end.saturating_sub(self.period()));\n",
+        "        let first = start.max(end.saturating_sub(self.period() / 2));\n",
+        "a prompt that cannot run to its end alone is let in",
+    ),
+    Mutant(
         "hit-of-full-groups-alone",
         "manager/lookup.rs",
         "            count = self.find_ends(wanted, count, blocks);\n",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib import metadata
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -192,7 +193,8 @@ def test_failed_import_names_the_distribution_and_keeps_the_traceback(install: I
             "raising",
             "raising",
             "plugin raising (kvframe-raising 0.7): kvframe_eviction raised ValueError: "
-            "name 'Raising!' must be lower-case words joined by '-' or '_' (kvframe_raising.py:10)",
+            "name 'Raising!' must be lower-case words joined by '-', '_' or '.' "
+            "(kvframe_raising.py:10)",
         ),
         (
             "other_name",
@@ -299,6 +301,25 @@ def test_a_namesake_that_cannot_be_looked_into_is_told(install: Install) -> None
     assert states[0].startswith("broken: two sources: kvframe ")
     assert states[1].startswith("broken: plugin lru (kvframe-broken-namesake 1.2): cannot import")
     assert Registry(block=["kvframe-broken-namesake"]).eviction("lru").plugin == "builtin"
+
+
+@pytest.mark.parametrize("told", [None, "", "Metadata-Version: 2.1\n"])
+def test_a_package_without_metadata_is_told_and_takes_nobody_with_it(
+    install: Install, told: str | None
+) -> None:
+    site = install()
+    assert isinstance(site, Path)
+    for name in ("left", "over"):
+        info = site / f"{name}-1.dist-info"
+        info.mkdir()
+        (info / "entry_points.txt").write_text("[kvframe]\nlru = gone\nodd = not a module:!\n")
+        if told is not None:
+            (info / "METADATA").write_text(told)
+    assert "unknown unknown (gone)" in refusal(Registry(), "lru")
+    assert Registry().eviction("sieve").plugin == "builtin"
+    states = [row.state for row in Registry().list() if row.name == "odd"]
+    assert [state.startswith("broken: ") for state in states] == [True, True]
+    assert Registry(block=["unknown"]).eviction("lru").plugin == "builtin"
 
 
 def in_process_plugin() -> ModuleType:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -218,14 +219,16 @@ def check(
     """Whether a policy keeps its promises, and where it stands.
 
     PLUGIN is an installed policy, or one in the making: a module (or FILE.py) with its hook, or
-    MODULE:CLASS. It goes through kvframe.testing, then through a replay: an eviction policy beside
-    every built-in one, an admission policy or a prefix matcher with lru and lru without it. Exit
-    code 1 if it failed in either.
+    MODULE:CLASS, whose __init__ says of which type its options are. It goes through
+    kvframe.testing, then through a replay: an eviction policy beside every built-in one, an
+    admission policy or a prefix matcher with lru and lru without it. Exit code 1 if it failed in
+    either.
     """
     warning = debug_warning()
     if warning is not None:
         _say(f"warning: {warning}")
-    checked = run_check(plugin, traces, capacities, kind, quiet=quiet)
+    with redirect_stdout(sys.stderr):  # what it prints is no data
+        checked = run_check(plugin, traces, capacities, kind, quiet=quiet)
     click.echo(json_of(checked) if as_json else text_of(checked), nl=False)
     context.exit(0 if checked.ok else BELOW_THRESHOLD)
 
@@ -238,8 +241,9 @@ def _execute(request: Request) -> int:
     warning = debug_warning()
     if warning is not None:
         _say(f"warning: {warning}")
-    job = Job(request)
-    outcome = job.run(sys.argv)
+    with redirect_stdout(sys.stderr):  # what plugins print is no data
+        job = Job(request)
+        outcome = job.run(sys.argv)
     click.echo("\n".join(job.outputs(outcome)), nl=False)
     if outcome.reused and not request.quiet:
         _say(f"{outcome.reused} of {len(job.plans)} cells taken from {request.out}")

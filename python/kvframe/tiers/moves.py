@@ -161,9 +161,9 @@ class Moves:
     def poll(self) -> int:
         """Goes on with copies whose events are done; how many."""
         ready = [entry for entry in self._queued if all(event.done for event in entry[0])]
-        self._queued = [entry for entry in self._queued if entry not in ready]
-        for _, go_on in ready:
-            go_on()
+        for entry in ready:
+            self._queued.remove(entry)  # one by one: what follows may raise
+            entry[1]()
         return len(ready)
 
     @property

@@ -158,7 +158,8 @@ class Tiers(Downward, Upward, Swapping, Inside):
         )
         for tier in others:
             self._space.check_weights(tier.config.name, tier.config.store)
-        self.host = HostTier(first, shapes, self.block_size, host, poison=poison)
+        checks = {"poison": poison, "verify": verify}
+        self.host = HostTier(first, shapes, self.block_size, host, **checks)
         self.workers = [worker(f"kvframe-{tier.config.name}") for tier in resolved.tiers]
         self.moves = Moves(self.parts, self.host.pools, self.workers[0], movers)
         self.below, self._behind = [], [OrderedDict() for _ in others]
