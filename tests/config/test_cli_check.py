@@ -195,3 +195,9 @@ def test_a_store_without_a_name_of_the_weights_is_hinted_at(file: Path) -> None:
         file.write_text(text)
         result = kvframe("check", str(file))
         assert (result.exit_code, "cache.fingerprint" in result.stderr) == (0, hinted)
+
+
+def test_the_command_is_a_module_too() -> None:
+    told = [sys.executable, "-m", "kvframe", "--version"]
+    done = subprocess.run(told, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["kvframe", version()]
