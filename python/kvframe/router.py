@@ -94,6 +94,7 @@ class RouterIndex:
         Events of workers that are not known are ignored and counted, so that those still queued
         when a worker died do not bring it back.
         """
+        _check_int("worker", worker)
         added = self._core.add_worker(worker)
         if added:
             self._groups[worker] = {}
@@ -101,6 +102,7 @@ class RouterIndex:
 
     def remove_worker(self, worker: int) -> bool:
         """Forget a worker and all it held; False if it is not known. Looks at every block."""
+        _check_int("worker", worker)
         self._groups.pop(worker, None)
         return self._core.remove_worker(worker) is not None
 

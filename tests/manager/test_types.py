@@ -188,9 +188,13 @@ def others() -> dict[str, Callable[[Any], object]]:
         "eligible": lambda value: tier.take(1, value),
         "resolved": TierPolicy,
         "name": lambda value: TierPolicy(tier.resolved, name=value),
+        "name of key": lambda value: TierPolicy(tier.resolved, name=lambda _: [value]).insert("a"),  # type: ignore[arg-type, return-value]
         "block_size": lambda value: TierPolicy(tier.resolved, block_size=value),
         "block_size of an index": RouterIndex,
         "capacity": lambda value: RouterIndex(2, capacity=value),
+        "worker to add": lambda value: router.add_worker([value]),  # type: ignore[arg-type]
+        "worker of an array": lambda value: router.add_worker(np.array(3)),  # type: ignore[arg-type]
+        "worker to remove": lambda value: router.remove_worker([value]),  # type: ignore[arg-type]
         "worker": lambda value: router.keeps([value], 0),  # type: ignore[arg-type]
         "group": lambda value: router.keeps(1, [value]),  # type: ignore[arg-type]
         "kind": lambda value: router.keeps(1, 0, [value]),  # type: ignore[arg-type]

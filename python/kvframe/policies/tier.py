@@ -302,7 +302,11 @@ class TierPolicy(Generic[K]):
             raise UsageError("the tier is asking who dies: whoever is asked may not change it")
 
     def _digest(self, key: K) -> bytes:
-        return blake2b(self._name(key), digest_size=16).digest()
+        name = self._name(key)
+        try:
+            return blake2b(name, digest_size=16).digest()
+        except TypeError:
+            raise UsageError(f"name of key {shown(key)} = {shown(name)}: must be bytes") from None
 
     def _blocks(self, keys: Iterable[K]) -> Sequence[int]:
         try:
