@@ -145,7 +145,7 @@ class Manager:
         """
         Copies of a ticket are ordered.
         """
-    def dump(self, /, form: str) -> str:
+    def dump(self, /, form: Any) -> str:
         """
         The tree of the radix index as "text" or "dot".
         """
@@ -343,7 +343,7 @@ class Manager:
         Ends a sequence for now; returns the request that brings it back.
         """
     def preemption_order(
-        self, /, seqs: Any, rule: str, usage: SupportsFloat | SupportsIndex | None = None
+        self, /, seqs: Any, rule: Any, usage: SupportsFloat | SupportsIndex | None = None
     ) -> list[tuple[int, int, int]]:
         """
         Running sequences in the order to preempt them: (sequence, blocks it frees, tokens computed);
@@ -646,7 +646,12 @@ class RouterIndex:
     def counts(self, /) -> tuple[int, int, int]: ...
     def match_hashes(self, /, blocks: Any) -> list[tuple[int, tuple[int, int, int, int]]]: ...
     def match_tokens(
-        self, /, ids: Any, salt: bytes | None, adapter: bytes | None
+        self,
+        /,
+        ids: Any,
+        marks: SupportsGetItem[int, SupportsIndex],
+        salt: bytes | None,
+        adapter: bytes | None,
     ) -> list[tuple[int, tuple[int, int, int, int]]]: ...
     def misfit(self, /, worker: SupportsIndex, blocks: SupportsIndex) -> None: ...
     def remove_worker(self, /, worker: SupportsIndex) -> int | None: ...
@@ -658,6 +663,7 @@ class RouterIndex:
         blocks: Any,
         parent: Any | None,
         ids: Any,
+        marks: SupportsGetItem[int, SupportsIndex],
         salt: bytes | None,
         adapter: bytes | None,
         tier: SupportsIndex,

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kvframe.arguments import is_int, shown
 from kvframe.errors import CapacityError, UsageError
 from kvframe.manager import KVCacheManager
-from kvframe.request import shown
 
 Blocks = npt.NDArray[np.integer[Any]] | Sequence[int]
 Keys = npt.NDArray[np.uint64]
@@ -48,14 +48,14 @@ class BlockPool:
             UsageError: It is no such number.
         """
         counts = self.manager.counts()
-        if not isinstance(count, int | np.integer) or count < 0:
+        if not is_int(count) or count < 0:
             raise UsageError(f"count = {shown(count)}: must be an integer of at least 0")
         if count > counts.total:  # Before there is an array for them.
             raise CapacityError(
-                f"needs {count} blocks, but only {counts.available} are free or evictable of "
-                f"{counts.total}"
+                f"needs {shown(count)} blocks, but only {counts.available} are free or evictable "
+                f"of {counts.total}"
             )
-        out = np.empty(count, np.int32)
+        out = np.empty(int(count), np.int32)
         self._core.lend(out)
         return out
 
@@ -75,7 +75,8 @@ class BlockPool:
         Raises:
             UsageError: The block is not on loan, or the parent not published and held.
         """
-        return self._core.publish_block(block, np.reshape(key, (1, -1)), parent)
+        keys = key[None] if isinstance(key, np.ndarray) and key.ndim == 1 else key
+        return self._core.publish_block(block, keys, parent)
 
     def find(self, keys: Keys) -> npt.NDArray[np.int32]:
         """The blocks under ``keys``, uint64 (n, 2), up to the first that is not there."""

@@ -25,7 +25,8 @@ class Descriptor:
     """What the kinds of policy, and stores, have in common.
 
     Attributes:
-        name: The name TOML uses; the same as the entry point's. Lower case, digits, ``-``, ``_``.
+        name: The name TOML uses; the same as the entry point's. Lower-case words and digits, joined
+            by ``-``, ``_`` or ``.``.
         way: ``batched`` (Python, arrays in and out), ``native`` (compiled, behind a capsule), or
             ``builtin`` (part of kvframe's core; for kvframe's own policies only).
         summary: One line that says what the policy does.
@@ -51,7 +52,9 @@ class Descriptor:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
-            raise ValueError(f"name {self.name!r} must be lower-case words joined by '-' or '_'")
+            raise ValueError(
+                f"name {self.name!r} must be lower-case words joined by '-', '_' or '.'"
+            )
         if self.way not in get_args(Way):
             raise ValueError(f"way {self.way!r} of {self.name} must be builtin, batched or native")
         for field in ("summary", "source"):

@@ -41,13 +41,16 @@ class Candidate:
 
 
 def installed() -> list[Candidate]:
-    """Every entry point of the group, ordered by name and distribution. Imports none of them."""
+    """Every entry point of the group, ordered by name and distribution. Imports none of them.
+
+    What an installation that broke off left without a name is of ``unknown``.
+    """
     found = [
         Candidate(
             name=entry.name,
             value=entry.value,
-            distribution=entry.dist.name if entry.dist else "unknown",
-            version=entry.dist.version if entry.dist else "unknown",
+            distribution=(entry.dist and entry.dist.name) or "unknown",
+            version=(entry.dist and entry.dist.version) or "unknown",
             load=entry.load,
             plugin=entry.name,
         )

@@ -212,6 +212,9 @@ def kvframe_tier() -> Iterable[TierStore]:  # type: ignore[empty-body]
 
     .. code-block:: toml
 
+        [cache]
+        fingerprint = "my-model@2f1c"
+
         [[tiers]]
         name = "host"
         store = "host"

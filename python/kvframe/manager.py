@@ -24,7 +24,7 @@ from kvframe.policies.driver import driver
 from kvframe.policies.gate import AdmissionDriver, gate_of
 from kvframe.policies.match import matcher_of
 from kvframe.registry import Registry
-from kvframe.request import Extra, Request, TokenIds, name_bytes
+from kvframe.request import Extra, Request, TokenIds, name_bytes, shown
 from kvframe.results import Committed, Counts, Lengths, Plan, Sight, Span
 from kvframe.retain import RetentionVerbs
 from kvframe.room import Room
@@ -40,6 +40,27 @@ def _group(group: GroupConfig) -> dict[str, Any]:
 
 class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed, Matched):
     """Blocks, prefixes and sequences of one KV cache, under one eviction policy.
+
+    Its verbs, by what they are for:
+
+    - build one: `from_toml`, `options`, `reusable_unit`
+    - ask about prompts, and admit them: `lookup`, `fits`, `admit`, `hash_blocks`
+    - run a whole scheduler step in one call: `step`
+    - or sequence by sequence: `extend`, `append`, `commit`, `truncate`, `fork`, `release`
+    - take slots before tokens are known: `reserve`, `append_unknown`, `fill`
+    - tell kernels where KV is: `block_table`, `block_tables`, `ragged_tables`, `slot_mapping`,
+      `seq_lens`, `live`, `sight`, `readable`, `pages`
+    - carry out copies and loads: `take_plan`, `done`, `failed`, `loaded`, `lease`, `tickets`,
+      `set_deadline`, `expire`
+    - make room: `usage`, `pressure`, `add_pressure_callback`, `remove_pressure_callback`, `touch`,
+      `preemption_order`, `preempt`, `preempt_to`, `collect`, `resize`, `sleep`, `wake`
+    - keep some blocks longer: `pin`, `unpin`, `unpin_all`, `pins`, `hint`, `block_priority`
+    - forget: `clear_cache`, `set_fingerprint`
+    - work block by block: `lend`, `give_back`, `owners`, `unkeyed_blocks`, `take_changes`
+    - hang something of one's own on a prefix: `attach`, `take_dropped`
+    - count: `counts`, `lengths`, `stats`, `hit_rates`, `prefix_stats`, `request_usage`
+    - look inside: `miss`, `misses`, `residency`, `take_events`, `take_log`, `snapshot`, `dump`,
+      `explain_sequence`, `explain_block`, `eviction_order`, `check_integrity`
 
     Args:
         config: How it is built; defaults if None. A `Resolved` is taken as it is.
@@ -211,11 +232,13 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
             UsageError: ``upto`` is beyond what is computed, or a window has moved on.
             CapacityError: There is no room for the copy.
         """
+        if not isinstance(copy, bool | np.bool_):
+            raise UsageError(f"copy = {shown(copy)}: must be True or False")
         if upto is None:
             if copy:
                 raise UsageError("copy = True: needs upto, the tokens to share")
             return self._core.fork(seq)
-        return self._core.fork_prefix(seq, upto, copy=copy)
+        return self._core.fork_prefix(seq, upto, copy=bool(copy))
 
     def preempt(self, seq: int, *, fence: int | None = None) -> Request:
         """End a running sequence for now: the request that brings it back, with all it knows.

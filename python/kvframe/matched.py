@@ -12,7 +12,8 @@ from kvframe._core import Manager as Core
 from kvframe._core import Request as CoreRequest
 from kvframe.config import Config
 from kvframe.errors import ConfigError, HeldError, UsageError
-from kvframe.policies.gate import AdmissionDriver, Waiting
+from kvframe.policies.admission import Waiting
+from kvframe.policies.gate import AdmissionDriver
 from kvframe.policies.match import Answer, MatchDriver
 from kvframe.request import Extra, Request, RequestOptions, TokenIds, shown, space
 from kvframe.results import Fit, Grant, Hit, Reason, Stepped

@@ -7,6 +7,7 @@ Hooks are called once, at registration, and never again.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from traceback import walk_tb
 
 import pluggy
@@ -56,7 +57,11 @@ def register(
     except (PluginError, pluggy.PluginValidationError) as error:
         manager.unregister(name=key)
         ours = isinstance(error, PluginError)
-        reason = str(error) if ours else " ".join(str(error).split())
+        reason = (
+            str(error)
+            if ours
+            else " ".join(str(error).split()).removeprefix(f"Plugin {key!r} for ")
+        )
         raise PluginError(f"plugin {name} ({origin}): {reason}") from (error.__cause__ or error)
 
 
@@ -76,21 +81,12 @@ def _check_spelling(manager: pluggy.PluginManager, holder: object) -> None:
 
 
 def _collect(manager: pluggy.PluginManager, holder: object) -> tuple[Descriptor, ...]:
-    others = [plugin for plugin in manager.get_plugins() if plugin is not holder]
     offers: list[Descriptor] = []
-    for hook, expected in HOOKS.items():
-        caller = manager.subset_hook_caller(hook, remove_plugins=others)
-        try:
-            # A hook may return or yield; a generator runs only while it is listed.
-            given = [item for result in caller() for item in result]
-        except Exception as error:
-            raise PluginError(f"{hook} raised {one_line(error)}") from error
-        for item in given:
-            if not isinstance(item, expected):
-                raise PluginError(
-                    f"{hook} must give {expected.__name__} descriptors, not {str(item)[:60]!r}"
-                )
-        offers += given
+    for hook in HOOKS:
+        # Not called through pluggy: that would hash the plugin, which need not be hashable.
+        for impl in getattr(manager.hook, hook).get_hookimpls():
+            if impl.plugin is holder:
+                offers += _given(impl.function, hook)
     names = [(offer.kind, offer.name) for offer in offers]
     for kind, name in names:
         if names.count((kind, name)) > 1:
@@ -98,10 +94,32 @@ def _collect(manager: pluggy.PluginManager, holder: object) -> tuple[Descriptor,
     return tuple(offers)
 
 
-def one_line(error: BaseException) -> str:
-    """The error's type, its message and where in a plugin it was raised, all on one line."""
+def _given(hook: Callable[[], object], name: str) -> Sequence[Descriptor]:
+    expected = HOOKS[name]
+    form = f"return a list of {expected.__name__} descriptors, or yield each"
     try:
-        said = f"{type(error).__name__}: {error}"
+        result = hook()
+        if result is None or isinstance(result, Descriptor):
+            given = "None" if result is None else "one descriptor"
+            raise PluginError(f"{name} returned {given}: {form}")
+        # A generator runs only while it is listed.
+        items: list[Descriptor] = list(result)  # type: ignore[call-overload]
+    except PluginError:
+        raise
+    except Exception as error:
+        raise PluginError(f"{name} raised {one_line(error)}") from error
+    for item in items:
+        if not isinstance(item, expected):
+            raise PluginError(
+                f"{name} must give {expected.__name__} descriptors, not {str(item)[:60]!r}"
+            )
+    return items
+
+
+def one_line(error: BaseException) -> str:
+    """The error's type, its message, its notes and where in a plugin it was raised, on one line."""
+    try:
+        said = "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
     except Exception:  # Its own __str__ may be what is wrong.
         said = type(error).__name__
     said = " ".join(said.split()).rstrip(":")

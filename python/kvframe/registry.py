@@ -177,18 +177,34 @@ class Registry:
             raise PluginError(
                 f"{_WORDS[kind]} {name} ({first.origin}) is blocked: {self._gate.reason(first)}"
             )
-        if len(free) > 1:
-            raise PluginError(f"{_WORDS[kind]} {name} has two sources: {_two_sources(free)}")
-        chosen = free[0]
+        rivals = self._rivals(kind, name, free)
+        if len(rivals) > 1:
+            raise PluginError(f"{_WORDS[kind]} {name} has two sources: {_two_sources(rivals)}")
+        (chosen,) = rivals or free[:1]
         offers = self._load(chosen)
         for offer in offers:
             if isinstance(offer, wanted) and offer.name == name:
                 return Loaded(offer, chosen.distribution, chosen.version, chosen.plugin)
-        given = ", ".join(f"{offer.kind} {offer.name}" for offer in offers) or "nothing"
         raise PluginError(
             f"plugin {name} ({chosen.origin}): {chosen.value} gives no {_WORDS[kind]} "
-            f"named {name}, only {given}"
+            f"named {name}, {_only(offers)}"
         )
+
+    def _rivals(self, kind: Kind, name: str, named: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Those that give ``name`` of this kind; of several packages, only an import can tell."""
+        if len(named) == 1:
+            return named
+
+        def gives(candidate: Candidate) -> bool:
+            if candidate.kind is not None:
+                return candidate.kind == kind
+            try:
+                offers = self._load(candidate)
+            except PluginError:
+                return True  # for all that can be known
+            return any((offer.kind, offer.name) == (kind, name) for offer in offers)
+
+        return [candidate for candidate in named if gives(candidate)]
 
     def _load(self, candidate: Candidate) -> tuple[Descriptor, ...]:
         try:
@@ -237,15 +253,6 @@ class Registry:
         reason = self._gate.reason(candidate)
         if reason is not None:
             return [row(f"blocked: {reason}")]
-        rivals = [
-            other
-            for other in everything
-            if other.name == candidate.name
-            and (None in (other.kind, candidate.kind) or other.kind == candidate.kind)
-            and self._gate.reason(other) is None
-        ]
-        if len(rivals) > 1:
-            return [row(f"broken: two sources: {_two_sources(rivals)}")]
         try:
             loaded = self._load(candidate)
         except PluginError as error:
@@ -256,14 +263,31 @@ class Registry:
             if offer.name == candidate.name and candidate.kind in (None, offer.kind)
         ]
         if not offers:
-            return [row(f"broken: {candidate.value} gives nothing named {candidate.name}")]
-        return [row("ok", offer) for offer in offers]
+            gives = f"{candidate.value} gives nothing named {candidate.name}, {_only(loaded)}"
+            return [row(f"broken: {gives}")]
+        named = [
+            other
+            for other in everything
+            if other.name == candidate.name and self._gate.reason(other) is None
+        ]
+        rivals = {offer.kind: self._rivals(offer.kind, offer.name, named) for offer in offers}
+        return [
+            row(f"broken: two sources: {_two_sources(rivals[offer.kind])}", offer)
+            if len(rivals[offer.kind]) > 1
+            else row("ok", offer)
+            for offer in offers
+        ]
 
 
 def _named(name: str) -> str:
     # It may be any text: what a message cannot show as it is, it shows quoted.
     plain = name.isprintable() and name and len(name) <= 60
     return name if plain else repr(name[:60])
+
+
+def _only(offers: Sequence[Descriptor]) -> str:
+    names = ", ".join(f"{offer.kind} {offer.name}" for offer in offers)
+    return f"only {names}" if names else "nor anything else"
 
 
 def _two_sources(candidates: Sequence[Candidate]) -> str:

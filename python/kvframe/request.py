@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import index
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from kvframe._core import Request as CoreRequest
+from kvframe.arguments import shown as shown
 from kvframe.errors import UsageError
 from kvframe.retention import Retention
 
@@ -61,7 +63,7 @@ class Request:
     Args:
         prompt: Token ids, any integer dtype. None if only ``keys`` and ``num_tokens`` are known.
         keys: uint64 (blocks, 2) as `KVCacheManager.hash_blocks` gives them.
-        num_tokens: Length of the prompt where the token ids are not known.
+        num_tokens: Length of the prompt where the token ids are not known; with them, theirs.
         salt: Prefixes are shared within one salt only.
         adapter: As ``salt``, for LoRA and other adapters.
         extras: Multimodal items among the tokens.
@@ -112,7 +114,7 @@ class Request:
         retention = given.pop("retention", None)
         if retention is not None:
             if not isinstance(retention, Retention):
-                raise UsageError(f"retention = {retention!r}: must be a Retention")
+                raise UsageError(f"retention = {shown(retention)}: must be a Retention")
             given["retention"] = retention.of_core()
         self.core = CoreRequest(prompt, **given)
         self.prepared: tuple[object, CoreRequest] | None = None
@@ -137,7 +139,7 @@ def space(salt: str, adapter: str, extras: Iterable[Extra], encoder: bytes = b""
     """Salt, adapter, extras and the other input as the core takes them."""
     if not isinstance(encoder, bytes):
         raise UsageError(f"encoder = {shown(encoder)}: must be bytes")
-    items = [_item(index, extra) for index, extra in enumerate(extras)]
+    items = items_of(extras)
     names = {"salt": name_bytes("salt", salt), "adapter": name_bytes("adapter", adapter)}
     return {**names, "encoder": encoder, "extras": items}
 
@@ -156,20 +158,29 @@ def name_bytes(name: str, text: str) -> bytes:
         raise UsageError(f"{name} = {shown(text)}: {error.reason} (place {error.start})") from None
 
 
-def shown(value: object) -> str:
-    """A value for a message: on one line, and cut where it is long."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 80 else f"{text[:80]}..."
+def items_of(extras: Iterable[Extra]) -> list[tuple[int, int, bytes]]:
+    """Multimodal items as the core takes them.
+
+    Raises:
+        UsageError: They are none.
+    """
+    try:
+        given = enumerate(extras)
+    except TypeError:
+        limit = "must be a sequence of (start, end, id as bytes)"
+        raise UsageError(f"extras = {shown(extras)}: {limit}") from None
+    return [_item(place, extra) for place, extra in given]
 
 
-def _item(index: int, extra: Extra) -> tuple[int, int, bytes]:
+def _item(place: int, extra: Extra) -> tuple[int, int, bytes]:
     try:
         start, end, name = extra
+        start, end = index(start), index(end)
         fits = 0 <= start < end < 2**32 and isinstance(name, bytes)
     except (TypeError, ValueError):
         fits = False
     if not fits:
         raise UsageError(
-            f"extras[{index}] = {shown(extra)}: must be (start, end, id as bytes), 0 <= start < end"
+            f"extras[{place}] = {shown(extra)}: must be (start, end, id as bytes), 0 <= start < end"
         )
     return start, end, name

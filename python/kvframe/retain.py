@@ -11,7 +11,7 @@ from typing import Literal
 from kvframe._core import Manager as Core
 from kvframe.errors import UsageError
 from kvframe.matched import Matched
-from kvframe.request import Extra, TokenIds, shown
+from kvframe.request import Extra, TokenIds, name_bytes, shown
 from kvframe.results import Answer, Pin, Pinned, Priority, Taken
 from kvframe.retention import Keep
 
@@ -56,6 +56,7 @@ class RetentionVerbs(Matched):
         Raises:
             CapacityError: Pins hold as much as they may already, and this would hold more.
         """
+        name_bytes("owner", owner)
         tokens, apart = self._stored_as(prompt, salt, adapter, extras, encoder)
         held = self._core.pin(tokens, **apart, owner=owner, lease=lease)
         return None if held is None else Pin(*held)
@@ -73,10 +74,14 @@ class RetentionVerbs(Matched):
 
     def unpin_all(self, owner: str | None = None) -> int:
         """End the pins of an owner, or all of them; how many."""
+        if owner is not None:
+            name_bytes("owner", owner)
         return self._core.unpin_all(owner)
 
     def pins(self, owner: str | None = None) -> list[Pinned]:
         """What is pinned, by an owner or by all: who holds what until when."""
+        if owner is not None:
+            name_bytes("owner", owner)
         return [
             Pinned(Pin(receipt, block, tokens, tokens), of, until, blocks)
             for receipt, block, tokens, of, until, blocks in self._core.pins(owner)
@@ -120,10 +125,14 @@ class RetentionVerbs(Matched):
         Raises:
             UsageError: An unknown hint, or an argument that does not go with it.
         """
-        if hint not in ("pin", "retain", "release", "demote"):
-            raise UsageError(f"hint = {hint!r}: must be pin, retain, release or demote")
-        if keep is not None and hint not in ("retain", "demote"):
-            raise UsageError(f"keep = {keep}: goes with retain and demote, not with {hint}")
+        if not isinstance(hint, str) or hint not in ("pin", "retain", "release", "demote"):
+            raise UsageError(f"hint = {shown(hint)}: must be pin, retain, release or demote")
+        if keep is not None:
+            if not isinstance(keep, Keep):
+                raise UsageError(f"keep = {shown(keep)}: must be a Keep")
+            if hint not in ("retain", "demote"):
+                raise UsageError(f"keep = {keep}: goes with retain and demote, not with {hint}")
+        name_bytes("owner", owner)
         if hint == "pin":
             taken, blocks, pin = self._core.pin_session(session, owner, lease)
             return Answer(Taken(taken), blocks, None if pin is None else Pin(*pin))

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
+from kvframe.arguments import is_int, shown
 from kvframe.errors import UsageError
 
 DEFAULT_PRIORITY = 35
@@ -50,15 +49,14 @@ class Keep:
     def __post_init__(self) -> None:
         for name in ("priority", "then"):
             value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or not 0 <= value <= MAX_PRIORITY:
-                raise UsageError(f"{name} = {value!r}: must be an integer from 0 to {MAX_PRIORITY}")
+            if not is_int(value) or not 0 <= value <= MAX_PRIORITY:
+                limit = f"must be an integer from 0 to {MAX_PRIORITY}"
+                raise UsageError(f"{name} = {shown(value)}: {limit}")
         duration = self.duration
-        if duration is not None and not (
-            isinstance(duration, int | np.integer) and 0 <= duration < _FOREVER
-        ):
-            raise UsageError(f"duration = {duration!r}: must be an integer from 0 on, or None")
-        if self.decay not in ("step", "linear"):
-            raise UsageError(f'decay = {self.decay!r}: must be "step" or "linear"')
+        if duration is not None and not (is_int(duration) and 0 <= duration < _FOREVER):
+            raise UsageError(f"duration = {shown(duration)}: must be an integer from 0 on, or None")
+        if not isinstance(self.decay, str) or self.decay not in ("step", "linear"):
+            raise UsageError(f'decay = {shown(self.decay)}: must be "step" or "linear"')
 
     def of_core(self) -> _KeepTuple:
         """As the core takes it."""
@@ -79,13 +77,13 @@ class TokenRange:
 
     def __post_init__(self) -> None:
         end = _LAST if self.end is None else self.end
-        whole = isinstance(self.start, int | np.integer) and isinstance(end, int | np.integer)
-        if not (whole and 0 <= self.start < end):
-            raise UsageError(
-                f"range [{self.start!r}, {self.end!r}): must be 0 <= start < end, or end None"
-            )
+        if not (is_int(self.start) and is_int(end) and 0 <= self.start < end):
+            limit = "must be 0 <= start < end, or end None"
+            raise UsageError(f"range [{shown(self.start)}, {shown(self.end)}): {limit}")
         if end > _LAST:
-            raise UsageError(f"range end = {end}: must be at most {_LAST}")
+            raise UsageError(f"range end = {shown(end)}: must be at most {_LAST}")
+        if not isinstance(self.keep, Keep):
+            raise UsageError(f"keep = {shown(self.keep)}: must be a Keep")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +98,27 @@ class Retention:
     Attributes:
         ranges: Of the prompt. They may overlap; the strongest counts.
         decode: For what is decoded.
+
+    Raises:
+        UsageError: A range is no `TokenRange`, or what is asked for no `Keep`.
     """
 
     ranges: Iterable[TokenRange] = ()
     decode: Keep | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            # Many requests may ask for the same: a generator would serve the first only.
+            ranges = tuple(self.ranges)
+        except TypeError:
+            limit = "must be a sequence of TokenRange"
+            raise UsageError(f"ranges = {shown(self.ranges)}: {limit}") from None
+        for place, one in enumerate(ranges):
+            if not isinstance(one, TokenRange):
+                raise UsageError(f"ranges[{place}] = {shown(one)}: must be a TokenRange")
+        if self.decode is not None and not isinstance(self.decode, Keep):
+            raise UsageError(f"decode = {shown(self.decode)}: must be a Keep, or None")
+        object.__setattr__(self, "ranges", ranges)
 
     def of_core(self) -> tuple[list[tuple[int, int, _KeepTuple]], _KeepTuple | None]:
         """As the core takes it."""

@@ -92,6 +92,8 @@ class Room:
         Returns:
             What brings each of them back, in the order in which they went.
         """
+        if usage is None:
+            raise UsageError("usage = None: must be a share of the pool, 0 to 1")
         preempted = []
         for seq, _, _ in self._core.preemption_order(seqs, rule, usage):
             with suppress(HandleError):

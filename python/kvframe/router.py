@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from kvframe._core import RouterIndex as _RouterIndex
+from kvframe.arguments import is_int, shown
 from kvframe.errors import UsageError
-from kvframe.request import TokenIds, name_bytes, shown
+from kvframe.request import Extra, TokenIds, items_of, name_bytes
 from kvframe.spelling import did_you_mean
 
 BlockHashes = npt.NDArray[np.uint64] | Sequence[int]
@@ -75,8 +78,10 @@ class RouterIndex:
 
     def __init__(self, block_size: int | None = None, *, capacity: int = 1 << 22) -> None:
         for name, value in (("block_size", block_size), ("capacity", capacity)):
-            if value is not None and value < 1:
-                raise UsageError(f"{name} = {value}: must be at least 1")
+            if value is not None:
+                _check_int(name, value)
+                if value < 1:
+                    raise UsageError(f"{name} = {shown(value)}: must be at least 1")
         self.block_size = block_size
         self._groups: dict[int, dict[int, bool]] = {}
         self._core = _RouterIndex(block_size or 0, capacity)
@@ -89,10 +94,15 @@ class RouterIndex:
         Events of workers that are not known are ignored and counted, so that those still queued
         when a worker died do not bring it back.
         """
-        return self._core.add_worker(worker)
+        _check_int("worker", worker)
+        added = self._core.add_worker(worker)
+        if added:
+            self._groups[worker] = {}
+        return added
 
     def remove_worker(self, worker: int) -> bool:
         """Forget a worker and all it held; False if it is not known. Looks at every block."""
+        _check_int("worker", worker)
         self._groups.pop(worker, None)
         return self._core.remove_worker(worker) is not None
 
@@ -113,6 +123,7 @@ class RouterIndex:
         medium: str = "GPU",
         salt: str | None = None,
         adapter: str | None = None,
+        extra_keys: Sequence[Any] | None = None,
     ) -> int:
         """A worker holds blocks, each the child of the one before (BlockStored).
 
@@ -127,22 +138,33 @@ class RouterIndex:
             medium: The tier, one of `MEDIUMS` in any case.
             salt: What sets tenants apart, where ``parent`` is None.
             adapter: The LoRA or other adapter, where ``parent`` is None.
+            extra_keys: What else sets blocks apart, an entry a block: None, or a list, with
+                [identifier, offset from the block's first token] for each multimodal item of which
+                the block has tokens (vLLM). Whatever else is in it, no prompt matches.
 
         Returns:
             Blocks that were placed; see `counts` for the others.
 
         Raises:
-            UsageError: An unknown medium, a hash past 64 bits, token ids that are none.
+            UsageError: An unknown medium, a hash past 64 bits, token ids that are none, more or
+                fewer ``extra_keys`` than blocks.
         """
         own = self.block_size
-        if own is not None and block_size not in (None, own) and np.size(token_ids) > 0:
-            self._core.misfit(worker, len(block_hashes))
-            return 0
+        if block_size is not None:
+            _check_int("block_size", block_size)
+        marks: list[int] = []
+        if own is not None and _count(token_ids) > 0:
+            if block_size not in (None, own):
+                self._core.misfit(worker, _blocks(block_hashes))
+                return 0
+            if extra_keys is not None:
+                marks = _marks(extra_keys, _blocks(block_hashes))
         return self._core.stored(
             worker,
             block_hashes,
             parent,
             token_ids,
+            marks,
             _name("salt", salt),
             _name("adapter", adapter),
             _tier(medium),
@@ -172,26 +194,46 @@ class RouterIndex:
             kind: What the group's layers attend to, as vLLM calls it, where the event says; it is
                 remembered for events that do not.
         """
+        _check_int("worker", worker)
+        if kind is not None and not isinstance(kind, str):
+            raise UsageError(f"kind = {shown(kind)}: must be a string")
         if group is None:
             return True
+        _check_int("group", group)
         known = self._groups.get(worker, {})
         if kind is not None and group not in known:
-            known = self._groups[worker] = {**known, group: _plain(kind) in _WHOLE}
+            known = {**known, group: _plain(kind) in _WHOLE}
+            if worker in self._groups:  # Whoever is not known leaves nothing behind.
+                self._groups[worker] = known
         return group == min((one for one, whole in known.items() if whole), default=0)
 
     # --- questions ----------------------------------------------------------------------------
 
     def match_tokens(
-        self, prompt: TokenIds, *, salt: str | None = None, adapter: str | None = None
+        self,
+        prompt: TokenIds,
+        *,
+        salt: str | None = None,
+        adapter: str | None = None,
+        extras: Iterable[Extra] = (),
     ) -> dict[int, Reach]:
         """How many leading blocks of a prompt each worker holds; those with none are left out.
 
+        Args:
+            prompt: Its token ids.
+            salt: What sets tenants apart.
+            adapter: The LoRA or other adapter.
+            extras: Multimodal items among the tokens, by the identifiers that the engines give them
+                (UTF-8). Without them a match ends where the first of them begins.
+
         Raises:
-            UsageError: The index goes by hashes.
+            UsageError: The index goes by hashes, or an item is none.
         """
         if self.block_size is None:
             raise UsageError("the index goes by hashes: give it a block_size to match tokens")
-        found = self._core.match_tokens(prompt, _name("salt", salt), _name("adapter", adapter))
+        keys = _extra_keys(extras, self.block_size, _count(prompt) // self.block_size)
+        names = _name("salt", salt), _name("adapter", adapter)
+        found = self._core.match_tokens(prompt, _marks(keys, len(keys)), *names)
         return {worker: Reach._make(blocks) for worker, blocks in found}
 
     def match_hashes(self, block_hashes: BlockHashes) -> dict[int, Reach]:
@@ -214,8 +256,60 @@ class RouterIndex:
         return len(self._core)
 
 
+def _check_int(name: str, value: object) -> None:
+    if not is_int(value):
+        raise UsageError(f"{name} = {shown(value)}: must be an integer")
+
+
 def _name(name: str, text: str | None) -> Any:
     return None if text is None else name_bytes(name, text)
+
+
+def _count(tokens: TokenIds) -> int:
+    try:
+        return len(tokens)
+    except TypeError:  # none that the core takes
+        return 0
+
+
+def _blocks(block_hashes: BlockHashes) -> int:
+    try:
+        return len(block_hashes)
+    except TypeError:
+        limit = "must be a sequence of hashes"
+        raise UsageError(f"block_hashes = {shown(block_hashes)}: {limit}") from None
+
+
+def _extra_keys(extras: Iterable[Extra], size: int, blocks: int) -> list[Any]:
+    """Items of a prompt by block, as vLLM's events have them; None for blocks without."""
+    keys: dict[int, list[Any]] = {}
+    for start, end, name in sorted(items_of(extras)):
+        for block in range(start // size, min(-(-end // size), blocks)):
+            keys.setdefault(block, []).append([name, start - block * size])
+    return [keys.get(block) for block in range(max(keys, default=-1) + 1)]
+
+
+def _marks(extra_keys: Sequence[Any], blocks: int) -> list[int]:
+    """64 bits that stand for what sets each block apart; 0 for nothing."""
+    if not isinstance(extra_keys, list | tuple) or len(extra_keys) != blocks:
+        raise UsageError(f"extra_keys = {shown(extra_keys)}: must be {blocks} entries, one a block")
+    return [_mark(keys) if keys else 0 for keys in extra_keys]
+
+
+def _mark(keys: Any) -> int:
+    plain = [
+        [_bytes(one) for one in key] if isinstance(key, list | tuple) else _bytes(key)
+        for key in (keys if isinstance(keys, list | tuple) else [keys])
+    ]
+    try:
+        data = msgspec.msgpack.encode(plain)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise UsageError(f"extra_keys: {shown(keys)}: {error}") from error
+    return int.from_bytes(blake2b(data, digest_size=8).digest()) or 1
+
+
+def _bytes(key: Any) -> Any:
+    return key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key
 
 
 def _plain(kind: str) -> str:
@@ -228,5 +322,7 @@ def _tier(medium: str) -> int:
     tier = MEDIUMS.get(medium)
     if tier is None and (tier := MEDIUMS.get(medium.upper())) is None:
         known = ", ".join(MEDIUMS)
-        raise UsageError(f"medium {medium!r} is none of {known}{did_you_mean(medium, MEDIUMS)}")
+        raise UsageError(
+            f"medium {shown(medium)} is none of {known}{did_you_mean(medium, MEDIUMS)}"
+        )
     return tier

@@ -79,6 +79,8 @@ def _checked(policy: str, kind: str, way: str) -> str:
         raise UsageError(
             f"name {policy!r}: must be lower-case words joined by '-', a letter first{hint}"
         )
+    if policy == "all":
+        raise UsageError("name all: stands for every policy in `kvframe bench run --policy all`")
     known = forms()
     if (kind, way) not in known:
         kinds = sorted({kind for kind, _ in known})

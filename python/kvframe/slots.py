@@ -10,7 +10,7 @@ import numpy.typing as npt
 from kvframe._core import Slots as _Slots
 from kvframe.config import Resolved
 from kvframe.policies.driver import driver
-from kvframe.policies.tier import UNKNOWN, Use, resolve
+from kvframe.policies.tier import UNKNOWN, Use, resolve, row_of
 from kvframe.request import Handles, TokenIds, name_bytes, space
 from kvframe.results import Plan
 
@@ -123,7 +123,7 @@ class SlotCache:
             NeverFitsError: The prompt is longer than a slot.
             UsageError: The prompt is empty.
         """
-        seq, cached, source = self._core.admit(prompt, *_space(salt, adapter), use.row())
+        seq, cached, source = self._core.admit(prompt, *_space(salt, adapter), row_of(use))
         return SlotGrant(seq, seq & 0xFFFFFFFF, seq >> 32, cached, source)
 
     def append(self, seq: int, tokens: TokenIds) -> None:

@@ -119,6 +119,7 @@ def _apply(index: RouterIndex, worker: int, event: Event) -> None:
         return
     parent = fields.get("parent_block_hash")
     size = fields.get("block_size")
+    salt, extra_keys = _apart(fields, first=parent is None)
     index.stored(
         worker,
         hashes,
@@ -126,8 +127,9 @@ def _apply(index: RouterIndex, worker: int, event: Event) -> None:
         fields.get("token_ids") or (),
         block_size=size if isinstance(size, int) else None,
         medium=medium,
-        salt=_salt(fields),
+        salt=salt,
         adapter=_adapter(fields),
+        extra_keys=extra_keys,
     )
 
 
@@ -166,14 +168,30 @@ def _adapter(fields: dict[str, Any]) -> str | None:
     return name
 
 
-def _salt(fields: dict[str, Any]) -> str | None:
-    if (salt := fields.get("cache_salt")) is not None:
-        return str(salt)
-    keys = fields.get("extra_keys")
-    first = keys[0] if isinstance(keys, list) and keys else None
-    if not isinstance(first, list):
-        return None
-    # vLLM's come bare, behind the adapter's name; items of the prompt are pairs, and digests bytes.
-    name = fields.get("lora_name")
-    bare = first[1:] if name is not None and first[:1] == [name] else first
-    return next((key.removeprefix(_SALT) for key in bare if isinstance(key, str)), None)
+def _apart(fields: dict[str, Any], *, first: bool) -> tuple[str | None, Any]:
+    """The salt, and what sets each block apart beside that and the adapter.
+
+    vLLM's keys of a block are the adapter's name, multimodal items as pairs, the salt in the
+    ``first`` of a prompt, digests of embeddings. In earlier ones an item is a bare string, as the
+    salt is: one in the first block is taken for it, and no prompt matches.
+    """
+    told, keys = fields.get("cache_salt"), fields.get("extra_keys")
+    salt = None if told is None else str(told)
+    if not isinstance(keys, list):
+        return salt, keys
+    names = [one for one in (fields.get("lora_name"), fields.get("lora_id")) if one is not None]
+    rest = [_without(one, names) for one in keys]
+    bare = [one for one in rest[0] if isinstance(one, str)] if first and rest else []
+    if bare and salt in (None, bare[0].removeprefix(_SALT)):
+        salt = bare[0].removeprefix(_SALT)
+        rest[0].remove(bare[0])
+    return salt, rest
+
+
+def _without(keys: Any, names: list[Any]) -> list[Any]:
+    """A block's keys without the adapter's, which comes first."""
+    if keys is None:
+        return []
+    if not isinstance(keys, list):
+        return [keys]
+    return keys[1:] if keys and keys[0] in names else list(keys)

@@ -104,6 +104,18 @@ def test_faults_leave_stdout_empty(file: Path, arguments: list[str], stderr: str
     assert len(result.stderr.splitlines()) <= 2
 
 
+@pytest.mark.parametrize("key", ["eviction", "admission"])
+def test_policies_of_tiers_are_made_too(
+    tmp_path: Path, install: Callable[..., object], key: str
+) -> None:
+    install("good")
+    file = tmp_path / "kvframe.toml"
+    file.write_text(f'[[tiers]]\nname = "host"\ncapacity = 8\n{key} = "good"\n')
+    result = kvframe("check", str(file))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: good (kvframe-good 1.2.0): make() gave a ")
+
+
 def test_schema_knows_every_key_and_every_option(install: Callable[..., object]) -> None:
     install("good", "broken_import")
     schema = json.loads(kvframe("check", "--schema").stdout)
@@ -141,13 +153,15 @@ def test_check_waits_for_no_other_command(file: Path) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def test_a_reader_that_leaves_is_no_error(file: Path) -> None:
-    program = "from kvframe.cli import main; main(['check', 'kvframe.toml'])"
-    reader = subprocess.Popen(
-        f'"{sys.executable}" -c "{program}" | true', shell=True, stderr=subprocess.PIPE
-    )
-    _, stderr = reader.communicate(timeout=60)
-    assert stderr == b""
+@pytest.mark.parametrize("command", ["check kvframe.toml", "plugins --json", "bench --help"])
+def test_a_reader_that_leaves_is_no_error(file: Path, command: str) -> None:
+    program = [sys.executable, "-c", "from kvframe.cli import main; main()", *command.split()]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=60) == 141
 
 
 def test_every_value_is_shown(file: Path) -> None:
@@ -168,3 +182,22 @@ def test_an_output_that_cannot_be_written_is_told(
         ["sh", "-c", f"{program} {command} {stdout}"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (2, f"error: stdout: {said}\n")
+
+
+def test_a_store_without_a_name_of_the_weights_is_hinted_at(file: Path) -> None:
+    tiers = "[[tiers]]\nname = 'host'\ncapacity = 8\n"
+    store = "[[tiers]]\nname = 'd'\nstore = 'disk'\ncapacity = 8\noptions = { path = 'pages' }\n"
+    for text, hinted in (
+        (tiers, False),
+        (tiers + store, True),
+        ("[cache]\nfingerprint = 'm@1'\n" + tiers + store, False),
+    ):
+        file.write_text(text)
+        result = kvframe("check", str(file))
+        assert (result.exit_code, "cache.fingerprint" in result.stderr) == (0, hinted)
+
+
+def test_the_command_is_a_module_too() -> None:
+    told = [sys.executable, "-m", "kvframe", "--version"]
+    done = subprocess.run(told, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["kvframe", version()]

@@ -7,9 +7,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from kvframe.config import CacheConfig, Config, Resolved
+from kvframe.config import CacheConfig, Config, PressureConfig, Resolved
 from kvframe.errors import ConfigError, KVFrameError, PluginError
 
 from .cases import FAULTS
@@ -43,6 +44,31 @@ def test_fault_by_keyword(tmp_path: Path, text: str, message: str) -> None:
     empty = tmp_path / "kvframe.toml"
     empty.write_text("")
     assert complaint(empty, **tomllib.loads(text)) == message
+
+
+class Mute:
+    def __repr__(self) -> str:
+        raise RuntimeError("says nothing")
+
+
+@pytest.mark.scenario("IL-B10", "CB-B15")
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("\ud800", '"\\ud800"'),
+        (np.longdouble(4), "np.longdouble('4.0')"),
+        (Mute(), '"a Mute that cannot be shown"'),
+        ([["\udfff"]], '[["\\udfff"]]'),
+    ],
+)
+@pytest.mark.parametrize("key", ["reserve", "low"])
+def test_a_value_that_is_not_even_text(key: str, value: Any, told: str) -> None:
+    pressure: Any = {key: value}
+    with pytest.raises(ConfigError) as caught:
+        Config(pressure=PressureConfig(**pressure)).resolve()
+    assert str(caught.value).startswith(f"pressure.{key} = ")
+    assert told.strip('"') in str(caught.value)
+    str(caught.value).encode()
 
 
 def test_table_of_values_in_the_place_of_a_file() -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from kvframe import CacheConfig, Config, PolicyConfig, PressureConfig, TierConfig
 from kvframe.config import Resolved
 from kvframe.errors import ConfigError, PluginError
 
@@ -25,6 +28,39 @@ def test_defaults_are_filled_in(file: Path) -> None:
     resolved = Resolved.load(file, env={})
     assert resolved.policy_options == {"protected_uses": 2}
     assert resolved.provenance["policy.options.slru.protected_uses"] == "default"
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    """A size is often computed: what the array library makes of it is taken as it is meant."""
+    cache: Any = {"block_size": np.uint8(8), "capacity": np.int64(100), "null_block": np.True_}
+    marks: Any = {"low": np.float32(0.5), "high": np.float64(0.75)}
+    policy: Any = {"eviction": "slru", "options": {"slru": {"protected_uses": np.int16(3)}}}
+    built = Config(
+        cache=CacheConfig(**cache),
+        pressure=PressureConfig(**marks),
+        policy=PolicyConfig(**policy),
+        tiers=[TierConfig(name="host", capacity=np.int32(4))],  # type: ignore[arg-type]
+    )
+    loaded = Resolved.load(
+        env={}, cache=cache, pressure=marks, policy=policy, tiers=[{"name": "host", "capacity": 4}]
+    )
+    for resolved in (built.resolve(), loaded):
+        config = resolved.config
+        assert (config.cache.block_size, config.cache.null_block) == (8, True)
+        assert (resolved.capacity_blocks, resolved.tiers[0].pages) == (100, 4)
+        assert (config.pressure.low, config.pressure.high) == (0.5, 0.75)
+        assert resolved.policy_options == {"protected_uses": 3}
+    assert loaded.config == built.resolve().config
+
+
+@pytest.mark.parametrize("size", [np.float64(16), np.True_, 16.0, True])
+def test_no_other_number_is_a_whole_one(size: Any) -> None:
+    for make in (
+        lambda: Config(cache=CacheConfig(block_size=size)).resolve(),
+        lambda: Config.load(env={}, cache={"block_size": size}),
+    ):
+        with pytest.raises(ConfigError, match=r"block_size = .*: must be a whole number"):
+            make()
 
 
 def test_only_the_chosen_table_is_passed_on(file: Path) -> None:

@@ -27,7 +27,9 @@ def test_pages_of_a_card_go_to_disk_and_come_back(tmp_path: Path) -> None:
     card = CupyPool(Layout.of(LAYER_FIRST, SHAPE, BLOCKS))
     memory, mapped = host_pool(Layout.of(BLOCK_FIRST, SHAPE, 24))
     draw = np.random.default_rng(1)
-    below = Tiers(kv, card, host=[memory], movers=[Swap(card, mapped)], poison=True, verify=True)
+    below = Tiers(
+        kv, card, host=[memory], movers=[Swap(card, mapped)], model="m", poison=True, verify=True
+    )
     with below:
         written = {}
         for seed in range(4):

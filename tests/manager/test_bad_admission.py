@@ -92,7 +92,10 @@ CASES: dict[str, tuple[Body, str]] = {
     "retypes": (retypes, "changed the type or the shape of out"),
     "writes input": (writes_input, "read-only"),
     "unfreezes input": (unfreezes_input, "cannot set WRITEABLE"),
-    "wants a column not asked for": (wants_more, "KeyError: 'depth'"),
+    "wants a column not asked for": (
+        wants_more,
+        "KeyError: 'depth'; the policy's columns name only ",
+    ),
 }
 
 

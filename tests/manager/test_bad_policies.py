@@ -87,7 +87,10 @@ SCORES: dict[str, tuple[Body, str]] = {
     "retypes": (retypes, "PolicyError: "),
     "writes input": (writes_input, "read-only"),
     "unfreezes input": (unfreezes_input, "cannot set WRITEABLE"),
-    "wants a column not asked for": (wants_more, "KeyError: 'depth'"),
+    "wants a column not asked for": (
+        wants_more,
+        "KeyError: 'depth'; the policy's columns name only ",
+    ),
     "complex": (complex_scores, "Complex"),
 }
 
@@ -371,6 +374,26 @@ class Columns(BatchedEviction):
     columns = ("last_use", "colour")
 
 
+class Near(BatchedEviction):
+    columns = ("last_used",)
+
+
+class Text(BatchedEviction):
+    columns = "depth"  # type: ignore[assignment]
+
+
+class Unnamed(BatchedEviction):
+    columns = None  # type: ignore[assignment]
+
+
+class Below(BatchedEviction):
+    window = -1
+
+
+class Every(BatchedEviction):
+    window = "all"  # type: ignore[assignment]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -378,6 +401,11 @@ class Columns(BatchedEviction):
         (lambda _: object(), "make\\(\\) gave a object, not a kvframe.policies.BatchedEviction"),
         (lambda _: None, "make\\(\\) gave a NoneType"),
         (lambda _: Columns(), "no column is called 'colour'; there are block, "),
+        (lambda _: Near(), "no column is called 'last_used'; did you mean last_use\\? There are b"),
+        (lambda _: Text(), 'columns = "depth" is a string: write \\("depth",\\)'),
+        (lambda _: Unnamed(), "columns = None: must be a tuple of names"),
+        (lambda _: Below(), "window = -1: must be a whole number of candidates, 0 for all"),
+        (lambda _: Every(), "window = 'all': must be a whole number of candidates, 0 for all"),
     ],
 )
 def test_a_policy_that_cannot_be_made_is_named(make: Any, message: str) -> None:

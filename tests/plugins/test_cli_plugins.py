@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 from click.testing import CliRunner
 
@@ -23,6 +24,14 @@ def test_json_is_a_list_of_objects(install: Callable[..., object]) -> None:
     ).items()
     broken = next(row for row in rows if row["name"] == "misspelt")
     assert (broken["kind"], broken["way"], broken["source"]) == (None, None, None)
+
+
+def test_what_a_plugin_prints_is_no_data(install: Callable[..., Path]) -> None:
+    module = install("good") / "kvframe_good.py"
+    module.write_text(f"{module.read_text()}\nprint('imported')\n")
+    result = CliRunner().invoke(main, ["plugins", "--json"])
+    assert "good" in {row["name"] for row in json.loads(result.stdout)}
+    assert result.stderr == "imported\n"
 
 
 def test_table_has_a_row_for_each_policy(install: Callable[..., object]) -> None:

@@ -101,6 +101,7 @@ def test_it_is_found_and_passes_its_tests(tmp_path: Path, kind: str, way: str) -
         (["Deep_First"], "did you mean deep-first?"),
         (["2q-again"], "did you mean q-again?"),
         ([""], "name '': must be lower-case words"),
+        (["all"], "name all: stands for every policy in `kvframe bench run --policy all`"),
         (["a/b"], "did you mean a-b?"),
         (["lru"], f"name lru: kvframe {own_version()} has an eviction policy of that name"),
         (["t-lru"], "name t-lru: kvframe-tlru "),

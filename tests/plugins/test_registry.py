@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib import metadata
-from types import ModuleType
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -192,7 +193,8 @@ def test_failed_import_names_the_distribution_and_keeps_the_traceback(install: I
             "raising",
             "raising",
             "plugin raising (kvframe-raising 0.7): kvframe_eviction raised ValueError: "
-            "name 'Raising!' must be lower-case words joined by '-' or '_' (kvframe_raising.py:10)",
+            "name 'Raising!' must be lower-case words joined by '-', '_' or '.' "
+            "(kvframe_raising.py:10)",
         ),
         (
             "other_name",
@@ -260,7 +262,7 @@ def test_list_shows_broken_and_blocked_ones(install: Install) -> None:
     assert "unknown hook kvframe_evicton" in rows["misspelt", None].state
     assert rows["broken", None].state.startswith("broken: plugin broken (kvframe-broken-import")
     assert rows["announced", None].state == (
-        "broken: kvframe_other_name gives nothing named announced"
+        "broken: kvframe_other_name gives nothing named announced, only eviction delivered"
     )
 
 
@@ -269,6 +271,55 @@ def test_list_marks_both_sides_of_a_duplicate(install: Install) -> None:
     states = [row.state for row in Registry().list() if row.name == "lru"]
     assert len(states) == 2
     assert all(state.startswith("broken: two sources: ") for state in states)
+
+
+def test_a_name_belongs_to_one_source_a_kind(install: Install) -> None:
+    """A store named lru leaves the eviction policy lru, every configuration's default, alone."""
+    install("namesake")
+    registry = Registry()
+    assert registry.eviction("lru").distribution == registry.tier("disk").distribution == "kvframe"
+    for loaded in (registry.tier("lru"), registry.eviction("disk")):
+        assert loaded.distribution == "kvframe-namesake"
+    rows = {(row.name, row.kind): row for row in registry.list() if row.name in ("lru", "disk")}
+    assert {row.state for row in rows.values()} == {"ok"}
+    assert sorted(rows) == [
+        ("disk", "eviction"),
+        ("disk", "tier"),
+        ("lru", "eviction"),
+        ("lru", "tier"),
+    ]
+    assert kvframe.KVCacheManager(kvframe.Config().resolve()).resolved.policy.plugin == "builtin"
+
+
+def test_a_namesake_that_cannot_be_looked_into_is_told(install: Install) -> None:
+    install("broken_namesake")
+    assert refusal(Registry(), "lru").endswith(
+        "(kvframe.policies.builtin) and kvframe-broken-namesake 1.2 (kvframe_broken_namesake); "
+        "uninstall one, or name its distribution in plugins.block"
+    )
+    states = [row.state for row in Registry().list() if row.name == "lru"]
+    assert states[0].startswith("broken: two sources: kvframe ")
+    assert states[1].startswith("broken: plugin lru (kvframe-broken-namesake 1.2): cannot import")
+    assert Registry(block=["kvframe-broken-namesake"]).eviction("lru").plugin == "builtin"
+
+
+@pytest.mark.parametrize("told", [None, "", "Metadata-Version: 2.1\n"])
+def test_a_package_without_metadata_is_told_and_takes_nobody_with_it(
+    install: Install, told: str | None
+) -> None:
+    site = install()
+    assert isinstance(site, Path)
+    for name in ("left", "over"):
+        info = site / f"{name}-1.dist-info"
+        info.mkdir()
+        (info / "entry_points.txt").write_text("[kvframe]\nlru = gone\nodd = not a module:!\n")
+        if told is not None:
+            (info / "METADATA").write_text(told)
+    assert "unknown unknown (gone)" in refusal(Registry(), "lru")
+    assert Registry().eviction("sieve").plugin == "builtin"
+    states = [row.state for row in Registry().list() if row.name == "odd"]
+    assert [state.startswith("broken: ") for state in states] == [True, True]
+    assert Registry(block=["unknown"]).eviction("lru").plugin == "builtin"
 
 
 def in_process_plugin() -> ModuleType:
@@ -290,3 +341,34 @@ def test_a_policy_of_this_process_needs_no_package() -> None:
     assert [row.state for row in registry.list() if row.name == "mine"] == ["ok"]
     registry.register(in_process_plugin(), "notebook")
     assert "has two sources: this process (notebook)" in refusal(registry, "mine")
+
+
+def hook(gives: Callable[..., object]) -> object:
+    """A plugin whose one hook does as ``gives``."""
+    return SimpleNamespace(kvframe_eviction=kvframe.hookimpl(gives))
+
+
+def test_a_plugin_need_not_be_hashable() -> None:
+    registry = Registry()
+    policy = kvframe.EvictionPolicy(name="mine", way="batched", summary="", make=print)
+    plugin = hook(lambda: [policy])
+    with pytest.raises(TypeError):
+        hash(plugin)
+    registry.register(plugin, "notebook")
+    assert registry.eviction("mine").descriptor is policy
+
+
+def test_what_a_hook_gets_wrong_is_told_with_what_is_right() -> None:
+    policy = kvframe.EvictionPolicy(name="mine", way="batched", summary="", make=print)
+    form = "return a list of EvictionPolicy descriptors, or yield each"
+    cases: list[tuple[Callable[..., object], str]] = [
+        (lambda: None, f"kvframe_eviction returned None: {form}"),
+        (lambda: policy, f"kvframe_eviction returned one descriptor: {form}"),
+        (lambda: 3, "kvframe_eviction raised TypeError: 'int' object is not iterable"),
+        (lambda config: [policy], "hook 'kvframe_eviction' hookimpl definition: <lambda>(config)"),
+        (lambda: 1 / 0, "kvframe_eviction raised ZeroDivisionError: division by zero (test_reg"),
+    ]
+    for gives, message in cases:
+        with pytest.raises(PluginError) as caught:
+            Registry().register(hook(gives), "notebook")
+        assert str(caught.value).startswith(f"plugin notebook (this process): {message}")

@@ -126,6 +126,20 @@ def test_what_is_refused() -> None:
         RouterIndex(capacity=0)
 
 
+@pytest.mark.scenario("S31")
+def test_a_worker_that_is_not_known_leaves_nothing() -> None:
+    """Kinds of layer groups are remembered of those that are known, and go with them."""
+    index = RouterIndex()
+    for _ in range(2):
+        assert index.keeps(7, 3, "full_attention")
+        assert not index.keeps(7, 3)
+        index.add_worker(7)
+        assert not index.keeps(7, 3)
+        assert index.keeps(7, 3, "full_attention")
+        assert index.keeps(7, 3)
+        index.remove_worker(7)
+
+
 def test_threads_share_an_index() -> None:
     index = by_hash(*range(4), capacity=10_000)
 

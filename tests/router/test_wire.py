@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kvframe import RouterIndex, UsageError
+from kvframe import Extra, RouterIndex, UsageError
 from kvframe.wire import apply, decode
 
 STORED = ["block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium"]
@@ -186,8 +186,72 @@ def test_a_bare_salt_and_a_numbered_adapter_set_tenants_apart() -> None:
     prompt = range(5)
     assert index.match_tokens(prompt) == {}
     assert index.match_tokens(prompt, salt="L", adapter="L") == {}
-    for salt, adapter in (("s", None), ("t", "L"), (None, "M"), (None, "5")):
+    stored(index, [5], cache_salt="u", extra_keys=[["dynamo-cache-salt:u"]])
+    stored(index, [6], lora_id=6, extra_keys=[[6]])
+    for salt, adapter in (("s", None), (None, "M"), (None, "5"), ("u", None), (None, "6")):
         assert index.match_tokens(prompt, salt=salt, adapter=adapter)[7].gpu == 1
+    image = Extra(0, 1, b"image")
+    assert index.match_tokens(prompt, salt="t", adapter="L", extras=[image])[7].gpu == 1
+    assert index.match_tokens(prompt, salt="t", adapter="L") == {}
+
+
+@pytest.mark.scenario("VT10", "MK-B16")
+def test_images_of_the_same_placeholders_are_told_apart() -> None:
+    """The tokens of two images are the same; vLLM's events say which it is, block by block."""
+    index = RouterIndex(block_size=4)
+    index.add_worker(7)
+    ids = [1, 2, *[99] * 7, 3, 4, 5]
+
+    def tell_of(hashes: list[int], image: str, **more: Any) -> None:
+        keys: list[Any] = [[[image, 2]], [[image, -2]], [[image, -6]]]
+        for key in keys:
+            key[:0] = [more["lora_name"]] if more else []
+        stored(index, hashes, token_ids=ids, extra_keys=keys, **more)
+
+    tell_of([1, 2, 3], "cat")
+    cat, dog = (Extra(2, 9, image) for image in (b"cat", b"dog"))
+    assert index.match_tokens(ids, extras=[cat])[7].gpu == 3
+    assert index.match_tokens(ids, extras=[dog]) == index.match_tokens(ids) == {}
+    assert index.match_tokens(ids, extras=[Extra(1, 9, b"cat")]) == {}
+    tell_of([11, 12, 13], "dog", lora_name="L")
+    assert index.match_tokens(ids, extras=[dog], adapter="L")[7].gpu == 3
+    assert index.match_tokens(ids, extras=[dog]) == {}
+    # The text before an image is shared, and a block behind it has no keys of its own.
+    stored(index, [21, 22, 23], token_ids=ids, extra_keys=[None, [["cat", 1]], None])
+    later = Extra(5, 7, b"cat")
+    assert index.match_tokens(ids, extras=[later])[7].gpu == 3
+    assert index.match_tokens(ids)[7].gpu == 1
+    assert index.match_tokens(ids, extras=[later, Extra(9, 10, b"dog")])[7].gpu == 2
+    # Two in a block, and one that ends where the next block begins.
+    stored(index, [31], token_ids=ids[:4], extra_keys=[[["a", 0], ["b", 2]]])
+    both = [Extra(2, 4, b"b"), Extra(0, 2, b"a")]
+    assert index.match_tokens(ids, extras=both)[7].gpu == 1
+
+
+@pytest.mark.scenario("VT10", "MK-B16")
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [["image"], None],  # before vLLM 0.15: bare, as a salt would be
+        [None, ["image"]],
+        [None, [b"digest of embeddings"]],
+        [None, [["image", 0, "of later versions"]]],
+        [None, [{"image": 1}]],
+        [None, ["L", "image"]],
+        [None, 5],
+        [None],
+        [None] * 3,
+        {"0": ["image"]},
+        "image",
+        7,
+    ],
+)
+def test_what_else_sets_blocks_apart_is_a_miss(keys: Any) -> None:
+    index = RouterIndex(block_size=4)
+    index.add_worker(7)
+    with contextlib.suppress(UsageError):
+        stored(index, [1, 2], extra_keys=keys)
+    assert index.match_tokens(range(9)).get(7, (0,))[0] <= 1
 
 
 @pytest.mark.scenario("V15")

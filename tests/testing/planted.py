@@ -319,7 +319,7 @@ def cases() -> Iterator[tuple[str, EvictionPolicy, str, str]]:
     yield case(Fails, "options", "cannot be made: OSError: no model file")
     yield "NoPolicy", policy(lambda _: object()), "columns", "make() gave a object, not a kvframe"
     yield case(OneString, "columns", 'columns = "depth" is a string: write ("depth",)')
-    yield case(Unknown, "columns", "no column is called 'colour': there are block, ")
+    yield case(Unknown, "columns", "no column is called 'colour'; there are block, ")
     yield case(Twice, "columns", "a column is named twice")
     yield case(Undeclared, "columns", "score reads 'depth', which it does not name")
     yield case(Raises, "answers", "score raised ZeroDivisionError: no idea")

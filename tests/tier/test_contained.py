@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
 import pytest
 
 from kvframe.config import Resolved
-from kvframe.errors import PolicyError
+from kvframe.errors import PolicyError, UsageError
 from kvframe.policies import BatchedEviction
 from kvframe.policies.tier import TierPolicy
 
@@ -78,3 +79,47 @@ def test_one_that_names_a_pinned_block_is_stood_in_for() -> None:
     with pytest.warns(RuntimeWarning, match="block 0 was not offered"):
         assert tier.victims(1) == ["b"]
     assert "a" in tier
+
+
+CHANGES: dict[str, Callable[[TierPolicy[str]], object]] = {
+    "insert": lambda tier: tier.insert("z"),
+    "missed": lambda tier: tier.missed(["z"]),
+    "hit": lambda tier: tier.hit(["b"]),
+    "refresh": lambda tier: tier.refresh(["b"]),
+    "claim": lambda tier: tier.claim(["b"]),
+    "release": lambda tier: tier.release(["a"]),
+    "remove": lambda tier: tier.remove(["b"]),
+    "clear": lambda tier: tier.clear(),
+    "victims": lambda tier: tier.victims(1),
+    "take": lambda tier: tier.take(1, bool),
+}
+
+
+@pytest.mark.scenario("I14", "I3", "FE-B13")
+@pytest.mark.parametrize("verb", CHANGES)
+@pytest.mark.parametrize("asked", ["eligible", "score"])
+def test_who_is_asked_may_look_and_not_change(verb: str, asked: str) -> None:
+    """A block that was used meanwhile used to stay in the tier's books, and another to leave it."""
+    held: list[TierPolicy[str]] = []
+
+    def answer(*_: object) -> bool:
+        (tier,) = held
+        assert len(tier) == len([*tier]) == 5
+        CHANGES[verb](tier)
+        return True
+
+    def body(candidates: Any, out: Any) -> None:
+        if asked == "score":
+            answer()
+        out[:] = 0
+
+    tier, _ = full("score", body, "raise")
+    held.append(tier)
+    with pytest.raises(UsageError if asked == "eligible" else PolicyError, match="may not change"):
+        tier.take(2, answer) if asked == "eligible" else tier.victims(2)
+    assert [*tier] == [*"abcde"]
+    tier.check_integrity()
+    if asked == "eligible":
+        tier.remove(["e"])
+        CHANGES[verb](tier)  # Afterwards it may.
+    tier.check_integrity()

@@ -153,7 +153,7 @@ class Engine:
             [Part(pool) for pool in self.pools],
             worker=worker or (lambda _: Inline(dice)),
             clock=lambda: self.now,
-            **more,
+            **{"model": "tiny", **more},
         )
         self.texts: dict[int, list[int]] = {}
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kvframe import BusyError
+from kvframe.pages import PageShape
+from kvframe.tiers.quantise import Fp8
 
 from .helpers import BLOCK, Engine, Shelf, below, host, text
 
@@ -292,8 +295,6 @@ def test_what_others_wrote_to_a_shared_store_is_found_by_a_prefetch() -> None:
 
 @pytest.mark.scenario("FE-B30")
 def test_fp8_is_named_near_and_never_mixed_with_what_is_exact() -> None:
-    import numpy as np
-
     objects: dict[str, bytes] = {}
     exact = engine(Shelf(objects=objects))
     exact.run(text(1, 9))
@@ -309,6 +310,34 @@ def test_fp8_is_named_near_and_never_mixed_with_what_is_exact() -> None:
     assert len(data) < 256
     with pytest.raises(Exception, match="not written whole"):
         codec.encode(np.full(256, 0xFF, np.uint8), (1, 2), 0, None, 0)
+
+
+@pytest.mark.scenario("FE-B30", "T25")
+def test_a_page_that_has_no_fp8_is_no_fault_of_the_store() -> None:
+    """An infinity, as half precision makes them: what stands before it is put, nothing is down."""
+    shelf = Shelf()
+    made = engine(shelf, tier={"quantise": "fp8"})
+    for seed in range(3):
+        grant = made.start(text(seed, 17))
+        made.compute(grant.seq)
+        page = made.pools[0].get(made.kv.block_table(grant.seq)[2:3])
+        page.view(np.float16)[0, 5] = np.inf
+        made.pools[0].put(made.kv.block_table(grant.seq)[2:3], page)
+        made.tiers.offload(grant.seq)
+        made.settle()
+        made.kv.release(grant.seq)
+    told = made.tiers.stats()["below"]
+    assert (told["errors"], told["failed_stores"], told["evicted"]) == (0, 6, 0)
+    for seed in range(3):
+        assert made.tiers.lookup(text(seed, 17)).tiers == {"host": 16, "below": 8}
+    made.tiers.check_integrity()
+
+
+def test_the_least_numbers_come_back_from_fp8() -> None:
+    codec = Fp8(PageShape(layers=1, parts=1, block_size=2, heads=1, row_bytes=8), "float32")
+    page = np.array([1e-42, 0, -3e-43, 1e-45], np.float32)
+    again = codec.decode(codec.encode(page.view(np.uint8))).view(np.float32)
+    assert np.abs(again - page).max() < np.finfo(np.float32).tiny
 
 
 @pytest.mark.scenario("T7", "T5", "T8")

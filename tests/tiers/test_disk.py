@@ -11,17 +11,21 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from kvframe import ConfigError, TierError
-from kvframe.tiers import Disk, DiskOptions
+from kvframe import CacheConfig, Config, ConfigError, KVCacheManager, TierError
+from kvframe.pages import LAYER_FIRST, Layout, NumpyPool, PageShape
+from kvframe.tiers import Disk, DiskOptions, Inline, Tiers
 
 from .helpers import BLOCK, Engine, below, host, text
 
 
-def engine(folder: Path, pages: int = 64, *, options: Any = None, **more: Any) -> Engine:
+def engine(
+    folder: Path, pages: int = 64, *, options: Any = None, config: Any = None, **more: Any
+) -> Engine:
     given = {"path": str(folder / "pages"), "fsync": False, **(options or {})}
-    return Engine([host(16), below(pages, "disk", options=given)], **more)
+    return Engine([host(16), below(pages, "disk", options=given)], options=config, **more)
 
 
 def files(folder: Path) -> list[Path]:
@@ -151,6 +155,74 @@ def test_two_processes_do_not_share_a_folder(tmp_path: Path) -> None:
         Engine([host(), below(store="disk")])
 
 
+@pytest.mark.scenario("T19", "S17")
+def test_a_store_needs_a_name_of_the_model_or_of_its_weights(tmp_path: Path) -> None:
+    """Without one, the second of two models of one shape would read the first one's pages."""
+    with pytest.raises(
+        ConfigError, match=r'cache\.fingerprint: missing; tier below \(store = "disk"'
+    ):
+        engine(tmp_path, model="")
+    assert not (tmp_path / "pages").exists()
+    Engine([host(8)], model="").tiers.close()
+    named: tuple[dict[str, Any], ...] = (
+        {"model": "a"},
+        {"model": "", "config": {"fingerprint": "a@1"}},
+        {"model": "b"},
+        {"model": "", "config": {"fingerprint": "b@1"}},
+    )
+    for one in named:
+        made = engine(tmp_path, **one)
+        assert made.run(text(1, 17)).external_tokens == 0
+        made.tiers.close()
+    made = engine(tmp_path, **named[1], ranks=np.int64(1))
+    with pytest.raises(ConfigError, match=r"cache\.fingerprint"):
+        made.tiers.set_fingerprint("")
+    assert made.run(text(1, 17)).external_tokens == 16
+    made.tiers.close()
+
+
+def test_the_type_of_the_pool_is_in_names_where_no_model_is_told(tmp_path: Path) -> None:
+    shape = PageShape(layers=1, parts=2, block_size=4, heads=1, row_bytes=8)
+    found = []
+    for dtype in (np.float16, np.int16, np.float16):
+        tiers = [host(8), below(store="disk", options={"path": str(tmp_path / "pages")})]
+        kv = KVCacheManager(Config(cache=CacheConfig(block_size=4, capacity=8), tiers=tiers))
+        pool = NumpyPool(Layout.of(LAYER_FIRST, shape, 8), dtype=dtype)
+        with Tiers(kv, pool, model="m", worker=lambda _: Inline()) as made:
+            found.append(made.lookup(text(1, 9)).best)
+            seq = made.admit(text(1, 9)).seq
+            made.drain()
+            kv.extend(seq, 9)
+            kv.commit(seq, 9)
+            made.offload(seq)
+    assert found == [0, 0, 8]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_child_neither_keeps_a_folder_nor_gives_it_back(tmp_path: Path) -> None:
+    options = DiskOptions(path=str(tmp_path / "pages"))
+    made = Disk(options)
+    # One child closes what it never opened, the other holds its parent's files as long as it lives.
+    closes = os.fork()
+    if not closes:
+        made.close()
+        os._exit(0)
+    os.waitpid(closes, 0)
+    holds = os.fork()
+    if not holds:
+        time.sleep(60)
+        os._exit(0)
+    try:
+        with pytest.raises(TierError, match="another process"):
+            Disk(options)
+        made.close()
+        Disk(options).close()
+    finally:
+        os.kill(holds, signal.SIGKILL)
+        os.waitpid(holds, 0)
+
+
 KILLED = """
 import sys
 from kvframe.tiers import Disk, DiskOptions
@@ -174,8 +246,6 @@ for at in range(100000):
 
 @pytest.mark.scenario("T19")
 def test_a_kill_in_the_middle_leaves_whole_pages(tmp_path: Path) -> None:
-    import numpy as np
-
     from kvframe.tiers.codec import Codec
     from kvframe.tiers.space import Space, parse
 

@@ -35,7 +35,7 @@ def test_groups_go_and_come_together() -> None:
     draw = np.random.default_rng(1)
     pools = [NumpyPool(Layout.of(LAYER_FIRST, SHAPE, BLOCKS))]
     pools += [NumpyPool(Layout.of(BLOCK_FIRST, OTHER, BLOCKS))]
-    tiers = Tiers(kv, pools, worker=lambda _: Inline(), poison=True, verify=True)
+    tiers = Tiers(kv, pools, model="m", worker=lambda _: Inline(), poison=True, verify=True)
     tokens = text(1, 3 * BLOCK + 1)
     grant = tiers.admit(tokens)
     pages = [draw.integers(0, 256, (4, p.layout.shape.page_bytes), np.uint8) for p in pools]

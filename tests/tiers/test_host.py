@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from random import Random
 from typing import Any
 
@@ -50,11 +51,23 @@ def test_no_tier_is_a_configuration() -> None:
         Engine([host(0)])
 
 
+def test_without_its_checksum_a_tier_is_refused_and_not_left_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "xxhash", None)
+    with pytest.raises(ImportError, match=r"checksums need xxhash: pip install 'kvframe"):
+        Engine([host()])
+    engine = Engine([host(checksum="none")])
+    engine.run(text(1, 15))
+    assert engine.tiers.stats()["host"]["stored"] == 3
+
+
 @pytest.mark.parametrize(
     ("tiers", "message"),
     [
         ([below()], "the first tier is host memory"),
         ([host(), below(name="host")], "another tier's name"),
+        ([host(), below(name="moved")], "stands for the directions"),
         ([host(), below(store="shelv")], "did you mean shelf"),
         ([host(low=0.9, high=0.5)], "must be at most high"),
         ([host(timeout_ms=float("inf"))], "at most 1000000000000"),
@@ -268,3 +281,47 @@ def test_a_thread_does_the_same() -> None:
         engine.run(text(seed, 13))
     assert engine.tiers.stats()["moved"]["onboarded"] == 3
     engine.tiers.close()
+
+
+@pytest.mark.scenario("T11", "T3")
+def test_backups_do_not_starve_a_load_that_is_larger_than_what_may_be_in_flight() -> None:
+    engine = Engine([host(64, in_flight=4)], blocks=64)
+    long = text(0, 33)
+    engine.run(long)
+    engine.forget()
+    worker: Any = engine.tiers.workers[0]
+    worker._at_once = 0
+
+    def back_up(seed: int) -> None:
+        seq = engine.start(text(seed, 9)).seq
+        engine.compute(seq)
+        engine.tiers.offload(seq)
+        engine.kv.release(seq)
+
+    back_up(1)
+    back_up(2)
+    grant = engine.start(long)
+    assert engine.tiers.poll().landed == []
+    worker._at_once = 1
+    landed: list[int] = []
+    for seed in range(3, 13):
+        back_up(seed)  # in every step, one more
+        landed += engine.tiers.poll().landed
+    assert landed == [grant.seq]
+    engine.check(grant.seq, 32)
+    worker._at_once = None
+    back_up(13)
+    engine.settle()
+    assert engine.tiers.lookup(text(13, 9)).tiers["host"] == 8
+    engine.tiers.check_integrity()
+
+
+@pytest.mark.scenario("T7")
+@pytest.mark.parametrize("checksum", ["none", "xxh3"])
+def test_copies_are_verified_whatever_checksums_a_tier_keeps(checksum: str) -> None:
+    engine = Engine([host(checksum=checksum)], verify=True, poison=True)
+    engine.run(text(1, 17))
+    engine.forget()
+    assert engine.run(text(1, 17)).external_tokens == 16
+    told = engine.tiers.stats()
+    assert (told["moved"]["onboarded"], told["host"]["failed_stores"]) == (4, 0)

@@ -12,6 +12,7 @@ import pytest
 from kvframe.pages import BLOCK_FIRST, LAYER_FIRST, Layout, NumpyPool
 from kvframe.pages.device import DevicePool, plane_addresses
 from kvframe.tiers import Inline, Part, Tiers
+from kvframe.tiers.moves import Moves
 
 from ..pages.emulated import Emulated
 from .helpers import BLOCK, SHAPE, Engine, host, kv_of, text
@@ -164,3 +165,24 @@ def test_a_pool_on_a_device_is_read_and_written_through_its_bytes() -> None:
     tiers.drain()
     found = pool.get(engine.kv.block_table(grant.seq)[:3])
     assert np.array_equal(found, np.ascontiguousarray(pages).reshape(3, -1))
+
+
+def test_who_raises_at_the_end_of_a_copy_takes_no_other_with_it() -> None:
+    """A warning that is an error, an interrupt: the next poll goes on with the others."""
+    engine = Engine([host()], blocks=12)
+    memory, worker = NumpyPool(Layout.of(BLOCK_FIRST, SHAPE, 16)), Inline()
+    pool = engine.pools[0]
+    moves = Moves([Part(pool)], [memory], worker, [Queued(pool, memory)])
+    told: list[int | Exception] = []
+
+    def raises(good: int | Exception) -> None:
+        raise RuntimeWarning("as an error")
+
+    for page, then in enumerate((raises, told.append)):
+        one = np.array([page])
+        moves.bring(one, [one], lambda: 1, then)
+    worker.poll()
+    moves.poll()
+    with pytest.raises(RuntimeWarning):
+        moves.poll()
+    assert (moves.poll(), told, moves.busy) == (1, [1], 0)

@@ -33,3 +33,12 @@ def test_it_is_a_store(master: str) -> None:
 
 def test_it_is_found_by_its_name() -> None:
     assert Registry().tier("mooncake").descriptor.shared
+
+
+def test_a_load_larger_than_the_buffer_comes_whole(master: str) -> None:
+    store = Mooncake(Options(master=master, segment=32 * 2**20, buffer=2**20))
+    pages = {f"kv1-{at}": bytes([at]) * 2**18 for at in range(12)}
+    assert list(store.put(list(pages.items()))) == [True] * 12
+    names = [*pages, "kv1-gone"]
+    assert list(store.get(names)) == [*pages.values(), None]
+    store.close()

@@ -39,11 +39,11 @@ class Beside:
 
     def sentence(self) -> str:
         gain = 100 * (self.mine.token_hit_rate - self.lru.token_hit_rate)
-        kept = self.mine.admission_dropped
-        dropped = f", {kept:,} blocks not kept" if kept else ""
+        dropped = self.mine.admission_dropped
+        told = f", {dropped:,} blocks not kept" if dropped else ""
         return (
             f"{self.trace}, {self.capacity} blocks: {self.mine.policy} is {gain:+.2f} points "
-            f"from lru{dropped}"
+            f"from lru{told}"
         )
 
     def table(self) -> Table:

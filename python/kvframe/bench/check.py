@@ -87,8 +87,11 @@ def text(checked: Checked) -> str:
     lines += [board.sentence() for board in checked.boards]
     if checked.failure:
         lines.append(f"no replay: {checked.failure}")
-    bad = [check.name for check in report.checks if check.verdict != "ok"]
-    kept = "keeps every promise" if not bad else f"does not keep: {', '.join(bad)}"
+    broken = [check.name for check in report.checks if check.verdict == "failed"]
+    untried = [check.name for check in report.checks if check.verdict == "not run"]
+    kept = f"does not keep: {', '.join(broken)}" if broken else "keeps every promise"
+    if untried:
+        kept += f"; not tried after that: {', '.join(untried)}"
     decision = report.decision_us
     cost = "" if decision is None else f"; a decision among 256 candidates takes {decision:.0f} us"
     return "\n".join([*lines, f"{report.policy} {kept}{cost}"]) + "\n"

@@ -1,5 +1,6 @@
 """A whole run, from the texts of the command line to finished cells and their outputs."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,7 +158,7 @@ class Job:
         }
         return {
             "state": "interrupted" if outcome.interrupted else "finished",
-            "command": list(command),
+            "command": [os.fsencode(word).decode(errors="replace") for word in command],
             "kvframe": build,
             "core_profile": _core.build_profile(),
             "policies": used,

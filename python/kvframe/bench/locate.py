@@ -24,12 +24,12 @@ from kvframe.descriptors import (
     Kind,
     PrefixMatcher,
 )
-from kvframe.discovery import GROUP
 from kvframe.errors import PluginError
 from kvframe.hookspecs import hookimpl
 from kvframe.plugin import HOOKS, one_line
 from kvframe.policies import BatchedAdmission, BatchedEviction, BatchedPrefix
 from kvframe.registry import Registry
+from kvframe.spelling import did_you_mean
 
 HERE = "this process"
 KINDS: tuple[Kind, ...] = ("eviction", "admission", "prefix")
@@ -136,7 +136,7 @@ def _holder(module: ModuleType, plugin: str, name: str) -> object:
     try:
         found: object = getattr(module, name)
     except AttributeError:
-        raise PluginError(f"{plugin} has no {name}") from None
+        raise PluginError(f"{plugin} has no {name}{did_you_mean(name, vars(module))}") from None
     if isinstance(found, Descriptor):
         return _Holder(found)
     if isinstance(found, type):
@@ -202,7 +202,7 @@ def _registered(holder: object, place: str, kinds: tuple[Kind, ...]) -> tuple[Ki
     mine = [(kind, one.name) for kind in kinds for one in found[kind] if one.distribution == HERE]
     if len(mine) != 1:
         names = ", ".join(name for _, name in mine)
-        told = f"it gives {names}: name one, as {GROUP} entry points do" if mine else ""
+        told = f"it gives {names}: name an installed one, or MODULE:CLASS" if mine else ""
         word = "policy" if len(kinds) > 1 else f"{kinds[0]} policy"
         raise PluginError(f"{place}: {told or f'it gives no {word}'}")
     kind, name = mine[0]

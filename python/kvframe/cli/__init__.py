@@ -1,14 +1,17 @@
 """The command ``kvframe``: data on stdout, all else on stderr, readable without colour.
 
-Exit codes: 0 fine, 1 a threshold failed, 2 bad usage or data, 130 interrupted.
+Exit codes: 0 fine, 1 a threshold failed, 2 bad usage or data, 130 interrupted, 141 the reader of
+stdout left.
 """
 
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -27,6 +30,19 @@ COMMANDS = {
     "new-plugin": "Write a package that installs, passes its tests and runs.",
     "plugins": "List every policy and store that is installed.",
 }
+
+
+class _ReaderLeftError(Exception):
+    """Nobody reads stdout any more (`| head`)."""
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    # click would end the program with 1, which is a threshold that failed.
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _ReaderLeftError from error
 
 
 class _Commands(click.Group):
@@ -50,6 +66,14 @@ class _Commands(click.Group):
             ctx.fail(f"no command {args[0]}{did_you_mean(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with _reading():  # --help and --version print here
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _reading():
+            return super().invoke(ctx)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
@@ -72,6 +96,9 @@ def _exit_code(run: Callable[[], object]) -> int:
     if sys.stdout is None:  # `>&-`
         _fail("stdout: closed")
         return BAD_INPUT
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        # A name that the terminal's encoding has no letters for is shown escaped.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = run()
         sys.stdout.flush()
@@ -89,11 +116,11 @@ def _exit_code(run: Callable[[], object]) -> int:
     except KVFrameError as error:
         _fail(str(error))
         return BAD_INPUT
+    except (_ReaderLeftError, BrokenPipeError):
+        _leave_stdout()
+        return BROKEN_PIPE
     except OSError as error:
-        # Nothing more can be said on stdout; at exit Python must not try.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):  # The reader left (`| head`).
-            return BROKEN_PIPE
+        _leave_stdout()
         _fail(f"{error.filename or 'stdout'}: {error.strerror or error}")
         return BAD_INPUT
     except (click.Abort, KeyboardInterrupt):
@@ -101,6 +128,11 @@ def _exit_code(run: Callable[[], object]) -> int:
         return INTERRUPTED
     # A command that calls ctx.exit(n) comes back here with n; others come back with None.
     return code if isinstance(code, int) else 0
+
+
+def _leave_stdout() -> None:
+    """Nothing more can be said there; at its exit Python must not try."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str) -> None:

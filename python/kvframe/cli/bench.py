@@ -1,8 +1,8 @@
 """``kvframe bench``: which policy would have served this traffic best?"""
 
-import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from kvframe.bench.check import text as text_of
 from kvframe.bench.job import Job, Request
 from kvframe.bench.locate import KINDS
 from kvframe.bench.report import unfinished
-from kvframe.cli import BAD_INPUT, BROKEN_PIPE, INTERRUPTED
+from kvframe.cli import INTERRUPTED
 from kvframe.cli.reuse import reuse
 from kvframe.descriptors import Kind
 from kvframe.spelling import did_you_mean
@@ -26,22 +26,6 @@ BELOW_THRESHOLD = 1
 
 def _say(line: str) -> None:
     click.echo(line, err=True)
-
-
-def _print(text: str) -> int:
-    """Write to stdout; the exit code of a failure, or 0."""
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except OSError as error:
-        # What is still in the buffer would fail once more when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):
-            # The reader left (`| head`), which click would call 1: here a failed threshold.
-            return BROKEN_PIPE
-        _say(f"error: stdout: {error.strerror}")
-        return BAD_INPUT
-    return 0
 
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
@@ -235,16 +219,18 @@ def check(
     """Whether a policy keeps its promises, and where it stands.
 
     PLUGIN is an installed policy, or one in the making: a module (or FILE.py) with its hook, or
-    MODULE:CLASS. It goes through kvframe.testing, then through a replay: an eviction policy beside
-    every built-in one, an admission policy or a prefix matcher with lru and lru without it. Exit
-    code 1 if it failed in either.
+    MODULE:CLASS, whose __init__ says of which type its options are. It goes through
+    kvframe.testing, then through a replay: an eviction policy beside every built-in one, an
+    admission policy or a prefix matcher with lru and lru without it. Exit code 1 if it failed in
+    either.
     """
     warning = debug_warning()
     if warning is not None:
         _say(f"warning: {warning}")
-    checked = run_check(plugin, traces, capacities, kind, quiet=quiet)
-    failed = _print(json_of(checked) if as_json else text_of(checked))
-    context.exit(failed or (0 if checked.ok else BELOW_THRESHOLD))
+    with redirect_stdout(sys.stderr):  # what it prints is no data
+        checked = run_check(plugin, traces, capacities, kind, quiet=quiet)
+    click.echo(json_of(checked) if as_json else text_of(checked), nl=False)
+    context.exit(0 if checked.ok else BELOW_THRESHOLD)
 
 
 bench.add_command(reuse)
@@ -255,11 +241,10 @@ def _execute(request: Request) -> int:
     warning = debug_warning()
     if warning is not None:
         _say(f"warning: {warning}")
-    job = Job(request)
-    outcome = job.run(sys.argv)
-    failed = _print("\n".join(job.outputs(outcome)))
-    if failed:
-        return failed
+    with redirect_stdout(sys.stderr):  # what plugins print is no data
+        job = Job(request)
+        outcome = job.run(sys.argv)
+    click.echo("\n".join(job.outputs(outcome)), nl=False)
     if outcome.reused and not request.quiet:
         _say(f"{outcome.reused} of {len(job.plans)} cells taken from {request.out}")
     if outcome.interrupted:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import click
@@ -26,11 +28,30 @@ def check(file: Path | None, schema: bool) -> None:
     FILE:LINE or the environment variable.
     """
     if schema:
-        click.echo(json.dumps(json_schema(Registry()), indent=2))
-    else:
-        resolved = Resolved.load(file)
-        # Policies of packages are made as well: that is where their own mistakes show.
-        driver(resolved.policy, resolved.options, None, resolved.config.cache.block_size)
-        gate_of(resolved.admission, resolved.admission_options, resolved.config.cache.block_size)
-        matcher_of(resolved.prefix, resolved.prefix_options, resolved.config.cache.block_size)
-        click.echo(show(resolved))
+        with redirect_stdout(sys.stderr):  # what plugins print is no data
+            text = json.dumps(json_schema(Registry()), indent=2)
+        click.echo(text)
+        return
+    with redirect_stdout(sys.stderr):
+        resolved = _made(file)
+    click.echo(show(resolved))
+    stores = [tier.config for tier in resolved.tiers if tier.store is not None]
+    if stores and not resolved.config.cache.fingerprint:
+        click.echo(
+            f'hint: tier {stores[0].name} (store = "{stores[0].store}") needs '
+            "cache.fingerprint, or an engine that says Tiers(model=...)",
+            err=True,
+        )
+
+
+def _made(file: Path | None) -> Resolved:
+    """What the file resolves to; its policies are made, where mistakes of their own show."""
+    resolved = Resolved.load(file)
+    block_size = resolved.config.cache.block_size
+    driver(resolved.policy, resolved.options, None, block_size)
+    gate_of(resolved.admission, resolved.admission_options, block_size)
+    matcher_of(resolved.prefix, resolved.prefix_options, block_size)
+    for tier in resolved.tiers:
+        driver(tier.policy, tier.policy_options, None, block_size)
+        gate_of(tier.admission, tier.admission_options, block_size)
+    return resolved

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import asdict
 
 import click
@@ -21,7 +23,8 @@ def plugins(as_json: bool) -> None:
     A plugin is a package with entry points in the group kvframe. Listing imports each of them;
     an engine imports only those that its configuration names.
     """
-    rows = Registry().list()
+    with redirect_stdout(sys.stderr):  # what plugins print as they are imported is no data
+        rows = Registry().list()
     if as_json:
         click.echo(json.dumps([asdict(row) for row in rows], indent=2))
     else:

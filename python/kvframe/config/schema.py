@@ -70,7 +70,11 @@ class CacheConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         bool, Meta(description="Reserve block id 0, for engines that pad block tables with it.")
     ] = False
     fingerprint: Annotated[
-        str, Meta(description="Names the model's weights; part of every prefix key.")
+        str,
+        Meta(
+            description="Names the model's weights; part of every prefix key. A tier with a store "
+            "needs it, unless the engine names the model."
+        ),
     ] = ""
     event_log: Annotated[
         bool, Meta(description="Keep the ordered log of what happened to each block.")

@@ -14,7 +14,9 @@ def toml(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+        text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+        # A lone surrogate can be neither printed nor sent: it is shown by its number.
+        return text.encode(errors="backslashreplace").decode()
     if isinstance(value, Mapping):
         inner = ", ".join(f"{key(str(name))} = {toml(item)}" for name, item in value.items())
         return f"{{ {inner} }}" if inner else "{}"

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from kvframe.config.tree import Config
 
 HOST = "host"
+MOVED = "moved"
+"""What the counters of tiers (`Tiers.stats`) have beside the tiers' names."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,9 @@ def _check_names(config: Config, origins: Origins) -> None:
         here = join("tiers", index)
         if tier.name in names[:index]:
             raise origins.error(join(here, "name"), tier.name, "is another tier's name too")
+        if tier.name == MOVED:
+            reason = "stands for the directions in the tiers' counters: take another"
+            raise origins.error(join(here, "name"), tier.name, reason)
         if tier.low > tier.high:
             raise origins.error(join(here, "low"), tier.low, f"must be at most high = {tier.high}")
 

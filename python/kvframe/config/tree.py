@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct, field
 
+from kvframe.arguments import shown
 from kvframe.config import environment, sources
 from kvframe.config.capacity import block_bytes, capacity_blocks, page_bytes
 from kvframe.config.origins import KEYWORD, Origins, join
@@ -37,7 +38,7 @@ from kvframe.config.schema import (
     TierConfig,
 )
 from kvframe.config.tiers import ResolvedTier, resolve_tiers
-from kvframe.config.values import build
+from kvframe.config.values import build, plain
 from kvframe.descriptors import AdmissionPolicy, EvictionPolicy, Kind, PrefixMatcher
 from kvframe.errors import ConfigError
 from kvframe.registry import Loaded, Registry
@@ -264,8 +265,9 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
 
 
 def _plain(value: object) -> object:
-    """A value that TOML has no type for: a number of NumPy's is one, of all else what is shown."""
-    return value.item() if isinstance(value, np.number | np.bool) else repr(value)
+    own = plain(value)
+    # NumPy's longdouble has no number of Python's to be.
+    return shown(value) if own is value or isinstance(own, np.generic) else own
 
 
 def _without_none(value: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 from msgspec import inspect
 
 from kvframe.config.describe import members, rule
@@ -53,12 +54,18 @@ def build(
         raise origins.error(path, data, " ".join(str(error).split())) from error
 
 
+def plain(value: object) -> object:
+    """A number or a text of NumPy's as Python's own; all else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def _value(
     hint: Any, value: object, path: str, origins: Origins, root: type[msgspec.Struct] | None
 ) -> object:
     kinds = members(hint)
     if isinstance(value, EnvText):
         value = value.as_one_of(kinds)
+    value = plain(value)
     for kind in kinds:
         if isinstance(kind, inspect.StructType) and isinstance(value, Mapping):
             return build(kind.cls, value, path, origins, root)
@@ -78,7 +85,7 @@ def _value(
                     raise origins.error(join(path, str(name)), entry, rule(dict, entry))
     try:
         return msgspec.convert(value, hint)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeError) as error:  # a number may come as any text
         raise origins.error(path, value, rule(hint, value)) from error
 
 

@@ -20,11 +20,16 @@ def seam(module: str, package: str, supported: str) -> ModuleType:
     try:
         return import_module(module)
     except ImportError as error:
-        try:
-            found = f"{package} {metadata.version(package)} is installed"
-        except metadata.PackageNotFoundError:
-            found = f"{package} is not installed"
-        raise ImportError(
-            f"{module} cannot be imported ({error}): {found}, supported: {package} {supported}",
-            name=module,
-        ) from error
+        raise missing(error, module, package, supported) from error
+
+
+def missing(error: ImportError, module: str, package: str, supported: str) -> ImportError:
+    """What to raise where ``error`` kept a module of ``package`` from being imported."""
+    try:
+        found = f"{package} {metadata.version(package)} is installed"
+    except metadata.PackageNotFoundError:
+        found = f"{package} is not installed"
+    return ImportError(
+        f"{module} cannot be imported ({error}): {found}, supported: {package} {supported}",
+        name=module,
+    )

@@ -21,21 +21,26 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import transformers
-from transformers.generation.continuous_batching import continuous_api
-from transformers.generation.continuous_batching.cache import PagedAttentionCache
-from transformers.generation.continuous_batching.cache_manager import (
-    BlockManager,
-    FullAttentionCacheAllocator,
-)
 
 from kvframe.config import Resolved
 from kvframe.errors import CapacityError, ConfigError, NeverFitsError
+from kvframe.integrations.peers import missing
 from kvframe.manager import KVCacheManager
 from kvframe.registry import Registry
 
 RELEASE = "5.17"
 """The release whose internals this module knows."""
+
+try:
+    import transformers
+    from transformers.generation.continuous_batching import continuous_api
+    from transformers.generation.continuous_batching.cache import PagedAttentionCache
+    from transformers.generation.continuous_batching.cache_manager import (
+        BlockManager,
+        FullAttentionCacheAllocator,
+    )
+except ImportError as error:
+    raise missing(error, "its continuous batching", "transformers", RELEASE) from error
 
 NOTHING = np.empty(0, np.uint32)
 

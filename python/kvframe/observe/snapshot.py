@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kvframe.arguments import is_int, shown
 from kvframe.errors import UnknownSequenceError, UsageError
 from kvframe.observe.statistics import Miss, MissReason, miss_of
-from kvframe.request import shown
 from kvframe.results import Counts, Lengths, Pressure
 
 STATES = ("free", "pending", "committed", "cached", "lent", "null")
@@ -185,10 +185,11 @@ class Snapshot:
             UsageError: There is no such block.
         """
         blocks = self.blocks
-        if not isinstance(block, int | np.integer) or not 0 <= block < len(blocks.state):
+        if not is_int(block) or not 0 <= block < len(blocks.state):
             raise UsageError(
                 f"block = {shown(block)}: the pool has blocks 0 to {len(blocks.state) - 1}"
             )
+        block = int(block)  # True is a mask to NumPy.
         name = STATES[blocks.state[block]]
         lines = [f"block {block} is {name}, {blocks.refs[block]} owners."]
         if name in ("committed", "cached"):

@@ -11,7 +11,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import cupy
 import numpy as np
 import numpy.typing as npt
 
@@ -21,6 +20,11 @@ from kvframe.pages.device import DevicePool, over_host, plane_addresses
 from kvframe.pages.launch import Block, source
 from kvframe.pages.layout import Layout
 from kvframe.pages.numpy import NumpyPool
+
+try:
+    import cupy
+except ImportError as error:
+    raise ImportError("pages on a GPU need CuPy: pip install 'kvframe[gpu]'") from error
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvframe.policies.admission import ADMISSION_COLUMNS, Arrivals, BatchedAdmission
+from kvframe.policies.admission import ADMISSION_COLUMNS, Arrivals, BatchedAdmission, Waiting
 from kvframe.policies.batched import COLUMNS, BatchedEviction, Candidates
 from kvframe.policies.prefix import BatchedIndex, BatchedPrefix, Prompts
 
@@ -16,4 +16,5 @@ __all__ = [
     "BatchedPrefix",
     "Candidates",
     "Prompts",
+    "Waiting",
 ]

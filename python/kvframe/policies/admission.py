@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from kvframe.policies.batched import Columns
+from kvframe.policies.columns import Columns, named_only
 
 ADMISSION_COLUMNS: dict[str, str] = {
     "key": "uint64 (n, 2): key of the prefix that the block ends, the same in every layer group",
@@ -59,7 +59,36 @@ class Arrivals(msgspec.Struct, frozen=True):
     columns: Columns
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        return self.columns[name]
+        try:
+            return self.columns[name]
+        except KeyError as error:
+            error.add_note(named_only(self.columns))
+            raise
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """Requests that ask to start, one entry of each array a request, and the state of the cache.
+
+    Attributes:
+        block_size: Tokens in a block.
+        free: Blocks that are free; ``cached``, ``referenced`` and ``total`` likewise.
+        running: Sequences that are live.
+        tokens: int64: tokens of each prompt.
+        sessions: uint64.
+        turns: int64, as are ``request_classes`` and ``priorities``.
+    """
+
+    block_size: int
+    free: int
+    cached: int
+    referenced: int
+    total: int
+    running: int
+    tokens: npt.NDArray[np.int64]
+    sessions: npt.NDArray[np.uint64]
+    turns: npt.NDArray[np.int64]
+    request_classes: npt.NDArray[np.int64]
+    priorities: npt.NDArray[np.int64]
 
 
 class BatchedAdmission:
@@ -80,12 +109,11 @@ class BatchedAdmission:
         """
         raise TypeError(f"{type(self).__name__} must override admit")
 
-    def start(self, requests: Any, out: npt.NDArray[np.int64]) -> None:
+    def start(self, requests: Waiting, out: npt.NDArray[np.int64]) -> None:
         """Leave 0 in ``out`` for a request that may start now, else put a reason's number, from 1.
 
-        ``requests`` is a `kvframe.policies.gate.Waiting`. Whether there is room is the core's own
-        question, asked after this one. A request that waits is a `kvframe.HeldError` for `admit`,
-        and refused with `Reason.HELD` by `step`.
+        Whether there is room is the core's own question, asked after this one. A request that waits
+        is a `kvframe.HeldError` for `admit`, and refused with `Reason.HELD` by `step`.
         """
 
     def seen(self, keys: npt.NDArray[np.uint64], now: int) -> None:

@@ -8,12 +8,13 @@ core picks, never a block before its children. One that keeps an order of its ow
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+
+from kvframe.policies.columns import Columns, named_only
 
 COLUMNS: dict[str, str] = {
     "block": "int64: the block's id",
@@ -33,8 +34,6 @@ COLUMNS: dict[str, str] = {
 DEFAULT_WINDOW = 256
 """Candidates offered at a time where neither the configuration nor the policy says."""
 
-Columns = Mapping[str, npt.NDArray[Any]]
-
 
 class Candidates(msgspec.Struct, frozen=True):
     """Blocks offered to a policy.
@@ -50,7 +49,11 @@ class Candidates(msgspec.Struct, frozen=True):
     columns: Columns
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        return self.columns[name]
+        try:
+            return self.columns[name]
+        except KeyError as error:
+            error.add_note(named_only(self.columns))
+            raise
 
 
 class BatchedEviction:

@@ -21,6 +21,7 @@ from kvframe.policies.batched import (
     Candidates,
 )
 from kvframe.policies.budget import Budget
+from kvframe.policies.columns import wrong_columns
 from kvframe.policies.report import failure, origin_of
 from kvframe.registry import Loaded
 
@@ -58,11 +59,9 @@ class Driver:
                 "not a kvframe.policies.BatchedEviction"
             )
         kind = type(policy)
-        unknown = [column for column in kind.columns if column not in COLUMNS]
-        if unknown:
-            raise PolicyError(
-                f"{self.origin}: no column is called {unknown[0]!r}; there are {', '.join(COLUMNS)}"
-            )
+        wrong = wrong_columns(kind.columns, COLUMNS) or _wrong_window(kind.window)
+        if wrong is not None:
+            raise PolicyError(f"{self.origin}: {wrong}")
         self.policy = policy
         self.block_size = block_size
         self.names_victims = kind.victims is not BatchedEviction.victims
@@ -111,6 +110,13 @@ class Driver:
     def failed(self, error: BaseException, strict: bool) -> PolicyError:
         """The policy failed: the error to raise if it is strict, else warn once."""
         return failure(self.origin, error, strict)
+
+
+def _wrong_window(window: object) -> str | None:
+    fits = isinstance(window, int) and not isinstance(window, bool) and 0 <= window < 2**32
+    if window is None or fits:
+        return None
+    return f"window = {window!r}: must be a whole number of candidates, 0 for all, or None"
 
 
 class NativeDriver:

@@ -16,39 +16,15 @@ from kvframe.policies.admission import (
     OCCASIONS,
     Arrivals,
     BatchedAdmission,
+    Waiting,
 )
-from kvframe.policies.batched import Columns
 from kvframe.policies.budget import Budget
-from kvframe.policies.report import warn_once
+from kvframe.policies.columns import Columns, wrong_columns
+from kvframe.policies.report import failure, origin_of
 from kvframe.registry import Loaded
 
 Keys = npt.NDArray[np.uint64] | None
 """uint64 (n, 2), or None."""
-
-
-class Waiting(msgspec.Struct, frozen=True):
-    """Requests that ask to start, one entry of each array a request, and the state of the cache.
-
-    Attributes:
-        block_size: Tokens in a block.
-        free: Blocks that are free; ``cached``, ``referenced`` and ``total`` likewise.
-        running: Sequences that are live.
-        tokens: int64: tokens of each prompt.
-        sessions: uint64.
-        turns: int64, as are ``request_classes`` and ``priorities``.
-    """
-
-    block_size: int
-    free: int
-    cached: int
-    referenced: int
-    total: int
-    running: int
-    tokens: npt.NDArray[np.int64]
-    sessions: npt.NDArray[np.uint64]
-    turns: npt.NDArray[np.int64]
-    request_classes: npt.NDArray[np.int64]
-    priorities: npt.NDArray[np.int64]
 
 
 class AdmissionDriver:
@@ -66,19 +42,16 @@ class AdmissionDriver:
         strict: bool = True,
     ) -> None:
         self.name = loaded.descriptor.name
-        self.origin = origin(loaded)
+        self.origin = origin_of(loaded)
         if not isinstance(policy, BatchedAdmission):
             raise PolicyError(
                 f"{self.origin}: make() gave a {type(policy).__name__}, "
                 "not a kvframe.policies.BatchedAdmission"
             )
         kind = type(policy)
-        unknown = [column for column in kind.columns if column not in ADMISSION_COLUMNS]
-        if unknown:
-            raise PolicyError(
-                f"{self.origin}: no column is called {unknown[0]!r}; there are "
-                f"{', '.join(ADMISSION_COLUMNS)}"
-            )
+        wrong = wrong_columns(kind.columns, ADMISSION_COLUMNS)
+        if wrong is not None:
+            raise PolicyError(f"{self.origin}: {wrong}")
         self.policy = policy
         self.block_size = block_size
         self.columns = list(kind.columns)
@@ -151,21 +124,6 @@ class AdmissionDriver:
         return failure(self.origin, error, strict, "everything is kept")
 
 
-def failure(origin: str, error: BaseException, strict: bool, instead: str) -> PolicyError:
-    """What a policy that failed is told as: raised if it is strict, else a warning, once."""
-    told = PolicyError(f"{origin}: {one_line(error)}")
-    told.__cause__ = error
-    if not strict:
-        warn_once(origin, f"{told}; {instead}")
-    return told
-
-
-def origin(loaded: Loaded[Any]) -> str:
-    """The policy's name with its package and version, for messages."""
-    package = f"{loaded.distribution} {loaded.version}".rstrip()
-    return f"{loaded.descriptor.name} ({package})"
-
-
 def made(loaded: Loaded[Any], options: msgspec.Struct | None) -> object:
     """A new policy; None for a built-in one.
 
@@ -178,7 +136,7 @@ def made(loaded: Loaded[Any], options: msgspec.Struct | None) -> object:
     try:
         return descriptor.make(options)
     except Exception as error:
-        raise PolicyError(f"{origin(loaded)}: cannot be made: {one_line(error)}") from error
+        raise PolicyError(f"{origin_of(loaded)}: cannot be made: {one_line(error)}") from error
 
 
 def gate_of(

@@ -15,9 +15,9 @@ from kvframe._core import Request as CoreRequest
 from kvframe.descriptors import PrefixMatcher
 from kvframe.errors import PolicyError, UsageError
 from kvframe.policies.budget import Budget
-from kvframe.policies.gate import failure, made, origin
+from kvframe.policies.gate import made
 from kvframe.policies.prefix import BatchedIndex, BatchedPrefix, Ids, Keys, Prompts, overrides
-from kvframe.policies.report import warn_once
+from kvframe.policies.report import failure, origin_of, warn_once
 from kvframe.registry import Loaded
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class MatchDriver:
         budget_ms: float | None,
     ) -> None:
         self.name = loaded.descriptor.name
-        self.origin = origin(loaded)
+        self.origin = origin_of(loaded)
         if not isinstance(policy, BatchedPrefix):
             raise PolicyError(
                 f"{self.origin}: make() gave a {type(policy).__name__}, "

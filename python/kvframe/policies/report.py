@@ -19,12 +19,17 @@ def origin_of(loaded: Loaded[Any]) -> str:
     return f"{loaded.descriptor.name} ({package})"
 
 
-def failure(origin: str, error: BaseException, strict: bool) -> PolicyError:
-    """The policy failed: the error to raise if it is strict, else warn once."""
+def failure(
+    origin: str,
+    error: BaseException,
+    strict: bool,
+    instead: str = "the built-in order takes this decision",
+) -> PolicyError:
+    """The policy failed: the error to raise if it is strict, else warn once, with what is done."""
     told = PolicyError(f"{origin}: {one_line(error)}")
     told.__cause__ = error
     if not strict:
-        warn_once(origin, f"{told}; the built-in order takes this decision")
+        warn_once(origin, f"{told}; {instead}")
     return told
 
 

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from kvframe._core import TierPolicy as Core
+from kvframe.arguments import is_int, shown
 from kvframe.config import Resolved
 from kvframe.errors import UsageError
 from kvframe.policies.driver import driver
@@ -56,8 +57,9 @@ def name_of(key: Hashable) -> bytes:
     if isinstance(key, bytes):
         return key
     if isinstance(key, str):
-        return key.encode()
-    raise UsageError(f"key {key!r} is a {type(key).__name__}: pass name = a function to bytes")
+        # A file's name may hold what UTF-8 cannot say.
+        return key.encode(errors="surrogatepass")
+    raise UsageError(f"key {shown(key)} is a {type(key).__name__}: pass name = a function to bytes")
 
 
 class TierPolicy(Generic[K]):
@@ -65,7 +67,8 @@ class TierPolicy(Generic[K]):
 
     A block has an owner from `insert` and `claim` on until `release`: it is being written or read,
     or is pinned. One with an owner is never a victim. Several threads may share a tier only under a
-    lock of their own.
+    lock of their own. Whoever is asked who dies, a policy or an engine in `take`, may look at it
+    meanwhile and not change it.
 
     Args:
         resolved: The configuration: ``[policy]`` is used, and nothing else of it.
@@ -86,11 +89,19 @@ class TierPolicy(Generic[K]):
         name: Callable[[K], bytes] = name_of,
         block_size: int | None = None,
     ) -> None:
+        if not isinstance(resolved, Resolved):
+            limit = "must be a Resolved; a policy's name goes to TierPolicy.named"
+            raise UsageError(f"resolved = {shown(resolved)}: {limit}")
+        if not callable(name):
+            raise UsageError(f"name = {shown(name)}: must be a function of a key to bytes")
         self.resolved = resolved
         self.policy = resolved.policy.descriptor.name
         self._name = name
         self._capacity = capacity
-        self._block_size = block_size or resolved.config.cache.block_size
+        self._block_size = (
+            block_size if block_size is not None else resolved.config.cache.block_size
+        )
+        self._asking = False
         self.clear()
 
     @classmethod
@@ -101,6 +112,7 @@ class TierPolicy(Generic[K]):
 
     def clear(self) -> None:
         """Forget every block, ghosts and what the policy has learnt included."""
+        self._check_idle()
         config = self.resolved.config.policy
         policy, options = self.resolved.policy, self.resolved.options
         made = driver(policy, options, config.window, self._block_size, config.budget_ms)
@@ -141,7 +153,12 @@ class TierPolicy(Generic[K]):
 
     def missed(self, keys: Iterable[K]) -> None:
         """Blocks for these keys were looked for in vain and are about to come; ghosts may be."""
-        self._core.missed([self._digest(key) for key in keys if key not in self._ids])
+        self._check_idle()
+        try:
+            absent = [key for key in keys if key not in self._ids]
+        except TypeError:
+            raise _no_keys("keys", keys) from None
+        self._core.missed([self._digest(key) for key in absent])
 
     def insert(self, key: K, *, depth: int = 0, use: Use = UNKNOWN) -> None:
         """A block enters, with one owner.
@@ -155,22 +172,29 @@ class TierPolicy(Generic[K]):
             UsageError: The key is here already.
             CapacityError: The tier is full: ask for `victims` first.
         """
-        if key in self._ids:
-            raise UsageError(f"key {key!r} is in the tier already")
-        block = self._core.insert(self._digest(key), depth, use.row())
+        self._check_idle()
+        try:
+            if key in self._ids:
+                raise UsageError(f"key {shown(key)} is in the tier already")
+        except TypeError:
+            raise UsageError(f"key {shown(key)}: must be hashable") from None
+        block = self._core.insert(self._digest(key), depth, row_of(use))
         self._ids[key] = block
         self._keys[block] = key
 
     def hit(self, keys: Iterable[K], use: Use = UNKNOWN) -> None:
         """A request used these blocks, in the order of its prefix: the last of them dies first."""
-        self._core.hit(self._blocks(keys), use.row())
+        self._check_idle()
+        self._core.hit(self._blocks(keys), row_of(use))
 
     def refresh(self, keys: Iterable[K]) -> None:
         """These blocks are as recent as a use would make them, but it counts as none."""
+        self._check_idle()
         self._core.refresh(self._blocks(keys))
 
     def claim(self, keys: Iterable[K]) -> None:
         """Each block gets one more owner: it is read, or pinned."""
+        self._check_idle()
         self._core.claim(self._blocks(keys))
 
     def release(self, keys: Iterable[K]) -> None:
@@ -179,11 +203,18 @@ class TierPolicy(Generic[K]):
         Raises:
             UsageError: One has none left. Nothing has changed.
         """
+        self._check_idle()
         self._core.release(self._blocks(keys))
 
     def remove(self, keys: Iterable[K], *, evicted: bool = False) -> None:
         """Blocks leave, owned or not; ``evicted`` if for want of room, as ghosts remember them."""
-        keys = list(keys)
+        self._check_idle()
+        if not isinstance(evicted, bool):
+            raise UsageError(f"evicted = {shown(evicted)}: must be True or False")
+        try:
+            keys = list(keys)
+        except TypeError:
+            raise _no_keys("keys", keys) from None
         self._core.remove(self._blocks(keys), evicted)
         for key in keys:
             del self._keys[self._ids.pop(key)]
@@ -195,9 +226,17 @@ class TierPolicy(Generic[K]):
 
         None, and nothing has changed, if fewer than ``n`` have no owner and are not ``protected``.
         """
+        self._check_idle()
         ids = self._ids
-        spared = [ids[key] for key in protected if key in ids]
-        named = self._core.victims(n, spared)
+        try:
+            spared = [ids[key] for key in protected if key in ids]
+        except TypeError:
+            raise _no_keys("protected", protected) from None
+        self._asking = True
+        try:
+            named = self._core.victims(n, spared)
+        finally:
+            self._asking = False
         if named is None:
             return None
         victims = [self._keys.pop(block) for block in named]
@@ -214,14 +253,22 @@ class TierPolicy(Generic[K]):
             Exception: What ``eligible`` or a strict policy raises, if none has gone by then. Else
                 those that have are answered, and the next call asks about the same block first.
         """
+        self._check_idle()
+        if not is_int(n):
+            raise UsageError(f"n = {shown(n)}: must be an integer")
+        if not callable(eligible):
+            raise UsageError(f"eligible = {shown(eligible)}: must be callable")
         taken: list[K] = []
         spared: list[int] = []
+        self._asking = True
         try:
             while len(taken) < n and self._take_one(eligible, spared, taken):
                 pass
         except Exception:
             if not taken:
                 raise
+        finally:
+            self._asking = False
         return taken
 
     def _take_one(self, eligible: Callable[[K], bool], spared: list[int], taken: list[K]) -> bool:
@@ -250,14 +297,39 @@ class TierPolicy(Generic[K]):
         """
         self._core.check_integrity()
 
+    def _check_idle(self) -> None:
+        if self._asking:
+            raise UsageError("the tier is asking who dies: whoever is asked may not change it")
+
     def _digest(self, key: K) -> bytes:
-        return blake2b(self._name(key), digest_size=16).digest()
+        name = self._name(key)
+        try:
+            return blake2b(name, digest_size=16).digest()
+        except TypeError:
+            raise UsageError(f"name of key {shown(key)} = {shown(name)}: must be bytes") from None
 
     def _blocks(self, keys: Iterable[K]) -> Sequence[int]:
         try:
             return [self._ids[key] for key in keys]
         except KeyError as error:
-            raise UsageError(f"key {error.args[0]!r} is not in the tier") from None
+            raise UsageError(f"key {shown(error.args[0])} is not in the tier") from None
+        except TypeError:
+            raise _no_keys("keys", keys) from None
+
+
+def row_of(use: Use) -> tuple[int, int, int, int, int]:
+    """What is known of a request, as the core takes it.
+
+    Raises:
+        UsageError: It is no `Use`.
+    """
+    if not isinstance(use, Use):
+        raise UsageError(f"use = {shown(use)}: must be a Use")
+    return use.row()
+
+
+def _no_keys(name: str, given: object) -> UsageError:
+    return UsageError(f"{name} = {shown(given)}: must be a sequence of hashable keys")
 
 
 def resolve(policy: str, options: dict[str, Any] | None = None) -> Resolved:

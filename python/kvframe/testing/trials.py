@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from kvframe.policies.batched import COLUMNS, BatchedEviction
+from kvframe.policies.columns import wrong_columns
 from kvframe.testing.report import PromiseError
 from kvframe.testing.schema import check_schema, limits
 from kvframe.testing.spy import Watch
@@ -56,13 +57,9 @@ def _columns(subject: Subject) -> None:
             f"make() gave a {type(policy).__name__}, not a kvframe.policies.BatchedEviction",
         )
     columns = type(policy).columns
-    if isinstance(columns, str):
-        raise PromiseError("columns", f'columns = "{columns}" is a string: write ("{columns}",)')
-    unknown = [column for column in columns if column not in COLUMNS]
-    if unknown:
-        raise PromiseError(
-            "columns", f"no column is called {unknown[0]!r}: there are {', '.join(COLUMNS)}"
-        )
+    wrong = wrong_columns(columns, COLUMNS)
+    if wrong is not None:
+        raise PromiseError("columns", wrong)
     if len(set(columns)) < len(columns):
         raise PromiseError("columns", f"a column is named twice: {', '.join(columns)}")
 

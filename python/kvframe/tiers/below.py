@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe.config.tiers import ResolvedTier
-from kvframe.errors import KVFrameError, TierError
+from kvframe.errors import KVFrameError, TierError, UsageError
 from kvframe.pages.layout import PageShape
 from kvframe.policies.report import origin_of
 from kvframe.tiers.books import Books, Gone, Keys, as_keys, as_tuples
@@ -40,6 +40,18 @@ class Read(NamedTuple):
     pages: Rows
     good: int
     wrong: str
+
+
+class Written(NamedTuple):
+    """Pages put into a store.
+
+    Attributes:
+        good: Of each part, how many are there, from the first on.
+        refused: How many, of all that were fit to be put, the store did not keep.
+    """
+
+    good: list[int]
+    refused: int
 
 
 class StoreTier:
@@ -113,28 +125,32 @@ class StoreTier:
 
     # --- in the worker -----------------------------------------------------------------------
 
-    def write(self, codec: Codec, keys: Keys, start: int, pages: Callable[[], Rows]) -> list[int]:
-        """Put pages of a prefix from a place on: of each part, how many, from the first on.
+    def write(self, codec: Codec, keys: Keys, start: int, pages: Callable[[], Rows]) -> Written:
+        """Put pages of a prefix from a place on, up to the first that cannot be an object.
 
         ``codec``: As it was when they were to be put; another, of new weights, may be there by now.
         """
         found = pages()
         chain = as_tuples(keys)
-        objects = [
-            (
-                codec.name(chain[at], part),
-                codec.encode(
-                    found[part][at - start], chain[at], part, chain[at - 1] if at else None, at
-                ),
-            )
-            for part in self._parts
-            for at in range(start, start + len(found[part]))
-        ]
-        kept = list(self.store.put(objects))
-        if len(kept) != len(objects):
-            raise TierError(f"{self.name}: {len(objects)} objects put, {len(kept)} answers")
-        each = len(found[0])
-        return [_leading(kept[part * each : (part + 1) * each]) for part in self._parts]
+        objects: list[list[tuple[str, bytes]]] = []
+        for at, page in enumerate(zip(*found, strict=True), start):
+            key, parent = chain[at], chain[at - 1] if at else None
+            try:
+                objects.append(
+                    [
+                        (codec.name(key, part), codec.encode(one, key, part, parent, at))
+                        for part, one in enumerate(page)
+                    ]
+                )
+            except UsageError:  # no fault of the store's: fp8 has no infinity
+                break
+        flat = [one for page in zip(*objects, strict=True) for one in page]
+        kept = list(self.store.put(flat)) if flat else []
+        if len(kept) != len(flat):
+            raise TierError(f"{self.name}: {len(flat)} objects put, {len(kept)} answers")
+        each = len(objects)
+        good = [_leading(kept[part * each : (part + 1) * each]) for part in self._parts]
+        return Written(good, each - min(good))
 
     def read(self, codec: Codec, keys: Keys, start: int, into: Rows | None = None) -> Read:
         """Get pages of a prefix from a place on, as far as all parts are good.

@@ -56,7 +56,10 @@ class Disk(PageStore):
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._lock)
-            raise TierError(f"{self.root}: another process has this folder") from error
+            taken = isinstance(error, BlockingIOError)
+            reason = "another process has this folder" if taken else f"no lock: {error.strerror}"
+            raise TierError(f"{self.root}: {reason}") from error
+        self._owner = os.getpid()
         for left in self.root.glob(f"??/*{_PART}"):
             if parse(left.stem):
                 _unlink(left)  # what a kill left behind
@@ -92,6 +95,9 @@ class Disk(PageStore):
                 continue  # unreadable: as good as gone
 
     def close(self) -> None:
+        # A child of a fork holds the file too: it must neither keep the lock nor give it back.
+        if os.getpid() == self._owner:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
         os.close(self._lock)
 
     def _path(self, name: str) -> Path:

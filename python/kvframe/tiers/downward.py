@@ -10,11 +10,12 @@ import msgspec
 
 from kvframe.errors import BusyError, CapacityError
 from kvframe.policies.tier import UNKNOWN, Use
-from kvframe.tiers.below import Read, Rows, StoreTier
+from kvframe.tiers.below import Read, Rows, StoreTier, Written
 from kvframe.tiers.books import Keys, as_keys, as_tuples
 from kvframe.tiers.gate import EVICTED
 from kvframe.tiers.levels import Level, Levels, marked
 from kvframe.tiers.moves import Pages
+from kvframe.tiers.upward import Loading
 
 MOST_BEHIND = 1024
 """Prefixes that wait for room in a tier below; more are dropped, and counted."""
@@ -34,6 +35,7 @@ class Held(NamedTuple):
 class Downward(Levels):
     """Backups, from the front of a prefix on, so that what a tier has is always its beginning."""
 
+    _loading: list[Loading]
     _behind: list[OrderedDict[bytes, Keys]]
     _held: dict[int, Held]
 
@@ -140,7 +142,7 @@ class Downward(Levels):
     def _back_up(
         self, keys: Keys, pages: list[Pages], release: Callable[[], object], use: Use
     ) -> int:
-        reserved = self._reserve(self.host, keys, use)
+        reserved = None if self._yields() else self._reserve(self.host, keys, use)
         if reserved is None:
             self.counters["deferred"] += 1
             return 0
@@ -162,6 +164,10 @@ class Downward(Levels):
         self.moves.out(some, slots, lambda: host.seal(slots), copied)
         return len(slots)
 
+    def _yields(self) -> bool:
+        """Whether a load waits for what is on its way in host memory: backups would starve it."""
+        return any(loading.refused for loading in self._loading)
+
     # --- tier to tier --------------------------------------------------------------------------
 
     def _write_down(self, place: int, keys: Keys, use: Use = UNKNOWN) -> None:
@@ -176,7 +182,8 @@ class Downward(Levels):
         if present == len(keys):
             self._note_backed(place, keys)
             return
-        reserved = self._reserve(below, keys, use) if below.is_up(self._clock()) else None
+        free = below.is_up(self._clock()) and not (place == 0 and self._yields())
+        reserved = self._reserve(below, keys, use) if free else None
         if reserved is None:
             self._put_off(place, keys)
             return
@@ -207,14 +214,14 @@ class Downward(Levels):
         source, slots, ticket = transfer
         place, codec = self.levels.index(level), below.codec
 
-        def landed(outcome: list[int] | Exception) -> None:
+        def landed(outcome: Written | Exception) -> None:
             below.heard(outcome, self._clock())
-            good = self._all(0) if isinstance(outcome, Exception) else outcome
+            good = self._all(0) if isinstance(outcome, Exception) else outcome.good
             count = self._settle(below, ticket, good)
             self._note_backed(place, keys[: start + count])
             self.counters["demoted"] += count
             if not isinstance(outcome, Exception):
-                self._make_way(place, keys, len(keys) - start - min(outcome))
+                self._make_way(place, keys, outcome.refused)
             self._write_down(place + 1, keys[: start + count])
 
         if isinstance(level, StoreTier):
@@ -225,7 +232,7 @@ class Downward(Levels):
             good = level.check(slots)
             return [some[:good] for some in level.get(slots)]
 
-        def sent(outcome: list[int] | Exception) -> None:
+        def sent(outcome: Written | Exception) -> None:
             self._settle(level, source, self._all(len(slots)))
             landed(outcome)
 
@@ -238,7 +245,7 @@ class Downward(Levels):
         keys: Keys,
         start: int,
         tickets: tuple[int, int],
-        landed: Callable[[list[int] | Exception], None],
+        landed: Callable[[Written | Exception], None],
     ) -> None:
         """Read from a store in its own worker: no other may call it."""
         (source, ticket), theirs, ours = tickets, level.codec, below.codec

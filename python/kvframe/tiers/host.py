@@ -29,6 +29,10 @@ class HostTier:
         pools: Memory to use, one pool a part, block-first (`kvframe.pages.cupy.host_pool` gives
             pinned ones); allocated if None.
         poison: Overwrite pages that leave, so that whoever reads them will notice.
+        verify: Note checksums even where the configuration says none.
+
+    Raises:
+        ImportError: Pages have checksums, and the package xxhash is not there.
     """
 
     def __init__(
@@ -39,6 +43,7 @@ class HostTier:
         pools: Sequence[NumpyPool] | None = None,
         *,
         poison: bool = False,
+        verify: bool = False,
     ) -> None:
         self.name, self.config = tier.config.name, tier.config
         self.books = Books(tier, block_size, len(shapes))
@@ -49,7 +54,9 @@ class HostTier:
         self.corrupt = 0
         self._poison = poison
         self._sums = np.zeros((len(shapes), tier.pages), np.uint64)
-        self._checked = tier.config.checksum != "none"
+        self._checked = verify or tier.config.checksum != "none"
+        if self._checked:
+            checksums_at(self._rows[0], ())  # without xxhash no page would ever get in
         if poison:
             for pool in self.pools:
                 pool.poison(range(tier.pages))

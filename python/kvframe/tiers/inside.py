@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kvframe.config.tiers import MOVED
 from kvframe.errors import TierError
 from kvframe.tiers.below import StoreTier
 from kvframe.tiers.books import Gone, keys_of
@@ -16,7 +17,7 @@ class Inside(Levels):
 
     def stats(self) -> dict[str, dict[str, int]]:
         """Counters: of the directions under ``moved``, and of each tier by its name."""
-        told = {"moved": dict(self.counters)}
+        told = {MOVED: dict(self.counters)}
         for level in self.levels:
             free, cached, owned, moving = level.books.counts()
             more = {"free": free, "cached": cached, "owned": owned, "moving": moving}

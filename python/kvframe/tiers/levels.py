@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable
+from math import ceil
 from typing import TypeVar
 
 import numpy as np
@@ -162,7 +163,7 @@ class Levels:
 
     def _deadline(self, level: Level, ticket: int) -> None:
         if level.config.timeout_ms is not None and ticket:
-            level.books.set_deadline(ticket, self._clock() + int(level.config.timeout_ms))
+            level.books.set_deadline(ticket, self._clock() + ceil(level.config.timeout_ms))
 
     def _count_uses(self, keys: Keys, found: int) -> None:
         """A request found so many of its pages, and computes the others."""

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from kvframe.config import Resolved
+from kvframe.errors import ConfigError, UsageError
 from kvframe.pages.numpy import NumpyPool
 from kvframe.pages.pool import PagePool
 from kvframe.tiers.worker import Worker
@@ -159,9 +161,9 @@ class Moves:
     def poll(self) -> int:
         """Goes on with copies whose events are done; how many."""
         ready = [entry for entry in self._queued if all(event.done for event in entry[0])]
-        self._queued = [entry for entry in self._queued if entry not in ready]
-        for _, go_on in ready:
-            go_on()
+        for entry in ready:
+            self._queued.remove(entry)  # one by one: what follows may raise
+            entry[1]()
         return len(ready)
 
     @property
@@ -183,6 +185,53 @@ class Moves:
                 host.copy_to(part.pool, slots[:good], some[:good])
             else:
                 part.pool.put(some[:good], host.get(slots[:good]))
+
+
+def parts_of(
+    pools: PagePool | Sequence[PagePool | Part], resolved: Resolved, blocks: int
+) -> list[Part]:
+    """The parts of a page; each layer group has one at least.
+
+    Raises:
+        ConfigError: A layer group cannot have pages below the pool.
+        UsageError: The pools are not those of the groups, or too small.
+    """
+    groups, size = resolved.config.groups, resolved.config.cache.block_size
+    for group in groups:
+        if group.kind in ("state", "cross") or group.block_size not in (None, size):
+            raise ConfigError(
+                f"tiers serve groups that attend to tokens in blocks of {size}: {group.name!r} "
+                "is none"
+            )
+    if not isinstance(pools, Sequence):
+        pools = [pools] * len(groups) if len(groups) > 1 else [pools]
+    alone = len(groups) == 1
+    parts = [
+        pool if isinstance(pool, Part) else Part(pool, 0 if alone else place)
+        for place, pool in enumerate(pools)
+    ]
+    named = {part.group for part in parts}
+    if named != set(range(len(groups))):
+        raise UsageError(
+            f"pools for groups {sorted(named)}: there are groups 0 to {len(groups) - 1}"
+        )
+    for part in parts:
+        if part.pool.layout.shape.block_size != size:
+            found = part.pool.layout.shape.block_size
+            raise UsageError(f"a pool has pages of {found} tokens: blocks have {size}")
+        if part.pool.layout.blocks < blocks:
+            raise UsageError(
+                f"a pool has {part.pool.layout.blocks} pages: there are {blocks} blocks"
+            )
+    return parts
+
+
+def dtype_of(parts: Sequence[Part], resolved: Resolved) -> str:
+    """Type of the keys and values: the model's, or what the pools say of their bytes."""
+    if resolved.config.model is not None:
+        return resolved.config.model.dtype
+    told = (str(getattr(part.pool, "dtype", "")) for part in parts)
+    return "+".join(dict.fromkeys(told))
 
 
 def _tell(took: Took | None, started: float) -> None:

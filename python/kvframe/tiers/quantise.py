@@ -62,7 +62,9 @@ class Fp8:
         most = np.abs(values).max(axis=(2, 4), keepdims=True)
         if not np.isfinite(most).all():
             raise UsageError("the page holds NaN or infinite values: it was not written whole")
-        scale = np.where(most > 0, most / _LARGEST, 1).astype(np.float32)
+        # Below the least normal number a scale has too few bits: the largest value would overflow.
+        least = np.finfo(np.float32).tiny
+        scale: npt.NDArray[np.float32] = np.maximum(most / _LARGEST, least)
         small: npt.NDArray[Any] = (values / scale).astype(self._fp8)
         return scale.tobytes() + small.tobytes()
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from hashlib import blake2b
+from operator import index
 from typing import NamedTuple
 
 import msgspec
+
+from kvframe.errors import ConfigError
 
 Key = tuple[int, int]
 """128 bits of a prefix key, low word first: a row of `KVCacheManager.hash_blocks`.
@@ -30,7 +33,7 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
         block_size: Tokens of a page.
         parts: (layers, parts, heads, bytes of a row) of each part of a page, in order.
         hash: Hash of the prefix keys.
-        rank: Tensor-parallel rank, of ``ranks``.
+        rank: Whose part of the model's KV it is, of ``ranks``.
         ranks: How many there are.
         salt: A deployment's own; that of requests is in the keys.
         codec: What is done to the bytes: ``raw``, or ``fp8``, ``zstd``, ``zlib`` joined by ``+``.
@@ -50,7 +53,21 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def digest(self) -> bytes:
         """16 bytes that stand for all of it."""
-        return blake2b(msgspec.json.encode(self), digest_size=16).digest()
+        return blake2b(msgspec.json.encode(self, enc_hook=index), digest_size=16).digest()
+
+    def check_weights(self, tier: str, store: str) -> None:
+        """Something tells pages of these weights from those of others in the same store.
+
+        Raises:
+            ConfigError: Neither the model nor the weights have a name.
+        """
+        if not (self.model or self.fingerprint):
+            raise ConfigError(
+                f'cache.fingerprint: missing; tier {tier} (store = "{store}") keeps pages for '
+                "later processes and other engines, and nothing would tell this model's from "
+                'another\'s: name its weights (fingerprint = "my-model@2f1c"), or give '
+                'Tiers(model="my-model")'
+            )
 
     def name(self, key: Key, part: int) -> str:
         """The name of a part of a page."""

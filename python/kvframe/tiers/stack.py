@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple, Unpack
 
 import msgspec
 
-from kvframe.config import Resolved
 from kvframe.errors import ConfigError, TierError, UsageError
 from kvframe.manager import KVCacheManager
 from kvframe.pages.numpy import NumpyPool
@@ -24,7 +23,7 @@ from kvframe.tiers.downward import Downward
 from kvframe.tiers.host import HostTier
 from kvframe.tiers.inside import Inside
 from kvframe.tiers.levels import REMEMBERED
-from kvframe.tiers.moves import Mover, Moves, Part
+from kvframe.tiers.moves import Mover, Moves, Part, dtype_of, parts_of
 from kvframe.tiers.space import Space
 from kvframe.tiers.swapping import Swapping
 from kvframe.tiers.upward import Loading, Upward
@@ -81,8 +80,10 @@ class Tiers(Downward, Upward, Swapping, Inside):
         host: Memory of the host tier, one pool a part, block-first; allocated exactly if None.
         movers: For each part, whoever queues its copies on a device (`kvframe.pages.swap.Swap` over
             the pool and its ``host``); None where pools are in host memory.
-        model: The model's name, part of every name in a store.
-        rank: Tensor-parallel rank of these pools, and ``ranks`` how many there are.
+        model: The model's name, part of every name in a store. A store needs it, or
+            ``cache.fingerprint``: two models would read each other's pages.
+        rank: Which of the ``ranks`` that hold parts of the same tokens' KV (tensor- and
+            pipeline-parallel ones counted together) these pools are of.
         salt: Sets this deployment's pages apart from others in the same store.
         worker: Makes the worker of a tier from its name; `Inline` ones make everything
             deterministic: all work is done in `poll`, by the caller.
@@ -92,7 +93,9 @@ class Tiers(Downward, Upward, Swapping, Inside):
         verify: Compare checksums after every copy, in the pool too.
 
     Raises:
-        ConfigError: The configuration has no tiers, or cannot have them.
+        ConfigError: The configuration has no tiers, or cannot have them; there is a store, and
+            neither the model nor its weights have a name.
+        ImportError: A package is not there that a tier's checksum or codec needs.
         TierError: A store cannot be opened.
         UsageError: A part, a rank or a name cannot be.
     """
@@ -118,7 +121,7 @@ class Tiers(Downward, Upward, Swapping, Inside):
         if not resolved.tiers:
             raise ConfigError("tiers: the configuration has none; say [[tiers]]")
         self.kv, self.block_size = kv, kv.block_size
-        self.parts = _parts(pools, resolved, kv.counts().total)
+        self.parts = parts_of(pools, resolved, kv.counts().total)
         if not 0 <= rank < ranks:
             raise UsageError(f"rank = {rank}: must be at least 0 and below ranks = {ranks}")
         if movers is not None and len(movers) != len(self.parts):
@@ -142,13 +145,10 @@ class Tiers(Downward, Upward, Swapping, Inside):
         if first.config.admission == "write-back" and len(resolved.config.groups) > 1:
             raise ConfigError(f"tier {first.config.name}: write-back serves one layer group")
         shapes = [part.pool.layout.shape for part in self.parts]
-        self.host = HostTier(first, shapes, self.block_size, host, poison=poison)
-        self.workers = [worker(f"kvframe-{tier.config.name}") for tier in resolved.tiers]
-        self.moves = Moves(self.parts, self.host.pools, self.workers[0], movers)
         self._space = Space(
             model=model,
             fingerprint=(kv._core.fingerprint() or b"").decode(),
-            dtype=resolved.config.model.dtype if resolved.config.model else "",
+            dtype=dtype_of(self.parts, resolved),
             block_size=self.block_size,
             parts=tuple((s.layers, s.parts, s.heads, s.row_bytes) for s in shapes),
             hash=resolved.config.cache.hash,
@@ -156,6 +156,12 @@ class Tiers(Downward, Upward, Swapping, Inside):
             ranks=ranks,
             salt=salt,
         )
+        for tier in others:
+            self._space.check_weights(tier.config.name, tier.config.store)
+        checks = {"poison": poison, "verify": verify}
+        self.host = HostTier(first, shapes, self.block_size, host, **checks)
+        self.workers = [worker(f"kvframe-{tier.config.name}") for tier in resolved.tiers]
+        self.moves = Moves(self.parts, self.host.pools, self.workers[0], movers)
         self.below, self._behind = [], [OrderedDict() for _ in others]
         self._cleaned = [{} for _ in others]
         try:
@@ -267,12 +273,18 @@ class Tiers(Downward, Upward, Swapping, Inside):
 
         Returns:
             Blocks freed in the pool.
+
+        Raises:
+            ConfigError: It is empty, there is a store, and the model has no name either.
         """
         self._check_open()
+        space = msgspec.structs.replace(self._space, fingerprint=fingerprint)
+        for below in self.below:
+            space.check_weights(below.name, below.config.store)
         freed = self.kv.set_fingerprint(fingerprint)
         for level in self.levels:
             self._left(level, level.books.clear())
-        self._space = msgspec.structs.replace(self._space, fingerprint=fingerprint)
+        self._space = space
         for below in self.below:
             below.set_space(self._space)
         return freed
@@ -350,37 +362,3 @@ class Tiers(Downward, Upward, Swapping, Inside):
         for place, worker in enumerate(busy):
             worker.poll(timeout if place == 0 and not isinstance(worker, Inline) else 0)
         self.moves.poll()
-
-
-def _parts(
-    pools: PagePool | Sequence[PagePool | Part], resolved: Resolved, blocks: int
-) -> list[Part]:
-    """The parts of a page; each layer group has one at least."""
-    groups, size = resolved.config.groups, resolved.config.cache.block_size
-    for group in groups:
-        if group.kind in ("state", "cross") or group.block_size not in (None, size):
-            raise ConfigError(
-                f"tiers serve groups that attend to tokens in blocks of {size}: {group.name!r} "
-                "is none"
-            )
-    if not isinstance(pools, Sequence):
-        pools = [pools] * len(groups) if len(groups) > 1 else [pools]
-    alone = len(groups) == 1
-    parts = [
-        pool if isinstance(pool, Part) else Part(pool, 0 if alone else place)
-        for place, pool in enumerate(pools)
-    ]
-    named = {part.group for part in parts}
-    if named != set(range(len(groups))):
-        raise UsageError(
-            f"pools for groups {sorted(named)}: there are groups 0 to {len(groups) - 1}"
-        )
-    for part in parts:
-        if part.pool.layout.shape.block_size != size:
-            found = part.pool.layout.shape.block_size
-            raise UsageError(f"a pool has pages of {found} tokens: blocks have {size}")
-        if part.pool.layout.blocks < blocks:
-            raise UsageError(
-                f"a pool has {part.pool.layout.blocks} pages: there are {blocks} blocks"
-            )
-    return parts

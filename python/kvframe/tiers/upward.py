@@ -41,6 +41,7 @@ class Loading:
     pages: list[Pages] = field(default_factory=list)
     ticket: int | None = None
     into_host: int | None = None
+    refused: bool = False
     source: tuple[StoreTier, int] | None = None
 
 
@@ -170,8 +171,10 @@ class Upward(Levels):
         try:
             ticket, slots = books.load(keys[:found], loading.start, loading.use)
         except CapacityError:
-            self.counters["deferred"] += 1
+            self.counters["deferred"] += not loading.refused
+            loading.refused = True
             return
+        loading.refused = False
         self._used(self.host, keys[:found])
         self._onboard(loading, ticket, slots)
 

@@ -5,6 +5,7 @@ use kvframe_core::policy::admission::{Offer, Verdict};
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
 
 use crate::buffers::key_words;
 use crate::driver::{Driver, frozen, unchanged};
@@ -29,6 +30,11 @@ impl Gatekeeper {
             driver: Driver::new(driver, column)?,
             strict,
         })
+    }
+
+    /// For Python's garbage collector.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.driver.traverse(visit)
     }
 
     /// Whether the policy keeps books of what was seen.

@@ -1,13 +1,12 @@
-//! Integer and boolean arguments that know their name, so that one out of range is told like any other misuse
-//! instead of as an `OverflowError` without it.
+//! Arguments that know their name, so that one of another type, or out of range, is told like any
+//! other misuse instead of as a `TypeError` or `OverflowError` without it.
 
 use pyo3::prelude::*;
 
 use crate::errors::{shown, usage};
-use crate::inputs::flag;
 
-macro_rules! named {
-    ($($type:ident($inner:ty) = $name:literal;)*) => {$(
+macro_rules! argument {
+    ($type:ident($inner:ty) = $name:literal, $limit:expr) => {
         #[doc = concat!("The argument `", $name, "`.")]
         #[derive(Debug, Clone, Copy)]
         pub struct $type(pub $inner);
@@ -20,34 +19,30 @@ macro_rules! named {
 
             fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
                 value.extract::<$inner>().map(Self).map_err(|_| {
-                    let shown = shown(&value);
-                    let (least, most) = (<$inner>::MIN, <$inner>::MAX);
-                    let limit = format!("must be an integer between {least} and {most}");
+                    let (shown, limit) = (shown(&value), $limit);
                     usage(value.py(), format!("{} = {shown}: {limit}", $name))
                 })
             }
         }
+    };
+}
+
+macro_rules! integers {
+    ($($type:ident($inner:ty) = $name:literal;)*) => {$(
+        argument!($type($inner) = $name, {
+            let (least, most) = (<$inner>::MIN, <$inner>::MAX);
+            format!("must be an integer between {least} and {most}")
+        });
     )*};
 }
 
 macro_rules! flags {
     ($($type:ident = $name:literal;)*) => {$(
-        #[doc = concat!("The argument `", $name, "`.")]
-        #[derive(Debug, Clone, Copy)]
-        pub struct $type(pub bool);
-
-        impl<'a, 'py> FromPyObject<'a, 'py> for $type {
-            type Error = PyErr;
-
-            const INPUT_TYPE: pyo3::inspect::PyStaticExpr =
-                <bool as FromPyObject<'a, 'py>>::INPUT_TYPE;
-
-            fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-                flag($name, &value).map(Self)
-            }
-        }
+        argument!($type(bool) = $name, "must be True or False");
     )*};
 }
+
+argument!(Share(f64) = "usage", "must be a share of the pool, 0 to 1");
 
 flags! {
     Read = "read";
@@ -59,7 +54,7 @@ flags! {
     CopyTail = "copy";
 }
 
-named! {
+integers! {
     Seq(u64) = "seq";
     Ticket(u64) = "ticket";
     Upto(u32) = "upto";
@@ -92,6 +87,7 @@ named! {
     Count(u32) = "count";
     ReceiptNumber(u64) = "receipt";
     Blocks(u32) = "blocks";
+    Free(u32) = "free";
     FromEntry(usize) = "start";
     SlotCount(u32) = "slots";
     LeastCopy(u32) = "least_copy";

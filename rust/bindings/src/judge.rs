@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use kvframe_core::policy::{Candidates, Journal};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
 
 use crate::column::Column;
 use crate::driver::{Driver, changed, frozen, is_interrupt};
@@ -82,6 +83,14 @@ impl Judge {
     /// Whether the policy keeps books of its own.
     pub fn wants_events(driver: &Bound<'_, PyAny>) -> PyResult<bool> {
         driver.getattr("wants_events")?.extract()
+    }
+
+    /// For Python's garbage collector: a policy may hold whatever it ranks the blocks of.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.driver.traverse(visit)?;
+        visit.call(&self.policy)?;
+        visit.call(&self.candidates)?;
+        visit.call(&self.budget)
     }
 
     pub fn window(&self) -> usize {

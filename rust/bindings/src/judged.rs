@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use kvframe_core::Error;
 use kvframe_core::tier::TierPolicy;
 use pyo3::prelude::*;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::sync::MutexExt;
 
 use crate::errors::raise;
@@ -45,6 +46,12 @@ impl<C: Tiered> Judged<C> {
         let Policy { eviction, judge, native, .. } = policy;
         let core = make(eviction).map_err(|e| native::from_core(py, &e, native.as_ref()))?;
         Ok(Self { core: Mutex::new(core), judge, native, what, forks: fork::generation() })
+    }
+
+    /// For Python's garbage collector.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.judge.as_ref().map_or(Ok(()), |judge| judge.traverse(visit))?;
+        self.native.as_ref().map_or(Ok(()), |native| native.traverse(visit))
     }
 
     pub fn locked<T>(&self, py: Python<'_>, work: impl FnOnce(&mut C) -> T) -> PyResult<T> {

@@ -357,6 +357,9 @@ impl Manager {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.judge.as_ref().map_or(Ok(()), |judge| judge.traverse(&visit))?;
+        self.native.as_ref().map_or(Ok(()), |native| native.traverse(&visit))?;
+        self.gatekeeper.as_ref().map_or(Ok(()), |gatekeeper| gatekeeper.traverse(&visit))?;
         self.listeners.traverse(&visit)
     }
 

@@ -11,6 +11,7 @@ use kvframe_native::faults::Faults;
 use kvframe_native::policy::Policy;
 use kvframe_native::v1::{self, Table};
 use pyo3::prelude::*;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyBytes, PyCapsule, PyCapsuleMethods, PyDict};
 
 use crate::errors::{self, raise};
@@ -44,6 +45,11 @@ impl Drop for Inside {
 }
 
 impl Native {
+    /// For Python's garbage collector.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.driver)
+    }
+
     /// Whether this driver is of a native policy.
     pub fn is_behind(driver: &Bound<'_, PyAny>) -> PyResult<bool> {
         driver.hasattr("native")

@@ -5,7 +5,7 @@ use kvframe_core::manager::{DumpFormat, Pinner};
 use pyo3::prelude::*;
 
 use crate::buffers::tokens;
-use crate::errors::usage;
+use crate::errors::{shown, usage};
 use crate::ints::{BlockNumber, Lease, ReceiptNumber};
 use crate::lookup::space_of;
 use crate::manager::Manager;
@@ -40,12 +40,12 @@ impl Manager {
     }
 
     /// The tree of the radix index as "text" or "dot".
-    fn dump(&self, py: Python<'_>, form: &str) -> PyResult<String> {
-        let format = match form {
-            "text" => DumpFormat::Text,
-            "dot" => DumpFormat::Dot,
-            other => {
-                let message = format!("form = {other:?}: must be \"text\" or \"dot\"");
+    fn dump(&self, py: Python<'_>, form: &Bound<'_, PyAny>) -> PyResult<String> {
+        let format = match form.extract::<String>().as_deref() {
+            Ok("text") => DumpFormat::Text,
+            Ok("dot") => DumpFormat::Dot,
+            _ => {
+                let message = format!("form = {}: must be \"text\" or \"dot\"", shown(form));
                 return Err(usage(py, message));
             }
         };

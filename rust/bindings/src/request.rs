@@ -97,6 +97,10 @@ impl Request {
             return Err(raise(py, "UsageError", message.into()));
         }
         let len = if prompt.is_some() { ids.len() as u64 } else { num_tokens.0 };
+        if num_tokens.0 != 0 && num_tokens.0 != len {
+            let message = format!("num_tokens = {}: the prompt has {len} tokens", num_tokens.0);
+            return Err(raise(py, "UsageError", message));
+        }
         let outlook = outlook.map(|o| tokens(o, "outlook")).transpose()?;
         Ok(Self {
             len: length(py, "num_tokens", len)?,

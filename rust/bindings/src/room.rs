@@ -8,11 +8,30 @@ use kvframe_core::manager::Preempt;
 use pyo3::prelude::*;
 
 use crate::buffers::{tokens, u64s};
-use crate::errors::{from_core, usage};
-use crate::ints::{Blocks, Count, Seq, Ticket, Until, Upto};
+use crate::errors::{from_core, shown, usage};
+use crate::ints::{Blocks, Count, Free, Seq, Share, Ticket, Until, Upto};
 use crate::listeners::level;
 use crate::manager::Manager;
 use crate::native;
+
+/// Who gives way first, by its name.
+fn rule_of(name: &Bound<'_, PyAny>) -> PyResult<Preempt> {
+    Ok(match name.extract::<String>().as_deref() {
+        Ok("fewest-computed") => Preempt::FewestComputed,
+        Ok("last-admitted") => Preempt::LastAdmitted,
+        Ok("lowest-priority") => Preempt::LowestPriority,
+        Ok("longest-first") => Preempt::LongestFirst,
+        Ok("lru") => Preempt::LeastRecent,
+        Ok("lfu-aged") => Preempt::LeastFrequent,
+        Ok("most-freed") => Preempt::MostFreed,
+        _ => {
+            let known = "fewest-computed, last-admitted, lowest-priority, longest-first, lru, \
+                         lfu-aged, most-freed";
+            let message = format!("rule = {}: must be one of {known}", shown(name));
+            return Err(usage(name.py(), message));
+        }
+    })
+}
 
 #[pymethods]
 impl Manager {
@@ -84,24 +103,12 @@ impl Manager {
         &self,
         py: Python<'_>,
         seqs: &Bound<'_, PyAny>,
-        rule: &str,
-        usage: Option<f64>,
+        rule: &Bound<'_, PyAny>,
+        usage: Option<Share>,
     ) -> PyResult<Vec<(u64, u32, u32)>> {
         let seqs = u64s(Some(seqs), "seqs")?;
-        let rule = match rule {
-            "fewest-computed" => Preempt::FewestComputed,
-            "last-admitted" => Preempt::LastAdmitted,
-            "lowest-priority" => Preempt::LowestPriority,
-            "longest-first" => Preempt::LongestFirst,
-            "lru" => Preempt::LeastRecent,
-            "lfu-aged" => Preempt::LeastFrequent,
-            "most-freed" => Preempt::MostFreed,
-            _ => {
-                let known = "fewest-computed, last-admitted, lowest-priority, longest-first, lru, \
-                             lfu-aged, most-freed";
-                return Err(self::usage(py, format!("rule = {rule:?}: must be one of {known}")));
-            }
-        };
+        let rule = rule_of(rule)?;
+        let usage = usage.map(|share| share.0);
         if let Some(target) = usage.filter(|target| !(0.0..=1.0).contains(target)) {
             let message = format!("usage = {target}: must be a share of the pool, 0 to 1");
             return Err(self::usage(py, message));
@@ -114,7 +121,7 @@ impl Manager {
     }
 
     /// Evicts until so many blocks are free, or nothing is cached; returns how many went.
-    fn collect(&self, py: Python<'_>, free: Blocks) -> PyResult<u32> {
+    fn collect(&self, py: Python<'_>, free: Free) -> PyResult<u32> {
         let collected = if self.asks_policy() {
             self.with_victims(py, |core| core.collect(free.0))?
         } else {

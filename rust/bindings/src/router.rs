@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use kvframe_core::router::{Reach, Router};
+use kvframe_core::router::{Reach, Router, Text};
 use numpy::{PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
@@ -105,14 +105,15 @@ impl RouterIndex {
         blocks: &Bound<'_, PyAny>,
         parent: Option<&Bound<'_, PyAny>>,
         ids: &Bound<'_, PyAny>,
+        marks: Vec<u64>,
         salt: Option<&[u8]>,
         adapter: Option<&[u8]>,
         tier: u8,
     ) -> PyResult<usize> {
         let (keys, parent) = (hashes(blocks)?, parent.map(hash).transpose()?);
         let ids = tokens(ids, "token_ids")?;
-        let space = root(salt, adapter);
-        Ok(self.locked(py)?.stored(worker.0, &keys, parent, ids.as_slice(), space, tier))
+        let text = Text { tokens: ids.as_slice(), marks: &marks, space: root(salt, adapter) };
+        Ok(self.locked(py)?.stored(worker.0, &keys, parent, text, tier))
     }
 
     fn misfit(&self, py: Python<'_>, worker: Worker, blocks: usize) -> PyResult<()> {
@@ -141,11 +142,13 @@ impl RouterIndex {
         &self,
         py: Python<'_>,
         ids: &Bound<'_, PyAny>,
+        marks: Vec<u64>,
         salt: Option<&[u8]>,
         adapter: Option<&[u8]>,
     ) -> PyResult<Vec<ReachTuple>> {
         let ids = tokens(ids, "prompt")?;
-        let found = self.locked(py)?.match_tokens(ids.as_slice(), root(salt, adapter));
+        let text = Text { tokens: ids.as_slice(), marks: &marks, space: root(salt, adapter) };
+        let found = self.locked(py)?.match_tokens(text);
         Ok(reach_tuples(found))
     }
 

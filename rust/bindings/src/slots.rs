@@ -4,6 +4,7 @@ use kvframe_core::slots::{Counters, Slots as Core, Standing};
 use kvframe_core::tier::TierPolicy;
 use numpy::PyArray1;
 use pyo3::prelude::*;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::PyDict;
 
 use crate::buffers::{tokens, u64s};
@@ -186,6 +187,10 @@ impl Slots {
     /// Decisions that the built-in order took for a policy that failed.
     fn failures(&self) -> u64 {
         self.core.failures()
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.core.traverse(&visit)
     }
 
     /// Recounts the books.

@@ -5,6 +5,7 @@ use kvframe_core::policy::Why;
 use kvframe_core::sequence::Meta;
 use kvframe_core::tier::{Known, TierPolicy as Core};
 use pyo3::prelude::*;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::PyDict;
 
 use crate::ints::{
@@ -123,6 +124,10 @@ impl TierPolicy {
     /// Decisions that the built-in order took for a policy that failed.
     fn failures(&self) -> u64 {
         self.core.failures()
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.core.traverse(&visit)
     }
 
     /// Recounts the books.

@@ -1,5 +1,7 @@
 //! What can go wrong, with the value and the limit in every message.
 
+use std::borrow::Cow;
+
 /// The result of every verb.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -157,7 +159,7 @@ pub enum Error {
         /// What was asked for.
         name: String,
         /// What there is.
-        known: &'static str,
+        known: Cow<'static, str>,
     },
     /// An invariant of the core is broken: a defect of kvframe.
     #[error("integrity: {0}")]

@@ -70,7 +70,7 @@ impl HashAlgo {
             _ => Err(Error::UnknownName {
                 what: "hash",
                 name: name.into(),
-                known: "sha256, blake3, xxh3-128",
+                known: "sha256, blake3, xxh3-128".into(),
             }),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kvframe_core::router::{Reach, Router, TIERS};
+use kvframe_core::router::{Reach, Router, TIERS, Text};
 use proptest::prelude::*;
 
 const GPU: u8 = 0;
@@ -10,6 +10,10 @@ const HOST: u8 = 1;
 
 fn reaches(router: &mut Router, keys: &[u64]) -> Vec<(u64, [u32; TIERS])> {
     router.match_keys(keys.iter().copied()).iter().map(|r| (r.worker, r.blocks)).collect()
+}
+
+fn text(tokens: &[u32], space: u64) -> Text<'_> {
+    Text { tokens, marks: &[], space }
 }
 
 fn of(workers: &[u64]) -> Router {
@@ -24,14 +28,14 @@ fn of(workers: &[u64]) -> Router {
 #[test]
 fn a_copy_in_a_lower_tier_is_still_held() {
     let mut router = of(&[7]);
-    router.stored(7, &[1, 2, 3], None, &[], 0, GPU);
-    router.stored(7, &[2, 3], None, &[], 0, HOST);
+    router.stored(7, &[1, 2, 3], None, Text::default(), GPU);
+    router.stored(7, &[2, 3], None, Text::default(), HOST);
     router.removed(7, &[2], GPU);
     assert_eq!(reaches(&mut router, &[1, 2, 3]), [(7, [1, 3, 3, 3])]);
     router.removed(7, &[2], HOST);
     assert_eq!(reaches(&mut router, &[1, 2, 3]), [(7, [1, 1, 1, 1])]);
     // The head comes back in front of what is still held.
-    router.stored(7, &[2], None, &[], 0, GPU);
+    router.stored(7, &[2], None, Text::default(), GPU);
     assert_eq!(reaches(&mut router, &[1, 2, 3]), [(7, [3, 3, 3, 3])]);
 }
 
@@ -40,9 +44,9 @@ fn a_copy_in_a_lower_tier_is_still_held() {
 fn the_index_has_a_bound_and_keeps_what_is_asked_for() {
     let mut router = Router::new(0, 100);
     router.add_worker(1);
-    router.stored(1, &[1, 2, 3], None, &[], 0, GPU);
+    router.stored(1, &[1, 2, 3], None, Text::default(), GPU);
     for key in 1000..100_000 {
-        router.stored(1, &[key], None, &[], 0, GPU);
+        router.stored(1, &[key], None, Text::default(), GPU);
         assert_eq!(router.match_keys([1, 2, 3])[0].blocks[0], 3, "at {key}");
         assert!(router.len() <= 100);
     }
@@ -56,11 +60,11 @@ fn the_index_has_a_bound_and_keeps_what_is_asked_for() {
 #[test]
 fn a_worker_that_is_gone_holds_nothing_whatever_still_comes_from_it() {
     let mut router = of(&[1, 2]);
-    router.stored(1, &[1, 2], None, &[], 0, GPU);
-    router.stored(2, &[1], None, &[], 0, GPU);
+    router.stored(1, &[1, 2], None, Text::default(), GPU);
+    router.stored(2, &[1], None, Text::default(), GPU);
     assert_eq!(router.remove_worker(1), Some(2));
     assert_eq!(router.remove_worker(1), None);
-    assert_eq!(router.stored(1, &[1, 2, 3], None, &[], 0, GPU), 0);
+    assert_eq!(router.stored(1, &[1, 2, 3], None, Text::default(), GPU), 0);
     assert_eq!((router.removed(1, &[1], GPU), router.cleared(1)), (0, 0));
     assert_eq!(router.counts().ignored, 3);
     assert_eq!(reaches(&mut router, &[1, 2]), [(2, [1; TIERS])]);
@@ -74,8 +78,8 @@ fn a_worker_that_is_gone_holds_nothing_whatever_still_comes_from_it() {
 #[test]
 fn cleared_is_acted_on_for_that_worker_alone() {
     let mut router = of(&[1, 2]);
-    router.stored(1, &[1, 2], None, &[], 0, GPU);
-    router.stored(2, &[1, 2], None, &[], 0, HOST);
+    router.stored(1, &[1, 2], None, Text::default(), GPU);
+    router.stored(2, &[1, 2], None, Text::default(), HOST);
     assert_eq!(router.cleared(1), 2);
     assert_eq!(reaches(&mut router, &[1, 2]), [(2, [0, 2, 2, 2])]);
     router.cleared(2);
@@ -89,11 +93,11 @@ fn engines_that_hash_differently_are_asked_by_tokens() {
     router.add_worker(2);
     let prompt: Vec<u32> = (0..12).collect();
     let space = Router::space(b"", b"");
-    assert_eq!(router.stored(1, &[11, 12], None, &prompt[..8], space, GPU), 2);
-    assert_eq!(router.stored(1, &[13], Some(12), &prompt[8..], space, GPU), 1);
-    assert_eq!(router.stored(2, &[901], None, &prompt[..4], space, GPU), 1);
+    assert_eq!(router.stored(1, &[11, 12], None, text(&prompt[..8], space), GPU), 2);
+    assert_eq!(router.stored(1, &[13], Some(12), text(&prompt[8..], space), GPU), 1);
+    assert_eq!(router.stored(2, &[901], None, text(&prompt[..4], space), GPU), 1);
     let reach = |router: &mut Router, tokens: &[u32], space| {
-        let found = router.match_tokens(tokens, space);
+        let found = router.match_tokens(text(tokens, space));
         found.iter().map(|r| (r.worker, r.blocks[0])).collect::<Vec<_>>()
     };
     assert_eq!(reach(&mut router, &prompt, space), [(1, 3), (2, 1)]);
@@ -102,15 +106,39 @@ fn engines_that_hash_differently_are_asked_by_tokens() {
     assert_eq!(reach(&mut router, &prompt, Router::space(b"tenant", b"")), []);
     assert_ne!(Router::space(b"ab", b"c"), Router::space(b"a", b"bc"));
     // A parent nobody told of, and ids too short for the hashes.
-    assert_eq!(router.stored(2, &[77], Some(76), &prompt[..4], space, GPU), 0);
-    assert_eq!(router.stored(2, &[902, 903], Some(901), &prompt[4..10], space, GPU), 1);
+    assert_eq!(router.stored(2, &[77], Some(76), text(&prompt[..4], space), GPU), 0);
+    assert_eq!(router.stored(2, &[902, 903], Some(901), text(&prompt[4..10], space), GPU), 1);
     assert_eq!(router.counts().unplaced, 2);
     // Where a block lies is told without tokens.
-    assert_eq!(router.stored(2, &[901, 999], None, &[], space, HOST), 1);
+    assert_eq!(router.stored(2, &[901, 999], None, text(&[], space), HOST), 1);
     router.removed(2, &[901], GPU);
-    assert_eq!(router.match_tokens(&prompt, space)[1], Reach { worker: 2, blocks: [0, 2, 2, 2] });
+    assert_eq!(
+        router.match_tokens(text(&prompt, space))[1],
+        Reach { worker: 2, blocks: [0, 2, 2, 2] }
+    );
     assert_eq!(router.removed(1, &[13, 12, 13], GPU), 2);
     assert_eq!(reach(&mut router, &prompt, space), [(1, 1), (2, 0)]);
+}
+
+// scenario: VT10, MK-B16
+#[test]
+fn blocks_of_the_same_tokens_are_told_apart_by_their_marks() {
+    let mut router = Router::new(2, 1000);
+    router.add_worker(1);
+    let tokens: Vec<u32> = (0..6).collect();
+    let marked = |marks| Text { tokens: &tokens, marks, space: 7 };
+    let reach = |router: &mut Router, marks| {
+        router.match_tokens(marked(marks)).first().map_or(0, |r| r.blocks[0])
+    };
+    assert_eq!(router.stored(1, &[1, 2, 3], None, marked(&[0, 5]), GPU), 3);
+    for (marks, blocks) in
+        [(&[0, 5][..], 3), (&[0, 5, 0, 9], 3), (&[], 1), (&[0, 6], 1), (&[5], 0), (&[0, 5, 5], 2)]
+    {
+        assert_eq!(reach(&mut router, marks), blocks, "{marks:?}");
+    }
+    // A mark is no block of tokens.
+    let next = Text { tokens: &[0, 1, 2, 3, 5, 0], marks: &[], space: 7 };
+    assert_eq!(router.match_tokens(next)[0].blocks[0], 1);
 }
 
 #[derive(Debug, Clone)]
@@ -165,7 +193,7 @@ proptest! {
                     model.entry(w).and_modify(BTreeSet::clear);
                 }
                 Event::Stored(w, keys, tier) => {
-                    router.stored(w, &keys, None, &[], 0, tier);
+                    router.stored(w, &keys, None, Text::default(), tier);
                     model.entry(w).and_modify(|held| held.extend(keys.iter().map(|&k| (k, tier))));
                 }
                 Event::Removed(w, keys, tier) => {

@@ -83,10 +83,17 @@ class Mooncake(PageStore):
         return kept
 
     def get(self, names: Sequence[str]) -> Sequence[bytes | None]:
-        if not names:
-            return []
-        # An object that is gone, or whose machine is, comes back empty.
-        return [bytes(data) or None for data in self._store.get_batch(list(names))]
+        found: dict[str, bytes] = {}
+        left = list(names)
+        while left:
+            # An object that is gone, or whose machine is, comes back empty; so does one for which
+            # the client's buffer has no room beside the others, and that one is asked for again.
+            data = zip(left, self._store.get_batch(left), strict=True)
+            came = {name: bytes(one) for name, one in data if one}
+            found |= came
+            left = [name for name in left if name not in came] if came else []
+            left = [name for name, there in zip(left, self.contains(left), strict=True) if there]
+        return [found.get(name) for name in names]
 
     def remove(self, names: Sequence[str]) -> None:
         if names:

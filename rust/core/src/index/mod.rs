@@ -40,7 +40,11 @@ impl IndexKind {
         match name {
             "hash" => Ok(Self::Hash),
             "radix" => Ok(Self::Radix),
-            _ => Err(Error::UnknownName { what: "index", name: name.into(), known: "hash, radix" }),
+            _ => Err(Error::UnknownName {
+                what: "index",
+                name: name.into(),
+                known: "hash, radix".into(),
+            }),
         }
     }
 }

@@ -97,7 +97,11 @@ impl Manager {
         if blocks.len() != groups || most > all {
             return Err(Error::Invalid {
                 what: "loaded",
-                value: format!("{blocks:?}"),
+                value: if blocks.len() == groups {
+                    format!("{blocks:?}")
+                } else {
+                    format!("{} numbers", blocks.len())
+                },
                 limit: format!("the ticket is for {all} blocks in each of {groups} layer groups"),
             });
         }

@@ -127,7 +127,7 @@ impl Manager {
             return Err(Error::Invalid {
                 what: "sleep",
                 value: format!("{live} sequences, {busy} blocks in use"),
-                limit: "every sequence must have ended".into(),
+                limit: "sequences, pins, loans and tickets must have ended".into(),
             });
         }
         self.note(Kind::Sleep, 0, 0);

@@ -346,10 +346,7 @@ pub fn by_name(name: &str, options: PolicyOptions) -> Result<Box<dyn Eviction>> 
         None => Err(Error::UnknownName {
             what: "eviction policy",
             name: name.into(),
-            known: "lru, foresight, mru, fifo, filo, lfu, lfuda, lfu-aged, wlfu, hpt, slru, gdsf, \
-                    cost, priority, longest-first, ttl, clock, sieve, 2q, arc, mq, s3-fifo, \
-                    slru-lists, slru-decay, lirs, w-tinylfu, lecar, marconi, workload, session, \
-                    opt, opt-forced, infinite",
+            known: NAMES.join(", ").into(),
         }),
     }
 }

@@ -43,6 +43,24 @@ pub struct Counts {
     pub dropped: u64,
 }
 
+/// What keys are made of, block by block. Empty where workers' own keys are used.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Text<'a> {
+    /// Token ids, one block after the other.
+    pub tokens: &'a [u32],
+    /// What sets each block apart beside its tokens, an image say; 0, or no mark, where nothing does.
+    pub marks: &'a [u64],
+    /// The root of prompts with this salt and adapter, see [`Router::space`].
+    pub space: u64,
+}
+
+impl Text<'_> {
+    fn blocks(&self, size: usize) -> impl Iterator<Item = (&[u32], u64)> {
+        let marks = self.marks.iter().copied().chain(std::iter::repeat(0));
+        self.tokens.chunks_exact(size).zip(marks)
+    }
+}
+
 /// Blocks by key, each with its holders.
 #[derive(Debug)]
 pub struct Router {
@@ -145,16 +163,13 @@ impl Router {
     }
 
     /// Blocks that a worker has now in a tier, each the child of the one before. Those that were
-    /// placed, all but where `parent` is not known or there are too few `tokens`.
-    ///
-    /// `space` is the root of prompts with this salt and adapter, see [`Self::space`].
+    /// placed, all but where `parent` is not known or there are too few tokens.
     pub fn stored(
         &mut self,
         name: u64,
         hashes: &[u64],
         parent: Option<u64>,
-        tokens: &[u32],
-        space: u64,
+        text: Text<'_>,
         tier: Tier,
     ) -> usize {
         let Some(slot) = self.slot(name) else { return 0 };
@@ -164,7 +179,7 @@ impl Router {
             }
             return hashes.len();
         }
-        let placed = self.stored_by_tokens(slot, hashes, parent, tokens, space, tier);
+        let placed = self.stored_by_tokens(slot, hashes, parent, text, tier);
         self.counts.unplaced += (hashes.len() - placed) as u64;
         placed
     }
@@ -181,11 +196,10 @@ impl Router {
         slot: u32,
         hashes: &[u64],
         parent: Option<u64>,
-        tokens: &[u32],
-        space: u64,
+        text: Text<'_>,
         tier: Tier,
     ) -> usize {
-        if tokens.is_empty() {
+        if text.tokens.is_empty() {
             // Only where it lies is told, as when a block went down a tier.
             let known = |own: &u64| self.workers[slot as usize].aliases.get(own).copied();
             let keys: Vec<_> = hashes.iter().filter_map(known).collect();
@@ -195,13 +209,13 @@ impl Router {
             return keys.len();
         }
         let above = match parent {
-            None => Some(space),
+            None => Some(text.space),
             Some(own) => self.workers[slot as usize].aliases.get(&own).copied(),
         };
         let Some(mut key) = above else { return 0 };
         let mut placed = 0;
-        for (&own, block) in hashes.iter().zip(tokens.chunks_exact(self.block_size)) {
-            key = child(key, block);
+        for (&own, (block, mark)) in hashes.iter().zip(text.blocks(self.block_size)) {
+            key = child(key, block, mark);
             self.workers[slot as usize].aliases.insert(own, key);
             self.hold(key, slot, tier);
             placed += 1;
@@ -304,21 +318,20 @@ impl Router {
     }
 
     /// How far each worker reaches into a prompt. Nobody where workers' own keys are used.
-    pub fn match_tokens(&mut self, tokens: &[u32], space: u64) -> Vec<Reach> {
+    pub fn match_tokens(&mut self, text: Text<'_>) -> Vec<Reach> {
         if self.block_size == 0 {
             return Vec::new();
         }
-        let mut key = space;
-        let blocks = tokens.chunks_exact(self.block_size);
-        self.match_keys(blocks.map(|block| {
-            key = child(key, block);
+        let mut key = text.space;
+        self.match_keys(text.blocks(self.block_size).map(|(block, mark)| {
+            key = child(key, block, mark);
             key
         }))
     }
 }
 
 /// The key of a block after `parent`.
-fn child(parent: u64, tokens: &[u32]) -> u64 {
+fn child(parent: u64, tokens: &[u32], mark: u64) -> u64 {
     const MOST: usize = 256;
     let mut bytes = [0; 4 * MOST];
     let mut key = parent;
@@ -328,5 +341,5 @@ fn child(parent: u64, tokens: &[u32]) -> u64 {
         }
         key = xxh3_64_with_seed(&bytes[..4 * part.len()], key);
     }
-    key
+    if mark == 0 { key } else { xxh3_64_with_seed(&mark.to_le_bytes(), !key) }
 }

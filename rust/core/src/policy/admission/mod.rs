@@ -61,7 +61,7 @@ impl Tier {
         known.into_iter().find(|tier| tier.name() == name).ok_or_else(|| Error::UnknownName {
             what: "tier",
             name: name.into(),
-            known: "gpu, host, disk, remote",
+            known: "gpu, host, disk, remote".into(),
         })
     }
 }
@@ -220,7 +220,8 @@ pub fn by_name(name: &str, o: AdmissionOptions) -> Result<Option<Box<dyn Admit>>
                 what: "admission policy",
                 name: name.into(),
                 known: "always, second-use, frequency, branch-point, size, cost, write-back, \
-                        write-through, selective",
+                        write-through, selective"
+                    .into(),
             });
         }
     }))

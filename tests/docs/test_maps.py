@@ -1,0 +1,24 @@
+"""The maps at the front doors name all that is behind them, and nothing else."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+from kvframe import KVCacheManager
+
+CORE = Path(__file__).parents[2] / "rust" / "core" / "src" / "lib.rs"
+
+
+def test_the_manager_names_each_of_its_verbs_once() -> None:
+    told = (inspect.getdoc(KVCacheManager) or "").split("Args:")[0]
+    verbs = [name for name in dir(KVCacheManager) if not name.startswith("_")]
+    assert sorted(re.findall(r"`(\w+)`", told)) == verbs
+
+
+def test_the_core_names_each_of_its_modules_once() -> None:
+    text = CORE.read_text()
+    table = re.findall(r"^//! \| (\[`.*?) \|", text, re.M)
+    named = [name for cell in table for name in re.findall(r"\[`(\w+)`\]", cell)]
+    assert sorted(named) == sorted(re.findall(r"^pub mod (\w+);", text, re.M))
