@@ -37,6 +37,23 @@ def test_a_hit_may_end_inside_a_block() -> None:
     assert kv.lookup([*asked[:8], 0]).tokens == 8
 
 
+def test_what_goes_on_behind_a_copy_of_a_hit_is_found() -> None:
+    kv = radix()
+    first, second = kv.admit([*PROMPT[:4], 99]), kv.admit(PROMPT[:8])
+    kv.commit(first.seq, 4)
+    kv.commit(second.seq, 8)
+    ours, theirs = (kv.block_table(grant.seq).tolist() for grant in (first, second))
+    assert list(kv.lookup(PROMPT[:5]).blocks) == [ours[0]], "of copies the lowest"
+    grant = kv.admit([*PROMPT[:6], 99])
+    assert grant.cached_tokens == 6
+    assert kv.block_table(grant.seq)[0] == theirs[0], "the copy that the source follows"
+    kv.check_integrity()
+    kv.release(first.seq)
+    kv.release(second.seq)
+    kv.collect(8)
+    kv.check_integrity()
+
+
 @pytest.mark.scenario("I6")
 def test_a_prompt_is_never_found_whole() -> None:
     kv = radix()

@@ -103,6 +103,7 @@ class Admissions(Joins):
         start = Start(self.found(ask) // self.size, 0, [])
         start.tables = self.check_hits(ask, start.rows * self.size, told.hits)
         tail = self.partial and self.caching and ask.reads and not ask.keys_only
+        tail = tail and not (ask.external or ask.external_until)
         return start.rows * self.size + (self.found_tail(ask, start, told)[1] if tail else 0)
 
     def found_tail(self, ask: Ask, start: Start, told: Told) -> tuple[list[Block], int]:
@@ -125,17 +126,8 @@ class Admissions(Joins):
                 return [], 0
             fit = [b for b, tokens in parts.items() if tokens == most]
             told_one = told.tail[group] if told.tail else None
-            near = [self.pool.blocks[b].key or () for b in self.near(fit, start, group)]
-            copied = any(len(self.pool.named(key)) > 1 for key in near)
-            if not self.by_key and told_one is None and copied:
-                # The copy that stands in the tree may follow another copy of the hit.
-                return [], 0
             blocks.append(self.pool.blocks[told_one if told_one in fit else fit[0]])
         return blocks, min(longest)
-
-    def near(self, fit: list[int], start: Start, group: int) -> list[int]:
-        """Those blocks, and the last of a hit."""
-        return [b for b in [*fit, *start.tables[group][-1:]] if b is not None]
 
     def part(self, ask: Ask, block: Block) -> int:
         """Tokens of a block that go on where its prefix ends as a prompt does."""

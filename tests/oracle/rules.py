@@ -131,7 +131,7 @@ class Rules(Machine):
         """Which of several copies of a prefix would be found."""
         if not ask.reads:
             return Told(hits=[[] for _ in range(self.groups)])
-        hit = self.kv.lookup(list(ask.tokens), **ask.space)
+        hit = self.kv.lookup(self.request(replace(ask, join=False, encoder_tokens=0)))
         blocks = [found.tolist() for found in hit.blocks]
         if not self.setup.partial or hit.tokens % self.size == 0:
             return Told(hits=blocks)

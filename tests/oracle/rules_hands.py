@@ -24,8 +24,9 @@ class HandRules(PoolRules):
         if len(self.pins) > 2:
             return self.unpin()
         space = {name: ask.space[name] for name in ("salt", "adapter", "extras")}
-        # One token more, so that all of the prompt may be found.
-        hit = self.kv.lookup([*ask.tokens, 0], **space)
+        # A token more than whole blocks: all of them may be found, and nothing behind them.
+        whole = len(ask.tokens) - len(ask.tokens) % self.o.size
+        hit = self.kv.lookup([*ask.tokens[:whole], 0], **space)
         told = [blocks.tolist() for blocks in hit.blocks]
 
         def model(pin: Pin | None) -> None:

@@ -44,8 +44,9 @@ impl Manager {
         let (known, request) = self.as_it_counts(request)?;
         Ok(self.with_found(&request, known, |wanted, found, collisions, mut blocks| {
             let mut tokens = found * self.block_size();
-            if request.read && self.options.partial_hits {
-                let tail = self.find_tail(wanted, self.less_the_last(known), &blocks);
+            let loads = request.external > 0 || request.external_until > 0;
+            if request.read && !loads && self.options.partial_hits {
+                let tail = self.find_tail(wanted, self.less_the_last(known), &mut blocks);
                 if let Some(tail) = tail {
                     tokens += tail.tokens;
                     blocks.iter_mut().zip(tail.blocks).for_each(|(found, block)| found.push(block));

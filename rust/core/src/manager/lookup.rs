@@ -56,7 +56,7 @@ impl Manager {
         let mut tokens_found = count as u32 * self.block_size();
         if self.options.partial_hits {
             let most = self.less_the_last(tokens.len() as u32);
-            if let Some(tail) = self.find_tail(wanted, most, &blocks) {
+            if let Some(tail) = self.find_tail(wanted, most, &mut blocks) {
                 tokens_found += tail.tokens;
                 blocks.iter_mut().zip(tail.blocks).for_each(|(found, block)| found.push(block));
             }

@@ -24,12 +24,12 @@ pub(super) struct Tail {
 
 impl Manager {
     /// The longest partial block after `hits` that holds nothing but wanted tokens, up to `most` of
-    /// the prompt.
+    /// the prompt. Of several copies of a hit, it may take another in its place.
     pub(super) fn find_tail(
         &self,
         wanted: Wanted<'_>,
         most: u32,
-        hits: &[Vec<BlockId>],
+        hits: &mut [Vec<BlockId>],
     ) -> Option<Tail> {
         if let Some(radix) = self.index.radix() {
             return self.find_partial(radix, wanted, most, hits);
@@ -65,19 +65,25 @@ impl Manager {
         radix: &Radix,
         wanted: Wanted<'_>,
         most: u32,
-        hits: &[Vec<BlockId>],
+        hits: &mut [Vec<BlockId>],
     ) -> Option<Tail> {
         let Wanted { root, tokens, extras, .. } = wanted;
         let marks = &self.hasher.marks(extras, hits.first().map_or(0, Vec::len) + 1)[..];
         let part = |(group, hits): (usize, &Vec<BlockId>)| {
             let path = Path { root: root.for_group(group), tokens, marks };
-            let part = radix.find_partial(path, hits, most as usize)?;
-            // Whoever copies holds its hits: they have to be what the source follows.
-            let parent = hits.last().copied().unwrap_or(NIL);
-            (self.pool.parent(part.source) == parent).then_some(part)
+            radix.find_partial(path, hits, most as usize)
         };
         let parts: Option<Vec<Partial>> = hits.iter().enumerate().map(part).collect();
         let parts = parts?;
+        // Whoever copies holds its hits: they have to be what the source follows.
+        if self.stats.duplicates > 0 {
+            for (found, part) in hits.iter_mut().zip(&parts) {
+                if let Some(last) = found.last_mut() {
+                    *last = self.pool.parent(part.source);
+                    self.follow_chain(found);
+                }
+            }
+        }
         let tokens = parts.iter().map(|part| part.tokens).min()?;
         Some(Tail { tokens, blocks: parts.iter().map(|part| part.source).collect() })
     }
