@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe import _core
+from kvframe.arguments import shown
 from kvframe.config import Config, Resolved
 from kvframe.config.rules import reusable_unit
 from kvframe.config.schema import GroupConfig
@@ -24,7 +25,7 @@ from kvframe.policies.driver import driver
 from kvframe.policies.gate import AdmissionDriver, gate_of
 from kvframe.policies.match import matcher_of
 from kvframe.registry import Registry
-from kvframe.request import Extra, Request, TokenIds, name_bytes, shown
+from kvframe.request import Extra, Request, TokenIds, name_bytes
 from kvframe.results import Committed, Counts, Lengths, Plan, Sight, Span
 from kvframe.retain import RetentionVerbs
 from kvframe.room import Room

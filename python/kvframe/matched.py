@@ -10,12 +10,13 @@ import numpy.typing as npt
 
 from kvframe._core import Manager as Core
 from kvframe._core import Request as CoreRequest
+from kvframe.arguments import shown
 from kvframe.config import Config
 from kvframe.errors import ConfigError, HeldError, UsageError
 from kvframe.policies.admission import Waiting
 from kvframe.policies.gate import AdmissionDriver
 from kvframe.policies.match import Answer, MatchDriver
-from kvframe.request import Extra, Request, RequestOptions, TokenIds, shown, space
+from kvframe.request import Extra, Request, RequestOptions, TokenIds, space
 from kvframe.results import Fit, Grant, Hit, Reason, Stepped
 
 PER_TRY = ("chunk", "until", "partial", "resumed")

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe._core import Request as CoreRequest
-from kvframe.arguments import shown as shown
+from kvframe.arguments import shown
 from kvframe.errors import UsageError
 from kvframe.retention import Retention
 

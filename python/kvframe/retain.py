@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from typing import Literal
 
 from kvframe._core import Manager as Core
+from kvframe.arguments import shown
 from kvframe.errors import UsageError
 from kvframe.matched import Matched
-from kvframe.request import Extra, TokenIds, name_bytes, shown
+from kvframe.request import Extra, TokenIds, name_bytes
 from kvframe.results import Answer, Pin, Pinned, Priority, Taken
 from kvframe.retention import Keep
 

@@ -7,8 +7,9 @@ from contextlib import suppress
 from typing import Literal
 
 from kvframe._core import Manager as Core
+from kvframe.arguments import shown
 from kvframe.errors import HandleError, UsageError
-from kvframe.request import Handles, Request, shown
+from kvframe.request import Handles, Request
 from kvframe.results import Pressure, Victim
 
 PreemptionRule = Literal[

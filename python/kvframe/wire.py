@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from kvframe.arguments import shown
 from kvframe.errors import UsageError
-from kvframe.request import shown
 from kvframe.router import RouterIndex
 
 _FIELDS: dict[str, tuple[str, ...]] = {

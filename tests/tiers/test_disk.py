@@ -198,7 +198,6 @@ def test_the_type_of_the_pool_is_in_names_where_no_model_is_told(tmp_path: Path)
     assert found == [0, 0, 8]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_child_neither_keeps_a_folder_nor_gives_it_back(tmp_path: Path) -> None:
     options = DiskOptions(path=str(tmp_path / "pages"))
