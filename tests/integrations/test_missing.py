@@ -16,10 +16,12 @@ import pytest
         ("integrations.lmcache", "lmcache", "supported: lmcache 0.5.6"),
         ("integrations.transformers", "transformers", "supported: transformers 5.17"),
         ("pages.cupy", "cupy", r"pip install 'kvframe\[gpu\]'"),
+        ("pages.swap", "cupy", r"pip install 'kvframe\[gpu\]'"),
     ],
 )
 def test_it_is_named(monkeypatch: pytest.MonkeyPatch, module: str, package: str, said: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(sys.modules, f"kvframe.{module}", raising=False)
+    for importing in (module, "pages.cupy"):
+        monkeypatch.delitem(sys.modules, f"kvframe.{importing}", raising=False)
     with pytest.raises(ImportError, match=said):
         import_module(f"kvframe.{module}")

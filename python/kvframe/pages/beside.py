@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import cupy
+from kvframe.pages.cupy import cupy
 
 Transfer = Callable[[], Any]
 """Queues a transfer, and answers its event, or None if it is on the current stream."""

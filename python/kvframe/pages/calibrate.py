@@ -15,10 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-import cupy
 import numpy as np
 
 from kvframe.pages.beside import Products
+from kvframe.pages.cupy import cupy
 from kvframe.pages.device import DevicePool
 from kvframe.pages.swap import Swap
 from kvframe.pages.ways import Way, Ways

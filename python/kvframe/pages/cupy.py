@@ -22,7 +22,7 @@ from kvframe.pages.layout import Layout
 from kvframe.pages.numpy import NumpyPool
 
 try:
-    import cupy
+    import cupy as cupy  # the modules beside this one take it from here, message and all
 except ImportError as error:
     raise ImportError("pages on a GPU need CuPy: pip install 'kvframe[gpu]'") from error
 

@@ -24,14 +24,13 @@ from __future__ import annotations
 
 from itertools import cycle
 
-import cupy
 import numpy as np
 import numpy.typing as npt
 
 from kvframe.errors import UsageError
 from kvframe.pages import batch, checks, launch
 from kvframe.pages.checks import Ids
-from kvframe.pages.cupy import CupyPool
+from kvframe.pages.cupy import CupyPool, cupy
 from kvframe.pages.device import DevicePool
 from kvframe.pages.layout import BLOCK_FIRST, Layout
 from kvframe.pages.ways import Way, Ways
