@@ -71,6 +71,13 @@ def test_a_value_that_is_not_even_text(key: str, value: Any, told: str) -> None:
     str(caught.value).encode()
 
 
+@pytest.mark.parametrize("options", [np.array([1, 2]), {"lru": np.array([1, 2])}])
+def test_an_array_is_no_table(tmp_path: Path, options: Any) -> None:
+    (tmp_path / "kvframe.toml").touch()
+    said = complaint(tmp_path / "kvframe.toml", policy={"options": options})
+    assert said.endswith("must be a table, not a ndarray")
+
+
 def test_table_of_values_in_the_place_of_a_file() -> None:
     with pytest.raises(ConfigError, match="a mapping is no file: values go by keyword"):
         Resolved.load({"cache": {}})  # type: ignore[arg-type]

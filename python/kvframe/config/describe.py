@@ -127,4 +127,5 @@ def _type_name(value: object) -> str:
         tuple: "an array",
         dict: "a table",
     }
-    return names.get(type(value), f"a {type(value).__name__}")
+    known = (names[kind] for kind in type(value).__mro__ if kind in names)
+    return next(known, f"a {type(value).__name__}")

@@ -37,7 +37,7 @@ class EnvText(str):
         """The TOML value this text spells, or else the text itself."""
         try:
             table = tomllib.loads(f"value = {self}")
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):  # a number or a nesting beyond Python's limits, too
             return str(self)
         return table["value"] if len(table) == 1 else str(self)
 

@@ -96,7 +96,7 @@ def _read(file: Path) -> str:
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
     try:
-        return data.decode("utf-8")
+        return data.decode("utf-8").removeprefix("\ufeff")  # some editors put it first
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{file}:{line}: is not UTF-8 (byte {error.start})") from error

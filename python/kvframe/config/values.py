@@ -85,7 +85,8 @@ def _value(
                     raise origins.error(join(path, str(name)), entry, rule(dict, entry))
     try:
         return msgspec.convert(value, hint)
-    except (msgspec.ValidationError, UnicodeError) as error:  # a number may come as any text
+    # A number may come as any text; and what is indexed, as an array is, is asked for its keys.
+    except (msgspec.ValidationError, UnicodeError, AttributeError) as error:
         raise origins.error(path, value, rule(hint, value)) from error
 
 
