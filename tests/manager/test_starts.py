@@ -49,6 +49,13 @@ def test_a_policy_says_who_starts() -> None:
     assert first.seq not in kv.live()
 
 
+@pytest.mark.parametrize("reasons", ["busy", None, (3,)])
+def test_reasons_that_are_no_texts_are_refused_at_once(reasons: Any) -> None:
+    wrong = type("Wrong", (OneAtATime,), {"reasons": reasons})
+    with pytest.raises(PolicyError, match=r"reasons = .*: must be a tuple of strings"):
+        gated("wrong", known=gates("wrong", lambda _: wrong()))
+
+
 @pytest.mark.parametrize("number", [-1, 3])
 def test_a_reason_that_is_none_is_a_failure(number: int) -> None:
     class Wrong(OneAtATime):
