@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +165,21 @@ def test_a_policy_in_the_making_is_named_by_its_place(
             document["boards"][0]["cell"]["hit_tokens"]
             == (document["boards"][0]["lru"]["hit_tokens"])
         )
+
+
+def test_a_file_has_its_neighbours_and_hides_no_library(
+    trace: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A policy called as a module of Python's is one more module, as what stands beside it is."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    folder = file.parent / "my work"
+    folder.mkdir()
+    (folder / "at_its_side.py").write_text("WEIGHT = 2\n")
+    policy = folder / "random.py"
+    policy.write_text("from at_its_side import WEIGHT\n" + POLICY)
+    library = sys.modules["random"]
+    assert told(check(trace, "my work/random.py:DeepFirst", "--json"))["ok"]
+    assert sys.modules["random"] is library is random
 
 
 def test_the_exit_code_tells_of_a_broken_promise(trace: Path, file: Path) -> None:
