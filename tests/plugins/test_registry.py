@@ -7,11 +7,12 @@ from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
 import kvframe
-from kvframe.errors import PluginError
+from kvframe.errors import PluginError, UsageError
 from kvframe.registry import Registry
 
 BUILTIN = [
@@ -345,6 +346,20 @@ def test_a_package_with_damaged_metadata_takes_nobody_with_it(
     odd = [row.distribution for row in Registry().list() if row.name == "odd"]
     assert odd == (["unknown"] if file == "METADATA" else [])
     assert "plugin odd" in refusal(Registry(), "odd") if odd else refusal(Registry(), "odd")
+
+
+@pytest.mark.parametrize("name", [None, 3, b"lru", ["lru"]])
+def test_a_name_of_another_type_is_refused_as_one(name: Any) -> None:
+    with pytest.raises(UsageError, match=r"eviction policy .*: must be named by a string"):
+        Registry().eviction(name)
+
+
+@pytest.mark.parametrize("names", ["lru", None, 3, [3]])
+def test_a_list_of_names_is_no_text(names: Any) -> None:
+    with pytest.raises(UsageError, match=r"allow = .*: must be a collection of names"):
+        Registry(allow=names)
+    with pytest.raises(UsageError, match=r"block = .*: must be a collection of names"):
+        Registry(block=names)
 
 
 @pytest.mark.parametrize("value", ["module:", "a module", ":object"])

@@ -46,8 +46,10 @@ def variables(env: Mapping[str, str]) -> dict[str, list[str]]:
     """The variables that set keys, each with its key path in lower case."""
     return {
         name: name.removeprefix(_PREFIX).lower().split(_STEP)
-        for name in sorted(env)
-        if name.startswith(_PREFIX) and _STEP in name.removeprefix(_PREFIX)
+        for name in sorted(env, key=str)
+        if isinstance(name, str)
+        and name.startswith(_PREFIX)
+        and _STEP in name.removeprefix(_PREFIX)
     }
 
 
