@@ -45,7 +45,8 @@ class Disk(PageStore):
     """
 
     def __init__(self, options: DiskOptions) -> None:
-        self.root = Path(options.path)
+        # The process may change its folder later on.
+        self.root = Path(options.path).absolute()
         self._fsync, self._direct = options.fsync, os.O_DIRECT if options.direct else 0
         try:
             self.root.mkdir(parents=True, exist_ok=True)
