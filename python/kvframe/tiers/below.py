@@ -262,7 +262,8 @@ def check_apart(tiers: Sequence[StoreTier]) -> None:
     """
     taken: dict[tuple[str, bytes], str] = {}
     for tier in tiers if len(tiers) > 1 else ():
-        place = tier.store.place()
+        with _told(f"{tier.name}: place()"):
+            place = tier.store.place()
         if place is None:
             continue
         name = taken.setdefault((place, tier.codec.space.digest), tier.name)

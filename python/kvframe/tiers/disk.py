@@ -58,7 +58,8 @@ class Disk(PageStore):
         except OSError as error:
             os.close(self._lock)
             taken = isinstance(error, BlockingIOError)
-            reason = "another process has this folder" if taken else f"no lock: {error.strerror}"
+            held = "another process has this folder, or tiers of this one that were not closed"
+            reason = held if taken else f"no lock: {error.strerror}"
             raise TierError(f"{self.root}: {reason}") from error
         self._owner = os.getpid()
         for left in self.root.glob(f"??/*{_PART}"):
