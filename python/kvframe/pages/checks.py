@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe import _core
+from kvframe.arguments import is_int, shown
 from kvframe.errors import UsageError
 from kvframe.pages.layout import Layout, PageShape
 
@@ -145,9 +146,26 @@ def same_shape(one: PageShape, other: PageShape) -> None:
 
 def layer(at: int, shape: PageShape) -> int:
     """A layer that the pool has."""
+    number(at, "layer")
     if not 0 <= at < shape.layers:
         raise UsageError(f"layer {at}: must be between 0 and {shape.layers - 1}")
-    return at
+    return int(at)
+
+
+def number(value: object, what: str) -> None:
+    """A whole number."""
+    if not is_int(value):
+        raise UsageError(f"{what} = {shown(value)}: must be an integer")
+
+
+def rows(pages: object, count: int, page: PageShape) -> None:
+    """So many whole pages: uint8 [count][page bytes]."""
+    told, wanted = shown(pages), (count, page.page_bytes)
+    if isinstance(pages, np.ndarray):
+        if pages.shape == wanted and pages.dtype == np.uint8:
+            return
+        told = f"{pages.dtype} {pages.shape}"
+    raise UsageError(f"pages are {told}: must be uint8 {wanted}")
 
 
 def items(
@@ -165,10 +183,12 @@ def items(
         raise UsageError(f"KV rows have stride {strides[-1]}: must be contiguous ({itemsize})")
 
 
-def parts(given: int, page: PageShape) -> None:
+def parts(kv: Sequence[Any], page: PageShape) -> None:
     """As many arrays as a page has parts."""
-    if given != page.parts:
-        raise UsageError(f"{given} arrays of KV: the pages have {page.parts} parts")
+    if not hasattr(kv, "__len__"):
+        raise UsageError(f"kv = {shown(kv)}: must be an array a part")
+    if len(kv) != page.parts:
+        raise UsageError(f"{len(kv)} arrays of KV: the pages have {page.parts} parts")
 
 
 def span(table: Ids, start: int, end: int, layout: Layout) -> npt.NDArray[np.int64]:
@@ -179,6 +199,8 @@ def span(table: Ids, start: int, end: int, layout: Layout) -> npt.NDArray[np.int
     """
     size = layout.shape.block_size
     row = whole(table, "block table entries")
+    number(start, "start")
+    number(end, "length")
     if not 0 <= start <= end:
         raise UsageError(f"tokens {start} to {end}: must be 0 <= start <= end")
     if -(-end // size) > len(row):
