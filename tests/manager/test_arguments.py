@@ -77,9 +77,9 @@ def test_rows_that_lie_in_one_place_are_refused() -> None:
     flat = np.full(8, 9, np.int32)
     for strides in ((0, 4), (4, 4), (8, 4)):
         rows = np.lib.stride_tricks.as_strided(flat, (2, 3), strides)
-        with pytest.raises(UsageError, match="must be a writable .* with shared entries"):
+        with pytest.raises(UsageError, match="with shared entries"):
             kv.block_tables(seqs, rows)
-        with pytest.raises(UsageError, match="must be a writable .* with shared entries"):
+        with pytest.raises(UsageError, match="with shared entries"):
             kv.step(append=seqs, tokens=[1, 2], tables=rows)
     assert (flat == 9).all()
     assert state(kv, seqs) == before
