@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Literal
 
 from kvframe._core import Manager as Core
 from kvframe.arguments import shown
-from kvframe.errors import HandleError, UsageError
+from kvframe.errors import UsageError
 from kvframe.request import Handles, Request
 from kvframe.results import Pressure, Victim
 
@@ -92,14 +91,19 @@ class Room:
 
         Returns:
             What brings each of them back, in the order in which they went.
+
+        Raises:
+            UsageError: As `preemption_order`; nobody was preempted.
+            PolicyError: Or an interrupt, in an admission policy in Python. Who went before is gone:
+                the exception's ``preempted`` brings them back.
         """
-        if usage is None:
-            raise UsageError("usage = None: must be a share of the pool, 0 to 1")
-        preempted = []
-        for seq, _, _ in self._core.preemption_order(seqs, rule, usage):
-            with suppress(HandleError):
-                preempted.append(Request.of_core(self._core.preempt(seq, None)))
-        return preempted
+        try:
+            preempted = self._core.preempt_to(seqs, rule, usage)
+        except BaseException as error:
+            if (left := error.__dict__.get("preempted")) is not None:
+                error.__dict__["preempted"] = [*map(Request.of_core, left)]
+            raise
+        return [*map(Request.of_core, preempted)]
 
     def touch(self, seqs: Handles) -> None:
         """Sequences were read or scheduled, in this order: what ``lru`` and ``lfu-aged`` go by.

@@ -26,7 +26,7 @@ def strided(ids: list[int], dtype: Any) -> np.ndarray[Any, Any]:
 def unaligned(values: Any, dtype: Any) -> np.ndarray[Any, Any]:
     """As `np.frombuffer` gives them, where a message has a byte before them."""
     data = np.array(values, dtype)
-    view = np.zeros(data.nbytes + 16, np.uint8)[1 : 1 + data.nbytes].view(dtype)
+    view: np.ndarray[Any, Any] = np.zeros(data.nbytes + 16, np.uint8)[1:-15].view(dtype)
     view[:] = data
     assert not view.flags.aligned
     return view
