@@ -113,6 +113,7 @@ def main(save: Path | None, tests: tuple[str, ...]) -> None:
         record = {
             "date": now(),
             "card": card,
+            "cards": cupy.cuda.runtime.getDeviceCount(),
             "driver": driver(),
             "versions": {"cupy": cupy.__version__, "numpy": version("numpy")},
             "command": " ".join(["python", "-m", "perf.card", *sys.argv[1:]]),

@@ -1092,6 +1092,22 @@ def build_profile() -> str:
     How the core was built: "release" or "debug".
     """
 
+def few_copies(
+    src: Any,
+    dst: Any,
+    tokens: Any | None,
+    row: Any,
+    *,
+    block_size: SupportsIndex,
+    blocks: SupportsIndex,
+) -> int:
+    """
+    Writes copies within a pool of `blocks` that may all run at once into `row`: source,
+    destination and tokens of each, `block_size` tokens if None. Answers how many they are, or 0 if
+    they are none, too many, no integer arrays, out of range, or must run one after another: the
+    caller's usual way tells these apart.
+    """
+
 def node_key(node: SupportsIndex) -> list[int]:
     """
     The two words, low first, of the key that stands for a prefix node in a replay.

@@ -64,8 +64,8 @@ def library(word: int) -> ctypes.CDLL:
 class Emulated:
     """A `kvframe.pages.launch.Gpu` whose device memory is the host's."""
 
-    def __init__(self) -> None:
-        self.processors = 3
+    def __init__(self, device: int = 0) -> None:
+        self.device, self.processors = device, 3
         self.launches: list[tuple[str, int, int]] = []
 
     def launch(self, kernel: str, word: int, grid: int, threads: int, block: Block) -> None:

@@ -216,3 +216,11 @@ def test_few_ids_and_many_are_checked_alike(count: int) -> None:
         checks.pages(np.append(ids[1:], -1), count)
     with pytest.raises(UsageError, match=f"page {ids[0]} is named 2 times"):
         checks.once(np.append(ids[1:], [ids[0]] * 2), "page")
+
+
+def test_pools_of_two_gpus_are_refused() -> None:
+    one, other = (device(ORDERS[0], SHAPES["gqa-fp8"], 1, Emulated(n)) for n in (0, 1))
+    before = spell(reference(other)).copy()
+    with pytest.raises(UsageError, match="GPUs 0 and 1: must be of one"):
+        one.copy_to(other, [0], [1])
+    assert np.array_equal(spell(reference(other)), before)

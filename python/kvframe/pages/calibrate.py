@@ -67,7 +67,7 @@ def calibrate(
     folder: Path | None = None,
     sizes: Sequence[int] = SIZES,
 ) -> Calibration:
-    """The ways that cost least between these pools on the current card.
+    """The ways that cost least between these pools on their card.
 
     The first call for a card and a shape of pages takes some seconds and memory for three matrices
     and staging buffers; **it overwrites the host pool and the device pool**, so calibrate before
@@ -79,9 +79,15 @@ def calibrate(
         folder: Where the file is; ``kvframe`` in the user's cache folder if None.
         sizes: Pages of the transfers to measure; those that do not fit a pool are left out.
     """
-    runtime = cupy.cuda.runtime
-    card = runtime.getDeviceProperties(runtime.getDevice())["name"].decode()
-    path = (folder or _cache_folder()) / f"{_name(card, device)}.json"
+    with cupy.cuda.Device(device.gpu.device):
+        return _calibrate(device, host, folder or _cache_folder(), sizes)
+
+
+def _calibrate(
+    device: DevicePool, host: DevicePool, folder: Path, sizes: Sequence[int]
+) -> Calibration:
+    card = cupy.cuda.runtime.getDeviceProperties(device.gpu.device)["name"].decode()
+    path = folder / f"{_name(card, device)}.json"
     if (kept := _read(path)) is not None:
         return kept
     fitting = [n for n in sizes if n <= min(device.layout.blocks, host.layout.blocks)]

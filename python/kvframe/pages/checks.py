@@ -91,35 +91,6 @@ def once(ids: npt.NDArray[np.integer[Any]], what: str) -> None:
     raise UsageError(f"{what} {found[count > 1][0]} is named {count.max()} times: once at most")
 
 
-def few(src: Ids, dst: Ids, tokens: Ids | None, pool: Layout, most: int) -> list[int] | None:
-    """At most so many copies within a pool that may all run at once, in a row; None for others.
-
-    What is wrong is None as well, for `copies` to tell: this is the path of every decode step, and
-    a few whole numbers in lists cost less than calls of NumPy.
-    """
-    if not (isinstance(src, np.ndarray) and isinstance(dst, np.ndarray)):
-        return None
-    size, n = pool.shape.block_size, len(src)
-    if not 0 < n <= most or len(dst) != n or src.dtype.kind != "i" or dst.dtype.kind != "i":
-        return None
-    out, into = src.tolist(), dst.tolist()
-    many = [size] * n
-    if tokens is not None:
-        if not isinstance(tokens, np.ndarray) or tokens.dtype.kind != "i" or len(tokens) != n:
-            return None
-        many = tokens.tolist()
-    written = set(into)
-    if len(written) != n or not written.isdisjoint(out):
-        return None
-    if min(out) < 0 or min(into) < 0 or min(many) < 0 or max(many) > size:
-        return None
-    if max(out) >= pool.blocks or max(into) >= pool.blocks:
-        return None
-    row = [0] * (3 * n)
-    row[::3], row[1::3], row[2::3] = out, into, many
-    return row
-
-
 def chains(found: Copies) -> tuple[Copies, npt.NDArray[np.int32]] | None:
     """Copies that must run in their order, brought together; None if all may run at once.
 

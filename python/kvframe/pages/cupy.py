@@ -1,6 +1,6 @@
 """Pages in GPU memory, through CuPy; and host memory that a GPU reaches.
 
-Everything is queued on CuPy's current stream. For a stream of another library::
+Everything is queued on CuPy's current stream of the pool's GPU. For a stream of another library::
 
     with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
         pool.copy(src, dst)
@@ -26,6 +26,10 @@ try:
 except ImportError as error:
     raise ImportError("pages on a GPU need CuPy: pip install 'kvframe[gpu]'") from error
 
+_current_device = cupy.cuda.runtime.getDevice
+_current_stream = cupy.cuda.get_current_stream
+_launch = cupy.cuda.driver.launchKernel
+
 
 @cache
 def _module(device: int, word: int) -> Any:
@@ -40,71 +44,83 @@ def _kernel(device: int, name: str, word: int) -> int:
 
 
 class CupyGpu:
-    """The current device of CuPy, as `kvframe.pages.launch.Gpu` wants it."""
+    """A device, the current one if None, as `kvframe.pages.launch.Gpu` wants it."""
 
-    def __init__(self) -> None:
-        self.device = int(cupy.cuda.runtime.getDevice())
+    def __init__(self, device: int | None = None) -> None:
+        self.device = int(_current_device()) if device is None else device
         told = cupy.cuda.runtime.getDeviceProperties(self.device)
         self.processors = int(told["multiProcessorCount"])
 
     def launch(self, kernel: str, word: int, grid: int, threads: int, block: Block) -> None:
+        if _current_device() != self.device:
+            with self._current():
+                self.launch(kernel, word, grid, threads, block)
+            return
         # The driver's own call: CuPy's looks at each argument first, for half as long again.
         function = _kernel(self.device, kernel, word)
-        stream = cupy.cuda.get_current_stream().ptr
-        cupy.cuda.driver.launchKernel(
-            function, grid, 1, 1, threads, 1, 1, 0, stream, block.arguments, 0
-        )
+        stream = _current_stream().ptr
+        _launch(function, grid, 1, 1, threads, 1, 1, 0, stream, block.arguments, 0)
 
     def upload(self, array: npt.NDArray[Any]) -> tuple[int, object]:
         # A copy out of pageable memory has left it when the call returns.
         source = np.ascontiguousarray(array)
-        kept = cupy.cuda.alloc(source.nbytes)
-        kept.copy_from_host_async(source.ctypes.data, source.nbytes)
+        with self._current():
+            kept = cupy.cuda.alloc(source.nbytes)
+            kept.copy_from_host_async(source.ctypes.data, source.nbytes)
         return int(kept.ptr), kept
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        return cupy.empty(shape, dtype)
+        with self._current():
+            return cupy.empty(shape, dtype)
 
     def describe(self, array: Any) -> tuple[int, tuple[int, ...], tuple[int, ...], np.dtype[Any]]:
-        found = _device_array(array, self.device)
+        found = _on(self.device, array)
         return int(found.data.ptr), found.shape, found.strides, found.dtype
 
     def download(self, array: Any) -> npt.NDArray[Any]:
-        host: npt.NDArray[Any] = cupy.asnumpy(array)
+        with self._current():
+            host: npt.NDArray[Any] = cupy.asnumpy(array)
         return host
+
+    def synchronize(self) -> None:
+        """Wait for the current stream."""
+        with self._current():
+            cupy.cuda.get_current_stream().synchronize()
+
+    def _current(self) -> Any:
+        return cupy.cuda.Device(self.device)
 
 
 class CupyPool(DevicePool):
-    """A `PagePool` in the current device's memory.
+    """A `PagePool` in a device's memory.
 
     Args:
         layout: Where the bytes are.
-        memory: uint8 on the device, at least ``layout.nbytes``; fresh and zeroed if None.
+        memory: uint8 on a device, at least ``layout.nbytes``; fresh, zeroed and on the current
+            device if None.
         dtype: What `read` answers in.
 
     Raises:
-        UsageError: The memory is too small or on another device; the dtype does not divide a row.
+        UsageError: The memory is too small or not on a device; the dtype does not divide a row.
     """
 
     def __init__(
         self, layout: Layout, memory: Any = None, *, dtype: npt.DTypeLike = np.uint8
     ) -> None:
-        gpu = CupyGpu()
-        if memory is None:
-            memory = cupy.zeros(layout.nbytes, cupy.uint8)
-        found = _device_array(memory, gpu.device)
+        found = _as_cupy(cupy.zeros(layout.nbytes, cupy.uint8) if memory is None else memory)
         if not found.flags.c_contiguous or found.nbytes < layout.nbytes:
             raise UsageError(
                 f"the memory has {found.nbytes} bytes, contiguous: {found.flags.c_contiguous}; "
                 f"the layout needs {layout.nbytes} in one piece"
             )
         planes = plane_addresses(layout, int(found.data.ptr))
+        gpu = CupyGpu(found.device.id)
         super().__init__(gpu, layout, planes, found, dtype)
-        cupy.cuda.get_current_stream().synchronize()  # once: from here on any stream may use it
+        gpu.synchronize()  # once: from here on any stream may use it
 
     @classmethod
     def adopt(cls, arrays: Any, axes: str, *, block_size: int | None = None) -> DevicePool:
-        """A pool over an engine's own arrays on the current device, without a copy.
+        """A pool over an engine's own arrays on one device, without a copy.
 
         Args:
             arrays: As for `NumpyPool.adopt`; CuPy, torch, JAX: whatever has
@@ -115,9 +131,10 @@ class CupyPool(DevicePool):
         Raises:
             UsageError: Axes, shape, device, memory order or dtype are not what a pool can use.
         """
-        gpu = CupyGpu()
         given, each = flat(arrays)
-        found = [_device_array(array, gpu.device) for array in given]
+        found = [_as_cupy(array) for array in given]
+        gpu = CupyGpu(found[0].device.id)
+        found = [_on(gpu.device, array) for array in found]
         told = [Array(a.shape, a.strides, a.itemsize, True) for a in found]
         adopted = adopt(told, each, axes, block_size)
         steps = adopted.layout.strides
@@ -127,7 +144,7 @@ class CupyPool(DevicePool):
         pool = DevicePool(
             gpu, adopted.layout, np.array(planes, np.uint64), (arrays, found), found[0].dtype
         )
-        cupy.cuda.get_current_stream().synchronize()  # once, as above
+        gpu.synchronize()  # once, as above
         return pool
 
 
@@ -151,31 +168,47 @@ def pinned(nbytes: int) -> npt.NDArray[np.uint8]:
 
 
 def host_pool(layout: Layout, *, dtype: npt.DTypeLike = np.uint8) -> tuple[NumpyPool, DevicePool]:
-    """A host tier's pages in pinned memory: as NumPy has them, and as kernels reach them."""
+    """A host tier's pages in pinned memory: as NumPy has them, and as kernels of the current
+    device reach them.
+    """
     buffer = pinned(layout.nbytes)
     pool = NumpyPool(layout, buffer, dtype=dtype)
-    mapped = over_host(CupyGpu(), pool, buffer)
-    cupy.cuda.get_current_stream().synchronize()  # once, as above
+    gpu = CupyGpu()
+    mapped = over_host(gpu, pool, buffer)
+    gpu.synchronize()  # once, as above
     return pool, mapped
 
 
-def _device_array(array: Any, device: int) -> Any:
-    """An array of another library as CuPy's, without a copy."""
-    if not isinstance(array, cupy.ndarray):
-        if hasattr(array, "__cuda_array_interface__"):
-            array = cupy.asarray(array)
-        elif hasattr(array, "__dlpack__"):
-            kind, number = array.__dlpack_device__()
-            if int(kind) != 2:
-                raise UsageError(f"the array is on device ({int(kind)}, {number}): must be CUDA's")
-            try:
-                array = cupy.from_dlpack(array)
-            except (BufferError, RuntimeError, TypeError) as error:
-                raise UsageError(f"CuPy cannot adopt it ({error}): view it as uint8") from error
-        else:
-            raise UsageError(
-                f"a {type(array).__name__} has neither __cuda_array_interface__ nor DLPack"
-            )
-    if array.device.id != device:
-        raise UsageError(f"the array is on GPU {array.device.id}: must be on the current, {device}")
-    return array
+def _on(device: int, array: Any) -> Any:
+    """An array as CuPy's, which has to be on a device."""
+    found = _as_cupy(array)
+    if found.device.id != device:
+        raise UsageError(f"the array is on GPU {found.device.id}: must be on the pool's, {device}")
+    return found
+
+
+def _as_cupy(array: Any) -> Any:
+    """An array of any library as CuPy's, where it is: CuPy would copy it to the current device."""
+    if isinstance(array, cupy.ndarray):
+        return array
+    if (told := getattr(array, "__cuda_array_interface__", None)) is not None:
+        with cupy.cuda.Device(_device_of(told["data"][0])):
+            return cupy.asarray(array)
+    if not hasattr(array, "__dlpack__"):
+        raise UsageError(
+            f"a {type(array).__name__} has neither __cuda_array_interface__ nor DLPack"
+        )
+    kind, number = array.__dlpack_device__()
+    if int(kind) != 2:
+        raise UsageError(f"the array is on device ({int(kind)}, {number}): must be CUDA's")
+    try:
+        with cupy.cuda.Device(number):
+            return cupy.from_dlpack(array)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise UsageError(f"CuPy cannot adopt it ({error}): view it as uint8") from error
+
+
+def _device_of(address: int) -> int:
+    """Whose memory it is; the current device's where an empty array has none."""
+    runtime = cupy.cuda.runtime
+    return int(runtime.pointerGetAttributes(address).device if address else runtime.getDevice())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from struct import pack_into
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from kvframe._core import few_copies
 from kvframe.errors import UsageError
 from kvframe.pages import checks, launch
 from kvframe.pages.checks import Copies, Ids
@@ -23,7 +23,7 @@ GRID = 32
 
 
 class DevicePool:
-    """A `PagePool` whose bytes are moved by kernels, on the caller's current stream.
+    """A `PagePool` whose bytes are moved by kernels, on the current stream of its device.
 
     Nothing waits for the device, except `get`, `checksum` and `verify`, which answer on the host
     and wait for the current stream. A call is one launch, however many pages it names.
@@ -56,7 +56,7 @@ class DevicePool:
         self._own = self._move(self)  # the copies of a step, made ready
         self._blocks.clear()
         self._own.value["src"] = self._own.value["dst"] = self.pool_argument()
-        self._few = memoryview(self._own.value["few"]).cast("B")
+        self._few, self._count = self._own.row["few"][0], self._own.row["chains"]
         shape, every = layout.shape, layout.shape.layers * layout.shape.parts
         self._own.value["planes"] = every
         self._threads = launch.threads(shape.page_bytes // (every * self.alignment), 4)
@@ -66,6 +66,13 @@ class DevicePool:
     def layout(self) -> Layout:
         return self._layout
 
+    def same_device(self, other: DevicePool) -> None:
+        """Raise unless kernels of one device reach both pools."""
+        if self.gpu.device != other.gpu.device:
+            raise UsageError(
+                f"the pools are of GPUs {self.gpu.device} and {other.gpu.device}: must be of one"
+            )
+
     def pool_argument(self, first_plane: int = 0) -> tuple[int, int, int, int]:
         """The pool as the kernels see it, from a plane on."""
         steps = self._layout.strides
@@ -74,15 +81,14 @@ class DevicePool:
     # --- pages --------------------------------------------------------------------------------
 
     def copy(self, src: Ids, dst: Ids, tokens: Ids | None = None) -> None:
-        few = checks.few(src, dst, tokens, self._layout, FEW)
-        if few is None:
+        size, blocks = self._layout.shape.block_size, self._layout.blocks
+        count = few_copies(src, dst, tokens, self._few, block_size=size, blocks=blocks)
+        if not count:
             self.copy_to(self, src, dst, tokens)
             return
-        block, count = self._own, len(few) // 3
-        pack_into(f"{len(few)}i", self._few, 0, *few)
-        block.value["chains"] = count
+        self._count[0] = count
         grid = min(count * self.planes.size, self._grid)
-        self.gpu.launch("move_pages", self.alignment, grid, self._threads, block)
+        self.gpu.launch("move_pages", self.alignment, grid, self._threads, self._own)
 
     def copy_to(
         self,
@@ -143,6 +149,7 @@ class DevicePool:
 
     def _checked(self, other: DevicePool, src: Ids, dst: Ids, tokens: Ids | None) -> Copies:
         checks.same_shape(self._layout.shape, other.layout.shape)
+        self.same_device(other)
         copies = checks.copies(src, dst, tokens, self._layout, other.layout)
         if other is not self:
             checks.once(copies[:, 1], "destination page")

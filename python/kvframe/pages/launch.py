@@ -56,15 +56,16 @@ class Block:
 
     Attributes:
         value: Its fields.
+        row: The same, as an array of one: its fields are views.
         address: Where its bytes are.
         nbytes: How many they are.
         arguments: Address of a launch's table of arguments, whose only one these bytes are.
     """
 
     def __init__(self, struct: np.dtype[Any], **fields: Any) -> None:
-        self._bytes = np.zeros(1, struct)
-        self.value = self._bytes[0]
-        self.address, self.nbytes = self._bytes.ctypes.data, struct.itemsize
+        self.row = np.zeros(1, struct)
+        self.value = self.row[0]
+        self.address, self.nbytes = self.row.ctypes.data, struct.itemsize
         self._table = np.array([self.address], np.uint64)
         self.arguments = self._table.ctypes.data
         for name, value in fields.items():
@@ -72,8 +73,14 @@ class Block:
 
 
 class Gpu(Protocol):
-    """What a backend needs of a device; everything is queued on the caller's current stream."""
+    """What a backend needs of a device; everything is queued on the caller's current stream.
 
+    Attributes:
+        device: Its number. Whichever is current, calls go to this one, on its current stream.
+        processors: How many multiprocessors it has.
+    """
+
+    device: int
     processors: int
 
     def launch(self, kernel: str, word: int, grid: int, threads: int, block: Block) -> None:

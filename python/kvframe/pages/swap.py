@@ -23,6 +23,7 @@ that reads the host by such warps: its pieces are small, and each layer has to b
 from __future__ import annotations
 
 from itertools import cycle
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -58,9 +59,9 @@ _MOST_PITCH = 2**31
 class Swap:
     """Copies between a device pool and a block-first host pool, beside compute.
 
-    Transfers start once what the current stream has queued is done, and run on streams of their
-    own, in the order of their calls. They answer an event: let a stream wait for it, or poll it;
-    nothing else waits.
+    Transfers start once what the current stream of the pools' GPU has queued is done, and run on
+    streams of their own, in the order of their calls. They answer an event: let a stream wait for
+    it, or poll it; nothing else waits.
 
     Args:
         device: Pages on the device.
@@ -72,8 +73,9 @@ class Swap:
         bring: The same for transfers to the device.
 
     Raises:
-        UsageError: Pages differ, the host pool is not block-first, the chunk is below 1, or a way
-            is not to be had: a page's rows are not evenly apart, or the driver has no batch copy.
+        UsageError: Pages differ, the pools are of two GPUs, the host pool is not block-first, the
+            chunk is below 1, or a way is not to be had: a page's rows are not evenly apart, or the
+            driver has no batch copy.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Swap:
     ) -> None:
         shape = device.layout.shape
         checks.same_shape(shape, host.layout.shape)
+        device.same_device(host)
         block_first = Layout.of(BLOCK_FIRST, shape, host.layout.blocks)
         if host.layout != block_first:
             raise UsageError(f"the host pool is {host.layout.order}: must be {BLOCK_FIRST}, dense")
@@ -104,6 +107,10 @@ class Swap:
         for way in sorted({way for ways in self.ways.values() for way in ways.all()}):
             if way not in self.possible():
                 raise UsageError(f"way = {way!r}: not to be had for these pages and this driver")
+        with self._current():
+            self._make_streams()
+
+    def _make_streams(self) -> None:
         # All copies on one stream: the engine would take turns between several, so that all of
         # them end at once and it has nothing to do. Where a gather waits for room on the
         # multiprocessors, high priority goes first.
@@ -114,8 +121,11 @@ class Swap:
         self._asked, self._before, self._moved = (
             cupy.cuda.Event(disable_timing=True) for _ in range(3)
         )
-        staged = Layout.of(BLOCK_FIRST, shape, self.chunk)
+        staged = Layout.of(BLOCK_FIRST, self.device.layout.shape, self.chunk)
         self._stages = [_Stage(CupyPool(staged)) for _ in range(STAGES)]
+
+    def _current(self) -> Any:
+        return cupy.cuda.Device(self.device.gpu.device)
 
     def possible(self) -> list[Way]:
         """The ways that these pages and this driver have."""
@@ -141,14 +151,14 @@ class Swap:
 
     def onboard(self, host_pages: Ids, pages: Ids) -> list[cupy.cuda.Event]:
         """As `bring`, layer by layer: an event a layer, so that compute may start on the first."""
-        stream = self._kernels
-        stream.wait_event(cupy.cuda.get_current_stream().record(self._asked))
-        stream.wait_event(self._bus.record(self._before))
-        ready = []
-        with stream:
-            for _ in self.host.copy_by_layer(self.device, host_pages, pages, warps=self._most):
-                ready.append(stream.record(cupy.cuda.Event()))
-        self._bus.wait_event(ready[-1])
+        stream, ready = self._kernels, []
+        with self._current():
+            stream.wait_event(cupy.cuda.get_current_stream().record(self._asked))
+            stream.wait_event(self._bus.record(self._before))
+            with stream:
+                for _ in self.host.copy_by_layer(self.device, host_pages, pages, warps=self._most):
+                    ready.append(stream.record(cupy.cuda.Event()))
+            self._bus.wait_event(ready[-1])
         self._landed = ready[-1]
         return ready
 
@@ -158,7 +168,6 @@ class Swap:
         if len(here) != len(there):
             raise UsageError(f"{len(here)} pages, but {len(there)} host pages")
         checks.once(there if out else here, "host page" if out else "page")
-        self._bus.wait_event(cupy.cuda.get_current_stream().record(self._asked))
         way = self.ways[out].of(len(here))
         run = {
             "rows": self._by_row,
@@ -167,9 +176,11 @@ class Swap:
             "staged": self._by_stage,
             "kernel": self._by_kernel,
         }[way]
-        run(here, there, out=out)
-        ended = self._bus if out or way != "staged" else self._scatters_end()
-        answer = ended.record(cupy.cuda.Event())
+        with self._current():
+            self._bus.wait_event(cupy.cuda.get_current_stream().record(self._asked))
+            run(here, there, out=out)
+            ended = self._bus if out or way != "staged" else self._scatters_end()
+            answer = ended.record(cupy.cuda.Event())
         if not out:
             self._landed = answer
         return answer

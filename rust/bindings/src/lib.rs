@@ -21,6 +21,7 @@
 //! | [`lookup`], [`loans`] | questions about prompts; raw blocks |
 //! | [`router`] | which of many workers holds which prefix |
 //! | [`tier`], [`pages`] | `TierPolicy`: blocks without prefixes under a policy; `TierPages`: with them |
+//! | [`copies`] | the few copies of a decode step, checked |
 //! | [`slots`] | `Slots`: a contiguous slot for each sequence |
 //! | [`judged`] | what both have in common: the lock, and a policy in Python |
 //! | [`trace`], [`replay`] | `Trace` and `replay` |
@@ -40,6 +41,7 @@ mod answers;
 mod blocks;
 mod buffers;
 mod column;
+mod copies;
 mod driver;
 mod errors;
 mod fork;
@@ -79,6 +81,8 @@ mod views;
 /// kvframe's compiled core.
 #[pymodule(gil_used = false)]
 mod _core {
+    #[pymodule_export]
+    use super::copies::few_copies;
     #[pymodule_export]
     use super::errors::report_unraisable;
     #[pymodule_export]
