@@ -115,3 +115,5 @@ def test_an_answer_that_no_memory_holds_is_told_not_tried(
     got = _core.replay(_core.Trace.parse(text, "t", None), "lru", capacity, "timed")
     assert got["rejected"] == (capacity == 4)
     assert got["hit_tokens"] == (1 if capacity == 4 else 2) * block_size
+    # One that is rejected asked for its blocks all the same.
+    assert (got["block_hits"], got["block_accesses"]) == (1 if capacity == 4 else 2, 6)

@@ -98,6 +98,7 @@ impl Prepared<'_> {
             end_until(manager, &mut running, now)?;
             outcome.requests += 1;
             outcome.input_tokens += u64::from(request.input_tokens);
+            outcome.block_accesses += u64::from(self.trace.blocks(i, self.mode));
             let meta = self.meta(i, &mut turns);
             let answer = if ample { 0 } else { request.output_tokens };
             let len = request.input_tokens.saturating_add(answer);
@@ -180,7 +181,6 @@ impl Prepared<'_> {
         let hit = u64::from(cached_tokens);
         let input = self.trace.requests[i].input_tokens;
         outcome.hit_tokens += hit;
-        outcome.block_accesses += u64::from(self.trace.blocks(i, self.mode));
         outcome.block_hits += u64::from(cached_tokens / self.trace.block_size);
         outcome.request_hit_rates += hit as f64 / f64::from(input.max(1));
     }
