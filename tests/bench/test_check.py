@@ -51,6 +51,11 @@ class NoOptions(BatchedEviction):
         out[:] = candidates["last_use"]
 
 
+class Leaves(BatchedEviction):
+    def score(self, candidates, out):
+        raise SystemExit(0)
+
+
 class Bad(BatchedEviction):
     def score(self, candidates, out):
         out[:] = np.nan
@@ -191,6 +196,13 @@ def test_the_exit_code_tells_of_a_broken_promise(trace: Path, file: Path) -> Non
     assert result.stdout.splitlines()[-1].startswith(
         "bad does not keep: answers; not tried after that: eligible, "
     )
+
+
+def test_a_policy_that_ends_the_program_has_not_passed(trace: Path, file: Path) -> None:
+    result = check(trace, "in_the_making.py:Leaves")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "in_the_making.py:" in result.stderr
+    assert "has ended the program: SystemExit: 0" in result.stderr
 
 
 @pytest.mark.parametrize(
