@@ -258,9 +258,9 @@ def test_more_blocks_than_a_load_is_of_are_refused_before_the_policy_is_asked(bl
     grant = kv.admit([*A, 7], external=12)
     assert grant.load is not None
     before = state(kv, [grant.seq])
-    for calls in (lambda: kv.loaded(grant.load, blocks), lambda: kv.loaded(grant.load, [blocks])):
+    for told in (blocks, [blocks]):
         with pytest.raises(UsageError, match="the ticket is for 3 blocks"):
-            calls()
+            kv.loaded(grant.load, told)
     with pytest.raises(UsageError, match="the ticket is for 3 blocks"):
         kv.step(loaded=([grant.load], [blocks]))
     assert state(kv, [grant.seq]) == before

@@ -88,7 +88,7 @@ class _Asked:
         return cls(salt.decode(), adapter.decode(), encoder, items, session)
 
     def cut(self, length: int) -> _Asked:
-        """Of a sequence that knows so many tokens: what comes instead of an item is not the item."""
+        """Where so many tokens are left: what comes instead of an item is not the item."""
         items = (Extra(x.start, min(x.end, length), x.id) for x in self.extras if x.start < length)
         return replace(self, extras=tuple(items)) if self.extras else self
 
