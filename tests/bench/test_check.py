@@ -99,6 +99,10 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "in_the_making.py"
     path.write_text(POLICY)
+    (tmp_path / "my_package").mkdir()
+    (tmp_path / "my_package" / "in_the_making.py").write_text(POLICY)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "__init__.py").write_text("raise OSError('no model')\n")
     return path
 
 
@@ -155,6 +159,8 @@ def test_json_says_the_same(trace: Path) -> None:
         ("in_the_making.py:DeepFirst:weight=2", "deep-first:weight=2"),
         ("in_the_making:NoOptions", "no-options"),
         ("in_the_making.py:LATE", "late"),
+        ("my_package.in_the_making", "t-lru"),
+        ("my_package.in_the_making:DeepFirst", "deep-first"),
         ("in_the_making", "t-lru"),  # and not the installed one
     ],
 )
@@ -210,6 +216,8 @@ def test_a_policy_that_ends_the_program_has_not_passed(trace: Path, file: Path) 
     [
         ("t-lrru", "no eviction policy t-lrru; did you mean t-lru?"),
         ("opt", "opt needs to know the future"),
+        ("nowhere.policy", "no eviction policy nowhere.policy"),
+        ("broken.policy", "cannot import broken.policy: OSError: no model"),
         ("nowhere.py", "cannot import nowhere.py: FileNotFoundError"),
         ("nowhere:Policy", "cannot import nowhere: ModuleNotFoundError"),
         ("in_the_making.py:Nobody", "in_the_making.py has no Nobody"),

@@ -98,9 +98,15 @@ def _is_place(plugin: str, registry: Registry) -> bool:
         return True
     if any(found.name == plugin for kind in KINDS for found in registry.candidates(kind)):
         return False
+    if not all(part.isidentifier() for part in plugin.split(".")):
+        return False
     sys.path.insert(0, "")
     try:
-        return plugin.isidentifier() and importlib.util.find_spec(plugin) is not None
+        return importlib.util.find_spec(plugin) is not None
+    except ModuleNotFoundError:  # nor is there the package that it would be in
+        return False
+    except (Exception, SystemExit):  # that package cannot be imported: to do so again tells why
+        return True
     finally:
         sys.path.remove("")
 
