@@ -342,6 +342,13 @@ class Manager:
         """
         Ends a sequence for now; returns the request that brings it back.
         """
+    def preempt_to(
+        self, /, seqs: Any, rule: Any, usage: SupportsFloat | SupportsIndex
+    ) -> list[Request]:
+        """
+        Preempts those that `preemption_order` names to bring use down to a share, but for who has ended
+        by then; returns what brings each back. An error has what was done so far as `preempted`.
+        """
     def preemption_order(
         self, /, seqs: Any, rule: Any, usage: SupportsFloat | SupportsIndex | None = None
     ) -> list[tuple[int, int, int]]:
@@ -1083,6 +1090,23 @@ def after_fork_in_child() -> None:
 def build_profile() -> str:
     """
     How the core was built: "release" or "debug".
+    """
+
+def copies(
+    src: Any,
+    dst: Any,
+    tokens: Any | None,
+    *,
+    block_size: SupportsIndex,
+    src_blocks: SupportsIndex,
+    dst_blocks: SupportsIndex,
+    once: bool,
+) -> Incomplete | None:
+    """
+    Copies from a pool of `src_blocks` to one of `dst_blocks`: int32 of (n, 3), source, destination
+    and tokens of each, `block_size` tokens if None. None if they are no integer arrays, out of
+    range, or if a destination must be named `once` and is not: the caller's usual way tells these
+    apart.
     """
 
 def few_copies(

@@ -11,6 +11,18 @@ from kvframe.descriptors import Kind
 
 GROUP = "kvframe"
 
+PACKAGES: dict[Kind, dict[str, str]] = {
+    "eviction": {
+        "hyperbolic": "kvframe-hyperbolic",
+        "kvflow": "kvframe-kvflow",
+        "pensieve": "kvframe-pensieve",
+        "t-lru": "kvframe-tlru",
+    },
+    "admission": {"second-hit": "kvframe-second-hit"},
+    "tier": {"mooncake": "kvframe-mooncake", "redis": "kvframe-redis"},
+}
+"""kvframe's own packages, installed or not, by the name of what they bring."""
+
 
 @dataclass(frozen=True)
 class Candidate:

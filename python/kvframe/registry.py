@@ -20,7 +20,7 @@ from kvframe.descriptors import (
     TierStore,
     Way,
 )
-from kvframe.discovery import Candidate, Gate, installed, own_version
+from kvframe.discovery import PACKAGES, Candidate, Gate, installed, own_version
 from kvframe.errors import PluginError
 from kvframe.plugin import one_line, register
 from kvframe.spelling import did_you_mean
@@ -232,9 +232,11 @@ class Registry:
             return f"no {_WORDS[kind]} {name}: it is of kind {other}, named in {_KEY[other]}"
         names = [name for group in found.values() for name in group]
         listing = "; ".join(f"{', '.join(group)} ({origin})" for origin, group in found.items())
+        package = PACKAGES.get(kind, {}).get(name)
+        hint = did_you_mean(name, names) if package is None else f"; {package} brings it."
         return (
-            f"no {_WORDS[kind]} {_named(name)}{did_you_mean(name, names) or '.'} "
-            f"Found: {listing or 'none'}. One comes with a package: install it for "
+            f"no {_WORDS[kind]} {_named(name)}{hint or '.'} "
+            f"Found: {listing or 'none'}. One comes with a package: install {package or 'it'} for "
             f"{sys.executable} with pip, then look with: kvframe plugins"
         )
 

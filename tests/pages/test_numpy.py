@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -126,6 +127,7 @@ def test_poison_is_not_a_number() -> None:
 
 
 KV = np.zeros((2, 2, 8), np.uint16)
+NONE: Any = None
 REFUSED: list[tuple[Callable[[NumpyPool], object], str]] = [
     (lambda p: p.copy([6], [0]), "source page 6: must be between 0 and 5"),
     (lambda p: p.copy([0], [-1]), "destination page -1"),
@@ -150,6 +152,19 @@ REFUSED: list[tuple[Callable[[NumpyPool], object], str]] = [
     (lambda p: p.verify([0], np.zeros(2, np.uint64)), r"checksums of shape \(2,\)"),
     (lambda p: p.put([1, 1], p.get([0, 2])), "destination page 1 is named 2 times"),
     (lambda p: p.copy_to(pool(LAYER_FIRST, SHAPES["mla-fp8"], 0), [0], [0]), "pages differ"),
+    (lambda p: p.copy_to(NONE, [0], [0]), "other = None: must be a NumpyPool"),
+    (lambda p: p.put([0], NONE), r"pages are None: must be uint8 \(1, 768\)"),
+    (lambda p: p.write(0, NONE, [0]), "kv = None: must be an array a part"),
+    (lambda p: p.write(NONE, [KV, KV], [0, 1]), "layer = None: must be an integer"),
+    (lambda p: p.read(1.0, [0], 4), "layer = 1.0: must be an integer"),  # type: ignore[arg-type]
+    (lambda p: p.read(0, [0], NONE), "length = None: must be an integer"),
+    (lambda p: p.read(0, [0], 4, start=NONE), "start = None: must be an integer"),
+    (lambda p: NumpyPool(NONE), "layout = None: must be a Layout"),
+    (lambda p: NumpyPool(p.layout, 5), "buffer = 5: a bytes-like object is required"),
+    (lambda p: NumpyPool(p.layout, dtype="f99"), "dtype = 'f99'"),
+    (lambda p: Layout.of(NONE, p.layout.shape, 6), "order None: must name each"),
+    (lambda p: Layout.of(LAYER_FIRST, p.layout.shape, NONE), "blocks = None: must be an integer"),
+    (lambda p: Layout.of("BLPTH", p.layout.shape, 6, page_bytes=1e4), "page_bytes = 10000.0: must"),  # type: ignore[arg-type]
 ]
 
 

@@ -11,6 +11,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 import kvframe
+from kvframe.discovery import PACKAGES
 from kvframe.errors import PluginError
 from kvframe.registry import Registry
 
@@ -153,6 +154,25 @@ def test_unknown_name_lists_what_was_found_and_where_from(install: Install) -> N
     assert "infinite (kvframe " in message
     assert "good, steady (kvframe-good 1.2.0)" in message
     assert f"install it for {sys.executable} with pip" in message
+
+
+def test_a_package_of_kvframe_that_is_not_installed_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kvframe.discovery.entry_points", lambda group: ())
+    for kind, names in PACKAGES.items():
+        for name, package in names.items():
+            with pytest.raises(PluginError) as told:
+                getattr(Registry(), kind)(name)
+            assert f"{name}; {package} brings it. Found: " in str(told.value)
+            assert f"install {package} for {sys.executable} with pip" in str(told.value)
+    monkeypatch.undo()
+    entries = {entry.name: entry for entry in metadata.entry_points(group="kvframe")}
+    for names in PACKAGES.values():
+        for name in names.keys() & entries.keys():
+            dist = entries[name].dist
+            assert dist is not None
+            assert dist.name == names[name]
 
 
 def test_name_of_another_kind_is_told_where_it_belongs() -> None:

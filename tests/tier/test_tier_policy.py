@@ -214,6 +214,29 @@ def test_a_question_that_fails_loses_no_block_that_was_taken(name: str) -> None:
     assert tier.order() == ["a"]
 
 
+@pytest.mark.parametrize("name", ["lru", "arc", "oldest"])
+def test_an_interrupt_loses_no_block_that_was_taken(name: str) -> None:
+    tier = batched(5) if name == "oldest" else TierPolicy[str].named(name, 5)
+    store(tier, *"abcde")
+
+    def eligible(key: str) -> bool:
+        if key == "d":
+            raise KeyboardInterrupt
+        return True
+
+    with pytest.raises(KeyboardInterrupt):
+        tier.take(5, eligible)
+    assert sorted(tier) == ["d", "e"]
+    with pytest.raises(KeyboardInterrupt):
+        tier.take(5, eligible)
+    store(tier, "b")  # it came back
+    # They are asked about again; who may not go now waits for the next call.
+    assert tier.take(1, lambda key: key != "a") == ["c"]
+    assert tier.take(2, lambda key: True) == ["a", "d"]
+    assert sorted(tier.take(9, lambda key: True)) == ["b", "e"]
+    tier.check_integrity()
+
+
 def test_a_tier_without_a_capacity_is_as_large_as_it_was() -> None:
     tier = TierPolicy[str].named("s3-fifo")
     store(tier, *map(str, range(100)))

@@ -76,6 +76,50 @@ def test_what_is_not_whole_or_not_ours_is_left_out(tmp_path: Path) -> None:
     again.tiers.close()
 
 
+@pytest.mark.scenario("T19", "T20")
+def test_what_is_ours_and_broken_is_removed_at_the_next_start(tmp_path: Path) -> None:
+    """A power failure without fsync leaves empty files: they would take room for ever."""
+    made = engine(tmp_path)
+    one = text(1, 17)
+    made.run(one)
+    keys = [(low, high) for low, high in made.kv.hash_blocks(one).tolist()]
+    store, codec = made.tiers.below[0].store, made.tiers.below[0].codec
+    assert isinstance(store, Disk)
+    paths = [store._path(codec.name(key, 0)) for key in keys]
+    made.tiers.close()
+    paths[3].write_bytes(b"")
+    # A page of the middle says that it is a first one: nothing before it would be asked for.
+    data = bytearray(paths[2].read_bytes())
+    data[56:60] = bytes(4)
+    paths[2].write_bytes(data)
+    again = engine(tmp_path)
+    again.settle()
+    told = again.tiers.stats()["below"]
+    assert (told["recovered"], told["corrupt"], again.tiers.below[0].foreign) == (2, 2, 0)
+    assert [path.exists() for path in paths] == [True, True, False, False]
+    assert again.tiers.lookup(one).tiers["below"] == 2 * BLOCK
+    again.run(one)
+    again.tiers.check_integrity()
+    again.tiers.close()
+
+
+@pytest.mark.scenario("T19")
+def test_a_relative_folder_stays_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = engine(Path())
+    made.run(text(1, 17))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    made.only_below()
+    grant = made.start(text(1, 17))
+    made.settle()
+    assert made.compute(grant.seq) == 1
+    made.tiers.close()
+    assert len(files(tmp_path)) == 4
+
+
 @pytest.mark.scenario("T20", "T1")
 def test_a_changed_or_shortened_file_is_a_miss(tmp_path: Path) -> None:
     made = engine(tmp_path)

@@ -17,9 +17,12 @@ from kvframe import (
     TierConfig,
     UsageError,
 )
-from kvframe.tiers import Thread
+from kvframe.pages import BLOCK_FIRST, Layout, NumpyPool, PageShape
+from kvframe.tiers import Part, Thread, Tiers
 
-from .helpers import BLOCK, REGISTRY, Engine, below, host, text
+from .helpers import BLOCK, REGISTRY, Engine, Shelf, below, host, text
+
+WIDE = PageShape(layers=2, parts=2, block_size=BLOCK, heads=2, row_bytes=16)
 
 
 @pytest.mark.scenario("S28", "T40", "T41")
@@ -87,6 +90,12 @@ def test_tiers_that_cannot_be_are_told(tiers: list[TierConfig], message: str) ->
     [
         ({"rank": 2, "ranks": 2}, "rank = 2: must be at least 0 and below ranks = 2"),
         ({"rank": -1}, "rank = -1"),
+        ({"rank": 0.5}, "rank = 0.5: must be an integer"),
+        ({"ranks": "2"}, "ranks = '2': must be an integer"),
+        ({"prefetch_tokens": 1e9}, "prefetch_tokens = 1000000000.0: must be an integer"),
+        ({"host": []}, "host: 0 pools for 1 parts"),
+        ({"host": [None]}, "host: None is no NumpyPool"),
+        ({"host": [NumpyPool(Layout.of(BLOCK_FIRST, WIDE, 16))]}, "must be BLPTH, dense, with 16"),
         ({"movers": [None, None]}, "movers: 2 of them for 1 parts"),
         ({"model": 5}, "model = 5: must be a string"),
         ({"salt": "\ud800"}, "salt = .*surrogates not allowed"),
@@ -95,6 +104,33 @@ def test_tiers_that_cannot_be_are_told(tiers: list[TierConfig], message: str) ->
 def test_what_tiers_are_given_is_checked(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Engine([host()], **wrong)
+
+
+def test_what_calls_are_given_is_checked() -> None:
+    engine = Engine([host(), below()], stores=[Shelf()])
+    engine.run(text(1, 17))
+    engine.only_below()
+    ahead = engine.tiers.prefetch(text(1, 17))
+    wrong: Any = None
+    seq = engine.start(text(2, 5)).seq
+    for call, message in (
+        # `None` is what a request without a prefetch has: nobody else's is given up for it.
+        (lambda: engine.tiers.cancel(wrong), "loading = None: must be a Loading or a sequence"),
+        (lambda: engine.tiers.make_room(wrong), "free = None: must be an integer"),
+        (lambda: engine.tiers.swap_in(wrong), "swapped = None: must be a Swapped"),
+        (lambda: engine.tiers.drop_swapped(wrong), "swapped = None: must be a Swapped"),
+        (lambda: engine.tiers.preempt(seq, wrong), "cost = None: must be a SwapCost"),
+        (lambda: Tiers(wrong, wrong), "kv = None: must be a KVCacheManager"),
+        (lambda: Tiers(engine.kv, wrong), "pools: None is no pool of pages"),
+        (lambda: Tiers(engine.kv, [Part(engine.pools[0], wrong)]), "group = None: must be an int"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            call()
+    engine.settle()
+    assert (ahead.state, ahead.loaded) == ("done", 4)
+    engine.tiers.cancel(ahead)  # it is over
+    engine.tiers.cancel(seq)
+    engine.tiers.check_integrity()
 
 
 def test_tiers_need_a_cryptographic_hash() -> None:

@@ -96,7 +96,7 @@ def test_a_swap_that_does_not_fit_changes_nothing_and_ids_of_tiers_are_apart() -
         assert engine.compute(grant.seq) == 0
     engine.tiers.check_integrity()
     # A page's number in one tier is no receipt for another.
-    with pytest.raises(AttributeError):
+    with pytest.raises(UsageError, match="swapped = 5: must be a Swapped"):
         engine.tiers.swap_in(5)  # type: ignore[arg-type]
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from kvframe import _core
+from kvframe.arguments import is_int, shown
 from kvframe.errors import UsageError
 from kvframe.pages.layout import Layout, PageShape
 
@@ -52,22 +53,40 @@ def pages(ids: Ids, blocks: int, what: str = "page") -> npt.NDArray[np.int64]:
     return found
 
 
-def copies(src: Ids, dst: Ids, tokens: Ids | None, source: Layout, target: Layout) -> Copies:
+def copies(
+    src: Ids,
+    dst: Ids,
+    tokens: Ids | None,
+    source: Layout,
+    target: Layout,
+    *,
+    once: bool = False,
+    names: tuple[str, str] = ("source page", "destination page"),
+) -> Copies:
     """Copies from pages of one pool to pages of another, checked.
 
     Raises:
-        UsageError: An id or a number of tokens is out of range, or the lists differ in length.
+        UsageError: An id or a number of tokens is out of range, the lists differ in length, or a
+            destination is named twice where it must be ``once``.
     """
-    size = source.shape.block_size
-    out = pages(src, source.blocks, "source page")
-    into = pages(dst, target.blocks, "destination page")
+    size, ends = source.shape.block_size, (source.blocks, target.blocks)
+    right: Copies | None = _core.copies(
+        src, dst, tokens, block_size=size, src_blocks=ends[0], dst_blocks=ends[1], once=once
+    )
+    if right is not None:
+        return right
+    out, into = (
+        pages(ids, end, name) for ids, end, name in zip((src, dst), ends, names, strict=True)
+    )
     if len(out) != len(into):
-        raise UsageError(f"{len(out)} source pages, but {len(into)} destination pages")
+        raise UsageError(f"{len(out)} {names[0]}s, but {len(into)} {names[1]}s")
+    if once:
+        _once(into, names[1])
     found = unchecked(out, into, size)
     if tokens is not None:
         many = whole(tokens, "tokens")
         if len(many) != len(out):
-            raise UsageError(f"{len(out)} source pages, but {len(many)} numbers of tokens")
+            raise UsageError(f"{len(out)} {names[0]}s, but {len(many)} numbers of tokens")
         within(many, 0, size + 1, "tokens of a copy")
         found[:, 2] = many
     return found
@@ -80,15 +99,11 @@ def unchecked(src: Ids, dst: Ids, tokens: int) -> Copies:
     return found
 
 
-def once(ids: npt.NDArray[np.integer[Any]], what: str) -> None:
+def _once(ids: npt.NDArray[np.integer[Any]], what: str) -> None:
     """No page is written twice by copies that run at once."""
-    if len(ids) <= FEW:
-        if len(set(ids.tolist())) == len(ids):
-            return
-    elif np.bincount(ids).max() == 1:
-        return
     found, count = np.unique(ids, return_counts=True)
-    raise UsageError(f"{what} {found[count > 1][0]} is named {count.max()} times: once at most")
+    if len(found) < len(ids):
+        raise UsageError(f"{what} {found[count > 1][0]} is named {count.max()} times: once at most")
 
 
 def chains(found: Copies) -> tuple[Copies, npt.NDArray[np.int32]] | None:
@@ -131,9 +146,26 @@ def same_shape(one: PageShape, other: PageShape) -> None:
 
 def layer(at: int, shape: PageShape) -> int:
     """A layer that the pool has."""
+    number(at, "layer")
     if not 0 <= at < shape.layers:
         raise UsageError(f"layer {at}: must be between 0 and {shape.layers - 1}")
-    return at
+    return int(at)
+
+
+def number(value: object, what: str) -> None:
+    """A whole number."""
+    if not is_int(value):
+        raise UsageError(f"{what} = {shown(value)}: must be an integer")
+
+
+def rows(pages: object, count: int, page: PageShape) -> None:
+    """So many whole pages: uint8 [count][page bytes]."""
+    told, wanted = shown(pages), (count, page.page_bytes)
+    if isinstance(pages, np.ndarray):
+        if pages.shape == wanted and pages.dtype == np.uint8:
+            return
+        told = f"{pages.dtype} {pages.shape}"
+    raise UsageError(f"pages are {told}: must be uint8 {wanted}")
 
 
 def items(
@@ -151,10 +183,12 @@ def items(
         raise UsageError(f"KV rows have stride {strides[-1]}: must be contiguous ({itemsize})")
 
 
-def parts(given: int, page: PageShape) -> None:
+def parts(kv: Sequence[Any], page: PageShape) -> None:
     """As many arrays as a page has parts."""
-    if given != page.parts:
-        raise UsageError(f"{given} arrays of KV: the pages have {page.parts} parts")
+    if not hasattr(kv, "__len__"):
+        raise UsageError(f"kv = {shown(kv)}: must be an array a part")
+    if len(kv) != page.parts:
+        raise UsageError(f"{len(kv)} arrays of KV: the pages have {page.parts} parts")
 
 
 def span(table: Ids, start: int, end: int, layout: Layout) -> npt.NDArray[np.int64]:
@@ -165,6 +199,8 @@ def span(table: Ids, start: int, end: int, layout: Layout) -> npt.NDArray[np.int
     """
     size = layout.shape.block_size
     row = whole(table, "block table entries")
+    number(start, "start")
+    number(end, "length")
     if not 0 <= start <= end:
         raise UsageError(f"tokens {start} to {end}: must be 0 <= start <= end")
     if -(-end // size) > len(row):
@@ -176,10 +212,9 @@ def span(table: Ids, start: int, end: int, layout: Layout) -> npt.NDArray[np.int
     return held
 
 
-def neighbours(ids: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
-    """Runs of ids that follow each other: (place, first id, how many)."""
+def neighbours(ids: npt.NDArray[np.integer[Any]]) -> list[npt.NDArray[np.uint64]]:
+    """Runs of ids that follow each other: place, first id and length of each."""
     edges = np.flatnonzero(np.diff(ids) != 1) + 1
-    bounds = [0, *edges.tolist(), len(ids)]
-    for first, end in pairwise(bounds):
-        if end > first:
-            yield first, int(ids[first]), end - first
+    starts = np.concatenate(([0], edges)) if len(ids) else edges
+    lengths = np.diff(starts, append=len(ids))
+    return [each.astype(np.uint64) for each in (starts, ids[starts], lengths)]

@@ -150,10 +150,8 @@ class DevicePool:
     def _checked(self, other: DevicePool, src: Ids, dst: Ids, tokens: Ids | None) -> Copies:
         checks.same_shape(self._layout.shape, other.layout.shape)
         self.same_device(other)
-        copies = checks.copies(src, dst, tokens, self._layout, other.layout)
-        if other is not self:
-            checks.once(copies[:, 1], "destination page")
-        return copies
+        within = other is self
+        return checks.copies(src, dst, tokens, self._layout, other.layout, once=not within)
 
     def _ready(self, other: DevicePool, copies: Copies) -> tuple[Block, object]:
         """Copies in the arguments of a launch, and what keeps them there."""
@@ -247,7 +245,7 @@ class DevicePool:
         """
         shape = self._layout.shape
         checks.layer(layer, shape)
-        checks.parts(len(kv), shape)
+        checks.parts(kv, shape)
         if isinstance(slots, np.ndarray | list | tuple):
             places = checks.whole(slots, "slots")
             checks.within(places, -1, self._layout.blocks * shape.block_size, "slot")
@@ -312,9 +310,7 @@ class DevicePool:
 
     def put(self, ids: Ids, pages: npt.NDArray[np.uint8]) -> None:
         at = checks.pages(ids, self._layout.blocks)
-        wanted = (len(at), self._layout.shape.page_bytes)
-        if pages.shape != wanted or pages.dtype != np.uint8:
-            raise UsageError(f"pages are {pages.dtype} {pages.shape}: must be uint8 {wanted}")
+        checks.rows(pages, len(at), self._layout.shape)
         if not len(at):
             return
         address, kept = self.gpu.upload(np.ascontiguousarray(pages))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, SupportsIndex
 
+from kvframe.arguments import is_int, shown
 from kvframe.config.schema import ModelConfig
 from kvframe.config.sizes import DTYPE_BYTES
 from kvframe.errors import ConfigError, UsageError
@@ -111,7 +112,7 @@ class Layout:
     strides: Strides
 
     def __post_init__(self) -> None:
-        if self.blocks < 1:
+        if not is_int(self.blocks) or self.blocks < 1:
             raise UsageError(f"blocks = {self.blocks}: a pool needs at least 1")
         inner, reach = "a head's row", self.shape.row_bytes
         for axis in reversed(self.order):
@@ -140,8 +141,11 @@ class Layout:
         Raises:
             UsageError: The order is none, or pages would overlap.
         """
-        if sorted(order) != sorted(_AXES):
+        if not isinstance(order, str) or sorted(order) != sorted(_AXES):
             raise UsageError(f"order {order!r}: must name each of L, P, B, T, H once")
+        for name, value in (("blocks", blocks), ("page_bytes", page_bytes)):
+            if not is_int(value) and (name, value) != ("page_bytes", None):
+                raise UsageError(f"{name} = {shown(value)}: must be an integer")
         if page_bytes is not None and not order.startswith("B"):
             raise UsageError(f"page_bytes = {page_bytes}: only where blocks are outermost")
         steps, reach = {}, shape.row_bytes

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
+from kvframe.arguments import shown
 from kvframe.errors import UsageError
 from kvframe.pages import checks
 from kvframe.pages.adopt import Array, adopt, flat
@@ -36,6 +37,8 @@ class NumpyPool:
     def __init__(
         self, layout: Layout, buffer: Any = None, *, dtype: npt.DTypeLike = np.uint8
     ) -> None:
+        if not isinstance(layout, Layout):
+            raise UsageError(f"layout = {shown(layout)}: must be a Layout")
         data = np.zeros(layout.nbytes, np.uint8) if buffer is None else _bytes(buffer)
         if len(data) < layout.nbytes:
             raise UsageError(f"the buffer has {len(data)} bytes: the layout needs {layout.nbytes}")
@@ -44,7 +47,11 @@ class NumpyPool:
             raise UsageError("the layout has layers or parts apart: it is adopted, not allocated")
         extents = (shape.layers, shape.parts, layout.blocks, shape.block_size, shape.heads)
         view = as_strided(data, (*extents, shape.row_bytes), (*steps, 1))
-        self._set(layout, [view], np.dtype(dtype))
+        try:
+            found = np.dtype(dtype)
+        except TypeError as error:
+            raise UsageError(f"dtype = {shown(dtype)}: {error}") from None
+        self._set(layout, [view], found)
 
     @classmethod
     def adopt(cls, arrays: Any, axes: str, *, block_size: int | None = None) -> NumpyPool:
@@ -90,11 +97,12 @@ class NumpyPool:
 
     def copy_to(self, other: NumpyPool, src: Ids, dst: Ids, tokens: Ids | None = None) -> None:
         """Copy pages into another pool, of any layout; as `copy`, but each is written once."""
+        if not isinstance(other, NumpyPool):
+            raise UsageError(f"other = {shown(other)}: must be a NumpyPool")
         checks.same_shape(self.layout.shape, other.layout.shape)
-        copies = checks.copies(src, dst, tokens, self.layout, other.layout)
-        if other is not self:
-            checks.once(copies[:, 1], "destination page")
-        chained = checks.chains(copies) if other is self else None
+        within = other is self
+        copies = checks.copies(src, dst, tokens, self.layout, other.layout, once=not within)
+        chained = checks.chains(copies) if within else None
         if chained is not None:
             batches = np.split(copies, len(copies))
         else:
@@ -131,7 +139,7 @@ class NumpyPool:
     def write(self, layer: int, kv: Sequence[Any], slots: Any) -> None:
         page = self.layout.shape
         planes = self._layer(layer)
-        checks.parts(len(kv), page)
+        checks.parts(kv, page)
         places = checks.whole(slots, "slots")
         checks.within(places, -1, self.layout.blocks * page.block_size, "slot")
         rows = [np.asarray(part) for part in kv]
@@ -154,7 +162,7 @@ class NumpyPool:
 
     def _layer(self, layer: int) -> list[Bytes]:
         """Each part of a layer: [pages][tokens][heads][bytes]."""
-        checks.layer(layer, self.layout.shape)
+        layer = checks.layer(layer, self.layout.shape)
         if len(self._views) == 1:
             return list(self._views[0][layer])
         each = len(self._views) // self.layout.shape.layers
@@ -179,9 +187,7 @@ class NumpyPool:
 
     def put(self, ids: Ids, pages: Bytes) -> None:
         at = checks.pages(ids, self.layout.blocks)
-        wanted = (len(at), self.layout.shape.page_bytes)
-        if pages.shape != wanted or pages.dtype != np.uint8:
-            raise UsageError(f"pages are {pages.dtype} {pages.shape}: must be uint8 {wanted}")
+        checks.rows(pages, len(at), self.layout.shape)
         if len(at):
             rows = self._rows(np.array(pages, order="C"))  # writable, whatever was given
             rows.copy_to(self, np.arange(len(at)), at)
@@ -205,7 +211,10 @@ def _move(pairs: Iterator[tuple[Bytes, Bytes]], batch: Copies) -> None:
 
 def _bytes(buffer: Any) -> Bytes:
     """A buffer as a row of bytes."""
-    array = buffer if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, np.uint8)
+    try:
+        array = buffer if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, np.uint8)
+    except TypeError as error:
+        raise UsageError(f"buffer = {shown(buffer)}: {error}") from None
     if not array.flags.c_contiguous or not array.flags.writeable:
         raise UsageError("the buffer is read-only or not contiguous: a pool is written")
     return array.reshape(-1).view(np.uint8)

@@ -125,6 +125,7 @@ class TierPolicy(Generic[K]):
         )
         self._ids: dict[K, int] = {}
         self._keys: dict[int, K] = {}
+        self._gone: list[K] = []
 
     # --- what is here --------------------------------------------------------------------------
 
@@ -255,6 +256,8 @@ class TierPolicy(Generic[K]):
             Exception: What ``eligible`` or a strict policy raises, if no block has gone by then.
                 Otherwise those that have gone are returned, and the next call asks about the same
                 block first.
+            KeyboardInterrupt: Or another interrupt, at once; the next call returns those that have
+                gone.
         """
         self._check_idle()
         if not is_int(n):
@@ -265,14 +268,26 @@ class TierPolicy(Generic[K]):
         spared: list[int] = []
         self._asking = True
         try:
+            self._take_gone(n, eligible, taken)
             while len(taken) < n and self._take_one(eligible, spared, taken):
                 pass
         except Exception:
             if not taken:
                 raise
+        except BaseException:
+            self._gone += taken
+            raise
         finally:
             self._asking = False
         return taken
+
+    def _take_gone(self, n: int, eligible: Callable[[K], bool], taken: list[K]) -> None:
+        """What an interrupt kept from the caller, and did not come back since, to ``taken``."""
+        for key in list(self._gone):
+            back = key in self._ids
+            if back or (len(taken) < n and eligible(key)):
+                self._gone.remove(key)
+                taken += [] if back else [key]
 
     def _take_one(self, eligible: Callable[[K], bool], spared: list[int], taken: list[K]) -> bool:
         """The next block, to ``spared`` or ``taken``; False if there is none."""

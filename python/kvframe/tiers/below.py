@@ -10,12 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe.config.tiers import ResolvedTier
-from kvframe.errors import KVFrameError, TierError, UsageError
+from kvframe.errors import ConfigError, KVFrameError, TierError, UsageError
 from kvframe.pages.layout import PageShape
+from kvframe.plugin import one_line
 from kvframe.policies.report import origin_of
 from kvframe.tiers.books import Books, Gone, Keys, as_keys, as_tuples
 from kvframe.tiers.codec import HEAD_BYTES, Codec, CorruptError, Head
 from kvframe.tiers.gate import Gate
+from kvframe.tiers.health import Trouble
 from kvframe.tiers.space import Key, Space, number, parse
 from kvframe.tiers.store import PageStore
 from kvframe.tiers.worker import Worker
@@ -92,6 +94,8 @@ class StoreTier:
         self.corrupt = self.foreign = self.errors = 0
         self._parts = range(len(shapes))
         self._in_a_row, self._again = 0, 0
+        self._origin = f"tier {self.name}: {origin}"
+        self._failing, self._refusing = Trouble(), Trouble()
         try:
             with _told(f"{origin}: recover()"):
                 self.recovered = self._recover()
@@ -117,11 +121,24 @@ class StoreTier:
     def heard(self, outcome: object, now: int) -> None:
         """The store answered, or raised."""
         if not isinstance(outcome, Exception):
-            self._in_a_row = 0
+            if self._in_a_row:
+                self._failing.ends(f"{self._origin} answers again (failures: {self._in_a_row})")
+                self._in_a_row = 0
             return
         self.errors += 1
         self._again = now + BACK_OFF_MS[min(self._in_a_row, len(BACK_OFF_MS) - 1)]
         self._in_a_row += 1
+        told = f"{self._origin} fails, its pages are misses meanwhile: {one_line(outcome)}"
+        self._failing.begins(told, now)
+
+    def kept(self, refused: int, now: int) -> None:
+        """The store kept what it was given, but for so many pages."""
+        if not refused:
+            self._refusing.ends(f"{self._origin} keeps what it is given again")
+            return
+        pages = self.books.tier.pages
+        told = f"{self._origin} is full or broken: {refused} pages that it was given are not there"
+        self._refusing.begins(f"{told}; its capacity is {pages} pages", now)
 
     # --- in the worker -----------------------------------------------------------------------
 
@@ -207,20 +224,24 @@ class StoreTier:
         """Take in what an earlier process left, prefix by prefix; how many pages."""
         heads: dict[Key, Head] = {}
         parts: dict[Key, set[int]] = {}
+        left: Gone = []
         for name, data in self.store.recover(HEAD_BYTES):
             named = parse(name)
+            ours = named is not None and named.part in self._parts
+            if named is None or not ours or name != self.codec.name(named.key, named.part):
+                self.foreign += 1
+                continue
             try:
                 head = self.codec.head(data)
             except CorruptError:
-                self.foreign += 1
-                continue
-            if named is None or (named.key, named.part) != (head.key, head.part):
-                self.foreign += 1
+                head = None
+            if head is None or (named.key, named.part) != (head.key, head.part):
+                self.corrupt += 1  # cut short by a power failure, say
+                left.append((named.key, 0))
                 continue
             heads[head.key] = head
             parts.setdefault(head.key, set()).add(head.part)
         taken = 0
-        left: Gone = []
         for key, head in sorted(heads.items(), key=lambda item: (item[1].depth, item[0])):
             parent = None if head.parent is None else as_keys([head.parent])
             whole = len(parts[key]) == head.parts
@@ -231,6 +252,27 @@ class StoreTier:
         if left and not self.shared:
             self.drop(left)
         return taken
+
+
+def check_apart(tiers: Sequence[StoreTier]) -> None:
+    """No two tiers keep objects of one name in one place.
+
+    Raises:
+        ConfigError: Two do: what one of them drops, the other would miss.
+    """
+    taken: dict[tuple[str, bytes], str] = {}
+    for tier in tiers if len(tiers) > 1 else ():
+        with _told(f"{tier.name}: place()"):
+            place = tier.store.place()
+        if place is None:
+            continue
+        name = taken.setdefault((place, tier.codec.space.digest), tier.name)
+        if name != tier.name:
+            raise ConfigError(
+                f"tiers {name} and {tier.name} keep the same pages under the same names in one "
+                f"place ({place}): drop one of them, or give it a database, folder or cluster of "
+                "its own"
+            )
 
 
 @contextmanager

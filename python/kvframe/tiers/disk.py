@@ -45,7 +45,8 @@ class Disk(PageStore):
     """
 
     def __init__(self, options: DiskOptions) -> None:
-        self.root = Path(options.path)
+        # The process may change its folder later on.
+        self.root = Path(options.path).absolute()
         self._fsync, self._direct = options.fsync, os.O_DIRECT if options.direct else 0
         try:
             self.root.mkdir(parents=True, exist_ok=True)
@@ -57,7 +58,8 @@ class Disk(PageStore):
         except OSError as error:
             os.close(self._lock)
             taken = isinstance(error, BlockingIOError)
-            reason = "another process has this folder" if taken else f"no lock: {error.strerror}"
+            held = "another process has this folder, or tiers of this one that were not closed"
+            reason = held if taken else f"no lock: {error.strerror}"
             raise TierError(f"{self.root}: {reason}") from error
         self._owner = os.getpid()
         for left in self.root.glob(f"??/*{_PART}"):

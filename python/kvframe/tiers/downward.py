@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from kvframe.errors import BusyError, CapacityError
+from kvframe.arguments import is_int, shown
+from kvframe.errors import BusyError, CapacityError, UsageError
 from kvframe.policies.tier import UNKNOWN, Use
 from kvframe.tiers.below import Read, Rows, StoreTier, Written
 from kvframe.tiers.books import Keys, as_keys, as_tuples
@@ -80,6 +81,8 @@ class Downward(Levels):
             Blocks that were backed up.
         """
         self._check_open()
+        if not is_int(free):
+            raise UsageError(f"free = {shown(free)}: must be an integer")
         counts = self.kv.counts()
         short = min(max(free - counts.free, 0), counts.cached)
         doomed = self.kv.eviction_order()[:short].tolist() if short else []
@@ -221,6 +224,7 @@ class Downward(Levels):
             self._note_backed(place, keys[: start + count])
             self.counters["demoted"] += count
             if not isinstance(outcome, Exception):
+                below.kept(outcome.refused, self._clock())
                 self._make_way(place, keys, outcome.refused)
             self._write_down(place + 1, keys[: start + count])
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from kvframe.arguments import shown
 from kvframe.config.tiers import ResolvedTier
 from kvframe.errors import UsageError
 from kvframe.pages.checksum import checksums_at
@@ -33,6 +34,7 @@ class HostTier:
 
     Raises:
         ImportError: Pages have checksums, and the package xxhash is not there.
+        UsageError: The memory does not fit.
     """
 
     def __init__(
@@ -50,7 +52,9 @@ class HostTier:
         self.gate = Gate(tier, self.books, "host", block_size)
         layouts = [Layout.of(BLOCK_FIRST, shape, tier.pages) for shape in shapes]
         self.pools = list(pools) if pools is not None else [NumpyPool(one) for one in layouts]
-        self._rows = [self._dense(pool, tier.pages) for pool in self.pools]
+        if len(self.pools) != len(shapes):
+            raise UsageError(f"host: {len(self.pools)} pools for {len(shapes)} parts")
+        self._rows = [self._dense(*one, tier.pages) for one in zip(self.pools, shapes, strict=True)]
         self.corrupt = 0
         self._poison = poison
         self._sums = np.zeros((len(shapes), tier.pages), np.uint64)
@@ -96,12 +100,14 @@ class HostTier:
         return checksums_at(self._rows[part], slots)
 
     @staticmethod
-    def _dense(pool: NumpyPool, pages: int) -> Bytes:
-        rows = pool.rows()
-        if rows is None or len(rows) < pages:
+    def _dense(pool: NumpyPool, shape: PageShape, pages: int) -> Bytes:
+        if not isinstance(pool, NumpyPool):
+            raise UsageError(f"host: {shown(pool)} is no NumpyPool")
+        rows, layout = pool.rows(), pool.layout
+        if rows is None or len(rows) < pages or layout.shape != shape:
             raise UsageError(
-                f"the host pool is {pool.layout.order} with {pool.layout.blocks} pages: must be "
-                f"{BLOCK_FIRST}, dense, with {pages}"
+                f"the host pool is {layout.order} with {layout.blocks} pages of {layout.shape}: "
+                f"must be {BLOCK_FIRST}, dense, with {pages} of {shape}"
             )
         return rows
 

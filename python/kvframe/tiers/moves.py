@@ -10,8 +10,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from kvframe.arguments import is_int, shown
 from kvframe.config import Resolved
 from kvframe.errors import ConfigError, UsageError
+from kvframe.pages.layout import Layout
 from kvframe.pages.numpy import NumpyPool
 from kvframe.pages.pool import PagePool
 from kvframe.tiers.worker import Worker
@@ -210,6 +212,11 @@ def parts_of(
         pool if isinstance(pool, Part) else Part(pool, 0 if alone else place)
         for place, pool in enumerate(pools)
     ]
+    for part in parts:
+        if not isinstance(getattr(part.pool, "layout", None), Layout):
+            raise UsageError(f"pools: {shown(part.pool)} is no pool of pages")
+        if not is_int(part.group):
+            raise UsageError(f"group = {shown(part.group)}: must be an integer")
     named = {part.group for part in parts}
     if named != set(range(len(groups))):
         raise UsageError(

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, Unpack
 
 import msgspec
 
+from kvframe.arguments import is_int, shown
 from kvframe.errors import ConfigError, TierError, UsageError
 from kvframe.manager import KVCacheManager
 from kvframe.pages.numpy import NumpyPool
@@ -16,7 +17,7 @@ from kvframe.pages.pool import PagePool
 from kvframe.policies.tier import Use
 from kvframe.request import Request, RequestOptions, TokenIds, name_bytes
 from kvframe.results import Grant
-from kvframe.tiers.below import StoreTier
+from kvframe.tiers.below import StoreTier, check_apart
 from kvframe.tiers.books import Keys, as_keys
 from kvframe.tiers.cost import Rate
 from kvframe.tiers.downward import Downward
@@ -94,8 +95,8 @@ class Tiers(Downward, Upward, Swapping, Inside):
         verify: Compare checksums after every copy, in the pool too.
 
     Raises:
-        ConfigError: The configuration has no tiers, or does not allow them; or there is a store,
-            and neither the model nor its weights have a name.
+        ConfigError: The configuration has no tiers, or does not allow them; there is a store, and
+            neither the model nor its weights have a name; or two tiers are in one place.
         ImportError: A package is missing that a tier's checksum or codec needs.
         TierError: A store cannot be opened.
         UsageError: A part, a rank or a name is wrong.
@@ -118,11 +119,16 @@ class Tiers(Downward, Upward, Swapping, Inside):
         poison: bool = False,
         verify: bool = False,
     ) -> None:
+        if not isinstance(kv, KVCacheManager):
+            raise UsageError(f"kv = {shown(kv)}: must be a KVCacheManager")
         resolved = kv.resolved
         if not resolved.tiers:
             raise ConfigError("tiers: the configuration has none; say [[tiers]]")
         self.kv, self.block_size = kv, kv.block_size
         self.parts = parts_of(pools, resolved, kv.counts().total)
+        for name, number in (("rank", rank), ("ranks", ranks)):
+            if not is_int(number):
+                raise UsageError(f"{name} = {shown(number)}: must be an integer")
         if not 0 <= rank < ranks:
             raise UsageError(f"rank = {rank}: must be at least 0 and below ranks = {ranks}")
         if movers is not None and len(movers) != len(self.parts):
@@ -168,6 +174,7 @@ class Tiers(Downward, Upward, Swapping, Inside):
         try:
             for tier, one in zip(others, self.workers[1:], strict=True):
                 self.below.append(StoreTier(tier, shapes, self._space, one))
+            check_apart(self.below)
         except BaseException:
             self._shut()
             raise
@@ -230,8 +237,11 @@ class Tiers(Downward, Upward, Swapping, Inside):
         return self._prefetch(self._keys(request), self._use(request))
 
     def cancel(self, loading: Loading | int) -> None:
-        """Cancel a prefetch, or the load of a sequence."""
-        mine = [one for one in [*self._loading, *self._queue] if loading in (one, one.seq)]
+        """Cancel a prefetch, or the load of a sequence; one that has ended is no error."""
+        if not isinstance(loading, Loading) and not is_int(loading):
+            raise UsageError(f"loading = {shown(loading)}: must be a Loading or a sequence")
+        under_way = [*self._loading, *self._queue]
+        mine = [one for one in under_way if one is loading or one.seq == loading]
         for one in mine:
             self._cancel(one)
 

@@ -31,6 +31,13 @@ class PageStore(ABC):
     def remove(self, names: Sequence[str]) -> None:
         """Forget objects; a name that is not there is no error."""
 
+    def place(self) -> str | None:
+        """Where the objects are, told apart from every other place; None if nobody may ask.
+
+        Two tiers of a manager cannot have the same place and the same names.
+        """
+        return None
+
     def contains(self, names: Sequence[str]) -> Sequence[bool]:
         """Whether each name is there."""
         return [found is not None for found in self.get(names)]

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from kvframe.arguments import shown
 from kvframe.errors import BusyError, HandleError, UsageError
 from kvframe.request import Request
 from kvframe.results import Grant
@@ -57,6 +58,8 @@ class Swapping(Levels):
             A `Swapped` for `swap_in`, or the request for `admit`.
         """
         self._check_open()
+        if not isinstance(cost, SwapCost):
+            raise UsageError(f"cost = {shown(cost)}: must be a SwapCost")
         tokens = self.kv.readable(seq)
         cost = cost.measured(self._out_rate.value, self._in_rate.value)
         nbytes = -(-tokens // self.block_size) * self._page_bytes()
@@ -127,6 +130,7 @@ class Swapping(Levels):
             CapacityError: The pool has no room now; it stays swapped.
         """
         self._check_open()
+        _check_swapped(swapped)
         if swapped.state == "leaving":
             raise BusyError("the sequence is still on its way out: try again after poll()")
         if swapped.state in ("back", "dropped"):
@@ -158,6 +162,7 @@ class Swapping(Levels):
         Raises:
             HandleError: It is back already, or was dropped.
         """
+        _check_swapped(swapped)
         if swapped.state in ("back", "dropped"):
             raise HandleError(f"the swapped sequence is {swapped.state}: it is taken once")
         leaving = swapped.state == "leaving"
@@ -223,3 +228,8 @@ class Swapping(Levels):
 
     def _page_bytes(self) -> int:
         return sum(part.pool.layout.shape.page_bytes for part in self.parts)
+
+
+def _check_swapped(swapped: object) -> None:
+    if not isinstance(swapped, Swapped):
+        raise UsageError(f"swapped = {shown(swapped)}: must be a Swapped")

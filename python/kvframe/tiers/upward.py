@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from kvframe.arguments import is_int, shown
 from kvframe.errors import CapacityError, HandleError, UsageError
 from kvframe.policies.tier import UNKNOWN, Use
 from kvframe.tiers.below import Read, StoreTier
@@ -60,13 +61,17 @@ class Upward(Levels):
     def _start(self, loading: Loading) -> None:
         """Bring to host memory what is not there, then on to the pool."""
         self._loading.append(loading)
-        now = self._clock()
-        for below in self.below:
-            known = below.books.present(loading.keys)
-            asks = loading.ticket is None and below.shared and below.is_up(now)
-            if asks and known < len(loading.keys):
-                self._ask(loading, below)
-                return
+        self._look(loading, 0)
+
+    def _look(self, loading: Loading, place: int) -> None:
+        """Ask shared stores, from a place on, for what no tier is known to have; then promote."""
+        keys, now = loading.keys, self._clock()
+        known = max(self.host.books.present(keys), self._source(keys)[1])
+        if loading.ticket is None and known < len(keys):
+            for at, below in enumerate(self.below[place:], place):
+                if below.shared and below.is_up(now):
+                    self._ask(loading, at)
+                    return
         self._promote(loading)
 
     def _source(self, keys: Keys) -> tuple[StoreTier | None, int]:
@@ -137,8 +142,9 @@ class Upward(Levels):
 
         below.worker.submit(fetch, fetched)
 
-    def _ask(self, loading: Loading, below: StoreTier) -> None:
+    def _ask(self, loading: Loading, place: int) -> None:
         """Ask a store that others write to for what this process does not know of."""
+        below = self.below[place]
         keys, known = loading.keys, below.books.present(loading.keys)
         loading.state = "looking"
 
@@ -148,7 +154,7 @@ class Upward(Levels):
                 parent = keys[known - 1 : known] if known else None
                 below.books.adopt(keys[known : known + outcome], parent)
             if loading.state == "looking":
-                self._promote(loading)
+                self._look(loading, place + 1)
 
         codec = below.codec
         below.worker.submit(lambda: below.look(codec, keys[known:]), told)
@@ -264,6 +270,8 @@ class Upward(Levels):
         self._start_queued()
 
     def _check_prefetch(self, tokens: int) -> int:
+        if not is_int(tokens):
+            raise UsageError(f"prefetch_tokens = {shown(tokens)}: must be an integer")
         if tokens < self.block_size:
             raise UsageError(f"prefetch_tokens = {tokens}: must be at least {self.block_size}")
         return tokens // self.block_size

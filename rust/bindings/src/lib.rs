@@ -21,7 +21,7 @@
 //! | [`lookup`], [`loans`] | questions about prompts; raw blocks |
 //! | [`router`] | which of many workers holds which prefix |
 //! | [`tier`], [`pages`] | `TierPolicy`: blocks without prefixes under a policy; `TierPages`: with them |
-//! | [`copies`] | the few copies of a decode step, checked |
+//! | [`copies`] | copies of pages, checked |
 //! | [`slots`] | `Slots`: a contiguous slot for each sequence |
 //! | [`judged`] | what `tier`, `pages` and `slots` share: the lock, and a policy in Python |
 //! | [`trace`], [`replay`] | `Trace` and `replay` |
@@ -82,7 +82,7 @@ mod views;
 #[pymodule(gil_used = false)]
 mod _core {
     #[pymodule_export]
-    use super::copies::few_copies;
+    use super::copies::{copies, few_copies};
     #[pymodule_export]
     use super::errors::report_unraisable;
     #[pymodule_export]

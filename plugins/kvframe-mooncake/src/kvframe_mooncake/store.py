@@ -12,6 +12,7 @@ from kvframe import TierError
 from kvframe.tiers import PageStore
 
 _THERE = 1
+_NO_ROOM = -200
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -51,6 +52,7 @@ class Mooncake(PageStore):
                 f"mooncake cannot be imported ({error}): pip install 'kvframe-mooncake[cuda13]', "
                 "[cuda12] or [cpu], as fits the machine"
             ) from error
+        self._master = options.master
         self._store: Any = MooncakeDistributedStore()
         code = self._store.setup(
             options.local_hostname,
@@ -68,18 +70,24 @@ class Mooncake(PageStore):
         if code := self._store.register_buffer(self._base, options.buffer):
             raise TierError(f"mooncake: {options.buffer} bytes cannot be registered: error {code}")
 
+    def place(self) -> str:
+        return f"mooncake at {self._master}"
+
     def put(self, objects: Sequence[tuple[str, bytes]]) -> Sequence[bool]:
-        kept: list[bool] = []
+        kept = [False] * len(objects)
         for some in self._fitting(objects):
             at = 0
             places, sizes = [], []
-            for _, data in some:
+            for one in some:
+                data = objects[one][1]
                 self._buffer[at : at + len(data)] = np.frombuffer(data, np.uint8)
                 places.append(self._base + at)
                 sizes.append(len(data))
                 at += len(data)
-            codes = self._store.batch_put_from([name for name, _ in some], places, sizes)
-            kept += [code == 0 for code in codes]
+            names = [objects[one][0] for one in some]
+            codes = self._answers(self._store.batch_put_from(names, places, sizes))
+            for one, code in zip(some, codes, strict=True):
+                kept[one] = code == 0
         return kept
 
     def get(self, names: Sequence[str]) -> Sequence[bytes | None]:
@@ -88,37 +96,55 @@ class Mooncake(PageStore):
         while left:
             # An object that is gone, or whose machine is, comes back empty; so does one for which
             # the client's buffer has no room beside the others, and that one is asked for again.
+            # So do all where nobody answers: `contains` tells.
             data = zip(left, self._store.get_batch(left), strict=True)
             came = {name: bytes(one) for name, one in data if one}
             found |= came
-            left = [name for name in left if name not in came] if came else []
-            left = [name for name, there in zip(left, self.contains(left), strict=True) if there]
+            left = [name for name in left if name not in came]
+            there = self.contains(left)
+            left = [name for name, one in zip(left, there, strict=True) if one] if came else []
         return [found.get(name) for name in names]
 
     def remove(self, names: Sequence[str]) -> None:
         if names:
-            self._store.batch_remove(list(names), True)
+            self._answers(self._store.batch_remove(list(names), True))
 
     def contains(self, names: Sequence[str]) -> Sequence[bool]:
         if not names:
             return []
-        return [code == _THERE for code in self._store.batch_is_exist(list(names))]
+        codes = self._answers(self._store.batch_is_exist(list(names)))
+        return [code == _THERE for code in codes]
 
     def close(self) -> None:
         self._store.unregister_buffer(self._base)
         self._store.close()
 
-    def _fitting(self, objects: Sequence[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
-        """Batches that the buffer holds. An object larger than it goes alone, and fails."""
-        some: list[tuple[str, bytes]] = []
+    def _answers(self, codes: Sequence[int]) -> Sequence[int]:
+        """The codes of a call, if somebody answered it: a store that is away has lost nothing.
+
+        Raises:
+            TierError: Nobody did, for any of the objects.
+        """
+        if codes and not any(_is_answer(code) for code in codes):
+            raise TierError(f"mooncake at {self._master} does not answer: error {codes[0]}")
+        return codes
+
+    def _fitting(self, objects: Sequence[tuple[str, bytes]]) -> Iterator[list[int]]:
+        """Places of objects, in batches that the buffer holds; none of what is larger than it."""
+        some: list[int] = []
         size = 0
-        for name, data in objects:
+        for place, (_, data) in enumerate(objects):
             if len(data) > len(self._buffer):
-                raise TierError(f"{len(data)} bytes: the buffer has {len(self._buffer)}")
+                continue
             if size + len(data) > len(self._buffer):
                 yield some
                 some, size = [], 0
-            some.append((name, data))
+            some.append(place)
             size += len(data)
         if some:
             yield some
+
+
+def _is_answer(code: int) -> bool:
+    """Whether a code speaks of an object, or of room for it: Mooncake's -7xx, and -200."""
+    return code >= 0 or code == _NO_ROOM or -800 < code <= -700

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 import redis
+from redis.exceptions import OutOfMemoryError as _Full
 
 from kvframe import TierError
 from kvframe.tiers import PageStore
@@ -50,14 +51,28 @@ class Redis(PageStore):
         except (redis.RedisError, ValueError) as error:
             raise TierError(f"redis at {_without_secrets(options.url)}: {error}") from error
 
+    def place(self) -> str:
+        # One server has many addresses; it has one id while it runs, which not everybody may ask.
+        try:
+            server = self._server.info("server")["run_id"]
+        except (redis.RedisError, KeyError):
+            server = _without_secrets(self._options.url)
+        database = self._server.get_connection_kwargs().get("db", 0)
+        return f"redis {server}, database {database}"
+
     def put(self, objects: Sequence[tuple[str, bytes]]) -> Sequence[bool]:
         kept: list[bool] = []
         for some in _batches(objects, self._options.batch):
             line = self._server.pipeline(transaction=False)
             for name, data in some:
                 line.set(name, data, ex=self._options.expire_s)
-            # A server that is full says so of each; a connection that breaks raises.
-            kept += [answer is True for answer in line.execute(raise_on_error=False)]
+            # A server that is full says so of each. One that takes no writes at all (a replica, one
+            # that cannot save) has failed, as one whose connection breaks, which raises.
+            answers = line.execute(raise_on_error=False)
+            for answer in answers:
+                if isinstance(answer, redis.RedisError) and not isinstance(answer, _Full):
+                    raise answer
+            kept += [answer is True for answer in answers]
         return kept
 
     def get(self, names: Sequence[str]) -> Sequence[bytes | None]:
