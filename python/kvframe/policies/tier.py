@@ -256,8 +256,7 @@ class TierPolicy(Generic[K]):
             Exception: What ``eligible`` or a strict policy raises, if no block has gone by then.
                 Otherwise those that have gone are returned, and the next call asks about the same
                 block first.
-            KeyboardInterrupt: Or another interrupt, at once; the next call returns those that have
-                gone.
+            KeyboardInterrupt: And the like, at once; the next call returns those that have gone.
         """
         self._check_idle()
         if not is_int(n):

@@ -237,7 +237,10 @@ class Tiers(Downward, Upward, Swapping, Inside):
         return self._prefetch(self._keys(request), self._use(request))
 
     def cancel(self, loading: Loading | int) -> None:
-        """Cancel a prefetch, or the load of a sequence; one that has ended is no error."""
+        """Cancel a prefetch, or the load of a sequence (before it is released, say).
+
+        It is no error if that has ended already.
+        """
         if not isinstance(loading, Loading) and not is_int(loading):
             raise UsageError(f"loading = {shown(loading)}: must be a Loading or a sequence")
         under_way = [*self._loading, *self._queue]
