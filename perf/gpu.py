@@ -189,16 +189,14 @@ def segments(
     size, rows = len(pages) * PAGE, []
     device = (pool.planes + pages.astype(np.uint64)[:, None] * np.uint64(SEGMENT)).reshape(-1)
     host = (mapped.planes + there.astype(np.uint64)[:, None] * np.uint64(PAGE)).reshape(-1)
-    stream = cupy.cuda.Stream(non_blocking=True)
+    stream, sizes = cupy.cuda.Stream(non_blocking=True), np.full(len(host), SEGMENT, np.uint64)
     for name, ends in (("out", (host, device)), ("in", (device, host))):
         target, source = ends
         with stream:
             rate = size / timed(partial(one_by_one, target, source), 3) / 1e9
             rows.append(row(f"beside_memcpy_{name}", rate, "GB/s", tops[name]))
             if batch.available():
-                rate = (
-                    size / timed(partial(batch.copy, target, source, SEGMENT, stream.ptr), 5) / 1e9
-                )
+                rate = size / timed(partial(batch.copy, target, source, sizes, stream.ptr), 5) / 1e9
                 rows.append(row(f"beside_batch_{name}", rate, "GB/s", tops[name]))
     return rows
 

@@ -14,38 +14,41 @@ Row = Mapping[str, Any]
 BOUNDS = tuple(policy.name for policy in BUILTIN if policy.replay_only)
 """Policies that no engine can run: they know what comes."""
 
+NO_GAP = 0.0005
+"""A smaller gap between lru and opt, as a share of the tokens, is nothing to measure by."""
+
 HEAD = """\
 # The zoo: every policy on every trace
 
 <!-- Written by `python -m perf.zoo --libcachesim PYTHON`; do not edit. -->
 
-Every installed eviction policy on the three [traces that ship](traces.md), from a cold cache,
-in engine mode: full blocks of 512 tokens, the last token of a prompt always computed. Written
-by `python -m perf.zoo --libcachesim PYTHON` (a Python that imports libcachesim) from what
-`kvframe bench run --policy all --trace TRACE --capacity LIST` measures; the figures behind it
-are in `perf/results` ({date}, kvframe {kvframe}). Options are the defaults. What each policy
-does: [policies.md](policies.md); what `foresight` does:
-[default-policy.md](../explanation/default-policy.md). Compare within a column. Policies that
-need what these traces lack (sessions in two of the three, priorities, agent graphs) show what
-is left of them without it.
+Every installed eviction policy on the three [traces that ship with kvframe](traces.md), from a
+cold cache, in engine mode: full blocks of 512 tokens, and the last token of a prompt is always
+computed. `python -m perf.zoo --libcachesim PYTHON` (a Python that imports libcachesim) writes this
+page from what `kvframe bench run --policy all --trace TRACE --capacity LIST` measures; the figures
+behind it are in `perf/results` ({date}, kvframe {kvframe}). All options are at their defaults.
+[policies.md](policies.md) says what each policy does, and
+[default-policy.md](../explanation/default-policy.md) how `foresight` works. Compare figures within
+a column. Policies that need what these traces lack (sessions in two of the three, priorities,
+agent graphs) show only what they do without it.
 """
 
 BESIDE = """\
 ## Beside libcachesim
 
-Shares of the block accesses that hit, in percent: {peer} on the stream of blocks, one at a time
+The share of block accesses that hit, in percent: {peer} on the stream of blocks, one at a time
 and each on its own; kvframe's policy of that name on the same stream of single blocks; and
 kvframe's on the prompts themselves, in trace mode (every id is a block).
 
-Between the first and the second lies a difference of rules, which
-[policies.md](policies.md#beside-libcachesim) names for each policy that has one; where it names
-none the two are equal to the last access. Between the second and the third lies what a KV cache
+The first and the second figure differ where the policies' rules differ.
+[policies.md](policies.md#beside-libcachesim) names the difference for each such policy; for all
+others the two are equal to the last access. The second and the third differ by what a KV cache
 is: a block dies only after all that follow it, a request's own blocks are safe from each other,
 and a hit ends at the first missing block. Policies that go by recency hardly notice: a prompt's
-blocks are used together, and its tail dies first. Those that kill by uses gain, as they no
-longer tear the heads off prefixes. Those that walk a queue in order of insertion (`clock`,
+blocks are used together, and its tail dies first. Policies that go by uses gain, because they no
+longer tear the heads off prefixes. Policies that walk a queue in order of insertion (`clock`,
 `s3-fifo`) lose on growing sessions: the only leaf of a session is the block that came last, so
-a session that has ended waits for its turn whole.
+the whole of a finished session stays until the queue gets to it.
 """
 
 
@@ -57,7 +60,8 @@ def page(record: Row) -> str:
     for trace in traces:
         rows = [row for row in record["rows"] if row["trace"] == trace]
         parts += [f"## {trace}\n", "Token hit rate in percent:\n", hit_rates(rows) + "\n"]
-        parts += ["Gap closed to optimal, (policy - lru) / (opt - lru), in percent:\n"]
+        parts += ["Gap to the optimum closed, (policy - lru) / (opt - lru), in percent"]
+        parts[-1] += f" (- where the gap is below {NO_GAP:.2%} of the tokens):\n"
         parts += [gaps(rows) + "\n"]
     parts += [default_policy(record["rows"])]
     if record["beside"]:
@@ -104,10 +108,12 @@ def hit_rates(rows: Sequence[Row]) -> str:
 
 
 def gaps(rows: Sequence[Row]) -> str:
-    """Without the bounds, and where there is a gap at all."""
+    """Without the bounds, and where there is a gap to speak of."""
+    hits = {(row["policy"], row["capacity"]): row["hit"] for row in rows}
 
     def text(row: Row) -> str:
-        return "-" if row["gap_closed"] is None else f"{100 * row['gap_closed']:+.1f}"
+        gap = hits["opt", row["capacity"]] - hits["lru", row["capacity"]]
+        return "-" if gap < NO_GAP else f"{100 * row['gap_closed']:+.1f}"
 
     return pivot(rows, text, but=("lru", *BOUNDS))
 
@@ -129,9 +135,9 @@ def default_policy(rows: Sequence[Row]) -> str:
     head = ["trace, blocks", "lru", "foresight", "gain", "best online", "behind it"]
     half = [gain for (trace, size), gain in gains.items() if size in small(trace)]
     verdict = (
-        f"Mean gain over lru {sum(half) / len(half):+.2f} points in the small half of each trace's "
-        f"capacities, {sum(gains.values()) / len(gains):+.2f} over all; the least "
-        f"{min(gains.values()):+.2f}."
+        f"The mean gain over lru is {sum(half) / len(half):+.2f} points in the smaller half of "
+        f"each trace's capacities and {sum(gains.values()) / len(gains):+.2f} over all; the least "
+        f"is {min(gains.values()):+.2f}."
     )
     return "\n".join(["## kvframe's own beside the others\n", table(head, lines), "", verdict, ""])
 

@@ -2,23 +2,28 @@
 
 | name | what for |
 | --- | --- |
-| `KVCacheManager` | the object an engine holds |
-| `Request`, `Grant`, `Stepped` | what it is asked, and what it answers |
-| `Config`, `Resolved` | how it is built, from kvframe.toml and more; what became of a config |
-| `EvictionPolicy`, `AdmissionPolicy`, `PrefixMatcher`, `TierStore` | what a package's hook gives |
-| `hookimpl`, `Registry` | marks the hooks of `kvframe.hookspecs`; finds what they gave, by name |
-| `Retention`, `Keep`, `TokenRange` | what of a prompt is kept longer |
-| `RouterIndex`, `SlotCache` | which of many caches holds a prefix; a contiguous slot a sequence |
-| `KVFrameError` | what every error derives from; all of them are in `kvframe.errors` |
+| `KVCacheManager` | the object that an engine holds |
+| `Request`, `Extra` | what an engine asks for: a prompt, and the multimodal items in it |
+| `Grant`, `Stepped`, `Plan`, `Hit` | what the manager answers; more in `kvframe.results` |
+| `Config`, `CacheConfig` and the other sections | the configuration, as kvframe.toml holds it |
+| `Resolved` | a configuration that was checked, with its policies loaded |
+| `EvictionPolicy`, `AdmissionPolicy`, `PrefixMatcher`, `TierStore` | what a plugin's hook returns |
+| `hookimpl`, `Registry` | marks the hooks of `kvframe.hookspecs`; finds policies by name |
+| `Retention`, `Keep`, `TokenRange` | which parts of a prompt are kept longer |
+| `RouterIndex`, `Reach` | which of many workers holds a prefix |
+| `SlotCache`, `SlotGrant`, `Slot` | a contiguous slot for each sequence |
+| `EventKind` | what the entries of the event log mean |
+| `KVFrameError` | the base of every error; all of them are in `kvframe.errors` |
 
 | module | what for |
 | --- | --- |
-| `kvframe.policies`, `kvframe.native` | writing policies: in Python on arrays, or compiled |
-| `kvframe.testing` | whether a policy or a store keeps its promises, as tests of its author |
+| `kvframe.policies`, `kvframe.native` | to write policies: in Python on arrays, or compiled |
+| `kvframe.testing` | tests of a policy or a store, for its author |
+| `kvframe.blocks` | single blocks, for engines with request books of their own |
 | `kvframe.pages`, `kvframe.tiers` | KV bytes in host memory and on a GPU; tiers below the pool |
-| `kvframe.observe`, `kvframe.wire` | the log and what follows from it; engines' KV events |
-| `kvframe.integrations` | vLLM, SGLang, LMCache and transformers on kvframe |
-| `kvframe.bench` | real traces replayed under every policy: the command ``kvframe bench`` |
+| `kvframe.observe`, `kvframe.wire` | statistics, the event log, snapshots; engines' KV events |
+| `kvframe.integrations` | kvframe inside vLLM, SGLang, LMCache and transformers |
+| `kvframe.bench` | replays of real traces under every policy: the command ``kvframe bench`` |
 """
 
 from __future__ import annotations
@@ -181,4 +186,4 @@ __all__ = [
 ]
 
 __version__: str = _core.__version__
-"""Of the compiled core, which is built with the package."""
+"""The version of the package, as its compiled core says it."""

@@ -1085,6 +1085,23 @@ def build_profile() -> str:
     How the core was built: "release" or "debug".
     """
 
+def copies(
+    src: Any,
+    dst: Any,
+    tokens: Any | None,
+    *,
+    block_size: SupportsIndex,
+    src_blocks: SupportsIndex,
+    dst_blocks: SupportsIndex,
+    once: bool,
+) -> Incomplete | None:
+    """
+    Copies from a pool of `src_blocks` to one of `dst_blocks`: int32 of (n, 3), source, destination
+    and tokens of each, `block_size` tokens if None. None if they are no integer arrays, out of
+    range, or if a destination must be named `once` and is not: the caller's usual way tells these
+    apart.
+    """
+
 def few_copies(
     src: Any,
     dst: Any,

@@ -1,7 +1,7 @@
-"""Blocks one by one, for engines with request books of their own (vLLM's BlockPool, nano-vllm).
+"""Single blocks, for engines that keep track of requests themselves (vLLM's BlockPool, nano-vllm).
 
-Sequences, hits and copies stay the engine's; kvframe has the blocks, the index and the policy. Both
-faces work on one manager: what a sequence leaves cached is found here, and the other way round.
+The engine keeps its sequences, hits and copies; kvframe has the blocks, the index and the policy.
+Both ways work on one manager: what a sequence leaves cached is found here, and vice versa.
 """
 
 from __future__ import annotations
@@ -37,15 +37,14 @@ class BlockPool:
 
     def available(self) -> int:
         """Blocks that `take` could get now: free, or cached and evictable."""
-        counts = self.manager.counts()
-        return counts.free + counts.cached
+        return self.manager.counts().available
 
     def take(self, count: int) -> npt.NDArray[np.int32]:
-        """Blocks that nobody else has, each held once; evicts cached ones if it must.
+        """Take ``count`` blocks that nobody else has, each held once; evicts cached ones if needed.
 
         Raises:
             CapacityError: So many cannot be had.
-            UsageError: It is no such number.
+            UsageError: ``count`` is no integer of at least 0.
         """
         counts = self.manager.counts()
         if not is_int(count) or count < 0:
@@ -65,9 +64,9 @@ class BlockPool:
         Args:
             block: From `take`, not published before.
             key: uint64 of shape (2,): a row of `KVCacheManager.hash_blocks`, or the caller's own
-                128 bits of hash. It must name all that the KV depends on.
-            parent: The published block before it, held by the caller. Without, every block is its
-                own leaf: a prefix may die from its front.
+                128 bits of hash. It must cover everything that the KV depends on.
+            parent: The published block before it, held by the caller. Without parents every block
+                is its own leaf, so a prefix may be evicted from its front.
 
         Returns:
             A block that was findable under the key before (and still is), or None.
@@ -84,11 +83,12 @@ class BlockPool:
         return blocks
 
     def touch(self, blocks: Blocks, generations: Blocks | None = None) -> None:
-        """Hold each block once more, so that it cannot die; a prefix from its front on.
+        """Hold each block once more, so that it is not evicted; a prefix from its front on.
 
         Args:
             blocks: From `find`, or held already.
-            generations: As `generations` gave them; a block freed and used anew since is refused.
+            generations: As `generations` returned them; a block that was freed and taken again
+                since then is refused.
 
         Raises:
             UsageError: A block is neither findable nor held, or follows one that is not held.
@@ -98,11 +98,12 @@ class BlockPool:
     def free(self, blocks: Blocks, generations: Blocks | None = None) -> None:
         """Hold each block once less, in the order of a block table.
 
-        What nobody holds stays cached if it was published, its end first in line to die.
+        Blocks that nobody holds any more stay cached if they were published; the last of them is
+        evicted first.
 
         Raises:
-            UsageError: A block is not held so often (a double free), was freed and used anew since,
-                or one that follows it is still held.
+            UsageError: A block is not held so often (a double free), was freed and taken again
+                since, or is followed by one that is still held.
         """
         self._core.free_blocks(blocks, generations)
 
@@ -112,6 +113,6 @@ class BlockPool:
         return counts
 
     def generations(self, blocks: Blocks) -> npt.NDArray[np.uint32]:
-        """How often each id was freed: tells a block from a later one of the same id."""
+        """How often each id was freed, which tells a block from a later one of the same id."""
         generations: npt.NDArray[np.uint32] = self._core.holds(blocks)[1]
         return generations

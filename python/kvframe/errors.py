@@ -20,7 +20,7 @@ class PluginError(KVFrameError):
 
 
 class PolicyError(PluginError):
-    """A policy broke its contract while it ran: it raised, or answered with garbage."""
+    """A policy broke its contract while it ran: it raised, or gave an answer that cannot be."""
 
 
 class AbiError(PolicyError):
@@ -29,8 +29,8 @@ class AbiError(PolicyError):
     Attributes:
         plugin: The policy's name.
         version: The version of its package.
-        found: The version of the interface that it brings.
-        needed: The one that is spoken here.
+        found: The version of the interface that it was built for.
+        needed: The version that this kvframe speaks.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class CapacityError(KVFrameError):
 
 
 class HeldError(CapacityError):
-    """The admission policy lets the request wait: it names itself and says why."""
+    """The admission policy makes the request wait; the message names the policy and its reason."""
 
 
 class BusyError(CapacityError):
-    """Too much is on its way to or from a tier, or it waits for the tier below: try again later."""
+    """Too much is in flight to or from a tier, or has to reach the tier below first: try later."""
 
 
 class TierError(KVFrameError):
-    """A tier's store cannot be opened or reached, or answered with what it was not asked for."""
+    """A tier's store cannot be opened or closed, or does not do what it is asked."""
 
 
 class NeverFitsError(KVFrameError):
@@ -85,7 +85,7 @@ class HandleError(KVFrameError):
 
 
 class StaleHandleError(HandleError):
-    """The handle named something once; its slot has been given to another since."""
+    """The handle named something that has ended; its slot belongs to another by now."""
 
 
 class UnknownSequenceError(HandleError, KeyError):
@@ -101,4 +101,4 @@ class UsageError(KVFrameError, ValueError):
 
 
 class IntegrityError(KVFrameError):
-    """``check_integrity()`` found the core's bookkeeping at odds with itself: a bug in kvframe."""
+    """``check_integrity()`` found the core's bookkeeping inconsistent: a bug in kvframe."""

@@ -1,7 +1,7 @@
 """`KVCacheManager`: the object an engine holds.
 
-It decides and never touches KV bytes: it says which blocks hold what, and which copies to make
-before the next write. Token ids, block tables and slot mappings cross as NumPy buffers.
+It makes the decisions and never touches KV bytes: it says which blocks hold what, and which copies
+to make before the next write. Token ids, block tables and slot mappings are NumPy buffers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _group(group: GroupConfig) -> dict[str, Any]:
 class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed, Matched):
     """Blocks, prefixes and sequences of one KV cache, under one eviction policy.
 
-    Its verbs, by what they are for:
+    Its methods, by purpose:
 
     - build one: `from_toml`, `options`, `reusable_unit`
     - ask about prompts, and admit them: `lookup`, `fits`, `admit`, `hash_blocks`
@@ -58,19 +58,21 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
     - keep some blocks longer: `pin`, `unpin`, `unpin_all`, `pins`, `hint`, `block_priority`
     - forget: `clear_cache`, `set_fingerprint`
     - work block by block: `lend`, `give_back`, `owners`, `unkeyed_blocks`, `take_changes`
-    - hang something of one's own on a prefix: `attach`, `take_dropped`
+    - attach something of your own to a prefix: `attach`, `take_dropped`
     - count: `counts`, `lengths`, `stats`, `hit_rates`, `prefix_stats`, `request_usage`
     - look inside: `miss`, `misses`, `residency`, `take_events`, `take_log`, `snapshot`, `dump`,
       `explain_sequence`, `explain_block`, `eviction_order`, `check_integrity`
 
     Args:
-        config: How it is built; defaults if None. A `Resolved` is taken as it is.
+        config: The configuration; all defaults if None. A `Resolved` is used as it is.
 
     Raises:
-        ConfigError: The configuration cannot hold.
-        PluginError: Its policy is not found, blocked or broken.
+        ConfigError: A value of the configuration is wrong, or does not go with another.
+        PluginError: A policy that it names is not found, blocked or broken.
 
-    Every method may be called from several threads. What is refused has changed nothing.
+    Every method may be called from several threads. A call that is refused has changed nothing.
+    Methods that take a handle raise `HandleError` if it is unknown or has ended; those that give
+    blocks or slots raise `CapacityError` if there is no room for all of them now.
     """
 
     def __init__(self, config: Config | Resolved | None = None) -> None:
@@ -143,17 +145,26 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
         registry: Registry | None = None,
         **sections: Any,
     ) -> KVCacheManager:
-        """The manager that a file describes; the environment and keywords go over it.
+        """The manager that a file describes; the environment and keywords override it.
 
         Args:
-            path: kvframe.toml, or a pyproject.toml with ``[tool.kvframe]``.
-            registry: Where policies are found: one of your own may hold policies of this program.
-            **sections: Values to change, as ``cache={"capacity": 1024}``.
+            path: A kvframe.toml, or a pyproject.toml with ``[tool.kvframe]``. None takes the one
+                in the current directory, if there is one.
+            registry: Where policies are found. A registry of your own may hold policies that no
+                package brings.
+            **sections: Values to change, by section: ``cache={"capacity": 1024}``.
+
+        Raises:
+            ConfigError: The file cannot be read, or a value is wrong.
+            PluginError: A policy is not found, blocked or broken.
         """
         return cls(Resolved.load(path, registry=registry, **sections))
 
     def options(self) -> dict[str, Any]:
-        """The options as they reached the core; ``padding``: bytes unused in a page, by group."""
+        """The options as they reached the core, and ``padding``: unused bytes of a page, by group.
+
+        A page has room for the largest block of all groups.
+        """
         return {**self._core.options(), "padding": self.resolved.padding}
 
     @property
@@ -164,74 +175,74 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
     # --- a request's life ---------------------------------------------------------------------
 
     def append(self, seq: int, tokens: TokenIds) -> None:
-        """Slots for tokens after everything known of a sequence (decode, speculation).
+        """Append tokens to a sequence, and get slots for them (decode, speculation).
 
-        Copies to make first are in the next `take_plan`.
+        Copies to make before writing there are in the next `take_plan`.
         """
         self._core.append(seq, tokens)
 
     def extend(self, seq: int, until: int) -> None:
-        """Slots for known prompt tokens up to a length (chunked prefill)."""
+        """Get slots for known prompt tokens up to the length ``until`` (chunked prefill)."""
         self._core.extend(seq, until)
 
     def reserve(self, seq: int, until: int) -> None:
-        """Slots up to a length, known tokens or not: `extend`, and past that `append_unknown`.
+        """Get slots up to a length, for known tokens (as `extend`) and unknown ones after them.
 
-        For engines that take whole blocks ahead, and for speculative lookahead: what is not used
-        goes with `truncate`.
+        For engines that take whole blocks ahead, and for speculative lookahead. `truncate` gives
+        back what is not used.
         """
         self._core.reserve(seq, until)
 
     def append_unknown(self, seq: int, count: int = 1) -> None:
-        """Slots for tokens whose ids are still being computed (asynchronous scheduling).
+        """Get slots for tokens whose ids are still being computed (asynchronous scheduling).
 
-        `fill` brings the ids; nothing past them can be committed before.
+        `fill` supplies the ids; until then these tokens cannot be committed.
         """
         self._core.append_unknown(seq, count)
 
     def fill(self, seq: int, tokens: TokenIds) -> None:
-        """The ids of the first tokens that were appended without."""
+        """Supply the ids of the first tokens that were appended without ids."""
         self._core.fill(seq, tokens)
 
     def commit(self, seq: int, upto: int) -> Committed:
-        """The first ``upto`` tokens are computed and accepted: full blocks become findable.
+        """Say that the first ``upto`` tokens are computed and accepted.
 
-        Blocks that no token to come attends to are given up.
+        Full blocks become findable. Blocks that no later token attends to are given up.
 
         Raises:
-            UsageError: More than has slots, or less than before.
+            UsageError: ``upto`` is more than has slots, or less than was committed before.
         """
         return Committed(*self._core.commit(seq, upto))
 
     def sight(self, seq: int, group: int = 0) -> Sight:
-        """What the next token of a sequence sees of a group, and what must be masked.
+        """Which tokens the next token of a sequence attends to in a group, and which to mask.
 
-        Tokens keep their absolute places, whatever blocks were given up (StreamingLLM, Xiao et al.,
-        2023, for ``sink_window``).
+        Tokens keep their absolute positions, whatever blocks were given up (for ``sink_window``:
+        StreamingLLM, Xiao et al., 2023).
         """
         visible, masked, blocks = self._core.sight(seq, group)
         return Sight([*map(Span._make, visible)], [*map(Span._make, masked)], blocks)
 
     def truncate(self, seq: int, length: int) -> None:
-        """Cut a sequence, as when speculative tokens are not accepted."""
+        """Cut a sequence to its first ``length`` tokens, as when drafts are not accepted."""
         self._core.truncate(seq, length)
 
     def fork(self, seq: int, *, upto: int | None = None, copy: bool = False) -> int:
-        """A second sequence over the same blocks (beam search); whoever appends first copies.
+        """Make a second sequence over the same blocks (beam search); returns its handle.
 
-        The copy is made when slots are given. Slots that were given before the fork and are not
-        computed yet are shared, and writes there are not seen: cut to what is computed first. With
-        a ``state`` or ``sink_window`` group that is demanded.
+        The first of the two to get slots in the shared last block gets a copy of it. Slots that
+        were given before the fork and are not computed yet are shared, and kvframe does not see
+        writes there: `truncate` to what is computed first. A ``state`` or ``sink_window`` group
+        requires that.
 
         Args:
             seq: A running sequence.
-            upto: Share its first computed tokens only, and know no more (an explicit prefix).
-            copy: With ``upto``, copy a partial last block now instead of before the first write;
-                the copy is in the next `take_plan`.
+            upto: Share only its first ``upto`` computed tokens, and know no others.
+            copy: With ``upto``, copy a partial last block now, not before the first write; the
+                copy is in the next `take_plan`.
 
         Raises:
             UsageError: ``upto`` is beyond what is computed, or a window has moved on.
-            CapacityError: There is no room for the copy.
         """
         if not isinstance(copy, bool | np.bool_):
             raise UsageError(f"copy = {shown(copy)}: must be True or False")
@@ -242,11 +253,12 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
         return self._core.fork_prefix(seq, upto, copy=bool(copy))
 
     def preempt(self, seq: int, *, fence: int | None = None) -> Request:
-        """End a running sequence for now: the request that brings it back, with all it knows.
+        """End a running sequence for now; returns the request that brings it back.
 
-        What it computed stays cached as long as there is room, so coming back is cheap at best. It
-        asks for all of its tokens; ``chunk``, ``until`` and ``partial`` belonged to the first try.
-        With a ``fence``, it makes room only once that step has passed, as in `step`.
+        The request has all tokens known of the sequence, and asks for slots for all of them:
+        ``chunk``, ``until`` and ``partial`` belonged to the first try. What was computed stays
+        cached as long as there is room, so coming back may cost little. With a ``fence``, the
+        blocks make room only once that step has passed, as in `step`.
         """
         return Request.of_core(self._core.preempt(seq, fence))
 
@@ -255,39 +267,54 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
 
         Args:
             seq: The sequence.
-            fence: Last step in flight that may touch its blocks; they wait until it has passed.
+            fence: Number of the last step in flight that may touch its blocks; they wait until
+                that step has passed (`step`).
         """
         self._core.release(seq, fence)
 
     # --- copies, loads and leases -------------------------------------------------------------
 
     def take_plan(self) -> Plan | None:
-        """The copies gathered since the last plan, or None."""
+        """The copies to make that were gathered since the last plan, or None."""
         plan = self._core.take_plan()
         return None if plan is None else Plan(*plan)
 
     def done(self, ticket: int) -> None:
-        """The copies of a plan are queued on the stream of every later writer."""
+        """Say that a plan's copies are queued on the stream of every later writer.
+
+        Also settles a load that came whole, and ends a `lease`.
+        """
         self._core.done(ticket)
 
     def failed(self, ticket: int) -> list[int]:
-        """The copies of a plan failed: the sequences that were cut to their last good block."""
+        """Say that a plan's copies, or a load, failed.
+
+        Returns:
+            The sequences that were cut to their last good block.
+        """
         return self._core.failed(ticket)
 
     def loaded(self, ticket: int, blocks: int | Sequence[int]) -> list[int]:
-        """A load (`Grant.load`) has ended; its first ``blocks`` blocks are good.
+        """Say that a load (`Grant.load`) has ended, with its first ``blocks`` blocks good.
 
-        Where layer groups came to different lengths, ``blocks`` is one number a group; all go as
-        far as the shortest. If the sequence has ended, what is good becomes cached all the same.
-        They count as computed. If some are not good, the sequence is cut to those before them, to
-        be computed from there: `extend` gives the slots back. The sequences that were cut.
+        Good blocks count as computed. If some are not good, the sequence is cut to those before
+        them and computes from there; `extend` gives the slots back. If the sequence has ended, the
+        good blocks become cached all the same.
+
+        Args:
+            ticket: The load's.
+            blocks: How many are good; one number a group where layer groups came to different
+                lengths. All groups go as far as the shortest.
+
+        Returns:
+            The sequences that were cut.
         """
         return self._core.loaded(ticket, blocks)
 
     def lease(self, seq: int, upto: int) -> int:
         """Keep the blocks of the first ``upto`` computed tokens for a reader elsewhere.
 
-        They stay whatever becomes of the sequence, until the ticket returned is given to `done`.
+        They stay, whatever becomes of the sequence, until the returned ticket is given to `done`.
         """
         return self._core.lease(seq, upto)
 
@@ -302,7 +329,8 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
     ) -> npt.NDArray[np.uint64]:
         """Keys of a prompt's full blocks: uint64 of shape (blocks, 2), low word first.
 
-        They are those that a request for the prompt stores, whatever a prefix matcher makes of it.
+        They are the keys under which a request for the prompt would store its blocks, after a
+        prefix matcher has rewritten it. The other arguments are as in `Request`.
         """
         tokens, apart = self._stored_as(prompt, salt, adapter, extras, encoder)
         keys: npt.NDArray[np.uint64] = self._core.hash_blocks(tokens, **apart)
@@ -311,21 +339,26 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
     # --- raw blocks, and looking inside -------------------------------------------------------
 
     def lend(self, out: npt.NDArray[np.int32]) -> None:
-        """Fill ``out`` with blocks outside any sequence, for scratch or an engine's own books."""
+        """Fill ``out`` with ids of blocks outside any sequence, for an engine's own use."""
         self._core.lend(out)
 
     def give_back(self, blocks: npt.NDArray[np.int32]) -> None:
-        """Take such blocks back; refuses all of them if any is not on loan (a double free)."""
+        """Take lent blocks back.
+
+        Raises:
+            UsageError: One of them is not on loan (a double free); none is taken back.
+        """
         self._core.give_back(blocks)
 
     def clear_cache(self) -> int:
-        """Forget every cached block; blocks freed."""
+        """Forget every cached block; returns how many blocks that freed."""
         return self._core.clear_cache()
 
     def set_fingerprint(self, fingerprint: str) -> int:
-        """The weights have changed: nothing computed under the old ones is found again.
+        """Say that the weights have changed: nothing computed before is found again.
 
-        Running sequences keep their blocks, and leave nothing to be found. Blocks freed.
+        Running sequences keep their blocks, and leave nothing to be found. Returns how many blocks
+        that freed.
         """
         return self._core.set_fingerprint(name_bytes("fingerprint", fingerprint))
 
@@ -338,17 +371,17 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
         return Lengths(*self._core.lengths(seq))
 
     def dump(self, form: Literal["text", "dot"] = "text") -> str:
-        """The tree of the radix index: one line a node, or a Graphviz graph.
+        """The tree of the radix index as text: one line a node, or a Graphviz graph.
 
-        A node says which tokens and blocks it holds and how many of the blocks have an owner.
+        A node says which tokens and blocks it holds, and how many of the blocks have an owner.
 
         Raises:
-            UsageError: The index is another.
+            UsageError: The index is not ``radix``, or the form is unknown.
         """
         return self._core.dump(form)
 
     def eviction_order(self) -> npt.NDArray[np.int32]:
-        """Cached blocks from the next to be evicted on, as far as the policy has settled it."""
+        """Cached blocks (int32), the next to be evicted first, as far as the policy has decided."""
         order: npt.NDArray[np.int32] = self._core.eviction_order()
         return order
 
@@ -356,6 +389,6 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
         """Recount owners, states, tree, index and tables: O(blocks).
 
         Raises:
-            IntegrityError: Something disagrees: a defect of kvframe.
+            IntegrityError: Something disagrees, which is a bug in kvframe.
         """
         self._core.check_integrity()

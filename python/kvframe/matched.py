@@ -1,4 +1,4 @@
-"""Requests on their way into the core: matchers and admission policies in Python are asked."""
+"""Requests on their way into the core, past prefix matchers and admission policies in Python."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from kvframe.request import Extra, Request, RequestOptions, TokenIds, space
 from kvframe.results import Fit, Grant, Hit, Reason, Stepped
 
 PER_TRY = ("chunk", "until", "partial", "resumed")
-"""Options of a request that each try may set anew."""
+"""Options of a request that each attempt to admit it may set anew."""
 
 
 def check_index(matcher: MatchDriver | None, config: Config) -> None:
-    """An index in Python serves what the core can check by the keys of one table.
+    """Check that the configuration suits an index in Python, whose answers the core checks by key.
 
     Raises:
-        ConfigError: Other groups than one of full attention, or ``cache.index`` is not ``hash``.
+        ConfigError: There are groups other than one of full attention, or ``cache.index`` is not
+            ``hash``.
     """
     if matcher is None or not matcher.is_index:
         return
@@ -44,9 +45,9 @@ class Ready(NamedTuple):
     """Requests as the core gets them.
 
     Attributes:
-        cores: What the core is asked.
-        answers: What the matcher said of each; empty without one.
-        prompts: The prompt that is computed in place of the one that was asked for, or None.
+        cores: The core's requests.
+        answers: The matcher's answer for each; empty without a matcher.
+        prompts: The prompt to compute in place of the one that was asked for, or None.
     """
 
     cores: list[CoreRequest]
@@ -55,12 +56,12 @@ class Ready(NamedTuple):
 
 
 class Turns(NamedTuple):
-    """The requests of a step: those whose turn it is, and why others wait.
+    """The requests of a step: those that are tried, and why the others wait.
 
     Attributes:
         ready: Those that are tried.
         places: Their places among all.
-        held: Why each of all waits, or None.
+        held: For each of all, why it waits, or None.
         tries_all: Whether those behind one that waits are tried.
     """
 
@@ -70,7 +71,7 @@ class Turns(NamedTuple):
     tries_all: bool
 
     def told(self, stepped: Stepped) -> Stepped:
-        """What the step did, for all requests that it was given."""
+        """The answer of a step that got only the requests that are tried, for all requests."""
         count = len(self.held)
         grants: list[Grant | None] = [None] * count
         rows = zip(self.places, stepped.grants, self.ready.prompts, strict=True)
@@ -94,14 +95,14 @@ class Turns(NamedTuple):
 
 
 class Matched:
-    """Questions about requests, and their admission: a part of `KVCacheManager`."""
+    """The methods of `KVCacheManager` that ask about requests and admit them."""
 
     _core: Core
     _matcher: MatchDriver | None
     _gate: AdmissionDriver | None
 
     def _rewritten(self, requests: Sequence[Request]) -> list[CoreRequest]:
-        """What is computed and stored in place of each prompt; found out once a request."""
+        """Each request as the matcher rewrites it; it is asked about a request once."""
         matcher = self._matcher
         if matcher is None or not matcher.rewrites:
             return [request.core for request in requests]
@@ -146,7 +147,7 @@ class Matched:
         return Ready(cores, answers, prompts)
 
     def _turns(self, requests: Sequence[Request], tries_all: bool) -> Turns | None:
-        """Who is tried in a step; None if nobody is asked about that."""
+        """Which requests a step tries; None without a matcher or an admission policy in Python."""
         if (self._matcher is None and self._gate is None) or not requests:
             return None
         held = self._waits(requests)
@@ -191,8 +192,15 @@ class Matched:
     ) -> Hit:
         """How much of a prompt could be reused now. Changes and counts nothing.
 
-        A `Request` brings its own salt, adapter, encoder and extras, and is hashed once for this
-        and for `admit`.
+        Args:
+            prompt: Token ids, or a `Request`, which is then hashed once for this and for `admit`.
+            salt: As in `Request`; a `Request` has its own, as it has the other three.
+            adapter: As in `Request`.
+            encoder: As in `Request`.
+            extras: As in `Request`.
+
+        Raises:
+            UsageError: A value is wrong, or is given beside a `Request`.
         """
         if isinstance(prompt, Request):
             if salt or adapter or encoder or tuple(extras):
@@ -207,7 +215,7 @@ class Matched:
         return Hit(*self._core.lookup_request(ready.cores[0], *ready.answers))
 
     def fits(self, request: Request) -> Fit:
-        """Whether `admit` would take a request in: now, later, or never. Changes nothing."""
+        """Whether `admit` would admit a request now, later or never. Changes nothing."""
         if not isinstance(request, Request):
             raise UsageError(f"request = {shown(request)}: must be a Request")
         return Fit(self._core.fits(self._rewritten([request])[0]))
@@ -218,13 +226,13 @@ class Matched:
         Args:
             prompt: A `Request`, or token ids with the keywords of `Request`.
             **options: See `Request`. With a `Request`, only ``chunk``, ``until``, ``partial`` and
-                ``resumed``, which hold for this try.
+                ``resumed``, which apply to this attempt.
 
         Raises:
-            NeverFitsError: The prompt needs more blocks than there are at all.
-            CapacityError: It needs more than are free or evictable now.
-            HeldError: The admission policy lets it wait.
-            UsageError: An option that a `Request` has said already.
+            NeverFitsError: The prompt needs more blocks than the pool has.
+            CapacityError: It needs more blocks than are free or evictable now.
+            HeldError: The admission policy makes it wait.
+            UsageError: An option that belongs to the `Request` is given beside it.
         """
         if not isinstance(prompt, Request):
             return self._admitted(Request(prompt, **options))
@@ -249,7 +257,7 @@ class Matched:
         return Grant(*self._core.admit(cores[0], **tries, answer=answer), prompt)
 
     def prefix_stats(self) -> dict[str, int]:
-        """How often a prefix matcher in Python failed, and gave answers that were wrong."""
+        """How often a prefix matcher in Python failed, and how many of its answers were wrong."""
         matcher = self._matcher
         if matcher is None:
             return {"prefix_failures": 0, "prefix_wrong": 0}

@@ -56,18 +56,18 @@ class RequestOptions(TypedDict, total=False):
 
 
 class Request:
-    """What `KVCacheManager.admit` and `KVCacheManager.step` take in.
+    """A prompt and how to serve it, for `KVCacheManager.admit` and `KVCacheManager.step`.
 
     Its prompt is copied, and hashed the first time it is tried; a retry hashes nothing.
 
     Args:
         prompt: Token ids, any integer dtype. None if only ``keys`` and ``num_tokens`` are known.
-        keys: uint64 (blocks, 2) as `KVCacheManager.hash_blocks` gives them.
+        keys: uint64 (blocks, 2), as `KVCacheManager.hash_blocks` returns them.
         num_tokens: Length of the prompt where the token ids are not known; with them, theirs.
-        salt: Prefixes are shared within one salt only.
+        salt: Prefixes are shared only among requests of the same salt.
         adapter: As ``salt``, for LoRA and other adapters.
         extras: Multimodal items among the tokens.
-        session: Conversation, for policies; as are ``turn``, ``request_class``, ``priority``.
+        session: Number of the conversation. For policies, as are the next three; 0 if unknown.
         turn: Turn within the session.
         request_class: The engine's own numbering of request types.
         priority: Larger is more important.
@@ -76,22 +76,23 @@ class Request:
         resumed: It comes back after a preemption; statistics count it apart.
         partial: Take as many slots as can be had instead of refusing.
         chunk: Slots for this many tokens after the cached ones; `KVCacheManager.extend` gives more.
-        until: Slots up to this length at the most.
-        max_tokens: Prompt and answer together: what can never fit is refused at once.
-        whole_sequence: Admit only if all of ``max_tokens`` could be had now; later admissions leave
-            what it still lacks of them.
-        external: Tokens after the cached ones whose KV somebody else brings (a lower tier, another
+        until: Slots up to this length at most.
+        max_tokens: Most tokens of prompt and answer together: what can never fit is refused at
+            once.
+        whole_sequence: Admit only if all of ``max_tokens`` could be had now. Later admissions leave
+            it the room that it still lacks.
+        external: Tokens after the cached ones whose KV comes from elsewhere (a lower tier, another
             engine's prefill); whole blocks, of all groups. `Grant.load` is their ticket.
-        external_until: The same as a length: the prompt's first tokens up to here can be brought.
-            What is cached of them is not; nothing left of them is no error.
+        external_until: The same, given as a length: KV of the prompt's first tokens up to here can
+            be brought. Tokens that are cached are not brought; it is no error if none are left.
         join: Share blocks that a running sequence is computing for the same prompt, instead of
             computing them too: `Grant.joined_tokens`. They are good once that sequence commits
-            them; if it is cut or ends before, this one is cut to what is good, and
+            them. If it is cut or ends before that, this sequence is cut to what is good, and
             `Stepped.rewound` or `KVCacheManager.take_changes` says so. Only where every group is
             of full attention or a sliding window, in blocks of ``cache.block_size``.
-        encoder: Content id of the input that ``cross`` groups attend to; a prefix is shared within
-            one such input only. Without one, nothing of the sequence is shared.
-        encoder_tokens: Tokens of that input: their blocks are there from admission to the end.
+        encoder: Content id of the input that ``cross`` groups attend to; a prefix is shared only
+            among requests with the same input. Without an id, nothing of the sequence is shared.
+        encoder_tokens: Tokens of that input; their blocks are held from admission to the end.
         outlook: uint32 per block: index of the request that uses it next, where that is known.
         retention: How important its blocks are, and for how long (`kvframe.retention.Retention`).
 
@@ -122,11 +123,11 @@ class Request:
 
     @classmethod
     def of_core(cls, core: CoreRequest) -> Request:
-        """Wrap what the core gave."""
+        """Wrap a request that the core returned."""
         request = cls.__new__(cls)
         request.core = core
         request.prepared = None
-        # What comes back was rewritten when it came first.
+        # Its prompt was rewritten when it was admitted first.
         request.resumed = True
         return request
 
@@ -148,7 +149,7 @@ def name_bytes(name: str, text: str) -> bytes:
     """A name as the core takes it.
 
     Raises:
-        UsageError: It is no string, or one that UTF-8 cannot say (JSON can bring a lone surrogate).
+        UsageError: It is no string, or has no UTF-8 form (JSON can bring a lone surrogate).
     """
     if not isinstance(text, str):
         raise UsageError(f"{name} = {shown(text)}: must be a string")
@@ -162,7 +163,7 @@ def items_of(extras: Iterable[Extra]) -> list[tuple[int, int, bytes]]:
     """Multimodal items as the core takes them.
 
     Raises:
-        UsageError: They are none.
+        UsageError: One of them is no (start, end, id), or they are no sequence.
     """
     try:
         given = enumerate(extras)

@@ -1,4 +1,4 @@
-"""What a manager answers with: plain tuples with names."""
+"""What a manager returns: named tuples, and enumerations of reasons and levels."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ class Grant(NamedTuple):
     """What an admission gave.
 
     Attributes:
-        seq: The sequence's handle; never the same again, even after its slot is reused.
-        cached_tokens: Prompt tokens found in the cache. Computing starts at this one, or behind the
+        seq: The sequence's handle. No later sequence gets the same one.
+        cached_tokens: Prompt tokens found in the cache. Computing starts after them, or after the
             tokens that ``load`` brings.
         granted_tokens: Prompt tokens that have slots.
         prompt_tokens: Tokens of the prompt.
-        load: Ticket of the tokens that ``external`` says somebody else brings; settle it with
-            `KVCacheManager.loaded`, or as ``done`` or ``failed``.
-        encoder_cached: The KV of the input that ``cross`` groups attend to was found.
+        load: Ticket of the tokens that come from elsewhere (``Request.external``). Settle it with
+            `KVCacheManager.loaded`, or as ``done`` or ``failed``. None if there are none.
+        encoder_cached: Whether the KV of the input that ``cross`` groups attend to was found.
         external_tokens: Tokens after the cached ones that ``load`` brings.
-        joined_tokens: Tokens after the cached ones that another sequence is computing (``join``):
-            compute behind them in the same step, or hold the request until they are committed.
+        joined_tokens: Tokens after the cached ones that another sequence is computing (``join``).
+            Compute behind them in the same step, or hold the request until they are committed.
         attached: The handle attached to exactly this prompt (`KVCacheManager.attach`).
-        prompt: uint32: the token ids to compute, where a prefix matcher has rewritten those that
-            were asked for; None where they stand.
+        prompt: uint32: the token ids to compute, if a prefix matcher has rewritten the prompt; None
+            if it has not.
     """
 
     seq: int
@@ -49,8 +49,8 @@ class Committed(NamedTuple):
 
     Attributes:
         stored: Became findable, in the first group.
-        duplicates: Of those, findable elsewhere already.
-        freed: Given up in all groups, because no token to come attends to them, and held by nobody
+        duplicates: Those among them of which a copy was findable already.
+        freed: Given up in all groups because no later token attends to them, and held by nobody
             else.
     """
 
@@ -60,18 +60,18 @@ class Committed(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Tokens ``start`` to ``end`` (exclusive) of a sequence, by their absolute places."""
+    """Tokens ``start`` to ``end`` (exclusive) of a sequence, by absolute position."""
 
     start: int
     end: int
 
 
 class Sight(NamedTuple):
-    """What the next token of a sequence sees of a group.
+    """What the next token of a sequence attends to in a group.
 
     Attributes:
         visible: Tokens it attends to.
-        masked: Tokens whose KV is in a kept block and which it must not attend to.
+        masked: Tokens that it must not attend to although their KV is in a kept block.
         blocks: Blocks kept.
     """
 
@@ -84,8 +84,8 @@ class Plan(NamedTuple):
     """Pages to copy before the writes of this step.
 
     Attributes:
-        ticket: Hand it back as ``done`` once the copies are queued on the stream that writes later,
-            or as ``failed``. Until then neither page of a copy is given to anybody.
+        ticket: Hand it back as ``done`` once the copies are queued on the stream of every later
+            writer, or as ``failed``. Until then neither page of a copy is given to anyone.
         copies: int32 of shape (n, 4): source block, destination block, tokens that matter, group.
     """
 
@@ -97,10 +97,10 @@ class Pin(NamedTuple):
     """A prefix that is kept from eviction.
 
     Attributes:
-        receipt: Ends it, once.
+        receipt: Its number, which ends it once (`KVCacheManager.unpin` takes the whole tuple).
         block: The last block of the prefix.
         tokens: How many tokens are kept.
-        found: How many were cached.
+        found: How many tokens were cached.
     """
 
     receipt: int
@@ -110,7 +110,7 @@ class Pin(NamedTuple):
 
     @property
     def clipped(self) -> bool:
-        """Whether pins may not hold all that was cached (``retention.pin_cap``)."""
+        """Whether ``retention.pin_cap`` let it hold less than was cached."""
         return self.tokens < self.found
 
 
@@ -118,9 +118,9 @@ class Pinned(NamedTuple):
     """A pin that is held.
 
     Attributes:
-        pin: Ends it, with `KVCacheManager.unpin`.
-        owner: Whose it is; empty if it was not said.
-        until: When its lease ends, None if it has none.
+        pin: The receipt, for `KVCacheManager.unpin`.
+        owner: Whose it is; empty if no owner was given.
+        until: When its lease ends; None if it has none.
         blocks: How many blocks it keeps, in all groups.
     """
 
@@ -146,7 +146,7 @@ class Answer(NamedTuple):
     Attributes:
         taken: How it was taken.
         blocks: Blocks that it concerned.
-        pin: What ends the pin that it made.
+        pin: The receipt of the pin that it made, if it made one.
     """
 
     taken: Taken
@@ -166,7 +166,8 @@ class Hit(NamedTuple):
 
     Attributes:
         tokens: Tokens that need not be computed.
-        blocks: Their blocks, int32, in each group; with ``partial_hits``, the last may be partial.
+        blocks: Their blocks: an int32 array a group; with ``partial_hits``, the last may be
+            partial.
         attached: The handle attached to exactly this prompt (`KVCacheManager.attach`).
     """
 
@@ -185,7 +186,10 @@ class Remap(NamedTuple):
 
 
 class Reason(IntEnum):
-    """Why a growth of a step was not granted; the typed errors in `Stepped.refused` tell more."""
+    """Why a step did not grant an append, an extension or an admission.
+
+    The typed errors in `Stepped.refused` tell more.
+    """
 
     GRANTED = 0
     NO_CAPACITY = 1
@@ -193,34 +197,34 @@ class Reason(IntEnum):
     NEVER_FITS = 2
     """More blocks than the pool has."""
     NOT_TRIED = 3
-    """The tokens of the step are spent, or something before it was refused."""
+    """The step's token budget is spent, or something before it was refused."""
     POLICY_FAILED = 4
-    """A strict policy could not name who makes room."""
+    """A strict policy (``on_error = "raise"``) failed."""
     ASLEEP = 5
     """The manager sleeps."""
     WRONG = 6
-    """A length that a failed copy of the same step has made impossible."""
+    """Its length became impossible because a copy failed in the same step."""
     HELD = 7
-    """The admission policy lets the request wait."""
+    """The admission policy makes the request wait."""
 
 
 class Stepped(NamedTuple):
     """What a step did.
 
     Attributes:
-        grants: One an admission, in order; None where it was refused, or not tried because
-            something before it was.
-        refused: ("append", "extend" or "admit", place, why) for each that was refused for want of
-            room, or because a strict policy failed; it is unchanged.
-        rewound: Sequences cut because their copy failed, or a computation that they joined was
-            cut; `KVCacheManager.extend` gives slots back.
+        grants: One for each admission, in order; None where it was refused, or not tried because
+            something before it was refused.
+        refused: ("append", "extend" or "admit", place in that list, error) for each that was
+            refused, for lack of room or because a strict policy failed; it is unchanged.
+        rewound: Sequences that were cut because their copy failed, or because a computation that
+            they joined was cut; `KVCacheManager.extend` gives slots back.
         plan: Copies to make before this step's writes, or None.
         forks: The new sequence of each fork.
-        preempted: Of each sequence that was preempted, the request that brings it back.
-        extended: int64: of each extension, the length that has slots now.
-        reasons: uint8, a `Reason` for each append, then each extension, then each admission; not 0
+        preempted: For each preempted sequence, the request that brings it back.
+        extended: int64: for each extension, the length that has slots now.
+        reasons: uint8: a `Reason` for each append, then each extension, then each admission; not 0
             where nothing was granted.
-        remapped: Table entries that changed by the commits; those of sequences that grow are in
+        remapped: Table entries that the commits changed; those of sequences that grow are in
             ``tables`` already.
     """
 
@@ -236,7 +240,7 @@ class Stepped(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What single verbs changed besides their own sequence: see `Stepped` for both."""
+    """What calls other than `step` changed besides their own sequence; fields as in `Stepped`."""
 
     rewound: list[int]
     remapped: list[Remap]
@@ -247,8 +251,8 @@ class Pages(NamedTuple):
 
     Attributes:
         blocks: int32, in order.
-        offset: Tokens of the first block that come before the range.
-        last: Valid tokens of the last block: the range ends there.
+        offset: Tokens of the first block that precede the range.
+        last: Tokens of the last block up to the end of the range.
     """
 
     blocks: npt.NDArray[np.int32]
@@ -275,13 +279,13 @@ class Usage(NamedTuple):
 
 
 class Expired(NamedTuple):
-    """What a time brought about.
+    """What `KVCacheManager.expire` settled.
 
     Attributes:
-        tickets: Tickets whose deadline had come.
+        tickets: Tickets whose deadline has passed.
         rewound: Sequences that were cut because a load or a copy did not come.
-        pins: Receipts of pins whose lease was over.
-        changed: How many blocks have another retention priority.
+        pins: Receipts of pins whose lease has ended.
+        changed: How many blocks changed their retention priority.
     """
 
     tickets: list[int]
@@ -291,7 +295,7 @@ class Expired(NamedTuple):
 
 
 class Ticket(NamedTuple):
-    """A ticket given out and not settled: ``copies``, a ``load`` or a ``lease``."""
+    """A ticket that is not settled; ``kind`` is ``copies``, ``load`` or ``lease``."""
 
     ticket: int
     kind: str
@@ -303,10 +307,10 @@ class Owners(NamedTuple):
     """Who holds a block.
 
     Attributes:
-        sequences: With it in a table, once for each time.
+        sequences: Sequences that have it in a table, once for each entry.
         tickets: Copies, loads and leases that keep it.
-        waiting: Owners that left, behind a fence.
-        held: How often it is held one by one (`kvframe.blocks`), or 1 if it is on loan.
+        waiting: Owners that have left and wait for a fence to pass.
+        held: How often it is held by itself (`kvframe.blocks`), or 1 if it is lent.
         pins: (receipt, owner) of each pin that keeps it.
     """
 
@@ -327,12 +331,19 @@ class Counts(NamedTuple):
 
     @property
     def available(self) -> int:
-        """Blocks that can be had now: free, or cached and evictable."""
+        """Blocks that can be had now: free, or cached."""
         return self.free + self.cached
 
 
 class Lengths(NamedTuple):
-    """A sequence in tokens: known, with slots, computed and accepted, found at admission."""
+    """Lengths of a sequence in tokens.
+
+    Attributes:
+        known: Its tokens.
+        slots: Those that have slots.
+        committed: Those that are computed and accepted.
+        cached: Those found in the cache at admission.
+    """
 
     known: int
     slots: int
@@ -354,7 +365,7 @@ class Fit(IntEnum):
     NEVER = 0
     """It needs more blocks than the pool has."""
     LATER = 1
-    """Others have to end first."""
+    """Others have to end first, or give up blocks."""
     NOW = 2
 
 

@@ -1,6 +1,6 @@
-"""What stays how long: pins with an owner and a lease, hints on sessions, how important a block is.
+"""Retention: pins with an owner and a lease, hints on sessions, priorities of blocks.
 
-Time is the caller's: `KVCacheManager.expire` tells it, and durations and leases are in its unit.
+Time is the caller's: `KVCacheManager.expire` sets it, and durations and leases are in its unit.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from kvframe.results import Answer, Pin, Pinned, Priority, Taken
 from kvframe.retention import Keep
 
 _RETAINED, _DEMOTED = 80, 20
-"""What hints give where they do not say."""
+"""Priorities that hints give unless they name one."""
 
 
 class RetentionVerbs(Matched):
-    """A part of `KVCacheManager`."""
+    """The methods of `KVCacheManager` that keep blocks longer, or less long."""
 
     _core: Core
 
@@ -38,8 +38,8 @@ class RetentionVerbs(Matched):
     ) -> Pin | None:
         """Keep what is cached of a prompt from eviction, in whole blocks, until `unpin`.
 
-        Counts no hit. After `clear_cache` or `set_fingerprint` nobody finds it any more; its blocks
-        are free once it is unpinned.
+        This counts as no hit. After `clear_cache` or `set_fingerprint` the blocks are not found any
+        more, and are free once they are unpinned.
 
         Args:
             prompt: Token ids.
@@ -47,15 +47,15 @@ class RetentionVerbs(Matched):
             adapter: As in `Request`.
             encoder: As in `Request`; the blocks of that input are not kept.
             extras: As in `Request`.
-            owner: Any name: `pins` and `owners` tell it.
-            lease: How long, in the unit of `expire`, which then ends it; None: until `unpin`.
+            owner: Any name; `pins` and `owners` report it.
+            lease: How long it lasts, in the unit of `expire`; None: until `unpin`.
 
         Returns:
             The receipt, or None if nothing of the prompt is cached. It is `Pin.clipped` if
             ``retention.pin_cap`` lets pins hold only its front.
 
         Raises:
-            CapacityError: Pins hold as much as they may already, and this would hold more.
+            CapacityError: Pins already hold as much as they may, and this one would add to it.
         """
         name_bytes("owner", owner)
         tokens, apart = self._stored_as(prompt, salt, adapter, extras, encoder)
@@ -63,24 +63,24 @@ class RetentionVerbs(Matched):
         return None if held is None else Pin(*held)
 
     def unpin(self, pin: Pin) -> None:
-        """End a `pin`; it takes the receipt once.
+        """End a `pin`, by its receipt, once.
 
         Raises:
-            HandleError: The receipt was never given out, was handed back before, or names another
-                block than the one it was given for.
+            HandleError: The receipt was never given out, was handed back before, or names a block
+                other than the one it was given for.
         """
         if not isinstance(pin, Pin):
             raise UsageError(f"pin = {shown(pin)}: must be the receipt that pin() gave")
         self._core.unpin(pin.receipt, pin.block)
 
     def unpin_all(self, owner: str | None = None) -> int:
-        """End the pins of an owner, or all of them; how many."""
+        """End the pins of an owner, or all pins if None; returns how many."""
         if owner is not None:
             name_bytes("owner", owner)
         return self._core.unpin_all(owner)
 
     def pins(self, owner: str | None = None) -> list[Pinned]:
-        """What is pinned, by an owner or by all: who holds what until when."""
+        """The pins of an owner, or all pins if None: who holds what, until when."""
         if owner is not None:
             name_bytes("owner", owner)
         return [
@@ -97,31 +97,32 @@ class RetentionVerbs(Matched):
         owner: str = "",
         lease: int | None = None,
     ) -> Answer:
-        """Say what will become of a session (``Request.session``); the answer says what came of it.
+        """Tell what will become of a session (``Request.session``).
 
-        A session has the blocks that no other session's request used, from when its request has
-        given them up. Needs ``retention.sessions``.
+        A session's own blocks are those that no other session's request has used, counted from
+        when its request gives them up. Needs ``retention.sessions``.
 
         Args:
             session: Its number.
             hint: ``pin``: keep its blocks and what they follow from eviction. ``retain``: give its
                 blocks a priority, and what they follow at least that. ``release``: it is over; pins
-                that hints made for it end, and its blocks are the first to die (priority 0); what
-                others use too stays as it is. ``demote``: it pauses; its blocks get a lower
+                that hints made for it end, and its blocks are the first to die (priority 0); blocks
+                that others use too are unchanged. ``demote``: it pauses; its blocks get a lower
                 priority.
-            keep: For ``retain``, `Keep(80)` if None; its priority for ``demote``, 20 if None.
-            owner: Of a pin.
-            lease: Of a pin.
+            keep: For ``retain``, `Keep(80)` if None; for ``demote``, the priority, 20 if None.
+            owner: Of the pin.
+            lease: Of the pin.
 
         Returns:
-            `Answer.taken` is one of
+            What came of it. `Answer.taken` is one of
 
             - ``accepted``: done;
             - ``clipped``: pinned from the front, as far as ``retention.pin_cap`` lets pins hold;
-            - ``deferred``: requests of the session run. What it has given up is done, and all is
-              once they have ended; a pin of nothing yet is not made later;
-            - ``refused``: pins hold as much as they may, or no books are kept of sessions;
-            - ``missing``: the session has nothing.
+            - ``deferred``: requests of the session are running. What they have given up is done,
+              and the rest will be once they have ended; a pin with nothing to hold yet is not made
+              later;
+            - ``refused``: pins already hold as much as they may, or ``retention.sessions`` is off;
+            - ``missing``: the session has no cached block of its own.
 
         Raises:
             UsageError: An unknown hint, or an argument that does not go with it.

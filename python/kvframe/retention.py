@@ -1,8 +1,8 @@
 """Retention priorities: what a request may ask for its blocks.
 
-Eviction takes blocks of the lowest retention priority that may die, whatever the policy says of
-them; the policy ranks those of the same priority. Time is the caller's: `KVCacheManager.expire`
-tells it, and durations and leases are in the same unit.
+Of the blocks that may die, those with the lowest retention priority die first, whatever the policy
+says of them; the policy ranks blocks of equal priority. Time is the caller's:
+`KVCacheManager.expire` sets it, and durations and leases are in the same unit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kvframe.arguments import is_int, shown
 from kvframe.errors import UsageError
 
 DEFAULT_PRIORITY = 35
-"""The priority of blocks nobody asked anything for, as in TensorRT-LLM."""
+"""The priority of a block unless a request asks for another, as in TensorRT-LLM."""
 
 MAX_PRIORITY = 100
 """The highest priority."""
@@ -31,11 +31,12 @@ class Keep:
     """A retention priority, and for how long (TensorRT-LLM's ``KvCacheRetentionConfig``).
 
     Attributes:
-        priority: 0 to 100; 35 is what blocks have that nobody asked anything for.
-        duration: From when its sequence gives a block up, in the unit of `KVCacheManager.expire`;
-            None: for ever. Hits by others do not prolong it.
+        priority: 0 to 100; 35 is the priority of blocks for which no request asks for another.
+        duration: How long it lasts after its sequence gives the block up, in the unit of
+            `KVCacheManager.expire`; None: for ever. Hits by others do not prolong it.
         then: The priority once the duration is over; 0 makes it a time to live.
-        decay: Whether it falls at the end of the duration (``step``), or evenly over it.
+        decay: Whether the priority falls at the end of the duration (``step``), or evenly over it
+            (``linear``).
 
     Raises:
         UsageError: A priority over 100, a negative duration, an unknown decay.
@@ -90,17 +91,17 @@ class TokenRange:
 class Retention:
     """How important the blocks of a request are: ``Request(..., retention=...)``.
 
-    It takes effect as the request gives its blocks up. A block has the strongest of what is asked
-    for any of its tokens. Blocks that the request found or shares keep what they have if that is
-    stronger; those it computed itself may also get less than the default, until somebody uses them
-    who asks for more, or for nothing, which is the default.
+    It takes effect when the request gives its blocks up. A block gets the highest priority asked
+    for any of its tokens. Blocks that the request found or shares keep their priority if it is
+    higher. Blocks that it computed itself may also get less than the default, until a request uses
+    them that asks for more, or for nothing, which means the default.
 
     Attributes:
-        ranges: Of the prompt. They may overlap; the strongest counts.
-        decode: For what is decoded.
+        ranges: Ranges of the prompt. They may overlap; the highest priority counts.
+        decode: For the tokens that are generated.
 
     Raises:
-        UsageError: A range is no `TokenRange`, or what is asked for no `Keep`.
+        UsageError: A range is no `TokenRange`, or ``decode`` no `Keep`.
     """
 
     ranges: Iterable[TokenRange] = ()

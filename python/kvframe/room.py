@@ -1,4 +1,7 @@
-"""Room: pressure, who gives way, and a pool that changes: a part of `kvframe.KVCacheManager`."""
+"""Room: pressure, preemption, and a pool that changes its size.
+
+A part of `kvframe.KVCacheManager`.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,10 @@ PreemptionRule = Literal[
     "lfu-aged",
     "most-freed",
 ]
-"""Which running sequence gives way first: see `Room.preemption_order`."""
+"""Which running sequence is preempted first: see `Room.preemption_order`."""
 
 PressureCallback = Callable[[Pressure, Pressure], object]
+"""Called with the level before and after a change."""
 
 
 class Room:
@@ -32,30 +36,30 @@ class Room:
     _core: Core
 
     def usage(self) -> float:
-        """The share of blocks in use, 0 to 1; cached ones are not in use."""
+        """The share of the pool's blocks in use, 0 to 1; cached blocks do not count as in use."""
         return self._core.pressure()[0]
 
     def pressure(self) -> Pressure:
         """The pressure level, by the marks of ``[pressure]``, with hysteresis.
 
-        It moves after each call that changed the use; asking does not move it.
+        It is updated after each call that changed the use; asking does not change it.
         """
         return Pressure(self._core.pressure()[1])
 
     def add_pressure_callback(self, callback: PressureCallback) -> None:
         """Call ``callback(before, after)`` each time the pressure level has changed.
 
-        It is called once the call that changed the level has done all its work, outside every lock:
-        it may call the manager, and add and remove callbacks. Changes are told in order, one that a
-        callback causes after the one at hand. What a callback raises goes to
-        ``sys.unraisablehook``, as the call has succeeded.
+        It runs once the call that changed the level has done all its work, outside every lock, so
+        it may call the manager, and add and remove callbacks. Changes are reported in order; one
+        that a callback causes comes after the present one. What a callback raises goes to
+        ``sys.unraisablehook``, because the call itself has succeeded.
         """
         if not callable(callback):
             raise UsageError(f"callback = {shown(callback)}: must be callable")
         self._core.add_pressure_callback(callback)
 
     def remove_pressure_callback(self, callback: PressureCallback) -> int:
-        """Take a callback off again; how often it had been added."""
+        """Remove a callback; returns how often it had been added."""
         return self._core.remove_pressure_callback(callback)
 
     def preemption_order(
@@ -68,13 +72,14 @@ class Room:
         """Running sequences in the order to preempt them, without those that would free nothing.
 
         Args:
-            seqs: Those that may be preempted; the others are safe.
-            rule: Who goes first. ``lru`` goes by the last commit or `touch`, ``lfu-aged`` by how
-                often it was touched, where a touch counts half after 4,096 ticks; ``most-freed`` by
-                the blocks that nobody else holds, given those that went before. Of equals the last
-                admitted, by recency the first.
-            usage: Only the first of them that bring `usage` down to this share, 0 to 1. Each then
-                frees what it does once those before it have ended.
+            seqs: Those that may be preempted; all others are safe.
+            rule: Which goes first. ``lru`` goes by the last commit or `touch`; ``lfu-aged`` by how
+                often a sequence was touched, where a touch counts half after 4,096 ticks;
+                ``most-freed`` by the blocks that nobody else holds, given those that went before.
+                Among equals the last admitted goes first; under ``lru`` the first admitted, under
+                ``lfu-aged`` the least recently used.
+            usage: Only as many as bring `usage` down to this share, 0 to 1. `Victim.frees` then
+                counts what each frees once those before it have ended.
 
         Raises:
             UsageError: A sequence is named twice, or a value is out of range.
@@ -86,12 +91,12 @@ class Room:
     ) -> list[Request]:
         """Preempt the sequences that `preemption_order` names to bring `usage` down to a share.
 
-        Nobody is preempted whose end frees nothing. What they leave cached does not count as used.
-        Who has ended by when it is their turn (a pressure callback may release sequences, and so
-        may another thread) is passed over.
+        A sequence whose end would free nothing is not preempted. Blocks that stay cached do not
+        count as in use. A sequence that has ended before its turn (a pressure callback or another
+        thread may release it) is passed over.
 
         Returns:
-            What brings each of them back, in the order in which they went.
+            The request that brings each of them back, in the order in which they were preempted.
         """
         if usage is None:
             raise UsageError("usage = None: must be a share of the pool, 0 to 1")
@@ -102,7 +107,7 @@ class Room:
         return preempted
 
     def touch(self, seqs: Handles) -> None:
-        """Sequences were read or scheduled, in this order: what ``lru`` and ``lfu-aged`` go by.
+        """Note that sequences were read or scheduled, in this order, for ``lru`` and ``lfu-aged``.
 
         Raises:
             HandleError: One of them is unknown; none was touched.
@@ -110,11 +115,15 @@ class Room:
         self._core.touch(seqs)
 
     def collect(self, free: int) -> int:
-        """Evict, in the policy's order, until ``free`` blocks are free; how many were evicted."""
+        """Evict, in the policy's order, until ``free`` blocks are free.
+
+        Returns:
+            How many blocks were evicted.
+        """
         return self._core.collect(free)
 
     def resize(self, blocks: int) -> None:
-        """Grow or shrink the pool from its end.
+        """Grow or shrink the pool to ``blocks`` blocks, at the end of the ids.
 
         Raises:
             CapacityError: A block that would go is in use; nothing has changed.

@@ -17,7 +17,7 @@ from kvframe.request import Extra, TokenIds, items_of, name_bytes
 from kvframe.spelling import did_you_mean
 
 BlockHashes = npt.NDArray[np.uint64] | Sequence[int]
-"""Hashes as KV events carry them: unsigned 64 bits, or negative ints for their low 64 bits."""
+"""Hashes as KV events carry them: unsigned 64 bits; of negative ints the low 64 bits count."""
 
 MEDIUMS = {
     "GPU": 0,
@@ -27,15 +27,21 @@ MEDIUMS = {
     "STORAGE": 2,
     "EXTERNAL": 3,
 }
-"""What vLLM's and SGLang's events call a tier, in any case, and how far from compute it is."""
-
+"""What vLLM's and SGLang's events call a tier (in any case), and its distance from compute."""
 
 _WHOLE = frozenset({"fullattention", "mlaattention", "sinkfullattention"})
 """Kinds of layer groups, by vLLM's names, whose blocks serve a prefix up to them."""
 
 
 class Reach(NamedTuple):
-    """Leading blocks of a prompt that a worker holds, in this tier or a nearer one."""
+    """Leading blocks of a prompt that a worker holds, in each tier or a nearer one.
+
+    Attributes:
+        gpu: On the GPU.
+        host: On the GPU or in host memory.
+        disk: On the GPU, in host memory or on disk.
+        anywhere: In any tier.
+    """
 
     gpu: int
     host: int
@@ -48,9 +54,9 @@ class RouterCounts(NamedTuple):
 
     Attributes:
         ignored: Events of workers that are not known, or not any more.
-        unplaced: Blocks whose parent nobody told of, for which too few token ids came, or of
+        unplaced: Blocks whose parent is not known, that came with too few token ids, or that are of
             another size.
-        dropped: Blocks forgotten because the index was full.
+        dropped: Blocks that were forgotten because the index was full.
     """
 
     ignored: int
@@ -59,18 +65,18 @@ class RouterCounts(NamedTuple):
 
 
 class RouterIndex:
-    """Blocks by what they stand for, each with the workers that hold it.
+    """Which blocks each worker holds, fed with KV events and asked about prompts.
 
-    With a block size, prompts are asked for by their tokens, whatever each engine's hashes are:
-    blocks go by a key made of the token ids that events bring. Without one, blocks go by the hashes
-    of the events, and `match_hashes` is asked with hashes made as the workers make them.
+    With a block size, ask about prompts by their tokens (`match_tokens`), however each engine
+    hashes: the index makes its own keys from the token ids in the events. Without one, blocks go by
+    the hashes in the events, and `match_hashes` takes hashes made as the workers make them.
 
-    A match is a walk along one prefix. A wrong answer, as when two keys of 64 bits collide, costs a
-    worse route and nothing else. Threads may share an index.
+    A match is a walk along one prefix. A wrong answer, as when two 64-bit keys collide, costs a
+    worse route and nothing else. Several threads may share an index.
 
     Args:
-        block_size: Tokens a block, the same for all workers; None to go by hashes.
-        capacity: Most blocks it keeps; of those nobody asked for lately, the oldest go first.
+        block_size: Tokens in a block, the same for all workers; None to go by hashes.
+        capacity: Most blocks it keeps; the oldest that nobody asked for lately are dropped first.
 
     Raises:
         UsageError: A number is below 1.
@@ -89,10 +95,10 @@ class RouterIndex:
     # --- workers ------------------------------------------------------------------------------
 
     def add_worker(self, worker: int) -> bool:
-        """Know a worker, which starts with nothing; False if it is known.
+        """Make a worker known, which starts with no blocks; False if it is known already.
 
-        Events of workers that are not known are ignored and counted, so that those still queued
-        when a worker died do not bring it back.
+        Events of unknown workers are ignored and counted, so that events still queued when a worker
+        died do not bring it back.
         """
         _check_int("worker", worker)
         added = self._core.add_worker(worker)
@@ -101,7 +107,7 @@ class RouterIndex:
         return added
 
     def remove_worker(self, worker: int) -> bool:
-        """Forget a worker and all it held; False if it is not known. Looks at every block."""
+        """Forget a worker and all it held; False if it is not known. O(blocks)."""
         _check_int("worker", worker)
         self._groups.pop(worker, None)
         return self._core.remove_worker(worker) is not None
@@ -128,25 +134,25 @@ class RouterIndex:
         """A worker holds blocks, each the child of the one before (BlockStored).
 
         Args:
-            worker: Who.
-            block_hashes: The worker's own.
+            worker: The worker's number.
+            block_hashes: The worker's own hashes.
             parent: Hash of the block before the first; None at the start of a prompt.
-            token_ids: Of all the blocks, one after the other. None where known blocks are told to
-                lie in another tier, too. Not looked at when blocks go by their hashes.
-            block_size: Tokens a block of these, where that is told: token ids in blocks of another
-                size than the index's are not placed.
+            token_ids: Tokens of all the blocks, one after the other. Empty if the event says that
+                known blocks are in another tier too. Not needed when blocks go by their hashes.
+            block_size: Tokens in each of these blocks, if the event says it: blocks of another size
+                than the index's are not placed.
             medium: The tier, one of `MEDIUMS` in any case.
-            salt: What sets tenants apart, where ``parent`` is None.
-            adapter: The LoRA or other adapter, where ``parent`` is None.
-            extra_keys: What else sets blocks apart, an entry a block: None, or a list, with
-                [identifier, offset from the block's first token] for each multimodal item of which
-                the block has tokens (vLLM). Whatever else is in it, no prompt matches.
+            salt: What sets tenants apart; only where ``parent`` is None.
+            adapter: The LoRA or other adapter; only where ``parent`` is None.
+            extra_keys: What else sets blocks apart, one entry per block: None, or a list with
+                [identifier, offset from the block's first token] for each multimodal item that has
+                tokens in the block (vLLM). With anything else in it, no prompt matches the block.
 
         Returns:
-            Blocks that were placed; see `counts` for the others.
+            How many blocks were placed; see `counts` for the others.
 
         Raises:
-            UsageError: An unknown medium, a hash past 64 bits, token ids that are none, more or
+            UsageError: An unknown medium, a hash of more than 64 bits, wrong token ids, or more or
                 fewer ``extra_keys`` than blocks.
         """
         own = self.block_size
@@ -171,7 +177,7 @@ class RouterIndex:
         )
 
     def removed(self, worker: int, block_hashes: BlockHashes, *, medium: str = "GPU") -> int:
-        """A worker holds blocks in a tier no longer (BlockRemoved); copies elsewhere remain.
+        """A worker no longer holds blocks in a tier (BlockRemoved); copies elsewhere remain.
 
         Returns:
             How many of them it held there.
@@ -179,19 +185,19 @@ class RouterIndex:
         return self._core.removed(worker, block_hashes, _tier(medium))
 
     def cleared(self, worker: int) -> int:
-        """A worker holds nothing any more (AllBlocksCleared); how many blocks it held."""
+        """A worker holds nothing any more (AllBlocksCleared); returns how many blocks it held."""
         return self._core.cleared(worker)
 
     def keeps(self, worker: int, group: int | None, kind: str | None = None) -> bool:
-        """Whether a worker's events of a layer group tell of whole prefixes.
+        """Whether a worker's events of a layer group are about whole prefixes.
 
-        It is the first of full attention, or the first where none is known: blocks of a sliding
-        window, or of recurrent layers, come and go under the same hashes.
+        They are for the first group of full attention, or for group 0 if no such group is known.
+        Blocks of a sliding window, or of recurrent layers, come and go under the same hashes.
 
         Args:
-            worker: Who.
-            group: Its layer group; None where it tells none apart.
-            kind: What the group's layers attend to, as vLLM calls it, where the event says; it is
+            worker: The worker's number.
+            group: The layer group of the event; None if it names none.
+            kind: What the group's layers attend to, in vLLM's words, if the event says it; it is
                 remembered for events that do not.
         """
         _check_int("worker", worker)
@@ -217,17 +223,17 @@ class RouterIndex:
         adapter: str | None = None,
         extras: Iterable[Extra] = (),
     ) -> dict[int, Reach]:
-        """How many leading blocks of a prompt each worker holds; those with none are left out.
+        """How many leading blocks of a prompt each worker holds; workers with none are left out.
 
         Args:
-            prompt: Its token ids.
+            prompt: Token ids.
             salt: What sets tenants apart.
             adapter: The LoRA or other adapter.
             extras: Multimodal items among the tokens, by the identifiers that the engines give them
-                (UTF-8). Without them a match ends where the first of them begins.
+                (UTF-8). Without these a match ends where the first item begins.
 
         Raises:
-            UsageError: The index goes by hashes, or an item is none.
+            UsageError: The index goes by hashes, or an item is malformed.
         """
         if self.block_size is None:
             raise UsageError("the index goes by hashes: give it a block_size to match tokens")

@@ -95,9 +95,8 @@ def _checked(policy: str, kind: str, way: str) -> str:
     of_kind: Kind = kind  # type: ignore[assignment] # it names a template
     for found in Registry().candidates(of_kind):
         if found.name == policy:
-            raise UsageError(
-                f"name {policy}: {found.origin} has an {kind} policy of that name; take another"
-            )
+            what = "a prefix matcher" if kind == "prefix" else f"an {kind} policy"
+            raise UsageError(f"name {policy}: {found.origin} has {what} of that name; take another")
     return policy
 
 

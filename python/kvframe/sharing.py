@@ -1,4 +1,4 @@
-"""Verbs of prefixes: read, attached to, shared with computations in flight; tickets that lapse."""
+"""Sharing: what may be read of sequences, handles attached to prefixes, tickets that lapse."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from kvframe.results import Changes, Expired, Owners, Pages, Remap, Ticket, Usag
 
 
 class SharingVerbs:
-    """A part of `KVCacheManager`."""
+    """The methods of `KVCacheManager` on shared prefixes, their owners and tickets."""
 
     _core: Core
 
     # --- reading ------------------------------------------------------------------------------
 
     def readable(self, seq: int) -> int:
-        """Tokens that may be read: committed, and not still loaded or computed by another."""
+        """Leading tokens that may be read: committed, and not still being loaded or joined."""
         return self._core.readable(seq)
 
     def pages(self, seq: int, start: int, stop: int, group: int = 0) -> Pages:
         """The pages of a group that hold the computed tokens ``start`` to ``stop`` (exclusive).
 
-        Of a group that attends to another input, its tokens.
+        In a ``cross`` group, tokens are those of the encoder's input.
 
         Raises:
-            UsageError: Some of them are not computed, or left the group's window.
+            UsageError: Some of them are not computed, or have left the group's window.
         """
         return Pages(*self._core.pages(seq, start, stop, group))
 
     def unkeyed_blocks(self, seq: int) -> list[npt.NDArray[np.int32]]:
-        """The blocks that nobody can find, in each layer group by place: one array a group.
+        """The blocks of a sequence that nobody can find, in table order: an int32 array a group.
 
-        They are not full, not computed or not to be shared. What a disaggregated prefill brings
+        They are not full, not computed or not to be shared. KV that a disaggregated prefill sends
         goes into these; the others hold their KV already (vLLM:
-        ``get_unhashed_block_ids_all_groups``). What left a window is not among them.
+        ``get_unhashed_block_ids_all_groups``). Blocks that left a window are not among them.
         """
         return self._core.unkeyed(seq)
 
@@ -44,9 +44,9 @@ class SharingVerbs:
         return Usage(*self._core.usage_of(seq))
 
     def take_changes(self) -> Changes:
-        """What single verbs changed besides their own sequence, since the last call.
+        """What calls have changed besides their own sequence, since this was asked last.
 
-        `KVCacheManager.step` gives the same as ``rewound`` and ``remapped``.
+        `KVCacheManager.step` returns the same as ``rewound`` and ``remapped``.
         """
         rewound, remapped = self._core.take_changes()
         return Changes(rewound, [Remap(*entry) for entry in remapped])
@@ -54,39 +54,39 @@ class SharingVerbs:
     # --- extras of exact prefixes -------------------------------------------------------------
 
     def attach(self, seq: int, handle: int, *, upto: int | None = None) -> int | None:
-        """Attach a handle to exactly the first ``upto`` tokens (last logits, a hidden state).
+        """Attach a handle to exactly the first ``upto`` tokens (for last logits, a hidden state).
 
-        `Hit.attached` and `Grant.attached` say it for a prompt of exactly these tokens, salt,
-        adapter and items. It dies with the last full block of the tokens: `take_dropped`.
+        `Hit.attached` and `Grant.attached` return it for a prompt of exactly these tokens, salt,
+        adapter and items. It is dropped with the last full block of the tokens: `take_dropped`.
 
         Args:
             seq: A running sequence that has computed the tokens.
-            handle: Any number of 64 bits; what it stands for is the caller's.
-            upto: All that is computed if None.
+            handle: Any 64-bit number; what it stands for is up to the caller.
+            upto: All computed tokens if None.
 
         Returns:
             The handle that it replaces, or None.
 
         Raises:
-            UsageError: No findable full block carries it, or ``upto`` is not computed.
+            UsageError: The tokens fill no findable block to hold it, or are not all computed.
         """
         if upto is None:
             upto = self._core.lengths(seq)[2]
         return self._core.attach(seq, upto, handle)
 
     def take_dropped(self) -> list[int]:
-        """Handles whose prefix is gone since the last call: what they stand for can go too."""
+        """Handles whose prefix has gone since the last call; what they stand for can go too."""
         return self._core.take_dropped()
 
     # --- tickets ------------------------------------------------------------------------------
 
     def set_deadline(self, ticket: int, deadline: int) -> None:
-        """Let a load, lease or copy lapse where its end may never be told.
+        """Let a load, lease or copy lapse if nobody settles its ticket in time.
 
         Args:
             ticket: An outstanding ticket.
-            deadline: By whatever clock `expire` is called with: steps, seconds. Nobody may write
-                or read its pages from then on.
+            deadline: In the unit of `expire` (steps, seconds). From then on nobody may write or
+                read its pages under this ticket.
 
         Raises:
             HandleError: The ticket is unknown or settled.
@@ -94,17 +94,18 @@ class SharingVerbs:
         self._core.set_deadline(ticket, deadline)
 
     def expire(self, now: int) -> Expired:
-        """It is ``now``: settle what has lapsed. Leases end, loads and copies have failed.
+        """Set the time to ``now`` and settle what has lapsed by then.
 
-        Pins end with their leases, and retention priorities are what they are by then; durations
-        count from the time told last. Time never goes back: an earlier one changes nothing of that.
+        Leases past their deadline end; loads and copies past theirs have failed. Pins end with
+        their leases, and retention priorities change as they were asked to. Durations count from
+        the time that was set last. Time never goes back: an earlier ``now`` is ignored there.
         """
         return Expired(*self._core.expire(now))
 
     def tickets(self) -> list[Ticket]:
-        """Tickets given out and not settled, in the order they were given out."""
+        """Tickets that are not settled, in the order in which they were given out."""
         return [Ticket(*row) for row in self._core.tickets()]
 
     def owners(self, block: int) -> Owners:
-        """Who holds a block. Looks through every table: for questions, not for each step."""
+        """Who holds a block. Looks through every table, so do not call it in every step."""
         return Owners(*self._core.owners(block))

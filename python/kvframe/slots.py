@@ -22,9 +22,9 @@ class SlotGrant(NamedTuple):
         seq: The sequence's handle; never the same again, even after its slot is reused.
         slot: Its slot, from 0 on.
         version: How many sequences have had the slot, this one included.
-        cached_tokens: Prompt tokens that need not be computed. At least the last one has to be.
-        copied_from: The slot that they are copied from by the next `SlotCache.take_plan`; None
-            where they are in the slot already, or there are none.
+        cached_tokens: Prompt tokens that need not be computed; at least the last one has to be.
+        copied_from: The slot from which the next `SlotCache.take_plan` copies them; None if they
+            are in the slot already, or there are none.
     """
 
     seq: int
@@ -35,15 +35,15 @@ class SlotGrant(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """A slot, for people to read.
+    """The state of a slot.
 
     Attributes:
         version: How many sequences have had it.
-        state: "empty", "cached" (nobody's, and found), "live" (a sequence runs in it) or "copying"
-            (nobody's, while a copy out of it or into it goes on).
+        state: "empty", "cached" (idle, and its tokens can be found), "live" (a sequence runs in it)
+            or "copying" (idle, while a copy from it or into it is in flight).
         known: Tokens of its sequence.
-        committed: Of those, computed and accepted.
-        found: Of those, found by others.
+        committed: Those of them that are computed and accepted.
+        found: Those of them that others can find.
     """
 
     version: int
@@ -56,23 +56,24 @@ class Slot(NamedTuple):
 class SlotCache:
     """Slots of a fixed length, for engines that keep a sequence's KV in one piece.
 
-    llama.cpp and CTranslate2 do; engines with paged attention want `KVCacheManager`. What a slot
-    holds stays known when its sequence ends. A prompt goes on in a slot nobody runs in whose tokens
-    it begins with. Else it gets the lowest empty slot, or the one that the policy gives up, and the
-    longest prefix that any slot holds is copied there: the copy is in the next plan. Prefixes are
-    known token by token, so what is overwritten is not found any more. Threads may share a cache.
+    llama.cpp and CTranslate2 do so; engines with paged attention want `KVCacheManager`. What a slot
+    holds stays known when its sequence ends. If everything that an idle slot holds is a prefix of a
+    prompt, the prompt continues there. Otherwise it gets the lowest empty slot, or the one that the
+    policy gives up, and the longest prefix that any slot holds is copied there: the copy is in the
+    next plan. Prefixes are known token by token, so what is overwritten is not found any more.
+    Several threads may share a cache. A call that is refused has changed nothing.
 
     Args:
         slots: How many there are.
         length: Tokens that each holds.
-        least_copy: The shortest prefix that is worth a copy.
+        least_copy: The shortest prefix, in tokens, that is worth a copy.
         policy: Which cached slot is given up: the name of an eviction policy, or a configuration
             whose ``[policy]`` is used. To a policy each slot is one block without a prefix.
-        fingerprint: The weights'.
+        fingerprint: Names the model's weights.
 
     Raises:
         UsageError: A number is below 1.
-        PluginError, PolicyError: The policy cannot be had, or not made.
+        PluginError, PolicyError: The policy cannot be found, or not be made.
     """
 
     def __init__(
@@ -102,24 +103,24 @@ class SlotCache:
     # --- a request's life -----------------------------------------------------------------------
 
     def lookup(self, prompt: TokenIds, *, salt: str = "", adapter: str = "") -> int:
-        """Leading tokens of a prompt that some slot holds, its last apart. Changes nothing."""
+        """Leading tokens of a prompt that some slot holds, never its last. Changes nothing."""
         found: int = self._core.lookup(prompt, *_space(salt, adapter))
         return found
 
     def admit(
         self, prompt: TokenIds, *, salt: str = "", adapter: str = "", use: Use = UNKNOWN
     ) -> SlotGrant:
-        """A slot for a prompt, all of which is known and none past ``cached_tokens`` computed.
+        """Give a prompt a slot. Its tokens past ``cached_tokens`` are to be computed.
 
         Args:
             prompt: Token ids.
-            salt: Prefixes are shared within one salt only.
-            adapter: As ``salt``, for LoRA and other adapters. What else the KV depends on, as
-                images do, goes into the salt.
+            salt: Prefixes are shared only among prompts of the same salt.
+            adapter: As ``salt``, for LoRA and other adapters. Whatever else the KV depends on, such
+                as images, goes into the salt.
             use: What the policy may know of the request.
 
         Raises:
-            CapacityError: Every slot has a sequence or a copy under way. Nothing has changed.
+            CapacityError: Every slot has a sequence or a copy in flight.
             NeverFitsError: The prompt is longer than a slot.
             UsageError: The prompt is empty.
         """
@@ -127,7 +128,7 @@ class SlotCache:
         return SlotGrant(seq, seq & 0xFFFFFFFF, seq >> 32, cached, source)
 
     def append(self, seq: int, tokens: TokenIds) -> None:
-        """More tokens of a sequence, not computed yet.
+        """Append tokens to a sequence, which are to be computed.
 
         Raises:
             NeverFitsError: The slot ends before them.
@@ -136,59 +137,66 @@ class SlotCache:
         self._core.append(seq, tokens)
 
     def commit(self, seq: int, upto: int) -> None:
-        """The first ``upto`` tokens are computed and accepted: others find them from now on."""
+        """Say that the first ``upto`` tokens are computed and accepted: others may find them."""
         self._core.commit(seq, upto)
 
     def advance(self, seqs: Handles, tokens: TokenIds) -> None:
-        """A decode step in one call: of each sequence, all is computed, and a token comes behind.
+        """Do a decode step in one call: commit all tokens of each sequence, and append one.
+
+        Args:
+            seqs: Sequences, each once.
+            tokens: One token id for each.
 
         Raises:
-            NeverFitsError, HandleError, UsageError: As `append`, or a sequence is named twice; then
-                none has changed.
+            NeverFitsError, HandleError: As `append`; none has changed.
+            UsageError: A sequence is named twice, or the lists differ in length; none has changed.
         """
         self._core.advance(seqs, tokens)
 
     def truncate(self, seq: int, length: int) -> None:
-        """Cut a sequence, as when drafts are not accepted.
+        """Cut a sequence to its first ``length`` tokens, as when drafts are not accepted.
 
         Raises:
-            UsageError: It is not that long, or a copy that is not settled reads past there.
+            UsageError: It is shorter, or a copy that is not settled reads past that length.
         """
         self._core.truncate(seq, length)
 
     def release(self, seq: int) -> None:
-        """End a sequence. What is committed of it is found until its slot is given up."""
+        """End a sequence. Its committed tokens can be found until the slot is given up."""
         self._core.release(seq)
 
     # --- copies ---------------------------------------------------------------------------------
 
     def take_plan(self) -> Plan | None:
-        """The copies to make before the next write: source slot, destination slot, tokens, 0.
+        """The copies to make before the next write, or None.
 
-        Until its ticket is back, neither slot is given to anybody, and what the copy brings is not
-        found.
+        `Plan.copies` has source slot, destination slot, tokens and 0. Until its ticket comes back,
+        neither slot is given to anyone, and what the copy brings is not found.
         """
         plan = self._core.take_plan()
         return None if plan is None else Plan(*plan)
 
     def done(self, ticket: int) -> None:
-        """The copies of a plan are queued on the stream of every later writer."""
+        """Say that a plan's copies are queued on the stream of every later writer."""
         self._core.done(ticket)
 
     def failed(self, ticket: int) -> list[int]:
-        """The copies of a plan failed: the sequences that have nothing computed any more."""
+        """Say that a plan's copies failed; returns the sequences that have nothing computed now."""
         rewound: list[int] = self._core.failed(ticket)
         return rewound
 
     # --- all of it ------------------------------------------------------------------------------
 
     def clear_cache(self) -> int:
-        """Forget what is cached; what runs keeps its slot and leaves nothing. Slots emptied."""
+        """Forget what is cached; returns how many slots that emptied.
+
+        Running sequences keep their slots, and leave nothing to be found.
+        """
         cleared: int = self._core.clear()
         return cleared
 
     def set_fingerprint(self, fingerprint: str) -> int:
-        """The weights have changed: as `clear_cache`."""
+        """Say that the weights have changed: as `clear_cache`, under another fingerprint."""
         cleared: int = self._core.set_fingerprint(name_bytes("fingerprint", fingerprint))
         return cleared
 
@@ -197,7 +205,7 @@ class SlotCache:
         return [Slot(*row) for row in self._core.rows()]
 
     def eviction_order(self) -> npt.NDArray[np.int32]:
-        """Cached slots from the next to be given up on, as far as the policy has settled it."""
+        """Cached slots (int32), the next to be given up first, as far as the policy has decided."""
         order: npt.NDArray[np.int32] = self._core.eviction_order()
         return order
 
@@ -209,7 +217,7 @@ class SlotCache:
         """Recount slots, copies and what is found: O(tokens).
 
         Raises:
-            IntegrityError: Something disagrees: a defect of kvframe.
+            IntegrityError: Something disagrees, which is a bug in kvframe.
         """
         self._core.check_integrity()
 

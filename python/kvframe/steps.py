@@ -47,23 +47,23 @@ class Steps(Matched):
         slots: npt.NDArray[np.int64] | Sequence[npt.NDArray[np.int64]] | None = None,
         rows: Handles | None = None,
     ) -> Stepped:
-        """All of a scheduler step in one call, in this order.
+        """Do all of a scheduler step in one call, in the order of the arguments.
 
-        Sequences, tickets, lengths and counts are 1-d arrays of any integer dtype, or sequences of
-        ints; token ids too, and a uint32 array of those is read where it lies. Lengths and counts
-        are in tokens.
+        Only ``passed`` comes before all others. Sequences, tickets, lengths and counts are 1-d
+        arrays of any integer dtype, or sequences of ints; so are token ids, and a uint32 array of
+        these is read in place. Lengths and counts are in tokens.
 
         Args:
             done: Tickets of plans whose copies are queued ahead of later writes, of loads that
                 came whole, and of leases that end.
-            failed: Tickets of copies and loads that failed: who needs them is cut, see
+            failed: Tickets of copies and loads that failed: sequences that need them are cut, see
                 `Stepped.rewound`. A step settles a ticket once.
             loaded: (tickets, blocks): loads that ended with their first blocks good, as `loaded`.
             truncate: (sequences, their new lengths).
             fill: (sequences, ids) or (sequences, counts, ids): ids of the first tokens that were
-                appended without, one sequence after the other; one each without counts.
+                appended without ids, one sequence after the other; one each without counts.
             commit: (sequences, lengths computed and accepted).
-            fork: Sequences to fork as they are now; `Stepped.forks` are the new ones.
+            fork: Sequences to fork as they are now; `Stepped.forks` has the new ones.
             release: Sequences that end; they may be cut, committed and forked in the same step.
             preempt: Sequences that end for now; `Stepped.preempted` brings them back.
             fence: With steps in flight, the number of the last one that may touch what is
@@ -74,29 +74,30 @@ class Steps(Matched):
                 ``extend``, as in every list of lengths; only ``fork`` may repeat one.
             counts: Tokens for each of them; one each if None.
             tokens: Their ids, one sequence after the other; None while they are being computed
-                (asynchronous scheduling): then ``fill`` of a later step brings them.
+                (asynchronous scheduling), until ``fill`` of a later step brings them.
             extend: (sequences, lengths) whose known tokens get slots (chunked prefill).
-            admit: Requests that come in if there is room, first come first served.
-            token_budget: Tokens that the admissions may leave to be computed, all together: the
-                last one gets what is left of it as its chunk.
-            batch_tokens: Tokens that the step may give slots to, all together: appended ones come
-                first, all or none of a sequence's; then each extension goes as far as is left, and
-                each admission's chunk. `Stepped.extended` says how far.
+            admit: Requests that are admitted if there is room, first come, first served.
+            token_budget: Tokens that the admissions together may leave to be computed; the last
+                one gets what is left of the budget as its chunk.
+            batch_tokens: Tokens that the whole step may give slots to: appended ones come first,
+                all or none of a sequence's; then each extension goes as far as is left, and each
+                admission's chunk. `Stepped.extended` says how far.
             skip_refused: Try requests behind a refusal too, instead of none of them.
             tables: int32 (rows, blocks), one a layer group: row i gets the changed entries of
                 ``append[i]``'s block table; what was written there before must still stand.
             slots: int64, one a layer group: where the appended tokens go, one sequence after the
-                other; -1 for a sequence that was refused, and in a group of another input.
-            rows: The row of ``tables`` for each of ``append``, where an engine keeps its sequences
-                in places of their own, no row twice; the first row and on if None.
+                other; -1 for a sequence that was refused, and in a ``cross`` group.
+            rows: The row of ``tables`` for each of ``append``, if the engine gives each sequence a
+                row of its own; no row twice. If None, rows count up from 0.
 
         Raises:
-            HandleError: A sequence is unknown or has ended, a ticket is unknown or settled, or one
-                of either is named twice where it ends; nothing was done.
+            HandleError: A sequence is unknown or has ended, a ticket is unknown or settled, or
+                either is named twice where it ends; nothing was done.
             UsageError: A length, a dtype, a shape or a buffer is wrong, or a list of lengths names
                 a sequence twice; nothing was done.
-            KeyboardInterrupt: Or another interrupt, in a policy in Python. The step is done all the
-                same, but for growth that waited for the policy: the exception's ``stepped`` tells.
+            KeyboardInterrupt: It (or another interrupt) came while a policy in Python ran. The step
+                is done all the same, except for growth that waited for the policy: the exception's
+                ``stepped`` says what was done.
         """
         requests = _requests(admit) if admit is not None else []
         turns = self._turns(requests, skip_refused) if requests else None
@@ -106,7 +107,7 @@ class Steps(Matched):
             cores, answers = turns.ready.cores, turns.ready.answers
         try:
             told = self._core.step(
-                # By place: twenty names cost more than a step of as many sequences does.
+                # By position: twenty keywords cost more than a step of twenty sequences.
                 done,
                 failed,
                 loaded,
@@ -137,13 +138,13 @@ class Steps(Matched):
             raise
         grants, _, _, plan, _, preempted, _, _, remaps = told
         if turns is None and not (grants or plan or preempted or remaps):
-            # The common decode step: all is as Python takes it.
+            # The common decode step: nothing to convert.
             return Stepped._make(told)
         return _stepped(told, turns)
 
 
 def _stepped(told: Any, turns: Turns | None) -> Stepped:
-    """What the core told of a step."""
+    """The core's answer to a step, as Python's types."""
     grants, refused, rewound, plan, forks, preempted, extended, reasons, remaps = told
     stepped = Stepped(
         [None if grant is None else Grant(*grant) for grant in grants],
@@ -160,8 +161,8 @@ def _stepped(told: Any, turns: Turns | None) -> Stepped:
 
 
 def _requests(admit: Sequence[Request | TokenIds]) -> list[Request]:
-    """What may come in; a prompt alone is a request with nothing special."""
-    # One prompt, or a text, is no sequence of prompts.
+    """Requests to admit; a prompt alone is a request without options."""
+    # A single prompt, or a text, is no sequence of prompts.
     if not isinstance(admit, (list, tuple)) and (
         not isinstance(admit, Iterable) or isinstance(admit, (str, bytes, np.ndarray))
     ):

@@ -1,4 +1,7 @@
-"""Block tables and slot mappings in the caller's arrays: a part of `kvframe.KVCacheManager`."""
+"""Block tables and slot mappings, written into the caller's arrays.
+
+A part of `kvframe.KVCacheManager`.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,9 @@ class Tables:
     _core: Core
 
     def block_table(self, seq: int, group: int = 0, *, start: int = 0) -> npt.NDArray[np.int32]:
-        """A sequence's block ids in a group, int32, from entry ``start`` on; what was given up
-        reads -1, or 0 with ``cache.null_block``.
+        """A sequence's block ids in a group, int32, from entry ``start`` on.
+
+        A block that was given up reads -1, or 0 with ``cache.null_block``.
         """
         table: npt.NDArray[np.int32] = self._core.block_table(seq, group, start)
         return table
@@ -36,10 +40,10 @@ class Tables:
 
         Args:
             seqs: One sequence a row.
-            out: int32, at least as many rows and columns as are needed.
+            out: int32 (rows, blocks), large enough for all of them.
             group: Layer group.
-            pad: What entries past a table's end get.
-            start: First entry to write in each row, where the caller kept those before it.
+            pad: Value of the entries past a table's end.
+            start: First entry to write in each row, if the caller kept those before it.
         """
         self._core.block_tables(seqs, out, group=group, pad=pad, start=start)
 
@@ -53,7 +57,7 @@ class Tables:
         group: int = 0,
         indptr: Offsets | None = None,
     ) -> int:
-        """Write where tokens ``starts[i] .. starts[i] + counts[i]`` of each sequence live.
+        """Write the slots of tokens ``starts[i]`` to ``starts[i] + counts[i]`` of each sequence.
 
         Args:
             seqs: Sequences.
@@ -61,11 +65,12 @@ class Tables:
             counts: How many tokens of each.
             out: int64, filled one sequence after the other: block x block size + offset.
             group: Layer group.
-            indptr: int32 or int64: gets where each sequence's slots begin in ``out``, and where the
-                last ones end, as attention kernels for ragged batches take it.
+            indptr: int32 or int64, one more than there are sequences: filled with where each
+                sequence's slots begin in ``out``, and where the last ones end, as attention kernels
+                for ragged batches expect it.
 
         Returns:
-            How many were written, one sequence after the other.
+            How many slots were written.
         """
         return self._core.slot_mapping(seqs, starts, counts, out, group=group, indptr=indptr)
 
@@ -77,13 +82,13 @@ class Tables:
         *,
         group: int = 0,
     ) -> int:
-        """Write block tables one after the other, as kernels for ragged batches take them.
+        """Write block tables one after the other, as kernels for ragged batches expect them.
 
         Args:
             seqs: Sequences.
             indptr: int32 or int64, one more than there are sequences: table i is
                 ``blocks[indptr[i] : indptr[i + 1]]``.
-            blocks: int32, filled from its start; what was given up reads as in `block_table`.
+            blocks: int32, filled from its start; given-up blocks read as in `block_table`.
             group: Layer group.
 
         Returns:
@@ -92,10 +97,15 @@ class Tables:
         return self._core.ragged_tables(seqs, indptr, blocks, group=group)
 
     def seq_lens(self, seqs: Handles, out: Offsets) -> None:
-        """Write each sequence's length, in tokens with slots, into an int32 or int64 array."""
+        """Write each sequence's length, counting tokens that have slots, into an integer array.
+
+        Args:
+            seqs: Sequences.
+            out: int32 or int64, one entry a sequence.
+        """
         self._core.seq_lens(seqs, out)
 
     def live(self) -> npt.NDArray[np.uint64]:
-        """Handles of all live sequences, uint64, for the calls that take some."""
+        """Handles of all live sequences, uint64."""
         handles: npt.NDArray[np.uint64] = self._core.live()
         return handles

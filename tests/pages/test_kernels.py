@@ -200,22 +200,43 @@ def test_what_is_refused_has_launched_nothing() -> None:
 
 
 def test_neighbours_travel_together() -> None:
-    runs = list(checks.neighbours(np.array([2, 3, 4, 9, 11, 12])))
-    assert runs == [(0, 2, 3), (3, 9, 1), (4, 11, 2)]
-    assert list(checks.neighbours(np.array([], np.int64))) == []
+    runs = checks.neighbours(np.array([2, 3, 4, 9, 11, 12]))
+    assert [run.tolist() for run in runs] == [[0, 3, 4], [2, 9, 11], [3, 1, 2]]
+    assert all(not len(each) for each in checks.neighbours(np.array([], np.int32)))
 
 
 @pytest.mark.parametrize("count", [1, checks.FEW, checks.FEW + 1, 1000])
 def test_few_ids_and_many_are_checked_alike(count: int) -> None:
     ids = np.random.default_rng(count).permutation(count)
     assert np.array_equal(checks.pages(ids, count), ids)
-    checks.once(ids, "page")
     with pytest.raises(UsageError, match=f"page {count - 1}: must be between 0 and {count - 2}"):
         checks.pages(ids, count - 1)
     with pytest.raises(UsageError, match="page -1: must be between"):
         checks.pages(np.append(ids[1:], -1), count)
-    with pytest.raises(UsageError, match=f"page {ids[0]} is named 2 times"):
-        checks.once(np.append(ids[1:], [ids[0]] * 2), "page")
+
+
+@pytest.mark.parametrize("count", [1, 5, 1000])
+@pytest.mark.parametrize("make", [list, np.int32, np.int64, np.uint64])
+def test_copies_are_checked_alike_whatever_holds_them(count: int, make: Any) -> None:
+    shape = SHAPES["gqa-fp8"]
+    pool, larger = (Layout.of(ORDERS[0], shape, n) for n in (count, 2 * count))
+    ids = np.random.default_rng(count).permutation(count)
+    given, wider = (make(each) if make is list else each.astype(make) for each in (ids, ids + 1))
+    whole = [[i, i, shape.block_size] for i in ids.tolist()]
+    assert checks.copies(given, given, None, pool, pool).tolist() == whole
+    some = checks.copies(given, wider, given * 0 if make is not list else [0] * count, pool, larger)
+    assert some.tolist() == [[i, i + 1, 0] for i in ids.tolist()]
+    told = f"page {count}: must be between 0 and {count - 1}"
+    for src, dst, which in ((wider, given, "source"), (given, wider, "destination")):
+        with pytest.raises(UsageError, match=f"{which} {told}"):
+            checks.copies(src, dst, None, pool, pool)
+    twice = np.append(ids[1:], [ids[0]] * 2).tolist()
+    again = twice if make is list else np.array(twice).astype(make)
+    with pytest.raises(UsageError, match=f"host page {ids[0]} is named 2 times"):
+        checks.copies(again, again, None, pool, pool, once=True, names=("page", "host page"))
+    assert len(checks.copies(again, again, None, pool, pool)) == count + 1
+    with pytest.raises(UsageError, match=f"{count + 1} pages, but {count} host pages"):
+        checks.copies(again, given, None, pool, pool, names=("page", "host page"))
 
 
 def test_pools_of_two_gpus_are_refused() -> None:

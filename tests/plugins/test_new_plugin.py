@@ -104,6 +104,10 @@ def test_it_is_found_and_passes_its_tests(tmp_path: Path, kind: str, way: str) -
         (["all"], "name all: stands for every policy in `kvframe bench run --policy all`"),
         (["a/b"], "did you mean a-b?"),
         (["lru"], f"name lru: kvframe {own_version()} has an eviction policy of that name"),
+        (
+            ["hash", "--kind", "prefix"],
+            f"name hash: kvframe {own_version()} has a prefix matcher of that name",
+        ),
         (["t-lru"], "name t-lru: kvframe-tlru "),
         (["deep", "--kind", "evicton"], "--kind evicton: must be one of "),
         (["deep", "--kind", "evicton"], "did you mean eviction?"),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import lcm
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -25,6 +26,8 @@ from kvframe.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from kvframe.config.tree import Config
+
+D = TypeVar("D", bound=Descriptor)
 
 _MAX_UNIT = 2**31
 
@@ -178,6 +181,19 @@ def check_pressure(config: Config, blocks: int, origins: Origins) -> None:
         )
 
 
+def find(look_up: Callable[[str], Loaded[D]], name: str, path: str, origins: Origins) -> Loaded[D]:
+    """What a registry finds for the ``name`` that stands at the key ``path``.
+
+    Raises:
+        PluginError: It is not found, blocked or broken; the message says where the name stands.
+    """
+    try:
+        return look_up(name)
+    except PluginError as error:
+        message = str(origins.error(path, name, str(error)))
+        raise PluginError(message) from (error.__cause__ or error)
+
+
 def find_eviction(config: Config, registry: Registry, origins: Origins) -> Loaded[EvictionPolicy]:
     """The eviction policy that the configuration names.
 
@@ -186,11 +202,7 @@ def find_eviction(config: Config, registry: Registry, origins: Origins) -> Loade
         ConfigError: It runs in a replay alone.
     """
     path, name = "policy.eviction", config.policy.eviction
-    try:
-        loaded = registry.eviction(name)
-    except PluginError as error:
-        message = str(origins.error(path, name, str(error)))
-        raise PluginError(message) from (error.__cause__ or error)
+    loaded = find(registry.eviction, name, path, origins)
     if loaded.descriptor.replay_only:
         raise origins.error(
             path, name, "needs to know the future; only kvframe bench can run it, on a trace"
@@ -204,11 +216,7 @@ def find_admission(config: Config, registry: Registry, origins: Origins) -> Load
     Raises:
         PluginError: It is not found, blocked or broken.
     """
-    try:
-        return registry.admission(config.admission.policy)
-    except PluginError as error:
-        message = str(origins.error("admission.policy", config.admission.policy, str(error)))
-        raise PluginError(message) from (error.__cause__ or error)
+    return find(registry.admission, config.admission.policy, "admission.policy", origins)
 
 
 def find_prefix(config: Config, registry: Registry, origins: Origins) -> Loaded[PrefixMatcher]:
@@ -219,15 +227,9 @@ def find_prefix(config: Config, registry: Registry, origins: Origins) -> Loaded[
         ConfigError: It does not go with the rest of the configuration.
     """
     name = config.prefix.policy
-    try:
-        loaded = registry.prefix(config.cache.index if name is None else name)
-    except PluginError as error:
-        if name is None:
-            raise
-        message = str(origins.error("prefix.policy", name, str(error)))
-        raise PluginError(message) from (error.__cause__ or error)
     if name is None:
-        return loaded
+        return registry.prefix(config.cache.index)
+    loaded = find(registry.prefix, name, "prefix.policy", origins)
     if loaded.descriptor.way == "builtin" and name != config.cache.index:
         raise origins.error("prefix.policy", name, f"cache.index = {config.cache.index!r} differs")
     if loaded.descriptor.way != "builtin" and config.cache.partial_hits:

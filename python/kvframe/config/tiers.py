@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kvframe.config.origins import Origins, join
-from kvframe.config.rules import build_options
+from kvframe.config.rules import build_options, find
 from kvframe.config.schema import MAX_BLOCKS, TierConfig
 from kvframe.config.sizes import UNITS, parse_bytes
 from kvframe.descriptors import AdmissionPolicy, EvictionPolicy, TierStore
-from kvframe.errors import PluginError
 from kvframe.registry import Loaded, Registry
 
 if TYPE_CHECKING:
@@ -112,22 +111,14 @@ def _resolve(
     first: bool,
 ) -> ResolvedTier:
     pages = _pages(tier, join(path, "capacity"), origins, page_bytes)
-    try:
-        policy = registry.eviction(tier.eviction)
-    except PluginError as error:
-        told = str(origins.error(join(path, "eviction"), tier.eviction, str(error)))
-        raise PluginError(told) from (error.__cause__ or error)
+    policy = find(registry.eviction, tier.eviction, join(path, "eviction"), origins)
     if policy.descriptor.replay_only:
         raise origins.error(
             join(path, "eviction"), tier.eviction, "ranks no pages of a tier: take another"
         )
     options_path = join(path, "eviction_options")
     options = build_options(policy.descriptor, tier.eviction_options, options_path, origins)
-    try:
-        gate = registry.admission(tier.admission)
-    except PluginError as error:
-        told = str(origins.error(join(path, "admission"), tier.admission, str(error)))
-        raise PluginError(told) from (error.__cause__ or error)
+    gate = find(registry.admission, tier.admission, join(path, "admission"), origins)
     options_path = join(path, "admission_options")
     gating = build_options(gate.descriptor, tier.admission_options, options_path, origins)
     if first != (tier.store == HOST):
@@ -142,11 +133,7 @@ def _resolve(
             where = join(join(path, "options"), name)
             raise origins.error(where, value, "host memory takes no options")
         return ResolvedTier(tier, pages, policy, options, gate, gating)
-    try:
-        store = registry.tier(tier.store)
-    except PluginError as error:
-        told = str(origins.error(join(path, "store"), tier.store, str(error)))
-        raise PluginError(told) from (error.__cause__ or error)
+    store = find(registry.tier, tier.store, join(path, "store"), origins)
     made = build_options(store.descriptor, tier.options, join(path, "options"), origins)
     return ResolvedTier(tier, pages, policy, options, gate, gating, store, made)
 

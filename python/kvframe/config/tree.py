@@ -47,7 +47,20 @@ from kvframe.registry import Loaded, Registry
 class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The configuration of a cache, as ``kvframe.toml`` holds it.
 
-    A config built directly is checked by `resolve`, as msgspec checks nothing on construction.
+    A config that is built directly is checked by `resolve`; construction checks nothing.
+
+    Attributes:
+        cache: The block pool and the prefix index.
+        model: The shape of its KV, for capacities in bytes; None if there is none.
+        groups: The layer groups.
+        policy: The eviction policy.
+        admission: The admission policy.
+        prefix: The prefix matcher.
+        pressure: When room counts as scarce.
+        retention: What may be kept from eviction.
+        observe: What is recorded.
+        tiers: The tiers below the pool, nearest first.
+        plugins: Which installed packages may load.
     """
 
     cache: CacheConfig = field(default_factory=CacheConfig)
@@ -72,18 +85,21 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ) -> Config:
         """The configuration of a file, the environment and keywords: `Resolved.load`'s ``config``.
 
-        Takes and raises what `Resolved.load` does.
+        Arguments and errors are those of `Resolved.load`, which also takes a ``registry``.
         """
         return Resolved.load(path, env=env, **sections).config
 
     def resolve(self, registry: Registry | None = None) -> Resolved:
-        """Check every value, find the policy, count the blocks.
+        """Check every value, load the policies, count the blocks.
 
         Values that differ from their defaults have the origin ``keyword``.
 
+        Args:
+            registry: Where policies are found; one with the lists of ``[plugins]`` if None.
+
         Raises:
             ConfigError: A value is of the wrong type or impossible.
-            PluginError: The policy is not found, blocked or broken.
+            PluginError: A policy is not found, blocked or broken.
         """
         data, defaults = self.plain(), dict(_leaves(Config().plain()))
         given = [path for path, value in _leaves(data) if defaults.get(path, _leaves) != value]
@@ -97,22 +113,23 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Resolved:
-    """A configuration that holds, with all that follows from it.
+    """A configuration that has been checked, and everything that follows from it.
 
     Attributes:
-        config: Every value, defaults filled in, those of the policy's options too.
-        provenance: Each key path (``cache.block_size``, ``groups[0].name``) to where its value
+        config: Every value, with defaults filled in, those of the policies' options too.
+        provenance: For each key path (``cache.block_size``, ``groups[0].name``), where its value
             came from: ``default``, ``FILE:LINE``, ``env VARIABLE`` or ``keyword``.
-        capacity_blocks: Blocks of the pool, the null block among them.
-        block_bytes: Bytes of a page, which holds a block of any group; None without ``[model]``.
-        page_bytes: How much of a page each group uses; the rest is padding. Empty without.
+        capacity_blocks: Blocks of the pool, including the null block.
+        block_bytes: Bytes of a page, which has room for a block of any group; None if neither
+            ``[model]`` nor every group says.
+        page_bytes: Bytes of a page that each group uses; the rest is padding. Empty likewise.
         policy: The eviction policy, imported.
         options: Its checked options; None if it takes none.
         admission: The admission policy, imported.
         admission_options: Its checked options; None if it takes none.
         prefix: The prefix matcher, imported; the core's index if none is named.
         prefix_options: Its checked options; None if it takes none.
-        tiers: The tiers below the pool, from the nearest down, without those that are off.
+        tiers: The tiers below the pool, nearest first, without those that are off.
         unchecked: Tables of options (``policy.options.NAME``) whose policy is not loaded.
         file: The file that was read, if any.
     """
@@ -158,7 +175,7 @@ class Resolved:
         registry: Registry | None = None,
         **sections: Any,
     ) -> Resolved:
-        """Resolve defaults, a file, the environment and keywords, each over those before it.
+        """Resolve defaults, a file, the environment and keywords, each overriding those before it.
 
         Args:
             path: A kvframe.toml, or a pyproject.toml with ``[tool.kvframe]``. None takes the one
@@ -171,7 +188,7 @@ class Resolved:
         Raises:
             ConfigError: A source cannot be read, holds an unknown key, or a value is of the wrong
                 type or impossible.
-            PluginError: The policy is not found, blocked or broken.
+            PluginError: A policy or a store is not found, blocked or broken.
         """
         env = os.environ if env is None else env
         data: dict[str, Any] = {}

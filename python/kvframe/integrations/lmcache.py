@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kvframe.config import Resolved
-from kvframe.integrations.peers import seam
+from kvframe.integrations.peers import PREFIX, seam
 from kvframe.policies.tier import TierPolicy, resolve
 from kvframe.registry import Registry
 
@@ -36,8 +36,6 @@ else:
     _internal = seam("lmcache.v1.distributed.internal_api", "lmcache", SUPPORTED)
     EvictionAction = _internal.EvictionAction
     EvictionDestination = _internal.EvictionDestination
-
-PREFIX = "kvframe:"
 
 Cache = MutableMapping[Any, Any]
 

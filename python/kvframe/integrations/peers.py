@@ -1,9 +1,12 @@
-"""Tells what is missing where another engine's plug point cannot be imported."""
+"""What the modules for other engines share: their plug points, and what names a policy there."""
 
 from __future__ import annotations
 
 from importlib import import_module, metadata
 from types import ModuleType
+
+PREFIX = "kvframe:"
+"""What stands before a policy's name in an engine's configuration."""
 
 
 def seam(module: str, package: str, supported: str) -> ModuleType:

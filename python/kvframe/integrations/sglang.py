@@ -19,7 +19,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from kvframe.config import Resolved
-from kvframe.integrations.peers import seam
+from kvframe.integrations.peers import PREFIX, seam
 from kvframe.policies.tier import TierPolicy, Use, resolve
 from kvframe.registry import Registry
 
@@ -33,8 +33,6 @@ else:
     EvictionStrategy = seam(
         "sglang.srt.mem_cache.evict_policy", "sglang", SUPPORTED
     ).EvictionStrategy
-
-PREFIX = "kvframe:"
 
 
 @dataclass

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kvframe.config import Resolved
-from kvframe.integrations.peers import seam
+from kvframe.integrations.peers import PREFIX, seam
 from kvframe.policies.tier import UNKNOWN, TierPolicy, Use, resolve
 
 SUPPORTED = "0.33"
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 else:
     _seam = seam("vllm.v1.kv_offload.cpu.policies.base", "vllm", SUPPORTED)
     CachePolicy, order_request_keys = _seam.CachePolicy, _seam.order_request_keys
-
-PREFIX = "kvframe:"
 
 
 @dataclass

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 Addresses = npt.NDArray[np.uint64]
+"""Contiguous."""
 
 _STREAM_ORDER = 1
 _OLD, _NEW = "cuMemcpyBatchAsync", "cuMemcpyBatchAsync_v2"
@@ -48,13 +49,13 @@ def available() -> bool:
     return _call() is not None
 
 
-def copy(targets: Addresses, sources: Addresses, size: int, stream: int) -> None:
-    """Queue copies of ``size`` bytes each.
+def copy(targets: Addresses, sources: Addresses, sizes: Addresses, stream: int) -> None:
+    """Queue copies.
 
     Args:
         targets: Where each goes, on the device or in pinned host memory.
         sources: Where each comes from.
-        size: Bytes of each.
+        sizes: Bytes of each.
         stream: Not the default stream, which the driver refuses here.
 
     Raises:
@@ -64,7 +65,6 @@ def copy(targets: Addresses, sources: Addresses, size: int, stream: int) -> None
         raise RuntimeError(f"this driver has no {_OLD}: CUDA 12.8 has")
     function, failures = found
     count = len(targets)
-    sizes = np.full(count, size, np.uint64)
     attributes, first = _Attributes(order=_STREAM_ORDER), ctypes.c_size_t(0)
     arguments = [
         *(ctypes.c_void_p(each.ctypes.data) for each in (targets, sources, sizes)),
@@ -76,4 +76,4 @@ def copy(targets: Addresses, sources: Addresses, size: int, stream: int) -> None
     if failures:
         arguments.append(ctypes.byref(ctypes.c_size_t(0)))
     if code := function(*arguments, ctypes.c_void_p(stream)):
-        raise RuntimeError(f"{_OLD} of {count} copies of {size} bytes: CUDA error {code}")
+        raise RuntimeError(f"{_OLD} of {count} copies, {sizes.sum()} bytes: CUDA error {code}")

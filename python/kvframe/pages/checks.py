@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from kvframe import _core
 from kvframe.arguments import is_int, shown
 from kvframe.errors import UsageError
 from kvframe.pages.layout import Layout, PageShape
@@ -53,22 +53,40 @@ def pages(ids: Ids, blocks: int, what: str = "page") -> npt.NDArray[np.int64]:
     return found
 
 
-def copies(src: Ids, dst: Ids, tokens: Ids | None, source: Layout, target: Layout) -> Copies:
+def copies(
+    src: Ids,
+    dst: Ids,
+    tokens: Ids | None,
+    source: Layout,
+    target: Layout,
+    *,
+    once: bool = False,
+    names: tuple[str, str] = ("source page", "destination page"),
+) -> Copies:
     """Copies from pages of one pool to pages of another, checked.
 
     Raises:
-        UsageError: An id or a number of tokens is out of range, or the lists differ in length.
+        UsageError: An id or a number of tokens is out of range, the lists differ in length, or a
+            destination is named twice where it must be ``once``.
     """
-    size = source.shape.block_size
-    out = pages(src, source.blocks, "source page")
-    into = pages(dst, target.blocks, "destination page")
+    size, ends = source.shape.block_size, (source.blocks, target.blocks)
+    right: Copies | None = _core.copies(
+        src, dst, tokens, block_size=size, src_blocks=ends[0], dst_blocks=ends[1], once=once
+    )
+    if right is not None:
+        return right
+    out, into = (
+        pages(ids, end, name) for ids, end, name in zip((src, dst), ends, names, strict=True)
+    )
     if len(out) != len(into):
-        raise UsageError(f"{len(out)} source pages, but {len(into)} destination pages")
+        raise UsageError(f"{len(out)} {names[0]}s, but {len(into)} {names[1]}s")
+    if once:
+        _once(into, names[1])
     found = unchecked(out, into, size)
     if tokens is not None:
         many = whole(tokens, "tokens")
         if len(many) != len(out):
-            raise UsageError(f"{len(out)} source pages, but {len(many)} numbers of tokens")
+            raise UsageError(f"{len(out)} {names[0]}s, but {len(many)} numbers of tokens")
         within(many, 0, size + 1, "tokens of a copy")
         found[:, 2] = many
     return found
@@ -81,15 +99,11 @@ def unchecked(src: Ids, dst: Ids, tokens: int) -> Copies:
     return found
 
 
-def once(ids: npt.NDArray[np.integer[Any]], what: str) -> None:
+def _once(ids: npt.NDArray[np.integer[Any]], what: str) -> None:
     """No page is written twice by copies that run at once."""
-    if len(ids) <= FEW:
-        if len(set(ids.tolist())) == len(ids):
-            return
-    elif np.bincount(ids).max() == 1:
-        return
     found, count = np.unique(ids, return_counts=True)
-    raise UsageError(f"{what} {found[count > 1][0]} is named {count.max()} times: once at most")
+    if len(found) < len(ids):
+        raise UsageError(f"{what} {found[count > 1][0]} is named {count.max()} times: once at most")
 
 
 def chains(found: Copies) -> tuple[Copies, npt.NDArray[np.int32]] | None:
@@ -198,10 +212,9 @@ def span(table: Ids, start: int, end: int, layout: Layout) -> npt.NDArray[np.int
     return held
 
 
-def neighbours(ids: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
-    """Runs of ids that follow each other: (place, first id, how many)."""
+def neighbours(ids: npt.NDArray[np.integer[Any]]) -> list[npt.NDArray[np.uint64]]:
+    """Runs of ids that follow each other: place, first id and length of each."""
     edges = np.flatnonzero(np.diff(ids) != 1) + 1
-    bounds = [0, *edges.tolist(), len(ids)]
-    for first, end in pairwise(bounds):
-        if end > first:
-            yield first, int(ids[first]), end - first
+    starts = np.concatenate(([0], edges)) if len(ids) else edges
+    lengths = np.diff(starts, append=len(ids))
+    return [each.astype(np.uint64) for each in (starts, ids[starts], lengths)]

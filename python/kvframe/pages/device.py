@@ -150,10 +150,8 @@ class DevicePool:
     def _checked(self, other: DevicePool, src: Ids, dst: Ids, tokens: Ids | None) -> Copies:
         checks.same_shape(self._layout.shape, other.layout.shape)
         self.same_device(other)
-        copies = checks.copies(src, dst, tokens, self._layout, other.layout)
-        if other is not self:
-            checks.once(copies[:, 1], "destination page")
-        return copies
+        within = other is self
+        return checks.copies(src, dst, tokens, self._layout, other.layout, once=not within)
 
     def _ready(self, other: DevicePool, copies: Copies) -> tuple[Block, object]:
         """Copies in the arguments of a launch, and what keeps them there."""

@@ -100,10 +100,9 @@ class NumpyPool:
         if not isinstance(other, NumpyPool):
             raise UsageError(f"other = {shown(other)}: must be a NumpyPool")
         checks.same_shape(self.layout.shape, other.layout.shape)
-        copies = checks.copies(src, dst, tokens, self.layout, other.layout)
-        if other is not self:
-            checks.once(copies[:, 1], "destination page")
-        chained = checks.chains(copies) if other is self else None
+        within = other is self
+        copies = checks.copies(src, dst, tokens, self.layout, other.layout, once=not within)
+        chained = checks.chains(copies) if within else None
         if chained is not None:
             batches = np.split(copies, len(copies))
         else:

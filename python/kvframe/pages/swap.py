@@ -50,7 +50,7 @@ what ends when the copy engine has moved the others. Measured on an H200, matrix
 slow by 4 % meanwhile, those of 0.2 ms by a quarter: each starts only where no such warp runs."""
 
 
-Pages = npt.NDArray[np.int64]
+Pages = npt.NDArray[np.int32]
 _TO_HOST = cupy.cuda.runtime.memcpyDeviceToHost
 _TO_DEVICE = cupy.cuda.runtime.memcpyHostToDevice
 _MOST_PITCH = 2**31
@@ -163,11 +163,7 @@ class Swap:
         return ready
 
     def _run(self, pages: Ids, host_pages: Ids, *, out: bool) -> cupy.cuda.Event:
-        here = checks.pages(pages, self.device.layout.blocks)
-        there = checks.pages(host_pages, self.host.layout.blocks, "host page")
-        if len(here) != len(there):
-            raise UsageError(f"{len(here)} pages, but {len(there)} host pages")
-        checks.once(there if out else here, "host page" if out else "page")
+        here, there = self._checked(pages, host_pages, out=out)
         way = self.ways[out].of(len(here))
         run = {
             "rows": self._by_row,
@@ -184,6 +180,13 @@ class Swap:
         if not out:
             self._landed = answer
         return answer
+
+    def _checked(self, pages: Ids, host_pages: Ids, *, out: bool) -> tuple[Pages, Pages]:
+        ends = [(pages, self.device.layout, "page"), (host_pages, self.host.layout, "host page")]
+        (src, source, one), (dst, target, other) = ends if out else ends[::-1]
+        copies = checks.copies(src, dst, None, source, target, once=True, names=(one, other))
+        here, there = (0, 1) if out else (1, 0)
+        return copies[:, here], copies[:, there]
 
     def _scatters_end(self) -> cupy.cuda.Stream:
         """A stream that waits for both others, so that the next transfer's copies need not."""
@@ -229,7 +232,8 @@ class Swap:
         source, target = ends if out else ends[::-1]
         self._bus.wait_event(self._landed)
         if len(source):
-            batch.copy(target, source, int(page) // self.device.planes.size, self._bus.ptr)
+            sizes = np.full(len(source), int(page) // self.device.planes.size, np.uint64)
+            batch.copy(target, source, sizes, self._bus.ptr)
 
     def _by_stage(self, here: Pages, there: Pages, *, out: bool) -> None:
         """In chunks, and a few row by row meanwhile."""
@@ -281,14 +285,21 @@ class Swap:
             self._kernels.record(stage.free)
 
     def _dma(self, stage: DevicePool, there: Pages, *, out: bool) -> None:
-        """One copy for each run of neighbours on the host."""
-        size, stream = self.device.layout.shape.page_bytes, self._bus.ptr
-        staged, host = int(stage.planes[0]), int(self.host.planes[0])
+        """One copy for each run of neighbours on the host.
+
+        The bus rests for some microseconds after each unless they are handed over together: 1 % of
+        the time, as measured on an H200 with pages of 2 MiB.
+        """
+        size, stream = np.uint64(self.device.layout.shape.page_bytes), self._bus.ptr
+        rows, pages, counts = checks.neighbours(there)
+        ends = (stage.planes[0] + rows * size, self.host.planes[0] + pages * size)
+        source, target = ends if out else ends[::-1]
+        if batch.available():
+            batch.copy(target, source, counts * size, stream)
+            return
         kind = _TO_HOST if out else _TO_DEVICE
-        for row, page, count in checks.neighbours(there):
-            ends = (staged + row * size, host + page * size)
-            source, target = ends if out else ends[::-1]
-            cupy.cuda.runtime.memcpyAsync(target, source, count * size, kind, stream)
+        for each in zip(target.tolist(), source.tolist(), (counts * size).tolist(), strict=True):
+            cupy.cuda.runtime.memcpyAsync(*each, kind, stream)
 
 
 def _by_neighbours(here: Pages, there: Pages) -> tuple[Pages, Pages]:

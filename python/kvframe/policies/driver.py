@@ -13,7 +13,6 @@ import numpy.typing as npt
 from kvframe.descriptors import EvictionPolicy
 from kvframe.errors import AbiError, PolicyError
 from kvframe.native import NativePolicy
-from kvframe.plugin import one_line
 from kvframe.policies.batched import (
     COLUMNS,
     DEFAULT_WINDOW,
@@ -22,6 +21,7 @@ from kvframe.policies.batched import (
 )
 from kvframe.policies.budget import Budget
 from kvframe.policies.columns import wrong_columns
+from kvframe.policies.making import made
 from kvframe.policies.report import failure, origin_of
 from kvframe.registry import Loaded
 
@@ -164,13 +164,9 @@ def driver(
 
     The budget is for what is written in Python: a native policy runs inside the core.
     """
-    make = loaded.descriptor.make
-    if make is None:
+    if loaded.descriptor.make is None:
         return None
-    try:
-        policy = make(options)
-    except Exception as error:
-        raise PolicyError(f"{origin_of(loaded)}: cannot be made: {one_line(error)}") from error
+    policy = made(loaded, options)
     if loaded.descriptor.way == "native":
         return NativeDriver(policy, loaded, window)
     return Driver(policy, loaded, window, block_size, budget_ms)

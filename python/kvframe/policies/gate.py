@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from kvframe.descriptors import AdmissionPolicy, Descriptor
+from kvframe.descriptors import AdmissionPolicy
 from kvframe.errors import PolicyError
-from kvframe.plugin import one_line
 from kvframe.policies.admission import (
     ADMISSION_COLUMNS,
     OCCASIONS,
@@ -20,6 +17,7 @@ from kvframe.policies.admission import (
 )
 from kvframe.policies.budget import Budget
 from kvframe.policies.columns import Columns, wrong_columns
+from kvframe.policies.making import made
 from kvframe.policies.report import failure, origin_of
 from kvframe.registry import Loaded
 
@@ -122,21 +120,6 @@ class AdmissionDriver:
     def failed(self, error: BaseException, strict: bool) -> PolicyError:
         """The policy failed: the error to raise if it is strict, else warn once."""
         return failure(self.origin, error, strict, "everything is kept")
-
-
-def made(loaded: Loaded[Any], options: msgspec.Struct | None) -> object:
-    """A new policy; None for a built-in one.
-
-    Raises:
-        PolicyError: It cannot be made.
-    """
-    descriptor: Descriptor = loaded.descriptor
-    if descriptor.make is None:
-        return None
-    try:
-        return descriptor.make(options)
-    except Exception as error:
-        raise PolicyError(f"{origin_of(loaded)}: cannot be made: {one_line(error)}") from error
 
 
 def gate_of(

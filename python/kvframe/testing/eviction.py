@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from kvframe.descriptors import EvictionPolicy
 from kvframe.registry import Loaded
 from kvframe.testing.cost import BUDGET_US, check_cost
-from kvframe.testing.report import PromiseError, Report, judged
+from kvframe.testing.report import Conformance, PromiseError, Report, judged
 from kvframe.testing.subject import Subject
 from kvframe.testing.trials import NEEDED, PROMISES, TRIALS
 
@@ -56,7 +56,7 @@ def check_policy(
     return Report(loaded.descriptor.name, origin, judged(PROMISES, passed, failed), decision_us)
 
 
-class EvictionConformance:
+class EvictionConformance(Conformance):
     """The kit as tests: derive from it in your package, and say which policy.
 
     .. code-block:: python
@@ -75,14 +75,9 @@ class EvictionConformance:
     options: ClassVar[Mapping[str, Any]] = {}
     budget_us: ClassVar[float] = BUDGET_US
 
-    _report: ClassVar[Report]
-
-    def _kept(self, promise: str) -> None:
-        kind = type(self)
-        if "_report" not in vars(kind):
-            kind._report = check_policy(kind.policy, kind.options, budget_us=kind.budget_us)
-        check = kind._report[promise]
-        assert check.verdict == "ok", f"{promise}: {check.finding or 'not run'}\n{kind._report}"
+    @classmethod
+    def _checked(cls) -> Report:
+        return check_policy(cls.policy, cls.options, budget_us=cls.budget_us)
 
     def test_options(self) -> None:
         self._kept("options")

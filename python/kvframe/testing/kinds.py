@@ -10,7 +10,7 @@ from kvframe.descriptors import AdmissionPolicy, Descriptor, PrefixMatcher
 from kvframe.errors import KVFrameError, UsageError
 from kvframe.manager import KVCacheManager
 from kvframe.registry import Loaded, Registry
-from kvframe.testing.report import PromiseError, Report, judged
+from kvframe.testing.report import Conformance, PromiseError, Report, judged
 from kvframe.testing.traffic import Traffic
 
 PROMISES_OF_KINDS: Mapping[str, str] = {
@@ -120,7 +120,7 @@ class _Knows(Registry):
         return super().prefix(name)
 
 
-class KindConformance:
+class KindConformance(Conformance):
     """The kit as tests: derive from it in your package, and say which policy.
 
     Attributes:
@@ -131,14 +131,9 @@ class KindConformance:
     policy: ClassVar[AdmissionPolicy | PrefixMatcher]
     options: ClassVar[Mapping[str, Any]] = {}
 
-    _report: ClassVar[Report]
-
-    def _kept(self, promise: str) -> None:
-        kind = type(self)
-        if "_report" not in vars(kind):
-            kind._report = check_kind(kind.policy, kind.options)
-        check = kind._report[promise]
-        assert check.verdict == "ok", f"{promise}: {check.finding or 'not run'}\n{kind._report}"
+    @classmethod
+    def _checked(cls) -> Report:
+        return check_kind(cls.policy, cls.options)
 
     def test_options(self) -> None:
         self._kept("options")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 Verdict = Literal["ok", "failed", "not run"]
 
@@ -85,3 +85,20 @@ def judged(
         Check(name, promise, verdict(name), failed.get(name, ""))
         for name, promise in promises.items()
     )
+
+
+class Conformance:
+    """Tests of which each holds a policy to one promise; the report is made once a class."""
+
+    _report: ClassVar[Report]
+
+    @classmethod
+    def _checked(cls) -> Report:
+        raise NotImplementedError
+
+    def _kept(self, promise: str) -> None:
+        kind = type(self)
+        if "_report" not in vars(kind):
+            kind._report = kind._checked()
+        check = kind._report[promise]
+        assert check.verdict == "ok", f"{promise}: {check.finding or 'not run'}\n{kind._report}"

@@ -1,12 +1,9 @@
-//! The few copies of a decode step, from the arrays of a plan into the arguments of a launch.
+//! Copies of pages, checked: a decode step's into the arguments of a launch, others in an array.
 
-use numpy::{Element, PyReadonlyArray1, PyUntypedArrayMethods};
+use numpy::{Element, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 use crate::buffers::{slice, writable};
-
-/// As many as the arguments of a launch hold.
-const MOST: usize = 128;
 
 /// A column of a plan, of either width.
 enum Column<'py> {
@@ -50,6 +47,33 @@ fn put<T: Element + Copy + Into<i64>>(
     Some(())
 }
 
+/// What is asked of pools: copies from one to another, of so many blocks each.
+struct Asked<'a, 'py> {
+    src: Column<'py>,
+    dst: Column<'py>,
+    tokens: Option<&'a Bound<'py, PyAny>>,
+    block_size: u32,
+    blocks: (u32, u32),
+}
+
+impl Asked<'_, '_> {
+    /// Writes source, destination and tokens of each, if all are in range.
+    fn put(&self, row: &mut [i32]) -> Option<()> {
+        if self.dst.len() != self.src.len() {
+            return None;
+        }
+        self.src.put(row, i64::from(self.blocks.0) - 1)?;
+        self.dst.put(&mut row[1..], i64::from(self.blocks.1) - 1)?;
+        let Some(tokens) = self.tokens else {
+            let whole = i32::try_from(self.block_size).ok()?;
+            row.iter_mut().skip(2).step_by(3).for_each(|tokens| *tokens = whole);
+            return Some(());
+        };
+        let tokens = Column::of(tokens).filter(|tokens| tokens.len() == self.src.len())?;
+        tokens.put(&mut row[2..], i64::from(self.block_size))
+    }
+}
+
 /// Writes copies within a pool of `blocks` that may all run at once into `row`: source,
 /// destination and tokens of each, `block_size` tokens if None. Answers how many they are, or 0 if
 /// they are none, too many, no integer arrays, out of range, or must run one after another: the
@@ -66,47 +90,52 @@ pub fn few_copies(
 ) -> PyResult<usize> {
     let mut array = writable(row, "row")?;
     let row = slice(row.py(), &mut array, "row")?;
-    Ok(written(src, dst, tokens, row, block_size, blocks).unwrap_or(0))
+    let mut written = || {
+        let (src, dst) = (Column::of(src)?, Column::of(dst)?);
+        let row = row.get_mut(..3 * src.len()).filter(|row| !row.is_empty())?;
+        let count = src.len();
+        Asked { src, dst, tokens, block_size, blocks: (blocks, blocks) }.put(row)?;
+        at_once(row).then_some(count)
+    };
+    Ok(written().unwrap_or(0))
 }
 
-fn written(
-    src: &Bound<'_, PyAny>,
-    dst: &Bound<'_, PyAny>,
-    tokens: Option<&Bound<'_, PyAny>>,
-    row: &mut [i32],
+/// Copies from a pool of `src_blocks` to one of `dst_blocks`: int32 of (n, 3), source, destination
+/// and tokens of each, `block_size` tokens if None. None if they are no integer arrays, out of
+/// range, or if a destination must be named `once` and is not: the caller's usual way tells these
+/// apart.
+#[pyfunction]
+#[pyo3(signature = (src, dst, tokens, *, block_size, src_blocks, dst_blocks, once))]
+pub fn copies<'py>(
+    src: &Bound<'py, PyAny>,
+    dst: &Bound<'py, PyAny>,
+    tokens: Option<&Bound<'py, PyAny>>,
     block_size: u32,
-    blocks: u32,
-) -> Option<usize> {
+    src_blocks: u32,
+    dst_blocks: u32,
+    once: bool,
+) -> Option<Bound<'py, PyArray2<i32>>> {
+    let py = src.py();
     let (src, dst) = (Column::of(src)?, Column::of(dst)?);
     let count = src.len();
-    if count == 0 || count > MOST.min(row.len() / 3) || dst.len() != count {
+    let mut row = vec![0; 3 * count];
+    Asked { src, dst, tokens, block_size, blocks: (src_blocks, dst_blocks) }.put(&mut row)?;
+    if once && targets(&row).is_none() {
         return None;
     }
-    let row = &mut row[..3 * count];
-    let last = i64::from(blocks) - 1;
-    src.put(row, last)?;
-    dst.put(&mut row[1..], last)?;
-    match tokens.map(Column::of) {
-        None => {
-            let whole = i32::try_from(block_size).ok()?;
-            row.iter_mut().skip(2).step_by(3).for_each(|tokens| *tokens = whole);
-        }
-        Some(tokens) => {
-            let tokens = tokens.filter(|tokens| tokens.len() == count)?;
-            tokens.put(&mut row[2..], i64::from(block_size))?;
-        }
-    }
-    at_once(row).then_some(count)
+    PyArray1::from_vec(py, row).reshape([count, 3]).ok()
+}
+
+/// The pages that copies write, in order; None if one is written twice.
+fn targets(copies: &[i32]) -> Option<Vec<i32>> {
+    let mut targets: Vec<i32> = copies.iter().skip(1).step_by(3).copied().collect();
+    targets.sort_unstable();
+    targets.windows(2).all(|pair| pair[0] != pair[1]).then_some(targets)
 }
 
 /// Whether no copy writes what another reads or writes, or what it reads itself.
 fn at_once(copies: &[i32]) -> bool {
-    let mut targets = [0; MOST];
-    let targets = &mut targets[..copies.len() / 3];
-    for (target, copy) in targets.iter_mut().zip(copies.chunks_exact(3)) {
-        *target = copy[1];
-    }
-    targets.sort_unstable();
-    targets.windows(2).all(|pair| pair[0] != pair[1])
-        && copies.chunks_exact(3).all(|copy| targets.binary_search(&copy[0]).is_err())
+    targets(copies).is_some_and(|targets| {
+        copies.iter().step_by(3).all(|source| targets.binary_search(source).is_err())
+    })
 }

@@ -1,29 +1,29 @@
-//! The Python face of kvframe: buffers in, buffers out, typed errors. No decisions are made here.
+//! The Python bindings of kvframe: buffers in, buffers out, typed errors. No decisions are made here.
 //!
 //! | module | purpose |
 //! | --- | --- |
 //! | [`manager`] | `Manager`: one lock around the core |
 //! | [`request`] | `Request`: a prompt converted and hashed once |
 //! | [`step`], [`inputs`], [`outputs`] | the batched step, what it takes and what it writes |
-//! | [`tables`] | block tables and slots into the caller's arrays |
-//! | [`driver`], [`lent`] | how a policy in Python is asked, whatever its kind; arrays lent to it |
+//! | [`tables`] | block tables and slots, written into the caller's arrays |
+//! | [`driver`], [`lent`] | how a policy in Python of any kind is asked; arrays lent to it |
 //! | [`judge`], [`column`] | victims asked of a Python policy, outside the lock |
-//! | [`turn`] | one thread at a time tells a policy what happened |
+//! | [`turn`] | events are told to a policy by one thread at a time |
 //! | [`native`] | a compiled policy taken from a capsule or from addresses |
-//! | [`gatekeeper`], [`question`], [`admission`] | what becomes findable, asked of a Python policy the same way |
+//! | [`gatekeeper`], [`question`], [`admission`] | which blocks become findable, asked of a Python policy |
 //! | [`gate`] | what enters a tier below, asked of a built-in policy |
-//! | [`answers`] | what a matcher in Python said of prompts |
-//! | [`locked`] | the lock, the interpreter beside it, victims named in between |
-//! | [`room`], [`listeners`] | pressure and who is told of it, preemption order, loads, resizing |
-//! | [`sharing`], [`blocks`] | prefixes shared, read and attached to; blocks held one by one |
-//! | [`observe`] | the log with all that comes along, statistics, a snapshot |
-//! | [`pins`] | prefixes held against eviction; the tree as text |
+//! | [`answers`] | a Python matcher's answers about prompts |
+//! | [`locked`] | the core's lock beside the interpreter's, and victims named between two tries |
+//! | [`room`], [`listeners`] | pressure and its callbacks, preemption order, loads, resizing |
+//! | [`sharing`], [`blocks`] | prefixes shared, read and attached to; blocks held by themselves |
+//! | [`observe`] | the log with token ids and requests, statistics, a snapshot |
+//! | [`pins`] | prefixes held against eviction; the radix tree as text |
 //! | [`lookup`], [`loans`] | questions about prompts; raw blocks |
 //! | [`router`] | which of many workers holds which prefix |
 //! | [`tier`], [`pages`] | `TierPolicy`: blocks without prefixes under a policy; `TierPages`: with them |
-//! | [`copies`] | the few copies of a decode step, checked |
+//! | [`copies`] | copies of pages, checked |
 //! | [`slots`] | `Slots`: a contiguous slot for each sequence |
-//! | [`judged`] | what both have in common: the lock, and a policy in Python |
+//! | [`judged`] | what `tier`, `pages` and `slots` share: the lock, and a policy in Python |
 //! | [`trace`], [`replay`] | `Trace` and `replay` |
 //! | [`buffers`], [`ints`], [`errors`], [`fork`] | conversions and guards |
 
@@ -82,7 +82,7 @@ mod views;
 #[pymodule(gil_used = false)]
 mod _core {
     #[pymodule_export]
-    use super::copies::few_copies;
+    use super::copies::{copies, few_copies};
     #[pymodule_export]
     use super::errors::report_unraisable;
     #[pymodule_export]

@@ -1,4 +1,4 @@
-//! What a request asked, kept for the log: enough to ask it again.
+//! What each logged admission asked for: enough to make it again.
 
 use crate::hash::{Extra, Key};
 use crate::manager::Admission;

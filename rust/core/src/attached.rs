@@ -1,4 +1,4 @@
-//! What is attached to exact prefixes: handles of last logits, hidden states and the like.
+//! Handles attached to exact prefixes, for last logits, hidden states and the like.
 
 use std::collections::HashMap;
 

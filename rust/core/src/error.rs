@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// The result of every verb.
+/// The result of every operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// A refused operation. Whatever the variant, the manager is unchanged.
@@ -161,7 +161,7 @@ pub enum Error {
         /// What there is.
         known: Cow<'static, str>,
     },
-    /// An invariant of the core is broken: a defect of kvframe.
+    /// An invariant of the core is broken, which is a bug in kvframe.
     #[error("integrity: {0}")]
     Integrity(String),
 }

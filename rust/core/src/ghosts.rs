@@ -1,4 +1,4 @@
-//! What left the cache lately, and where prompts were seen: enough to say why a lookup missed.
+//! Keys that left the cache lately, and prompts seen lately: enough to say why a lookup missed.
 //!
 //! Both tables are direct-mapped: a fixed size, one load or store a question, no allocation. A newer
 //! entry displaces an older one in its slot, so what they say is "lately", never "ever".

@@ -1,4 +1,4 @@
-//! Blocks held one by one, by an engine that keeps its own books: how often, and which follow which.
+//! Blocks that an engine holds by themselves: how often, and which follow which.
 
 use std::collections::HashMap;
 

@@ -1,26 +1,27 @@
 //! The decisions of a KV cache: which blocks live, who shares them, which die next.
 //!
-//! Pure Rust, no Python, no I/O, no clocks, no bytes of KV. The map, in the order data flows:
+//! Pure Rust: no Python, no I/O, no clocks, no bytes of KV. [`Manager`] is the way in. The modules, in the
+//! order in which data flows:
 //!
 //! | module | purpose |
 //! | --- | --- |
 //! | [`options`], [`error`] | what a manager is built from; what is refused, and why |
-//! | [`groups`] | what each kind of layers attends to, in blocks |
-//! | [`hash`] | tokens to chained block keys |
+//! | [`groups`] | which blocks each kind of layer group attends to |
+//! | [`hash`] | from tokens to chained block keys |
 //! | [`pool`] | blocks: owners, states, generations, the free list |
-//! | [`index`] | keys to resident blocks |
-//! | [`policy`] | which block dies next |
+//! | [`index`] | from keys or tokens to resident blocks |
+//! | [`policy`] | which block dies next, and which become findable |
 //! | [`sequence`] | block tables, lengths, what is known of a request |
-//! | [`manager`] | admit, append, commit, release, fork, step: the verbs |
-//! | [`locks`] | paths that somebody holds against eviction |
-//! | [`retention`] | how important blocks are, for how long; sessions and what they are told |
-//! | [`tickets`] | copies under way and the blocks they hold |
-//! | [`tier`] | blocks without prefixes under the same policies |
+//! | [`manager`] | the operations: admit, append, commit, release, fork, step |
+//! | [`locks`] | pins: prefixes held against eviction |
+//! | [`retention`] | how important blocks are, and for how long; sessions and hints on them |
+//! | [`tickets`] | copies, loads and leases in flight, and the blocks they hold |
+//! | [`tier`] | the pages of a lower tier, under the same policies |
 //! | [`slots`] | a contiguous slot for each sequence, prefixes copied from slot to slot |
-//! | [`hands`], [`attached`] | blocks held one by one; what is attached to a prefix |
-//! | [`events`], [`asked`] | the ordered log, and what was asked for it |
+//! | [`hands`], [`attached`] | blocks held by themselves; handles attached to a prefix |
+//! | [`events`], [`asked`] | the ordered event log; what each logged admission asked for |
 //! | [`router`] | which of many workers holds which prefix |
-//! | [`stats`], [`reasons`], [`ghosts`], [`samples`] | counters, why prefixes ended, how long blocks live |
+//! | [`stats`], [`reasons`], [`ghosts`], [`samples`] | counters; why prefixes ended; keys seen lately; how long blocks live |
 //!
 //! The words are the field's own: a *block* is a fixed number of tokens' KV; a *cached* block is
 //! unreferenced but findable; *commit* means computed and accepted.

@@ -1,18 +1,18 @@
 //! Compiled eviction policies from outside: the `repr(C)` face of [`kvframe_core::policy::Eviction`].
 //!
-//! A policy is a [`v1::Table`] of C functions. It runs where a built-in one runs: inside the
-//! operation, under the core's lock, without an interpreter. What it answers is checked; what it does
-//! to memory cannot be.
+//! A policy is a [`v1::Table`] of C functions. It runs where a built-in one does: inside the
+//! operation, under the core's lock, without an interpreter. Its answers are checked; what it does to
+//! memory cannot be.
 //!
 //! | module | purpose |
 //! | --- | --- |
-//! | [`v1`] | version 1 of the interface, as `kvframe_policy.h` tells it to C |
-//! | [`check`] | whether a table is of a version that is spoken here, and makes sense |
+//! | [`v1`] | version 1 of the interface, the counterpart of `kvframe_policy.h` |
+//! | [`check`] | whether a table is of a supported version, and makes sense |
 //! | [`policy`] | one policy: its state, its memory, its calls. All unsafe code is there and in `check` |
 //! | [`ordering`] | policies that name victims from an order of their own |
 //! | [`scoring`] | policies that score what they are offered |
-//! | [`spare`] | the built-in order that decides where an ordering policy fails |
-//! | [`faults`] | what went wrong, and who is told |
+//! | [`spare`] | the built-in order that decides when an ordering policy fails |
+//! | [`faults`] | failures: counted inside the core, reported outside |
 
 mod apart;
 pub mod check;

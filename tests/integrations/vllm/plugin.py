@@ -31,7 +31,8 @@ def _kvframe_policy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     # `test_factory` looks at vLLM's table of names itself.
     if not POLICY or "policies" in request.module.__name__:
         return
-    from kvframe.integrations.vllm import PREFIX, cache_policy
+    from kvframe.integrations.peers import PREFIX
+    from kvframe.integrations.vllm import cache_policy
 
     factory = manager.CachePolicyFactory
     find = factory.get_cache_policy_cls

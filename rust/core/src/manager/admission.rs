@@ -1,4 +1,4 @@
-//! An admission policy decides what becomes findable.
+//! Commits ask the admission policy which blocks become findable.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Admission: a sequence comes in with what is cached, and gets blocks for the rest.
+//! Admission: a new sequence owns what is cached of its prompt, and gets blocks for the rest.
 
 use super::lookup::Wanted;
 use super::needs::Counted;

@@ -1,4 +1,4 @@
-//! Extras of exact prefixes: valid only for a prompt of exactly their length.
+//! Handles attached to exact prefixes: valid only for a prompt of exactly those tokens.
 
 use super::Manager;
 use super::lookup::Wanted;

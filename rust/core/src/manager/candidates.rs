@@ -1,4 +1,4 @@
-//! The conversation with a policy outside the core. None of these runs anybody else's code.
+//! How a policy outside the core is asked for victims. Nothing here runs anybody else's code.
 
 use super::Manager;
 use crate::policy::{Candidates, External, Journal, View};

@@ -1,4 +1,4 @@
-//! What is cached, for people to read.
+//! What is cached, as text for people to read.
 
 use super::Manager;
 use crate::error::{Error, Result};

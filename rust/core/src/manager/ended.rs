@@ -1,4 +1,4 @@
-//! What ends of sequences would make available, before any has ended.
+//! How many blocks the end of given sequences would make available, counted before any has ended.
 
 use std::collections::{HashMap, HashSet};
 

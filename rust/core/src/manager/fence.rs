@@ -1,4 +1,4 @@
-//! Frees that wait: blocks of an ended sequence that steps still in flight may write or read.
+//! Fences: blocks of an ended sequence wait while steps in flight may still write or read them.
 
 use super::Manager;
 use crate::error::Result;

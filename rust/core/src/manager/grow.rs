@@ -1,4 +1,4 @@
-//! More slots for a sequence, with a copy first where somebody else reads the block.
+//! More slots for a sequence; a block that others read is copied first.
 
 use super::Manager;
 use crate::error::{Error, Result};

@@ -1,4 +1,4 @@
-//! What sequences may yet take on their way to the length that they were let in with.
+//! Blocks that sequences admitted whole (`whole_sequence`) may still take on their way to full length.
 
 use std::ops::{Deref, Range};
 

@@ -1,4 +1,4 @@
-//! Sessions that go on, pause or end, as whoever drives the manager knows.
+//! Hints on sessions that go on, pause or end.
 
 use std::collections::HashSet;
 

@@ -1,6 +1,20 @@
-//! The verbs of a KV cache, over one pool.
+//! The operations of a KV cache, over one pool.
 //!
-//! Every verb counts first and moves afterwards: what is refused has changed nothing (rule 2).
+//! Every operation counts its blocks first and moves them afterwards: what is refused has changed
+//! nothing (rule 2). By purpose:
+//!
+//! | modules | purpose |
+//! | --- | --- |
+//! | `request`, `lookup`, `fits`, `needs`, `admit`, `own` | a request is looked up, counted, admitted |
+//! | `grow`, `rows`, `growth`, `windows`, `cross` | slots for more tokens; blocks given up again |
+//! | `commit`, `plain`, `tails`, `remap`, `admission` | computed blocks become findable |
+//! | `fork`, `release`, `owners`, `fence`, `ended`, `preemption` | sequences split and end |
+//! | `load`, `orphan`, `join`, `lapse` | KV from elsewhere; computations shared in flight |
+//! | `step` | all of these in one call |
+//! | `candidates`, `answers` | policies and matchers outside the core are asked |
+//! | `lock`, `retain`, `hints`, `attach` | what is kept longer, and attached to prefixes |
+//! | `blocks`, `loans`, `pressure` | single blocks; the size of the pool |
+//! | `read`, `account`, `note`, `dump`, `snapshot`, `integrity` | looking inside |
 
 mod account;
 mod admission;

@@ -1,4 +1,4 @@
-//! Loads whose sequence ends before they do: what they bring is cached, if it is good.
+//! Loads that outlive their sequence: what they bring is cached, if it is good.
 
 use super::Manager;
 use crate::error::Result;

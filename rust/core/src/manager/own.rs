@@ -1,4 +1,4 @@
-//! An admission becomes an owner of what was found for it.
+//! An admission takes ownership of the blocks that were found for it.
 
 use super::Manager;
 use super::admit::Start;

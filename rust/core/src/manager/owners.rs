@@ -1,4 +1,4 @@
-//! The last owner of blocks leaves.
+//! What happens when the last owner of a block leaves.
 
 use super::Manager;
 use crate::events::Kind;

@@ -1,4 +1,4 @@
-//! Which running sequences give way, and what that really frees where blocks are shared.
+//! Which running sequences are preempted, and how much that frees where blocks are shared.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};

@@ -1,4 +1,4 @@
-//! Retention priorities as blocks come by them: from requests, from hints, by time.
+//! How blocks get their retention priorities: from requests, from hints, and as time passes.
 
 use super::Manager;
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! Slots for one unit of a sequence, in the tables of all its groups.
+//! Table entries for one unit of a sequence, in all of its groups.
 
 use super::Manager;
 use crate::events::Kind;

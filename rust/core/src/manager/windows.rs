@@ -1,4 +1,4 @@
-//! Blocks that no token to come attends to, and what a sequence still sees.
+//! Blocks that no later token attends to are given up; what a sequence still sees.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Which block dies next.
+//! Eviction policies: which block dies next.
 //!
 //! The core decides who *may* die (rule 7); a policy only says in which order. Events reach it in
 //! the order things happened; per block it sees `take` and `insert` when it is taken and becomes

@@ -1,4 +1,4 @@
-//! What is said of sessions, and how it is answered.
+//! Hints on sessions, and the answers to them.
 
 use super::Keep;
 use crate::manager::Locked;

@@ -1,4 +1,4 @@
-//! What is asked for blocks, and what a block has of it at a time.
+//! What a request asks for its blocks, and the priority that this gives a block at a time.
 
 use std::ops::Range;
 

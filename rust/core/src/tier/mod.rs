@@ -1,4 +1,4 @@
-//! The blocks of one tier by themselves, without prefixes: who of them dies next.
+//! The blocks of one tier without prefixes: which of them dies next.
 //!
 //! A tier below the engine's, or another engine's plug point, holds blocks that know no parent. Each
 //! is its own leaf. The same [`Eviction`] that ranks the blocks of a [`crate::Manager`] ranks these,

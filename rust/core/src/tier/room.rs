@@ -1,4 +1,4 @@
-//! Room in a tier: who makes it, and pages on loan.
+//! Room in a tier: which pages are evicted for it, and pages on loan.
 
 use super::TierPages;
 use super::pages::Gone;

@@ -1,4 +1,4 @@
-//! What is on its way into a tier or out of it.
+//! Transfers of pages into a tier and out of it.
 //!
 //! ```text
 //!             end(all good)
