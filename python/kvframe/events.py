@@ -79,7 +79,7 @@ class EventKind(IntEnum):
     """The first value tokens of the sequence are held for a reader elsewhere; other: the
     ticket."""
     FENCE = 32
-    """Until further notice, blocks given up wait for the step value; for none if it is 2^64-1."""
+    """Until further notice, blocks given up wait for the step value; for none if other is 1."""
     PASS = 33
     """Steps up to value have run."""
     COLLECT = 34

@@ -6,12 +6,11 @@ A part of `kvframe.KVCacheManager`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Literal
 
 from kvframe._core import Manager as Core
 from kvframe.arguments import shown
-from kvframe.errors import HandleError, UsageError
+from kvframe.errors import UsageError
 from kvframe.request import Handles, Request
 from kvframe.results import Pressure, Victim
 
@@ -97,14 +96,19 @@ class Room:
 
         Returns:
             The request that brings each of them back, in the order in which they were preempted.
+
+        Raises:
+            UsageError: As for `preemption_order`; nobody was preempted.
+            PolicyError: From an admission policy in Python, as may be an interrupt. The exception's
+                ``preempted`` has the requests that bring back whoever was preempted before it.
         """
-        if usage is None:
-            raise UsageError("usage = None: must be a share of the pool, 0 to 1")
-        preempted = []
-        for seq, _, _ in self._core.preemption_order(seqs, rule, usage):
-            with suppress(HandleError):
-                preempted.append(Request.of_core(self._core.preempt(seq, None)))
-        return preempted
+        try:
+            preempted = self._core.preempt_to(seqs, rule, usage)
+        except BaseException as error:
+            if (left := error.__dict__.get("preempted")) is not None:
+                error.__dict__["preempted"] = [*map(Request.of_core, left)]
+            raise
+        return [*map(Request.of_core, preempted)]
 
     def touch(self, seqs: Handles) -> None:
         """Note that sequences were read or scheduled, in this order, for ``lru`` and ``lfu-aged``.

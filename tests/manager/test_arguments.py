@@ -58,6 +58,36 @@ def test_an_array_to_write_into_is_one_piece(message: str) -> None:
     assert state(kv, [seq]) == before
 
 
+@pytest.mark.scenario("I13")
+def test_tables_without_a_column_hold_tables_without_a_block() -> None:
+    kv = manager()
+    empty = [kv.admit([]).seq, kv.admit([]).seq]
+    for out in (np.zeros((2, 0), np.int32), np.zeros((0, 0), np.int32)):
+        kv.block_tables(empty[: len(out)], out)
+        kv.step(append=empty[: len(out)], counts=[0] * len(out), tokens=[], tables=out)
+    with pytest.raises(UsageError, match="grows to 1 tokens, but tables has 0 columns"):
+        kv.step(append=empty[:1], tokens=[1], tables=np.zeros((1, 0), np.int32))
+
+
+@pytest.mark.scenario("I13", "I3")
+def test_rows_that_lie_in_one_place_are_refused() -> None:
+    kv = manager()
+    seqs = [kv.admit([number] * 5).seq for number in range(2)]
+    before = state(kv, seqs)
+    flat = np.full(8, 9, np.int32)
+    for strides in ((0, 4), (4, 4), (8, 4)):
+        rows = np.lib.stride_tricks.as_strided(flat, (2, 3), strides)
+        with pytest.raises(UsageError, match="with shared entries"):
+            kv.block_tables(seqs, rows)
+        with pytest.raises(UsageError, match="with shared entries"):
+            kv.step(append=seqs, tokens=[1, 2], tables=rows)
+    assert (flat == 9).all()
+    assert state(kv, seqs) == before
+    wide = np.zeros((4, 6), np.int32)
+    for rows in (wide[::2], wide[:, :3], wide[::-1, ::-1], wide.T, wide[:1]):
+        kv.block_tables(seqs[: len(rows)], rows)
+
+
 @pytest.mark.scenario("V10", "I13")
 def test_a_block_pools_numbers() -> None:
     kv = manager()

@@ -168,6 +168,40 @@ def test_an_interrupt_is_not_a_failure(on_error: str, interrupt: type[BaseExcept
     assert kv.stats()["admission_failures"] == 0
 
 
+@pytest.mark.scenario("I14", "CB-B12")
+@pytest.mark.parametrize("trouble", [KeyboardInterrupt, ZeroDivisionError])
+def test_who_was_preempted_before_the_trouble_is_not_lost(trouble: type[BaseException]) -> None:
+    asked: list[int] = []
+
+    def body(blocks: Any, tier: str, out: Any) -> None:
+        out[:] = 1
+        asked.append(len(out))
+        if ready and len(asked) == 2:
+            raise trouble
+
+    ready: list[bool] = []
+    kv, _ = holds(body, "raise")
+    seqs = [kv.admit([token] * 6).seq for token in range(3)]
+    for seq in seqs:
+        kv.commit(seq, 6)
+    forks = [kv.fork(seq) for seq in seqs]
+    for fork in forks:
+        kv.append(fork, [7, 8])
+        kv.commit(fork, 8)
+    asked.clear()
+    ready.append(True)
+    # What was computed over a copy under way becomes findable as its sequence ends.
+    plan = kv.take_plan()
+    assert plan is not None
+    kv.done(plan.ticket)
+    with pytest.raises((trouble, PolicyError)) as caught:
+        kv.preempt_to(0.0, forks, "last-admitted")
+    (back,) = caught.value.__dict__["preempted"]
+    assert kv.live().tolist() == [*seqs, *forks[:2]]
+    assert kv.admit(back).prompt_tokens == 8
+    kv.check_integrity()
+
+
 def test_one_that_overruns_its_budget_is_asked_no_more() -> None:
     asked: list[int] = []
 

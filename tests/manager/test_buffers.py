@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvframe import Extra, KVCacheManager, KVFrameError, Request, UsageError
+from kvframe import Extra, KVCacheManager, KVFrameError, Request, RouterIndex, UsageError
 
 from .helpers import manager, state
 
@@ -23,6 +23,15 @@ def strided(ids: list[int], dtype: Any) -> np.ndarray[Any, Any]:
     return wide[:, 1]
 
 
+def unaligned(values: Any, dtype: Any) -> np.ndarray[Any, Any]:
+    """As `np.frombuffer` gives them, where a message has a byte before them."""
+    data = np.array(values, dtype)
+    view: np.ndarray[Any, Any] = np.zeros(data.nbytes + 16, np.uint8)[1:-15].view(dtype)
+    view[:] = data
+    assert not view.flags.aligned
+    return view
+
+
 TAKEN = {
     "uint32": np.array(SMALL, np.uint32),
     "int32": np.array(SMALL, np.int32),
@@ -31,6 +40,8 @@ TAKEN = {
     "uint16": np.array(SMALL, np.uint16),
     "int8": np.array(SMALL, np.int8),
     "big endian": np.array(SMALL, ">u4"),
+    "unaligned uint32": unaligned(SMALL, np.uint32),
+    "unaligned int64": unaligned(SMALL, np.int64),
     "strided uint32": strided(SMALL, np.uint32),
     "strided int32": strided(SMALL, np.int32),
     "strided int64": strided(SMALL, np.int64),
@@ -193,6 +204,8 @@ def test_a_request_and_its_forks_have_tokens_of_their_own() -> None:
         lambda seq: (seq,),
         lambda seq: np.array([seq], np.uint64),
         lambda seq: np.array([seq], np.int64),
+        lambda seq: unaligned([seq], np.uint64),
+        lambda seq: unaligned([seq], np.int64),
         lambda seq: np.array([seq, 0], np.int64)[::2],
         lambda seq: np.array([seq, 0], np.uint64)[::2],
     ],
@@ -205,6 +218,51 @@ def test_handles_come_as_arrays_or_lists(handles: Any) -> None:
     assert out.tolist() == [[0, 1, 2]]
     assert kv.step(append=handles(seq), tokens=[4]).refused == []
     assert kv.lengths(seq).slots == 10
+
+
+def test_what_lies_between_words_is_read_as_it_is() -> None:
+    kv, out = manager(), np.zeros(2, np.int32)
+    keys = unaligned(kv.hash_blocks(SMALL).ravel(), np.uint64).reshape(-1, 2)
+    request = Request(None, keys=keys, num_tokens=9)
+    kv.commit(kv.admit(request).seq, 8)
+    assert kv.lookup(SMALL).tokens == 8
+    kv.lend(out)
+    kv.give_back(unaligned(out, np.int32))
+    index = RouterIndex()
+    index.add_worker(1)
+    assert index.stored(1, unaligned([5, 6], np.uint64)) == 2
+    assert index.match_hashes(unaligned([5, 6], np.uint64))[1].gpu == 2
+
+
+WRITES: dict[str, tuple[Any, Callable[[KVCacheManager, int, Any], Any]]] = {
+    "tables": (np.int32, lambda kv, seq, out: kv.block_tables([seq], out.reshape(2, 4))),
+    "ragged": (np.int32, lambda kv, seq, out: kv.ragged_tables([seq], np.zeros(2, np.int32), out)),
+    "slots": (np.int64, lambda kv, seq, out: kv.slot_mapping([seq], [0], [8], out)),
+    "indptr": (
+        np.int32,
+        lambda kv, seq, out: kv.ragged_tables([seq], out, np.zeros(8, np.int32)),
+    ),
+    "lengths": (np.int64, lambda kv, seq, out: kv.seq_lens([seq], out)),
+    "loans": (np.int32, lambda kv, seq, out: kv.lend(out[:1])),
+    "step": (
+        np.int32,
+        lambda kv, seq, out: kv.step(append=[seq], tokens=[1], tables=out.reshape(1, 8)),
+    ),
+    "step slots": (np.int64, lambda kv, seq, out: kv.step(append=[seq], tokens=[1], slots=out)),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_what_cannot_be_written_in_words_is_refused(name: str) -> None:
+    kv = manager()
+    seq = kv.admit(SMALL).seq
+    before = state(kv, [seq])
+    dtype, write = WRITES[name]
+    out = unaligned([9] * 8, dtype)
+    with pytest.raises(UsageError, match=r"must be a writable .*, unaligned"):
+        write(kv, seq, out)
+    assert (out == 9).all()
+    assert state(kv, [seq]) == before
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.uint32, ">i8"])

@@ -126,3 +126,20 @@ def test_joined_blocks_give_way_in_both_tables() -> None:
     for seq in (first, one.seq, other.seq):
         kv.release(seq)
     assert kv.counts() == (13, 3, 0, 16)
+
+
+@pytest.mark.scenario("V30", "I13")
+@pytest.mark.parametrize("index", ["hash", "radix"])
+def test_nobody_joins_who_has_neither_tokens_nor_keys(index: str) -> None:
+    """As an engine admits a dummy run by its length; the radix index has no tokens to compare."""
+    kv = manager(12, index=index)
+    dummy = kv.admit(None, num_tokens=13)
+    other = kv.admit(Request(PROMPT, join=True))
+    third = kv.admit(None, num_tokens=13, join=True)
+    assert (other.joined_tokens, third.joined_tokens) == (0, 0)
+    kv.check_integrity()
+    for grant in (dummy, other, third):
+        kv.commit(grant.seq, 13)
+        kv.release(grant.seq)
+        kv.check_integrity()
+    assert kv.lookup(PROMPT).tokens == 12

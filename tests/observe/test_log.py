@@ -154,3 +154,17 @@ def test_sleep_weights_and_wake_are_redriven() -> None:
     kv.admit([3] * 5, chunk=2)
     log = kv.take_log()
     assert len(redrive(log, manager(8, event_log=True))) == len(log)
+
+
+@pytest.mark.scenario("VT57")
+@pytest.mark.parametrize("fence", [0, 2**63, 2**64 - 1])
+def test_a_fence_of_any_number_is_redriven(fence: int) -> None:
+    kv = manager(8, event_log=True)
+    kv.commit(seq := kv.admit([1] * 9).seq, 9)
+    kv.release(seq, fence=fence)
+    kv.admit([2] * 5)
+    kv.step(passed=fence)
+    log = kv.take_log()
+    again = manager(8, event_log=True)
+    assert len(redrive(log, again)) == len(log)
+    assert again.counts() == kv.counts()

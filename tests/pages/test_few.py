@@ -45,3 +45,9 @@ def test_what_is_out_of_range_or_of_another_type_is_left() -> None:
         for other in ([1], right[at].astype(np.float32), right[at][:, None], np.array([1, 3])):
             assert asked(*(other if i == at else a for i, a in enumerate(right))) == []
     assert asked(np.arange(3), np.arange(3, 6), most=2) == []
+
+
+def test_arrays_that_begin_inside_a_word_are_read() -> None:
+    within = np.frombuffer(bytes(1) + np.array([5, 7], np.int32).tobytes(), np.int32, 2, 1)
+    assert not within.flags.aligned
+    assert asked(within, np.array([1, 2], np.int32)) == [[5, 1, SIZE], [7, 2, SIZE]]

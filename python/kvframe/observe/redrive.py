@@ -68,7 +68,7 @@ def _ask(recorded: list[Event], at: int, requests: Mapping[int, Request], fresh:
     for ahead in range(at, len(recorded)):
         event = recorded[ahead]
         if event.kind is K.FENCE:
-            core.put_fence(event.value if event.value < 2**64 - 1 else None)
+            core.put_fence(None if event.other else event.value)
         elif event.kind in (K.ADMIT, K.RESUME):
             core.admit(requests[event.seq].core)
             return at

@@ -1,10 +1,10 @@
 //! Token ids, keys and handles from whatever integer buffer the caller has.
 
 use kvframe_core::Key;
-use numpy::ndarray::Dimension;
+use numpy::ndarray::{ArrayViewMut2, Dimension};
 use numpy::{
-    Element, Ix1, PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray,
-    PyUntypedArrayMethods,
+    Element, Ix1, Ix2, PyArray1, PyArrayMethods, PyReadonlyArray, PyReadonlyArray1,
+    PyReadwriteArray, PyUntypedArrayMethods,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -24,7 +24,7 @@ impl Tokens<'_> {
     /// The ids.
     pub fn as_slice(&self) -> &[u32] {
         match self {
-            // Contiguity was checked when it was borrowed.
+            // That it is one was checked when it was borrowed.
             Self::Borrowed(array) => array.as_slice().unwrap_or(&[]),
             Self::Owned(ids) => ids,
         }
@@ -34,7 +34,7 @@ impl Tokens<'_> {
 /// Reads token ids from a 1-d array of any integer dtype, or any sequence of ints.
 pub fn tokens<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Tokens<'py>> {
     if let Ok(array) = value.extract::<PyReadonlyArray1<'py, u32>>()
-        && array.is_contiguous()
+        && array.as_slice().is_ok()
     {
         return Ok(Tokens::Borrowed(array));
     }
@@ -89,9 +89,18 @@ fn integers(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<i128>>> {
     }
 }
 
+/// The caller's array to read; a copy where it begins in the middle of a word, as a view into a message
+/// may. `None` for another dtype or number of dimensions.
+pub fn readable<'py, T: Element, D: Dimension>(
+    value: &Bound<'py, PyAny>,
+) -> Option<PyReadonlyArray<'py, T, D>> {
+    let array = value.extract::<PyReadonlyArray<'py, T, D>>().ok()?;
+    if array.is_aligned() { Some(array) } else { value.call_method0("copy").ok()?.extract().ok() }
+}
+
 /// Block keys from a uint64 array of shape (n, 2), low word first.
 pub fn keys(value: &Bound<'_, PyAny>) -> PyResult<Vec<Key>> {
-    let array = value.extract::<PyReadonlyArray2<'_, u64>>().map_err(|_| {
+    let array = readable::<u64, Ix2>(value).ok_or_else(|| {
         usage(value.py(), "keys must be a uint64 array of shape (blocks, 2)".into())
     })?;
     let array = array.as_array();
@@ -169,15 +178,43 @@ pub fn writable<'py, T: Element, D: Dimension>(
     value: &Bound<'py, PyAny>,
     name: &str,
 ) -> PyResult<PyReadwriteArray<'py, T, D>> {
-    value.extract::<PyReadwriteArray<'py, T, D>>().map_err(|_| {
+    let array = value.extract::<PyReadwriteArray<'py, T, D>>().ok();
+    let wrong = array.as_ref().and_then(|array| {
+        let words = if array.is_aligned() { None } else { Some(", unaligned") };
+        words.or_else(|| overlaps(array.shape(), array.strides()).then_some(" with shared entries"))
+    });
+    array.filter(|_| wrong.is_none()).ok_or_else(|| {
         let (dtype, ndim) = (T::get_dtype(value.py()), D::NDIM.unwrap_or(1));
         let message = format!(
-            "{name} must be a writable {dtype} array of {ndim} dimension{}, not {}",
+            "{name} must be a writable {dtype} array of {ndim} dimension{}, not {}{}",
             if ndim == 1 { "" } else { "s" },
-            shape_of(value)
+            shape_of(value),
+            wrong.unwrap_or_default()
         );
         usage(value.py(), message)
     })
+}
+
+/// Whether two entries of an array lie in one place, as those of a broadcast one do.
+fn overlaps(shape: &[usize], strides: &[isize]) -> bool {
+    let step = |axis: usize| strides[axis].unsigned_abs();
+    let long = || (0..shape.len()).filter(|&axis| shape[axis] > 1);
+    let within = |axis: usize| {
+        let inner = long().filter(|&other| other != axis && step(other) <= step(axis));
+        inner.map(|other| (shape[other] - 1) * step(other)).sum::<usize>()
+    };
+    !shape.contains(&0) && long().any(|axis| within(axis) >= step(axis))
+}
+
+/// A view to write through; of nothing where there is nothing, whatever its strides say.
+pub fn rows_of<'a, T: Element>(
+    array: &'a mut PyReadwriteArray<'_, T, Ix2>,
+) -> ArrayViewMut2<'a, T> {
+    let shape = (array.shape()[0], array.shape()[1]);
+    match ArrayViewMut2::from_shape(shape, &mut []) {
+        Ok(nothing) if array.is_empty() => nothing,
+        _ => array.as_array_mut(),
+    }
 }
 
 /// The caller's arrays to write into, one a layer group; none for None.
@@ -219,9 +256,10 @@ pub enum Offsets<'py> {
 impl<'py> Offsets<'py> {
     /// An array for `count` of them.
     pub fn of(value: &Bound<'py, PyAny>, name: &str, count: usize) -> PyResult<Self> {
-        let array = match value.extract::<PyReadwriteArray<'py, i32, Ix1>>() {
-            Ok(array) => Self::Narrow(array),
-            Err(_) => Self::Wide(writable(value, name)?),
+        let array = if value.cast::<PyArray1<i32>>().is_ok() {
+            Self::Narrow(writable(value, name)?)
+        } else {
+            Self::Wide(writable(value, name)?)
         };
         let have = match &array {
             Self::Narrow(array) => array.len(),

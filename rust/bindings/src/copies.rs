@@ -3,7 +3,7 @@
 use numpy::{Element, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
-use crate::buffers::{slice, writable};
+use crate::buffers::{readable, slice, writable};
 
 /// A column of a plan, of either width.
 enum Column<'py> {
@@ -13,10 +13,7 @@ enum Column<'py> {
 
 impl<'py> Column<'py> {
     fn of(value: &Bound<'py, PyAny>) -> Option<Self> {
-        if let Ok(narrow) = value.extract() {
-            return Some(Self::Narrow(narrow));
-        }
-        value.extract().ok().map(Self::Wide)
+        readable(value).map(Self::Narrow).or_else(|| readable(value).map(Self::Wide))
     }
 
     fn len(&self) -> usize {

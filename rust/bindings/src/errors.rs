@@ -16,6 +16,11 @@ pub fn raise(py: Python<'_>, name: &str, message: String) -> PyErr {
     }
 }
 
+/// Whether an exception is one of a class of `kvframe.errors`.
+pub fn is_of(error: &PyErr, py: Python<'_>, name: &str) -> PyResult<bool> {
+    Ok(error.is_instance(py, &class(py, name)?))
+}
+
 /// A misuse of an argument.
 pub fn usage(py: Python<'_>, message: String) -> PyErr {
     raise(py, "UsageError", message)

@@ -1,9 +1,9 @@
 //! Raw blocks, outside any sequence. An `impl` of `Manager`.
 
-use numpy::{Ix1, PyReadonlyArray1};
+use numpy::Ix1;
 use pyo3::prelude::*;
 
-use crate::buffers::{slice, writable};
+use crate::buffers::{readable, slice, writable};
 use crate::errors::{from_core, usage};
 use crate::manager::Manager;
 
@@ -24,9 +24,8 @@ impl Manager {
 
     /// Takes raw blocks back.
     fn give_back(&self, py: Python<'_>, blocks: &Bound<'_, PyAny>) -> PyResult<()> {
-        let blocks = blocks
-            .extract::<PyReadonlyArray1<'_, i32>>()
-            .map_err(|_| usage(py, "blocks must be an int32 array of 1 dimension".into()))?;
+        let blocks = readable::<i32, Ix1>(blocks)
+            .ok_or_else(|| usage(py, "blocks must be an int32 array of 1 dimension".into()))?;
         let blocks = blocks.as_array();
         if let Some(block) = blocks.iter().find(|&&b| b < 0) {
             let message = format!("block {block} is not on loan: the pool has no such block");

@@ -309,7 +309,12 @@ impl Manager {
 
     /// Ends a sequence for now; returns the request that brings it back.
     #[pyo3(signature = (seq, fence=None))]
-    fn preempt(&self, py: Python<'_>, seq: Seq, fence: Option<Fence>) -> PyResult<Request> {
+    pub(crate) fn preempt(
+        &self,
+        py: Python<'_>,
+        seq: Seq,
+        fence: Option<Fence>,
+    ) -> PyResult<Request> {
         let due = Due { seq: seq.0, upto: None, cut: None, fill: &[] };
         let work = |core: &mut Core| match fence {
             Some(fence) => core.preempt_behind(seq.0, fence.0),

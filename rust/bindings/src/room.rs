@@ -8,11 +8,12 @@ use kvframe_core::manager::Preempt;
 use pyo3::prelude::*;
 
 use crate::buffers::{tokens, u64s};
-use crate::errors::{from_core, shown, usage};
+use crate::errors::{from_core, is_of, shown, usage};
 use crate::ints::{Blocks, Count, Free, Seq, Share, Ticket, Until, Upto};
 use crate::listeners::level;
 use crate::manager::Manager;
 use crate::native;
+use crate::request::Request;
 
 /// Who gives way first, by its name.
 fn rule_of(name: &Bound<'_, PyAny>) -> PyResult<Preempt> {
@@ -118,6 +119,29 @@ impl Manager {
             Some(usage) => core.preemption_to(&seqs, rule, usage),
         })?;
         Ok(order.into_iter().map(|c| (c.seq, c.frees, c.computed)).collect())
+    }
+
+    /// Preempts those that `preemption_order` names to bring use down to a share, but for who has ended
+    /// by then; returns what brings each back. An error has what was done so far as `preempted`.
+    fn preempt_to(
+        &self,
+        py: Python<'_>,
+        seqs: &Bound<'_, PyAny>,
+        rule: &Bound<'_, PyAny>,
+        usage: Share,
+    ) -> PyResult<Vec<Request>> {
+        let mut preempted = Vec::new();
+        for (seq, ..) in self.preemption_order(py, seqs, rule, Some(usage))? {
+            match self.preempt(py, Seq(seq), None) {
+                Ok(request) => preempted.push(request),
+                Err(error) if is_of(&error, py, "HandleError")? => {}
+                Err(error) => {
+                    error.value(py).setattr("preempted", preempted)?;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(preempted)
     }
 
     /// Evicts until so many blocks are free, or nothing is cached; returns how many went.

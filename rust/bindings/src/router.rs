@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kvframe_core::router::{Reach, Router, Text};
-use numpy::{PyReadonlyArray1, PyUntypedArrayMethods};
+use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 
 use crate::buffers::tokens;
@@ -16,9 +16,9 @@ use crate::lookup::space_of;
 /// bits, as some engines send them.
 fn hashes(value: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     if let Ok(array) = value.extract::<PyReadonlyArray1<'_, u64>>()
-        && array.is_contiguous()
+        && let Ok(hashes) = array.as_slice()
     {
-        return Ok(array.as_slice().unwrap_or(&[]).to_vec());
+        return Ok(hashes.to_vec());
     }
     let Ok(items) = value.try_iter() else {
         let shown = shown(value);

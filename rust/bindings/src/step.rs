@@ -8,7 +8,7 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 use crate::answers::AnswerTuple;
-use crate::buffers::{arrays, slice, u64s, writable};
+use crate::buffers::{arrays, rows_of, slice, u64s, writable};
 use crate::errors::{from_core, usage};
 use crate::inputs::{Growths, flag, pairs};
 use crate::ints::{BatchTokens, Fence, Passed, TokenBudget};
@@ -145,7 +145,7 @@ impl Manager {
         let mut slots =
             slots.iter().map(|s| writable::<i64, Ix1>(s, "slots")).collect::<PyResult<Vec<_>>>()?;
         let outputs = Outputs {
-            tables: tables.iter_mut().map(|t| t.as_array_mut()).collect(),
+            tables: tables.iter_mut().map(rows_of).collect(),
             slots: slots.iter_mut().map(|s| slice(py, s, "slots")).collect::<PyResult<_>>()?,
             rows: rows.map(|rows| u64s(Some(rows), "rows")).transpose()?,
             null: -1,

@@ -7,7 +7,7 @@ use kvframe_core::sequence::Sequence;
 use numpy::{Ix1, Ix2, PyArray1};
 use pyo3::prelude::*;
 
-use crate::buffers::{Offsets, slice, u64s, writable};
+use crate::buffers::{Offsets, rows_of, slice, u64s, writable};
 use crate::errors::{from_core, usage};
 use crate::ints::{Group, Pad};
 use crate::manager::Manager;
@@ -44,7 +44,7 @@ impl Manager {
         let seqs = u64s(Some(seqs), "seqs")?;
         let start = start.map(|s| u64s(Some(s), "start")).transpose()?;
         let mut out = writable::<i32, Ix2>(out, "out")?;
-        let mut rows = out.as_array_mut();
+        let mut rows = rows_of(&mut out);
         if rows.nrows() < seqs.len() {
             let have = rows.nrows();
             return Err(usage(py, format!("{} sequences, but out has {have} rows", seqs.len())));

@@ -81,7 +81,7 @@ pub enum Kind {
     Rewind = 30,
     /// The first `value` tokens of `seq` are held for a reader elsewhere; `other`: the ticket.
     Lease = 31,
-    /// Until further notice, blocks given up wait for the step `value`; for none if it is 2^64-1.
+    /// Until further notice, blocks given up wait for the step `value`; for none if `other` is 1.
     Fence = 32,
     /// Steps up to `value` have run.
     Pass = 33,

@@ -87,7 +87,7 @@ impl Manager {
     pub fn fence_down(&mut self) {
         if self.fences.is_up() {
             self.fences.take_down();
-            self.note(Kind::Fence, 0, u64::MAX);
+            self.note_two(Kind::Fence, 0, u64::MAX, 1);
         }
     }
 

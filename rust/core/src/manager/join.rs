@@ -106,9 +106,9 @@ impl Manager {
         if sequence.extras != wanted.extras {
             return 0;
         }
-        // Ids that are still being computed are no ids yet.
-        let known = &sequence.tokens[..sequence.filled() as usize];
-        let ids = known.iter().zip(wanted.tokens);
+        // Ids that are still being computed are no ids yet, and one that came as keys has none.
+        let known = sequence.tokens.iter().take(sequence.filled() as usize);
+        let ids = known.zip(wanted.tokens);
         let same = ids.take_while(|(a, b)| a == b).count();
         (same / self.block_size() as usize).min(limit)
     }
