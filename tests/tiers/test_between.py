@@ -238,3 +238,51 @@ def test_who_wants_room_pushes_out_nothing_that_the_tier_below_lacks(who: str) -
         assert engine.tiers.lookup(one).tiers["below"] == 16
         assert engine.tiers.stats()["moved"].get("dropped", 0) == 0
     engine.tiers.check_integrity()
+
+
+@pytest.mark.scenario("T20", "T25")
+def test_a_page_that_changed_in_host_memory_is_not_sent_down_for_ever() -> None:
+    first = host(8, high=0.75, low=0.25)
+    engine = Engine([first, below(admission="write-back")], stores=[Shelf()], blocks=24)
+    engine.run(text(1, 17))
+    pages = dict(engine.tiers.host.books.stored())
+    low, high = engine.kv.hash_blocks(text(1, 17))[2].tolist()
+    pool = engine.tiers.host.pools[0]
+    wrong = pool.get([pages[low, high]])
+    wrong[0, 5] ^= 1
+    pool.put([pages[low, high]], wrong)
+    engine.run(text(2, 13))  # past the high mark
+    for _ in range(20):
+        engine.tiers.poll()
+    told = engine.tiers.stats()["host"]
+    assert (told["corrupt"], told["cached"] <= 6) == (1, True)
+    assert engine.tiers.lookup(text(1, 17)).tiers["below"] == 8
+    assert not engine.tiers.workers[1].busy
+    engine.tiers.check_integrity()
+
+
+@pytest.mark.scenario("T25", "T41")
+def test_polls_while_a_store_is_away_count_and_cost_nothing() -> None:
+    shelf = Shelf()
+    first = host(64, high=0.5, low=0.25)
+    engine = Engine([first, below(admission="write-back")], stores=[shelf], blocks=80)
+    shelf.fails = 1 << 30
+    for seed in range(12):
+        engine.run(text(seed, 17))
+    before = engine.tiers.stats()
+    assert before["below"]["errors"] > 0
+    assert before["host"]["cached"] == 48
+    for _ in range(50):
+        engine.tiers.poll()
+    assert engine.tiers.stats() == before
+    # It comes back: what was over the mark goes down, and nothing is lost.
+    shelf.fails = 0
+    engine.now += 10_000
+    for _ in range(20):
+        engine.tiers.poll()
+    assert engine.tiers.host.books.counts()[1] <= 32
+    for seed in range(12):
+        found = engine.tiers.lookup(text(seed, 17)).tiers
+        assert max(found.values()) == 16
+    assert engine.tiers.stats()["moved"].get("dropped", 0) == 0
+    engine.tiers.check_integrity()
