@@ -162,8 +162,9 @@ class Matched:
         gate = self._gate
         if gate is None or not gate.holds or not requests:
             return [None] * len(requests)
-        facts = np.array([request.core.facts()[:5] for request in requests], np.int64)
-        tokens, sessions, turns, classes, priorities = facts.T
+        facts = zip(*(request.core.facts()[:5] for request in requests), strict=True)
+        tokens, sessions, *numbers = map(list, facts)
+        turns, classes, priorities = np.array(numbers, np.int64)
         free, cached, referenced, total = self._core.counts()
         about = Waiting(
             block_size=gate.block_size,
@@ -172,8 +173,8 @@ class Matched:
             referenced=referenced,
             total=total,
             running=len(self._core.live()),
-            tokens=tokens,
-            sessions=sessions.astype(np.uint64),
+            tokens=np.array(tokens, np.int64),
+            sessions=np.array(sessions, np.uint64),
             turns=turns,
             request_classes=classes,
             priorities=priorities,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvframe import KVCacheManager, PolicyError
+from kvframe import KVCacheManager, PolicyError, UsageError
 from kvframe.policies import BatchedAdmission
 
 from .gates import found, gated, gates, serve
@@ -249,6 +249,21 @@ def test_a_sequence_that_ends_while_the_policy_thinks_is_refused_not_lost() -> N
         kv.step(commit=([seq], [13]))
     kv.check_integrity()
     assert kv.counts() == (16, 0, 0, 16)
+
+
+@pytest.mark.scenario("I13", "I3")
+@pytest.mark.parametrize("blocks", [4, 2**31, 2**32 - 1])
+def test_more_blocks_than_a_load_is_of_are_refused_before_the_policy_is_asked(blocks: int) -> None:
+    kv, _ = holds(answers, "raise")
+    grant = kv.admit([*A, 7], external=12)
+    assert grant.load is not None
+    before = state(kv, [grant.seq])
+    for told in (blocks, [blocks]):
+        with pytest.raises(UsageError, match="the ticket is for 3 blocks"):
+            kv.loaded(grant.load, told)
+    with pytest.raises(UsageError, match="the ticket is for 3 blocks"):
+        kv.step(loaded=([grant.load], [blocks]))
+    assert state(kv, [grant.seq]) == before
 
 
 def test_an_event_method_that_raises_is_a_failure_too() -> None:

@@ -49,6 +49,16 @@ def test_a_policy_says_who_starts() -> None:
     assert first.seq not in kv.live()
 
 
+def test_a_session_is_any_number_of_64_bits() -> None:
+    """As a hash of a conversation's name is."""
+    kv = gated("one", known=gates("one", lambda _: OneAtATime()))
+    for session in (2**63, 2**64 - 1):
+        kv.admit([1, 2], session=session, priority=-5)
+    asked = [Request([*A, 8], session=2**64 - 1), Request([1, 2], session=2**63)]
+    stepped = kv.step(admit=asked, skip_refused=True)
+    assert stepped.reasons.tolist() == [Reason.HELD, Reason.GRANTED]
+
+
 @pytest.mark.parametrize("number", [-1, 3])
 def test_a_reason_that_is_none_is_a_failure(number: int) -> None:
     class Wrong(OneAtATime):

@@ -125,6 +125,24 @@ def test_adapter_salt_and_items_come_along_and_the_session_is_no_identity() -> N
     assert event.extras == (Extra(2, 6, b"cat"),)
 
 
+@pytest.mark.scenario("VT10", "I15")
+def test_an_item_goes_with_the_tokens_that_are_cut() -> None:
+    """What comes instead is plain text, and a router must find it by that."""
+    kv, reader = pair()
+    seq = kv.admit(range(50, 62), extras=[Extra(1, 9, b"cat"), Extra(10, 11, b"dog")]).seq
+    kv.commit(seq, 6)
+    fork = kv.fork(seq, upto=0)
+    kv.truncate(seq, 6)
+    kv.append(seq, [1] * 6)
+    kv.append(fork, [2] * 4)
+    kv.commit(seq, 12)
+    kv.commit(fork, 4)
+    told = [event for event in reader.feed(kv.take_log()) if isinstance(event, BlockStored)]
+    items = {event.token_ids[0]: event.extras for event in told}
+    assert items == {50: (Extra(1, 9, b"cat"),), 54: (Extra(1, 6, b"cat"),), 2: ()}
+    assert told[-1].keys == tuple(keys(kv, [2] * 4))
+
+
 @pytest.mark.scenario("VT19", "VT20")
 def test_events_name_their_group() -> None:
     groups = [GroupConfig(name="a"), GroupConfig(name="b")]

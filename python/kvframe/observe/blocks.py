@@ -87,6 +87,11 @@ class _Asked:
         items = tuple(Extra(*item) for item in extras)
         return cls(salt.decode(), adapter.decode(), encoder, items, session)
 
+    def cut(self, length: int) -> _Asked:
+        """Where so many tokens are left: what comes instead of an item is not the item."""
+        items = (Extra(x.start, min(x.end, length), x.id) for x in self.extras if x.start < length)
+        return replace(self, extras=tuple(items)) if self.extras else self
+
 
 @dataclass
 class BlockEvents:
@@ -138,6 +143,8 @@ class BlockEvents:
                 self._out.append((e.tick, AllBlocksCleared(self.medium)))
             case K.FORK | K.STAND_IN:
                 self._asked[e.seq] = self._asked.get(e.value, _Asked())
+            case K.TRUNCATE if e.seq in self._asked:
+                self._asked[e.seq] = self._asked[e.seq].cut(e.other)
             case K.FINISH:
                 self._asked.pop(e.seq, None)
 
@@ -205,8 +212,10 @@ def _runs(events: Iterable[BlockEvent]) -> Iterable[BlockEvent]:
 
 def _follows(run: BlockStored, event: BlockStored) -> bool:
     same = ("group", "salt", "adapter", "encoder", "session", "origin")
+    first = event.start * event.block_size
     return (
-        event.parent_key == run.keys[-1]
+        all(item in run.extras for item in event.extras if item.start < first)
+        and event.parent_key == run.keys[-1]
         and event.start == run.start + len(run.keys)
         and all(getattr(event, name) == getattr(run, name) for name in same)
         and (len(event.token_ids) > 0) == (len(run.token_ids) > 0)

@@ -196,7 +196,8 @@ impl Manager {
 
     /// What a load that has ended well up to `blocks` blocks makes findable.
     pub fn due_of_load(&self, ticket: u64, blocks: u32) -> Option<Due<'static>> {
-        let (load, pages) = self.tickets.load(ticket)?;
+        // More than it is of is refused by the operation.
+        let (load, pages) = self.tickets.load(ticket).filter(|(load, _)| blocks <= load.blocks)?;
         let upto = (load.start + blocks) * self.block_size();
         let seq = pages.first()?.seq;
         Some(Due { seq, upto: Some(upto), cut: None, fill: &[] })
