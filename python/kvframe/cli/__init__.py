@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from traceback import extract_tb
 from typing import Any
 
 import click
@@ -127,6 +128,10 @@ def _exit_code(run: Callable[[], object]) -> int:
     except OSError as error:
         _leave_stdout()
         _fail(f"{error.filename or 'stdout'}: {error.strerror or error}")
+        return BAD_INPUT
+    except SystemExit as error:  # No command of ours ends so: a plugin has called sys.exit.
+        at = extract_tb(error.__traceback__)[-1]
+        _fail(f"{at.filename}:{at.lineno}: has ended the program: SystemExit: {error}")
         return BAD_INPUT
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
