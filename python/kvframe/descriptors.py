@@ -9,15 +9,27 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Literal, get_args
 
 import msgspec
-from msgspec import inspect
 
 Kind = Literal["eviction", "admission", "prefix", "tier"]
 Way = Literal["builtin", "batched", "native"]
 
 _NAME = re.compile(r"[a-z0-9]+([-_.][a-z0-9]+)*")
+
+
+@lru_cache(maxsize=256)  # built-in policies are described anew for every registry
+def _wrong_schema(options: type[msgspec.Struct]) -> str | None:
+    """Why no table of TOML can be checked against it, nor shown; None if one can."""
+    if options.__struct_config__.array_like:
+        return "array_like: it must be a table"
+    try:
+        msgspec.json.schema(options)
+    except Exception as error:
+        return f"its fields must be of types that TOML has: {str(error).splitlines()[0]}"
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,11 +77,9 @@ class Descriptor:
             isinstance(self.options, type) and issubclass(self.options, msgspec.Struct)
         ):
             raise TypeError(f"options of {self.name} must be a msgspec.Struct class or None")
-        if self.options is not None:
-            try:
-                inspect.type_info(self.options)
-            except Exception as error:
-                raise TypeError(f"options of {self.name} is no usable schema: {error}") from error
+        wrong = None if self.options is None else _wrong_schema(self.options)
+        if wrong is not None:
+            raise TypeError(f"options of {self.name} is no usable schema: {wrong}")
         if self.way == "builtin" and self.make is not None:
             raise ValueError(f"make of {self.name} must be None: the core makes built-in policies")
         if self.way != "builtin" and not callable(self.make):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import entry_points, version
+from functools import partial
+from importlib.metadata import Distribution, EntryPoint, distributions, entry_points, version
 
 from kvframe.descriptors import Kind
 
@@ -55,20 +56,52 @@ class Candidate:
 def installed() -> list[Candidate]:
     """Every entry point of the group, ordered by name and distribution. Imports none of them.
 
-    What an installation that broke off left without a name is of ``unknown``.
+    What an installation that broke off left without a name is of ``unknown``; a package whose entry
+    points cannot be read is passed over.
     """
+    try:
+        entries: Iterable[EntryPoint] = entry_points(group=GROUP)
+    except Exception:  # Somebody's metadata is damaged, and any package may be that somebody.
+        entries = _readable()
     found = [
         Candidate(
             name=entry.name,
             value=entry.value,
-            distribution=(entry.dist and entry.dist.name) or "unknown",
-            version=(entry.dist and entry.dist.version) or "unknown",
-            load=entry.load,
+            distribution=_told(entry.dist, "name"),
+            version=_told(entry.dist, "version"),
+            load=partial(_load, entry),
             plugin=entry.name,
         )
-        for entry in entry_points(group=GROUP)
+        for entry in entries
     ]
     return sorted(found, key=lambda candidate: (candidate.name, candidate.distribution))
+
+
+def _readable() -> Iterator[EntryPoint]:
+    seen = set()
+    for dist in distributions():
+        try:
+            entries = dist.entry_points
+        except Exception:  # whatever reading its file raises
+            continue
+        name = _normal(_told(dist, "name"))
+        if name not in seen:  # of two on the path, the first is the one that is imported
+            yield from entries.select(group=GROUP)
+        if name != "unknown":
+            seen.add(name)
+
+
+def _told(dist: Distribution | None, key: str) -> str:
+    try:
+        return getattr(dist, key, None) or "unknown"
+    except Exception:  # Its metadata is not even text.
+        return "unknown"
+
+
+def _load(entry: EntryPoint) -> object:
+    if entry.pattern.match(entry.value) is None:
+        raise ValueError("an entry point's value must be MODULE or MODULE:OBJECT")
+    return entry.load()
 
 
 def own_version() -> str:

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kvframe.arguments import is_int, shown
 from kvframe.errors import PolicyError
+from kvframe.spelling import did_you_mean
 
 ABI = (1, 0)
 """The version of the interface that this kvframe speaks: major, minor."""
@@ -93,7 +95,7 @@ class NativePolicy:
                 "functions go to NativePolicy.of_functions"
             )
         self.capsule: object | None = capsule
-        self.options = [float(value) for value in options]
+        self.options = _numbers(options)
         self.functions: dict[str, int] = {}
         self.abi = ABI
         self.wants: list[str] = []
@@ -128,17 +130,20 @@ class NativePolicy:
             options: Numbers that ``create`` gets.
 
         Raises:
-            PolicyError: A function of another name, or one that is no address.
+            PolicyError: A function of another name, or one that is no address; or another argument
+                of the wrong type, or out of its limits.
         """
+        if not isinstance(functions, Mapping):
+            raise PolicyError(f"functions = {shown(functions)}: must be a mapping of names")
         self = cls.__new__(cls)
         self.capsule = None
-        self.options = [float(value) for value in options]
+        self.options = _numbers(options)
         self.functions = {name: _address(name, given) for name, given in functions.items()}
-        self.abi = abi
-        self.wants = list(wants)
-        self.window = window
-        self.block_bytes = block_bytes
-        self.state = state.tobytes() if isinstance(state, np.ndarray) else bytes(state)
+        self.abi = _version(abi)
+        self.wants = _columns(wants)
+        self.window = None if window is None else _whole("window", window)
+        self.block_bytes = _whole("block_bytes", block_bytes)
+        self.state = _bytes(state)
         self._keep = tuple(functions.values())
         return self
 
@@ -152,6 +157,48 @@ def _address(name: str, given: object) -> int:
     if name not in SIGNATURES:
         raise PolicyError(f"no function is called {name!r}; there are {', '.join(SIGNATURES)}")
     address = given if isinstance(given, int) else getattr(given, "address", None)
-    if not isinstance(address, int) or isinstance(address, bool) or address <= 0:
+    if not isinstance(address, int) or isinstance(address, bool) or not 0 < address < 2**64:
         raise PolicyError(f"{name} = {given!r}: must be a function's address, or have one")
     return address
+
+
+def _version(given: object) -> tuple[int, int]:
+    pair = given if isinstance(given, tuple | list) else ()
+    if len(pair) != 2 or not all(is_int(part) and 0 <= part < 2**16 for part in pair):
+        raise PolicyError(f"abi = {shown(given)}: must be (major, minor), as (1, 0)")
+    return int(pair[0]), int(pair[1])
+
+
+def _columns(given: object) -> list[str]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise PolicyError(f"wants = {shown(given)}: must be a sequence of names")
+    names = list(given)
+    known = (*COLUMNS, *FACTS)
+    for name in names:
+        if not isinstance(name, str) or name not in known:
+            near = did_you_mean(str(name), known) or f"; there are {', '.join(known)}"
+            told = f'"{name}"' if isinstance(name, str) else shown(name)
+            raise PolicyError(f"wants: no column or fact is called {told}{near}")
+    return names
+
+
+def _whole(name: str, given: object) -> int:
+    number = int(given) if isinstance(given, int | np.integer) else -1
+    if not 0 <= number < 2**32:
+        raise PolicyError(f"{name} = {shown(given)}: must be an integer between 0 and {2**32 - 1}")
+    return number
+
+
+def _bytes(given: object) -> bytes:
+    if isinstance(given, np.ndarray):
+        return given.tobytes()
+    if not isinstance(given, bytes | bytearray | memoryview):
+        raise PolicyError(f"state = {shown(given)}: must be bytes or an array")
+    return bytes(given)
+
+
+def _numbers(given: object) -> list[float]:
+    try:
+        return [float(value) for value in given]  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise PolicyError(f"options = {shown(given)}: must be numbers") from None

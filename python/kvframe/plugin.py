@@ -47,13 +47,14 @@ def register(
 
     Raises:
         PluginError: A hook is misspelt, takes unknown arguments, raises, or gives something that is
-            not its descriptor; or there is no hook at all. ``holder`` is then not registered.
+            not its descriptor, or of a way that is kvframe's alone; or there is no hook at all.
+            ``holder`` is then not registered.
     """
     key = f"{origin}: {name} at {id(holder)}"  # two objects may bear one name
     try:
         manager.register(holder, name=key)
         _check_spelling(manager, holder)
-        return _collect(manager, holder)
+        return _collect(manager, holder, is_own=origin.startswith("kvframe "))
     except (PluginError, pluggy.PluginValidationError) as error:
         manager.unregister(name=key)
         ours = isinstance(error, PluginError)
@@ -80,7 +81,9 @@ def _check_spelling(manager: pluggy.PluginManager, holder: object) -> None:
         raise PluginError(f"unknown hook {wrong[0]}{hint or known}") from error
 
 
-def _collect(manager: pluggy.PluginManager, holder: object) -> tuple[Descriptor, ...]:
+def _collect(
+    manager: pluggy.PluginManager, holder: object, *, is_own: bool
+) -> tuple[Descriptor, ...]:
     offers: list[Descriptor] = []
     for hook in HOOKS:
         # Not called through pluggy: that would hash the plugin, which need not be hashable.
@@ -91,6 +94,11 @@ def _collect(manager: pluggy.PluginManager, holder: object) -> tuple[Descriptor,
     for kind, name in names:
         if names.count((kind, name)) > 1:
             raise PluginError(f"it gives {kind} {name} twice")
+    for offer in offers:
+        if offer.way == "builtin" and not is_own:
+            raise PluginError(
+                f"way of {offer.name} is builtin, which kvframe's own are: say batched or native"
+            )
     return tuple(offers)
 
 

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 import pluggy
 
 from kvframe import hookspecs
+from kvframe.arguments import shown
 from kvframe.descriptors import (
     AdmissionPolicy,
     Descriptor,
@@ -21,7 +22,7 @@ from kvframe.descriptors import (
     Way,
 )
 from kvframe.discovery import PACKAGES, Candidate, Gate, installed, own_version
-from kvframe.errors import PluginError
+from kvframe.errors import PluginError, UsageError
 from kvframe.plugin import one_line, register
 from kvframe.spelling import did_you_mean
 
@@ -93,10 +94,13 @@ class Registry:
     Args:
         allow: If not empty, only these distributions or policies may load (and the built-in ones).
         block: These distributions or policies may not load.
+
+    Raises:
+        UsageError: One of these is no collection of names.
     """
 
     def __init__(self, allow: Collection[str] = (), block: Collection[str] = ()) -> None:
-        self._gate = Gate(tuple(allow), tuple(block))
+        self._gate = Gate(_names("allow", allow), _names("block", block))
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
         self._manager.add_hookspecs(hookspecs)
         self._local: list[Candidate] = []
@@ -168,6 +172,8 @@ class Registry:
 
     def _get(self, wanted: type[D], name: str) -> Loaded[D]:
         kind = wanted.kind
+        if not isinstance(name, str):
+            raise UsageError(f"{_WORDS[kind]} {shown(name)}: must be named by a string")
         named = [found for found in self.candidates(kind) if found.name == name]
         if not named:
             raise PluginError(self._not_found(kind, name))
@@ -279,6 +285,15 @@ class Registry:
             else row("ok", offer)
             for offer in offers
         ]
+
+
+def _names(which: str, given: object) -> tuple[str, ...]:
+    # A string is a collection too, of its letters.
+    if isinstance(given, Collection) and not isinstance(given, str):
+        names = tuple(given)
+        if all(isinstance(name, str) for name in names):
+            return names
+    raise UsageError(f"{which} = {shown(given)}: must be a collection of names")
 
 
 def _named(name: str) -> str:

@@ -3,11 +3,13 @@
 import gzip
 import json
 import os
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from .conftest import SMALL, Command, rows
+from .conftest import KVFRAME, SMALL, Command, rows
 
 
 def refused(bench: Command, *args: object, stdin: bytes = b"") -> str:
@@ -30,11 +32,14 @@ def refused(bench: Command, *args: object, stdin: bytes = b"") -> str:
         (("--capacity", "1 GiB"), ["--capacity 1 GiB", "--model-shape"]),
         (("--model-shape", "laers=3"), ["--model-shape", "laers", "layers"]),
         (("--model-shape", "layers=3"), ["--model-shape", "kv_heads"]),
+        (("--model-shape", "layers=3,layers=4"), ["--model-shape", "layers is given twice"]),
         (("--policy", "lrv"), ["lrv", "did you mean lru?", "opt-forced", "kvframe "]),
         (("--policy", "lru,"), ["--policy", "empty"]),
         (("--policy", "lru:x=1"), ["lru:x=1", "no options"]),
         (("--policy", "slru:protected_use=1"), ["did you mean slru.protected_uses?"]),
         (("--policy", "slru:protected_uses=0"), ["protected_uses", "1"]),
+        (("--policy", "slru:protected_uses=1:protected_uses=2"), ["protected_uses is given twice"]),
+        (("--policy", f"slru:protected_uses={'9' * 5000}"), ["protected_uses", "whole number"]),
         (("--mode", "clocked"), ["--mode clocked", "trace, engine, timed"]),
         (("--format", "yaml"), ["--format yaml", "table, json, csv, md"]),
         (("--block-size", "0"), ["--block-size", "65536"]),
@@ -96,6 +101,28 @@ def test_traces(bench: Command, tmp_path: Path, data: bytes, place: str) -> None
 
 def test_bad_stdin_is_named(bench: Command) -> None:
     assert "<stdin>:2" in refused(bench, "--trace", "-", stdin=rows([(512, [1])]) + b"{\n")
+
+
+@pytest.mark.parametrize("command", ["run --trace -", "plot - -o picture.png"])
+def test_stdin_that_is_closed_is_named(tmp_path: Path, command: str) -> None:
+    done = closed("<&-", command, tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "error: <stdin>: closed\n" in done.stderr
+
+
+def test_a_closed_stderr_is_no_error(tmp_path: Path, small: Path) -> None:
+    asked = f"run --trace {small} --policy lru --capacity 2 --format json"
+    done = closed("2>&-", asked, tmp_path)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["cells"]
+
+
+def closed(stream: str, command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs ``kvframe bench ...`` with one of its streams closed by the shell."""
+    line = f"{shlex.quote(str(KVFRAME))} bench {command} {stream}"
+    return subprocess.run(
+        ["/bin/sh", "-c", line], cwd=folder, capture_output=True, text=True, check=False
+    )
 
 
 def test_out_that_is_a_file(bench: Command, small: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,11 @@ class NoOptions(BatchedEviction):
     def score(self, candidates, out):
         print("what a policy prints is no data")
         out[:] = candidates["last_use"]
+
+
+class Leaves(BatchedEviction):
+    def score(self, candidates, out):
+        raise SystemExit(0)
 
 
 class Bad(BatchedEviction):
@@ -165,6 +172,21 @@ def test_a_policy_in_the_making_is_named_by_its_place(
         )
 
 
+def test_a_file_has_its_neighbours_and_hides_no_library(
+    trace: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A policy called as a module of Python's is one more module, as what stands beside it is."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    folder = file.parent / "my work"
+    folder.mkdir()
+    (folder / "at_its_side.py").write_text("WEIGHT = 2\n")
+    policy = folder / "random.py"
+    policy.write_text("from at_its_side import WEIGHT\n" + POLICY)
+    library = sys.modules["random"]
+    assert told(check(trace, "my work/random.py:DeepFirst", "--json"))["ok"]
+    assert sys.modules["random"] is library is random
+
+
 def test_the_exit_code_tells_of_a_broken_promise(trace: Path, file: Path) -> None:
     result = check(trace, "in_the_making.py:Bad")
     assert result.exit_code == 1
@@ -174,6 +196,13 @@ def test_the_exit_code_tells_of_a_broken_promise(trace: Path, file: Path) -> Non
     assert result.stdout.splitlines()[-1].startswith(
         "bad does not keep: answers; not tried after that: eligible, "
     )
+
+
+def test_a_policy_that_ends_the_program_has_not_passed(trace: Path, file: Path) -> None:
+    result = check(trace, "in_the_making.py:Leaves")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "in_the_making.py:" in result.stderr
+    assert "has ended the program: SystemExit: 0" in result.stderr
 
 
 @pytest.mark.parametrize(

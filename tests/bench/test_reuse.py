@@ -63,6 +63,26 @@ def test_a_line_that_is_no_prompt_is_named(tmp_path: Path, line: str) -> None:
     assert f"{file}:2: must be" in (done.output + str(done.exception))
 
 
+def test_a_log_from_elsewhere_is_read(tmp_path: Path) -> None:
+    """A byte order mark, another line end, and a text with a separator of lines inside."""
+    file = tmp_path / "prompts.jsonl"
+    row = '{"prompt": "a\u2028b", "token_ids": [1, 2, 3]}\r\n'
+    file.write_bytes(("\ufeff" + row + row).encode())
+    found = rows("--tokens", file, "--block-size", 2)
+    assert (found[2, "blocks"]["requests"], found[2, "blocks"]["hit_tokens"]) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("data", "told"), [(b"", "holds no prompt"), (b"\n", "holds no prompt"), (b"[" * 10**5, ":1: ")]
+)
+def test_a_file_without_prompts_is_named(tmp_path: Path, data: bytes, told: str) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_bytes(data)
+    done = run("--tokens", file)
+    assert done.exit_code != 0
+    assert told in (done.output + str(done.exception))
+
+
 def test_no_such_workload_or_room(tmp_path: Path) -> None:
     done = run("--tokens", "few-shots")
     assert "few-shots: No such file" in (done.output + str(done.exception))

@@ -51,6 +51,9 @@ TYPES = [
     ),
     ("[plugins]\nallow = [1]", "plugins.allow = [1]: must be an array of strings"),
     ("[plugins]\nallow = 'x'", 'plugins.allow = "x": must be an array of strings, not a string'),
+    (f"[cache]\ncapacity = '{'9' * 5000} GiB'",
+        f'cache.capacity = "{"9" * 56}...: must be blocks (4096), bytes with a unit ("40 GiB"; '
+        "B, kB, KiB to PB, PiB) or { max_seq_len = 8192, max_requests = 64 }"),
     ("[policy.options]\nlru = 1", "policy.options.lru = 1: must be a table, not a whole number"),
     ("\npolicy = 1979-05-27", "policy = 1979-05-27: must be a table of eviction, on_error, window, "
         "budget_ms, options, not a date"),

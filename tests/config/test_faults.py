@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -71,9 +72,32 @@ def test_a_value_that_is_not_even_text(key: str, value: Any, told: str) -> None:
     str(caught.value).encode()
 
 
+@pytest.mark.parametrize("options", [np.array([1, 2]), {"lru": np.array([1, 2])}])
+def test_an_array_is_no_table(tmp_path: Path, options: Any) -> None:
+    (tmp_path / "kvframe.toml").touch()
+    said = complaint(tmp_path / "kvframe.toml", policy={"options": options})
+    assert said.endswith("must be a table, not a ndarray")
+
+
 def test_table_of_values_in_the_place_of_a_file() -> None:
     with pytest.raises(ConfigError, match="a mapping is no file: values go by keyword"):
         Resolved.load({"cache": {}})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"path": 3}, "path = 3: must be a file's name, or None"),
+        ({"path": b"kvframe.toml"}, "path = b'kvframe.toml': must be a file's name, or None"),
+        ({"path": "a\0b"}, "'a\\x00b': no file has such a name: embedded null byte"),
+        ({"env": 3}, "env = 3: must be a mapping of names to texts, or None"),
+        ({"registry": "lru"}, "registry = 'lru': must be a Registry, or None"),
+    ],
+)
+def test_a_source_of_another_type(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Resolved.load(**{"path": os.devnull, "env": {3: "x"}, **given})
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(

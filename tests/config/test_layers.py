@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kvframe.config import CacheConfig, Config, Resolved, SequenceCapacity
+from kvframe.config.origins import Origins
 from kvframe.errors import ConfigError
 
 
@@ -64,6 +65,9 @@ def test_the_environment_is_read_by_type(file: Path) -> None:
         ("CACHE__BLOCK_SIZE", "0", "cache.block_size = 0: must be between 1 and 65536"),
         ("CACHE__BLOCK_SIZE", "", 'cache.block_size = "": must be a whole number'),
         ("CACHE__BLOCK_SIZE", "1\nx = 2", 'cache.block_size = "1\\nx = 2": must be a whole'),
+        ("CACHE__BLOCK_SIZE", "9" * 5000, 'cache.block_size = "99999'),
+        ("PLUGINS__ALLOW", "[" * 50_000, 'plugins.allow = "[[['),
+        ("POLICY__OPTIONS__LRU", "1", 'policy.options.lru = "1": must be a table, not a string'),
         ("ENGINE__X", "1", 'engine = { x = "1" }: unknown key; a configuration has cache, m'),
         ("CACHE_BLOCK_SIZE", "1", "names no key; did you mean KVFRAME_CACHE__BLOCK_SIZE?"),
         ("__BLOCK_SIZE", "1", "names no key; KVFRAME_CACHE__BLOCK_SIZE is how one is named"),
@@ -90,6 +94,36 @@ def test_tables_merge_and_all_else_is_replaced(file: Path) -> None:
     replaced = Resolved.load(file, env={}, cache={"capacity": 10})
     assert replaced.capacity_blocks == 10
     assert given(replaced) == {"cache.capacity": "keyword"}
+
+
+def test_a_long_list_takes_no_longer_than_it_is(file: Path) -> None:
+    names = [f"name-{i}" for i in range(20_000)]  # each looked at for each took minutes
+    file.write_text(f"[plugins]\nblock = {names}\n")
+    resolved = Resolved.load(file, env={}, plugins={"allow": names})
+    assert resolved.config.plugins.block == resolved.config.plugins.allow == names
+    assert given(resolved) == {"plugins.block": "kvframe.toml:2", "plugins.allow": "keyword"}
+
+
+def test_what_lies_below_a_value_is_forgotten_with_it() -> None:
+    origins = Origins({"a.b[0].c": "file:1", "a.b[0]": "file:2", "a.bc": "file:3"})
+    assert [origins.near(path) for path in ("a.b[0].c", "a.bc")] == ["file:2", "file:3"]
+    origins.set("a.b", "keyword")
+    assert [origins.of(path) for path in ("a.b[0]", "a.b", "a.bc")] == [
+        "default",
+        "keyword",
+        "file:3",
+    ]
+    origins.set("a", "env X")
+    assert [origins.near(path) for path in ("a.b[0].c", "a.bc", "ab")] == [
+        "env X",
+        "env X",
+        "default",
+    ]
+
+
+def test_a_byte_order_mark_is_no_key(file: Path) -> None:
+    file.write_bytes(b"\xef\xbb\xbf[cache]\r\nblock_size = 8\r\n")
+    assert given(Resolved.load(file, env={})) == {"cache.block_size": "kvframe.toml:2"}
 
 
 def test_groups_are_replaced_as_a_whole(file: Path) -> None:

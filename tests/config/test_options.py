@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import enum
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
-from kvframe import CacheConfig, Config, PolicyConfig, PressureConfig, TierConfig
+from kvframe import (
+    CacheConfig,
+    Config,
+    EvictionPolicy,
+    PolicyConfig,
+    PressureConfig,
+    Registry,
+    TierConfig,
+    hookimpl,
+)
 from kvframe.config import Resolved
 from kvframe.errors import ConfigError, PluginError
 
@@ -134,3 +146,53 @@ def test_lists_of_the_configuration_hold(file: Path, install: Install) -> None:
     file.write_text("[policy]\neviction = 'good'\n[plugins]\nblock = ['kvframe-good']\n")
     with pytest.raises(PluginError, match=r"is blocked: plugins\.block names it$"):
         Resolved.load(file, env={})
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Particular(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Options with a check of their own, and types that kvframe's own have not."""
+
+    least: int = 1
+    colour: Colour = Colour.RED
+    weights: dict[str, int] = msgspec.field(default_factory=dict)
+    steps: list[int] = msgspec.field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.least < 1:
+            raise AssertionError
+        if self.least > 8:
+            raise LookupError("least must be below 9")
+
+
+class Plugin:
+    @hookimpl
+    def kvframe_eviction(self) -> list[EvictionPolicy]:
+        return [
+            EvictionPolicy(
+                name="mine", way="batched", summary="", options=Particular, make=lambda _: None
+            )
+        ]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"least": 0}, " = { least = 0 }: AssertionError of its own check"),
+        ({"least": 9}, " = { least = 9 }: least must be below 9"),
+        ({"colour": "green"}, '.colour = "green": must be "red" or "blue"'),
+        ({"colour": 3}, '.colour = 3: must be "red" or "blue", not a whole number'),
+        ({"weights": {"a": "x"}}, '.weights = { a = "x" }: must be a table of whole numbers'),
+        ({"steps": ["x"]}, '.steps = ["x"]: must be an array of whole numbers'),
+    ],
+)
+def test_options_of_any_schema_are_refused_in_words(options: dict[str, Any], told: str) -> None:
+    known = Registry()
+    known.register(Plugin(), "mine")
+    tables = {"eviction": "mine", "options": {"mine": options}}
+    with pytest.raises(ConfigError) as caught:
+        Resolved.load(os.devnull, env={}, registry=known, policy=tables)
+    assert str(caught.value) == f"policy.options.mine{told}"

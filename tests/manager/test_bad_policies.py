@@ -386,6 +386,14 @@ class Unnamed(BatchedEviction):
     columns = None  # type: ignore[assignment]
 
 
+class Nested(BatchedEviction):
+    columns = (["depth"],)  # type: ignore[assignment]
+
+
+class Yes(BatchedEviction):
+    floats = "yes"  # type: ignore[assignment]
+
+
 class Below(BatchedEviction):
     window = -1
 
@@ -404,6 +412,8 @@ class Every(BatchedEviction):
         (lambda _: Near(), "no column is called 'last_used'; did you mean last_use\\? There are b"),
         (lambda _: Text(), 'columns = "depth" is a string: write \\("depth",\\)'),
         (lambda _: Unnamed(), "columns = None: must be a tuple of names"),
+        (lambda _: Nested(), "no column is called \\['depth'\\]; did you mean depth"),
+        (lambda _: Yes(), "floats = 'yes': must be True or False"),
         (lambda _: Below(), "window = -1: must be a whole number of candidates, 0 for all"),
         (lambda _: Every(), "window = 'all': must be a whole number of candidates, 0 for all"),
     ],

@@ -68,3 +68,23 @@ def test_the_conformance_kit_offers_what_the_core_does(kind: type[Integers]) -> 
     offers(alone, alone.seen)
     for offer, same in zip(policy.seen, alone.seen, strict=True):
         assert {n: c.dtype for n, c in offer.items()} == {n: c.dtype for n, c in same.items()}
+
+
+def test_what_a_policy_asks_for_may_depend_on_its_options() -> None:
+    """Said by the object, not its class: here of another window, column and type."""
+    offered = []
+
+    class Own(BatchedEviction):
+        def __init__(self) -> None:
+            self.columns = ("depth",)  # type: ignore[misc]
+            self.window = 2  # type: ignore[misc]
+            self.floats = True  # type: ignore[misc]
+
+        def score(self, candidates: Candidates, out: npt.NDArray[np.float64]) -> None:
+            offered.append(candidates["depth"].copy())
+            out[:] = 0
+
+    kv = manager(5, policy="own", known=registry("own", lambda _: Own()))
+    cached(kv, range(17))
+    cached(kv, range(100, 112))
+    assert [(len(depths), str(depths.dtype)) for depths in offered] == [(2, "float64")]

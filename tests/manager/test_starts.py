@@ -49,6 +49,13 @@ def test_a_policy_says_who_starts() -> None:
     assert first.seq not in kv.live()
 
 
+@pytest.mark.parametrize("reasons", ["busy", None, (3,)])
+def test_reasons_that_are_no_texts_are_refused_at_once(reasons: Any) -> None:
+    wrong = type("Wrong", (OneAtATime,), {"reasons": reasons})
+    with pytest.raises(PolicyError, match=r"reasons = .*: must be a tuple of strings"):
+        gated("wrong", known=gates("wrong", lambda _: wrong()))
+
+
 def test_a_session_is_any_number_of_64_bits() -> None:
     """As a hash of a conversation's name is."""
     kv = gated("one", known=gates("one", lambda _: OneAtATime()))

@@ -127,7 +127,31 @@ def test_functions_without_sense_are_refused(
         manager(lambda: of(bodies, **more))
 
 
-@pytest.mark.parametrize("address", [0, -1, None, "0x10", True])
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"abi": "1.0"}, r"abi = '1.0': must be \(major, minor\), as \(1, 0\)"),
+        ({"abi": (1,)}, r"abi = \(1,\): must be"),
+        ({"abi": (1, 2**16)}, r"abi = \(1, 65536\): must be"),
+        ({"wants": "uses"}, "wants = 'uses': must be a sequence of names"),
+        ({"wants": ["usse"]}, 'no column or fact is called "usse"; did you mean uses?'),
+        ({"wants": [3]}, "no column or fact is called 3; there are block, "),
+        ({"window": -1}, "window = -1: must be an integer between 0 and 4294967295"),
+        ({"window": "all"}, "window = 'all': must be an integer"),
+        ({"block_bytes": 2**40}, "block_bytes = 1099511627776: must be an integer"),
+        ({"state": 3}, "state = 3: must be bytes or an array"),
+        ({"options": ["a"]}, r"options = \['a'\]: must be numbers"),
+        ({"options": 3}, "options = 3: must be numbers"),
+    ],
+)
+def test_what_a_policy_asks_for_is_refused_by_name(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(PolicyError, match=f"^(wants: )?{told}"):
+        NativePolicy.of_functions({"victim": 1}, **{"abi": (1, 0), **given})
+    with pytest.raises(PolicyError, match="functions = None: must be a mapping of names"):
+        NativePolicy.of_functions(None, abi=(1, 0))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("address", [0, -1, 2**64, None, "0x10", True])
 def test_what_is_no_address_is_refused(address: Any) -> None:
     with pytest.raises(PolicyError, match="must be a function's address"):
         NativePolicy.of_functions({"victim": address}, abi=(1, 0))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from kvframe import GroupConfig, IntegrityError, KVCacheManager, Pressure
-from kvframe.observe import EventLog, Rebuild, redrive
+from kvframe import GroupConfig, IntegrityError, KVCacheManager, Pressure, UsageError
+from kvframe.observe import BlockEvents, EventLog, Rebuild, redrive
 from kvframe.observe.snapshot import STATES
 from tests.manager.helpers import manager
 
@@ -168,3 +169,37 @@ def test_a_fence_of_any_number_is_redriven(fence: int) -> None:
     again = manager(8, event_log=True)
     assert len(redrive(log, again)) == len(log)
     assert again.counts() == kv.counts()
+
+
+def test_arguments_of_another_type_are_refused_by_name() -> None:
+    kv = manager(4, 4, event_log=True)
+    kv.admit([1, 2, 3])
+    log, twin, anything = kv.take_log(), Rebuild(4, 4), 3
+    odd: Any = anything
+    calls: list[tuple[Callable[[], object], str]] = [
+        (lambda: Rebuild(0, 4), "blocks = 0: must be an integer between 1 and 4294967295"),
+        (lambda: Rebuild(4, odd / 2), "block_size = 1.5: must be an integer between 1 and 65536"),
+        (lambda: twin.feed(odd), "log holds 3: must be an EventLog, or its events"),
+        (lambda: twin.feed([*log, odd]), "log holds 3: must be an EventLog, or its events"),
+        (lambda: twin.state(4), "block = 4: the pool has blocks 0 to 3"),
+        (lambda: twin.priority(-1), "block = -1: the pool has blocks 0 to 3"),
+        (lambda: redrive(odd, kv), "log = 3: must be an EventLog"),
+        (lambda: redrive(log, odd), "fresh = 3: must be a manager"),
+        (lambda: BlockEvents(4).feed(odd), "log = 3: must be an EventLog"),
+    ]
+    for call, told in calls:
+        with pytest.raises(UsageError) as caught:
+            call()
+        assert str(caught.value) == told
+    assert twin.counts().free == 4, "what is refused has changed nothing"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"), [({"block_size": 8}, "keys = 2: "), ({"blocks": 1}, "needs 3 blocks")]
+)
+def test_another_configuration_is_told_with_the_event(options: Any, told: str) -> None:
+    kv = manager(8, 4, event_log=True)
+    kv.admit(list(range(9)))
+    other = manager(**{"blocks": 8, "block_size": 4, **options}, event_log=True)
+    with pytest.raises(IntegrityError, match="event 0 was .*, redriven it is refused: " + told):
+        redrive(kv.take_log(), other)

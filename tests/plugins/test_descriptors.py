@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from kvframe import EvictionPolicy
+
+
+class Places(msgspec.Struct):
+    """A type that no table of TOML holds."""
+
+    path: Path = Path()
+
+
+class Row(msgspec.Struct, array_like=True):
+    uses: int = 1
 
 
 @pytest.mark.parametrize(
@@ -19,6 +31,8 @@ from kvframe import EvictionPolicy
         ({"summary": "two\nlines"}, "summary of mine must be a string of one line"),
         ({"source": None}, "source of mine must be a string of one line"),
         ({"options": dict}, "options of mine must be a msgspec.Struct class or None"),
+        ({"options": Places}, "options of mine is no usable schema: its fields must be of types t"),
+        ({"options": Row}, "options of mine is no usable schema: array_like: it must be a table"),
         ({"make": None}, "make of mine must be callable, for it is batched"),
         ({"way": "builtin"}, "make of mine must be None: the core makes built-in policies"),
     ],

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import os
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -120,6 +121,31 @@ def test_a_bad_wish_is_refused_in_a_line(tmp_path: Path, args: list[str], words:
     (line,) = result.stderr.splitlines()
     assert words in line
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", ["eviction", "admission"])
+def test_a_policy_may_be_called_as_its_kind(tmp_path: Path, kind: str) -> None:
+    """Its class is then called as the descriptor is."""
+    assert new(kind, "--kind", kind, "--path", tmp_path).exit_code == 0
+    code = f"import kvframe_{kind} as made; (one,) = made.kvframe_{kind}(); print(one.name)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path / f"kvframe-{kind}" / "src",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == f"{kind}\n", done.stderr
+
+
+def test_what_is_to_be_done_next_can_be_pasted(tmp_path: Path) -> None:
+    parent = tmp_path / "it's my work"
+    parent.mkdir()
+    install, test, check = new("deep", "--path", parent).stderr.splitlines()[1:]
+    folder = str(parent / "kvframe-deep")
+    assert shlex.split(install) == ["pip", "install", "-e", f"{folder}[test]"]
+    assert shlex.split(test) == ["python", "-m", "pytest", folder]
+    assert shlex.split(check) == ["kvframe", "bench", "check", "deep"]
 
 
 def test_a_folder_that_exists_is_left_alone(tmp_path: Path) -> None:

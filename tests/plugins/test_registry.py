@@ -7,12 +7,13 @@ from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
 import kvframe
 from kvframe.discovery import PACKAGES
-from kvframe.errors import PluginError
+from kvframe.errors import PluginError, UsageError
 from kvframe.registry import Registry
 
 BUILTIN = [
@@ -342,6 +343,57 @@ def test_a_package_without_metadata_is_told_and_takes_nobody_with_it(
     assert Registry(block=["unknown"]).eviction("lru").plugin == "builtin"
 
 
+@pytest.mark.parametrize(
+    ("file", "data"),
+    [
+        ("entry_points.txt", b"[kvframe]\nlru\n"),
+        ("entry_points.txt", b"[kvframe]\nlru = \xff\n"),
+        ("METADATA", b"\xff\xfe"),
+    ],
+)
+def test_a_package_with_damaged_metadata_takes_nobody_with_it(
+    install: Install, file: str, data: bytes
+) -> None:
+    site = install("good")
+    assert isinstance(site, Path)
+    info = site / "damaged-1.dist-info"
+    info.mkdir()
+    (info / "entry_points.txt").write_text("[kvframe]\nodd = gone\n")
+    (info / file).write_bytes(data)
+    loaded = Registry().eviction("good")
+    assert (loaded.distribution, loaded.version) == ("kvframe-good", "1.2.0")
+    assert Registry().eviction("lru").plugin == "builtin"
+    odd = [row.distribution for row in Registry().list() if row.name == "odd"]
+    assert odd == (["unknown"] if file == "METADATA" else [])
+    assert "plugin odd" in refusal(Registry(), "odd") if odd else refusal(Registry(), "odd")
+
+
+@pytest.mark.parametrize("name", [None, 3, b"lru", ["lru"]])
+def test_a_name_of_another_type_is_refused_as_one(name: Any) -> None:
+    with pytest.raises(UsageError, match=r"eviction policy .*: must be named by a string"):
+        Registry().eviction(name)
+
+
+@pytest.mark.parametrize("names", ["lru", None, 3, [3]])
+def test_a_list_of_names_is_no_text(names: Any) -> None:
+    with pytest.raises(UsageError, match=r"allow = .*: must be a collection of names"):
+        Registry(allow=names)
+    with pytest.raises(UsageError, match=r"block = .*: must be a collection of names"):
+        Registry(block=names)
+
+
+@pytest.mark.parametrize("value", ["module:", "a module", ":object"])
+def test_a_value_that_names_no_module_is_told(install: Install, value: str) -> None:
+    site = install()
+    assert isinstance(site, Path)
+    info = site / "odd-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: odd\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[kvframe]\nodd = {value}\n")
+    said = refusal(Registry(), "odd")
+    assert f"plugin odd (odd 1): cannot import {value}: ValueError: an entry point's" in said
+
+
 def in_process_plugin() -> ModuleType:
     module = ModuleType("notebook")
 
@@ -381,11 +433,13 @@ def test_a_plugin_need_not_be_hashable() -> None:
 def test_what_a_hook_gets_wrong_is_told_with_what_is_right() -> None:
     policy = kvframe.EvictionPolicy(name="mine", way="batched", summary="", make=print)
     form = "return a list of EvictionPolicy descriptors, or yield each"
+    theirs = kvframe.EvictionPolicy(name="lru", way="builtin", summary="")
     cases: list[tuple[Callable[..., object], str]] = [
         (lambda: None, f"kvframe_eviction returned None: {form}"),
         (lambda: policy, f"kvframe_eviction returned one descriptor: {form}"),
         (lambda: 3, "kvframe_eviction raised TypeError: 'int' object is not iterable"),
         (lambda config: [policy], "hook 'kvframe_eviction' hookimpl definition: <lambda>(config)"),
+        (lambda: [theirs], "way of lru is builtin, which kvframe's own are: say batched or native"),
         (lambda: 1 / 0, "kvframe_eviction raised ZeroDivisionError: division by zero (test_reg"),
     ]
     for gives, message in cases:

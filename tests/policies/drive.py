@@ -69,11 +69,16 @@ def traffic(seed: int, requests: int) -> Traffic:
 
 
 def run(
-    policy: str, load: Traffic, size: int
+    policy: str, load: Traffic, size: int, options: dict[str, int]
 ) -> tuple[list[list[Any]], dict[int, Request], dict[str, int]]:
     """The log of that traffic, the requests by their sequences, and the policy's options."""
     core = _core.Manager(
-        blocks=load.capacity, block_size=size, policy=policy, event_log=True, strict=True
+        blocks=load.capacity,
+        block_size=size,
+        policy=policy,
+        policy_options=options,
+        event_log=True,
+        strict=True,
     )
     asked: dict[int, Request] = {}
     running: list[int] = []
@@ -107,18 +112,20 @@ def run(
     return columns, asked, core.options()["policy_options"]
 
 
-def follow(policy: str, load: Traffic, size: int = 1) -> int:
+def follow(policy: str, load: Traffic, size: int = 1, **given: int) -> int:
     """Lets a twin of the policy say who dies each time; returns how many did.
 
     Args:
         policy: Its name.
         load: What it serves.
         size: Tokens a block.
+        **given: Its options that are not the default.
 
     Raises:
         AssertionError: The core chose another block.
     """
-    columns, asked, options = run(policy, load, size)
+    columns, asked, options = run(policy, load, size, given)
+    assert options.items() >= given.items()
     twin = TWINS[policy](load.capacity, **options)
     twin.block_size = size
     blocks: dict[int, Block] = {}

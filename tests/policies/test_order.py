@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kvframe.policies.builtin import BUILTIN
@@ -21,6 +23,39 @@ def test_every_policy_has_a_twin() -> None:
 def test_a_policy_kills_in_the_order_of_its_twin(policy: str) -> None:
     evictions = sum(follow(policy, traffic(seed, REQUESTS)) for seed in range(TRACES))
     assert evictions > 5 * TRACES or policy in ("opt", "infinite"), evictions
+
+
+LEAST, MOST = 1, 2**32 - 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "options"),
+    [
+        ("2q", {"in_percent": 0, "out_percent": 0}),
+        ("2q", {"in_percent": 29, "out_percent": 57}),
+        ("2q", {"in_percent": 58, "out_percent": MOST}),
+        ("s3-fifo", {"small_percent": 0}),
+        ("s3-fifo", {"small_percent": 29}),
+        ("s3-fifo", {"small_percent": 90}),
+        ("s3-fifo", {"small_percent": 100}),
+        ("slru-lists", {"protected_percent": 0}),
+        ("slru-lists", {"protected_percent": 57}),
+        ("lirs", {"hir_percent": 58}),
+        ("lirs", {"hir_percent": 100}),
+        ("w-tinylfu", {"window_percent": 0}),
+        ("w-tinylfu", {"window_percent": 100}),
+        ("mq", {"lifetime": LEAST}),
+        ("mq", {"lifetime": MOST}),
+        ("ttl", {"session_ticks": 0, "one_shot_ticks": MOST}),
+        ("slru-decay", {"protected_uses": 1, "debounce_ticks": MOST, "decay_ticks": 7}),
+        ("marconi", {"alpha_percent": MOST, "attention_blocks": LEAST}),
+    ],
+)
+def test_options_at_their_limits_mean_what_they_say(policy: str, options: dict[str, int]) -> None:
+    """29, 57, 58 and 90 % of 100 are no whole numbers in floats."""
+    for capacity in (10, 100):
+        load = replace(traffic(-capacity, 500), capacity=capacity)
+        assert follow(policy, load, **options) > 100
 
 
 @pytest.mark.parametrize(

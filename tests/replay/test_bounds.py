@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import product
 
 import numpy as np
@@ -100,3 +101,19 @@ def test_slru_without_a_protected_part_is_lru(uses: int, like: str) -> None:
     """Protected after the first use, or never: recency alone is left."""
     got = _core.replay(trace("synthetic"), "slru", 2_000, "engine", {"protected_uses": uses})
     assert got["hit_tokens"] == replay("synthetic", like, 2_000, "engine")["hit_tokens"]
+
+
+@pytest.mark.parametrize("block_size", [1, 16])
+@pytest.mark.parametrize("capacity", [4, None])
+def test_an_answer_that_no_memory_holds_is_told_not_tried(
+    block_size: int, capacity: int | None
+) -> None:
+    """Nobody makes room for 2^32 - 1 tokens where they cannot fit, nor where all things do."""
+    row = {"timestamp": 0, "input_length": 2 * block_size, "block_size": block_size}
+    rows = [row | {"output_length": n, "hash_ids": [1, 2]} for n in (1, 2**32 - 1, 1)]
+    text = "".join(json.dumps(each) + "\n" for each in rows).encode()
+    got = _core.replay(_core.Trace.parse(text, "t", None), "lru", capacity, "timed")
+    assert got["rejected"] == (capacity == 4)
+    assert got["hit_tokens"] == (1 if capacity == 4 else 2) * block_size
+    # One that is rejected asked for its blocks all the same.
+    assert (got["block_hits"], got["block_accesses"]) == (1 if capacity == 4 else 2, 6)

@@ -13,7 +13,7 @@ from kvframe.policies import BatchedAdmission, BatchedPrefix
 from kvframe.policies.builtin import BUILTIN
 from kvframe.policies.builtin_admission import BUILTIN_ADMISSION
 from kvframe.policies.builtin_prefix import BUILTIN_PREFIX
-from kvframe.testing import KindConformance, check_kind
+from kvframe.testing import KindConformance, check_kind, check_policy
 
 from ..manager.gates import UsedTwice
 from ..manager.matchers import DictIndex, Timeless
@@ -101,3 +101,16 @@ def test_planted_faults_are_found(policy: Any, promise: str, finding: str) -> No
 def test_other_kinds_are_refused() -> None:
     with pytest.raises(UsageError, match="must be an AdmissionPolicy or a PrefixMatcher"):
         check_kind(BUILTIN[0])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kit", [check_policy, check_kind])
+@pytest.mark.parametrize(
+    ("policy", "options", "told"),
+    [(3, None, "policy is a int: must be an "), (None, 3, "options = 3: must be a mapping")],
+)
+def test_arguments_of_another_type_are_refused_by_name(
+    kit: Any, policy: Any, options: Any, told: str
+) -> None:
+    known = BUILTIN if kit is check_policy else BUILTIN_ADMISSION
+    with pytest.raises(UsageError, match=told):
+        kit(known[0] if policy is None else policy, options)

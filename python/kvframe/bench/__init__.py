@@ -3,7 +3,7 @@
 The parts, in the order the data goes through them:
 
 ``options``   texts of the command line, split and checked
-``capacity``  "8000" or "40 GiB" to virtual blocks
+``capacity``  "8000" or "40 GiB" to blocks of the trace
 ``traces``    a shipped name, a file or stdin to a parsed trace and its SHA-256
 ``policies``, ``admissions``, ``matchers``   a text to a policy of that kind (``named``)
 ``cells``     what one cell is, its identity and its JSON form

@@ -1,4 +1,4 @@
-"""Capacities: a number of virtual blocks, or bytes with the shape of a model."""
+"""Capacities: a number of blocks of the trace, or bytes with the shape of a model."""
 
 import re
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ class Capacity:
     model: ModelConfig | None = None
 
     def blocks(self, block_size: int) -> int:
-        """Virtual blocks of ``block_size`` tokens, rounded down.
+        """Blocks of ``block_size`` tokens, rounded down.
 
         Raises:
             ConfigError: not even one block fits, or more than 2^32 - 1 do.

@@ -118,16 +118,24 @@ def _import(plugin: str) -> ModuleType:
 
 
 def _run(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    path = path.absolute()
+    folder = str(path.parent)
+    if folder not in sys.path:  # its neighbours; last, so that none of them hides a library
+        sys.path.append(folder)
+    known = sys.modules.get(path.stem)
+    # random.py may be a policy, and must not become Python's own.
+    taken = known is not None and getattr(known, "__file__", None) != str(path)
+    name = f"_{path.stem}" if taken else path.stem
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     # Where the schema of its options looks up the names of types.
-    sys.modules[path.stem] = module
+    sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[path.stem]
+        del sys.modules[name]
         raise
     return module
 

@@ -66,8 +66,9 @@ def source_hash(loaded: Loaded[D]) -> str:
 
     Empty for a built-in, whose code is the core's.
     """
-    make = loaded.descriptor.make
-    package = sys.modules.get(make.__module__.partition(".")[0]) if make is not None else None
+    # A function of a compiled module may name none.
+    home = getattr(loaded.descriptor.make, "__module__", None) or ""
+    package = sys.modules.get(home.partition(".")[0])
     path = getattr(package, "__file__", None)
     if path is None:
         return ""

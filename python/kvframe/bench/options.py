@@ -54,12 +54,15 @@ def keyed(pairs: Iterable[str], where: str) -> dict[str, EnvText]:
     """``key=value`` texts as a table whose values become what a schema asks for.
 
     Raises:
-        ConfigError: a pair without ``=``; ``where`` names the option it was found in.
+        ConfigError: a pair without ``=``, or a key twice; ``where`` names the option it was found
+            in.
     """
-    values = {}
+    values: dict[str, EnvText] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals:
             raise ConfigError(f"{where}: {pair!r} must read key=value")
+        if key.strip() in values:
+            raise ConfigError(f"{where}: {key.strip()} is given twice")
         values[key.strip()] = EnvText(value.strip())
     return values

@@ -10,7 +10,8 @@ class Progress:
     """Rewrites its line on stderr; silent when stderr is no terminal or ``quiet`` is asked."""
 
     def __init__(self, quiet: bool) -> None:
-        self._on = not quiet and sys.stderr.isatty()
+        closed = sys.stderr is None  # `2>&-`
+        self._on = not quiet and not closed and sys.stderr.isatty()
 
     def __call__(self, finished: int, total: int, plan: Plan) -> None:
         """Say that ``plan`` starts, after ``finished`` of ``total`` cells."""

@@ -65,23 +65,26 @@ def load(name: str) -> list[Prompt]:
         name: One of `WORKLOADS`, or a JSONL file with ``{"token_ids": [...]}`` a line.
 
     Raises:
-        TraceError: There is no such file, or a line of it is not that.
+        TraceError: There is no such file, it is empty, or a line of it is not that.
     """
     if name in WORKLOADS:
         return list(WORKLOADS[name](np.random.default_rng(0)))
     try:
-        lines = Path(name).read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = Path(name).read_bytes().splitlines()
+    except (OSError, ValueError) as error:
         known = ", ".join(WORKLOADS)
-        why = getattr(error, "strerror", None) or "not text"
+        why = getattr(error, "strerror", None) or error
         raise TraceError(f"{name}: {why}; workloads that can be made are {known}", name) from None
-    return [_row(line, name, number) for number, line in enumerate(lines, 1) if line.strip()]
+    prompts = [_row(line, name, number) for number, line in enumerate(lines, 1) if line.strip()]
+    if not prompts:
+        raise TraceError(f"{name}: holds no prompt", name)
+    return prompts
 
 
-def _row(line: str, name: str, number: int) -> Prompt:
+def _row(line: bytes, name: str, number: int) -> Prompt:
     try:
         ids = np.array(json.loads(line)["token_ids"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         ids = np.zeros(0)
     good = ids.ndim == 1 and ids.size > 0 and ids.dtype.kind == "i"
     if not good or ids.min() < 0 or ids.max() >= 2**32:

@@ -11,7 +11,6 @@ Files appear whole or not at all, so a kill at any moment leaves a directory tha
 
 import os
 import platform
-import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from kvframe.bench.cells import Cell, Plan, identity_hash
+from kvframe.bench.traces import read_stdin
 from kvframe.errors import ConfigError
 
 
@@ -130,7 +130,7 @@ def read_cells(where: str) -> list[Cell]:
     path = Path(where)
     try:
         if where == "-":
-            return msgspec.json.decode(sys.stdin.buffer.read(), type=_Cells).cells
+            return msgspec.json.decode(read_stdin(), type=_Cells).cells
         if path.is_dir():
             path = path / "results.json"
         cells = msgspec.json.decode(path.read_bytes(), type=_Cells).cells

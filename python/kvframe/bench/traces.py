@@ -51,9 +51,23 @@ def load(name: str, block_size: int | None = None) -> Source:
     return Source(name=label, sha256=hashlib.sha256(data).hexdigest(), trace=trace)
 
 
+def read_stdin() -> bytes:
+    """All of standard input.
+
+    Raises:
+        TraceError: it is closed, or cannot be read.
+    """
+    if sys.stdin is None:  # `<&-`
+        raise TraceError("<stdin>: closed")
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise TraceError(f"<stdin>: {error.strerror}") from None
+
+
 def _read(name: str) -> bytes:
     if name == "-":
-        return sys.stdin.buffer.read()
+        return read_stdin()
     known = shipped()
     if name in known:
         return (resources.files("kvframe") / "traces" / f"{name}{SUFFIX}").read_bytes()

@@ -1,7 +1,7 @@
-"""The command ``kvframe``: data on stdout, all else on stderr, readable without colour.
+"""The command ``kvframe``: data on stdout, everything else on stderr, readable without colour.
 
-Exit codes: 0 fine, 1 a threshold failed, 2 bad usage or data, 130 interrupted, 141 the reader of
-stdout left.
+Exit codes: 0 success, 1 below a threshold or a broken promise, 2 bad usage or data, 130
+interrupted, 141 the reader of stdout left.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from traceback import extract_tb
 from typing import Any
 
 import click
@@ -45,7 +46,19 @@ def _reading() -> Iterator[None]:
         raise _ReaderLeftError from error
 
 
-class _Commands(click.Group):
+class NearestGroup(click.Group):
+    """Names the nearest command where one is misspelt."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args[0] not in known and not args[0].startswith("-"):
+            ctx.fail(f"no command {args[0]}{did_you_mean(args[0], known)}")
+        return super().resolve_command(ctx, args)
+
+
+class _Commands(NearestGroup):
     """Subcommands loaded by name, and errors of one or two lines instead of a page of usage."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -58,13 +71,6 @@ class _Commands(click.Group):
         module = importlib.import_module(f"kvframe.cli.{name}")
         command: click.Command = getattr(module, name)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in COMMANDS and not args[0].startswith("-"):
-            ctx.fail(f"no command {args[0]}{did_you_mean(args[0], COMMANDS)}")
-        return super().resolve_command(ctx, args)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         with _reading():  # --help and --version print here
@@ -122,6 +128,10 @@ def _exit_code(run: Callable[[], object]) -> int:
     except OSError as error:
         _leave_stdout()
         _fail(f"{error.filename or 'stdout'}: {error.strerror or error}")
+        return BAD_INPUT
+    except SystemExit as error:  # No command of ours ends so: a plugin has called sys.exit.
+        at = extract_tb(error.__traceback__)[-1]
+        _fail(f"{at.filename}:{at.lineno}: has ended the program: SystemExit: {error}")
         return BAD_INPUT
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)

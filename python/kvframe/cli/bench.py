@@ -16,10 +16,9 @@ from kvframe.bench.check import text as text_of
 from kvframe.bench.job import Job, Request
 from kvframe.bench.locate import KINDS
 from kvframe.bench.report import unfinished
-from kvframe.cli import INTERRUPTED
+from kvframe.cli import INTERRUPTED, NearestGroup
 from kvframe.cli.reuse import reuse
 from kvframe.descriptors import Kind
-from kvframe.spelling import did_you_mean
 
 BELOW_THRESHOLD = 1
 
@@ -40,24 +39,14 @@ def _several(
     )
 
 
-class _Commands(click.Group):
-    """A misspelt subcommand gets the nearest one."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in self.commands and not args[0].startswith("-"):
-            ctx.fail(f"no command {args[0]}{did_you_mean(args[0], self.commands)}")
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=_Commands, invoke_without_command=True)
+@click.group(cls=NearestGroup, invoke_without_command=True)
 @click.pass_context
 def bench(context: click.Context) -> None:
     """Replay real traffic under every policy.
 
-    Without a command: the shipped conversation trace, some policies beside the optimum, and a last
-    line that says which would have served it best. `run --policy all` tries every one.
+    Without a command it replays the shipped conversation trace under some policies and the
+    optimum, and the last line says which policy would have served it best. `run --policy all`
+    tries every policy.
     """
     if context.invoked_subcommand is None:
         context.exit(_execute(Request(brief=True)))
@@ -77,67 +66,67 @@ def bench(context: click.Context) -> None:
     "policies",
     "NAME[:OPTION=VALUE...]",
     Request.policies,
-    "An eviction policy that `kvframe plugins` lists, opt, opt-forced and infinite among "
-    "them; `all` is every one.",
+    "An eviction policy that `kvframe plugins` lists, including opt, opt-forced and infinite; "
+    "`all` stands for every one.",
 )
 @_several(
     "--admission",
     "admissions",
     "NAME[:OPTION=VALUE...]",
     Request.admissions,
-    "An admission policy that `kvframe plugins` lists, under each of the policies.",
+    "An admission policy that `kvframe plugins` lists, to combine with each of the policies.",
 )
 @_several(
     "--prefix",
     "matchers",
     "NAME[:OPTION=VALUE...]",
     Request.matchers,
-    "A prefix matcher that `kvframe plugins` lists; not radix, as a trace has no tokens.",
+    "A prefix matcher that `kvframe plugins` lists, except radix: a trace has no tokens.",
 )
 @_several(
     "--capacity",
     "capacities",
     "BLOCKS|SIZE",
     Request.capacities,
-    "Virtual blocks, or a size such as '40 GiB' together with --model-shape.",
+    "Blocks of the trace, or a size such as '40 GiB' together with --model-shape.",
 )
 @_several(
     "--mode",
     "modes",
     "trace|engine|timed",
     Request.modes,
-    "trace: every id is a block and a whole prompt may hit. engine: the manager itself. "
-    "timed: by the clock, beside sequences that still run.",
+    "trace: every id is a block, and a whole prompt may hit. engine: as a manager serves it. "
+    "timed: by the clock, beside sequences that are still running.",
 )
 @_several(
     "--format",
     "formats",
     "table|json|csv|md",
     Request.formats,
-    "table and md always show lru, opt and infinite as well; json and csv hold what you ask.",
+    "table and md always show lru, opt and infinite as well; json and csv only what you ask for.",
 )
 @click.option(
     "--block-size",
     type=click.IntRange(1, 65536),
     metavar="TOKENS",
-    help="Tokens a block, where the trace's rows do not say.  [default: 512]",
+    help="Tokens in a block, if the trace's rows do not say.  [default: 512]",
 )
 @click.option(
     "--model-shape",
     metavar="layers=N,kv_heads=N,head_dim=N,dtype=NAME",
-    help="What a block's bytes are, for capacities in bytes.",
+    help="The model's shape, for capacities in bytes.",
 )
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Keep every finished cell here; a later run takes them from here.",
+    help="Keep every finished cell here; a later run reuses them.",
 )
 @click.option(
     "--min-hit-rate",
     type=float,
     metavar="RATE",
-    help="Exit with 1 if a cell that was asked for has a token hit rate below this.",
+    help="Exit with 1 if any requested cell has a token hit rate below this.",
 )
 @click.option(
     "--jobs",
@@ -153,14 +142,14 @@ def bench(context: click.Context) -> None:
     default=0,
     show_default=True,
     metavar="N",
-    help="Recorded in DIR/run.json. Every shipped policy decides the same each time without.",
+    help="Recorded in DIR/run.json. The shipped policies are deterministic and need no seed.",
 )
 @click.option("--quiet", is_flag=True, help="No progress and no remarks on stderr.")
 @click.pass_context
 def run(context: click.Context, /, **asked: Any) -> None:
     """Replay traces x policies x admissions x prefix matchers x capacities x modes.
 
-    Options with several values repeat, or take a comma list: `--policy lru,opt`.
+    To give an option several values, repeat it or use commas: `--policy lru,opt`.
     """
     context.exit(_execute(Request(**asked)))
 
@@ -173,7 +162,7 @@ def run(context: click.Context, /, **asked: Any) -> None:
     required=True,
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE.png|FILE.svg",
-    help="The picture; its suffix is the form.",
+    help="The picture; the suffix chooses its format.",
 )
 def plot(results: str, output: Path) -> None:
     """Draw hit rate against capacity from a result directory or a run's JSON."""
@@ -191,7 +180,7 @@ def plot(results: str, output: Path) -> None:
     "traces",
     "NAME|FILE|-",
     TRACES,
-    "As of `kvframe bench run`.",
+    "As for `kvframe bench run`.",
 )
 @_several(
     "--capacity",
@@ -202,7 +191,7 @@ def plot(results: str, output: Path) -> None:
 @click.option(
     "--kind",
     type=click.Choice(KINDS),
-    help="Of which kind PLUGIN is, where a name is of several.  [default: the first of these]",
+    help="PLUGIN's kind, if a name exists for several.  [default: the first of these]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print an object.")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
@@ -216,13 +205,12 @@ def check(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Whether a policy keeps its promises, and where it stands.
+    """Test whether a policy keeps its promises, and how it compares.
 
     PLUGIN is an installed policy, or one in the making: a module (or FILE.py) with its hook, or
-    MODULE:CLASS, whose __init__ says of which type its options are. It goes through
-    kvframe.testing, then through a replay: an eviction policy beside every built-in one, an
-    admission policy or a prefix matcher with lru and lru without it. Exit code 1 if it failed in
-    either.
+    MODULE:CLASS, whose __init__ annotates the type of its options. It goes through kvframe.testing
+    and then through a replay: an eviction policy beside every built-in one, an admission policy or
+    a prefix matcher as lru with it and without it. The exit code is 1 if it failed in either.
     """
     warning = debug_warning()
     if warning is not None:

@@ -46,8 +46,9 @@ def new_plugin(name: str, kind: str, way: str, path: Path) -> None:
     made = write(name, kind, way, path)
     click.echo("\n".join(str(made.folder / file) for file in made.files))
     folder = shlex.quote(str(made.folder))
-    where = folder if made.folder.is_absolute() else f"./{folder}"
+    where = made.folder if made.folder.is_absolute() else f"./{made.folder}"
+    installed = shlex.quote(f"{where}[test]")
     last = f"  kvframe bench check {made.name}"
     click.echo(
-        f"next:\n  pip install -e '{where}[test]'\n  python -m pytest {folder}\n{last}", err=True
+        f"next:\n  pip install -e {installed}\n  python -m pytest {folder}\n{last}", err=True
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import inspect
@@ -47,6 +47,10 @@ def _takes(kind: inspect.Type, value: object) -> bool:
         return isinstance(value, str)
     if isinstance(kind, inspect.LiteralType):
         return type(value) in {type(choice) for choice in kind.values}
+    if isinstance(kind, inspect.EnumType):
+        return type(value) in {type(member.value) for member in kind.cls}
+    if isinstance(kind, inspect.DictType):
+        return isinstance(value, Mapping)
     return isinstance(kind, inspect.ListType) and isinstance(value, list | tuple)
 
 
@@ -93,17 +97,24 @@ def _noun(kind: inspect.Type) -> str:
         names = ", ".join(field.encode_name for field in kind.fields)
         return f"a table of {names}"
     if isinstance(kind, inspect.DictType):
-        return "a table"
+        entries = _plural(kind.value_type)
+        return "a table" if entries == "values" else f"a table of {entries}"
+    if isinstance(kind, inspect.EnumType):
+        return _either([toml(member.value) for member in kind.cls])
     return type(kind).__name__.removesuffix("Type").lower()
 
 
 def _plural(item: inspect.Type) -> str:
     (kind, *others) = _flat(item)
-    if not others and isinstance(kind, inspect.StrType):
-        return "strings"
-    if not others and isinstance(kind, inspect.StructType):
-        return "tables"
-    return "values"
+    if others:
+        return "values"
+    names = {
+        inspect.StrType: "strings",
+        inspect.IntType: "whole numbers",
+        inspect.FloatType: "numbers",
+        inspect.StructType: "tables",
+    }
+    return names.get(type(kind), "values")
 
 
 def _either(words: Sequence[str]) -> str:
@@ -127,4 +138,5 @@ def _type_name(value: object) -> str:
         tuple: "an array",
         dict: "a table",
     }
-    return names.get(type(value), f"a {type(value).__name__}")
+    known = (names[kind] for kind in type(value).__mro__ if kind in names)
+    return next(known, f"a {type(value).__name__}")

@@ -37,7 +37,7 @@ class EnvText(str):
         """The TOML value this text spells, or else the text itself."""
         try:
             table = tomllib.loads(f"value = {self}")
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):  # a number or a nesting beyond Python's limits, too
             return str(self)
         return table["value"] if len(table) == 1 else str(self)
 
@@ -46,8 +46,10 @@ def variables(env: Mapping[str, str]) -> dict[str, list[str]]:
     """The variables that set keys, each with its key path in lower case."""
     return {
         name: name.removeprefix(_PREFIX).lower().split(_STEP)
-        for name in sorted(env)
-        if name.startswith(_PREFIX) and _STEP in name.removeprefix(_PREFIX)
+        for name in sorted(env, key=str)
+        if isinstance(name, str)
+        and name.startswith(_PREFIX)
+        and _STEP in name.removeprefix(_PREFIX)
     }
 
 

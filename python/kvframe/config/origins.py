@@ -32,13 +32,29 @@ class Origins:
     """
 
     def __init__(self, known: Mapping[str, str] | None = None) -> None:
-        self._known = dict(known or {})
+        self._known: dict[str, str] = {}
+        self._below: dict[str, set[str]] = {}
+        for path, origin in (known or {}).items():
+            self.set(path, origin)
 
     def set(self, path: str, origin: str) -> None:
         """Note where ``path`` came from; what lay below it is forgotten."""
-        for old in [old for old in self._known if old.startswith((path + ".", path + "["))]:
-            del self._known[old]
+        self._forget_below(path)
         self._known[path] = origin
+        # So that whoever is set above finds it, without looking through all that is known.
+        while path:
+            path, below = parent(path), path
+            children = self._below.setdefault(path, set())
+            if below in children:
+                break
+            children.add(below)
+
+    def _forget_below(self, path: str) -> None:
+        forgotten = [path]
+        while forgotten:
+            for below in self._below.pop(forgotten.pop(), ()):
+                self._known.pop(below, None)
+                forgotten.append(below)
 
     def of(self, path: str) -> str:
         """The origin of ``path``, ``default`` if no layer set it."""

@@ -25,8 +25,11 @@ def parse_bytes(text: str) -> int | None:
     factor = _FACTORS.get(match[2].lower()) if match else None
     if match is None or factor is None:
         return None
-    # Exact: a float would lose the last bytes of large sizes.
-    return int(Fraction(match[1]) * factor)
+    try:
+        # Exact: a float would lose the last bytes of large sizes.
+        return int(Fraction(match[1]) * factor)
+    except ValueError:  # more digits than Python reads
+        return None
 
 
 def rounded(size: int) -> str:

@@ -95,8 +95,10 @@ def _read(file: Path) -> str:
         raise ConfigError(f"{file}: no such file") from None
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"{str(file)!r}: no file has such a name: {error}") from error
     try:
-        return data.decode("utf-8")
+        return data.decode("utf-8").removeprefix("\ufeff")  # some editors put it first
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{file}:{line}: is not UTF-8 (byte {error.start})") from error

@@ -195,6 +195,10 @@ class Resolved:
         origins = Origins()
         if isinstance(path, Mapping):
             raise ConfigError("a mapping is no file: values go by keyword, as cache={...}")
+        if not isinstance(path, str | os.PathLike | None):
+            raise ConfigError(f"path = {shown(path)}: must be a file's name, or None")
+        if not isinstance(env, Mapping):
+            raise ConfigError(f"env = {shown(env)}: must be a mapping of names to texts, or None")
         file = sources.find(Path()) if path is None else Path(path)
         if file is not None:
             tables, origin = sources.read(file)
@@ -210,6 +214,8 @@ class Resolved:
 def _resolve(
     data: dict[str, Any], origins: Origins, file: Path | None, registry: Registry | None
 ) -> Resolved:
+    if not isinstance(registry, Registry | None):
+        raise ConfigError(f"registry = {shown(registry)}: must be a Registry, or None")
     config = build(Config, data, "", origins, root=Config)
     check_groups(config, origins)
     blocks = capacity_blocks(config, origins)

@@ -50,8 +50,9 @@ def build(
             raise origins.missing(join(path, name), f"missing; it {rule(field.type)}")
     try:
         return schema(**values)
-    except (ValueError, TypeError) as error:  # raised by the schema's own __post_init__
-        raise origins.error(path, data, " ".join(str(error).split())) from error
+    except Exception as error:  # raised by the schema's own __post_init__
+        said = " ".join(str(error).split()) or f"{type(error).__name__} of its own check"
+        raise origins.error(path, data, said) from error
 
 
 def plain(value: object) -> object:
@@ -85,7 +86,8 @@ def _value(
                     raise origins.error(join(path, str(name)), entry, rule(dict, entry))
     try:
         return msgspec.convert(value, hint)
-    except (msgspec.ValidationError, UnicodeError) as error:  # a number may come as any text
+    # A number may come as any text; and what is indexed, as an array is, is asked for its keys.
+    except (msgspec.ValidationError, UnicodeError, AttributeError) as error:
         raise origins.error(path, value, rule(hint, value)) from error
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe.events import EventKind as K
-from kvframe.observe.log import Event, EventLog
+from kvframe.observe.log import Event, EventLog, checked
 from kvframe.request import Extra, Request
 
 
@@ -115,8 +115,12 @@ class BlockEvents:
     _out: list[tuple[int, BlockEvent]] = field(default_factory=list)
 
     def feed(self, log: EventLog) -> list[BlockEvent]:
-        """The block events of a portion of the log."""
-        self._asked |= {seq: _Asked.of(request) for seq, request in log.requests.items()}
+        """The block events of a portion of the log.
+
+        Raises:
+            UsageError: It is no log.
+        """
+        self._asked |= {seq: _Asked.of(request) for seq, request in checked(log).requests.items()}
         for event in log:
             self._one(event)
         events = [event for _, event in self._out]

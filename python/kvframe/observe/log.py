@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kvframe.arguments import shown
+from kvframe.errors import UsageError
 from kvframe.events import EventKind
 from kvframe.request import Request
 
@@ -62,6 +64,17 @@ class EventLog:
             at += count
             kind = EventKind(kind)
             yield Event(tick, kind, group, block, seq, key, parent, value, other, ids)
+
+
+def checked(log: EventLog) -> EventLog:
+    """A log, as it was given.
+
+    Raises:
+        UsageError: It is none.
+    """
+    if not isinstance(log, EventLog):
+        raise UsageError(f"log = {shown(log)}: must be an EventLog")
+    return log
 
 
 def _bytes(words: npt.NDArray[np.uint64]) -> list[bytes]:

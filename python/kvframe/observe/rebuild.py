@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable
 
+from kvframe.arguments import is_int, shown
+from kvframe.errors import UsageError
 from kvframe.events import EventKind as K
 from kvframe.observe.log import Event
 from kvframe.observe.statistics import HitRates, MissReason, hit_rates
 from kvframe.results import Counts, Pressure
 from kvframe.retention import DEFAULT_PRIORITY
+
+MAX_BLOCKS, MAX_BLOCK_SIZE = 2**32 - 1, 65_536
 
 WINDOW = 1000
 """Admissions of the rolling window."""
@@ -40,6 +44,11 @@ _SUMMED = {
 """Counters that sum a field of events of a kind."""
 
 
+def _check(name: str, given: int, most: int) -> None:
+    if not is_int(given) or not 1 <= given <= most:
+        raise UsageError(f"{name} = {shown(given)}: must be an integer between 1 and {most}")
+
+
 class Rebuild:
     """Reads a log from its start and says what the manager says of itself.
 
@@ -47,6 +56,9 @@ class Rebuild:
         blocks: The pool's blocks at the start.
         block_size: Tokens of a block.
         null_block: Whether block 0 is reserved.
+
+    Raises:
+        UsageError: One of these is impossible.
 
     Attributes:
         lengths: Tokens with slots, by live sequence, and by who stands in for one that ended before
@@ -56,6 +68,8 @@ class Rebuild:
     """
 
     def __init__(self, blocks: int, block_size: int, *, null_block: bool = False) -> None:
+        _check("blocks", blocks, MAX_BLOCKS)
+        _check("block_size", block_size, MAX_BLOCK_SIZE)
         self.total, self.block_size, self.null_block = blocks, block_size, null_block
         self.lengths: dict[int, int] = {}
         self.pressures: list[tuple[int, Pressure]] = []
@@ -74,9 +88,17 @@ class Rebuild:
         self._reasons: Counter[MissReason] = Counter()
 
     def feed(self, log: Iterable[Event]) -> None:
-        """Takes the next portion of the log."""
+        """Takes the next portion of the log.
+
+        Raises:
+            UsageError: It is no log, nor a sequence of its events; nothing was taken.
+        """
         tick = 0
-        for event in log:
+        events = list(log) if isinstance(log, Iterable) else [log]
+        for event in events:
+            if not isinstance(event, Event):
+                raise UsageError(f"log holds {shown(event)}: must be an EventLog, or its events")
+        for event in events:
             self._one(event)
             tick = event.tick
         self.usages.append((tick, self.usage()))
@@ -96,7 +118,12 @@ class Rebuild:
         return (usable - counts.free - counts.cached) / usable
 
     def state(self, block: int) -> tuple[str, int]:
-        """A block's state and owners, as a `Snapshot` names them."""
+        """A block's state and owners, as a `Snapshot` names them.
+
+        Raises:
+            UsageError: The pool has no such block.
+        """
+        self._check_block(block)
         if block in self._lent:
             return "lent", 1
         if self.null_block and block == 0:
@@ -107,7 +134,8 @@ class Rebuild:
         return ("cached" if findable else "free"), 0
 
     def priority(self, block: int) -> int:
-        """A findable block's retention priority."""
+        """A findable block's retention priority; raises as `state` does."""
+        self._check_block(block)
         return self._priorities.get(block, DEFAULT_PRIORITY)
 
     def stats(self) -> dict[str, int]:
@@ -135,6 +163,10 @@ class Rebuild:
     def reasons(self) -> dict[MissReason, int]:
         """As `KVCacheManager.misses` has them in ``requests``."""
         return {reason: self._reasons[reason] for reason in MissReason}
+
+    def _check_block(self, block: int) -> None:
+        if not is_int(block) or not 0 <= block < self.total:
+            raise UsageError(f"block = {shown(block)}: the pool has blocks 0 to {self.total - 1}")
 
     # --- what it reads ----------------------------------------------------------------------------
 

@@ -7,9 +7,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kvframe.errors import IntegrityError
+from kvframe._core import Manager
+from kvframe.arguments import shown
+from kvframe.errors import IntegrityError, KVFrameError, UsageError
 from kvframe.events import EventKind as K
-from kvframe.observe.log import Event, EventLog
+from kvframe.observe.log import Event, EventLog, checked
 from kvframe.request import Request
 
 ASIDE = (K.REFUSE, K.FENCE, K.PRESSURE)
@@ -42,12 +44,20 @@ def redrive(log: EventLog, fresh: Redriven) -> EventLog:
     Raises:
         IntegrityError: The manager did otherwise than the log says: another configuration, another
             version, or a policy that is not deterministic.
+        UsageError: ``log`` is none, or ``fresh`` is no manager.
     """
-    recorded = [event for event in log if event.kind not in (K.REFUSE, K.PRESSURE)]
+    if not isinstance(getattr(fresh, "_core", None), Manager):
+        raise UsageError(f"fresh = {shown(fresh)}: must be a manager")
+    recorded = [event for event in checked(log) if event.kind not in (K.REFUSE, K.PRESSURE)]
     parts: list[EventLog] = []
     at = 0
     while at < len(recorded):
-        begun, at = at, _ask(recorded, at, log.requests, fresh)
+        begun = at
+        try:
+            at = _ask(recorded, at, log.requests, fresh)
+        except KVFrameError as error:
+            told_of = f"event {at} was {recorded[at]}, redriven it is refused: {error}"
+            raise IntegrityError(told_of) from error
         told = fresh.take_log()
         if at == begun and not len(told):
             raise IntegrityError(f"event {at} was {recorded[at]}, redriven it is none")

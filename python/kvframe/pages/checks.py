@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kvframe import _core
+from kvframe._core import copies as checked_copies
 from kvframe.arguments import is_int, shown
 from kvframe.errors import UsageError
 from kvframe.pages.layout import Layout, PageShape
@@ -70,7 +70,7 @@ def copies(
             destination is named twice where it must be ``once``.
     """
     size, ends = source.shape.block_size, (source.blocks, target.blocks)
-    right: Copies | None = _core.copies(
+    right: Copies | None = checked_copies(
         src, dst, tokens, block_size=size, src_blocks=ends[0], dst_blocks=ends[1], once=once
     )
     if right is not None:

@@ -1,9 +1,9 @@
 """The batched way to write an admission policy: arrays in, verdicts out, in Python.
 
-The core offers *arrivals*: blocks that a commit is about to make findable, those of one sequence
-and layer group together and in the order of its prefix. A policy gives all of them a verdict in one
-call, once a step. A block of full attention can only be found behind those before it: after one
-that is dropped nothing of its sequence is kept, nor asked for again.
+The core offers *arrivals*: blocks that a commit is about to make findable. Those of one sequence
+and layer group stand together, in prefix order. A policy gives all of them a verdict in one call,
+once a step. A block of full attention can only be found through those before it: after a dropped
+block nothing of its sequence is kept, nor asked about again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kvframe.policies.columns import Columns, named_only
 
 ADMISSION_COLUMNS: dict[str, str] = {
     "key": "uint64 (n, 2): key of the prefix that the block ends, the same in every layer group",
-    "next": "uint64 (n, 2): key of the prefix one block longer, 0 where that is not known yet",
+    "next": "uint64 (n, 2): key of the prefix one block longer, 0 if that is not known yet",
     "depth": "uint32: place in the prefix, 0 for the first block of its group",
     "tokens": "uint32: tokens that the block holds",
     "group": "uint8: layer group",
@@ -31,12 +31,13 @@ ADMISSION_COLUMNS: dict[str, str] = {
     "request_class": "uint32: class of the request",
     "priority": "int32: priority of the request",
 }
-"""Columns an admission policy may ask for."""
+"""Columns that an admission policy may ask for."""
 
 DROP, KEEP, LOWER = 0, 1, 2
-"""Verdicts: out of this tier; in; out, but the tier below is asked."""
+"""Verdicts: keep it out of this tier; let it in; keep it out, but ask the tier below."""
 
 OCCASIONS = ("computed", "used", "evicted")
+"""Why blocks may enter a tier: see `Arrivals.occasion`."""
 
 
 class Arrivals(msgspec.Struct, frozen=True):
@@ -44,11 +45,11 @@ class Arrivals(msgspec.Struct, frozen=True):
 
     Attributes:
         now: The present tick of the core's logical clock.
-        block_size: Tokens of `cache.block_size`.
+        block_size: ``cache.block_size``, in tokens.
         occasion: ``computed`` just now; ``used`` in the tier above; or being ``evicted`` from it.
         free: Blocks of the tier that are free.
-        total: All its blocks.
-        columns: Read-only arrays of equal length, those that the policy asked for.
+        total: All blocks of the tier.
+        columns: The columns that the policy asked for: read-only arrays of equal length.
     """
 
     now: int
@@ -67,15 +68,20 @@ class Arrivals(msgspec.Struct, frozen=True):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """Requests that ask to start, one entry of each array a request, and the state of the cache.
+    """The state of the cache, and the requests that ask to start: arrays of one entry per request.
 
     Attributes:
         block_size: Tokens in a block.
-        free: Blocks that are free; ``cached``, ``referenced`` and ``total`` likewise.
+        free: Blocks that are free.
+        cached: Blocks that are cached.
+        referenced: Blocks that have an owner.
+        total: All blocks.
         running: Sequences that are live.
         tokens: int64: tokens of each prompt.
-        sessions: uint64.
-        turns: int64, as are ``request_classes`` and ``priorities``.
+        sessions: uint64: each request's session.
+        turns: int64: its turn.
+        request_classes: int64: its class.
+        priorities: int64: its priority.
     """
 
     block_size: int
@@ -95,30 +101,30 @@ class BatchedAdmission:
     """Base class of admission policies in Python. Override `admit`.
 
     Attributes:
-        columns: Names out of `ADMISSION_COLUMNS`; only these are gathered.
-        reasons: Why a request may have to wait, in words, for `start`.
+        columns: Names from `ADMISSION_COLUMNS`; only these are gathered.
+        reasons: Why a request may have to wait, in words; `start` gives their numbers, from 1.
     """
 
     columns: ClassVar[tuple[str, ...]] = ("key",)
     reasons: ClassVar[tuple[str, ...]] = ()
 
     def admit(self, blocks: Arrivals, tier: str, out: npt.NDArray[np.uint8]) -> None:
-        """Fill ``out`` with one verdict a block: 1 keeps it, 0 drops it, 2 asks the tier below.
+        """Fill ``out`` with one verdict per block: 1 keeps it, 0 drops it, 2 asks the tier below.
 
-        Booleans will do. ``tier`` is ``gpu``, ``host``, ``disk`` or ``remote``.
+        Booleans work too. ``tier`` is ``gpu``, ``host``, ``disk`` or ``remote``.
         """
         raise TypeError(f"{type(self).__name__} must override admit")
 
     def start(self, requests: Waiting, out: npt.NDArray[np.int64]) -> None:
-        """Leave 0 in ``out`` for a request that may start now, else put a reason's number, from 1.
+        """Leave 0 in ``out`` for a request that may start now, or put the number of a reason.
 
-        Whether there is room is the core's own question, asked after this one. A request that waits
-        is a `kvframe.HeldError` for `admit`, and refused with `Reason.HELD` by `step`.
+        Whether there is room is for the core to decide, after this. For a request that waits,
+        `admit` raises `kvframe.HeldError`, and `step` refuses it with `Reason.HELD`.
         """
 
     def seen(self, keys: npt.NDArray[np.uint64], now: int) -> None:
-        """Requests have found or computed these blocks: uint64 (n, 2), once a block and request.
+        """Requests have found or computed the blocks of these keys: uint64 (n, 2).
 
-        Told before `admit` is asked about them; also of blocks that are not asked about. A request
-        that comes back after a preemption is not seen again.
+        Called once per block and request, before `admit` is asked about the block, and also for
+        blocks that it is not asked about; not for a request that comes back after a preemption.
         """

@@ -2,7 +2,7 @@
 
 The core offers *candidates*: blocks that may be evicted, in least-recently-used order, each after
 the blocks that follow it in its prefix. A policy scores them all in one call, lower dies first; the
-core picks, never a block before its children. One that keeps an order of its own overrides
+core picks, never a block before its children. A policy with an order of its own overrides
 `BatchedEviction.victims` instead.
 """
 
@@ -19,20 +19,20 @@ from kvframe.policies.columns import Columns, named_only
 COLUMNS: dict[str, str] = {
     "block": "int64: the block's id",
     "depth": "uint32: place in the prefix, 0 for the first block",
-    "parent": "int64: place in this offer of the block it follows, -1 if that is not offered",
+    "parent": "int64: place in this offer of the block it follows, -1 if that one is not offered",
     "last_use": "uint64: tick of the last hit or release",
     "inserted": "uint64: tick at which it became findable",
-    "uses": "uint32: admissions that used it since then, its own included",
+    "uses": "uint32: admissions that have used it since then, the first included",
     "reach": "uint32: tokens of the longest request that used it",
     "session": "uint64: session of the request that used it last",
     "turn": "uint32: turn of that request",
     "request_class": "uint32: class of that request",
     "priority": "int32: priority of that request",
 }
-"""Columns a policy may ask for. Ticks are the core's logical clock, one an operation."""
+"""Columns that a policy may ask for. Ticks are the core's logical clock: one per operation."""
 
 DEFAULT_WINDOW = 256
-"""Candidates offered at a time where neither the configuration nor the policy says."""
+"""Candidates offered at a time unless the configuration or the policy says otherwise."""
 
 
 class Candidates(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Candidates(msgspec.Struct, frozen=True):
     Attributes:
         now: The present tick.
         block_size: Tokens in a block: ``depth * block_size`` of them precede it in its prefix.
-        columns: Read-only arrays of equal length, those that the policy asked for.
+        columns: The columns that the policy asked for: read-only arrays of equal length.
     """
 
     now: int
@@ -60,15 +60,15 @@ class BatchedEviction:
     """Base class of eviction policies in Python. Override `score`, or `victims`.
 
     Attributes:
-        columns: Names out of `COLUMNS`; only these are gathered.
-        window: Candidates offered at a time where ``policy.window`` of the configuration does not
-            say: 0 for all, None for 256. A policy far from least-recently-used order wants more.
-        floats: Columns of numbers come as float64 (exact: ticks stay below 2**53), so that a score
-            needs no casts and nothing wraps round. ``block``, ``parent``, ``session`` and
+        columns: Names from `COLUMNS`; only these are gathered.
+        window: Candidates offered at a time: 0 for all, None for 256. ``policy.window`` of the
+            configuration overrides it. A policy far from least-recently-used order wants more.
+        floats: Whether columns of numbers come as float64 (exact: ticks stay below 2**53), so that
+            a score needs no casts and nothing wraps around. ``block``, ``parent``, ``session`` and
             ``request_class`` keep their types.
 
-    Event methods that a subclass overrides get arrays, at most once before each decision; one that
-    overrides none pays for none. Block ids are those of the core's pool and are reused.
+    Event methods that a subclass overrides get arrays of block ids, before the decision that
+    follows them; events that no method handles cost nothing. Ids are reused after a block's death.
     """
 
     columns: ClassVar[tuple[str, ...]] = ("last_use",)
@@ -76,13 +76,13 @@ class BatchedEviction:
     floats: ClassVar[bool] = False
 
     def score(self, candidates: Candidates, out: npt.NDArray[np.float64]) -> None:
-        """Fill ``out`` with one score a candidate; lower dies first, NaN is refused."""
+        """Fill ``out`` (float64) with one score per candidate; lower dies first, NaN is refused."""
         raise TypeError(f"{type(self).__name__} must override score or victims")
 
     def victims(self, n: int, eligible: Candidates, out: npt.NDArray[np.int64]) -> None:
-        """Fill ``out`` (n entries of -1) with ids out of ``eligible["block"]``, in order of death.
+        """Fill ``out`` (n entries of -1) with ids from ``eligible["block"]``, in order of death.
 
-        A block may only come after all blocks offered that follow it.
+        A block may come only after all offered blocks that follow it.
         """
         raise TypeError(f"{type(self).__name__} must override score or victims")
 

@@ -24,7 +24,7 @@ def wrong_columns(named: object, known: Iterable[str]) -> str | None:
     if not isinstance(named, tuple | list):
         return f"columns = {named!r}: must be a tuple of names"
     for name in named:
-        if name not in known:
+        if not isinstance(name, str) or name not in known:
             near = did_you_mean(str(name), known)
             there_are = f"{near} There are" if near else "; there are"
             return f"no column is called {name!r}{there_are} {', '.join(known)}"

@@ -59,21 +59,25 @@ class Driver:
                 "not a kvframe.policies.BatchedEviction"
             )
         kind = type(policy)
-        wrong = wrong_columns(kind.columns, COLUMNS) or _wrong_window(kind.window)
+        wrong = (
+            wrong_columns(policy.columns, COLUMNS)
+            or _wrong_window(policy.window)
+            or _wrong_floats(policy.floats)
+        )
         if wrong is not None:
             raise PolicyError(f"{self.origin}: {wrong}")
         self.policy = policy
         self.block_size = block_size
         self.names_victims = kind.victims is not BatchedEviction.victims
         self.candidates = Candidates
-        asked = DEFAULT_WINDOW if kind.window is None else kind.window
+        asked = DEFAULT_WINDOW if policy.window is None else policy.window
         self.window = asked if window is None else window
         self.wants_events = any(
             getattr(kind, event) is not getattr(BatchedEviction, event) for event in _EVENTS
         )
-        self.floats = kind.floats
-        needs_ids = self.names_victims and "block" not in kind.columns
-        self.columns = [*kind.columns, *(["block"] if needs_ids else [])]
+        self.floats = bool(policy.floats)
+        needs_ids = self.names_victims and "block" not in policy.columns
+        self.columns = [*policy.columns, *(["block"] if needs_ids else [])]
         self._lost: Exception | None = None
         # (event, blocks, tick), left by an interrupt or a policy that asks its manager.
         self._waiting: deque[tuple[int, npt.NDArray[Any], int]] = deque()
@@ -117,6 +121,12 @@ def _wrong_window(window: object) -> str | None:
     if window is None or fits:
         return None
     return f"window = {window!r}: must be a whole number of candidates, 0 for all, or None"
+
+
+def _wrong_floats(floats: object) -> str | None:
+    if isinstance(floats, bool | np.bool_):
+        return None
+    return f"floats = {floats!r}: must be True or False"
 
 
 class NativeDriver:

@@ -47,12 +47,12 @@ class AdmissionDriver:
                 "not a kvframe.policies.BatchedAdmission"
             )
         kind = type(policy)
-        wrong = wrong_columns(kind.columns, ADMISSION_COLUMNS)
+        wrong = wrong_columns(policy.columns, ADMISSION_COLUMNS) or _wrong_reasons(policy.reasons)
         if wrong is not None:
             raise PolicyError(f"{self.origin}: {wrong}")
         self.policy = policy
         self.block_size = block_size
-        self.columns = list(kind.columns)
+        self.columns = list(policy.columns)
         self.wants_seen = kind.seen is not BatchedAdmission.seen
         self.holds = kind.start is not BatchedAdmission.start
         self.strict = strict
@@ -66,7 +66,7 @@ class AdmissionDriver:
         out = np.zeros(count, np.int64)
         for array in (about.tokens, about.sessions, about.turns):
             array.setflags(write=False)
-        reasons = type(self.policy).reasons
+        reasons = self.policy.reasons
         try:
             with self._budget, np.errstate(invalid="raise"):
                 answer: object = self.policy.start(about, out)  # type: ignore[func-returns-value]
@@ -120,6 +120,11 @@ class AdmissionDriver:
     def failed(self, error: BaseException, strict: bool) -> PolicyError:
         """The policy failed: the error to raise if it is strict, else warn once."""
         return failure(self.origin, error, strict, "everything is kept")
+
+
+def _wrong_reasons(reasons: object) -> str | None:
+    texts = isinstance(reasons, tuple | list) and all(isinstance(each, str) for each in reasons)
+    return None if texts else f"reasons = {reasons!r}: must be a tuple of strings"
 
 
 def gate_of(

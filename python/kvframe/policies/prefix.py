@@ -1,7 +1,7 @@
-"""The batched way to write a prefix matcher: how prompts become keys, and what is taken of a hit.
+"""The batched way to write a prefix matcher: how prompts become keys, and what is used of a hit.
 
-Each method answers for all prompts of a step at once. A matcher overrides those it has a rule for;
-one that overrides none of a kind costs nothing there.
+Each method answers for all prompts of a step at once. A matcher overrides the methods that it has a
+rule for; the others cost nothing.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ Keys = npt.NDArray[np.uint64]
 
 
 class Prompts(msgspec.Struct, frozen=True):
-    """Prompts of one question, one entry of each column a prompt. Arrays are read-only.
+    """The prompts that a matcher is asked about: one entry per prompt. Arrays are read-only.
 
     Attributes:
         block_size: Tokens in a block.
-        tokens: Token ids; empty where only keys are known, as in a replay.
-        keys: uint64 (blocks, 2): keys of the full blocks, low word first. None where they are not
-            made yet (`BatchedPrefix.normalise`, `BatchedPrefix.namespace`).
-        lengths: int64: tokens of each.
-        salts: As the request says.
-        sessions: uint64.
-        turns: uint32.
-        request_classes: uint32.
-        priorities: int32.
+        tokens: Token ids of each; empty where only keys are known, as in a replay.
+        keys: uint64 (blocks, 2) of each: keys of its full blocks, low word first. None if they are
+            not made yet (`BatchedPrefix.normalise`, `BatchedPrefix.namespace`).
+        lengths: int64: tokens of each prompt.
+        salts: The salt of each request.
+        sessions: uint64: its session.
+        turns: uint32: its turn.
+        request_classes: uint32: its class.
+        priorities: int32: its priority.
     """
 
     block_size: int
@@ -48,27 +48,28 @@ class Prompts(msgspec.Struct, frozen=True):
 
 
 class BatchedPrefix:
-    """Base class of prefix matchers in Python. Override what there is a rule for."""
+    """Base class of prefix matchers in Python. Override the methods that you have a rule for."""
 
     def normalise(self, prompts: Prompts) -> Sequence[Ids | None]:
         """The prompts as they are to be computed, stored and found; None leaves one as it is.
 
-        The model then sees what is returned: `Grant.prompt`. A request is asked about once, however
-        often it is tried, and not again after a preemption; one with multimodal extras is not.
+        The model then computes what is returned: `Grant.prompt`. A matcher is asked about a request
+        once, however often it is tried and whether or not it is preempted, and not about requests
+        with multimodal extras.
         """
         raise NotImplementedError
 
     def namespace(self, prompts: Prompts) -> Sequence[str]:
-        """A namespace for each prompt besides its salt: prefixes are shared within one only.
+        """A namespace for each prompt: prefixes are shared only within one namespace and salt.
 
-        Prompts known by their keys alone are refused, as those cannot say it.
+        Prompts that are given as keys alone are refused, because keys cannot carry a namespace.
         """
         raise NotImplementedError
 
     def take(
         self, prompts: Prompts, found: npt.NDArray[np.int64], out: npt.NDArray[np.int64]
     ) -> None:
-        """Fill ``out``, which holds ``found``, with the tokens to take of each found prefix."""
+        """Fill ``out``, which holds ``found``, with how many found tokens to use of each prompt."""
         raise NotImplementedError
 
     def load(
@@ -78,19 +79,19 @@ class BatchedPrefix:
         offered: npt.NDArray[np.int64],
         out: npt.NDArray[np.int64],
     ) -> None:
-        """Fill ``out``, which holds ``offered``, with the tokens to load after those taken.
+        """Fill ``out``, which holds ``offered``, with how many tokens to load after those used.
 
-        ``offered`` are those that ``Request.external`` says somebody else could bring; what is not
-        loaded is computed. Asked about prompts with such an offer only.
+        ``offered`` counts the tokens that can be brought from elsewhere (``Request.external``);
+        those that are not loaded are computed. Called only for prompts with such an offer.
         """
         raise NotImplementedError
 
 
 class BatchedIndex(BatchedPrefix):
-    """Base class of whole indexes in Python: `match` in place of the core's own.
+    """Base class of whole indexes in Python, whose `match` replaces the core's own.
 
     The core checks every answer against the keys it stored (and the tokens, under a hash that is
-    not cryptographic): what is wrong is a miss, and counted.
+    not cryptographic): a wrong answer is a miss, and is counted.
     """
 
     def match(self, prompts: Prompts) -> Sequence[npt.NDArray[np.integer[Any]]]:
@@ -104,14 +105,14 @@ class BatchedIndex(BatchedPrefix):
         parents: npt.NDArray[np.int64],
         depths: npt.NDArray[np.uint32],
     ) -> None:
-        """Blocks became findable: their keys, the blocks they follow or -1, their places.
+        """Blocks became findable: their keys, the blocks that they follow (or -1), their places.
 
-        Told before the `match` that may need them, removals before.
+        Called before the `match` that may need them, and after `remove`.
         """
         raise NotImplementedError
 
     def remove(self, blocks: npt.NDArray[np.uint32]) -> None:
-        """Blocks are findable no more."""
+        """Blocks are no longer findable."""
         raise NotImplementedError
 
 

@@ -1,8 +1,8 @@
 """The blocks of one tier by key, without prefixes, ranked by any eviction policy.
 
-This is what a lower tier holds, and what the plug points of other engines hold: blocks that know no
-parent, so that each is its own leaf. The policy object is the one that `KVCacheManager` and the
-replay run, and hears the same events.
+This is what the plug points of other engines hold: blocks that know no parent, so that each is its
+own leaf. The policy object is the one that `KVCacheManager` and the replay run, and hears the same
+events.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Use(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the request that uses blocks; 0 where the engine does not say.
+    """What is known of the request that uses blocks; 0 for what the engine does not say.
 
     Attributes:
         session: Conversation or agent session.
@@ -65,20 +65,20 @@ def name_of(key: Hashable) -> bytes:
 class TierPolicy(Generic[K]):
     """A keyed set of blocks and the policy that says which dies next.
 
-    A block has an owner from `insert` and `claim` on until `release`: it is being written or read,
-    or is pinned. One with an owner is never a victim. Several threads may share a tier only under a
-    lock of their own. Whoever is asked who dies, a policy or an engine in `take`, may look at it
-    meanwhile and not change it.
+    A block has an owner from `insert` or `claim` until `release`: it is being written or read, or
+    is pinned. A block with an owner is never a victim. Several threads may share a tier only under
+    a lock of their own. While a policy, or an engine in `take`, is asked which block dies, it may
+    look at the tier but not change it.
 
     Args:
-        resolved: The configuration: ``[policy]`` is used, and nothing else of it.
-        capacity: Blocks of the tier. None where it is counted in bytes or not known: it is then the
-            most that were ever there at once.
-        name: Bytes that stay the same for a key, by which ghosts know it again.
-        block_size: Tokens in a block, for policies that count them.
+        resolved: The configuration, of which only ``[policy]`` is used.
+        capacity: Blocks of the tier. None if it is counted in bytes or not known; it is then the
+            most blocks there have been so far.
+        name: Gives the bytes by which ghosts recognise a key, the same in every process.
+        block_size: Tokens in a block, for policies that count them; ``cache.block_size`` if None.
 
     Raises:
-        PluginError, PolicyError: The policy cannot be had, or not made.
+        PluginError, PolicyError: The policy cannot be found, or not be made.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class TierPolicy(Generic[K]):
     # --- what happens to blocks -----------------------------------------------------------------
 
     def missed(self, keys: Iterable[K]) -> None:
-        """Blocks for these keys were looked for in vain and are about to come; ghosts may be."""
+        """These keys were looked up, are missing and are about to come: ghosts may know them."""
         self._check_idle()
         try:
             absent = [key for key in keys if key not in self._ids]
@@ -184,31 +184,31 @@ class TierPolicy(Generic[K]):
         self._keys[block] = key
 
     def hit(self, keys: Iterable[K], use: Use = UNKNOWN) -> None:
-        """A request used these blocks, in the order of its prefix: the last of them dies first."""
+        """A request used these blocks, given in prefix order: the last of them dies first."""
         self._check_idle()
         self._core.hit(self._blocks(keys), row_of(use))
 
     def refresh(self, keys: Iterable[K]) -> None:
-        """These blocks are as recent as a use would make them, but it counts as none."""
+        """Make these blocks as recent as a use would, without counting one."""
         self._check_idle()
         self._core.refresh(self._blocks(keys))
 
     def claim(self, keys: Iterable[K]) -> None:
-        """Each block gets one more owner: it is read, or pinned."""
+        """Give each block one more owner: it is being read, or is pinned."""
         self._check_idle()
         self._core.claim(self._blocks(keys))
 
     def release(self, keys: Iterable[K]) -> None:
-        """Each block has one owner less; given in the order of their prefix.
+        """Take one owner from each block, given in prefix order.
 
         Raises:
-            UsageError: One has none left. Nothing has changed.
+            UsageError: One has no owner. Nothing has changed.
         """
         self._check_idle()
         self._core.release(self._blocks(keys))
 
     def remove(self, keys: Iterable[K], *, evicted: bool = False) -> None:
-        """Blocks leave, owned or not; ``evicted`` if for want of room, as ghosts remember them."""
+        """Remove blocks, owned or not; ``evicted`` if for lack of room, as ghosts remember them."""
         self._check_idle()
         if not isinstance(evicted, bool):
             raise UsageError(f"evicted = {shown(evicted)}: must be True or False")
@@ -223,9 +223,10 @@ class TierPolicy(Generic[K]):
     # --- who dies ------------------------------------------------------------------------------
 
     def victims(self, n: int, protected: Collection[K] = ()) -> list[K] | None:
-        """The ``n`` blocks that die, in order; they have left the tier.
+        """Evict ``n`` blocks; returns their keys in the order in which they die.
 
-        None, and nothing has changed, if fewer than ``n`` have no owner and are not ``protected``.
+        None, and nothing has changed, if fewer than ``n`` blocks have no owner and are not
+        ``protected``.
         """
         self._check_idle()
         ids = self._ids
@@ -246,14 +247,16 @@ class TierPolicy(Generic[K]):
         return victims
 
     def take(self, n: int, eligible: Callable[[K], bool]) -> list[K]:
-        """Up to ``n`` blocks that die, for an engine that tells of pins only when asked.
+        """Evict up to ``n`` blocks, for an engine that tells of pins only when asked.
 
-        Each is asked about before it goes; those that are not ``eligible`` keep their place.
+        ``eligible`` is asked about each before it goes; those that are not eligible keep their
+        place.
 
         Raises:
-            Exception: What ``eligible`` or a strict policy raises, if none has gone by then. Else
-                those that have are answered, and the next call asks about the same block first.
-            KeyboardInterrupt: And the like, at once: the next call answers those that have gone.
+            Exception: What ``eligible`` or a strict policy raises, if no block has gone by then.
+                Otherwise those that have gone are returned, and the next call asks about the same
+                block first.
+            KeyboardInterrupt: And the like, at once; the next call returns those that have gone.
         """
         self._check_idle()
         if not is_int(n):
@@ -300,14 +303,14 @@ class TierPolicy(Generic[K]):
         return True
 
     def order(self) -> list[K]:
-        """Blocks without an owner in the order they would die now. For looking, and for tests."""
+        """Keys without an owner, in the order in which they would die now."""
         return [self._keys[block] for block in self._core.order()]
 
     def check_integrity(self) -> None:
         """Recount the books: O(blocks).
 
         Raises:
-            IntegrityError: Something disagrees: a defect of kvframe.
+            IntegrityError: Something disagrees, which is a bug in kvframe.
         """
         self._core.check_integrity()
 

@@ -9,7 +9,7 @@ from kvframe.descriptors import EvictionPolicy
 from kvframe.registry import Loaded
 from kvframe.testing.cost import BUDGET_US, check_cost
 from kvframe.testing.report import Conformance, PromiseError, Report, judged
-from kvframe.testing.subject import Subject
+from kvframe.testing.subject import Subject, table_of
 from kvframe.testing.trials import NEEDED, PROMISES, TRIALS
 
 
@@ -31,9 +31,9 @@ def check_policy(
 
     Raises:
         PluginError: No policy of that name, or it is blocked or broken.
-        UsageError: It can only be replayed.
+        UsageError: It can only be replayed, or the options are no mapping.
     """
-    subject = Subject.of(policy, options or {})
+    subject = Subject.of(policy, table_of(options))
     passed: set[str] = set()
     failed: dict[str, str] = {}
     decision_us = None

@@ -11,6 +11,7 @@ from kvframe.errors import KVFrameError, UsageError
 from kvframe.manager import KVCacheManager
 from kvframe.registry import Loaded, Registry
 from kvframe.testing.report import Conformance, PromiseError, Report, judged
+from kvframe.testing.subject import table_of
 from kvframe.testing.traffic import Traffic
 
 PROMISES_OF_KINDS: Mapping[str, str] = {
@@ -43,13 +44,13 @@ def check_kind(policy: Trialled, options: Mapping[str, Any] | None = None) -> Re
         A verdict for each promise; `Report.ok` if all were kept.
 
     Raises:
-        UsageError: It is of another kind.
+        UsageError: It is of another kind, or the options are no mapping.
     """
     origin = "this process"
     if isinstance(policy, Loaded):
         origin = f"{policy.distribution} {policy.version}".rstrip()
         policy = policy.descriptor
-    make = _maker(policy, dict(options or {}))
+    make = _maker(policy, table_of(options))
     trials: list[tuple[str, Callable[[], object]]] = [
         ("options", lambda: make(8)),
         ("answers", lambda: [Traffic(make(size), size).run(CALLS) for size in SIZES]),
@@ -77,12 +78,12 @@ def _deterministic(make: Make) -> None:
 
 
 def _maker(policy: AdmissionPolicy | PrefixMatcher, options: dict[str, Any]) -> Make:
-    name = policy.name
-    tables = {name: options} if options else {}
     if not isinstance(policy, AdmissionPolicy | PrefixMatcher):
         raise UsageError(
             f"policy is a {type(policy).__name__}: must be an AdmissionPolicy or a PrefixMatcher"
         )
+    name = policy.name
+    tables = {name: options} if options else {}
 
     def make(blocks: int) -> KVCacheManager:
         cache = CacheConfig(block_size=4, capacity=blocks, event_log=True)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import structs
 
+from kvframe.arguments import shown
 from kvframe.config import CacheConfig, Config, ObserveConfig, PolicyConfig, Resolved
 from kvframe.descriptors import Descriptor, EvictionPolicy
 from kvframe.errors import KVFrameError, UsageError
@@ -19,6 +20,17 @@ from kvframe.policies import BatchedEviction
 from kvframe.registry import Loaded, Registry
 from kvframe.testing.report import PromiseError
 from kvframe.testing.spy import Watch, spied
+
+
+def table_of(options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The options of a policy on trial, as they were given.
+
+    Raises:
+        UsageError: They are no mapping.
+    """
+    if not isinstance(options, Mapping | None):
+        raise UsageError(f"options = {shown(options)}: must be a mapping of names, or None")
+    return dict(options or {})
 
 
 @dataclass(frozen=True)

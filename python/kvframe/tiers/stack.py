@@ -1,4 +1,4 @@
-"""`Tiers`: the memory below a manager's pool, from host memory down."""
+"""`Tiers`: host memory and the stores below a manager's pool."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class TierHit(NamedTuple):
 
     Attributes:
         pool: In the manager's pool.
-        tiers: By name of a tier, from the nearest down.
-        in_flight: On its way to host memory, past what is there.
-        leader: The sequence whose load brings that, if one does.
+        tiers: In each tier, by its name, the nearest first.
+        in_flight: On its way to host memory, after what is there already.
+        leader: The sequence whose load brings that, if there is one.
     """
 
     pool: int
@@ -50,17 +50,17 @@ class TierHit(NamedTuple):
 
     @property
     def best(self) -> int:
-        """The most that one of them has."""
+        """The most that any of them has."""
         return max([self.pool, *self.tiers.values()])
 
 
 class Polled(NamedTuple):
-    """What has ended.
+    """Loads that have ended.
 
     Attributes:
-        rewound: Sequences whose load brought less than was promised: they are cut to what is good;
+        rewound: Sequences whose load brought less than it promised: they are cut to what is good;
             `KVCacheManager.extend` gives the slots back.
-        landed: Sequences whose load has come, or some of it.
+        landed: Sequences whose load has arrived, or part of it.
     """
 
     rewound: list[int]
@@ -70,35 +70,36 @@ class Polled(NamedTuple):
 class Tiers(Downward, Upward, Swapping, Inside):
     """Host memory and the stores below it, as ``[[tiers]]`` of a manager's configuration says.
 
-    All methods are called from the engine's thread; `poll` once a step. What blocks runs in a
-    thread of each tier. A page on its way is nobody's; a load that fails, is late or wrong is a
-    miss.
+    Call all methods from the engine's thread, and `poll` once per step. What blocks runs in a
+    thread of each tier. A page in flight belongs to nobody; a load that fails, is late or is wrong
+    is a miss.
 
     Args:
         kv: The manager.
-        pools: The engine's pages: one pool, or one a layer group, or `Part` s where several pools
-            hold parts of the same blocks (keys apart from values, ranks of one process).
-        host: Memory of the host tier, one pool a part, block-first; allocated exactly if None.
-        movers: For each part, whoever queues its copies on a device (`kvframe.pages.swap.Swap` over
-            the pool and its ``host``); None where pools are in host memory.
-        model: The model's name, part of every name in a store. A store needs it, or
-            ``cache.fingerprint``: two models would read each other's pages.
-        rank: Which of the ``ranks`` that hold parts of the same tokens' KV (tensor- and
-            pipeline-parallel ones counted together) these pools are of.
+        pools: The engine's pages: one pool, or one per layer group, or a `Part` for each pool where
+            several hold parts of the same blocks (keys apart from values, ranks of one process).
+        host: Memory of the host tier, one block-first pool per part; allocated if None.
+        movers: For each part, what queues its copies on a device (`kvframe.pages.swap.Swap` over
+            the pool and its ``host``); None if the pools are in host memory.
+        model: The model's name, part of every name in a store. A store needs it or
+            ``cache.fingerprint``: without, two models would read each other's pages.
+        rank: The number of these pools among the ``ranks``.
+        ranks: How many ranks hold parts of the same tokens' KV (tensor- and pipeline-parallel ones
+            counted together).
         salt: Sets this deployment's pages apart from others in the same store.
-        worker: Makes the worker of a tier from its name; `Inline` ones make everything
-            deterministic: all work is done in `poll`, by the caller.
-        clock: Milliseconds, for timeouts; the system's if None.
-        prefetch_tokens: Most tokens that prefetches bring at once; the others queue.
+        worker: Makes the worker of a tier from its name. With `Inline` all work is done by the
+            caller, in `poll`, and is deterministic.
+        clock: Returns milliseconds, for timeouts; the system's clock if None.
+        prefetch_tokens: Most tokens that prefetches bring at once; further ones queue.
         poison: Overwrite pages before they are filled and after they have left.
         verify: Compare checksums after every copy, in the pool too.
 
     Raises:
-        ConfigError: The configuration has no tiers, or cannot have them; there is a store, and
-            neither the model nor its weights have a name; two tiers are one place.
-        ImportError: A package is not there that a tier's checksum or codec needs.
+        ConfigError: The configuration has no tiers, or does not allow them; there is a store, and
+            neither the model nor its weights have a name; or two tiers are in one place.
+        ImportError: A package is missing that a tier's checksum or codec needs.
         TierError: A store cannot be opened.
-        UsageError: A part, a rank or a name cannot be.
+        UsageError: A part, a rank or a name is wrong.
     """
 
     def __init__(
@@ -194,11 +195,11 @@ class Tiers(Downward, Upward, Swapping, Inside):
         return TierHit(pool, tiers, (present - found) * self.block_size, leader)
 
     def admit(self, prompt: Request | TokenIds, **options: Unpack[RequestOptions]) -> Grant:
-        """Admit a request, and start to bring what a tier has of it and the pool has not.
+        """Admit a request, and start to bring what a tier has of it and the pool lacks.
 
-        `Grant.load` is settled by `poll`, which says whose load has come; until then the sequence
-        has slots and its external tokens are not there. Everything else is
-        `KVCacheManager.admit`'s.
+        `poll` settles `Grant.load` and says whose load has arrived; until then the sequence has
+        slots, but the KV of its external tokens is not there. Everything else is as in
+        `KVCacheManager.admit`.
         """
         self._check_open()
         request = prompt if isinstance(prompt, Request) else Request(prompt, **options)
@@ -228,17 +229,17 @@ class Tiers(Downward, Upward, Swapping, Inside):
     def prefetch(self, prompt: Request | TokenIds, **options: Unpack[RequestOptions]) -> Loading:
         """Bring what stores have of a prompt to host memory, ahead of its admission.
 
-        Stores that others write to are asked what they have. If too much is on its way already, it
-        is queued, and `Loading.state` says so.
+        Stores that others write to are asked what they have. If too much is in flight already, the
+        prefetch is queued; `Loading.state` says so.
         """
         self._check_open()
         request = prompt if isinstance(prompt, Request) else Request(prompt, **options)
         return self._prefetch(self._keys(request), self._use(request))
 
     def cancel(self, loading: Loading | int) -> None:
-        """Give a prefetch up, or the load of a sequence (before it is released, say).
+        """Cancel a prefetch, or the load of a sequence (before it is released, say).
 
-        What has ended is no error.
+        It is no error if that has ended already.
         """
         if not isinstance(loading, Loading) and not is_int(loading):
             raise UsageError(f"loading = {shown(loading)}: must be a Loading or a sequence")
@@ -248,10 +249,10 @@ class Tiers(Downward, Upward, Swapping, Inside):
             self._cancel(one)
 
     def poll(self, timeout: float = 0) -> Polled:
-        """Settle what has ended, and start what can be started; once a step.
+        """Settle what has ended, and start what can be started. Call it once per step.
 
         Args:
-            timeout: Seconds to wait for something to end, if anything is on its way.
+            timeout: Seconds to wait for something to end, if anything is in flight.
         """
         self._check_open()
         self._work(timeout)
@@ -269,7 +270,7 @@ class Tiers(Downward, Upward, Swapping, Inside):
         return polled
 
     def drain(self) -> Polled:
-        """Poll until nothing is on its way."""
+        """Poll until nothing is in flight."""
         rewound, landed = [], []
         while True:
             polled = self.poll(0.01)
@@ -282,13 +283,13 @@ class Tiers(Downward, Upward, Swapping, Inside):
     # --- new weights, and the end -----------------------------------------------------------------
 
     def set_fingerprint(self, fingerprint: str) -> int:
-        """The weights have changed: nothing computed under the old ones is found in any tier.
+        """Say that the weights have changed: nothing computed before is found in any tier.
 
         Returns:
             Blocks freed in the pool.
 
         Raises:
-            ConfigError: It is empty, there is a store, and the model has no name either.
+            ConfigError: It is empty although there is a store, and the model has no name either.
         """
         self._check_open()
         space = msgspec.structs.replace(self._space, fingerprint=fingerprint)
@@ -303,10 +304,10 @@ class Tiers(Downward, Upward, Swapping, Inside):
         return freed
 
     def close(self) -> None:
-        """Finish what is on its way, and close workers and stores; once.
+        """Finish what is in flight, and close workers and stores. Closing again does nothing.
 
         Raises:
-            TierError: A store cannot be closed; the others are.
+            TierError: A store cannot be closed; all others are closed.
         """
         if self._closed:
             return

@@ -1,4 +1,4 @@
-"""What a lower tier asks of whatever keeps its bytes: the interface of tier plugins."""
+"""The interface of tier plugins: what keeps the bytes of a lower tier."""
 
 from __future__ import annotations
 
@@ -9,24 +9,27 @@ from collections.abc import Iterable, Sequence
 class PageStore(ABC):
     """Objects by name: a folder, a server, a distributed store.
 
-    kvframe keeps the books of the tier: what is there, what is on its way, what dies. A store keeps
-    bytes. Its calls come in batches, from one thread at a time, and may block. One that raises has
+    kvframe keeps track of what is in the tier, what is in flight and what dies; a store keeps
+    bytes. Calls come in batches, from one thread at a time, and may block. A call that raises has
     failed for its whole batch; what it left behind is removed, or never asked for again.
 
-    Names are short: letters, digits, ``-`` and ``+``. An object is never changed once it is put.
+    Names are short: letters, digits, ``-`` and ``+``. An object never changes once it is put.
     """
 
     @abstractmethod
     def put(self, objects: Sequence[tuple[str, bytes]]) -> Sequence[bool]:
-        """Keep (name, bytes) each; whether each is there now, whole. A name is put once."""
+        """Keep the bytes of each (name, bytes); returns whether each is there now, whole.
+
+        A name is put only once.
+        """
 
     @abstractmethod
     def get(self, names: Sequence[str]) -> Sequence[bytes | None]:
-        """The bytes of each; None for one that is gone."""
+        """The bytes of each name; None for one that is gone."""
 
     @abstractmethod
     def remove(self, names: Sequence[str]) -> None:
-        """Forget objects; those that are not there are no error."""
+        """Forget objects; a name that is not there is no error."""
 
     def place(self) -> str | None:
         """Where the objects are, told apart from every other place; None if nobody may ask.
@@ -36,15 +39,15 @@ class PageStore(ABC):
         return None
 
     def contains(self, names: Sequence[str]) -> Sequence[bool]:
-        """Whether each is there."""
+        """Whether each name is there."""
         return [found is not None for found in self.get(names)]
 
     def recover(self, head: int) -> Iterable[tuple[str, bytes]]:
-        """What was there before this process: each name with the first ``head`` bytes.
+        """What was there before this process: each name with the first ``head`` bytes of it.
 
         A store that cannot list what it has yields nothing.
         """
         return ()
 
     def close(self) -> None:  # noqa: B027 - most stores hold nothing open
-        """Let go of files and connections; nothing is asked afterwards."""
+        """Close files and connections; no other call follows."""

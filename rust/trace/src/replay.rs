@@ -109,7 +109,18 @@ impl<'a> Prepared<'a> {
     /// # Errors
     /// [`Error::Invalid`] for a capacity of 0.
     pub fn options(&self, capacity: Option<u32>) -> Result<Options, Error> {
-        // More blocks than the trace can ever fill are not worth having.
+        let options = Options {
+            blocks: capacity.unwrap_or(u32::MAX).min(self.ceiling()),
+            block_size: self.trace.block_size,
+            compute_last_token: self.mode != Mode::Trace,
+            ..Options::default()
+        };
+        options.validate()?;
+        Ok(options)
+    }
+
+    /// More blocks than the trace can ever fill are not worth having.
+    fn ceiling(&self) -> u32 {
         let longest = (0..self.trace.requests.len()).map(|i| self.trace.blocks(i, self.mode)).max();
         let mut ceiling = self.plan.unique + u64::from(longest.unwrap_or(0)) + 1;
         if self.mode == Mode::Timed {
@@ -118,16 +129,7 @@ impl<'a> Prepared<'a> {
             let size = u64::from(self.trace.block_size);
             ceiling += self.trace.requests.iter().map(|r| blocks(r).div_ceil(size)).sum::<u64>();
         }
-        let blocks =
-            u64::from(capacity.unwrap_or(u32::MAX)).min(ceiling.min(u64::from(u32::MAX - 1)));
-        let options = Options {
-            blocks: blocks as u32,
-            block_size: self.trace.block_size,
-            compute_last_token: self.mode != Mode::Trace,
-            ..Options::default()
-        };
-        options.validate()?;
-        Ok(options)
+        ceiling.min(u64::from(u32::MAX - 1)) as u32
     }
 
     /// Replays the trace with `capacity` blocks under `policy`. `None` if the host stopped it.

@@ -235,7 +235,7 @@ class S3Fifo(Listed):
         block["uses"] = min(block["uses"] + 1, 3)
 
     def victim(self, leaves: list[Block]) -> Block:
-        most = int(self.capacity * self.options["small_percent"] / 100)
+        most = self.capacity * self.options["small_percent"] // 100
         while True:
             scanned = "small" if len(self.of("small")) >= most else "main"
             if not self.of(scanned, leaves):
@@ -251,8 +251,8 @@ class S3Fifo(Listed):
     def evicted(self, block: Block) -> None:
         super().evicted(block)
         if block["at"] == "small":
-            share = 1 - self.options["small_percent"] / 100
-            self.ghosts.add(block.key, True, int(self.capacity * share), self.capacity)
+            most = self.capacity * (100 - self.options["small_percent"]) // 100
+            self.ghosts.add(block.key, True, most, self.capacity)
 
 
 class SlruLists(Listed):

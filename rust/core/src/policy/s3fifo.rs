@@ -4,6 +4,7 @@
 use super::classed::{Classes, Heads};
 use super::ghosts::Memory;
 use super::ranked::pack;
+use super::slru_lists::share;
 use super::turns::Turns;
 use super::{Touch, View, Why, grow};
 use crate::hash::Key;
@@ -25,7 +26,7 @@ struct Column {
 /// The two queues are the blocks' classes.
 #[derive(Debug, Clone)]
 pub struct S3Fifo {
-    small_share: f64,
+    percent: u32,
     columns: Vec<Column>,
     small: usize,
     ghosts: Memory<()>,
@@ -38,7 +39,7 @@ impl S3Fifo {
     /// The small queue holds `small_percent` of the blocks; the ghosts remember the rest.
     pub fn new(small_percent: u32) -> Self {
         Self {
-            small_share: f64::from(small_percent) / 100.0,
+            percent: small_percent,
             columns: Vec::new(),
             small: 0,
             ghosts: Memory::default(),
@@ -54,7 +55,7 @@ impl Classes for S3Fifo {
     }
 
     fn options(&self) -> Vec<(&'static str, u64)> {
-        vec![("small_percent", (self.small_share * 100.0).round() as u64)]
+        vec![("small_percent", u64::from(self.percent))]
     }
 
     fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
@@ -82,7 +83,7 @@ impl Classes for S3Fifo {
         if let Some(class) = self.scanned.filter(|&class| !heads.is_empty(class)) {
             return class;
         }
-        let most = (f64::from(view.pool.usable()) * self.small_share) as usize;
+        let most = share(view, self.percent);
         heads.first_of(if self.small >= most { &[SMALL, MAIN] } else { &[MAIN, SMALL] })
     }
 
@@ -111,8 +112,8 @@ impl Classes for S3Fifo {
         self.small -= 1;
         if why == Why::Evicted {
             self.ghosts.add(view.pool.key(block), ());
-            let blocks = view.pool.usable();
-            self.ghosts.trim((f64::from(blocks) * (1.0 - self.small_share)) as usize, blocks);
+            let rest = 100u32.saturating_sub(self.percent);
+            self.ghosts.trim(share(view, rest), view.pool.usable());
         }
     }
 

@@ -4,6 +4,7 @@
 use super::classed::{Classes, Heads};
 use super::ghosts::Memory;
 use super::ranked::pack;
+use super::slru_lists::share;
 use super::{Touch, View, Why, grow};
 use crate::hash::Key;
 use crate::pool::BlockId;
@@ -14,8 +15,8 @@ const MAIN: usize = 1;
 /// A1in and Am are the blocks' classes, A1out the ghosts.
 #[derive(Debug, Clone)]
 pub struct TwoQ {
-    in_share: f64,
-    out_share: f64,
+    in_percent: u32,
+    out_percent: u32,
     /// (class, time of insertion in A1in or of last use in Am)
     columns: Vec<(u8, u64)>,
     within: usize,
@@ -25,13 +26,7 @@ pub struct TwoQ {
 impl TwoQ {
     /// A1in holds `in_percent` of the blocks, A1out remembers `out_percent` of as many.
     pub fn new(in_percent: u32, out_percent: u32) -> Self {
-        Self {
-            in_share: f64::from(in_percent) / 100.0,
-            out_share: f64::from(out_percent) / 100.0,
-            columns: Vec::new(),
-            within: 0,
-            out: Memory::default(),
-        }
+        Self { in_percent, out_percent, columns: Vec::new(), within: 0, out: Memory::default() }
     }
 }
 
@@ -41,8 +36,10 @@ impl Classes for TwoQ {
     }
 
     fn options(&self) -> Vec<(&'static str, u64)> {
-        let percent = |share: f64| (share * 100.0).round() as u64;
-        vec![("in_percent", percent(self.in_share)), ("out_percent", percent(self.out_share))]
+        vec![
+            ("in_percent", u64::from(self.in_percent)),
+            ("out_percent", u64::from(self.out_percent)),
+        ]
     }
 
     fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
@@ -72,7 +69,7 @@ impl Classes for TwoQ {
     }
 
     fn choose(&mut self, heads: Heads<'_>, view: View<'_>) -> usize {
-        let most = (f64::from(view.pool.usable()) * self.in_share) as usize;
+        let most = share(view, self.in_percent);
         heads.first_of(if self.within > most { &[IN, MAIN] } else { &[MAIN, IN] })
     }
 
@@ -83,8 +80,7 @@ impl Classes for TwoQ {
         self.within -= 1;
         if why == Why::Evicted {
             self.out.add(view.pool.key(block), ());
-            let blocks = view.pool.usable();
-            self.out.trim((f64::from(blocks) * self.out_share) as usize, blocks);
+            self.out.trim(share(view, self.out_percent), view.pool.usable());
         }
     }
 

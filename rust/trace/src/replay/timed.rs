@@ -85,6 +85,9 @@ impl Prepared<'_> {
         let half = self.trace.requests.len() / 2;
         let (mut keys, mut turns) = (Vec::new(), vec![0; self.sessions()]);
         let (mut running, mut free) = (Ends::new(), 0.0f64);
+        let capacity = manager.options().blocks;
+        // Where nothing ever waits or dies, room for answers changes nothing, and may be beyond memory.
+        let ample = capacity >= self.ceiling();
         let mut waits = Vec::with_capacity(self.trace.requests.len());
         for (i, request) in self.trace.requests.iter().enumerate() {
             if i % PATIENCE == 0 && host.stop() {
@@ -95,9 +98,15 @@ impl Prepared<'_> {
             end_until(manager, &mut running, now)?;
             outcome.requests += 1;
             outcome.input_tokens += u64::from(request.input_tokens);
+            outcome.block_accesses += u64::from(self.trace.blocks(i, self.mode));
             let meta = self.meta(i, &mut turns);
+            let answer = if ample { 0 } else { request.output_tokens };
+            let len = request.input_tokens.saturating_add(answer);
             let grant = loop {
-                let admission = self.whole(manager, i, meta, &mut keys)?;
+                if len.div_ceil(self.trace.block_size) > capacity {
+                    break None; // before keys are made for all of it
+                }
+                let admission = self.whole(manager, i, len, meta, &mut keys)?;
                 if !host.find(manager, &admission) {
                     return Ok(None);
                 }
@@ -142,17 +151,17 @@ impl Prepared<'_> {
         Ok(Some(outcome))
     }
 
-    /// Request `i`, with room for its answer: tokens that have keys of their own and are never
-    /// committed.
+    /// Request `i`, with room for `len` tokens: those of its answer have keys of their own and are
+    /// never committed.
     fn whole<'k>(
         &'k self,
         manager: &mut Manager,
         i: usize,
+        len: u32,
         meta: Meta,
         keys: &'k mut Vec<Key>,
     ) -> Result<Admission<'k>, Error> {
         let request = &self.trace.requests[i];
-        let len = request.input_tokens.saturating_add(request.output_tokens);
         let blocks = self.trace.blocks(i, self.mode) as usize;
         keys.clear();
         keys.extend(self.trace.chain(i)[..blocks].iter().map(|&node| node_key(node)));
@@ -172,7 +181,6 @@ impl Prepared<'_> {
         let hit = u64::from(cached_tokens);
         let input = self.trace.requests[i].input_tokens;
         outcome.hit_tokens += hit;
-        outcome.block_accesses += u64::from(self.trace.blocks(i, self.mode));
         outcome.block_hits += u64::from(cached_tokens / self.trace.block_size);
         outcome.request_hit_rates += hit as f64 / f64::from(input.max(1));
     }
