@@ -258,8 +258,9 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
 
         The request has all tokens known of the sequence, and asks for slots for all of them:
         ``chunk``, ``until`` and ``partial`` belonged to the first try. What was computed stays
-        cached as long as there is room, so coming back may cost little. With a ``fence``, the
-        blocks make room only once that step has passed, as in `step`.
+        cached as long as there is room, so coming back may cost little; not for a request with
+        ``read=False``, which finds nothing this time either. With a ``fence``, the blocks make room
+        only once that step has passed, as in `step`.
         """
         return Request.of_core(self._core.preempt(seq, fence))
 
