@@ -119,6 +119,35 @@ def test_read_and_insert_are_switches() -> None:
     assert kv.counts() == (10, 2, 0, 12)
 
 
+@pytest.mark.scenario("VT2", "V20")
+def test_who_was_not_to_read_is_not_to_when_it_comes_back() -> None:
+    """As prompt log-probabilities are wanted of every token, computed before or not."""
+    kv = manager(12)
+    cached(kv, range(8))
+    blind = kv.admit(list(range(9)), read=False)
+    kv.commit(blind.seq, 9)
+    back = kv.preempt(blind.seq)
+    assert kv.lookup(back).tokens == 0
+    again = kv.admit(back)
+    assert again.cached_tokens == 0
+    kv.commit(again.seq, 9)
+    assert kv.admit(list(range(9))).cached_tokens == 8
+    kv.check_integrity()
+
+
+@pytest.mark.scenario("U-12", "I13")
+@pytest.mark.parametrize("cache", [{"index": "radix"}, {"index": "hash", "hash": "xxh3-128"}])
+def test_whoever_came_as_keys_comes_back_as_keys(cache: dict[str, Any]) -> None:
+    """Where tokens are compared, keys alone are for those who neither read nor insert."""
+    kv = manager(12, **cache)
+    keys = np.arange(4, dtype=np.uint64).reshape(2, 2)
+    seq = kv.admit(None, keys=keys, num_tokens=9, read=False, insert=False).seq
+    kv.commit(seq, 9)
+    again = kv.admit(kv.preempt(seq))
+    assert (again.cached_tokens, again.granted_tokens) == (0, 9)
+    kv.check_integrity()
+
+
 @pytest.mark.scenario("S20")
 def test_chunked_prefill_gets_slots_as_it_goes() -> None:
     kv = manager(8)

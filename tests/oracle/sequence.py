@@ -146,6 +146,7 @@ class Seq:
             self.extras,
             self.ask.encoder,
             self.ask.encoder_tokens,
+            read=self.ask.read,
             insert=self.ask.insert,
             resumed=True,
             max_tokens=self.ask.max_tokens,

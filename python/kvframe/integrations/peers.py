@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module, metadata
 from types import ModuleType
+
+import msgspec
+
+from kvframe.policies.tier import UNKNOWN, Use
 
 PREFIX = "kvframe:"
 """What stands before a policy's name in an engine's configuration."""
@@ -36,3 +41,35 @@ def missing(error: ImportError, module: str, package: str, supported: str) -> Im
         f"{module} cannot be imported ({error}): {found}, supported: {package} {supported}",
         name=module,
     )
+
+
+_RANGES = {
+    "session": (0, 2**64 - 1),
+    "turn": (0, 2**32 - 1),
+    "request_class": (0, 2**32 - 1),
+    "priority": (-(2**31), 2**31 - 1),
+    "tokens": (0, 2**32 - 1),
+}
+
+
+def use_of(told: object) -> Use:
+    """What a client says of its request, the fields of a `Use` as JSON has them.
+
+    Whoever sends requests must not stop the engine: what is wrong is left out, with a warning.
+    """
+    if told is None:
+        return UNKNOWN
+    try:
+        use = msgspec.convert(told, Use)
+    except msgspec.ValidationError as error:
+        wrong = str(error)
+    else:
+        for name, (least, most) in _RANGES.items():
+            if not least <= getattr(use, name) <= most:
+                # Without the value: Python keeps every text that it warned of.
+                wrong = f"{name} must be an integer from {least} to {most}"
+                break
+        else:
+            return use
+    warnings.warn(f"what a request says of itself is left out: {wrong}", stacklevel=2)
+    return UNKNOWN

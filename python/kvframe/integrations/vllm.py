@@ -8,7 +8,7 @@ In ``kv_connector_extra_config``, beside ``cpu_bytes_to_use``::
 ``kvframe:NAME`` is the policy of that name with its defaults; ``KvframeCachePolicy`` is what
 kvframe.toml and the environment say. vLLM gives no parents; it gives places in the prompt, which
 are passed on as depths, and ``kv_transfer_params["kvframe"]`` of a request, which may hold the
-fields of `kvframe.policies.tier.Use`.
+fields of `kvframe.policies.tier.Use`; what a client puts there wrong is left out, with a warning.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from kvframe.config import Resolved
-from kvframe.integrations.peers import PREFIX, seam
-from kvframe.policies.tier import UNKNOWN, TierPolicy, Use, resolve
+from kvframe.integrations.peers import PREFIX, seam, use_of
+from kvframe.policies.tier import TierPolicy, Use, resolve
 
 SUPPORTED = "0.33"
 """Versions of vLLM whose plug point this is."""
@@ -175,8 +173,7 @@ def cache_policy(policy: str) -> type[KvframeCachePolicy]:
 
 
 def _use(req_context: ReqContext) -> Use:
-    told: Any = (req_context.kv_transfer_params or {}).get("kvframe")
-    return UNKNOWN if told is None else msgspec.convert(told, Use)
+    return use_of((req_context.kv_transfer_params or {}).get("kvframe"))
 
 
 def __getattr__(name: str) -> type[KvframeCachePolicy]:

@@ -221,7 +221,7 @@ impl Request {
             adapter: sequence.adapter,
             extras: sequence.extras,
             meta: sequence.meta,
-            read: true,
+            read: sequence.read,
             insert: sequence.insert,
             resumed: true,
             partial: false,

@@ -52,6 +52,8 @@ pub struct Sequence {
     pub used: u64,
     /// Why blocks stop being published, if they do: a collision, `insert = false`.
     pub private: bool,
+    /// Whether the request looked for cached blocks.
+    pub read: bool,
     /// Whether the request lets its blocks be found.
     pub insert: bool,
     /// Whether it came in because all of `max_tokens` could be had.

@@ -20,7 +20,9 @@ def work(policy: str, chunks: int = 32, requests: int = 200) -> list[OffloadKey]
     loading: list[tuple[list[OffloadKey], ReqContext]] = []
     evicted: list[OffloadKey] = []
     for number in range(requests):
-        context = ReqContext(req_id=str(number), kv_transfer_params={"kvframe": {"session": 7}})
+        # A client may say anything: one in five says no number.
+        told = {"session": 7 if number % 5 else "seven"}
+        context = ReqContext(req_id=str(number), kv_transfer_params={"kvframe": told})
         family, length = rng.randrange(12), rng.randint(1, 8)
         keys = [make_offload_key(f"{family}/{i}".encode(), 0) for i in range(length)]
         for place, key in enumerate(keys):

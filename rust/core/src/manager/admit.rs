@@ -272,7 +272,7 @@ fn remember(
     sequence.adapter.extend_from_slice(request.space.adapter);
     sequence.encoder.extend_from_slice(request.space.encoder);
     sequence.encoder_tokens = request.encoder_tokens;
-    sequence.insert = request.insert;
+    (sequence.read, sequence.insert) = (request.read, request.insert);
     sequence.extras.extend_from_slice(request.extras);
     sequence.outlook.extend_from_slice(request.outlook);
     sequence.meta = request.meta;
