@@ -1,14 +1,15 @@
-# Needs Python 3.11 or newer and a Rust toolchain; all else goes into .venv.
+# Needs Python 3.11 or newer and a Rust toolchain; everything else is installed into .venv.
 #   make setup   install the package (release build) and every plugin into .venv
-#   make bench   setup, then the main job: the shipped trace under every policy
-#   make test    setup, then every Rust and Python test
-#   make soak    many more random calls beside the model, over the tiers and in the core: STEPS=1000000
-#   make lint    format, lints and types, all of them errors
-#   make mutants break the core on purpose, once a mutant; some test must fail each time (minutes)
-#   make instructions         count what the hot paths take (needs valgrind) and compare with the record
-#   make instructions-record  write that record, perf/instructions.toml, anew
-#   make fuzz    look for inputs that break the core, ten minutes a target (FUZZ_SECONDS=...)
-#   make stubs   write python/kvframe/_core.pyi anew from the Rust sources
+#   make bench   setup, then replay the shipped trace under a choice of policies
+#   make test    setup, then run every Rust and Python test
+#   make soak    many more random calls against the model, the tiers and the core (STEPS=1000000)
+#   make lint    check format, lints and types; any finding is an error
+#   make mutants break the core on purpose, one mutant at a time; a test must fail each time (minutes)
+#   make instructions         count the hot paths' instructions (needs valgrind); compare with the record
+#   make instructions-record  rewrite that record, perf/instructions.toml
+#   make fuzz    look for inputs that break the core, ten minutes per target (FUZZ_SECONDS=...)
+#   make stubs   regenerate python/kvframe/_core.pyi from the Rust sources
+#   make clean   remove .venv, target and the built extension
 
 PYTHON ?= python3
 STEPS ?= 1000000
@@ -72,7 +73,7 @@ stubs: $(STUBS)
 clean:
 	rm -rf $(VENV) target python/kvframe/_core.abi3.so
 
-# An editable install whose extension module is gone has to be built again.
+# If the extension module of the editable install is gone, it has to be built again.
 ifeq ($(wildcard python/kvframe/_core.abi3.so),)
 .PHONY: $(BUILT)
 endif
@@ -85,7 +86,7 @@ $(PLUGGED): $(BUILT) $(PLUGINS:%=%/pyproject.toml)
 	$(foreach plugin,$(PLUGINS),$(CLEAN_ENV) $(BIN)/pip install $(QUIET) --editable './$(plugin)' &&) true
 	touch $@
 
-# There is no wheel for every machine: where there is none, the tests of that store are left out.
+# Mooncake has no wheel for some machines; there the tests of that store are left out.
 $(MOONCAKE): $(PLUGGED)
 	$(CLEAN_ENV) $(BIN)/pip install $(QUIET) --editable './plugins/kvframe-mooncake[cpu]' || \
 		echo "make: no Mooncake Store for this machine: its tests are left out" >&2

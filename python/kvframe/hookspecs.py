@@ -59,7 +59,7 @@ def kvframe_eviction() -> Iterable[EvictionPolicy]:  # type: ignore[empty-body]
             yield kvframe.EvictionPolicy(
                 name="deep-first",
                 way="batched",
-                summary="least recently used, and the sooner the deeper",
+                summary="least recently used first; deeper blocks count as older",
                 options=Options,
                 make=DeepFirst,
             )

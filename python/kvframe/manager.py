@@ -23,7 +23,7 @@ from kvframe.matched import Matched, check_index
 from kvframe.observe import Observed
 from kvframe.policies.driver import driver
 from kvframe.policies.gate import AdmissionDriver, gate_of
-from kvframe.policies.match import matcher_of
+from kvframe.policies.match import MatchDriver, matcher_of
 from kvframe.registry import Registry
 from kvframe.request import Extra, Request, TokenIds, name_bytes
 from kvframe.results import Committed, Counts, Lengths, Plan, Sight, Span
@@ -37,6 +37,46 @@ from kvframe.tables import Tables
 def _group(group: GroupConfig) -> dict[str, Any]:
     keys = ("kind", "window", "chunk", "sink", "block_size", "interval", "lag")
     return {key: getattr(group, key) for key in keys}
+
+
+def _core_of(
+    resolved: Resolved, gate: AdmissionDriver | str, matcher: MatchDriver | None
+) -> _core.Manager:
+    """The core's manager, with what it calls of policies outside of it."""
+    config = resolved.config
+    cache, policy, observe = config.cache, config.policy, config.observe
+    pressure, retention = config.pressure, config.retention
+    asked = driver(
+        resolved.policy, resolved.options, policy.window, cache.block_size, policy.budget_ms
+    )
+    return _core.Manager(
+        blocks=resolved.capacity_blocks,
+        block_size=cache.block_size,
+        policy=asked or resolved.policy.descriptor.name,
+        policy_options=resolved.policy_options,
+        hash=cache.hash,
+        index=cache.index,
+        groups=[_group(group) for group in config.groups],
+        prefix_caching=cache.prefix_caching,
+        null_block=cache.null_block,
+        fingerprint=name_bytes("cache.fingerprint", cache.fingerprint),
+        event_log=cache.event_log,
+        reserve=pressure.reserve,
+        pin_cap=retention.pin_cap,
+        sessions=retention.sessions,
+        statistics=observe.statistics,
+        ghosts=observe.ghosts,
+        sample=observe.sample,
+        watermarks=(pressure.low, pressure.high, pressure.critical),
+        strict=policy.on_error == "raise",
+        remap_duplicates=cache.remap_duplicates,
+        partial_hits=cache.partial_hits,
+        admission=gate,
+        admission_options=resolved.admission_values,
+        admission_strict=config.admission.on_error == "raise",
+        matched=matcher is not None,
+        mirrored=matcher is not None and matcher.is_index,
+    )
 
 
 class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed, Matched):
@@ -84,58 +124,19 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
         if not isinstance(config, Resolved):
             config = (config or Config()).resolve()
         self.resolved = config
-        cache, policy = config.config.cache, config.config.policy
         admission, prefix = config.config.admission, config.config.prefix
-        pressure, observe = config.config.pressure, config.config.observe
-        self.block_size = cache.block_size
+        self.block_size = size = config.config.cache.block_size
         strict = admission.on_error == "raise"
         gate = gate_of(
-            config.admission,
-            config.admission_options,
-            cache.block_size,
-            admission.budget_ms,
-            strict,
+            config.admission, config.admission_options, size, admission.budget_ms, strict
         )
         self._gate = gate if isinstance(gate, AdmissionDriver) else None
+        strict = prefix.on_error == "raise"
         self._matcher = matcher_of(
-            config.prefix,
-            config.prefix_options,
-            cache.block_size,
-            prefix.on_error == "raise",
-            prefix.budget_ms,
+            config.prefix, config.prefix_options, size, strict, prefix.budget_ms
         )
         check_index(self._matcher, config.config)
-        self._core = _core.Manager(
-            blocks=config.capacity_blocks,
-            block_size=cache.block_size,
-            policy=driver(
-                config.policy, config.options, policy.window, cache.block_size, policy.budget_ms
-            )
-            or config.policy.descriptor.name,
-            policy_options=config.policy_options,
-            hash=cache.hash,
-            index=cache.index,
-            groups=[_group(group) for group in config.config.groups],
-            prefix_caching=cache.prefix_caching,
-            null_block=cache.null_block,
-            fingerprint=name_bytes("cache.fingerprint", cache.fingerprint),
-            event_log=cache.event_log,
-            reserve=pressure.reserve,
-            pin_cap=config.config.retention.pin_cap,
-            sessions=config.config.retention.sessions,
-            statistics=observe.statistics,
-            ghosts=observe.ghosts,
-            sample=observe.sample,
-            watermarks=(pressure.low, pressure.high, pressure.critical),
-            strict=policy.on_error == "raise",
-            remap_duplicates=cache.remap_duplicates,
-            partial_hits=cache.partial_hits,
-            admission=gate,
-            admission_options=config.admission_values,
-            admission_strict=strict,
-            matched=self._matcher is not None,
-            mirrored=self._matcher is not None and self._matcher.is_index,
-        )
+        self._core = _core_of(config, gate, self._matcher)
 
     @classmethod
     def from_toml(

@@ -1,9 +1,16 @@
 """The result directory: what it records, what it gives back, what it does not."""
 
+import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from kvframe import EvictionPolicy
+from kvframe.bench.named import source_hash
+from kvframe.registry import Loaded
 
 from .conftest import SMALL, Command
 
@@ -76,3 +83,26 @@ def test_a_damaged_cell_is_run_again(bench: Command, small: Path, tmp_path: Path
         assert "taken from" not in done.stderr
         assert json.loads(path.read_bytes())["cell"]["policy"] == "lru"
     assert "1 of 1 cells taken from results" in bench(*asked).stderr
+
+
+def test_code_that_changes_is_another_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In Python, or compiled beside it; a function of no module is of none."""
+    package = tmp_path / "kvframe_compiled"
+    package.mkdir()
+    (package / "__init__.py").write_text("def make(options): ...\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    make = importlib.import_module("kvframe_compiled").make
+
+    def hashed(make: Callable[[Any], object]) -> str:
+        policy = EvictionPolicy(name="mine", way="native", summary="", make=make)
+        return source_hash(Loaded(policy, "mine", "1", "mine"))
+
+    seen = [hashed(make)]
+    for name in ("policy.so", "notes.txt", "inner.py"):
+        (package / name).write_bytes(b"1")
+        seen.append(hashed(make))
+    assert seen[1] == seen[2]
+    assert len(set(seen)) == 3
+    assert hashed([].append) == ""

@@ -201,6 +201,16 @@ POLICIES = [
         "policy.options.slru.protected_uses = 0: must be between 1 and 4294967295",
     ),
     (
+        "[policy.options.second-use]\nuses = 3",
+        "policy.options.second-use = { uses = 3 }: no eviction policy of that name; it goes in "
+        "admission.options.second-use",
+    ),
+    (
+        "[admission.options]\nmin-hit = {}",
+        "admission.options.min-hit = {}: no admission policy of that name; it goes in "
+        "prefix.options.min-hit",
+    ),
+    (
         "[policy.options]\nslur = {}",
         "policy.options.slur = {}: no policy of that name; did you mean slru?",
     ),

@@ -148,3 +148,5 @@ def test_a_config_built_by_hand_is_checked_too() -> None:
 def test_long_values_are_cut(file: Path) -> None:
     file.write_text(f"[cache]\nhash = '{'x' * 500}'\n")
     assert len(complaint(file)) < 150
+    file.write_text(f"[plugins]\n{'x' * 5_000} = 1\n")
+    assert len(complaint(file)) < 300

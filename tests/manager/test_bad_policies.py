@@ -370,6 +370,10 @@ def fails(options: Any) -> object:
     raise OSError("no model file")
 
 
+def leaves(options: Any) -> object:
+    sys.exit(3)
+
+
 class Columns(BatchedEviction):
     columns = ("last_use", "colour")
 
@@ -406,6 +410,7 @@ class Every(BatchedEviction):
     ("make", "message"),
     [
         (fails, "cannot be made: OSError: no model file"),
+        (leaves, "cannot be made: SystemExit: 3"),
         (lambda _: object(), "make\\(\\) gave a object, not a kvframe.policies.BatchedEviction"),
         (lambda _: None, "make\\(\\) gave a NoneType"),
         (lambda _: Columns(), "no column is called 'colour'; there are block, "),

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from kvframe import BusyError, Request
+from kvframe.tiers import SwapCost, Swapped
+
 from .helpers import Engine, Shelf, below, host, text
 
 
@@ -191,4 +194,95 @@ def test_a_store_smaller_than_its_tier_keeps_what_came_last() -> None:
         engine.run(text(seed, 17))
         engine.settle()
     assert len(shelf.objects) >= 4
+    engine.tiers.check_integrity()
+
+
+@pytest.mark.scenario("T25", "T12", "ST38")
+@pytest.mark.parametrize("who", ["swap", "preempt", "prefetch", "admit"])
+def test_who_wants_room_pushes_out_nothing_that_the_tier_below_lacks(who: str) -> None:
+    tiers = [host(5, when_full="refuse"), below(admission="write-back")]
+    engine = Engine(tiers, stores=[Shelf()], blocks=24)
+    one, other = text(1, 17), text(2, 9)
+    engine.run(other)
+    books = engine.tiers.host.books
+    engine.tiers._write(0, books.prefix(books.stored()[-1][1]))
+    engine.settle()
+    engine.only_below()
+    engine.run(one)
+    engine.kv.clear_cache()
+    found = {name: engine.tiers.lookup(one).tiers[name] for name in ("host", "below")}
+    assert found == {"host": 16, "below": 0}
+    for refused in (True, False):  # by then the tier below has what has to go
+        if who in ("swap", "preempt"):
+            seq = engine.start(text(3, 9)).seq
+            engine.compute(seq)
+            if who == "preempt":
+                cost = SwapCost(parameters=1e9, flops=1e6, bandwidth_out=1e9, bandwidth_in=1e9)
+                assert isinstance(engine.tiers.preempt(seq, cost), Request if refused else Swapped)
+            elif refused:
+                with pytest.raises(BusyError, match=r"below has not yet: try again after poll"):
+                    engine.tiers.swap_out(seq)
+            else:
+                assert len(engine.tiers.swap_out(seq)) == 3
+        elif who == "prefetch":
+            ahead = engine.tiers.prefetch(other)
+            engine.settle()
+            assert ahead.loaded == (1 if refused else 2)  # one place was free
+        else:
+            grant = engine.start(other)
+            engine.settle()
+            assert engine.compute(grant.seq) == (5 if refused else 1)
+            engine.kv.release(grant.seq)
+            engine.kv.clear_cache()
+        engine.settle()
+        assert engine.tiers.lookup(one).tiers["below"] == 16
+        assert engine.tiers.stats()["moved"].get("dropped", 0) == 0
+    engine.tiers.check_integrity()
+
+
+@pytest.mark.scenario("T20", "T25")
+def test_a_page_that_changed_in_host_memory_is_not_sent_down_for_ever() -> None:
+    first = host(8, high=0.75, low=0.25)
+    engine = Engine([first, below(admission="write-back")], stores=[Shelf()], blocks=24)
+    engine.run(text(1, 17))
+    pages = dict(engine.tiers.host.books.stored())
+    low, high = engine.kv.hash_blocks(text(1, 17))[2].tolist()
+    pool = engine.tiers.host.pools[0]
+    wrong = pool.get([pages[low, high]])
+    wrong[0, 5] ^= 1
+    pool.put([pages[low, high]], wrong)
+    engine.run(text(2, 13))  # past the high mark
+    for _ in range(20):
+        engine.tiers.poll()
+    told = engine.tiers.stats()["host"]
+    assert (told["corrupt"], told["cached"] <= 6) == (1, True)
+    assert engine.tiers.lookup(text(1, 17)).tiers["below"] == 8
+    assert not engine.tiers.workers[1].busy
+    engine.tiers.check_integrity()
+
+
+@pytest.mark.scenario("T25", "T41")
+def test_polls_while_a_store_is_away_count_and_cost_nothing() -> None:
+    shelf = Shelf()
+    first = host(64, high=0.5, low=0.25)
+    engine = Engine([first, below(admission="write-back")], stores=[shelf], blocks=80)
+    shelf.fails = 1 << 30
+    for seed in range(12):
+        engine.run(text(seed, 17))
+    before = engine.tiers.stats()
+    assert before["below"]["errors"] > 0
+    assert before["host"]["cached"] == 48
+    for _ in range(50):
+        engine.tiers.poll()
+    assert engine.tiers.stats() == before
+    # It comes back: what was over the mark goes down, and nothing is lost.
+    shelf.fails = 0
+    engine.now += 10_000
+    for _ in range(20):
+        engine.tiers.poll()
+    assert engine.tiers.host.books.counts()[1] <= 32
+    for seed in range(12):
+        found = engine.tiers.lookup(text(seed, 17)).tiers
+        assert max(found.values()) == 16
+    assert engine.tiers.stats()["moved"].get("dropped", 0) == 0
     engine.tiers.check_integrity()

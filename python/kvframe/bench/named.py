@@ -17,6 +17,8 @@ from kvframe.registry import Loaded
 
 D = TypeVar("D", bound=Descriptor)
 
+_CODE = (".py", ".so", ".pyd")
+
 
 @dataclass(frozen=True)
 class Named(Generic[D]):
@@ -62,7 +64,8 @@ def options_of(
 
 
 def source_hash(loaded: Loaded[D]) -> str:
-    """Hash of a plugin's Python files: under development its version stays, its code does not.
+    """Hash of a plugin's code, in Python or compiled: under development its version stays, its code
+    does not.
 
     Empty for a built-in, whose code is the core's.
     """
@@ -73,7 +76,9 @@ def source_hash(loaded: Loaded[D]) -> str:
     if path is None:
         return ""
     file = Path(path)
-    files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
+    files = [file]
+    if file.name == "__init__.py":
+        files = sorted(each for each in file.parent.rglob("*") if each.suffix in _CODE)
     digest = hashlib.sha256()
     for source in files:
         digest.update(source.name.encode() + b"\0" + source.read_bytes())

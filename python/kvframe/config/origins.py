@@ -75,8 +75,13 @@ class Origins:
 
     def error(self, path: str, value: object, reason: str) -> ConfigError:
         """``FILE:LINE: PATH = VALUE: REASON``."""
-        return ConfigError(f"{self.where(path)}{path} = {brief(value)}: {reason}")
+        return ConfigError(f"{self.where(path)}{_shown(path)} = {brief(value)}: {reason}")
 
     def missing(self, path: str, reason: str) -> ConfigError:
         """``FILE:LINE: PATH: REASON``, for a key that is not there."""
-        return ConfigError(f"{self.where(path)}{path}: {reason}")
+        return ConfigError(f"{self.where(path)}{_shown(path)}: {reason}")
+
+
+def _shown(path: str) -> str:
+    # A key may be any text, and of any length.
+    return path if len(path) <= 200 else f"{path[:200]}..."

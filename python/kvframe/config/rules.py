@@ -31,6 +31,8 @@ D = TypeVar("D", bound=Descriptor)
 
 _MAX_UNIT = 2**31
 
+_SECTIONS: dict[Kind, str] = {"eviction": "policy", "admission": "admission", "prefix": "prefix"}
+
 _KEYS: dict[str, tuple[str, ...]] = {
     "window": ("sliding_window", "sink_window"),
     "chunk": ("chunked",),
@@ -269,6 +271,8 @@ def check_options(
         elif name in known and known[name].kind is not None:
             built = build_options(_descriptor(registry, kind, name), table, path, origins)
             values = msgspec.to_builtins(built) if built is not None else {}
+        elif name not in known and (home := _home(registry, name)):
+            raise origins.error(path, table, f"no {kind} policy of that name; it goes in {home}")
         elif name not in known and (hint := did_you_mean(name, known)):
             raise origins.error(path, table, f"no policy of that name{hint}")
         else:
@@ -280,6 +284,14 @@ def check_options(
         if values or name in tables:
             filled[name] = values
     return Checked(options, filled, tuple(unchecked))
+
+
+def _home(registry: Registry, name: str) -> str:
+    """Where the options of a policy go that is known without an import; empty if none is."""
+    for kind, section in _SECTIONS.items():
+        if any(found.kind and found.name == name for found in registry.candidates(kind)):
+            return f"{section}.options.{name}"
+    return ""
 
 
 def _descriptor(registry: Registry, kind: Kind, name: str) -> Descriptor:

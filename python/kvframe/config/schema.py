@@ -16,8 +16,8 @@ Count = Annotated[int, Meta(ge=1, le=MAX_BLOCKS)]
 Budget = Annotated[
     Annotated[float, Meta(gt=0)] | None,
     Meta(
-        description="A policy in Python that takes longer for a decision is asked no more. If "
-        "not given, it may take its time."
+        description="A policy in Python that takes longer than this for a decision is not asked "
+        "again. If not given, there is no limit."
     ),
 ]
 OptionTables = Annotated[
@@ -82,15 +82,15 @@ class CacheConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     remap_duplicates: Annotated[
         bool,
         Meta(
-            description="A computed block that is findable already gives way to that one; the "
-            "step says which table entries changed."
+            description="When a computed block turns out to be cached already, use the cached one "
+            "instead; the step says which table entries changed."
         ),
     ] = False
     partial_hits: Annotated[
         bool,
         Meta(
-            description="Hits may end inside a block, by a copy: in the partial last block of an "
-            "ended sequence, or under the radix index in any block."
+            description="Hits may end inside a block, which is then copied: in the partial last "
+            "block of an ended sequence, or in any block under the radix index."
         ),
     ] = False
 
@@ -134,13 +134,17 @@ class GroupConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     interval: Annotated[
         Annotated[int, Meta(ge=0, le=MAX_BLOCKS)] | None,
         Meta(
-            description="Tokens between boundaries that stay findable, beside the prompt's end; 0: "
-            "that alone. If not given, all that can be hit."
+            description="Tokens between the boundaries that stay findable, in addition to the "
+            "prompt's end; 0: only the prompt's end. If not given, every boundary."
         ),
     ] = None
     lag: Annotated[
         int,
-        Meta(ge=0, le=MAX_BLOCKS, description="Tokens its KV stays behind (a draft model)."),
+        Meta(
+            ge=0,
+            le=MAX_BLOCKS,
+            description="Tokens by which its KV lags behind what is committed (a draft model).",
+        ),
     ] = 0
     layers: Annotated[
         Count | None,
@@ -148,7 +152,7 @@ class GroupConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     ] = None
     page_bytes: Annotated[
         Count | None,
-        Meta(description="Bytes of one of its blocks over its layers, where [model] says not."),
+        Meta(description="Bytes of one of its blocks over its layers, if [model] does not say."),
     ] = None
 
 
@@ -188,7 +192,7 @@ class AdmissionConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class PrefixConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[prefix]``: how prompts become keys, and what is taken of a found prefix."""
+    """``[prefix]``: how prompts become keys, and how much of a found prefix is used."""
 
     policy: Annotated[
         str | None,
@@ -204,8 +208,8 @@ class PrefixConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     budget_ms: Annotated[
         Annotated[float, Meta(gt=0)] | None,
         Meta(
-            description="A matcher in Python that takes longer for an answer is asked no more. If "
-            "not given, it may take its time."
+            description="A matcher in Python that takes longer than this for an answer is not "
+            "asked again. If not given, there is no limit."
         ),
     ] = None
     options: Annotated[
@@ -245,20 +249,24 @@ class TierConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ] = "write-through"
     admission_options: PolicyOptions = field(default_factory=dict)
     in_flight: Annotated[
-        Count, Meta(description="Pages on their way in and out at once; more are refused.")
+        Count, Meta(description="Most pages on their way in and out at once; more are refused.")
     ] = 4096
     high: Annotated[
-        float, Meta(gt=0, le=1, description="From this share in use on, room is made ahead.")
+        float,
+        Meta(gt=0, le=1, description="From this share in use on, room is made ahead of need."),
     ] = 0.95
-    low: Annotated[float, Meta(gt=0, le=1, description="Down to this share.")] = 0.9
+    low: Annotated[
+        float, Meta(gt=0, le=1, description="The share in use down to which room is made.")
+    ] = 0.9
     backed_first: Annotated[
-        bool, Meta(description="Pages that the tier below has die before those it has not.")
+        bool,
+        Meta(description="Evict pages that the tier below also has before those it does not."),
     ] = False
     when_full: Annotated[
         Literal["drop", "refuse"],
         Meta(
-            description="When a page would die that the tier below should get and has not: drop "
-            "it, or refuse who wants the room, to be tried again."
+            description="When a page has to go that the tier below should get but does not have "
+            "yet: drop it, or refuse the call that needs the room."
         ),
     ] = "drop"
     timeout_ms: Annotated[
@@ -286,7 +294,7 @@ class PluginsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """``[plugins]``: which installed packages may load, by distribution or by policy name."""
 
     allow: Annotated[
-        list[str], Meta(description="If not empty, only these may load, and the built-in ones.")
+        list[str], Meta(description="If not empty, only these and the built-in ones may load.")
     ] = field(default_factory=list)
     block: Annotated[list[str], Meta(description="These may not load.")] = field(
         default_factory=list
@@ -294,29 +302,29 @@ class PluginsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class ObserveConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[observe]``: what the manager keeps to explain itself with, beyond its counters."""
+    """``[observe]``: what the manager records to explain itself, beyond its counters."""
 
     statistics: Annotated[
         bool,
-        Meta(description="Say why each prefix ended, and what the last 1,000 requests found."),
+        Meta(description="Record why each prefix ended, and what the last 1,000 requests found."),
     ] = True
     ghosts: Annotated[
         int,
         Meta(
             ge=0,
             le=MAX_BLOCKS,
-            description="About so many evicted keys are remembered, no more than the pool has "
-            "blocks; 32 bytes each.",
+            description="About how many evicted keys to remember, at most one per block of the "
+            "pool; 32 bytes each.",
         ),
     ] = 32768
     sample: Annotated[
         int,
-        Meta(ge=0, le=MAX_BLOCKS, description="Time the life of 1 block in so many; 0: of none."),
+        Meta(ge=0, le=MAX_BLOCKS, description="Time the life of 1 block in this many; 0: of none."),
     ] = 0
 
 
 class RetentionConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[retention]``: what may be kept from eviction, and on whose word."""
+    """``[retention]``: what may be kept from eviction, and by whom."""
 
     pin_cap: Annotated[
         float, Meta(ge=0, le=1, description="Share of the pool that pins may hold.")
@@ -324,21 +332,19 @@ class RetentionConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     sessions: Annotated[
         bool,
         Meta(
-            description="Keep books of which blocks a session alone has, so that hints on sessions "
-            "are taken."
+            description="Track which blocks belong to one session alone, so that session hints "
+            "can be taken."
         ),
     ] = False
 
 
 class PressureConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[pressure]``: shares of the pool in use that change the level; what is kept back."""
+    """``[pressure]``: shares of the pool in use at which the level changes; what is kept back."""
 
-    low: Annotated[
-        float, Meta(gt=0, lt=1, description="Below this, pressure that was high is over.")
-    ] = 0.7
-    high: Annotated[float, Meta(gt=0, lt=1, description="From here on pressure is high.")] = 0.85
+    low: Annotated[float, Meta(gt=0, lt=1, description="Below this, high pressure ends.")] = 0.7
+    high: Annotated[float, Meta(gt=0, lt=1, description="From here on, pressure is high.")] = 0.85
     critical: Annotated[
-        float, Meta(gt=0, le=1, description="From here on pressure is critical.")
+        float, Meta(gt=0, le=1, description="From here on, pressure is critical.")
     ] = 0.95
     reserve: Annotated[
         int,

@@ -4,10 +4,10 @@
 | --- | --- |
 | `statistics` | hit rates, why prefixes ended, how long blocks live |
 | `log` | a portion of the ordered log, with the token ids and requests that belong to it |
-| `blocks` | the log as events of blocks stored, removed, cleared: what a router has to know |
-| `rebuild` | counters, pressure and the state of every block, from the log alone |
-| `redrive` | what a log says was asked, asked again of a fresh manager |
-| `snapshot` | everything a manager holds at one instant, and in words |
+| `blocks` | the log as events of blocks stored, removed, cleared, for routers |
+| `rebuild` | counters, pressure and the state of every block, rebuilt from the log alone |
+| `redrive` | the calls that a log records, made again on a fresh manager |
+| `snapshot` | everything a manager holds at one instant, also in words |
 """
 
 from kvframe.observe.blocks import AllBlocksCleared, BlockEvents, BlockRemoved, BlockStored

@@ -1,8 +1,8 @@
-"""Which way pays on this card: measured once beside compute, and kept.
+"""Which way of swapping is best on this card: measured once beside compute, and kept in a file.
 
-Bandwidth alone picks wrong: a kernel that reads the host is as fast as the copy engine, and slows
-the model by half meanwhile. So a way costs what its transfer takes and, on top, what compute beside
-it loses in that time.
+Bandwidth alone would choose wrong: a kernel that reads the host is as fast as the copy engine, but
+slows the model by half meanwhile. So the cost of a way is the time of its transfer plus the time
+that compute beside it loses.
 """
 
 from __future__ import annotations

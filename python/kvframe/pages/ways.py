@@ -1,4 +1,4 @@
-"""Which way a transfer between device and host goes, by how many pages it has."""
+"""Which way a transfer between device and host goes, by its number of pages."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from kvframe.errors import UsageError
 from kvframe.spelling import did_you_mean
 
 Way = Literal["rows", "batch", "split", "staged", "kernel"]
-"""``rows``: a strided copy a page; ``batch``: all rows in one call of the driver; ``split``: some
-pages as ``rows``, at once others as ``kernel``; ``staged``: by a kernel into a buffer, from there
-in one piece; ``kernel``: by one that reads or writes the host."""
+"""``rows``: one strided copy per page; ``batch``: all rows in one call of the driver; ``split``:
+some pages as ``rows`` and at the same time others as ``kernel``; ``staged``: gathered by a kernel
+into a buffer, which is then copied in one piece; ``kernel``: a kernel reads or writes the host."""
 
 WAYS: tuple[Way, ...] = get_args(Way)
 

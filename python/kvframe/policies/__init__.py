@@ -1,4 +1,11 @@
-"""The policies that ship with kvframe, and what one writes policies in Python with."""
+"""The built-in policies, and the base classes for policies in Python.
+
+| base class | for |
+| --- | --- |
+| `BatchedEviction` | which block dies next, among `Candidates` with `COLUMNS` |
+| `BatchedAdmission` | which `Arrivals` become findable (`ADMISSION_COLUMNS`); who is `Waiting` |
+| `BatchedPrefix`, `BatchedIndex` | how `Prompts` become keys, and how much of a hit is used |
+"""
 
 from __future__ import annotations
 

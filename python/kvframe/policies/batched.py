@@ -59,6 +59,9 @@ class Candidates(msgspec.Struct, frozen=True):
 class BatchedEviction:
     """Base class of eviction policies in Python. Override `score`, or `victims`.
 
+    A class says what it wants to see; an object that says it anew in ``__init__``, as its options
+    may have it, is taken at its word.
+
     Attributes:
         columns: Names from `COLUMNS`; only these are gathered.
         window: Candidates offered at a time: 0 for all, None for 256. ``policy.window`` of the

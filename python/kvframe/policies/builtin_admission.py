@@ -10,7 +10,7 @@ from kvframe.descriptors import AdmissionPolicy
 from kvframe.hookspecs import hookimpl
 from kvframe.policies.builtin_options import Number, Positive
 
-Uses = Annotated[Positive, msgspec.Meta(description="Kept from this use on, the first included.")]
+Uses = Annotated[Positive, msgspec.Meta(description="Kept from this use on; the first counts.")]
 Keys = Annotated[int, msgspec.Meta(ge=1, le=2**24, description="Keys that are remembered.")]
 
 
@@ -48,7 +48,7 @@ class SizeOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Number, msgspec.Meta(description="Shorter requests leave nothing, in tokens.")
     ] = 1024
     max_tokens: Annotated[
-        Number, msgspec.Meta(description="What lies behind so many tokens is not kept.")
+        Number, msgspec.Meta(description="Nothing past this many tokens of a request is kept.")
     ] = 2**32 - 1
 
 
@@ -62,7 +62,7 @@ class CostOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attention_tokens: Annotated[
         Positive,
         msgspec.Meta(
-            description="Tokens before one for which attention takes as much as all the rest."
+            description="Depth in tokens at which a token's attention costs as much as all else."
         ),
     ] = 32768
 
@@ -98,14 +98,14 @@ BUILTIN_ADMISSION = (
     AdmissionPolicy(
         name="branch-point",
         way="builtin",
-        summary="states of recurrent layers where prompts part or end; all else",
+        summary="states of recurrent layers only where prompts part or end; all attention KV",
         source="Marconi: Pan et al., MLSys 2025",
         options=BranchPointOptions,
     ),
     AdmissionPolicy(
         name="size",
         way="builtin",
-        summary="requests of a least length, up to a place in them",
+        summary="requests of a minimum length, up to a maximum of their tokens",
         options=SizeOptions,
     ),
     AdmissionPolicy(

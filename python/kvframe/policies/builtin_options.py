@@ -12,7 +12,7 @@ Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
 AttentionBlocks = Annotated[
     Positive,
     msgspec.Meta(
-        description="Blocks before one for which attention takes as much as all the rest."
+        description="Depth in blocks at which a block's attention costs as much as all else."
     ),
 ]
 
@@ -37,7 +37,8 @@ class SlruDecayOptions(SlruOptions, frozen=True, forbid_unknown_fields=True):
     """Options of ``slru-decay``."""
 
     debounce_ticks: Annotated[
-        Number, msgspec.Meta(description="Ticks after a use that counts in which no other does.")
+        Number,
+        msgspec.Meta(description="Ticks after a counted use during which further ones do not."),
     ] = 4
     decay_ticks: Annotated[
         Positive,
@@ -74,7 +75,8 @@ class MarconiOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options of ``marconi``."""
 
     alpha_percent: Annotated[
-        Number, msgspec.Meta(description="What the work to compute a block weighs, by recency.")
+        Number,
+        msgspec.Meta(description="Weight of the work to compute a block, in percent of recency's."),
     ] = 1
     attention_blocks: AttentionBlocks = 2048
 
@@ -94,11 +96,11 @@ class TwoQOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options of ``2q``."""
 
     in_percent: Annotated[
-        Percent, msgspec.Meta(description="Share of the blocks that used-once ones may hold.")
+        Percent, msgspec.Meta(description="Share of the pool for blocks used once, in percent.")
     ] = 25
     out_percent: Annotated[
         Number,
-        msgspec.Meta(description="Keys remembered of evicted used-once blocks, by the blocks."),
+        msgspec.Meta(description="Evicted used-once keys to remember, in percent of the blocks."),
     ] = 50
 
 

@@ -1,4 +1,4 @@
-"""The prefix matchers that ship: the core's two indexes, and rules for what is taken of a hit."""
+"""The built-in prefix matchers: the core's two indexes, and rules for how much of a hit is used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MinHitOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     min_tokens: Annotated[
         int,
-        msgspec.Meta(ge=0, le=2**32 - 1, description="Shorter prefixes are computed, not taken."),
+        msgspec.Meta(ge=0, le=2**32 - 1, description="Shorter prefixes are computed again."),
     ] = 256
 
 
@@ -48,22 +48,22 @@ class LoadOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Positive, msgspec.Meta(description="Bytes a second from where the KV lies.")
     ] = 20e9
     latency: Annotated[
-        float, msgspec.Meta(ge=0, description="Seconds before the first byte comes.")
+        float, msgspec.Meta(ge=0, description="Seconds until the first byte arrives.")
     ] = 0.0005
     flops_per_token: Annotated[
-        Positive, msgspec.Meta(description="Operations for a token: twice the parameters.")
+        Positive, msgspec.Meta(description="Operations per token: twice the parameters.")
     ] = 16e9
     attention_flops: Annotated[
         float,
-        msgspec.Meta(ge=0, description="Operations for a token by each one before it."),
+        msgspec.Meta(ge=0, description="Operations per token for each token before it."),
     ] = 524288.0
     flops: Annotated[
-        Positive, msgspec.Meta(description="Operations a second that a prefill achieves.")
+        Positive, msgspec.Meta(description="Operations per second that a prefill achieves.")
     ] = 4e14
 
 
 class LoadOrRecompute(BatchedPrefix):
-    """What somebody else could bring is loaded where that is sooner than to compute it.
+    """Loads KV that can come from elsewhere where that is faster than computing it.
 
     Loading takes ``latency + tokens * bytes_per_token / bandwidth``, computing ``tokens *
     (flops_per_token + attention_flops * place) / flops``, by the place in the prompt: loading wins

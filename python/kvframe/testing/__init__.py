@@ -1,4 +1,4 @@
-"""The conformance kit: what kvframe expects of a policy, as tests for its author.
+"""The conformance kit: what kvframe expects of a policy or a store, as tests for its author.
 
 In a package's tests, with pytest:
 
@@ -10,11 +10,12 @@ In a package's tests, with pytest:
     class TestDeepFirst(EvictionConformance):
         policy = "deep-first"
 
-`check_policy` gives the same as a `Report`; ``kvframe bench check`` prints it with a replay.
+`check_policy` returns the same as a `Report`; ``kvframe bench check`` prints that and a replay.
 
-Admission policies and prefix matchers have `KindConformance`, and `check_kind` as a function; these
-take what the package's hook gives. `check_store` does the same for a tier's store; a
-`ServerProcess` on a `free_port` is the server behind it, to be killed, stalled and started again.
+For admission policies and prefix matchers there are `KindConformance` and the function
+`check_kind`; both take the descriptor that the package's hook returns. `check_store` checks a
+tier's store. A `ServerProcess` on a `free_port` runs the server behind a store, and can kill, stall
+and restart it.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def check_policy(
         budget_us: Microseconds that a decision among 256 candidates may take.
 
     Returns:
-        A verdict for each promise; `Report.ok` if all were kept.
+        A verdict for each promise; `Report.ok` is true if all were kept.
 
     Raises:
         PluginError: No policy of that name, or it is blocked or broken.
@@ -57,7 +57,7 @@ def check_policy(
 
 
 class EvictionConformance(Conformance):
-    """The kit as tests: derive from it in your package, and say which policy.
+    """The kit as tests: derive a class from it in your package, and name the policy.
 
     .. code-block:: python
 

@@ -36,12 +36,12 @@ def check_kind(policy: Trialled, options: Mapping[str, Any] | None = None) -> Re
     """Put an admission policy or a prefix matcher through the trials of the kit.
 
     Args:
-        policy: What describes it, as its hook gives it, or what the registry loaded; a built-in
-            one's will do.
+        policy: Its descriptor, as its hook returns it, or what the registry loaded; built-in
+            policies work too.
         options: Its options, as in its table of kvframe.toml; defaults if None.
 
     Returns:
-        A verdict for each promise; `Report.ok` if all were kept.
+        A verdict for each promise; `Report.ok` is true if all were kept.
 
     Raises:
         UsageError: It is of another kind, or the options are no mapping.
@@ -122,7 +122,7 @@ class _Knows(Registry):
 
 
 class KindConformance(Conformance):
-    """The kit as tests: derive from it in your package, and say which policy.
+    """The kit as tests: derive a class from it in your package, and give it the policy.
 
     Attributes:
         policy: The `AdmissionPolicy` or `PrefixMatcher` that the package's hook gives.

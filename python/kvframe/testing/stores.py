@@ -26,6 +26,7 @@ def check_store(make: Callable[[], PageStore], *, size: int = 4096, count: int =
     store, space = make(), Space(model="check")
     names = [space.name((at, 1), at % 3) for at in range(count)]
     objects = {name: bytes([at % 251]) * (1 + size * at // count) for at, name in enumerate(names)}
+    _same("place", isinstance(store.place(), str | None), True)
     _same("put of nothing", list(store.put([])), [])
     _same("get of nothing", list(store.get([])), [])
     store.remove([])

@@ -24,6 +24,9 @@ MOST_BEHIND = 1024
 MOST_AGAIN = 16
 """So many of them are tried again in a poll."""
 
+MOST_CLEANED = 256
+"""Pages that are about to die of which a poll asks whether the tier below should get them."""
+
 
 class Held(NamedTuple):
     """A block that may stay cached in the pool after its sequence, and be wanted when it dies."""
@@ -116,7 +119,7 @@ class Downward(Levels):
                 continue
             doomed = [page for _, page in level.books.order()[:short]]
             if place < len(self.below):
-                doomed = self._clean(level, place, doomed)
+                doomed = self._clean(level, place, doomed[:MOST_CLEANED])
             self._evicted(level, level.books.collect(free + len(doomed)))
 
     # --- pool to host -------------------------------------------------------------------------
@@ -232,12 +235,16 @@ class Downward(Levels):
             self._read_first(level, below, keys, start, (source, ticket), landed)
             return
 
+        good = len(slots)
+
         def fetch() -> Rows:
+            nonlocal good
             good = level.check(slots)
             return [some[:good] for some in level.get(slots)]
 
         def sent(outcome: Written | Exception) -> None:
-            self._settle(level, source, self._all(len(slots)))
+            # What has changed in host memory meanwhile is gone, or it would be sent for ever.
+            self._settle(level, source, self._all(good))
             landed(outcome)
 
         below.worker.submit(lambda: below.write(codec, keys, start, fetch), sent)
@@ -283,7 +290,10 @@ class Downward(Levels):
 
     def _clean(self, level: Level, place: int, doomed: list[int]) -> list[int]:
         """Back up pages that are about to die and that the tier below lets in; those that may."""
-        lost = self._lost(level, place, doomed)
+        if self.below[place].is_up(self._clock()):
+            lost = self._lost(level, place, doomed)
+        else:  # nobody can be asked in each poll: they stay until somebody needs the room
+            lost = level.books.unbacked(doomed)
         if level.config.when_full == "drop" and level.books.counts()[0] == 0:
             # One that is on its way down by now is nobody's, and another would die in its place.
             front = [page for _, page in level.books.order()[:1]]

@@ -49,6 +49,8 @@ class Levels:
     _cleaned: list[dict[Key, bool]]
     """By tier: pages that went down because they were about to die, and whether they were evicted
     there while they were still here: sent again they would be evicted again."""
+    _refuse_loss: Callable[[int], None]
+    """Of `Downward`, which knows the way down; whoever wants room in host memory calls it."""
     _least: int
     """The lowest block id that is a page: 1 where block 0 is the null block."""
 

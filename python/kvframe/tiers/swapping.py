@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
@@ -52,7 +53,7 @@ class Swapping(Levels):
         """End a running sequence for now, the cheaper way: swapped out, or to be computed again.
 
         Measured bandwidths stand in for the stated ones as soon as there are some. Where host
-        memory has no room, it is computed again.
+        memory has no room, or none now, it is computed again.
 
         Returns:
             A `Swapped` for `swap_in`, or the request for `admit`.
@@ -67,7 +68,8 @@ class Swapping(Levels):
         room = -(-tokens // self.block_size) <= free + cached
         fresh = self.kv._core.fingerprint(seq) is not None  # of the present weights
         if tokens and room and fresh and cost.prefers_swap(tokens, nbytes):
-            return self.swap_out(seq)
+            with suppress(BusyError):
+                return self.swap_out(seq)
         self.counters["recomputed"] += 1
         return self.kv.preempt(seq)
 
@@ -77,6 +79,7 @@ class Swapping(Levels):
         Its handle is stale at once; its blocks are held until they are copied.
 
         Raises:
+            BusyError: With ``when_full = "refuse"``: the tier below lacks what would have to go.
             CapacityError: Host memory has no room; nothing has changed.
             UsageError: A window has given blocks up: they cannot come back.
         """
@@ -90,6 +93,7 @@ class Swapping(Levels):
                     f"group {part.group} of {seq:#x} has given blocks up: recompute it"
                 )
         weights = self.kv._core.fingerprint(seq)
+        self._refuse_loss(rows)
         slots, evicted = self.host.books.lend(rows)
         try:
             lease = self.kv.lease(seq, tokens) if tokens else None

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from kvframe.arguments import is_int, shown
-from kvframe.errors import CapacityError, HandleError, UsageError
+from kvframe.errors import BusyError, CapacityError, HandleError, UsageError
 from kvframe.policies.tier import UNKNOWN, Use
 from kvframe.tiers.below import Read, StoreTier
 from kvframe.tiers.books import Keys, Stored
@@ -91,7 +91,7 @@ class Upward(Levels):
         if below is None or found <= present:
             self._go_on(loading)
             return
-        reserved = self._reserve(self.host, loading.keys)
+        reserved = self._reserve(self.host, self._sparing(loading.keys))
         if reserved is None:
             self.counters["deferred"] += 1
             loading.keys = loading.keys[:present]
@@ -103,6 +103,17 @@ class Upward(Levels):
             self._fetch(loading, below, stored)
         else:
             self._go_on(loading)
+
+    def _sparing(self, keys: Keys) -> Keys:
+        """As much of a prefix as makes nobody die in host memory who may not."""
+        books = self.host.books
+        present = books.present(keys)
+        try:
+            self._refuse_loss(len(keys) - present)
+        except BusyError:
+            self.counters["deferred"] += 1
+            return keys[: present + books.counts()[0]]
+        return keys
 
     def _fetch(self, loading: Loading, below: StoreTier, stored: Stored) -> None:
         """The first stage."""

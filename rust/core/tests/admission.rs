@@ -59,14 +59,15 @@ fn a_lagging_group_goes_as_far_as_the_others() {
     assert_eq!(m.pool().cached(), 4);
 }
 
-fn ask(m: &mut Manager, tier: Tier, occasion: Occasion, uses: &[u32]) -> Vec<Verdict> {
+fn ask(name: &str, tier: Tier, occasion: Occasion, uses: &[u32]) -> Vec<Verdict> {
     let mut offer = Offer::default();
     for (depth, &uses) in (0..).zip(uses) {
         let key = Key(u128::from(depth) + 1);
         offer.push(Row { key, depth, span: SIZE, uses, ..Row::default() });
     }
-    let mut out = Vec::new();
-    m.judge_admission(&offer, Ask { tier, occasion, ..Ask::default() }, &mut out);
+    let mut out = vec![Verdict::Keep; offer.len()];
+    let mut policy = by_name(name, AdmissionOptions::default()).unwrap().expect("a policy");
+    policy.admit(&offer, Ask { tier, occasion, ..Ask::default() }, &mut out);
     out
 }
 
@@ -74,16 +75,13 @@ fn ask(m: &mut Manager, tier: Tier, occasion: Occasion, uses: &[u32]) -> Vec<Ver
 fn lower_tiers_ask_the_same_policy() {
     use Verdict::{Drop, Keep};
     let uses = [0, 1, 2];
-    let mut back = full("write-back");
-    assert_eq!(ask(&mut back, Tier::Host, Occasion::Computed, &uses), [Drop; 3]);
-    assert_eq!(ask(&mut back, Tier::Host, Occasion::Evicted, &uses), [Keep; 3]);
-    assert_eq!(ask(&mut back, Tier::Gpu, Occasion::Computed, &uses), [Keep; 3]);
-    let mut through = full("write-through");
-    assert_eq!(ask(&mut through, Tier::Disk, Occasion::Computed, &uses), [Keep; 3]);
-    let mut selective = full("selective");
-    assert_eq!(ask(&mut selective, Tier::Host, Occasion::Used, &uses), [Drop, Drop, Keep]);
-    // Nobody decides: everything enters.
-    assert_eq!(ask(&mut full("always"), Tier::Host, Occasion::Used, &uses), [Keep; 3]);
+    assert_eq!(ask("write-back", Tier::Host, Occasion::Computed, &uses), [Drop; 3]);
+    assert_eq!(ask("write-back", Tier::Host, Occasion::Evicted, &uses), [Keep; 3]);
+    assert_eq!(ask("write-back", Tier::Gpu, Occasion::Computed, &uses), [Keep; 3]);
+    assert_eq!(ask("write-through", Tier::Disk, Occasion::Computed, &uses), [Keep; 3]);
+    assert_eq!(ask("selective", Tier::Host, Occasion::Used, &uses), [Drop, Drop, Keep]);
+    // Nobody is asked: everything enters.
+    assert!(by_name("always", AdmissionOptions::default()).unwrap().is_none());
 }
 
 #[test]

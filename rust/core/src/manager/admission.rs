@@ -41,15 +41,6 @@ impl Manager {
         self.gate.as_ref().map(|gate| gate.counts).unwrap_or_default()
     }
 
-    /// Asks the policy about blocks that would enter another tier, one verdict a row.
-    pub fn judge_admission(&mut self, offer: &Offer, ask: Ask, out: &mut Vec<Verdict>) {
-        out.clear();
-        out.resize(offer.len(), Verdict::Keep);
-        if let Some(gate) = &mut self.gate {
-            gate.policy.admit(offer, ask, out);
-        }
-    }
-
     /// Whether keys are made for the admission policy.
     #[inline]
     pub(super) fn admits_by_key(&self) -> bool {
