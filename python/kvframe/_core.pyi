@@ -141,6 +141,10 @@ class Manager:
         """
         Blocks: (free, cached, referenced, all).
         """
+    def cut_known(self, /, seq: SupportsIndex, length: SupportsIndex) -> None:
+        """
+        For replaying a log: cuts what is known past the slots.
+        """
     def done(self, /, ticket: SupportsIndex) -> None:
         """
         Copies of a ticket are ordered.

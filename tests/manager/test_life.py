@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvframe import CapacityError, NeverFitsError, UsageError
+from kvframe import CapacityError, Extra, NeverFitsError, Request, UsageError
 
 from .helpers import cached, manager, state
 
@@ -341,3 +341,14 @@ def test_wrong_keys_are_refused(keys: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         kv.admit(None, keys=keys, num_tokens=4)
     assert kv.counts().free == 8
+
+
+@pytest.mark.scenario("I13", "MK-B11")
+@pytest.mark.parametrize("kind", ["hash", "radix"])
+def test_a_length_without_tokens_costs_no_memory(kind: str) -> None:
+    kv = manager(8, index=kind)
+    huge = Request(None, num_tokens=2**32 - 1, extras=[Extra(0, 2**32 - 1, b"x")])
+    assert kv.lookup(huge).tokens == 0
+    with pytest.raises(NeverFitsError):
+        kv.admit(huge)
+    assert kv.admit(huge, partial=True).granted_tokens == 32

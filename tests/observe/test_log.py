@@ -203,3 +203,16 @@ def test_another_configuration_is_told_with_the_event(options: Any, told: str) -
     other = manager(**{"blocks": 8, "block_size": 4, **options}, event_log=True)
     with pytest.raises(IntegrityError, match="event 0 was .*, redriven it is refused: " + told):
         redrive(kv.take_log(), other)
+
+
+@pytest.mark.scenario("I10")
+def test_a_cut_beside_a_failed_load_is_redriven() -> None:
+    kv = manager(8, event_log=True)
+    grant = kv.admit(range(9), external=8)
+    assert grant.load is not None
+    kv.step(failed=[grant.load], truncate=([grant.seq], [5]))
+    assert kv.lengths(grant.seq)[:2] == (5, 0)
+    log = kv.take_log()
+    again = manager(8, event_log=True)
+    assert len(redrive(log, again)) == len(log)
+    assert again.lengths(grant.seq) == kv.lengths(grant.seq)

@@ -132,7 +132,9 @@ _VERBS: dict[K, Any] = {
     K.EXTEND: lambda core, e: core.extend(e.seq, e.value),
     K.FILL: lambda core, e: core.fill(e.seq, e.ids),
     K.COMMIT: lambda core, e: core.commit(e.seq, e.value),
-    K.TRUNCATE: lambda core, e: core.truncate(e.seq, e.other),
+    K.TRUNCATE: lambda core, e: (core.cut_known if e.other > e.value else core.truncate)(
+        e.seq, e.other
+    ),
     K.FORK: lambda core, e: core.fork(e.value),
     K.FORK_PREFIX: lambda core, e: core.fork_prefix(e.seq, e.value, copy=bool(e.other)),
     K.FINISH: lambda core, e: core.release(e.seq),

@@ -302,6 +302,11 @@ impl Manager {
         self.with(py, |core| core.truncate(seq.0, length.0))
     }
 
+    /// For replaying a log: cuts what is known past the slots.
+    fn cut_known(&self, py: Python<'_>, seq: Seq, length: Length) -> PyResult<()> {
+        self.with(py, |core| core.cut_known(seq.0, length.0))
+    }
+
     /// A sequence over the same blocks.
     fn fork(&self, py: Python<'_>, seq: Seq) -> PyResult<u64> {
         self.with(py, |core| core.fork(seq.0))

@@ -176,6 +176,8 @@ impl Manager {
     /// The same by the tokens themselves.
     fn find_path(&self, radix: &Radix, wanted: Wanted<'_>, blocks: &mut [Vec<BlockId>]) -> usize {
         let Wanted { root, tokens, extras, limit, .. } = wanted;
+        // Whoever came by a length alone has no tokens to look for, however long it is.
+        let limit = limit.min(tokens.len() / self.block_size() as usize);
         let marks = &self.hasher.marks(extras, limit)[..];
         let mut count = limit;
         for (group, found) in blocks.iter_mut().enumerate() {

@@ -57,6 +57,15 @@ impl Manager {
         self.cut(seq, len)
     }
 
+    /// For replaying a log: cuts what is known of `seq` to `len` tokens where it has fewer slots, as in a
+    /// step in which a copy of it failed first.
+    ///
+    /// # Errors
+    /// Unknown handles.
+    pub fn cut_known(&mut self, seq: SeqId, len: u32) -> Result<()> {
+        self.cut(seq, len)
+    }
+
     /// Whether `seq` may be cut to `len` tokens once the `settled` tickets are.
     pub(super) fn check_cut(
         &self,
