@@ -106,6 +106,8 @@ def main(save: Path | None, tests: tuple[str, ...]) -> None:
     if not tools:
         print("compute-sanitizer is not on the path: the tests run without it", file=sys.stderr)
     card, rows = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(), []
+    cards = cupy.cuda.runtime.getDeviceCount()
+    name = short_name(card) + (f"x{cards}" if cards > 1 else "")
     for tool in (None, *tools):
         if tool is not None:
             rows.append(bites(tool))
@@ -113,15 +115,15 @@ def main(save: Path | None, tests: tuple[str, ...]) -> None:
         record = {
             "date": now(),
             "card": card,
-            "cards": cupy.cuda.runtime.getDeviceCount(),
+            "cards": cards,
             "driver": driver(),
             "versions": {"cupy": cupy.__version__, "numpy": version("numpy")},
             "command": " ".join(["python", "-m", "perf.card", *sys.argv[1:]]),
             "rows": rows,
         }
         if save is not None:
-            name = f"card-{short_name(card)}-{record['date'][:10]}.json"
-            (save / name).write_text(json.dumps(record, indent=2) + "\n")
+            file = save / f"card-{name}-{record['date'][:10]}.json"
+            file.write_text(json.dumps(record, indent=2) + "\n")
     sys.exit(any(row["exit"] for row in rows))
 
 
