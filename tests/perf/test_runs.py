@@ -91,3 +91,13 @@ def test_native_prints_every_form() -> None:
         *("builtin lru", "builtin lfu", "native lru, own order"),
     ]
     assert all(row["ns_a_block"] > 0 for row in rows)
+
+
+def test_tiers_prints_what_a_store_reaches() -> None:
+    few = ["--store", "disk", "--pages", "3", "--rounds", "2"]
+    command = [sys.executable, "-m", "perf.tiers", *few]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    name, *speeds = ran.stdout.splitlines()[2].split()[:5]
+    assert name == "disk"
+    assert min(map(float, speeds)) > 0

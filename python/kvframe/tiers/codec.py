@@ -145,8 +145,8 @@ class Codec:
         _, _, part, parts, space, key, parent, depth, _, _ = _HEAD.unpack_from(data)
         if space != self._digest or parts != len(self.shapes) or part >= parts:
             raise CorruptError(f"a page of another space: {space.hex()}")
-        if (depth == 0) != (parent == _ROOT):
-            raise CorruptError(f"page {depth} of a prefix, and before it {parent.hex()}")
+        if depth == 0 and parent != _ROOT:
+            raise CorruptError(f"the first page of a prefix, and before it {parent.hex()}")
         before = None if depth == 0 else words(int.from_bytes(parent, "little"))
         return Head(space, words(int.from_bytes(key, "little")), before, depth, part, parts)
 
