@@ -238,13 +238,12 @@ class Registry:
             return f"no {_WORDS[kind]} {name}: it is of kind {other}, named in {_KEY[other]}"
         names = [name for group in found.values() for name in group]
         listing = "; ".join(f"{', '.join(group)} ({origin})" for origin, group in found.items())
-        package = PACKAGES.get(kind, {}).get(name)
-        hint = did_you_mean(name, names) if package is None else f"; {package} brings it."
-        return (
-            f"no {_WORDS[kind]} {_named(name)}{hint or '.'} "
-            f"Found: {listing or 'none'}. One comes with a package: install {package or 'it'} for "
-            f"{sys.executable} with pip, then look with: kvframe plugins"
-        )
+        how = f"for {sys.executable} with pip, then look with: kvframe plugins"
+        said, have = f"no {_WORDS[kind]} {_named(name)}", f"Found: {listing or 'none'}"
+        if (package := PACKAGES.get(kind, {}).get(name)) is not None:
+            return f"{said}: it comes with a package, install {package} {how}. {have}"
+        hint = did_you_mean(name, names) or "."
+        return f"{said}{hint} {have}. One comes with a package: install it {how}"
 
     def _rows(self, candidate: Candidate, everything: Sequence[Candidate]) -> Sequence[PluginInfo]:
         def row(state: str, offer: Descriptor | None = None) -> PluginInfo:

@@ -165,8 +165,8 @@ def test_a_package_of_kvframe_that_is_not_installed_is_named(
         for name, package in names.items():
             with pytest.raises(PluginError) as told:
                 getattr(Registry(), kind)(name)
-            assert f"{name}; {package} brings it. Found: " in str(told.value)
-            assert f"install {package} for {sys.executable} with pip" in str(told.value)
+            comes = f" {name}: it comes with a package, install {package} for {sys.executable}"
+            assert comes in str(told.value)
     monkeypatch.undo()
     entries = {entry.name: entry for entry in metadata.entry_points(group="kvframe")}
     for names in PACKAGES.values():
