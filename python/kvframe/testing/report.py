@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -87,14 +88,15 @@ def judged(
     )
 
 
-class Conformance:
+class Conformance(ABC):
     """Tests of which each holds a policy to one promise; the report is made once a class."""
 
     _report: ClassVar[Report]
 
     @classmethod
+    @abstractmethod
     def _checked(cls) -> Report:
-        raise NotImplementedError
+        """What the kit finds of the policy that the class names."""
 
     def _kept(self, promise: str) -> None:
         kind = type(self)
