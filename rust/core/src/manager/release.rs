@@ -162,7 +162,7 @@ impl Manager {
             }
             let mut table = std::mem::take(&mut sequence.tables[group]);
             if self.retention.is_on() {
-                self.retain(seq, group, keep, &table[keep..])?;
+                self.retain(seq, group, keep, &table[keep..], true)?;
             }
             if self.fences.is_up() {
                 self.put_behind(&table, keep);
