@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kvframe import TierConfig, TierError, UsageError
+from kvframe import BusyError, TierConfig, TierError, UsageError
 from kvframe.tiers import Inline, Thread
 
 from .helpers import Engine, Shelf, below, host, text
@@ -106,10 +108,8 @@ def work(engine: Engine) -> None:
         engine.tiers.poll()
         engine.tiers.poll()
         engine.compute(grant.seq)
-        try:
+        with suppress(BusyError):  # the tier below lacks what would have to go
             engine.tiers.offload(grant.seq)
-        except Exception as error:
-            assert "try again after poll" in str(error)
         engine.tiers.poll()
         engine.kv.release(grant.seq)
 
@@ -145,7 +145,7 @@ def test_an_idle_engine_calls_no_store_whatever_that_refuses(
 def test_a_refusal_backs_off_as_an_exception_does(kind: type[Counting]) -> None:
     shelf = kind()
     engine = Engine([host(32), below(32)], stores=[shelf], blocks=40)
-    waits = []
+    waits: list[int] = []
     for _ in range(7):
         before = shelf.calls.count("put")
         start = engine.now
@@ -159,7 +159,9 @@ def test_a_refusal_backs_off_as_an_exception_does(kind: type[Counting]) -> None:
 @pytest.mark.scenario("F13")
 @pytest.mark.parametrize("kind", BAD)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_drain_and_close_end_with_threads_and_a_real_clock(kind: type[Counting], shape: str) -> None:
+def test_drain_and_close_end_with_threads_and_a_real_clock(
+    kind: type[Counting], shape: str
+) -> None:
     shelf = kind()
     engine = Engine(SHAPES[shape](), stores=[shelf], blocks=24, worker=Thread, clock=None)
     work(engine)
@@ -235,27 +237,31 @@ def test_a_stalled_store_holds_up_drain_and_close_for_their_limit(verb: str) -> 
     Engine([host(), below(4, store="shared")], stores=[Shelf(objects=objects)]).run(text(1, 17))
     shelf, other = Stalled(verb, objects), Shelf()
     tiers = [host(16), below(4, store="shared"), below(name="last")]
-    engine = Engine(tiers, stores=[shelf, other], worker=Thread, blocks=24)
+    engine = Engine(tiers, stores=[shelf, other], worker=Thread, blocks=400)
     if verb in ("get", "keep"):
         engine.start(text(1, 17))
     elif verb != "close":
         engine.tiers.prefetch(text(5, 9))
+    seed = 4
     for seed in (2, 3, 4) if verb != "close" else ():
         grant = engine.start(text(seed, 17))
         engine.compute(grant.seq)
         engine.tiers.offload(grant.seq)
-    left = ""
-    if verb != "close":
-        with pytest.raises(TierError, match=r"nothing has ended for 0\.05 s: \d+ calls? of below"):
-            while True:  # removals begin once something has been put
-                engine.tiers.drain(limit=0.05)
-                seed += 1
-                grant = engine.start(text(seed, 17))
-                engine.compute(grant.seq)
-                engine.tiers.offload(grant.seq)
-                engine.now += 2000
-        left = r"nothing has ended.*; "
-    with pytest.raises(TierError, match=left + r"below does not answer and is not closed: \d+ call"):
+    told = ""
+    while verb != "close" and not told:  # removals begin once something has been put
+        try:
+            engine.tiers.drain(limit=0.05)
+        except TierError as error:
+            told = str(error)
+        seed += 1
+        grant = engine.start(text(seed, 17))
+        engine.compute(grant.seq)
+        engine.tiers.offload(grant.seq)
+        engine.now += 2000
+    assert re.match(r"nothing has ended for 0\.05 s: \d+ calls? of below|^$", told)
+    left = "nothing has ended.*; " if told else ""
+    given_up = r"below does not answer and is not closed: \d+ calls? given up"
+    with pytest.raises(TierError, match=left + given_up):
         engine.tiers.close(limit=0.05)
     engine.tiers.close(limit=0.05)
     assert (shelf.closed, engine.tiers.workers[2].busy) == (False, 0)
@@ -290,7 +296,9 @@ def test_a_limit_is_a_number_of_seconds() -> None:
     for call in (engine.tiers.drain, engine.tiers.close, engine.tiers.verify):
         for bad in (0, -1, "1", None, True, float("nan")):
             given: Any = bad
-            with pytest.raises(UsageError, match="limit = .*: must be a number of seconds above 0"):
+            with pytest.raises(
+                UsageError, match=r"limit = .*: must be a number of seconds above 0"
+            ):
                 call(given)
     engine.tiers.close()
 

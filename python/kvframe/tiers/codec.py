@@ -110,11 +110,7 @@ class Codec:
     ) -> bytes:
         """A part of a page, uint8 [page bytes], as an object."""
         raw = page.data if self._fp8 is None else self._fp8[part].encode(page)
-        data = self._packer.pack(raw)
-        before = _ROOT if parent is None else _bytes(parent)
-        fields = (_MAGIC, self._kind, part, len(self.shapes), self._digest, _bytes(key), before)
-        head = _HEAD.pack(*fields, depth, len(data), 0)
-        return b"".join([_HEAD.pack(*fields, depth, len(data), self._sum(head, data)), data])
+        return self._whole(self._packer.pack(raw), key, part, parent, depth)
 
     def decode(self, data: bytes, key: Key, part: int) -> npt.NDArray[np.uint8]:
         """The part of a page again.
@@ -156,6 +152,13 @@ class Codec:
         if head.space != self._digest or head.parts != len(self.shapes):
             raise CorruptError(f"a page of another space: {head.space.hex()}")
         return head
+
+    def _whole(self, data: Buffer, key: Key, part: int, parent: Key | None, depth: int) -> bytes:
+        """Bytes with their head and checksum."""
+        before = _ROOT if parent is None else _bytes(parent)
+        fields = (_MAGIC, self._kind, part, len(self.shapes), self._digest, _bytes(key), before)
+        head = _HEAD.pack(*fields, depth, len(data), 0)
+        return b"".join([_HEAD.pack(*fields, depth, len(data), self._sum(head, data)), data])
 
     def _sizes_of_parts(self) -> list[Sizes]:
         plain = [shape.page_bytes for shape in self.shapes]

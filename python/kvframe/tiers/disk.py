@@ -201,7 +201,7 @@ class Disk(PageStore):
                 return _read_all(file, size)
             with mmap.mmap(-1, max(-(-size // _ALIGNED), 1) * _ALIGNED) as aligned:
                 count = os.readv(file, [aligned])
-                return aligned[:count]
+                return aligned[: min(count, size)]
         except OSError:
             return None
         finally:

@@ -60,13 +60,13 @@ def listed(store: PageStore, codec: Codec) -> Found:
         heads.setdefault(named.key, {})[named.part] = head
         found.turn[named.key] = turn
     found.wrong = list(wrong)
-    whole = {key: parts[0] for key, parts in heads.items() if _is_whole(parts)}
+    whole = {key: parts[0] for key, parts in heads.items() if is_whole(parts)}
     found.pages = connected(whole)
     found.orphans = len(heads.keys() - found.pages.keys() - wrong.keys())
     return found
 
 
-def _is_whole(parts: dict[int, Head]) -> bool:
+def is_whole(parts: dict[int, Head]) -> bool:
     """Whether all parts of a page are there, and say the same of it."""
     first = next(iter(parts.values()))
     same = all(head._replace(part=0) == first._replace(part=0) for head in parts.values())

@@ -168,6 +168,11 @@ class Tiers(Downward, Upward, Swapping, Inside, Ending):
             self._shut(LIMIT_S)
             raise
 
+    @property
+    def spaces(self) -> dict[str, str]:
+        """The name space of each tier with a store, as ``kvframe tiers list`` shows it."""
+        return {below.name: below.codec.space.digest.hex() for below in self.below}
+
     # --- requests -----------------------------------------------------------------------------
 
     def lookup(self, prompt: Request | TokenIds, **options: Unpack[RequestOptions]) -> TierHit:
