@@ -326,3 +326,58 @@ def test_a_redis_that_evicts_by_itself_is_a_miss_and_no_fault(tmp_path: Path) ->
         made.tiers.close()
     finally:
         server.stop()
+
+
+class Plain(Shelf):
+    """A shared store without verbs of its own beyond the least, which says what it removes."""
+
+    def __init__(self, objects: dict[str, bytes]) -> None:
+        super().__init__(objects=objects)
+        self.removed: set[str] = set()
+
+    def remove(self, names: Sequence[str]) -> None:
+        self.removed.update(names)
+        super().remove(names)
+
+
+@pytest.mark.scenario("F14")
+@pytest.mark.parametrize("seed", range(4))
+def test_engines_of_any_size_that_serve_the_same_prompts_remove_what_is_their_own(
+    seed: int,
+) -> None:
+    dice = Random(seed)
+    objects: dict[str, bytes] = {}
+    engines, shelves, before = [], [], set[str]()
+    for pages in (64, 3, 7):
+        shelves.append(Plain(objects))
+        engines.append(engine(shelves[-1], pages))
+        if pages == 64:
+            for at in range(4):
+                engines[0].run(text(at, 17))
+            before = set(objects)
+    for _ in range(40):
+        engines[dice.randrange(1, 3)].run(text(dice.randrange(8), 17))
+    for made in engines[1:]:
+        made.tiers.close()
+    assert before <= set(objects)
+    assert not (shelves[1].removed | shelves[2].removed) & before
+
+
+class NoKeep(Common):
+    """A server that lets this user read and write, and renew nothing."""
+
+    def keep(self, names: Sequence[str]) -> None:
+        raise PermissionError("no permission to run the command")
+
+
+@pytest.mark.scenario("F14", "F13")
+def test_a_store_that_cannot_be_told_what_is_used_serves_all_the_same() -> None:
+    shelf = NoKeep({})
+    made = engine(shelf)
+    for seed in (1, 1, 2, 1):
+        made.run(text(seed, 17))
+    made.only_below()
+    assert made.run(text(1, 17)).external_tokens == 16
+    for _ in range(50):
+        made.tiers.poll()
+    assert made.tiers.stats()["below"]["errors"] == 1

@@ -1,6 +1,6 @@
 """Stores that refuse, lie, hang, lose and fail at random, for many operations of an engine.
 
-KVFRAME_TIER_STEPS says how many; `make soak` takes a million.
+KVFRAME_TIER_STEPS says how many; `make soak` takes 100,000.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -105,10 +105,10 @@ class StoreTier:
         self.corrupt = self.missing = self.errors = self.recovered = 0
         self.found = Found()
         self._parts = range(len(shapes))
-        self._paused, self._refused, self._removals = Pause(), Pause(), Pause()
+        self._paused, self._refused = Pause(), Pause()
+        self._removals, self._keeping = Pause(), Pause()
         self._origin = f"tier {self.name}: {origin}"
         self._failing, self._refusing = Trouble(), Trouble()
-        self._asks = self.shared and type(store).contains is not PageStore.contains
         self._keeps = type(store).keep is not PageStore.keep
         self._used: OrderedDict[Key, None] = OrderedDict()
         self._doomed: dict[Key, Codec] = {}
@@ -226,7 +226,7 @@ class StoreTier:
         if self._doomed and self._removals.is_over(now) and not alone:
             self._remove_now(now)
         early = self._told_at is not None and now - self._told_at < KEEP_MS
-        if self._used and not self._telling and (last or not early):
+        if self._used and not self._telling and self._keeping.is_over(now) and (last or not early):
             self._tell_now(now)
 
     def _remove_now(self, now: int) -> None:
@@ -255,7 +255,11 @@ class StoreTier:
 
         def told(outcome: Exception | None) -> None:
             self._telling = False
-            self.heard(outcome, now)
+            if isinstance(outcome, Exception):  # it may still be read: that says whether it is away
+                self.errors += 1
+                self._keeping.failed(now)
+            else:
+                self._keeping.worked()
 
         self.worker.submit(lambda: self.store.keep(names), told)
 
@@ -305,7 +309,7 @@ class StoreTier:
 
     def _there(self, codec: Codec, keys: list[Key]) -> list[bool]:
         """Which pages another engine has put already: they are not sent again, and stay its own."""
-        if not self._asks:
+        if not self.shared:
             return [False] * len(keys)
         names = [codec.name(key, part) for key in keys for part in self._parts]
         found = self._answers(self.store.contains(names), names)
@@ -315,7 +319,8 @@ class StoreTier:
             has and number(key) not in self._spoiled for has, key in zip(there, keys, strict=True)
         ]
         if self._keeps and any(there):
-            self.store.keep([name for at, name in enumerate(names) if there[at // each]])
+            with suppress(Exception):  # a store that is away says so to the put that follows
+                self.store.keep([name for at, name in enumerate(names) if there[at // each]])
         return there
 
     def _answers(self, answers: Sequence[bool], names: list[str]) -> list[bool]:
@@ -387,6 +392,7 @@ class StoreTier:
         else:
             # What is cut short takes room for ever; so does what there is no room for.
             self.drop([(key, 0) for key in (*found.wrong, *rest)], 0)
+        found.forget()
 
 
 def check_apart(tiers: Sequence[StoreTier]) -> None:

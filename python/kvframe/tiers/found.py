@@ -33,6 +33,10 @@ class Found:
     other_spaces: int = 0
     old_format: int = 0
 
+    def forget(self) -> None:
+        """Keep the counts alone."""
+        self.pages, self.turn, self.wrong = {}, {}, []
+
 
 def listed(store: PageStore, codec: Codec) -> Found:
     """What a store lists.

@@ -48,8 +48,8 @@ class PageStore(ABC):
     def contains(self, names: Sequence[str]) -> Sequence[bool]:
         """Whether each name is there.
 
-        A tier whose store is shared asks before it puts, where the store has a `contains` of its
-        own: what another engine has put is neither sent again nor removed by this one.
+        A tier whose store is shared asks before it puts: what another engine has put is neither
+        sent again nor removed by this one. Such a store needs a `contains` that sends no bytes.
         """
         return [found is not None for found in self.get(names)]
 
