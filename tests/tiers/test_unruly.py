@@ -12,16 +12,17 @@ from functools import partial
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kvframe import BusyError, CapacityError, TierError
 from kvframe.tiers import Inline
 
-from .helpers import Engine, Shelf, below, host, text
+from .helpers import BLOCK, Engine, Shelf, below, host
+from .test_soak import PROMPTS, page_of
 
 STEPS = int(os.environ.get("KVFRAME_TIER_STEPS", "800"))
 MOODS = ("well", "refuses", "refuses some", "lies", "loses", "fails", "hangs", "short", "full")
-PROMPTS = [text(seed, 3 + 4 * seed) for seed in range(1, 8)]
 
 
 class Unruly(Shelf):
@@ -136,8 +137,9 @@ class Soak:
 
     def run(self, engine: Engine) -> None:
         """A request; what it is promised and does not get is computed."""
+        prompt = self.dice.randrange(len(PROMPTS))
         try:
-            grant = engine.start(self.dice.choice(PROMPTS))
+            grant = engine.start(PROMPTS[prompt])
         except CapacityError:
             return
         for _ in range(6):
@@ -146,7 +148,7 @@ class Soak:
             engine.tiers.cancel(grant.seq)
             engine.tiers.poll()
         if not engine.kv.tickets():
-            engine.compute(grant.seq)  # compares every byte that is there
+            compute(engine, grant.seq, prompt)
             with suppress(BusyError):
                 engine.tiers.offload(grant.seq)
         engine.tiers.poll()
@@ -192,6 +194,21 @@ class Soak:
                 engine.tiers.close(limit=0.01)
 
 
+def compute(engine: Engine, seq: int, prompt: int) -> None:
+    """Compare every full block that is there, and compute the others."""
+    kv, pool, tokens = engine.kv, engine.pools[0], PROMPTS[prompt]
+    there = kv.readable(seq) // BLOCK
+    found = pool.get(kv.block_table(seq)[:there])
+    for at in range(there):
+        assert np.array_equal(found[at], page_of(prompt, at)), (prompt, at)
+    kv.extend(seq, len(tokens))
+    blocks = list(range(there, len(tokens) // BLOCK))
+    if blocks:
+        table = kv.block_table(seq)
+        pool.put(table[blocks], np.stack([page_of(prompt, at) for at in blocks]))
+    kv.commit(seq, len(tokens))
+
+
 def _is_hung(shelf: Unruly) -> bool:
     return shelf.mood == "hangs"
 
@@ -208,14 +225,19 @@ def _into(workers: list[Hanging]) -> Callable[[str], Any]:
 def test_stores_that_do_what_they_like_end_in_misses_alone() -> None:
     seeds, each = max(1, STEPS // 20_000), min(STEPS, 20_000)
     for seed in range(seeds):
-        soak = Soak(seed)
-        for step in range(each):
-            soak.step()
-            if step % 100 == 0:
-                soak.idle()
-        told = [engine.tiers.stats() for engine in soak.engines]
-        soak.finish()
-        for what in ("stored", "loaded", "failed_stores", "failed_loads", "errors", "missing"):
-            assert all(one["common"][what] > 0 for one in told), (seed, what)
-        assert told[0]["below"]["corrupt"] > 0
-        assert told[0]["moved"]["promoted"] > 0
+        long_run(seed, each)
+
+
+def long_run(seed: int, steps: int) -> None:
+    """Operations of one seed, and what must have happened in them."""
+    soak = Soak(seed)
+    for step in range(steps):
+        soak.step()
+        if step % 100 == 0:
+            soak.idle()
+    told = [engine.tiers.stats() for engine in soak.engines]
+    soak.finish()
+    for what in ("stored", "loaded", "failed_stores", "failed_loads", "errors", "missing"):
+        assert all(one["common"][what] > 0 for one in told), (seed, what)
+    assert told[0]["below"]["corrupt"] > 0
+    assert told[0]["moved"]["promoted"] > 0
