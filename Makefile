@@ -42,6 +42,7 @@ soak: setup
 	$(BIN)/python -m pytest tests/oracle --steps $(STEPS)
 	KVFRAME_TRACES=100000 $(BIN)/python -m pytest tests/radix
 	KVFRAME_TIER_STEPS=$(STEPS) $(BIN)/python -m pytest tests/tiers/test_soak.py
+	KVFRAME_TIER_STEPS=100000 $(BIN)/python -m pytest tests/tiers/test_unruly.py
 	KVFRAME_SCRIPTS=20000 KVFRAME_RUNS=4000 cargo test --locked -p kvframe-core --test property
 
 lint: setup $(STUBS)

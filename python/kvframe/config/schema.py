@@ -274,7 +274,12 @@ class TierConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ] = 4096
     high: Annotated[
         float,
-        Meta(gt=0, le=1, description="From this share in use on, room is made ahead of need."),
+        Meta(
+            gt=0,
+            le=1,
+            description="Past this share in use, room is made ahead of need where there is a tier "
+            "below; the last tier keeps all that fits.",
+        ),
     ] = 0.95
     low: Annotated[
         float, Meta(gt=0, le=1, description="The share in use down to which room is made.")
@@ -296,7 +301,7 @@ class TierConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ] = None
     checksum: Annotated[
         Literal["xxh3", "crc32c", "none"],
-        Meta(description="Over each page, checked when it is read."),
+        Meta(description="Over each page, checked when it is read; part of its name."),
     ] = "xxh3"
     compression: Annotated[
         Literal["none", "zstd", "zlib"],

@@ -40,6 +40,8 @@ def check_store(make: Callable[[], PageStore], *, size: int = 4096, count: int =
     )
     _same("get of one that is not there", list(store.get(backwards))[-1], None)
     _same("contains", [bool(one) for one in store.contains(backwards)], [True] * count + [False])
+    store.keep(backwards)
+    store.keep([])
     found = dict(store.recover(16))
     if found:
         _same("recover", found, {name: data[:16] for name, data in objects.items()})
