@@ -347,11 +347,17 @@ class Manager:
         Ends a sequence for now; returns the request that brings it back.
         """
     def preempt_to(
-        self, /, seqs: Any, rule: Any, usage: SupportsFloat | SupportsIndex
+        self,
+        /,
+        seqs: Any,
+        rule: Any,
+        usage: SupportsFloat | SupportsIndex,
+        fence: SupportsIndex | None = None,
     ) -> list[Request]:
         """
-        Preempts those that `preemption_order` names to bring use down to a share, but for who has ended
-        by then; returns what brings each back. An error has what was done so far as `preempted`.
+        Preempts those that `preemption_order` names to bring use down to a share, behind a fence, but
+        for who has ended by then; returns what brings each back. An error has what was done so far as
+        `preempted`.
         """
     def preemption_order(
         self, /, seqs: Any, rule: Any, usage: SupportsFloat | SupportsIndex | None = None

@@ -1,7 +1,9 @@
-//! The whole manager by arbitrary verbs: no panic, typed refusals that change nothing, and sound books
-//! after each.
+//! The whole manager by arbitrary verbs: no panic, typed refusals that change nothing, sound books
+//! after each, and what is said of a request holds for it alone in a pool.
 #![no_main]
 
+#[path = "step/alone.rs"]
+mod alone;
 #[path = "../../core/tests/common/mod.rs"]
 mod common;
 #[path = "step/held.rs"]

@@ -27,7 +27,7 @@ impl Manager {
         }
         // Nobody else loses anything.
         let tables = self.sequences.get(seq)?.tables.iter().flatten();
-        Ok(tables.filter(|&&b| b != NIL && self.pool.refs(b) == 1).count() as u32)
+        Ok(tables.filter(|&&b| b != NIL && self.pool.stays(b) == 1).count() as u32)
     }
 
     /// The same where others have `ended` already; it has, too, from then on.
@@ -42,7 +42,7 @@ impl Manager {
     }
 
     fn freed_by(&self, ended: &Ended) -> u32 {
-        ended.lost.iter().filter(|&(&block, &n)| self.pool.refs(block) == n).count() as u32
+        ended.lost.iter().filter(|&(&block, &n)| self.pool.stays(block) == n).count() as u32
     }
 
     /// `seq` is cut to `keep` tokens, and so is whoever joined what it computes.

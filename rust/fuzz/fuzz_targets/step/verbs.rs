@@ -12,7 +12,7 @@ pub struct Input {
 pub struct Setup {
     pub blocks: u8,
     pub block_size: u8,
-    /// A window of that many tokens each; 0 is full attention.
+    /// A kind each, and its window.
     pub groups: Vec<u8>,
     pub hash: u8,
     pub policy: u8,

@@ -3,11 +3,12 @@
 use kvframe_core::events::{Event, Kind};
 use kvframe_core::index::IndexKind;
 use kvframe_core::locks::Receipt;
-use kvframe_core::manager::{Ids, Pinner, Preempt, Step};
+use kvframe_core::manager::{Fits, Ids, Pinner, Preempt, Step};
 use kvframe_core::policy::{Candidates, External, NAMES, PolicyOptions, by_name};
 use kvframe_core::retention::Hint;
 use kvframe_core::{Error, Grant, Group, GroupKind, HashAlgo, Manager, Options, Result, SeqId};
 
+use crate::alone;
 use crate::common::picture;
 use crate::request::{Owned, keep_of, tokens};
 use crate::verbs::{self, Pick, Setup, Verb};
@@ -36,9 +37,12 @@ fn rule_of(number: usize) -> Preempt {
 impl World {
     /// `None` where the options are refused.
     pub fn new(setup: &Setup) -> Option<Self> {
-        let group = |&window: &u8| match window % 24 {
-            0..8 => GroupKind::Full,
-            window => GroupKind::SlidingWindow { window: u32::from(window) - 7 },
+        let group = |&number: &u8| match (number % 24, number / 24) {
+            (0..8, _) => GroupKind::Full,
+            (window, 2) => GroupKind::Chunked { chunk: u32::from(window) - 7 },
+            (window, 3) => GroupKind::SinkWindow { sink: 2, window: u32::from(window) - 7 },
+            (_, 4) => GroupKind::State,
+            (window, _) => GroupKind::SlidingWindow { window: u32::from(window) - 7 },
         };
         let groups: Vec<Group> = setup.groups.iter().take(3).map(|w| group(w).into()).collect();
         let hashes = [HashAlgo::Sha256, HashAlgo::Blake3, HashAlgo::Xxh3];
@@ -124,7 +128,11 @@ impl World {
         match *verb {
             Verb::Admit(ref asked) => {
                 let request = Owned::new(&self.m, asked);
-                if let Some(grant) = self.judged(|m| m.admit(&request.admission())) {
+                let said = self.m.fits(&request.admission());
+                alone::check(self.m.options(), &request.admission(), said.as_ref().ok());
+                let grant = self.judged(|m| m.admit(&request.admission()));
+                assert_eq!(grant.is_some(), said == Ok(Fits::Now), "fits and admit differ");
+                if let Some(grant) = grant {
                     self.came_in(grant);
                 }
             }
