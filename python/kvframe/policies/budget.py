@@ -37,10 +37,12 @@ class Budget:
     def __enter__(self) -> None:
         self._starts.setdefault(threading.get_ident(), []).append(time.perf_counter())
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
         took = time.perf_counter() - self._starts[threading.get_ident()].pop()
         if self._seconds is not None and took > self._seconds:
             self.is_spent = True
+            if kind is not None and issubclass(kind, KeyboardInterrupt):
+                return  # it is the user's, and goes before the policy's
             raise self.error(f"a decision took {took * 1000:.0f} ms")
 
     def start(self) -> None:
