@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 import weakref
@@ -90,18 +91,21 @@ class _Watchdog(threading.Thread):
     _budgets: ClassVar[weakref.WeakSet[Budget]] = weakref.WeakSet()
     _one: ClassVar[_Watchdog | None] = None
 
+    def __init__(self) -> None:
+        super().__init__(name="kvframe-watchdog", daemon=True)
+        self._exits = threading.Event()
+
     @classmethod
     def watch(cls, budget: Budget) -> None:
         with cls._lock:
             cls._budgets.add(budget)
             # In the child of a fork it is not alive.
             if cls._one is None or not cls._one.is_alive():
-                cls._one = cls(name="kvframe-watchdog", daemon=True)
+                cls._one = cls()
                 cls._one.start()
 
     def run(self) -> None:
-        while True:
-            time.sleep(OVERDUE_S / 2)
+        while not self._exits.wait(OVERDUE_S / 2):
             with self._lock:
                 budgets = list(self._budgets)
                 if not budgets:
@@ -110,3 +114,13 @@ class _Watchdog(threading.Thread):
             for budget in budgets:
                 budget.tell_if_overdue()
             del budgets, budget
+
+    @classmethod
+    def end(cls) -> None:
+        """Called where the process ends."""
+        if (one := cls._one) is not None:
+            one._exits.set()
+            one.join(OVERDUE_S)
+
+
+atexit.register(_Watchdog.end)

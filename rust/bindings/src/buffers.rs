@@ -202,7 +202,7 @@ pub fn target<'py, T: Element, D: Dimension>(
 
 /// What a target is refused with that is not as it was given.
 pub fn altered(py: Python<'_>, name: &str) -> PyErr {
-    usage(py, format!("{name} was given another type, shape or memory during the call"))
+    usage(py, format!("{name}: given another type, shape or memory during the call"))
 }
 
 /// Whether two entries of an array lie in one place, as those of a broadcast one do.

@@ -201,7 +201,7 @@ impl Run<'_> {
             interrupt = interrupt.or(manager.deliver_events(py).err());
         }
         if self.outputs.lost {
-            interrupt = interrupt.or_else(|| Some(altered(py, "tables or slots")));
+            interrupt = interrupt.or_else(|| Some(altered(py, OUTPUTS)));
         }
         if self.level_changed {
             manager.listeners.tell(py);
@@ -221,8 +221,7 @@ impl Run<'_> {
     fn begin(&mut self, core: &mut Core) -> Result<StepOutcome, Wrong> {
         core.check_step(self.step, &mut self.reach).map_err(Wrong::Step)?;
         if !self.outputs.keep() {
-            let message = "tables or slots were given another type, shape or memory meanwhile";
-            return Err(Wrong::Buffer(message.into()));
+            return Err(Wrong::Altered);
         }
         self.outputs.check(core, self.step, &self.reach).map_err(Wrong::Buffer)?;
         let mut outcome = core.settle(self.step).map_err(Wrong::Step)?;
@@ -316,10 +315,14 @@ impl Run<'_> {
     }
 }
 
+const OUTPUTS: &str = "tables or slots";
+
 /// Why a step was refused whole.
 enum Wrong {
     Step(Error),
     Buffer(String),
+    /// The arrays were changed before the step began.
+    Altered,
 }
 
 impl Wrong {
@@ -327,6 +330,7 @@ impl Wrong {
         match self {
             Self::Step(error) => from_core(py, &error),
             Self::Buffer(message) => usage(py, message),
+            Self::Altered => altered(py, OUTPUTS),
         }
     }
 }
