@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-
 LONGEST = 100
 """Longer names are no slip of the finger, and long to compare."""
 

@@ -209,7 +209,18 @@ def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path, kind: str) -
 
 def test_a_trace_comes_through_a_pipe_but_from_no_endless_device(tmp_path: Path) -> None:
     row = '{"timestamp": 0, "input_length": 512, "output_length": 1, "hash_ids": [1]}\n'
-    words = "bench run --policy lru --capacity 8 --format json --quiet --trace".split()
+    words = [
+        "bench",
+        "run",
+        "--policy",
+        "lru",
+        "--capacity",
+        "8",
+        "--format",
+        "json",
+        "--quiet",
+        "--trace",
+    ]
     program = [sys.executable, "-m", "kvframe", *words]
     done = subprocess.run(
         [*program, "/dev/stdin"], input=row, capture_output=True, text=True, check=False
@@ -243,14 +254,27 @@ numbers = st.one_of(
 )
 texts = st.one_of(
     st.text(max_size=8).map(lambda text: f'"{text}"'),
-    st.sampled_from(['"lru"', '"40 GiB"', "'md5'", '"\\ud800"', '"\\u0000"', "'" + "x" * 9_000 + "'",
-                     '"' + "9" * 5_000 + ' GiB"', '"""a\nb"""', "'''"]),  # fmt: skip
+    st.sampled_from(
+        [
+            '"lru"',
+            '"40 GiB"',
+            "'md5'",
+            '"\\ud800"',
+            '"\\u0000"',
+            "'" + "x" * 9_000 + "'",
+            '"' + "9" * 5_000 + ' GiB"',
+            '"""a\nb"""',
+            "'''",
+        ]
+    ),
 )
 values = st.recursive(
     numbers | texts,
-    lambda inner: st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]")
-    | st.dictionaries(st.sampled_from(KEYS), inner, max_size=2).map(
-        lambda table: "{" + ", ".join(f"{k} = {v}" for k, v in table.items()) + "}"
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]")
+        | st.dictionaries(st.sampled_from(KEYS), inner, max_size=2).map(
+            lambda table: "{" + ", ".join(f"{k} = {v}" for k, v in table.items()) + "}"
+        )
     ),
     max_leaves=6,
 ) | st.sampled_from([1, 31, 33, 3_000]).map(lambda n: "[" * n + "]" * n)

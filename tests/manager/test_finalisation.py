@@ -1,4 +1,4 @@
-"""The interpreter can end while daemon threads are inside policies, callbacks, replays and tiers."""
+"""The interpreter can end while daemon threads are inside policies, callbacks and tiers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ROUNDS = 2
 POLICIES = '''
 import os, sys, threading, time, warnings
 import numpy as np
-from kvframe import (AdmissionPolicy, EvictionPolicy, KVCacheManager, PrefixMatcher, Registry, Request,
-                     hookimpl, _core)
+from kvframe import (AdmissionPolicy, EvictionPolicy, KVCacheManager, PrefixMatcher, Registry,
+                     Request, hookimpl, _core)
 from kvframe.config import Resolved
 from kvframe.policies import BatchedAdmission, BatchedEviction, BatchedIndex, BatchedPrefix
 
@@ -134,7 +134,7 @@ def test_daemon_threads_inside_policies_do_not_abort_the_end() -> None:
         assert (running.returncode, stderr) == (0, "")
 
 
-TIERS = '''
+TIERS = """
 import os, sys
 import numpy as np
 from kvframe import KVCacheManager
@@ -159,7 +159,7 @@ for n in range(4):
     kv.commit(seq, 64)
     tiers.offload(seq)
     tiers.poll()
-'''
+"""
 
 
 def test_tiers_left_open_end_with_the_process(tmp_path: Path) -> None:

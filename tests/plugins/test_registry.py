@@ -480,8 +480,16 @@ def test_an_unknown_name_is_told_those_of_its_own_kind(
         ({"policy": {"eviction": "redi"}}, "policy.eviction", ("redis", "write-back", "min-hit")),
         ({"admission": {"policy": "diks"}}, "admission.policy", ("disk", "lru", "min-hit")),
         ({"prefix": {"policy": "second-hits"}}, "prefix.policy", ("second-hit,", "lru", "disk")),
-        ({"tiers": [{"name": "h", "capacity": 4, "eviction": "diks"}]}, "tiers[0].eviction", ("disk",)),
-        ({"tiers": [{"name": "h", "capacity": 4, "admission": "diks"}]}, "tiers[0].admission", ("disk",)),
+        (
+            {"tiers": [{"name": "h", "capacity": 4, "eviction": "diks"}]},
+            "tiers[0].eviction",
+            ("disk",),
+        ),
+        (
+            {"tiers": [{"name": "h", "capacity": 4, "admission": "diks"}]},
+            "tiers[0].admission",
+            ("disk",),
+        ),
         ({"policy": {"options": {"redi": {}}}}, "policy.options.redi", ("redis",)),
     ],
 )

@@ -162,7 +162,15 @@ def _read(path: Path) -> Calibration | None:
         ways = {d: _ways(found[d]) for d in ("out", "bring")}
         measured = tuple(Measured(**m) for m in found["measured"])
         return Calibration(found["card"], ways["out"], ways["bring"], measured)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ):
         return None
 
 

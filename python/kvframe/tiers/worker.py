@@ -129,7 +129,7 @@ class Thread:
 
     @classmethod
     def end_all(cls) -> None:
-        """Called where the process ends: a thread must not be at work while its interpreter goes."""
+        """Called where the process ends: none must be at work while the interpreter goes."""
         threads = list(cls._alive)
         for one in threads:
             one._exiting = True

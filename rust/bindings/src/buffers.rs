@@ -288,7 +288,10 @@ impl<'py> Offsets<'py> {
     pub fn check(&self, py: Python<'_>, name: &str, largest: usize) -> PyResult<()> {
         let same = match self {
             Self::Narrow(_) if i32::try_from(largest).is_err() => {
-                return Err(usage(py, format!("{largest} does not fit int32: give an int64 array")));
+                return Err(usage(
+                    py,
+                    format!("{largest} does not fit int32: give an int64 array"),
+                ));
             }
             Self::Narrow(array) => array.is_same(),
             Self::Wide(array) => array.is_same(),

@@ -67,9 +67,7 @@ where
     let (callable, args) = (callable.as_ptr(), args.as_ptr());
     // SAFETY: we are attached, and both objects are alive; a new reference or an error comes back.
     unsafe {
-        let answer = outlasting(|| {
-            unwinding::PyObject_Call(callable, args, std::ptr::null_mut())
-        });
+        let answer = outlasting(|| unwinding::PyObject_Call(callable, args, std::ptr::null_mut()));
         Bound::from_owned_ptr_or_err(py, answer)
     }
 }
@@ -114,9 +112,8 @@ pub fn repr(object: &Bound<'_, PyAny>) -> Option<String> {
 pub fn equal(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>) -> PyResult<bool> {
     let (at, beside) = (one.as_ptr(), other.as_ptr());
     // SAFETY: as in `call`.
-    let answer = outlasting(|| unsafe {
-        unwinding::PyObject_RichCompareBool(at, beside, pyo3::ffi::Py_EQ)
-    });
+    let answer =
+        outlasting(|| unsafe { unwinding::PyObject_RichCompareBool(at, beside, pyo3::ffi::Py_EQ) });
     if answer < 0 { Err(PyErr::fetch(one.py())) } else { Ok(answer > 0) }
 }
 

@@ -25,7 +25,11 @@ pub struct TierGate {
 }
 
 impl TierGate {
-    fn with<T>(&self, py: Python<'_>, work: impl FnOnce(&mut dyn Admit) -> T) -> PyResult<Option<T>> {
+    fn with<T>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut dyn Admit) -> T,
+    ) -> PyResult<Option<T>> {
         let mut policy = lock(py, &self.policy)?.unwrap_or_else(PoisonError::into_inner);
         Ok(policy.as_mut().map(|policy| work(policy.as_mut())))
     }

@@ -280,8 +280,7 @@ impl Manager {
     /// Slots for tokens after everything known.
     fn append(&self, py: Python<'_>, seq: Seq, ids: &Bound<'_, PyAny>) -> PyResult<()> {
         let ids = tokens(ids, "tokens")?;
-        self.with_victims(py, |core| core.append(seq.0, &ids))?
-            .map_err(|e| from_core(py, &e))
+        self.with_victims(py, |core| core.append(seq.0, &ids))?.map_err(|e| from_core(py, &e))
     }
 
     /// Slots for known tokens up to a length.

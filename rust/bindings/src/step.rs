@@ -157,8 +157,7 @@ impl Manager {
         };
         let reach = Vec::with_capacity(append.len());
         let answers: Vec<_> = keys.iter().map(|keys| &keys[..]).zip(answers).collect();
-        let mut run =
-            Run { manager: self, step: &step, reach, outputs, level_changed: false };
+        let mut run = Run { manager: self, step: &step, reach, outputs, level_changed: false };
         self.answered(py, &answers, || run.run(py))
     }
 }

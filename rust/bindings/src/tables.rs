@@ -125,9 +125,8 @@ impl Manager {
             }
             indptr.check(py, "indptr", needed)?;
             let null = null_entry(core);
-            let tables = || {
-                seqs.iter().map(|&s| core.sequence(s).map_or(&[][..], |s| &s.tables[group.0]))
-            };
+            let tables =
+                || seqs.iter().map(|&s| core.sequence(s).map_or(&[][..], |s| &s.tables[group.0]));
             // SAFETY: both are the same, they lie apart, and no Python code runs until all is written.
             unsafe {
                 let entries = tables().flatten().map(|&block| entry(block, null));
