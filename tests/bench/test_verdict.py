@@ -144,16 +144,10 @@ CASES: dict[str, tuple[Hits, str]] = {
         "tokens and opt 40.00%.",
     ),
     "all equal": (
-        {8: {"lru": 100, "lfu": 100, "opt": 400}, 16: {"lru": 300, "lfu": 300, "opt": 400}},
-        "no verdict, since lru and lfu hit as many tokens, 20.00% of all on the mean of 2 sizes; "
-        "most is left to win at 8 blocks, where lru hits 10.00% of the input tokens and opt "
-        "40.00%.",
-    ),
-    "all equal on the mean alone": (
-        {8: {"lru": 100, "lfu": 120, "opt": 400}, 16: {"lru": 300, "lfu": 280, "opt": 400}},
-        "no verdict, since lru and lfu hit as many tokens, 20.00% of all on the mean of 2 sizes; "
-        "lfu leads at 8; lru leads at 16; most is left to win at 8 blocks, where lru hits 10.00% "
-        "of the input tokens and opt 40.00%.",
+        {8: {"lfu": 100, "lru": 100, "opt": 400}, 16: {"lfu": 300, "lru": 300, "opt": 400}},
+        "lru (equal: lfu) would have served it best of lfu and lru: none hits more on the mean of "
+        "2 sizes; most is left to win at 8 blocks, where lru hits 10.00% of the input tokens and "
+        "opt 40.00%.",
     ),
     "nothing can be hit": (
         {8: {"lru": 0, "lfu": 0, "opt": 0}},

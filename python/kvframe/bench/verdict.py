@@ -1,8 +1,8 @@
 """The sentence: which of the policies tried would have served a trace best, over all sizes tried.
 
 The policies are those that an engine can run. The best one hits most tokens on the mean of the
-sizes, so it loses to no other on that mean; where there is nothing to choose from, there is no
-verdict.
+sizes, so it loses to no other on that mean; of several such, lru is the best. Where there is
+nothing to choose from, there is no verdict.
 """
 
 from __future__ import annotations
@@ -74,10 +74,6 @@ def judge(rows: Rows) -> Verdict:
     if len(field.online) == 1:
         return _none(f"lru alone was tried; {field.left_to_win(at)}", at)
     tops = field.tops(field.sizes)
-    if len(tops) == len(field.finished) > 1:
-        hits = field.share(BASELINE, field.sizes)
-        said = f"{_and(tops)} hit as many tokens, {hits} of all{field.on_mean}{field.leads(())}"
-        return _none(f"{said}; {field.left_to_win(at)}", at)
     if BASELINE in tops:
         return Verdict(BASELINE, at, field.for_lru(tops, at))
     at = field.clearest(tops[0])
@@ -186,7 +182,7 @@ class _Field:
         found: dict[str, list[int]] = defaultdict(list)
         for size in self.sizes:
             tops = self.tops([size])
-            if not set(tops) & set(best) and len(tops) < len(self.finished):
+            if not set(tops) & set(best):
                 found[tops[0]].append(size)
         return "".join(
             f"; {label} leads at {_and(map(str, sorted(at)))}" for label, at in found.items()
