@@ -1,5 +1,7 @@
 """Every policy inside the plug points of vLLM, SGLang and LMCache, on their own code.
 
+In SGLang that is the plain RadixCache, which no server builds.
+
 Each runs where a variable names an interpreter that has the package: VLLM_PYTHON, SGLANG_PYTHON,
 LMCACHE_PYTHON. kvframe itself is lent to it; click, msgspec, numpy and pluggy must be there.
 """

@@ -88,6 +88,7 @@ class Plan:
         return {
             "trace_sha256": self.source.sha256,
             "block_size": self.source.trace.block_size,
+            "time_unit": self.source.time_unit,
             "policy": self.policy.name,
             "policy_version": self.policy.version,
             "policy_source": self.policy.source_hash,

@@ -9,6 +9,7 @@ from kvframe import _core
 from kvframe.bench import admissions, capacity, matchers, policies, render, report
 from kvframe.bench.build import build_name
 from kvframe.bench.cells import Cell
+from kvframe.bench.locate import choose_all
 from kvframe.bench.options import FORMATS, MODES, one_of, split_list
 from kvframe.bench.plan import cross
 from kvframe.bench.progress import Progress
@@ -38,6 +39,7 @@ class Request:
     modes: Sequence[str] = ("engine",)
     formats: Sequence[str] = ("table",)
     block_size: int | None = None
+    time_unit: str | None = None
     model_shape: str | None = None
     out: Path | None = None
     seed: int = 0
@@ -48,7 +50,10 @@ class Request:
 
 
 class Job:
-    """A request that was checked whole: nothing runs before every trace and name is known good."""
+    """A request that was checked whole: nothing runs before every trace and name is known good.
+
+    ``doubts`` says, one line a trace, where figures depend on a unit that was guessed.
+    """
 
     def __init__(self, request: Request) -> None:
         """Resolve policies and capacities, then read the traces.
@@ -63,16 +68,22 @@ class Job:
         modes = one_of(request.modes, "--mode", MODES)
         registry = Registry()
         names, broken = policies.expand(split_list(request.policies, "--policy"), registry)
-        choices = policies.choose_all(names, registry)
-        gates = admissions.choose_all(split_list(request.admissions, "--admission"), registry)
-        indexes = matchers.choose_all(split_list(request.matchers, "--prefix"), registry)
+        choices = choose_all("eviction", names, registry)
+        gates = choose_all("admission", split_list(request.admissions, "--admission"), registry)
+        indexes = choose_all("prefix", split_list(request.matchers, "--prefix"), registry)
         sizes = capacity.parse_all(request.capacities, request.model_shape)
         human = any(form in _FOR_PEOPLE for form in self._formats)
         reference = policies.choose_all(policies.REFERENCE, registry) if human else []
         rate = request.min_hit_rate
         if rate is not None and not 0 <= rate <= 1:
             raise ConfigError(f"--min-hit-rate {rate}: must be between 0 and 1")
-        sources = [load(name, request.block_size) for name in split_list(request.traces, "--trace")]
+        sources = [
+            load(name, request.block_size, request.time_unit)
+            for name in split_list(request.traces, "--trace")
+        ]
+        # Elsewhere times only order the requests.
+        timed = "timed" in modes
+        self.doubts = [f"{s.name}: {s.doubt}" for s in sources if s.doubt and timed]
         self._remarks = [f"Left out of all: {why}." for why in broken]
         self._remarks += [
             remark
@@ -150,6 +161,7 @@ class Job:
             plan.source.name: {
                 "sha256": plan.source.sha256,
                 "block_size": plan.source.trace.block_size,
+                "time_unit": plan.source.time_unit,
                 "requests": plan.source.trace.requests,
                 "input_tokens": plan.source.trace.input_tokens,
                 "parse_seconds": plan.source.trace.parse_seconds,

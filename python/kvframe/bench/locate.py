@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import importlib.util
 import inspect
 import re
 import sys
 import typing
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
@@ -55,10 +57,10 @@ def locate(text: str, kind: Kind | None = None) -> tuple[Located, Registry]:
         PluginError: Not found, not to be imported, or no policy; or several.
         ConfigError: An option that it does not have, or a value that it refuses.
     """
-    plugin, *rest = text.split(":")
-    by_object = bool(rest) and "=" not in rest[0]
-    options = rest[1:] if by_object else rest
     registry = Registry()
+    plugin, *rest = text.split(":")
+    by_object = _names_object(plugin, rest, registry)
+    options = rest[1:] if by_object else rest
     kinds = KINDS if kind is None else (kind,)
     if not by_object and not _is_place(plugin, registry):
         return _choose(_kind_of(plugin, kinds, registry), text, registry), registry
@@ -66,6 +68,51 @@ def locate(text: str, kind: Kind | None = None) -> tuple[Located, Registry]:
     holder = _holder(module, plugin, rest[0]) if by_object else module
     found, name, registry = _registered(holder, ":".join((plugin, *rest[:by_object])), kinds)
     return _choose(found, ":".join((name, *options)), registry), registry
+
+
+@typing.overload
+def choose_all(
+    kind: typing.Literal["eviction"], texts: Iterable[str], registry: Registry
+) -> list[Choice]: ...
+@typing.overload
+def choose_all(
+    kind: typing.Literal["admission"], texts: Iterable[str], registry: Registry
+) -> list[Admission]: ...
+@typing.overload
+def choose_all(
+    kind: typing.Literal["prefix"], texts: Iterable[str], registry: Registry
+) -> list[Matcher]: ...
+def choose_all(kind: Kind, texts: Iterable[str], registry: Registry) -> typing.Sequence[Located]:
+    """Resolve each text as `locate` does, once each; its label is the text.
+
+    Args:
+        kind: Of which kind they are.
+        texts: Names that ``registry`` knows, or places.
+        registry: Knows the installed policies.
+
+    Raises:
+        PluginError: As `locate`.
+        ConfigError: As `locate`.
+    """
+    return [_labelled(kind, text, registry) for text in dict.fromkeys(texts)]
+
+
+def _labelled(kind: Kind, text: str, registry: Registry) -> Located:
+    plugin, *rest = text.split(":")
+    if _names_object(plugin, rest, registry) or _is_place(plugin, registry):
+        found, _ = locate(text, kind)
+        # Two files may give one name, and a file that of an installed policy.
+        return dataclasses.replace(found, label=text)
+    return _choose(kind, text, registry)
+
+
+def _names_object(plugin: str, rest: list[str], registry: Registry) -> bool:
+    """Whether what stands behind the first colon is an object of a module, and no option."""
+    return bool(rest) and "=" not in rest[0] and not _is_installed(plugin, registry)
+
+
+def _is_installed(name: str, registry: Registry) -> bool:
+    return any(found.name == name for kind in KINDS for found in registry.candidates(kind))
 
 
 def _choose(kind: Kind, text: str, registry: Registry) -> Located:
@@ -97,7 +144,7 @@ def _kind_of(name: str, kinds: tuple[Kind, ...], registry: Registry) -> Kind:
 def _is_place(plugin: str, registry: Registry) -> bool:
     if plugin.endswith(".py"):
         return True
-    if any(found.name == plugin for kind in KINDS for found in registry.candidates(kind)):
+    if _is_installed(plugin, registry):
         return False
     if not all(part.isidentifier() for part in plugin.split(".")):
         return False
@@ -181,12 +228,19 @@ def _described(kind: type, descriptor: type[Descriptor]) -> Descriptor:
         if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
             schema = hint
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", kind.__name__).lower().strip("_")
+    if _is_installed(name, Registry()):  # a class may be called Lru
+        name = f"own-{name}"
+
+    def bare(_: object) -> object:
+        return kind()
+
+    bare.__module__ = kind.__module__  # whose code it is
     return descriptor(
         name=name,
         way="batched",
         summary=(inspect.getdoc(kind) or name).splitlines()[0],
         options=schema,
-        make=kind if parameters else lambda _: kind(),
+        make=kind if parameters else bare,
     )
 
 
@@ -219,11 +273,30 @@ def _registered(holder: object, place: str, kinds: tuple[Kind, ...]) -> tuple[Ki
     if len(mine) != 1:
         names = ", ".join(name for _, name in mine)
         told = f"it gives {names}: name an installed one, or MODULE:CLASS" if mine else ""
-        word = "policy" if len(kinds) > 1 else f"{kinds[0]} policy"
-        raise PluginError(f"{place}: {told or f'it gives no {word}'}")
+        raise PluginError(f"{place}: {told or _gives_none(kinds, registry)}")
     kind, name = mine[0]
     rivals = {c.distribution for c in found[kind] if c.name == name} - {HERE, "kvframe"}
     if rivals:
         registry = Registry(block=tuple(rivals))
         registry.register(holder, place, distribution=HERE)
     return kind, name, registry
+
+
+def _gives_none(kinds: tuple[Kind, ...], registry: Registry) -> str:
+    """Why what was registered is of none of the kinds that were asked for."""
+    others = [
+        f"{_WORDS[kind]} ({one.name})"
+        for kind in KINDS
+        for one in registry.candidates(kind)
+        if one.distribution == HERE
+    ]
+    if len(kinds) > 1 or not others:
+        return "it gives no policy"
+    return f"it gives {', '.join(others)}; must be {_WORDS[kinds[0]]}"
+
+
+_WORDS = {
+    "eviction": "an eviction policy",
+    "admission": "an admission policy",
+    "prefix": "a prefix matcher",
+}

@@ -69,19 +69,36 @@ def source_hash(loaded: Loaded[D]) -> str:
 
     Empty for a built-in, whose code is the core's.
     """
-    # A function of a compiled module may name none.
-    home = getattr(loaded.descriptor.make, "__module__", None) or ""
-    package = sys.modules.get(home.partition(".")[0])
-    path = getattr(package, "__file__", None)
-    if path is None:
+    files = _package(loaded) | _placed(loaded)
+    if not files:
         return ""
-    file = Path(path)
-    files = [file]
-    if file.name == "__init__.py":
-        files = sorted(
-            each for each in file.parent.rglob("*") if each.suffix in _CODE and each.is_file()
-        )
     digest = hashlib.sha256()
-    for source in files:
+    for source in sorted(files):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _package(loaded: Loaded[D]) -> set[Path]:
+    """The files of the package, or of the module, that makes the policy."""
+    # A function of a compiled module may name none.
+    home = getattr(loaded.descriptor.make, "__module__", None) or ""
+    path = getattr(sys.modules.get(home.partition(".")[0]), "__file__", None)
+    if path is None:
+        return set()
+    file = Path(path)
+    if file.name == "__init__.py":
+        return {
+            each for each in file.parent.rglob("*") if each.suffix in _CODE and each.is_file()
+        }
+    return {file}
+
+
+def _placed(loaded: Loaded[D]) -> set[Path]:
+    """The file that a policy was named by, and the modules beside it that are imported."""
+    place = loaded.plugin.partition(":")[0]
+    if not place.endswith(".py"):
+        return set()
+    file = Path(place).absolute()
+    paths = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    beside = {Path(path) for path in paths if path is not None}
+    return {file} | {path for path in beside if path.parent == file.parent and path.is_file()}

@@ -21,7 +21,7 @@ from kvframe.policies.driver import driver
 from kvframe.registry import Loaded, Registry
 
 BASELINE, OPTIMUM, BOUND = "lru", "opt", "infinite"
-DEFAULT = ("lru", "foresight", "lfu", "lfuda", "s3-fifo", OPTIMUM)
+DEFAULT = ("lru", "foresight", "lfu", "lfuda", "mq", "s3-fifo", OPTIMUM)
 """A few that differ, so that the question is answered in seconds."""
 EVERY = "all"
 """Stands for every installed policy."""

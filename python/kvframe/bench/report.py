@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kvframe.bench.cells import Cell, Plan
-from kvframe.bench.verdict import Rows, sentence, telling, with_gap_closed
+from kvframe.bench.verdict import Rows, judge, sentence, with_gap_closed
 
 NOTES = (
     "Hit: the tokens of a request's longest cached prefix, counted once, from a cold cache.",
@@ -64,9 +64,9 @@ def _section(rows: Rows, brief: bool) -> Section:
         title = "Gap closed to optimal, (policy - lru) / (opt - lru)"
         tables.append(_pivot(title, online, capacities, _percent))
     shown: list[int | None] = list(capacities) or [None]
-    at = telling(rows)
+    at = judge(rows).capacity
     if brief and at is not None:
-        shown = [at.best.capacity_blocks]
+        shown = [at]
     tables += [_details(rows, capacity) for capacity in shown]
     return Section(heading, tables, sentence(rows))
 

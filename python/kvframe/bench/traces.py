@@ -7,20 +7,36 @@ from dataclasses import dataclass, field
 from importlib import resources
 
 from kvframe import _core
+from kvframe.bench import logs
 from kvframe.errors import TraceError
 from kvframe.files import TRACE_BYTES, read_open, read_stream
+from kvframe.observe.log import EventLog
+from kvframe.observe.saved import is_log
 from kvframe.spelling import did_you_mean
 
 SUFFIX = ".kvt.gz"
 
+_DOUBTS = {
+    "ms": "times with fractions are read as milliseconds; if they are seconds, say --time-unit s",
+    "s": "whole numbers are read as seconds, as rows with chat_id have them; if they are "
+    "milliseconds, say --time-unit ms",
+}
+_TICKS = "a log's ticks are read as milliseconds; --time-unit says what its clock is in"
+
 
 @dataclass(frozen=True)
 class Source:
-    """A parsed trace, the name it was asked by, and the SHA-256 of the bytes it came from."""
+    """A parsed trace, the name it was asked by, and the SHA-256 of the bytes it came from.
+
+    ``time_unit`` is what its times were taken to be in: ms, s, or ticks of a log. ``doubt`` says
+    why they may be something else; empty where nothing speaks for it.
+    """
 
     name: str
     sha256: str
     trace: _core.Trace = field(repr=False, compare=False)
+    time_unit: str = "ms"
+    doubt: str = ""
 
 
 def shipped() -> list[str]:
@@ -33,13 +49,16 @@ def shipped() -> list[str]:
     )
 
 
-def load(name: str, block_size: int | None = None) -> Source:
+def load(name: str, block_size: int | None = None, time_unit: str | None = None) -> Source:
     """Read and parse one trace.
 
     Args:
         name: a shipped name (it wins; write ``./conversation`` for a file of that name), a path to
-            Mooncake JSONL or kvframe's compact form, gzip or plain, or ``-`` for standard input.
+            Mooncake JSONL, kvframe's compact form or a saved `EventLog`, gzip or plain, or ``-``
+            for standard input.
         block_size: tokens a block where the rows do not say; 512 when None.
+        time_unit: "ms" or "s", that of the times of JSONL rows or of a log's clock; when None,
+            what the form of the rows says, and a log's ticks.
 
     Raises:
         TraceError: nothing of that name, unreadable, or not a trace; names file and line.
@@ -47,8 +66,14 @@ def load(name: str, block_size: int | None = None) -> Source:
     data = _read(name)
     # A file name need not be UTF-8, what is printed and written as JSON must be.
     label = "<stdin>" if name == "-" else os.fsencode(name).decode(errors="replace")
-    trace = _core.Trace.parse(data, label, block_size)
-    return Source(name=label, sha256=hashlib.sha256(data).hexdigest(), trace=trace)
+    sha256 = hashlib.sha256(data).hexdigest()
+    if is_log(data):
+        rows = logs.rows(EventLog.parse(data, label), label, time_unit)
+        trace = _core.Trace.parse(rows, label)
+        return Source(label, sha256, trace, time_unit or "tick", "" if time_unit else _TICKS)
+    trace = _core.Trace.parse(data, label, block_size, time_unit)
+    doubt = _DOUBTS[trace.time_unit] if trace.unit_in_doubt else ""
+    return Source(label, sha256, trace, trace.time_unit, doubt)
 
 
 def read_stdin() -> bytes:

@@ -58,30 +58,31 @@ def bench(context: click.Context) -> None:
     "traces",
     "NAME|FILE|-",
     Request.traces,
-    "A shipped trace (conversation, synthetic, agent), a Mooncake JSONL file, gzip or plain, "
-    "or - for stdin.",
+    "A shipped trace (conversation, synthetic, agent), a Mooncake JSONL file or a saved event log, "
+    "gzip or plain, or - for stdin.",
 )
 @_several(
     "--policy",
     "policies",
-    "NAME[:OPTION=VALUE...]",
+    "PLUGIN[:OPTION=VALUE...]",
     Request.policies,
     "An eviction policy that `kvframe plugins` lists, including opt, opt-forced and infinite; "
-    "`all` stands for every one.",
+    "`all` stands for every one. Or one in the making, as `kvframe bench check` takes it: "
+    "./FILE.py:CLASS.",
 )
 @_several(
     "--admission",
     "admissions",
-    "NAME[:OPTION=VALUE...]",
+    "PLUGIN[:OPTION=VALUE...]",
     Request.admissions,
-    "An admission policy that `kvframe plugins` lists, to combine with each of the policies.",
+    "An admission policy, likewise, to combine with each of the policies.",
 )
 @_several(
     "--prefix",
     "matchers",
-    "NAME[:OPTION=VALUE...]",
+    "PLUGIN[:OPTION=VALUE...]",
     Request.matchers,
-    "A prefix matcher that `kvframe plugins` lists, except radix: a trace has no tokens.",
+    "A prefix matcher, likewise, except radix: a trace has no tokens.",
 )
 @_several(
     "--capacity",
@@ -110,6 +111,12 @@ def bench(context: click.Context) -> None:
     type=click.IntRange(1, 65536),
     metavar="TOKENS",
     help="Tokens in a block, if the trace's rows do not say.  [default: 512]",
+)
+@click.option(
+    "--time-unit",
+    type=click.Choice(["ms", "s"]),
+    help="Unit of a JSONL trace's times, or of a log's clock.  [default: s for rows with chat_id "
+    "and parent_chat_id, else ms; a log's ticks]",
 )
 @click.option(
     "--model-shape",
@@ -231,6 +238,8 @@ def _execute(request: Request) -> int:
         _say(f"warning: {warning}")
     with redirect_stdout(sys.stderr):  # what plugins print is no data
         job = Job(request)
+        for doubt in () if request.quiet else job.doubts:
+            _say(f"warning: {doubt}")
         outcome = job.run(sys.argv)
     click.echo("\n".join(job.outputs(outcome)), nl=False)
     if outcome.reused and not request.quiet:

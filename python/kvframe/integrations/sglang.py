@@ -1,8 +1,12 @@
-"""Every kvframe eviction policy as an `EvictionStrategy` of SGLang's radix cache.
+"""Every kvframe eviction policy as an `EvictionStrategy` of SGLang's plain `RadixCache`.
 
     from kvframe.integrations.sglang import install
 
     install()  # before the cache is built: then eviction_policy="kvframe:arc" names kvframe's arc
+
+No SGLang server builds that class: `RadixCache.create_simulated` does, and programs of one's own. A
+server builds a `UnifiedRadixCache`. Its Rust core refuses the names, as the server's command line
+does, and nodes of its Python core are refused here.
 
 SGLang asks for the priority of one leaf at a time and tells of nothing that happens. What happened
 is read off the nodes when they are compared: a node that is new, was used again, or is gone. Each
@@ -65,7 +69,7 @@ class _Place:
 
 
 class KvframeStrategy(EvictionStrategy):  # type: ignore[misc]
-    """A radix cache's leaves in the order of a kvframe policy.
+    """The leaves of a plain `RadixCache` in the order of a kvframe policy.
 
     The order is settled once for each call of ``evict``: what the policy learns from one victim
     counts from the next call on.
@@ -84,7 +88,14 @@ class KvframeStrategy(EvictionStrategy):  # type: ignore[misc]
         self._places: dict[int, int] = {}
 
     def get_priority(self, node: TreeNode) -> _Place:
-        """What the node is compared by. Notes it, and those above it, if something happened."""
+        """What the node is compared by. Notes it, and those above it, if something happened.
+
+        Raises:
+            NotImplementedError: It is a node of another cache than the plain `RadixCache`.
+        """
+        if not hasattr(node, "value"):
+            told = f"node is a {type(node).__name__}: must be a TreeNode of the plain RadixCache"
+            raise NotImplementedError(f"{told}, whose eviction alone kvframe's policies can order")
         above = node
         while above.parent is not None and above.id not in self._waiting:
             seen = self._seen.get(above.id)
@@ -157,7 +168,8 @@ def _is_attached(node: TreeNode | None) -> bool:
 
 
 def install() -> None:
-    """Let ``eviction_policy`` of SGLang name any policy: ``kvframe:NAME``, or ``kvframe`` alone.
+    """Let ``eviction_policy`` of a plain `RadixCache` name any policy: ``kvframe:NAME``, or
+    ``kvframe`` alone.
 
     ``kvframe`` goes by kvframe.toml and the environment. ``eviction_policy_config`` holds the
     policy's options. Doing so twice changes nothing.

@@ -4,6 +4,7 @@
 | --- | --- |
 | `statistics` | hit rates, why prefixes ended, how long blocks live |
 | `log` | a portion of the ordered log, with the token ids and requests that belong to it |
+| `saved` | a log as a file |
 | `blocks` | the log as events of blocks stored, removed, cleared, for routers |
 | `rebuild` | counters, pressure and the state of every block, rebuilt from the log alone |
 | `redrive` | the calls that a log records, made again on a fresh manager |

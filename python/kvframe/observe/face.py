@@ -69,7 +69,8 @@ class Observed:
     def take_log(self) -> EventLog:
         """The ordered log since it was taken last, with token ids and requests."""
         events, ids, requests = self._core.take_log()
-        return EventLog(events, ids, {seq: Request.of_core(request) for seq, request in requests})
+        asked = {seq: Request.of_core(request) for seq, request in requests}
+        return EventLog(events, ids, asked, self.block_size)
 
     def snapshot(self) -> Snapshot:
         """Everything the manager holds at one instant, copied. O(blocks).

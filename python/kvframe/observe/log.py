@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from kvframe.arguments import shown
 from kvframe.errors import UsageError
 from kvframe.events import EventKind
+from kvframe.observe import saved
 from kvframe.request import Request
 
 
@@ -42,17 +44,69 @@ class EventLog:
         events: Arrays of equal length, as `KVCacheManager.take_events` gives them.
         ids: uint32, the token ids of the events, one event after the other.
         requests: What each admission among the events asked for, by its sequence.
+        block_size: Tokens of a block of the manager; None where it is not known.
     """
 
     events: Mapping[str, npt.NDArray[Any]]
     ids: npt.NDArray[np.uint32]
     requests: Mapping[int, Request]
+    block_size: int | None = None
+
+    @classmethod
+    def joined(cls, portions: Iterable[EventLog]) -> EventLog:
+        """Portions of one manager's log, in the order in which they were taken, as one.
+
+        Raises:
+            UsageError: One of them is no log, or of another block size than the first.
+        """
+        parts = [checked(part) for part in portions]
+        sizes = {part.block_size for part in parts}
+        if len(sizes) > 1:
+            raise UsageError(f"block_size = {sorted(map(str, sizes))}: must be that of one manager")
+        if not parts:
+            return cls({}, np.zeros(0, np.uint32), {})
+        names = parts[0].events
+        events = {name: np.concatenate([part.events[name] for part in parts]) for name in names}
+        requests = {seq: request for part in parts for seq, request in part.requests.items()}
+        ids = np.concatenate([part.ids for part in parts])
+        return cls(events, ids, requests, *sizes)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the log to a file, gzip if its name ends with ``.gz``, that `load` reads.
+
+        `kvframe bench run --trace` replays the file. It holds the prompts, so only its owner may
+        read it. It appears whole or not at all.
+
+        Raises:
+            TraceError: It cannot be written; names the file.
+        """
+        saved.write(self, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> EventLog:
+        """Read a log that `save` wrote.
+
+        Raises:
+            TraceError: There is no such file, it is no log, of another version, or damaged.
+        """
+        return cls.parse(saved.read(path), str(path))
+
+    @classmethod
+    def parse(cls, data: bytes, name: str) -> EventLog:
+        """Read a log from the bytes of a file; ``name`` stands for it in messages.
+
+        Raises:
+            TraceError: As `load`.
+        """
+        return cls(*saved.decode(data, name))
 
     def __len__(self) -> int:
-        return len(self.events["kind"])
+        return len(self.events["kind"]) if self.events else 0
 
     def __iter__(self) -> Iterator[Event]:
         columns = self.events
+        if not columns:
+            return
         names = ("tick", "kind", "group", "block", "seq", "value", "other", "ids")
         rows = zip(*(columns[name].tolist() for name in names), strict=True)
         keys, parents = (_bytes(columns[name]) for name in ("key", "parent"))

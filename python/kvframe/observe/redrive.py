@@ -69,7 +69,7 @@ def redrive(log: EventLog, fresh: Redriven) -> EventLog:
                 expected = recorded[at] if at < len(recorded) else None
                 raise IntegrityError(f"event {at} was {expected}, redriven it is {event}")
             at += 1
-    return _joined(parts)
+    return EventLog.joined(parts)
 
 
 def _ask(recorded: list[Event], at: int, requests: Mapping[int, Request], fresh: Redriven) -> int:
@@ -161,12 +161,3 @@ _VERBS: dict[K, Any] = {
 
 def _same(one: Event, two: Event) -> bool:
     return one[:-1] == two[:-1] and np.array_equal(one.ids, two.ids)
-
-
-def _joined(parts: list[EventLog]) -> EventLog:
-    if not parts:
-        return EventLog({}, np.zeros(0, np.uint32), {})
-    names = parts[0].events
-    events = {name: np.concatenate([part.events[name] for part in parts]) for name in names}
-    requests = {seq: request for part in parts for seq, request in part.requests.items()}
-    return EventLog(events, np.concatenate([part.ids for part in parts]), requests)

@@ -10,14 +10,16 @@ use kvframe_core::sequence::{Meta, Sequence};
 use kvframe_core::{Admission, Fit, Key, Prompt};
 use numpy::PyArray1;
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
 
-use crate::buffers::{keys, length, tokens};
+use crate::buffers::{key_words, keys, length, tokens};
 use crate::errors::raise;
 use crate::ints::{
     Chunk, EncoderTokens, External, ExternalUntil, Insert, Join, MaxTokens, NumTokens, Partial,
     Priority, Read, RequestClass, Resumed, Session, Turn, Until, WholeSequence,
 };
-use crate::retention::{RetentionTuple, retention_of};
+use crate::retention::{RetentionTuple, retention_of, retention_tuple};
+use crate::views::matrix;
 
 /// Prompts from here on are hashed detached from the interpreter: 100 µs and more.
 pub const LONG_TOKENS: usize = 1 << 14;
@@ -160,6 +162,50 @@ impl Request {
     fn facts(&self) -> (u32, u64, u32, u32, i32, bool, u32, u32) {
         let Meta { session, turn, class, priority } = self.meta;
         (self.len, session, turn, class, priority, self.read, self.external, self.external_until)
+    }
+
+    /// The arguments that make it anew: the prompt, and the keywords.
+    fn arguments<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<(Option<Bound<'py, PyArray1<u32>>>, Bound<'py, PyDict>)> {
+        let ids = !self.tokens.is_empty() || self.len == 0;
+        let prompt = ids.then(|| PyArray1::from_slice(py, &self.tokens));
+        let dict = PyDict::new(py);
+        if !self.given_keys.is_empty() {
+            let words = self.given_keys.iter().flat_map(|&key| key_words(key)).collect();
+            dict.set_item("keys", matrix(py, words, 2)?)?;
+        }
+        let name = |bytes: &[u8]| PyBytes::new(py, bytes);
+        let extras = self.extras.iter().map(|e| (e.start, e.end, name(&e.id)));
+        let most = |length: u32| (length != u32::MAX).then_some(length);
+        let Meta { session, turn, class, priority } = self.meta;
+        dict.set_item("num_tokens", self.len)?;
+        dict.set_item("salt", name(&self.salt))?;
+        dict.set_item("adapter", name(&self.adapter))?;
+        dict.set_item("encoder", name(&self.encoder))?;
+        dict.set_item("extras", extras.collect::<Vec<_>>())?;
+        dict.set_item("session", session)?;
+        dict.set_item("turn", turn)?;
+        dict.set_item("request_class", class)?;
+        dict.set_item("priority", priority)?;
+        dict.set_item("read", self.read)?;
+        dict.set_item("insert", self.insert)?;
+        dict.set_item("resumed", self.resumed)?;
+        dict.set_item("partial", self.partial)?;
+        dict.set_item("chunk", most(self.chunk))?;
+        dict.set_item("until", most(self.until))?;
+        dict.set_item("max_tokens", self.max_tokens)?;
+        dict.set_item("whole_sequence", self.whole_sequence)?;
+        dict.set_item("external", self.external)?;
+        dict.set_item("external_until", self.external_until)?;
+        dict.set_item("join", self.join)?;
+        dict.set_item("encoder_tokens", self.encoder_tokens)?;
+        if !self.outlook.is_empty() {
+            dict.set_item("outlook", PyArray1::from_slice(py, &self.outlook))?;
+        }
+        dict.set_item("retention", self.retention.as_ref().map(retention_tuple))?;
+        Ok((prompt, dict))
     }
 
     /// The same request with other tokens, another salt, or with less that is brought.

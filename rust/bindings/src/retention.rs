@@ -29,6 +29,16 @@ pub fn retention_of((ranges, decode): RetentionTuple) -> Retention {
     Retention { ranges: ranges.into_iter().map(range).collect(), decode: decode.map(keep_of) }
 }
 
+fn keep_tuple(keep: Keep) -> KeepTuple {
+    (keep.priority, keep.duration, keep.then, keep.decay == Decay::Linear)
+}
+
+/// What `retention_of` makes this of.
+pub fn retention_tuple(retention: &Retention) -> RetentionTuple {
+    let range = |one: &TokenRange| (one.start, one.end, keep_tuple(one.keep));
+    (retention.ranges.iter().map(range).collect(), retention.decode.map(keep_tuple))
+}
+
 fn pin_tuple(held: Held<'_>) -> PinTuple {
     let (Receipt { id, block }, holder) = (held.receipt, held.holder);
     (id, block, holder.tokens, holder.owner.clone(), holder.until, held.path.len())

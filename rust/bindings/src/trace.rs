@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use kvframe_trace::{Mode, Plan, Trace as Inner};
+use kvframe_trace::{Given, Mode, Plan, TimeUnit, Trace as Inner};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -62,11 +62,23 @@ impl Trace {
         read.map(Self::new).map_err(|e| from_trace(py, &e))
     }
 
-    /// The same from bytes; `name` stands for the file in messages.
+    /// The same from bytes; `name` stands for the file in messages. `time_unit`, "ms" or "s", is that
+    /// of the times of JSONL rows; None: what their form says.
     #[staticmethod]
-    #[pyo3(signature = (data, name, block_size=None))]
-    fn parse(py: Python<'_>, data: &[u8], name: &str, block_size: Option<u32>) -> PyResult<Self> {
-        let read = py.detach(|| Inner::parse(data, name, block_size));
+    #[pyo3(signature = (data, name, block_size=None, time_unit=None))]
+    fn parse(
+        py: Python<'_>,
+        data: &[u8],
+        name: &str,
+        block_size: Option<u32>,
+        time_unit: Option<&str>,
+    ) -> PyResult<Self> {
+        let unit = time_unit.map(|unit| {
+            let wrong = || usage(py, format!("time_unit = {unit:?}: must be ms or s"));
+            TimeUnit::named(unit).ok_or_else(wrong)
+        });
+        let given = Given { block_size, time_unit: unit.transpose()? };
+        let read = py.detach(|| Inner::parse_as(data, name, given));
         read.map(Self::new).map_err(|e| from_trace(py, &e))
     }
 
@@ -92,6 +104,18 @@ impl Trace {
     #[getter]
     fn input_tokens(&self) -> u64 {
         self.inner.input_tokens()
+    }
+
+    /// What the times of its rows were taken to be in: "ms" or "s".
+    #[getter]
+    fn time_unit(&self) -> &'static str {
+        self.inner.time_unit.name()
+    }
+
+    /// Whether another unit is as likely, by the rows' numbers.
+    #[getter]
+    fn unit_in_doubt(&self) -> bool {
+        self.inner.unit_in_doubt
     }
 
     /// Time that reading took, decompression and checks included.

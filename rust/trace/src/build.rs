@@ -3,6 +3,8 @@
 use hashbrown::HashMap;
 
 use crate::forest::{DEFAULT_BLOCK_SIZE, MAX_BLOCK_SIZE, ROOT, Request, Trace};
+use crate::load::Given;
+use crate::time::{Stamp, TimeUnit};
 
 /// What a reader knows of a request before its blocks are interned.
 pub(crate) struct Head {
@@ -16,6 +18,9 @@ pub(crate) struct Head {
 pub(crate) struct Builder {
     pub trace: Trace,
     block_size_given: bool,
+    /// The unit that the caller says times are in.
+    pub time_unit: Option<TimeUnit>,
+    fractions: bool,
     /// Raw id of each node.
     raw: Vec<u64>,
     /// The first child of each node, `ROOT` for none: most nodes never get a second, so most look-ups end here.
@@ -27,7 +32,8 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    pub fn new(name: String, block_size: Option<u32>) -> Self {
+    pub fn new(name: String, given: Given) -> Self {
+        let Given { block_size, time_unit } = given;
         Self {
             trace: Trace {
                 name,
@@ -39,8 +45,12 @@ impl Builder {
                 parents: Vec::new(),
                 bytes: 0,
                 parse_seconds: 0.0,
+                time_unit: TimeUnit::default(),
+                unit_in_doubt: false,
             },
             block_size_given: block_size.is_some(),
+            time_unit,
+            fractions: false,
             raw: Vec::new(),
             first_child: Vec::new(),
             first_root: ROOT,
@@ -65,6 +75,14 @@ impl Builder {
             ));
         }
         Ok(())
+    }
+
+    /// Notes what a row's time is taken for. Where its form alone says so, there is doubt: milliseconds
+    /// are seldom broken, and seconds seldom whole in every row.
+    pub fn time_of(&mut self, unit: TimeUnit, by_form: bool, stamp: Stamp) {
+        self.fractions |= stamp.has_fraction();
+        self.trace.time_unit = unit;
+        self.trace.unit_in_doubt = by_form && self.fractions != (unit == TimeUnit::Seconds);
     }
 
     /// Adds the request whose blocks have these raw ids, from the root on.
@@ -118,9 +136,11 @@ impl Builder {
         if let Some(above) = self.trace.requests.last()
             && head.timestamp_ms < above.timestamp_ms
         {
+            let unit = self.trace.time_unit;
             return Err(format!(
                 "timestamp {} is before the row above's {}: rows must be in order of time",
-                head.timestamp_ms, above.timestamp_ms
+                unit.shown(head.timestamp_ms),
+                unit.shown(above.timestamp_ms)
             ));
         }
         // A request's index is a u32 elsewhere, and u32::MAX means never there.
@@ -194,7 +214,8 @@ mod tests {
 
     #[test]
     fn nodes_are_told_apart_by_parent_and_id() {
-        let mut builder = Builder::new("t".into(), Some(1));
+        let mut builder =
+            Builder::new("t".into(), Given { block_size: Some(1), ..Given::default() });
         for ids in [[7, 7, 9], [7, 9, 9], [9, 7, 9], [7, 7, 9], [9, 7, 8]] {
             builder.push_raw(&head(3), &ids).unwrap();
         }
@@ -209,7 +230,8 @@ mod tests {
 
     #[test]
     fn too_many_nodes_is_an_error_not_a_wrap() {
-        let mut builder = Builder::new("t".into(), Some(1));
+        let mut builder =
+            Builder::new("t".into(), Given { block_size: Some(1), ..Given::default() });
         builder.max_nodes = 2;
         builder.push_raw(&head(2), &[1, 2]).unwrap();
         builder.push_raw(&head(2), &[1, 2]).unwrap();

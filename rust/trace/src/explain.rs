@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::row::{Millis, OPTIONAL, REQUIRED};
+use crate::row::{OPTIONAL, REQUIRED};
+use crate::time::Stamp;
 
 /// What is wrong with a line that [`Row::parse`](crate::row::Row::parse) refused.
 pub(crate) fn explain(line: &str) -> String {
@@ -72,7 +73,7 @@ fn wrong_ids(value: &Value) -> Option<String> {
 }
 
 fn is_time(value: &Value) -> bool {
-    value.is_i64() || (value.is_f64() && value.as_f64().and_then(Millis::from_f64).is_some())
+    value.is_i64() || (value.is_f64() && value.as_f64().and_then(Stamp::from_f64).is_some())
 }
 
 fn is_u32(value: &Value) -> bool {

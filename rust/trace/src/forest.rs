@@ -1,5 +1,7 @@
 //! The trace in memory: requests in order of time, each a chain of interned prefix nodes.
 
+use crate::time::TimeUnit;
+
 /// Parent of a request's first node.
 pub const ROOT: u32 = u32::MAX;
 /// [`Request::session`] of a request whose row names no session.
@@ -49,6 +51,10 @@ pub struct Trace {
     pub bytes: u64,
     /// Wall time of reading, decompressing, parsing, checking and interning.
     pub parse_seconds: f64,
+    /// What the rows' times were taken to be in.
+    pub time_unit: TimeUnit,
+    /// Whether another unit is as likely: nothing but the rows' form spoke for this one, and their numbers did not.
+    pub unit_in_doubt: bool,
 }
 
 impl Trace {

@@ -3,7 +3,7 @@ use std::io::Write as _;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::{NO_SESSION, Trace};
+use crate::{Given, NO_SESSION, TimeUnit, Trace};
 
 const GOOD: &str =
     r#"{"timestamp": 5, "input_length": 1000, "output_length": 5, "hash_ids": [1, 2]}"#;
@@ -165,4 +165,65 @@ fn gzip_damage_is_told() {
     // Two members one after the other are one file, as gzip has it.
     let two = [good.clone(), good].concat();
     assert_eq!(Trace::parse(&two, "t", None).unwrap().requests.len(), 6);
+}
+
+/// A row of Qwen-Bailian's form at a time.
+fn bailian(at: &str) -> String {
+    format!(
+        r#"{{"chat_id": 1, "parent_chat_id": -1, "timestamp": {at}, "input_length": 600, "output_length": 35, "type": "text", "turn": 1, "hash_ids": [1, 2]}}"#
+    )
+}
+
+fn at(times: &[&str], row: impl Fn(&str) -> String, unit: Option<TimeUnit>) -> Trace {
+    let text: String = times.iter().map(|at| row(at) + "\n").collect();
+    let given = Given { time_unit: unit, ..Given::default() };
+    Trace::parse_as(text.as_bytes(), "t", given).unwrap()
+}
+
+// scenario: F24
+#[test]
+fn the_form_says_the_unit_of_times() {
+    let plain = |at: &str| GOOD.replace("p\": 5", &format!("p\": {at}"));
+    let (ms, s) = (TimeUnit::Milliseconds, TimeUnit::Seconds);
+    let millis = |trace: &Trace| -> Vec<i64> {
+        trace.requests.iter().map(|r| r.timestamp_ms).collect()
+    };
+    let seconds = at(&["0.007", "0.079", "61.1144", "62"], bailian, None);
+    assert_eq!(millis(&seconds), [7, 79, 61_114, 62_000]);
+    assert_eq!((seconds.time_unit, seconds.unit_in_doubt), (s, false));
+    let whole = at(&["7", "79"], plain, None);
+    assert_eq!(millis(&whole), [7, 79]);
+    assert_eq!((whole.time_unit, whole.unit_in_doubt), (ms, false));
+    // Numbers that do not look like their unit leave doubt, which a unit that is given takes away.
+    assert!(at(&["7", "7.5", "8"], plain, None).unit_in_doubt);
+    assert!(at(&["7", "8.0"], bailian, None).unit_in_doubt);
+    for (row, unit) in [(bailian as fn(&str) -> String, ms), (|at| bailian(at), s)] {
+        assert!(!at(&["7", "8.5"], row, Some(unit)).unit_in_doubt);
+        assert!(!at(&["7", "8"], row, Some(unit)).unit_in_doubt);
+    }
+    assert_eq!(millis(&at(&["7", "8.5"], bailian, Some(ms))), [7, 9]);
+    assert_eq!(millis(&at(&["7", "8.5"], plain, Some(s))), [7_000, 8_500]);
+    // One of its names alone is any other trace's.
+    let half = at(&["7"], |at| plain(at).replace('}', ", \"chat_id\": 7, \"turn\": 2}"), None);
+    assert_eq!(half.time_unit, ms);
+}
+
+// scenario: F24
+#[test]
+fn rows_of_two_units_are_refused_unless_one_is_given() {
+    let mixed = format!("{}\n{}\n", bailian("0.5"), GOOD.replace("p\": 5", "p\": 700"));
+    let message = refused(&mixed);
+    assert!(message.starts_with("t.jsonl:2: rows with chat_id and parent_chat_id"), "{message}");
+    let given = Given { time_unit: Some(TimeUnit::Seconds), ..Given::default() };
+    let trace = Trace::parse_as(mixed.as_bytes(), "t", given).unwrap();
+    assert_eq!(trace.requests[1].timestamp_ms, 700_000);
+    let back = format!("{}\n{}\n", bailian("0.5"), bailian("0.25"));
+    assert_eq!(
+        refused(back),
+        "t.jsonl:2: timestamp 0.25 is before the row above's 0.5: rows must be in order of time"
+    );
+    let far = "t.jsonl:1: timestamp: must be a number of seconds that 64 bits hold in milliseconds";
+    for late in ["9300000000000000", "9.3e15", "-9.3e15"] {
+        assert_eq!(refused(bailian(late)), far);
+    }
 }

@@ -24,7 +24,10 @@ mod plan;
 pub mod replay;
 mod row;
 mod session;
+mod time;
 
 pub use error::TraceError;
 pub use forest::{DEFAULT_BLOCK_SIZE, MAX_BLOCK_SIZE, NO_SESSION, ROOT, Request, Trace};
+pub use load::Given;
 pub use plan::{Mode, NEVER, Plan};
+pub use time::TimeUnit;

@@ -9,10 +9,21 @@ use crate::build::{Builder, check_block_size};
 use crate::error::{TraceError, plain};
 use crate::forest::Trace;
 use crate::lines::Lines;
+use crate::time::TimeUnit;
 use crate::{compact, jsonl};
 
 /// Endings that are the format's and not the trace's name.
 const ENDINGS: [&str; 5] = [".gz", ".jsonl", ".json", ".kvt", ".csv"];
+
+/// What the caller says of a trace whose rows do not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// Tokens a block, 1 to [`MAX_BLOCK_SIZE`](crate::MAX_BLOCK_SIZE), where the file gives none;
+    /// [`DEFAULT_BLOCK_SIZE`](crate::DEFAULT_BLOCK_SIZE) where the caller gives none either.
+    pub block_size: Option<u32>,
+    /// The unit of the times of JSONL rows; what their form says if `None`. The compact form is in milliseconds.
+    pub time_unit: Option<TimeUnit>,
+}
 
 impl Trace {
     /// Reads Mooncake JSONL or the compact form, plain or gzip, both told by content.
@@ -27,7 +38,7 @@ impl Trace {
         let path = path.as_ref();
         let label = path.display().to_string();
         let file = File::open(path).map_err(|error| TraceError::whole(&label, plain(&error)))?;
-        read(file, &label, name_of(path), block_size)
+        read(file, &label, name_of(path), Given { block_size, ..Given::default() })
     }
 
     /// As [`load`](Self::load), from memory. `name` names the trace, and stands for the file in errors.
@@ -35,22 +46,25 @@ impl Trace {
     /// # Errors
     /// As [`load`](Self::load).
     pub fn parse(data: &[u8], name: &str, block_size: Option<u32>) -> Result<Self, TraceError> {
-        read(data, name, name.to_owned(), block_size)
+        Self::parse_as(data, name, Given { block_size, ..Given::default() })
+    }
+
+    /// As [`parse`](Self::parse), with all that a caller may say of a trace.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn parse_as(data: &[u8], name: &str, given: Given) -> Result<Self, TraceError> {
+        read(data, name, name.to_owned(), given)
     }
 }
 
-fn read(
-    raw: impl Read,
-    path: &str,
-    name: String,
-    block_size: Option<u32>,
-) -> Result<Trace, TraceError> {
+fn read(raw: impl Read, path: &str, name: String, given: Given) -> Result<Trace, TraceError> {
     let clock = Instant::now();
-    if let Some(block_size) = block_size {
+    if let Some(block_size) = given.block_size {
         check_block_size(block_size).map_err(|what| TraceError::whole(path, what))?;
     }
     let mut lines = Lines::new(path, raw)?;
-    let mut builder = Builder::new(name, block_size);
+    let mut builder = Builder::new(name, given);
     let first = lines.next()?.map(|(_, line)| compact::is_header(line));
     lines.unread();
     match first {

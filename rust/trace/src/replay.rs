@@ -35,7 +35,8 @@ pub struct Outcome {
     pub evictions: u64,
     /// Requests larger than the cache, in timed mode: not served, and all their tokens missed.
     pub rejected: u64,
-    /// Seconds from arrival to the first token, in timed mode: their mean, and the 95th of a hundred.
+    /// Seconds from arrival to the first token, in timed mode: their mean, and their 95th
+    /// percentile by nearest rank.
     pub mean_wait: f64,
     /// See `mean_wait`.
     pub late_wait: f64,

@@ -4,11 +4,10 @@
 
 use std::fmt;
 
-use serde::de::{
-    Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
-};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use crate::session::SessionName;
+use crate::time::Stamp;
 
 /// The keys a row must have.
 pub(crate) const REQUIRED: [&str; 4] = ["timestamp", "input_length", "output_length", "hash_ids"];
@@ -17,11 +16,13 @@ pub(crate) const OPTIONAL: [&str; 2] = ["block_size", "session_id"];
 
 /// A row without its ids.
 pub(crate) struct Row {
-    pub timestamp_ms: i64,
+    pub timestamp: Stamp,
     pub input_length: u32,
     pub output_length: u32,
     pub block_size: Option<u32>,
     pub session: SessionName,
+    /// Whether it names `chat_id` and `parent_chat_id`, as Qwen-Bailian's traces do.
+    pub bailian: bool,
 }
 
 impl Row {
@@ -31,42 +32,6 @@ impl Row {
         let row = RowSeed { ids }.deserialize(&mut json).ok()?;
         json.end().ok()?;
         Some(row)
-    }
-}
-
-/// A time in milliseconds, the fraction rounded.
-#[derive(Clone, Copy)]
-pub(crate) struct Millis(pub i64);
-
-impl Millis {
-    /// `None`: not a time that 64 bits hold.
-    pub fn from_f64(value: f64) -> Option<Self> {
-        let rounded = value.round();
-        // -2^63 is an f64 and 2^63 the first one past the end.
-        let limit = -(i64::MIN as f64);
-        (rounded >= -limit && rounded < limit).then_some(Self(rounded as i64))
-    }
-}
-
-impl<'de> Deserialize<'de> for Millis {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct MillisVisitor;
-        impl Visitor<'_> for MillisVisitor {
-            type Value = Millis;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number of milliseconds")
-            }
-            fn visit_i64<E: Error>(self, value: i64) -> Result<Millis, E> {
-                Ok(Millis(value))
-            }
-            fn visit_u64<E: Error>(self, value: u64) -> Result<Millis, E> {
-                i64::try_from(value).map(Millis).map_err(E::custom)
-            }
-            fn visit_f64<E: Error>(self, value: f64) -> Result<Millis, E> {
-                Millis::from_f64(value).ok_or_else(|| E::custom("out of range"))
-            }
-        }
-        deserializer.deserialize_any(MillisVisitor)
     }
 }
 
@@ -83,6 +48,8 @@ enum Key {
     HashIds,
     BlockSize,
     SessionId,
+    ChatId,
+    ParentChatId,
     #[serde(other)]
     Other,
 }
@@ -104,9 +71,10 @@ impl<'de> Visitor<'de> for RowSeed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Row, A::Error> {
         let (mut timestamp, mut input, mut output) = (None, None, None);
         let (mut block_size, mut session, mut has_ids) = (None, SessionName::None, false);
+        let (mut chat, mut parent) = (false, false);
         while let Some(key) = map.next_key::<Key>()? {
             match key {
-                Key::Timestamp => timestamp = Some(map.next_value::<Millis>()?.0),
+                Key::Timestamp => timestamp = Some(map.next_value::<Stamp>()?),
                 Key::InputLength => input = Some(map.next_value()?),
                 Key::OutputLength => output = Some(map.next_value()?),
                 Key::HashIds => {
@@ -115,6 +83,11 @@ impl<'de> Visitor<'de> for RowSeed<'_> {
                 }
                 Key::BlockSize => block_size = map.next_value()?,
                 Key::SessionId => session = map.next_value()?,
+                Key::ChatId | Key::ParentChatId => {
+                    chat |= matches!(key, Key::ChatId);
+                    parent |= matches!(key, Key::ParentChatId);
+                    map.next_value::<IgnoredAny>()?;
+                }
                 Key::Other => {
                     map.next_value::<IgnoredAny>()?;
                 }
@@ -124,11 +97,12 @@ impl<'de> Visitor<'de> for RowSeed<'_> {
             return Err(Error::missing_field("hash_ids"));
         }
         Ok(Row {
-            timestamp_ms: timestamp.ok_or_else(|| Error::missing_field("timestamp"))?,
+            timestamp: timestamp.ok_or_else(|| Error::missing_field("timestamp"))?,
             input_length: input.ok_or_else(|| Error::missing_field("input_length"))?,
             output_length: output.ok_or_else(|| Error::missing_field("output_length"))?,
             block_size,
             session,
+            bailian: chat && parent,
         })
     }
 }

@@ -1,4 +1,7 @@
-"""Run by SGLang's interpreter: its own RadixCache under every kvframe policy."""
+"""Run by SGLang's interpreter: its plain RadixCache under every kvframe policy.
+
+A server builds another class, UnifiedRadixCache: nothing here tells how a policy fares there.
+"""
 
 from __future__ import annotations
 

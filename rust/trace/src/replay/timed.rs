@@ -74,6 +74,13 @@ fn with_victims<T>(
     }
 }
 
+/// The least of some values in order that `percent` (1 to 100) of a hundred of them do not exceed, by
+/// nearest rank; 0 where there are none.
+fn nearest_rank(sorted: &[f64], percent: usize) -> f64 {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
+}
+
 impl Prepared<'_> {
     /// As [`Prepared::drive`], by the clock. `None` if the host stopped it.
     pub(super) fn drive_timed(
@@ -147,7 +154,7 @@ impl Prepared<'_> {
             self.trace.requests[half..].iter().map(|r| u64::from(r.input_tokens)).sum();
         waits.sort_unstable_by(f64::total_cmp);
         outcome.mean_wait = waits.iter().sum::<f64>() / waits.len().max(1) as f64;
-        outcome.late_wait = waits.get((waits.len().max(1) - 1) * 95 / 100).copied().unwrap_or(0.0);
+        outcome.late_wait = nearest_rank(&waits, 95);
         Ok(Some(outcome))
     }
 
@@ -183,5 +190,27 @@ impl Prepared<'_> {
         outcome.hit_tokens += hit;
         outcome.block_hits += u64::from(cached_tokens / self.trace.block_size);
         outcome.request_hit_rates += hit as f64 / f64::from(input.max(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest_rank;
+
+    // scenario: F24
+    #[test]
+    fn ranks_are_the_nearest() {
+        let values: Vec<f64> = (1..=200).map(f64::from).collect();
+        for n in 0..=values.len() {
+            for percent in 1..=100 {
+                let found = nearest_rank(&values[..n], percent);
+                // The least value that so many do not exceed.
+                let enough = |k: &usize| k * 100 >= n * percent;
+                let expected = (1..=n).find(enough).unwrap_or(0);
+                assert_eq!(found, expected as f64, "{percent} of {n}");
+            }
+        }
+        assert_eq!(nearest_rank(&[1.0, 2.0], 95), 2.0);
+        assert_eq!(nearest_rank(&[1.0, 2.0], 50), 1.0);
     }
 }
