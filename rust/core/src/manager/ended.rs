@@ -22,7 +22,7 @@ pub(super) struct Ended {
 impl Manager {
     /// Blocks that the end of `seq` makes available.
     pub(super) fn frees(&self, seq: SeqId) -> Result<u32> {
-        if !self.tickets.loads().is_empty() {
+        if self.tickets.has_loads() {
             return self.end_of(seq, &mut Ended::default());
         }
         // Nobody else loses anything.
@@ -68,7 +68,7 @@ impl Manager {
     /// Nobody waits any more for what `seq` had joined, if it was the last.
     fn leave_ticket(&self, seq: SeqId, ended: &mut Ended) -> Result<()> {
         let ticket = self.sequences.get(seq)?.joined;
-        if ticket > 0 && self.joiners(ticket).iter().all(|seq| ended.gone.contains(seq)) {
+        if ticket > 0 && self.tickets.joiners(ticket).all(|seq| ended.gone.contains(&seq)) {
             let start = self.tickets.load(ticket).map_or(0, |(load, _)| load.start);
             self.lose_pages(ticket, start, ended);
         }

@@ -9,7 +9,7 @@
 //! | `grow`, `rows`, `growth`, `windows`, `cross` | slots for more tokens; blocks given up again |
 //! | `commit`, `plain`, `tails`, `remap`, `admission` | computed blocks become findable |
 //! | `fork`, `release`, `owners`, `fence`, `ended`, `preemption` | sequences split and end |
-//! | `load`, `orphan`, `join`, `lapse` | KV from elsewhere; computations shared in flight |
+//! | `load`, `orphan`, `join`, `computing`, `lapse` | KV from elsewhere; computations shared in flight |
 //! | `step` | all of these in one call |
 //! | `candidates`, `answers` | policies and matchers outside the core are asked |
 //! | `lock`, `retain`, `hints`, `attach` | what is kept longer, and attached to prefixes |
@@ -24,6 +24,7 @@ mod attach;
 mod blocks;
 mod candidates;
 mod commit;
+mod computing;
 mod cross;
 mod dump;
 mod ended;
@@ -108,6 +109,7 @@ pub struct Manager {
     answers: Option<Box<answers::Answers>>,
     sequences: Sequences,
     tickets: Tickets,
+    computing: computing::Computing,
     fences: fence::Fences,
     locks: Locks,
     retention: Book,
@@ -165,6 +167,7 @@ impl Manager {
             answers: None,
             sequences: Sequences::default(),
             tickets: Tickets::default(),
+            computing: computing::Computing::default(),
             fences: fence::Fences::default(),
             locks: Locks::default(),
             retention: Book::new(options.sessions),

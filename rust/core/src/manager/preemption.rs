@@ -136,7 +136,7 @@ impl Manager {
     /// Whoever frees the most goes first, and what it shared with one other is that one's from then
     /// on. Each pick looks through the candidates, and through its own blocks.
     fn most_freed(&self, mut left: Vec<Candidate>, mut over: u32) -> Result<Vec<Candidate>> {
-        if !self.tickets.loads().is_empty() {
+        if self.tickets.has_loads() {
             return self.most_freed_by_trial(left, over);
         }
         // Who else of `left` has a block: as many, and their places, one over the other.

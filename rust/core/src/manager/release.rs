@@ -37,6 +37,7 @@ impl Manager {
         self.publish_tail(seq)?;
         self.leave_orphan(seq)?;
         self.leave_joiners(seq, 0)?;
+        self.end_computing(seq);
         self.cut_tables(seq, None)?;
         self.leave_computation(seq)?;
         self.remapped.retain(|entry| entry.seq != seq);
@@ -75,7 +76,7 @@ impl Manager {
     ) -> Result<()> {
         let sequence = self.sequences.get(seq)?;
         // The common case: nothing was given up, and nobody writes there.
-        if len <= sequence.len && !self.layout.gives_up() && self.tickets.loads().is_empty() {
+        if len <= sequence.len && !self.layout.gives_up() && !self.tickets.has_loads() {
             return Ok(());
         }
         let (has, least) = (sequence.len, self.least_cut(seq)?);
@@ -147,6 +148,7 @@ impl Manager {
         sequence.committed = sequence.committed.min(len);
         sequence.cached = sequence.cached.min(len);
         sequence.published = sequence.published.min(full);
+        self.note_computing(seq);
         Ok(())
     }
 
@@ -191,8 +193,7 @@ impl Manager {
         self.tick += 1;
         self.note(Kind::Done, 0, ticket);
         self.tickets.hand_over(&mut plan);
-        let owned = self.tickets.owned(&plan);
-        self.drop_owners(0, &owned);
+        self.drop_owners(0, &plan.owned());
         Ok(())
     }
 
@@ -240,8 +241,7 @@ impl Manager {
                 }
             }
         }
-        let owned = self.tickets.owned(&plan);
-        self.drop_owners(0, &owned);
+        self.drop_owners(0, &plan.owned());
         cut.sort_unstable();
         cut.dedup();
         Ok(cut)
@@ -269,6 +269,7 @@ impl Manager {
             }
         }
         self.sequences.make_private();
+        self.computing.clear();
         self.note(Kind::Clear, 0, u64::from(freed));
         freed
     }
