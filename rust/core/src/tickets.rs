@@ -412,11 +412,12 @@ impl Tickets {
 
     /// The pages that become worthless if the copies of `plan` never ran: their targets, and the
     /// targets of copies made from those.
-    pub fn spoiled(&self, plan: &Settled) -> Vec<(BlockId, u8)> {
-        let mut pages: Vec<_> = plan.copies.iter().map(|c| (c.dst, c.group)).collect();
+    /// Each with its group, and whose it was when it was planned.
+    pub fn spoiled(&self, plan: &Settled) -> Vec<(BlockId, u8, SeqId)> {
+        let mut pages: Vec<_> = plan.copies.iter().map(|c| (c.dst, c.group, c.seq)).collect();
         let mut at = 0;
-        while let Some(&(page, _)) = pages.get(at) {
-            pages.extend(self.pages.reads(page).map(|(dst, group, _)| (dst, group)));
+        while let Some(&(page, ..)) = pages.get(at) {
+            pages.extend(self.pages.reads(page).map(|(dst, read)| (dst, read.group, read.seq)));
             at += 1;
         }
         pages
@@ -463,7 +464,7 @@ impl Tickets {
 
     /// Tokens of `block` that unsettled copies read.
     pub fn tokens_read(&self, block: BlockId) -> u32 {
-        self.pages.reads(block).map(|(_, _, tokens)| tokens).max().unwrap_or(0)
+        self.pages.reads(block).map(|(_, read)| read.tokens).max().unwrap_or(0)
     }
 
     /// Whether anything is to fill or read `page`, computations joined with `filler` apart.

@@ -75,7 +75,7 @@ pub use read::Pages;
 pub use remap::Remap;
 pub use request::{Admission, Fit, Grant, Prompt};
 pub use snapshot::{Blocks, SequenceCopy, Snapshot};
-pub use step::{Extent, Growth, Refused, Step, StepOutcome};
+pub use step::{Extent, Growth, Refused, Step, StepOutcome, Waiting};
 pub use windows::Sight;
 
 use crate::attached::Attached;
@@ -94,6 +94,8 @@ use crate::retention::{Book, Sessions};
 use crate::sequence::{SeqId, Sequence, Sequences};
 use crate::stats::Stats;
 use crate::tickets::{Plan, Tickets};
+
+use orphan::Orphans;
 
 /// A KV cache's control plane.
 pub struct Manager {
@@ -125,7 +127,7 @@ pub struct Manager {
     /// Whether a sequence ever came in with its whole length.
     promised: bool,
     /// Loads whose sequence has ended, each with the stand-in that keeps their place.
-    orphans: Vec<(u64, SeqId)>,
+    orphans: Orphans,
     /// What is attached to prefixes.
     attached: Attached,
     /// Blocks held one by one.
@@ -180,7 +182,7 @@ impl Manager {
             pressure: Pressure::Normal,
             asleep: false,
             promised: false,
-            orphans: Vec::new(),
+            orphans: Orphans::default(),
             attached: Attached::default(),
             hands: Hands::default(),
             rewound: Vec::new(),
@@ -240,8 +242,7 @@ impl Manager {
 
     /// Their handles.
     pub fn live(&self) -> Vec<SeqId> {
-        let stands_in = |seq| self.orphans.iter().any(|&(_, orphan)| orphan == seq);
-        self.sequences.iter().map(|(seq, _)| seq).filter(|&seq| !stands_in(seq)).collect()
+        self.sequences.iter().map(|(seq, _)| seq).filter(|&seq| !self.orphans.has(seq)).collect()
     }
 
     /// A live sequence.

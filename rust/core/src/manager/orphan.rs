@@ -1,9 +1,45 @@
 //! Loads that outlive their sequence: what they bring is cached, if it is good.
 
+use hashbrown::{HashMap, HashSet};
+
 use super::Manager;
 use crate::error::Result;
 use crate::events::Kind;
 use crate::sequence::SeqId;
+
+/// Loads whose sequence has ended, each with the stand-in that keeps their place.
+#[derive(Debug, Default)]
+pub(super) struct Orphans {
+    by_ticket: HashMap<u64, SeqId>,
+    stand_ins: HashSet<SeqId>,
+}
+
+impl Orphans {
+    fn add(&mut self, ticket: u64, orphan: SeqId) {
+        self.by_ticket.insert(ticket, orphan);
+        self.stand_ins.insert(orphan);
+    }
+
+    fn take(&mut self, ticket: u64) -> Option<SeqId> {
+        let orphan = self.by_ticket.remove(&ticket)?;
+        self.stand_ins.remove(&orphan);
+        Some(orphan)
+    }
+
+    /// The stand-in of a load.
+    pub(super) fn get(&self, ticket: &u64) -> Option<&SeqId> {
+        self.by_ticket.get(ticket)
+    }
+
+    /// Whether a sequence is a stand-in.
+    pub(super) fn has(&self, seq: SeqId) -> bool {
+        self.stand_ins.contains(&seq)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.stand_ins.len()
+    }
+}
 
 impl Manager {
     /// If a load for `seq`, which ends, is still under way, a stand-in keeps its place in the prefix
@@ -13,7 +49,7 @@ impl Manager {
         let orphan = self.share_all(seq)?;
         self.rewind(orphan, tokens)?;
         self.note_two(Kind::StandIn, orphan, seq, u64::from(tokens));
-        self.orphans.push((ticket, orphan));
+        self.orphans.add(ticket, orphan);
         Ok(())
     }
 
@@ -33,10 +69,9 @@ impl Manager {
 
     /// A ticket is settled: whoever stood in for its sequence ends.
     pub(super) fn end_orphans(&mut self, ticket: u64) -> Result<()> {
-        while let Some(at) = self.orphans.iter().position(|&(load, _)| load == ticket) {
-            let (_, orphan) = self.orphans.swap_remove(at);
-            self.release(orphan)?;
+        match self.orphans.take(ticket) {
+            Some(orphan) => self.release(orphan),
+            None => Ok(()),
         }
-        Ok(())
     }
 }

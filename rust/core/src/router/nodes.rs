@@ -4,6 +4,8 @@
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
+use crate::hash::fold;
+
 use super::holders::{Crowds, Held, Holder, Holders, Tier};
 
 #[derive(Debug)]
@@ -19,11 +21,10 @@ pub(super) struct Nodes {
     crowds: Crowds,
 }
 
-/// Keys are hashes, mostly: one multiplication spreads those that a test or a toy engine counts up.
+/// Keys are hashes, mostly: one multiplication spreads those that an engine counts up, or shifts.
 #[inline]
 pub(super) fn slot(key: u64) -> u64 {
-    let mixed = key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    mixed ^ (mixed >> 32)
+    fold(key ^ 0x9E37_79B9_7F4A_7C15, 0xC2B2_AE3D_27D4_EB4F)
 }
 
 impl Nodes {

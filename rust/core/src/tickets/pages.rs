@@ -22,13 +22,20 @@ struct Page {
     load: bool,
 }
 
+/// A copy within the pool: see [`Copy`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Read {
+    pub(super) tokens: u32,
+    pub(super) seq: SeqId,
+    pub(super) group: u8,
+}
+
 /// Pages with ends of unsettled copies.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     pages: HashMap<BlockId, Page>,
-    /// Copies within the pool by source and target: group, tokens. A page is the target of one copy
-    /// at a time.
-    reads: BTreeMap<(BlockId, BlockId), (u8, u32)>,
+    /// Copies within the pool by source and target. A page is the target of one copy at a time.
+    reads: BTreeMap<(BlockId, BlockId), Read>,
 }
 
 impl Pages {
@@ -39,7 +46,8 @@ impl Pages {
     /// A copy of `writer`, or of the plan being gathered (0).
     pub(super) fn add(&mut self, copy: &Copy, writer: u64) {
         if copy.src != NIL {
-            self.reads.insert((copy.src, copy.dst), (copy.group, copy.tokens));
+            let Copy { tokens, seq, group, .. } = *copy;
+            self.reads.insert((copy.src, copy.dst), Read { tokens, seq, group });
             self.pages.entry(copy.src).or_default().ends += 1;
         }
         let page = self.pages.entry(copy.dst).or_default();
@@ -111,9 +119,9 @@ impl Pages {
         self.pages.get(&block).filter(|page| page.joins > 0).map(|page| page.filler)
     }
 
-    /// Copies that read `block`: target, group, tokens.
-    pub(super) fn reads(&self, block: BlockId) -> impl Iterator<Item = (BlockId, u8, u32)> + '_ {
+    /// Copies that read `block`, by their targets.
+    pub(super) fn reads(&self, block: BlockId) -> impl Iterator<Item = (BlockId, Read)> + '_ {
         let all = self.reads.range((block, 0)..=(block, BlockId::MAX));
-        all.map(|(&(_, dst), &(group, tokens))| (dst, group, tokens))
+        all.map(|(&(_, dst), &read)| (dst, read))
     }
 }
