@@ -203,7 +203,8 @@ class Reason(IntEnum):
     ASLEEP = 5
     """The manager sleeps."""
     WRONG = 6
-    """Its length became impossible because a copy failed in the same step."""
+    """Its length became impossible because a copy failed in the same step, or its prompt holds what
+    is no token id."""
     HELD = 7
     """The admission policy makes the request wait."""
 

@@ -101,12 +101,15 @@ class Steps(Matched):
                 was done. So does that of a `UsageError` where a policy has changed the type, the
                 shape or the memory of ``tables`` or ``slots``, which then miss what came after.
         """
-        requests = _requests(admit) if admit is not None else []
-        turns = self._turns(requests, skip_refused) if requests else None
-        if turns is None:
-            cores, answers = [request.core for request in requests], []
-        else:
-            cores, answers = turns.ready.cores, turns.ready.answers
+        waiting, count, turns, answers = None, 0, None, []
+        if admit is not None:
+            waiting = _waiting(admit)
+            count = len(waiting)
+            if not (self._matcher is None and self._gate is None):
+                turns = self._turns(_requests(waiting), skip_refused)
+            if turns is not None:
+                waiting, answers = turns.ready.cores, turns.ready.answers
+                count = len(waiting)
         try:
             told = self._core.step(
                 # By position: twenty keywords cost more than a step of twenty sequences.
@@ -125,7 +128,7 @@ class Steps(Matched):
                 counts,
                 tokens,
                 extend,
-                cores,
+                waiting,
                 token_budget,
                 batch_tokens,
                 skip_refused,
@@ -136,20 +139,22 @@ class Steps(Matched):
             )
         except BaseException as error:
             if (left := error.__dict__.get("stepped")) is not None:
-                error.__dict__["stepped"] = _stepped(left, turns)
+                error.__dict__["stepped"] = _stepped(left, turns, count)
             raise
         grants, _, _, plan, _, preempted, _, _, remaps = told
-        if turns is None and not (grants or plan or preempted or remaps):
+        if turns is None and not (count or grants or plan or preempted or remaps):
             # The common decode step: nothing to convert.
             return Stepped._make(told)
-        return _stepped(told, turns)
+        return _stepped(told, turns, count)
 
 
-def _stepped(told: Any, turns: Turns | None) -> Stepped:
-    """The core's answer to a step, as Python's types."""
+def _stepped(told: Any, turns: Turns | None, count: int) -> Stepped:
+    """The core's answer to a step that got ``count`` requests, as Python's types."""
     grants, refused, rewound, plan, forks, preempted, extended, reasons, remaps = told
     stepped = Stepped(
-        [None if grant is None else Grant(*grant) for grant in grants],
+        # Those behind the last one tried are not in the answer.
+        [None if grant is None else Grant(*grant) for grant in grants]
+        + [None] * (count - len(grants)),
         refused,
         rewound,
         None if plan is None else Plan(*plan),
@@ -162,16 +167,21 @@ def _stepped(told: Any, turns: Turns | None) -> Stepped:
     return stepped if turns is None else turns.told(stepped)
 
 
-def _requests(admit: Sequence[Request | TokenIds]) -> list[Request]:
-    """Requests to admit; a prompt alone is a request without options."""
+def _waiting(admit: Sequence[Request | TokenIds]) -> Sequence[Request | TokenIds]:
+    """What waits to be admitted, as a list or tuple."""
     # A single prompt, or a text, is no sequence of prompts.
-    if not isinstance(admit, (list, tuple)) and (
-        not isinstance(admit, Iterable) or isinstance(admit, (str, bytes, np.ndarray))
-    ):
+    if isinstance(admit, (list, tuple)):
+        return admit
+    if not isinstance(admit, Iterable) or isinstance(admit, (str, bytes, np.ndarray)):
         limit = "must be a sequence of requests or prompts"
         raise UsageError(f"admit = {reprlib.repr(admit)}: {limit}")
+    return list(admit)
+
+
+def _requests(waiting: Sequence[Request | TokenIds]) -> list[Request]:
+    """Requests to admit; a prompt alone is a request without options."""
     requests = []
-    for place, asked in enumerate(admit):
+    for place, asked in enumerate(waiting):
         if asked is None:
             raise UsageError(f"admit[{place}] = None: must be a request or a prompt")
         requests.append(asked if isinstance(asked, Request) else Request(asked))

@@ -1,6 +1,6 @@
 //! What becomes findable: asked of the admission policy before the operation that would make it so.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use kvframe_core::manager::{Due, Step};
 use kvframe_core::policy::admission::{AdmissionOptions, Admit, Verdict, Verdicts, by_name};
@@ -41,8 +41,10 @@ pub fn make_admission(
 
 /// Everything that a step would make findable.
 fn due_of<'a>(core: &Core, step: &Step<'a>) -> Vec<Due<'a>> {
-    let cut = |seq| step.truncate.iter().find(|&&(s, _)| s == seq).map(|&(_, len)| len);
-    let fill = |seq| step.fill.iter().find(|&&(s, _)| s == seq).map_or(&[][..], |&(_, ids)| ids);
+    let cuts: HashMap<u64, u32> = step.truncate.iter().copied().collect();
+    let fills: HashMap<u64, &[u32]> = step.fill.iter().copied().collect();
+    let cut = |seq| cuts.get(&seq).copied();
+    let fill = |seq| fills.get(&seq).copied().unwrap_or_default();
     let committed = step.commit.iter().map(|&(seq, upto)| Due {
         seq,
         upto: Some(upto),

@@ -59,6 +59,7 @@ pub fn from_core(py: Python<'_>, error: &Error) -> PyErr {
         | Error::Backwards { .. }
         | Error::Invalid { .. }
         | Error::Asleep
+        | Error::Unreadable
         | Error::NotFindable { .. }
         | Error::NotLent { .. } => "UsageError",
         Error::UnknownName { .. } => "ConfigError",

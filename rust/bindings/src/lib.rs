@@ -70,6 +70,7 @@ mod outputs;
 mod pages;
 mod pins;
 mod question;
+mod queue;
 mod replay;
 mod request;
 mod retention;

@@ -14,6 +14,7 @@ use crate::inputs::{Growths, flag, pairs};
 use crate::ints::{BatchTokens, Fence, Passed, TokenBudget};
 use crate::manager::Manager;
 use crate::outputs::{Outputs, Targets};
+use crate::queue::Queue;
 use crate::request::Request;
 use crate::sharing::{RemapTuple, remap_tuples};
 use crate::views::matrix;
@@ -72,7 +73,7 @@ impl Manager {
     /// length or a ticket refuses the whole step; want of room refuses single growths and
     /// admissions. `tables[g]` row `rows[i]`, or i, gets the changed entries of `append[i]`'s table
     /// in group g, `slots[g]` the slots of the appended tokens, one sequence after the other.
-    #[pyo3(signature = (done=None, failed=None, loaded=None, truncate=None, fill=None, commit=None, fork=None, release=None, preempt=None, fence=None, passed=None, append=None, counts=None, ids=None, extend=None, admit=vec![], token_budget=None, batch_tokens=None, skip_refused=None, tables=None, slots=None, rows=None, answers=vec![]))]
+    #[pyo3(signature = (done=None, failed=None, loaded=None, truncate=None, fill=None, commit=None, fork=None, release=None, preempt=None, fence=None, passed=None, append=None, counts=None, ids=None, extend=None, admit=None, token_budget=None, batch_tokens=None, skip_refused=None, tables=None, slots=None, rows=None, answers=vec![]))]
     fn step<'py>(
         &self,
         py: Python<'py>,
@@ -91,7 +92,7 @@ impl Manager {
         counts: Option<&Bound<'py, PyAny>>,
         ids: Option<&Bound<'py, PyAny>>,
         extend: Option<&Bound<'py, PyAny>>,
-        admit: Vec<Bound<'py, Request>>,
+        admit: Option<&Bound<'py, PyAny>>,
         token_budget: Option<TokenBudget>,
         batch_tokens: Option<BatchTokens>,
         skip_refused: Option<&Bound<'py, PyAny>>,
@@ -115,9 +116,7 @@ impl Manager {
             .collect();
         let append = Growths::new("append", append, counts, ids)?;
         let append = append.split(py)?;
-        let keys: Vec<_> = admit.iter().map(|r| self.keys_of(py, r.get())).collect();
-        let requests: Vec<Admission<'_>> =
-            admit.iter().zip(&keys).map(|(r, keys)| r.get().admission(keys)).collect();
+        let queue = Queue::new(py, admit)?;
         let step = Step {
             done: &done,
             failed: &failed,
@@ -132,7 +131,7 @@ impl Manager {
             passed: passed.map(|p| p.0),
             append: &append,
             extend: &extend,
-            admit: &requests,
+            admit: &[],
             token_budget: token_budget.map(|b| b.0),
             batch_tokens: batch_tokens.map(|b| b.0),
             skip_refused: skip_refused.map_or(Ok(false), |value| flag("skip_refused", value))?,
@@ -156,23 +155,40 @@ impl Manager {
             lost: false,
         };
         let reach = Vec::with_capacity(append.len());
+        let mut keys = Vec::with_capacity(answers.len());
+        for place in 0..answers.len().min(queue.len()) {
+            keys.push(self.keys_of(py, queue.get(place)?.get()));
+        }
         let answers: Vec<_> = keys.iter().map(|keys| &keys[..]).zip(answers).collect();
-        let mut run = Run { manager: self, step: &step, reach, outputs, level_changed: false };
+        let failures = Vec::new();
+        let mut run = Run {
+            manager: self,
+            step: &step,
+            queue,
+            reach,
+            outputs,
+            failures,
+            level_changed: false,
+        };
         self.answered(py, &answers, || run.run(py))
     }
 }
 
 /// A step under way.
-struct Run<'a> {
+struct Run<'a, 'py> {
     manager: &'a Manager,
+    /// All but its admissions.
     step: &'a Step<'a>,
+    queue: Queue<'py>,
     reach: Vec<Extent>,
     outputs: Outputs<'a>,
+    /// Errors of a policy or a prompt, in the order of the growths they refused.
+    failures: Vec<PyErr>,
     level_changed: bool,
 }
 
-impl Run<'_> {
-    fn run<'py>(&mut self, py: Python<'py>) -> PyResult<Stepped<'py>> {
+impl<'py> Run<'_, 'py> {
+    fn run(&mut self, py: Python<'py>) -> PyResult<Stepped<'py>> {
         let manager = self.manager;
         let asked = manager.ask_step(py, self.step)?;
         let begun = manager.locked(py, |core| {
@@ -183,20 +199,24 @@ impl Run<'_> {
             begun
         })?;
         let mut outcome = begun.map_err(|refused| refused.told(py))?;
-        let mut failures = Vec::new();
         if let Some(native) = &manager.native {
             let failed = outcome.refused.iter().filter(|r| r.error == Error::PolicyFailed);
-            failures.extend(failed.map(|_| native.refusal(py)));
+            self.failures.extend(failed.map(|_| native.refusal(py)));
         }
         let mut interrupt = None;
         if manager.has_judge() {
-            interrupt = self.grow_with_judge(py, &mut outcome, &mut failures).err();
-            manager.locked(py, |core| {
-                if interrupt.is_some() {
-                    self.grow_undecided(core, &mut outcome);
-                }
-                self.finish(core, &mut outcome);
-            })?;
+            interrupt = self.grow_with_judge(py, &mut outcome).err();
+            if interrupt.is_some() {
+                manager.locked(py, |core| self.grow_undecided(core, &mut outcome))?;
+            }
+        }
+        if self.queue.len() > 0 {
+            interrupt = self.admit_all(py, &mut outcome, interrupt).err();
+        }
+        if manager.has_judge() || self.queue.len() > 0 {
+            manager.locked(py, |core| self.finish(core, &mut outcome))?;
+        }
+        if manager.has_judge() {
             interrupt = interrupt.or(manager.deliver_events(py).err());
         }
         if self.outputs.lost {
@@ -205,7 +225,8 @@ impl Run<'_> {
         if self.level_changed {
             manager.listeners.tell(py);
         }
-        let told = Told { py, step: self.step, failures: failures.into_iter() }.tell(outcome)?;
+        let failures = std::mem::take(&mut self.failures).into_iter();
+        let told = Told { py, step: self.step, queue: self.queue.len(), failures }.tell(outcome)?;
         match interrupt {
             None => Ok(told),
             Some(error) => {
@@ -232,9 +253,95 @@ impl Run<'_> {
         }
         if !self.manager.has_judge() {
             self.grow_whole(core, &mut outcome).map_err(Wrong::Step)?;
-            self.finish(core, &mut outcome);
+            if self.queue.len() == 0 {
+                self.finish(core, &mut outcome);
+            }
         }
         Ok(outcome)
+    }
+
+    /// The admissions, one after the other: what stands behind the last one tried is not looked at.
+    /// After an `interrupt` no policy is asked any more, and those that would need victims are refused.
+    fn admit_all(
+        &mut self,
+        py: Python<'py>,
+        outcome: &mut StepOutcome,
+        mut interrupt: Option<PyErr>,
+    ) -> PyResult<()> {
+        for place in 0..self.queue.len() {
+            if !outcome.admits_more(self.step) {
+                break;
+            }
+            let request = match self.queue.get(place) {
+                Ok(request) => request,
+                Err(error) if !is_interrupt(py, &error) => {
+                    self.failures.push(error);
+                    outcome.refuse_admission(Error::Unreadable);
+                    continue;
+                }
+                Err(error) => {
+                    outcome.refuse_admission(Error::Unreadable);
+                    self.failures.push(error.clone_ref(py));
+                    interrupt.get_or_insert(error);
+                    continue;
+                }
+            };
+            let keys = self.manager.keys_of(py, request.get());
+            let asked = request.get().admission(&keys);
+            if let Err(error) = self.admit_one(py, outcome, &asked, interrupt.is_none()) {
+                interrupt.get_or_insert(error);
+            }
+        }
+        interrupt.map_or(Ok(()), Err)
+    }
+
+    fn admit_one(
+        &mut self,
+        py: Python<'py>,
+        outcome: &mut StepOutcome,
+        asked: &Admission<'_>,
+        decides: bool,
+    ) -> PyResult<()> {
+        let (manager, step) = (self.manager, self.step);
+        loop {
+            let tried = manager.locked(py, |core| {
+                let tried = core.admit_next(step, outcome, asked);
+                let Err(Error::NeedVictims { n }) = tried else { return tried };
+                let native = manager.native.is_some() && decides;
+                if native && core.decide(n) {
+                    return core.admit_next(step, outcome, asked);
+                }
+                if native {
+                    core.settle_choice();
+                    outcome.refuse_admission(Error::PolicyFailed);
+                    return Ok(());
+                }
+                tried
+            })?;
+            let n = match tried {
+                Err(Error::NeedVictims { n }) => n,
+                other => {
+                    if let Some(native) = &manager.native
+                        && outcome.refused.last().is_some_and(|r| r.error == Error::PolicyFailed)
+                    {
+                        self.failures.push(native.refusal(py));
+                    }
+                    return other.map_err(|error| from_core(py, &error));
+                }
+            };
+            let found = if decides { manager.find_victims(py, n) } else { Ok(()) };
+            if decides && found.is_ok() {
+                continue;
+            }
+            manager.locked(py, Core::settle_choice)?;
+            outcome.refuse_admission(Error::PolicyFailed);
+            match found {
+                Err(error) if is_interrupt(py, &error) => return Err(error),
+                Err(error) => self.failures.push(error),
+                Ok(()) => {}
+            }
+            return Ok(());
+        }
     }
 
     fn grow(&mut self, core: &mut Core, outcome: &mut StepOutcome) -> Result<(), Error> {
@@ -249,7 +356,8 @@ impl Run<'_> {
     fn grow_whole(&mut self, core: &mut Core, outcome: &mut StepOutcome) -> Result<(), Error> {
         let Some(native) = &self.manager.native else { return self.grow(core, outcome) };
         // One question for the whole step, if it is one that takes looking at every candidate.
-        let short = native.window().map_or(0, |_| core.step_shortage(self.step));
+        let short =
+            native.window().map_or(0, |_| core.step_shortage(self.step, self.queue.sizes()));
         let mut able = short == 0 || core.decide(short);
         while let Err(Error::NeedVictims { n }) = self.grow(core, outcome) {
             if !std::mem::replace(&mut able, true) || !core.decide(n) {
@@ -270,15 +378,10 @@ impl Run<'_> {
         }
     }
 
-    fn grow_with_judge(
-        &mut self,
-        py: Python<'_>,
-        outcome: &mut StepOutcome,
-        failures: &mut Vec<PyErr>,
-    ) -> PyResult<()> {
+    fn grow_with_judge(&mut self, py: Python<'_>, outcome: &mut StepOutcome) -> PyResult<()> {
         let (manager, step) = (self.manager, self.step);
         // One question for the whole step, instead of one a sequence.
-        let short = manager.locked(py, |core| core.step_shortage(step))?;
+        let short = manager.locked(py, |core| core.step_shortage(step, self.queue.sizes()))?;
         let mut asked = if short > 0 { manager.find_victims(py, short) } else { Ok(()) };
         while let Err(Error::NeedVictims { n }) =
             manager.locked(py, |core| self.grow(core, outcome))?
@@ -290,7 +393,7 @@ impl Run<'_> {
                 return Err(error);
             }
             manager.locked(py, |core| self.refuse_next(core, outcome))?;
-            failures.push(error);
+            self.failures.push(error);
         }
         // The one question may have been about more than was needed in the end.
         match asked {
@@ -338,20 +441,27 @@ impl Wrong {
 struct Told<'a, 'py, I> {
     py: Python<'py>,
     step: &'a Step<'a>,
-    /// The policy's own errors, in the order of the growths they refused.
+    /// How many requests came in it.
+    queue: usize,
+    /// The errors of policies and prompts, in the order of the growths they refused.
     failures: I,
 }
 
 impl<'py, I: Iterator<Item = PyErr>> Told<'_, 'py, I> {
     fn error(&mut self, error: &Error) -> Py<PyAny> {
-        let own = if *error == Error::PolicyFailed { self.failures.next() } else { None };
+        let own = if matches!(error, Error::PolicyFailed | Error::Unreadable) {
+            self.failures.next()
+        } else {
+            None
+        };
         own.unwrap_or_else(|| from_core(self.py, error)).into_value(self.py).into_any()
     }
 
     fn tell(mut self, outcome: StepOutcome) -> PyResult<Stepped<'py>> {
         let (py, step) = (self.py, self.step);
         let (appends, extensions) = (step.append.len(), step.extend.len());
-        let mut reasons = vec![0_u8; appends + extensions + step.admit.len()];
+        let mut reasons = vec![0_u8; appends + extensions + outcome.admitted.len()];
+        reasons.resize(appends + extensions + self.queue, reason(&Error::NotTried));
         let mut refused = Vec::new();
         for refusal in &outcome.refused {
             let (name, from) = match refusal.growth {

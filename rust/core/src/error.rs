@@ -155,6 +155,9 @@ pub enum Error {
     /// A step admits nobody past a refusal or its token budget; this came after one.
     #[error("not tried: the budget of the step is spent, or something before it was refused")]
     NotTried,
+    /// What was to be admitted is no request.
+    #[error("not a request: its prompt could not be read")]
+    Unreadable,
     /// The policy outside the core failed, and its caller wants to know.
     #[error("the eviction policy failed")]
     PolicyFailed,

@@ -21,12 +21,10 @@ struct Ghost {
     when: u64,
 }
 
-fn place(key: Key) -> u64 {
-    (key.0 as u64) ^ ((key.0 >> 64) as u64)
-}
-
+/// Of keys that differ in one word alone, no two have the same.
 fn print(key: Key) -> u64 {
-    (key.0 >> 64) as u64
+    let upper = (key.0 >> 64) as u64;
+    upper.wrapping_add((key.0 as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
 /// Keys that left, 16 bytes a slot.
@@ -43,7 +41,7 @@ impl Ghosts {
     }
 
     fn slot(&self, key: Key) -> usize {
-        place(key) as usize & self.slots.len().wrapping_sub(1)
+        key.mixed() as usize & self.slots.len().wrapping_sub(1)
     }
 
     /// `key` left at `tick`.
@@ -94,8 +92,8 @@ impl Spaces {
         };
         let digest = block.iter().take(HEAD).fold(block.len() as u64, mix);
         let slot = &mut self.slots[(digest >> 40) as usize % PROMPTS];
-        let (before, under) = std::mem::replace(slot, (digest, place(root)));
-        before == digest && under != place(root)
+        let (before, under) = std::mem::replace(slot, (digest, root.mixed()));
+        before == digest && under != root.mixed()
     }
 }
 

@@ -30,11 +30,25 @@ impl Key {
         Self(self.0 ^ (group as u128).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835))
     }
 
+    /// 64 bits that each bit of both words moves: callers give keys whose words count up, or stand
+    /// still.
+    #[inline]
+    pub fn mixed(self) -> u64 {
+        fold(self.0 as u64 ^ 0x9E37_79B9_7F4A_7C15, (self.0 >> 64) as u64 ^ 0xC2B2_AE3D_27D4_EB4F)
+    }
+
     fn of_digest(digest: &[u8]) -> Self {
         let mut head = [0; 16];
         head.copy_from_slice(&digest[..16]);
         Self(u128::from_le_bytes(head))
     }
+}
+
+/// The two halves of a product, one over the other: each bit of either factor moves all of it.
+#[inline]
+pub fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
 }
 
 /// The hash that chains block keys.

@@ -45,11 +45,6 @@ pub enum Found {
     Collision,
 }
 
-fn slot(key: Key) -> u64 {
-    // Keys are uniform already; folding keeps group and namespace bits.
-    (key.0 as u64) ^ ((key.0 >> 64) as u64)
-}
-
 impl HashIndex {
     /// An empty index of blocks of up to `span` tokens.
     pub fn new(algo: HashAlgo, span: u32, capacity: u32) -> Self {
@@ -70,7 +65,7 @@ impl HashIndex {
     /// A block under `key`, checked against `proof` where the hash is not cryptographic.
     #[inline]
     pub fn find(&self, pool: &Pool, key: Key, proof: Option<Proof<'_>>) -> Found {
-        match self.table.find(slot(key), |&b| pool.key(b) == key) {
+        match self.table.find(key.mixed(), |&b| pool.key(b) == key) {
             None => Found::Nothing,
             Some(&block) => match (&self.verify, proof) {
                 (Some(witness), Some(proof)) if !witness.vouches(block, proof) => Found::Collision,
@@ -90,7 +85,7 @@ impl HashIndex {
     }
 
     fn copies(&self, pool: &Pool, key: Key) -> impl Iterator<Item = BlockId> {
-        self.table.iter_hash(slot(key)).copied().filter(move |&b| pool.key(b) == key)
+        self.table.iter_hash(key.mixed()).copied().filter(move |&b| pool.key(b) == key)
     }
 
     /// The common case of [`Self::store`]: nothing stands under `key`, and no tokens are kept.
@@ -100,8 +95,8 @@ impl HashIndex {
         if self.wants_proof() {
             return false;
         }
-        let hasher = |&b: &BlockId| slot(pool.key(b));
-        match self.table.entry(slot(key), |&b| pool.key(b) == key, hasher) {
+        let hasher = |&b: &BlockId| pool.key(b).mixed();
+        match self.table.entry(key.mixed(), |&b| pool.key(b) == key, hasher) {
             Entry::Vacant(entry) => entry.insert(block),
             Entry::Occupied(_) => return false,
         };
@@ -121,8 +116,8 @@ impl HashIndex {
         key: Key,
         proof: Option<Proof<'_>>,
     ) -> Found {
-        let hasher = |&b: &BlockId| slot(pool.key(b));
-        let found = match self.table.entry(slot(key), |&b| pool.key(b) == key, hasher) {
+        let hasher = |&b: &BlockId| pool.key(b).mixed();
+        let found = match self.table.entry(key.mixed(), |&b| pool.key(b) == key, hasher) {
             Entry::Vacant(entry) => {
                 entry.insert(block);
                 Found::Nothing
@@ -137,7 +132,7 @@ impl HashIndex {
         let found = match found {
             Found::Block(copy) => {
                 let first = self.first_copy(pool, copy);
-                self.table.insert_unique(slot(key), block, hasher);
+                self.table.insert_unique(key.mixed(), block, hasher);
                 Found::Block(first)
             }
             other => other,
@@ -158,7 +153,7 @@ impl HashIndex {
             mirror.touch(block);
         }
         self.table
-            .find_entry(slot(pool.key(block)), |&b| b == block)
+            .find_entry(pool.key(block).mixed(), |&b| b == block)
             .map(hashbrown::hash_table::OccupiedEntry::remove)
             .is_ok()
     }

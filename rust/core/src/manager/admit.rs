@@ -37,6 +37,9 @@ impl Manager {
     pub fn admit(&mut self, request: &Admission<'_>) -> Result<Grant> {
         let (known, request) = &self.as_it_counts(request)?;
         let (known, Admission { prompt, extras, .. }) = (*known, *request);
+        if request.join {
+            self.expect_joins();
+        }
         let findable = self.options.prefix_caching && (request.read || request.insert);
         let root = self.hasher.root(request.space);
         let mut hashed = std::mem::take(&mut self.scratch.keys);
@@ -202,6 +205,7 @@ impl Manager {
         let load = (blocks > 0).then(|| self.open_load(seq, start.rows, blocks));
         let joined_tokens =
             start.filler.map_or(0, |filler| self.join(seq, filler, start.good, start.rows));
+        self.note_computing(seq);
         self.created(seq).usage = Usage {
             read: cached,
             joined: joined_tokens,

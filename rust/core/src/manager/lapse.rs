@@ -112,8 +112,8 @@ impl Manager {
             let times = s.tables.iter().flatten().filter(|&&b| b == block).count();
             std::iter::repeat_n(seq, times)
         };
-        let stand_in = |seq: &SeqId| self.orphans.iter().any(|(_, orphan)| orphan == seq);
-        let sequences = self.sequences.iter().flat_map(tables).filter(|seq| !stand_in(seq));
+        let sequences =
+            self.sequences.iter().flat_map(tables).filter(|&seq| !self.orphans.has(seq));
         let keeps = |&ticket: &u64| self.tickets.blocks_of(ticket).contains(&block);
         Owners {
             sequences: sequences.collect(),

@@ -55,7 +55,9 @@ impl Manager {
         };
         // Half of what all groups can serve together is none of it.
         let good = (blocks / unit) as usize * row_pages;
+        let opened_for = pages.first().map_or(0, |copy| copy.seq);
         let pages: Vec<BlockId> = pages[..good].iter().map(|copy| copy.dst).collect();
+        let seq = self.orphans.get(&ticket).copied().unwrap_or(opened_for);
         self.note_two(Kind::Loaded, 0, ticket, u64::from(blocks));
         let cut = if blocks / unit < all / unit {
             self.tickets.keep_only(ticket, good);
@@ -67,7 +69,7 @@ impl Manager {
             Vec::new()
         };
         self.drop_owners(0, &pages);
-        self.count_loaded(load.start, &pages)?;
+        self.count_loaded(seq, load.start, &pages)?;
         self.end_orphans(ticket)?;
         Ok(cut)
     }
@@ -109,7 +111,7 @@ impl Manager {
     }
 
     /// The sequences that own pages of a load, from its first on, have them computed.
-    fn count_loaded(&mut self, start: u32, pages: &[BlockId]) -> Result<()> {
+    fn count_loaded(&mut self, seq: SeqId, start: u32, pages: &[BlockId]) -> Result<()> {
         let (unit, row_pages) = (self.layout.unit(), self.pages_of(0).count());
         let owned = |tables: &[BlockTable]| {
             let rows = pages.chunks(row_pages).zip((start..).step_by(unit as usize));
@@ -120,12 +122,15 @@ impl Manager {
             .count() as u32
                 * unit
         };
-        let owners: Vec<(SeqId, u32)> = self
-            .sequences
-            .iter()
-            .map(|(seq, s)| (seq, owned(&s.tables)))
-            .filter(|&(_, blocks)| blocks > 0)
-            .collect();
+        // Whoever has the first page: nobody has others without it.
+        let first = self.pages_of(start).next().zip(pages.first());
+        let holders = first.map_or(Vec::new(), |((group, _), &page)| {
+            self.holders(page, group as u8, seq, self.tickets.holds(page))
+        });
+        let tables = |seq| self.sequences.get(seq).map(|s| owned(&s.tables));
+        let owners = holders.into_iter().map(|(seq, _)| Ok((seq, tables(seq)?)));
+        let mut owners = owners.collect::<Result<Vec<(SeqId, u32)>>>()?;
+        owners.retain(|&(_, blocks)| blocks > 0);
         let most = owners.iter().map(|&(_, blocks)| blocks).max().unwrap_or(0);
         let brought = u64::from(most * self.block_size());
         self.stats.loaded_tokens += brought;

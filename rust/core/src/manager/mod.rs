@@ -9,7 +9,7 @@
 //! | `grow`, `rows`, `growth`, `windows`, `cross` | slots for more tokens; blocks given up again |
 //! | `commit`, `plain`, `tails`, `remap`, `admission` | computed blocks become findable |
 //! | `fork`, `release`, `owners`, `fence`, `ended`, `preemption` | sequences split and end |
-//! | `load`, `orphan`, `join`, `lapse` | KV from elsewhere; computations shared in flight |
+//! | `load`, `orphan`, `join`, `computing`, `lapse` | KV from elsewhere; computations shared in flight |
 //! | `step` | all of these in one call |
 //! | `candidates`, `answers` | policies and matchers outside the core are asked |
 //! | `lock`, `retain`, `hints`, `attach` | what is kept longer, and attached to prefixes |
@@ -24,6 +24,7 @@ mod attach;
 mod blocks;
 mod candidates;
 mod commit;
+mod computing;
 mod cross;
 mod dump;
 mod ended;
@@ -74,7 +75,7 @@ pub use read::Pages;
 pub use remap::Remap;
 pub use request::{Admission, Fit, Grant, Prompt};
 pub use snapshot::{Blocks, SequenceCopy, Snapshot};
-pub use step::{Extent, Growth, Refused, Step, StepOutcome};
+pub use step::{Extent, Growth, Refused, Step, StepOutcome, Waiting};
 pub use windows::Sight;
 
 use crate::attached::Attached;
@@ -94,6 +95,8 @@ use crate::sequence::{SeqId, Sequence, Sequences};
 use crate::stats::Stats;
 use crate::tickets::{Plan, Tickets};
 
+use orphan::Orphans;
+
 /// A KV cache's control plane.
 pub struct Manager {
     options: Options,
@@ -108,6 +111,7 @@ pub struct Manager {
     answers: Option<Box<answers::Answers>>,
     sequences: Sequences,
     tickets: Tickets,
+    computing: computing::Computing,
     fences: fence::Fences,
     locks: Locks,
     retention: Book,
@@ -123,7 +127,7 @@ pub struct Manager {
     /// Whether a sequence ever came in with its whole length.
     promised: bool,
     /// Loads whose sequence has ended, each with the stand-in that keeps their place.
-    orphans: Vec<(u64, SeqId)>,
+    orphans: Orphans,
     /// What is attached to prefixes.
     attached: Attached,
     /// Blocks held one by one.
@@ -165,6 +169,7 @@ impl Manager {
             answers: None,
             sequences: Sequences::default(),
             tickets: Tickets::default(),
+            computing: computing::Computing::default(),
             fences: fence::Fences::default(),
             locks: Locks::default(),
             retention: Book::new(options.sessions),
@@ -177,7 +182,7 @@ impl Manager {
             pressure: Pressure::Normal,
             asleep: false,
             promised: false,
-            orphans: Vec::new(),
+            orphans: Orphans::default(),
             attached: Attached::default(),
             hands: Hands::default(),
             rewound: Vec::new(),
@@ -237,8 +242,7 @@ impl Manager {
 
     /// Their handles.
     pub fn live(&self) -> Vec<SeqId> {
-        let stands_in = |seq| self.orphans.iter().any(|&(_, orphan)| orphan == seq);
-        self.sequences.iter().map(|(seq, _)| seq).filter(|&seq| !stands_in(seq)).collect()
+        self.sequences.iter().map(|(seq, _)| seq).filter(|&seq| !self.orphans.has(seq)).collect()
     }
 
     /// A live sequence.

@@ -1,11 +1,13 @@
 //! Blocks given back: the end of a sequence, a roll-back, a settled copy, a reset.
 
+use hashbrown::HashMap;
+
 use super::Manager;
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::groups::{GroupKind, Reach};
 use crate::policy::Why;
-use crate::pool::State;
+use crate::pool::{BlockId, State};
 use crate::sequence::{SeqId, Sequence};
 
 impl Manager {
@@ -39,6 +41,7 @@ impl Manager {
         self.publish_tail(seq)?;
         self.leave_orphan(seq)?;
         self.leave_joiners(seq, 0)?;
+        self.end_computing(seq);
         self.cut_tables(seq, None)?;
         self.leave_computation(seq)?;
         self.remapped.retain(|entry| entry.seq != seq);
@@ -77,7 +80,7 @@ impl Manager {
     ) -> Result<()> {
         let sequence = self.sequences.get(seq)?;
         // The common case: nothing was given up, and nobody writes there.
-        if len <= sequence.len && !self.layout.gives_up() && self.tickets.loads().is_empty() {
+        if len <= sequence.len && !self.layout.gives_up() && !self.tickets.has_loads() {
             return Ok(());
         }
         let (has, least) = (sequence.len, self.least_cut(seq)?);
@@ -149,6 +152,7 @@ impl Manager {
         sequence.committed = sequence.committed.min(len);
         sequence.cached = sequence.cached.min(len);
         sequence.published = sequence.published.min(full);
+        self.note_computing(seq);
         Ok(())
     }
 
@@ -193,8 +197,7 @@ impl Manager {
         self.tick += 1;
         self.note(Kind::Done, 0, ticket);
         self.tickets.hand_over(&mut plan);
-        let owned = self.tickets.owned(&plan);
-        self.drop_owners(0, &owned);
+        self.drop_owners(0, &plan.owned());
         Ok(())
     }
 
@@ -222,31 +225,45 @@ impl Manager {
         self.note_two(Kind::Fail, 0, ticket, plan.copies.len() as u64);
         let mut cut = Vec::new();
         self.stats.failed_copies += plan.copies.len() as u64;
-        for (page, group) in self.tickets.spoiled(&plan) {
-            // Forks made since then share the page that was never filled.
-            let holders: Vec<(SeqId, usize)> = self
-                .sequences
-                .iter()
-                .filter_map(|(seq, s)| {
-                    let table = &s.tables[group as usize];
-                    table.iter().position(|&b| b == page).map(|at| (seq, at))
-                })
-                .collect();
-            for (seq, at) in holders {
+        let mut ends: HashMap<BlockId, u32> = HashMap::new();
+        for page in plan.copies.iter().flat_map(|c| [c.src, c.dst]) {
+            *ends.entry(page).or_default() += 1;
+        }
+        for (page, group, seq) in self.tickets.spoiled(&plan) {
+            let seq = self.orphans.get(&ticket).copied().unwrap_or(seq);
+            let copies = ends.get(&page).copied().unwrap_or(0) + self.tickets.holds(page);
+            for (seq, at) in self.holders(page, group, seq, copies) {
                 let good = at as u32 * self.layout.groups()[group as usize].span;
                 let good = self.last_good(seq, good)?;
                 self.rewind(seq, good)?;
                 self.note(Kind::Rewind, seq, u64::from(good));
-                if !self.orphans.iter().any(|&(_, orphan)| orphan == seq) {
+                if !self.orphans.has(seq) {
                     cut.push(seq);
                 }
             }
         }
-        let owned = self.tickets.owned(&plan);
-        self.drop_owners(0, &owned);
+        self.drop_owners(0, &plan.owned());
         cut.sort_unstable();
         cut.dedup();
         Ok(cut)
+    }
+
+    /// Who has `page` in a table, and where, if `copies` of its owners are copies. That is mostly `seq`
+    /// alone; forks share it, too.
+    pub(super) fn holders(
+        &self,
+        page: BlockId,
+        group: u8,
+        seq: SeqId,
+        copies: u32,
+    ) -> Vec<(SeqId, usize)> {
+        let place = |s: &Sequence| s.tables[group as usize].iter().position(|&b| b == page);
+        let own = self.sequences.get(seq).ok().and_then(place).map(|at| (seq, at));
+        match (self.pool.refs(page).saturating_sub(copies), own) {
+            (0, _) => Vec::new(),
+            (1, Some(own)) => vec![own],
+            _ => self.sequences.iter().filter_map(|(seq, s)| Some((seq, place(s)?))).collect(),
+        }
     }
 
     /// Forgets every cached block; running sequences keep theirs, and leave nothing findable.
@@ -271,6 +288,7 @@ impl Manager {
             }
         }
         self.sequences.make_private();
+        self.computing.clear();
         self.note(Kind::Clear, 0, u64::from(freed));
         freed
     }

@@ -103,7 +103,7 @@ impl Manager {
             encoder: s.encoder.clone(),
             encoder_tokens: s.encoder_tokens,
             miss: miss(s.miss),
-            stand_in: self.orphans.iter().any(|&(_, orphan)| orphan == seq),
+            stand_in: self.orphans.has(seq),
         });
         Snapshot {
             tick: self.tick,

@@ -55,6 +55,40 @@ pub struct Step<'a> {
     pub skip_refused: bool,
 }
 
+/// What says how many blocks a request may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Waiting {
+    /// Tokens of the prompt.
+    pub tokens: u64,
+    /// See [`Admission::chunk`].
+    pub chunk: u32,
+    /// Tokens whose KV comes from elsewhere.
+    pub brought: u32,
+    /// See [`Admission::until`].
+    pub until: u32,
+    /// Tokens of its other input.
+    pub encoder: u32,
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self { tokens: 0, chunk: u32::MAX, brought: 0, until: u32::MAX, encoder: 0 }
+    }
+}
+
+impl Waiting {
+    /// Of a request.
+    pub fn of(request: &Admission<'_>) -> Self {
+        Self {
+            tokens: request.prompt.tokens.len().max(request.prompt.len as usize) as u64,
+            chunk: request.chunk,
+            brought: request.external.max(request.external_until),
+            until: request.until,
+            encoder: request.encoder_tokens,
+        }
+    }
+}
+
 /// A way for a sequence to get slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Growth {
@@ -108,6 +142,26 @@ pub struct StepOutcome {
 impl StepOutcome {
     fn refuse(&mut self, growth: Growth, place: usize, error: Error) {
         self.refused.push(Refused { growth, place, error });
+    }
+
+    /// The admission in line is refused.
+    pub fn refuse_admission(&mut self, error: Error) {
+        self.refuse(Growth::Admit, self.admitted.len(), error);
+        self.admitted.push(None);
+    }
+
+    /// Whether the admission in line is tried: nothing before it was refused, or refusals are
+    /// skipped, and tokens are left.
+    pub fn admits_more(&self, step: &Step<'_>) -> bool {
+        let kept_out = !self.refused.is_empty() && !step.skip_refused;
+        !kept_out && self.left_for_admissions(step) > 0
+    }
+
+    /// Tokens that the admission in line may leave to be computed.
+    fn left_for_admissions(&self, step: &Step<'_>) -> u32 {
+        let spent = self.spent_on_admissions;
+        let left = step.token_budget.map_or(u32::MAX, |budget| budget.saturating_sub(spent));
+        left.min(self.left(step))
     }
 
     /// Tokens of [`Step::batch_tokens`] that are left.

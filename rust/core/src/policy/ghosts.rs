@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 
 use crate::hash::Key;
 
-/// Keys are hashes already: their upper half is taken as it is.
+/// A key's own mix of its two words.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Taken(u64);
 
@@ -17,7 +17,7 @@ impl Hasher for Taken {
     }
 
     fn write_u128(&mut self, key: u128) {
-        self.0 = (key >> 64) as u64;
+        self.0 = Key(key).mixed();
     }
 
     fn finish(&self) -> u64 {

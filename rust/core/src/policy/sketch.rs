@@ -49,10 +49,10 @@ impl Sketch {
 
     /// The word and the bit where a key's counter of each row begins.
     fn places(&self, key: Key) -> [(usize, u32); ROWS] {
-        let upper = (key.0 >> 64) as u64;
+        let mixed = key.mixed();
         let words = self.words.len() / ROWS;
         std::array::from_fn(|row| {
-            let at = (upper.wrapping_mul(SPREAD[row]) >> (u64::BITS - self.bits)) as usize;
+            let at = (mixed.wrapping_mul(SPREAD[row]) >> (u64::BITS - self.bits)) as usize;
             (row * words + at / COUNTERS, (at % COUNTERS) as u32 * 4)
         })
     }

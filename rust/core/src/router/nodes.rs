@@ -10,6 +10,7 @@ use hashbrown::hash_table::Entry;
 
 use super::holders::{Crowds, Held, Holders, Tier};
 use super::leaves::{Leaf, Leaves};
+use crate::hash::fold;
 
 #[derive(Debug)]
 #[repr(align(32))] // A block that lies in two cache lines costs twice as much.
@@ -45,11 +46,10 @@ pub(super) struct Nodes {
     pub dropped: u64,
 }
 
-/// Keys are hashes, mostly: one multiplication spreads those that a test or a toy engine counts up.
+/// Keys are hashes, mostly: one multiplication spreads those that an engine counts up, or shifts.
 #[inline]
 pub(super) fn slot(key: u64) -> u64 {
-    let mixed = key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    mixed ^ (mixed >> 32)
+    fold(key ^ 0x9E37_79B9_7F4A_7C15, 0xC2B2_AE3D_27D4_EB4F)
 }
 
 impl Nodes {

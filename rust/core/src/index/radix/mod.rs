@@ -46,10 +46,6 @@ pub struct Radix {
     len: usize,
 }
 
-fn slot(namespace: Key) -> u64 {
-    (namespace.0 as u64) ^ ((namespace.0 >> 64) as u64)
-}
-
 impl Radix {
     /// An empty tree over blocks of `block_size` tokens. With `partial`, it can tell which block a hit
     /// ends in.
@@ -67,7 +63,7 @@ impl Radix {
 
     #[inline]
     fn top(&self, namespace: Key) -> Option<NodeId> {
-        self.tops.find(slot(namespace), |&id| self.tree.nodes[id].mark == namespace).copied()
+        self.tops.find(namespace.mixed(), |&id| self.tree.nodes[id].mark == namespace).copied()
     }
 
     /// Makes `block`, which holds block `depth` of `path`, findable after `parent` ([`NIL`] at the
@@ -132,7 +128,7 @@ impl Radix {
             let top = Node { parent: NIL, start: 0, children: 0, heir: NIL, run, mark: namespace };
             let id = self.tree.nodes.add(top);
             let nodes = &self.tree.nodes;
-            self.tops.insert_unique(slot(namespace), id, |&id| slot(nodes[id].mark));
+            self.tops.insert_unique(namespace.mixed(), id, |&id| nodes[id].mark.mixed());
             id
         })
     }
@@ -223,7 +219,7 @@ impl Radix {
         if above.parent != NIL || above.children > 0 {
             return;
         }
-        if let Ok(entry) = self.tops.find_entry(slot(above.mark), |&id| id == parent) {
+        if let Ok(entry) = self.tops.find_entry(above.mark.mixed(), |&id| id == parent) {
             entry.remove();
         }
         self.tree.nodes.remove(parent);

@@ -1,5 +1,7 @@
 //! Whether a step may be carried out, before anything of it is.
 
+use hashbrown::HashSet;
+
 use super::super::Manager;
 use super::super::grow::Ids;
 use super::Step;
@@ -39,8 +41,9 @@ impl Manager {
         for seq in ends() {
             self.sequences.get(seq)?;
         }
-        for (i, seq) in ends().enumerate() {
-            if ends().take(i).any(|other| other == seq) {
+        let mut ended = HashSet::new();
+        for seq in ends() {
+            if !ended.insert(seq) {
                 return Err(Error::StaleSequence(seq));
             }
         }
@@ -52,7 +55,7 @@ impl Manager {
         let grown = step.append.iter().map(|&(seq, _)| seq);
         for seq in grown.chain(step.extend.iter().map(|&(seq, _)| seq)) {
             self.sequences.get(seq)?;
-            if ends().any(|other| other == seq) {
+            if ended.contains(&seq) {
                 return Err(Error::StaleSequence(seq));
             }
         }
@@ -67,10 +70,13 @@ impl Manager {
                 return Err(Error::StaleSequence(seq));
             }
         }
-        let settles = |t: u64| {
-            let loaded = step.loaded.iter().any(|&(ticket, _)| ticket == t);
-            loaded || step.done.contains(&t) || step.failed.contains(&t)
+        let loaded = step.loaded.iter().map(|&(ticket, _)| ticket);
+        let settled: HashSet<u64> = if step.truncate.is_empty() {
+            HashSet::new()
+        } else {
+            step.done.iter().chain(step.failed).copied().chain(loaded).collect()
         };
+        let settles = |ticket: u64| settled.contains(&ticket);
         for &(seq, len) in step.truncate {
             self.check_cut(seq, len, &settles)?;
             let mark = self.sequences.mark(seq, number)?;
@@ -159,8 +165,9 @@ impl Manager {
     fn check_tickets(&self, step: &Step<'_>) -> Result<bool> {
         let loads = step.loaded.iter().map(|&(ticket, _)| ticket);
         let tickets = || step.done.iter().chain(step.failed).copied().chain(loads.clone());
-        for (i, ticket) in tickets().enumerate() {
-            if tickets().take(i).any(|t| t == ticket) || !self.tickets.is_outstanding(ticket) {
+        let mut named = HashSet::new();
+        for ticket in tickets() {
+            if !named.insert(ticket) || !self.tickets.is_outstanding(ticket) {
                 return Err(Error::UnknownTicket(ticket));
             }
         }

@@ -1,7 +1,7 @@
 //! What a step changes, in order; it has been checked.
 
 use super::super::{Admission, Grant, Manager};
-use super::{Growth, Step, StepOutcome};
+use super::{Growth, Step, StepOutcome, Waiting};
 use crate::error::{Error, Result};
 use crate::sequence::{SeqId, Sequence};
 
@@ -38,7 +38,7 @@ impl Manager {
             self.fill(seq, tokens)?;
         }
         let settles = !(step.done.is_empty() && step.failed.is_empty() && step.loaded.is_empty())
-            || self.tickets.loads().iter().any(|load| load.filler.is_some());
+            || self.tickets.has_joined();
         for &(seq, upto) in step.commit {
             let upto = if settles || !self.rewound.is_empty() {
                 self.still_possible(seq, upto)?
@@ -86,6 +86,7 @@ impl Manager {
                 outcome.spent += tokens;
                 outcome.appended += 1;
                 told(place, Some((sequence, false)));
+                self.note_grown(seq);
                 continue;
             }
             let tried = if fits { self.append_anywhere(seq, ids) } else { Err(Error::NotTried) };
@@ -115,27 +116,35 @@ impl Manager {
             }
         }
         while let Some(request) = step.admit.get(outcome.admitted.len()) {
-            let spent = outcome.spent_on_admissions;
-            let left = step.token_budget.map_or(u32::MAX, |budget| budget.saturating_sub(spent));
-            let left = left.min(outcome.left(step));
-            let kept_out = !outcome.refused.is_empty() && !step.skip_refused;
-            let tried = if left == 0 || kept_out {
-                Err(Error::NotTried)
+            if outcome.admits_more(step) {
+                self.admit_next(step, outcome, request)?;
             } else {
-                self.admit(&Admission { budget: request.budget.min(left), ..*request })
-            };
-            match wanted(tried)? {
-                Ok(grant) => {
-                    let tokens = left_of(&grant);
-                    outcome.spent = outcome.spent.saturating_add(tokens);
-                    outcome.spent_on_admissions = spent.saturating_add(tokens);
-                    outcome.admitted.push(Some(grant));
-                }
-                Err(error) => {
-                    outcome.refuse(Growth::Admit, outcome.admitted.len(), error);
-                    outcome.admitted.push(None);
-                }
+                outcome.refuse_admission(Error::NotTried);
             }
+        }
+        Ok(())
+    }
+
+    /// Tries the next admission of a step, one that does not stand in [`Step::admit`] too; not where
+    /// [`StepOutcome::admits_more`] is false.
+    ///
+    /// # Errors
+    /// [`Error::NeedVictims`], for a policy outside the core: find them and call again.
+    pub fn admit_next(
+        &mut self,
+        step: &Step<'_>,
+        outcome: &mut StepOutcome,
+        request: &Admission<'_>,
+    ) -> Result<()> {
+        let budget = request.budget.min(outcome.left_for_admissions(step));
+        match wanted(self.admit(&Admission { budget, ..*request }))? {
+            Ok(grant) => {
+                let tokens = left_of(&grant);
+                outcome.spent = outcome.spent.saturating_add(tokens);
+                outcome.spent_on_admissions = outcome.spent_on_admissions.saturating_add(tokens);
+                outcome.admitted.push(Some(grant));
+            }
+            Err(error) => outcome.refuse_admission(error),
         }
         Ok(())
     }
@@ -149,14 +158,13 @@ impl Manager {
             outcome.refuse(Growth::Extend, outcome.extended.len(), error);
             outcome.extended.push(self.sequences.get(seq).map_or(0, |s| s.len));
         } else if outcome.admitted.len() < step.admit.len() {
-            outcome.refuse(Growth::Admit, outcome.admitted.len(), error);
-            outcome.admitted.push(None);
+            outcome.refuse_admission(error);
         }
     }
 
     /// How many victims the growth of a step may need, from above: what it takes at the most, less
-    /// what is free.
-    pub fn step_shortage(&self, step: &Step<'_>) -> u32 {
+    /// what is free. Of the requests of `queue`, those are looked at that there may be room for.
+    pub fn step_shortage(&self, step: &Step<'_>, queue: impl Iterator<Item = Waiting>) -> u32 {
         let more = |seq: SeqId, until: &dyn Fn(u64) -> u64| {
             self.sequences.get(seq).map_or(0, |sequence| {
                 let until = u32::try_from(until(u64::from(sequence.len))).unwrap_or(u32::MAX);
@@ -167,23 +175,24 @@ impl Manager {
         };
         let appended = step.append.iter().map(|&(s, t)| more(s, &|len| len + t.len() as u64));
         let extended = step.extend.iter().map(|&(s, until)| more(s, &|_| u64::from(until)));
-        let brought = |r: &Admission<'_>| r.external.max(r.external_until);
-        // However it is shared out, each admission rounds it up once.
-        let budget = step.token_budget.map_or(u64::MAX, |budget| {
-            let brought = step.admit.iter().map(brought).fold(budget, u32::saturating_add);
-            let groups = self.layout.groups().len() as u64;
-            self.layout.blocks(brought, 0) + groups * step.admit.len() as u64
-        });
-        let admitted = step.admit.iter().map(|request| {
-            let known = request.prompt.tokens.len().max(request.prompt.len as usize) as u64;
-            let chunk = u64::from(request.chunk) + u64::from(brought(request));
-            let until = known.min(chunk).min(u64::from(request.until));
-            self.layout.blocks(u32::try_from(until).unwrap_or(u32::MAX), 0)
-        });
-        let encoders: u64 =
-            step.admit.iter().map(|r| self.layout.blocks(0, r.encoder_tokens)).sum();
-        let blocks = appended.chain(extended).sum::<u64>() + admitted.sum::<u64>().min(budget);
-        let blocks = (blocks + encoders).min(u64::from(self.pool.available())) as u32;
+        let available = u64::from(self.pool.available());
+        let mut blocks = appended.chain(extended).sum::<u64>();
+        // However a budget is shared out, each admission rounds it up once.
+        let (mut admitted, mut rounding, mut budget) = (0, 0, step.token_budget);
+        for request in queue {
+            let most = budget.map_or(u64::MAX, |budget| self.layout.blocks(budget, 0) + rounding);
+            if blocks >= available || blocks + admitted.min(most) >= available || admitted > most {
+                break;
+            }
+            let Waiting { tokens, chunk, brought, until, encoder } = request;
+            let until = tokens.min(u64::from(chunk) + u64::from(brought)).min(u64::from(until));
+            admitted += self.layout.blocks(u32::try_from(until).unwrap_or(u32::MAX), 0);
+            blocks += self.layout.blocks(0, encoder);
+            budget = budget.map(|budget| budget.saturating_add(brought));
+            rounding += self.layout.groups().len() as u64;
+        }
+        let most = budget.map_or(u64::MAX, |budget| self.layout.blocks(budget, 0) + rounding);
+        let blocks = (blocks + admitted.min(most)).min(available) as u32;
         blocks.saturating_sub(self.pool.free())
     }
 }

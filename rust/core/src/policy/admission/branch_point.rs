@@ -21,7 +21,7 @@ impl BranchPoint {
     }
 
     fn place(&self, key: Key) -> usize {
-        (key.0 as u64 ^ (key.0 >> 64) as u64) as usize & (self.followed.len() - 1)
+        key.mixed() as usize & (self.followed.len() - 1)
     }
 
     /// Whether something else than `next` followed `key` before.

@@ -2,74 +2,118 @@
 
 use crate::hash::Key;
 
-/// What is remembered of a block: 16 bytes.
+/// What is remembered of a block.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Gone {
     /// Part of its key. Two keys are taken for one in 2^-30 of all questions: a use counted wrongly.
     tag: u32,
     pub uses: u16,
     pub class: u8,
-    known: bool,
     /// Block accesses when it was used last.
     pub time: u64,
 }
 
-const WAYS: usize = 4;
+impl Gone {
+    /// Two words, of which the first is not 0.
+    fn words(self) -> [u64; 2] {
+        let head = u64::from(self.tag) | u64::from(self.uses) << 32 | u64::from(self.class) << 48;
+        [head | KNOWN, self.time]
+    }
 
-/// What shares a hash: one cache line.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(align(64))]
-struct Set([Gone; WAYS]);
+    fn of_words(words: [u64; 2]) -> Option<Self> {
+        let [head, time] = words;
+        let (tag, uses, class) = (head as u32, (head >> 32) as u16, (head >> 48) as u8);
+        (head & KNOWN > 0).then_some(Self { tag, uses, class, time })
+    }
+}
+
+const KNOWN: u64 = 1 << 63;
+const WAYS: usize = 4;
+/// Words of a set: one cache line of 64 bytes.
+const SET: usize = 2 * WAYS;
 
 /// A table of fixed size; of its set, the one idle longest gives way. Every question is one cache
-/// line, and nothing is allocated after the first block has gone.
-#[derive(Debug, Clone, Default)]
+/// line, and nothing is allocated after the first block has gone. An empty table is all zeros, which
+/// the system hands out page by page as they are written: its size costs the first block nothing.
+#[derive(Debug, Default)]
 pub(super) struct Departed {
-    sets: Vec<Set>,
+    words: Vec<u64>,
+    sets: usize,
+}
+
+impl Clone for Departed {
+    fn clone(&self) -> Self {
+        let mut clone = Self::default();
+        if self.is_reserved() {
+            clone.reserve(self.sets * WAYS);
+            let (from, to) = (self.first(), clone.first());
+            let all = self.sets * SET;
+            clone.words[to..to + all].copy_from_slice(&self.words[from..from + all]);
+        }
+        clone
+    }
 }
 
 impl Departed {
     /// Room for about `blocks`, a power of two of sets. Empties the table.
     pub fn reserve(&mut self, blocks: usize) {
-        self.sets = vec![Set::default(); (blocks / WAYS).max(1).next_power_of_two()];
+        self.sets = (blocks / WAYS).max(1).next_power_of_two();
+        self.words = vec![0; (self.sets + 1) * SET];
     }
 
     pub fn is_reserved(&self) -> bool {
-        !self.sets.is_empty()
+        self.sets > 0
     }
 
+    /// The first word that begins a cache line.
+    fn first(&self) -> usize {
+        self.words.as_ptr().align_offset(SET * size_of::<u64>()).min(SET - 1)
+    }
+
+    /// Where the set of a key begins, and the key's tag.
     fn place(&self, key: Key) -> (usize, u32) {
-        // Keys are hashes already.
-        let upper = (key.0 >> 64) as u64;
-        ((upper >> 32) as usize & (self.sets.len() - 1), upper as u32)
+        let mixed = key.mixed();
+        (self.first() + ((mixed >> 32) as usize & (self.sets - 1)) * SET, mixed as u32)
+    }
+
+    fn way(&self, set: usize, way: usize) -> Option<Gone> {
+        let at = set + 2 * way;
+        Gone::of_words([self.words[at], self.words[at + 1]])
+    }
+
+    fn put(&mut self, set: usize, way: usize, words: [u64; 2]) {
+        self.words[set + 2 * way..][..2].copy_from_slice(&words);
     }
 
     /// Remembers a block; returns the one that is forgotten for it.
     pub fn add(&mut self, key: Key, class: u8, uses: u16, time: u64) -> Option<Gone> {
         let (set, tag) = self.place(key);
-        let ways = &mut self.sets[set].0;
-        let gone = Gone { tag, uses, class, known: true, time };
-        let same = ways.iter().position(|w| w.known && w.tag == tag);
-        let oldest = || (0..WAYS).min_by_key(|&w| (ways[w].known, ways[w].time)).unwrap_or(0);
+        let ways: [_; WAYS] = std::array::from_fn(|way| self.way(set, way));
+        let same = ways.iter().position(|way| way.is_some_and(|gone| gone.tag == tag));
+        let oldest = || (0..WAYS).min_by_key(|&way| ways[way].map(|gone| gone.time)).unwrap_or(0);
         let way = same.unwrap_or_else(oldest);
-        let before = std::mem::replace(&mut ways[way], gone);
-        before.known.then_some(before)
+        self.put(set, way, Gone { tag, uses, class, time }.words());
+        ways[way]
     }
 
     /// What is remembered under `key`, which is forgotten now.
     pub fn take(&mut self, key: Key) -> Option<Gone> {
-        if self.sets.is_empty() {
+        if !self.is_reserved() {
             return None;
         }
         let (set, tag) = self.place(key);
-        let way = self.sets[set].0.iter_mut().find(|w| w.known && w.tag == tag)?;
-        Some(std::mem::take(way))
+        let same = |&(_, gone): &(usize, Gone)| gone.tag == tag;
+        let known = (0..WAYS).filter_map(|way| Some((way, self.way(set, way)?)));
+        let (way, gone) = known.into_iter().find(same)?;
+        self.put(set, way, [0; 2]);
+        Some(gone)
     }
 
     /// All that are remembered.
     #[cfg(test)]
     pub fn len(&self) -> u64 {
-        self.sets.iter().flat_map(|set| set.0).filter(|gone| gone.known).count() as u64
+        let ways = (0..self.sets).flat_map(|set| (0..WAYS).map(move |way| (set, way)));
+        ways.filter(|&(set, way)| self.way(self.first() + set * SET, way).is_some()).count() as u64
     }
 }
 
