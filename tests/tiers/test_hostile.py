@@ -83,7 +83,7 @@ def test_a_name_of_any_form_is_no_page_and_no_fault(name: Any) -> None:
 def test_a_redis_full_of_other_things_holds_up_nothing(tmp_path: Path) -> None:
     server = RedisServer(tmp_path)
     try:
-        options = server.options()
+        options = {**server.options(), "timeout_ms": 30_000}
         made = Engine([host(32), below(64, "redis", options=options)], registry=KNOWN)
         made.run(text(1, 17))
         store: Any = made.tiers.below[0].store
@@ -95,8 +95,8 @@ def test_a_redis_full_of_other_things_holds_up_nothing(tmp_path: Path) -> None:
             client.set(name.encode("utf-8", "surrogateescape"), b"KVF2" + bytes(200))
         client.hset(codec.name((1, 1), 0), "a", "b")
         client.rpush(codec.name((2, 2), 0), "a")
-        client.set(codec.name((3, 3), 0), bytes(1 << 24))
-        client.set(pages[3], bytes(1 << 24))  # a page's own name: 16 MiB of nothing
+        client.set(codec.name((3, 3), 0), bytes(1 << 20))
+        client.set(pages[3], bytes(1 << 20))  # a page's own name: a MiB of nothing
         client.delete(pages[2])
         client.hset(pages[2], "a", "b")
         names = [pages[0], codec.name((1, 1), 0), codec.name((2, 2), 0), pages[3]]

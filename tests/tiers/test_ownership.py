@@ -177,7 +177,9 @@ def test_the_prompt_that_was_used_last_survives_a_restart(
 ) -> None:
     server = RedisServer(tmp_path) if store == "redis" else None
     options: dict[str, Any] = {"path": str(tmp_path / "pages"), "fsync": False}
-    given = server.options() if server else options if store == "disk" else {}
+    given = (
+        {**server.options(), "timeout_ms": 30_000} if server else options if store == "disk" else {}
+    )
     objects: dict[str, bytes] = {}
 
     def start(pages: int) -> Engine:
@@ -284,7 +286,7 @@ def test_a_store_is_told_once_a_second_what_was_used() -> None:
 def test_a_use_renews_the_time_that_a_redis_keeps_a_page(tmp_path: Path) -> None:
     server = RedisServer(tmp_path)
     try:
-        options = {**server.options(), "expire_s": 1000}
+        options = {**server.options(), "expire_s": 1000, "timeout_ms": 30_000}
         tiers: list[TierConfig] = [host(32), below(64, "redis", options=options)]
         made = Engine(tiers, registry=KNOWN, blocks=40)
         made.run(text(1, 17))
@@ -309,7 +311,8 @@ def test_a_use_renews_the_time_that_a_redis_keeps_a_page(tmp_path: Path) -> None
 def test_a_redis_that_evicts_by_itself_is_a_miss_and_no_fault(tmp_path: Path) -> None:
     server = RedisServer(tmp_path)
     try:
-        tiers = [host(32), below(64, "redis", options=server.options())]
+        options = {**server.options(), "timeout_ms": 30_000}
+        tiers = [host(32), below(64, "redis", options=options)]
         made = Engine(tiers, registry=KNOWN, blocks=40)
         for seed in range(3):
             made.run(text(seed, 17))
