@@ -152,8 +152,8 @@ class RouterIndex:
             rank: The worker's data-parallel rank.
             block_size: Tokens in each of these blocks, if the event says it: blocks of another size
                 than the index's are not placed.
-            medium: The tier, one of `MEDIUMS` in any case. Blocks in any other are held, but counted
-                in no nearer tier than `Reach.anywhere`.
+            medium: The tier, one of `MEDIUMS` in any case. Blocks in any other one count in no
+                nearer tier than `Reach.anywhere`.
             salt: What sets tenants apart; only where ``parent`` is None.
             adapter: The LoRA or other adapter; only where ``parent`` is None.
             extra_keys: What else sets blocks apart, one entry per block: None, or a list with

@@ -37,7 +37,7 @@ def serve(kv: KVCacheManager, tokens: list[int], chunk: int) -> int:
     grant = kv.admit(tokens, chunk=chunk)
     kv.commit(grant.seq, grant.granted_tokens)
     for until in range(grant.granted_tokens + chunk, len(tokens) + chunk, chunk):
-        until = min(until, len(tokens))  # noqa: PLW2901
+        until = min(until, len(tokens))
         kv.extend(grant.seq, until)
         kv.commit(grant.seq, until)
     kv.release(grant.seq)

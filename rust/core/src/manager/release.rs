@@ -167,7 +167,7 @@ impl Manager {
                 continue;
             }
             let mut table = std::mem::take(&mut sequence.tables[group]);
-            if self.retention.is_on() {
+            if self.notes_uses() {
                 self.retain(seq, group, keep, &table[keep..], true)?;
             }
             if self.fences.is_up() {

@@ -10,6 +10,12 @@ use crate::retention::{INNER_PRIORITY, Keep};
 use crate::sequence::SeqId;
 
 impl Manager {
+    /// Whether it matters how blocks are given up, and by how many: to what requests asked for, or to
+    /// what is left behind within a prompt.
+    pub(super) fn notes_uses(&self) -> bool {
+        self.retention.is_on() || self.layout.gives_up()
+    }
+
     /// `seq` gives up `blocks` of `group`, from place `first` of its table on, because it `ends` or goes
     /// on without them: those that are findable are to be kept as it asked, or as no request asked.
     pub(super) fn retain(

@@ -54,7 +54,7 @@ impl Manager {
             // What is computed without them is no longer what the prefix alone says.
             let is_sink = matches!(reach.kind, GroupKind::SinkWindow { .. });
             sequence.private |= is_sink && !blocks.is_empty();
-            if self.retention.is_on() || self.options.prefix_caching {
+            if self.notes_uses() {
                 self.retain(seq, group, first, &blocks, false)?;
             }
             self.drop_owners(seq, &blocks);
