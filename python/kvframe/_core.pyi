@@ -634,6 +634,10 @@ class Request:
         ]
         | None = None,
     ) -> Request: ...
+    def arguments(self, /) -> tuple[Incomplete | None, dict]:
+        """
+        The arguments that make it anew: the prompt, and the keywords.
+        """
     def changed(
         self,
         /,
@@ -1074,9 +1078,15 @@ class Trace:
         What the trace is called.
         """
     @staticmethod
-    def parse(data: bytes, name: str, block_size: SupportsIndex | None = None) -> Trace:
+    def parse(
+        data: bytes,
+        name: str,
+        block_size: SupportsIndex | None = None,
+        time_unit: str | None = None,
+    ) -> Trace:
         """
-        The same from bytes; `name` stands for the file in messages.
+        The same from bytes; `name` stands for the file in messages. `time_unit`, "ms" or "s", is that
+        of the times of JSONL rows; None: what their form says.
         """
     @property
     def parse_seconds(self, /) -> float:
@@ -1095,6 +1105,16 @@ class Trace:
     def requests(self, /) -> int:
         """
         Number of requests.
+        """
+    @property
+    def time_unit(self, /) -> str:
+        """
+        What the times of its rows were taken to be in: "ms" or "s".
+        """
+    @property
+    def unit_in_doubt(self, /) -> bool:
+        """
+        Whether another unit is as likely, by the rows' numbers.
         """
 
 def after_fork_in_child() -> None:

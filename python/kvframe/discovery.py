@@ -20,6 +20,7 @@ PACKAGES: dict[Kind, dict[str, str]] = {
         "t-lru": "kvframe-tlru",
     },
     "admission": {"second-hit": "kvframe-second-hit"},
+    "prefix": {"volatile": "kvframe-volatile"},
     "tier": {"mooncake": "kvframe-mooncake", "redis": "kvframe-redis"},
 }
 """kvframe's own packages, installed or not, by the name of what they bring."""
