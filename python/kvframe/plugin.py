@@ -114,7 +114,9 @@ def _given(hook: Callable[[], object], name: str) -> Sequence[Descriptor]:
         items: list[Descriptor] = list(result)  # type: ignore[call-overload]
     except PluginError:
         raise
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise PluginError(f"{name} raised {one_line(error)}") from error
     for item in items:
         if not isinstance(item, expected):
@@ -128,7 +130,9 @@ def one_line(error: BaseException) -> str:
     """The error's type, its message, its notes and where in a plugin it was raised, on one line."""
     try:
         said = "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
-    except Exception:  # Its own __str__ may be what is wrong.
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # Its own __str__ may be what is wrong.
         said = type(error).__name__
     said = " ".join(said.split()).rstrip(":")
     return f"{said if len(said) <= 500 else f'{said[:500]}...'}{_place(error)}"

@@ -95,9 +95,10 @@ class Steps(Matched):
                 either is named twice where it ends; nothing was done.
             UsageError: A length, a dtype, a shape or a buffer is wrong, or a list of lengths names
                 a sequence twice; nothing was done.
-            KeyboardInterrupt: It (or another interrupt) came while a policy in Python ran. The step
-                is done all the same, except for growth that waited for the policy: the exception's
-                ``stepped`` says what was done.
+            KeyboardInterrupt: It came while a policy in Python ran. The step is done all the same,
+                except for growth that waited for the policy: the exception's ``stepped`` says what
+                was done. So does that of a `UsageError` where a policy has changed the type, the
+                shape or the memory of ``tables`` or ``slots``, which then miss what came after.
         """
         requests = _requests(admit) if admit is not None else []
         turns = self._turns(requests, skip_refused) if requests else None

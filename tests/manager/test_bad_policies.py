@@ -281,14 +281,13 @@ def test_the_built_in_order_stands_in_and_says_so_once(
 
 
 @pytest.mark.parametrize("on_error", ["raise", "fallback"])
-@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit, GeneratorExit])
-def test_an_interrupt_is_not_a_failure(on_error: str, interrupt: type[BaseException]) -> None:
+def test_an_interrupt_is_not_a_failure(on_error: str) -> None:
     def body(candidates: Any, out: Any) -> None:
-        raise interrupt
+        raise KeyboardInterrupt
 
     kv, _ = holds("score", body, on_error)
     before = state(kv)
-    with pytest.raises(interrupt):
+    with pytest.raises(KeyboardInterrupt):
         kv.admit([9] * 4)
     assert state(kv) == before
     assert kv.stats()["policy_failures"] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 import weakref
@@ -37,10 +38,12 @@ class Budget:
     def __enter__(self) -> None:
         self._starts.setdefault(threading.get_ident(), []).append(time.perf_counter())
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
         took = time.perf_counter() - self._starts[threading.get_ident()].pop()
         if self._seconds is not None and took > self._seconds:
             self.is_spent = True
+            if kind is not None and issubclass(kind, KeyboardInterrupt):
+                return  # it is the user's, and goes before the policy's
             raise self.error(f"a decision took {took * 1000:.0f} ms")
 
     def start(self) -> None:
@@ -88,18 +91,21 @@ class _Watchdog(threading.Thread):
     _budgets: ClassVar[weakref.WeakSet[Budget]] = weakref.WeakSet()
     _one: ClassVar[_Watchdog | None] = None
 
+    def __init__(self) -> None:
+        super().__init__(name="kvframe-watchdog", daemon=True)
+        self._exits = threading.Event()
+
     @classmethod
     def watch(cls, budget: Budget) -> None:
         with cls._lock:
             cls._budgets.add(budget)
             # In the child of a fork it is not alive.
             if cls._one is None or not cls._one.is_alive():
-                cls._one = cls(name="kvframe-watchdog", daemon=True)
+                cls._one = cls()
                 cls._one.start()
 
     def run(self) -> None:
-        while True:
-            time.sleep(OVERDUE_S / 2)
+        while not self._exits.wait(OVERDUE_S / 2):
             with self._lock:
                 budgets = list(self._budgets)
                 if not budgets:
@@ -108,3 +114,13 @@ class _Watchdog(threading.Thread):
             for budget in budgets:
                 budget.tell_if_overdue()
             del budgets, budget
+
+    @classmethod
+    def end(cls) -> None:
+        """Called where the process ends."""
+        if (one := cls._one) is not None:
+            one._exits.set()
+            one.join(OVERDUE_S)
+
+
+atexit.register(_Watchdog.end)

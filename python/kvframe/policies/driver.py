@@ -78,7 +78,7 @@ class Driver:
         self.floats = bool(policy.floats)
         needs_ids = self.names_victims and "block" not in policy.columns
         self.columns = [*policy.columns, *(["block"] if needs_ids else [])]
-        self._lost: Exception | None = None
+        self._lost: BaseException | None = None
         # (event, blocks, tick), left by an interrupt or a policy that asks its manager.
         self._waiting: deque[tuple[int, npt.NDArray[Any], int]] = deque()
         self.budget = None if budget_ms is None else Budget(budget_ms, self.origin)
@@ -106,7 +106,9 @@ class Driver:
                     self.policy.remove(run, _WHY[kind], now)
                 else:
                     getattr(self.policy, _EVENTS[kind])(run, now)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             self._lost = error
             self._waiting.clear()
             raise

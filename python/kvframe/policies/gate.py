@@ -81,7 +81,9 @@ class AdmissionDriver:
                     f"start: out[{i}] = {out[i]}: must be 0, or the number of one of "
                     f"{len(reasons)} reasons"
                 )
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             told = failure(self.origin, error, self.strict, "every request may start")
             if self.strict:
                 raise told from error

@@ -24,5 +24,7 @@ def made(loaded: Loaded[Any], options: msgspec.Struct | None) -> object:
         return None
     try:
         return descriptor.make(options)
-    except (Exception, SystemExit) as error:  # as where a plugin is imported
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # as where a plugin is imported
         raise PolicyError(f"{origin_of(loaded)}: cannot be made: {one_line(error)}") from error

@@ -57,7 +57,7 @@ class MatchDriver:
         self.failures = 0
         self.wrong = 0
         self._budget = Budget(budget_ms, self.origin)
-        self._lost: Exception | None = None
+        self._lost: BaseException | None = None
         # Changes are told in the order they were taken from the core.
         self._order = threading.RLock()
 
@@ -180,7 +180,9 @@ class MatchDriver:
                     index.remove(removed)
                 if len(inserted):
                     index.insert(inserted, keys, parents, depths)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             self._lost = error
             raise
         named = [np.asarray(blocks) for blocks in index.match(prompts)]
@@ -270,7 +272,9 @@ class MatchDriver:
         try:
             with self._budget, np.errstate(invalid="raise"):
                 return ask()
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             self.failures += 1
             told = failure(self.origin, error, self.strict, "prompts are matched without it")
             if self.strict:

@@ -75,7 +75,9 @@ class _Spy:
         start = time.perf_counter_ns()
         try:
             getattr(self.policy, event)(given, *rest)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise PromiseError("answers", f"{event} raised {one_line(error)}") from error
         self._events_ns += time.perf_counter_ns() - start
         self._after(event, "blocks", blocks, given)
@@ -117,7 +119,9 @@ class _Spy:
                         "columns", f"{verb} reads {error}, which it does not name"
                     ) from error
                 raise PromiseError("answers", f"{verb} raised {one_line(error)}") from error
-            except Exception as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
                 raise PromiseError("answers", f"{verb} raised {one_line(error)}") from error
             self.watch.spent.append(time.perf_counter_ns() - start + self._events_ns)
             self._events_ns = 0

@@ -89,7 +89,9 @@ class Subject:
         try:
             options = None if schema is None else msgspec.convert(dict(self.options), schema)
             return descriptor.make(options)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise PromiseError("options", f"it cannot be made: {one_line(error)}") from error
 
     def manager(

@@ -83,7 +83,9 @@ class Driven:
             return
         try:
             self._driver.policy.seen(keys, now)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             self._driver.failed(error, strict=False)
 
     def admit(
@@ -118,7 +120,9 @@ class Driven:
             self._driver.admit(about, asked, None, out)
             if out.dtype != np.uint8 or out.shape != (n,) or (out > 2).any():
                 raise PolicyError("admit: a verdict is 0, 1 or 2, one a block")
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             self._driver.failed(error, strict=False)  # everything is kept
             return np.ones(n, np.uint8)
         return out

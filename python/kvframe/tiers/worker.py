@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
 import queue
 import threading
+import time
+import weakref
 from collections.abc import Callable
 from random import Random
-from typing import Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 from kvframe.errors import TierError
 
 T = TypeVar("T")
 Job = Callable[[], object]
+EXIT_S = 2.0
+"""Seconds that the process's end waits for the jobs under way, all together."""
+
 Then = Callable[[object], None]
 """What is done with a job's result, or with the exception that it raised."""
 
@@ -74,14 +80,21 @@ class Inline:
 
 
 class Thread:
-    """One thread of its own, named; it ends with the process at the latest."""
+    """One thread of its own, named; it ends with the process at the latest.
+
+    At the process's end, the job under way is waited for a little, and those queued are dropped.
+    """
+
+    _alive: ClassVar[weakref.WeakSet[Thread]] = weakref.WeakSet()
 
     def __init__(self, name: str) -> None:
         self._jobs: queue.SimpleQueue[tuple[Job, Then] | None] = queue.SimpleQueue()
         self._ended: queue.SimpleQueue[tuple[Then, object]] = queue.SimpleQueue()
         self._open = 0
+        self._exiting = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+        self._alive.add(self)
 
     def submit(self, job: Callable[[], T], then: Callable[[T | Exception], None]) -> None:
         self._open += 1
@@ -110,9 +123,23 @@ class Thread:
         self.poll()
 
     def _run(self) -> None:
-        while (queued := self._jobs.get()) is not None:
+        while (queued := self._jobs.get()) is not None and not self._exiting:
             job, then = queued
             self._ended.put((then, _outcome(job)))
+
+    @classmethod
+    def end_all(cls) -> None:
+        """Called where the process ends: none must be at work while the interpreter goes."""
+        threads = list(cls._alive)
+        for one in threads:
+            one._exiting = True
+            one._jobs.put(None)
+        until = time.monotonic() + EXIT_S
+        for one in threads:
+            one._thread.join(max(until - time.monotonic(), 0))
+
+
+atexit.register(Thread.end_all)
 
 
 def _outcome(job: Job) -> object:

@@ -11,6 +11,7 @@ use pyo3::types::PyDict;
 use crate::errors::from_core;
 use crate::gatekeeper::Gatekeeper;
 use crate::manager::Manager;
+use crate::options;
 use crate::question::Question;
 
 /// The core's admission policy; for a driver of a Python policy, who asks it.
@@ -18,15 +19,20 @@ use crate::question::Question;
 pub fn make_admission(
     py: Python<'_>,
     policy: &Bound<'_, PyAny>,
-    options: Option<&Bound<'_, PyDict>>,
+    given: Option<&Bound<'_, PyDict>>,
     strict: bool,
 ) -> PyResult<(Option<Box<dyn Admit>>, Option<Gatekeeper>, String)> {
     if let Ok(name) = policy.extract::<String>() {
         let mut built = AdmissionOptions::default();
-        for (name, value) in options.into_iter().flatten() {
-            built.set(&name.extract::<String>()?, value.extract()?);
-        }
-        return Ok((by_name(&name, built).map_err(|e| from_core(py, &e))?, None, name));
+        let set = |name: &str, value| {
+            built.set(name, value);
+        };
+        let given = options::numbers("admission_options", given, set)?;
+        let gate = by_name(&name, built).map_err(|e| from_core(py, &e))?;
+        let known = gate.as_ref().map(|gate| gate.options()).unwrap_or_default();
+        let known: Vec<&str> = known.into_iter().map(|(name, _)| name).collect();
+        options::check(py, "admission_options", &name, &given, &known)?;
+        return Ok((gate, None, name));
     }
     let keeper = Gatekeeper::new(policy, strict)?;
     let books = Verdicts::new(keeper.wants_seen());

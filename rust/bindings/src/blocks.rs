@@ -5,7 +5,7 @@ use kvframe_core::pool::NIL;
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
-use crate::buffers::{Tokens, keys, tokens};
+use crate::buffers::{keys, tokens};
 use crate::errors::usage;
 use crate::ints::BlockNumber;
 use crate::manager::Manager;
@@ -54,7 +54,7 @@ impl Manager {
         generations: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let (blocks, generations) = expected(blocks, generations)?;
-        self.with(py, |core| core.claim_blocks(blocks.as_slice(), generations.as_slice()))
+        self.with(py, |core| core.claim_blocks(&blocks, &generations))
     }
 
     /// Holds blocks once less.
@@ -66,7 +66,7 @@ impl Manager {
         generations: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let (blocks, generations) = expected(blocks, generations)?;
-        self.with(py, |core| core.free_blocks(blocks.as_slice(), generations.as_slice()))
+        self.with(py, |core| core.free_blocks(&blocks, &generations))
     }
 
     /// How often each block is held one by one, and its generation.
@@ -75,7 +75,7 @@ impl Manager {
         let rows: Result<Vec<(u32, u32)>, String> = self.locked(py, |core| {
             let row =
                 |&b: &u32| in_pool(core, b).map(|()| (core.held(b), core.pool().generation(b)));
-            blocks.as_slice().iter().map(row).collect()
+            blocks.iter().map(row).collect()
         })?;
         let rows = rows.map_err(|why| usage(py, why))?;
         let held = PyArray1::from_iter(py, rows.iter().map(|row| row.0));
@@ -93,17 +93,17 @@ pub fn in_pool(core: &Core, block: u32) -> Result<(), String> {
 }
 
 /// Blocks, and the generation that each is to have; none where these are not given.
-fn expected<'py>(
-    blocks: &Bound<'py, PyAny>,
-    generations: Option<&Bound<'py, PyAny>>,
-) -> PyResult<(Tokens<'py>, Tokens<'py>)> {
+fn expected(
+    blocks: &Bound<'_, PyAny>,
+    generations: Option<&Bound<'_, PyAny>>,
+) -> PyResult<(Vec<u32>, Vec<u32>)> {
     let blocks = tokens(blocks, "blocks")?;
     let Some(generations) = generations else {
-        return Ok((blocks, Tokens::Owned(Vec::new())));
+        return Ok((blocks, Vec::new()));
     };
     let py = generations.py();
     let generations = tokens(generations, "generations")?;
-    let (have, want) = (generations.as_slice().len(), blocks.as_slice().len());
+    let (have, want) = (generations.len(), blocks.len());
     if have != want {
         return Err(usage(py, format!("{have} generations, but {want} blocks")));
     }

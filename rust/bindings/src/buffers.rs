@@ -1,45 +1,32 @@
 //! Token ids, keys and handles from whatever integer buffer the caller has.
 
 use kvframe_core::Key;
-use numpy::ndarray::{ArrayViewMut2, Dimension};
+use numpy::ndarray::{ArrayView1, Dimension};
 use numpy::{
     Element, Ix1, Ix2, PyArray1, PyArrayMethods, PyReadonlyArray, PyReadonlyArray1,
     PyReadwriteArray, PyUntypedArrayMethods,
 };
 use pyo3::exceptions::PyValueError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
+use crate::calls::call_method;
 use crate::errors::{shown, usage};
-
-/// Token ids as the core takes them: borrowed from a uint32 array, copied and checked otherwise.
-pub enum Tokens<'py> {
-    /// The caller's buffer.
-    Borrowed(PyReadonlyArray1<'py, u32>),
-    /// A checked copy.
-    Owned(Vec<u32>),
-}
-
-impl Tokens<'_> {
-    /// The ids.
-    pub fn as_slice(&self) -> &[u32] {
-        match self {
-            // That it is one was checked when it was borrowed.
-            Self::Borrowed(array) => array.as_slice().unwrap_or(&[]),
-            Self::Owned(ids) => ids,
-        }
-    }
-}
+use crate::look::Target;
 
 /// Reads token ids from a 1-d array of any integer dtype, or any sequence of ints.
-pub fn tokens<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Tokens<'py>> {
-    if let Ok(array) = value.extract::<PyReadonlyArray1<'py, u32>>()
-        && array.as_slice().is_ok()
+///
+/// They are copied: what runs before they are used may change the caller's array.
+pub fn tokens(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<u32>> {
+    if let Ok(array) = value.cast::<PyArray1<u32>>()
+        && let Ok(array) = array.try_readonly()
+        && let Ok(ids) = array.as_slice()
     {
-        return Ok(Tokens::Borrowed(array));
+        return Ok(ids.to_vec());
     }
     if value.cast::<PyTuple>().is_ok_and(PyTupleMethods::is_empty) {
-        return Ok(Tokens::Owned(Vec::new()));
+        return Ok(Vec::new());
     }
     let py = value.py();
     if let Some(ids) = integers(value)? {
@@ -48,9 +35,9 @@ pub fn tokens<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Tokens<'py
                 usage(py, format!("{name}[{i}] = {id}: must be between 0 and {}", u32::MAX))
             })
         });
-        return Ok(Tokens::Owned(ids.collect::<PyResult<_>>()?));
+        return ids.collect();
     }
-    let what = match py.import("numpy")?.call_method1("asarray", (value,)) {
+    let what = match as_array(value) {
         Ok(array) => shape_of(&array),
         // Rows of unequal length.
         Err(error) if error.is_instance_of::<PyValueError>(py) => shown(value),
@@ -59,11 +46,16 @@ pub fn tokens<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Tokens<'py
     Err(usage(py, format!("{name} must be a 1-d array of token ids, not {what}")))
 }
 
+/// As `NumPy` makes an array of it, which may run the code of its class.
+fn as_array<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = value.py();
+    call_method(&py.import("numpy")?.into_any(), intern!(py, "asarray"), (value,))
+}
+
 /// The values of a 1-d array of any integer dtype, or of a sequence of ints; an empty one may have
 /// any dtype. `None` for anything else.
 fn integers(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<i128>>> {
-    let py = value.py();
-    let Ok(array) = py.import("numpy")?.call_method1("asarray", (value,)) else {
+    let Ok(array) = as_array(value) else {
         return Ok(None);
     };
     if array.getattr("ndim")?.extract::<usize>()? != 1 {
@@ -95,7 +87,11 @@ pub fn readable<'py, T: Element, D: Dimension>(
     value: &Bound<'py, PyAny>,
 ) -> Option<PyReadonlyArray<'py, T, D>> {
     let array = value.extract::<PyReadonlyArray<'py, T, D>>().ok()?;
-    if array.is_aligned() { Some(array) } else { value.call_method0("copy").ok()?.extract().ok() }
+    if array.is_aligned() {
+        return Some(array);
+    }
+    drop(array); // a copy of a class of its own may run any code
+    call_method(value, intern!(value.py(), "copy"), ()).ok()?.extract().ok()
 }
 
 /// Block keys from a uint64 array of shape (n, 2), low word first.
@@ -103,12 +99,13 @@ pub fn keys(value: &Bound<'_, PyAny>) -> PyResult<Vec<Key>> {
     let array = readable::<u64, Ix2>(value).ok_or_else(|| {
         usage(value.py(), "keys must be a uint64 array of shape (blocks, 2)".into())
     })?;
-    let array = array.as_array();
-    if array.ncols() != 2 {
-        let message = format!("keys must have shape (blocks, 2), not {:?}", array.shape());
-        return Err(usage(value.py(), message));
+    if let [_, 2] = array.shape() {
+        let key = |r: ArrayView1<'_, u64>| Key(u128::from(r[0]) | (u128::from(r[1]) << 64));
+        return Ok(array.as_array().rows().into_iter().map(key).collect());
     }
-    Ok(array.rows().into_iter().map(|r| Key(u128::from(r[0]) | (u128::from(r[1]) << 64))).collect())
+    let message = format!("keys must have shape (blocks, 2), not {:?}", array.shape());
+    drop(array);
+    Err(usage(value.py(), message))
 }
 
 /// A key's two words, low first.
@@ -142,7 +139,7 @@ pub fn u64s(value: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Vec<u64>> 
 /// What is read without calls of `NumPy`: arrays of the usual dtypes, short lists of ints. None for
 /// anything else, also for what is out of range.
 fn plain(value: &Bound<'_, PyAny>) -> Option<Vec<u64>> {
-    // Copied at once, so nobody needs to know that it was read.
+    // Copied at once, so that it is not borrowed.
     if let Ok(array) = value.cast::<PyArray1<u64>>() {
         return array.to_vec().ok();
     }
@@ -173,7 +170,7 @@ pub fn length(py: Python<'_>, name: &str, value: u64) -> PyResult<u32> {
         .map_err(|_| usage(py, format!("{name} = {value}: must be between 0 and {}", u32::MAX)))
 }
 
-/// The caller's array to write into.
+/// The caller's array to write into. While it is borrowed no Python code may run: `Target::of` ends that.
 pub fn writable<'py, T: Element, D: Dimension>(
     value: &Bound<'py, PyAny>,
     name: &str,
@@ -195,6 +192,19 @@ pub fn writable<'py, T: Element, D: Dimension>(
     })
 }
 
+/// The same, not borrowed any more.
+pub fn target<'py, T: Element, D: Dimension>(
+    value: &Bound<'py, PyAny>,
+    name: &str,
+) -> PyResult<Target<'py, T, D>> {
+    writable(value, name).map(Target::of)
+}
+
+/// What a target is refused with that is not as it was given.
+pub fn altered(py: Python<'_>, name: &str) -> PyErr {
+    usage(py, format!("{name}: given another type, shape or memory during the call"))
+}
+
 /// Whether two entries of an array lie in one place, as those of a broadcast one do.
 fn overlaps(shape: &[usize], strides: &[isize]) -> bool {
     let step = |axis: usize| strides[axis].unsigned_abs();
@@ -204,17 +214,6 @@ fn overlaps(shape: &[usize], strides: &[isize]) -> bool {
         inner.map(|other| (shape[other] - 1) * step(other)).sum::<usize>()
     };
     !shape.contains(&0) && long().any(|axis| within(axis) >= step(axis))
-}
-
-/// A view to write through; of nothing where there is nothing, whatever its strides say.
-pub fn rows_of<'a, T: Element>(
-    array: &'a mut PyReadwriteArray<'_, T, Ix2>,
-) -> ArrayViewMut2<'a, T> {
-    let shape = (array.shape()[0], array.shape()[1]);
-    match ArrayViewMut2::from_shape(shape, &mut []) {
-        Ok(nothing) if array.is_empty() => nothing,
-        _ => array.as_array_mut(),
-    }
 }
 
 /// The caller's arrays to write into, one a layer group; none for None.
@@ -230,36 +229,36 @@ pub fn arrays<'py>(
     })
 }
 
-/// The same as one piece of memory.
-pub fn slice<'a, T: Element>(
-    py: Python<'_>,
-    array: &'a mut PyReadwriteArray<'_, T, Ix1>,
+/// Refuses what is not one piece of memory.
+pub fn whole<'py, T: Element>(
+    array: PyReadwriteArray<'py, T, Ix1>,
     name: &str,
-) -> PyResult<&'a mut [T]> {
-    if !array.is_contiguous() {
-        let (size, strides) = (size_of::<T>(), array.strides());
-        let message =
-            format!("{name} must be contiguous: {size} bytes from entry to entry, not {strides:?}");
-        return Err(usage(py, message));
+) -> PyResult<PyReadwriteArray<'py, T, Ix1>> {
+    if array.is_contiguous() || array.is_empty() {
+        return Ok(array);
     }
-    Ok(array.as_slice_mut().unwrap_or_default())
+    let (size, strides, py) = (size_of::<T>(), array.strides().to_vec(), array.py());
+    drop(array);
+    let message =
+        format!("{name} must be contiguous: {size} bytes from entry to entry, not {strides:?}");
+    Err(usage(py, message))
 }
 
 /// The caller's array of offsets or lengths, of either width.
 pub enum Offsets<'py> {
     /// As `FlashInfer` takes them.
-    Narrow(PyReadwriteArray<'py, i32, Ix1>),
+    Narrow(Target<'py, i32, Ix1>),
     /// As `NumPy` makes them.
-    Wide(PyReadwriteArray<'py, i64, Ix1>),
+    Wide(Target<'py, i64, Ix1>),
 }
 
 impl<'py> Offsets<'py> {
     /// An array for `count` of them.
     pub fn of(value: &Bound<'py, PyAny>, name: &str, count: usize) -> PyResult<Self> {
         let array = if value.cast::<PyArray1<i32>>().is_ok() {
-            Self::Narrow(writable(value, name)?)
+            Self::Narrow(target(value, name)?)
         } else {
-            Self::Wide(writable(value, name)?)
+            Self::Wide(target(value, name)?)
         };
         let have = match &array {
             Self::Narrow(array) => array.len(),
@@ -271,21 +270,50 @@ impl<'py> Offsets<'py> {
         Ok(array)
     }
 
-    /// Whether `largest` can be written.
-    pub fn check(&self, py: Python<'_>, largest: usize) -> PyResult<()> {
-        match self {
-            Self::Narrow(_) if i32::try_from(largest).is_err() => {
-                Err(usage(py, format!("{largest} does not fit int32: give an int64 array")))
-            }
-            _ => Ok(()),
-        }
+    /// Refuses another array that shares memory with it.
+    pub fn apart<T: Element>(
+        &self,
+        py: Python<'_>,
+        [name, beside]: [&str; 2],
+        other: &Target<'py, T, Ix1>,
+    ) -> PyResult<()> {
+        let apart = match self {
+            Self::Narrow(array) => array.borrow().is_some_and(|_held| other.borrow().is_some()),
+            Self::Wide(array) => array.borrow().is_some_and(|_held| other.borrow().is_some()),
+        };
+        if apart { Ok(()) } else { Err(usage(py, format!("{name} and {beside} share memory"))) }
     }
 
-    /// Writes one.
-    pub fn put(&mut self, at: usize, value: usize) {
-        match self {
-            Self::Narrow(array) => array.as_array_mut()[at] = value as i32,
-            Self::Wide(array) => array.as_array_mut()[at] = value as i64,
+    /// Whether `largest` can be written.
+    pub fn check(&self, py: Python<'_>, name: &str, largest: usize) -> PyResult<()> {
+        let same = match self {
+            Self::Narrow(_) if i32::try_from(largest).is_err() => {
+                return Err(usage(
+                    py,
+                    format!("{largest} does not fit int32: give an int64 array"),
+                ));
+            }
+            Self::Narrow(array) => array.is_same(),
+            Self::Wide(array) => array.is_same(),
+        };
+        if same { Ok(()) } else { Err(altered(py, name)) }
+    }
+
+    /// Writes the first ones.
+    ///
+    /// # Safety
+    /// It was checked, and no Python code has run since.
+    pub unsafe fn put(&mut self, values: impl Iterator<Item = usize>) {
+        // SAFETY: the caller's word; the view is gone when we return.
+        unsafe {
+            match self {
+                Self::Narrow(array) => {
+                    array.view().iter_mut().zip(values).for_each(|(place, v)| *place = v as i32);
+                }
+                Self::Wide(array) => {
+                    array.view().iter_mut().zip(values).for_each(|(place, v)| *place = v as i64);
+                }
+            }
         }
     }
 }

@@ -1,19 +1,19 @@
 //! Copies of pages, checked: a decode step's into the arguments of a launch, others in an array.
 
-use numpy::{Element, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyUntypedArrayMethods};
+use numpy::{Element, Ix1, PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 
-use crate::buffers::{readable, slice, writable};
+use crate::buffers::{readable, whole, writable};
 
 /// A column of a plan, of either width.
-enum Column<'py> {
-    Narrow(PyReadonlyArray1<'py, i32>),
-    Wide(PyReadonlyArray1<'py, i64>),
+enum Column {
+    Narrow(Vec<i32>),
+    Wide(Vec<i64>),
 }
 
-impl<'py> Column<'py> {
-    fn of(value: &Bound<'py, PyAny>) -> Option<Self> {
-        readable(value).map(Self::Narrow).or_else(|| readable(value).map(Self::Wide))
+impl Column {
+    fn of(value: &Bound<'_, PyAny>) -> Option<Self> {
+        values(value).map(Self::Narrow).or_else(|| values(value).map(Self::Wide))
     }
 
     fn len(&self) -> usize {
@@ -32,12 +32,12 @@ impl<'py> Column<'py> {
     }
 }
 
-fn put<T: Element + Copy + Into<i64>>(
-    array: &PyReadonlyArray1<'_, T>,
-    row: &mut [i32],
-    most: i64,
-) -> Option<()> {
-    for (place, &value) in row.iter_mut().step_by(3).zip(array.as_array()) {
+fn values<T: Element + Copy>(value: &Bound<'_, PyAny>) -> Option<Vec<T>> {
+    readable::<T, Ix1>(value).map(|array| array.as_array().to_vec())
+}
+
+fn put<T: Copy + Into<i64>>(values: &[T], row: &mut [i32], most: i64) -> Option<()> {
+    for (place, &value) in row.iter_mut().step_by(3).zip(values) {
         let value = Some(value.into()).filter(|value| (0..=most).contains(value))?;
         *place = i32::try_from(value).ok()?;
     }
@@ -45,15 +45,30 @@ fn put<T: Element + Copy + Into<i64>>(
 }
 
 /// What is asked of pools: copies from one to another, of so many blocks each.
-struct Asked<'a, 'py> {
-    src: Column<'py>,
-    dst: Column<'py>,
-    tokens: Option<&'a Bound<'py, PyAny>>,
+struct Asked {
+    src: Column,
+    dst: Column,
+    tokens: Option<Column>,
     block_size: u32,
     blocks: (u32, u32),
 }
 
-impl Asked<'_, '_> {
+impl Asked {
+    /// None where one of them is no integer array.
+    fn of(
+        [src, dst]: [&Bound<'_, PyAny>; 2],
+        tokens: Option<&Bound<'_, PyAny>>,
+        block_size: u32,
+        blocks: (u32, u32),
+    ) -> Option<Self> {
+        let (src, dst) = (Column::of(src)?, Column::of(dst)?);
+        let tokens = match tokens {
+            Some(tokens) => Some(Column::of(tokens)?),
+            None => None,
+        };
+        Some(Self { src, dst, tokens, block_size, blocks })
+    }
+
     /// Writes source, destination and tokens of each, if all are in range.
     fn put(&self, row: &mut [i32]) -> Option<()> {
         if self.dst.len() != self.src.len() {
@@ -61,12 +76,14 @@ impl Asked<'_, '_> {
         }
         self.src.put(row, i64::from(self.blocks.0) - 1)?;
         self.dst.put(&mut row[1..], i64::from(self.blocks.1) - 1)?;
-        let Some(tokens) = self.tokens else {
+        let Some(tokens) = &self.tokens else {
             let whole = i32::try_from(self.block_size).ok()?;
             row.iter_mut().skip(2).step_by(3).for_each(|tokens| *tokens = whole);
             return Some(());
         };
-        let tokens = Column::of(tokens).filter(|tokens| tokens.len() == self.src.len())?;
+        if tokens.len() != self.src.len() {
+            return None;
+        }
         tokens.put(&mut row[2..], i64::from(self.block_size))
     }
 }
@@ -85,13 +102,14 @@ pub fn few_copies(
     block_size: u32,
     blocks: u32,
 ) -> PyResult<usize> {
-    let mut array = writable(row, "row")?;
-    let row = slice(row.py(), &mut array, "row")?;
-    let mut written = || {
-        let (src, dst) = (Column::of(src)?, Column::of(dst)?);
-        let row = row.get_mut(..3 * src.len()).filter(|row| !row.is_empty())?;
-        let count = src.len();
-        Asked { src, dst, tokens, block_size, blocks: (blocks, blocks) }.put(row)?;
+    let asked = Asked::of([src, dst], tokens, block_size, (blocks, blocks));
+    let mut array = whole(writable::<i32, Ix1>(row, "row")?, "row")?;
+    let written = || {
+        let asked = asked?;
+        let count = asked.src.len();
+        let row = array.as_slice_mut().ok()?.get_mut(..3 * count);
+        let row = row.filter(|row| !row.is_empty())?;
+        asked.put(row)?;
         at_once(row).then_some(count)
     };
     Ok(written().unwrap_or(0))
@@ -113,10 +131,10 @@ pub fn copies<'py>(
     once: bool,
 ) -> Option<Bound<'py, PyArray2<i32>>> {
     let py = src.py();
-    let (src, dst) = (Column::of(src)?, Column::of(dst)?);
-    let count = src.len();
+    let asked = Asked::of([src, dst], tokens, block_size, (src_blocks, dst_blocks))?;
+    let count = asked.src.len();
     let mut row = vec![0; 3 * count];
-    Asked { src, dst, tokens, block_size, blocks: (src_blocks, dst_blocks) }.put(&mut row)?;
+    asked.put(&mut row)?;
     if once && targets(&row).is_none() {
         return None;
     }

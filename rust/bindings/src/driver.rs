@@ -2,12 +2,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
-use pyo3::exceptions::PyException;
+use numpy::{PyArray1, PyArrayMethods};
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyDict, PyString};
 
+use crate::calls::call_method;
 use crate::errors::raise;
 
 /// The driver of a policy, with the columns of kind `C` that it asks for.
@@ -72,14 +74,14 @@ impl<C: Copy> Driver<C> {
             return Err(error);
         }
         self.failures.fetch_add(1, Ordering::Relaxed);
-        let told = self.bind(py).call_method1("failed", (&error, strict))?;
+        let told = call_method(self.bind(py), intern!(py, "failed"), (&error, strict))?;
         if strict { Err(PyErr::from_value(told)) } else { Ok(()) }
     }
 }
 
-/// Whether it is no failure of the policy's.
+/// Whether it is no failure of the policy's, but the user's wish: all else that a policy raises is one.
 pub fn is_interrupt(py: Python<'_>, error: &PyErr) -> bool {
-    !error.is_instance_of::<PyException>(py)
+    error.is_instance_of::<PyKeyboardInterrupt>(py)
 }
 
 /// A read-only array: a policy that writes into its input fails at that line.
@@ -90,14 +92,9 @@ pub fn frozen<T: numpy::Element>(py: Python<'_>, values: Vec<T>) -> PyResult<Bou
 }
 
 /// What the policy wrote, if the array is still of the type and length it was given.
-pub fn unchanged<'py, T: numpy::Element>(
-    out: &Bound<'py, PyAny>,
-    len: usize,
-) -> PyResult<PyReadonlyArray1<'py, T>> {
-    match out.extract::<PyReadonlyArray1<'py, T>>() {
-        Ok(array) if array.len()? == len && array.as_slice().is_ok() => Ok(array),
-        _ => Err(changed(out.py())),
-    }
+pub fn written<T: numpy::Element + Copy>(out: &Bound<'_, PyAny>, len: usize) -> PyResult<Vec<T>> {
+    let array = out.cast::<PyArray1<T>>().ok().and_then(|array| array.to_vec().ok());
+    array.filter(|values| values.len() == len).ok_or_else(|| changed(out.py()))
 }
 
 /// What the policy wrote is in an array that it has made another one.

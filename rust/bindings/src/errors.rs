@@ -4,13 +4,16 @@ use kvframe_core::Error;
 use kvframe_trace::TraceError;
 use pyo3::prelude::*;
 
+use crate::calls::{call, repr, unraisable};
+use crate::options::did_you_mean;
+
 fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     py.import("kvframe.errors")?.getattr(name)
 }
 
 /// An exception of `kvframe.errors` by class name.
 pub fn raise(py: Python<'_>, name: &str, message: String) -> PyErr {
-    match class(py, name).and_then(|class| class.call1((message,))) {
+    match class(py, name).and_then(|class| call(&class, (message,))) {
         Ok(exception) => PyErr::from_value(exception),
         Err(error) => error,
     }
@@ -28,8 +31,8 @@ pub fn usage(py: Python<'_>, message: String) -> PyErr {
 
 /// A value for a message: on one line, and cut where it is long.
 pub fn shown(value: &Bound<'_, PyAny>) -> String {
-    let Ok(repr) = value.repr() else { return "?".into() };
-    let repr = repr.to_string_lossy().split_whitespace().collect::<Vec<_>>().join(" ");
+    let Some(repr) = repr(value) else { return "?".into() };
+    let repr = repr.split_whitespace().collect::<Vec<_>>().join(" ");
     match repr.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}...", &repr[..end]),
         None => repr,
@@ -62,13 +65,20 @@ pub fn from_core(py: Python<'_>, error: &Error) -> PyErr {
         Error::NeedVictims { .. } | Error::PolicyFailed | Error::PolicyRefused(_) => "PolicyError",
         Error::Integrity(_) => "IntegrityError",
     };
-    raise(py, name, error.to_string())
+    let near = match error {
+        Error::UnknownName { name, known, .. } => {
+            let known: Vec<&str> = known.split(", ").collect();
+            did_you_mean(py, name, &known).unwrap_or_default()
+        }
+        _ => String::new(),
+    };
+    raise(py, name, format!("{error}{near}"))
 }
 
 /// The exception of a trace that cannot be read.
 pub fn from_trace(py: Python<'_>, error: &TraceError) -> PyErr {
     let built = class(py, "TraceError")
-        .and_then(|class| class.call1((error.to_string(), error.path.clone(), error.line)));
+        .and_then(|class| call(&class, (error.to_string(), error.path.clone(), error.line)));
     match built {
         Ok(exception) => PyErr::from_value(exception),
         Err(error) => error,
@@ -78,9 +88,8 @@ pub fn from_trace(py: Python<'_>, error: &TraceError) -> PyErr {
 /// Tells ``sys.unraisablehook`` of an exception that nobody can be given, met in ``place``.
 #[pyfunction]
 pub fn report_unraisable(
-    py: Python<'_>,
     exception: Bound<'_, pyo3::exceptions::PyBaseException>,
     place: &Bound<'_, PyAny>,
 ) {
-    PyErr::from_value(exception.into_any()).write_unraisable(py, Some(place));
+    unraisable(PyErr::from_value(exception.into_any()), place);
 }

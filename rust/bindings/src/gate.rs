@@ -6,11 +6,11 @@ use kvframe_core::policy::admission::{Admit, Ask, Occasion, Offer, Row, Tier, Ve
 use kvframe_core::{Error, Key};
 use numpy::PyArray1;
 use pyo3::prelude::*;
-use pyo3::sync::MutexExt;
 use pyo3::types::PyDict;
 
 use crate::admission::make_admission;
 use crate::buffers::keys;
+use crate::calls::lock;
 use crate::errors::from_core;
 use crate::tier::{KnownTuple, known};
 
@@ -25,9 +25,13 @@ pub struct TierGate {
 }
 
 impl TierGate {
-    fn with<T>(&self, py: Python<'_>, work: impl FnOnce(&mut dyn Admit) -> T) -> Option<T> {
-        let mut policy = self.policy.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
-        policy.as_mut().map(|policy| work(policy.as_mut()))
+    fn with<T>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut dyn Admit) -> T,
+    ) -> PyResult<Option<T>> {
+        let mut policy = lock(py, &self.policy)?.unwrap_or_else(PoisonError::into_inner);
+        Ok(policy.as_mut().map(|policy| work(policy.as_mut())))
     }
 }
 
@@ -49,7 +53,7 @@ impl TierGate {
     fn seen(&self, py: Python<'_>, keys: &Bound<'_, PyAny>, now: u64) -> PyResult<()> {
         let _ = now;
         let keys = self::keys(keys)?;
-        self.with(py, |policy| policy.seen(&keys));
+        self.with(py, |policy| policy.seen(&keys))?;
         Ok(())
     }
 
@@ -99,7 +103,7 @@ impl TierGate {
         }
         let mut verdicts = vec![Verdict::Keep; keys.len()];
         let ask = Ask { tier, occasion, now, free, total, rival: None };
-        self.with(py, |policy| policy.admit(&offer, ask, &mut verdicts));
+        self.with(py, |policy| policy.admit(&offer, ask, &mut verdicts))?;
         Ok(PyArray1::from_iter(py, verdicts.into_iter().map(|verdict| verdict as u8)))
     }
 }

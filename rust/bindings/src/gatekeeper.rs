@@ -8,7 +8,8 @@ use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 
 use crate::buffers::key_words;
-use crate::driver::{Driver, frozen, unchanged};
+use crate::calls::call_method;
+use crate::driver::{Driver, frozen, written};
 use crate::errors::raise;
 use crate::question::Question;
 
@@ -66,11 +67,11 @@ impl Gatekeeper {
         let about = (ask.now, ask.tier.name(), ask.occasion as u8, ask.free, ask.total);
         let args = (about, columns, seen, &out);
         let asked: bool =
-            self.driver.bind(py).call_method1(intern!(py, "admit"), args)?.extract()?;
+            call_method(self.driver.bind(py), intern!(py, "admit"), args)?.extract()?;
         if !asked {
             return Ok(vec![Verdict::Keep; rows]);
         }
-        let answers = unchanged::<u8>(&out, rows)?;
+        let answers = written::<u8>(&out, rows)?;
         let verdict = |(i, &number): (usize, &u8)| {
             Verdict::from_number(number).ok_or_else(|| {
                 let what = if number == UNSET { "unset".into() } else { number.to_string() };
@@ -79,7 +80,7 @@ impl Gatekeeper {
                 raise(py, "PolicyError", message)
             })
         };
-        answers.as_slice()?.iter().enumerate().map(verdict).collect()
+        answers.iter().enumerate().map(verdict).collect()
     }
 }
 

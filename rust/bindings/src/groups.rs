@@ -4,23 +4,41 @@ use kvframe_core::{Group, GroupKind};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::errors::raise;
+use crate::errors::{raise, shown};
 use crate::ints::{Group as GroupNumber, Seq};
 use crate::manager::Manager;
+use crate::options;
 
 /// (ranges of tokens seen, ranges kept and not seen, blocks kept)
 type SightTuple = (Vec<(u32, u32)>, Vec<(u32, u32)>, u32);
 
-fn number(table: &Bound<'_, PyDict>, key: &str) -> PyResult<Option<u32>> {
-    let value = table.get_item(key)?.filter(|value| !value.is_none());
-    value.map(|value| value.extract()).transpose()
-}
+/// What a group's table may say.
+const KEYS: [&str; 7] = ["kind", "block_size", "window", "chunk", "sink", "lag", "interval"];
 
-/// The group that a table describes; `block_size` is the unit.
-pub fn group_of(py: Python<'_>, table: &Bound<'_, PyDict>, block_size: u32) -> PyResult<Group> {
-    let wrong = |message: String| raise(py, "ConfigError", message);
-    let name: Option<String> = table.get_item("kind")?.map(|kind| kind.extract()).transpose()?;
-    let of = |key| number(table, key).map(Option::unwrap_or_default);
+const KINDS: [&str; 6] = ["full", "sliding_window", "chunked", "sink_window", "state", "cross"];
+
+/// The group that a table describes, the one at `place`; `block_size` is the unit.
+pub fn group_of(
+    py: Python<'_>,
+    place: usize,
+    table: &Bound<'_, PyDict>,
+    block_size: u32,
+) -> PyResult<Group> {
+    let path = format!("groups[{place}]");
+    let wrong = |message: String| raise(py, "ConfigError", format!("{path}.{message}"));
+    let names = table.keys().iter().map(|key| key.to_string()).collect::<Vec<_>>();
+    options::check(py, &path, "a group", &names, &KEYS)?;
+    let number = |key: &str| -> PyResult<Option<u32>> {
+        let value = table.get_item(key)?.filter(|value| !value.is_none());
+        value.map(|value| options::number(&format!("{path}.{key}"), &value)).transpose()
+    };
+    let name: Option<String> = match table.get_item("kind")? {
+        Some(kind) => Some(kind.extract().map_err(|_| {
+            wrong(format!("kind = {}: must be one of {}", shown(&kind), KINDS.join(", ")))
+        })?),
+        None => None,
+    };
+    let of = |key| number(key).map(Option::unwrap_or_default);
     let kind = match name.as_deref().unwrap_or("full") {
         "full" => GroupKind::Full,
         "sliding_window" => GroupKind::SlidingWindow { window: of("window")? },
@@ -28,14 +46,18 @@ pub fn group_of(py: Python<'_>, table: &Bound<'_, PyDict>, block_size: u32) -> P
         "sink_window" => GroupKind::SinkWindow { sink: of("sink")?, window: of("window")? },
         "state" => GroupKind::State,
         "cross" => GroupKind::Cross,
-        kind => return Err(wrong(format!("group kind {kind:?} is unknown"))),
+        kind => {
+            let near = options::did_you_mean(py, kind, &KINDS)?;
+            let known = KINDS.join(", ");
+            return Err(wrong(format!("kind = {kind:?}: must be one of {known}{near}")));
+        }
     };
-    let span = number(table, "block_size")?.unwrap_or(block_size);
+    let span = number("block_size")?.unwrap_or(block_size);
     if block_size == 0 || span == 0 || !span.is_multiple_of(block_size) {
-        let message = format!("group block_size = {span}: must be a multiple of {block_size}");
+        let message = format!("block_size = {span}: must be a multiple of {block_size}");
         return Err(wrong(message));
     }
-    let (lag, interval) = (of("lag")?, number(table, "interval")?);
+    let (lag, interval) = (of("lag")?, number("interval")?);
     Ok(Group { kind, units: span / block_size, lag, interval })
 }
 

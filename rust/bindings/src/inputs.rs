@@ -3,7 +3,7 @@
 use kvframe_core::manager::Ids;
 use pyo3::prelude::*;
 
-use crate::buffers::{Tokens, length, tokens, u64s};
+use crate::buffers::{length, tokens, u64s};
 use crate::errors::{shown, usage};
 
 /// The two halves of a pair of arrays.
@@ -51,20 +51,20 @@ pub fn pairs(
 }
 
 /// Sequences, and tokens for each of them one after the other.
-pub struct Growths<'py> {
+pub struct Growths {
     name: &'static str,
     seqs: Vec<u64>,
     counts: Option<Vec<u64>>,
-    ids: Option<Tokens<'py>>,
+    ids: Option<Vec<u32>>,
 }
 
-impl<'py> Growths<'py> {
+impl Growths {
     /// `counts[i]` tokens (one where None) for each of `seqs`, whose ids are known or None.
     pub fn new(
         name: &'static str,
-        seqs: Option<&Bound<'py, PyAny>>,
-        counts: Option<&Bound<'py, PyAny>>,
-        ids: Option<&Bound<'py, PyAny>>,
+        seqs: Option<&Bound<'_, PyAny>>,
+        counts: Option<&Bound<'_, PyAny>>,
+        ids: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let seqs = u64s(seqs, name)?;
         let counts = counts.map(|c| u64s(Some(c), "counts")).transpose()?;
@@ -73,7 +73,7 @@ impl<'py> Growths<'py> {
     }
 
     /// `(sequences, ids)`, or `(sequences, counts, ids)`.
-    pub fn of_tuple(name: &'static str, given: Option<&Bound<'py, PyAny>>) -> PyResult<Self> {
+    pub fn of_tuple(name: &'static str, given: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let Some(given) = given else { return Self::new(name, None, None, None) };
         if let Ok(3) = given.len() {
             let (seqs, counts) = (given.get_item(0)?, given.get_item(1)?);
@@ -90,7 +90,7 @@ impl<'py> Growths<'py> {
             Some(counts) => counts.iter().try_fold(0_u64, |sum, &count| sum.checked_add(count)),
         };
         let counts = self.counts.as_ref().map_or(self.seqs.len(), Vec::len);
-        let ids = self.ids.as_ref().map(Tokens::as_slice);
+        let ids = self.ids.as_deref();
         if self.seqs.len() != counts || ids.is_some_and(|ids| Some(ids.len() as u64) != total) {
             let total = total.map_or("too many".into(), |t| t.to_string());
             let message = format!(

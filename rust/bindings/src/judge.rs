@@ -7,6 +7,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 
+use crate::calls::{call, call_method};
 use crate::column::Column;
 use crate::driver::{Driver, changed, frozen, is_interrupt};
 use crate::errors::raise;
@@ -103,8 +104,8 @@ impl Judge {
 
     /// To be held from before the journal is taken until the policy has been told; nothing to wait for where
     /// it keeps no books.
-    pub fn turn(&self, py: Python<'_>) -> Option<Turn<'_>> {
-        if self.hears { self.turns.take(py) } else { None }
+    pub fn turn(&self, py: Python<'_>) -> PyResult<Option<Turn<'_>>> {
+        if self.hears { self.turns.take(py) } else { Ok(None) }
     }
 
     /// A decision on `n` victims, to be filled in by the core; `done_with` takes its buffers back.
@@ -135,7 +136,7 @@ impl Judge {
     /// Hands events over outside a decision.
     pub fn deliver(&self, py: Python<'_>, journal: &Journal) -> PyResult<()> {
         let events = events(py, journal)?;
-        match self.driver.bind(py).call_method1("deliver", (events,)) {
+        match call_method(self.driver.bind(py), intern!(py, "deliver"), (events,)) {
             Ok(_) => Ok(()),
             Err(error) => self.driver.failed(py, error, false),
         }
@@ -147,11 +148,11 @@ impl Judge {
         let mut loan = spare.unwrap_or_default();
         let budget = self.budget.as_ref().map(|budget| budget.bind(py));
         if let Some(budget) = budget {
-            budget.call_method0(intern!(py, "start"))?;
+            call_method(budget, intern!(py, "start"), ())?;
         }
         let mut answer = self.put(py, decision, &mut loan);
         if let Some(budget) = budget
-            && let Err(late) = budget.call_method0(intern!(py, "stop"))
+            && let Err(late) = call_method(budget, intern!(py, "stop"), ())
             && !answer.as_ref().is_err_and(|error| is_interrupt(py, error))
         {
             answer = Err(late);
@@ -171,7 +172,7 @@ impl Judge {
         let (n, offer) = (decision.n, &decision.offer);
         if self.hears {
             let events = events(py, &decision.journal)?;
-            self.driver.bind(py).call_method1(intern!(py, "deliver"), (events,))?;
+            call_method(self.driver.bind(py), intern!(py, "deliver"), (events,))?;
         }
         let mut place = 0;
         let columns = self.driver.columns(py, |kind| {
@@ -181,17 +182,17 @@ impl Judge {
             place += 1;
             kind.of(py, offer, self.floats, &mut loan.columns[place - 1])
         })?;
-        let offered = self.candidates.bind(py).call1((decision.now, self.block_size, columns))?;
+        let offered = call(self.candidates.bind(py), (decision.now, self.block_size, columns))?;
         let (policy, all) = (self.policy.bind(py), offer.blocks.len());
         let wanted = n.min(all);
         let places = if self.names_victims {
             let out = loan.out.put(py, false, std::iter::repeat_n(-1_i64, wanted))?;
-            let answer = policy.call_method1(intern!(py, "victims"), (n, offered, &out))?;
+            let answer = call_method(policy, intern!(py, "victims"), (n, offered, &out))?;
             nothing("victims", &answer)?;
             victims(py, n, offer, loan.out.written(py).ok_or_else(|| changed(py))?)?
         } else {
             let out = loan.out.put(py, false, std::iter::repeat_n(f64::NAN, all))?;
-            nothing("score", &policy.call_method1(intern!(py, "score"), (offered, &out))?)?;
+            nothing("score", &call_method(policy, intern!(py, "score"), (offered, &out))?)?;
             let scores = loan.out.written(py).ok_or_else(|| changed(py))?;
             offer.check_scores(scores).map_err(|why| raise(py, "PolicyError", why))?;
             offer.lowest(scores, n)

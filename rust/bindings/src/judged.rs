@@ -6,8 +6,8 @@ use kvframe_core::Error;
 use kvframe_core::tier::TierPolicy;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
-use pyo3::sync::MutexExt;
 
+use crate::calls::lock;
 use crate::errors::raise;
 use crate::fork;
 use crate::judge::{Decision, Judge, MANY_EVENTS, Verdict};
@@ -35,7 +35,7 @@ pub struct Judged<C> {
     forks: u32,
 }
 
-impl<C: Tiered> Judged<C> {
+impl<C: Tiered + Send> Judged<C> {
     /// `what` names the thing in messages; `make` builds it around the policy.
     pub fn new(
         py: Python<'_>,
@@ -64,7 +64,7 @@ impl<C: Tiered> Judged<C> {
         }
         let done = {
             let _inside = self.enter(py)?;
-            let core = self.core.lock_py_attached(py);
+            let core = lock(py, &self.core)?;
             work(&mut core.unwrap_or_else(PoisonError::into_inner))
         };
         if let Some(native) = &self.native {
@@ -103,7 +103,7 @@ impl<C: Tiered> Judged<C> {
         if let Some(judge) = &self.judge
             && self.locked(py, |core| core.tier().journal_len())? >= MANY_EVENTS
         {
-            let _turn = judge.turn(py);
+            let _turn = judge.turn(py)?;
             let journal = self.locked(py, |core| core.tier().take_journal())?;
             judge.deliver(py, &journal)?;
         }
@@ -146,7 +146,7 @@ impl<C: Tiered> Judged<C> {
     ) -> PyResult<(Decision, Option<Verdict>)> {
         let window = judge.window();
         let limit = if window == 0 { 0 } else { window.max(n) };
-        let _turn = judge.turn(py);
+        let _turn = judge.turn(py)?;
         let mut decision = judge.decision(n);
         self.locked(py, |core| {
             decision.journal = core.tier().candidates(limit, &mut decision.offer);

@@ -7,41 +7,12 @@ use numpy::{Element, PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::look::Look;
+
 /// An array of one dimension, used again only if whoever had it has kept nothing of it, no view
 /// either, and left its length, type and flags alone. Else there is a new one.
 #[derive(Default)]
-pub struct Lent(Option<(Py<PyAny>, Look)>);
-
-/// What an array looks like; addresses are compared only.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Look {
-    kind: TypeId,
-    len: usize,
-    dimensions: usize,
-    stride: isize,
-    flags: i32,
-    data: usize,
-    dtype: usize,
-    base: usize,
-}
-
-impl Look {
-    fn of<T: Element + 'static>(array: &Bound<'_, PyArray1<T>>) -> Self {
-        // SAFETY: it is an array, and we are attached; its fields are read and not kept.
-        let fields = unsafe { &(*array.as_array_ptr()).fields };
-        let of_one = fields.nd == 1;
-        Self {
-            kind: TypeId::of::<T>(),
-            len: if of_one { array.len() } else { 0 },
-            dimensions: fields.nd as usize,
-            stride: if of_one { array.strides()[0] } else { 0 },
-            flags: fields.flags,
-            data: fields.data.addr(),
-            dtype: fields.descr.addr(),
-            base: fields.base.addr(),
-        }
-    }
-}
+pub struct Lent(Option<(Py<PyAny>, TypeId, Look)>);
 
 impl Lent {
     /// The array, with these values in it; a `frozen` one is read-only, and so is every view of it.
@@ -65,22 +36,22 @@ impl Lent {
             array.try_readwrite()?.make_nonwriteable();
         }
         let look = Look::of(&array);
-        self.0 = Some((array.clone().into_any().unbind(), look));
+        self.0 = Some((array.clone().into_any().unbind(), TypeId::of::<T>(), look));
         Ok(array.into_any())
     }
 
     /// What whoever had it wrote; `None` if it has not the type and the shape it was lent with.
     pub fn written<'a, T: Element + 'static>(&'a self, py: Python<'a>) -> Option<&'a [T]> {
-        let (array, look) = self.0.as_ref()?;
+        let (array, _, look) = self.0.as_ref()?;
         // SAFETY: it was made as an array; whether it still is as it was, its look tells.
         let array = unsafe { array.bind(py).cast_unchecked::<PyArray1<T>>() };
         let now = Look::of(array);
-        if now != (Look { flags: now.flags, ..*look }) {
+        if now.with_flags_of(look) != *look {
             return None;
         }
         // SAFETY: of that type and length, in memory that its base owns; whoever writes into it
         // needs the interpreter, to which we are attached.
-        Some(unsafe { slice::from_raw_parts(array.data(), look.len) })
+        Some(unsafe { slice::from_raw_parts(array.data(), look.len()) })
     }
 
     fn unheld<'py, T: Element + 'static>(
@@ -88,8 +59,8 @@ impl Lent {
         py: Python<'py>,
         len: usize,
     ) -> Option<&Bound<'py, PyArray1<T>>> {
-        let (array, look) = self.0.as_ref()?;
-        if len == 0 || look.len != len || look.kind != TypeId::of::<T>() {
+        let (array, kind, look) = self.0.as_ref()?;
+        if len == 0 || look.len() != len || *kind != TypeId::of::<T>() {
             return None;
         }
         // SAFETY: it was made as one of this type; whether it still is, its look tells.

@@ -25,6 +25,9 @@
 //! | [`slots`] | `Slots`: a contiguous slot for each sequence |
 //! | [`judged`] | what `tier`, `pages` and `slots` share: the lock, and a policy in Python |
 //! | [`trace`], [`replay`] | `Trace` and `replay` |
+//! | [`options`] | unknown options are refused |
+//! | [`calls`] | Python code called so that a thread in it outlasts the interpreter |
+//! | [`look`] | a caller's array, written without being borrowed |
 //! | [`buffers`], [`ints`], [`errors`], [`fork`] | conversions and guards |
 
 // Arguments come extracted from Python, by value and as many as there are keywords.
@@ -40,6 +43,7 @@ mod admission;
 mod answers;
 mod blocks;
 mod buffers;
+mod calls;
 mod column;
 mod copies;
 mod driver;
@@ -56,10 +60,12 @@ mod lent;
 mod listeners;
 mod loans;
 mod locked;
+mod look;
 mod lookup;
 mod manager;
 mod native;
 mod observe;
+mod options;
 mod outputs;
 mod pages;
 mod pins;

@@ -7,6 +7,8 @@ use kvframe_core::manager::Pressure;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 
+use crate::calls::{call, equal, unraisable};
+
 /// The level before and after.
 type Change = (Pressure, Pressure);
 
@@ -49,7 +51,7 @@ impl Listeners {
             self.inner().callbacks.iter().map(|known| known.clone_ref(py)).collect();
         let mut gone = Vec::new();
         for known in known {
-            if known.bind(py).eq(callback)? {
+            if equal(known.bind(py), callback)? {
                 gone.push(known);
             }
         }
@@ -84,9 +86,9 @@ impl Listeners {
         while let Some((callbacks, (before, after))) = self.next(py) {
             for callback in callbacks {
                 let told = pressure(py, before)
-                    .and_then(|before| callback.call1(py, (before, pressure(py, after)?)));
+                    .and_then(|before| call(callback.bind(py), (before, pressure(py, after)?)));
                 if let Err(error) = told {
-                    error.write_unraisable(py, Some(callback.bind(py)));
+                    unraisable(error, callback.bind(py));
                 }
             }
         }
@@ -113,5 +115,5 @@ impl Listeners {
 }
 
 fn pressure(py: Python<'_>, pressure: Pressure) -> PyResult<Bound<'_, PyAny>> {
-    py.import("kvframe.results")?.getattr("Pressure")?.call1((level(pressure),))
+    call(&py.import("kvframe.results")?.getattr("Pressure")?, (level(pressure),))
 }

@@ -3,20 +3,25 @@
 use numpy::Ix1;
 use pyo3::prelude::*;
 
-use crate::buffers::{readable, slice, writable};
+use crate::buffers::{altered, readable, whole, writable};
 use crate::errors::{from_core, usage};
+use crate::look::Target;
 use crate::manager::Manager;
 
 #[pymethods]
 impl Manager {
     /// Fills `out` with raw blocks that nobody else has.
     fn lend(&self, py: Python<'_>, out: &Bound<'_, PyAny>) -> PyResult<()> {
-        let mut out = writable::<i32, Ix1>(out, "out")?;
-        let out = slice(py, &mut out, "out")?;
+        let out = Target::of(whole(writable::<i32, Ix1>(out, "out")?, "out")?);
         // Lent into a copy, so that a refusal leaves the caller's array alone.
         let mut blocks = vec![0; out.len()];
         self.with_victims(py, |core| core.lend(&mut blocks))?.map_err(|e| from_core(py, &e))?;
-        for (slot, block) in out.iter_mut().zip(blocks) {
+        if !out.is_same() {
+            self.with(py, |core| core.give_back(&blocks))?;
+            return Err(altered(py, "out"));
+        }
+        // SAFETY: it is the same, and no Python code runs until all is written.
+        for (slot, block) in unsafe { out.slice() }.iter_mut().zip(blocks) {
             *slot = block as i32;
         }
         Ok(())
@@ -24,9 +29,9 @@ impl Manager {
 
     /// Takes raw blocks back.
     fn give_back(&self, py: Python<'_>, blocks: &Bound<'_, PyAny>) -> PyResult<()> {
-        let blocks = readable::<i32, Ix1>(blocks)
+        let blocks: Vec<i32> = readable::<i32, Ix1>(blocks)
+            .map(|array| array.as_array().to_vec())
             .ok_or_else(|| usage(py, "blocks must be an int32 array of 1 dimension".into()))?;
-        let blocks = blocks.as_array();
         if let Some(block) = blocks.iter().find(|&&b| b < 0) {
             let message = format!("block {block} is not on loan: the pool has no such block");
             return Err(usage(py, message));

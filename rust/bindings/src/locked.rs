@@ -2,8 +2,8 @@
 
 use kvframe_core::{Error, Manager as Core};
 use pyo3::prelude::*;
-use pyo3::sync::MutexExt;
 
+use crate::calls::lock;
 use crate::errors::{from_core, raise};
 use crate::fork;
 use crate::judge::{Judge, MANY_EVENTS};
@@ -49,7 +49,7 @@ impl Manager {
         if self.native.is_some() {
             return self.locked_native(py, work);
         }
-        let Ok(mut core) = self.core.lock_py_attached(py) else {
+        let Ok(mut core) = lock(py, &self.core)? else {
             return Err(broken(py));
         };
         Ok(work(&mut core))
@@ -59,7 +59,7 @@ impl Manager {
     fn locked_native<T>(&self, py: Python<'_>, work: impl FnOnce(&mut Core) -> T) -> PyResult<T> {
         let done = {
             let _inside = self.enter(py)?;
-            let Ok(mut core) = self.core.lock_py_attached(py) else {
+            let Ok(mut core) = lock(py, &self.core)? else {
                 return Err(broken(py));
             };
             work(&mut core)
@@ -182,7 +182,7 @@ impl Manager {
             return Err(from_core(py, &Error::NeedVictims { n }));
         };
         let n = n as usize;
-        let _turn = judge.turn(py);
+        let _turn = judge.turn(py)?;
         let mut decision = judge.decision(n);
         self.locked(py, |core| {
             core.candidates(n, judge.window(), &mut decision.offer);
@@ -208,7 +208,7 @@ impl Manager {
     pub(crate) fn deliver_events(&self, py: Python<'_>) -> PyResult<()> {
         let Some(judge) = &self.judge else { return Ok(()) };
         if self.locked(py, Core::journal_len)? >= MANY_EVENTS {
-            let _turn = judge.turn(py);
+            let _turn = judge.turn(py)?;
             let journal = self.locked(py, Core::take_journal)?;
             judge.deliver(py, &journal)?;
         }

@@ -42,9 +42,7 @@ impl Manager {
         if ids.len() < LONG_TOKENS {
             return hash(ids);
         }
-        // A copy, since the caller's array may change while other threads run.
-        let ids = ids.to_vec();
-        py.detach(|| hash(&ids))
+        py.detach(|| hash(ids))
     }
 }
 
@@ -64,7 +62,7 @@ impl Manager {
         let ids = tokens(prompt, "prompt")?;
         let space = space_of(salt, adapter, encoder);
         let extras = extras_of(extras);
-        let ids = ids.as_slice();
+        let ids = &ids[..];
         let hit = if self.is_keyed() && ids.len() >= LONG_TOKENS {
             let keys = self.hash(py, ids, space, &extras);
             self.locked(py, |core| core.lookup_hashed(&keys, ids, space, &extras))?
@@ -117,7 +115,7 @@ impl Manager {
         let ids = tokens(prompt, "prompt")?;
         let space = space_of(salt, adapter, encoder);
         let extras = extras_of(extras);
-        let keys = self.hash(py, ids.as_slice(), space, &extras);
+        let keys = self.hash(py, &ids, space, &extras);
         let words: Vec<u64> = keys.iter().flat_map(|&key| key_words(key)).collect();
         crate::views::matrix(py, words, 2)
     }

@@ -25,6 +25,7 @@ use crate::ints::{Chunk, Fence, Length, Partial, Resumed, Seq, Ticket, Until, Up
 use crate::judge::Judge;
 use crate::listeners::Listeners;
 use crate::native::{self, Native};
+use crate::options;
 use crate::request::Request;
 use crate::step::{GrantTuple, PlanTuple, grant_tuple, plan_tuple};
 
@@ -62,12 +63,18 @@ pub(crate) struct Policy {
 pub(crate) fn make_policy(
     py: Python<'_>,
     policy: &Bound<'_, PyAny>,
-    options: Option<&Bound<'_, PyDict>>,
+    given: Option<&Bound<'_, PyDict>>,
     strict: bool,
 ) -> PyResult<Policy> {
     if let Ok(name) = policy.extract::<String>() {
-        let built = policy::by_name(&name, policy_options(options)?);
-        let eviction = built.map_err(|e| from_core(py, &e))?;
+        let mut built = PolicyOptions::default();
+        let set = |name: &str, value| {
+            built.set(name, value);
+        };
+        let given = options::numbers("policy_options", given, set)?;
+        let eviction = policy::by_name(&name, built).map_err(|e| from_core(py, &e))?;
+        let known: Vec<&str> = eviction.options().into_iter().map(|(name, _)| name).collect();
+        options::check(py, "policy_options", &name, &given, &known)?;
         return Ok(Policy { eviction, judge: None, native: None, name });
     }
     let name = policy.getattr("name")?.extract()?;
@@ -77,14 +84,6 @@ pub(crate) fn make_policy(
     }
     let eviction = Box::new(External::new(Judge::wants_events(policy)?));
     Ok(Policy { eviction, judge: Some(Judge::new(policy, strict)?), native: None, name })
-}
-
-fn policy_options(options: Option<&Bound<'_, PyDict>>) -> PyResult<PolicyOptions> {
-    let mut built = PolicyOptions::default();
-    for (name, value) in options.into_iter().flatten() {
-        built.set(&name.extract::<String>()?, value.extract()?);
-    }
-    Ok(built)
 }
 
 impl Manager {
@@ -144,7 +143,8 @@ impl Manager {
         pin_cap: f64,
         sessions: bool,
     ) -> PyResult<Self> {
-        let groups = groups.iter().map(|table| group_of(py, table, block_size));
+        let groups = groups.iter().enumerate();
+        let groups = groups.map(|(i, table)| group_of(py, i, table, block_size));
         let mut groups = groups.collect::<PyResult<Vec<_>>>()?;
         if groups.is_empty() {
             groups.push(GroupKind::Full.into());
@@ -280,8 +280,7 @@ impl Manager {
     /// Slots for tokens after everything known.
     fn append(&self, py: Python<'_>, seq: Seq, ids: &Bound<'_, PyAny>) -> PyResult<()> {
         let ids = tokens(ids, "tokens")?;
-        self.with_victims(py, |core| core.append(seq.0, ids.as_slice()))?
-            .map_err(|e| from_core(py, &e))
+        self.with_victims(py, |core| core.append(seq.0, &ids))?.map_err(|e| from_core(py, &e))
     }
 
     /// Slots for known tokens up to a length.

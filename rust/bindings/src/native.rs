@@ -10,10 +10,12 @@ use kvframe_native::check::{self, Refused};
 use kvframe_native::faults::Faults;
 use kvframe_native::policy::Policy;
 use kvframe_native::v1::{self, Table};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyBytes, PyCapsule, PyCapsuleMethods, PyDict};
 
+use crate::calls::{call_method, unraisable};
 use crate::errors::{self, raise};
 
 /// The side of a native policy that lies outside the core: who it is, and what went wrong.
@@ -62,7 +64,7 @@ impl Native {
         let table = match taken {
             Ok(table) => table,
             Err(Refused::Version { found, needed }) => {
-                let error = driver.call_method1("refused", (found, needed))?;
+                let error = call_method(driver, intern!(driver.py(), "refused"), (found, needed))?;
                 return Err(PyErr::from_value(error));
             }
             Err(Refused::Contract(what)) => return Err(told(driver, &what)),
@@ -104,13 +106,13 @@ impl Native {
             && !(self.faults.is_strict() && self.window.is_some())
             && let Err(error) = self.failed(py, &what, false)
         {
-            error.write_unraisable(py, Some(self.driver.bind(py)));
+            unraisable(error, self.driver.bind(py));
         }
     }
 
     fn failed(&self, py: Python<'_>, what: &str, strict: bool) -> PyResult<PyErr> {
         let fault = raise(py, "PolicyError", what.into());
-        let error = self.driver.bind(py).call_method1("failed", (fault, strict))?;
+        let error = call_method(self.driver.bind(py), intern!(py, "failed"), (fault, strict))?;
         Ok(PyErr::from_value(error))
     }
 }

@@ -6,12 +6,44 @@ use kvframe_core::manager::{Extent, Remap, Step};
 use kvframe_core::pool::{BlockId, NIL};
 use kvframe_core::sequence::Sequence;
 use numpy::ndarray::ArrayViewMut2;
+use numpy::{Ix1, Ix2};
+use pyo3::prelude::*;
 
+use crate::buffers::{target, whole, writable};
+use crate::look::Target;
 use crate::tables::null_entry;
 use crate::views::entry;
 
-/// The caller's buffers, one of each a layer group; either list may be empty.
+/// The caller's arrays, one of each a layer group; either list may be empty.
+pub struct Targets<'py> {
+    pub tables: Vec<Target<'py, i32, Ix2>>,
+    pub slots: Vec<Target<'py, i64, Ix1>>,
+}
+
+impl<'py> Targets<'py> {
+    pub fn of(tables: &[Bound<'py, PyAny>], slots: &[Bound<'py, PyAny>]) -> PyResult<Self> {
+        let row = |given| Ok(Target::of(whole(writable(given, "slots")?, "slots")?));
+        Ok(Self {
+            tables: tables.iter().map(|given| target(given, "tables")).collect::<PyResult<_>>()?,
+            slots: slots.iter().map(row).collect::<PyResult<_>>()?,
+        })
+    }
+
+    /// Whether no two share memory.
+    pub fn are_apart(&self) -> bool {
+        let tables: Option<Vec<_>> = self.tables.iter().map(Target::borrow).collect();
+        let slots: Option<Vec<_>> = self.slots.iter().map(Target::borrow).collect();
+        tables.is_some() && slots.is_some()
+    }
+
+    fn are_same(&self) -> bool {
+        self.tables.iter().all(Target::is_same) && self.slots.iter().all(Target::is_same)
+    }
+}
+
+/// What a step writes into them.
 pub struct Outputs<'a> {
+    pub targets: &'a Targets<'a>,
     pub tables: Vec<ArrayViewMut2<'a, i32>>,
     pub slots: Vec<&'a mut [i64]>,
     /// The row of each append; its place where None.
@@ -24,9 +56,22 @@ pub struct Outputs<'a> {
     pub mixed: bool,
     /// Slots written so far.
     pub written: usize,
+    /// Whether the arrays were changed before all was written: nothing more is.
+    pub lost: bool,
 }
 
 impl Outputs<'_> {
+    /// To be asked after anything that may have run Python code: whether the arrays are as they were
+    /// given. If not, nothing more is written into them.
+    pub fn keep(&mut self) -> bool {
+        if !self.lost && !self.targets.are_same() {
+            self.lost = true;
+            self.tables.clear();
+            self.slots.clear();
+        }
+        !self.lost
+    }
+
     /// Whether everything a step may write fits; says what does not.
     pub fn check(&mut self, core: &Core, step: &Step<'_>, reach: &[Extent]) -> Result<(), String> {
         self.null = null_entry(core);

@@ -178,7 +178,7 @@ impl TierPages {
     /// Whether a tier below has each page.
     fn backed(&self, py: Python<'_>, pages: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
         let pages = tokens(pages, "pages")?;
-        self.core.locked(py, |core| pages.as_slice().iter().map(|&p| core.is_backed(p)).collect())
+        self.core.locked(py, |core| pages.iter().map(|&p| core.is_backed(p)).collect())
     }
 
     /// Evicts until so many pages are free.
@@ -205,7 +205,7 @@ impl TierPages {
     /// Takes such pages back.
     fn give_back(&self, py: Python<'_>, pages: &Bound<'_, PyAny>) -> PyResult<()> {
         let pages = tokens(pages, "pages")?;
-        self.core.with(py, |core| core.give_back(pages.as_slice()))
+        self.core.with(py, |core| core.give_back(&pages))
     }
 
     /// Pages in the order they would die, each with its key; a policy from outside is asked for it.

@@ -30,7 +30,7 @@ impl Manager {
         let ids = tokens(prompt, "prompt")?;
         let (space, extras) = (space_of(salt, adapter, encoder), extras_of(extras));
         let pinner = Pinner { owner, lease: lease.map(|l| l.0), session: 0 };
-        let locked = self.with(py, |core| core.lock(ids.as_slice(), space, &extras, pinner))?;
+        let locked = self.with(py, |core| core.lock(&ids, space, &extras, pinner))?;
         Ok(locked.map(|l| (l.receipt.id, l.receipt.block, l.tokens, l.found)))
     }
 

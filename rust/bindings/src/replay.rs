@@ -12,6 +12,7 @@ use pyo3::types::PyDict;
 
 use crate::admission::make_admission;
 use crate::answers::{changes_tuple, claimed};
+use crate::calls::call_method;
 use crate::errors::from_core;
 use crate::gatekeeper::{Gatekeeper, words};
 use crate::ints::Capacity;
@@ -109,12 +110,12 @@ fn answer_for(
     if matcher.getattr(intern!(py, "is_index"))?.extract()? {
         let changes = changes_tuple(py, manager.take_changes())?;
         let args = (changes, words(py, keys)?);
-        let named = matcher.call_method1(intern!(py, "match_keys"), args)?;
+        let named = call_method(matcher, intern!(py, "match_keys"), args)?;
         if !named.is_none() {
             let blocks = claimed(&named)?;
             let good = manager.check_answer(request, &blocks);
             if good < blocks.len() {
-                matcher.call_method1(intern!(py, "was_wrong"), (1,))?;
+                call_method(matcher, intern!(py, "was_wrong"), (1,))?;
             }
             found = Some(good as u32 * size);
             answer.blocks = Some(blocks[..good].to_vec());
@@ -127,7 +128,7 @@ fn answer_for(
         };
         let facts = (len, request.meta.session, request.meta.turn);
         let most: Option<u32> =
-            matcher.call_method1(intern!(py, "taken_of"), (found, facts))?.extract()?;
+            call_method(matcher, intern!(py, "taken_of"), (found, facts))?.extract()?;
         answer.most = most.map(|tokens| tokens / size);
     }
     Ok(answer)
@@ -173,7 +174,7 @@ pub fn replay<'py>(
         asked: Instant::now(),
     };
     let capacity = if name == "infinite" { None } else { capacity.map(|c| c.0) };
-    let (plan, prepare_seconds) = trace.with_plan(py, mode, |plan, s| (Arc::clone(plan), s));
+    let (plan, prepare_seconds) = trace.with_plan(py, mode, |plan, s| (Arc::clone(plan), s))?;
     let replayed = py.detach(|| {
         let prepared = Prepared::new(&trace.inner, mode, &plan);
         let mut options = prepared.options(capacity)?;

@@ -91,7 +91,7 @@ impl Request {
         retention: Option<RetentionTuple>,
     ) -> PyResult<Self> {
         let ids = prompt.map(|p| tokens(p, "prompt")).transpose()?;
-        let ids = ids.map_or_else(Vec::new, |t| t.as_slice().to_vec());
+        let ids = ids.unwrap_or_default();
         if prompt.is_none() && keys.is_none() && num_tokens.0 == 0 {
             let message = "prompt = None: give token ids, or keys and num_tokens";
             return Err(raise(py, "UsageError", message.into()));
@@ -129,7 +129,7 @@ impl Request {
             join: join.0,
             encoder: encoder.unwrap_or_default().to_vec(),
             encoder_tokens: encoder_tokens.0,
-            outlook: outlook.map_or_else(Vec::new, |o| o.as_slice().to_vec()),
+            outlook: outlook.unwrap_or_default(),
             retention: retention.map(retention_of),
         })
     }
@@ -166,7 +166,7 @@ impl Request {
         external_until: Option<ExternalUntil>,
     ) -> PyResult<Self> {
         let ids = tokens.map(|t| self::tokens(t, "prompt")).transpose()?;
-        let ids = ids.map_or_else(|| self.tokens.clone(), |t| t.as_slice().to_vec());
+        let ids = ids.unwrap_or_else(|| self.tokens.clone());
         let same = tokens.is_none();
         // Keys are made of the tokens and the salt.
         let keyed = same && salt.is_none();

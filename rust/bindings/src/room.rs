@@ -45,7 +45,7 @@ impl Manager {
     /// The ids of the first tokens that were appended without.
     fn fill(&self, py: Python<'_>, seq: Seq, ids: &Bound<'_, PyAny>) -> PyResult<()> {
         let ids = tokens(ids, "tokens")?;
-        self.with(py, |core| core.fill(seq.0, ids.as_slice()))
+        self.with(py, |core| core.fill(seq.0, &ids))
     }
 
     /// A load has ended with its first blocks good, of each group as many or as said; returns the

@@ -112,7 +112,7 @@ impl RouterIndex {
     ) -> PyResult<usize> {
         let (keys, parent) = (hashes(blocks)?, parent.map(hash).transpose()?);
         let ids = tokens(ids, "token_ids")?;
-        let text = Text { tokens: ids.as_slice(), marks: &marks, space: root(salt, adapter) };
+        let text = Text { tokens: &ids, marks: &marks, space: root(salt, adapter) };
         Ok(self.locked(py)?.stored(worker.0, &keys, parent, text, tier))
     }
 
@@ -147,7 +147,7 @@ impl RouterIndex {
         adapter: Option<&[u8]>,
     ) -> PyResult<Vec<ReachTuple>> {
         let ids = tokens(ids, "prompt")?;
-        let text = Text { tokens: ids.as_slice(), marks: &marks, space: root(salt, adapter) };
+        let text = Text { tokens: &ids, marks: &marks, space: root(salt, adapter) };
         let found = self.locked(py)?.match_tokens(text);
         Ok(reach_tuples(found))
     }

@@ -60,7 +60,7 @@ impl Slots {
         adapter: Option<&[u8]>,
     ) -> PyResult<u32> {
         let ids = tokens(prompt, "prompt")?;
-        self.core.locked(py, |core| core.lookup(ids.as_slice(), space_of(salt, adapter, None)))
+        self.core.locked(py, |core| core.lookup(&ids, space_of(salt, adapter, None)))
     }
 
     /// A slot for a prompt: (sequence, tokens not to compute, slot they are copied from).
@@ -73,7 +73,7 @@ impl Slots {
         using: KnownTuple,
     ) -> PyResult<(u64, u32, Option<u32>)> {
         let ids = tokens(prompt, "prompt")?;
-        let (ids, space) = (ids.as_slice(), space_of(salt, adapter, None));
+        let (ids, space) = (&ids[..], space_of(salt, adapter, None));
         let got = self.core.with_victims(py, |core| core.admit(ids, space, known(using)))?;
         Ok((got.seq, got.cached, got.copied_from))
     }
@@ -81,7 +81,7 @@ impl Slots {
     /// More tokens of a sequence.
     fn append(&self, py: Python<'_>, seq: Seq, ids: &Bound<'_, PyAny>) -> PyResult<()> {
         let ids = tokens(ids, "tokens")?;
-        self.core.with(py, |core| core.append(seq.0, ids.as_slice()))
+        self.core.with(py, |core| core.append(seq.0, &ids))
     }
 
     /// Tokens are computed and accepted.
@@ -97,7 +97,7 @@ impl Slots {
         ids: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let (seqs, ids) = (u64s(Some(seqs), "seqs")?, tokens(ids, "tokens")?);
-        self.core.with(py, |core| core.advance(&seqs, ids.as_slice()))
+        self.core.with(py, |core| core.advance(&seqs, &ids))
     }
 
     /// Cuts a sequence.

@@ -3,17 +3,17 @@
 use kvframe_core::manager::{Extent, Growth, Ids, Step, StepOutcome};
 use kvframe_core::tickets::Plan;
 use kvframe_core::{Admission, Error, Grant, Manager as Core, SeqId};
-use numpy::{Ix1, Ix2, PyArray1, PyArray2};
-use pyo3::exceptions::PyException;
+use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 
 use crate::answers::AnswerTuple;
-use crate::buffers::{arrays, rows_of, slice, u64s, writable};
+use crate::buffers::{altered, arrays, u64s};
+use crate::driver::is_interrupt;
 use crate::errors::{from_core, usage};
 use crate::inputs::{Growths, flag, pairs};
 use crate::ints::{BatchTokens, Fence, Passed, TokenBudget};
 use crate::manager::Manager;
-use crate::outputs::Outputs;
+use crate::outputs::{Outputs, Targets};
 use crate::request::Request;
 use crate::sharing::{RemapTuple, remap_tuples};
 use crate::views::matrix;
@@ -138,20 +138,22 @@ impl Manager {
             skip_refused: skip_refused.map_or(Ok(false), |value| flag("skip_refused", value))?,
         };
         let (tables, slots) = (arrays(tables, "tables")?, arrays(slots, "slots")?);
-        let mut tables = tables
-            .iter()
-            .map(|t| writable::<i32, Ix2>(t, "tables"))
-            .collect::<PyResult<Vec<_>>>()?;
-        let mut slots =
-            slots.iter().map(|s| writable::<i64, Ix1>(s, "slots")).collect::<PyResult<Vec<_>>>()?;
+        let rows = rows.map(|rows| u64s(Some(rows), "rows")).transpose()?;
+        let targets = Targets::of(&tables, &slots)?;
+        if !targets.are_apart() {
+            return Err(usage(py, "tables and slots: two of the arrays share memory".into()));
+        }
         let outputs = Outputs {
-            tables: tables.iter_mut().map(rows_of).collect(),
-            slots: slots.iter_mut().map(|s| slice(py, s, "slots")).collect::<PyResult<_>>()?,
-            rows: rows.map(|rows| u64s(Some(rows), "rows")).transpose()?,
+            targets: &targets,
+            // SAFETY: they lie apart; what may have run Python code asks `Outputs::keep` first.
+            tables: targets.tables.iter().map(|table| unsafe { table.view() }).collect(),
+            slots: targets.slots.iter().map(|slots| unsafe { slots.slice() }).collect(),
+            rows,
             null: -1,
             spans: Vec::new(),
             mixed: false,
             written: 0,
+            lost: false,
         };
         let reach = Vec::with_capacity(append.len());
         let answers: Vec<_> = keys.iter().map(|keys| &keys[..]).zip(answers).collect();
@@ -197,6 +199,9 @@ impl Run<'_> {
             })?;
             interrupt = interrupt.or(manager.deliver_events(py).err());
         }
+        if self.outputs.lost {
+            interrupt = interrupt.or_else(|| Some(altered(py, OUTPUTS)));
+        }
         if self.level_changed {
             manager.listeners.tell(py);
         }
@@ -214,6 +219,9 @@ impl Run<'_> {
     /// All that needs no policy outside the core, under one lock.
     fn begin(&mut self, core: &mut Core) -> Result<StepOutcome, Wrong> {
         core.check_step(self.step, &mut self.reach).map_err(Wrong::Step)?;
+        if !self.outputs.keep() {
+            return Err(Wrong::Altered);
+        }
         self.outputs.check(core, self.step, &self.reach).map_err(Wrong::Buffer)?;
         let mut outcome = core.settle(self.step).map_err(Wrong::Step)?;
         for entry in &outcome.remapped {
@@ -231,6 +239,7 @@ impl Run<'_> {
 
     fn grow(&mut self, core: &mut Core, outcome: &mut StepOutcome) -> Result<(), Error> {
         let (step, reach, outputs) = (self.step, &self.reach, &mut self.outputs);
+        outputs.keep();
         core.grow(step, outcome, |i, granted| {
             outputs.write(i, step.append[i].1.len(), reach[i].kept, granted);
         })
@@ -254,6 +263,7 @@ impl Run<'_> {
     /// What the step has done already must be told, so a failure of the policy refuses one growth.
     fn refuse_next(&mut self, core: &mut Core, outcome: &mut StepOutcome) {
         let place = outcome.appended;
+        self.outputs.keep();
         core.refuse_next(self.step, outcome, Error::PolicyFailed);
         if let Some((_, ids)) = self.step.append.get(place) {
             self.outputs.write(place, ids.len(), 0, None);
@@ -276,7 +286,7 @@ impl Run<'_> {
             let found = std::mem::replace(&mut asked, Ok(()));
             let Err(error) = found.and_then(|()| manager.find_victims(py, n)) else { continue };
             manager.locked(py, Core::settle_choice)?;
-            if !error.is_instance_of::<PyException>(py) {
+            if is_interrupt(py, &error) {
                 return Err(error);
             }
             manager.locked(py, |core| self.refuse_next(core, outcome))?;
@@ -284,7 +294,7 @@ impl Run<'_> {
         }
         // The one question may have been about more than was needed in the end.
         match asked {
-            Err(error) if !error.is_instance_of::<PyException>(py) => Err(error),
+            Err(error) if is_interrupt(py, &error) => Err(error),
             _ => Ok(()),
         }
     }
@@ -304,10 +314,14 @@ impl Run<'_> {
     }
 }
 
+const OUTPUTS: &str = "tables or slots";
+
 /// Why a step was refused whole.
 enum Wrong {
     Step(Error),
     Buffer(String),
+    /// The arrays were changed before the step began.
+    Altered,
 }
 
 impl Wrong {
@@ -315,6 +329,7 @@ impl Wrong {
         match self {
             Self::Step(error) => from_core(py, &error),
             Self::Buffer(message) => usage(py, message),
+            Self::Altered => altered(py, OUTPUTS),
         }
     }
 }

@@ -7,9 +7,10 @@ use kvframe_core::sequence::Sequence;
 use numpy::{Ix1, Ix2, PyArray1};
 use pyo3::prelude::*;
 
-use crate::buffers::{Offsets, rows_of, slice, u64s, writable};
+use crate::buffers::{Offsets, altered, target, u64s, whole, writable};
 use crate::errors::{from_core, usage};
 use crate::ints::{Group, Pad};
+use crate::look::Target;
 use crate::manager::Manager;
 use crate::views::{entry, no_group};
 
@@ -25,6 +26,14 @@ pub fn slot(sequence: &Sequence, layout: &Layout, group: usize, token: u64) -> i
         None | Some(&NIL) => -1,
         Some(&block) => i64::from(block) * size as i64 + (token % size) as i64,
     }
+}
+
+/// 0, and the sum of the first, of the first two, and so on.
+fn running(counts: impl Iterator<Item = usize>) -> impl Iterator<Item = usize> {
+    std::iter::once(0).chain(counts.scan(0, |sum, count| {
+        *sum += count;
+        Some(*sum)
+    }))
 }
 
 #[pymethods]
@@ -43,16 +52,14 @@ impl Manager {
     ) -> PyResult<()> {
         let seqs = u64s(Some(seqs), "seqs")?;
         let start = start.map(|s| u64s(Some(s), "start")).transpose()?;
-        let mut out = writable::<i32, Ix2>(out, "out")?;
-        let mut rows = rows_of(&mut out);
-        if rows.nrows() < seqs.len() {
-            let have = rows.nrows();
+        let out = target::<i32, Ix2>(out, "out")?;
+        let &[have, width] = out.shape() else { return Err(altered(py, "out")) };
+        if have < seqs.len() {
             return Err(usage(py, format!("{} sequences, but out has {have} rows", seqs.len())));
         }
         if let Some(have) = start.as_ref().map(Vec::len).filter(|&have| have != seqs.len()) {
             return Err(usage(py, format!("{} sequences, but start has {have}", seqs.len())));
         }
-        let width = rows.ncols();
         self.locked(py, |core| {
             let null = null_entry(core);
             // Everything is checked before anything is written.
@@ -67,6 +74,11 @@ impl Manager {
                     return Err(usage(py, message));
                 }
             }
+            if !out.is_same() {
+                return Err(altered(py, "out"));
+            }
+            // SAFETY: it is the same, and no Python code runs until all is written.
+            let mut rows = unsafe { out.view() };
             for (i, &seq) in seqs.iter().enumerate() {
                 let from = start.as_ref().map_or(0, |s| s[i] as usize).min(width);
                 let table = core.sequence(seq).map_or(&[][..], |s| &s.tables[group.0]);
@@ -95,8 +107,8 @@ impl Manager {
     ) -> PyResult<usize> {
         let seqs = u64s(Some(seqs), "seqs")?;
         let mut indptr = Offsets::of(indptr, "indptr", seqs.len() + 1)?;
-        let mut out = writable::<i32, Ix1>(blocks, "blocks")?;
-        let out = slice(py, &mut out, "blocks")?;
+        let out = Target::of(whole(writable::<i32, Ix1>(blocks, "blocks")?, "blocks")?);
+        indptr.apart(py, ["indptr", "blocks"], &out)?;
         self.locked(py, |core| {
             let mut needed = 0;
             for &seq in &seqs {
@@ -108,17 +120,18 @@ impl Manager {
                 let message = format!("{needed} entries, but blocks holds {}", out.len());
                 return Err(usage(py, message));
             }
-            indptr.check(py, needed)?;
+            if !out.is_same() {
+                return Err(altered(py, "blocks"));
+            }
+            indptr.check(py, "indptr", needed)?;
             let null = null_entry(core);
-            let mut at = 0;
-            indptr.put(0, 0);
-            for (i, &seq) in seqs.iter().enumerate() {
-                let table = core.sequence(seq).map_or(&[][..], |s| &s.tables[group.0]);
-                for (place, &block) in out[at..].iter_mut().zip(table) {
-                    *place = entry(block, null);
-                }
-                at += table.len();
-                indptr.put(i + 1, at);
+            let tables =
+                || seqs.iter().map(|&s| core.sequence(s).map_or(&[][..], |s| &s.tables[group.0]));
+            // SAFETY: both are the same, they lie apart, and no Python code runs until all is written.
+            unsafe {
+                let entries = tables().flatten().map(|&block| entry(block, null));
+                out.slice().iter_mut().zip(entries).for_each(|(place, entry)| *place = entry);
+                indptr.put(running(tables().map(<[_]>::len)));
             }
             Ok(needed)
         })?
@@ -137,8 +150,9 @@ impl Manager {
             let len = |&seq: &u64| core.sequence(seq).map(|s| s.len as usize);
             let lens: Result<Vec<usize>, _> = seqs.iter().map(len).collect();
             let lens = lens.map_err(|e| from_core(py, &e))?;
-            out.check(py, lens.iter().copied().max().unwrap_or(0))?;
-            lens.into_iter().enumerate().for_each(|(i, len)| out.put(i, len));
+            out.check(py, "out", lens.iter().copied().max().unwrap_or(0))?;
+            // SAFETY: it was checked just now.
+            unsafe { out.put(lens.into_iter()) };
             Ok(())
         })?
     }
@@ -164,9 +178,9 @@ impl Manager {
         indptr: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<usize> {
         let seqs = u64s(Some(seqs), "seqs")?;
+        let (starts, counts) = (u64s(Some(starts), "starts")?, u64s(Some(counts), "counts")?);
         let mut indptr =
             indptr.map(|given| Offsets::of(given, "indptr", seqs.len() + 1)).transpose()?;
-        let (starts, counts) = (u64s(Some(starts), "starts")?, u64s(Some(counts), "counts")?);
         if starts.len() != seqs.len() || counts.len() != seqs.len() {
             let message = format!(
                 "{} sequences, {} starts, {} counts: must be as many",
@@ -176,8 +190,10 @@ impl Manager {
             );
             return Err(usage(py, message));
         }
-        let mut out = writable::<i64, Ix1>(out, "out")?;
-        let slots = slice(py, &mut out, "out")?;
+        let out = Target::of(whole(writable::<i64, Ix1>(out, "out")?, "out")?);
+        if let Some(indptr) = &indptr {
+            indptr.apart(py, ["indptr", "out"], &out)?;
+        }
         self.locked(py, |core| {
             let layout = core.layout();
             let mut needed = 0;
@@ -195,19 +211,20 @@ impl Manager {
                 }
                 needed += count as usize;
             }
-            if needed > slots.len() {
-                let message = format!("{needed} slots, but out holds {}", slots.len());
+            if needed > out.len() {
+                let message = format!("{needed} slots, but out holds {}", out.len());
                 return Err(usage(py, message));
             }
-            if let Some(indptr) = &mut indptr {
-                indptr.check(py, needed)?;
-                indptr.put(0, 0);
-                let mut at = 0;
-                for (i, &count) in counts.iter().enumerate() {
-                    at += count as usize;
-                    indptr.put(i + 1, at);
-                }
+            if !out.is_same() {
+                return Err(altered(py, "out"));
             }
+            if let Some(indptr) = &mut indptr {
+                indptr.check(py, "indptr", needed)?;
+                // SAFETY: it was checked just now.
+                unsafe { indptr.put(running(counts.iter().map(|&count| count as usize))) };
+            }
+            // SAFETY: it is the same, and no Python code runs until all is written.
+            let slots = unsafe { out.slice() };
             let mut at = 0;
             for ((&seq, &start), &count) in seqs.iter().zip(&starts).zip(&counts) {
                 let Ok(sequence) = core.sequence(seq) else { continue };

@@ -1,13 +1,13 @@
 //! `Trace`: what a replay is of.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use kvframe_trace::{Mode, Plan, Trace as Inner};
 use pyo3::prelude::*;
-use pyo3::sync::MutexExt;
 use pyo3::types::PyDict;
 
+use crate::calls::lock;
 use crate::errors::{from_trace, usage};
 
 /// A trace and, once asked for, what its modes need to know ahead.
@@ -41,15 +41,14 @@ impl Trace {
         py: Python<'_>,
         mode: Mode,
         work: impl FnOnce(&Arc<Plan>, f64) -> T,
-    ) -> T {
-        let mut plans =
-            self.plans.lock_py_attached(py).unwrap_or_else(std::sync::PoisonError::into_inner);
+    ) -> PyResult<T> {
+        let mut plans = lock(py, &self.plans)?.unwrap_or_else(PoisonError::into_inner);
         let (plan, seconds) = plans[mode as usize].get_or_insert_with(|| {
             let start = Instant::now();
             let plan = Arc::new(self.inner.plan(mode));
             (plan, start.elapsed().as_secs_f64())
         });
-        work(plan, *seconds)
+        Ok(work(plan, *seconds))
     }
 }
 
@@ -109,7 +108,7 @@ impl Trace {
             dict.set_item("block_accesses", plan.block_accesses)?;
             dict.set_item("unique_blocks", plan.unique)?;
             dict.set_item("prepare_seconds", seconds)
-        })?;
+        })??;
         Ok(dict)
     }
 

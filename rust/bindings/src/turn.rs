@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
-use pyo3::sync::MutexExt;
+
+use crate::calls::lock;
 
 thread_local! {
     static ME: u8 = const { 0 };
@@ -28,14 +29,14 @@ pub struct Turn<'a> {
 
 impl Turns {
     /// Waits for its turn; `None` if it is this thread's already.
-    pub fn take(&self, py: Python<'_>) -> Option<Turn<'_>> {
+    pub fn take(&self, py: Python<'_>) -> PyResult<Option<Turn<'_>>> {
         let me = ME.with(|me| from_ref(me).addr());
         if self.whose.load(Ordering::Relaxed) == me {
-            return None;
+            return Ok(None);
         }
-        let lock = self.lock.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        let lock = lock(py, &self.lock)?.unwrap_or_else(PoisonError::into_inner);
         self.whose.store(me, Ordering::Relaxed);
-        Some(Turn { whose: &self.whose, _lock: lock })
+        Ok(Some(Turn { whose: &self.whose, _lock: lock }))
     }
 }
 

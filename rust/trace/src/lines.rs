@@ -8,6 +8,8 @@ use crate::error::{TraceError, plain};
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const BUFFER: usize = 256 * 1024;
+/// Bytes of the longest line, after decompression: 8 million token ids and more.
+const MOST: u64 = 1 << 26;
 const BOM: &str = "\u{feff}";
 
 /// The lines that are not blank, with their numbers.
@@ -42,8 +44,13 @@ impl<'a> Lines<'a> {
     pub fn next(&mut self) -> Result<Option<(u64, &str)>, TraceError> {
         while !std::mem::take(&mut self.again) {
             self.buffer.clear();
-            let read = self.reader.read_until(b'\n', &mut self.buffer);
+            let mut line = self.reader.by_ref().take(MOST + 1);
+            let read = line.read_until(b'\n', &mut self.buffer);
             let read = read.map_err(|error| broken(self.path, self.number + 1, &error))?;
+            if read as u64 > MOST {
+                let what = format!("a line of more than {MOST} bytes");
+                return Err(TraceError::at(self.path, self.number + 1, what));
+            }
             if read == 0 {
                 return Ok(None);
             }
@@ -84,4 +91,19 @@ fn broken(path: &str, line: u64, error: &io::Error) -> TraceError {
         _ => plain(error),
     };
     TraceError::at(path, line, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::repeat;
+
+    use super::*;
+
+    // scenario: F18
+    #[test]
+    fn a_line_without_an_end_is_refused() {
+        let mut lines = Lines::new("t", repeat(b' ')).unwrap();
+        let error = lines.next().unwrap_err();
+        assert_eq!(error.to_string(), "t:1: a line of more than 67108864 bytes");
+    }
 }
