@@ -12,7 +12,15 @@ class KVFrameError(Exception):
 
 
 class ConfigError(KVFrameError, ValueError):
-    """A configuration holds an unknown key, a wrong type or an impossible value."""
+    """A configuration holds an unknown key, a wrong type or an impossible value.
+
+    Attributes:
+        others: What else is wrong with it, at most 19 messages.
+        unlisted: How many more errors there are.
+    """
+
+    others: tuple[str, ...] = ()
+    unlisted: int = 0
 
 
 class PluginError(KVFrameError):

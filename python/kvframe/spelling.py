@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+LONGEST = 100
+"""Longer names are no slip of the finger, and long to compare."""
+
 
 def plain(name: str) -> str:
     """``name`` with case and ``-`` against ``_`` levelled, as people mix them up."""
@@ -16,6 +19,8 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
 
     ``cutoff`` is the least likeness that counts as near, of 0 to 1.
     """
+    if len(name) > LONGEST:
+        return None
     by_plain = {plain(choice): choice for choice in known}
     matches = get_close_matches(plain(name), by_plain, n=1, cutoff=cutoff)
     return by_plain[matches[0]] if matches else None

@@ -25,6 +25,7 @@ from kvframe.descriptors import (
     PrefixMatcher,
 )
 from kvframe.errors import PluginError
+from kvframe.files import check_regular
 from kvframe.hookspecs import hookimpl
 from kvframe.plugin import HOOKS, one_line
 from kvframe.policies import BatchedAdmission, BatchedEviction, BatchedPrefix
@@ -125,6 +126,7 @@ def _import(plugin: str) -> ModuleType:
 
 def _run(path: Path) -> ModuleType:
     path = path.absolute()
+    check_regular(path)
     folder = str(path.parent)
     if folder not in sys.path:  # its neighbours; last, so that none of them hides a library
         sys.path.append(folder)

@@ -78,7 +78,9 @@ def source_hash(loaded: Loaded[D]) -> str:
     file = Path(path)
     files = [file]
     if file.name == "__init__.py":
-        files = sorted(each for each in file.parent.rglob("*") if each.suffix in _CODE)
+        files = sorted(
+            each for each in file.parent.rglob("*") if each.suffix in _CODE and each.is_file()
+        )
     digest = hashlib.sha256()
     for source in files:
         digest.update(source.name.encode() + b"\0" + source.read_bytes())

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from kvframe.errors import TraceError
+from kvframe.files import TRACE_BYTES, read_stream
 
 Prompt = npt.NDArray[np.uint32]
 
@@ -70,7 +70,7 @@ def load(name: str) -> list[Prompt]:
     if name in WORKLOADS:
         return list(WORKLOADS[name](np.random.default_rng(0)))
     try:
-        lines = Path(name).read_bytes().splitlines()
+        lines = read_stream(name, TRACE_BYTES).splitlines()
     except (OSError, ValueError) as error:
         known = ", ".join(WORKLOADS)
         why = getattr(error, "strerror", None) or error

@@ -20,6 +20,7 @@ import msgspec
 from kvframe.bench.cells import Cell, Plan, identity_hash
 from kvframe.bench.traces import read_stdin
 from kvframe.errors import ConfigError
+from kvframe.files import RESULT_BYTES, read_regular, read_stream
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -85,8 +86,8 @@ class ResultStore:
     def load(self, plan: Plan) -> Cell | None:
         """The kept cell of a plan, or None; a damaged file counts as none and is written anew."""
         try:
-            kept = msgspec.json.decode(self.path(plan).read_bytes(), type=_Kept)
-        except (OSError, msgspec.DecodeError):
+            kept = msgspec.json.decode(read_regular(self.path(plan), RESULT_BYTES), type=_Kept)
+        except (OSError, msgspec.DecodeError, RecursionError):
             return None
         if kept.identity != plan.identity(self._build):
             return None
@@ -133,10 +134,10 @@ def read_cells(where: str) -> list[Cell]:
             return msgspec.json.decode(read_stdin(), type=_Cells).cells
         if path.is_dir():
             path = path / "results.json"
-        cells = msgspec.json.decode(path.read_bytes(), type=_Cells).cells
+        cells = msgspec.json.decode(read_stream(path, RESULT_BYTES), type=_Cells).cells
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise ConfigError(f"{path}: not the JSON of `kvframe bench run`: {error}") from None
     if not cells:
         raise ConfigError(f"{path}: holds no cell")

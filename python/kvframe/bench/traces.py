@@ -5,10 +5,10 @@ import os
 import sys
 from dataclasses import dataclass, field
 from importlib import resources
-from pathlib import Path
 
 from kvframe import _core
 from kvframe.errors import TraceError
+from kvframe.files import TRACE_BYTES, read_open, read_stream
 from kvframe.spelling import did_you_mean
 
 SUFFIX = ".kvt.gz"
@@ -60,7 +60,7 @@ def read_stdin() -> bytes:
     if sys.stdin is None:  # `<&-`
         raise TraceError("<stdin>: closed")
     try:
-        return sys.stdin.buffer.read()
+        return read_open(sys.stdin.buffer, "<stdin>", TRACE_BYTES)
     except OSError as error:
         raise TraceError(f"<stdin>: {error.strerror}") from None
 
@@ -72,7 +72,7 @@ def _read(name: str) -> bytes:
     if name in known:
         return (resources.files("kvframe") / "traces" / f"{name}{SUFFIX}").read_bytes()
     try:
-        return Path(name).read_bytes()
+        return read_stream(name, TRACE_BYTES)
     except FileNotFoundError:
         raise TraceError(
             f"{name}: no such file, nor a shipped trace ({', '.join(known) or 'none found'})"

@@ -19,7 +19,7 @@ from typing import Any
 import click
 
 from kvframe.discovery import own_version
-from kvframe.errors import KVFrameError
+from kvframe.errors import ConfigError, KVFrameError
 from kvframe.spelling import did_you_mean
 
 BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
@@ -121,6 +121,11 @@ def _exit_code(run: Callable[[], object]) -> int:
         return BAD_INPUT
     except KVFrameError as error:
         _fail(str(error))
+        if isinstance(error, ConfigError):
+            for other in error.others:
+                _fail(other)
+            if error.unlisted:
+                click.echo(f"… and {error.unlisted} more", err=True)
         return BAD_INPUT
     except (_ReaderLeftError, BrokenPipeError):
         _leave_stdout()

@@ -8,7 +8,9 @@ from typing import Any
 
 from msgspec import inspect
 
+from kvframe.config.limits import MAX_DEPTH, MAX_KEY, MAX_TEXT, check_text
 from kvframe.config.origins import ENV
+from kvframe.config.text import cut
 from kvframe.errors import ConfigError
 from kvframe.spelling import plain
 
@@ -35,6 +37,8 @@ class EnvText(str):
 
     def guess(self) -> object:
         """The TOML value this text spells, or else the text itself."""
+        if check_text(self) is not None:
+            return str(self)
         try:
             table = tomllib.loads(f"value = {self}")
         except (ValueError, RecursionError):  # a number or a nesting beyond Python's limits, too
@@ -66,7 +70,7 @@ def check_names(env: Mapping[str, str], keys: Iterable[str]) -> None:
     for name, path in variables(env).items():
         if "" in path:
             raise ConfigError(
-                f"{name}: names no key; KVFRAME_CACHE__BLOCK_SIZE is how one is named"
+                f"{cut(name)}: names no key; KVFRAME_CACHE__BLOCK_SIZE is how one is named"
             )
     meant = {_PREFIX + key.upper().replace(".", "_"): key for key in keys}
     for name in sorted(meant.keys() & env.keys()):
@@ -91,6 +95,7 @@ def layer(env: Mapping[str, str], policies: Iterable[str]) -> tuple[dict[str, An
     for name, path in variables(env).items():
         if path[0] in ("policy", "admission", "prefix") and path[1] == "options" and len(path) > 2:
             path[2] = spelt.get(path[2], path[2])
+        _check(name, path, env[name])
         table = tables
         for part in path[:-1]:
             if not isinstance(table.get(part), dict):
@@ -100,6 +105,17 @@ def layer(env: Mapping[str, str], policies: Iterable[str]) -> tuple[dict[str, An
         for depth in range(1, len(path) + 1):
             origins[".".join(path[:depth])] = ENV + name
     return tables, origins
+
+
+def _check(name: str, path: Sequence[str], text: object) -> None:
+    if not isinstance(text, str):
+        raise ConfigError(f"{cut(name)}: is a {type(text).__name__}: must be a text")
+    if len(text) > MAX_TEXT:
+        raise ConfigError(f"{cut(name)}: {len(text)} characters: must be at most {MAX_TEXT}")
+    if len(path) > MAX_DEPTH:
+        raise ConfigError(f"{cut(name)}: {len(path)} parts: must be at most {MAX_DEPTH}")
+    if max(map(len, path)) > MAX_KEY:
+        raise ConfigError(f"{cut(name)}: a part is longer than {MAX_KEY} characters")
 
 
 def _is_text(kind: inspect.Type) -> bool:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kvframe.config.text import brief
+from kvframe.config.text import brief, cut
 from kvframe.errors import ConfigError
 
 DEFAULT = "default"
 KEYWORD = "keyword"
 ENV = "env "
+
+MAX_REASON = 2000
+"""Characters of what an error says of a value; more is cut."""
 
 
 def join(path: str, part: str | int) -> str:
@@ -75,13 +78,15 @@ class Origins:
 
     def error(self, path: str, value: object, reason: str) -> ConfigError:
         """``FILE:LINE: PATH = VALUE: REASON``."""
-        return ConfigError(f"{self.where(path)}{_shown(path)} = {brief(value)}: {reason}")
+        where, reason = self.where(path), cut(reason, MAX_REASON)
+        return ConfigError(f"{where}{shown(path)} = {brief(value)}: {reason}")
 
     def missing(self, path: str, reason: str) -> ConfigError:
         """``FILE:LINE: PATH: REASON``, for a key that is not there."""
-        return ConfigError(f"{self.where(path)}{_shown(path)}: {reason}")
+        return ConfigError(f"{self.where(path)}{shown(path)}: {cut(reason, MAX_REASON)}")
 
 
-def _shown(path: str) -> str:
-    # A key may be any text, and of any length.
-    return path if len(path) <= 200 else f"{path[:200]}..."
+def shown(path: str) -> str:
+    """A key path for a message, on one line: a key may be any text, and of any length."""
+    line = path if path.isprintable() else " ".join(path.split())
+    return line if len(line) <= 200 else f"{line[:200]}..."

@@ -8,9 +8,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kvframe.config.limits import check_text, check_tree
 from kvframe.config.lines import key_lines
 from kvframe.config.origins import Origins, join, parent
+from kvframe.config.text import cut
 from kvframe.errors import ConfigError
+from kvframe.files import CONFIG_BYTES, FileError, read_regular
 
 FILE_NAME = "kvframe.toml"
 PYPROJECT = "pyproject.toml"
@@ -20,10 +23,10 @@ _TOOL = "tool.kvframe"
 def find(directory: Path) -> Path | None:
     """The configuration that lies in ``directory``: kvframe.toml, else a pyproject.toml's table."""
     own = directory / FILE_NAME
-    if own.is_file():
+    if own.exists():  # a pipe of that name is refused, not passed over
         return own
     shared = directory / PYPROJECT
-    if shared.is_file() and _tool_table(_parse(_read(shared), shared)) is not None:
+    if shared.exists() and _tool_table(_parse(_read(shared), shared)) is not None:
         return shared
     return None
 
@@ -34,12 +37,13 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Callable[[str], 
     A file named pyproject.toml gives its ``[tool.kvframe]``; any other is taken whole.
 
     Raises:
-        ConfigError: The file cannot be read, is not UTF-8 or not TOML, or is a pyproject.toml
-            without that table.
+        ConfigError: The file cannot be read, is no regular file, is not UTF-8 or not TOML, passes a
+            limit of `kvframe.config.limits`, or is a pyproject.toml without that table.
     """
     file = Path(path)
     text = _read(file)
     data = _parse(text, file)
+    check_tree(data, f"{file}: ")
     root = ""
     if file.name == PYPROJECT:
         root = _TOOL
@@ -90,9 +94,11 @@ def _note_items(value: object, origins: Origins, origin: Callable[[str], str], p
 
 def _read(file: Path) -> str:
     try:
-        data = file.read_bytes()
+        data = read_regular(file, CONFIG_BYTES)
     except FileNotFoundError:
         raise ConfigError(f"{file}: no such file") from None
+    except FileError as error:
+        raise ConfigError(f"{file}: {error.strerror}") from None
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
     except ValueError as error:
@@ -105,13 +111,16 @@ def _read(file: Path) -> str:
 
 
 def _parse(text: str, file: Path) -> dict[str, Any]:
+    if (wrong := check_text(text)) is not None:
+        raise ConfigError(f"{file}:{wrong[1]}: {wrong[0]}")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         reason, line = _place(str(error), text)
-        raise ConfigError(f"{file}:{line}: is not TOML: {reason}") from error
+        raise ConfigError(f"{file}:{line}: is not TOML: {cut(reason)}") from error
     except (ValueError, RecursionError) as error:  # a number or a nesting beyond Python's limits
-        raise ConfigError(f"{file}: is not TOML: {' '.join(str(error).split())}") from error
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"{file}: is not TOML: {cut(reason)}") from error
 
 
 def _place(message: str, text: str) -> tuple[str, int]:

@@ -22,7 +22,11 @@ def toml(value: object) -> str:
         return f"{{ {inner} }}" if inner else "{}"
     if isinstance(value, Sequence):
         return "[" + ", ".join(toml(item) for item in value) + "]"
-    return " ".join(str(value).split())
+    try:
+        return " ".join(str(value).split())
+    except ValueError:  # Python writes no integer of more than 4,300 digits
+        bits = value.bit_length() if isinstance(value, int) else 0
+        return f"an integer of {bits} bits" if bits else f"a {type(value).__name__}"
 
 
 def key(name: str) -> str:
@@ -32,5 +36,9 @@ def key(name: str) -> str:
 
 def brief(value: object) -> str:
     """`toml`, cut short for a message."""
-    text = toml(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return cut(toml(value), 60)
+
+
+def cut(text: str, most: int = 200) -> str:
+    """``text``, and of a long one the start."""
+    return text if len(text) <= most else text[: most - 3] + "..."

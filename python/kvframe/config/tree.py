@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from kvframe.arguments import shown
 from kvframe.config import environment, sources
 from kvframe.config.capacity import block_bytes, capacity_blocks, page_bytes
+from kvframe.config.limits import check_tree
 from kvframe.config.origins import KEYWORD, Origins, join
 from kvframe.config.rules import (
     check_groups,
@@ -207,6 +208,7 @@ class Resolved:
         if environment.variables(env):
             tables, names = environment.layer(env, _policy_names(data))
             sources.merge(data, tables, origins, names.__getitem__)
+        check_tree(sections, "")
         sources.merge(data, sections, origins, lambda _: KEYWORD)
         return _resolve(data, origins, file, registry)
 

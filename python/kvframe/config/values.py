@@ -11,7 +11,8 @@ from msgspec import inspect
 
 from kvframe.config.describe import members, rule
 from kvframe.config.environment import EnvText
-from kvframe.config.origins import Origins, join
+from kvframe.config.faults import Faults
+from kvframe.config.origins import Origins, join, shown
 from kvframe.spelling import nearest
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -35,22 +36,28 @@ def build(
             looked for.
 
     Raises:
-        ConfigError: An unknown or missing key, a wrong type, or a value past its limit.
+        ConfigError: An unknown or missing key, a wrong type, or a value past its limit: the first,
+            with what else is wrong as its ``others``.
     """
     fields = {field.encode_name: field for field in msgspec.structs.fields(schema)}
+    faults = Faults()
     for name in data:
-        if name not in fields:
+        if name not in fields and not faults.is_full():
             reason = _unknown(str(name), path, list(fields), root)
-            raise origins.error(join(path, str(name)), data[name], reason)
+            faults.add(origins.error(join(path, str(name)), data[name], reason))
     values: dict[str, object] = {}
     for name, field in fields.items():
         if name in data:
-            values[field.name] = _value(field.type, data[name], join(path, name), origins, root)
+            with faults:
+                values[field.name] = _value(field.type, data[name], join(path, name), origins, root)
         elif field.required:
-            raise origins.missing(join(path, name), f"missing; it {rule(field.type)}")
+            faults.add(origins.missing(join(path, name), f"missing; it {rule(field.type)}"))
+    faults.tell()
     try:
         return schema(**values)
-    except Exception as error:  # raised by the schema's own __post_init__
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # raised by the schema's own __post_init__
         said = " ".join(str(error).split()) or f"{type(error).__name__} of its own check"
         raise origins.error(path, data, said) from error
 
@@ -73,17 +80,16 @@ def _value(
         item = kind.item_type if isinstance(kind, inspect.ListType) else None
         if isinstance(item, inspect.StructType):
             if isinstance(value, list | tuple):
-                return [
-                    _value(item.cls, entry, join(path, index), origins, root)
-                    for index, entry in enumerate(value)
-                ]
+                return _items(item.cls, value, path, origins, root)
             if isinstance(value, Mapping):
                 raise origins.error(path, value, f"must be an array of tables: write [[{path}]]")
         if isinstance(kind, inspect.DictType) and isinstance(value, Mapping):
             of_tables = isinstance(kind.value_type, inspect.DictType)
+            faults = Faults()
             for name, entry in value.items():
-                if of_tables and not isinstance(entry, Mapping):
-                    raise origins.error(join(path, str(name)), entry, rule(dict, entry))
+                if of_tables and not isinstance(entry, Mapping) and not faults.is_full():
+                    faults.add(origins.error(join(path, str(name)), entry, rule(dict, entry)))
+            faults.tell()
     try:
         return msgspec.convert(value, hint)
     # A number may come as any text; and what is indexed, as an array is, is asked for its keys.
@@ -91,17 +97,32 @@ def _value(
         raise origins.error(path, value, rule(hint, value)) from error
 
 
+def _items(
+    schema: type[msgspec.Struct],
+    entries: list[Any] | tuple[Any, ...],
+    path: str,
+    origins: Origins,
+    root: type[msgspec.Struct] | None,
+) -> list[object]:
+    faults, items = Faults(), []
+    for index, entry in enumerate(entries):
+        with faults:
+            items.append(_value(schema, entry, join(path, index), origins, root))
+    faults.tell()
+    return items
+
+
 def _unknown(name: str, path: str, siblings: list[str], root: type[msgspec.Struct] | None) -> str:
     near = nearest(name, siblings)
     if near:
-        return f"unknown key; did you mean {join(path, near)}?"
+        return f"unknown key; did you mean {shown(join(path, near))}?"
     elsewhere: dict[str, list[str]] = {}
     for key in _keys(root) if root else ():
         elsewhere.setdefault(key.rpartition(".")[2], []).append(key)
     near = nearest(name, elsewhere, cutoff=0.8)  # a stranger must be very like
     if near and len(elsewhere[near]) == 1:  # one of several would be a guess
         return f"unknown key; did you mean {elsewhere[near][0]}?"
-    return f"unknown key; {path or 'a configuration'} has {', '.join(siblings)}"
+    return f"unknown key; {shown(path) or 'a configuration'} has {', '.join(siblings)}"
 
 
 def _keys(schema: type[msgspec.Struct], path: str = "") -> Iterator[str]:

@@ -17,6 +17,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from kvframe.files import CONFIG_BYTES, read_regular
 from kvframe.pages.beside import Products
 from kvframe.pages.cupy import cupy
 from kvframe.pages.device import DevicePool
@@ -155,13 +156,21 @@ def _name(card: str, device: DevicePool) -> str:
 def _read(path: Path) -> Calibration | None:
     """What an earlier call kept; None if there is none, or one of another version."""
     try:
-        found: dict[str, Any] = json.loads(path.read_text())
+        found: dict[str, Any] = json.loads(read_regular(path, CONFIG_BYTES))
         if found.pop("version") != _VERSION:
             return None
         ways = {d: _ways(found[d]) for d in ("out", "bring")}
         measured = tuple(Measured(**m) for m in found["measured"])
         return Calibration(found["card"], ways["out"], ways["bring"], measured)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ):
         return None
 
 

@@ -1,0 +1,60 @@
+"""Several errors of one configuration: the first is raised, the others go with it."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from kvframe.config.limits import MAX_ERRORS
+from kvframe.errors import ConfigError
+
+
+class Faults:
+    """What is wrong with a table, in the order of its keys.
+
+    Used as a context around each value: its error is kept, and the next value is looked at.
+    """
+
+    def __init__(self) -> None:
+        self._first: ConfigError | None = None
+        self._others: list[str] = []
+        self._uncounted = 0
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, ConfigError):
+            return False
+        self.add(error)
+        return True
+
+    def add(self, error: ConfigError) -> None:
+        """Keep an error, and those that go with it."""
+        if self._first is None:
+            self._first, told = error, list(error.others)
+        else:
+            told = [str(error), *error.others]
+        room = max(MAX_ERRORS - 1 - len(self._others), 0)
+        self._others += told[:room]
+        self._uncounted += len(told[room:]) + error.unlisted
+
+    def is_full(self) -> bool:
+        """Whether as many are kept as are listed; then one more is counted and nothing else."""
+        full = self._first is not None and len(self._others) >= MAX_ERRORS - 1
+        self._uncounted += full
+        return full
+
+    def tell(self) -> None:
+        """Raise the first, if there is one.
+
+        Raises:
+            ConfigError: The first error that was kept.
+        """
+        if self._first is not None:
+            self._first.others, self._first.unlisted = tuple(self._others), self._uncounted
+            raise self._first
