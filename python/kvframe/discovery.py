@@ -53,6 +53,15 @@ class Candidate:
         return f"{self.distribution} {self.version}".rstrip()
 
 
+def known_kind(candidate: Candidate) -> Kind | None:
+    """The kind that can be told without an import: kvframe's own, and what this process offers."""
+    if candidate.kind is not None:
+        return candidate.kind
+    package = _normal(candidate.distribution)
+    brought = (kind for kind, names in PACKAGES.items() if names.get(candidate.name) == package)
+    return next(brought, None)
+
+
 def installed() -> list[Candidate]:
     """Every entry point of the group, ordered by name and distribution. Imports none of them.
 

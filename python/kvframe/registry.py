@@ -21,7 +21,7 @@ from kvframe.descriptors import (
     TierStore,
     Way,
 )
-from kvframe.discovery import PACKAGES, Candidate, Gate, installed, own_version
+from kvframe.discovery import PACKAGES, Candidate, Gate, installed, known_kind, own_version
 from kvframe.errors import PluginError, UsageError
 from kvframe.plugin import one_line, register
 from kvframe.spelling import did_you_mean
@@ -87,7 +87,8 @@ class PluginInfo:
 class Registry:
     """The policies that can be named here and now: built-in ones, and those of installed packages.
 
-    A lookup imports the one entry point it names. Building a registry imports no plugin; building
+    A lookup imports the one entry point it names; one that finds nothing imports those whose kind
+    its error has to know. Building a registry imports no plugin; building
     many, in one process or several, is harmless. Installed packages are looked through once, at the
     first lookup: one that comes later is seen by a new registry, or after `refresh`.
 
@@ -158,7 +159,7 @@ class Registry:
 
     def candidates(self, kind: Kind) -> Sequence[Candidate]:
         """What a lookup of ``kind`` chooses from; blocked ones too. Imports nothing."""
-        return [found for found in self._candidates() if found.kind in (None, kind)]
+        return [found for found in self._candidates() if known_kind(found) in (None, kind)]
 
     def list(self) -> Sequence[PluginInfo]:
         """Every policy that is installed, broken and blocked ones too. Imports those it may."""
@@ -201,21 +202,26 @@ class Registry:
         if len(named) == 1:
             return named
 
-        def gives(candidate: Candidate) -> bool:
-            if candidate.kind is not None:
-                return candidate.kind == kind
-            try:
-                offers = self._load(candidate)
-            except PluginError:
-                return True  # for all that can be known
-            return any((offer.kind, offer.name) == (kind, name) for offer in offers)
+        return [candidate for candidate in named if self._gives(candidate, kind, unknown=True)]
 
-        return [candidate for candidate in named if gives(candidate)]
+    def _gives(self, candidate: Candidate, kind: Kind, unknown: bool = False) -> bool:
+        """Whether it gives its name in this kind; ``unknown`` if it cannot be imported."""
+        if (told := known_kind(candidate)) is not None:
+            return told == kind
+        if self._gate.reason(candidate) is not None:
+            return unknown
+        try:
+            offers = self._load(candidate)
+        except PluginError:
+            return unknown
+        return any((offer.kind, offer.name) == (kind, candidate.name) for offer in offers)
 
     def _load(self, candidate: Candidate) -> tuple[Descriptor, ...]:
         try:
             holder = candidate.load()
-        except (Exception, SystemExit) as error:  # A module may be a script that ends the program.
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # A module may be a script that ends the program.
             raise PluginError(
                 f"plugin {candidate.plugin} ({candidate.origin}): "
                 f"cannot import {candidate.value}: {one_line(error)}"
@@ -230,11 +236,10 @@ class Registry:
     def _not_found(self, kind: Kind, name: str) -> str:
         found: dict[str, list[str]] = {}
         for candidate in self.candidates(kind):
-            found.setdefault(candidate.origin, []).append(candidate.name)
-        other = next(
-            (at.kind for at in self._candidates() if at.name == name and at.kind is not None), None
-        )
-        if other is not None:
+            if self._gives(candidate, kind):
+                found.setdefault(candidate.origin, []).append(candidate.name)
+        kinds = (known_kind(at) for at in self._candidates() if at.name == name)
+        if (other := next((at for at in kinds if at is not None), None)) is not None:
             return f"no {_WORDS[kind]} {name}: it is of kind {other}, named in {_KEY[other]}"
         names = [name for group in found.values() for name in group]
         listing = "; ".join(f"{', '.join(group)} ({origin})" for origin, group in found.items())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from importlib import metadata
@@ -10,10 +11,13 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import kvframe
+from kvframe.cli import main
+from kvframe.config import Resolved
 from kvframe.discovery import PACKAGES
-from kvframe.errors import PluginError, UsageError
+from kvframe.errors import KVFrameError, PluginError, UsageError
 from kvframe.registry import Registry
 
 BUILTIN = [
@@ -446,3 +450,67 @@ def test_what_a_hook_gets_wrong_is_told_with_what_is_right() -> None:
         with pytest.raises(PluginError) as caught:
             Registry().register(hook(gives), "notebook")
         assert str(caught.value).startswith(f"plugin notebook (this process): {message}")
+
+
+@pytest.mark.scenario("F25")
+@pytest.mark.parametrize("kind", ["eviction", "admission", "prefix", "tier"])
+def test_an_unknown_name_is_told_those_of_its_own_kind(
+    kind: str, install: Callable[..., object]
+) -> None:
+    """Packages too, of which only an import tells the kind."""
+    install("good", "other_name", "raising", "no_hook")
+    registry = Registry()
+    rows = [row for row in registry.list() if row.state == "ok"]
+    own = {row.name for row in rows if row.kind == kind}
+    others = {row.name for row in rows} - own
+    assert own
+    assert others
+    with pytest.raises(PluginError) as caught:
+        getattr(registry, kind)("a-name-that-nothing-has")
+    _, found = str(caught.value).split("Found: ")
+    listed = {word.strip(",;.") for word in found.split(" One comes")[0].split()}
+    assert own <= listed
+    assert not others & listed
+
+
+@pytest.mark.scenario("F25")
+@pytest.mark.parametrize(
+    ("sections", "key", "strangers"),
+    [
+        ({"policy": {"eviction": "redi"}}, "policy.eviction", ("redis", "write-back", "min-hit")),
+        ({"admission": {"policy": "diks"}}, "admission.policy", ("disk", "lru", "min-hit")),
+        ({"prefix": {"policy": "second-hits"}}, "prefix.policy", ("second-hit,", "lru", "disk")),
+        (
+            {"tiers": [{"name": "h", "capacity": 4, "eviction": "diks"}]},
+            "tiers[0].eviction",
+            ("disk",),
+        ),
+        (
+            {"tiers": [{"name": "h", "capacity": 4, "admission": "diks"}]},
+            "tiers[0].admission",
+            ("disk",),
+        ),
+        ({"policy": {"options": {"redi": {}}}}, "policy.options.redi", ("redis",)),
+    ],
+)
+def test_no_name_of_another_kind_is_told_or_suggested(
+    sections: dict[str, Any], key: str, strangers: tuple[str, ...]
+) -> None:
+    try:
+        Resolved.load(os.devnull, env={}, **sections)
+    except KVFrameError as error:
+        said = str(error)
+        assert said.startswith(key)
+        assert not [name for name in strangers if f" {name}" in said]
+    else:
+        assert key.endswith(".redi")  # a table of a policy that is not installed, for all it knows
+
+
+@pytest.mark.scenario("F25")
+@pytest.mark.parametrize("option", ["--policy", "--admission", "--prefix"])
+def test_the_bench_tells_those_of_the_kind(option: str) -> None:
+    words = ["bench", "run", "--trace", "synthetic", option, "a-name-that-nothing-has"]
+    said = CliRunner().invoke(main, words, prog_name="kvframe").stderr
+    own = {"--policy": "lru", "--admission": "write-back", "--prefix": "min-hit"}
+    for which, name in own.items():
+        assert (f" {name}" in said) == (which == option)
