@@ -47,6 +47,7 @@ BUILTIN = [
     "marconi",
     "workload",
     "session",
+    "next-use",
     "opt",
     "opt-forced",
     "infinite",

@@ -37,6 +37,7 @@ impl Builder {
                 requests: Vec::new(),
                 nodes: Vec::new(),
                 parents: Vec::new(),
+                sessions: Vec::new(),
                 bytes: 0,
                 parse_seconds: 0.0,
             },

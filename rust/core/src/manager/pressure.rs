@@ -22,8 +22,23 @@ pub enum Pressure {
 impl Manager {
     /// The share of usable blocks that are referenced.
     pub fn usage(&self) -> f64 {
-        let usable = self.pool.usable();
-        f64::from(usable - self.pool.available()) / f64::from(usable)
+        f64::from(self.in_use()) / f64::from(self.pool.usable())
+    }
+
+    /// Usable blocks that are referenced.
+    fn in_use(&self) -> u32 {
+        self.pool.usable() - self.pool.available()
+    }
+
+    /// The most blocks that were in use at the end of a call that was watched.
+    pub fn peak(&self) -> u32 {
+        self.peak
+    }
+
+    /// Counts the peak anew, from what is in use now; the peak until then.
+    pub fn reset_peak(&mut self) -> u32 {
+        let now = self.in_use();
+        std::mem::replace(&mut self.peak, now)
     }
 
     /// The pressure level now; asking does not move it.
@@ -42,6 +57,7 @@ impl Manager {
     /// does so after each call that may change it. The level before and after, if they differ.
     pub fn watch(&mut self) -> Option<(Pressure, Pressure)> {
         let before = self.pressure;
+        self.peak = self.peak.max(self.in_use());
         self.pressure = self.pressure();
         if self.pressure != before {
             self.note(Kind::Pressure, 0, self.pressure as u64);

@@ -268,6 +268,7 @@ impl Manager {
                 self.policy.remove(block, Why::Invalidated, view);
             }
         }
+        self.attached.drop_below();
         self.sequences.make_private();
         self.note(Kind::Clear, 0, u64::from(freed));
         freed
