@@ -110,10 +110,10 @@ class Request:
             among requests with the same input. Without an id, nothing of the sequence is shared.
         encoder_tokens: Tokens of that input; their blocks are held from admission to the end.
         outlook: uint32 per block of ``cache.block_size`` tokens: when it is used next, as far as
-            the engine can tell, in any count of its own that grows with time, such as the index of the
-            request. 4294967295 (`kvframe.policies.NO_NEXT_USE`) is "not known", as is an entry that
-            is missing. The next request that uses a block says anew when it is used after that.
-            Policies see it as ``next_use``; the built-in ``next-use`` goes by it.
+            the engine can tell, in any count of its own that grows with time, such as the index of
+            the request. 4294967295 (`kvframe.policies.NO_NEXT_USE`) is "not known", and so is an
+            entry that is missing. Each request that uses a block says it anew. Policies see it as
+            ``next_use``; the built-in ``next-use`` goes by it.
         retention: How important its blocks are, and for how long (`kvframe.retention.Retention`).
 
     Raises:
