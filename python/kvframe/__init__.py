@@ -4,6 +4,7 @@
 | --- | --- |
 | `KVCacheManager` | the object that an engine holds |
 | `Request`, `Extra` | what an engine asks for: a prompt, and the multimodal items in it |
+| `session_id` | the number by which policies see a session that has a name |
 | `Grant`, `Stepped`, `Plan`, `Hit` | what the manager answers; more in `kvframe.results` |
 | `Config`, `CacheConfig` and the other sections | the configuration, as kvframe.toml holds it |
 | `Resolved` | a configuration that was checked, with its policies loaded |
@@ -11,7 +12,7 @@
 | `hookimpl`, `Registry` | marks the hooks of `kvframe.hookspecs`; finds policies by name |
 | `Retention`, `Keep`, `TokenRange` | which parts of a prompt are kept longer |
 | `RouterIndex`, `Reach` | which of many workers holds a prefix |
-| `SlotCache`, `SlotGrant`, `Slot` | a contiguous slot for each sequence |
+| `SlotCache`, `SlotGrant`, `Slot`, `SlotPin`, `SlotPinned` | a contiguous slot for each sequence |
 | `EventKind` | what the entries of the event log mean |
 | `KVFrameError` | the base of every error; all of them are in `kvframe.errors` |
 
@@ -75,7 +76,7 @@ from kvframe.events import EventKind
 from kvframe.hookspecs import hookimpl
 from kvframe.manager import KVCacheManager
 from kvframe.registry import Registry
-from kvframe.request import Extra, Request
+from kvframe.request import Extra, Request, session_id
 from kvframe.results import (
     Answer,
     Changes,
@@ -105,7 +106,7 @@ from kvframe.results import (
 )
 from kvframe.retention import Keep, Retention, TokenRange
 from kvframe.router import Reach, RouterCounts, RouterIndex
-from kvframe.slots import Slot, SlotCache, SlotGrant
+from kvframe.slots import Slot, SlotCache, SlotGrant, SlotPin, SlotPinned
 
 __all__ = [
     "AbiError",
@@ -167,6 +168,8 @@ __all__ = [
     "Slot",
     "SlotCache",
     "SlotGrant",
+    "SlotPin",
+    "SlotPinned",
     "Span",
     "StaleHandleError",
     "Stepped",
@@ -183,6 +186,7 @@ __all__ = [
     "Victim",
     "__version__",
     "hookimpl",
+    "session_id",
 ]
 
 __version__: str = _core.__version__

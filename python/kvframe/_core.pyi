@@ -221,7 +221,7 @@ class Manager:
     def hint(
         self,
         /,
-        session: SupportsIndex,
+        session: SupportsIndex | str,
         kind: str,
         keep: tuple[SupportsIndex, SupportsIndex | None, SupportsIndex, bool],
     ) -> tuple[str, int]:
@@ -332,7 +332,7 @@ class Manager:
         For replaying a log: holds these blocks, as `pin` did.
         """
     def pin_session(
-        self, /, session: SupportsIndex, owner: str, lease: SupportsIndex | None = None
+        self, /, session: SupportsIndex | str, owner: str, lease: SupportsIndex | None = None
     ) -> tuple[str, int, tuple[int, int, int, int] | None]:
         """
         Pins what a session has: (how it was taken, blocks, the receipt, its block, tokens, and tokens
@@ -409,6 +409,10 @@ class Manager:
     def reserve(self, /, seq: SupportsIndex, until: SupportsIndex) -> None:
         """
         Slots up to a length, past what is known for tokens whose ids come later.
+        """
+    def reset_peak(self, /) -> int:
+        """
+        Counts the peak of blocks in use anew; the peak until then.
         """
     def residency(self, /) -> list[Incomplete] | None:
         """
@@ -603,7 +607,7 @@ class Request:
         extras: SupportsGetItem[
             int, tuple[SupportsIndex, SupportsIndex, SupportsGetItem[int, SupportsIndex]]
         ] = ...,
-        session: SupportsIndex = ...,
+        session: SupportsIndex | str = ...,
         turn: SupportsIndex = ...,
         request_class: SupportsIndex = ...,
         priority: SupportsIndex = ...,
@@ -653,6 +657,10 @@ class Request:
         """
         (prompt tokens, session, turn, class, priority, whether it reads, tokens that somebody brings:
         after the cached ones, and as a length)
+        """
+    def outlook(self, /) -> list[int]:
+        """
+        When each block is used next.
         """
     def parts(self, /) -> tuple[Incomplete, list[bytes], list[tuple[int, int, bytes]], int, int]:
         """
@@ -722,7 +730,14 @@ class Slots:
         prompt: Any,
         salt: bytes | None,
         adapter: bytes | None,
-        using: tuple[SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex],
+        using: tuple[
+            SupportsIndex | str,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsGetItem[int, SupportsIndex],
+        ],
     ) -> tuple[int, int, int | None]:
         """
         A slot for a prompt: (sequence, tokens not to compute, slot they are copied from).
@@ -769,11 +784,26 @@ class Slots:
         """
         Tokens of a prompt that some slot holds.
         """
+    def pin(
+        self,
+        /,
+        prompt: Any,
+        salt: bytes | None = None,
+        adapter: bytes | None = None,
+        owner: str = "",
+    ) -> tuple[int, int, int] | None:
+        """
+        Holds the longest prefix of a prompt that some slot has: (receipt, slot, tokens), or None.
+        """
+    def pins(self, /, owner: str | None = None) -> list[tuple[int, int, int, str]]:
+        """
+        Pins: (receipt, slot, tokens, owner).
+        """
     def release(self, /, seq: SupportsIndex) -> None:
         """
         Ends a sequence.
         """
-    def rows(self, /) -> list[tuple[int, str, int, int, int]]:
+    def rows(self, /) -> list[tuple[int, str, int, int, int, int]]:
         """
         Every slot.
         """
@@ -793,6 +823,14 @@ class Slots:
         """
         Cuts a sequence.
         """
+    def unpin(self, /, receipt: SupportsIndex, slot: SupportsIndex) -> None:
+        """
+        Ends a pin.
+        """
+    def unpin_all(self, /, owner: str | None = None) -> int:
+        """
+        Ends the pins of one owner, or all.
+        """
 
 @final
 class TierGate:
@@ -810,7 +848,14 @@ class TierGate:
         start: SupportsIndex,
         block_size: SupportsIndex,
         uses: SupportsGetItem[int, SupportsIndex],
-        using: tuple[SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex],
+        using: tuple[
+            SupportsIndex | str,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsGetItem[int, SupportsIndex],
+        ],
         about: tuple[SupportsIndex, str, SupportsIndex, SupportsIndex, SupportsIndex],
     ) -> Incomplete:
         """
@@ -907,7 +952,14 @@ class TierPages:
         keys: Any,
         start: SupportsIndex,
         parts: SupportsIndex,
-        using: tuple[SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex]
+        using: tuple[
+            SupportsIndex | str,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsGetItem[int, SupportsIndex],
+        ]
         | None,
     ) -> tuple[int, Incomplete]:
         """
@@ -942,7 +994,14 @@ class TierPages:
         /,
         keys: Any,
         parts: SupportsIndex,
-        using: tuple[SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex],
+        using: tuple[
+            SupportsIndex | str,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsGetItem[int, SupportsIndex],
+        ],
     ) -> tuple[int, int, Incomplete, list[tuple[tuple[int, int], int]]]:
         """
         Reserves room for the rest of a prefix.
@@ -955,7 +1014,14 @@ class TierPages:
         self,
         /,
         keys: Any,
-        using: tuple[SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex],
+        using: tuple[
+            SupportsIndex | str,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsGetItem[int, SupportsIndex],
+        ],
     ) -> None:
         """
         A prefix is used without being read.
@@ -1000,7 +1066,14 @@ class TierPolicy:
         self,
         /,
         blocks: SupportsGetItem[int, SupportsIndex],
-        using: tuple[SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex],
+        using: tuple[
+            SupportsIndex | str,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsGetItem[int, SupportsIndex],
+        ],
     ) -> None:
         """
         An admission found blocks.
@@ -1010,7 +1083,14 @@ class TierPolicy:
         /,
         digest: SupportsLenAndGetItem[SupportsIndex],
         depth: SupportsIndex,
-        using: tuple[SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex],
+        using: tuple[
+            SupportsIndex | str,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsGetItem[int, SupportsIndex],
+        ],
     ) -> int:
         """
         A block enters, owned once.
@@ -1189,6 +1269,11 @@ def replay(
 def report_unraisable(exception: BaseException, place: Any) -> None:
     """
     Tells ``sys.unraisablehook`` of an exception that nobody can be given, met in ``place``.
+    """
+
+def session_id(session: SupportsIndex | str) -> int:
+    """
+    The number by which policies see a session.
     """
 
 def __getattr__(name: str) -> Incomplete: ...

@@ -35,10 +35,12 @@ USE: np.dtype[np.void] = np.dtype(
         ("request_class", np.uint32),
         ("priority", np.int32),
         ("tokens", np.uint32),
+        ("next_uses", np.uintp),
     ],
     align=True,
 )
-"""``kvf_use``: the request that an event comes from."""
+"""``kvf_use``: the request that an event comes from. ``next_uses`` is the address of a uint32 a
+block."""
 
 _EVENT = "int32(voidptr, voidptr, uint64, uint32, CPointer(uint32))"
 
@@ -70,11 +72,13 @@ COLUMNS: Mapping[str, tuple[int, str]] = {
     "turn": (8, "uint32"),
     "request_class": (9, "uint32"),
     "priority": (10, "int32"),
+    "next_use": (11, "uint32"),
 }
 """Columns for ``score``: place in ``columns``, type. What they mean: `kvframe.policies.COLUMNS`."""
 
-FACTS = ("parents", "depths", "keys")
-"""What ``insert`` gets of new blocks if a policy wants it, and null pointers if not."""
+FACTS = ("parents", "depths", "keys", "next_uses")
+"""What events get of their blocks if a policy wants it, and null pointers if not: ``insert`` all of
+them, ``hit`` the last, which comes in ``kvf_use``."""
 
 
 class NativePolicy:

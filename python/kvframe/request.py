@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe._core import Request as CoreRequest
+from kvframe._core import session_id as _session_id
 from kvframe.arguments import shown
 from kvframe.errors import UsageError
 from kvframe.retention import Retention
@@ -34,7 +35,7 @@ class RequestOptions(TypedDict, total=False):
     salt: str
     adapter: str
     extras: Iterable[Extra]
-    session: int
+    session: int | str
     turn: int
     request_class: int
     priority: int
@@ -55,6 +56,20 @@ class RequestOptions(TypedDict, total=False):
     retention: Retention | None
 
 
+def session_id(session: int | str) -> int:
+    """The number by which policies, logs and snapshots know a session.
+
+    It is the same in every process and on every machine. A number stands for itself, 0 for no
+    session. A name stands for the first 8 bytes of the SHA-256 of its UTF-8 form, low byte first,
+    with the highest bit set: it never equals a number below 2**63. The empty name is no session.
+
+    Raises:
+        UsageError: It is neither a number from 0 to 2**64 - 1 nor a string that has a UTF-8 form.
+    """
+    number: int = _session_id(session)
+    return number
+
+
 class Request:
     """A prompt and how to serve it, for `KVCacheManager.admit` and `KVCacheManager.step`.
 
@@ -67,7 +82,8 @@ class Request:
         salt: Prefixes are shared only among requests of the same salt.
         adapter: As ``salt``, for LoRA and other adapters.
         extras: Multimodal items among the tokens.
-        session: Number of the conversation. For policies, as are the next three; 0 if unknown.
+        session: The conversation, a number or a name (`session_id` is the number that policies
+            see). For policies, as are the next three; 0 if unknown.
         turn: Turn within the session.
         request_class: The engine's own numbering of request types.
         priority: Larger is more important.
@@ -96,7 +112,11 @@ class Request:
         encoder: Content id of the input that ``cross`` groups attend to; a prefix is shared only
             among requests with the same input. Without an id, nothing of the sequence is shared.
         encoder_tokens: Tokens of that input; their blocks are held from admission to the end.
-        outlook: uint32 per block: index of the request that uses it next, where that is known.
+        outlook: uint32 per block of ``cache.block_size`` tokens: when it is used next, as far as
+            the engine can tell, in any count of its own that grows with time, such as the index of
+            the request. 4294967295 (`kvframe.policies.NO_NEXT_USE`) is "not known", and so is an
+            entry that is missing. Each request that uses a block says it anew. Policies see it as
+            ``next_use``; the built-in ``next-use`` goes by it.
         retention: How important its blocks are, and for how long (`kvframe.retention.Retention`).
 
     Raises:

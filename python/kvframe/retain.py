@@ -90,7 +90,7 @@ class RetentionVerbs(Matched):
 
     def hint(
         self,
-        session: int,
+        session: int | str,
         hint: Literal["pin", "retain", "release", "demote"],
         *,
         keep: Keep | None = None,
@@ -103,7 +103,7 @@ class RetentionVerbs(Matched):
         when its request gives them up. Needs ``retention.sessions``.
 
         Args:
-            session: Its number.
+            session: Its number or name.
             hint: ``pin``: keep its blocks and what they follow from eviction. ``retain``: give its
                 blocks a priority, and what they follow at least that. ``release``: it is over; pins
                 that hints made for it end, and its blocks are the first to die (priority 0); blocks

@@ -58,6 +58,8 @@ class SharingVerbs:
 
         `Hit.attached` and `Grant.attached` return it for a prompt of exactly these tokens, salt,
         adapter and items. It is dropped with the last full block of the tokens: `take_dropped`.
+        Where they fill no block, none of them needs to be cached: it is dropped with `clear_cache`,
+        or once as many such prefixes as the pool has blocks have been attached to after it.
 
         Args:
             seq: A running sequence that has computed the tokens.
@@ -68,7 +70,8 @@ class SharingVerbs:
             The handle that it replaces, or None.
 
         Raises:
-            UsageError: The tokens fill no findable block to hold it, or are not all computed.
+            UsageError: The last block that the tokens fill cannot be found, or they are not all
+                computed, or nothing of the sequence may be found.
         """
         if upto is None:
             upto = self._core.lengths(seq)[2]

@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe._core import Slots as _Slots
+from kvframe.arguments import shown
 from kvframe.config import Resolved
+from kvframe.errors import UsageError
 from kvframe.policies.driver import driver
 from kvframe.policies.tier import UNKNOWN, Use, resolve, row_of
 from kvframe.request import Handles, TokenIds, name_bytes, space
@@ -44,6 +46,7 @@ class Slot(NamedTuple):
         known: Tokens of its sequence.
         committed: Those of them that are computed and accepted.
         found: Those of them that others can find.
+        pins: Pins that hold some of them.
     """
 
     version: int
@@ -51,6 +54,33 @@ class Slot(NamedTuple):
     known: int
     committed: int
     found: int
+    pins: int = 0
+
+
+class SlotPin(NamedTuple):
+    """A receipt of `SlotCache.pin`.
+
+    Attributes:
+        receipt: Its number.
+        slot: The slot that it keeps from being given up.
+        tokens: Leading tokens of that slot that it holds.
+    """
+
+    receipt: int
+    slot: int
+    tokens: int
+
+
+class SlotPinned(NamedTuple):
+    """A pin that is held.
+
+    Attributes:
+        pin: Its receipt.
+        owner: Who holds it.
+    """
+
+    pin: SlotPin
+    owner: str
 
 
 class SlotCache:
@@ -120,7 +150,7 @@ class SlotCache:
             use: What the policy may know of the request.
 
         Raises:
-            CapacityError: Every slot has a sequence or a copy in flight.
+            CapacityError: Every slot has a sequence, a pin or a copy in flight.
             NeverFitsError: The prompt is longer than a slot.
             UsageError: The prompt is empty.
         """
@@ -157,7 +187,7 @@ class SlotCache:
         """Cut a sequence to its first ``length`` tokens, as when drafts are not accepted.
 
         Raises:
-            UsageError: It is shorter, or a copy that is not settled reads past that length.
+            UsageError: It is shorter, or a copy that is not settled, or a pin, needs more of it.
         """
         self._core.truncate(seq, length)
 
@@ -184,6 +214,54 @@ class SlotCache:
         """Say that a plan's copies failed; returns the sequences that have nothing computed now."""
         rewound: list[int] = self._core.failed(ticket)
         return rewound
+
+    # --- pins -----------------------------------------------------------------------------------
+
+    def pin(
+        self, prompt: TokenIds, *, salt: str = "", adapter: str = "", owner: str = ""
+    ) -> SlotPin | None:
+        """Keep the longest prefix of ``prompt`` that some slot holds; None if no slot holds any.
+
+        That slot is not given up until `unpin`, and its pinned tokens are not overwritten: a prompt
+        that begins with all that an idle slot holds may still continue there. `clear_cache` and
+        `set_fingerprint` forget pinned tokens as well; the pin then keeps nothing.
+
+        Args:
+            prompt: Token ids.
+            salt: As for `admit`.
+            adapter: As for `admit`.
+            owner: Any name, for `pins` and `unpin_all`.
+        """
+        name_bytes("owner", owner)
+        held = self._core.pin(prompt, *_space(salt, adapter), owner)
+        return None if held is None else SlotPin(*held)
+
+    def unpin(self, pin: SlotPin) -> None:
+        """End a `pin`, by its receipt, once.
+
+        Raises:
+            HandleError: The receipt was never given out, was handed back before, or names a slot
+                other than the one it was given for.
+        """
+        if not isinstance(pin, SlotPin):
+            raise UsageError(f"pin = {shown(pin)}: must be the receipt that pin() gave")
+        self._core.unpin(pin.receipt, pin.slot)
+
+    def unpin_all(self, owner: str | None = None) -> int:
+        """End the pins of an owner, or all pins if None; returns how many."""
+        if owner is not None:
+            name_bytes("owner", owner)
+        ended: int = self._core.unpin_all(owner)
+        return ended
+
+    def pins(self, owner: str | None = None) -> list[SlotPinned]:
+        """The pins of an owner, or all pins if None."""
+        if owner is not None:
+            name_bytes("owner", owner)
+        return [
+            SlotPinned(SlotPin(receipt, slot, tokens), of)
+            for receipt, slot, tokens, of in self._core.pins(owner)
+        ]
 
     # --- all of it ------------------------------------------------------------------------------
 

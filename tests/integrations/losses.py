@@ -18,7 +18,7 @@ BEGIN = "<!-- written by: python -m tests.integrations.losses -->\n"
 END = "<!-- to here -->\n"
 
 CAPACITY, STEPS, LOADS = 12, 260, 2
-TRIED = [fact for fact in FACTS if fact not in ("parents", "outlook")]
+TRIED = [fact for fact in FACTS if fact != "parents"]
 
 BY_PARENTS = frozenset({"foresight", "workload"})
 """Policies that look at the block before one; no plug point tells which that is."""
@@ -65,11 +65,12 @@ def deaths(policy: str, load: int, without: str = "") -> list[str]:
             "turn": dice.randrange(9),
             "request_class": dice.randrange(4),
             "priority": dice.randrange(-3, 4),
+            "outlook": dice.randrange(9_000),
         }
         if without:
             told[without] = 0
-        depth = told.pop("depth")
-        use = Use(**told)
+        depth, outlook = told.pop("depth"), told.pop("outlook")
+        use = Use(**told, outlook=[outlook])
         if key in tier:
             tier.hit([key], use)
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvframe import CapacityError, StaleHandleError, UsageError
+from kvframe import CapacityError, Extra, StaleHandleError, UsageError
 
 from .helpers import cached, manager, state
 
@@ -169,3 +169,45 @@ def test_a_failed_copy_of_a_partial_block_is_no_hit() -> None:
     assert kv.failed(plan.ticket) == [seq]
     assert kv.lengths(seq) == (13, 8, 8, 8)
     kv.check_integrity()
+
+
+@pytest.mark.scenario("F37")
+@pytest.mark.parametrize("partial", [False, True])
+def test_a_prefix_below_a_block_may_have_a_handle(partial: bool) -> None:
+    kv = manager(4, partial_hits=partial)
+    seq = kv.admit(PROMPT[:3]).seq
+    with pytest.raises(UsageError, match="findable"):
+        kv.attach(seq, 1, upto=0)
+    kv.commit(seq, 3)
+    assert kv.attach(seq, 1) is None
+    assert kv.attach(seq, 2, upto=2) is None
+    assert kv.attach(seq, 3) == 1
+    # Exactly these tokens, salt and all; what a hit finds of them is told apart.
+    assert [kv.lookup(PROMPT[:n]).attached for n in range(1, 5)] == [None, 2, 3, None]
+    assert kv.lookup(PROMPT[:3], salt="x").attached is None
+    assert kv.lookup([*PROMPT[:2], 99]).attached is None
+    assert kv.lookup(PROMPT[:3], extras=[Extra(0, 3, b"image")]).attached is None
+    kv.release(seq)
+    assert kv.admit(PROMPT[:3]).attached == 3
+    assert kv.admit(PROMPT[:3], read=False).attached is None
+    kv.check_integrity()
+    assert kv.take_dropped() == []
+    kv.clear_cache()
+    assert kv.take_dropped() == [3, 2]
+    assert kv.lookup(PROMPT[:3]).attached is None
+
+
+@pytest.mark.scenario("F37")
+def test_handles_below_a_block_are_as_many_as_blocks() -> None:
+    kv = manager(3)
+    for token in range(5):
+        seq = kv.admit([token]).seq
+        kv.commit(seq, 1)
+        kv.attach(seq, token)
+        kv.release(seq)
+    assert kv.take_dropped() == [0, 1]
+    assert [kv.lookup([token]).attached for token in range(5)] == [None, None, 2, 3, 4]
+    private = kv.admit([7], insert=False).seq
+    kv.commit(private, 1)
+    with pytest.raises(UsageError, match="findable"):
+        kv.attach(private, 7)

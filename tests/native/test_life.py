@@ -14,7 +14,7 @@ import pytest
 from kvframe import KVCacheManager, PolicyError, UsageError, _core
 from kvframe.native import COLUMNS, FACTS, NONE, USE, NativePolicy
 from kvframe.policies import COLUMNS as BATCHED
-from kvframe.policies import BatchedEviction, Candidates
+from kvframe.policies import NO_NEXT_USE, BatchedEviction, Candidates
 from kvframe.policies.driver import driver
 
 from . import helpers
@@ -184,20 +184,24 @@ def test_events_bring_what_was_asked_for() -> None:
         state: int, memory: int, now: int, n: int, blocks: Any, parents: Any, depths: Any,
         keys: Any, use: int,
     ) -> int:  # fmt: skip
-        told = np.frombuffer(ctypes.string_at(use, USE.itemsize), USE)[0]
-        seen.append((blocks[:n], parents[:n], depths[:n], keys[: 2 * n], told.item(), now))
+        told = np.frombuffer(ctypes.string_at(use, USE.itemsize), USE)[0].item()
+        *told, next_uses = told
+        again = np.frombuffer(ctypes.string_at(next_uses, 4 * n), np.uint32).tolist()
+        seen.append((blocks[:n], parents[:n], depths[:n], keys[: 2 * n], (*told, again), now))
         return 0
 
     kv = manager(lambda: of({"insert": insert, "score": ok}, wants=FACTS), 8, SIZE)
     tokens = list(range(3 * SIZE))
-    grant = kv.admit(tokens, session=9, turn=2, request_class=3, priority=-4)
+    grant = kv.admit(
+        tokens, session=9, turn=2, request_class=3, priority=-4, outlook=np.array([70, 50])
+    )
     kv.commit(grant.seq, 2 * SIZE)
     kv.commit(grant.seq, 3 * SIZE)
     keys = kv.hash_blocks(tokens)
     use = (9, 2, 3, -4, 3 * SIZE)
     assert [row[:5] for row in seen] == [
-        ([0, 1], [NONE, 0], [0, 1], keys[:2].ravel().tolist(), use),
-        ([2], [1], [2], keys[2:].ravel().tolist(), use),
+        ([0, 1], [NONE, 0], [0, 1], keys[:2].ravel().tolist(), (*use, [70, 50])),
+        ([2], [1], [2], keys[2:].ravel().tolist(), (*use, [NO_NEXT_USE])),
     ]
     assert seen[0][5] < seen[1][5]
 
@@ -207,6 +211,8 @@ def test_what_was_not_asked_for_is_null() -> None:
 
     def insert(*arguments: Any) -> int:
         seen.extend(bool(pointer) for pointer in arguments[5:8])
+        told = np.frombuffer(ctypes.string_at(arguments[8], USE.itemsize), USE)[0]
+        assert not told["next_uses"]
         return 0
 
     def score(state: int, memory: int, now: int, n: int, columns: Any, out: Any) -> int:
@@ -239,10 +245,10 @@ def test_columns_are_those_of_the_batched_way() -> None:
         return 0
 
     class Reads(BatchedEviction):
-        columns = tuple(BATCHED)
+        columns = tuple(COLUMNS)
 
         def score(self, candidates: Candidates, out: Any) -> None:
-            batched.append({name: candidates[name].tolist() for name in BATCHED})
+            batched.append({name: candidates[name].tolist() for name in COLUMNS})
             out[:] = range(len(out))
 
     def run(kv: KVCacheManager) -> None:
@@ -255,6 +261,7 @@ def test_columns_are_those_of_the_batched_way() -> None:
     run(manager(lambda: of({"score": score}, wants=COLUMNS), 12, SIZE))
     run(manager(Reads, 12, SIZE, way="batched"))
     assert len(native) == len(batched) > 5
+    assert set(BATCHED) - set(COLUMNS) == {"key", "last_use_time", "inserted_time"}
     for one, two in zip(native, batched, strict=True):
         one["parent"] = [-1 if place == NONE else place for place in one["parent"]]
         assert one == two

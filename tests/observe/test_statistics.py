@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvframe import GroupConfig, KVCacheManager, NeverFitsError, ObserveConfig
+from kvframe import GroupConfig, KVCacheManager, NeverFitsError, ObserveConfig, Request
 from kvframe.config import CacheConfig, Config
 from kvframe.observe import HitRates, Misses, MissReason, Rebuild
 from tests.manager.helpers import cached, manager
@@ -250,3 +250,38 @@ def test_sampled_lives_are_timed() -> None:
     sampled = few.residency()
     assert sampled is not None
     assert sampled.lifetime.sum() < 8
+
+
+@pytest.mark.scenario("F37")
+def test_the_peak_is_of_blocks_in_use_since_it_was_reset() -> None:
+    kv = manager(8)
+    assert kv.stats()["peak_blocks"] == 0
+    first = kv.admit(range(10)).seq
+    second = kv.admit(range(100, 106)).seq
+    kv.commit(first, 10)
+    kv.release(first)
+    assert (kv.stats()["peak_blocks"], kv.snapshot().stats["peak_blocks"]) == (5, 5)
+    cached(kv, range(200, 204))
+    assert kv.stats()["peak_blocks"] == 5
+    assert kv.reset_peak() == 5
+    assert kv.stats()["peak_blocks"] == 2  # what still runs
+    kv.step(release=[second], admit=[Request(range(300, 317))])
+    assert kv.stats()["peak_blocks"] == 5
+
+
+@pytest.mark.scenario("F37")
+def test_bytes_are_told_where_the_model_is_known() -> None:
+    assert "bytes_used" not in manager(8).stats()
+    for null in (False, True):
+        kv = KVCacheManager.from_toml(
+            cache={"block_size": 4, "capacity": 9, "null_block": null},
+            model={"layers": 2, "kv_heads": 3, "head_dim": 5, "dtype": "float16"},
+        )
+        block = 2 * 2 * 3 * 5 * 2 * 4
+        assert kv.resolved.block_bytes == block
+        kv.admit(range(10))
+        cached(kv, range(100, 105))
+        stats = kv.stats()
+        # Cached blocks are not in use.
+        assert (stats["bytes_used"], stats["bytes_total"]) == (3 * block, (9 - null) * block)
+        assert stats["bytes_used"] == round(kv.usage() * stats["bytes_total"])

@@ -49,12 +49,13 @@ class Hands(Tickets):
         need(upto <= s.committed)
         group = next((g for g, kind in enumerate(self.kinds) if not kind.cross), 0)
         end = upto // self.kinds[group].span * self.kinds[group].span
-        need(0 < end <= s.hashed and not s.keyed and not s.private)
-        key = s.key(group, end)
-        need(bool(self.pool.named(key)))
+        need(upto > 0 and end <= s.hashed and not s.keyed and not s.private)
+        key = s.key(group, end) if end else None
+        need(key is None or bool(self.pool.named(key)))
         name = head(s.ask, s.tokens, s.extras, upto)
         before = self.pool.attached.get(name)
         self.pool.attached[name] = (key, handle)
+        self.pool.lose_below(self.pool.usable)
         return before[1] if before else None
 
     # --- blocks one by one --------------------------------------------------------------------

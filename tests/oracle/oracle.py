@@ -33,7 +33,9 @@ class Oracle(Hands):
         self.pool.now += 1
         for _, s in self.every():
             s.private = True
-        return self.pool.forget(list(self.pool.blocks.values()))
+        gone = self.pool.forget(list(self.pool.blocks.values()))
+        self.pool.lose_below(0)
+        return gone
 
     def collect(self, free: int) -> int:
         short = min(max(free - self.pool.free, 0), len(self.pool.cached()))

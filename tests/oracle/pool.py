@@ -80,8 +80,8 @@ class Pool:
     now: int = 0
     lost: int = 0
     stats: dict[str, int] = field(default_factory=dict)
-    attached: dict[Key, tuple[Key, int]] = field(default_factory=dict)
-    """Handles of exact prefixes, with the key of the last full block before each one's end."""
+    attached: dict[Key, tuple[Key | None, int]] = field(default_factory=dict)
+    """Handles of exact prefixes, with the key of the last full block before their end, if any."""
     dropped: list[int] = field(default_factory=list)
     freed: dict[int, int] = field(default_factory=dict)
     """How often each block was."""
@@ -159,6 +159,12 @@ class Pool:
         if self.attached and key and not self.named(key):
             gone = [name for name, (at, _) in self.attached.items() if at == key]
             self.dropped += [self.attached.pop(name)[1] for name in gone]
+
+    def lose_below(self, most: int) -> None:
+        """Of prefixes without a full block, the oldest are lost beyond a number."""
+        below = [name for name, (at, _) in self.attached.items() if at is None]
+        for name in below[: max(len(below) - most, 0)]:
+            self.dropped.append(self.attached.pop(name)[1])
 
     def obtain(self, block: int, group: int, owner: str) -> Block:
         """A free block, or the one that dies next. Which free one is told, not foretold."""

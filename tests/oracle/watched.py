@@ -24,6 +24,7 @@ ELSEWHERE = {
     "unpin_all": "tests/retention",
     "hint": "tests/retention",
     "block_priority": "tests/retention",
+    "reset_peak": "tests/observe",
     "touch": "tests/retention",
     "preempt_to": "tests/retention",
     "prefix_stats": "tests/manager/test_prefix_policies.py",

@@ -51,6 +51,7 @@ BUILTIN = [
     "marconi",
     "workload",
     "session",
+    "next-use",
     "opt",
     "opt-forced",
     "infinite",

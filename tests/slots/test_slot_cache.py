@@ -183,3 +183,128 @@ def test_threads_may_share_a_cache() -> None:
     kv.check_integrity()
     assert kv.stats()["admitted"] + refused == 1800
     assert all(slot.state in ("cached", "empty") for slot in kv.slots())
+
+
+@pytest.mark.scenario("F37")
+def test_a_pinned_slot_is_not_given_up() -> None:
+    kv = SlotCache(2, 16)
+    served(kv, [1, 2, 3, 4])
+    served(kv, [7, 8])
+    pin = kv.pin([1, 2, 3, 9], owner="one")
+    assert pin is not None
+    assert (pin.slot, pin.tokens) == (0, 3)
+    assert kv.pin([5], owner="one") is None
+    assert kv.pin([1, 2], salt="x") is None
+    assert kv.eviction_order().tolist() == [1]
+    for word in range(20, 30):
+        assert served(kv, [word, word])[0] == 1
+    assert kv.lookup([1, 2, 3, 4, 5]) == 4
+    running = kv.admit([50])
+    with pytest.raises(CapacityError, match="all 2 slots are in use"):
+        kv.admit([60])
+    kv.release(running.seq)
+    assert [(held.pin, held.owner) for held in kv.pins()] == [(pin, "one")]
+    assert kv.slots()[0].pins == 1
+    kv.unpin(pin)
+    assert kv.pins() == []
+    assert kv.slots()[0].pins == 0
+    assert sorted(kv.eviction_order().tolist()) == [0]
+
+
+@pytest.mark.scenario("F37")
+def test_a_prompt_goes_on_in_a_pinned_slot_but_overwrites_nothing_of_it() -> None:
+    kv = SlotCache(2, 16)
+    served(kv, [1, 2, 3, 4])
+    pin = kv.pin([1, 2, 3, 4])
+    assert pin is not None
+    grant = kv.admit([1, 2, 3, 4, 5])
+    assert (grant.slot, grant.cached_tokens, grant.copied_from) == (0, 4, None)
+    with pytest.raises(UsageError, match="4 tokens are pinned"):
+        kv.truncate(grant.seq, 3)
+    kv.truncate(grant.seq, 4)
+    kv.release(grant.seq)
+    kv.check_integrity()
+    # Another way on is copied out of it, as the slot is not the policy's to give.
+    assert served(kv, [1, 2, 9]) == (1, 2, 0)
+    assert kv.lookup([1, 2, 3, 4, 5]) == 4
+
+
+@pytest.mark.scenario("F37")
+def test_pins_end_once_by_receipt_or_all_of_an_owner() -> None:
+    kv = SlotCache(3, 16)
+    served(kv, [1, 2, 3])
+    served(kv, [4, 5, 6])
+    one, two, three = kv.pin([1, 2]), kv.pin([1, 2, 3], owner="b"), kv.pin([4], owner="b")
+    assert one is not None
+    assert two is not None
+    assert three is not None
+    for wrong in (one._replace(slot=1), one._replace(receipt=one.receipt + (5 << 32))):
+        with pytest.raises(HandleError, match=r"^pin 0x\w+ of slot \d is not held: it was "):
+            kv.unpin(wrong)
+    with pytest.raises(UsageError, match="must be the receipt"):
+        kv.unpin(0)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="owner"):
+        kv.pin([1], owner=3)  # type: ignore[arg-type]
+    kv.unpin(one)
+    with pytest.raises(HandleError, match="handed back before"):
+        kv.unpin(one)
+    assert kv.slots()[0].pins == 1
+    assert [held.pin for held in kv.pins("b")] == [two, three]
+    assert kv.unpin_all("b") == 2
+    assert (kv.unpin_all(), kv.pins()) == (0, [])
+    kv.check_integrity()
+
+
+@pytest.mark.scenario("F37")
+@pytest.mark.parametrize("forget", [SlotCache.clear_cache, lambda kv: kv.set_fingerprint("new")])
+def test_what_is_forgotten_is_held_no_more(forget: Any) -> None:
+    kv = SlotCache(2, 16)
+    served(kv, [1, 2, 3])
+    pin, live = kv.pin([1, 2, 3]), kv.admit([4, 5])
+    kv.commit(live.seq, 2)
+    other = kv.pin([4, 5])
+    assert pin is not None
+    assert other is not None
+    forget(kv)
+    kv.check_integrity()
+    kv.release(live.seq)
+    served(kv, [7, 8])
+    served(kv, [9, 8])
+    again = kv.pin([7, 8])
+    assert again is not None
+    # The old pins hold nothing of what came into their slots since.
+    kv.unpin(pin)
+    kv.unpin(other)
+    kv.check_integrity()
+    assert kv.slots()[again.slot].pins == 1
+
+
+@pytest.mark.scenario("F37")
+@pytest.mark.parametrize("policy", ["lru", "arc", "s3-fifo", "next-use"])
+def test_random_pins_keep_what_they_hold(policy: str) -> None:
+    dice, kv = Random(policy), SlotCache(6, 12, policy=policy)
+    held: list[tuple[Any, list[int]]] = []
+    live: list[int] = []
+    for _ in range(1_500):
+        prompt = [dice.randrange(3) for _ in range(dice.randint(1, 8))]
+        match dice.randrange(7):
+            case 0 if len(held) < 4:
+                if (pin := kv.pin(prompt, owner=dice.choice("ab"))) is not None:
+                    held.append((pin, prompt[: pin.tokens]))
+            case 1 if held:
+                kv.unpin(held.pop(dice.randrange(len(held)))[0])
+            case 2 if live:
+                kv.release(live.pop(dice.randrange(len(live))))
+            case _:
+                try:
+                    grant = kv.admit(prompt)
+                except CapacityError:
+                    continue
+                if (plan := kv.take_plan()) is not None:
+                    (kv.done if dice.random() < 0.8 else kv.failed)(plan.ticket)
+                kv.commit(grant.seq, dice.randint(grant.cached_tokens, len(prompt)))
+                live.append(grant.seq)
+        kv.check_integrity()
+        for pin, tokens in held:
+            assert kv.lookup([*tokens, 99]) >= pin.tokens
+            assert kv.slots()[pin.slot].found >= pin.tokens

@@ -39,6 +39,7 @@ extern "C" {
 
 #define KVF_NONE 0xFFFFFFFFu /* no block, no place, no victim */
 #define KVF_ALL 0xFFFFFFFFu  /* window: every candidate */
+#define KVF_NEVER 0xFFFFFFFFu /* a next use that is not known */
 
 /* Places of `columns` in `score`. KVF_WANT(place) in `wants` asks for a column. */
 enum kvf_column {
@@ -53,6 +54,7 @@ enum kvf_column {
     KVF_TURN,          /* uint32_t: turn of that request */
     KVF_REQUEST_CLASS, /* uint32_t: class of that request */
     KVF_PRIORITY,      /* int32_t: priority of that request */
+    KVF_NEXT_USE,      /* uint32_t: when that request expects its next use, or KVF_NEVER */
     KVF_COLUMNS
 };
 #define KVF_WANT(column) (1u << (column))
@@ -61,6 +63,8 @@ enum kvf_column {
 #define KVF_WANT_PARENTS (1u << 16) /* uint32_t each: the block before it, or KVF_NONE */
 #define KVF_WANT_DEPTHS (1u << 17)  /* uint32_t each: its place in its prefix */
 #define KVF_WANT_KEYS (1u << 18)    /* 2 uint64_t each, low word first: its key, for ghosts */
+/* What `use` is to tell of the blocks of `insert` and `hit`; without the bit the pointer is null. */
+#define KVF_WANT_NEXT_USES (1u << 19) /* uint32_t each: when it is used next, or KVF_NEVER */
 
 /* Why a block is gone. */
 #define KVF_EVICTED 0
@@ -82,6 +86,7 @@ typedef struct kvf_use {
     uint32_t request_class;
     int32_t priority;
     uint32_t tokens; /* its known length */
+    const uint32_t *next_uses; /* of each block of the event, if the policy wants them */
 } kvf_use;
 
 typedef struct kvf_eviction_v1 {

@@ -65,11 +65,13 @@ def use_of(told: object) -> Use:
         wrong = str(error)
     else:
         for name, (least, most) in _RANGES.items():
-            if not least <= getattr(use, name) <= most:
+            value = getattr(use, name)
+            if not isinstance(value, str) and not least <= value <= most:
                 # Without the value: Python keeps every text that it warned of.
                 wrong = f"{name} must be an integer from {least} to {most}"
                 break
         else:
-            return use
+            # Next uses of a prompt's blocks say nothing of the single one that an engine stores.
+            return msgspec.structs.replace(use, outlook=())
     warnings.warn(f"what a request says of itself is left out: {wrong}", stacklevel=2)
     return UNKNOWN

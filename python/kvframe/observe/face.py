@@ -7,6 +7,7 @@ from typing import Any
 import numpy.typing as npt
 
 from kvframe._core import Manager as CoreManager
+from kvframe.config import Resolved
 from kvframe.observe.log import EventLog
 from kvframe.observe.snapshot import Snapshot
 from kvframe.observe.statistics import (
@@ -25,11 +26,26 @@ class Observed:
     """What `KVCacheManager` tells of itself; nothing here changes what it decides."""
 
     _core: CoreManager
+    resolved: Resolved
     block_size: int
 
     def stats(self) -> dict[str, int]:
-        """Counters since the start; requests are counted once, at admission."""
-        return self._core.stats()
+        """Counters since the start; requests are counted once, at admission.
+
+        Where ``[model]`` or ``page_bytes`` says what a block takes, ``bytes_used`` are the bytes of
+        blocks in use (cached ones are not, as in `usage`), and ``bytes_total`` those of the pool.
+        """
+        stats: dict[str, int] = self._core.stats()
+        if (each := self.resolved.block_bytes) is not None:
+            free, cached, _, total = self._core.counts()
+            usable = total - self.resolved.config.cache.null_block
+            stats["bytes_used"] = (usable - free - cached) * each
+            stats["bytes_total"] = usable * each
+        return stats
+
+    def reset_peak(self) -> int:
+        """Count ``peak_blocks`` of `stats` from what is in use now; returns the peak so far."""
+        return self._core.reset_peak()
 
     def hit_rates(self) -> HitRates | None:
         """Hit rates since the start and of the last 1,000 requests; None with statistics off."""

@@ -10,12 +10,13 @@
 from __future__ import annotations
 
 from kvframe.policies.admission import ADMISSION_COLUMNS, Arrivals, BatchedAdmission, Waiting
-from kvframe.policies.batched import COLUMNS, BatchedEviction, Candidates
+from kvframe.policies.batched import COLUMNS, NO_NEXT_USE, BatchedEviction, Candidates
 from kvframe.policies.prefix import BatchedIndex, BatchedPrefix, Prompts
 
 __all__ = [
     "ADMISSION_COLUMNS",
     "COLUMNS",
+    "NO_NEXT_USE",
     "Arrivals",
     "BatchedAdmission",
     "BatchedEviction",

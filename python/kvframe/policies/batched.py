@@ -28,11 +28,22 @@ COLUMNS: dict[str, str] = {
     "turn": "uint32: turn of that request",
     "request_class": "uint32: class of that request",
     "priority": "int32: priority of that request",
+    "next_use": "uint32: when that request expects its next use, NO_NEXT_USE where it did not say",
+    "key": "uint64: of shape (blocks, 2), low word first: the key of its tokens and their prefix",
+    "last_use_time": "uint64: the engine's time of the last hit or release, 0 before it told any",
+    "inserted_time": "uint64: the engine's time at which it became findable",
 }
 """Columns that a policy may ask for. Ticks are the core's logical clock: one per operation."""
 
+NO_NEXT_USE = 2**32 - 1
+"""The next use of a block of which none is known."""
+
 DEFAULT_WINDOW = 256
 """Candidates offered at a time unless the configuration or the policy says otherwise."""
+
+
+NOTHING: npt.NDArray[np.uint32] = np.empty(0, np.uint32)
+NOTHING.flags.writeable = False
 
 
 class Candidates(msgspec.Struct, frozen=True):
@@ -42,11 +53,17 @@ class Candidates(msgspec.Struct, frozen=True):
         now: The present tick.
         block_size: Tokens in a block: ``depth * block_size`` of them precede it in its prefix.
         columns: The columns that the policy asked for: read-only arrays of equal length.
+        time: What the engine's clock says, in its own unit: the ``now`` of its last
+            `kvframe.KVCacheManager.expire`; 0 before the first, and in a tier.
+        found: uint32: the blocks that the admission has found, which are not offered. Empty unless
+            the policy overrides `BatchedEviction.missed`.
     """
 
     now: int
     block_size: int
     columns: Columns
+    time: int = 0
+    found: npt.NDArray[np.uint32] = NOTHING
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         try:
@@ -67,8 +84,8 @@ class BatchedEviction:
         window: Candidates offered at a time: 0 for all, None for 256. ``policy.window`` of the
             configuration overrides it. A policy far from least-recently-used order wants more.
         floats: Whether columns of numbers come as float64 (exact: ticks stay below 2**53), so that
-            a score needs no casts and nothing wraps around. ``block``, ``parent``, ``session`` and
-            ``request_class`` keep their types.
+            a score needs no casts and nothing wraps around. ``block``, ``parent``, ``session``,
+            ``request_class`` and ``key`` keep their types.
 
     Event methods that a subclass overrides get arrays of block ids, before the decision that
     follows them; events that no method handles cost nothing. Ids are reused after a block's death.
@@ -91,6 +108,23 @@ class BatchedEviction:
 
     def insert(self, blocks: npt.NDArray[np.uint32], now: int) -> None:
         """Blocks became findable."""
+
+    def insert_keyed(
+        self, blocks: npt.NDArray[np.uint32], keys: npt.NDArray[np.uint64], now: int
+    ) -> None:
+        """The same, with the blocks' keys: of shape (blocks, 2), low word first.
+
+        A key stands for a block's tokens and all that precedes them. It is the same in the next
+        life of that content, whatever the block's id is then: a ghost is known by its key.
+        """
+
+    def missed(self, keys: npt.NDArray[np.uint64], now: int) -> None:
+        """An admission did not find these keys, and is about to compute their blocks.
+
+        Where it needs victims, this comes before they are asked for. The next blocks that become
+        free, and then the victims, are for these keys, in this order. In a `step` of several
+        admissions the victims of all may be asked for at once, before the keys are known.
+        """
 
     def hit(self, blocks: npt.NDArray[np.uint32], now: int) -> None:
         """Admissions found these blocks."""

@@ -220,6 +220,12 @@ BUILTIN = (
         source="LPC, NeurIPS 2025; Continuum",
     ),
     EvictionPolicy(
+        name="next-use",
+        way="builtin",
+        summary="no next use known first, then the farthest (Request.outlook)",
+        source="inference-lab: outlook; AttentionStore: Gao et al., ATC 2024",
+    ),
+    EvictionPolicy(
         name="opt",
         way="builtin",
         summary="farthest next use first; may refuse an insertion",

@@ -26,10 +26,11 @@ from kvframe.policies.report import failure, origin_of
 from kvframe.registry import Loaded
 
 _EVENTS = ("insert", "hit", "claim", "release", "remove", "remove")
+_INSERT, _MISSED = 0, 6
 _WHY = {4: "evicted", 5: "invalidated"}
 
-Events = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]] | None
-"""(kinds, blocks, ticks) in the order things happened, or None."""
+Events = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]] | None
+"""(kinds, blocks, ticks, keys) in the order things happened, or None. Keys only if wanted."""
 
 
 class Driver:
@@ -72,15 +73,15 @@ class Driver:
         self.candidates = Candidates
         asked = DEFAULT_WINDOW if policy.window is None else policy.window
         self.window = asked if window is None else window
-        self.wants_events = any(
-            getattr(kind, event) is not getattr(BatchedEviction, event) for event in _EVENTS
-        )
+        self.wants_events = any(_overrides(kind, event) for event in _EVENTS)
+        self.wants_keys = _overrides(kind, "insert_keyed")
+        self.wants_missed = _overrides(kind, "missed")
         self.floats = bool(policy.floats)
         needs_ids = self.names_victims and "block" not in policy.columns
         self.columns = [*policy.columns, *(["block"] if needs_ids else [])]
         self._lost: BaseException | None = None
-        # (event, blocks, tick), left by an interrupt or a policy that asks its manager.
-        self._waiting: deque[tuple[int, npt.NDArray[Any], int]] = deque()
+        # (event, blocks, keys, tick), left by an interrupt or a policy that asks its manager.
+        self._waiting: deque[tuple[int, npt.NDArray[Any], npt.NDArray[Any], int]] = deque()
         self.budget = None if budget_ms is None else Budget(budget_ms, self.origin)
 
     def deliver(self, events: Events) -> None:
@@ -91,21 +92,17 @@ class Driver:
         if self._lost is not None:
             raise PolicyError(f"it failed on events before, its books are not whole: {self._lost}")
         if events is not None:
-            kinds, blocks, ticks = events
+            kinds, blocks, ticks, keys = events
             # Runs of one kind at one tick go out in one call.
             changed = (np.diff(kinds) != 0) | (np.diff(ticks) != 0)
             edges = [0, *(np.flatnonzero(changed) + 1).tolist(), len(kinds)]
             self._waiting.extend(
-                (int(kinds[start]), blocks[start:end], int(ticks[start]))
+                (int(kinds[start]), blocks[start:end], keys[start:end], int(ticks[start]))
                 for start, end in pairwise(edges)
             )
         try:
             while self._waiting:
-                kind, run, now = self._waiting.popleft()
-                if kind in _WHY:
-                    self.policy.remove(run, _WHY[kind], now)
-                else:
-                    getattr(self.policy, _EVENTS[kind])(run, now)
+                self._tell(*self._waiting.popleft())
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -113,9 +110,23 @@ class Driver:
             self._waiting.clear()
             raise
 
+    def _tell(self, kind: int, blocks: npt.NDArray[Any], keys: npt.NDArray[Any], now: int) -> None:
+        if kind == _MISSED:
+            self.policy.missed(keys, now)
+        elif kind in _WHY:
+            self.policy.remove(blocks, _WHY[kind], now)
+        else:
+            getattr(self.policy, _EVENTS[kind])(blocks, now)
+        if kind == _INSERT and self.wants_keys:
+            self.policy.insert_keyed(blocks, keys, now)
+
     def failed(self, error: BaseException, strict: bool) -> PolicyError:
         """The policy failed: the error to raise if it is strict, else warn once."""
         return failure(self.origin, error, strict)
+
+
+def _overrides(kind: type[BatchedEviction], event: str) -> bool:
+    return getattr(kind, event) is not getattr(BatchedEviction, event)
 
 
 def _wrong_window(window: object) -> str | None:

@@ -22,27 +22,34 @@ from kvframe.policies.driver import driver
 
 K = TypeVar("K", bound=Hashable)
 
+KnownRow = tuple[int | str, int, int, int, int, Sequence[int]]
+"""The fields of a `Use`, as the core takes them."""
+
 
 class Use(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the request that uses blocks; 0 for what the engine does not say.
 
     Attributes:
-        session: Conversation or agent session.
+        session: Conversation or agent session, a number or a name (`kvframe.session_id`).
         turn: Turn within it.
         request_class: Class of the request, the engine's own numbering.
         priority: Larger is more important.
         tokens: Length of the request in tokens.
+        outlook: When each block of the call is used next, as ``Request.outlook``; in a `SlotCache`
+            only the first counts, for the whole slot.
     """
 
-    session: int = 0
+    session: int | str = 0
     turn: int = 0
     request_class: int = 0
     priority: int = 0
     tokens: int = 0
+    outlook: Sequence[int] = ()
 
-    def row(self) -> tuple[int, int, int, int, int]:
+    def row(self) -> KnownRow:
         """As the core takes it."""
-        return self.session, self.turn, self.request_class, self.priority, self.tokens
+        who = self.session, self.turn, self.request_class, self.priority
+        return *who, self.tokens, self.outlook
 
 
 UNKNOWN = Use()
@@ -334,7 +341,7 @@ class TierPolicy(Generic[K]):
             raise _no_keys("keys", keys) from None
 
 
-def row_of(use: Use) -> tuple[int, int, int, int, int]:
+def row_of(use: Use) -> KnownRow:
     """What is known of a request, as the core takes it.
 
     Raises:

@@ -17,7 +17,7 @@ from kvframe.testing.report import PromiseError
 
 Array = npt.NDArray[Any]
 
-_EVENTS = ("insert", "hit", "claim", "release", "remove")
+_EVENTS = ("insert", "insert_keyed", "missed", "hit", "claim", "release", "remove")
 _JUNK = 0x5A
 """What arrays are filled with once the call that they were made for is over."""
 
@@ -59,7 +59,7 @@ def spied(policy: BatchedEviction, watch: Watch) -> BatchedEviction:
 
 
 def _telling(spy: _Spy, event: str) -> Callable[..., None]:
-    return lambda _, blocks, *rest: spy.tell(event, blocks, *rest)
+    return lambda _, first, *rest: spy.tell(event, first, *rest)
 
 
 class _Spy:
@@ -70,8 +70,8 @@ class _Spy:
         names = kind.victims is not BatchedEviction.victims
         self._columns = (*kind.columns, "block") if names else kind.columns
 
-    def tell(self, event: str, blocks: Array, *rest: Any) -> None:
-        given = blocks.copy()
+    def tell(self, event: str, first: Array, *rest: Any) -> None:
+        given = first.copy()
         start = time.perf_counter_ns()
         try:
             getattr(self.policy, event)(given, *rest)
@@ -80,7 +80,7 @@ class _Spy:
         except BaseException as error:
             raise PromiseError("answers", f"{event} raised {one_line(error)}") from error
         self._events_ns += time.perf_counter_ns() - start
-        self._after(event, "blocks", blocks, given)
+        self._after(event, "keys" if event == "missed" else "blocks", first, given)
 
     def score(self, offer: Candidates, out: npt.NDArray[np.float64]) -> None:
         for _ in range(1 + self.watch.twice):
@@ -106,7 +106,7 @@ class _Spy:
 
     def _ask(self, verb: str, offer: Candidates, out: Array, *n: int) -> None:
         columns = {name: offer[name].copy() for name in self._columns}
-        mine = Candidates(offer.now, offer.block_size, columns)
+        mine = Candidates(offer.now, offer.block_size, columns, offer.time, offer.found)
         shape, dtype = out.shape, out.dtype
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")

@@ -9,7 +9,8 @@ from kvframe._core import TierGate
 from kvframe.config.tiers import ResolvedTier
 from kvframe.errors import PolicyError
 from kvframe.policies.gate import AdmissionDriver, gate_of
-from kvframe.policies.tier import UNKNOWN, Use
+from kvframe.policies.tier import UNKNOWN, KnownRow, Use
+from kvframe.request import session_id
 from kvframe.tiers.books import Books, Keys
 
 COMPUTED, USED, EVICTED = 0, 1, 2
@@ -94,10 +95,10 @@ class Driven:
         start: int,
         block_size: int,
         uses: Uses,
-        using: tuple[int, int, int, int, int],
+        using: KnownRow,
         about: tuple[int, str, int, int, int],
     ) -> npt.NDArray[np.uint8]:
-        session, turn, request_class, priority, tokens = using
+        session, turn, request_class, priority, tokens, _ = using
         n = len(keys)
         out = np.ones(n, np.uint8)
         columns: dict[str, npt.NDArray[np.generic]] = {
@@ -110,7 +111,7 @@ class Driven:
             "reach": np.full(n, tokens, np.uint32),
             "prompt": np.full(n, tokens, np.uint32),
             "uses": uses,
-            "session": np.full(n, session, np.uint64),
+            "session": np.full(n, session_id(session), np.uint64),
             "turn": np.full(n, turn, np.uint32),
             "request_class": np.full(n, request_class, np.uint32),
             "priority": np.full(n, priority, np.int32),

@@ -314,7 +314,14 @@ class Tiers(Downward, Upward, Swapping, Inside, Ending):
 
     def _use(self, request: Request) -> Use:
         tokens, session, turn, kind, priority, *_ = request.core.facts()
-        return Use(session=session, turn=turn, request_class=kind, priority=priority, tokens=tokens)
+        return Use(
+            session=session,
+            turn=turn,
+            request_class=kind,
+            priority=priority,
+            tokens=tokens,
+            outlook=request.core.outlook(),
+        )
 
     def _load(self, grant: Grant, keys: Keys, use: Use) -> None:
         start = grant.cached_tokens // self.block_size

@@ -56,6 +56,14 @@ impl Column {
             Self::Fact(Fact::Uses) => number(py, floats, lent, &facts.uses, f64::from),
             Self::Fact(Fact::Reach) => number(py, floats, lent, &facts.reach, f64::from),
             Self::Fact(Fact::Turn) => number(py, floats, lent, &facts.turn, f64::from),
+            Self::Fact(Fact::NextUse) => number(py, floats, lent, &facts.next_use, f64::from),
+            Self::Fact(Fact::Key) => {
+                let words = facts.key.as_flattened().iter().copied();
+                let flat = lent.put(py, true, words)?;
+                flat.call_method1("reshape", ((facts.key.len(), 2),))
+            }
+            Self::Fact(Fact::LastUseTime) => number(py, floats, lent, &facts.last_use_time, tick),
+            Self::Fact(Fact::InsertedTime) => number(py, floats, lent, &facts.inserted_time, tick),
             Self::Fact(Fact::Priority) => number(py, floats, lent, &facts.priority, f64::from),
         }
     }

@@ -54,7 +54,9 @@ pub fn from_core(py: Python<'_>, error: &Error) -> PyErr {
         Error::NeverFits { .. } | Error::SlotFull { .. } => "NeverFitsError",
         Error::UnknownSequence(_) => "UnknownSequenceError",
         Error::StaleSequence(_) => "StaleHandleError",
-        Error::UnknownTicket(_) | Error::UnknownReceipt { .. } => "HandleError",
+        Error::UnknownTicket(_) | Error::UnknownReceipt { .. } | Error::UnknownPin { .. } => {
+            "HandleError"
+        }
         Error::CommitPastEnd { .. }
         | Error::Backwards { .. }
         | Error::Invalid { .. }

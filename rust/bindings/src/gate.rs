@@ -85,7 +85,7 @@ impl TierGate {
                 return Err(from_core(py, &error));
             }
         };
-        let known = known(using);
+        let known = known(&using);
         let mut offer = Offer::default();
         for (i, &key) in keys.iter().enumerate() {
             offer.push(Row {

@@ -1,6 +1,8 @@
 //! Arguments that know their name, so that one of another type, or out of range, is told like any
 //! other misuse instead of as a `TypeError` or `OverflowError` without it.
 
+use kvframe_core::sequence::session_id;
+use pyo3::inspect::{PyStaticExpr, PyStaticOperator};
 use pyo3::prelude::*;
 
 use crate::errors::{shown, usage};
@@ -64,7 +66,6 @@ integers! {
     Group(usize) = "group";
     Pad(i32) = "pad";
     NumTokens(u64) = "num_tokens";
-    Session(u64) = "session";
     Turn(u32) = "turn";
     RequestClass(u32) = "request_class";
     Priority(i32) = "priority";
@@ -90,6 +91,7 @@ integers! {
     Free(u32) = "free";
     FromEntry(usize) = "start";
     SlotCount(u32) = "slots";
+    SlotNumber(u32) = "slot";
     LeastCopy(u32) = "least_copy";
     Depth(u32) = "depth";
     Worker(u64) = "worker";
@@ -98,4 +100,46 @@ integers! {
     IndexCapacity(usize) = "capacity";
     Victims(u32) = "n";
     TokenCount(u32) = "tokens";
+}
+
+/// The argument `session`: a number, or a name that stands for one.
+#[derive(Debug, Clone, Copy)]
+pub struct Session(pub u64);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Session {
+    type Error = PyErr;
+
+    const INPUT_TYPE: PyStaticExpr = PyStaticExpr::BinOp {
+        left: &<u64 as FromPyObject<'a, 'py>>::INPUT_TYPE,
+        op: PyStaticOperator::BitOr,
+        right: &<&str as FromPyObject<'a, 'py>>::INPUT_TYPE,
+    };
+
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(number) = value.extract::<u64>() {
+            return Ok(Self(number));
+        }
+        if let Ok(name) = value.extract::<&str>() {
+            return Ok(Self(session_id(name)));
+        }
+        let limit = format!("must be an integer between 0 and {}, or a name", u64::MAX);
+        Err(usage(value.py(), format!("session = {}: {limit}", shown(&value))))
+    }
+}
+
+/// The argument `outlook`: when each block is used next.
+#[derive(Debug, Clone, Default)]
+pub struct Outlook(pub Vec<u32>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Outlook {
+    type Error = PyErr;
+
+    const INPUT_TYPE: PyStaticExpr = <Vec<u32> as FromPyObject<'a, 'py>>::INPUT_TYPE;
+
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        value.extract().map(Self).map_err(|_| {
+            let limit = format!("must be integers between 0 and {}, one a block", u32::MAX);
+            usage(value.py(), format!("outlook = {}: {limit}", shown(&value)))
+        })
+    }
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Mutex;
 
-use kvframe_core::policy::{Candidates, Journal};
+use kvframe_core::policy::{Candidates, Heard, Journal};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 
+use crate::buffers::key_words;
 use crate::calls::{call, call_method};
 use crate::column::Column;
 use crate::driver::{Driver, changed, frozen, is_interrupt};
@@ -49,7 +50,11 @@ struct Loan {
 pub struct Decision {
     pub n: usize,
     pub now: u64,
+    /// By the engine's clock.
+    pub time: u64,
     pub offer: Candidates,
+    /// What the operation has found, and does not offer.
+    pub found: Vec<u32>,
     /// What happened since the last one.
     pub journal: Journal,
 }
@@ -69,7 +74,7 @@ impl Judge {
             candidates: driver.getattr("candidates")?.unbind(),
             budget: (!budget.is_none()).then(|| budget.unbind()),
             block_size: driver.getattr("block_size")?.extract()?,
-            hears: Self::wants_events(driver)?,
+            hears: Self::heard(driver)? != Heard::default(),
             floats: driver.getattr("floats")?.extract()?,
             names_victims: driver.getattr("names_victims")?.extract()?,
             window: driver.getattr("window")?.extract()?,
@@ -81,9 +86,13 @@ impl Judge {
         })
     }
 
-    /// Whether the policy keeps books of its own.
-    pub fn wants_events(driver: &Bound<'_, PyAny>) -> PyResult<bool> {
-        driver.getattr("wants_events")?.extract()
+    /// What the policy's own books are kept by.
+    pub fn heard(driver: &Bound<'_, PyAny>) -> PyResult<Heard> {
+        Ok(Heard {
+            events: driver.getattr("wants_events")?.extract()?,
+            keys: driver.getattr("wants_keys")?.extract()?,
+            missed: driver.getattr("wants_missed")?.extract()?,
+        })
     }
 
     /// For Python's garbage collector: a policy may hold whatever it ranks the blocks of.
@@ -113,7 +122,7 @@ impl Judge {
         let kept = self.scratch.try_lock().map(|mut kept| std::mem::take(&mut *kept));
         let mut offer = kept.unwrap_or_default();
         offer.facts.want(self.driver.kinds().filter_map(Column::fact));
-        Decision { n, now: 0, offer, journal: Journal::default() }
+        Decision { n, now: 0, time: 0, offer, found: Vec::new(), journal: Journal::default() }
     }
 
     /// The decision is taken.
@@ -182,7 +191,15 @@ impl Judge {
             place += 1;
             kind.of(py, offer, self.floats, &mut loan.columns[place - 1])
         })?;
-        let offered = call(self.candidates.bind(py), (decision.now, self.block_size, columns))?;
+        let about = (decision.now, self.block_size, columns, decision.time);
+        let candidates = self.candidates.bind(py);
+        let offered = if decision.found.is_empty() {
+            call(candidates, about)?
+        } else {
+            let (now, size, columns, time) = about;
+            let found = frozen(py, decision.found.clone())?;
+            call(candidates, (now, size, columns, time, found))?
+        };
         let (policy, all) = (self.policy.bind(py), offer.blocks.len());
         let wanted = n.min(all);
         let places = if self.names_victims {
@@ -214,14 +231,18 @@ fn nothing(verb: &str, answer: &Bound<'_, PyAny>) -> PyResult<()> {
     Err(raise(answer.py(), "PolicyError", message))
 }
 
-type Events<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
+/// Kinds, blocks, ticks, and the keys' words if any are wanted.
+type Events<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 
 fn events<'py>(py: Python<'py>, journal: &Journal) -> PyResult<Option<Events<'py>>> {
     if journal.kinds.is_empty() {
         return Ok(None);
     }
-    let Journal { kinds, blocks, ticks } = journal.clone();
-    Ok(Some((frozen(py, kinds)?, frozen(py, blocks)?, frozen(py, ticks)?)))
+    let Journal { kinds, blocks, ticks, keys } = journal.clone();
+    let words: Vec<u64> = keys.into_iter().flat_map(key_words).collect();
+    let keys = (words.len() / 2, 2);
+    let keys = frozen(py, words)?.call_method1("reshape", (keys,))?;
+    Ok(Some((frozen(py, kinds)?, frozen(py, blocks)?, frozen(py, ticks)?, keys)))
 }
 
 fn victims(py: Python<'_>, n: usize, offer: &Candidates, named: &[i64]) -> PyResult<Vec<u32>> {

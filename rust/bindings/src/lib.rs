@@ -101,7 +101,7 @@ mod _core {
     #[pymodule_export]
     use super::replay::replay;
     #[pymodule_export]
-    use super::request::Request;
+    use super::request::{Request, session_id};
     #[pymodule_export]
     use super::router::RouterIndex;
     #[pymodule_export]

@@ -187,6 +187,8 @@ impl Manager {
         self.locked(py, |core| {
             core.candidates(n, judge.window(), &mut decision.offer);
             decision.journal = core.take_journal();
+            decision.found = core.found();
+            decision.time = core.time();
             decision.now = core.now();
         })?;
         let verdict = judge.ask(py, &decision)?;

@@ -82,7 +82,7 @@ pub(crate) fn make_policy(
         let (eviction, native) = Native::load(policy, strict)?;
         return Ok(Policy { eviction, judge: None, native: Some(native), name });
     }
-    let eviction = Box::new(External::new(Judge::wants_events(policy)?));
+    let eviction = Box::new(External::new(Judge::heard(policy)?));
     Ok(Policy { eviction, judge: Some(Judge::new(policy, strict)?), native: None, name })
 }
 

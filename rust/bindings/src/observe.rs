@@ -89,6 +89,7 @@ impl Manager {
             ("freed", snapshot.freed),
             ("live_sequences", live as u64),
             ("waiting_blocks", waiting),
+            ("peak_blocks", u64::from(snapshot.peak)),
             ("policy_failures", self.judge_failures()),
             ("policy_fallbacks", fallbacks),
             ("admission_kept", gate.kept),

@@ -81,7 +81,7 @@ impl TierPages {
         using: KnownTuple,
     ) -> PyResult<StoredTuple<'py>> {
         let keys = self::keys(keys)?;
-        let stored = self.core.with_victims(py, |core| core.store(&keys, parts, known(using)))?;
+        let stored = self.core.with_victims(py, |core| core.store(&keys, parts, known(&using)))?;
         let pages = PyArray1::from_vec(py, stored.pages);
         Ok((stored.ticket, stored.present, pages, gone(stored.evicted)))
     }
@@ -96,8 +96,9 @@ impl TierPages {
         using: Option<KnownTuple>,
     ) -> PyResult<(u64, Bound<'py, PyArray1<u32>>)> {
         let keys = self::keys(keys)?;
-        let opened =
-            self.core.with_victims(py, |core| core.load(&keys, start, parts, using.map(known)))?;
+        let opened = self
+            .core
+            .with_victims(py, |core| core.load(&keys, start, parts, using.as_ref().map(known)))?;
         Ok((opened.ticket, PyArray1::from_vec(py, opened.pages)))
     }
 
@@ -154,7 +155,7 @@ impl TierPages {
     /// A prefix is used without being read.
     fn touch(&self, py: Python<'_>, keys: &Bound<'_, PyAny>, using: KnownTuple) -> PyResult<()> {
         let keys = self::keys(keys)?;
-        self.core.with(py, |core| core.touch(&keys, known(using)))
+        self.core.with(py, |core| core.touch(&keys, known(&using)))
     }
 
     /// Forgets pages and what follows them.

@@ -58,7 +58,8 @@ impl Host for Link {
         let mut decision = judge.decision(n);
         manager.candidates(n, judge.window(), &mut decision.offer);
         decision.journal = manager.take_journal();
-        decision.now = manager.now();
+        decision.found = manager.found();
+        (decision.now, decision.time) = (manager.now(), manager.time());
         match Python::attach(|py| judge.ask(py, &decision)) {
             Ok(Some(v)) if v.blocks.len() >= n => manager.choose(&v.blocks, &v.generations),
             Ok(_) => drop(manager.fall_back(n)),

@@ -156,6 +156,11 @@ impl Request {
         (tokens, space, extras, self.meta.session, self.meta.turn)
     }
 
+    /// When each block is used next.
+    fn outlook(&self) -> Vec<u32> {
+        self.outlook.clone()
+    }
+
     /// (prompt tokens, session, turn, class, priority, whether it reads, tokens that somebody brings:
     /// after the cached ones, and as a length)
     #[allow(clippy::type_complexity)]
@@ -376,4 +381,10 @@ impl Request {
             retention: self.retention.as_ref(),
         }
     }
+}
+
+/// The number by which policies see a session.
+#[pyfunction]
+pub fn session_id(session: Session) -> u64 {
+    session.0
 }

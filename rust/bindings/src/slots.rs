@@ -1,6 +1,6 @@
 //! `Slots`: a contiguous slot for each sequence.
 
-use kvframe_core::slots::{Counters, Slots as Core, Standing};
+use kvframe_core::slots::{Counters, Row, SlotPin, Slots as Core, Standing};
 use kvframe_core::tier::TierPolicy;
 use numpy::PyArray1;
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::PyDict;
 
 use crate::buffers::{tokens, u64s};
-use crate::ints::{LeastCopy, Length, Seq, SlotCount, Ticket, Upto};
+use crate::ints::{LeastCopy, Length, ReceiptNumber, Seq, SlotCount, SlotNumber, Ticket, Upto};
 use crate::judged::{Judged, Tiered};
 use crate::lookup::space_of;
 use crate::manager::make_policy;
@@ -21,8 +21,8 @@ impl Tiered for Core {
     }
 }
 
-/// (version, "empty" | "cached" | "live" | "copying", known, committed, found tokens)
-type RowTuple = (u32, &'static str, u32, u32, u32);
+/// (version, "empty" | "cached" | "live" | "copying", known, committed, found tokens, pins)
+type RowTuple = (u32, &'static str, u32, u32, u32, u32);
 
 /// Fixed slots; `kvframe.SlotCache` is the face for users.
 #[pyclass(frozen, module = "kvframe._core")]
@@ -74,7 +74,7 @@ impl Slots {
     ) -> PyResult<(u64, u32, Option<u32>)> {
         let ids = tokens(prompt, "prompt")?;
         let (ids, space) = (&ids[..], space_of(salt, adapter, None));
-        let got = self.core.with_victims(py, |core| core.admit(ids, space, known(using)))?;
+        let got = self.core.with_victims(py, |core| core.admit(ids, space, known(&using)))?;
         Ok((got.seq, got.cached, got.copied_from))
     }
 
@@ -108,6 +108,43 @@ impl Slots {
     /// Ends a sequence.
     fn release(&self, py: Python<'_>, seq: Seq) -> PyResult<()> {
         self.core.with(py, |core| core.release(seq.0))
+    }
+
+    /// Holds the longest prefix of a prompt that some slot has: (receipt, slot, tokens), or None.
+    #[pyo3(signature = (prompt, salt=None, adapter=None, owner=""))]
+    fn pin(
+        &self,
+        py: Python<'_>,
+        prompt: &Bound<'_, PyAny>,
+        salt: Option<&[u8]>,
+        adapter: Option<&[u8]>,
+        owner: &str,
+    ) -> PyResult<Option<(u64, u32, u32)>> {
+        let ids = tokens(prompt, "prompt")?;
+        let (ids, space) = (ids.as_slice(), space_of(salt, adapter, None));
+        let pin = self.core.with(py, |core| core.pin(ids, space, owner))?;
+        Ok(pin.map(|pin| (pin.id, pin.slot, pin.tokens)))
+    }
+
+    /// Ends a pin.
+    fn unpin(&self, py: Python<'_>, receipt: ReceiptNumber, slot: SlotNumber) -> PyResult<()> {
+        let pin = SlotPin { id: receipt.0, slot: slot.0, tokens: 0 };
+        self.core.with(py, |core| core.unpin(pin))
+    }
+
+    /// Ends the pins of one owner, or all.
+    #[pyo3(signature = (owner=None))]
+    fn unpin_all(&self, py: Python<'_>, owner: Option<&str>) -> PyResult<u32> {
+        self.core.with(py, |core| core.unpin_all(owner))
+    }
+
+    /// Pins: (receipt, slot, tokens, owner).
+    #[pyo3(signature = (owner=None))]
+    fn pins(&self, py: Python<'_>, owner: Option<&str>) -> PyResult<Vec<(u64, u32, u32, String)>> {
+        self.core.locked(py, |core| {
+            let row = |(pin, of): (SlotPin, &str)| (pin.id, pin.slot, pin.tokens, of.to_owned());
+            core.pins(owner).map(row).collect()
+        })
     }
 
     /// The copies gathered since the last plan.
@@ -146,7 +183,8 @@ impl Slots {
                 Standing::Copying => "copying",
             };
             let rows = core.rows();
-            rows.map(|r| (r.version, name(r.standing), r.known, r.committed, r.found)).collect()
+            let row = |r: Row| (r.version, name(r.standing), r.known, r.committed, r.found, r.pins);
+            rows.map(row).collect()
         })
     }
 

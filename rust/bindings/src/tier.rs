@@ -9,13 +9,13 @@ use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::PyDict;
 
 use crate::ints::{
-    BlockSize, Blocks, Depth, Priority, RequestClass, Session, TokenCount, Turn, Victims,
+    BlockSize, Blocks, Depth, Outlook, Priority, RequestClass, Session, TokenCount, Turn, Victims,
 };
 use crate::judged::Judged;
 use crate::manager::make_policy;
 
-/// (session, turn, class, priority, tokens) of the request that uses blocks.
-pub type KnownTuple = (Session, Turn, RequestClass, Priority, TokenCount);
+/// (session, turn, class, priority, tokens, next uses) of the request that uses blocks.
+pub type KnownTuple = (Session, Turn, RequestClass, Priority, TokenCount, Outlook);
 
 /// The core of a tier as the package sees it; `kvframe.tier.TierPolicy` is the face for users.
 #[pyclass(frozen, module = "kvframe._core")]
@@ -24,9 +24,9 @@ pub struct TierPolicy {
 }
 
 /// As the core has it.
-pub fn known((session, turn, class, priority, tokens): KnownTuple) -> Known {
+pub fn known((session, turn, class, priority, tokens, outlook): &KnownTuple) -> Known<'_> {
     let meta = Meta { session: session.0, turn: turn.0, class: class.0, priority: priority.0 };
-    Known { meta, tokens: tokens.0 }
+    Known { meta, tokens: tokens.0, outlook: &outlook.0 }
 }
 
 #[pymethods]
@@ -66,12 +66,12 @@ impl TierPolicy {
         using: KnownTuple,
     ) -> PyResult<u32> {
         self.core
-            .with(py, |core| core.insert(Key(u128::from_le_bytes(digest)), depth.0, known(using)))
+            .with(py, |core| core.insert(Key(u128::from_le_bytes(digest)), depth.0, known(&using)))
     }
 
     /// An admission found blocks.
     fn hit(&self, py: Python<'_>, blocks: Vec<u32>, using: KnownTuple) -> PyResult<()> {
-        self.core.with(py, |core| core.hit(&blocks, known(using)))
+        self.core.with(py, |core| core.hit(&blocks, known(&using)))
     }
 
     /// Blocks become recent without a use.

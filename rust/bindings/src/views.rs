@@ -72,14 +72,15 @@ impl Manager {
     /// The counters.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let gate = self.locked(py, |core| core.admission_counts())?;
-        let (stats, freed, live, waiting, fallbacks) = self.locked(py, |core| {
+        let (stats, freed, live, waiting, fallbacks, peak) = self.locked(py, |core| {
             let (stats, freed, fallbacks) = (core.stats(), core.freed(), core.fallbacks());
-            (stats, freed, core.live_sequences(), core.waiting(), fallbacks)
+            (stats, freed, core.live_sequences(), core.waiting(), fallbacks, core.peak())
         })?;
         let told = [
             ("freed", freed),
             ("live_sequences", live as u64),
             ("waiting_blocks", waiting as u64),
+            ("peak_blocks", u64::from(peak)),
             ("policy_failures", self.judge_failures()),
             ("policy_fallbacks", fallbacks),
             ("admission_kept", gate.kept),
@@ -88,6 +89,11 @@ impl Manager {
             ("admission_failures", self.gate_failures()),
         ];
         stats_dict(py, &stats, &told)
+    }
+
+    /// Counts the peak of blocks in use anew; the peak until then.
+    fn reset_peak(&self, py: Python<'_>) -> PyResult<u32> {
+        self.locked(py, kvframe_core::Manager::reset_peak)
     }
 
     /// The events since the last call, as arrays of equal length.

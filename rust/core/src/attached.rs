@@ -1,6 +1,6 @@
 //! Handles attached to exact prefixes, for last logits, hidden states and the like.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use crate::hash::Key;
 
@@ -12,10 +12,12 @@ struct Item {
     handle: u64,
 }
 
-/// Handles by the key of the last full block of their prefix.
+/// Handles by the key of the last full block of their prefix, or by its root where there is none.
 #[derive(Debug, Default)]
 pub struct Attached {
     items: HashMap<Key, Vec<Item>>,
+    /// Prefixes without a full block, which no block keeps; the oldest first.
+    below: VecDeque<(Key, Key, Vec<u32>)>,
     dropped: Vec<u64>,
 }
 
@@ -44,6 +46,32 @@ impl Attached {
         }
         items.push(Item { link, tail: tail.to_vec(), handle });
         None
+    }
+
+    /// This prefix, attached to just now, has no full block; of such, `most` stay.
+    pub fn note_below(&mut self, root: Key, link: Key, tail: Vec<u32>, most: usize) {
+        self.below.push_back((root, link, tail));
+        while self.below.len() > most {
+            self.drop_oldest_below();
+        }
+    }
+
+    fn drop_oldest_below(&mut self) {
+        let Some((root, link, tail)) = self.below.pop_front() else { return };
+        let Some(items) = self.items.get_mut(&root) else { return };
+        if let Some(at) = items.iter().position(|i| i.link == link && i.tail == tail) {
+            self.dropped.push(items.swap_remove(at).handle);
+        }
+        if items.is_empty() {
+            self.items.remove(&root);
+        }
+    }
+
+    /// All that no block keeps goes.
+    pub fn drop_below(&mut self) {
+        while !self.below.is_empty() {
+            self.drop_oldest_below();
+        }
     }
 
     /// The last block of this key is no longer findable.

@@ -39,7 +39,7 @@ pub enum Error {
         /// The most there may be.
         limit: u32,
     },
-    /// Not now: every slot has a sequence, or a copy under way.
+    /// Not now: every slot has a sequence, a pin or a copy under way.
     #[error("all {slots} slots are in use")]
     NoSlot {
         /// How many there are.
@@ -125,6 +125,16 @@ pub enum Error {
         id: u64,
         /// The block it names.
         block: u64,
+        /// What probably happened.
+        why: &'static str,
+    },
+    /// A pin on a slot that is not held.
+    #[error("pin {id:#x} of slot {slot} is not held: {why}")]
+    UnknownPin {
+        /// The pin's number.
+        id: u64,
+        /// The slot it names.
+        slot: u64,
         /// What probably happened.
         why: &'static str,
     },

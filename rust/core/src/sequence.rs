@@ -1,10 +1,12 @@
 //! Sequences: block tables, lengths, and what is known of the request.
 
 mod mark;
+mod session;
 mod slots;
 mod table;
 
 pub use mark::Mark;
+pub use session::session_id;
 pub use slots::Sequences;
 pub use table::{BlockTable, Tables};
 

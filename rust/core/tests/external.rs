@@ -4,12 +4,13 @@ mod common;
 
 use common::{SIZE, admit, open, prompt, request, run, serve, small};
 use kvframe_core::events::Kind;
-use kvframe_core::policy::{Candidates, External};
+use kvframe_core::policy::{Candidates, External, Heard};
 use kvframe_core::{Admission, BlockId, Error, Manager, Options};
 
 fn external(blocks: u32) -> Manager {
     let options = Options { blocks, block_size: SIZE, event_log: true, ..Options::default() };
-    Manager::new(options, Box::new(External::new(true))).unwrap()
+    Manager::new(options, Box::new(External::new(Heard { events: true, ..Heard::default() })))
+        .unwrap()
 }
 
 fn offer(m: &mut Manager, n: usize, limit: usize) -> Candidates {

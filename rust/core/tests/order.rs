@@ -87,6 +87,7 @@ impl Twin {
                 let uses = if self.policy == "gdsf" { u64::from(b.uses) } else { 1 };
                 (b.level + uses * (65_536 + 65_536 * u64::from(b.depth) / 2_048), b.last)
             }
+            "next-use" => (u64::from(u32::MAX - b.next), b.last),
             _ => (u64::from(u32::MAX - b.next), 0),
         };
         (main, last, deeper_first, id)

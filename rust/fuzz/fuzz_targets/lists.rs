@@ -5,7 +5,7 @@
 
 use arbitrary::Arbitrary;
 use kvframe_core::policy::{
-    Candidates, Eviction, External, NAMES, PolicyOptions, Rank, Ranked, Touch, Use, View, Why,
+    Candidates, Eviction, External, Heard, NAMES, PolicyOptions, Rank, Ranked, Touch, Use, View, Why,
     by_name,
 };
 use kvframe_core::pool::{Pool, State};
@@ -97,7 +97,7 @@ impl World {
                 let lists = matches!(policy.name(), "lru");
                 (policy, if lists { Expected::Released } else { Expected::AnyLeaf })
             }
-            None if at == NAMES.len() => (Box::new(External::new(true)), Expected::Released),
+            None if at == NAMES.len() => (Box::new(External::new(Heard { events: true, ..Heard::default() })), Expected::Released),
             None => (Box::new(Ranked::new(Given::default())), Expected::Given),
         };
         Self {

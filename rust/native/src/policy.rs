@@ -12,6 +12,9 @@ use crate::v1::{self, Event, FACTS, Table};
 /// Memory of whole blocks' shares, aligned to 16 bytes.
 type Memory = Vec<u128>;
 
+/// The bit of the next uses, which come with the request.
+const NEXT_USES: u32 = 8;
+
 const UNIT: usize = size_of::<u128>();
 
 /// A fault in one line.
@@ -43,6 +46,27 @@ struct Facts {
     parents: Vec<u32>,
     depths: Vec<u32>,
     keys: Vec<[u64; 2]>,
+    next_uses: Vec<u32>,
+}
+
+impl Facts {
+    /// The request of an event of `n` blocks, with their next uses where they are `wanted`.
+    fn told(&mut self, wanted: bool, n: usize, using: &Use<'_>) -> v1::Use {
+        let mut next_uses = null();
+        if wanted {
+            self.next_uses.clear();
+            self.next_uses.extend((0..n).map(|i| using.next(i)));
+            next_uses = self.next_uses.as_ptr();
+        }
+        v1::Use {
+            session: using.meta.session,
+            turn: using.meta.turn,
+            request_class: using.meta.class,
+            priority: using.meta.priority,
+            tokens: using.tokens,
+            next_uses,
+        }
+    }
 }
 
 // SAFETY: the contract of the header: any one thread at a time may call, and what the pointers of
@@ -216,7 +240,8 @@ impl Policy {
             facts.keys.extend(blocks.iter().map(words));
             keys = facts.keys.as_ptr().cast();
         }
-        let (n, using) = (blocks.len() as u32, told(using));
+        let using = facts.told(wants & NEXT_USES != 0, blocks.len(), using);
+        let n = blocks.len() as u32;
         // SAFETY: `insert` is of this table; the arrays are n long and outlive the call.
         let code = unsafe {
             insert(
@@ -246,7 +271,9 @@ impl Policy {
     ) -> Result<(), Fault> {
         let Some(hit) = self.table.hit else { return Ok(()) };
         let memory = self.memory(view);
-        let (n, using) = (blocks.len() as u32, told(using));
+        let wanted = self.table.wants >> FACTS & NEXT_USES != 0;
+        let using = self.facts.told(wanted, blocks.len(), using);
+        let n = blocks.len() as u32;
         // SAFETY: `hit` is of this table; the array is n long, all outlives the call.
         let code =
             unsafe { hit(self.state, memory, view.now, n, blocks.as_ptr(), &raw const using) };
@@ -354,16 +381,6 @@ impl Drop for Policy {
             // SAFETY: `create` has made the state, and nothing else ends it.
             unsafe { destroy(self.state) };
         }
-    }
-}
-
-fn told(using: &Use<'_>) -> v1::Use {
-    v1::Use {
-        session: using.meta.session,
-        turn: using.meta.turn,
-        request_class: using.meta.class,
-        priority: using.meta.priority,
-        tokens: using.tokens,
     }
 }
 

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::ptr::null;
 use std::sync::Arc;
 
-use kvframe_core::policy::{Candidates, Eviction, External, Fact, Use, View, Why};
+use kvframe_core::policy::{Candidates, Eviction, External, Fact, Heard, Use, View, Why};
 use kvframe_core::pool::{BlockId, Pool};
 
 use crate::faults::Faults;
@@ -33,7 +33,7 @@ impl Scoring {
         Self {
             window: window.unwrap_or_else(|| policy.window()),
             policy,
-            books: External::new(false),
+            books: External::new(Heard::default()),
             faults,
             lost: false,
             offer,
@@ -88,6 +88,7 @@ fn columns(offer: &Candidates, wanted: impl Fn(usize) -> bool) -> [*const c_void
         facts.turn.as_ptr().cast(),
         facts.class.as_ptr().cast(),
         facts.priority.as_ptr().cast(),
+        facts.next_use.as_ptr().cast(),
     ];
     std::array::from_fn(|i| if wanted(i) { all[i] } else { null() })
 }

@@ -14,6 +14,8 @@ pub const CAPSULE: &str = "kvframe.eviction.v1";
 
 /// No block; no place; no victim.
 pub const NONE: u32 = u32::MAX;
+/// A next use that is not known.
+pub const NEVER: u32 = u32::MAX;
 /// A window of all candidates.
 pub const ALL: u32 = u32::MAX;
 /// The window of a policy that does not say.
@@ -23,7 +25,7 @@ pub const WINDOW: u32 = 256;
 /// for `score`, by their number.
 pub const FACTS: u32 = 16;
 /// Columns for `score`, by number.
-pub const COLUMNS: [&str; 11] = [
+pub const COLUMNS: [&str; 12] = [
     "block",
     "depth",
     "parent",
@@ -35,9 +37,10 @@ pub const COLUMNS: [&str; 11] = [
     "turn",
     "request_class",
     "priority",
+    "next_use",
 ];
-/// Facts for `insert`, by number.
-pub const FACT_NAMES: [&str; 3] = ["parents", "depths", "keys"];
+/// Facts of events, by number: of `insert`, and the last one of `hit` too.
+pub const FACT_NAMES: [&str; 4] = ["parents", "depths", "keys", "next_uses"];
 
 /// The bit of a column or a fact.
 #[must_use]
@@ -91,6 +94,9 @@ pub struct Use {
     pub priority: i32,
     /// Its known length in tokens.
     pub tokens: u32,
+    /// When each block of the event is used next, [`NEVER`] where that is not known; null where the
+    /// policy does not want it.
+    pub next_uses: *const u32,
 }
 
 /// Makes a state.

@@ -43,6 +43,7 @@ impl Builder {
                 requests: Vec::new(),
                 nodes: Vec::new(),
                 parents: Vec::new(),
+                sessions: Vec::new(),
                 bytes: 0,
                 parse_seconds: 0.0,
                 time_unit: TimeUnit::default(),

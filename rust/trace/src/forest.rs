@@ -47,6 +47,8 @@ pub struct Trace {
     pub nodes: Vec<u32>,
     /// Parent of each node, [`ROOT`] where a chain starts.
     pub parents: Vec<u32>,
+    /// Each session as policies know it ([`kvframe_core::sequence::session_id`]), by its number.
+    pub sessions: Vec<u64>,
     /// Bytes read, after decompression.
     pub bytes: u64,
     /// Wall time of reading, decompressing, parsing, checking and interning.

@@ -38,6 +38,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, builder: &mut Builder) -> Result<(), T
         };
         builder.push_raw(&head, &ids).map_err(at)?;
     }
+    builder.trace.sessions = sessions.ids;
     Ok(())
 }
 

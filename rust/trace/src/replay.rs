@@ -182,6 +182,7 @@ impl<'a> Prepared<'a> {
             if i % PATIENCE == 0 && host.stop() {
                 return Ok(None);
             }
+            manager.set_time(self.trace.requests[i].timestamp_ms.max(0) as u64);
             let meta = self.meta(i, &mut turns);
             let served = self.serve(manager, host, i, meta, &mut keys, &mut outcome)?;
             let Some((input, hit)) = served else {
@@ -203,16 +204,27 @@ impl<'a> Prepared<'a> {
         named.max().map_or(0, |last| last as usize + 1)
     }
 
-    /// What a policy may know of request `i`: its session, counted from 1 (0: none), and its turn.
+    /// What a policy may know of request `i`: its session (0: none), and its turn.
     fn meta(&self, i: usize, turns: &mut [u32]) -> Meta {
         match self.trace.requests[i].session {
             NO_SESSION => Meta::default(),
             session => {
                 let turn = &mut turns[session as usize];
                 *turn += 1;
-                Meta { session: u64::from(session) + 1, turn: *turn - 1, ..Meta::default() }
+                let id = self.trace.sessions[session as usize];
+                Meta { session: id, turn: *turn - 1, ..Meta::default() }
             }
         }
+    }
+
+    /// When the blocks of request `i` are used next: the truth for a policy that needs it, nothing for
+    /// others, which could not know it in an engine.
+    fn outlook(&self, manager: &Manager, i: usize) -> &[u32] {
+        if !manager.needs_future() {
+            return &[];
+        }
+        let (from, until) = (self.plan.offsets[i] as usize, self.plan.offsets[i + 1] as usize);
+        &self.plan.next_use[from..until]
     }
 
     fn serve(
@@ -226,7 +238,6 @@ impl<'a> Prepared<'a> {
     ) -> Result<Option<(u64, u64)>, Error> {
         let request = &self.trace.requests[i];
         let (size, blocks) = (self.trace.block_size, self.trace.blocks(i, self.mode));
-        let (from, until) = (self.plan.offsets[i] as usize, self.plan.offsets[i + 1] as usize);
         keys.clear();
         keys.extend(self.trace.chain(i)[..blocks as usize].iter().map(|&node| node_key(node)));
         // Trace mode counts the partial tail as a block; engine mode asks for full blocks only.
@@ -237,7 +248,7 @@ impl<'a> Prepared<'a> {
             fit: Fit::Partial,
             until: slots,
             meta,
-            outlook: &self.plan.next_use[from..until],
+            outlook: self.outlook(manager, i),
             ..Admission::default()
         };
         if !host.find(manager, &admission) {

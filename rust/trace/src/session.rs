@@ -3,6 +3,7 @@
 use std::fmt;
 
 use hashbrown::HashMap;
+use kvframe_core::sequence::session_id;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 use crate::forest::NO_SESSION;
@@ -45,6 +46,24 @@ impl<'de> Deserialize<'de> for SessionName {
 #[derive(Default)]
 pub(crate) struct Sessions {
     numbers: HashMap<SessionName, u32>,
+    /// As policies know each.
+    pub ids: Vec<u64>,
+}
+
+impl SessionName {
+    /// The number by which policies know the session: the one that an engine gives them for that name.
+    /// What no engine can give as a number (0 is no session there) stands as its text would.
+    fn id(&self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Text(name) if name.is_empty() => session_id("\0"),
+            Self::Text(name) => session_id(name),
+            Self::Integer(number) => match u64::try_from(*number) {
+                Ok(id) if id > 0 => id,
+                _ => session_id(&number.to_string()),
+            },
+        }
+    }
 }
 
 impl Sessions {
@@ -54,6 +73,11 @@ impl Sessions {
         }
         // One session a request at most, and the number of requests fits u32.
         let next = self.numbers.len() as u32;
-        *self.numbers.entry(name).or_insert(next)
+        let id = name.id();
+        let number = *self.numbers.entry(name).or_insert(next);
+        if number == next {
+            self.ids.push(id);
+        }
+        number
     }
 }

@@ -38,6 +38,7 @@ TWINS: dict[str, type[Twin]] = {
     "marconi": keys.Marconi,
     "workload": returns.Workload,
     "session": returns.Session,
+    "next-use": keys.NextUse,
     "opt": keys.Opt,
     "opt-forced": keys.Opt,
     "infinite": keys.Lru,

@@ -190,6 +190,13 @@ class Opt(Ranking):
         return (NEVER - block["next"],)
 
 
+class NextUse(Opt):
+    """Farthest next use, then least recently used."""
+
+    def key(self, block: Block) -> tuple[Any, ...]:
+        return NEVER - block["next"], block["last"]
+
+
 class Marconi(Ranking):
     """Recency plus alpha times work saved, each by the largest. Depths in quarters of an octave."""
 

@@ -66,14 +66,20 @@ impl Manager {
             books.unpick_all(wants.clone());
         }
         let counted = self.count_needs(request, known, &start, &hits);
-        if let (Err(Error::NeedVictims { .. }), Some(books)) = (&counted, self.policy.external()) {
+        if let (&Err(Error::NeedVictims { n }), Some(books)) = (&counted, self.policy.external()) {
             books.spare(wants);
+            if request.insert && books.hears_missed() {
+                self.announce_all(keys, start.rows, n);
+            }
         }
         let outcome = counted.inspect_err(|error| self.count_refusal(error)).map(|counted| {
             let miss = self.why_missed(request, wanted, known, start.rows, collisions);
             self.count_collisions(collisions);
             let attached = if request.read { self.find_attached(wanted) } else { None };
             let grant = self.carry_out(request, known, &counted, &start, (root, keys), &hits);
+            if let Some(books) = self.policy.external() {
+                books.end_announced();
+            }
             self.count_admission(request, &grant, miss);
             Grant { attached, ..grant }
         });

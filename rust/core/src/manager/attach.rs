@@ -11,7 +11,8 @@ use crate::sequence::SeqId;
 
 impl Manager {
     /// Attaches `handle` to the first `upto` tokens of `seq`. It goes when their last full block is
-    /// no longer findable. Returns the handle that it replaces.
+    /// no longer findable. Where they fill no block, it goes with the cache as a whole, or when as many
+    /// such handles as there are blocks came after it. Returns the handle that it replaces.
     ///
     /// # Errors
     /// Unknown handles; [`Error::Invalid`] beyond what is computed, where no findable block carries it, or in an index without keys.
@@ -30,11 +31,16 @@ impl Manager {
             return Err(Error::Invalid {
                 what: "attach",
                 value: upto.to_string(),
-                limit: "needs a full block of these tokens that is findable".into(),
+                limit: "needs tokens that others may find: their full blocks must be findable"
+                    .into(),
             });
         };
-        let tail = tail.to_vec();
-        Ok(self.attached.put(key, link, &tail, handle))
+        let (tail, below) = (tail.to_vec(), tail.len() == upto as usize);
+        let before = self.attached.put(key, link, &tail, handle);
+        if below && before.is_none() {
+            self.attached.note_below(key, link, tail, self.pool.usable() as usize);
+        }
+        Ok(before)
     }
 
     /// What is attached to exactly the tokens wanted.
@@ -46,7 +52,8 @@ impl Manager {
         self.attached.get(key, link, tail)
     }
 
-    /// The key of the last full block of what is wanted, if it is findable, and what comes after.
+    /// The key of the last full block of what is wanted, if it is findable, and what comes after; the
+    /// root and all of it, where it fills no block.
     fn exact<'a>(&self, wanted: Wanted<'a>) -> Option<(Key, Key, &'a [u32])> {
         let (group, reach) = self.layout.groups().iter().enumerate().find(|(_, reach)| {
             // What another input holds is not named by tokens.
@@ -55,16 +62,20 @@ impl Manager {
         let (span, units) = (reach.span, reach.units);
         let blocks = wanted.tokens.len() / span as usize;
         let rows = blocks * units as usize;
-        if blocks == 0 || wanted.keys.len() < rows {
+        if wanted.keys.len() < rows || wanted.tokens.is_empty() || !self.options.prefix_caching {
             return None;
         }
-        // Where tokens are compared, those of the last block say nothing of the ones before.
-        let first = if self.index.wants_proof() { 0 } else { blocks - 1 };
-        let is_there = |at| matches!(self.find(wanted, group, at), Found::Block(_));
-        if !(first..blocks).all(is_there) {
-            return None;
-        }
-        let key = wanted.keys[rows - 1];
+        let key = if blocks == 0 {
+            wanted.root
+        } else {
+            // Where tokens are compared, those of the last block say nothing of the ones before.
+            let first = if self.index.wants_proof() { 0 } else { blocks - 1 };
+            let is_there = |at| matches!(self.find(wanted, group, at), Found::Block(_));
+            if !(first..blocks).all(is_there) {
+                return None;
+            }
+            wanted.keys[rows - 1]
+        };
         let tail = &wanted.tokens[blocks * span as usize..];
         // Items anywhere in the tail tell prefixes apart.
         let (size, length) = (self.options.block_size as usize, wanted.tokens.len());

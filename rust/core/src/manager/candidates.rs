@@ -17,6 +17,11 @@ impl Manager {
         }
     }
 
+    /// What the pending operation has found, for a policy that hears what it misses.
+    pub fn found(&mut self) -> Vec<BlockId> {
+        self.external().map(|books| books.found().to_vec()).unwrap_or_default()
+    }
+
     /// Takes the policy's choice for the operation that follows.
     pub fn choose(&mut self, blocks: &[BlockId], generations: &[u32]) {
         if let Some(external) = self.policy.external() {
@@ -48,9 +53,27 @@ impl Manager {
         }
     }
 
+    /// Whether the policy ranks by what only a replay knows.
+    pub fn needs_future(&self) -> bool {
+        self.policy.needs_future()
+    }
+
     /// How many victims the built-in order named for a policy outside the core.
     pub fn fallbacks(&self) -> u64 {
         self.policy.fallbacks()
+    }
+
+    /// It is `now`, for policies alone: nothing lapses.
+    pub fn set_time(&mut self, now: u64) {
+        self.retention.set_time(now);
+        if let Some(books) = self.policy.external() {
+            books.set_time(self.retention.time());
+        }
+    }
+
+    /// The time as the engine told it last.
+    pub fn time(&self) -> u64 {
+        self.retention.time()
     }
 
     /// Events not delivered yet.

@@ -123,6 +123,8 @@ pub struct Manager {
     /// Steps checked: the number of the last one.
     checked: u64,
     pressure: Pressure,
+    /// The most blocks that were in use at once.
+    peak: u32,
     asleep: bool,
     /// Whether a sequence ever came in with its whole length.
     promised: bool,
@@ -180,6 +182,7 @@ impl Manager {
             tick: 0,
             checked: 0,
             pressure: Pressure::Normal,
+            peak: 0,
             asleep: false,
             promised: false,
             orphans: Orphans::default(),
@@ -273,6 +276,7 @@ impl Manager {
             || self.log.is_on()
             || self.admits_by_key()
             || self.answers.is_some()
+            || self.policy.wants_keys()
     }
 
     fn blocks_for(&self, tokens: u32) -> u32 {

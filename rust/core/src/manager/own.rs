@@ -16,7 +16,7 @@ impl Manager {
         hits: &[Vec<BlockId>],
         using: Use<'_>,
     ) {
-        for found in hits {
+        for (group, found) in hits.iter().enumerate() {
             let mut found = &found[..];
             if start.filler.is_some() {
                 let (good, computing) = found.split_at(start.good as usize);
@@ -26,15 +26,27 @@ impl Manager {
                 self.note_blocks(Kind::Hold, seq, computing.iter(), 0);
                 found = good;
             }
-            self.own(seq, found, using);
+            self.own(seq, group, found, using);
         }
         if let Some(tail) = &start.tail {
-            self.hold_tail(seq, tail, Use { outlook: &[], ..using });
+            let row = hits.first().map_or(0, Vec::len);
+            let outlook = using.outlook.get(row..).unwrap_or(&[]);
+            self.hold_tail(seq, tail, Use { outlook, ..using });
         }
     }
 
     /// `seq` becomes an owner of the blocks found in one group.
-    fn own(&mut self, seq: SeqId, found: &[BlockId], using: Use<'_>) {
+    fn own(&mut self, seq: SeqId, group: usize, found: &[BlockId], using: Use<'_>) {
+        let units = self.layout.groups()[group].units as usize;
+        if units > 1 && !using.outlook.is_empty() {
+            // A block of several units is used again as soon as its first one.
+            let outlook: Vec<u32> = using.outlook.iter().copied().step_by(units).collect();
+            return self.own_runs(seq, found, Use { outlook: &outlook, ..using });
+        }
+        self.own_runs(seq, found, using);
+    }
+
+    fn own_runs(&mut self, seq: SeqId, found: &[BlockId], using: Use<'_>) {
         let mut start = 0;
         // What is not needed lies before a window's blocks, or between a sink and them.
         for run in found.split(|&b| b == NIL) {

@@ -31,6 +31,17 @@ impl Manager {
         f64::from(self.in_use()) / f64::from(self.pool.usable())
     }
 
+    /// The most blocks that were in use at the end of a call that was watched.
+    pub fn peak(&self) -> u32 {
+        self.peak
+    }
+
+    /// Counts the peak anew, from what is in use now; the peak until then.
+    pub fn reset_peak(&mut self) -> u32 {
+        let now = self.in_use();
+        std::mem::replace(&mut self.peak, now)
+    }
+
     /// The pressure level now; asking does not move it.
     pub fn pressure(&self) -> Pressure {
         let (usage, marks) = (self.usage(), self.options.watermarks);
@@ -47,6 +58,7 @@ impl Manager {
     /// does so after each call that may change it. The level before and after, if they differ.
     pub fn watch(&mut self) -> Option<(Pressure, Pressure)> {
         let before = self.pressure;
+        self.peak = self.peak.max(self.in_use());
         self.pressure = self.pressure();
         if self.pressure != before {
             self.note(Kind::Pressure, 0, self.pressure as u64);

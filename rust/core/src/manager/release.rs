@@ -287,6 +287,7 @@ impl Manager {
                 self.policy.remove(block, Why::Invalidated, view);
             }
         }
+        self.attached.drop_below();
         self.sequences.make_private();
         self.computing.clear();
         self.note(Kind::Clear, 0, u64::from(freed));

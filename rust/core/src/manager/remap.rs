@@ -49,7 +49,8 @@ impl Manager {
             return false;
         }
         let view = View { pool: &self.pool, now: self.tick };
-        let outlook = [sequence.outlook.get(i).copied().unwrap_or(NEVER)];
+        let unit = i * self.layout.groups()[group].units as usize;
+        let outlook = [sequence.outlook.get(unit).copied().unwrap_or(NEVER)];
         let using = Use { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
         self.policy.hit(&[twin], using, view);
         if self.pool.share(twin) {

@@ -91,7 +91,7 @@ impl Manager {
     /// It is `now` by the caller's clock, or as late as it was; how many blocks have another priority.
     pub(super) fn tell_time(&mut self, now: u64) -> u32 {
         if now > self.retention.time() {
-            self.retention.set_time(now);
+            self.set_time(now);
             self.note(Kind::Clock, 0, now);
         }
         let mut changed = 0;

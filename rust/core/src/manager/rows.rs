@@ -20,6 +20,24 @@ impl Manager {
         }
     }
 
+    /// Tells a policy outside the core the same, of all blocks of an operation that takes `n` more than
+    /// are free, before it decides: behind the first `rows` units.
+    pub(super) fn announce_all(&mut self, keys: &[Key], rows: u32, n: u32) {
+        let groups = self.layout.groups().iter().enumerate();
+        let groups: Vec<_> = groups.filter(|(_, g)| g.kind != GroupKind::Cross).collect();
+        let of_row = |row: u32| {
+            let starts = groups.iter().filter(move |(_, reach)| row.is_multiple_of(reach.units));
+            starts.filter_map(move |(group, reach)| {
+                keys.get((row + reach.units) as usize - 1).map(|key| key.for_group(*group))
+            })
+        };
+        let taken = n.saturating_add(self.pool.free()) as usize;
+        let announced = (rows..keys.len() as u32).flat_map(of_row).take(taken);
+        if let Some(books) = self.policy.external() {
+            books.announce(announced, self.tick);
+        }
+    }
+
     /// Groups whose table has no slots for the unit `row` yet, as bits.
     #[inline]
     fn short_groups(&self, tables: &[BlockTable], row: u32) -> u32 {

@@ -152,6 +152,7 @@ impl Manager {
         let tokens = &sequence.tokens[at * size as usize..sequence.committed as usize];
         let key = self.hasher.tail(previous, at, &sequence.extras, tokens);
         let (meta, length) = (sequence.meta, sequence.known());
+        let outlook = [sequence.outlook.get(at).copied().unwrap_or(NEVER)];
         let ids = if self.log.is_on() { tokens.to_vec() } else { Vec::new() };
         for group in 0..self.options.groups.len() {
             let table = &self.sequences.get(seq)?.tables[group];
@@ -169,7 +170,7 @@ impl Manager {
             }
             self.index.store(&self.pool, block, key)?;
             self.pool.publish(block, key, parent, at as u32);
-            let using = Use { outlook: &[NEVER], meta, tokens: length };
+            let using = Use { outlook: &outlook, meta, tokens: length };
             self.policy.insert(&[block], using, View { pool: &self.pool, now: self.tick });
             self.stats.stored += 1;
             if self.observer.samples.is_on() {

@@ -8,23 +8,45 @@
 use std::collections::VecDeque;
 
 use super::offering::{Mark, Offering};
-use super::{Candidates, Eviction, Lru, Use, View, Why, grow};
+use super::{Candidates, Eviction, Lru, NEVER, Touch, Use, View, Why, grow};
+use crate::hash::Key;
 use crate::pool::{BlockId, NIL, Pool, State};
 use crate::sequence::Meta;
 
 /// What the core keeps of a findable block for policies to rank by.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
     /// Tick of the last hit or release.
     pub last_use: u64,
     /// Tick at which it became findable.
     pub inserted: u64,
+    /// The engine's time of the last hit or release, 0 before it told any.
+    pub last_use_time: u64,
+    /// The same of the tick at which it became findable.
+    pub inserted_time: u64,
     /// Uses since then, that one included.
     pub uses: u32,
     /// Tokens of the longest request that used it.
     pub reach: u32,
+    /// When that one expects it to be used next, or [`NEVER`].
+    pub next_use: u32,
     /// The request that used it last.
     pub meta: Meta,
+}
+
+impl Default for Row {
+    fn default() -> Self {
+        Self {
+            last_use: 0,
+            inserted: 0,
+            last_use_time: 0,
+            inserted_time: 0,
+            uses: 0,
+            reach: 0,
+            next_use: NEVER,
+            meta: Meta::default(),
+        }
+    }
 }
 
 /// What happened to blocks, for policies that keep books.
@@ -43,6 +65,19 @@ pub enum EventKind {
     Evicted = 4,
     /// Forgotten for another reason.
     Invalidated = 5,
+    /// Looked for and not found: a block for its key is about to be computed. It has no block yet.
+    Missed = 6,
+}
+
+/// What a policy outside the core listens to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// Events of blocks.
+    pub events: bool,
+    /// Keys, with what became findable.
+    pub keys: bool,
+    /// [`EventKind::Missed`], with keys.
+    pub missed: bool,
 }
 
 /// Events not delivered yet, in order.
@@ -54,6 +89,8 @@ pub struct Journal {
     pub blocks: Vec<BlockId>,
     /// When.
     pub ticks: Vec<u64>,
+    /// Their keys, of what became findable or was missed; empty where they are not wanted.
+    pub keys: Vec<Key>,
 }
 
 impl Journal {
@@ -76,6 +113,11 @@ pub struct External {
     fallback: usize,
     fallbacks: u64,
     journal: Option<Journal>,
+    heard: Heard,
+    /// Keys of the pending operation that the policy was told ahead of it.
+    announced: usize,
+    /// As the engine told it.
+    time: u64,
     /// What the pending operation is about to claim: not offered.
     spared: Vec<BlockId>,
     /// Scratch of `candidates`.
@@ -85,9 +127,47 @@ pub struct External {
 }
 
 impl External {
-    /// Books; events are kept only if the policy `wants` them.
-    pub fn new(wants: bool) -> Self {
-        Self { journal: wants.then(Journal::default), ..Self::default() }
+    /// Books; events are kept only if the policy hears any.
+    pub fn new(heard: Heard) -> Self {
+        let any = heard.events || heard.keys || heard.missed;
+        Self { journal: any.then(Journal::default), heard, ..Self::default() }
+    }
+
+    /// It is `now`, by the engine's clock.
+    pub fn set_time(&mut self, now: u64) {
+        self.time = now;
+    }
+
+    /// What the engine's clock said last.
+    pub fn time(&self) -> u64 {
+        self.time
+    }
+
+    /// Tells a policy that hears what is missed, ahead of its decision, for which keys the pending
+    /// operation will compute blocks: it would else hear of them when that has happened.
+    pub fn announce(&mut self, keys: impl Iterator<Item = Key>, now: u64) {
+        if !self.heard.missed || self.announced > 0 {
+            return;
+        }
+        for key in keys {
+            self.record_key(EventKind::Missed, NIL, key, now);
+            self.announced += 1;
+        }
+    }
+
+    /// Whether the policy hears of what is missed.
+    pub fn hears_missed(&self) -> bool {
+        self.heard.missed
+    }
+
+    /// What the pending operation has found, for a policy that hears what is missed; it is not offered.
+    pub fn found(&self) -> &[BlockId] {
+        if self.heard.missed { &self.spared } else { &[] }
+    }
+
+    /// The pending operation is over.
+    pub fn end_announced(&mut self) {
+        self.announced = 0;
     }
 
     /// The events since the last call.
@@ -136,7 +216,7 @@ impl External {
 
     /// The policy's choice, in the order to die. Stands until [`External::settle`].
     pub fn choose(&mut self, pool: &Pool, blocks: &[BlockId], generations: &[u32]) {
-        self.settle();
+        self.forget_choice();
         for (&block, &generation) in blocks.iter().zip(generations) {
             if pool.generation(block) == generation && pool.state(block) == State::Cached {
                 grow(&mut self.picked, block, false);
@@ -159,6 +239,11 @@ impl External {
 
     /// Ends a choice: what was not used of it is forgotten.
     pub fn settle(&mut self) {
+        self.forget_choice();
+        self.end_announced();
+    }
+
+    fn forget_choice(&mut self) {
         for block in self.picks.drain(..) {
             self.picked[block as usize] = false;
         }
@@ -183,17 +268,28 @@ impl External {
     fn record(&mut self, kind: EventKind, block: BlockId, now: u64) {
         if let Some(journal) = &mut self.journal {
             journal.add(kind, block, now);
+            if self.heard.keys || self.heard.missed {
+                journal.keys.push(Key(0));
+            }
         }
     }
 
-    fn used(&mut self, block: BlockId, using: Use<'_>, now: u64) -> &mut Row {
+    fn record_key(&mut self, kind: EventKind, block: BlockId, key: Key, now: u64) {
+        self.record(kind, block, now);
+        if let Some(last) = self.journal.as_mut().and_then(|journal| journal.keys.last_mut()) {
+            *last = key;
+        }
+    }
+
+    fn used(&mut self, block: BlockId, touch: Touch<'_>, now: u64) {
         grow(&mut self.rows, block, Row::default());
         let row = &mut self.rows[block as usize];
         row.last_use = now;
+        row.last_use_time = self.time;
         row.uses = row.uses.saturating_add(1);
-        row.reach = row.reach.max(using.tokens);
-        row.meta = using.meta;
-        row
+        row.reach = row.reach.max(touch.using.tokens);
+        row.next_use = touch.next();
+        row.meta = touch.using.meta;
     }
 }
 
@@ -203,17 +299,19 @@ impl Eviction for External {
     }
 
     fn insert(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>) {
-        for &block in blocks {
+        for (i, &block) in blocks.iter().enumerate() {
             grow(&mut self.rows, block, Row::default());
-            self.rows[block as usize] = Row { inserted: view.now, ..Row::default() };
-            self.used(block, using, view.now);
-            self.record(EventKind::Insert, block, view.now);
+            let time = self.time;
+            self.rows[block as usize] =
+                Row { inserted: view.now, inserted_time: time, ..Row::default() };
+            self.used(block, Touch { using: &using, i }, view.now);
+            self.record_key(EventKind::Insert, block, view.pool.key(block), view.now);
         }
     }
 
     fn hit(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>) {
-        for &block in blocks {
-            self.used(block, using, view.now);
+        for (i, &block) in blocks.iter().enumerate() {
+            self.used(block, Touch { using: &using, i }, view.now);
             self.record(EventKind::Hit, block, view.now);
         }
     }
@@ -233,6 +331,7 @@ impl Eviction for External {
         for &block in blocks.iter().rev() {
             let row = &mut self.rows[block as usize];
             row.last_use = view.now;
+            row.last_use_time = self.time;
             reach = row.reach.max(reach);
             row.reach = reach;
             self.record(EventKind::Release, block, view.now);
@@ -275,6 +374,22 @@ impl Eviction for External {
         self.fallback = self.fallback.saturating_sub(1);
         self.fallbacks += 1;
         self.order.victim(view)
+    }
+
+    fn missed(&mut self, key: Key, view: View<'_>) {
+        if self.announced > 0 {
+            self.announced -= 1;
+        } else if self.heard.missed {
+            self.record_key(EventKind::Missed, NIL, key, view.now);
+        }
+    }
+
+    fn wants_missed(&self) -> bool {
+        self.heard.missed
+    }
+
+    fn wants_keys(&self) -> bool {
+        self.heard.keys || self.heard.missed
     }
 
     fn next(&self, view: View<'_>) -> Option<BlockId> {

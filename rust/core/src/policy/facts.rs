@@ -24,6 +24,14 @@ pub enum Fact {
     Class,
     /// See `Session`.
     Priority,
+    /// See [`Row::next_use`].
+    NextUse,
+    /// Its key.
+    Key,
+    /// See [`Row::last_use_time`].
+    LastUseTime,
+    /// See [`Row::inserted_time`].
+    InsertedTime,
 }
 
 impl Fact {
@@ -39,6 +47,10 @@ impl Fact {
             "turn" => Self::Turn,
             "request_class" => Self::Class,
             "priority" => Self::Priority,
+            "next_use" => Self::NextUse,
+            "key" => Self::Key,
+            "last_use_time" => Self::LastUseTime,
+            "inserted_time" => Self::InsertedTime,
             _ => return None,
         })
     }
@@ -67,6 +79,14 @@ pub struct Facts {
     pub class: Vec<u32>,
     /// [`Fact::Priority`].
     pub priority: Vec<i32>,
+    /// [`Fact::NextUse`].
+    pub next_use: Vec<u32>,
+    /// [`Fact::Key`]: two words each, the low one first.
+    pub key: Vec<[u64; 2]>,
+    /// [`Fact::LastUseTime`].
+    pub last_use_time: Vec<u64>,
+    /// [`Fact::InsertedTime`].
+    pub inserted_time: Vec<u64>,
 }
 
 impl Facts {
@@ -92,7 +112,9 @@ impl Facts {
         fill(self.wants(Fact::LastUse), &mut self.last_use, rows.clone().map(|row| row.last_use));
         fill(self.wants(Fact::Inserted), &mut self.inserted, rows.clone().map(|row| row.inserted));
         fill(self.wants(Fact::Uses), &mut self.uses, rows.clone().map(|row| row.uses));
-        fill(self.wants(Fact::Reach), &mut self.reach, rows.map(|row| row.reach));
+        fill(self.wants(Fact::Reach), &mut self.reach, rows.clone().map(|row| row.reach));
+        fill(self.wants(Fact::NextUse), &mut self.next_use, rows.clone().map(|row| row.next_use));
+        self.gather_rare(blocks, pool, rows);
         fill(self.wants(Fact::Session), &mut self.session, metas.clone().map(|meta| meta.session));
         fill(self.wants(Fact::Turn), &mut self.turn, metas.clone().map(|meta| meta.turn));
         fill(self.wants(Fact::Class), &mut self.class, metas.clone().map(|meta| meta.class));
@@ -109,5 +131,27 @@ impl Facts {
         self.turn.clear();
         self.class.clear();
         self.priority.clear();
+        self.next_use.clear();
+        self.key.clear();
+        self.last_use_time.clear();
+        self.inserted_time.clear();
+    }
+
+    fn gather_rare<'a>(
+        &mut self,
+        blocks: &[BlockId],
+        pool: &Pool,
+        rows: impl Iterator<Item = &'a Row> + Clone,
+    ) {
+        if self.wants(Fact::Key) {
+            let keys = blocks.iter().map(|&block| pool.key(block).0);
+            self.key.extend(keys.map(|key| [key as u64, (key >> 64) as u64]));
+        }
+        if self.wants(Fact::LastUseTime) {
+            self.last_use_time.extend(rows.clone().map(|row| row.last_use_time));
+        }
+        if self.wants(Fact::InsertedTime) {
+            self.inserted_time.extend(rows.map(|row| row.inserted_time));
+        }
     }
 }

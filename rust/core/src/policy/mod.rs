@@ -33,6 +33,7 @@ mod lru;
 mod marconi;
 mod mq;
 mod mru;
+mod next_use;
 mod offering;
 mod opt;
 mod options;
@@ -60,7 +61,7 @@ pub use bands::Bands;
 pub use candidates::Candidates;
 pub use classed::{Classed, Classes, Heads};
 pub use clock::Clock;
-pub use external::{EventKind, External, Journal, Row};
+pub use external::{EventKind, External, Heard, Journal, Row};
 pub use facts::{Fact, Facts};
 pub use fifo::Fifo;
 pub use filo::Filo;
@@ -78,6 +79,7 @@ pub use lru::Lru;
 pub use marconi::Marconi;
 pub use mq::Mq;
 pub use mru::Mru;
+pub use next_use::NextUse;
 pub use opt::Opt;
 pub use options::PolicyOptions;
 pub use priority::Priority;
@@ -212,6 +214,17 @@ pub trait Eviction: Send {
         false
     }
 
+    /// Whether somebody outside the core goes by keys, so that they are needed even where the index is
+    /// not.
+    fn wants_keys(&self) -> bool {
+        false
+    }
+
+    /// Whether it ranks by what only a replay knows.
+    fn needs_future(&self) -> bool {
+        false
+    }
+
     /// Whether [`Eviction::refuses`] ever says yes.
     fn may_refuse(&self) -> bool {
         false
@@ -318,6 +331,7 @@ const POLICIES: &[(&str, Make)] = &[
     ("marconi", |o| classed(Marconi::new(o.alpha_percent, o.attention_blocks))),
     ("workload", |_| classed(Workload::default())),
     ("session", |_| classed(Session::default())),
+    ("next-use", |_| ranked(NextUse::default())),
     ("opt", |_| ranked(Opt::new(true))),
     ("opt-forced", |_| ranked(Opt::new(false))),
     ("infinite", |_| Box::new(Lru::default())),

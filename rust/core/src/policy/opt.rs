@@ -41,6 +41,10 @@ impl Rank for Opt {
         pack(NEVER - self.next[block as usize], 0, view.pool.depth(block))
     }
 
+    fn needs_future(&self) -> bool {
+        true
+    }
+
     fn may_refuse(&self) -> bool {
         self.bypass
     }

@@ -24,6 +24,10 @@ pub trait Rank: Send {
     fn options(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
+    /// See [`Eviction::needs_future`].
+    fn needs_future(&self) -> bool {
+        false
+    }
     /// See [`Eviction::may_refuse`].
     fn may_refuse(&self) -> bool {
         false
@@ -144,6 +148,10 @@ impl<R: Rank> Eviction for Ranked<R> {
 
     fn options(&self) -> Vec<(&'static str, u64)> {
         self.policy.options()
+    }
+
+    fn needs_future(&self) -> bool {
+        self.policy.needs_future()
     }
 
     fn may_refuse(&self) -> bool {

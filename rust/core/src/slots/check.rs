@@ -18,6 +18,7 @@ impl Slots {
 
     fn check(&self) -> Checked {
         self.order.validate(&self.all)?;
+        self.check_pins()?;
         let mut found: Vec<u32> = self.order.slots().collect();
         found.sort_unstable();
         let mut empty: Vec<u32> = self.empty.iter().map(|slot| slot.0).collect();
@@ -67,7 +68,10 @@ impl Slots {
             Some(block) if self.slot_of[block as usize] != at => {
                 Err(format!("block {block} stands for slot {}", self.slot_of[block as usize]))
             }
-            Some(block) if (self.policy.pool().refs(block) == 0) != slot.is_idle() => {
+            Some(block)
+                if self.policy.pool().refs(block) as usize
+                    != usize::from(!slot.is_idle()) + slot.pinned.len() =>
+            {
                 Err(format!("{} owners at the policy", self.policy.pool().refs(block)))
             }
             block if block.is_some() != (slot.found > 0) => Err("its name at the policy".into()),

@@ -14,7 +14,7 @@ impl Slots {
         from: u32,
         into: u32,
         tokens: u32,
-        known: Known,
+        known: Known<'_>,
     ) -> Result<()> {
         let seq = self.handle(into);
         let source = &mut self.all[from as usize];

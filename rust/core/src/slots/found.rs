@@ -22,7 +22,8 @@ impl Slots {
             self.order.extend(&self.all, at, old);
             return Ok(());
         }
-        let known = Known { tokens: slot.tokens.len() as u32, ..Known::default() };
+        let outlook = [slot.next_use];
+        let known = Known { meta: slot.meta, tokens: slot.tokens.len() as u32, outlook: &outlook };
         // No two contents have the same name, so ghosts of one are never taken for another.
         let block = self.policy.insert(
             Key(self.handle(at).into()),
@@ -51,6 +52,8 @@ impl Slots {
         self.order.remove(at);
         let slot = &mut self.all[at as usize];
         slot.found = 0;
+        slot.life += 1;
+        slot.pinned.clear();
         let Some(block) = slot.block.take() else { return Ok(()) };
         self.slot_of[block as usize] = NIL;
         self.policy.remove(&[block], why)

@@ -11,6 +11,7 @@ mod choose;
 mod copies;
 mod found;
 mod order;
+mod pins;
 mod slot;
 
 use std::cmp::Reverse;
@@ -18,6 +19,8 @@ use std::collections::BinaryHeap;
 
 use self::choose::Way;
 use self::order::Order;
+use self::pins::Pins;
+pub use self::pins::SlotPin;
 use self::slot::Slot;
 pub use self::slot::{Admitted, Counters, Row, Standing};
 use crate::error::{Error, Result};
@@ -44,6 +47,7 @@ pub struct Slots {
     /// The slot behind each of the policy's blocks.
     slot_of: Vec<u32>,
     tickets: Tickets,
+    pins: Pins,
     counters: Counters,
     calls: u64,
     /// Scratch: slots that hold a prompt's longest prefix.
@@ -86,6 +90,7 @@ impl Slots {
             policy: TierPolicy::new(count, length, policy)?,
             slot_of: vec![NIL; count as usize],
             tickets: Tickets::default(),
+            pins: Pins::default(),
             counters: Counters::default(),
             calls: 0,
             sharers: Vec::new(),
@@ -115,6 +120,7 @@ impl Slots {
             known: slot.tokens.len() as u32,
             committed: slot.committed,
             found: slot.found,
+            pins: slot.pinned.len() as u32,
         })
     }
 
@@ -135,7 +141,12 @@ impl Slots {
     /// # Errors
     /// [`Error::Invalid`] for an empty prompt, [`Error::SlotFull`] for one longer than a slot,
     /// [`Error::NoSlot`] while none can be had, [`Error::NeedVictims`].
-    pub fn admit(&mut self, prompt: &[u32], space: Space<'_>, known: Known) -> Result<Admitted> {
+    pub fn admit(
+        &mut self,
+        prompt: &[u32],
+        space: Space<'_>,
+        known: Known<'_>,
+    ) -> Result<Admitted> {
         self.check_prompt(prompt)?;
         let root = self.hasher.root(space);
         let Way { into, from, tokens } = self.choose(root, prompt)?;
@@ -150,6 +161,7 @@ impl Slots {
         (slot.live, slot.private, slot.root, slot.committed) = (true, false, root, tokens);
         slot.tokens.truncate(if in_place { tokens as usize } else { 0 });
         slot.tokens.extend_from_slice(&prompt[slot.tokens.len()..]);
+        (slot.meta, slot.next_use) = (known.meta, known.next());
         let seq = self.handle(into);
         let copied_from = from.filter(|_| !in_place);
         if let Some(from) = copied_from {
@@ -178,7 +190,7 @@ impl Slots {
     }
 
     /// A cached slot goes on behind its first `tokens` tokens; what is behind them is lost.
-    fn go_on(&mut self, slot: u32, tokens: u32, known: Known) -> Result<()> {
+    fn go_on(&mut self, slot: u32, tokens: u32, known: Known<'_>) -> Result<()> {
         let found = self.all[slot as usize].found;
         let block = self.all[slot as usize].block;
         let block = block.ok_or_else(|| Error::Integrity(format!("slot {slot} has no block")))?;
@@ -262,15 +274,19 @@ impl Slots {
     /// Cuts a sequence, as when drafts are not accepted.
     ///
     /// # Errors
-    /// As [`Slots::append`]; [`Error::Invalid`] past what is known, or below what a copy reads.
+    /// As [`Slots::append`]; [`Error::Invalid`] past what is known, or below what a copy reads or a pin
+    /// holds.
     pub fn truncate(&mut self, seq: SeqId, length: u32) -> Result<()> {
         let at = self.find(seq)?;
         let known = self.all[at].tokens.len();
         let read = self.tickets.tokens_read(at as u32);
+        let pinned = self.all[at].pinned.iter().copied().max().unwrap_or(0);
         let limit = if length as usize > known {
             format!("only {known} tokens are known")
         } else if length < read {
             format!("a copy that is not settled reads {read} tokens: hand its ticket back first")
+        } else if length < pinned {
+            format!("{pinned} tokens are pinned: end the pin first")
         } else {
             if self.all[at].found > length {
                 self.shrink(at as u32, length)?;

@@ -1,11 +1,12 @@
 //! One slot, and what is told of slots.
 
 use crate::hash::Key;
+use crate::policy::NEVER;
 use crate::pool::BlockId;
-use crate::sequence::SeqId;
+use crate::sequence::{Meta, SeqId};
 
 /// A slot and what is in it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Slot {
     /// How many sequences have been here.
     pub version: u32,
@@ -26,6 +27,36 @@ pub(super) struct Slot {
     pub block: Option<BlockId>,
     /// The last call that named it.
     pub call: u64,
+    /// Tokens that each pin holds.
+    pub pinned: Vec<u32>,
+    /// How often it ceased to be found.
+    pub life: u32,
+    /// The request that came last.
+    pub meta: Meta,
+    /// When that one expects the slot to be used next.
+    pub next_use: u32,
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Self {
+            version: 0,
+            live: false,
+            filling: false,
+            private: false,
+            holds: 0,
+            root: Key(0),
+            tokens: Vec::new(),
+            committed: 0,
+            found: 0,
+            block: None,
+            call: 0,
+            pinned: Vec::new(),
+            life: 0,
+            meta: Meta::default(),
+            next_use: NEVER,
+        }
+    }
 }
 
 impl Slot {
@@ -72,6 +103,8 @@ pub struct Row {
     pub known: u32,
     pub committed: u32,
     pub found: u32,
+    /// Pins that hold some of it.
+    pub pins: u32,
 }
 
 /// What happened so far.

@@ -24,16 +24,28 @@ use crate::sequence::Meta;
 
 /// What is known of a use.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Known {
+pub struct Known<'a> {
     /// The request.
     pub meta: Meta,
     /// Its length in tokens, or 0 where that is not known.
     pub tokens: u32,
+    /// When each block is used next, where that is known.
+    pub outlook: &'a [u32],
 }
 
-impl Known {
-    fn using(&self) -> Use<'static> {
-        Use { outlook: &[], meta: self.meta, tokens: self.tokens }
+impl<'a> Known<'a> {
+    fn using(&self) -> Use<'a> {
+        Use { outlook: self.outlook, meta: self.meta, tokens: self.tokens }
+    }
+
+    /// When the first block is used next.
+    pub fn next(&self) -> u32 {
+        self.using().next(0)
+    }
+
+    /// The same of the blocks from the place `from` on.
+    fn behind(self, from: u32) -> Self {
+        Self { outlook: self.outlook.get(from as usize..).unwrap_or(&[]), ..self }
     }
 }
 
@@ -181,7 +193,7 @@ impl TierPolicy {
     ///
     /// # Errors
     /// [`Error::NoCapacity`]; [`Error::PolicyRefused`] in a tier that grows.
-    pub fn insert(&mut self, key: Key, depth: u32, known: Known) -> Result<BlockId> {
+    pub fn insert(&mut self, key: Key, depth: u32, known: Known<'_>) -> Result<BlockId> {
         self.insert_after(key, NIL, depth, known)
     }
 
@@ -194,7 +206,7 @@ impl TierPolicy {
         key: Key,
         parent: BlockId,
         depth: u32,
-        known: Known,
+        known: Known<'_>,
     ) -> Result<BlockId> {
         if let Some(told) = self.told
             && self.pool.free() == 0
@@ -221,7 +233,7 @@ impl TierPolicy {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a block that is not here.
-    pub fn hit(&mut self, blocks: &[BlockId], known: Known) -> Result<()> {
+    pub fn hit(&mut self, blocks: &[BlockId], known: Known<'_>) -> Result<()> {
         self.check(blocks)?;
         self.tick();
         self.take_unowned(blocks);

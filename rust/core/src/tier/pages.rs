@@ -149,7 +149,7 @@ impl TierPages {
     /// # Errors
     /// [`Error::Busy`] if too much is on its way; [`Error::NoCapacity`]; [`Error::NeedVictims`]. In
     /// each case nothing has changed.
-    pub fn store(&mut self, keys: &[Key], parts: u32, known: Known) -> Result<Stored> {
+    pub fn store(&mut self, keys: &[Key], parts: u32, known: Known<'_>) -> Result<Stored> {
         let mut chain = self.pages_of(keys);
         let present = chain.len() as u32;
         let wanted = keys.len() as u32 - present;
@@ -162,7 +162,7 @@ impl TierPages {
         self.tier.missed(&keys[present as usize..]);
         let mut parent = chain.last().copied().unwrap_or(NIL);
         for (depth, &key) in (present..).zip(&keys[present as usize..]) {
-            let page = self.tier.insert_after(key, parent, depth, known)?;
+            let page = self.tier.insert_after(key, parent, depth, known.behind(depth))?;
             self.enter(key, page, false);
             chain.push(page);
             parent = page;
@@ -182,7 +182,7 @@ impl TierPages {
         keys: &[Key],
         from: u32,
         parts: u32,
-        used: Option<Known>,
+        used: Option<Known<'_>>,
     ) -> Result<Opened> {
         let found = self.find(keys);
         if (found as usize) < keys.len() || from > found {
@@ -227,7 +227,7 @@ impl TierPages {
     ///
     /// # Errors
     /// [`Error::Integrity`].
-    pub fn touch(&mut self, keys: &[Key], known: Known) -> Result<()> {
+    pub fn touch(&mut self, keys: &[Key], known: Known<'_>) -> Result<()> {
         let chain = self.pages_of(keys);
         self.tier.hit(&chain, known)
     }

@@ -1,7 +1,7 @@
 //! A manager, the pages under it, and the sequences an engine believes in.
 
 use kvframe_core::groups::Reach;
-use kvframe_core::policy::{Candidates, External, PolicyOptions, by_name};
+use kvframe_core::policy::{Candidates, External, Heard, PolicyOptions, by_name};
 use kvframe_core::pool::State;
 use kvframe_core::{BlockId, Error, Group, GroupKind, Key, Manager, NIL, Options, Result, SeqId};
 
@@ -115,7 +115,7 @@ impl World {
         let (blocks, size) = (options.blocks, options.block_size);
         let tails = Tails::new(&options);
         let policy = match policy {
-            "external" => Box::new(External::new(true)),
+            "external" => Box::new(External::new(Heard { events: true, ..Heard::default() })),
             name => by_name(name, PolicyOptions::default()).expect("a shipped policy"),
         };
         let m = Manager::new(options, policy).expect("sound options");

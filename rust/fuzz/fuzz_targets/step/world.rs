@@ -4,7 +4,7 @@ use kvframe_core::events::{Event, Kind};
 use kvframe_core::index::IndexKind;
 use kvframe_core::locks::Receipt;
 use kvframe_core::manager::{Fits, Ids, Pinner, Preempt, Step};
-use kvframe_core::policy::{Candidates, External, NAMES, PolicyOptions, by_name};
+use kvframe_core::policy::{Candidates, External, Heard, NAMES, PolicyOptions, by_name};
 use kvframe_core::retention::Hint;
 use kvframe_core::{Error, Grant, Group, GroupKind, HashAlgo, Manager, Options, Result, SeqId};
 
@@ -64,7 +64,7 @@ impl World {
         };
         let policy = match NAMES.get(setup.policy as usize % (NAMES.len() + 2)) {
             Some(name) => by_name(name, PolicyOptions::default()).expect("a shipped policy"),
-            None => Box::new(External::new(true)),
+            None => Box::new(External::new(Heard { events: true, ..Heard::default() })),
         };
         let m = Manager::new(options, policy).ok()?;
         let (seqs, tickets, loans, pins) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());

@@ -103,6 +103,7 @@ impl Prepared<'_> {
             let arrival = request.timestamp_ms as f64 / 1_000.0;
             let mut now = arrival.max(free);
             end_until(manager, &mut running, now)?;
+            manager.set_time((now * 1_000.0).max(0.0) as u64);
             outcome.requests += 1;
             outcome.input_tokens += u64::from(request.input_tokens);
             outcome.block_accesses += u64::from(self.trace.blocks(i, self.mode));
@@ -173,7 +174,6 @@ impl Prepared<'_> {
         keys.clear();
         keys.extend(self.trace.chain(i)[..blocks].iter().map(|&node| node_key(node)));
         keys.extend((blocks..(len / self.trace.block_size) as usize).map(|at| own_key(i, at)));
-        let (from, until) = (self.plan.offsets[i] as usize, self.plan.offsets[i + 1] as usize);
         // One token of a prompt is computed: a block that is there is computed once more, for itself.
         if blocks > 0
             && request.input_tokens.is_multiple_of(self.trace.block_size)
@@ -181,7 +181,7 @@ impl Prepared<'_> {
         {
             keys[blocks - 1] = own_key(i, blocks - 1);
         }
-        Ok(Admission { outlook: &self.plan.next_use[from..until], ..room(keys, len, meta) })
+        Ok(Admission { outlook: self.outlook(manager, i), ..room(keys, len, meta) })
     }
 
     fn count(&self, i: usize, cached_tokens: u32, outcome: &mut Outcome) {
