@@ -291,9 +291,11 @@ class Admissions(Joins):
             found = table[: start.good] if start.computing else table
             for block in self.of(found):
                 self.pool.hit(block, len(ask.tokens), ask)
+                self.pool.used(block, ask)
         for block in start.tail:
             self.pool.own([block], "tail")
             self.pool.hit(block, len(ask.tokens), ask)
+            self.pool.used(block, ask)
         return new
 
     def take_inputs(self, seq: Seq, tables: list[list[int]]) -> None:

@@ -29,6 +29,8 @@ class Block:
     """How many blocks had lost their last owner before it did."""
     reach: int = 0
     """Tokens of the longest request through it."""
+    session: int = 0
+    """The one that alone used it; 0: others did, too."""
 
     @property
     def findable(self) -> bool:
@@ -179,7 +181,12 @@ class Pool:
         if self.twin:
             self.twin.hit(block, ask, self.now)
 
+    def used(self, block: Block, ask: Ask | None) -> None:
+        if block.session != (ask.session if ask else 0):
+            block.session = 0
+
     def insert(self, block: Block, tokens: int, ask: Ask | None) -> None:
+        block.session = ask.session if ask else 0
         block.uses, block.inserted, block.last, block.reach = 1, self.now, self.now, tokens
         if self.twin:
             self.twin.insert(block, ask, self.now)

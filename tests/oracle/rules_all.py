@@ -50,6 +50,8 @@ WEIGHTS = {
     "lend": 3,
     "give_back": 3,
     "clear": 1,
+    "clear_scope": 3,
+    "rematch": 8,
     "new_weights": 1,
     "resize": 2,
     "collect": 1,

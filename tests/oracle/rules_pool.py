@@ -146,6 +146,21 @@ class PoolRules(Rules):
         )
         self.plane.epoch += 1
 
+    def clear_scope(self) -> None:
+        adapter, salt, session = [
+            self.dice.pick(names) if self.dice.one_in(2) else None
+            for names in (["", "s"], ["", "s"], [0, 1, 2])
+        ]
+        if adapter is salt is session is None:
+            adapter = "s"
+        self.both(
+            f"clear adapter {adapter!r} salt {salt!r} session {session}",
+            lambda: self.kv.clear_cache(adapter=adapter, salt=salt, session=session),
+            lambda gone: self.same("gone", gone, self.o.clear_scope(adapter, salt, session)),
+        )
+        if session is None:
+            self.plane.disown(salt, adapter)
+
     def new_weights(self) -> None:
         name = self.dice.pick(["", "a", "b"])
         self.both(

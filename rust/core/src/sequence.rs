@@ -58,6 +58,8 @@ pub struct Sequence {
     pub insert: bool,
     /// Whether it came in because all of `max_tokens` could be had.
     pub whole: bool,
+    /// Whether what it has was to be forgotten, by its adapter, salt or session.
+    pub disowned: bool,
     /// Tokens known: the prompt and what was appended. Empty if the request came as keys.
     pub tokens: Vec<u32>,
     /// Block table of each group.
@@ -203,7 +205,7 @@ impl Sequence {
         tables.iter_mut().for_each(|table| table.truncate(0));
         (self.len, self.committed, self.cached, self.published) = (0, 0, 0, 0);
         (self.private, self.known, self.unknown) = (false, 0, 0);
-        (self.max_tokens, self.whole) = (0, false);
+        (self.max_tokens, self.whole, self.disowned) = (0, false, false);
         (self.usage, self.joined) = (Usage::default(), 0);
         (self.meta, self.heat) = (Meta::default(), Heat::default());
         self.miss = Miss::default();

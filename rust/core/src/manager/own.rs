@@ -18,7 +18,7 @@ impl Manager {
     ) {
         for found in hits {
             let mut found = &found[..];
-            if start.filler.is_some() {
+            if start.rows > start.good {
                 let (good, computing) = found.split_at(start.good as usize);
                 for &block in computing {
                     self.pool.share(block);
@@ -34,7 +34,7 @@ impl Manager {
     }
 
     /// `seq` becomes an owner of the blocks found in one group.
-    fn own(&mut self, seq: SeqId, found: &[BlockId], using: Use<'_>) {
+    pub(super) fn own(&mut self, seq: SeqId, found: &[BlockId], using: Use<'_>) {
         let mut start = 0;
         // What is not needed lies before a window's blocks, or between a sink and them.
         for run in found.split(|&b| b == NIL) {
@@ -56,6 +56,7 @@ impl Manager {
             cached.extend(found.iter().filter(|&&b| self.pool.state(b) == State::Cached));
         }
         self.pool.share_chain(found);
+        self.origins.used(found, using.meta.session);
         let view = View { pool: &self.pool, now: self.tick };
         self.policy.claim(if some_owned { &cached } else { found }, view);
         self.policy.hit(found, using, view);

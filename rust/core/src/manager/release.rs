@@ -4,8 +4,6 @@ use super::Manager;
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::groups::{GroupKind, Reach};
-use crate::policy::Why;
-use crate::pool::State;
 use crate::sequence::{SeqId, Sequence};
 
 impl Manager {
@@ -245,31 +243,5 @@ impl Manager {
         cut.sort_unstable();
         cut.dedup();
         Ok(cut)
-    }
-
-    /// Forgets every cached block; running sequences keep theirs, and leave nothing findable.
-    /// Returns how many blocks were freed.
-    pub fn clear_cache(&mut self) -> u32 {
-        self.tick += 1;
-        let mut blocks = self.index.blocks();
-        // Deepest first, so that a block goes before the one it follows.
-        blocks.sort_unstable_by_key(|&b| (u32::MAX - self.pool.depth(b), b));
-        let mut freed = 0;
-        for block in blocks {
-            if self.pool.state(block) == State::Cached {
-                self.invalidate(block);
-                freed += 1;
-            } else {
-                self.note_block(Kind::Forget, 0, block, 0);
-                self.note_gone(block, Why::Invalidated);
-                self.unfind(block);
-                self.pool.unpublish(block);
-                let view = crate::policy::View { pool: &self.pool, now: self.tick };
-                self.policy.remove(block, Why::Invalidated, view);
-            }
-        }
-        self.sequences.make_private();
-        self.note(Kind::Clear, 0, u64::from(freed));
-        freed
     }
 }
