@@ -95,7 +95,12 @@ impl Manager {
     fn fits(&self, py: Python<'_>, request: &Bound<'_, Request>) -> PyResult<u8> {
         let keys = self.keys_of(py, request.get());
         let asked = request.get().admission(&keys);
-        let fits = self.locked(py, |core| core.fits(&asked))?;
+        let fits = self.locked(py, |core| {
+            if asked.join {
+                core.expect_joins();
+            }
+            core.fits(&asked)
+        })?;
         Ok(match fits.map_err(|e| from_core(py, &e))? {
             Fits::Never => 0,
             Fits::Later => 1,

@@ -1,7 +1,15 @@
 //! Copies under way. Both pages of a copy belong to it as well until its ticket is settled, so
 //! neither can be given to anybody while the copy may still run.
 
+mod pages;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hashbrown::HashMap;
+
+use self::pages::Pages;
 use crate::error::{Error, Result};
+use crate::hash::Key;
 use crate::pool::{BlockId, NIL};
 use crate::sequence::SeqId;
 
@@ -56,29 +64,100 @@ pub struct Outstanding {
     pub load: bool,
 }
 
+/// A ticket that is settled: what it owned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settled {
+    /// Its number.
+    pub ticket: u64,
+    /// Its copies.
+    pub copies: Vec<Copy>,
+    /// Blocks it kept besides their ends.
+    pub held: Vec<BlockId>,
+}
+
+impl Settled {
+    /// Every page that it owned and owns no more, prefixes before what follows them.
+    pub fn owned(&self) -> Vec<BlockId> {
+        let ends = self.copies.iter().flat_map(|c| [c.src, c.dst]);
+        let mut out: Vec<BlockId> = ends.filter(|&b| b != NIL).collect();
+        out.extend(&self.held);
+        out.reverse();
+        out
+    }
+}
+
+/// A ticket given out and not settled.
+#[derive(Debug, Default)]
+struct Ticket {
+    /// Its copies, behind the first `skip`, which are settled.
+    copies: Vec<Copy>,
+    skip: usize,
+    /// Blocks it keeps besides their ends.
+    held: Vec<BlockId>,
+    load: Option<Load>,
+    /// Whose load it is, where it is one and no joined computation.
+    opened_for: SeqId,
+    /// What the first block that it brings is called.
+    name: Option<Key>,
+    /// Who waits for what it joined, by slot and handle.
+    joiners: BTreeSet<(u32, SeqId)>,
+    /// When it lapses, by the caller's clock.
+    deadline: Option<u64>,
+}
+
+impl Ticket {
+    fn copies(&self) -> &[Copy] {
+        &self.copies[self.skip..]
+    }
+
+    fn is_joined(&self) -> bool {
+        self.load.is_some_and(|load| load.filler.is_some())
+    }
+
+    /// Takes its first `count` copies out of it.
+    fn take_front(&mut self, count: usize) -> Vec<Copy> {
+        let end = self.skip + count;
+        let taken = self.copies[self.skip..end].to_vec();
+        self.skip = end;
+        if self.skip > self.copies.len() / 2 {
+            self.copies.drain(..self.skip);
+            self.skip = 0;
+        }
+        taken
+    }
+}
+
 /// Plans not given out yet, and those given out and not settled.
 #[derive(Debug, Default)]
 pub struct Tickets {
     gathering: Vec<Copy>,
-    outstanding: Vec<Plan>,
-    /// Blocks that the copies of a ticket (0: the plan being gathered) keep besides their ends.
-    held: Vec<(u64, BlockId)>,
-    /// Of the outstanding ones, pages that come from elsewhere.
-    loads: Vec<Load>,
-    /// When a ticket lapses, by the caller's clock.
-    deadlines: Vec<(u64, u64)>,
+    /// Blocks that the plan being gathered keeps besides the ends of its copies.
+    gathering_held: Vec<BlockId>,
+    outstanding: BTreeMap<u64, Ticket>,
+    pages: Pages,
+    /// How many of the outstanding ones are loads, joined computations included.
+    loads: usize,
+    /// The load that was opened for a sequence.
+    opened: HashMap<SeqId, u64>,
+    /// Loads by the name of the first block that each brings.
+    names: HashMap<Key, BTreeSet<u64>>,
+    /// Tickets of what others joined of a sequence's computation.
+    fillers: HashMap<SeqId, BTreeSet<u64>>,
+    /// When tickets lapse, by the caller's clock.
+    deadlines: BTreeSet<(u64, u64)>,
     next: u64,
 }
 
 impl Tickets {
     /// Adds a copy to the plan being gathered.
     pub fn add(&mut self, copy: Copy) {
+        self.pages.add(&copy, 0);
         self.gathering.push(copy);
     }
 
     /// Blocks that the plan being gathered owns besides the ends of its copies.
     pub fn hold(&mut self, blocks: impl Iterator<Item = BlockId>) {
-        self.held.extend(blocks.map(|block| (0, block)));
+        self.gathering_held.extend(blocks);
     }
 
     /// Copies being gathered.
@@ -91,11 +170,18 @@ impl Tickets {
         if self.gathering.is_empty() {
             return None;
         }
-        self.next += 1;
-        let plan = Plan { ticket: self.next, copies: std::mem::take(&mut self.gathering) };
-        self.outstanding.push(plan.clone());
-        self.held.iter_mut().filter(|(owner, _)| *owner == 0).for_each(|held| held.0 = plan.ticket);
+        let copies = std::mem::take(&mut self.gathering);
+        let held = std::mem::take(&mut self.gathering_held);
+        let plan = Plan { ticket: self.next + 1, copies: copies.clone() };
+        self.pages.give_out(&copies, plan.ticket);
+        self.issue(Ticket { copies, held, ..Ticket::default() });
         Some(plan)
+    }
+
+    fn issue(&mut self, ticket: Ticket) -> u64 {
+        self.next += 1;
+        self.outstanding.insert(self.next, ticket);
+        self.next
     }
 
     /// A ticket for `blocks` blocks from the place `start` on, which somebody else fills.
@@ -106,27 +192,82 @@ impl Tickets {
         filler: Option<SeqId>,
         copies: Vec<Copy>,
     ) -> u64 {
-        let ticket = self.issue(copies);
-        self.loads.push(Load { ticket, start, blocks, filler });
-        ticket
+        let ticket = self.next + 1;
+        for copy in &copies {
+            match filler {
+                Some(filler) => self.pages.join(copy.dst, filler),
+                None => self.pages.add(copy, ticket),
+            }
+        }
+        let opened_for = copies.first().map_or(0, |copy| copy.seq);
+        match filler {
+            Some(filler) => drop(self.fillers.entry(filler).or_default().insert(ticket)),
+            None => drop(self.opened.insert(opened_for, ticket)),
+        }
+        self.loads += 1;
+        let load = Some(Load { ticket, start, blocks, filler });
+        self.issue(Ticket { copies, load, opened_for, ..Ticket::default() })
     }
 
-    /// Outstanding loads.
-    pub fn loads(&self) -> &[Load] {
-        &self.loads
+    /// A load can be found by the name of the first block that it brings.
+    pub fn name_load(&mut self, ticket: u64, name: Key) {
+        if let Some(load) = self.outstanding.get_mut(&ticket) {
+            load.name = Some(name);
+            self.names.entry(name).or_default().insert(ticket);
+        }
+    }
+
+    /// Loads whose first block has that name.
+    pub fn named(&self, name: Key) -> impl Iterator<Item = Load> + '_ {
+        let tickets = self.names.get(&name).into_iter().flatten();
+        tickets.filter_map(|ticket| self.outstanding.get(ticket)?.load)
+    }
+
+    /// Whether loads are under way, or computations that others joined.
+    #[inline]
+    pub fn has_loads(&self) -> bool {
+        self.loads > 0
+    }
+
+    /// Whether anything is joined.
+    pub fn has_joined(&self) -> bool {
+        !self.fillers.is_empty()
+    }
+
+    /// What others joined of the computation of `filler`, by ticket.
+    pub fn joined_with(&self, filler: SeqId) -> Vec<Load> {
+        let tickets = self.fillers.get(&filler).into_iter().flatten();
+        tickets.filter_map(|ticket| self.outstanding.get(ticket)?.load).collect()
+    }
+
+    /// `seq` waits for what the ticket joined.
+    pub fn add_joiner(&mut self, ticket: u64, seq: SeqId) {
+        if let Some(joined) = self.outstanding.get_mut(&ticket) {
+            joined.joiners.insert((seq as u32, seq));
+        }
+    }
+
+    /// `seq` waits no more.
+    pub fn remove_joiner(&mut self, ticket: u64, seq: SeqId) {
+        if let Some(joined) = self.outstanding.get_mut(&ticket) {
+            joined.joiners.remove(&(seq as u32, seq));
+        }
+    }
+
+    /// Who waits for what the ticket joined.
+    pub fn joiners(&self, ticket: u64) -> impl Iterator<Item = SeqId> + '_ {
+        let joiners = self.outstanding.get(&ticket).map(|joined| &joined.joiners);
+        joiners.into_iter().flatten().map(|&(_, seq)| seq)
     }
 
     /// The load that was opened for `seq`, joined computations apart.
     pub fn load_for(&self, seq: SeqId) -> Option<Load> {
-        let own = |load: &&Load| {
-            let first = self.load(load.ticket).and_then(|(_, pages)| pages.first());
-            load.filler.is_none() && first.is_some_and(|copy| copy.seq == seq)
-        };
-        self.loads.iter().find(own).copied()
+        self.outstanding.get(self.opened.get(&seq)?)?.load
     }
 
-    /// Takes the first `blocks` blocks of a load, or (from its end) all others, out of it; a load of
-    /// which nothing is left is settled. Returns their pages, which the ticket owns no more.
+    /// Takes the first `blocks` blocks of a joined computation, or (from its end) all others, out of
+    /// it; one of which nothing is left is settled. Returns their pages, which the ticket owns no
+    /// more.
     pub fn split_load(
         &mut self,
         ticket: u64,
@@ -134,146 +275,175 @@ impl Tickets {
         groups: usize,
         front: bool,
     ) -> Vec<Copy> {
-        let place = self.loads.iter().position(|load| load.ticket == ticket);
-        let plan = self.outstanding.iter().position(|p| p.ticket == ticket);
-        let (Some(place), Some(plan)) = (place, plan) else { return Vec::new() };
-        let load = &mut self.loads[place];
-        let copies = &mut self.outstanding[plan].copies;
-        let at = blocks.min(load.blocks) as usize * groups;
-        let taken: Vec<Copy> = if front {
-            load.start += blocks.min(load.blocks);
-            load.blocks -= blocks.min(load.blocks);
-            copies.drain(..at).collect()
+        let Some(split) = self.outstanding.get_mut(&ticket) else { return Vec::new() };
+        let Some(load) = &mut split.load else { return Vec::new() };
+        let blocks = blocks.min(load.blocks);
+        if front {
+            load.start += blocks;
+            load.blocks -= blocks;
         } else {
-            load.blocks = blocks.min(load.blocks);
-            copies.drain(at..).collect()
+            load.blocks = blocks;
+        }
+        let (left, filler, at) = (load.blocks, load.filler, blocks as usize * groups);
+        let taken = if front {
+            split.take_front(at)
+        } else {
+            split.copies.drain(split.skip + at..).collect()
         };
-        if load.blocks == 0 {
-            self.loads.remove(place);
-            self.outstanding.swap_remove(plan);
+        for copy in &taken {
+            match filler {
+                Some(_) => self.pages.leave(copy.dst),
+                None => self.pages.remove(copy),
+            }
+        }
+        if left == 0 {
+            self.forget(ticket);
         }
         taken
     }
 
+    /// Takes a ticket off every list but that of pages.
+    fn forget(&mut self, ticket: u64) -> Option<Ticket> {
+        let gone = self.outstanding.remove(&ticket)?;
+        if let Some(at) = gone.deadline {
+            self.deadlines.remove(&(at, ticket));
+        }
+        let Some(load) = gone.load else { return Some(gone) };
+        self.loads -= 1;
+        if let Some(filler) = load.filler {
+            let left = self.fillers.get_mut(&filler).is_some_and(|tickets| {
+                tickets.remove(&ticket);
+                !tickets.is_empty()
+            });
+            if !left {
+                self.fillers.remove(&filler);
+            }
+        } else {
+            self.opened.remove(&gone.opened_for);
+        }
+        if let Some(name) = gone.name
+            && let Some(tickets) = self.names.get_mut(&name)
+        {
+            tickets.remove(&ticket);
+            if tickets.is_empty() {
+                self.names.remove(&name);
+            }
+        }
+        Some(gone)
+    }
+
     /// Lets a ticket lapse at `at`, by the caller's clock.
     pub fn set_deadline(&mut self, ticket: u64, at: u64) {
-        self.deadlines.retain(|&(other, _)| other != ticket);
-        self.deadlines.push((ticket, at));
+        let Some(lapses) = self.outstanding.get_mut(&ticket) else { return };
+        if let Some(before) = lapses.deadline.replace(at) {
+            self.deadlines.remove(&(before, ticket));
+        }
+        self.deadlines.insert((at, ticket));
     }
 
     /// When a ticket lapses.
     pub fn deadline(&self, ticket: u64) -> Option<u64> {
-        self.deadlines.iter().find(|&&(other, _)| other == ticket).map(|&(_, at)| at)
+        self.outstanding.get(&ticket)?.deadline
     }
 
     /// Tickets that have lapsed by `now`, in the order they were given out.
     pub fn lapsed(&self, now: u64) -> Vec<u64> {
-        let lapsed = self.deadlines.iter().filter(|&&(_, at)| at <= now);
-        let mut tickets: Vec<u64> = lapsed.map(|&(ticket, _)| ticket).collect();
+        let lapsed = self.deadlines.range(..=(now, u64::MAX));
+        let mut tickets: Vec<u64> = lapsed.map(|&(_, ticket)| ticket).collect();
         tickets.sort_unstable();
         tickets
     }
 
-    /// Every ticket given out and not settled, joined computations apart.
+    /// Every ticket given out and not settled, in that order, joined computations apart.
     pub fn given(&self) -> impl Iterator<Item = u64> + '_ {
-        self.outstanding.iter().map(|plan| plan.ticket).filter(|&t| self.is_outstanding(t))
+        self.outstanding.iter().filter(|(_, t)| !t.is_joined()).map(|(&ticket, _)| ticket)
     }
 
     /// Blocks that a ticket owns, once for each time.
     pub fn blocks_of(&self, ticket: u64) -> Vec<BlockId> {
-        let plan = self.outstanding.iter().filter(|plan| plan.ticket == ticket);
-        let ends = plan.flat_map(|plan| &plan.copies).flat_map(|c| [c.src, c.dst]);
-        let held = self.held.iter().filter(|&&(owner, _)| owner == ticket).map(|&(_, b)| b);
-        ends.filter(|&b| b != NIL).chain(held).collect()
+        let Some(ticket) = self.outstanding.get(&ticket) else { return Vec::new() };
+        let ends = ticket.copies().iter().flat_map(|c| [c.src, c.dst]);
+        ends.filter(|&b| b != NIL).chain(ticket.held.iter().copied()).collect()
     }
 
     /// Whether a ticket copies pages of this pool.
     pub fn copies_pages(&self, ticket: u64) -> bool {
-        let plan = self.outstanding.iter().find(|plan| plan.ticket == ticket);
-        plan.is_some_and(|plan| plan.copies.iter().any(|copy| copy.src != NIL))
-    }
-
-    fn issue(&mut self, copies: Vec<Copy>) -> u64 {
-        self.next += 1;
-        self.outstanding.push(Plan { ticket: self.next, copies });
-        self.next
+        let ticket = self.outstanding.get(&ticket);
+        ticket.is_some_and(|ticket| ticket.copies().iter().any(|copy| copy.src != NIL))
     }
 
     /// A ticket that only keeps blocks.
-    pub fn lease(&mut self, blocks: Vec<BlockId>) -> u64 {
-        let ticket = self.issue(Vec::new());
-        self.held.extend(blocks.into_iter().map(|block| (ticket, block)));
-        ticket
+    pub fn lease(&mut self, held: Vec<BlockId>) -> u64 {
+        self.issue(Ticket { held, ..Ticket::default() })
     }
 
     /// An outstanding load, and its pages.
     pub fn load(&self, ticket: u64) -> Option<(Load, &[Copy])> {
-        let load = *self.loads.iter().find(|load| load.ticket == ticket)?;
-        let plan = self.outstanding.iter().find(|p| p.ticket == ticket)?;
-        Some((load, &plan.copies))
+        let ticket = self.outstanding.get(&ticket)?;
+        Some((ticket.load?, ticket.copies()))
     }
 
     /// Whether somebody else is to fill `page`; tickets of which `settled` is true do not count, nor
     /// joined computations other than `joined`.
     pub fn is_loading(&self, page: BlockId, joined: u64, settled: &dyn Fn(u64) -> bool) -> bool {
-        let counts = |load: &&Load| load.filler.is_none() || load.ticket == joined;
-        self.loads.iter().filter(counts).filter(|load| !settled(load.ticket)).any(|load| {
-            let pages = self.load(load.ticket).map_or(&[][..], |(_, pages)| pages);
-            pages.iter().any(|copy| copy.src == NIL && copy.dst == page)
-        })
+        let load = self.loading(page).is_some_and(|load| !settled(load.ticket));
+        load || (joined > 0 && self.is_joined(page, joined) && !settled(joined))
+    }
+
+    /// The load that brings `page`, joined computations apart.
+    pub fn loading(&self, page: BlockId) -> Option<Load> {
+        let (ticket, _) = self.pages.writer(page).filter(|&(_, load)| load)?;
+        self.outstanding.get(&ticket)?.load
+    }
+
+    /// Whether `page` is one of a computation that the ticket joined.
+    pub fn is_joined(&self, page: BlockId, ticket: u64) -> bool {
+        let filler = self.outstanding.get(&ticket).and_then(|t| t.load).and_then(|l| l.filler);
+        filler.is_some() && self.pages.filler(page) == filler
     }
 
     /// Takes the first `good` copies out of an outstanding plan.
     pub fn keep_only(&mut self, ticket: u64, good: usize) {
-        if let Some(plan) = self.outstanding.iter_mut().find(|p| p.ticket == ticket) {
-            plan.copies.drain(..good);
+        let Some(ticket) = self.outstanding.get_mut(&ticket) else { return };
+        for copy in ticket.take_front(good) {
+            self.pages.remove(&copy);
         }
     }
 
-    /// Settles a ticket and returns its copies.
+    /// Settles a ticket and returns what it owned.
     ///
     /// # Errors
     /// [`Error::UnknownTicket`].
-    pub fn settle(&mut self, ticket: u64) -> Result<Plan> {
-        let at = self.outstanding.iter().position(|p| p.ticket == ticket);
-        self.loads.retain(|load| load.ticket != ticket);
-        self.deadlines.retain(|&(other, _)| other != ticket);
-        at.map(|at| self.outstanding.swap_remove(at)).ok_or(Error::UnknownTicket(ticket))
+    pub fn settle(&mut self, ticket: u64) -> Result<Settled> {
+        let mut gone = self.forget(ticket).ok_or(Error::UnknownTicket(ticket))?;
+        gone.copies.drain(..gone.skip);
+        for copy in &gone.copies {
+            self.pages.remove(copy);
+        }
+        Ok(Settled { ticket, copies: gone.copies, held: gone.held })
     }
 
     /// Of a settled plan, hands each copy whose source another ticket has yet to fill over to that
-    /// ticket: such a page is no better than its source.
-    pub fn hand_over(&mut self, plan: &mut Plan) {
-        let Self { outstanding, loads, .. } = self;
-        // What a running sequence computes is written where it stands: a copy has what was there.
-        let joined = |t| loads.iter().any(|load| load.ticket == t && load.filler.is_some());
+    /// ticket: such a page is no better than its source. What a running sequence computes is written
+    /// where it stands: a copy has what was there.
+    pub fn hand_over(&mut self, plan: &mut Settled) {
+        let Self { outstanding, pages, .. } = self;
         plan.copies.retain(|copy| {
-            let fills =
-                |p: &&mut Plan| p.copies.iter().any(|c| c.dst == copy.src) && !joined(p.ticket);
-            let other = outstanding.iter_mut().find(fills);
-            other.map(|other| other.copies.push(*copy)).is_none()
+            let Some((ticket, _)) = pages.writer(copy.src) else { return true };
+            let Some(other) = outstanding.get_mut(&ticket) else { return true };
+            pages.add(copy, ticket);
+            other.copies.push(*copy);
+            false
         });
-    }
-
-    /// Every page that a settled plan owned and owns no more, prefixes before what follows them.
-    pub fn owned(&mut self, plan: &Plan) -> Vec<BlockId> {
-        let ends = plan.copies.iter().flat_map(|c| [c.src, c.dst]);
-        let mut out: Vec<BlockId> = ends.filter(|&b| b != NIL).collect();
-        let ours = |&(ticket, _): &(u64, BlockId)| ticket == plan.ticket;
-        out.extend(self.held.iter().filter(|h| ours(h)).map(|&(_, block)| block));
-        self.held.retain(|h| !ours(h));
-        out.reverse();
-        out
     }
 
     /// The pages that become worthless if the copies of `plan` never ran: their targets, and the
     /// targets of copies made from those.
-    pub fn spoiled(&self, plan: &Plan) -> Vec<(BlockId, u8)> {
+    pub fn spoiled(&self, plan: &Settled) -> Vec<(BlockId, u8)> {
         let mut pages: Vec<_> = plan.copies.iter().map(|c| (c.dst, c.group)).collect();
         let mut at = 0;
         while let Some(&(page, _)) = pages.get(at) {
-            let from = self.copies().filter(|c| c.src == page).map(|c| (c.dst, c.group));
-            pages.extend(from.collect::<Vec<_>>());
+            pages.extend(self.pages.reads(page).map(|(dst, group, _)| (dst, group)));
             at += 1;
         }
         pages
@@ -282,53 +452,54 @@ impl Tickets {
     /// Blocks that unsettled copies own, once for each time.
     pub fn owners(&self) -> impl Iterator<Item = BlockId> + '_ {
         let ends = self.copies().flat_map(|c| [c.src, c.dst]).filter(|&b| b != NIL);
-        ends.chain(self.held.iter().map(|&(_, block)| block))
+        let held = self.outstanding.values().flat_map(|ticket| &ticket.held);
+        ends.chain(held.chain(&self.gathering_held).copied())
     }
 
     /// Every unsettled ticket, by number.
     pub fn outstanding(&self) -> Vec<Outstanding> {
-        let gathering = (!self.gathering.is_empty()).then_some((0, &self.gathering));
-        let plans = self.outstanding.iter().map(|p| (p.ticket, &p.copies)).chain(gathering);
-        let mut all: Vec<Outstanding> = plans
-            .map(|(ticket, copies)| Outstanding {
-                ticket,
-                copies: copies.clone(),
-                held: self.held.iter().filter(|h| h.0 == ticket).map(|h| h.1).collect(),
-                load: self.loads.iter().any(|load| load.ticket == ticket),
-            })
-            .collect();
-        all.sort_unstable_by_key(|t| t.ticket);
-        all
+        let gathering = (!self.gathering.is_empty()).then(|| Outstanding {
+            ticket: 0,
+            copies: self.gathering.clone(),
+            held: self.gathering_held.clone(),
+            load: false,
+        });
+        let given = self.outstanding.iter().map(|(&ticket, t)| Outstanding {
+            ticket,
+            copies: t.copies().to_vec(),
+            held: t.held.clone(),
+            load: t.load.is_some(),
+        });
+        gathering.into_iter().chain(given).collect()
     }
 
     /// Whether the ticket is out, for the caller to settle.
     pub fn is_outstanding(&self, ticket: u64) -> bool {
-        let joined = self.loads.iter().any(|load| load.ticket == ticket && load.filler.is_some());
-        !joined && self.outstanding.iter().any(|p| p.ticket == ticket)
+        self.outstanding.get(&ticket).is_some_and(|ticket| !ticket.is_joined())
     }
 
     /// Every copy not settled, given out or not.
     pub fn copies(&self) -> impl Iterator<Item = &Copy> {
-        self.gathering.iter().chain(self.outstanding.iter().flat_map(|p| &p.copies))
+        self.gathering.iter().chain(self.outstanding.values().flat_map(Ticket::copies))
     }
 
     /// How many unsettled copies hold `block`, at either end.
     pub fn holds(&self, block: BlockId) -> u32 {
-        self.copies().map(|c| u32::from(c.src == block) + u32::from(c.dst == block)).sum()
+        self.pages.ends(block)
+    }
+
+    /// Tokens of `block` that unsettled copies read.
+    pub fn tokens_read(&self, block: BlockId) -> u32 {
+        self.pages.reads(block).map(|(_, _, tokens)| tokens).max().unwrap_or(0)
     }
 
     /// Whether anything is to fill or read `page`, computations joined with `filler` apart.
     pub fn is_busy(&self, page: BlockId, filler: SeqId) -> bool {
-        let own = |ticket| {
-            self.loads.iter().any(|load| load.ticket == ticket && load.filler == Some(filler))
-        };
-        let others = self.outstanding.iter().filter(|plan| !own(plan.ticket));
-        let mut copies = self.gathering.iter().chain(others.flat_map(|plan| &plan.copies));
-        copies.any(|copy| copy.src == page || copy.dst == page)
+        self.pages.ends_besides(page, filler) > 0
     }
 
     /// Whether no copy is unsettled.
     pub fn is_idle(&self) -> bool {
-        self.gathering.is_empty() && self.outstanding.is_empty()
+        self.pages.is_empty()
     }
 }

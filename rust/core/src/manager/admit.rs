@@ -39,6 +39,9 @@ impl Manager {
     pub fn admit(&mut self, request: &Admission<'_>) -> Result<Grant> {
         let (known, request) = &self.as_it_counts(request)?;
         let (known, Admission { prompt, extras, .. }) = (*known, *request);
+        if request.join {
+            self.expect_joins();
+        }
         let findable = self.options.prefix_caching && (request.read || request.insert);
         let root = self.hasher.root(request.space);
         let mut hashed = std::mem::take(&mut self.scratch.keys);
@@ -217,6 +220,7 @@ impl Manager {
             (None, Some(ticket)) => self.join_load(seq, ticket, start.good, start.rows),
             (None, None) => 0,
         };
+        self.note_computing(seq);
         self.created(seq).usage = Usage {
             read: cached,
             joined: joined_tokens,

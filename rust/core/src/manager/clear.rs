@@ -16,6 +16,7 @@ impl Manager {
         self.tick += 1;
         let freed = self.forget_all(self.index.blocks());
         self.sequences.make_private();
+        self.computing.clear();
         self.note(Kind::Clear, 0, u64::from(freed));
         freed
     }
@@ -27,7 +28,9 @@ impl Manager {
         self.tick += 1;
         let found = self.origins.blocks_in(scope, &self.pool);
         let freed = self.forget_all(self.with_followers(found));
-        self.sequences.disown(scope);
+        for seq in self.sequences.disown(scope) {
+            self.end_computing(seq);
+        }
         self.note_scope(scope);
         freed
     }

@@ -51,7 +51,7 @@ impl Manager {
             || (self.layout.settles_at_once()
                 && upto.wrapping_sub(sequence.published * size) < size);
         let allowed = sequence.committed <= upto && upto <= sequence.len.min(sequence.filled());
-        if !(allowed && settled && self.gate.is_none() && self.tickets.loads().is_empty()) {
+        if !(allowed && settled && self.gate.is_none() && !self.tickets.has_loads()) {
             return None;
         }
         self.tick += 1;
@@ -75,11 +75,14 @@ impl Manager {
         self.tick += 1;
         (sequence.committed, sequence.used) = (upto, self.tick);
         self.note(kind, seq, u64::from(upto));
-        if self.tickets.loads().is_empty() {
-            return self.publish(seq);
+        if !self.tickets.has_loads() {
+            let done = self.publish(seq)?;
+            self.note_computing(seq);
+            return Ok(done);
         }
         let joiners = self.vouch(seq);
         let done = self.publish(seq)?;
+        self.note_computing(seq);
         self.tell_joiners(joiners)?;
         Ok(done)
     }

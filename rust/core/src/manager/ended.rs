@@ -1,6 +1,7 @@
 //! How many blocks the end of given sequences would make available, counted before any has ended.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 
 use super::Manager;
 use crate::error::Result;
@@ -8,7 +9,7 @@ use crate::pool::{BlockId, NIL};
 use crate::sequence::SeqId;
 
 /// Sequences that have ended, as a thought.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Ended {
     gone: HashSet<SeqId>,
     /// Tokens that are left of those that are cut.
@@ -17,12 +18,76 @@ pub(super) struct Ended {
     ends: HashMap<u64, u32>,
     /// Owners that blocks have lost.
     lost: HashMap<BlockId, u32>,
+    /// Blocks that have lost all of them.
+    freed: u32,
+    /// What was changed since the last [`Ended::keep`], and what it was before.
+    journal: Vec<Change>,
+}
+
+#[derive(Debug)]
+enum Change {
+    Gone(SeqId),
+    Left(SeqId, Option<u32>),
+    End(u64, Option<u32>),
+    Lost(BlockId, bool),
+}
+
+impl Ended {
+    /// What was thought so far stays so.
+    pub(super) fn keep(&mut self) {
+        self.journal.clear();
+    }
+
+    /// Forgets what was thought since the last `keep`.
+    pub(super) fn undo(&mut self) {
+        while let Some(change) = self.journal.pop() {
+            match change {
+                Change::Gone(seq) => drop(self.gone.remove(&seq)),
+                Change::Left(seq, before) => put_back(&mut self.left, seq, before),
+                Change::End(ticket, before) => put_back(&mut self.ends, ticket, before),
+                Change::Lost(block, freed) => {
+                    self.freed -= u32::from(freed);
+                    let lost = self.lost.get(&block).and_then(|n| n.checked_sub(1));
+                    put_back(&mut self.lost, block, lost.filter(|&n| n > 0));
+                }
+            }
+        }
+    }
+
+    /// Blocks that lost an owner since the last `keep`, once for each.
+    pub(super) fn touched(&self) -> impl Iterator<Item = BlockId> + '_ {
+        self.journal.iter().filter_map(|change| match change {
+            Change::Lost(block, _) => Some(*block),
+            _ => None,
+        })
+    }
+
+    /// Owners that `block` has lost.
+    pub(super) fn lost(&self, block: BlockId) -> u32 {
+        self.lost.get(&block).copied().unwrap_or(0)
+    }
+
+    /// `block`, which has `refs` owners in fact, loses one.
+    fn lose(&mut self, block: BlockId, refs: u32) {
+        let lost = self.lost.entry(block).or_default();
+        *lost += 1;
+        let freed = *lost == refs;
+        self.freed += u32::from(freed);
+        self.journal.push(Change::Lost(block, freed));
+    }
+}
+
+fn put_back<K: Hash + Eq>(map: &mut HashMap<K, u32>, key: K, before: Option<u32>) {
+    match before {
+        Some(before) => drop(map.insert(key, before)),
+        None => drop(map.remove(&key)),
+    }
 }
 
 impl Manager {
     /// Blocks that the end of `seq` makes available.
     pub(super) fn frees(&self, seq: SeqId) -> Result<u32> {
-        if !self.tickets.loads().is_empty() {
+        if self.tickets.has_loads() {
             return self.end_of(seq, &mut Ended::default());
         }
         // Nobody else loses anything.
@@ -34,15 +99,13 @@ impl Manager {
     pub(super) fn end_of(&self, seq: SeqId, ended: &mut Ended) -> Result<u32> {
         // What a load still fills outlives its sequence, and what it follows with it.
         let stays = self.stays_for_load(seq)?.map_or(0, |(_, tokens)| tokens);
-        let before = self.freed_by(ended);
+        let before = ended.freed;
         self.lose_owners(seq, stays, ended)?;
-        ended.gone.insert(seq);
+        if ended.gone.insert(seq) {
+            ended.journal.push(Change::Gone(seq));
+        }
         self.leave_ticket(seq, ended)?;
-        Ok(self.freed_by(ended) - before)
-    }
-
-    fn freed_by(&self, ended: &Ended) -> u32 {
-        ended.lost.iter().filter(|&(&block, &n)| self.pool.refs(block) == n).count() as u32
+        Ok(ended.freed - before)
     }
 
     /// `seq` is cut to `keep` tokens, and so is whoever joined what it computes.
@@ -51,9 +114,10 @@ impl Manager {
         if keep >= had {
             return Ok(());
         }
-        ended.left.insert(seq, keep);
+        let before = ended.left.insert(seq, keep);
+        ended.journal.push(Change::Left(seq, before));
         for block in self.behind(seq, keep, had)? {
-            *ended.lost.entry(block).or_default() += 1;
+            ended.lose(block, self.pool.refs(block));
         }
         for (load, joiners, kept) in self.left_alone(seq, keep / self.options.block_size) {
             self.lose_pages(load.ticket, kept, ended);
@@ -68,7 +132,7 @@ impl Manager {
     /// Nobody waits any more for what `seq` had joined, if it was the last.
     fn leave_ticket(&self, seq: SeqId, ended: &mut Ended) -> Result<()> {
         let ticket = self.sequences.get(seq)?.joined;
-        if ticket > 0 && self.joiners(ticket).iter().all(|seq| ended.gone.contains(seq)) {
+        if ticket > 0 && self.tickets.joiners(ticket).all(|seq| ended.gone.contains(&seq)) {
             let start = self.tickets.load(ticket).map_or(0, |(load, _)| load.start);
             self.lose_pages(ticket, start, ended);
         }
@@ -82,10 +146,11 @@ impl Manager {
         if kept >= end {
             return;
         }
-        ended.ends.insert(ticket, kept);
+        let before = ended.ends.insert(ticket, kept);
+        ended.journal.push(Change::End(ticket, before));
         let place = |row: u32| (row - load.start) as usize * self.options.groups.len();
         for page in &pages[place(kept)..place(end)] {
-            *ended.lost.entry(page.dst).or_default() += 1;
+            ended.lose(page.dst, self.pool.refs(page.dst));
         }
     }
 

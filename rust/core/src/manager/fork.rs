@@ -56,6 +56,11 @@ impl Manager {
         // Nobody looked whether there is room for the child to grow, too.
         *self.sequences.get_mut(child)? =
             Sequence { whole: false, usage: Usage::default(), ..source };
+        let joined = self.sequences.get(child)?.joined;
+        if joined > 0 {
+            self.tickets.add_joiner(joined, child);
+        }
+        self.note_computing(child);
         Ok(child)
     }
 

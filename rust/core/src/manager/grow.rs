@@ -96,12 +96,14 @@ impl Manager {
         sequence.unknown -= tokens.len() as u32;
         if !tokens.is_empty() {
             self.note_ids(Kind::Fill, seq, (0, 0), tokens);
+            self.note_computing(seq);
         }
         Ok(())
     }
 
     fn append_ids(&mut self, seq: SeqId, ids: Ids<'_>) -> Result<()> {
         if self.append_in_place(seq, ids).is_some() {
+            self.note_grown(seq);
             return Ok(());
         }
         self.append_anywhere(seq, ids)
@@ -122,6 +124,7 @@ impl Manager {
         self.make_slots(seq, until)?;
         self.note_append(seq, until, ids);
         ids.enter(self.sequences.get_mut(seq)?);
+        self.note_computing(seq);
         Ok(())
     }
 
@@ -186,6 +189,7 @@ impl Manager {
         if until > self.sequences.get(seq)?.len {
             self.make_slots(seq, until)?;
             self.note(Kind::Extend, seq, u64::from(until));
+            self.note_computing(seq);
         }
         Ok(())
     }
@@ -206,6 +210,7 @@ impl Manager {
         self.make_slots(seq, until)?;
         self.note_append(seq, until, Ids::Unknown(until - known));
         Ids::Unknown(until - known).enter(self.sequences.get_mut(seq)?);
+        self.note_computing(seq);
         Ok(())
     }
 

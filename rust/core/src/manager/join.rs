@@ -13,11 +13,12 @@ use crate::tickets::{Copy, Load};
 /// What a sequence has vouched for: blocks of a ticket that are good now.
 #[derive(Debug, Clone)]
 pub(super) struct Vouched {
-    ticket: u64,
     /// Place of the first of them.
     start: u32,
     /// In each place, a page of every group.
     pages: Vec<BlockId>,
+    /// Who waits for them.
+    joiners: Vec<SeqId>,
     /// Whether nothing of the ticket is left.
     whole: bool,
 }
@@ -40,28 +41,39 @@ impl Manager {
         wanted: Wanted<'_>,
         hits: &mut [Vec<BlockId>],
     ) -> Option<(SeqId, u32)> {
-        let mut longest = hits.first().map_or(0, Vec::len);
-        let found = longest;
-        let mut best: Option<(SeqId, usize)> = None;
+        let found = hits.first().map_or(0, Vec::len);
+        let (seq, rows, good) = if self.computing.is_on() {
+            let offered = self.find_offered(wanted, found);
+            debug_assert_eq!(offered, self.find_among_all(wanted, found), "as a search finds");
+            offered?
+        } else {
+            self.find_among_all(wanted, found)?
+        };
+        for (found, table) in hits.iter_mut().zip(&self.sequences.get(seq).ok()?.tables) {
+            found.clear();
+            found.extend_from_slice(&table[..rows]);
+        }
+        Some((seq, good as u32))
+    }
+
+    /// The same before the first join: the sequence, blocks in common, and how many are findable.
+    fn find_among_all(&self, wanted: Wanted<'_>, found: usize) -> Option<(SeqId, usize, usize)> {
+        let mut best = None;
+        let mut longest = found;
         for (seq, sequence) in self.sequences.iter() {
             let Some((rows, good)) = self.shared_rows(wanted, seq, sequence) else { continue };
             // It computes again what is findable: its copies would stand apart from those.
             if rows > longest && good >= found {
                 longest = rows;
-                best = Some((seq, good));
+                best = Some((seq, rows, good));
             }
         }
-        let (seq, good) = best?;
-        for (found, table) in hits.iter_mut().zip(&self.sequences.get(seq).ok()?.tables) {
-            found.clear();
-            found.extend_from_slice(&table[..longest]);
-        }
-        Some((seq, good as u32))
+        best
     }
 
     /// Blocks at the front of a sequence that are those wanted, and how many of them are findable;
     /// `None` if none is being computed.
-    fn shared_rows(
+    pub(super) fn shared_rows(
         &self,
         wanted: Wanted<'_>,
         seq: SeqId,
@@ -137,6 +149,7 @@ impl Manager {
         }
         let ticket = self.tickets.issue_load(good, rows - good, Some(filler), copies);
         self.created(seq).joined = ticket;
+        self.tickets.add_joiner(ticket, seq);
         let joined = (rows - good) * self.block_size();
         self.stats.joined_tokens += u64::from(joined);
         self.note_two(Kind::Join, seq, ticket, u64::from(joined));
@@ -147,14 +160,14 @@ impl Manager {
     pub(super) fn vouch(&mut self, seq: SeqId) -> Vec<Vouched> {
         let Ok(sequence) = self.sequences.get(seq) else { return Vec::new() };
         let committed = sequence.committed / self.block_size();
-        let mine = self.tickets.loads().iter().filter(|load| load.filler == Some(seq));
-        let ready = mine.filter(|load| load.start < committed);
+        let mine = self.tickets.joined_with(seq).into_iter();
         let mut vouched = Vec::new();
-        for load in ready.copied().collect::<Vec<_>>() {
+        for load in mine.filter(|load| load.start < committed) {
             let (ticket, start) = (load.ticket, load.start);
             let end = committed.min(start + load.blocks);
+            let joiners = self.joiners(ticket);
             let pages = self.split(ticket, end - start, true);
-            vouched.push(Vouched { ticket, start, pages, whole: end == start + load.blocks });
+            vouched.push(Vouched { start, pages, joiners, whole: end == start + load.blocks });
         }
         vouched
     }
@@ -162,8 +175,8 @@ impl Manager {
     /// Those who joined have as much computed, as far as they have kept what they joined.
     pub(super) fn tell_joiners(&mut self, vouched: Vec<Vouched>) -> Result<()> {
         let groups = self.options.groups.len();
-        for Vouched { ticket, start, pages, whole } in vouched {
-            for seq in self.joiners(ticket) {
+        for Vouched { start, pages, joiners, whole } in vouched {
+            for seq in joiners {
                 let rows = pages.chunks(groups).zip(start as usize..);
                 let kept = rows.take_while(|&(row, at)| self.has_row(seq, at, row)).count();
                 let good = (start + kept as u32) * self.block_size();
@@ -194,9 +207,9 @@ impl Manager {
     /// behind those, who of them still has what is lost, and the first place that is.
     pub(super) fn left_alone(&self, seq: SeqId, rows: u32) -> Vec<(Load, Vec<SeqId>, u32)> {
         let groups = self.options.groups.len();
-        let mine = self.tickets.loads().iter().filter(|load| load.filler == Some(seq));
+        let mine = self.tickets.joined_with(seq).into_iter();
         let lost = mine.filter(|load| load.start + load.blocks > rows);
-        lost.map(|&load| {
+        lost.map(|load| {
             let kept = rows.max(load.start);
             let pages = self.tickets.load(load.ticket).map_or(&[][..], |(_, pages)| pages);
             let first = (kept - load.start) as usize * groups;
@@ -210,13 +223,14 @@ impl Manager {
 
     /// `seq` keeps `rows` whole blocks: who joined more of its computation is cut, and told.
     pub(super) fn leave_joiners(&mut self, seq: SeqId, rows: u32) -> Result<()> {
-        if self.tickets.loads().is_empty() {
+        if !self.tickets.has_joined() {
             return Ok(());
         }
         for (load, joiners, kept) in self.left_alone(seq, rows) {
             if kept == load.start {
                 for joiner in self.joiners(load.ticket) {
                     self.sequences.get_mut(joiner)?.joined = 0;
+                    self.tickets.remove_joiner(load.ticket, joiner);
                 }
             }
             for joiner in joiners {
@@ -233,14 +247,17 @@ impl Manager {
     /// `seq` ends: if nobody else waits with it, what it joined is held no more.
     pub(super) fn leave_computation(&mut self, seq: SeqId) -> Result<()> {
         let ticket = std::mem::take(&mut self.sequences.get_mut(seq)?.joined);
-        if ticket > 0 && self.joiners(ticket).is_empty() {
-            self.split(ticket, 0, false);
+        if ticket > 0 {
+            self.tickets.remove_joiner(ticket, seq);
+            if self.tickets.joiners(ticket).next().is_none() {
+                self.split(ticket, 0, false);
+            }
         }
         Ok(())
     }
 
     pub(super) fn joiners(&self, ticket: u64) -> Vec<SeqId> {
-        self.sequences.iter().filter(|(_, s)| s.joined == ticket).map(|(seq, _)| seq).collect()
+        self.tickets.joiners(ticket).collect()
     }
 
     fn split(&mut self, ticket: u64, blocks: u32, front: bool) -> Vec<BlockId> {

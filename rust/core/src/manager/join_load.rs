@@ -5,6 +5,7 @@
 use super::Manager;
 use super::lookup::Wanted;
 use crate::events::Kind;
+use crate::hash::Key;
 use crate::pool::{BlockId, NIL};
 use crate::sequence::{SeqId, Sequence};
 use crate::tickets::Load;
@@ -17,15 +18,26 @@ impl Manager {
         wanted: Wanted<'_>,
         hits: &mut [Vec<BlockId>],
     ) -> Option<u64> {
+        if !self.tickets.has_loads() {
+            return None;
+        }
         let found = hits.first().map_or(0, Vec::len);
-        let loads = self.tickets.loads().iter().filter(|load| load.filler.is_none());
-        let ends = loads.filter(|load| load.start as usize == found).filter_map(|&load| {
-            let (_, sequence) = self.owner_of(load)?;
-            let rows = self.loading_rows(wanted, sequence, load)?;
-            Some((rows, load.ticket, sequence))
-        });
+        let Wanted { keys, tokens, root, limit, .. } = wanted;
+        let name = self.name_of_row(keys, tokens, root, found).filter(|_| found < limit)?;
+        let loads = self.tickets.named(name).filter(|load| load.start as usize == found);
         // Of equals, the load that began first.
-        let (rows, ticket, sequence) = ends.max_by_key(|&(rows, ticket, _)| (rows, !ticket))?;
+        let mut best: Option<(usize, u64, &Sequence)> = None;
+        for load in loads {
+            let Some(sequence) = self.owner_of(load) else { continue };
+            let Some(rows) = self.loading_rows(wanted, sequence, load) else { continue };
+            if best.is_none_or(|(longest, ..)| rows > longest) {
+                best = Some((rows, load.ticket, sequence));
+            }
+            if rows >= limit {
+                break;
+            }
+        }
+        let (rows, ticket, sequence) = best?;
         for (found, table) in hits.iter_mut().zip(&sequence.tables) {
             found.clear();
             found.extend_from_slice(&table[..rows]);
@@ -33,14 +45,32 @@ impl Manager {
         Some(ticket)
     }
 
+    /// What the block at place `at` of a prompt is called: by its key, or where there is none by its tokens
+    /// and its namespace, which others may share.
+    fn name_of_row(&self, keys: &[Key], tokens: &[u32], root: Key, at: usize) -> Option<Key> {
+        if self.index.takes_keys() {
+            return keys.get(at).copied();
+        }
+        let size = self.block_size() as usize;
+        Some(self.computing.name(root, tokens.get(at * size..(at + 1) * size)?))
+    }
+
+    /// A load of `seq` can be found by the first block that it brings.
+    pub(super) fn name_load(&mut self, seq: SeqId, ticket: u64, start: u32) {
+        let Ok(Sequence { keys, tokens, root, .. }) = self.sequences.get(seq) else { return };
+        if let Some(name) = self.name_of_row(keys, tokens, *root, start as usize) {
+            self.tickets.name_load(ticket, name);
+        }
+    }
+
     /// The sequence that a load is for, or who stands in for it.
-    fn owner_of(&self, load: Load) -> Option<(SeqId, &Sequence)> {
+    fn owner_of(&self, load: Load) -> Option<&Sequence> {
         let (_, pages) = self.tickets.load(load.ticket)?;
         let seq = pages.first()?.seq;
         let stand_in = self.orphans.iter().find(|&&(ticket, _)| ticket == load.ticket);
         let candidates = [Some(seq), stand_in.map(|&(_, orphan)| orphan)];
         let mut live = candidates.into_iter().flatten();
-        live.find_map(|seq| self.sequences.get(seq).ok().map(|sequence| (seq, sequence)))
+        live.find_map(|seq| self.sequences.get(seq).ok())
     }
 
     /// Rows at the front of `sequence`, the last of them being loaded, that are those wanted; `None` if

@@ -27,6 +27,7 @@ impl Manager {
         }
         self.created(seq).brought = (found + blocks) * self.block_size();
         let ticket = self.tickets.issue_load(found, blocks, None, copies);
+        self.name_load(seq, ticket, found);
         self.note_two(Kind::Load, seq, ticket, u64::from(blocks));
         ticket
     }

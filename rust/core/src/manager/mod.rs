@@ -9,7 +9,7 @@
 //! | `grow`, `rows`, `growth`, `windows`, `cross` | slots for more tokens; blocks given up again |
 //! | `commit`, `plain`, `tails`, `remap`, `admission` | computed blocks become findable |
 //! | `fork`, `release`, `owners`, `fence`, `ended`, `preemption` | sequences split and end |
-//! | `load`, `orphan`, `join`, `join_load`, `lapse` | KV from elsewhere; what is in flight is shared |
+//! | `load`, `orphan`, `join`, `join_load`, `computing`, `lapse` | KV from elsewhere; what is in flight is shared |
 //! | `step` | all of these in one call |
 //! | `candidates`, `answers` | policies and matchers outside the core are asked |
 //! | `lock`, `retain`, `hints`, `attach` | what is kept longer, and attached to prefixes |
@@ -26,6 +26,7 @@ mod blocks;
 mod candidates;
 mod clear;
 mod commit;
+mod computing;
 mod cross;
 mod dump;
 mod ended;
@@ -113,6 +114,7 @@ pub struct Manager {
     answers: Option<Box<answers::Answers>>,
     sequences: Sequences,
     tickets: Tickets,
+    computing: computing::Computing,
     fences: fence::Fences,
     locks: Locks,
     retention: Book,
@@ -172,6 +174,7 @@ impl Manager {
             answers: None,
             sequences: Sequences::default(),
             tickets: Tickets::default(),
+            computing: computing::Computing::default(),
             fences: fence::Fences::default(),
             locks: Locks::default(),
             retention: Book::new(options.sessions),

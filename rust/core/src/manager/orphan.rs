@@ -20,7 +20,7 @@ impl Manager {
     /// The load of a sequence that outlasts it, and the tokens at its front that stay for it.
     pub(super) fn stays_for_load(&self, seq: SeqId) -> Result<Option<(u64, u32)>> {
         let sequence = self.sequences.get(seq)?;
-        if sequence.private || self.tickets.loads().is_empty() {
+        if sequence.private || !self.tickets.has_loads() {
             return Ok(None);
         }
         let Some(load) = self.tickets.load_for(seq) else { return Ok(None) };

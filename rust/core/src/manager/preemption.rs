@@ -1,7 +1,7 @@
 //! Which running sequences are preempted, and how much that frees where blocks are shared.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use super::Manager;
 use super::ended::Ended;
@@ -121,22 +121,22 @@ impl Manager {
             if over == 0 {
                 break;
             }
-            let mut then = ended.clone();
-            candidate.frees = self.end_of(candidate.seq, &mut then)?;
+            candidate.frees = self.end_of(candidate.seq, &mut ended)?;
             if candidate.frees == 0 {
+                ended.undo();
                 continue;
             }
+            ended.keep();
             over = over.saturating_sub(candidate.frees);
-            ended = then;
             taken.push(candidate);
         }
         Ok(taken)
     }
 
     /// Whoever frees the most goes first, and what it shared with one other is that one's from then
-    /// on. Each pick looks through the candidates, and through its own blocks.
+    /// on. Each pick looks through its own blocks.
     fn most_freed(&self, mut left: Vec<Candidate>, mut over: u32) -> Result<Vec<Candidate>> {
-        if !self.tickets.loads().is_empty() {
+        if self.tickets.has_loads() {
             return self.most_freed_by_trial(left, over);
         }
         // Who else of `left` has a block: as many, and their places, one over the other.
@@ -149,8 +149,9 @@ impl Manager {
             }
         }
         let (mut lost, mut taken) = (HashMap::<BlockId, u32>::new(), Vec::new());
+        let mut queue = Queue::new(&left);
         while over > 0 {
-            let Some((at, candidate)) = best(&left) else { break };
+            let Some((at, candidate)) = queue.next(&left) else { break };
             left[at].frees = 0;
             over = over.saturating_sub(candidate.frees);
             taken.push(candidate);
@@ -161,28 +162,53 @@ impl Manager {
                 (*count, *places) = (*count - 1, *places ^ at);
                 if *count == 1 && self.pool.refs(block) == *lost + 1 {
                     left[*places].frees += 1;
+                    queue.changed(*places, &left);
                 }
             }
         }
         Ok(taken)
     }
 
-    /// The same while loads are under way, whose pages and joiners go with their sequences.
+    /// The same while loads are under way, whose pages and joiners go with their sequences. After
+    /// each pick, those are counted again that may free what it has left to few others.
     fn most_freed_by_trial(
         &self,
         mut left: Vec<Candidate>,
         mut over: u32,
     ) -> Result<Vec<Candidate>> {
         let (mut ended, mut taken) = (Ended::default(), Vec::new());
-        while over > 0 {
-            for candidate in &mut left {
-                candidate.frees = self.end_of(candidate.seq, &mut ended.clone())?;
+        // Whose end takes how many owners of a block, the most first.
+        let mut takers: HashMap<BlockId, Vec<(u32, usize)>> = HashMap::new();
+        for (at, candidate) in left.iter_mut().enumerate() {
+            candidate.frees = self.end_of(candidate.seq, &mut ended)?;
+            let slack = u32::from(self.sequences.get(candidate.seq)?.joined > 0);
+            for block in ended.touched().collect::<HashSet<_>>() {
+                takers.entry(block).or_default().push((ended.lost(block) + slack, at));
             }
-            let Some((at, candidate)) = best(&left) else { break };
-            left.remove(at);
+            ended.undo();
+        }
+        takers.values_mut().for_each(|takers| takers.sort_unstable_by_key(|&taker| Reverse(taker)));
+        let mut gone = vec![false; left.len()];
+        let mut queue = Queue::new(&left);
+        while over > 0 {
+            let Some((at, candidate)) = queue.next(&left) else { break };
+            gone[at] = true;
+            left[at].frees = 0;
             self.end_of(candidate.seq, &mut ended)?;
             over = over.saturating_sub(candidate.frees);
             taken.push(candidate);
+            let mut affected = HashSet::new();
+            for block in ended.touched().collect::<HashSet<_>>() {
+                let owners = self.pool.refs(block) - ended.lost(block);
+                let takers = takers.get(&block).into_iter().flatten();
+                affected.extend(takers.take_while(|taker| taker.0 >= owners).map(|taker| taker.1));
+            }
+            ended.keep();
+            for at in affected.into_iter().filter(|&at| !gone[at]) {
+                left[at].frees = self.end_of(left[at].seq, &mut ended)?;
+                ended.undo();
+                queue.changed(at, &left);
+            }
         }
         Ok(taken)
     }
@@ -220,10 +246,29 @@ impl Manager {
     }
 }
 
-/// Who frees the most, if anybody frees anything, and its place; of equals, the first.
-fn best(left: &[Candidate]) -> Option<(usize, Candidate)> {
-    let best = left.iter().enumerate().max_by_key(|&(at, c)| (c.frees, Reverse(at)));
-    best.filter(|(_, c)| c.frees > 0).map(|(at, c)| (at, *c))
+/// Candidates by what they free; of equals, the first comes first.
+struct Queue(BinaryHeap<(u32, Reverse<usize>)>);
+
+impl Queue {
+    fn new(left: &[Candidate]) -> Self {
+        let all = left.iter().zip(0..).map(|(candidate, at)| (candidate.frees, Reverse(at)));
+        Self(all.collect())
+    }
+
+    /// The candidate at `at` frees another number now.
+    fn changed(&mut self, at: usize, left: &[Candidate]) {
+        self.0.push((left[at].frees, Reverse(at)));
+    }
+
+    /// Takes out who frees the most, if anybody frees anything, and its place.
+    fn next(&mut self, left: &[Candidate]) -> Option<(usize, Candidate)> {
+        while let Some((frees, Reverse(at))) = self.0.pop() {
+            if frees > 0 && frees == left[at].frees {
+                return Some((at, left[at]));
+            }
+        }
+        None
+    }
 }
 
 fn blocks_of(sequence: &Sequence) -> impl Iterator<Item = BlockId> + '_ {

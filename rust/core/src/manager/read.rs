@@ -27,19 +27,21 @@ impl Manager {
     pub fn readable(&self, seq: SeqId) -> Result<u32> {
         let sequence = self.sequences.get(seq)?;
         let mut readable = sequence.committed;
-        for load in self.tickets.loads() {
-            if load.filler.is_some() && load.ticket != sequence.joined {
-                continue;
-            }
-            let page = self.tickets.load(load.ticket).and_then(|(_, pages)| pages.first().copied());
-            let waits = page.is_some_and(|page| {
-                let units = self.layout.groups()[page.group as usize].units;
-                let at = (load.start / units) as usize;
-                sequence.tables[page.group as usize].get(at) == Some(&page.dst)
-            });
-            if waits {
-                readable = readable.min(load.start * self.block_size());
-            }
+        if sequence.joined > 0
+            && let Some((load, pages)) = self.tickets.load(sequence.joined)
+            && let Some(page) = pages.first()
+            && sequence.tables[0].get(load.start as usize) == Some(&page.dst)
+        {
+            readable = readable.min(load.start * self.block_size());
+        }
+        // A fork knows of what its source was brought, too.
+        if sequence.brought > 0 && self.tickets.has_loads() {
+            let loads = sequence
+                .tables
+                .iter()
+                .filter_map(|table| table.iter().find_map(|&page| self.tickets.loading(page)));
+            let start = loads.map(|load| load.start).min();
+            readable = readable.min(start.map_or(u32::MAX, |start| start * self.block_size()));
         }
         Ok(readable)
     }

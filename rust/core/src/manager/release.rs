@@ -35,6 +35,7 @@ impl Manager {
         self.publish_tail(seq)?;
         self.leave_orphan(seq)?;
         self.leave_joiners(seq, 0)?;
+        self.end_computing(seq);
         self.cut_tables(seq, None)?;
         self.leave_computation(seq)?;
         self.remapped.retain(|entry| entry.seq != seq);
@@ -73,7 +74,7 @@ impl Manager {
     ) -> Result<()> {
         let sequence = self.sequences.get(seq)?;
         // The common case: nothing was given up, and nobody writes there.
-        if len <= sequence.len && !self.layout.gives_up() && self.tickets.loads().is_empty() {
+        if len <= sequence.len && !self.layout.gives_up() && !self.tickets.has_loads() {
             return Ok(());
         }
         let (has, least) = (sequence.len, self.least_cut(seq)?);
@@ -145,6 +146,7 @@ impl Manager {
         sequence.committed = sequence.committed.min(len);
         sequence.cached = sequence.cached.min(len);
         sequence.published = sequence.published.min(full);
+        self.note_computing(seq);
         Ok(())
     }
 
@@ -189,8 +191,7 @@ impl Manager {
         self.tick += 1;
         self.note(Kind::Done, 0, ticket);
         self.tickets.hand_over(&mut plan);
-        let owned = self.tickets.owned(&plan);
-        self.drop_owners(0, &owned);
+        self.drop_owners(0, &plan.owned());
         Ok(())
     }
 
@@ -238,8 +239,7 @@ impl Manager {
                 }
             }
         }
-        let owned = self.tickets.owned(&plan);
-        self.drop_owners(0, &owned);
+        self.drop_owners(0, &plan.owned());
         cut.sort_unstable();
         cut.dedup();
         Ok(cut)

@@ -60,12 +60,16 @@ impl Manager {
     /// Whether something that `seq` has is filled by others, or others wait for what it fills.
     fn waits_for_others(&self, seq: SeqId) -> Result<bool> {
         let sequence = self.sequences.get(seq)?;
-        let has = |page: BlockId, group: u8| sequence.tables[group as usize].contains(&page);
-        let concerns = |ticket| {
-            let pages = self.tickets.load(ticket).map_or(&[][..], |(_, pages)| pages);
-            pages.first().is_some_and(|page| has(page.dst, page.group))
-        };
-        Ok(self.tickets.loads().iter().any(|load| concerns(load.ticket)))
+        if !self.tickets.has_loads() {
+            return Ok(false);
+        }
+        let joined = self.tickets.load(sequence.joined).is_some_and(|(load, pages)| {
+            let first = sequence.tables[0].get(load.start as usize);
+            pages.first().is_some_and(|page| first == Some(&page.dst))
+        });
+        let brought = |&page: &BlockId| self.tickets.loading(page).is_some();
+        let loads = || sequence.tables.iter().flatten().any(brought);
+        Ok(joined || !self.tickets.joined_with(seq).is_empty() || loads())
     }
 
     /// Fills `hits` with what is found of a sequence's prompt now; units of it.
@@ -141,6 +145,7 @@ impl Manager {
             self.note(Kind::Extend, seq, u64::from(cached));
         }
         self.note_fence_down();
+        self.note_computing(seq);
         Ok(cached)
     }
 

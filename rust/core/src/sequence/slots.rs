@@ -119,14 +119,17 @@ impl Sequences {
         }
     }
 
-    /// The same of those in `scope`, whose KV is to be forgotten.
-    pub fn disown(&mut self, scope: Scope<'_>) {
+    /// The same of those in `scope`, whose KV is to be forgotten. Which they are.
+    pub fn disown(&mut self, scope: Scope<'_>) -> Vec<SeqId> {
+        let mut disowned = Vec::new();
         for Slot { handle, sequence, .. } in &mut self.slots {
             let Sequence { salt, adapter, encoder, meta, .. } = &*sequence;
             if *handle != 0 && scope.runs(Space { salt, adapter, encoder }, meta.session) {
                 (sequence.private, sequence.disowned) = (true, true);
+                disowned.push(*handle);
             }
         }
+        disowned
     }
 
     /// How many are live.

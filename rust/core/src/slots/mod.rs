@@ -266,8 +266,7 @@ impl Slots {
     pub fn truncate(&mut self, seq: SeqId, length: u32) -> Result<()> {
         let at = self.find(seq)?;
         let known = self.all[at].tokens.len();
-        let reads = self.tickets.copies().filter(|copy| copy.src == at as u32);
-        let read = reads.map(|copy| copy.tokens).max().unwrap_or(0);
+        let read = self.tickets.tokens_read(at as u32);
         let limit = if length as usize > known {
             format!("only {known} tokens are known")
         } else if length < read {

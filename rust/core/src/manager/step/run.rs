@@ -38,7 +38,7 @@ impl Manager {
             self.fill(seq, tokens)?;
         }
         let settles = !(step.done.is_empty() && step.failed.is_empty() && step.loaded.is_empty())
-            || self.tickets.loads().iter().any(|load| load.filler.is_some());
+            || self.tickets.has_joined();
         for &(seq, upto) in step.commit {
             let upto = if settles || !self.rewound.is_empty() {
                 self.still_possible(seq, upto)?
@@ -86,6 +86,7 @@ impl Manager {
                 outcome.spent += tokens;
                 outcome.appended += 1;
                 told(place, Some((sequence, false)));
+                self.note_grown(seq);
                 continue;
             }
             let tried = if fits { self.append_anywhere(seq, ids) } else { Err(Error::NotTried) };

@@ -1,0 +1,119 @@
+//! What unsettled copies do with each page, so that no question about one page walks all copies.
+
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
+
+use super::Copy;
+use crate::pool::{BlockId, NIL};
+use crate::sequence::SeqId;
+
+/// What unsettled copies do with a page.
+#[derive(Debug, Clone, Copy, Default)]
+struct Page {
+    /// Ends of copies here, those of joined computations too.
+    ends: u32,
+    /// Of those, ends of joined computations; all of `filler`.
+    joins: u32,
+    filler: SeqId,
+    /// The ticket given out whose copy or load writes here; 0 for none.
+    writer: u64,
+    /// Whether it is a load.
+    load: bool,
+}
+
+/// Pages with ends of unsettled copies.
+#[derive(Debug, Default)]
+pub(super) struct Pages {
+    pages: HashMap<BlockId, Page>,
+    /// Copies within the pool by source and target: group, tokens. A page is the target of one copy
+    /// at a time.
+    reads: BTreeMap<(BlockId, BlockId), (u8, u32)>,
+}
+
+impl Pages {
+    pub(super) fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// A copy of `writer`, or of the plan being gathered (0).
+    pub(super) fn add(&mut self, copy: &Copy, writer: u64) {
+        if copy.src != NIL {
+            self.reads.insert((copy.src, copy.dst), (copy.group, copy.tokens));
+            self.pages.entry(copy.src).or_default().ends += 1;
+        }
+        let page = self.pages.entry(copy.dst).or_default();
+        page.ends += 1;
+        (page.writer, page.load) = (writer, copy.src == NIL);
+    }
+
+    /// The plan being gathered is given out as `writer`.
+    pub(super) fn give_out(&mut self, copies: &[Copy], writer: u64) {
+        for copy in copies {
+            if let Some(page) = self.pages.get_mut(&copy.dst) {
+                page.writer = writer;
+            }
+        }
+    }
+
+    /// A copy is settled.
+    pub(super) fn remove(&mut self, copy: &Copy) {
+        if copy.src != NIL {
+            self.reads.remove(&(copy.src, copy.dst));
+            self.lose_end(copy.src, |_| ());
+        }
+        self.lose_end(copy.dst, |page| (page.writer, page.load) = (0, false));
+    }
+
+    /// What `filler` computes here is joined.
+    pub(super) fn join(&mut self, page: BlockId, filler: SeqId) {
+        let page = self.pages.entry(page).or_default();
+        debug_assert!(page.joins == 0 || page.filler == filler, "one sequence computes a page");
+        page.filler = filler;
+        page.joins += 1;
+        page.ends += 1;
+    }
+
+    /// One that had joined what is computed here has left.
+    pub(super) fn leave(&mut self, page: BlockId) {
+        self.lose_end(page, |page| page.joins -= 1);
+    }
+
+    fn lose_end(&mut self, block: BlockId, change: impl FnOnce(&mut Page)) {
+        let Some(page) = self.pages.get_mut(&block) else { return };
+        page.ends -= 1;
+        if page.ends == 0 {
+            self.pages.remove(&block);
+        } else {
+            change(page);
+        }
+    }
+
+    /// How many ends of copies are at `block`.
+    pub(super) fn ends(&self, block: BlockId) -> u32 {
+        self.pages.get(&block).map_or(0, |page| page.ends)
+    }
+
+    /// The same, without those of computations joined with `filler`.
+    pub(super) fn ends_besides(&self, block: BlockId, filler: SeqId) -> u32 {
+        let besides = |page: &Page| page.ends - if page.filler == filler { page.joins } else { 0 };
+        self.pages.get(&block).map_or(0, besides)
+    }
+
+    /// The ticket given out whose copy or load writes `block`, and whether it is a load.
+    pub(super) fn writer(&self, block: BlockId) -> Option<(u64, bool)> {
+        let page = self.pages.get(&block).filter(|page| page.writer > 0)?;
+        Some((page.writer, page.load))
+    }
+
+    /// The sequence whose computation of `block` others joined.
+    pub(super) fn filler(&self, block: BlockId) -> Option<SeqId> {
+        self.pages.get(&block).filter(|page| page.joins > 0).map(|page| page.filler)
+    }
+
+    /// Copies that read `block`: target, group, tokens.
+    pub(super) fn reads(&self, block: BlockId) -> impl Iterator<Item = (BlockId, u8, u32)> + '_ {
+        let all = self.reads.range((block, 0)..=(block, BlockId::MAX));
+        all.map(|(&(_, dst), &(group, tokens))| (dst, group, tokens))
+    }
+}
