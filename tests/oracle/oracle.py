@@ -62,7 +62,9 @@ class Oracle(Hands):
         s = self.live(seq)
         firsts = [t.copies[0] for t in self.tickets.values() if t.rows]
         waits = any(page in s.tables[group] for _, page, _, group in firsts)
-        waits = waits or any(join.rows[0][0] in s.tables[0] for join in self.joins)
+        mine = s.joined if s.joined in self.joins else None
+        waits = waits or any(join.filler is s for join in self.joins)
+        waits = waits or (mine is not None and self.has_row(s, mine.start, mine.rows[0]))
         need(s.committed <= s.cached or waits or s.cached < s.brought)
         if waits or s.committed != s.cached or not s.ask.reads or s.private:
             return s.cached
