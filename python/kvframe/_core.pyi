@@ -542,6 +542,11 @@ class Manager:
         """
         The keys under which lower tiers keep a request's full blocks, whatever the index here.
         """
+    def tier_prefix(self, /, block: SupportsIndex) -> tuple[Any, Any]:
+        """
+        The blocks of the prefix that ends with `block`, and the keys under which lower tiers keep them;
+        none of either where that is not known.
+        """
     def touch(self, /, seqs: Any) -> None:
         """
         Sequences were read or scheduled.

@@ -152,8 +152,7 @@ class Engine:
             self.kv,
             [Part(pool) for pool in self.pools],
             worker=worker or (lambda _: Inline(dice)),
-            clock=lambda: self.now,
-            **{"model": "tiny", **more},
+            **{"model": "tiny", "clock": lambda: self.now, **more},
         )
         self.texts: dict[int, list[int]] = {}
 

@@ -92,7 +92,7 @@ def test_a_prefix_longer_than_a_tier_is_not_written_again_and_again(pages: int) 
     for _ in range(10):
         engine.tiers.poll()
     assert shelf.calls.count("put") == 1
-    assert engine.tiers.lookup(text(1, 81)).tiers["below"] == 4 * max(1, int(0.95 * pages))
+    assert engine.tiers.lookup(text(1, 81)).tiers["below"] == 4 * pages
     # Nor does the tail of a prompt that host memory cannot keep go there again with every step.
     engine = Engine([host(pages, high=0.95, low=0.9)], blocks=32)
     seq = engine.start(text(1, 81)).seq

@@ -144,10 +144,12 @@ def test_a_full_disk_is_told_once_and_once_more_when_it_has_room(
     shutil.rmtree(folder)
     folder.write_text("a file stands here")
     for seed in range(2, 6):
+        engine.now += 10_000
         engine.run(text(seed, 9))
     folder.unlink()
     folder.mkdir()
     for seed in range(6, 9):
+        engine.now += 10_000
         engine.run(text(seed, 9))
     full, well = [record.getMessage() for record in caplog.records]
     assert "is full or broken: 2 pages that it was given are not there" in full

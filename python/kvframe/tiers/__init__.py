@@ -9,9 +9,10 @@ from __future__ import annotations
 from kvframe.tiers.codec import Codec, CorruptError
 from kvframe.tiers.cost import SwapCost
 from kvframe.tiers.disk import Disk, DiskOptions
+from kvframe.tiers.ending import Polled
 from kvframe.tiers.moves import Event, Mover, Part
 from kvframe.tiers.space import Space
-from kvframe.tiers.stack import Polled, TierHit, Tiers
+from kvframe.tiers.stack import TierHit, Tiers
 from kvframe.tiers.store import PageStore
 from kvframe.tiers.swapping import Swapped
 from kvframe.tiers.upward import Loading

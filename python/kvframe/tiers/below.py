@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -15,10 +16,11 @@ from kvframe.pages.layout import PageShape
 from kvframe.plugin import one_line
 from kvframe.policies.report import origin_of
 from kvframe.tiers.books import Books, Gone, Keys, as_keys, as_tuples
-from kvframe.tiers.codec import HEAD_BYTES, Codec, CorruptError, Head
+from kvframe.tiers.codec import Codec, CorruptError
+from kvframe.tiers.found import Found, adopt, listed
 from kvframe.tiers.gate import Gate
-from kvframe.tiers.health import Trouble
-from kvframe.tiers.space import Key, Space, number, parse
+from kvframe.tiers.health import Pause, Trouble
+from kvframe.tiers.space import Key, Space, number
 from kvframe.tiers.store import PageStore
 from kvframe.tiers.worker import Worker
 
@@ -26,8 +28,11 @@ Bytes = npt.NDArray[np.uint8]
 Rows = list[list[Bytes]]
 """Pages by part, each a row of bytes."""
 
-BACK_OFF_MS = (100, 200, 400, 800, 1600, 3200)
-"""How long a store that failed is left alone, by how often it has failed in a row."""
+KEEP_MS = 1000
+"""A store is told at most so often which pages were used."""
+
+MOST_DOOMED = 1 << 16
+"""Pages whose objects wait to be removed while their store is left alone; more are left there."""
 
 
 class Read(NamedTuple):
@@ -37,11 +42,13 @@ class Read(NamedTuple):
         pages: A list of rows a part, uint8 [page bytes] each.
         good: So many of them, from the first on.
         wrong: Why it is not all of them: the objects are gone, or not what they should be.
+        missing: Whether the first that is not good is merely gone.
     """
 
     pages: Rows
     good: int
     wrong: str
+    missing: bool
 
 
 class Written(NamedTuple):
@@ -50,10 +57,12 @@ class Written(NamedTuple):
     Attributes:
         good: Of each part, how many are there, from the first on.
         refused: How many, of all that were fit to be put, the store did not keep.
+        put: How many were fit to be put.
     """
 
     good: list[int]
     refused: int
+    put: int
 
 
 class StoreTier:
@@ -90,15 +99,28 @@ class StoreTier:
         self.shared = tier.store.descriptor.shared
         kind = "remote" if self.shared else "disk"
         self.gate = Gate(tier, self.books, kind, space.block_size)
+        store.largest = self.codec.largest
         self.tight = 0  # puts in a row that the store did not keep whole
-        self.corrupt = self.foreign = self.errors = 0
+        self.putting = 0  # puts under way
+        self.corrupt = self.missing = self.errors = self.recovered = 0
+        self.found = Found()
         self._parts = range(len(shapes))
-        self._in_a_row, self._again = 0, 0
+        self._paused, self._refused, self._removals = Pause(), Pause(), Pause()
         self._origin = f"tier {self.name}: {origin}"
         self._failing, self._refusing = Trouble(), Trouble()
+        self._asks = self.shared and type(store).contains is not PageStore.contains
+        self._keeps = type(store).keep is not PageStore.keep
+        self._used: OrderedDict[Key, None] = OrderedDict()
+        self._doomed: dict[Key, Codec] = {}
+        self._told_at: int | None = None
+        self._telling, self._removing = False, 0
+        # Of the worker's thread: keys of objects that this process has put, where others put some
+        # too, and of those that it found to be wrong.
+        self._own: set[int] = set()
+        self._spoiled: set[int] = set()
         try:
             with _told(f"{origin}: recover()"):
-                self.recovered = self._recover()
+                self._recover()
         except BaseException:
             store.close()
             raise
@@ -114,31 +136,128 @@ class StoreTier:
             quantise=config.quantise,
         )
 
+    @property
+    def foreign(self) -> int:
+        """Objects that were there at the start and are not of this name space."""
+        return self.found.foreign
+
+    def stats(self) -> dict[str, int]:
+        """Counters of the store, beside those of the books."""
+        return {
+            "corrupt": self.corrupt,
+            "missing": self.missing,
+            "errors": self.errors,
+            "recovered": self.recovered,
+            "orphans": self.found.orphans,
+            "foreign": self.found.foreign,
+            "other_spaces": self.found.other_spaces,
+            "old_format": self.found.old_format,
+        }
+
+    # --- whether it is asked ------------------------------------------------------------------
+
     def is_up(self, now: int) -> bool:
         """Whether the store is asked at all: one that fails is left alone for a while."""
-        return now >= self._again
+        return self._paused.is_over(now)
+
+    def takes_puts(self, now: int) -> bool:
+        """Whether it is given pages: one that keeps none is not, for a while, and then one put."""
+        doubted = self._paused.in_a_row or self._refused.in_a_row
+        free = not (doubted and self.putting)
+        return free and self.is_up(now) and self._refused.is_over(now)
 
     def heard(self, outcome: object, now: int) -> None:
         """The store answered, or raised."""
         if not isinstance(outcome, Exception):
-            if self._in_a_row:
-                self._failing.ends(f"{self._origin} answers again (failures: {self._in_a_row})")
-                self._in_a_row = 0
+            if failures := self._paused.worked():
+                self._failing.ends(f"{self._origin} answers again (failures: {failures})")
             return
         self.errors += 1
-        self._again = now + BACK_OFF_MS[min(self._in_a_row, len(BACK_OFF_MS) - 1)]
-        self._in_a_row += 1
+        self._paused.failed(now)
         told = f"{self._origin} fails, its pages are misses meanwhile: {one_line(outcome)}"
         self._failing.begins(told, now)
 
-    def kept(self, refused: int, now: int) -> None:
-        """The store kept what it was given, but for so many pages."""
-        if not refused:
-            self._refusing.ends(f"{self._origin} keeps what it is given again")
+    def kept(self, written: Written, now: int) -> None:
+        """The store kept what it was given, but for some pages."""
+        if not written.refused:
+            if written.put:
+                self._refused.worked()
+                self._refusing.ends(f"{self._origin} keeps what it is given again")
             return
         pages = self.books.tier.pages
-        told = f"{self._origin} is full or broken: {refused} pages that it was given are not there"
-        self._refusing.begins(f"{told}; its capacity is {pages} pages", now)
+        told = f"{self._origin} is full or broken: {written.refused} pages that it was given are"
+        self._refusing.begins(f"{told} not there; its capacity is {pages} pages", now)
+
+    def refuses(self, now: int) -> None:
+        """It kept nothing, and room was made for it in vain: it is given nothing for a while."""
+        self._refused.failed(now)
+
+    def judged(self, read: Read) -> None:
+        """Count what a read met that was no good page."""
+        self.missing += read.missing
+        self.corrupt += bool(read.wrong) and not read.missing
+
+    # --- what is removed, and what was used -----------------------------------------------------
+
+    def drop(self, gone: Gone, now: int) -> None:
+        """Have the store forget pages, once it answers: those that this process wrote."""
+        self._doomed.update((key, self.codec) for key, _ in gone)
+        while len(self._doomed) > MOST_DOOMED:
+            del self._doomed[next(iter(self._doomed))]
+        self.tend(now)
+
+    def used(self, keys: Keys) -> None:
+        """A request uses pages, wherever it finds them."""
+        if self._keeps:
+            for key in as_tuples(keys[: self.books.present(keys)]):
+                self._used[key] = None
+                self._used.move_to_end(key)
+            while len(self._used) > self.books.tier.pages:
+                self._used.popitem(last=False)
+
+    def tend(self, now: int, *, last: bool = False) -> None:
+        """Send the store what waits for it: removals, and which pages were used.
+
+        ``last``: at once, however short ago that was.
+        """
+        if not self.is_up(now):
+            return
+        alone = self._removals.in_a_row and self._removing
+        if self._doomed and self._removals.is_over(now) and not alone:
+            self._remove_now(now)
+        early = self._told_at is not None and now - self._told_at < KEEP_MS
+        if self._used and not self._telling and (last or not early):
+            self._tell_now(now)
+
+    def _remove_now(self, now: int) -> None:
+        doomed, self._doomed = self._absent(self._doomed), {}
+
+        def removed(outcome: Exception | None) -> None:
+            self._removing -= 1
+            if isinstance(outcome, Exception):
+                self.errors += 1
+                self._removals.failed(now)
+                self._doomed = {**doomed, **self._doomed}
+            else:
+                self._removals.worked()
+
+        self._removing += 1
+        self.worker.submit(lambda: self._remove(doomed), removed)
+
+    def _absent(self, doomed: dict[Key, Codec]) -> dict[Key, Codec]:
+        """Those that are not here again by now."""
+        return {k: codec for k, codec in doomed.items() if not self.books.present(as_keys([k]))}
+
+    def _tell_now(self, now: int) -> None:
+        keys, self._telling, self._told_at = list(self._used), True, now
+        self._used.clear()
+        names = [self.codec.name(key, part) for key in keys for part in self._parts]
+
+        def told(outcome: Exception | None) -> None:
+            self._telling = False
+            self.heard(outcome, now)
+
+        self.worker.submit(lambda: self.store.keep(names), told)
 
     # --- in the worker -----------------------------------------------------------------------
 
@@ -147,27 +266,72 @@ class StoreTier:
 
         ``codec``: As it was when they were to be put; another, of new weights, may be there by now.
         """
-        found = pages()
-        chain = as_tuples(keys)
-        objects: list[list[tuple[str, bytes]]] = []
-        for at, page in enumerate(zip(*found, strict=True), start):
-            key, parent = chain[at], chain[at - 1] if at else None
+        found, chain = pages(), as_tuples(keys)
+        count = len(found[0])
+        there = self._there(codec, chain[start : start + count])
+        objects: list[tuple[str, bytes]] = []
+        offered = count
+        for at, page in enumerate(zip(*found, strict=True)):
+            place = start + at
+            if there[at]:
+                continue
+            key, parent = chain[place], chain[place - 1] if place else None
             try:
-                objects.append(
-                    [
-                        (codec.name(key, part), codec.encode(one, key, part, parent, at))
-                        for part, one in enumerate(page)
-                    ]
-                )
+                objects += [
+                    (codec.name(key, part), codec.encode(one, key, part, parent, place))
+                    for part, one in enumerate(page)
+                ]
             except UsageError:  # no fault of the store's: fp8 has no infinity
+                offered = at
                 break
-        flat = [one for page in zip(*objects, strict=True) for one in page]
-        kept = list(self.store.put(flat)) if flat else []
-        if len(kept) != len(flat):
-            raise TierError(f"{self.name}: {len(flat)} objects put, {len(kept)} answers")
-        each = len(objects)
-        good = [_leading(kept[part * each : (part + 1) * each]) for part in self._parts]
-        return Written(good, each - min(good))
+        return self._put(objects, chain[start : start + offered], there)
+
+    def _put(self, objects: list[tuple[str, bytes]], keys: list[Key], there: list[bool]) -> Written:
+        """Put the pages of ``keys`` that are not there; which of all are, then."""
+        kept = [bool(one) for one in self.store.put(objects)] if objects else []
+        if len(kept) != len(objects):
+            raise TierError(f"{self.name}: {len(objects)} objects put, {len(kept)} answers")
+        answers = iter(kept)
+        rows = [
+            [True] * len(self._parts) if has else [next(answers) for _ in self._parts]
+            for _, has in zip(keys, there, strict=False)
+        ]
+        if self.shared:
+            put = [(key, row) for key, row, has in zip(keys, rows, there, strict=False) if not has]
+            self._own.update(number(key) for key, row in put if any(row))
+            self._spoiled.difference_update(number(key) for key, _ in put)
+        good = [_leading([row[part] for row in rows]) for part in self._parts]
+        return Written(good, len(keys) - min(good), len(objects))
+
+    def _there(self, codec: Codec, keys: list[Key]) -> list[bool]:
+        """Which pages another engine has put already: they are not sent again, and stay its own."""
+        if not self._asks:
+            return [False] * len(keys)
+        names = [codec.name(key, part) for key in keys for part in self._parts]
+        found = self._answers(self.store.contains(names), names)
+        each = len(self._parts)
+        there = [all(found[at : at + each]) for at in range(0, len(found), each)]
+        there = [
+            has and number(key) not in self._spoiled for has, key in zip(there, keys, strict=True)
+        ]
+        if self._keeps and any(there):
+            self.store.keep([name for at, name in enumerate(names) if there[at // each]])
+        return there
+
+    def _answers(self, answers: Sequence[bool], names: list[str]) -> list[bool]:
+        found = [bool(one) for one in answers]
+        if len(found) != len(names):
+            raise TierError(f"{self.name}: asked for {len(names)} objects, {len(found)} answers")
+        return found
+
+    def _remove(self, doomed: dict[Key, Codec]) -> None:
+        """Remove objects; of a store that others write to, only those that this process wrote."""
+        if self.shared:
+            doomed = {key: codec for key, codec in doomed.items() if number(key) in self._own}
+        names = [codec.name(key, part) for key, codec in doomed.items() for part in self._parts]
+        if names:
+            self.store.remove(names)
+        self._own.difference_update(map(number, doomed))
 
     def read(self, codec: Codec, keys: Keys, start: int, into: Rows | None = None) -> Read:
         """Get pages of a prefix from a place on, as far as all parts are good.
@@ -182,76 +346,47 @@ class StoreTier:
             raise TierError(f"{self.name}: {len(names)} objects asked for, {len(objects)} answers")
         if into is None:
             into = [list(np.empty((len(chain), s.page_bytes), np.uint8)) for s in self._shapes]
-        good, wrong = len(chain), ""
+        good, wrong, missing = len(chain), "", False
         for part in self._parts:
             for at, key in enumerate(chain[:good]):
                 data = objects[part * len(chain) + at]
+                if data is None:
+                    good, wrong, missing = at, f"{number(key):032x} is gone", True
+                    break
                 try:
-                    if data is None:
-                        raise CorruptError(f"{number(key):032x} is gone")
                     into[part][at][:] = codec.decode(data, key, part)
                 except CorruptError as error:
-                    good, wrong = at, str(error)
+                    good, wrong, missing = at, str(error), False
+                    if self.shared:
+                        self._spoiled.add(number(key))
                     break
-        return Read([some[:good] for some in into], good, wrong)
+        return Read([some[:good] for some in into], good, wrong, missing)
 
     def wrong(self, pages: Gone) -> Gone:
         """Those of some pages that do not come back as they were put."""
         codec = self.codec
         return [page for page in pages if not self.read(codec, as_keys([page[0]]), 0).good]
 
-    def drop(self, gone: Gone) -> None:
-        """Have the store forget pages."""
-        names = [self.codec.name(key, part) for key, _ in gone for part in self._parts]
-
-        def dropped(outcome: Exception | None) -> None:
-            self.errors += isinstance(outcome, Exception)
-
-        self.worker.submit(lambda: self.store.remove(names), dropped)
-
     def look(self, codec: Codec, keys: Keys) -> int:
         """Pages of a prefix that the store has in all parts, whoever wrote them."""
         names = [codec.name(key, part) for key in as_tuples(keys) for part in self._parts]
-        there = list(self.store.contains(names))
-        if len(there) != len(names):
-            raise TierError(f"{self.name}: asked for {len(names)} objects, {len(there)} answers")
+        there = self._answers(self.store.contains(names), names)
         each = len(self._parts)
         return _leading([all(there[at : at + each]) for at in range(0, len(there), each)])
 
     # --- before anything else -----------------------------------------------------------------
 
-    def _recover(self) -> int:
-        """Take in what an earlier process left, prefix by prefix; how many pages."""
-        heads: dict[Key, Head] = {}
-        parts: dict[Key, set[int]] = {}
-        left: Gone = []
-        for name, data in self.store.recover(HEAD_BYTES):
-            named = parse(name)
-            ours = named is not None and named.part in self._parts
-            if named is None or not ours or name != self.codec.name(named.key, named.part):
-                self.foreign += 1
-                continue
-            try:
-                head = self.codec.head(data)
-            except CorruptError:
-                head = None
-            if head is None or (named.key, named.part) != (head.key, head.part):
-                self.corrupt += 1  # cut short by a power failure, say
-                left.append((named.key, 0))
-                continue
-            heads[head.key] = head
-            parts.setdefault(head.key, set()).add(head.part)
-        taken = 0
-        for key, head in sorted(heads.items(), key=lambda item: (item[1].depth, item[0])):
-            parent = None if head.parent is None else as_keys([head.parent])
-            whole = len(parts[key]) == head.parts
-            if whole and self.books.adopt(as_keys([key]), parent):
-                taken += 1
-            else:
-                left.append((key, 0))
-        if left and not self.shared:
-            self.drop(left)
-        return taken
+    def _recover(self) -> None:
+        """Take in what is there, as much of what was used last as there is room for."""
+        self.found = found = listed(self.store, self.codec)
+        self.corrupt += len(found.wrong)
+        taken, rest = adopt(self.books, found)
+        self.recovered = taken
+        if self.shared:
+            self._spoiled.update(map(number, found.wrong))
+        else:
+            # What is cut short takes room for ever; so does what there is no room for.
+            self.drop([(key, 0) for key in (*found.wrong, *rest)], 0)
 
 
 def check_apart(tiers: Sequence[StoreTier]) -> None:

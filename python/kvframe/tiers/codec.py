@@ -7,7 +7,6 @@ What does not agree with what was asked for is never given out.
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
@@ -17,18 +16,17 @@ import numpy.typing as npt
 
 from kvframe.errors import TierError
 from kvframe.pages.layout import PageShape
+from kvframe.tiers.compress import Compression, Sizes, compressor
 from kvframe.tiers.quantise import Fp8
-from kvframe.tiers.space import Key, Space, number, words
+from kvframe.tiers.space import FORMAT, Key, Named, Space, number, words
 
 Checksum = Literal["xxh3", "crc32c", "none"]
-Compression = Literal["none", "zstd", "zlib"]
 
 # magic, checksum kind, part, parts, space, key, parent, depth, bytes that follow, checksum
 _HEAD = struct.Struct("<4sBBH16s16s16sIQQ")
 HEAD_BYTES = _HEAD.size
-_MAGIC = b"KVF1"
+_MAGIC = b"KVF2"
 Buffer = bytes | memoryview
-Coder = Callable[[Buffer], Buffer]
 _KINDS: tuple[Checksum, ...] = ("none", "xxh3", "crc32c")
 _ROOT = bytes(16)
 
@@ -82,24 +80,37 @@ class Codec:
         quantise: Literal["none", "fp8"] = "none",
     ) -> None:
         done = [word for word in (quantise, compression) if word != "none"]
-        self.space = msgspec.structs.replace(space, codec="+".join(done) or "raw")
+        codec = "+".join(done) or "raw"
+        self.space = msgspec.structs.replace(space, codec=codec, checksum=checksum)
         self.shapes = tuple(shapes)
         self._digest = self.space.digest
         self._fp8 = [Fp8(s, space.dtype) for s in shapes] if quantise == "fp8" else None
-        self._pack, self._unpack = _compressor(compression)
+        self._packer = compressor(compression)
+        self._sizes = self._sizes_of_parts()
         self._kind = _KINDS.index(checksum)
         self._sum = _summer(checksum)
 
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest object that can be a part of a page."""
+        return HEAD_BYTES + max(sizes.packed for sizes in self._sizes)
+
     def name(self, key: Key, part: int) -> str:
         """The object's name."""
-        return self.space.name(key, part)
+        return Named(self._digest, self.space.codec, key, part, FORMAT).name
+
+    def owns(self, named: Named) -> bool:
+        """Whether a name is of this space: one that `name` gives."""
+        same = (named.format, named.space, named.codec)
+        whole = same == (FORMAT, self._digest, self.space.codec)
+        return whole and named.part < len(self.shapes)
 
     def encode(
         self, page: npt.NDArray[np.uint8], key: Key, part: int, parent: Key | None, depth: int
     ) -> bytes:
         """A part of a page, uint8 [page bytes], as an object."""
         raw = page.data if self._fp8 is None else self._fp8[part].encode(page)
-        data = self._pack(raw)
+        data = self._packer.pack(raw)
         before = _ROOT if parent is None else _bytes(parent)
         fields = (_MAGIC, self._kind, part, len(self.shapes), self._digest, _bytes(key), before)
         head = _HEAD.pack(*fields, depth, len(data), 0)
@@ -115,16 +126,17 @@ class Codec:
         if (head.key, head.part) != (key, part):
             raise CorruptError(f"asked for part {part} of {number(key):032x}: it is another")
         *fields, size, told = _HEAD.unpack_from(data)
-        body = memoryview(data)[HEAD_BYTES:]
-        if len(body) != size:
-            raise CorruptError(f"{len(body)} bytes follow the head: it says {size}")
+        body, sizes = memoryview(data)[HEAD_BYTES:], self._sizes[part]
+        if len(body) != size or size > sizes.packed:
+            most = f"{sizes.packed} at the most"
+            raise CorruptError(f"{len(body)} bytes follow the head: it says {size}, {most}")
         kind = fields[1]
         if kind != self._kind:
             raise CorruptError(f"checksum kind {kind}: this tier's is {self._kind}")
         if self._sum(_HEAD.pack(*fields, size, 0), body) != told:
             raise CorruptError(f"checksum of {number(key):032x} differs")
         try:
-            raw = self._unpack(body)
+            raw = self._packer.unpack(body, sizes.plain)
             page = (
                 np.frombuffer(raw, np.uint8) if self._fp8 is None else self._fp8[part].decode(raw)
             )
@@ -140,15 +152,35 @@ class Codec:
         Raises:
             CorruptError: It is no object of this space.
         """
-        if len(data) < HEAD_BYTES or data[:4] != _MAGIC:
-            raise CorruptError(f"no page of kvframe: it starts with {data[:4]!r}")
-        _, _, part, parts, space, key, parent, depth, _, _ = _HEAD.unpack_from(data)
-        if space != self._digest or parts != len(self.shapes) or part >= parts:
-            raise CorruptError(f"a page of another space: {space.hex()}")
-        if depth == 0 and parent != _ROOT:
-            raise CorruptError(f"the first page of a prefix, and before it {parent.hex()}")
-        before = None if depth == 0 else words(int.from_bytes(parent, "little"))
-        return Head(space, words(int.from_bytes(key, "little")), before, depth, part, parts)
+        head = head_of(data)
+        if head.space != self._digest or head.parts != len(self.shapes):
+            raise CorruptError(f"a page of another space: {head.space.hex()}")
+        return head
+
+    def _sizes_of_parts(self) -> list[Sizes]:
+        plain = [shape.page_bytes for shape in self.shapes]
+        if self._fp8 is not None:
+            plain = [fp8.nbytes for fp8 in self._fp8]
+        return [Sizes(size, self._packer.most(size)) for size in plain]
+
+
+def head_of(data: object) -> Head:
+    """What an object of any space, or its first `HEAD_BYTES` bytes, says of itself.
+
+    Raises:
+        CorruptError: It is no object of kvframe, or of another format.
+    """
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise CorruptError(f"no page of kvframe: a {type(data).__name__}")
+    if len(data) < HEAD_BYTES or data[:4] != _MAGIC:
+        raise CorruptError(f"no page of kvframe: it starts with {bytes(data[:4])!r}")
+    _, _, part, parts, space, key, parent, depth, _, _ = _HEAD.unpack_from(data)
+    if part >= parts:
+        raise CorruptError(f"part {part} of {parts}")
+    if depth == 0 and parent != _ROOT:
+        raise CorruptError(f"the first page of a prefix, and before it {parent.hex()}")
+    before = None if depth == 0 else words(int.from_bytes(parent, "little"))
+    return Head(space, words(int.from_bytes(key, "little")), before, depth, part, parts)
 
 
 def _bytes(key: Key) -> bytes:
@@ -175,19 +207,3 @@ def _summer(kind: Checksum) -> Callable[[bytes, Buffer], int]:
     except ImportError as error:
         raise ImportError("checksum = 'crc32c' needs: pip install crc32c") from error
     return lambda head, data: int(crc32c(data, crc32c(head)))
-
-
-def _as_it_is(data: Buffer) -> Buffer:
-    return data
-
-
-def _compressor(kind: Compression) -> tuple[Coder, Coder]:
-    if kind == "none":
-        return _as_it_is, _as_it_is
-    if kind == "zlib":
-        return (lambda data: zlib.compress(data, 1)), zlib.decompress
-    try:
-        import zstandard
-    except ImportError as error:
-        raise ImportError("compression = 'zstd' needs: pip install 'kvframe[tiers]'") from error
-    return zstandard.ZstdCompressor(1).compress, zstandard.ZstdDecompressor().decompress

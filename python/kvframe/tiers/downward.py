@@ -14,7 +14,7 @@ from kvframe.policies.tier import UNKNOWN, Use
 from kvframe.tiers.below import Read, Rows, StoreTier, Written
 from kvframe.tiers.books import Keys, as_keys, as_tuples
 from kvframe.tiers.gate import EVICTED
-from kvframe.tiers.levels import Level, Levels, marked
+from kvframe.tiers.levels import Level, Levels
 from kvframe.tiers.moves import Pages
 from kvframe.tiers.upward import Loading
 
@@ -29,7 +29,7 @@ MOST_CLEANED = 256
 
 
 class Held(NamedTuple):
-    """A block that may stay cached in the pool after its sequence, and be wanted when it dies."""
+    """A prefix in the pool that may be wanted below when its last block is evicted."""
 
     keys: Keys
     table: Pages
@@ -61,8 +61,8 @@ class Downward(Levels):
         known = self.kv.lengths(seq).known
         use = msgspec.structs.replace(self._requests.get(seq, UNKNOWN), tokens=known)
         wanted = self._wanted(self.host, keys, use=use)
-        if len(wanted) < len(keys) and len(self.kv.resolved.config.groups) == 1:
-            self._remember(keys, pages[0])  # it may be wanted when it is about to die
+        if len(wanted) < len(keys) and self._must_remember():
+            self._remember(keys, pages[0])  # it may be wanted when it is about to be evicted
         keys, present = self._lasting(self.host, wanted), self.host.books.present(wanted)
         if present == len(keys):
             return 0
@@ -76,9 +76,11 @@ class Downward(Levels):
     def make_room(self, free: int) -> int:
         """Evict from the pool until ``free`` blocks are free, as far as that loses nothing.
 
-        Blocks that are about to die and that the host tier then lets in (`write-back`) are backed
-        up first: at once, since whoever held them for a while would make them recent. Call it ahead
-        of need.
+        Blocks that are about to be evicted and that the host tier then lets in (`write-back`) are
+        backed up first, whether or not `offload` was called for them: at once, since to hold them
+        for a while would make them recent. What the host tier has no room for stays in the pool.
+        With ``cache.index = "radix"``, whose blocks have no keys, only blocks are known here of
+        which an `offload` has been told. Call it ahead of need.
 
         Returns:
             Blocks that were backed up.
@@ -90,9 +92,10 @@ class Downward(Levels):
         short = min(max(free - counts.free, 0), counts.cached)
         doomed = self.kv.eviction_order()[:short].tolist() if short else []
         clean = moved = 0
+        seen: set[int] = set()  # those before a block that was backed up have gone with it
         for block in doomed:
-            held = self._held.get(block)
-            if held is not None and held.generation == int(self.kv._core.holds([block])[1][0]):
+            held = None if block in seen else self._prefix_in_pool(block)
+            if held is not None:
                 wanted = self._wanted(self.host, held.keys, EVICTED)
                 try:
                     moved += self._back_up_now(held._replace(keys=wanted))
@@ -100,6 +103,7 @@ class Downward(Levels):
                     break
                 if self.host.books.present(wanted) < len(wanted):
                     break  # no room for it now
+                seen.update(held.table.tolist())
             clean += 1
         self.kv.collect(counts.free + clean)
         return moved
@@ -108,9 +112,9 @@ class Downward(Levels):
         """Make room ahead in each tier that is fuller than its high mark, down to its low mark."""
         for place, level in enumerate(self.levels):
             pages, (free, *_) = level.books.tier.pages, level.books.counts()
-            if pages - free <= marked(level, level.config.high):
+            if pages - free <= self._marked(level, level.config.high):
                 continue
-            short = pages - free - marked(level, level.config.low)
+            short = pages - free - self._marked(level, level.config.low)
             if place < len(self.below) and self._cleaned[place]:
                 gone = level.books.evict_backed(as_keys(self._cleaned[place]), short)
                 self._evicted(level, gone)
@@ -123,6 +127,22 @@ class Downward(Levels):
             self._evicted(level, level.books.collect(free + len(doomed)))
 
     # --- pool to host -------------------------------------------------------------------------
+
+    def _prefix_in_pool(self, block: int) -> Held | None:
+        """What a cached block is the end of; None where that is not known."""
+        if len(self.kv.resolved.config.groups) > 1:
+            return None
+        if self._must_remember():
+            held = self._held.get(block)
+            same = held and held.generation == int(self.kv._core.holds([block])[1][0])
+            return held if same else None
+        blocks, keys = self.kv._core.tier_prefix(block)
+        return Held(keys, blocks, 0) if len(blocks) else None
+
+    def _must_remember(self) -> bool:
+        """Whether the pool's blocks have no keys by which to name them when they are evicted."""
+        config = self.kv.resolved.config
+        return config.cache.index == "radix" and len(config.groups) == 1
 
     def _remember(self, keys: Keys, table: Pages) -> None:
         blocks = table[: len(keys)]
@@ -188,7 +208,7 @@ class Downward(Levels):
         if present == len(keys):
             self._note_backed(place, keys)
             return
-        free = below.is_up(self._clock()) and not (place == 0 and self._yields())
+        free = below.takes_puts(self._clock()) and not (place == 0 and self._yields())
         reserved = self._reserve(below, keys, use) if free else None
         if reserved is None:
             self._put_off(place, keys)
@@ -219,16 +239,18 @@ class Downward(Levels):
     ) -> None:
         source, slots, ticket = transfer
         place, codec = self.levels.index(level), below.codec
+        below.putting += 1
 
         def landed(outcome: Written | Exception) -> None:
+            below.putting -= 1
             below.heard(outcome, self._clock())
             good = self._all(0) if isinstance(outcome, Exception) else outcome.good
             count = self._settle(below, ticket, good)
             self._note_backed(place, keys[: start + count])
             self.counters["demoted"] += count
             if not isinstance(outcome, Exception):
-                below.kept(outcome.refused, self._clock())
-                self._make_way(place, keys, outcome.refused)
+                below.kept(outcome, self._clock())
+                self._make_way(place, keys, outcome)
             self._write_down(place + 1, keys[: start + count])
 
         if isinstance(level, StoreTier):
@@ -264,33 +286,41 @@ class Downward(Levels):
         def fetched(outcome: Read | Exception) -> None:
             level.heard(outcome, self._clock())
             if isinstance(outcome, Exception):
+                below.putting -= 1
                 self._settle(level, source, self._all(0), keep=True)
                 self._settle(below, ticket, self._all(0))
                 return
-            pages, good, wrong = outcome
-            level.corrupt += bool(wrong)
-            self._settle(level, source, self._all(good), keep=not wrong)
+            level.judged(outcome)
+            pages, good = outcome.pages, outcome.good
+            self._settle(level, source, self._all(good), keep=not outcome.wrong)
             below.worker.submit(lambda: below.write(ours, keys, start, lambda: pages), landed)
 
         level.worker.submit(lambda: level.read(theirs, keys, start), fetched)
 
-    def _make_way(self, place: int, keys: Keys, short: int) -> None:
+    def _make_way(self, place: int, keys: Keys, written: Written) -> None:
         """A store keeps fewer pages, again, than its tier has room for: others must go.
 
-        Once, until it has kept all that it was given: more would not help.
+        Once, until it has kept all that it was given: more would not help. What still keeps
+        nothing then is left alone for a while, as one that fails.
         """
         below = self.below[place]
-        below.tight = below.tight + 1 if short else 0
-        if below.tight != 2:
+        if not written.refused:
+            below.tight = 0 if written.put else below.tight
             return
-        gone = below.books.collect(below.books.counts()[0] + short)
-        self._evicted(below, gone)
-        if gone:
-            self._put_off(place, keys)
+        below.tight += 1
+        if below.tight == 2:
+            gone = below.books.collect(below.books.counts()[0] + written.refused)
+            self._evicted(below, gone)
+            if gone:
+                self._put_off(place, keys)
+                return
+        may_go = below.books.counts()[1]
+        if not min(written.good) and (below.tight > 2 or not may_go):
+            below.refuses(self._clock())
 
     def _clean(self, level: Level, place: int, doomed: list[int]) -> list[int]:
         """Back up pages that are about to die and that the tier below lets in; those that may."""
-        if self.below[place].is_up(self._clock()):
+        if self.below[place].takes_puts(self._clock()):
             lost = self._lost(level, place, doomed)
         else:  # nobody can be asked in each poll: they stay until somebody needs the room
             lost = level.books.unbacked(doomed)

@@ -29,3 +29,32 @@ class Trouble:
         if self._open:
             self._open = False
             _log.warning(message)
+
+
+BACK_OFF_MS = (100, 200, 400, 800, 1600, 3200)
+"""How long a store is left alone, by how often it has failed in a row."""
+
+
+class Pause:
+    """One kind of call that is not made for a while after it failed, longer each time in a row.
+
+    Attributes:
+        in_a_row: Failures since it last worked.
+    """
+
+    def __init__(self) -> None:
+        self.in_a_row, self._until = 0, 0
+
+    def failed(self, now: int) -> None:
+        """It failed. ``now``: milliseconds of any clock."""
+        self._until = now + BACK_OFF_MS[min(self.in_a_row, len(BACK_OFF_MS) - 1)]
+        self.in_a_row += 1
+
+    def worked(self) -> int:
+        """It worked; how often it had failed before, in a row."""
+        failures, self.in_a_row, self._until = self.in_a_row, 0, 0
+        return failures
+
+    def is_over(self, now: int) -> bool:
+        """Whether it may be tried now."""
+        return now >= self._until

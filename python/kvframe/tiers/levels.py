@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable
-from math import ceil
+from math import ceil, floor
 from typing import TypeVar
 
 import numpy as np
@@ -24,11 +24,6 @@ Level = HostTier | StoreTier
 
 REMEMBERED = 1 << 16
 """Requests known by their sequence, and keys whose uses are counted, for admission policies."""
-
-
-def marked(level: Level, share: float) -> int:
-    """Pages of a tier that a mark stands for: one at least, or a small tier would keep none."""
-    return max(1, int(share * level.books.tier.pages))
 
 
 class Levels:
@@ -58,6 +53,16 @@ class Levels:
     def levels(self) -> list[Level]:
         """Every tier."""
         return [self.host, *self.below]
+
+    def _marked(self, level: Level, share: float) -> int:
+        """Pages of a tier that a mark stands for, to the nearest whole one; one at least.
+
+        The last tier has room for all its pages: to make some ahead would lose them for nothing.
+        """
+        pages = level.books.tier.pages
+        if level is self.levels[-1]:
+            return pages
+        return max(1, floor(share * pages + 0.5))
 
     def _check_open(self) -> None:
         if self._closed:
@@ -120,7 +125,7 @@ class Levels:
         if not gone:
             return
         if isinstance(level, StoreTier):
-            level.drop(gone)
+            level.drop(gone, self._clock())
         else:
             level.left(gone)
         place = self.levels.index(level)
@@ -182,7 +187,7 @@ class Levels:
 
     def _lasting(self, level: Level, keys: Keys) -> Keys:
         """What of a prefix a tier would keep: past its high mark it is evicted, to come again."""
-        return keys[: max(level.books.present(keys), marked(level, level.config.high))]
+        return keys[: max(level.books.present(keys), self._marked(level, level.config.high))]
 
     def _wanted(
         self, level: Level, keys: Keys, occasion: int | None = None, use: Use = UNKNOWN

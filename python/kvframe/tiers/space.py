@@ -18,8 +18,16 @@ It covers the tokens, all tokens before them, the salt, the adapter, multimodal 
 weights' fingerprint.
 """
 
+FORMAT = 2
+"""Version of names and objects. Pages of an earlier one are misses; they are counted, and
+``kvframe tiers clear`` removes them."""
+
+LONGEST_NAME = 128
+"""Characters. No name of kvframe is longer; a store need not look at longer ones."""
+
 _NAME = re.compile(
-    r"kv1-(?P<space>[0-9a-f]{32})-(?P<codec>[a-z0-9+]+)-(?P<key>[0-9a-f]{32})-(?P<part>\d+)"
+    r"kv(?P<format>[1-9][0-9]{0,3})-(?P<space>[0-9a-f]{32})-(?P<codec>[a-z0-9+]{1,32})"
+    r"-(?P<key>[0-9a-f]{32})-(?P<part>0|[1-9][0-9]{0,4})"
 )
 
 
@@ -37,6 +45,7 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
         ranks: How many there are.
         salt: A deployment's own; that of requests is in the keys.
         codec: What is done to the bytes: ``raw``, or ``fp8``, ``zstd``, ``zlib`` joined by ``+``.
+        checksum: Kind of the checksum in each object.
     """
 
     model: str = ""
@@ -49,6 +58,7 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
     ranks: int = 1
     salt: str = ""
     codec: str = "raw"
+    checksum: str = "xxh3"
 
     @property
     def digest(self) -> bytes:
@@ -71,25 +81,43 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
 
     def name(self, key: Key, part: int) -> str:
         """The name of a part of a page."""
-        return f"kv1-{self.digest.hex()}-{self.codec}-{number(key):032x}-{part}"
+        return Named(self.digest, self.codec, key, part, FORMAT).name
 
 
 class Named(NamedTuple):
-    """A name taken apart."""
+    """A name taken apart.
+
+    Attributes:
+        space: Digest of the name space.
+        codec: What was done to the bytes.
+        key: Of the page.
+        part: Which part of the page.
+        format: Version of the name's form.
+    """
 
     space: bytes
     codec: str
     key: Key
     part: int
+    format: int
+
+    @property
+    def name(self) -> str:
+        """The name again."""
+        space, key = self.space.hex(), f"{number(self.key):032x}"
+        return f"kv{self.format}-{space}-{self.codec}-{key}-{self.part}"
 
 
-def parse(name: str) -> Named | None:
-    """What a name says; None for one that is not of this form."""
+def parse(name: object) -> Named | None:
+    """What a name says, of whichever format; None for one that is not of this form."""
+    if not isinstance(name, str) or len(name) > LONGEST_NAME:
+        return None
     found = _NAME.fullmatch(name)
     if found is None:
         return None
-    key = int(found["key"], 16)
-    return Named(bytes.fromhex(found["space"]), found["codec"], words(key), int(found["part"]))
+    key, part = int(found["key"], 16), int(found["part"])
+    space, codec = bytes.fromhex(found["space"]), found["codec"]
+    return Named(space, codec, words(key), part, int(found["format"]))
 
 
 def number(key: Key) -> int:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, Unpack
 import msgspec
 
 from kvframe.arguments import is_int, shown
-from kvframe.errors import ConfigError, TierError, UsageError
+from kvframe.errors import ConfigError, UsageError
 from kvframe.manager import KVCacheManager
 from kvframe.pages.numpy import NumpyPool
 from kvframe.pages.pool import PagePool
@@ -21,6 +21,7 @@ from kvframe.tiers.below import StoreTier, check_apart
 from kvframe.tiers.books import Keys, as_keys
 from kvframe.tiers.cost import Rate
 from kvframe.tiers.downward import Downward
+from kvframe.tiers.ending import LIMIT_S, Ending, Polled
 from kvframe.tiers.host import HostTier
 from kvframe.tiers.inside import Inside
 from kvframe.tiers.levels import REMEMBERED
@@ -28,7 +29,7 @@ from kvframe.tiers.moves import Mover, Moves, Part, dtype_of, parts_of
 from kvframe.tiers.space import Space
 from kvframe.tiers.swapping import Swapping
 from kvframe.tiers.upward import Loading, Upward
-from kvframe.tiers.worker import Inline, Thread, Worker
+from kvframe.tiers.worker import Thread, Worker
 
 PREFETCH_TOKENS = 1 << 17
 
@@ -54,20 +55,7 @@ class TierHit(NamedTuple):
         return max([self.pool, *self.tiers.values()])
 
 
-class Polled(NamedTuple):
-    """Loads that have ended.
-
-    Attributes:
-        rewound: Sequences whose load brought less than it promised: they are cut to what is good;
-            `KVCacheManager.extend` gives the slots back.
-        landed: Sequences whose load has arrived, or part of it.
-    """
-
-    rewound: list[int]
-    landed: list[int]
-
-
-class Tiers(Downward, Upward, Swapping, Inside):
+class Tiers(Downward, Upward, Swapping, Inside, Ending):
     """Host memory and the stores below it, as ``[[tiers]]`` of a manager's configuration says.
 
     Call all methods from the engine's thread, and `poll` once per step. What blocks runs in a
@@ -146,6 +134,7 @@ class Tiers(Downward, Upward, Swapping, Inside):
         self._queue: deque[Loading] = deque()
         self._rewound: list[int] = []
         self._landed: list[int] = []
+        self._ended = 0
         self._held, self._closed = {}, False
         self._out_rate, self._in_rate = Rate(), Rate()
         first, *others = resolved.tiers
@@ -176,7 +165,7 @@ class Tiers(Downward, Upward, Swapping, Inside):
                 self.below.append(StoreTier(tier, shapes, self._space, one))
             check_apart(self.below)
         except BaseException:
-            self._shut()
+            self._shut(LIMIT_S)
             raise
 
     # --- requests -----------------------------------------------------------------------------
@@ -215,7 +204,10 @@ class Tiers(Downward, Upward, Swapping, Inside):
         self._requests[grant.seq] = self._use(request)
         if len(self._requests) > REMEMBERED:
             self._requests.popitem(last=False)
-        self._count_uses(keys, max(found, grant.cached_tokens // self.block_size))
+        count = max(found, grant.cached_tokens // self.block_size)
+        self._count_uses(keys, count)
+        for below in self.below:
+            below.used(keys[:count])
         if core is not request.core:
             grant = grant._replace(prompt=core.parts()[0])
         if grant.load is not None:
@@ -265,20 +257,11 @@ class Tiers(Downward, Upward, Swapping, Inside):
         self._unfinished()
         self._catch_up()
         self.tidy()
+        for below in self.below:
+            below.tend(now)
         polled = Polled(self._rewound, self._landed)
         self._rewound, self._landed = [], []
         return polled
-
-    def drain(self) -> Polled:
-        """Poll until nothing is in flight."""
-        rewound, landed = [], []
-        while True:
-            polled = self.poll(0.01)
-            rewound += polled.rewound
-            landed += polled.landed
-            idle = not any(worker.busy for worker in self.workers) and not self.moves.busy
-            if idle and not polled.rewound and not polled.landed:
-                return Polled(rewound, landed)
 
     # --- new weights, and the end -----------------------------------------------------------------
 
@@ -303,22 +286,6 @@ class Tiers(Downward, Upward, Swapping, Inside):
             below.set_space(self._space)
         return freed
 
-    def close(self) -> None:
-        """Finish what is in flight, and close workers and stores. Closing again does nothing.
-
-        Raises:
-            TierError: A store cannot be closed; all others are closed.
-        """
-        if self._closed:
-            return
-        try:
-            self.drain()
-        finally:
-            self._closed = True
-            failed = self._shut()
-        if failed:
-            raise TierError("; ".join(failed))
-
     def __enter__(self) -> Tiers:
         return self
 
@@ -327,18 +294,6 @@ class Tiers(Downward, Upward, Swapping, Inside):
         return False
 
     # --- inside ---------------------------------------------------------------------------------
-
-    def _shut(self) -> list[str]:
-        """Close every worker and store; what failed."""
-        for worker in self.workers:
-            worker.close()
-        failed = []
-        for below in self.below:
-            try:
-                below.store.close()
-            except Exception as error:
-                failed.append(f"{below.name} cannot be closed: {type(error).__name__}: {error}")
-        return failed
 
     def _up(self) -> list[HostTier | StoreTier]:
         now = self._clock()
@@ -370,9 +325,3 @@ class Tiers(Downward, Upward, Swapping, Inside):
             if len(loading.keys) > at and (loading.keys[at] == keys[at]).all():
                 return loading.seq
         return None
-
-    def _work(self, timeout: float) -> None:
-        busy = [worker for worker in self.workers if worker.busy]
-        for place, worker in enumerate(busy):
-            worker.poll(timeout if place == 0 and not isinstance(worker, Inline) else 0)
-        self.moves.poll()

@@ -141,7 +141,7 @@ class Upward(Levels):
             below.heard(outcome, self._clock())
             if not isinstance(outcome, Exception):
                 good, keep = outcome.good, not outcome.wrong
-                below.corrupt += bool(outcome.wrong)
+                below.judged(outcome)
             self._settle(below, source, self._all(good), keep=keep)
             count = self._settle(host, stored.ticket, self._all(good))
             self._note_backed(0, keys[: stored.present + count])

@@ -36,6 +36,9 @@ class Worker(Protocol):
     def close(self) -> None:
         """Take no more jobs; those queued are done first."""
 
+    def leave(self) -> None:
+        """Take no more jobs, and wait for none: the one under way may never end."""
+
 
 class Inline:
     """Jobs run when they are polled for, in order or, with ``dice``, in a random one.
@@ -72,6 +75,9 @@ class Inline:
         while self.poll():
             pass
 
+    def leave(self) -> None:
+        self._jobs.clear()
+
 
 class Thread:
     """One thread of its own, named; it ends with the process at the latest."""
@@ -79,7 +85,7 @@ class Thread:
     def __init__(self, name: str) -> None:
         self._jobs: queue.SimpleQueue[tuple[Job, Then] | None] = queue.SimpleQueue()
         self._ended: queue.SimpleQueue[tuple[Then, object]] = queue.SimpleQueue()
-        self._open = 0
+        self._open, self._left = 0, False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -109,8 +115,12 @@ class Thread:
         self._thread.join()
         self.poll()
 
+    def leave(self) -> None:
+        self._left = True
+        self._jobs.put(None)
+
     def _run(self) -> None:
-        while (queued := self._jobs.get()) is not None:
+        while (queued := self._jobs.get()) is not None and not self._left:
             job, then = queued
             self._ended.put((then, _outcome(job)))
 

@@ -12,12 +12,15 @@ use crate::buffers::u64s;
 use crate::driver::frozen;
 use crate::errors::{from_core, usage};
 use crate::gatekeeper::words;
-use crate::ints::{Seq, Upto};
+use crate::ints::{BlockNumber, Seq, Upto};
 use crate::manager::Manager;
 use crate::request::Request;
 
 /// (blocks of the prefix or None, tokens taken at the most or None)
 pub type AnswerTuple<'py> = (Option<Bound<'py, PyAny>>, Option<u32>);
+
+/// (blocks, their keys)
+type PrefixTuple<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyAny>);
 
 /// (removed; inserted, their keys, the blocks they follow or -1, their places)
 pub type ChangesTuple<'py> =
@@ -119,6 +122,14 @@ impl Manager {
     fn tier_keys<'py>(&self, py: Python<'py>, seq: Seq, upto: Upto) -> PyResult<Bound<'py, PyAny>> {
         let keys = self.locked(py, |core| core.tier_keys(seq.0, upto.0))?;
         words(py, &keys.map_err(|e| from_core(py, &e))?)
+    }
+
+    /// The blocks of the prefix that ends with `block`, and the keys under which lower tiers keep them;
+    /// none of either where that is not known.
+    fn tier_prefix<'py>(&self, py: Python<'py>, block: BlockNumber) -> PyResult<PrefixTuple<'py>> {
+        let chain = self.locked(py, |core| core.prefix_of(block.0))?;
+        let (blocks, keys): (Vec<u32>, Vec<Key>) = chain.into_iter().unzip();
+        Ok((PyArray1::from_vec(py, blocks), words(py, &keys)?))
     }
 
     /// The weights' fingerprint; None for a sequence that was admitted under others.

@@ -35,10 +35,17 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     ] = 128 * 2**20
     protocol: Annotated[str, msgspec.Meta(description="tcp, rdma.")] = "tcp"
     devices: Annotated[str, msgspec.Meta(description="RDMA devices, comma between.")] = ""
+    soft_pin: Annotated[
+        bool,
+        msgspec.Meta(description="Ask the master to evict other objects before pages."),
+    ] = True
 
 
 class Mooncake(PageStore):
     """Pages as objects of a Mooncake Store.
+
+    The master evicts by itself, what was used longest ago first. A page's lease is renewed by each
+    use, and pages are pinned softly unless ``soft_pin`` is false: the master evicts them last.
 
     Raises:
         TierError: The wheel is not there, or the master cannot be reached.
@@ -46,14 +53,15 @@ class Mooncake(PageStore):
 
     def __init__(self, options: Options) -> None:
         try:
-            from mooncake.store import MooncakeDistributedStore
+            from mooncake import store as mooncake
         except ImportError as error:
             raise TierError(
                 f"mooncake cannot be imported ({error}): pip install 'kvframe-mooncake[cuda13]', "
                 "[cuda12] or [cpu], as fits the machine"
             ) from error
         self._master = options.master
-        self._store: Any = MooncakeDistributedStore()
+        self._store: Any = mooncake.MooncakeDistributedStore()
+        self._replicas = _replicas(mooncake, options.soft_pin)
         code = self._store.setup(
             options.local_hostname,
             options.metadata_server,
@@ -85,7 +93,9 @@ class Mooncake(PageStore):
                 sizes.append(len(data))
                 at += len(data)
             names = [objects[one][0] for one in some]
-            codes = self._answers(self._store.batch_put_from(names, places, sizes))
+            # What is put again was wrong: the new bytes replace it, where the client can do that.
+            put = getattr(self._store, "batch_upsert_from", self._store.batch_put_from)
+            codes = self._answers(put(names, places, sizes, self._replicas))
             for one, code in zip(some, codes, strict=True):
                 kept[one] = code == 0
         return kept
@@ -115,6 +125,9 @@ class Mooncake(PageStore):
         codes = self._answers(self._store.batch_is_exist(list(names)))
         return [code == _THERE for code in codes]
 
+    def keep(self, names: Sequence[str]) -> None:
+        self.contains(names)  # each object that is asked for gets a new lease
+
     def close(self) -> None:
         self._store.unregister_buffer(self._base)
         self._store.close()
@@ -143,6 +156,16 @@ class Mooncake(PageStore):
             size += len(data)
         if some:
             yield some
+
+
+def _replicas(mooncake: Any, soft_pin: bool) -> Any:
+    """How objects are kept; clients differ in how they say it."""
+    config = mooncake.ReplicateConfig()
+    if soft_pin and hasattr(config, "soft_pin_action"):
+        config.soft_pin_action = mooncake.SoftPinAction.ENABLE
+    elif soft_pin and hasattr(config, "with_soft_pin"):
+        config.with_soft_pin = True
+    return config
 
 
 def _is_answer(code: int) -> bool:

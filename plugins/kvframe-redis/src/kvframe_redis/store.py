@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from redis.exceptions import OutOfMemoryError as _Full
 
 from kvframe import TierError
 from kvframe.tiers import PageStore
+from kvframe.tiers.space import LONGEST_NAME
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -28,13 +30,21 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         64
     )
     expire_s: Annotated[
-        Annotated[int, msgspec.Meta(ge=1)] | None,
-        msgspec.Meta(description="The server forgets a page after so long. If not given, never."),
-    ] = None
+        int,
+        msgspec.Meta(
+            ge=0,
+            le=10**9,
+            description="The server forgets a page that was not used for so long. 0: never.",
+        ),
+    ] = 86_400
 
 
 class Redis(PageStore):
     """Pages as strings of a server.
+
+    Each page has a time to live, which every use renews: pages of engines that are gone are
+    forgotten by the server itself, and a server with ``maxmemory`` and a policy of its own
+    (``allkeys-lru``, ``volatile-ttl``) keeps what was used last.
 
     Raises:
         TierError: The server cannot be reached.
@@ -65,7 +75,7 @@ class Redis(PageStore):
         for some in _batches(objects, self._options.batch):
             line = self._server.pipeline(transaction=False)
             for name, data in some:
-                line.set(name, data, ex=self._options.expire_s)
+                line.set(name, data, ex=self._options.expire_s or None)
             # A server that is full says so of each. One that takes no writes at all (a replica, one
             # that cannot save) has failed, as one whose connection breaks, which raises.
             answers = line.execute(raise_on_error=False)
@@ -76,11 +86,16 @@ class Redis(PageStore):
         return kept
 
     def get(self, names: Sequence[str]) -> Sequence[bytes | None]:
-        return [
-            data
-            for some in _batches(names, self._options.batch)
-            for data in self._server.mget(some)
-        ]
+        found: list[bytes | None] = []
+        for some in _batches(names, self._options.batch):
+            line = self._server.pipeline(transaction=False)
+            for name in some:
+                # One byte more than the largest page tells what is larger, whatever its size.
+                line.getrange(name, 0, self.largest)
+            self._renew(line, some)
+            answers = line.execute(raise_on_error=False)[: len(some)]
+            found += [_data(answer) for answer in answers]
+        return found
 
     def remove(self, names: Sequence[str]) -> None:
         for some in _batches(names, 4096):
@@ -92,19 +107,65 @@ class Redis(PageStore):
             line.exists(name)
         return [bool(answer) for answer in line.execute()]
 
+    def keep(self, names: Sequence[str]) -> None:
+        for some in _batches(names, 4096):
+            line = self._server.pipeline(transaction=False)
+            self._renew(line, some)
+            if not self._options.expire_s:
+                line.touch(*some)
+            line.execute()
+
     def recover(self, head: int) -> Iterator[tuple[str, bytes]]:
-        found = self._server.scan_iter(match="kv1-*", count=1000)
-        for some in _batches(found, self._options.batch):
+        found = []
+        names = self._server.scan_iter(match="kv[0-9]*-*", count=1000)
+        # Names that others gave may be of any length, and no text.
+        short = (name for name in names if len(name) <= LONGEST_NAME and name.isascii())
+        for some in _batches(short, self._options.batch):
             line = self._server.pipeline(transaction=False)
             for name in some:
+                line.object("idletime", name)  # before it is read: that is a use
+                line.pttl(name)
                 line.getrange(name, 0, head - 1)
-            # What others keep under such a name may be no string, and its name no text.
-            for name, data in zip(some, line.execute(raise_on_error=False), strict=True):
-                if name.isascii() and isinstance(data, bytes):
-                    yield name.decode(), data
+            answers = line.execute(raise_on_error=False)
+            now = int(time.monotonic() * 1000)
+            each = zip(some, answers[::3], answers[1::3], answers[2::3], strict=True)
+            for name, idle, left, data in each:
+                if isinstance(data, bytes):  # what others keep may be no string
+                    found.append((_age(left, idle, now), name.decode(), data))
+        yield from ((name, data) for _, name, data in sorted(found))
 
     def close(self) -> None:
         self._server.close()
+
+    def _renew(self, line: Any, names: Sequence[str | bytes]) -> None:
+        """Give pages their whole time to live again."""
+        for name in names if self._options.expire_s else ():
+            line.expire(name, self._options.expire_s)
+
+
+def _data(answer: object) -> bytes | None:
+    """What a string holds; None if it is not there, or is no string.
+
+    Raises:
+        redis.RedisError: The server has failed.
+    """
+    if isinstance(answer, redis.ResponseError) and str(answer).startswith("WRONGTYPE"):
+        return None
+    if isinstance(answer, redis.RedisError):
+        raise answer
+    return answer if isinstance(answer, bytes) and answer else None
+
+
+def _age(left: object, idle: object, now: int) -> tuple[int, int]:
+    """Sorts pages by their last use, the oldest first.
+
+    Args:
+        left: Milliseconds that a page has to live from ``now`` on; below 0: for ever.
+        idle: Seconds since its last use; an error where the server counts uses instead.
+        now: Milliseconds of any clock.
+    """
+    seconds = idle if isinstance(idle, int) else 0
+    return (now + left if isinstance(left, int) and left >= 0 else -1, -seconds)
 
 
 def _without_secrets(url: str) -> str:

@@ -72,6 +72,24 @@ impl Manager {
         Ok(keys)
     }
 
+    /// The findable blocks of the prefix that ends with `block`, from its first on, each with the key
+    /// under which lower tiers keep it. Empty where that is not known: nobody finds the block, it has
+    /// no such prefix, or the index has no keys.
+    pub fn prefix_of(&self, block: BlockId) -> Vec<(BlockId, Key)> {
+        let pool = &self.pool;
+        if block >= pool.created() || !pool.is_findable(block) || !self.index.takes_keys() {
+            return Vec::new();
+        }
+        let up = |&block: &BlockId| Some(pool.parent(block)).filter(|&parent| parent != NIL);
+        let mut chain: Vec<_> =
+            std::iter::successors(Some(block), up).map(|b| (b, pool.key(b))).collect();
+        if chain.len() != pool.depth(block) as usize + 1 {
+            chain.clear();
+        }
+        chain.reverse();
+        chain
+    }
+
     /// The pages of the tokens `start..stop` of `seq` in a group.
     ///
     /// # Errors
