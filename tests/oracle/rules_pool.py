@@ -147,12 +147,11 @@ class PoolRules(Rules):
         self.plane.epoch += 1
 
     def clear_scope(self) -> None:
-        adapter, salt, session = [
-            self.dice.pick(names) if self.dice.one_in(2) else None
-            for names in (["", "s"], ["", "s"], [0, 1, 2])
-        ]
-        if adapter is salt is session is None:
-            adapter = "s"
+        # Mostly little of it, or the walk would never run out of blocks.
+        adapter, salt, session = self.dice.pick(
+            [("s", None, None), (None, "s", None), (None, None, 1), (None, None, 2)] * 3
+            + [("", "s", None), ("", "", 1), ("s", "", 2), ("", None, None), ("", "", None)]
+        )
         self.both(
             f"clear adapter {adapter!r} salt {salt!r} session {session}",
             lambda: self.kv.clear_cache(adapter=adapter, salt=salt, session=session),

@@ -10,6 +10,7 @@ use kvframe_core::sequence::{Meta, Sequence};
 use kvframe_core::{Admission, Fit, Key, Prompt};
 use numpy::PyArray1;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::buffers::{keys, length, tokens};
 use crate::errors::raise;
@@ -145,6 +146,12 @@ impl Request {
         let tokens = PyArray1::from_slice(py, &self.tokens);
         let space = [&self.salt, &self.adapter, &self.encoder].map(Clone::clone);
         (tokens, space, extras, self.meta.session, self.meta.turn)
+    }
+
+    /// Its salt, adapter and session.
+    fn origin<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64) {
+        let (salt, adapter) = (PyBytes::new(py, &self.salt), PyBytes::new(py, &self.adapter));
+        (salt, adapter, self.meta.session)
     }
 
     /// (prompt tokens, session, turn, class, priority, whether it reads, tokens that somebody brings:
