@@ -125,6 +125,7 @@ class Oracle(Hands):
         self.pool.count(counted, cached - s.cached)
         s.cached = s.committed = s.usage.read = cached
         s.slots = max(s.slots, cached)
+        s.hashed = max(s.hashed, cached)
         s.private = s.private or self.is_cut(s)
 
     def collect(self, free: int) -> int:

@@ -74,23 +74,25 @@ impl Manager {
 
     /// Fills `hits` with what is found of a sequence's prompt now; units of it.
     fn find_again(&mut self, seq: SeqId, hits: &mut [Vec<BlockId>]) -> Result<u32> {
-        let keyed = self.index.takes_keys();
-        let sequence = self.sequences.get_mut(seq)?;
-        let filled = sequence.filled();
-        let known = sequence.tokens.len().min(filled as usize);
-        if keyed {
-            let Sequence { root, extras, tokens, keys, .. } = sequence;
-            self.hasher.extend(*root, extras, &tokens[..known], keys);
-        }
+        let mut keys = std::mem::take(&mut self.scratch.keys);
+        keys.clear();
         let sequence = self.sequences.get(seq)?;
+        let filled = sequence.filled();
+        let tokens = &sequence.tokens[..sequence.tokens.len().min(filled as usize)];
+        if self.index.takes_keys() {
+            keys.extend_from_slice(&sequence.keys);
+            self.hasher.extend(sequence.root, &sequence.extras, tokens, &mut keys);
+        }
         let wanted = Wanted {
-            keys: &sequence.keys,
-            tokens: &sequence.tokens[..known],
+            keys: &keys,
+            tokens,
             root: sequence.root,
             extras: &sequence.extras,
             limit: self.hit_limit(filled),
         };
-        Ok(self.find_prefix(wanted, hits).0 as u32)
+        let found = self.find_prefix(wanted, hits).0 as u32;
+        self.scratch.keys = keys;
+        Ok(found)
     }
 
     /// Whether `seq` may own `hits` instead of what it has: where that is more blocks, running
@@ -133,6 +135,11 @@ impl Manager {
         let sequence = self.sequences.get_mut(seq)?;
         let (before, slots) = (sequence.cached, sequence.len);
         let cached = units * size;
+        if self.index.takes_keys() {
+            let Sequence { root, extras, tokens, keys, .. } = sequence;
+            let found = tokens.get(..cached as usize).unwrap_or(tokens);
+            self.hasher.extend(*root, extras, found, keys);
+        }
         (sequence.cached, sequence.committed, sequence.published) = (cached, cached, units);
         sequence.usage.read = cached;
         sequence.private |= cut;
