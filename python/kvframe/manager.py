@@ -112,7 +112,8 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
 
     Every method may be called from several threads. A call that is refused has changed nothing.
     Methods that take a handle raise `HandleError` if it is unknown or has ended; those that give
-    blocks or slots raise `CapacityError` if there is no room for all of them now.
+    blocks or slots raise `CapacityError` if there is no room for all of them now, and
+    `NeverFitsError` if there can never be.
     """
 
     def __init__(self, config: Config | Resolved | None = None) -> None:
@@ -179,18 +180,31 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
         """Append tokens to a sequence, and get slots for them (decode, speculation).
 
         Copies to make before writing there are in the next `take_plan`.
+
+        Raises:
+            CapacityError: There is no room for all of them now.
+            NeverFitsError: There could not be if the sequence were alone and all of it committed.
+            UsageError: They go past the ``max_tokens`` of its request.
         """
         self._core.append(seq, tokens)
 
     def extend(self, seq: int, until: int) -> None:
-        """Get slots for known prompt tokens up to the length ``until`` (chunked prefill)."""
+        """Get slots for known prompt tokens up to the length ``until`` (chunked prefill).
+
+        All of them or none. A sequence that is alone in the pool always gets as many as the
+        ``chunk`` of its request, once those before them are committed.
+
+        Raises:
+            CapacityError: There is no room for all of them now.
+            NeverFitsError: There could not be if the sequence were alone and all of it committed.
+        """
         self._core.extend(seq, until)
 
     def reserve(self, seq: int, until: int) -> None:
         """Get slots up to a length, for known tokens (as `extend`) and unknown ones after them.
 
         For engines that take whole blocks ahead, and for speculative lookahead. `truncate` gives
-        back what is not used.
+        back what is not used. It raises as `append` does.
         """
         self._core.reserve(seq, until)
 
@@ -256,11 +270,13 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
     def preempt(self, seq: int, *, fence: int | None = None) -> Request:
         """End a running sequence for now; returns the request that brings it back.
 
-        The request has all tokens known of the sequence, and asks for slots for all of them:
-        ``chunk``, ``until`` and ``partial`` belonged to the first try. What was computed stays
-        cached as long as there is room, so coming back may cost little; not for a request with
-        ``read=False``, which finds nothing this time either. With a ``fence``, the blocks make room
-        only once that step has passed, as in `step`.
+        The request has all tokens known of the sequence, and the ``chunk`` and ``max_tokens`` that
+        it came with; ``until`` and ``partial`` belonged to the first try. It fits wherever the
+        sequence fitted: where layer groups give blocks up and the pool could not hold what was
+        decoded in such steps, its ``chunk`` is the largest that the pool can hold. What was
+        computed stays cached as long as there is room, so coming back may cost little; not for a
+        request with ``read=False``, which finds nothing this time either. With a ``fence``, the
+        blocks make room only once that step has passed, as in `step`.
         """
         return Request.of_core(self._core.preempt(seq, fence))
 

@@ -75,10 +75,13 @@ class Request:
         insert: Leave computed blocks findable.
         resumed: It comes back after a preemption; statistics count it apart.
         partial: Take as many slots as can be had instead of refusing.
-        chunk: Slots for this many tokens after the cached ones; `KVCacheManager.extend` gives more.
+        chunk: Slots for this many tokens after the cached ones; `KVCacheManager.extend` gives more,
+            in steps of as many. Where layer groups give blocks up, it bounds what the prompt holds
+            at once: a request that could not be computed in such steps is refused at once.
         until: Slots up to this length at most.
         max_tokens: Most tokens of prompt and answer together: what can never fit is refused at
-            once.
+            once, and so are tokens past it. 0 if it is unknown; then a sequence may outgrow the
+            cache.
         whole_sequence: Admit only if all of ``max_tokens`` could be had now. Later admissions leave
             it the room that it still lacks.
         external: Tokens after the cached ones whose KV comes from elsewhere (a lower tier, another
@@ -97,7 +100,8 @@ class Request:
         retention: How important its blocks are, and for how long (`kvframe.retention.Retention`).
 
     Raises:
-        UsageError: A value is of the wrong type or out of range.
+        UsageError: A value is of the wrong type or out of range, or ``max_tokens`` is below the
+            length of the prompt.
     """
 
     __slots__ = ("core", "prepared", "resumed")

@@ -35,7 +35,11 @@ class Room:
     _core: Core
 
     def usage(self) -> float:
-        """The share of the pool's blocks in use, 0 to 1; cached blocks do not count as in use."""
+        """The share of the pool's blocks in use, 0 to 1.
+
+        Cached blocks do not count as in use, nor do blocks that only wait for a fence: they make
+        room once the step has passed, without any further preemption.
+        """
         return self._core.pressure()[0]
 
     def pressure(self) -> Pressure:
@@ -74,9 +78,10 @@ class Room:
             seqs: Those that may be preempted; all others are safe.
             rule: Which goes first. ``lru`` goes by the last commit or `touch`; ``lfu-aged`` by how
                 often a sequence was touched, where a touch counts half after 4,096 ticks;
-                ``most-freed`` by the blocks that nobody else holds, given those that went before.
-                Among equals the last admitted goes first; under ``lru`` the first admitted, under
-                ``lfu-aged`` the least recently used.
+                ``most-freed`` by the blocks that nobody else holds, given those that went before,
+                which is what `Victim.frees` counts then. Owners that wait for a fence count as
+                gone. Among equals the last admitted goes first; under ``lru`` the first admitted,
+                under ``lfu-aged`` the least recently used.
             usage: Only as many as bring `usage` down to this share, 0 to 1. `Victim.frees` then
                 counts what each frees once those before it have ended.
 
@@ -86,13 +91,25 @@ class Room:
         return [Victim(*row) for row in self._core.preemption_order(seqs, rule, usage)]
 
     def preempt_to(
-        self, usage: float, seqs: Handles, rule: PreemptionRule = "fewest-computed"
+        self,
+        usage: float,
+        seqs: Handles,
+        rule: PreemptionRule = "fewest-computed",
+        *,
+        fence: int | None = None,
     ) -> list[Request]:
         """Preempt the sequences that `preemption_order` names to bring `usage` down to a share.
 
         A sequence whose end would free nothing is not preempted. Blocks that stay cached do not
         count as in use. A sequence that has ended before its turn (a pressure callback or another
         thread may release it) is passed over.
+
+        Args:
+            usage: The share, 0 to 1.
+            seqs: As for `preemption_order`.
+            rule: As there.
+            fence: Number of the last step in flight that may touch their blocks, as in `preempt`:
+                the blocks count as out of use at once, and make room once that step has passed.
 
         Returns:
             The request that brings each of them back, in the order in which they were preempted.
@@ -103,7 +120,7 @@ class Room:
                 ``preempted`` has the requests that bring back whoever was preempted before it.
         """
         try:
-            preempted = self._core.preempt_to(seqs, rule, usage)
+            preempted = self._core.preempt_to(seqs, rule, usage, fence)
         except BaseException as error:
             if (left := error.__dict__.get("preempted")) is not None:
                 error.__dict__["preempted"] = [*map(Request.of_core, left)]

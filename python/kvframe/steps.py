@@ -80,7 +80,8 @@ class Steps(Matched):
             token_budget: Tokens that the admissions together may leave to be computed; the last
                 one gets what is left of the budget as its chunk.
             batch_tokens: Tokens that the whole step may give slots to: appended ones come first,
-                all or none of a sequence's; then each extension goes as far as is left, and each
+                all or none of a sequence's; then each extension goes as far as is left, and no
+                further than the pool could hold of the sequence alone; and so does each
                 admission's chunk. `Stepped.extended` says how far.
             skip_refused: Try requests behind a refusal too, instead of none of them.
             tables: int32 (rows, blocks), one a layer group: row i gets the changed entries of

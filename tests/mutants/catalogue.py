@@ -121,8 +121,8 @@ MUTANTS = (
     Mutant(
         "copy-freed-under-children",
         "pool.rs",
-        "b.duplicated && b.children == 0",
-        "b.duplicated",
+        "b.marks & DUPLICATED != 0 && b.children == 0",
+        "b.marks & DUPLICATED != 0",
         "a second copy is freed although findable blocks follow it",
     ),
     Mutant(
@@ -264,8 +264,8 @@ MUTANTS = (
     Mutant(
         "sharers-counted-as-gain",
         "manager/ended.rs",
-        "b != NIL && self.pool.refs(b) == 1)",
-        "b != NIL && self.pool.refs(b) >= 1)",
+        "b != NIL && self.pool.stays(b) == 1)",
+        "b != NIL && self.pool.stays(b) >= 1)",
         "sequences are preempted although their blocks stay with others",
         ("CB-B6",),
     ),
@@ -279,9 +279,9 @@ MUTANTS = (
     Mutant(
         "generations-start-again",
         "pool/moves.rs",
-        "        self.depth.truncate(kept);\n        self.free.retain",
+        "        self.depth.truncate(kept);\n        self.waits.truncate",
         "        self.depth.truncate(kept);\n        self.generation.truncate(kept);\n"
-        "        self.free.retain",
+        "        self.waits.truncate",
         "an old handle fits a block that went and came back",
     ),
     Mutant(

@@ -198,13 +198,14 @@ class Admissions(Joins):
         """The sequence comes in as ``told.seq``."""
         known = len(ask.tokens)
         encoder = ask.encoder_tokens
+        need(not ask.max_tokens or known <= ask.max_tokens)
         need(not encoder or any(kind.cross for kind in self.kinds))
         need(self.plain or not ask.join)
         start = self.start(ask, told)
         base = start.rows * self.size
         external = self.external(ask, base + start.tail_tokens)
         first = base + start.tail_tokens + external
-        until = min(known, first + ask.chunk) if ask.chunk is not None else known
+        until = min(known, *(first + n for n in (ask.chunk, ask.budget) if n is not None), known)
         until = min(until, max(ask.until, first)) if ask.until is not None else until
         inputs = self.found_input(ask)
         missing = sum(self.rows(0, encoder)) - sum(len(table) for table in inputs)
@@ -254,21 +255,24 @@ class Admissions(Joins):
         kept = self.kept(start.tables)
         if ask.partial:
             # The other input comes in whole.
+            self.check_ever(sum(self.rows(0, encoder)))
             if missing > max(room - kept, 0):
                 self.check_room(missing + kept, room)
             self.check_room(min(blocks, max(room - kept, 0)), room)
             return self.fitting(base, until, max(room - kept, 0) - missing)
         longest = max(known, ask.max_tokens)
-        total = max(self.most(longest, encoder), blocks + len(claimed))
-        if total > self.pool.usable:
-            self.pool.count("refused")
-        need(total <= self.pool.usable, NeverFitsError)
-        coming = self.coming(encoder, start.good * self.size, start.tables)
+        self.check_ever(self.alone(ask))
+        coming = self.coming(ask, start.good * self.size, until, start.tables)
         lacks = self.lacks(longest, coming) if ask.whole_sequence else 0
         if blocks <= room:
             self.check_room(max(blocks, lacks) + kept, room, asleep=False)
         self.check_room(blocks, room)
         return until
+
+    def check_ever(self, blocks: int) -> None:
+        if blocks > self.pool.usable:
+            self.pool.count("refused")
+        need(blocks <= self.pool.usable, NeverFitsError)
 
     def fitting(self, base: int, until: int, room: int) -> int:
         """As far as so many blocks go, in whole units of hashing."""
@@ -383,6 +387,7 @@ class Admissions(Joins):
 
     def fits(self, ask: Ask) -> None:
         """Whether it can be asked at all."""
+        need(not ask.max_tokens or len(ask.tokens) <= ask.max_tokens)
         need(not ask.encoder_tokens or any(kind.cross for kind in self.kinds))
         need(self.plain or not ask.join)
         start = self.start(ask, Told())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from .model import need
 from .pool import Block
@@ -155,7 +156,20 @@ class Ends(Publishing):
     def preempt(self, seq: int, fence: int | None = None) -> Ask:
         ask = self.live(seq).back()
         self.release(seq, fence)
-        return ask
+        return replace(ask, chunk=self.chunk_to_return(ask))
+
+    def chunk_to_return(self, ask: Ask) -> int | None:
+        """What had come token by token is part of the prompt now, and may need shorter steps."""
+        usable, known = self.pool.usable, len(ask.tokens)
+        if self.alone(ask) <= usable:
+            return ask.chunk
+        most = known if ask.chunk is None else min(ask.chunk, known)
+        whole = range(most // self.unit * self.unit, 0, -self.unit)
+        fits = [n for n in whole if self.alone(replace(ask, chunk=n)) <= usable]
+        # Until is no word of a request that comes back: its steps start anywhere then.
+        less = [replace(ask, chunk=n, until=known - 1) for n in range(min(most, self.unit), 0, -1)]
+        fits += [n.chunk for n in less if n.chunk and self.alone(n) <= usable]
+        return fits[0] if fits else ask.chunk
 
     def put_up(self, fence: int | None) -> None:
         self.fence = fence if fence is not None and fence > self.passed else None

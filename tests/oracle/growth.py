@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kvframe import NeverFitsError
-
 from .admission import Admissions
 from .model import need
 from .sequence import Seq
@@ -21,10 +19,10 @@ class Growth(Admissions):
         if not isinstance(tokens, int):
             need(not count or s.filled == len(s.tokens))
         need(len(s.tokens) == s.slots and not (count and s.keyed))
+        until = s.slots + count
+        need(not s.ask.max_tokens or until <= s.ask.max_tokens)
         if not count:
             return
-        until = s.slots + count
-        need(self.most(until, s.ask.encoder_tokens) <= self.pool.usable, NeverFitsError)
         self.grow(seq, until)
         # Of one that was cut to nothing, all ids are known again.
         s.ask = replace(s.ask, keys_only=False)
@@ -46,7 +44,7 @@ class Growth(Admissions):
         if until <= len(s.tokens):
             return self.extend(seq, until)
         need(not s.keyed)
-        need(self.most(until, s.ask.encoder_tokens) <= self.pool.usable, NeverFitsError)
+        need(not s.ask.max_tokens or until <= s.ask.max_tokens)
         self.grow(seq, until)
         s.ask = replace(s.ask, keys_only=False)
         s.tokens += [None] * (until - len(s.tokens))
@@ -57,6 +55,10 @@ class Growth(Admissions):
         shared = [pair for group in range(len(s.tables)) for pair in self.shared(s, group)]
         blocks = sum(self.rows(until)) - sum(self.rows(s.slots)) + len(shared)
         if blocks:
+            need(not self.asleep)
+            copies = sum(self.is_found(s.tables[group][row]) for group, row in shared)
+            if blocks > self.pool.room():
+                self.check_ever(self.held_alone(s, until) + copies)
             self.check_room(blocks, self.pool.room())
         self.pool.now += 1
         tables = self.tables(seq)
@@ -64,6 +66,16 @@ class Growth(Admissions):
             self.copy(s, group, row, tables[group][row])
         self.more_rows(s, until, tables)
         s.slots = until
+
+    def longest_alone(self, seq: int, until: int) -> int:
+        """How far a sequence could go if it were alone, if that is any further."""
+        s = self.live(seq)
+        shared = [pair for group in range(len(s.tables)) for pair in self.shared(s, group)]
+        copies = sum(self.is_found(s.tables[group][row]) for group, row in shared)
+        gives_up = any(not (kind.full or kind.cross) for kind in self.kinds)
+        ends = range(until, s.slots, -1) if gives_up else ()
+        fits = (n for n in ends if self.held_alone(s, n) + copies <= self.pool.usable)
+        return next(fits, until)
 
     def shared(self, s: Seq, group: int) -> list[tuple[int, int]]:
         """The blocks of a group that are written next, and are not its own."""

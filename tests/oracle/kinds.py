@@ -82,11 +82,17 @@ class Kind:
         return max(committed - self.lag, min(cached, committed))
 
     @cache  # noqa: B019
-    def held(self, at: int, cached: int) -> frozenset[int]:
-        """The rows that a sequence holds while the token at a place is computed."""
+    def held(self, at: int, cached: int, to: int | None = None) -> frozenset[int]:
+        """The rows that a sequence holds while the tokens from a place to another are computed, or
+        that at the place alone.
+        """
+        return self.held_after(self.computed(at, cached), at + 1 if to is None else to)
+
+    def held_after(self, computed: int, to: int) -> frozenset[int]:
+        """The rows that a sequence holds up to a length where so much is computed."""
         if self.cross:
             return frozenset()
-        return frozenset(range(self.rows(at + 1))).difference(self.gone(self.computed(at, cached)))
+        return frozenset(range(self.rows(to))).difference(self.gone(computed))
 
     def shared_front(self, gone: tuple[int, ...], shared: list[bool]) -> set[int]:
         """Of the rows that are not given up yet, those before the first that nobody shares."""

@@ -186,7 +186,7 @@ class Machine:
     def watch(self) -> None:
         """The pressure level moves with what each call has done, asked for or not."""
         pool = self.o.pool
-        usage = (pool.usable - pool.room()) / pool.usable
+        usage = (pool.usable - pool.room_to_come()) / pool.usable
         marks = [0.85, 0.95] if self.level == 0 else [0.7, 0.95 if self.level == 1 else 0.85]
         before, self.level = self.level, sum(usage >= mark for mark in marks)
         wanted = [(before, self.level)] if before != self.level else []

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from math import lcm
+from dataclasses import dataclass, field, replace
+from math import gcd, lcm
 from typing import TYPE_CHECKING
 
 from kvframe import (
@@ -17,7 +17,7 @@ from kvframe import (
 
 from .kinds import Kind, step, unit
 from .pool import Block, Pool
-from .sequence import Seq, Ticket
+from .sequence import Ask, Seq, Ticket
 
 if TYPE_CHECKING:
     from .joins import Join
@@ -38,6 +38,15 @@ def need(holds: bool, error: type[KVFrameError] = UsageError) -> None:
 
 
 @dataclass
+class Pace:
+    """Tokens of a prompt come in steps, which start so many tokens apart or a multiple of that."""
+
+    prompt: int
+    chunk: int
+    apart: int
+
+
+@dataclass
 class Way:
     """A sequence that is to become longer."""
 
@@ -45,6 +54,8 @@ class Way:
     committed: int
     cached: int
     tables: list[list[int | None]]
+    slots: int
+    pace: Pace
     shared: Callable[[int, int], bool]
     """Whether others own a block of its tables (group, row) too."""
 
@@ -133,6 +144,53 @@ class Model:
         most = self.peak(0, 0, tokens, lambda at: sum(len(k.held(at, 0)) for k in self.kinds))
         return most + sum(self.rows(0, encoder))
 
+    def pace(self, prompt: int, chunk: int | None) -> Pace:
+        """Without a chunk, what did not come at once comes in steps that are not known before."""
+        step = max(1 if chunk is None else chunk, 1)
+        # Behind a hit, which is of whole units but where partial blocks are found.
+        return Pace(prompt, step, 1 if self.partial else gcd(step, self.unit))
+
+    def in_steps(self, first: int, pace: Pace, held: Callable[[int, int], int]) -> int:
+        """The most blocks held in steps from a length on."""
+        ends = [
+            (at, min(at + pace.chunk, pace.prompt)) for at in range(first, pace.prompt, pace.apart)
+        ]
+        return max((held(at, to) for at, to in ends), default=0)
+
+    def alone(self, ask: Ask) -> int:
+        """Blocks that a request holds on its way, alone in the pool, whatever is found."""
+        known, encoder = len(ask.tokens), ask.encoder_tokens
+        until = min(known, known if ask.until is None else ask.until)
+        every = known + ask.external + 1
+        step = min(n for n in (ask.chunk, ask.budget, every) if n is not None)
+
+        def steps(pace: Pace) -> int:
+            return self.in_steps(
+                0, pace, lambda at, to: sum(len(k.held(at, 0, to)) for k in self.kinds)
+            )
+
+        def first(prompt: int, step: int) -> int:
+            return steps(Pace(min(prompt, known), max(step, 1), 1 if self.partial else self.unit))
+
+        pace = self.pace(known, ask.chunk)
+        most = steps(replace(pace, apart=1) if until < known else pace)
+        end = self.whole(min(ask.external_until, known))
+        if ask.external:
+            most = max(most, first(max(until, ask.external), ask.external + step))
+            most = max(most, first(known, ask.external))
+        elif end:
+            to = min(end + step, max(until, end), known)
+            most = max(most, first(to, max(to, 1)))
+        else:
+            most = max(most, first(until, step))
+        longest = self.most(max(known, ask.max_tokens), encoder)
+        return max(longest, most + sum(self.rows(0, encoder)))
+
+    def held_alone(self, s: Seq, until: int) -> int:
+        """Blocks of a sequence with slots up to a length, once all before them are computed."""
+        rows = [len(k.held_after(k.computed(s.slots, s.cached), until)) for k in self.kinds]
+        return sum(rows) + sum(self.rows(0, s.ask.encoder_tokens))
+
     def rows(self, tokens: int, encoder: int = 0) -> list[int]:
         """Blocks of each group's table."""
         return [kind.rows(encoder if kind.cross else tokens) for kind in self.kinds]
@@ -140,13 +198,16 @@ class Model:
     def whole(self, tokens: int) -> int:
         return tokens // self.unit * self.unit
 
-    def coming(self, encoder: int, good: int, tables: list[list[int | None]]) -> Way:
-        """A sequence that is about to own those blocks, of which the first tokens are computed."""
+    def coming(self, ask: Ask, good: int, until: int, tables: list[list[int | None]]) -> Way:
+        """A sequence that is about to own those blocks, of which the first tokens are computed, and
+        to have slots up to a length.
+        """
 
         def shared(group: int, row: int) -> bool:
             return bool(self.of([tables[group][row]])[0].owners)
 
-        return Way(encoder, good, good, tables, shared)
+        pace = self.pace(len(ask.tokens), ask.chunk)
+        return Way(ask.encoder_tokens, good, good, tables, until, pace, shared)
 
     def lacks(self, tokens: int, way: Way) -> int:
         """Blocks that a sequence may yet take on its way to so many tokens."""
@@ -158,15 +219,17 @@ class Model:
             theirs.append(kind.shared_front(gone, shared))
             own += sum(row not in theirs[-1] and row not in gone for row in range(len(table)))
 
-        def held(at: int) -> int:
+        def held(at: int, to: int | None = None) -> int:
             # What others own too is no new block while it is held, and frees none when it is left.
             rows = zip(pairs, theirs, strict=True)
-            return sum(len(kind.held(at, way.cached) - shared) for (_, kind), shared in rows)
+            return sum(len(kind.held(at, way.cached, to) - shared) for (_, kind), shared in rows)
 
         tables = [(kind, way.tables[g]) for g, kind in enumerate(self.kinds) if kind.cross]
         missing = sum(max(kind.rows(way.encoder) - len(table), 0) for kind, table in tables)
         slots = max(len(way.tables[group]) * kind.span for group, kind in pairs)
-        return max(self.peak(way.committed, slots, tokens, held) - own, 0) + missing
+        most = self.peak(way.committed, slots, tokens, held)
+        most = max(most, self.in_steps(way.slots, way.pace, held))
+        return max(most - own, 0) + missing
 
     def copies(self) -> list[tuple[int | None, int, int, int]]:
         return [c for t in (self.gathering, *self.tickets.values()) for c in t.copies]
@@ -195,7 +258,9 @@ class Model:
                 block, also = s.tables[group][row], found[group][row : row + 1]
                 return len(self.of([block])[0].owners) > 1 or also == [block]
 
-            return Way(s.ask.encoder_tokens, s.committed, s.cached, s.tables, shared)
+            pace = self.pace(len(s.tokens), s.ask.chunk)
+            encoder = s.ask.encoder_tokens
+            return Way(encoder, s.committed, s.cached, s.tables, s.slots, pace, shared)
 
         whole = [s for s in self.seqs.values() if s.whole]
         return self.spare + sum(

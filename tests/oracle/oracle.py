@@ -19,6 +19,7 @@ class Oracle(Hands):
 
     def lend(self, out: list[int]) -> None:
         if out:
+            self.check_ever(len(out))
             self.check_room(len(out), self.pool.room())
             self.pool.now += 1
             for block in out:
@@ -157,12 +158,14 @@ class Oracle(Hands):
         if self.joins:
             trial = self.trial()
             trial.release(seq)
-            return trial.pool.room() - self.pool.room()
+            return trial.pool.room_to_come() - self.pool.room_to_come()
         s = self.seqs[seq]
         kept = (self.stays(s) or (0, 0))[1]
         rows = self.rows(kept, s.ask.encoder_tokens if kept else 0)
         goes = [table[row:] for row, table in zip(rows, s.tables, strict=True)]
-        return sum(len(b.owners) == 1 for table in goes for b in self.of(table))
+        return sum(
+            b.owners.count("fence") + 1 == len(b.owners) for table in goes for b in self.of(table)
+        )
 
     def trial(self) -> Oracle:
         """Another, to see what would happen."""
@@ -176,12 +179,12 @@ class Oracle(Hands):
         """The first of them until so little is in use, each after those before it."""
         trial, rows = self.trial(), []
         for seq, s in self.ranked(rule):
-            room = trial.pool.room()
+            room = trial.pool.room_to_come()
             if self.pool.usable - room <= int(usage * self.pool.usable):
                 break
             ended = trial.trial()
             ended.release(seq)
-            if freed := ended.pool.room() - room:
+            if freed := ended.pool.room_to_come() - room:
                 trial = ended
                 rows.append((seq, freed, s.committed))
         return rows

@@ -98,6 +98,10 @@ class Pool:
     def room(self) -> int:
         return self.free + len(self.cached())
 
+    def room_to_come(self) -> int:
+        """The same once every fence has passed."""
+        return self.room() + sum(set(b.owners) == {"fence"} for b in self.blocks.values())
+
     def count(self, name: str, more: int = 1) -> None:
         self.stats[name] = self.stats.get(name, 0) + more
 

@@ -121,7 +121,8 @@ class Rules(Machine):
         return dice.pick([b"x", b"x", b"y", b""]), dice.pick([3, 3, 5, 1, 0])
 
     def request(self, ask: Ask) -> Request:
-        options = {k: v for k, v in ask.__dict__.items() if k not in ("tokens", "keys_only")}
+        apart = ("tokens", "keys_only", "budget")
+        options = {k: v for k, v in ask.__dict__.items() if k not in apart}
         if not ask.keys_only:
             return Request(list(ask.tokens), **options)
         keys = self.kv.hash_blocks(list(ask.tokens), **ask.space)
@@ -145,7 +146,9 @@ class Rules(Machine):
         s = self.dice.pick(ahead)
         same = s.tokens[: s.slots + 1 - self.dice.pick([0, 0, 1, self.dice.below(s.slots)])]
         tokens = (*(t for t in same if t is not None), *self.dice.bits(self.dice.below(3)))
-        ask = replace(self.ask(), tokens=tokens, external=0, external_until=0, read=True)
+        ask = replace(
+            self.ask(), tokens=tokens, external=0, external_until=0, read=True, max_tokens=0
+        )
         ask = replace(ask, keys_only=False, join=True, extras=s.extras)
         ask = replace(ask, salt=s.ask.salt, adapter=s.ask.adapter)
         self.come(self.request(ask), ask)
@@ -344,14 +347,15 @@ class Rules(Machine):
         self.plane.run(len(self.plane.queue) - 1)
         fence = self.fence(seq)
         gain = self.o.frees(seq)
-        room = self.o.pool.room()
+        room, to_come = self.o.pool.room(), self.o.pool.room_to_come()
         self.both(
             f"release {seq:#x} behind {fence}",
             lambda: self.kv.release(seq, fence=fence),
             lambda _: self.o.release(seq, fence),
         )
         waits = fence is not None and fence > self.o.passed
-        self.same("freed", self.o.pool.room() - room, 0 if waits else gain)
+        self.same("freed", self.o.pool.room_to_come() - to_come, gain)
+        assert not waits or self.o.pool.room() == room
 
     def serve(self) -> None:
         """A request that is answered at once: what it leaves is cached."""

@@ -208,7 +208,7 @@ class PoolRules(Rules):
             wanted = self.o.preemption_to(rule, share)
         self.same(f"{rule} to {share}", [tuple(v) for v in told], wanted)
         pool = self.o.pool
-        usage = (pool.usable - pool.room()) / pool.usable
+        usage = (pool.usable - pool.room_to_come()) / pool.usable
         self.same("usage", self.kv.usage(), usage)
         self.same("level", int(self.kv.pressure()), self.level)
 

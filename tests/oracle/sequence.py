@@ -29,6 +29,8 @@ class Ask:
     resumed: bool = False
     partial: bool = False
     chunk: int | None = None
+    budget: int | None = None
+    """Of a step: no word of the request's own."""
     until: int | None = None
     max_tokens: int = 0
     whole_sequence: bool = False
@@ -149,6 +151,7 @@ class Seq:
             read=self.ask.read,
             insert=self.ask.insert,
             resumed=True,
+            chunk=self.ask.chunk,
             max_tokens=self.ask.max_tokens,
             whole_sequence=self.whole,
             session=self.ask.session,

@@ -86,6 +86,8 @@ def run(o: Oracle, call: Call, forks: list[int], came: Callable[[int], Told]) ->
     for i, (seq, until) in enumerate(call.extend):
         has = o.live(seq).slots
         until = min(until, has + batch)
+        if call.batch_tokens is not None:
+            until = o.longest_alone(seq, until)
         grown = tried(out, "extend", i, partial(o.extend, seq, until))
         out.extended.append(until if grown else has)
         batch -= out.extended[-1] - has
@@ -97,8 +99,7 @@ def run(o: Oracle, call: Call, forks: list[int], came: Callable[[int], Told]) ->
             out.reasons.append({Reason.NOT_TRIED})
             out.stuck = True
             continue
-        chunk = min(c for c in (ask.chunk, left) if c is not None)
-        again = replace(ask, chunk=None if chunk == TALL else chunk)
+        again = replace(ask, budget=None if left == TALL else left)
 
         def admit(i: int = i, again: Ask = again) -> None:
             out.grants[i] = o.admit(again, came(i))
@@ -199,6 +200,7 @@ def check(o: Oracle, call: Call) -> None:
         need(call.unknown or not tokens or filled == known)
         whole = len(s.tokens) == s.slots and not (tokens and s.keyed)
         need(seq in cuts or whole)
+        need(not s.ask.max_tokens or after[seq][0] + len(tokens) <= s.ask.max_tokens)
     for seq, until in call.extend:
         need(seq not in cuts and o.live(seq).slots <= until <= len(o.live(seq).tokens))
 

@@ -115,7 +115,9 @@ class Rebuild:
     def usage(self) -> float:
         """As `KVCacheManager.usage`."""
         counts, usable = self.counts(), self.total - self.null_block
-        return (usable - counts.free - counts.cached) / usable
+        waits = Counter(block for _, block in self._waiting)
+        coming = sum(self._owners[block] == owners for block, owners in waits.items())
+        return (usable - counts.free - counts.cached - coming) / usable
 
     def state(self, block: int) -> tuple[str, int]:
         """A block's state and owners, as a `Snapshot` names them.

@@ -102,6 +102,13 @@ impl Request {
             let message = format!("num_tokens = {}: the prompt has {len} tokens", num_tokens.0);
             return Err(raise(py, "UsageError", message));
         }
+        if (1..len).contains(&u64::from(max_tokens.0)) {
+            let message = format!(
+                "max_tokens = {}: counts prompt and answer together, and the prompt has {len} tokens",
+                max_tokens.0
+            );
+            return Err(raise(py, "UsageError", message));
+        }
         let outlook = outlook.map(|o| tokens(o, "outlook")).transpose()?;
         Ok(Self {
             len: length(py, "num_tokens", len)?,
@@ -232,7 +239,7 @@ impl Request {
             insert: sequence.insert,
             resumed: true,
             partial: false,
-            chunk: u32::MAX,
+            chunk: sequence.chunk,
             until: u32::MAX,
             max_tokens: sequence.max_tokens,
             whole_sequence: sequence.whole,
@@ -318,6 +325,7 @@ impl Request {
             resumed: self.resumed,
             fit: if self.partial { Fit::Partial } else { Fit::Whole },
             chunk: self.chunk,
+            budget: u32::MAX,
             until: self.until,
             max_tokens: self.max_tokens,
             whole_sequence: self.whole_sequence,

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::buffers::{tokens, u64s};
 use crate::errors::{from_core, is_of, shown, usage};
-use crate::ints::{Blocks, Count, Free, Seq, Share, Ticket, Until, Upto};
+use crate::ints::{Blocks, Count, Fence, Free, Seq, Share, Ticket, Until, Upto};
 use crate::listeners::level;
 use crate::manager::Manager;
 use crate::native;
@@ -121,18 +121,21 @@ impl Manager {
         Ok(order.into_iter().map(|c| (c.seq, c.frees, c.computed)).collect())
     }
 
-    /// Preempts those that `preemption_order` names to bring use down to a share, but for who has ended
-    /// by then; returns what brings each back. An error has what was done so far as `preempted`.
+    /// Preempts those that `preemption_order` names to bring use down to a share, behind a fence, but
+    /// for who has ended by then; returns what brings each back. An error has what was done so far as
+    /// `preempted`.
+    #[pyo3(signature = (seqs, rule, usage, fence=None))]
     fn preempt_to(
         &self,
         py: Python<'_>,
         seqs: &Bound<'_, PyAny>,
         rule: &Bound<'_, PyAny>,
         usage: Share,
+        fence: Option<Fence>,
     ) -> PyResult<Vec<Request>> {
         let mut preempted = Vec::new();
         for (seq, ..) in self.preemption_order(py, seqs, rule, Some(usage))? {
-            match self.preempt(py, Seq(seq), None) {
+            match self.preempt(py, Seq(seq), fence) {
                 Ok(request) => preempted.push(request),
                 Err(error) if is_of(&error, py, "HandleError")? => {}
                 Err(error) => {

@@ -48,7 +48,7 @@ impl From<&Admission<'_>> for Asked {
             insert: asked.insert,
             resumed: asked.resumed,
             partial: asked.fit == crate::Fit::Partial,
-            chunk: asked.chunk,
+            chunk: asked.chunk.min(asked.budget),
             until: asked.until,
             max_tokens: asked.max_tokens,
             external: asked.external,

@@ -9,7 +9,10 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Not now: more blocks are needed than are free or evictable.
-    #[error("needs {needed} blocks, but only {available} are free or evictable of {total}")]
+    #[error(
+        "needs {needed} blocks, but only {available} are free or evictable of {total}{}",
+        on_their_way(*coming)
+    )]
     NoCapacity {
         /// Blocks the operation would have taken.
         needed: u64,
@@ -17,6 +20,8 @@ pub enum Error {
         available: u64,
         /// Blocks of the pool.
         total: u64,
+        /// Blocks more that can be had once fences have passed.
+        coming: u64,
     },
     /// Never: larger than the whole pool.
     #[error("needs {needed} blocks, but the whole pool has {total}: it can never fit")]
@@ -130,7 +135,10 @@ pub enum Error {
         n: u32,
     },
     /// Blocks that should go are in use.
-    #[error("{blocks} blocks from id {from} on are in use, the first is {first}")]
+    #[error(
+        "{blocks} blocks from id {from} on are in use, the first is {first}{}",
+        on_their_way(*coming)
+    )]
     InUse {
         /// How many.
         blocks: u64,
@@ -138,6 +146,8 @@ pub enum Error {
         from: u64,
         /// The lowest of those in use.
         first: u64,
+        /// How many of those in use are free or cached once fences have passed.
+        coming: u64,
     },
     /// The manager sleeps.
     #[error("the manager sleeps: wake it first")]
@@ -164,4 +174,9 @@ pub enum Error {
     /// An invariant of the core is broken, which is a bug in kvframe.
     #[error("integrity: {0}")]
     Integrity(String),
+}
+
+/// What a message says of blocks that wait for fences.
+pub(crate) fn on_their_way(coming: u64) -> String {
+    if coming == 0 { String::new() } else { format!(" ({coming} wait for a fence to pass)") }
 }

@@ -13,6 +13,7 @@
 
 mod chains;
 mod moves;
+mod waits;
 
 use crate::hash::Key;
 use crate::retention::DEFAULT_PRIORITY;
@@ -64,13 +65,20 @@ struct Block {
     heir: BlockId,
     state: State,
     group: u8,
-    duplicated: bool,
+    /// [`DUPLICATED`], [`WAITS`].
+    marks: u8,
     /// Retention priority, or [`UNASKED`].
     priority: u8,
 }
 
 /// Nobody asked for a priority: it is the default one.
 const UNASKED: u8 = u8::MAX;
+
+/// Another block was seen under its key.
+const DUPLICATED: u8 = 1;
+
+/// Some of its owners have left, and wait for a fence.
+const WAITS: u8 = 2;
 
 const UNUSED: Block = Block {
     refs: 0,
@@ -79,7 +87,7 @@ const UNUSED: Block = Block {
     heir: NIL,
     state: State::Free,
     group: 0,
-    duplicated: false,
+    marks: 0,
     priority: UNASKED,
 };
 
@@ -94,6 +102,10 @@ pub struct Pool {
     /// Freed blocks, the last freed on top. Blocks never used come after these, in order.
     free: Vec<BlockId>,
     cached: u32,
+    /// Of each block, owners that wait for a fence; as long as one ever did.
+    waits: Vec<u32>,
+    /// Blocks whose owners all do.
+    coming: u32,
     /// Whether a priority was ever asked for.
     banded: bool,
 }
@@ -113,6 +125,8 @@ impl Pool {
             generation: Vec::with_capacity(reserve),
             free: Vec::new(),
             cached: 0,
+            waits: Vec::new(),
+            coming: 0,
             banded: false,
         };
         if null_block {
@@ -251,19 +265,20 @@ impl Pool {
 
     /// Whether another block was seen under its key.
     pub fn is_duplicated(&self, block: BlockId) -> bool {
-        self.blocks[block as usize].duplicated
+        self.blocks[block as usize].marks & DUPLICATED != 0
     }
 
     /// Whether another block was seen under its key, and nothing follows it.
     #[inline]
     pub fn may_be_copy(&self, block: BlockId) -> bool {
         let b = &self.blocks[block as usize];
-        b.duplicated && b.children == 0
+        b.marks & DUPLICATED != 0 && b.children == 0
     }
 
     /// Notes that another block may (or may no longer) stand under its key.
     pub fn set_duplicated(&mut self, block: BlockId, yes: bool) {
-        self.blocks[block as usize].duplicated = yes;
+        let marks = &mut self.blocks[block as usize].marks;
+        *marks = if yes { *marks | DUPLICATED } else { *marks & !DUPLICATED };
     }
 
     /// Owners, or `None` if the id is not of this pool or was never used.

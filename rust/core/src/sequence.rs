@@ -58,8 +58,8 @@ pub struct Sequence {
     pub insert: bool,
     /// Whether it came in because all of `max_tokens` could be had.
     pub whole: bool,
-    /// Whether what it has was to be forgotten, by its adapter, salt or session.
-    pub disowned: bool,
+    /// Prompt and answer together, where that is known: it gets no slots past it. 0: it is not.
+    pub max_tokens: u32,
     /// Tokens known: the prompt and what was appended. Empty if the request came as keys.
     pub tokens: Vec<u32>,
     /// Block table of each group.
@@ -92,12 +92,14 @@ pub struct Sequence {
     pub encoder_tokens: u32,
     /// Whether the publication of that input's blocks is settled.
     pub encoder_published: bool,
+    /// Whether what it has was to be forgotten, by its adapter, salt or session.
+    pub disowned: bool,
     /// The end of what a load brings: computed elsewhere, over another copy of that input.
     pub brought: u32,
     /// The tick of its admission.
     pub admitted: u64,
-    /// Prompt and answer together, where that is known.
-    pub max_tokens: u32,
+    /// Tokens of a step of its prompt; all of them where it came without.
+    pub chunk: u32,
     /// How often it was touched.
     pub heat: Heat,
     /// The ticket of the computation it joined, while that goes on; 0 otherwise.
@@ -164,10 +166,14 @@ impl Sequence {
     /// Whether tokens may come after what is known, room apart.
     ///
     /// # Errors
-    /// [`Error::Invalid`] while prompt tokens have no slots, or where the request came as keys.
+    /// [`Error::Invalid`] while prompt tokens have no slots, where the request came as keys, or past
+    /// its full length.
     pub fn check_append(&self, count: usize) -> Result<()> {
         match self.known() - self.len {
-            0 => self.check_tokens(count),
+            0 => {
+                self.check_tokens(count)?;
+                check_length("append", count as u64, (self.len, self.max_tokens))
+            }
             more => Err(Error::Invalid {
                 what: "append",
                 value: count.to_string(),
@@ -205,7 +211,8 @@ impl Sequence {
         tables.iter_mut().for_each(|table| table.truncate(0));
         (self.len, self.committed, self.cached, self.published) = (0, 0, 0, 0);
         (self.private, self.known, self.unknown) = (false, 0, 0);
-        (self.max_tokens, self.whole, self.disowned) = (0, false, false);
+        (self.max_tokens, self.chunk) = (0, 0);
+        (self.whole, self.disowned) = (false, false);
         (self.usage, self.joined) = (Usage::default(), 0);
         (self.meta, self.heat) = (Meta::default(), Heat::default());
         self.miss = Miss::default();
@@ -228,6 +235,19 @@ pub fn check_filled(upto: u32, filled: u32) -> Result<()> {
         value: upto.to_string(),
         limit: format!("only the ids of {filled} tokens are known: fill the others first"),
     })
+}
+
+/// Refuses `count` tokens after the `len` there are, if they go past the full length `most`.
+///
+/// # Errors
+/// [`Error::Invalid`].
+#[inline]
+pub fn check_length(what: &'static str, count: u64, (len, most): (u32, u32)) -> Result<()> {
+    if most == 0 || u64::from(len) + count <= u64::from(most) {
+        return Ok(());
+    }
+    let limit = format!("the sequence has {len} tokens, and its request said max_tokens = {most}");
+    Err(Error::Invalid { what, value: count.to_string(), limit })
 }
 
 /// Refuses more ids than are `missing`.

@@ -36,7 +36,7 @@ fn a_page_on_its_way_is_nobodys() {
     let again = tier.store(&keys, 1, Known::default()).unwrap();
     assert_eq!((again.ticket, again.present), (0, 4));
     let refused = tier.store(&prefix(2, 1), 1, Known::default());
-    assert_eq!(refused, Err(Error::NoCapacity { needed: 1, available: 0, total: 4 }));
+    assert_eq!(refused, Err(Error::NoCapacity { needed: 1, available: 0, total: 4, coming: 0 }));
     tier.check_integrity().unwrap();
     assert_eq!(tier.end(stored.ticket, 4, false).unwrap().good, 4);
     assert_eq!(tier.find(&keys), 4);
@@ -94,7 +94,11 @@ fn an_eviction_that_cannot_suffice_changes_nothing() {
         let before = (tier.counts(), tier.find(&prefix(1, 5)));
         let long: Vec<Key> = [mine, prefix(3, 6)].concat();
         let refused = tier.store(&long, 1, Known::default());
-        assert_eq!(refused, Err(Error::NoCapacity { needed: 6, available: 5, total: 8 }), "{name}");
+        assert_eq!(
+            refused,
+            Err(Error::NoCapacity { needed: 6, available: 5, total: 8, coming: 0 }),
+            "{name}"
+        );
         assert_eq!((tier.counts(), tier.find(&prefix(1, 5))), before, "{name}");
         tier.end(on_its_way.ticket, 3, false).unwrap();
         tier.check_integrity().unwrap();

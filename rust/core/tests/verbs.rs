@@ -300,7 +300,7 @@ fn a_pool_shrinks_from_its_end() {
         let seq = run(&mut m, &prompt(&[4]));
         let generation = m.pool().generation(2);
         let error = refused(&mut m, &[seq], |m| m.resize(3));
-        assert_eq!(error, Error::InUse { blocks: 1, from: 3, first: 3 });
+        assert_eq!(error, Error::InUse { blocks: 1, from: 3, first: 3, coming: 0 });
         m.release(seq).unwrap();
         m.resize(2).unwrap();
         m.check_integrity().unwrap();

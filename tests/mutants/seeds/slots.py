@@ -29,8 +29,8 @@ MUTANTS = (
     Mutant(
         "capacity-in-tokens",
         "manager/needs.rs",
-        "        let longest = known.max(request.max_tokens);\n",
-        "        let longest = known.max(request.max_tokens);\n"
+        "(request.encoder_tokens, known.max(request.max_tokens));\n",
+        "(request.encoder_tokens, known.max(request.max_tokens));\n"
         "        let longest = longest.saturating_mul(self.options.block_size);\n",
         "a prompt is refused that would fit block_size times over",
         ("SA-B4",),

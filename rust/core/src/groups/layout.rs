@@ -26,12 +26,16 @@ pub struct Layout {
     cross: u32,
 }
 
-pub(super) fn lcm(a: u64, b: u64) -> u64 {
+pub(super) fn gcd(a: u64, b: u64) -> u64 {
     let (mut x, mut y) = (a, b);
     while y > 0 {
         (x, y) = (y, x % y);
     }
-    a / x * b
+    x
+}
+
+pub(super) fn lcm(a: u64, b: u64) -> u64 {
+    a / gcd(a, b) * b
 }
 
 /// The most tokens a hit may be a multiple of.

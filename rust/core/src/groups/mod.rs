@@ -11,6 +11,7 @@ mod reach;
 
 pub use kind::{GroupKind, Needs};
 pub use layout::Layout;
+pub use peak::Pace;
 pub use reach::Reach;
 
 use crate::error::{Error, Result};

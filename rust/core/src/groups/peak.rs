@@ -3,23 +3,62 @@
 use std::iter::once;
 
 use super::Layout;
+use super::layout::gcd;
+
+/// How a sequence grows: tokens of its prompt in steps, those behind it one at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// Tokens that come in steps.
+    pub prompt: u32,
+    /// Tokens of a step at the most, above 0.
+    pub chunk: u32,
+    /// Steps start at multiples of this, counted from the first.
+    pub grain: u32,
+}
+
+impl Pace {
+    /// The pace of a prompt of `prompt` tokens in steps of `chunk`, the first of which starts at a
+    /// multiple of `unit`.
+    pub fn new(prompt: u32, chunk: u32, unit: u32) -> Self {
+        let chunk = chunk.max(1);
+        Self { prompt, chunk, grain: gcd(u64::from(chunk), u64::from(unit)) as u32 }
+    }
+}
 
 impl Layout {
-    /// Blocks that a sequence of `len` tokens holds at some time, whatever its steps: exact where
-    /// that is more than `room`, else from above. The groups need not peak at the same length.
-    pub fn least(&self, len: u32, encoder: u32, room: u64) -> u64 {
-        if self.gives_up() { self.most(len, encoder, room) } else { self.blocks(len, encoder) }
+    /// Blocks that a sequence of `len` tokens holds at some time, whatever is found of its prompt:
+    /// exact where that is more than `room`, else from above. The groups need not peak at the same
+    /// length.
+    pub fn least(&self, len: u32, encoder: u32, pace: Pace, room: u64) -> u64 {
+        if self.gives_up() {
+            self.most(len, encoder, pace, room)
+        } else {
+            self.blocks(len, encoder)
+        }
     }
 
     /// The same where some group gives blocks up.
-    fn most(&self, len: u32, encoder: u32, room: u64) -> u64 {
-        let each: u64 = self.groups().iter().map(|reach| u64::from(reach.most(len))).sum();
-        let most = each + self.cross_blocks(encoder);
-        if most <= room || self.groups().len() == 1 {
-            return most;
+    fn most(&self, len: u32, encoder: u32, pace: Pace, room: u64) -> u64 {
+        let crossing = self.cross_blocks(encoder);
+        let sum = |of: &dyn Fn(&super::Reach) -> u32| -> u64 {
+            self.groups().iter().map(|reach| u64::from(of(reach))).sum()
+        };
+        let one_by_one = sum(&|reach| reach.most(len)) + crossing;
+        let one_by_one = if one_by_one <= room || self.groups().len() == 1 {
+            one_by_one
+        } else {
+            let held = |at| sum(&|reach| reach.held(at, at + 1, 0));
+            self.peak(0..len, held).unwrap_or(0) + crossing
+        };
+        let in_steps = sum(&|reach| reach.most_in_steps(pace)) + crossing;
+        if pace.chunk == 1 {
+            return one_by_one;
         }
-        let held = |at| self.groups().iter().map(|reach| u64::from(reach.held(at, 0))).sum();
-        self.peak(0..len, held).unwrap_or(0) + self.cross_blocks(encoder)
+        if in_steps <= room {
+            return one_by_one.max(in_steps);
+        }
+        let held = |at, to| sum(&|reach| reach.held(at, to, 0));
+        one_by_one.max(self.peak_in_steps(0, pace, held).unwrap_or(0) + crossing)
     }
 
     /// The most that `held` says of the lengths in `lengths`, if it goes up only where some block
@@ -34,5 +73,36 @@ impl Layout {
         let size = u64::from(self.block_size());
         let begins = (first.next_multiple_of(size)..end).step_by(size as usize);
         once(first).filter(|&at| at < end).chain(begins).map(|at| held(at as u32)).max()
+    }
+
+    /// The most that `held` says of the steps from `start` on, each given by the length that is
+    /// computed before it and the one that has slots in it. It is asked as [`Layout::peak`] asks: of
+    /// the last period of steps, and there of those that are the first to reach into a block.
+    pub fn peak_in_steps<N: Ord>(
+        &self,
+        start: u32,
+        pace: Pace,
+        held: impl Fn(u32, u32) -> N,
+    ) -> Option<N> {
+        let (start, prompt) = (u64::from(start), u64::from(pace.prompt));
+        let (chunk, size) = (u64::from(pace.chunk), u64::from(self.block_size()));
+        let grain = u64::from(pace.grain);
+        if start >= prompt {
+            return None;
+        }
+        // The first step to start at `at` or behind it.
+        let step_from = |at: u64| start + at.saturating_sub(start).next_multiple_of(grain);
+        let ends_at = |at: u64| (at + chunk).min(prompt);
+        // The last step that matters reaches the end of the prompt: later ones hold less before it.
+        let last = step_from(prompt.saturating_sub(chunk));
+        let last = if last < prompt { last } else { last - grain };
+        let mut at = step_from(last.saturating_sub(self.period()));
+        let mut most = held(last as u32, ends_at(last) as u32);
+        while at < last {
+            most = most.max(held(at as u32, ends_at(at) as u32));
+            let begins = (at + chunk).next_multiple_of(size) + 1;
+            at = step_from((at + 1).max(begins - chunk));
+        }
+        Some(most)
     }
 }

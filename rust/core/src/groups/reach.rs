@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::layout::lcm;
-use super::{Group, GroupKind};
+use super::{Group, GroupKind, Pace};
 
 /// A group, and how many tokens its blocks span.
 #[derive(Debug, Clone, Copy)]
@@ -73,13 +73,18 @@ impl Reach {
         if cached >= first { first } else { first.saturating_add(self.lag) }
     }
 
-    /// Blocks held while the token at `at` is computed and all before it are committed, of which the
-    /// first `cached` were found.
-    pub fn held(&self, at: u32, cached: u32) -> u32 {
+    /// Blocks held while the tokens from `at` to `to` are computed and all before them are committed,
+    /// of which the first `cached` were found.
+    pub fn held(&self, at: u32, to: u32, cached: u32) -> u32 {
+        self.held_up_to(self.computed(at, cached), to)
+    }
+
+    /// Blocks held up to the length `to` where the KV of the first `computed` tokens is there.
+    pub fn held_up_to(&self, computed: u32, to: u32) -> u32 {
         if self.kind == GroupKind::Cross {
             return 0;
         }
-        at / self.span + 1 - self.gone(self.computed(at, cached)).len() as u32
+        self.blocks(to) - self.gone(computed).len() as u32
     }
 
     /// The most blocks that a sequence of `tokens` tokens holds at once, growing a token at a time.
@@ -98,6 +103,25 @@ impl Reach {
             }
         };
         most.min(self.blocks(tokens))
+    }
+
+    /// The same, from above, for a prompt that comes in steps.
+    pub fn most_in_steps(&self, pace: Pace) -> u32 {
+        let run = |tokens: u32| {
+            let tokens = tokens.saturating_add(self.lag).saturating_add(pace.chunk);
+            tokens.saturating_sub(2).div_ceil(self.span) + 1
+        };
+        let most = match self.kind {
+            GroupKind::Full => u32::MAX,
+            GroupKind::Cross => return 0,
+            GroupKind::SlidingWindow { window } => run(window),
+            GroupKind::Chunked { chunk } => run(chunk),
+            GroupKind::State => run(2),
+            GroupKind::SinkWindow { window, .. } => {
+                self.head().saturating_add(run(window.saturating_add(1)))
+            }
+        };
+        most.min(self.blocks(pace.prompt))
     }
 
     /// The most blocks that one chunk lies in, with what lags behind its end: one that does not begin

@@ -87,6 +87,7 @@ impl Manager {
     /// Tokens of the prompt, and the request with what it may read and insert.
     pub(super) fn as_it_counts<'a>(&self, request: &Admission<'a>) -> Result<(u32, Admission<'a>)> {
         let known = self.check_keys(request)?;
+        check_full_length(request.max_tokens, known)?;
         self.check_encoder(request)?;
         self.check_join(request.join)?;
         request.retention.map_or(Ok(()), Retention::validate)?;
@@ -298,4 +299,20 @@ fn remember(
     sequence.meta = request.meta;
     sequence.retention = request.retention.cloned().map(Box::new);
     (sequence.max_tokens, sequence.whole) = (request.max_tokens, request.whole_sequence);
+    sequence.chunk = request.chunk;
+}
+
+/// Refuses a full length that the prompt alone exceeds.
+///
+/// # Errors
+/// [`Error::Invalid`].
+fn check_full_length(most: u32, known: u32) -> Result<()> {
+    if most == 0 || known <= most {
+        return Ok(());
+    }
+    Err(Error::Invalid {
+        what: "max_tokens",
+        value: most.to_string(),
+        limit: format!("counts prompt and answer together, and the prompt has {known} tokens"),
+    })
 }

@@ -92,7 +92,7 @@ impl Manager {
         }
         // Nobody else loses anything.
         let tables = self.sequences.get(seq)?.tables.iter().flatten();
-        Ok(tables.filter(|&&b| b != NIL && self.pool.refs(b) == 1).count() as u32)
+        Ok(tables.filter(|&&b| b != NIL && self.pool.stays(b) == 1).count() as u32)
     }
 
     /// The same where others have `ended` already; it has, too, from then on.
@@ -117,7 +117,7 @@ impl Manager {
         let before = ended.left.insert(seq, keep);
         ended.journal.push(Change::Left(seq, before));
         for block in self.behind(seq, keep, had)? {
-            ended.lose(block, self.pool.refs(block));
+            ended.lose(block, self.pool.stays(block));
         }
         for (load, joiners, kept) in self.left_alone(seq, keep / self.options.block_size) {
             self.lose_pages(load.ticket, kept, ended);
@@ -150,7 +150,7 @@ impl Manager {
         ended.journal.push(Change::End(ticket, before));
         let place = |row: u32| (row - load.start) as usize * self.options.groups.len();
         for page in &pages[place(kept)..place(end)] {
-            ended.lose(page.dst, self.pool.refs(page.dst));
+            ended.lose(page.dst, self.pool.stays(page.dst));
         }
     }
 

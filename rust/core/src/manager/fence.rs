@@ -114,6 +114,9 @@ impl Manager {
             self.note_blocks(Kind::Hold, 0, blocks.iter(), 0);
         }
         blocks.extend(table[keep..].iter().copied().filter(|&b| b != NIL));
+        for &block in &blocks {
+            self.pool.wait(block);
+        }
         self.note_blocks(Kind::Wait, 0, blocks.iter(), fence);
         self.fences.waiting.push((fence, blocks));
     }
@@ -128,6 +131,9 @@ impl Manager {
         let passed: Vec<(u64, Vec<BlockId>)> = passed;
         for (_, blocks) in passed {
             self.tick += 1;
+            for &block in &blocks {
+                self.pool.end_wait(block);
+            }
             self.drop_owners(0, &blocks);
         }
     }

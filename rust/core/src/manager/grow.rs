@@ -3,9 +3,9 @@
 use super::Manager;
 use crate::error::{Error, Result};
 use crate::events::{Event, Kind, Log};
-use crate::groups::GroupKind;
+use crate::groups::{GroupKind, Reach};
 use crate::pool::{BlockId, NIL, State};
-use crate::sequence::{BlockTable, SeqId, Sequence, check_missing, check_no_gap};
+use crate::sequence::{BlockTable, SeqId, Sequence, check_length, check_missing, check_no_gap};
 use crate::tickets::Copy;
 
 /// Tokens to append.
@@ -120,7 +120,7 @@ impl Manager {
             return Ok(());
         }
         let until = u64::from(self.sequences.get(seq)?.len) + ids.len() as u64;
-        let until = self.checked_len(seq, until)?;
+        let until = self.checked_len(until)?;
         self.make_slots(seq, until)?;
         self.note_append(seq, until, ids);
         ids.enter(self.sequences.get_mut(seq)?);
@@ -155,6 +155,10 @@ impl Manager {
             count.wrapping_sub(1) < room as usize && (tail == NIL || pool.is_pending_alone(tail))
         };
         if uniform && !sequence.tables.iter().all(ours) {
+            return None;
+        }
+        // Past its full length; 0 is none.
+        if sequence.max_tokens.wrapping_sub(1) < (len + count as u32).wrapping_sub(1) {
             return None;
         }
         self.tick += 1;
@@ -206,7 +210,7 @@ impl Manager {
             return self.extend(seq, until);
         }
         sequence.check_tokens((until - known) as usize)?;
-        let until = self.checked_len(seq, u64::from(until))?;
+        check_length("reserve", u64::from(until - known), (known, sequence.max_tokens))?;
         self.make_slots(seq, until)?;
         self.note_append(seq, until, Ids::Unknown(until - known));
         Ids::Unknown(until - known).enter(self.sequences.get_mut(seq)?);
@@ -231,17 +235,54 @@ impl Manager {
         Ok(())
     }
 
-    fn checked_len(&self, seq: SeqId, until: u64) -> Result<u32> {
-        let total = u64::from(self.pool.usable());
-        let Ok(len) = u32::try_from(until) else {
-            return Err(Error::NeverFits {
-                needed: until.div_ceil(self.block_size().into()),
-                total,
-            });
+    fn checked_len(&self, until: u64) -> Result<u32> {
+        u32::try_from(until).map_err(|_| Error::NeverFits {
+            needed: until.div_ceil(self.block_size().into()),
+            total: u64::from(self.pool.usable()),
+        })
+    }
+
+    /// Blocks that `seq` holds where it has slots up to `until`, all before them are computed and
+    /// nothing else is in the pool.
+    fn held_alone(&self, seq: SeqId, until: u32) -> Result<u64> {
+        let sequence = self.sequences.get(seq)?;
+        let held = |reach: &Reach| {
+            let computed = reach.computed(sequence.len, sequence.cached);
+            u64::from(reach.held_up_to(computed, until))
         };
-        let encoder = self.sequences.get(seq)?.encoder_tokens;
-        let needed = self.layout.least(len, encoder, total);
-        if needed > total { Err(Error::NeverFits { needed, total }) } else { Ok(len) }
+        let held = self.layout.groups().iter().map(held).sum::<u64>();
+        // A block that is findable is copied also where no other sequence has it.
+        let shared = self.shared_ahead(seq)?;
+        let found =
+            |&(group, at): &(usize, usize)| self.pool.is_findable(sequence.tables[group][at]);
+        let copied = shared.iter().filter(|&place| found(place)).count() as u64;
+        Ok(held + self.layout.cross_blocks(sequence.encoder_tokens) + copied)
+    }
+
+    /// Want of room for slots up to `until`, or that there can never be room.
+    #[cold]
+    fn never_or_later(&self, seq: SeqId, until: u32, later: Error) -> Error {
+        let total = u64::from(self.pool.usable());
+        match self.held_alone(seq, until) {
+            Ok(needed) if needed > total => Error::NeverFits { needed, total },
+            _ => later,
+        }
+    }
+
+    /// The longest length up to `until` that `seq` could have slots for, were it alone in the pool;
+    /// `until` if that is none longer than it has.
+    pub(super) fn longest_alone(&self, seq: SeqId, until: u32) -> Result<u32> {
+        let total = u64::from(self.pool.usable());
+        if !self.layout.gives_up() || self.held_alone(seq, until)? <= total {
+            return Ok(until);
+        }
+        let len = self.sequences.get(seq)?.len;
+        let (mut low, mut high) = (len, until);
+        while low < high {
+            let middle = high - (high - low) / 2;
+            if self.held_alone(seq, middle)? <= total { low = middle } else { high = middle - 1 }
+        }
+        Ok(if low > len { low } else { until })
     }
 
     /// Counts, then grows every group's table to hold `until` tokens.
@@ -262,7 +303,13 @@ impl Manager {
         let copies = if ahead { self.shared_ahead(seq)? } else { Vec::new() };
         let needed = more + copies.len() as u64;
         if needed > 0 {
-            self.check_room(u32::try_from(needed).unwrap_or(u32::MAX), 0)?;
+            let needed = u32::try_from(needed).unwrap_or(u32::MAX);
+            let refused = |error| match error {
+                Error::NoCapacity { .. } => self.never_or_later(seq, until, error),
+                error => error,
+            };
+            let room = self.room_for(needed, 0).map_err(refused);
+            room.inspect_err(|error| self.count_refusal(error))?;
         }
         self.tick += 1;
         for (group, at) in copies {

@@ -5,7 +5,7 @@ use std::ops::{Deref, Range};
 use smallvec::SmallVec;
 
 use super::Manager;
-use crate::groups::{GroupKind, Reach};
+use crate::groups::{GroupKind, Pace, Reach};
 use crate::pool::{BlockId, NIL};
 use crate::sequence::Sequence;
 
@@ -17,6 +17,9 @@ pub(super) struct Way<'a, T> {
     pub(super) encoder: u32,
     pub(super) committed: u32,
     pub(super) cached: u32,
+    /// The length that has slots: its prompt goes on from there.
+    pub(super) len: u32,
+    pub(super) pace: Pace,
     /// What it owns, or is about to.
     pub(super) tables: &'a [T],
 }
@@ -46,8 +49,8 @@ pub(super) enum Count {
 }
 
 impl Manager {
-    /// Blocks that a sequence may yet take on its way, growing a token at a time. `is_shared` says
-    /// which entries (group, place) of its tables others own too.
+    /// Blocks that a sequence may yet take on its way, growing at its pace. `is_shared` says which
+    /// entries (group, place) of its tables others own too.
     pub(super) fn still_lacks<T: Deref<Target = [BlockId]>>(
         &self,
         way: &Way<'_, T>,
@@ -67,21 +70,27 @@ impl Manager {
             };
             stake(reach, table.len() as u32, reach.computed(way.committed, way.cached), shared)
         });
+        let goes_on = self.layout.gives_up() && way.len < way.pace.prompt;
         if count == Count::Above {
-            let lacks =
-                |(reach, stake): (&Reach, Stake)| reach.most(way.tokens).saturating_sub(stake.own);
+            let lacks = |(reach, stake): (&Reach, Stake)| {
+                let most = reach.most(way.tokens);
+                let most = if goes_on { most.max(reach.most_in_steps(way.pace)) } else { most };
+                most.saturating_sub(stake.own)
+            };
             return groups.iter().zip(stakes).map(lacks).fold(crossing, u32::saturating_add);
         }
         let stakes: SmallVec<[Stake; 8]> = stakes.collect();
-        let lacks = |at: u32| {
+        let lacks = |at: u32, to: u32| {
             let each = groups.iter().zip(&stakes).map(|(reach, stake)| {
                 let gone = reach.gone(reach.computed(at, way.cached)).end as u32;
                 let shared = stake.still_shared(gone);
-                i64::from(reach.held(at, way.cached)) - i64::from(shared) - i64::from(stake.own)
+                i64::from(reach.held(at, to, way.cached)) - i64::from(shared) - i64::from(stake.own)
             });
             each.sum::<i64>()
         };
-        let most = self.layout.peak(way.committed..way.tokens, lacks).unwrap_or(0).max(0);
+        let one_by_one = self.layout.peak(way.committed..way.tokens, |at| lacks(at, at + 1));
+        let in_steps = goes_on.then(|| self.layout.peak_in_steps(way.len, way.pace, lacks));
+        let most = one_by_one.max(in_steps.flatten()).unwrap_or(0).max(0);
         crossing.saturating_add(u32::try_from(most).unwrap_or(u32::MAX))
     }
 
@@ -103,6 +112,8 @@ impl Manager {
                     encoder: s.encoder_tokens,
                     committed: s.committed,
                     cached: s.cached,
+                    len: s.len,
+                    pace: self.pace_of(s.known(), s.chunk),
                     tables: &s.tables,
                 };
                 // What is found now has another owner soon.

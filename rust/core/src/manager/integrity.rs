@@ -69,6 +69,7 @@ impl Manager {
         for block in tables.copied().filter(|&b| b != NIL).chain(others) {
             owners[block as usize] += 1;
         }
+        self.check_waits()?;
         for block in 0..self.pool.created() {
             let lent = u32::from(self.pool.state(block) == State::Lent);
             let held = self.hands.count(block);
@@ -76,6 +77,23 @@ impl Manager {
             if counted != kept {
                 return Err(format!("block {block} has {counted} owners, its count says {kept}"));
             }
+        }
+        Ok(())
+    }
+
+    fn check_waits(&self) -> std::result::Result<(), String> {
+        let pool = &self.pool;
+        let mut waits = vec![0_u32; pool.created() as usize];
+        self.fences.owners().for_each(|block| waits[block as usize] += 1);
+        let wrong = |&b: &BlockId| pool.waits(b) != waits[b as usize];
+        if let Some(block) = (0..pool.created()).find(wrong) {
+            let (counted, kept) = (waits[block as usize], pool.waits(block));
+            return Err(format!("block {block}: {counted} owners wait, its count says {kept}"));
+        }
+        let coming = |&b: &BlockId| waits[b as usize] > 0 && pool.stays(b) == 0;
+        let (counted, kept) = ((0..pool.created()).filter(coming).count(), pool.coming());
+        if counted != kept as usize {
+            return Err(format!("{counted} blocks wait for fences alone, the pool says {kept}"));
         }
         Ok(())
     }

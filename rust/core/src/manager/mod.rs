@@ -307,6 +307,7 @@ impl Manager {
                 needed: u64::from(needed),
                 available: u64::from(available),
                 total: u64::from(self.pool.usable()),
+                coming: u64::from(self.pool.coming()),
             });
         }
         let short = needed.saturating_sub(self.pool.free());

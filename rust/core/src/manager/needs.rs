@@ -5,7 +5,9 @@ use super::growth::{Count, Way};
 use super::tails::Tail;
 use super::{Admission, Fit, Manager};
 use crate::error::{Error, Result};
-use crate::pool::{BlockId, NIL};
+use crate::groups::Pace;
+use crate::pool::BlockId;
+use crate::sequence::Sequence;
 
 /// What an admission was counted to.
 pub(super) struct Counted {
@@ -80,16 +82,22 @@ impl Manager {
         let cached = start.rows * self.block_size() + start.tail.as_ref().map_or(0, |t| t.tokens);
         let external = self.external_of(request, known, cached)?;
         let cached = cached + external;
-        let until = known.min(cached.saturating_add(request.chunk)).min(request.until.max(cached));
+        let step = request.chunk.min(request.budget);
+        let until = known.min(cached.saturating_add(step)).min(request.until.max(cached));
         let entries = hits.iter().map(Vec::len).sum::<usize>() as u64;
         let needed = self.layout.blocks(until, encoder) - entries;
         let needed = u32::try_from(needed).unwrap_or(u32::MAX);
         let claimed = hits.iter().map(|h| self.pool.count_cached(h)).sum::<usize>();
         let claimed = (claimed + self.pool.count_cached(tail)) as u32;
         let room = self.pool.available() - claimed;
+        let usable = u64::from(self.pool.usable());
         if request.fit == Fit::Partial {
             let kept = self.kept_for_growth(hits, room.saturating_sub(needed));
             // The other input comes in whole.
+            let all = self.layout.cross_blocks(encoder);
+            if all > usable {
+                return Err(Error::NeverFits { needed: all, total: usable });
+            }
             let least = self.cross_missing(hits, encoder);
             if least > room.saturating_sub(kept) {
                 return self.room_for(least.saturating_add(kept), claimed).map(|()| Counted {
@@ -101,16 +109,21 @@ impl Manager {
             self.room_for(needed.min(room.saturating_sub(kept)), claimed)?;
             return Ok(Counted { until, leave: kept, external });
         }
-        let longest = known.max(request.max_tokens);
-        let held = hits.iter().flatten().chain(tail).filter(|&&b| b != NIL).count() as u64;
-        let usable = u64::from(self.pool.usable());
-        let total = self.layout.least(longest, encoder, usable).max(u64::from(needed) + held);
+        let total = self.needs_alone(request, known);
         if total > usable {
             return Err(Error::NeverFits { needed: total, total: usable });
         }
         let lacks = |count| {
             let good = start.good * self.block_size();
-            let way = Way { tokens: longest, encoder, committed: good, cached: good, tables: hits };
+            let way = Way {
+                tokens: known.max(request.max_tokens),
+                encoder,
+                committed: good,
+                cached: good,
+                len: until,
+                pace: self.pace_of(known, request.chunk),
+                tables: hits,
+            };
             self.still_lacks(&way, count, |_, _, block| self.pool.refs(block) > 0)
         };
         let whole = request.whole_sequence;
@@ -124,9 +137,98 @@ impl Manager {
                 needed: u64::from(at_least) + u64::from(kept),
                 available: u64::from(room),
                 total: usable,
+                coming: u64::from(self.pool.coming()),
             });
         }
         self.room_for(needed, claimed)?;
         Ok(Counted { until, leave: 0, external })
     }
+
+    /// The pace of a prompt of `known` tokens that comes in steps of `chunk`. Without a chunk of its
+    /// own, what did not come at once comes as its owner, or the budget of each step, has it: only
+    /// single tokens are sure.
+    pub(super) fn pace_of(&self, known: u32, chunk: u32) -> Pace {
+        let chunk = if chunk == u32::MAX { 1 } else { chunk };
+        Pace::new(known, chunk, self.unit_of_hits())
+    }
+
+    /// What the length of a hit is a multiple of: a partial one may end anywhere.
+    fn unit_of_hits(&self) -> u32 {
+        if self.options.partial_hits { 1 } else { self.layout.unit_tokens() }
+    }
+
+    /// Blocks that a request holds at some time on its way to its full length, growing at its pace,
+    /// where nothing else is in the pool, and whatever is found of its prompt.
+    fn needs_alone(&self, request: &Admission<'_>, known: u32) -> u64 {
+        let (encoder, longest) = (request.encoder_tokens, known.max(request.max_tokens));
+        if !self.layout.gives_up() {
+            return self.layout.blocks(longest, encoder);
+        }
+        let usable = u64::from(self.pool.usable());
+        let least = |pace| self.layout.least(longest, encoder, pace, usable);
+        let until = known.min(request.until);
+        let mut pace = self.pace_of(known, request.chunk);
+        if until < known {
+            pace.grain = 1;
+        }
+        // The first step brings what comes from elsewhere, too, and ends at `until`.
+        let step = request.chunk.min(request.budget);
+        let first = |prompt: u32, step: u32| {
+            let (chunk, grain) = (step.max(1), self.unit_of_hits());
+            least(Pace { prompt: prompt.min(known), chunk, grain })
+        };
+        let first = match (request.external, self.whole_units(request.external_until.min(known))) {
+            (0, 0) => first(until, step),
+            (0, end) => first(end.saturating_add(step).min(until.max(end)), u32::MAX),
+            (tokens, _) => {
+                let end = until.max(tokens);
+                first(end, tokens.saturating_add(step)).max(first(known, tokens))
+            }
+        };
+        least(pace).max(first)
+    }
+
+    /// The largest step of at most `chunk` tokens by which a sequence that was preempted can come
+    /// back, if it was let in: what it had decoded token by token is part of its prompt then.
+    pub(super) fn chunk_to_return(&self, sequence: &Sequence) -> u32 {
+        let asked = |chunk| Admission {
+            chunk,
+            max_tokens: sequence.max_tokens,
+            encoder_tokens: sequence.encoder_tokens,
+            ..Admission::default()
+        };
+        let (known, usable) = (sequence.filled(), u64::from(self.pool.usable()));
+        let fits = |chunk: u32| self.needs_alone(&asked(chunk), known) <= usable;
+        if !self.layout.gives_up() || fits(sequence.chunk) {
+            return sequence.chunk;
+        }
+        // Larger steps of whole units need more; so do larger ones of less than that, counted from
+        // anywhere.
+        let unit = self.layout.unit_tokens();
+        let most = sequence.chunk.min(known);
+        let whole = largest(most / unit, |units| fits(units * unit)) * unit;
+        let (longest, encoder) = (known.max(sequence.max_tokens), sequence.encoder_tokens);
+        let anywhere = |chunk| {
+            let pace = Pace::new(known, chunk, 1);
+            self.layout.least(longest, encoder, pace, usable) <= usable
+        };
+        match whole {
+            0 => match largest(most.min(unit), anywhere) {
+                // The pool has become smaller.
+                0 => sequence.chunk,
+                chunk => chunk,
+            },
+            chunk => chunk,
+        }
+    }
+}
+
+/// The largest number up to `most` that `fits`, if all below one that does do; 0 if none does.
+fn largest(most: u32, fits: impl Fn(u32) -> bool) -> u32 {
+    let (mut low, mut high) = (0, most);
+    while low < high {
+        let middle = high - (high - low) / 2;
+        if fits(middle) { low = middle } else { high = middle - 1 }
+    }
+    low
 }

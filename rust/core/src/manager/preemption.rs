@@ -42,7 +42,9 @@ const TOUCH: u64 = 1 << 16;
 pub struct Candidate {
     /// The sequence.
     pub seq: SeqId,
-    /// Blocks that nobody else holds: what its preemption makes available.
+    /// Blocks that nobody else holds, but for those who wait for a fence: what its preemption makes
+    /// available, once fences have passed. In an order of [`Preempt::MostFreed`], and of those that
+    /// bring use down, once the candidates before it have ended.
     pub frees: u32,
     /// Tokens that would have to be computed again if nothing of it stayed cached.
     pub computed: u32,
@@ -87,13 +89,13 @@ impl Manager {
     /// Unknown handles; [`Error::Invalid`] for one named twice.
     pub fn preemption_order(&self, seqs: &[SeqId], rule: Preempt) -> Result<Vec<Candidate>> {
         let mut order = self.ranked(seqs, rule)?;
+        if rule == Preempt::MostFreed {
+            return self.most_freed(order, u32::MAX);
+        }
         for candidate in &mut order {
             candidate.frees = self.frees(candidate.seq)?;
         }
         order.retain(|candidate| candidate.frees > 0);
-        if rule == Preempt::MostFreed {
-            order.sort_by_key(|candidate| Reverse(candidate.frees));
-        }
         Ok(order)
     }
 
@@ -111,7 +113,7 @@ impl Manager {
     ) -> Result<Vec<Candidate>> {
         let usable = self.pool.usable();
         let most = (usage * f64::from(usable)).floor() as u32;
-        let over = (usable - self.pool.available()).saturating_sub(most);
+        let over = self.in_use().saturating_sub(most);
         let ranked = self.ranked(seqs, rule)?;
         if rule == Preempt::MostFreed {
             return self.most_freed(ranked, over);
@@ -160,7 +162,7 @@ impl Manager {
                 *lost += 1;
                 let (count, places) = sharers.entry(block).or_default();
                 (*count, *places) = (*count - 1, *places ^ at);
-                if *count == 1 && self.pool.refs(block) == *lost + 1 {
+                if *count == 1 && self.pool.stays(block) == *lost + 1 {
                     left[*places].frees += 1;
                     queue.changed(*places, &left);
                 }
@@ -199,7 +201,7 @@ impl Manager {
             taken.push(candidate);
             let mut affected = HashSet::new();
             for block in ended.touched().collect::<HashSet<_>>() {
-                let owners = self.pool.refs(block) - ended.lost(block);
+                let owners = self.pool.stays(block) - ended.lost(block);
                 let takers = takers.get(&block).into_iter().flatten();
                 affected.extend(takers.take_while(|taker| taker.0 >= owners).map(|taker| taker.1));
             }

@@ -20,10 +20,15 @@ pub enum Pressure {
 }
 
 impl Manager {
-    /// The share of usable blocks that are referenced.
+    /// Blocks that are referenced, without those that make room once a fence has passed.
+    pub(super) fn in_use(&self) -> u32 {
+        self.pool.usable() - self.pool.available() - self.pool.coming()
+    }
+
+    /// The share of usable blocks that are referenced, without those that make room once a fence has
+    /// passed.
     pub fn usage(&self) -> f64 {
-        let usable = self.pool.usable();
-        f64::from(usable - self.pool.available()) / f64::from(usable)
+        f64::from(self.in_use()) / f64::from(self.pool.usable())
     }
 
     /// The pressure level now; asking does not move it.
@@ -80,12 +85,15 @@ impl Manager {
         let options = crate::Options { blocks, ..self.options.clone() };
         options.validate()?;
         let owned = |&b: &BlockId| !matches!(self.pool.state(b), State::Free | State::Cached);
-        let mut in_use = (blocks..self.pool.created()).filter(owned);
-        if let Some(first) = in_use.next() {
+        let in_use = || (blocks..self.pool.created()).filter(owned);
+        if let Some(first) = in_use().next() {
+            let coming =
+                |&b: &BlockId| self.pool.state(b) != State::Null && self.pool.stays(b) == 0;
             return Err(Error::InUse {
-                blocks: 1 + in_use.count() as u64,
+                blocks: in_use().count() as u64,
                 from: u64::from(blocks),
                 first: u64::from(first),
+                coming: in_use().filter(coming).count() as u64,
             });
         }
         self.policy.size(blocks, options.block_size).map_err(Error::PolicyRefused)?;
@@ -126,8 +134,12 @@ impl Manager {
         if busy > 0 || live > 0 {
             return Err(Error::Invalid {
                 what: "sleep",
-                value: format!("{live} sequences, {busy} blocks in use"),
-                limit: "sequences, pins, loans and tickets must have ended".into(),
+                value: format!(
+                    "{live} sequences, {busy} blocks in use{}",
+                    crate::error::on_their_way(self.pool.coming().into())
+                ),
+                limit: "sequences, pins, loans and tickets must have ended, and fences passed"
+                    .into(),
             });
         }
         self.note(Kind::Sleep, 0, 0);

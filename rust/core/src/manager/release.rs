@@ -23,7 +23,9 @@ impl Manager {
     /// Unknown handles.
     pub fn preempt(&mut self, seq: SeqId) -> Result<Sequence> {
         self.let_go(seq)?;
-        Ok(self.sequences.take(seq))
+        let mut sequence = self.sequences.take(seq);
+        sequence.chunk = self.chunk_to_return(&sequence);
+        Ok(sequence)
     }
 
     fn let_go(&mut self, seq: SeqId) -> Result<()> {

@@ -44,11 +44,15 @@ pub struct Admission<'a> {
     pub resumed: bool,
     /// All or as much as fits.
     pub fit: Fit,
-    /// Slots for this many tokens now, the rest by `extend` (chunked prefill). Hits come on top.
+    /// Slots for this many tokens now, the rest by `extend` in steps of as many (chunked prefill).
+    /// Hits come on top.
     pub chunk: u32,
+    /// Of these, slots for this many now: what the budget of a step leaves.
+    pub budget: u32,
     /// Slots up to this length at the most, whatever was found.
     pub until: u32,
-    /// Prompt and answer together, where that is known: what can never fit is refused at once.
+    /// Prompt and answer together, where that is known (0: it is not): what can never fit is refused
+    /// at once, and so are tokens past it.
     pub max_tokens: u32,
     /// Tokens after the cached ones that somebody else brings: whole blocks, filled by the time that
     /// the grant's `load` is settled.
@@ -81,6 +85,7 @@ impl Default for Admission<'_> {
             resumed: false,
             fit: Fit::Whole,
             chunk: u32::MAX,
+            budget: u32::MAX,
             until: u32::MAX,
             max_tokens: 0,
             external: 0,

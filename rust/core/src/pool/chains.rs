@@ -1,6 +1,6 @@
 //! Prefixes in one pass: found by their keys, shared, given up.
 
-use super::{Block, BlockId, NIL, Pool, State};
+use super::{Block, BlockId, NIL, Pool, State, WAITS};
 use crate::hash::Key;
 
 impl Pool {
@@ -40,11 +40,12 @@ impl Pool {
     #[inline(never)]
     pub fn share_chain(&mut self, blocks: &[BlockId]) -> usize {
         let column = &mut self.blocks[..];
-        let mut firsts = 0;
+        let (mut firsts, mut marks) = (0, 0);
         let mut below = NIL;
         for &block in blocks.iter().rev() {
             let b = &mut column[block as usize];
             b.refs += 1;
+            marks |= b.marks;
             if below != NIL {
                 b.heir = below;
             }
@@ -55,6 +56,9 @@ impl Pool {
             }
         }
         self.cached -= firsts;
+        if marks & WAITS != 0 {
+            self.chain_came_back(blocks);
+        }
         firsts as usize
     }
 
@@ -63,7 +67,7 @@ impl Pool {
     #[inline(never)]
     pub fn unshare_chain(&mut self, blocks: &[BlockId]) -> bool {
         let column = &mut self.blocks[..];
-        let plain = |b: &Block| b.refs == 1 && b.state == State::Committed && !b.duplicated;
+        let plain = |b: &Block| b.refs == 1 && b.state == State::Committed && b.marks == 0;
         // NIL is no index.
         if !blocks.iter().all(|&block| column.get(block as usize).is_some_and(plain)) {
             return false;

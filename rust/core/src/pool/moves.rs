@@ -1,6 +1,6 @@
 //! The moves of a block from state to state, and a pool's from size to size.
 
-use super::{Block, BlockId, NIL, Pool, State, UNUSED};
+use super::{Block, BlockId, DUPLICATED, NIL, Pool, State, UNUSED, WAITS};
 use crate::hash::Key;
 
 const LENT: Block = Block { refs: 1, state: State::Lent, ..UNUSED };
@@ -87,6 +87,8 @@ impl Pool {
         if first {
             b.state = State::Committed;
             self.cached -= 1;
+        } else if b.marks & WAITS != 0 {
+            self.came_back(block);
         }
         first
     }
@@ -98,6 +100,9 @@ impl Pool {
         let b = &mut self.blocks[block as usize];
         b.refs -= 1;
         if b.refs > 0 {
+            if b.marks & WAITS != 0 {
+                self.lost_one(block);
+            }
             return None;
         }
         if b.state == State::Committed {
@@ -114,7 +119,7 @@ impl Pool {
         debug_assert_eq!(b.state, State::Pending);
         b.state = State::Committed;
         b.parent = parent;
-        b.duplicated = false;
+        b.marks &= !DUPLICATED;
         self.key[block as usize] = key;
         self.depth[block as usize] = depth;
         if parent != NIL {
@@ -181,6 +186,7 @@ impl Pool {
         self.blocks.truncate(kept);
         self.key.truncate(kept);
         self.depth.truncate(kept);
+        self.waits.truncate(kept);
         self.free.retain(|&b| b < capacity);
     }
 }

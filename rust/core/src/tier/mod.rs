@@ -144,7 +144,7 @@ impl TierPolicy {
         let (blocks, first) = used.fold((0, u32::MAX), |(n, least), b| (n + 1, b.min(least)));
         if blocks > 0 {
             let from = capacity.into();
-            return Err(Error::InUse { blocks, from, first: first.into() });
+            return Err(Error::InUse { blocks, from, first: first.into(), coming: 0 });
         }
         self.tell_size(capacity)?;
         self.take_back_named();
@@ -206,6 +206,7 @@ impl TierPolicy {
                 needed: 1,
                 available: 0,
                 total: self.pool.capacity().into(),
+                coming: 0,
             });
         };
         self.tick();

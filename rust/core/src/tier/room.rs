@@ -61,7 +61,7 @@ impl TierPages {
         if n > available {
             self.stats.refused += 1;
             let (needed, available) = (n.into(), available.into());
-            return Err(Error::NoCapacity { needed, available, total: total.into() });
+            return Err(Error::NoCapacity { needed, available, total: total.into(), coming: 0 });
         }
         if self.tier.must_ask(short, chain) {
             return Err(Error::NeedVictims { n: short });

@@ -209,13 +209,13 @@ impl Run {
         let Some((at, seq)) = self.pick() else { return };
         self.w.run_plans(&mut self.dice);
         let known = self.w.m.sequence(seq).expect("live").known();
-        let (had, frees) = (self.w.m.pool().available(), self.frees(seq));
+        let (had, frees) = (self.w.room_to_come(), self.frees(seq));
         self.w.name_tails(seq);
         let back = self.w.m.preempt(seq).expect("live");
         self.tell(format!("preempt {seq:x}"));
         assert_eq!(back.known(), known, "what is known comes back");
         assert!(back.tables.iter().all(|table| table.is_empty()));
-        assert_eq!(self.w.m.pool().available() - had, frees, "it freed other than was told");
+        assert_eq!(self.w.room_to_come() - had, frees, "it freed other than was told");
         self.w.live.swap_remove(at);
         self.w.ended.push(seq);
     }

@@ -224,16 +224,17 @@ impl Run {
     fn release(&mut self) {
         let Some((at, seq)) = self.pick() else { return };
         let fence = self.dice.one_in(4).then(|| self.fence(seq));
-        let (had, frees) = (self.w.m.pool().available(), self.frees(seq));
+        let (had, frees) = (self.w.room_to_come(), self.frees(seq));
+        let room = self.w.m.pool().available();
         self.w.name_tails(seq);
         match fence {
             Some(fence) => self.w.m.release_behind(seq, fence).expect("live"),
             None => self.w.m.release(seq).expect("live"),
         }
         self.tell(format!("release {seq:x} behind {fence:?}"));
-        let now = self.w.m.pool().available();
+        assert_eq!(self.w.room_to_come() - had, frees, "it freed other than was told");
         let waits = fence.is_some_and(|fence| fence > self.w.promises.passed);
-        assert_eq!(now - had, if waits { 0 } else { frees }, "it freed other than was told");
+        assert!(!waits || self.w.m.pool().available() == room, "a fence has not passed");
         self.w.live.swap_remove(at);
         self.w.ended.push(seq);
     }

@@ -121,7 +121,10 @@ impl Promises {
     pub fn expect_level(&mut self, m: &Manager) -> Pressure {
         let marks = m.options().watermarks;
         let (usable, available) = (m.pool().usable(), m.pool().available());
-        let usage = f64::from(usable - available) / f64::from(usable);
+        // What waits for a fence and for nothing else is on its way.
+        let coming = (0..m.pool().created()).filter(|&b| waits_alone(m, b)).count() as u32;
+        let usage = f64::from(usable - available - coming) / f64::from(usable);
+        assert!((m.usage() - usage).abs() < 1e-9, "use is {}, and should be {usage}", m.usage());
         let holds = match self.level {
             Pressure::Critical => [marks.low, marks.high],
             Pressure::High => [marks.low, marks.critical],
@@ -146,4 +149,10 @@ pub fn spoiled(m: &Manager, load: &Load, seqs: &[SeqId]) -> Vec<SeqId> {
     let mut found: Vec<SeqId> = seqs.iter().copied().filter(holds).collect();
     found.sort_unstable();
     found
+}
+
+/// Whether every owner of a block has left, and waits for a fence.
+fn waits_alone(m: &Manager, block: BlockId) -> bool {
+    let owners = m.owners(block);
+    owners.waiting > 0 && m.pool().refs(block) == owners.waiting
 }

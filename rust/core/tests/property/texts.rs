@@ -96,10 +96,19 @@ pub fn request<'a>(dice: &mut Dice, text: &'a Text, outlook: &'a [u32]) -> Admis
         resumed: dice.one_in(8),
         fit: if dice.one_in(4) { Fit::Partial } else { Fit::Whole },
         outlook,
-        max_tokens: if dice.one_in(5) { dice.between(0, 40) } else { 0 },
+        max_tokens: full_length(dice, text.tokens.len() as u32),
         whole_sequence: dice.one_in(8),
         retention: if dice.one_in(4) { dice.pick(asked()) } else { None },
         ..Admission::default()
+    }
+}
+
+/// Of one in five requests the full length is known, and now and then it is wrong.
+fn full_length(dice: &mut Dice, known: u32) -> u32 {
+    match dice.below(50) {
+        0 => dice.between(0, known),
+        1..10 => known + dice.between(0, 40),
+        _ => 0,
     }
 }
 

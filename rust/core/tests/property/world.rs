@@ -136,6 +136,11 @@ impl World {
         }
     }
 
+    /// Blocks that can be had once every fence has passed.
+    pub fn room_to_come(&self) -> u32 {
+        self.m.pool().available() + self.m.pool().coming()
+    }
+
     pub fn handles(&self) -> Vec<SeqId> {
         self.live.iter().map(|l| l.seq).collect()
     }

@@ -60,7 +60,7 @@ fn rule_11_growth_is_for_all_groups_or_none() {
     let a = run(&mut m, &prompt(&[1]));
     let b = run(&mut m, &prompt(&[2]));
     let error = refused(&mut m, &[a, b], |m| m.append(a, &[1]));
-    assert_eq!(error, Error::NoCapacity { needed: 2, available: 1, total: 5 });
+    assert_eq!(error, Error::NoCapacity { needed: 2, available: 1, total: 5, coming: 0 });
     m.release(b).unwrap();
     m.append(a, &[1]).unwrap();
     assert!(m.sequence(a).unwrap().tables.iter().all(|t| t.len() == 2));

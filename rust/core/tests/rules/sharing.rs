@@ -96,7 +96,7 @@ fn rule_3_pages_of_a_copy_are_held_until_it_is_settled() {
     m.release(b).unwrap();
     assert_eq!(m.pool().free(), 2);
     let error = refused(&mut m, &[], |m| admit(m, &prompt(&[1, 2, 3])));
-    assert_eq!(error, Error::NoCapacity { needed: 3, available: 2, total: 4 });
+    assert_eq!(error, Error::NoCapacity { needed: 3, available: 2, total: 4, coming: 0 });
     let plan = m.take_plan().unwrap();
     m.done(plan.ticket).unwrap();
     assert_eq!(m.pool().free(), 4);

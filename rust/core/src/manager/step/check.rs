@@ -4,7 +4,7 @@ use super::super::Manager;
 use super::super::grow::Ids;
 use super::Step;
 use crate::error::{Error, Result};
-use crate::sequence::{Mark, SeqId, check_missing, check_no_gap};
+use crate::sequence::{Mark, SeqId, check_length, check_missing, check_no_gap};
 
 /// What becomes of the tables of an appended sequence, in tokens.
 #[derive(Debug, Clone, Copy)]
@@ -125,10 +125,15 @@ impl Manager {
             reach.push(Extent { kept: mark.len, end: u64::from(mark.len) + ids.len() as u64 });
             // After a failed copy the engine cannot know the lengths, so there growth is refused
             // one by one.
-            if !(uncertain || (mark.open && mark.missing == 0)) {
+            if uncertain {
+                continue;
+            }
+            let ends_at = (mark.len, mark.most);
+            if !(mark.open && mark.missing == 0) {
                 let mark = *mark;
                 self.check_append(seq, ids, mark)?;
             }
+            check_length("append", ids.len() as u64, ends_at)?;
         }
         for &(seq, until) in step.extend {
             let mark = self.sequences.mark(seq, number)?;

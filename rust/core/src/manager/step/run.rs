@@ -101,7 +101,11 @@ impl Manager {
         }
         while let Some(&(seq, until)) = step.extend.get(outcome.extended.len()) {
             let has = self.sequences.get(seq).map_or(0, |s| s.len);
-            let until = until.min(has.saturating_add(outcome.left(step)));
+            let mut until = until.min(has.saturating_add(outcome.left(step)));
+            if step.batch_tokens.is_some() && until > has {
+                // A budget may have cut it where its own step is too long for the pool.
+                until = self.longest_alone(seq, until)?;
+            }
             let grown = wanted(self.extend(seq, until))?;
             if let Err(error) = grown {
                 outcome.refuse(Growth::Extend, outcome.extended.len(), error);
@@ -119,7 +123,7 @@ impl Manager {
             let tried = if left == 0 || kept_out {
                 Err(Error::NotTried)
             } else {
-                self.admit(&Admission { chunk: request.chunk.min(left), ..*request })
+                self.admit(&Admission { budget: request.budget.min(left), ..*request })
             };
             match wanted(tried)? {
                 Ok(grant) => {
