@@ -19,8 +19,6 @@ GROUPS = [
     (GroupConfig(name="full"), GroupConfig(name="near", kind="sliding_window", window=8)),
 ]
 
-pytestmark = pytest.mark.scenario("F30")
-
 
 def found(kv: KVCacheManager, **space: Any) -> int:
     return kv.lookup(TEXT, **space).tokens
@@ -33,6 +31,7 @@ def three(kv: KVCacheManager) -> None:
     cached(kv, TEXT, salt="s")
 
 
+@pytest.mark.scenario("F30")
 @pytest.mark.parametrize("groups", GROUPS)
 @pytest.mark.parametrize(
     ("scope", "left"),
@@ -60,6 +59,7 @@ def test_what_all_of_the_scope_applies_to_goes(
     kv.check_integrity()
 
 
+@pytest.mark.scenario("F30")
 def test_what_runs_keeps_its_blocks_and_leaves_nothing_to_be_found() -> None:
     kv = manager(32)
     old = kv.admit(TEXT, adapter="a").seq
@@ -85,6 +85,7 @@ def test_what_runs_keeps_its_blocks_and_leaves_nothing_to_be_found() -> None:
     kv.check_integrity()
 
 
+@pytest.mark.scenario("F30")
 def test_a_load_in_flight_brings_nothing_of_the_old() -> None:
     kv = manager(16)
     running = kv.admit(TEXT, adapter="a", external=12)
@@ -101,6 +102,7 @@ def test_a_load_in_flight_brings_nothing_of_the_old() -> None:
     kv.check_integrity()
 
 
+@pytest.mark.scenario("F30")
 def test_a_pin_holds_its_blocks_and_they_are_not_found() -> None:
     kv = manager(16)
     cached(kv, TEXT, adapter="a")
@@ -114,6 +116,7 @@ def test_a_pin_holds_its_blocks_and_they_are_not_found() -> None:
     kv.check_integrity()
 
 
+@pytest.mark.scenario("F30")
 def test_a_session_loses_what_it_alone_used() -> None:
     kv = manager(32)
     for session, tail in ((7, 70), (8, 80), (0, 90)):
@@ -141,6 +144,7 @@ def test_a_session_loses_what_it_alone_used() -> None:
     kv.check_integrity()
 
 
+@pytest.mark.scenario("F30")
 def test_a_session_and_an_adapter_are_both_to_apply() -> None:
     kv = manager(32)
     cached(kv, TEXT, session=7)
@@ -149,6 +153,7 @@ def test_a_session_and_an_adapter_are_both_to_apply() -> None:
     assert (found(kv), found(kv, adapter="a")) == (12, 0)
 
 
+@pytest.mark.scenario("F30")
 @pytest.mark.parametrize("index", ["hash", "radix"])
 def test_the_log_says_it_and_redriven_says_the_same(index: str) -> None:
     kv = manager(32, event_log=True, index=index)
@@ -184,6 +189,7 @@ def test_the_log_says_it_and_redriven_says_the_same(index: str) -> None:
     assert rebuilt.counts() == first.counts()
 
 
+@pytest.mark.scenario("F30")
 def test_misses_say_that_it_was_cleared() -> None:
     kv = manager(16)
     cached(kv, TEXT, adapter="a")
@@ -194,6 +200,7 @@ def test_misses_say_that_it_was_cleared() -> None:
     assert miss.reason.name == "CLEARED"
 
 
+@pytest.mark.scenario("F30")
 def test_arguments_are_checked() -> None:
     kv = manager(4)
     for wrong in ({"adapter": 5}, {"salt": b"x"}, {"session": "x"}, {"session": -1}):
@@ -201,6 +208,7 @@ def test_arguments_are_checked() -> None:
             kv.clear_cache(**wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.scenario("F30")
 def test_blocks_published_by_hand_are_of_no_adapter() -> None:
     kv = manager(8)
     blocks = BlockPool(kv)

@@ -13,8 +13,6 @@ from .helpers import cached, manager, state
 
 PROMPT = list(range(21))
 
-pytestmark = pytest.mark.scenario("F31")
-
 
 def both(groups: Any = (), **cache: Any) -> tuple[KVCacheManager, int]:
     """A manager in which a request came in before what it wants was cached."""
@@ -26,6 +24,7 @@ def both(groups: Any = (), **cache: Any) -> tuple[KVCacheManager, int]:
     return kv, late
 
 
+@pytest.mark.scenario("F31")
 @pytest.mark.parametrize("index", ["hash", "radix"])
 def test_it_trades_its_blocks_for_what_is_cached_by_now(index: str) -> None:
     kv, late = both(index=index)
@@ -57,6 +56,7 @@ def test_it_trades_its_blocks_for_what_is_cached_by_now(index: str) -> None:
     kv.check_integrity()
 
 
+@pytest.mark.scenario("F31")
 def test_what_others_need_is_theirs_and_fresh_blocks_come_back() -> None:
     kv, late = both()
     others = kv.counts().free
@@ -67,6 +67,7 @@ def test_what_others_need_is_theirs_and_fresh_blocks_come_back() -> None:
         kv.admit([8] * 4)
 
 
+@pytest.mark.scenario("F31")
 def test_windows_take_only_what_they_need() -> None:
     groups = (GroupConfig(name="full"), GroupConfig(name="near", kind="sliding_window", window=8))
     kv, late = both(groups)
@@ -78,6 +79,7 @@ def test_windows_take_only_what_they_need() -> None:
     kv.check_integrity()
 
 
+@pytest.mark.scenario("F31")
 def test_a_chunk_may_grow_past_its_slots() -> None:
     kv = manager(32)
     first, late = kv.admit(PROMPT).seq, kv.admit(PROMPT, chunk=4).seq
@@ -91,6 +93,7 @@ def test_a_chunk_may_grow_past_its_slots() -> None:
     kv.check_integrity()
 
 
+@pytest.mark.scenario("F31")
 @pytest.mark.parametrize("why", ["no read", "private", "nothing", "other adapter"])
 def test_nothing_changes_where_nothing_can_be_had(why: str) -> None:
     kv = manager(32)
@@ -104,6 +107,7 @@ def test_nothing_changes_where_nothing_can_be_had(why: str) -> None:
     assert state(kv, [late]) == before
 
 
+@pytest.mark.scenario("F31")
 def test_a_step_in_flight_keeps_the_blocks_it_writes() -> None:
     kv, late = both()
     assert kv.rematch(late, fence=3) == 20
@@ -114,6 +118,7 @@ def test_a_step_in_flight_keeps_the_blocks_it_writes() -> None:
     kv.check_integrity()
 
 
+@pytest.mark.scenario("F31")
 def test_a_fork_keeps_what_it_shares() -> None:
     kv, late = both()
     fork = kv.fork(late)
@@ -126,6 +131,7 @@ def test_a_fork_keeps_what_it_shares() -> None:
     kv.check_integrity()
 
 
+@pytest.mark.scenario("F31")
 def test_who_fills_for_others_or_waits_stays_as_it_is() -> None:
     kv = manager(32)
     filler = kv.admit(PROMPT).seq
@@ -138,6 +144,7 @@ def test_who_fills_for_others_or_waits_stays_as_it_is() -> None:
     kv.check_integrity()
 
 
+@pytest.mark.scenario("F31")
 def test_a_resumed_request_counts_apart_and_is_matched_at_each_try() -> None:
     kv = manager(32)
     back = kv.preempt(kv.admit(PROMPT).seq)
@@ -150,6 +157,7 @@ def test_a_resumed_request_counts_apart_and_is_matched_at_each_try() -> None:
     assert kv.admit(again).cached_tokens == 20
 
 
+@pytest.mark.scenario("F31")
 def test_the_log_says_it_and_redriven_says_the_same() -> None:
     kv, late = both(event_log=True)
     kv.rematch(late)
@@ -171,6 +179,7 @@ def test_the_log_says_it_and_redriven_says_the_same() -> None:
 # --- loads ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.scenario("F31")
 def test_a_load_is_joined_and_lands_for_both() -> None:
     kv = manager(32)
     loads = kv.admit(PROMPT, external=12)
@@ -193,6 +202,7 @@ def test_a_load_is_joined_and_lands_for_both() -> None:
         kv.check_integrity()
 
 
+@pytest.mark.scenario("F31")
 @pytest.mark.parametrize("good", [0, 1, 2])
 @pytest.mark.parametrize("ends", [False, True])
 def test_a_load_that_fails_cuts_who_joined_it(good: int, ends: bool) -> None:
@@ -212,6 +222,7 @@ def test_a_load_that_fails_cuts_who_joined_it(good: int, ends: bool) -> None:
     kv.check_integrity()
 
 
+@pytest.mark.scenario("F31")
 def test_the_longest_load_is_joined_and_more_can_be_brought_behind_it() -> None:
     kv = manager(64)
     short, long = kv.admit(PROMPT, external=8), kv.admit(PROMPT, external=12)
@@ -228,6 +239,7 @@ def test_the_longest_load_is_joined_and_more_can_be_brought_behind_it() -> None:
     kv.check_integrity()
 
 
+@pytest.mark.scenario("F31")
 @pytest.mark.parametrize("index", ["hash", "radix"])
 def test_other_prompts_and_namespaces_join_nothing(index: str) -> None:
     kv = manager(64, index=index)

@@ -99,9 +99,7 @@ class Oracle(Hands):
         more = max(sum(not b.owners for b in fresh) - freed, 0)
         return not more or self.kept(tables) <= self.pool.room() - more
 
-    def trade(
-        self, s: Seq, tables: list[list[int | None]], cached: int, fence: int | None
-    ) -> None:
+    def trade(self, s: Seq, tables: list[list[int | None]], cached: int, fence: int | None) -> None:
         self.pool.now += 1
         for group, kind in enumerate(self.kinds):
             if kind.cross:

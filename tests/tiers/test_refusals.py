@@ -159,7 +159,9 @@ def test_a_refusal_backs_off_as_an_exception_does(kind: type[Counting]) -> None:
 @pytest.mark.scenario("F13")
 @pytest.mark.parametrize("kind", BAD)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_drain_and_close_end_with_threads_and_a_real_clock(kind: type[Counting], shape: str) -> None:
+def test_drain_and_close_end_with_threads_and_a_real_clock(
+    kind: type[Counting], shape: str
+) -> None:
     shelf = kind()
     engine = Engine(SHAPES[shape](), stores=[shelf], blocks=24, worker=Thread, clock=None)
     work(engine)
@@ -255,7 +257,9 @@ def test_a_stalled_store_holds_up_drain_and_close_for_their_limit(verb: str) -> 
                 engine.tiers.offload(grant.seq)
                 engine.now += 2000
         left = r"nothing has ended.*; "
-    with pytest.raises(TierError, match=left + r"below does not answer and is not closed: \d+ call"):
+    with pytest.raises(
+        TierError, match=left + r"below does not answer and is not closed: \d+ call"
+    ):
         engine.tiers.close(limit=0.05)
     engine.tiers.close(limit=0.05)
     assert (shelf.closed, engine.tiers.workers[2].busy) == (False, 0)

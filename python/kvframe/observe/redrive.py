@@ -31,11 +31,11 @@ def redrive(log: EventLog, fresh: Redriven) -> EventLog:
     """Asks all that a log says was asked of a fresh manager; its log, which says the same.
 
     Every verb that changes something is asked again: admissions, appends, ids that came late,
-    commits, cuts, forks, lookups again, releases, fences, plans, tickets, loads, leases, pins, loans,
-    blocks held one by one, collections, resizing, clearing, weights, sleep, touches, hints and the time that
-    retention goes by. What was refused is not, and lookups leave no trace. Deadlines and what is
-    attached to prefixes are not in the log: a ticket that lapsed is settled again. A policy in
-    Python must be one that has seen nothing yet.
+    commits, cuts, forks, lookups again, releases, fences, plans, tickets, loads, leases, pins,
+    loans, blocks held one by one, collections, resizing, clearing, weights, sleep, touches, hints
+    and the time that retention goes by. What was refused is not, and lookups leave no trace.
+    Deadlines and what is attached to prefixes are not in the log: a ticket that lapsed is settled
+    again. A policy in Python must be one that has seen nothing yet.
 
     Args:
         log: All of a log from its start, refusals and all.

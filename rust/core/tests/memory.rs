@@ -4,6 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use kvframe_core::index::IndexKind;
+use kvframe_core::options::Observe;
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::{Admission, Key, Manager, Options, Prompt};
 
@@ -53,29 +54,49 @@ fn fill(m: &mut Manager, blocks: u32, first: u32, keyed: bool) {
     }
 }
 
-/// Allocated bytes a block of a full pool of `blocks`, after as many blocks again have been evicted.
-fn bytes_a_block(blocks: u32, index: IndexKind) -> f64 {
+/// A manager, and the bytes that it has allocated once `blocks` blocks are cached in it, after `again` as
+/// many have been evicted.
+fn full(blocks: u32, index: IndexKind, observe: Observe, again: f64) -> (Manager, f64) {
     let before = ALLOCATED.load(Relaxed);
-    let options = Options { blocks, block_size: SIZE, index, ..Options::default() };
+    let options = Options { blocks, block_size: SIZE, index, observe, ..Options::default() };
     let policy = by_name("lru", PolicyOptions::default()).unwrap();
     let mut m = Manager::new(options, policy).unwrap();
     let keyed = index == IndexKind::Hash;
     fill(&mut m, blocks, 0, keyed);
-    fill(&mut m, blocks / 2, blocks, keyed);
+    fill(&mut m, (f64::from(blocks) * again) as u32, blocks, keyed);
     assert!(m.pool().cached() > blocks - 2 * CHAIN, "{} are cached", m.pool().cached());
-    (ALLOCATED.load(Relaxed) - before) as f64 / f64::from(blocks)
+    (m, (ALLOCATED.load(Relaxed) - before) as f64)
 }
 
-// scenario: V35, F29
+// scenario: V35, SA-B14, F29
 #[test]
-fn a_block_costs_at_most_64_bytes() {
-    // One sequence's buffers and what is remembered of evicted blocks are no block's, but in small pools
-    // they weigh.
-    for blocks in [1 << 16, 200_000, 250_000, 1 << 20, (1 << 20) + 100_000, 1_900_000] {
-        let bytes = bytes_a_block(blocks, IndexKind::Hash);
-        println!("{blocks} {bytes:.1}");
+fn a_cached_block_costs_few_bytes() {
+    let plain = Observe { statistics: false, ghosts: 0, sample: 0 };
+    let each = |blocks: u32, index, again| full(blocks, index, plain, again).1 / f64::from(blocks);
+    // Pool 44, lru 8, table 5.7 to 11.4; what a sequence keeps for its next is small beside that.
+    for blocks in [250_000, (1 << 20) + 50_000] {
+        let bytes = each(blocks, IndexKind::Hash, 0.1);
+        assert!(bytes <= 64.0, "{bytes:.1} bytes a block of {blocks}");
     }
-    for blocks in [1 << 16, 200_000] {
-        println!("radix {blocks} {:.1}", bytes_a_block(blocks, IndexKind::Radix));
-    }
+    // A table that is nearly full doubles once blocks have come and gone.
+    let bytes = each(200_000, IndexKind::Hash, 3.0);
+    assert!(bytes <= 70.0, "{bytes:.1} bytes a block after many were evicted");
+    // Statistics are of one size: what is remembered of blocks that left.
+    let (_, without) = full(1 << 16, IndexKind::Hash, plain, 0.0);
+    let (_, with) = full(
+        1 << 16,
+        IndexKind::Hash,
+        Observe { ghosts: 1 << 15, statistics: true, sample: 0 },
+        0.0,
+    );
+    assert!(with - without <= f64::from(1_200_000), "{} bytes of statistics", with - without);
+    // A tree of tokens: its node a block, or a token, would cost far more.
+    let (m, bytes) = full(1 << 16, IndexKind::Radix, plain, 0.0);
+    let tokens = f64::from(m.pool().cached() * SIZE);
+    let pool = each(1 << 16, IndexKind::Hash, 0.0) * f64::from(1 << 16);
+    assert!(
+        (bytes - pool) / tokens <= 8.0,
+        "{:.1} bytes a token in the tree",
+        (bytes - pool) / tokens
+    );
 }
