@@ -127,3 +127,11 @@ class EventKind(IntEnum):
     """A hint on the session value was taken; other: 0 retain, 1 release, 2 demote, then a byte each
     of priority and of priority after it, and 1 if it falls evenly; its duration comes along as ids,
     the low half first."""
+    CLEAR_SCOPE = 54
+    """What one salt, adapter or session left was forgotten; value: 1 if the salt is given, 2 if the
+    adapter is, 4 if the session, which is other, is. The number of the salt's bytes, they and the
+    adapter's come along as ids."""
+    REMATCH = 55
+    """The sequence was looked up again: value tokens need not be computed, which were other. The
+    tokens of its prompt, 1 if it came back after a preemption, and 1 if blocks found are counted,
+    come along as ids."""

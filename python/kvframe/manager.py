@@ -368,9 +368,29 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
         """
         self._core.give_back(blocks)
 
-    def clear_cache(self) -> int:
-        """Forget every cached block; returns how many blocks that freed."""
-        return self._core.clear_cache()
+    def clear_cache(
+        self,
+        *,
+        adapter: str | None = None,
+        salt: str | None = None,
+        session: int | None = None,
+    ) -> int:
+        """Forget every cached block, or those that all of the given applies to.
+
+        A running sequence of what is forgotten keeps its blocks and leaves nothing to be found.
+        `kvframe.tiers.Tiers.clear_cache` forgets in lower tiers as well.
+
+        Args:
+            adapter: Blocks computed under this adapter; "" for those without one.
+            salt: Blocks computed under this salt; "" for those without one.
+            session: Blocks that requests of this session alone have used.
+
+        Returns:
+            Blocks that were freed; those that running sequences hold are not.
+        """
+        name = None if adapter is None else name_bytes("adapter", adapter)
+        salts = [None] if salt is None else self._salts_of(salt)
+        return sum(self._core.clear_cache(one, name, session) for one in salts)
 
     def set_fingerprint(self, fingerprint: str) -> int:
         """Say that the weights have changed: nothing computed before is found again.

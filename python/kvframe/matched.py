@@ -16,7 +16,7 @@ from kvframe.errors import ConfigError, HeldError, UsageError
 from kvframe.policies.admission import Waiting
 from kvframe.policies.gate import AdmissionDriver
 from kvframe.policies.match import Answer, MatchDriver
-from kvframe.request import Extra, Request, RequestOptions, TokenIds, space
+from kvframe.request import Extra, Request, RequestOptions, TokenIds, name_bytes, space
 from kvframe.results import Fit, Grant, Hit, Reason, Stepped
 
 PER_TRY = ("chunk", "until", "partial", "resumed")
@@ -135,6 +135,18 @@ class Matched:
         tokens, (*names, input_name), items, *_ = self._rewritten([asked])[0].parts()
         named = dict(zip(("salt", "adapter"), names, strict=True))
         return tokens, {**named, "encoder": input_name, "extras": items}
+
+    def _salt_of(self, stored: bytes) -> str:
+        """The salt of the requests that the core knows by that salt."""
+        text = stored.decode(errors="surrogateescape")
+        return text if self._matcher is None else self._matcher.salt_in(text)
+
+    def _salts_of(self, salt: str) -> list[bytes]:
+        """The salts by which the core knows requests of a salt, as far as it has any."""
+        stored = name_bytes("salt", salt)
+        if self._matcher is None or not self._matcher.rewrites:
+            return [stored]
+        return [one for one in (b"", *self._core.salts()) if self._salt_of(one) == salt]
 
     def _ready(self, requests: Sequence[Request]) -> Ready:
         cores = self._rewritten(requests)

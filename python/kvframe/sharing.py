@@ -39,6 +39,25 @@ class SharingVerbs:
         """
         return self._core.unkeyed(seq)
 
+    def rematch(self, seq: int, *, fence: int | None = None) -> int:
+        """Look up again a sequence that has computed nothing yet, and take what is cached by now.
+
+        Its fresh blocks give way to the cached ones, which its tables show from then on. What is
+        found counts with its admission. Nothing changes where no more whole blocks are found than
+        it has, while it waits for a load or a joined computation, and if another joined its own.
+
+        Args:
+            seq: A sequence as it was admitted.
+            fence: A step that may still write its fresh blocks: they wait until it has passed.
+
+        Returns:
+            Tokens that need not be computed: the new `Lengths.cached`.
+
+        Raises:
+            UsageError: It has computed tokens.
+        """
+        return self._core.rematch(seq, fence)
+
     def request_usage(self, seq: int) -> Usage:
         """What a running request cost so far; ask before it is released."""
         return Usage(*self._core.usage_of(seq))

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from .index import BUILT, MOST_NOT_APPLYING, Row, marks, missing, report, rows
+from .index import BUILT, MOST_NOT_APPLYING, TESTS, Row, marks, missing, report, rows
+from .optional import optional
 
 
 def test_markers_name_rows_that_exist() -> None:
@@ -23,6 +24,44 @@ def test_every_row_of_a_built_area_has_a_test() -> None:
     assert set(BUILT) <= {row.area for row in titles.values()}
     without = [f"{row.id} ({row.title})" for row in missing(titles, list(marks()))]
     assert not without, f"{len(without)} rows without a test: " + "; ".join(without)
+
+
+@pytest.mark.scenario("F29")
+def test_every_row_has_a_test_that_needs_no_optional_peer() -> None:
+    """A row whose only test is skipped without another engine, a card or a server is not proved."""
+    files = sorted(path for path in TESTS.rglob("*.py") if "packages" not in path.parts)
+    skipped = optional(files, TESTS.parent)
+    served: dict[str, bool] = {}
+    for mark in marks():
+        always = mark.file.suffix == ".rs" or (mark.file, mark.test) not in skipped
+        served[mark.row] = served.get(mark.row, False) or always
+    only = sorted(row for row, always in served.items() if not always)
+    assert not only, f"each test of these may be skipped: {', '.join(only)}"
+
+
+@pytest.mark.scenario("F29")
+def test_what_may_be_skipped_is_found_through_helpers_and_fixtures(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "import pytest\n\n@pytest.fixture\ndef peer():\n    pytest.skip('none')\n"
+    )
+    (tmp_path / "peer.py").write_text(
+        "import pytest\n\nclass Peer:\n"
+        "    def __init__(self):\n        pytest.importorskip('engine')\n"
+    )
+    (tmp_path / "test_one.py").write_text(
+        "import pytest\nfrom .peer import Peer\n\n"
+        "def run():\n    return Peer()\n\n"
+        "def test_helper():\n    run()\n\n"
+        "def test_fixture(peer):\n    pass\n\n"
+        "@pytest.mark.skipif(True, reason='')\ndef test_marked():\n    pass\n\n"
+        "def test_always():\n    pass\n"
+    )
+    found = optional(sorted(tmp_path.glob("*.py")), tmp_path)
+    assert {name for _, name in found if name.startswith("test")} == {
+        "test_helper",
+        "test_fixture",
+        "test_marked",
+    }
 
 
 def test_few_rows_do_not_apply_and_each_says_why() -> None:

@@ -274,12 +274,13 @@ def test_a_block_is_in_one_state_and_its_next_life_is_another() -> None:
         kv.release(seq)
 
 
-@pytest.mark.scenario("VT43", "V35")
+@pytest.mark.scenario("VT43", "V35", "F29")
 def test_a_block_costs_little_memory() -> None:
-    command = [sys.executable, "-m", "perf.memory", str(1 << 16)]
+    """Of the resident set; rust/core/tests/memory.rs counts what is allocated."""
+    command = [sys.executable, "-m", "perf.memory", str(1 << 18)]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    # An object a block, as a Python list of blocks has, takes several hundred bytes.
-    assert float(ran.stdout) < 200
+    # 64, and 4 for the statistics: 1 MiB in all.
+    assert float(ran.stdout) < 70
 
 
 @pytest.mark.scenario("VT44", "U-7")

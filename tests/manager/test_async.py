@@ -124,10 +124,12 @@ def test_a_preempted_sequence_makes_room_once_its_step_has_passed() -> None:
     runs = kv.admit([2] * 4).seq
     kv.commit(victim, 8)
     request = kv.preempt(victim, fence=7)
-    # No room yet, and no further victim to be had from it: wait, and do not preempt on.
+    # No room yet, and two blocks on their way are all that is needed: wait, and do not preempt on.
     assert kv.counts() == (1, 0, 3, 4)
     assert kv.stats()["waiting_blocks"] == 2
-    assert [v.seq for v in kv.preemption_order([runs])] == [runs]
+    assert kv.preemption_order([runs], usage=2 / 4) == []
+    assert kv.preempt_to(2 / 4, [runs], fence=7) == []
+    assert kv.lengths(runs).slots == 4
     for passed in (None, 6):
         out = kv.step(passed=passed, append=[runs], counts=[5], tokens=[3] * 5)
         assert [what for what, *_ in out.refused] == ["append"]

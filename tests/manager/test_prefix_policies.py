@@ -79,6 +79,23 @@ def test_a_namespace_parts_prefixes() -> None:
     assert kv.lookup([*A, 7]).tokens == 0
 
 
+@pytest.mark.scenario("F30")
+def test_a_salt_is_forgotten_in_every_namespace() -> None:
+    class BySession(BatchedPrefix):
+        def namespace(self, prompts: Any) -> list[str]:
+            return [f"session {session}" for session in prompts.sessions]
+
+    kv = matched(BySession())
+    for session, salt in ((1, ""), (1, "x"), (2, "x"), (2, "1:x")):
+        serve(kv, [*A, 7], session=session, salt=salt)
+    assert kv.clear_cache(salt="x") == 6
+    found = [
+        kv.lookup(Request([*A, 7], session=session, salt=salt)).tokens
+        for session, salt in ((1, ""), (1, "x"), (2, "x"), (2, "1:x"))
+    ]
+    assert found == [12, 0, 0, 12]
+
+
 @pytest.mark.scenario("V4")
 def test_what_is_pinned_and_hashed_is_what_is_stored() -> None:
     """Where a prompt is rewritten, or its namespace named, its pin holds what it has cached."""

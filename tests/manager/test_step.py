@@ -83,12 +83,13 @@ def test_what_ends_makes_room_for_what_grows(make: Any) -> None:
 def test_want_of_room_refuses_the_one_append(make: Any) -> None:
     kv = make(4)
     seqs = [kv.admit([i] * 4).seq for i in (1, 2, 3)]
-    before = state(kv, [seqs[1]])
+    before = kv.block_table(seqs[1]).tolist()
     out = kv.step(append=seqs, counts=[0, 9, 1], tokens=[7] * 10)
     ((what, place, error),) = out.refused
     assert (what, place, type(error)) == ("append", 1, CapacityError)
-    assert state(kv, [seqs[1]]) != before
+    assert kv.block_table(seqs[1]).tolist() == before
     assert kv.lengths(seqs[1]) == (4, 4, 0, 0)
+    assert kv.counts() == (0, 0, 4, 4)
     assert kv.lengths(seqs[2]) == (5, 5, 0, 0)
     kv.check_integrity()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import pytest
 
 from kvframe import CapacityError, KVCacheManager, UsageError
 from kvframe.policies import BatchedEviction
+from tests.workers import beside, together
 
 from .helpers import manager, registry
 
@@ -92,24 +93,7 @@ def hammer(kv: KVCacheManager, seed: int, operations: int) -> None:
 def test_threads_leave_the_books_in_order(policy: str) -> None:
     mine = Recent()
     kv = manager(64, policy=policy, known=registry("recent", lambda _: mine))
-    errors: list[BaseException] = []
-
-    def guard(work: Callable[..., None], *args: Any) -> None:
-        try:
-            work(*args)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [
-        threading.Thread(target=guard, args=(hammer, kv, seed, OPERATIONS))
-        for seed in range(THREADS)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not any(thread.is_alive() for thread in threads), "a thread never came back"
-    assert errors == []
+    together(*(partial(hammer, kv, seed, OPERATIONS) for seed in range(THREADS)))
     kv.check_integrity()
     stats = kv.stats()
     assert (stats["live_sequences"], stats["policy_failures"]) == (0, 0)
@@ -136,11 +120,7 @@ def test_a_policy_with_books_is_told_in_order_whichever_thread_asks() -> None:
                 kv.commit(seq, 8)
                 kv.release(seq)
 
-    threads = [threading.Thread(target=serve, args=(1000 * at,)) for at in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    together(*(partial(serve, 1000 * at) for at in range(4)))
     assert kv.stats()["evictions"] > 500
     assert kv.stats()["policy_failures"] == 0
     kv.check_integrity()
@@ -161,18 +141,11 @@ def test_a_policy_that_waits_holds_up_nobody_else() -> None:
         seq = kv.admit([token] * 4).seq
         kv.commit(seq, 4)
         kv.release(seq)
-    grants: list[Any] = []
-    thread = threading.Thread(target=lambda: grants.append(kv.admit([9] * 4)))
-    thread.start()
-    try:
+    with beside(lambda: kv.admit([9] * 4), stop=answer.set):
         assert asked.wait(20)
         assert kv.counts() == (0, 3, 0, 3)
         taken = kv.admit([1] * 4 + [5], until=4)
         assert taken.cached_tokens == 4
         kv.check_integrity()
-    finally:
-        answer.set()
-        thread.join(20)
-    assert len(grants) == 1
     assert kv.counts() == (0, 1, 2, 3)
     kv.check_integrity()

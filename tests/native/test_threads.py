@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 from kvframe import HandleError, KVCacheManager, _core
 from kvframe.bench.traces import load
 from kvframe.policies.driver import driver
+from tests.workers import beside, together
 
 from . import helpers
 from .helpers import found, in_c, manager, of, serve
@@ -31,47 +32,31 @@ def test_a_replay_runs_while_python_is_busy(jealous: None) -> None:
     """The busy thread does not let go before the replay has long ended."""
     trace = load("conversation").trace
     made = driver(found(lambda: in_c("order")), None, None, trace.block_size)
-    done: dict[str, Any] = {}
-
-    def replay() -> None:
-        done["got"] = _core.replay(trace, made, 4_000, "engine")
-
     alone = _core.replay(trace, "lru", 4_000, "engine")
     states = helpers.compiled().states  # a PyDLL would let go
-    thread = threading.Thread(target=replay)
-    thread.start()
-    while states() == 0:
-        time.sleep(0.001)
-    # It has begun, and nothing lets go of the interpreter from here on, but for the end of the sum.
-    began = time.perf_counter()
-    busy, laps = 0.0, 0
-    while busy < 10 * alone["seconds"] + 1.0:
-        laps += 1
-        busy = time.perf_counter() - began
-    ended = time.perf_counter()
-    thread.join()
+    with beside(lambda: _core.replay(trace, made, 4_000, "engine")) as (replay,):
+        while states() == 0:
+            time.sleep(0.001)
+        # It has begun; nothing lets go of the interpreter from here on, but for the end of the sum.
+        began = time.perf_counter()
+        busy, laps = 0.0, 0
+        while busy < 10 * alone["seconds"] + 1.0:
+            laps += 1
+            busy = time.perf_counter() - began
+        ended = time.perf_counter()
     assert time.perf_counter() - ended < 0.5, "it had waited for the interpreter"
-    assert done["got"]["hit_tokens"] == alone["hit_tokens"]
+    assert replay.answer["hit_tokens"] == alone["hit_tokens"]
     assert laps > 1_000
 
 
 def test_many_threads_share_one_cache() -> None:
     kv = manager(lambda: in_c("order"), 64, 4)
-    failed: list[BaseException] = []
 
     def run(seed: int) -> None:
-        try:
-            for i in range(300):
-                serve(kv, 1_000 * ((seed * 31 + i * 7) % 50), 4 * (1 + i % 5))
-        except BaseException as error:
-            failed.append(error)
+        for i in range(300):
+            serve(kv, 1_000 * ((seed * 31 + i * 7) % 50), 4 * (1 + i % 5))
 
-    threads = [threading.Thread(target=run, args=(seed,)) for seed in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == []
+    together(*(partial(run, seed) for seed in range(6)))
     kv.check_integrity()
     assert kv.stats()["policy_failures"] == 0
 

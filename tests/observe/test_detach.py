@@ -16,6 +16,7 @@ import pytest
 
 from kvframe import KVCacheManager, Request
 from tests.manager.helpers import manager
+from tests.workers import beside
 
 ROOT = Path(__file__).parents[2]
 NAMED = os.environ.get("KVFRAME_FREE_THREADED")
@@ -73,10 +74,12 @@ def turns(kv: KVCacheManager, name: str, tries: int) -> int:
             ticks[0] += 1
             time.sleep(0)
 
-    thread = threading.Thread(target=count)
-    thread.start()
-    assert ready.wait(20)
-    try:
+    def end() -> None:
+        sys.setswitchinterval(interval)
+        stop.set()
+
+    with beside(count, stop=end):
+        assert ready.wait(20)
         sys.setswitchinterval(60)
         before, seen = ticks[0], 0
         for _ in range(tries):
@@ -84,10 +87,6 @@ def turns(kv: KVCacheManager, name: str, tries: int) -> int:
             seen = ticks[0] - before
             if seen:
                 break
-    finally:
-        sys.setswitchinterval(interval)
-        stop.set()
-        thread.join(20)
     kv.check_integrity()
     return seen
 

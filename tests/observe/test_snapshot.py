@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from itertools import count
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from kvframe import HandleError, KVCacheManager, UsageError
 from kvframe.observe import Snapshot
 from tests.manager.helpers import manager
+from tests.workers import beside
 
 
 def busy() -> tuple[KVCacheManager, int, int]:
@@ -91,24 +93,28 @@ def test_snapshots_taken_while_others_work_are_each_of_one_instant() -> None:
     kv = manager(5_000)
     stop = threading.Event()
 
-    def work() -> None:
-        while not stop.is_set():
-            seq = kv.admit(np.random.default_rng().integers(0, 9, 64)).seq
+    def work(worker: int) -> int:
+        dice = np.random.default_rng(worker)
+        for served in count():
+            if stop.is_set():
+                return served
+            seq = kv.admit(dice.integers(0, 9, 64)).seq
             kv.commit(seq, 64)
             kv.release(seq)
+        raise AssertionError("a count has no end")
 
     seq = kv.admit(range(4 * 4_500)).seq
     kv.commit(seq, 4 * 4_500)
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    try:
-        for _ in range(40):
-            check(kv.snapshot())
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join(20)
+    works = [lambda worker=worker: work(worker) for worker in range(3)]
+    ticks = []
+    with beside(*works, stop=stop.set) as workers:
+        # Without an end where the workers do nothing, so that their death is no success.
+        while len(ticks) < 40 or len(set(ticks)) < 10:
+            taken = kv.snapshot()
+            check(taken)
+            ticks.append(taken.tick)
+            assert len(ticks) < 4_000, "nothing happens between snapshots"
+    assert kv.stats()["admissions"] == 1 + sum(worker.answer for worker in workers)
     kv.check_integrity()
 
 

@@ -47,6 +47,8 @@ class Start:
     good: int
     tables: list[list[int | None]]
     computing: Found | None = None
+    loading: int | None = None
+    """The load that brings the rows that are not good."""
     tail: list[Block] = field(default_factory=list)
     tail_tokens: int = 0
 
@@ -87,7 +89,13 @@ class Admissions(Joins):
         cached = self.found(ask)
         tables = self.check_hits(ask, cached, told.hits)
         start = Start(cached // self.size, cached // self.size, tables)
-        if not ask.reads or ask.external or ask.external_until:
+        if not ask.reads or ask.external:
+            return start
+        if ask.join and (loading := self.loading_for(ask, start.rows)):
+            ticket, rows, s = loading
+            tables = [list(table[:rows]) for table in s.tables]
+            return Start(rows, start.good, tables, loading=ticket)
+        if ask.external_until:
             return start
         if ask.join and (computing := self.computing(ask, start.rows)):
             tables = [list(table[: computing.rows]) for table in computing.filler.tables]
@@ -218,11 +226,15 @@ class Admissions(Joins):
         kind = "resumed" if ask.resumed else "admissions"
         self.pool.count(kind)
         self.pool.count("resumed_hit_tokens" if ask.resumed else "hit_tokens", cached)
-        brought = self.whole(min(external, until - cached))
+        brought = self.whole(min(external, max(until - max(cached, base), 0)))
         assert (told.load is not None) == (brought > 0)
         if told.load is not None:
-            self.open_load(told.load, new, cached, brought)
+            self.open_load(told.load, new, max(cached, base), brought)
         joined = self.join(new, start.computing) if start.computing else 0
+        if start.loading is not None:
+            new.brought = max(new.brought, base)
+            joined = base - cached
+            self.pool.count("joined_tokens", joined)
         new.usage = Usage(cached, 0, joined, 0, ask.resumed)
         return Came(cached, until, known, new.encoder_found, brought, joined, attached)
 
@@ -292,12 +304,14 @@ class Admissions(Joins):
         assert seq & 0xFFFFFFFF == self.take_slot()
         for table in new.tables:
             self.pool.own(self.of(table), "seq")
-            found = table[: start.good] if start.computing else table
+            found = table[: start.good] if start.rows > start.good else table
             for block in self.of(found):
                 self.pool.hit(block, len(ask.tokens), ask)
+                self.pool.used(block, ask)
         for block in start.tail:
             self.pool.own([block], "tail")
             self.pool.hit(block, len(ask.tokens), ask)
+            self.pool.used(block, ask)
         return new
 
     def take_inputs(self, seq: Seq, tables: list[list[int]]) -> None:

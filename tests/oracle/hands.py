@@ -104,6 +104,7 @@ class Hands(Tickets):
             self.pool.own([b], "hand")
             if b.key is not None:
                 self.pool.hit(b, 0, None)
+            self.pool.used(b, None)
 
     def free(self, blocks: list[int]) -> None:
         """Each is held once less; a published one that something in hand follows stays."""

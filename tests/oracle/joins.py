@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from .model import Model
-from .sequence import Ask, Seq, head
+from .sequence import Ask, Seq, Ticket, head
 
 
 @dataclass(eq=False)
@@ -82,6 +82,55 @@ class Joins(Model):
             for row in kind.needs(good * self.size)
         )
         return Found(s, end, good) if serves and end > good else None
+
+    def loading_for(self, ask: Ask, found: int) -> tuple[int, int, Seq] | None:
+        """The load that brings most of the prompt behind what was found: its ticket, the rows that
+        are there with it, and whose it is; the first of equals.
+        """
+        best: tuple[int, int, Seq] | None = None
+        for ticket, load in sorted(self.tickets.items()):
+            stand_in = self.orphans.get(ticket)
+            live = any(s is load.owner for s in self.seqs.values())
+            s = load.owner if live else stand_in[1] if stand_in else None
+            if not load.rows or s is None or load.start != found:
+                continue
+            rows = self.loading_rows(ask, s, load)
+            if rows > (best[1] if best else found):
+                best = (ticket, rows, s)
+        return best
+
+    def loading_rows(self, ask: Ask, s: Seq, load: Ticket) -> int:
+        limit = max(len(ask.tokens) - 1, 0) if self.caching else 0
+        known = s.hashed if self.by_key else s.filled
+        rows = min(limit, known, len(ask.tokens)) // self.size
+        rows = min(rows, load.start + load.rows)
+        if s.private or ask.space_name != s.ask.space_name:
+            return 0
+        if not self.by_key and s.extras != ask.extras:
+            return 0
+        ends = [(row + 1) * self.size for row in range(rows)]
+        alike = [
+            head(ask, ask.tokens, ask.extras, end) == head(s.ask, s.tokens, s.extras, end)
+            for end in ends
+        ]
+        same = (*alike, False).index(False)
+        pages = [page for _, page, _, _ in load.copies]
+        groups = len(self.kinds)
+        for row in range(load.start, same):
+            at = (row - load.start) * groups
+            if not self.has_row(s, row, pages[at : at + groups]):
+                return 0
+        good = all(
+            block is None or self.is_found(block)
+            for table in s.tables
+            for block in table[: load.start]
+        )
+        serves = all(
+            table[row] is not None
+            for kind, table in zip(self.kinds, s.tables, strict=True)
+            for row in kind.needs(load.start * self.size)
+        )
+        return same if good and serves else 0
 
     def row_is(self, s: Seq, row: int, found: bool) -> bool:
         entries = [table[row] for table in s.tables]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 from kvframe import CapacityError
 
+from .admission import Told
 from .hands import Hands
 from .model import need
+from .pool import Block
 from .sequence import Seq
 
 
@@ -36,6 +39,95 @@ class Oracle(Hands):
         gone = self.pool.forget(list(self.pool.blocks.values()))
         self.pool.lose_below(0)
         return gone
+
+    def clear_scope(
+        self, adapter: str | None, salt: str | None, session: int | None, public: bool = True
+    ) -> int:
+        """Forget what all that is not None applies to."""
+
+        def covers(name: tuple[str, str]) -> bool:
+            return salt in (None, name[0]) and adapter in (None, name[1])
+
+        def inside(block: Block) -> bool:
+            if block.key is None or session not in (None, block.session):
+                return False
+            named = covers((block.key[1], block.key[2])) if block.findable else False
+            return named or (adapter is None and salt is None)
+
+        self.pool.now += 1
+        for _, s in self.every():
+            if covers((s.ask.salt, s.ask.adapter)) and session in (None, s.ask.session):
+                s.private = True
+        return self.pool.forget([b for b in self.pool.blocks.values() if inside(b)])
+
+    def rematch(self, seq: int, told: Told, fence: int | None) -> int:
+        """Look up again a sequence that has computed nothing; its cached tokens."""
+        s = self.live(seq)
+        firsts = [t.copies[0] for t in self.tickets.values() if t.rows]
+        waits = any(page in s.tables[group] for _, page, _, group in firsts)
+        mine = s.joined if s.joined in self.joins else None
+        waits = waits or any(join.filler is s for join in self.joins)
+        waits = waits or (mine is not None and self.has_row(s, mine.start, mine.rows[0]))
+        need(s.committed <= s.cached or waits or s.cached < s.brought)
+        if waits or s.committed != s.cached or not s.ask.reads or s.private:
+            return s.cached
+        known = tuple(token for token in s.tokens[: s.filled] if token is not None)
+        ask = replace(s.ask, tokens=known, extras=s.extras)
+        cached = self.found(ask)
+        tables = self.check_hits(ask, cached, told.hits)
+        if cached > s.cached and self.may_trade(s, tables, fence):
+            self.trade(s, tables, cached, fence)
+        return s.cached
+
+    def traded(
+        self, s: Seq, tables: list[list[int | None]]
+    ) -> list[tuple[int, int, int | None, int | None]]:
+        """Group and row of each entry that becomes another, with both."""
+        entries = [
+            (group, row, s.tables[group][row] if row < len(s.tables[group]) else None, block)
+            for group, table in enumerate(tables)
+            for row, block in enumerate(table)
+        ]
+        return [entry for entry in entries if entry[2] != entry[3]]
+
+    def may_trade(self, s: Seq, tables: list[list[int | None]], fence: int | None) -> bool:
+        changes = self.traded(s, tables)
+        gone = [b for _, _, before, _ in changes for b in self.of([before])]
+        fresh = [b for _, _, _, block in changes for b in self.of([block])]
+        up = fence is not None and fence > self.passed
+        if up and any(b.key is None and len(b.owners) > 1 for b in gone):
+            return False
+        freed = 0 if up else sum(len(b.owners) == 1 for b in gone)
+        more = max(sum(not b.owners for b in fresh) - freed, 0)
+        return not more or self.kept(tables) <= self.pool.room() - more
+
+    def trade(self, s: Seq, tables: list[list[int | None]], cached: int, fence: int | None) -> None:
+        self.pool.now += 1
+        for group, kind in enumerate(self.kinds):
+            if kind.cross:
+                continue
+            changes = [change for change in self.traded(s, tables) if change[0] == group]
+            fresh = self.of(block for _, _, _, block in changes)
+            gone = self.of(before for _, _, before, _ in changes)
+            self.pool.own(fresh, "seq")
+            for block in fresh:
+                self.pool.hit(block, len(s.tokens), s.ask)
+                self.pool.used(block, s.ask)
+            own = s.tables[group]
+            s.tables[group] = [*tables[group], *own[len(tables[group]) :]]
+            if fence is not None and fence > self.passed:
+                late = [b for b in gone if b.key is None]
+                self.pool.rename(late, "seq", "fence")
+                if late:
+                    self.fences.append((fence, [b.id for b in late]))
+                gone = [b for b in gone if b.key is not None]
+            self.pool.drop(gone[::-1], "seq")
+        counted = "resumed_hit_tokens" if s.usage.resumed else "hit_tokens"
+        self.pool.count(counted, cached - s.cached)
+        s.cached = s.committed = s.usage.read = cached
+        s.slots = max(s.slots, cached)
+        s.hashed = max(s.hashed, cached)
+        s.private = s.private or self.is_cut(s)
 
     def collect(self, free: int) -> int:
         short = min(max(free - self.pool.free, 0), len(self.pool.cached()))

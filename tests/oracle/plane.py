@@ -6,6 +6,7 @@ up as a wrong number wherever it is read.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -20,6 +21,7 @@ STALE = 5
 """What no state of recurrent layers is any more."""
 LOST = 0
 """What a copy leaves that failed, and what is computed over it."""
+Epoch = tuple[int, int]
 Copies = list[tuple[int | None, int, int, int]]
 Kept = list[tuple[int, npt.NDArray[np.uint64]]]
 
@@ -52,16 +54,29 @@ class Plane:
     fenced: list[tuple[int, Kept]] = field(default_factory=list)
     moved: Kept = field(default_factory=list)
     epoch: int = 0
-    epochs: dict[int, int] = field(default_factory=dict)
+    spaces: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How often a salt and adapter were forgotten by themselves."""
+    epochs: dict[int, Epoch] = field(default_factory=dict)
     """Resets before each sequence came in."""
 
-    def value(self, s: Seq, group: int, at: int, epoch: int) -> int:
+    def now(self, salt: str, adapter: str) -> Epoch:
+        """Resets that concern a salt and adapter."""
+        return self.epoch, self.spaces[salt, adapter]
+
+    def disown(self, salt: str | None, adapter: str | None) -> None:
+        """An adapter was loaded anew: what is computed from now on is other KV."""
+        names = {(salt, adapter) for salt in ("", "s") for adapter in ("", "s")}
+        for name in names:
+            if salt in (None, name[0]) and adapter in (None, name[1]):
+                self.spaces[name] += 1
+
+    def value(self, s: Seq, group: int, at: int, epoch: Epoch) -> int:
         what = (epoch, group, *head(s.ask, s.tokens, s.extras, at + 1))
         apart: tuple[int, ...] = (s.apart[1],) if s.apart and at >= s.apart[0] else ()
         apart += (s.origin,) if s.ask.nameless else ()
         return digest(what + apart)
 
-    def inputs(self, s: Seq, epoch: int) -> Iterator[tuple[int, int, int]]:
+    def inputs(self, s: Seq, epoch: Epoch) -> Iterator[tuple[int, int, int]]:
         """Block, slot and value of each token of another input, in every group for it."""
         for group, kind in enumerate(self.o.kinds):
             for at in range(s.ask.encoder_tokens if kind.cross else 0):
@@ -71,11 +86,11 @@ class Plane:
                 whose = (s.origin,) if s.ask.nameless else ()
                 yield block, slot, digest((epoch, *cross_key(s.ask, group, row), slot, *whose))
 
-    def check_inputs(self, s: Seq, epoch: int) -> None:
+    def check_inputs(self, s: Seq, epoch: Epoch) -> None:
         for page, slot, value in self.inputs(s, epoch):
             assert int(self.pages[page, slot]) == value, f"block {page} is another input's"
 
-    def row(self, s: Seq, group: int, row: int, epoch: int) -> npt.NDArray[np.uint64]:
+    def row(self, s: Seq, group: int, row: int, epoch: Epoch) -> npt.NDArray[np.uint64]:
         kind = self.o.kinds[group]
         places = range(row * kind.span, (row + 1) * kind.span)
         content = np.array([self.value(s, group, at, epoch) for at in places], np.uint64)
@@ -197,7 +212,7 @@ class Plane:
                     return content
         return None
 
-    def read(self, s: Seq, group: int, epoch: int) -> bool:
+    def read(self, s: Seq, group: int, epoch: Epoch) -> bool:
         """Whether all that the next token attends to is there; anything else than that is wrong."""
         sound = True
         kind = self.o.kinds[group]
@@ -225,7 +240,8 @@ class Plane:
             group, salt, adapter, encoder, items, *tokens = block.key
             kind = self.o.kinds[group]
             if kind.cross:
-                values = [digest((self.epoch, *block.key, slot)) for slot in range(kind.span)]
+                epoch = self.now(salt, adapter)
+                values = [digest((epoch, *block.key, slot)) for slot in range(kind.span)]
                 inside = min(tokens[0] - tokens[1] * kind.span, kind.span)
                 there = self.pages[block.id, :inside].tolist()
                 assert there == values[:inside], f"block {block.id} is not its input"
@@ -235,7 +251,8 @@ class Plane:
             for slot in range(kind.span - 1 if kind.kind == "state" else 0, inside_block):
                 upto = begin + slot + 1
                 inside = tuple((a, min(b, upto), i) for a, b, i in items if a < upto)
-                what = (self.epoch, group, salt, adapter, encoder, inside, *tokens[:upto])
+                epoch = self.now(salt, adapter)
+                what = (epoch, group, salt, adapter, encoder, inside, *tokens[:upto])
                 value = digest(what)
                 assert int(self.pages[block.id, slot]) == value, f"block {block.id} is not its key"
 

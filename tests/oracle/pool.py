@@ -33,6 +33,8 @@ class Block:
     """Left behind by the only sequence that had it, which no end of a prompt needs."""
     left_once: bool = False
     """By a sequence that gave it up or ended."""
+    session: int = 0
+    """The one that alone used it; 0: others did, too."""
 
     @property
     def findable(self) -> bool:
@@ -198,7 +200,12 @@ class Pool:
         if self.twin:
             self.twin.hit(block, ask, self.now)
 
+    def used(self, block: Block, ask: Ask | None) -> None:
+        if block.session != (ask.session if ask else 0):
+            block.session = 0
+
     def insert(self, block: Block, tokens: int, ask: Ask | None) -> None:
+        block.session = ask.session if ask else 0
         block.uses, block.inserted, block.last, block.reach = 1, self.now, self.now, tokens
         if self.twin:
             self.twin.insert(block, ask, self.now)

@@ -83,7 +83,10 @@ class Publishing(Growth):
         fresh: list[Block] = []
         created = copies = 0
         for i, block in enumerate(self.maybe(table)[:rows]):
-            if block is None or block.key is not None or not kind.reachable(i, self.step, ends):
+            if block is None or not kind.reachable(i, self.step, ends):
+                continue
+            if block.key is not None:
+                self.pool.used(block, s.ask)
                 continue
             key = s.key(group, (i + 1) * kind.span)
             parent = table[i - 1] if kind.full and i else None
@@ -111,6 +114,7 @@ class Publishing(Growth):
     def remap(self, s: Seq, group: int, row: int, twin: Block) -> None:
         """What is found already takes the place of a block that says the same."""
         self.pool.own([twin], "seq")
+        self.pool.used(twin, s.ask)
         own = s.tables[group][row]
         s.tables[group][row] = twin.id
         if self.fence is None:

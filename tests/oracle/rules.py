@@ -194,18 +194,39 @@ class Rules(Machine):
     def came(self, grant: Grant) -> None:
         seq = grant.seq
         self.coming[seq] = []
-        self.plane.epochs[seq] = self.plane.epoch
+        ask = self.o.live(seq).ask
+        epoch = self.plane.epochs[seq] = self.plane.now(ask.salt, ask.adapter)
         self.count("hit", grant.cached_tokens > 0)
         self.count("joined", grant.joined_tokens > 0)
         self.count("partial", grant.cached_tokens % self.o.unit > 0)
         for group in range(self.groups if not grant.joined_tokens else 0):
-            assert self.plane.read(self.o.live(seq), group, self.plane.epoch), "a hit was lost"
+            assert self.plane.read(self.o.live(seq), group, epoch), "a hit was lost"
         if grant.load is not None:
             rows = self.o.tickets[grant.load].rows
             good = self.dice.below(rows + 1) if self.dice.one_in(3) else rows
             self.plane.load(grant.load, seq, good)
 
     # --- growing ------------------------------------------------------------------------------
+
+    def rematch(self) -> None:
+        """What came last is looked up again, mostly before it computes."""
+        seqs = [seq for seq, s in self.o.seqs.items() if s.committed == s.cached]
+        seq = self.dice.pick(seqs) if seqs and not self.dice.one_in(6) else self.seq()
+        if seq is None:
+            return
+        s, fence = self.o.live(seq), None
+        if self.dice.one_in(4):
+            self.in_flight += 1
+            fence = max(self.in_flight - self.dice.below(3), 0)
+        known = tuple(token for token in s.tokens[: s.filled] if token is not None)
+        told = self.told(replace(s.ask, tokens=known, extras=s.extras))
+        before = s.cached
+        self.both(
+            f"rematch {seq:#x} behind {fence}",
+            lambda: self.kv.rematch(seq, fence=fence),
+            lambda cached: self.same("cached", cached, self.o.rematch(seq, told, fence)),
+        )
+        self.count("rematched", s.cached > before)
 
     def append(self) -> None:
         seq = self.seq()
@@ -358,7 +379,7 @@ class Rules(Machine):
             assert request is not None
             self.same("length", len(request), len(asks[0].tokens))
             # Keys that a caller brought are of the weights they were made for.
-            if not asks[0].keys_only or self.plane.epochs[seq] == self.plane.epoch:
+            if not asks[0].keys_only or self.plane.epochs[seq][0] == self.plane.epoch:
                 self.preempted = [*self.preempted[-3:], (request, asks[0])]
 
     def resume(self) -> None:

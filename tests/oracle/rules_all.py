@@ -50,6 +50,8 @@ WEIGHTS = {
     "lend": 3,
     "give_back": 3,
     "clear": 1,
+    "clear_scope": 2,
+    "rematch": 6,
     "new_weights": 1,
     "resize": 2,
     "collect": 1,

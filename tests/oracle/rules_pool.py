@@ -146,6 +146,20 @@ class PoolRules(Rules):
         )
         self.plane.epoch += 1
 
+    def clear_scope(self) -> None:
+        # Mostly little of it, or the walk would never run out of blocks.
+        adapter, salt, session = self.dice.pick(
+            [("s", None, None), (None, "s", None), (None, None, 1), (None, None, 2)] * 3
+            + [("", "s", None), ("", "", 1), ("s", "", 2), ("", None, None), ("", "", None)]
+        )
+        self.both(
+            f"clear adapter {adapter!r} salt {salt!r} session {session}",
+            lambda: self.kv.clear_cache(adapter=adapter, salt=salt, session=session),
+            lambda gone: self.same("gone", gone, self.o.clear_scope(adapter, salt, session)),
+        )
+        if session is None:
+            self.plane.disown(salt, adapter)
+
     def new_weights(self) -> None:
         name = self.dice.pick(["", "a", "b"])
         self.both(

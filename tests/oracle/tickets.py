@@ -104,7 +104,8 @@ class Tickets(Ends):
                 held += self.unit
             if held > start:
                 most = max(most, held - start)
-                s.usage.loaded = held - start
+                if not s.usage.joined or start >= s.usage.read + s.usage.joined:
+                    s.usage.loaded = held - start
                 self.accept(s, max(held, s.committed))
         self.pool.count("loaded_tokens", most)
 

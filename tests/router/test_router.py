@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-import threading
+from functools import partial
 
 import numpy as np
 import pytest
 
 import kvframe
 from kvframe import EventKind, Reach, RouterIndex, UsageError
+from tests.workers import together
 
 
 def by_hash(*workers: int, capacity: int = 1000) -> RouterIndex:
@@ -211,11 +212,7 @@ def test_threads_share_an_index() -> None:
             index.stored(worker, range(first, first + 8))
             index.match_hashes(range(first, first + 8))
 
-    threads = [threading.Thread(target=feed, args=(worker,)) for worker in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(*(partial(feed, worker) for worker in range(4)))
     assert index.match_hashes(range(2000)) == {w: Reach(2000, 2000, 2000, 2000) for w in range(4)}
 
 

@@ -113,6 +113,7 @@ def test_a_class_is_all_that_an_author_writes(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
+    assert done.returncode == 1, done.stderr
     assert f"{len(PROMISES)} failed, {len(PROMISES)} passed" in done.stdout
     assert "AssertionError: options: " in done.stdout
     assert "threshold = 0 must be above" in done.stdout

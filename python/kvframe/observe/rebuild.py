@@ -228,6 +228,8 @@ class Rebuild:
                 self._stand_ins.add(e.seq)
             case K.PARTIAL:
                 self._partial(e)
+            case K.REMATCH:
+                self._rematch(e)
             case K.FINISH:
                 del self.lengths[e.seq]
                 self._stand_ins.discard(e.seq)
@@ -260,6 +262,17 @@ class Rebuild:
         stats["hit_tokens"] += e.value
         stats["admissions_with_hit"] += found == 0
         stats["hit_share_ppm"] += more * 1_000_000 // prompt - found * 1_000_000 // prompt
+
+    def _rematch(self, e: Event) -> None:
+        stats, (prompt, resumed, counted) = self._stats, e.ids.tolist()
+        if resumed:
+            stats["resumed_hit_tokens"] += e.value - e.other
+            return
+        stats["hit_tokens"] += e.value - e.other
+        stats["admissions_with_hit"] += e.other == 0
+        stats["hit_share_ppm"] += e.value * 1_000_000 // prompt - e.other * 1_000_000 // prompt
+        size = self.block_size
+        stats["hit_blocks"] += counted * (e.value // size - e.other // size)
 
     def _miss(self, e: Event) -> None:
         kind, prompt, found = self._admitted

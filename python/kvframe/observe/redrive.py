@@ -31,11 +31,11 @@ def redrive(log: EventLog, fresh: Redriven) -> EventLog:
     """Asks all that a log says was asked of a fresh manager; its log, which says the same.
 
     Every verb that changes something is asked again: admissions, appends, ids that came late,
-    commits, cuts, forks, releases, fences, plans, tickets, loads, leases, pins, loans, blocks held
-    one by one, collections, resizing, clearing, weights, sleep, touches, hints and the time that
-    retention goes by. What was refused is not, and lookups leave no trace. Deadlines and what is
-    attached to prefixes are not in the log: a ticket that lapsed is settled again. A policy in
-    Python must be one that has seen nothing yet.
+    commits, cuts, forks, lookups again, releases, fences, plans, tickets, loads, leases, pins,
+    loans, blocks held one by one, collections, resizing, clearing, weights, sleep, touches, hints
+    and the time that retention goes by. What was refused is not, and lookups leave no trace.
+    Deadlines and what is attached to prefixes are not in the log: a ticket that lapsed is settled
+    again. A policy in Python must be one that has seen nothing yet.
 
     Args:
         log: All of a log from its start, refusals and all.
@@ -127,6 +127,14 @@ def _hint(core: Any, event: Event) -> None:
     core.hint(event.value, ("retain", "release", "demote")[kind], keep)
 
 
+def _clear_scope(core: Any, event: Event) -> None:
+    size, *data = event.ids.tolist()
+    salt, adapter = bytes(data[:size]), bytes(data[size:])
+    given = [bool(event.value >> at & 1) for at in range(3)]
+    scope = zip(given, (salt, adapter, event.other), strict=True)
+    core.clear_cache(*(value if there else None for there, value in scope))
+
+
 _VERBS: dict[K, Any] = {
     K.APPEND: _append,
     K.EXTEND: lambda core, e: core.extend(e.seq, e.value),
@@ -149,6 +157,8 @@ _VERBS: dict[K, Any] = {
     K.PASS: lambda core, e: core.let_pass(e.value),
     K.COLLECT: lambda core, e: core.collect(e.value),
     K.CLEAR: lambda core, e: core.clear_cache(),
+    K.CLEAR_SCOPE: _clear_scope,
+    K.REMATCH: lambda core, e: core.rematch(e.seq),
     K.RESIZE: lambda core, e: core.resize(e.value),
     K.SLEEP: lambda core, e: core.sleep(),
     K.WAKE: lambda core, e: core.wake(),

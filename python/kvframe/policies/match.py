@@ -100,6 +100,13 @@ class MatchDriver:
             texts[i] = None if same else np.ascontiguousarray(array, np.uint32)
         return texts
 
+    def salt_in(self, stored: str) -> str:
+        """A request's salt, of what `prepare` made of it."""
+        length, mark, rest = stored.partition(":")
+        if not mark or not overrides(self.policy, "namespace"):
+            return stored
+        return rest[int(length) :]
+
     def _salts(self, prompts: Prompts) -> list[bytes] | None:
         """Each prompt's namespace and salt in one, so that no two pairs come out alike."""
         if not overrides(self.policy, "namespace"):

@@ -42,6 +42,8 @@ class Downward(Levels):
     _loading: list[Loading]
     _behind: list[OrderedDict[bytes, Keys]]
     _held: dict[int, Held]
+    _note_origin: Callable[[Keys, bytes, bytes, int], None]
+    """Of `Forgetting`."""
 
     def offload(self, seq: int) -> int:
         """Back up what a sequence has computed, as far as the host tier's admission lets it in.
@@ -58,6 +60,7 @@ class Downward(Levels):
         self._check_open()
         rows, pages = self._rows(seq)
         keys = self.kv._core.tier_keys(seq, rows * self.block_size)
+        self._note_origin(keys, *self.kv._core.origin(seq))
         known = self.kv.lengths(seq).known
         use = msgspec.structs.replace(self._requests.get(seq, UNKNOWN), tokens=known)
         wanted = self._wanted(self.host, keys, use=use)

@@ -6,6 +6,7 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Unpack
+from weakref import WeakSet
 
 import msgspec
 
@@ -22,6 +23,7 @@ from kvframe.tiers.books import Keys, as_keys
 from kvframe.tiers.cost import Rate
 from kvframe.tiers.downward import Downward
 from kvframe.tiers.ending import LIMIT_S, Ending, Polled
+from kvframe.tiers.forgetting import Forgetting, Origins
 from kvframe.tiers.host import HostTier
 from kvframe.tiers.inside import Inside
 from kvframe.tiers.levels import REMEMBERED
@@ -55,7 +57,7 @@ class TierHit(NamedTuple):
         return max([self.pool, *self.tiers.values()])
 
 
-class Tiers(Downward, Upward, Swapping, Inside, Ending):
+class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending):
     """Host memory and the stores below it, as ``[[tiers]]`` of a manager's configuration says.
 
     Call all methods from the engine's thread, and `poll` once per step. What blocks runs in a
@@ -133,6 +135,8 @@ class Tiers(Downward, Upward, Swapping, Inside, Ending):
         self._loading: list[Loading] = []
         self._queue: deque[Loading] = deque()
         self._rewound: list[int] = []
+        self._joined: dict[int, int] = {}
+        self._origins, self._swapped = Origins(), WeakSet()
         self._landed: list[int] = []
         self._ended = 0
         self._held, self._closed = {}, False
@@ -207,6 +211,9 @@ class Tiers(Downward, Upward, Swapping, Inside, Ending):
         asked.resumed = True
         grant = self.kv.admit(asked)
         self._requests[grant.seq] = self._use(request)
+        self._note_request(request, keys)
+        if grant.joined_tokens:
+            self._joined[grant.seq] = grant.cached_tokens + grant.joined_tokens
         if len(self._requests) > REMEMBERED:
             self._requests.popitem(last=False)
         count = max(found, grant.cached_tokens // self.block_size)
@@ -231,7 +238,9 @@ class Tiers(Downward, Upward, Swapping, Inside, Ending):
         """
         self._check_open()
         request = prompt if isinstance(prompt, Request) else Request(prompt, **options)
-        return self._prefetch(self._keys(request), self._use(request))
+        keys = self._keys(request)
+        self._note_request(request, keys)
+        return self._prefetch(keys, self._use(request))
 
     def cancel(self, loading: Loading | int) -> None:
         """Cancel a prefetch, or the load of a sequence (before it is released, say).
@@ -264,6 +273,7 @@ class Tiers(Downward, Upward, Swapping, Inside, Ending):
         self.tidy()
         for below in self.below:
             below.tend(now)
+        self._land_joined()
         polled = Polled(self._rewound, self._landed)
         self._rewound, self._landed = [], []
         return polled
@@ -312,6 +322,20 @@ class Tiers(Downward, Upward, Swapping, Inside, Ending):
         keys: Keys = self.kv._core.tier_keys_of_request(core)
         return keys[: max(len(core) - 1, 0) // self.block_size]
 
+    def _note_request(self, request: Request, keys: Keys) -> None:
+        (core,) = self.kv._rewritten([request])
+        self._note_origin(keys, *core.origin())
+
+    def _land_joined(self) -> None:
+        """Sequences that joined another's load have landed with it."""
+        for seq, end in list(self._joined.items()):
+            there = not self._lives(seq) or seq in self._rewound
+            if not there and self.kv.readable(seq) >= end:
+                self._landed.append(seq)
+                there = True
+            if there:
+                del self._joined[seq]
+
     def _use(self, request: Request) -> Use:
         tokens, session, turn, kind, priority, *_ = request.core.facts()
         return Use(
@@ -324,7 +348,7 @@ class Tiers(Downward, Upward, Swapping, Inside, Ending):
         )
 
     def _load(self, grant: Grant, keys: Keys, use: Use) -> None:
-        start = grant.cached_tokens // self.block_size
+        start = (grant.cached_tokens + grant.joined_tokens) // self.block_size
         rows = start + grant.external_tokens // self.block_size
         tables = [self.kv.block_table(grant.seq, part.group)[start:rows] for part in self.parts]
         loading = Loading(keys[:rows], use, seq=grant.seq, start=start, ticket=grant.load)

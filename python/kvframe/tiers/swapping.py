@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +47,7 @@ class Swapping(Levels):
 
     _out_rate: Rate
     _in_rate: Rate
+    _swapped: WeakSet[Swapped]
     _landed: list[int]
     _rewound: list[int]
 
@@ -103,6 +105,7 @@ class Swapping(Levels):
             raise
         self._evicted(self.host, evicted)
         swapped = Swapped(request, tokens, _weights=weights, _slots=slots)
+        self._swapped.add(swapped)
         self.counters["swapped_out"] += rows
         if lease is None:
             swapped.state = "out"

@@ -132,6 +132,19 @@ impl Manager {
         Ok((PyArray1::from_vec(py, blocks), words(py, &keys)?))
     }
 
+    /// A sequence's salt, adapter and session.
+    fn origin<'py>(
+        &self,
+        py: Python<'py>,
+        seq: Seq,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64)> {
+        self.with(py, |core| {
+            let sequence = core.sequence(seq.0)?;
+            let (salt, adapter) = (&sequence.salt, &sequence.adapter);
+            Ok((PyBytes::new(py, salt), PyBytes::new(py, adapter), sequence.meta.session))
+        })
+    }
+
     /// The weights' fingerprint; None for a sequence that was admitted under others.
     #[pyo3(signature = (seq=None))]
     fn fingerprint<'py>(

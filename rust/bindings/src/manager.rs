@@ -9,7 +9,7 @@ use kvframe_core::manager::Due;
 use kvframe_core::options::{Observe, Watermarks};
 use kvframe_core::policy::admission::Admit;
 use kvframe_core::policy::{self, Eviction, External, PolicyOptions};
-use kvframe_core::{Fit, GroupKind, HashAlgo, Key, Manager as Core, Options};
+use kvframe_core::{Fit, GroupKind, HashAlgo, Key, Manager as Core, Options, Scope};
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyBytes, PyDict};
@@ -21,7 +21,7 @@ use crate::errors::from_core;
 use crate::fork;
 use crate::gatekeeper::Gatekeeper;
 use crate::groups::{group_dict, group_of};
-use crate::ints::{Chunk, Fence, Length, Partial, Resumed, Seq, Ticket, Until, Upto};
+use crate::ints::{Chunk, Fence, Length, Partial, Resumed, Seq, Session, Ticket, Until, Upto};
 use crate::judge::Judge;
 use crate::listeners::Listeners;
 use crate::native::{self, Native};
@@ -355,9 +355,36 @@ impl Manager {
         plan.map(|plan| plan_tuple(py, &plan)).transpose()
     }
 
-    /// Forgets every cached block; returns how many were freed.
-    fn clear_cache(&self, py: Python<'_>) -> PyResult<u32> {
-        self.locked_long(py, Core::clear_cache)
+    /// Forgets every cached block, or those of a scope; returns how many were freed.
+    #[pyo3(signature = (salt=None, adapter=None, session=None))]
+    fn clear_cache(
+        &self,
+        py: Python<'_>,
+        salt: Option<&[u8]>,
+        adapter: Option<&[u8]>,
+        session: Option<Session>,
+    ) -> PyResult<u32> {
+        let scope = Scope { salt, adapter, session: session.map(|session| session.0) };
+        if scope == Scope::default() {
+            return self.locked_long(py, Core::clear_cache);
+        }
+        self.locked_long(py, |core| core.clear_scope(scope))
+    }
+
+    /// Salts of findable blocks and of running sequences, each once.
+    fn salts<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let salts = self.locked_long(py, |core| core.salts())?;
+        Ok(salts.iter().map(|salt| PyBytes::new(py, salt)).collect())
+    }
+
+    /// Looks a sequence that has computed nothing up again; returns its cached tokens. What it gives
+    /// up stays until `fence` has passed.
+    #[pyo3(signature = (seq, fence=None))]
+    fn rematch(&self, py: Python<'_>, seq: Seq, fence: Option<Fence>) -> PyResult<u32> {
+        self.with(py, |core| match fence {
+            Some(fence) => core.rematch_behind(seq.0, fence.0),
+            None => core.rematch(seq.0),
+        })
     }
 
     /// Recounts everything; raises `IntegrityError` on the first thing that disagrees.

@@ -161,6 +161,12 @@ impl Request {
         self.outlook.clone()
     }
 
+    /// Its salt, adapter and session.
+    fn origin<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64) {
+        let (salt, adapter) = (PyBytes::new(py, &self.salt), PyBytes::new(py, &self.adapter));
+        (salt, adapter, self.meta.session)
+    }
+
     /// (prompt tokens, session, turn, class, priority, whether it reads, tokens that somebody brings:
     /// after the cached ones, and as a length)
     #[allow(clippy::type_complexity)]

@@ -94,6 +94,8 @@ pub struct Sequence {
     pub encoder_tokens: u32,
     /// Whether the publication of that input's blocks is settled.
     pub encoder_published: bool,
+    /// Whether what it has was to be forgotten, by its adapter, salt or session.
+    pub disowned: bool,
     /// The end of what a load brings: computed elsewhere, over another copy of that input.
     pub brought: u32,
     /// The tick of its admission.
@@ -211,7 +213,8 @@ impl Sequence {
         tables.iter_mut().for_each(|table| table.truncate(0));
         (self.len, self.committed, self.cached, self.published) = (0, 0, 0, 0);
         (self.private, self.known, self.unknown) = (false, 0, 0);
-        (self.max_tokens, self.chunk, self.whole) = (0, 0, false);
+        (self.max_tokens, self.chunk) = (0, 0);
+        (self.whole, self.disowned) = (false, false);
         (self.usage, self.joined) = (Usage::default(), 0);
         (self.meta, self.heat) = (Meta::default(), Heat::default());
         self.miss = Miss::default();

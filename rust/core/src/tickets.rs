@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 
 use self::pages::Pages;
 use crate::error::{Error, Result};
+use crate::hash::Key;
 use crate::pool::{BlockId, NIL};
 use crate::sequence::SeqId;
 
@@ -96,6 +97,8 @@ struct Ticket {
     load: Option<Load>,
     /// Whose load it is, where it is one and no joined computation.
     opened_for: SeqId,
+    /// What the first block that it brings is called.
+    name: Option<Key>,
     /// Who waits for what it joined, by slot and handle.
     joiners: BTreeSet<(u32, SeqId)>,
     /// When it lapses, by the caller's clock.
@@ -136,6 +139,8 @@ pub struct Tickets {
     loads: usize,
     /// The load that was opened for a sequence.
     opened: HashMap<SeqId, u64>,
+    /// Loads by the name of the first block that each brings.
+    names: HashMap<Key, BTreeSet<u64>>,
     /// Tickets of what others joined of a sequence's computation.
     fillers: HashMap<SeqId, BTreeSet<u64>>,
     /// When tickets lapse, by the caller's clock.
@@ -202,6 +207,20 @@ impl Tickets {
         self.loads += 1;
         let load = Some(Load { ticket, start, blocks, filler });
         self.issue(Ticket { copies, load, opened_for, ..Ticket::default() })
+    }
+
+    /// A load can be found by the name of the first block that it brings.
+    pub fn name_load(&mut self, ticket: u64, name: Key) {
+        if let Some(load) = self.outstanding.get_mut(&ticket) {
+            load.name = Some(name);
+            self.names.entry(name).or_default().insert(ticket);
+        }
+    }
+
+    /// Loads whose first block has that name.
+    pub fn named(&self, name: Key) -> impl Iterator<Item = Load> + '_ {
+        let tickets = self.names.get(&name).into_iter().flatten();
+        tickets.filter_map(|ticket| self.outstanding.get(ticket)?.load)
     }
 
     /// Whether loads are under way, or computations that others joined.
@@ -301,6 +320,14 @@ impl Tickets {
             }
         } else {
             self.opened.remove(&gone.opened_for);
+        }
+        if let Some(name) = gone.name
+            && let Some(tickets) = self.names.get_mut(&name)
+        {
+            tickets.remove(&ticket);
+            if tickets.is_empty() {
+                self.names.remove(&name);
+            }
         }
         Some(gone)
     }

@@ -159,6 +159,29 @@ impl Manager {
         }
     }
 
+    /// Whether blocks looked for and found are counted.
+    pub(super) fn counts_blocks(&self) -> bool {
+        self.observer.on
+    }
+
+    /// What a sequence found again counts with its admission: `cached` tokens instead of `before`.
+    pub(super) fn count_more(&mut self, prompt: u32, before: u32, cached: u32, resumed: bool) {
+        let stats = &mut self.stats;
+        let more = u64::from(cached - before);
+        if resumed {
+            stats.resumed_hit_tokens += more;
+            return;
+        }
+        let share = |tokens: u32| u64::from(tokens) * 1_000_000 / u64::from(prompt);
+        stats.hit_tokens += more;
+        stats.admissions_with_hit += u64::from(before == 0);
+        stats.hit_share_ppm += share(cached) - share(before);
+        if self.observer.on {
+            let size = self.options.block_size;
+            stats.hit_blocks += u64::from(cached / size - before / size);
+        }
+    }
+
     fn count_prefix(&mut self, request: &Admission<'_>, grant: &Grant, miss: Miss) {
         let (known, cached) = (grant.prompt_tokens, grant.cached_tokens);
         let unread = miss.reason == Reason::ReadSkipped;

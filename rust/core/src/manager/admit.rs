@@ -24,6 +24,8 @@ pub(super) struct Start {
     pub(super) good: u32,
     /// Who computes the others.
     pub(super) filler: Option<SeqId>,
+    /// Or else the load that brings them.
+    pub(super) load: Option<u64>,
     /// A partial block after them.
     pub(super) tail: Option<Tail>,
 }
@@ -139,7 +141,17 @@ impl Manager {
         hits: &mut [Vec<BlockId>],
     ) -> Start {
         let mut start = Start { rows: found, good: found, ..Start::default() };
-        if !request.read || request.external > 0 || request.external_until > 0 {
+        if !request.read || request.external > 0 {
+            return start;
+        }
+        if request.join
+            && let Some(ticket) = self.find_loading(wanted, hits)
+        {
+            start.rows = hits.first().map_or(0, Vec::len) as u32;
+            start.load = Some(ticket);
+            return start;
+        }
+        if request.external_until > 0 {
             return start;
         }
         if request.join
@@ -206,11 +218,15 @@ impl Manager {
         let tail = start.tail.as_ref();
         let cached = cached + tail.map_or(0, |tail| self.copy_found_tail(seq, tail));
         self.promised |= request.whole_sequence;
-        let external = self.whole_units(external.min(granted_tokens - cached));
+        let taken = cached.max(start.rows * size);
+        let external = self.whole_units(external.min(granted_tokens.saturating_sub(taken)));
         let blocks = external / self.block_size();
         let load = (blocks > 0).then(|| self.open_load(seq, start.rows, blocks));
-        let joined_tokens =
-            start.filler.map_or(0, |filler| self.join(seq, filler, start.good, start.rows));
+        let joined_tokens = match (start.filler, start.load) {
+            (Some(filler), _) => self.join(seq, filler, start.good, start.rows),
+            (None, Some(ticket)) => self.join_load(seq, ticket, start.good, start.rows),
+            (None, None) => 0,
+        };
         self.note_computing(seq);
         self.created(seq).usage = Usage {
             read: cached,

@@ -89,6 +89,7 @@ impl Manager {
     /// Takes a block out of the index, and what only it carried with it.
     pub(super) fn unfind(&mut self, block: BlockId) {
         self.index.remove(&self.pool, block);
+        self.origins.unpublish(block);
         if !self.attached.is_empty() {
             let key = self.pool.key(block);
             if self.attached.has(key) && self.find_key(key, None) == Found::Nothing {

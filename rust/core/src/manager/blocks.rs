@@ -40,6 +40,7 @@ impl Manager {
         let found = self.index.store(&self.pool, block, key)?;
         let depth = if parent == NIL { 0 } else { self.pool.depth(parent) + 1 };
         self.pool.publish(block, key, parent, depth);
+        self.origins.publish_unknown(block);
         self.hands.take(block, parent);
         let copy = match found {
             Found::Block(copy) => {
@@ -101,6 +102,7 @@ impl Manager {
         }
         self.tick += 1;
         self.note_ids(Kind::Claim, 0, (0, 0), blocks);
+        self.origins.used(blocks, 0);
         for &block in blocks {
             self.note_block(Kind::Hit, 0, block, 0);
             if self.pool.share(block) {

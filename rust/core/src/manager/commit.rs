@@ -181,7 +181,12 @@ impl Manager {
         outlook.extend(plain.map(|i| sequence.outlook.get(i).copied().unwrap_or(NEVER)));
         for i in due {
             let block = sequence.tables[group][i];
-            if block == NIL || self.pool.state(block) != State::Pending {
+            if block == NIL {
+                continue;
+            }
+            if self.pool.state(block) != State::Pending {
+                // Another sequence that has it made it findable first.
+                self.origins.used(&[block], sequence.meta.session);
                 continue;
             }
             if !self.layout.is_reachable(group, i, sequence.prompt) {
@@ -208,6 +213,8 @@ impl Manager {
             sequence.usage.created += created * reach.span;
         }
         self.stats.stored += u64::from(done.stored);
+        let session = sequence.meta.session;
+        self.origins.publish(&stored, sequence.root, Self::space_of(sequence), session);
         let using = Use { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
         self.policy.insert(&stored, using, View { pool: &self.pool, now: self.tick });
         if self.observer.samples.is_on() {

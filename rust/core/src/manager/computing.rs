@@ -46,7 +46,7 @@ impl Computing {
     }
 
     /// The name of a block of `tokens` behind one named `before`.
-    fn name(&self, before: Key, tokens: &[u32]) -> Key {
+    pub(super) fn name(&self, before: Key, tokens: &[u32]) -> Key {
         let mut hasher = self.hash.build_hasher();
         (before.0, tokens).hash(&mut hasher);
         Key(u128::from(hasher.finish()))

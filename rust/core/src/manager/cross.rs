@@ -97,6 +97,8 @@ impl Manager {
                 stored.push(block);
             }
             self.stats.stored += stored.len() as u64;
+            let session = sequence.meta.session;
+            self.origins.publish(&stored, sequence.root, Self::space_of(sequence), session);
             let using = Use { outlook: &[], meta: sequence.meta, tokens: sequence.known() };
             self.policy.insert(&stored, using, View { pool: &self.pool, now: self.tick });
             if self.observer.samples.is_on() {

@@ -78,17 +78,25 @@ impl Manager {
     /// From now on, what sequences give up waits until `fence` has passed, if it has not.
     pub fn fence_up(&mut self, fence: Option<u64>) {
         self.fences.put_up(fence);
+        self.note_fence_up();
+    }
+
+    pub(super) fn note_fence_up(&mut self) {
         if let Some(fence) = self.fences.up {
             self.note(Kind::Fence, 0, fence);
         }
     }
 
-    /// What sequences give up is dropped at once again.
-    pub fn fence_down(&mut self) {
+    pub(super) fn note_fence_down(&mut self) {
         if self.fences.is_up() {
-            self.fences.take_down();
             self.note_two(Kind::Fence, 0, u64::MAX, 1);
         }
+    }
+
+    /// What sequences give up is dropped at once again.
+    pub fn fence_down(&mut self) {
+        self.note_fence_down();
+        self.fences.take_down();
     }
 
     /// The end of a table from `keep` on waits for the fence that is up.

@@ -17,7 +17,7 @@ impl Manager {
             .into_iter()
             .chain([self.index.validate(&self.pool), self.policy.validate(&self.pool)])
             .chain([self.locks.validate(), self.retention.validate(&self.pool)])
-            .chain([self.sessions.validate()])
+            .chain([self.sessions.validate(), self.origins.validate(&self.pool)])
             .collect::<std::result::Result<(), String>>()
             .map_err(Error::Integrity)
     }

@@ -110,7 +110,7 @@ impl Manager {
     }
 
     /// Blocks at the front of `sequence` that hold what is wanted, at most `limit`.
-    fn same_rows(&self, wanted: Wanted<'_>, sequence: &Sequence, limit: usize) -> usize {
+    pub(super) fn same_rows(&self, wanted: Wanted<'_>, sequence: &Sequence, limit: usize) -> usize {
         if self.index.takes_keys() {
             let keys = sequence.keys.iter().zip(&wanted.keys[..limit]);
             return keys.take_while(|(a, b)| a == b).count();

@@ -27,6 +27,7 @@ impl Manager {
         }
         self.created(seq).brought = (found + blocks) * self.block_size();
         let ticket = self.tickets.issue_load(found, blocks, None, copies);
+        self.name_load(seq, ticket, found);
         self.note_two(Kind::Load, seq, ticket, u64::from(blocks));
         ticket
     }
@@ -140,7 +141,11 @@ impl Manager {
             // It may have computed on behind the load already. Windows wait for its next commit: the
             // same step may cut it, and was checked against them as they are.
             let sequence = self.sequences.get_mut(seq)?;
-            sequence.usage.loaded = blocks * self.options.block_size;
+            let usage = &mut sequence.usage;
+            // What another one's load brought is counted as joined.
+            if usage.joined == 0 || start * self.options.block_size >= usage.read + usage.joined {
+                usage.loaded = blocks * self.options.block_size;
+            }
             let upto = upto.max(sequence.committed);
             self.accept(seq, upto, Kind::Land)?;
         }

@@ -5,14 +5,15 @@
 //!
 //! | modules | purpose |
 //! | --- | --- |
-//! | `request`, `lookup`, `fits`, `needs`, `admit`, `own` | a request is looked up, counted, admitted |
+//! | `request`, `lookup`, `fits`, `needs`, `admit`, `own`, `rematch` | a request is looked up, counted, admitted |
 //! | `grow`, `rows`, `growth`, `windows`, `cross` | slots for more tokens; blocks given up again |
 //! | `commit`, `plain`, `tails`, `remap`, `admission` | computed blocks become findable |
 //! | `fork`, `release`, `owners`, `fence`, `ended`, `preemption` | sequences split and end |
-//! | `load`, `orphan`, `join`, `computing`, `lapse` | KV from elsewhere; computations shared in flight |
+//! | `load`, `orphan`, `join`, `join_load`, `computing`, `lapse` | KV from elsewhere; what is in flight is shared |
 //! | `step` | all of these in one call |
 //! | `candidates`, `answers` | policies and matchers outside the core are asked |
 //! | `lock`, `retain`, `hints`, `attach` | what is kept longer, and attached to prefixes |
+//! | `clear` | all or some of the cache is forgotten |
 //! | `blocks`, `loans`, `pressure` | single blocks; the size of the pool |
 //! | `read`, `account`, `note`, `dump`, `snapshot`, `integrity` | looking inside |
 
@@ -23,6 +24,7 @@ mod answers;
 mod attach;
 mod blocks;
 mod candidates;
+mod clear;
 mod commit;
 mod computing;
 mod cross;
@@ -36,6 +38,7 @@ mod growth;
 mod hints;
 mod integrity;
 mod join;
+mod join_load;
 mod lapse;
 mod load;
 mod loans;
@@ -52,6 +55,7 @@ mod pressure;
 mod read;
 mod release;
 mod remap;
+mod rematch;
 mod request;
 mod retain;
 mod rows;
@@ -87,6 +91,7 @@ use crate::hash::{Hasher, Key};
 use crate::index::Index;
 use crate::locks::Locks;
 use crate::options::Options;
+use crate::origins::Origins;
 use crate::policy::admission::Gate;
 use crate::policy::{Eviction, View, Why};
 use crate::pool::{BlockId, NIL, Pool};
@@ -116,6 +121,8 @@ pub struct Manager {
     locks: Locks,
     retention: Book,
     sessions: Sessions,
+    /// Whose KV the findable blocks hold.
+    origins: Origins,
     log: Log,
     stats: Stats,
     observer: account::Observer,
@@ -176,6 +183,7 @@ impl Manager {
             locks: Locks::default(),
             retention: Book::new(options.sessions),
             sessions: Sessions::default(),
+            origins: Origins::default(),
             log: Log::new(options.event_log),
             stats: Stats::default(),
             observer: account::Observer::new(&options),

@@ -18,7 +18,7 @@ impl Manager {
     ) {
         for (group, found) in hits.iter().enumerate() {
             let mut found = &found[..];
-            if start.filler.is_some() {
+            if start.rows > start.good {
                 let (good, computing) = found.split_at(start.good as usize);
                 for &block in computing {
                     self.pool.share(block);
@@ -36,7 +36,7 @@ impl Manager {
     }
 
     /// `seq` becomes an owner of the blocks found in one group.
-    fn own(&mut self, seq: SeqId, group: usize, found: &[BlockId], using: Use<'_>) {
+    pub(super) fn own(&mut self, seq: SeqId, group: usize, found: &[BlockId], using: Use<'_>) {
         let units = self.layout.groups()[group].units as usize;
         if units > 1 && !using.outlook.is_empty() {
             // A block of several units is used again as soon as its first one.
@@ -68,6 +68,7 @@ impl Manager {
             cached.extend(found.iter().filter(|&&b| self.pool.state(b) == State::Cached));
         }
         self.pool.share_chain(found);
+        self.origins.used(found, using.meta.session);
         let view = View { pool: &self.pool, now: self.tick };
         self.policy.claim(if some_owned { &cached } else { found }, view);
         self.policy.hit(found, using, view);

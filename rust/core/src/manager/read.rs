@@ -3,9 +3,9 @@
 use super::Manager;
 use crate::error::{Error, Result};
 use crate::groups::GroupKind;
-use crate::hash::{Key, Space};
+use crate::hash::Key;
 use crate::pool::{BlockId, NIL, State};
-use crate::sequence::{SeqId, Sequence, Usage};
+use crate::sequence::{SeqId, Usage};
 
 /// Pages of a range of tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,13 +46,13 @@ impl Manager {
         Ok(readable)
     }
 
-    /// Whether what `seq` has was computed under the present weights.
+    /// Whether what `seq` has was computed under the present weights, and is not to be forgotten.
     ///
     /// # Errors
     /// Unknown handles.
     pub fn is_current(&self, seq: SeqId) -> Result<bool> {
-        let Sequence { root, salt, adapter, encoder, .. } = self.sequences.get(seq)?;
-        Ok(*root == self.hasher.root(Space { salt, adapter, encoder }))
+        let sequence = self.sequences.get(seq)?;
+        Ok(!sequence.disowned && sequence.root == self.hasher.root(Self::space_of(sequence)))
     }
 
     /// The keys under which lower tiers may keep the full blocks of the first `upto` tokens of `seq`,

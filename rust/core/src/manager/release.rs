@@ -6,8 +6,7 @@ use super::Manager;
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::groups::{GroupKind, Reach};
-use crate::policy::Why;
-use crate::pool::{BlockId, State};
+use crate::pool::BlockId;
 use crate::sequence::{SeqId, Sequence};
 
 impl Manager {
@@ -264,33 +263,5 @@ impl Manager {
             (1, Some(own)) => vec![own],
             _ => self.sequences.iter().filter_map(|(seq, s)| Some((seq, place(s)?))).collect(),
         }
-    }
-
-    /// Forgets every cached block; running sequences keep theirs, and leave nothing findable.
-    /// Returns how many blocks were freed.
-    pub fn clear_cache(&mut self) -> u32 {
-        self.tick += 1;
-        let mut blocks = self.index.blocks();
-        // Deepest first, so that a block goes before the one it follows.
-        blocks.sort_unstable_by_key(|&b| (u32::MAX - self.pool.depth(b), b));
-        let mut freed = 0;
-        for block in blocks {
-            if self.pool.state(block) == State::Cached {
-                self.invalidate(block);
-                freed += 1;
-            } else {
-                self.note_block(Kind::Forget, 0, block, 0);
-                self.note_gone(block, Why::Invalidated);
-                self.unfind(block);
-                self.pool.unpublish(block);
-                let view = crate::policy::View { pool: &self.pool, now: self.tick };
-                self.policy.remove(block, Why::Invalidated, view);
-            }
-        }
-        self.attached.drop_below();
-        self.sequences.make_private();
-        self.computing.clear();
-        self.note(Kind::Clear, 0, u64::from(freed));
-        freed
     }
 }

@@ -53,6 +53,7 @@ impl Manager {
         let outlook = [sequence.outlook.get(unit).copied().unwrap_or(NEVER)];
         let using = Use { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
         self.policy.hit(&[twin], using, view);
+        self.origins.used(&[twin], sequence.meta.session);
         if self.pool.share(twin) {
             self.policy.claim(&[twin], View { pool: &self.pool, now: self.tick });
         }

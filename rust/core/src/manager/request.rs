@@ -114,9 +114,10 @@ pub struct Grant {
     pub load: Option<u64>,
     /// Whether the KV of the other input was found: the encoder need not run.
     pub encoder_cached: bool,
-    /// Tokens after the cached ones that the load brings.
+    /// Tokens after the cached and the joined ones that the load brings.
     pub external_tokens: u32,
-    /// Tokens after the cached ones that a live sequence is computing: good once it commits them.
+    /// Tokens after the cached ones that a live sequence is computing, or that its load brings: good
+    /// once it commits them, or the load has ended.
     pub joined_tokens: u32,
     /// What was attached to exactly this prompt.
     pub attached: Option<u64>,

@@ -96,6 +96,7 @@ impl Manager {
                 self.policy.claim(&[src], View { pool: &self.pool, now: self.tick });
             }
             self.policy.hit(&[src], using, View { pool: &self.pool, now: self.tick });
+            self.origins.used(&[src], using.meta.session);
         }
     }
 
@@ -170,6 +171,8 @@ impl Manager {
             }
             self.index.store(&self.pool, block, key)?;
             self.pool.publish(block, key, parent, at as u32);
+            let sequence = self.sequences.get(seq)?;
+            self.origins.publish(&[block], sequence.root, Self::space_of(sequence), meta.session);
             let using = Use { outlook: &outlook, meta, tokens: length };
             self.policy.insert(&[block], using, View { pool: &self.pool, now: self.tick });
             self.stats.stored += 1;

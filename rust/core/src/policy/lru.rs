@@ -15,6 +15,8 @@ pub struct Lru {
     head: BlockId,
     tail: BlockId,
     len: u32,
+    /// Blocks of the pool.
+    pool: u32,
     /// In place of the list, once priorities differ.
     bands: Option<Box<Bands>>,
 }
@@ -31,7 +33,7 @@ const ALONE: Links = Links { before: NIL, after: NIL };
 
 impl Default for Lru {
     fn default() -> Self {
-        Self { links: Vec::new(), head: NIL, tail: NIL, len: 0, bands: None }
+        Self { links: Vec::new(), head: NIL, tail: NIL, len: 0, pool: 0, bands: None }
     }
 }
 
@@ -79,6 +81,16 @@ impl Lru {
         self.bands.get_or_insert_default()
     }
 
+    /// Room for as many links again, and for no more than the pool has blocks.
+    #[inline]
+    fn reserve(&mut self, largest: BlockId) {
+        let (len, wanted) = (self.links.len(), largest as usize + 1);
+        if wanted > self.links.capacity() {
+            let most = (self.pool as usize).max(wanted);
+            self.links.reserve_exact(wanted.max(2 * len).min(most) - len);
+        }
+    }
+
     /// The list, while there is one.
     pub(super) fn iter(&self) -> impl Iterator<Item = BlockId> + '_ {
         std::iter::successors((self.head != NIL).then_some(self.head), |&b| {
@@ -90,6 +102,11 @@ impl Lru {
 impl Eviction for Lru {
     fn name(&self) -> &'static str {
         "lru"
+    }
+
+    fn size(&mut self, blocks: u32, _: u32) -> Result<(), String> {
+        self.pool = blocks;
+        Ok(())
     }
 
     fn insert(&mut self, _: &[BlockId], _: Use<'_>, _: View<'_>) {}
@@ -126,6 +143,7 @@ impl Eviction for Lru {
         }
         let Some((&root, &leaf)) = blocks.first().zip(blocks.last()) else { return };
         if let Some(&largest) = blocks.iter().max() {
+            self.reserve(largest);
             grow(&mut self.links, largest, ALONE);
         }
         let mut after = NIL;

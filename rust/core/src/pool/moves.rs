@@ -8,6 +8,9 @@ const LENT: Block = Block { refs: 1, state: State::Lent, ..UNUSED };
 impl Pool {
     pub(super) fn create(&mut self) -> BlockId {
         let id = self.blocks.len() as BlockId;
+        if self.blocks.len() == self.blocks.capacity() {
+            self.reserve();
+        }
         self.blocks.push(UNUSED);
         self.key.push(Key::default());
         self.depth.push(0);
@@ -15,6 +18,19 @@ impl Pool {
             self.generation.push(0);
         }
         id
+    }
+
+    /// Room for as many blocks again, and for no more than there are to be: a full pool has no slack.
+    #[cold]
+    fn reserve(&mut self) {
+        let more = self.blocks.len().max(1);
+        let more = more.min(self.capacity as usize - self.blocks.len());
+        self.blocks.reserve_exact(more);
+        self.key.reserve_exact(more);
+        self.depth.reserve_exact(more);
+        // It may be longer: ids that went with a larger pool keep theirs.
+        let kept = self.generation.len() - self.blocks.len();
+        self.generation.reserve_exact(more.saturating_sub(kept));
     }
 
     fn pop_free(&mut self) -> Option<BlockId> {

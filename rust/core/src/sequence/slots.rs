@@ -2,6 +2,8 @@
 
 use super::{BlockTable, Mark, SeqId, Sequence};
 use crate::error::{Error, Result};
+use crate::hash::Space;
+use crate::origins::Scope;
 
 /// Where a sequence is kept.
 #[derive(Debug, Default)]
@@ -115,6 +117,19 @@ impl Sequences {
         for slot in &mut self.slots {
             slot.sequence.private |= slot.handle != 0;
         }
+    }
+
+    /// The same of those in `scope`, whose KV is to be forgotten. Which they are.
+    pub fn disown(&mut self, scope: Scope<'_>) -> Vec<SeqId> {
+        let mut disowned = Vec::new();
+        for Slot { handle, sequence, .. } in &mut self.slots {
+            let Sequence { salt, adapter, encoder, meta, .. } = &*sequence;
+            if *handle != 0 && scope.runs(Space { salt, adapter, encoder }, meta.session) {
+                (sequence.private, sequence.disowned) = (true, true);
+                disowned.push(*handle);
+            }
+        }
+        disowned
     }
 
     /// How many are live.

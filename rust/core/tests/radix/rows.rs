@@ -43,7 +43,7 @@ fn what_is_shared_counts_once() {
     h.check();
 }
 
-// scenario: S4, ST23, ST25, SA-B14
+// scenario: S4, ST23, ST25
 #[test]
 fn a_node_splits_between_blocks_and_only_for_what_is_stored() {
     let mut h = Harness::new(16, 3);

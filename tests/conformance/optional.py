@@ -1,0 +1,96 @@
+"""Which tests may be skipped on a machine that lacks something: read from the sources.
+
+A test is optional if it, its class or its module is marked ``skip`` or ``skipif``, or calls
+``pytest.skip`` or ``pytest.importorskip``; so is each that uses a helper or fixture which does.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+SKIPS = ("pytest.skip", "pytest.importorskip")
+MARKS = ("pytest.mark.skip", "pytest.mark.skipif")
+TOOLS = frozenset({"compiler"})
+"""Helpers that skip without a tool which CI has: a C compiler."""
+
+Definition = ast.FunctionDef | ast.ClassDef
+
+
+class Module(NamedTuple):
+    """One file: what it defines, what it takes from where, whether all of it may skip."""
+
+    definitions: dict[str, Definition]
+    imported: dict[str, tuple[Path, str]]
+    skips: bool
+
+
+def optional(files: list[Path], root: Path) -> set[tuple[Path, str]]:
+    """Tests, helpers and fixtures of ``files`` that may skip, each by its file and name."""
+    modules = {path: read(path, root) for path in files}
+    found = {
+        (path, name)
+        for path, module in modules.items()
+        for name, node in module.definitions.items()
+        if name not in TOOLS and (module.skips or skips(node))
+    }
+    while True:
+        more = {
+            (path, name)
+            for path, module in modules.items()
+            for name, node in module.definitions.items()
+            if name not in TOOLS and (path, name) not in found
+            if any(thing in found for thing in used(path, module, node, modules))
+        }
+        if not more:
+            return found
+        found |= more
+
+
+def read(path: Path, root: Path) -> Module:
+    tree = ast.parse(path.read_text())
+    definitions = {node.name: node for node in tree.body if isinstance(node, Definition)}
+    imported: dict[str, tuple[Path, str]] = {}
+    for node in tree.body:
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        if node.level:
+            folder = path.parents[node.level - 1]
+        elif node.module and node.module.startswith("tests"):
+            folder = root
+        else:
+            continue
+        parts = (node.module or "").split(".") if node.module else []
+        for name in node.names:
+            file = folder.joinpath(*parts).with_suffix(".py")
+            if not file.exists():
+                file = folder.joinpath(*parts, "__init__.py")
+            imported[name.asname or name.name] = file, name.name
+    rest = [node for node in tree.body if not isinstance(node, Definition)]
+    return Module(definitions, imported, any(skips(node) for node in rest))
+
+
+def skips(node: ast.AST) -> bool:
+    """Whether a piece of source skips by itself."""
+    calls = [ast.unparse(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)]
+    return any(call in (*SKIPS, *MARKS) for call in calls)
+
+
+def used(
+    path: Path, module: Module, node: Definition, modules: dict[Path, Module]
+) -> Iterator[tuple[Path, str]]:
+    """Helpers and fixtures that a definition names."""
+    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    names |= {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
+    for name in names:
+        if name in module.definitions:
+            yield path, name
+        elif name in module.imported:
+            yield module.imported[name]
+        for folder in path.parents:
+            conftest = folder / "conftest.py"
+            if conftest in modules and name in modules[conftest].definitions:
+                yield conftest, name
+                break

@@ -1,0 +1,220 @@
+"""One adapter, salt or session is forgotten: what is loaded anew never finds the old KV."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kvframe import EventKind, GroupConfig, KVCacheManager, UsageError
+from kvframe.blocks import BlockPool
+from kvframe.observe import BlockEvents, Rebuild, redrive
+
+from .helpers import cached, manager
+
+TEXT = list(range(13))
+GROUPS = [
+    (),
+    (GroupConfig(name="full"), GroupConfig(name="near", kind="sliding_window", window=8)),
+]
+
+
+def found(kv: KVCacheManager, **space: Any) -> int:
+    return kv.lookup(TEXT, **space).tokens
+
+
+def three(kv: KVCacheManager) -> None:
+    cached(kv, TEXT)
+    cached(kv, TEXT, adapter="a")
+    cached(kv, TEXT, adapter="a", salt="s")
+    cached(kv, TEXT, salt="s")
+
+
+@pytest.mark.scenario("F30")
+@pytest.mark.parametrize("groups", GROUPS)
+@pytest.mark.parametrize(
+    ("scope", "left"),
+    [
+        ({"adapter": "a"}, [12, 0, 0, 12]),
+        ({"salt": "s"}, [12, 12, 0, 0]),
+        ({"adapter": "a", "salt": "s"}, [12, 12, 0, 12]),
+        ({"adapter": "a", "salt": ""}, [12, 0, 12, 12]),
+        ({"adapter": ""}, [0, 12, 12, 0]),
+        ({"adapter": "b"}, [12, 12, 12, 12]),
+        ({}, [0, 0, 0, 0]),
+    ],
+)
+def test_what_all_of_the_scope_applies_to_goes(
+    scope: dict[str, str], left: list[int], groups: Any
+) -> None:
+    kv = manager(64, groups=groups)
+    three(kv)
+    before = kv.counts()
+    freed = kv.clear_cache(**scope)
+    spaces = [{}, {"adapter": "a"}, {"adapter": "a", "salt": "s"}, {"salt": "s"}]
+    assert [found(kv, **space) for space in spaces] == left
+    assert kv.counts().free == before.free + freed
+    assert (freed > 0) == (left != [12] * 4)
+    kv.check_integrity()
+
+
+@pytest.mark.scenario("F30")
+def test_what_runs_keeps_its_blocks_and_leaves_nothing_to_be_found() -> None:
+    kv = manager(32)
+    old = kv.admit(TEXT, adapter="a").seq
+    kv.commit(old, 8)
+    other = kv.admit(TEXT, adapter="b").seq
+    fork = kv.fork(old)
+    assert kv.clear_cache(adapter="a") == 0
+    assert found(kv, adapter="a") == 0
+    kv.commit(old, 13)
+    kv.append(fork, [1, 2, 3])
+    kv.commit(fork, 16)
+    kv.commit(other, 13)
+    new = kv.admit(TEXT, adapter="a", join=True)
+    assert (new.cached_tokens, new.joined_tokens) == (0, 0)
+    back = kv.preempt(old)
+    kv.release(fork)
+    assert (found(kv, adapter="a"), found(kv, adapter="b")) == (0, 12)
+    # What comes back is computed again, by the adapter as it is now.
+    again = kv.admit(back)
+    assert again.cached_tokens == 0
+    kv.commit(again.seq, 13)
+    assert found(kv, adapter="a") == 12
+    kv.check_integrity()
+
+
+@pytest.mark.scenario("F30")
+def test_a_load_in_flight_brings_nothing_of_the_old() -> None:
+    kv = manager(16)
+    running = kv.admit(TEXT, adapter="a", external=12)
+    ended = kv.admit([9, *TEXT], adapter="a", external=12)
+    kv.release(ended.seq)
+    kv.clear_cache(adapter="a")
+    for grant in (running, ended):
+        assert grant.load is not None
+        assert kv.loaded(grant.load, 3) == []
+    assert kv.lengths(running.seq).committed == 12
+    assert found(kv, adapter="a") == kv.lookup([9, *TEXT], adapter="a").tokens == 0
+    kv.release(running.seq)
+    assert kv.counts().cached == 0
+    kv.check_integrity()
+
+
+@pytest.mark.scenario("F30")
+def test_a_pin_holds_its_blocks_and_they_are_not_found() -> None:
+    kv = manager(16)
+    cached(kv, TEXT, adapter="a")
+    pin = kv.pin(TEXT, adapter="a")
+    assert pin is not None
+    assert kv.clear_cache(adapter="a") == 0
+    assert found(kv, adapter="a") == 0
+    assert kv.counts().referenced == 3
+    kv.unpin(pin)
+    assert kv.counts() == (16, 0, 0, 16)
+    kv.check_integrity()
+
+
+@pytest.mark.scenario("F30")
+def test_a_session_loses_what_it_alone_used() -> None:
+    kv = manager(32)
+    for session, tail in ((7, 70), (8, 80), (0, 90)):
+        cached(kv, [*TEXT[:8], *[tail] * 5], session=session)
+    assert kv.clear_cache(session=7) == 1
+    heads = [kv.lookup([*TEXT[:8], *[tail] * 5]).tokens for tail in (70, 80, 90)]
+    assert heads == [8, 12, 12]
+    assert kv.clear_cache(session=7) == 0
+    # Another session joined in while the first one ran.
+    seq = kv.admit([5] * 8, session=9).seq
+    kv.commit(seq, 8)
+    reader = kv.admit([5] * 9, session=10).seq
+    own = kv.admit([6] * 8, session=9).seq
+    kv.commit(own, 8)
+    kv.clear_cache(session=9)
+    assert (kv.lookup([5] * 9).tokens, kv.lookup([6] * 9).tokens) == (8, 0)
+    # What it computes from now on is not found, and its next turn's is.
+    kv.append(own, [6] * 4)
+    kv.commit(own, 12)
+    assert kv.lookup([6] * 13).tokens == 0
+    for one in (seq, reader, own):
+        kv.release(one)
+    cached(kv, [6] * 8, session=9)
+    assert kv.lookup([6] * 9).tokens == 8
+    kv.check_integrity()
+
+
+@pytest.mark.scenario("F30")
+def test_a_session_and_an_adapter_are_both_to_apply() -> None:
+    kv = manager(32)
+    cached(kv, TEXT, session=7)
+    cached(kv, TEXT, session=7, adapter="a")
+    assert kv.clear_cache(session=7, adapter="a") == 3
+    assert (found(kv), found(kv, adapter="a")) == (12, 0)
+
+
+@pytest.mark.scenario("F30")
+@pytest.mark.parametrize("index", ["hash", "radix"])
+def test_the_log_says_it_and_redriven_says_the_same(index: str) -> None:
+    kv = manager(32, event_log=True, index=index)
+    events = BlockEvents(4)
+    three(kv)
+    cached(kv, [7] * 8, session=3)
+    events.feed(kv.take_log())
+    kv.clear_cache(adapter="a", salt="s")
+    kv.clear_cache(session=3)
+    log = kv.take_log()
+    assert [e.kind for e in log].count(EventKind.FORGET) == 5
+    told = events.feed(log)
+    assert {type(event).__name__ for event in told} == {"BlockRemoved"}
+    assert sum(len(event.keys) for event in told) == 5  # type: ignore[union-attr]
+
+    def run(kv: KVCacheManager) -> None:
+        three(kv)
+        live = kv.admit(TEXT, adapter="a").seq
+        kv.clear_cache(adapter="a")
+        kv.commit(live, 13)
+        cached(kv, [7] * 8, session=3)
+        kv.clear_cache(session=3)
+        kv.clear_cache(salt="s", adapter="")
+        kv.release(live)
+
+    first, fresh = (manager(32, event_log=True, index=index) for _ in range(2))
+    run(first)
+    log = first.take_log()
+    redrive(log, fresh)
+    assert fresh.counts() == first.counts()
+    rebuilt = Rebuild(32, 4)
+    rebuilt.feed(log)
+    assert rebuilt.counts() == first.counts()
+
+
+@pytest.mark.scenario("F30")
+def test_misses_say_that_it_was_cleared() -> None:
+    kv = manager(16)
+    cached(kv, TEXT, adapter="a")
+    kv.clear_cache(adapter="a")
+    seq = kv.admit(TEXT, adapter="a").seq
+    miss = kv.miss(seq)
+    assert miss is not None
+    assert miss.reason.name == "CLEARED"
+
+
+@pytest.mark.scenario("F30")
+def test_arguments_are_checked() -> None:
+    kv = manager(4)
+    for wrong in ({"adapter": 5}, {"salt": b"x"}, {"session": "x"}, {"session": -1}):
+        with pytest.raises(UsageError):
+            kv.clear_cache(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.scenario("F30")
+def test_blocks_published_by_hand_are_of_no_adapter() -> None:
+    kv = manager(8)
+    blocks = BlockPool(kv)
+    key = np.array([[1, 2]], np.uint64)
+    blocks.publish(int(blocks.take(1)[0]), key)
+    kv.clear_cache(adapter="")
+    kv.clear_cache(salt="")
+    assert len(blocks.find(key)) == 1
+    kv.check_integrity()
