@@ -76,10 +76,8 @@ def crowd(kv: KVCacheManager, dice: Random) -> list[int]:
             (dice.randint(1, 3), dice.randint(1, 4)), (dice.randint(0, 3), dice.randint(5, 9))
         )
         options: dict[str, Any] = dice.choice(
-            [{}, {}, {"join": True}, {"external": BLOCK * dice.randint(1, 2)}, {"chunk": BLOCK}]
+            [{}, {}, {"join": True}, {"external_until": BLOCK}, {"chunk": BLOCK}]
         )
-        if len(text) <= 2 * BLOCK:
-            options.pop("external", None)
         grant = kv.admit(Request(text, **options))
         seqs.append(grant.seq)
         if dice.random() < 0.5 and grant.load is None and not grant.joined_tokens:
