@@ -113,7 +113,9 @@ def order_all(rule: Any) -> Verb:
 
 def queue(world: World) -> Call:
     """A step whose first of n requests is refused."""
-    large = Request(np.arange(SIZE * (world.kv.counts().free + 9_999_999 // 1_000), dtype=np.uint32))
+    large = Request(
+        np.arange(SIZE * (world.kv.counts().free + 9_999_999 // 1_000), dtype=np.uint32)
+    )
     waiting = [large] + [Request(world.prompt(8)) for _ in range(world.size)]
     return lambda: world.kv.step(admit=waiting)
 
@@ -288,7 +290,7 @@ VERBS: dict[str, Verb] = {
     "take_changes": plain(lambda w: w.kv.take_changes()),
     "attach": on_one(lambda w, s: w.kv.attach(s, 1)),
     "take_dropped": plain(lambda w: w.kv.take_dropped()),
-    "owners": on_one(lambda w, s: w.kv.owners(int(w.kv.block_table(s)[0]))),
+    "owners": All(on_one(lambda w, s: w.kv.owners(int(w.kv.block_table(s)[0])))),
     "lengths": on_one(lambda w, s: w.kv.lengths(s)),
     "sight": on_one(lambda w, s: w.kv.sight(s)),
     "miss": on_one(lambda w, s: w.kv.miss(s)),
@@ -320,8 +322,8 @@ VERBS: dict[str, Verb] = {
     "hint (demote)": hint("demote"),
     "hint (release)": hint("release"),
     "unpin_all (owner)": plain(lambda w: w.kv.unpin_all("nobody")),
-    "explain_sequence": on_one(lambda w, s: w.kv.explain_sequence(s)),
-    "explain_block": on_one(lambda w, s: w.kv.explain_block(int(w.kv.block_table(s)[0]))),
+    "explain_sequence": All(on_one(lambda w, s: w.kv.explain_sequence(s))),
+    "explain_block": All(on_one(lambda w, s: w.kv.explain_block(int(w.kv.block_table(s)[0])))),
     "step (decode)": decode,
     "step (passed)": plain(lambda w: w.kv.step(passed=1)),
     "step (queue refused)": All(queue),
@@ -335,4 +337,5 @@ VERBS: dict[str, Verb] = {
     "eviction_order": All(plain(lambda w: w.kv.eviction_order())),
     "check_integrity": All(plain(lambda w: w.kv.check_integrity())),
 }
-"""By name; those that change nothing that another needs come in any order."""
+"""By name. `All` are those that name or return everything, and those whose pages say that they look
+through everything (``owners``, and what goes by a snapshot)."""

@@ -89,6 +89,14 @@ def _on_slot(act: Any) -> Verb:
     return prepare
 
 
+def _clear(world: Slotted) -> Call:
+    """Forgets 16 slots; the first call forgets all others."""
+    world.cache.clear_cache()
+    for seq in [world.admitted() for _ in range(16)]:
+        world.cache.release(seq)
+    return world.cache.clear_cache
+
+
 SLOTS: dict[str, Verb] = {
     "lookup": lambda w: (lambda p: lambda: w.cache.lookup(p))(w.prompt()),
     "admit": lambda w: (lambda p: lambda: w.cache.admit(p))(w.prompt()),
@@ -102,7 +110,7 @@ SLOTS: dict[str, Verb] = {
     "slots": All(lambda w: w.cache.slots),
     "eviction_order": All(lambda w: w.cache.eviction_order),
     "check_integrity": All(lambda w: w.cache.check_integrity),
-    "clear_cache": All(lambda w: w.cache.clear_cache),
+    "clear_cache": _clear,
 }
 
 

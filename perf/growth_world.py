@@ -35,7 +35,7 @@ class World:
 
     def __init__(self, size: int, **sections: Any) -> None:
         self.size = size
-        cache = {"capacity": 4 * size + 4_096, "block_size": SIZE, **sections.pop("cache", {})}
+        cache = {"capacity": 5 * size + 32_768, "block_size": SIZE, **sections.pop("cache", {})}
         retention = {"sessions": True, "pin_cap": 1.0}
         self.kv = KVCacheManager.from_toml(None, cache=cache, retention=retention, **sections)
         self._fresh = count(1)

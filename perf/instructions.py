@@ -6,8 +6,12 @@ Counts do not depend on how busy or fast a machine is. They do depend on the com
 record stands its version, and under another one the limit is wider. What is left (libc's memcpy,
 say, is chosen by the processor) is far below the limit.
 
-Exit status: 0 if no work takes more than the limit above its record, or valgrind is missing; 1 if
-one does, or the works are not those of the record; 2 if they cannot be counted.
+Some works are counted beside few and beside 16 times as many others: one that names as much at both
+sizes may take no more than twice as much, one that names all of them no more than n log n. These
+limits need no record.
+
+Exit status: 0 if no work takes more than its limit, or valgrind is missing; 1 if one does, or the
+works are not those of the record; 2 if they cannot be counted.
 """
 
 from __future__ import annotations
@@ -26,6 +30,9 @@ ROOT = Path(__file__).parent.parent
 PROGRAM = ROOT / "target" / "release" / "examples" / "instructions"
 RECORD = Path(__file__).parent / "instructions.toml"
 LIMIT, OTHER_COMPILER = 0.10, 0.25
+SIZES = 256, 4_096
+FEW, ALL = 2.0, 16 * 12 / 8
+"""Growth from the first size to the second: of what names few things, and n log n."""
 HEAD = """\
 # Instructions an operation of the core's hot paths takes; CI fails on more than 10 % above these.
 # What each work is: rust/trace/examples/instructions/works.rs. Written by: make instructions-record
@@ -68,12 +75,30 @@ def works() -> list[str]:
     return subprocess.run([PROGRAM], check=True, capture_output=True).stdout.decode().split()
 
 
-def count(work: str) -> int:
-    """Instructions an operation of ``work``."""
+def growing() -> dict[str, float]:
+    """The works that are counted at two sizes, and by how much each may grow."""
+    said = subprocess.run([PROGRAM, "--growth"], check=True, capture_output=True).stdout.decode()
+    rows = [line.split() for line in said.splitlines()]
+    return {work: ALL if names == "all" else FEW for work, names in rows}
+
+
+def judge_growth(counted: Mapping[str, Sequence[int]], limits: Mapping[str, float]) -> list[str]:
+    """A line a work; those that grow too much end in capitals."""
+    lines = []
+    for work, (small, large) in counted.items():
+        growth = large / small
+        line = f"{work:26}{small:>12,} -> {large:>12,}  x{growth:.2f}"
+        over = growth > limits[work]
+        lines.append(line + (f"  MORE THAN x{limits[work]:.0f}" if over else ""))
+    return lines
+
+
+def count(work: str, *size: str) -> int:
+    """Instructions an operation of ``work``, beside so many others if there is a size."""
     callgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
     only = ["--collect-atstart=no", "--toggle-collect=*counted_part*"]
     ran = subprocess.run(
-        [*callgrind, *only, PROGRAM, work], check=True, capture_output=True, text=True
+        [*callgrind, *only, PROGRAM, work, *size], check=True, capture_output=True, text=True
     )
     collected = re.search(r"Collected : (\d+)", ran.stderr)
     assert collected is not None, ran.stderr
@@ -141,10 +166,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         build()
         counted = {work: count(work) for work in works()}
+        limits = growing()
+        grown = {work: [count(work, str(size)) for size in SIZES] for work in limits}
     except subprocess.CalledProcessError as error:
         print(f"error: {error}\n{error.stderr or ''}", file=sys.stderr)
         return 2
-    return gate(counted, rustc(), RECORD, given.record)
+    lines = judge_growth(grown, limits)
+    print(f"beside {SIZES[0]:,} and {SIZES[1]:,} others:", *lines, sep="\n")
+    status = gate(counted, rustc(), RECORD, given.record)
+    return status or int(any("MORE THAN" in line for line in lines))
 
 
 if __name__ == "__main__":

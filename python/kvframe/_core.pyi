@@ -487,7 +487,7 @@ class Manager:
         counts: Any | None = None,
         ids: Any | None = None,
         extend: Any | None = None,
-        admit: SupportsGetItem[int, Request] = ...,
+        admit: Any | None = None,
         token_budget: SupportsIndex | None = None,
         batch_tokens: SupportsIndex | None = None,
         skip_refused: Any | None = None,

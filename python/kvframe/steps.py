@@ -76,7 +76,10 @@ class Steps(Matched):
             tokens: Their ids, one sequence after the other; None while they are being computed
                 (asynchronous scheduling), until ``fill`` of a later step brings them.
             extend: (sequences, lengths) whose known tokens get slots (chunked prefill).
-            admit: Requests that are admitted if there is room, first come, first served.
+            admit: Requests, or prompts, that are admitted if there is room, first come, first
+                served. What each one is is checked at once; a request is hashed and a prompt read
+                when its turn comes, so that a long queue behind a refusal costs little. A prompt
+                with what is no token id is refused by itself (`Reason.WRONG`).
             token_budget: Tokens that the admissions together may leave to be computed; the last
                 one gets what is left of the budget as its chunk.
             batch_tokens: Tokens that the whole step may give slots to: appended ones come first,

@@ -64,3 +64,21 @@ def test_a_tampered_record_fails_on_what_is_really_counted(
     lower.write(file)
     assert gate({"get_free_64": counted}, lower.rustc, file, anew=False) == 1
     assert "MORE THAN 10% ABOVE" in capsys.readouterr().out
+
+
+def test_growth_is_judged_by_what_a_work_names() -> None:
+    counted = {"few": (100, 190), "more": (100, 210), "all": (100, 2_300), "most": (100, 2_500)}
+    limits = {"few": 2.0, "more": 2.0, "all": instructions.ALL, "most": instructions.ALL}
+    over = ["MORE THAN" in line for line in instructions.judge_growth(counted, limits)]
+    assert over == [False, True, False, True]
+
+
+@pytest.mark.scenario("F1", "F2", "F4", "F5")
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="there is no valgrind")
+def test_joins_orders_and_first_evictions_do_not_grow_with_what_lives() -> None:
+    instructions.build()
+    limits = instructions.growing()
+    works = ("join_beside", "preempt_lru_all", "foresight_first_eviction", "keys_that_count_up_mq")
+    grown = {work: [instructions.count(work, size) for size in ("64", "1024")] for work in works}
+    lines = instructions.judge_growth(grown, limits)
+    assert not any("MORE THAN" in line for line in lines), lines

@@ -1,7 +1,7 @@
 //! Path locks: whoever holds one owns a prefix, all of its blocks, until the receipt is back or the
 //! lease is over.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::error::{Error, Result};
 use crate::pool::{BlockId, Pool};
@@ -55,6 +55,11 @@ pub struct Locks {
     vacant: Vec<u32>,
     /// How many locks own each block.
     counts: HashMap<BlockId, u32>,
+    /// When locks end by themselves, and their slots.
+    ends: BTreeSet<(u64, u32)>,
+    /// The slots of those that name an owner, and of those made for a session.
+    by_owner: BTreeSet<(String, u32)>,
+    by_session: BTreeSet<(u64, u32)>,
 }
 
 impl Locks {
@@ -113,7 +118,12 @@ impl Locks {
             Some(_) => {
                 path.clear();
                 path.append(&mut held.path);
-                held.holder = Holder::default();
+                let Holder { owner, until, session, .. } = std::mem::take(&mut held.holder);
+                if let Some(until) = until {
+                    self.ends.remove(&(until, slot));
+                }
+                self.by_owner.remove(&(owner, slot));
+                self.by_session.remove(&(session, slot));
                 self.vacant.push(slot);
                 for block in &*path {
                     if let Some(count) = self.counts.get_mut(block) {
@@ -130,7 +140,13 @@ impl Locks {
 
     /// Says who holds a lock that was given out just now.
     pub fn set_holder(&mut self, receipt: Receipt, holder: Holder) {
-        self.slots[receipt.id as u32 as usize].holder = holder;
+        let slot = receipt.id as u32;
+        self.ends.extend(holder.until.map(|until| (until, slot)));
+        self.by_owner.insert((holder.owner.clone(), slot));
+        if holder.session != 0 {
+            self.by_session.insert((holder.session, slot));
+        }
+        self.slots[slot as usize].holder = holder;
     }
 
     /// Blocks that locks own, each counted once.
@@ -145,10 +161,29 @@ impl Locks {
 
     /// Locks whose lease is over by `now`, in the order in which they end.
     pub fn lapsed(&self, now: u64) -> Vec<Receipt> {
-        let over = |h: &Held<'_>| h.holder.until.is_some_and(|until| until <= now);
-        let mut over: Vec<_> = self.held().filter(over).collect();
+        let over = self.ends.range(..=(now, u32::MAX));
+        let mut over: Vec<_> = over.filter_map(|&(_, slot)| self.held_in(slot)).collect();
         over.sort_unstable_by_key(|held| (held.holder.until, held.receipt.id));
         over.into_iter().map(|held| held.receipt).collect()
+    }
+
+    fn held_in(&self, at: u32) -> Option<Held<'_>> {
+        let slot = self.slots.get(at as usize)?;
+        let id = (u64::from(slot.generation) << 32) | u64::from(at);
+        let receipt = Receipt { id, block: *slot.path.last()? };
+        Some(Held { receipt, path: &slot.path, holder: &slot.holder })
+    }
+
+    /// The locks of an owner.
+    pub fn held_by(&self, owner: &str) -> impl Iterator<Item = Held<'_>> {
+        let from = (owner.to_owned(), 0)..=(owner.to_owned(), u32::MAX);
+        self.by_owner.range(from).filter_map(|&(_, slot)| self.held_in(slot))
+    }
+
+    /// The locks that hints made for a session.
+    pub fn held_for(&self, session: u64) -> impl Iterator<Item = Held<'_>> {
+        let all = self.by_session.range((session, 0)..=(session, u32::MAX));
+        all.filter_map(|&(_, slot)| self.held_in(slot))
     }
 
     /// Every block that a lock owns, once for each.
@@ -158,11 +193,7 @@ impl Locks {
 
     /// The locks that are held.
     pub fn held(&self) -> impl Iterator<Item = Held<'_>> {
-        self.slots.iter().zip(0_u64..).filter_map(|(slot, at)| {
-            let id = (u64::from(slot.generation) << 32) | at;
-            let receipt = Receipt { id, block: *slot.path.last()? };
-            Some(Held { receipt, path: &slot.path, holder: &slot.holder })
-        })
+        (0..self.slots.len() as u32).filter_map(|slot| self.held_in(slot))
     }
 
     /// Whether the counts are those of the locks.

@@ -126,7 +126,7 @@ impl Manager {
     }
 
     fn end_pins_of(&mut self, session: u64) -> Result<u32> {
-        let of = self.locks.held().filter(|held| held.holder.session == session && session != 0);
+        let of = self.locks.held_for(session);
         let receipts: Vec<_> = of.map(|held| held.receipt).collect();
         for &receipt in &receipts {
             self.unlock(receipt)?;

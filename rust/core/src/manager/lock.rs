@@ -119,7 +119,13 @@ impl Manager {
 
     /// The pins of one owner, or of all.
     pub fn pins(&self, owner: Option<&str>) -> impl Iterator<Item = Held<'_>> {
-        self.locks.held().filter(move |h| owner.is_none_or(|owner| h.holder.owner == owner))
+        let pins: Vec<Held<'_>> = match owner {
+            None => self.locks.held().collect(),
+            // Who is not named may be anybody's.
+            Some("") => self.locks.held().filter(|held| held.holder.owner.is_empty()).collect(),
+            Some(owner) => self.locks.held_by(owner).collect(),
+        };
+        pins.into_iter()
     }
 
     /// Ends the pins of one owner, or all; how many.

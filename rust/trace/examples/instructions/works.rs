@@ -13,7 +13,7 @@ use kvframe_trace::{Mode, Trace};
 
 use crate::counted_part;
 
-type Counted = Result<u64, Box<dyn Error>>;
+pub type Counted = Result<u64, Box<dyn Error>>;
 type Work = (&'static str, fn() -> Counted);
 
 /// Name, and what runs it and answers how many operations it was.
@@ -30,27 +30,27 @@ pub const WORKS: &[Work] = &[
     ("replay_block", replay),
 ];
 
-const SIZE: u32 = 16;
+pub const SIZE: u32 = 16;
 const TAKEN: usize = 64;
 
-fn manager(blocks: u32, policy: &str) -> Result<Manager, Box<dyn Error>> {
+pub fn manager(blocks: u32, policy: &str) -> Result<Manager, Box<dyn Error>> {
     let options = Options { blocks, block_size: SIZE, ..Options::default() };
     Ok(Manager::new(options, by_name(policy, PolicyOptions::default())?)?)
 }
 
 /// `count` keys of a prefix of its own.
-fn keys(prefix: u32, count: u32) -> Vec<Key> {
+pub fn keys(prefix: u32, count: u32) -> Vec<Key> {
     (0..count).map(|i| node_key(prefix * 10_000 + i)).collect()
 }
 
 /// A request for the full blocks of `keys` and one token more.
-fn request(keys: &[Key]) -> Admission<'_> {
+pub fn request(keys: &[Key]) -> Admission<'_> {
     let len = keys.len() as u32 * SIZE + 1;
     Admission { prompt: Prompt { keys, len, tokens: &[] }, ..Admission::default() }
 }
 
 /// Admits and computes; the sequence stays.
-fn enter(m: &mut Manager, keys: &[Key]) -> kvframe_core::Result<SeqId> {
+pub fn enter(m: &mut Manager, keys: &[Key]) -> kvframe_core::Result<SeqId> {
     let grant = m.admit(&request(keys))?;
     m.commit(grant.seq, grant.granted_tokens)?;
     Ok(grant.seq)

@@ -1,0 +1,181 @@
+//! Works that must not grow with what they do not name, each beside `size` things of its kind; those that
+//! name all of them may take n log n. See `works` for the others.
+
+use kvframe_core::manager::{Preempt, Step};
+use kvframe_core::policy::{PolicyOptions, by_name};
+use kvframe_core::{Admission, Key, Manager, Options, Prompt, SeqId};
+
+use crate::counted_part;
+use crate::works::{Counted, SIZE, enter, keys, manager, request};
+
+/// What a work may name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Names {
+    /// As much at any size.
+    Few,
+    /// All there is.
+    All,
+}
+
+type Work = (&'static str, Names, fn(u32) -> Counted);
+
+/// Name, what it names, and what runs it beside so many.
+pub const GROWTH: &[Work] = &[
+    ("join_beside", Names::Few, join),
+    ("commit_joined_beside", Names::Few, commit_joined),
+    ("preempt_lru_all", Names::All, |n| preempt(n, Preempt::LeastRecent)),
+    ("preempt_most_freed_all", Names::All, |n| preempt(n, Preempt::MostFreed)),
+    ("foresight_first_eviction", Names::Few, foresight),
+    ("keys_that_count_up_mq", Names::All, |n| counted_keys(n, "mq")),
+    ("keys_that_count_up_s3", Names::All, |n| counted_keys(n, "s3-fifo")),
+    ("loaded_beside", Names::Few, loaded),
+    ("copy_done_beside", Names::Few, copy_done),
+    ("lease_beside", Names::Few, lease),
+    ("step_done_all", Names::All, step_done),
+];
+
+fn live(m: &mut Manager, count: u32) -> kvframe_core::Result<Vec<SeqId>> {
+    (0..count).map(|i| enter(m, &keys(i, 1))).collect()
+}
+
+/// Joins a computation of 16 blocks beside `size` others.
+fn join(size: u32) -> Counted {
+    let mut m = manager(4 * size + 4_096, "lru")?;
+    let apart: Vec<Vec<Key>> = (0..size).map(|i| keys(i, 1)).collect();
+    for keys in &apart {
+        m.admit(&request(keys))?;
+    }
+    let joined = keys(size, 16);
+    let asked = Admission { join: true, ..request(&joined) };
+    m.admit(&asked)?;
+    counted_part(|| {
+        for _ in 0..20 {
+            assert_eq!(m.admit(&asked)?.joined_tokens, 16 * SIZE);
+        }
+        Ok(20)
+    })
+}
+
+/// Commits a computation that 4 others joined, beside `size` that others joined too.
+fn commit_joined(size: u32) -> Counted {
+    let mut m = manager(8 * size + 4_096, "lru")?;
+    let mut last = (0, 0);
+    for i in 0..=size / 4 {
+        let joined = keys(i, 4);
+        let asked = Admission { join: true, ..request(&joined) };
+        let grant = m.admit(&asked)?;
+        for _ in 0..4 {
+            m.admit(&asked)?;
+        }
+        last = (grant.seq, grant.granted_tokens);
+    }
+    counted_part(|| {
+        m.commit(last.0, last.1)?;
+        Ok(1)
+    })
+}
+
+/// Orders `size` sequences, as many as bring the use to nothing.
+fn preempt(size: u32, rule: Preempt) -> Counted {
+    let mut m = manager(4 * size, "lru")?;
+    let seqs = live(&mut m, size)?;
+    counted_part(|| {
+        assert_eq!(m.preemption_to(&seqs, rule, 0.0)?.len(), seqs.len());
+        Ok(1)
+    })
+}
+
+/// The first block that foresight gives up, in a pool of `size`.
+fn foresight(size: u32) -> Counted {
+    let mut m = manager(16 * size, "foresight")?;
+    for i in 0..8 * size {
+        let seq = enter(&mut m, &keys(i, 1))?;
+        m.release(seq)?;
+    }
+    let mut taken = vec![0; m.pool().free() as usize];
+    m.lend(&mut taken)?;
+    let mut one = [0];
+    counted_part(|| {
+        m.lend(&mut one)?;
+        Ok(1)
+    })
+}
+
+/// Serves `size` prompts under keys that count up in one word, twice, in a pool of a quarter of them.
+fn counted_keys(size: u32, policy: &str) -> Counted {
+    let options = Options { blocks: size / 4 + 64, block_size: SIZE, ..Options::default() };
+    let mut m = Manager::new(options, by_name(policy, PolicyOptions::default())?)?;
+    let all: Vec<[Key; 1]> = (0..size).map(|i| [Key(1 << 64 | u128::from(i))]).collect();
+    counted_part(|| {
+        for keys in all.iter().chain(&all) {
+            let prompt = Prompt { keys, len: SIZE + 1, tokens: &[] };
+            let grant = m.admit(&Admission { prompt, ..Admission::default() })?;
+            m.commit(grant.seq, SIZE + 1)?;
+            m.release(grant.seq)?;
+        }
+        Ok(1)
+    })
+}
+
+/// A load of one block comes in beside `size` others.
+fn loaded(size: u32) -> Counted {
+    let mut m = manager(4 * size + 4_096, "lru")?;
+    let mut load = None;
+    for i in 0..=size {
+        let keys = keys(i, 2);
+        load = m.admit(&Admission { external: SIZE, ..request(&keys) })?.load;
+    }
+    let ticket = load.ok_or("a block is loaded")?;
+    counted_part(|| {
+        m.loaded(ticket, 1)?;
+        Ok(1)
+    })
+}
+
+/// A copy is settled beside `size` others.
+fn copy_done(size: u32) -> Counted {
+    let mut m = manager(4 * size + 4_096, "lru")?;
+    let mut last = 0;
+    for i in 0..=size {
+        let tokens = vec![i; SIZE as usize + 3];
+        let prompt = Prompt { tokens: &tokens, keys: &[], len: 0 };
+        let request = Admission { prompt, read: false, insert: false, ..Admission::default() };
+        let grant = m.admit(&request)?;
+        m.commit(grant.seq, grant.granted_tokens)?;
+        let child = m.fork(grant.seq)?;
+        m.append(child, &[9])?;
+        last = m.take_plan().ok_or("a fork that grows copies its tail")?.ticket;
+    }
+    counted_part(|| {
+        m.done(last)?;
+        Ok(1)
+    })
+}
+
+/// A lease is taken, and ends, beside `size` others.
+fn lease(size: u32) -> Counted {
+    let mut m = manager(4 * size, "lru")?;
+    let seqs = live(&mut m, size)?;
+    for &seq in &seqs {
+        m.lease(seq, SIZE)?;
+    }
+    counted_part(|| {
+        for _ in 0..20 {
+            let ticket = m.lease(seqs[0], SIZE)?;
+            m.done(ticket)?;
+        }
+        Ok(20)
+    })
+}
+
+/// A step settles `size` leases.
+fn step_done(size: u32) -> Counted {
+    let mut m = manager(4 * size, "lru")?;
+    let seqs = live(&mut m, size)?;
+    let leases = seqs.iter().map(|&seq| m.lease(seq, SIZE));
+    let leases: Vec<u64> = leases.collect::<kvframe_core::Result<_>>()?;
+    counted_part(|| {
+        m.step(&Step { done: &leases, ..Step::default() })?;
+        Ok(1)
+    })
+}

@@ -1,0 +1,196 @@
+"""Work that must not grow with what a call does not name: outcomes, and counts of what is touched.
+
+What it costs is counted by ``perf.instructions`` and shown by ``perf.growth``.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from kvframe import KVCacheManager, Reason, Request, UsageError
+from kvframe.room import PreemptionRule
+
+BLOCK = 4
+
+
+def manager(blocks: int, policy: str = "lru", index: str = "hash") -> KVCacheManager:
+    cache = {"capacity": blocks, "block_size": BLOCK, "index": index}
+    return KVCacheManager.from_toml(None, cache=cache, policy={"eviction": policy})
+
+
+def ids(*parts: tuple[int, int]) -> npt.NDArray[np.uint32]:
+    """Parts of (blocks, text), one after the other, and one token more."""
+    return np.concatenate([[text] * (blocks * BLOCK) for blocks, text in parts] + [[0]]).astype(
+        np.uint32
+    )
+
+
+@pytest.mark.scenario("F1")
+@pytest.mark.parametrize("index", ["hash", "radix"])
+def test_a_join_finds_the_longest_computation_among_many(index: str) -> None:
+    kv = manager(4_096, index=index)
+    for other in range(200):
+        kv.admit(Request(ids((3, 1), (2, 100 + other)), read=False))
+    wanted = ids((3, 1), (2, 150), (4, 7))
+    longest = kv.admit(Request(ids((3, 1), (2, 150), (2, 7), (5, 8)), read=False)).seq
+    grant = kv.admit(Request(wanted, join=True))
+    assert (grant.cached_tokens, grant.joined_tokens) == (0, 7 * BLOCK)
+    kv.commit(longest, 4 * BLOCK)
+    assert kv.lengths(grant.seq).committed == 4 * BLOCK
+    again = kv.admit(Request(wanted, join=True))
+    assert (again.cached_tokens, again.joined_tokens) == (4 * BLOCK, 3 * BLOCK)
+    kv.release(longest)
+    assert set(kv.take_changes().rewound) == {grant.seq, again.seq}
+    # What it computes itself now can be joined in its turn.
+    kv.extend(grant.seq, len(wanted))
+    third = kv.admit(Request(wanted, join=True))
+    assert (third.cached_tokens, third.joined_tokens) == (4 * BLOCK, 5 * BLOCK)
+    kv.check_integrity()
+
+
+@pytest.mark.scenario("F1")
+def test_the_samples_of_many_prompts_join_in_one_step() -> None:
+    kv = manager(4_096)
+    prompts = [ids((8, prompt)) for prompt in range(1, 33)]
+    requests = [Request(prompt, join=True) for prompt in prompts for _ in range(16)]
+    grants = [grant for grant in kv.step(admit=requests).grants if grant is not None]
+    assert [grant.joined_tokens for grant in grants] == ([0] + [8 * BLOCK] * 15) * 32
+    first = np.array([grant.seq for grant in grants[::16]], np.uint64)
+    kv.step(commit=(first, np.full(32, 8 * BLOCK + 1)))
+    assert all(kv.lengths(grant.seq).committed >= 8 * BLOCK for grant in grants)
+    kv.step(release=[grant.seq for grant in grants])
+    kv.check_integrity()
+    assert kv.counts().referenced == 0
+
+
+def crowd(kv: KVCacheManager, dice: Random) -> list[int]:
+    """Sequences that share prefixes, forks, loads and computations."""
+    seqs = []
+    for _ in range(40):
+        text = ids(
+            (dice.randint(1, 3), dice.randint(1, 4)), (dice.randint(0, 3), dice.randint(5, 9))
+        )
+        options: dict[str, Any] = dice.choice(
+            [{}, {}, {"join": True}, {"external_until": BLOCK}, {"chunk": BLOCK}]
+        )
+        grant = kv.admit(Request(text, **options))
+        seqs.append(grant.seq)
+        if dice.random() < 0.5 and grant.load is None and not grant.joined_tokens:
+            kv.commit(grant.seq, grant.granted_tokens)
+        if dice.random() < 0.2:
+            seqs.append(kv.fork(dice.choice(seqs)))
+        if dice.random() < 0.2:
+            kv.touch([dice.choice(seqs)])
+    return seqs
+
+
+@pytest.mark.scenario("F2")
+@pytest.mark.parametrize("rule", get_args(PreemptionRule))
+def test_each_victim_frees_what_its_order_says(rule: PreemptionRule) -> None:
+    for seed in range(8):
+        kv = manager(1_024)
+        seqs = crowd(kv, Random(seed))
+        victims = kv.preemption_order(seqs, rule, usage=0.0)
+        for victim in victims:
+            before = kv.counts()
+            kv.preempt(victim.seq)
+            after = kv.counts()
+            freed = (after.free + after.cached) - (before.free + before.cached)
+            assert freed == victim.frees, (seed, rule)
+        kv.check_integrity()
+
+
+@pytest.mark.scenario("F2")
+def test_most_freed_takes_whoever_frees_most_each_time() -> None:
+    for seed in range(8):
+        kv, other = manager(1_024), manager(1_024)
+        seqs, rest = crowd(kv, Random(seed)), crowd(other, Random(seed))
+        assert seqs == rest
+        for victim in kv.preemption_order(seqs, "most-freed", usage=0.0):
+            frees = {v.seq: v.frees for v in other.preemption_order(rest, "last-admitted")}
+            assert victim.frees == max(frees.values()) == frees[victim.seq], seed
+            other.preempt(victim.seq)
+            rest.remove(victim.seq)
+
+
+class Looked(Request):
+    """Counts how often what it holds is looked at."""
+
+    __slots__ = ()
+    looks = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "core":
+            Looked.looks += 1
+        return super().__getattribute__(name)
+
+
+@pytest.mark.scenario("F3")
+def test_a_step_looks_at_no_request_behind_the_first_refusal() -> None:
+    kv = manager(16)
+    waiting = [Looked(ids((1, i))) for i in range(3)] + [Looked(ids((15, 9)))]
+    waiting += [Looked(ids((1, 50 + i))) for i in range(1_000)]
+    Looked.looks = 0
+    stepped = kv.step(admit=waiting)
+    assert Looked.looks == 4
+    assert [grant is not None for grant in stepped.grants] == [True] * 3 + [False] * 1_001
+    assert list(stepped.reasons) == [0] * 3 + [Reason.NO_CAPACITY] + [Reason.NOT_TRIED] * 1_000
+    assert [place for _, place, _ in stepped.refused] == [3]
+    # Nor is one looked at where the budget is spent.
+    Looked.looks = 0
+    assert kv.step(admit=waiting[4:], token_budget=0).grants == [None] * 1_000
+    assert Looked.looks == 0
+
+
+@pytest.mark.scenario("F3")
+def test_a_prompt_is_read_when_its_turn_comes() -> None:
+    kv = manager(16)
+    large, wrong, good = ids((20, 1)), [3, -1], [1, 2, 3]
+    stepped = kv.step(admit=[large, wrong, good])
+    assert list(stepped.reasons) == [Reason.NEVER_FITS, Reason.NOT_TRIED, Reason.NOT_TRIED]
+    stepped = kv.step(admit=[good, wrong, good], skip_refused=True)
+    assert list(stepped.reasons) == [0, Reason.WRONG, 0]
+    (refused,) = stepped.refused
+    assert refused[:2] == ("admit", 1)
+    assert isinstance(refused[2], UsageError)
+    # What is no prompt at all refuses the step, wherever it stands.
+    for nothing in (None, 7, "text", {1: 2}, np.zeros((2, 2), np.uint32)):
+        before = kv.counts()
+        with pytest.raises(UsageError, match=r"admit\[1\] = "):
+            kv.step(admit=[large, nothing])  # type: ignore[list-item]
+        assert kv.counts() == before
+
+
+KEYS = {
+    "mixed": lambda i: (hash((i, 1)) & (2**64 - 1), (i + 1) * 0x9E3779B97F4A7C15 % 2**64),
+    "low word": lambda i: (i, 1),
+    "high word": lambda i: (1, i),
+    "high bits": lambda i: (i << 44, 0),
+    "both": lambda i: (i, i),
+}
+
+
+def hits(policy: str, kind: str) -> int:
+    """Hits of a loop with a hot set and a scan, where each prompt is one block of that key."""
+    kv, dice, found = manager(256, policy), Random(1), 0
+    for turn in range(1_500):
+        at = dice.randrange(128) if turn % 3 == 0 else dice.randrange(100, 1_000)
+        keys = np.array([KEYS[kind](at)], np.uint64)
+        grant = kv.admit(Request(None, keys=keys, num_tokens=BLOCK + 1))
+        found += grant.cached_tokens // BLOCK
+        kv.commit(grant.seq, BLOCK + 1)
+        kv.release(grant.seq)
+    return found
+
+
+@pytest.mark.scenario("F5")
+@pytest.mark.parametrize("policy", ["mq", "s3-fifo", "arc", "foresight", "w-tinylfu"])
+def test_keys_that_count_up_are_told_apart_as_well_as_mixed_ones(policy: str) -> None:
+    counted = {kind: hits(policy, kind) for kind in KEYS}
+    mixed = counted["mixed"]
+    assert all(abs(found - mixed) <= 0.03 * mixed for found in counted.values()), counted
