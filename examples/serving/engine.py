@@ -67,7 +67,8 @@ class Engine:
         needed, total = -(-length // self.kv.block_size), self.kv.counts().total
         if needed > total:
             raise NeverFitsError(f"{needed} blocks needed, but the cache has {total}")
-        request = Request(turn.prompt, session=turn.session, turn=turn.index)
+        session, index = turn.session, turn.index
+        request = Request(turn.prompt, session=session, turn=index, max_tokens=length)
         order, tokens = (self.arrivals, 0), list(turn.prompt)
         self.waiting.append(Sequence(turn, order, tokens, request, branches=turn.samples))
         self.arrivals += 1
