@@ -119,13 +119,13 @@ class Ending(Levels):
 
         ``stalled``: what is under way has been waited for in vain.
         """
-        failed: list[str] = []
+        errors: dict[str, str] = {}
         stores = dict(zip(map(id, self.workers[1:]), self.below, strict=False))
         waiting = [worker for worker in self.workers[1:] if not (stalled and worker.busy)]
         for worker in waiting:
             below = stores.get(id(worker))
             if below is not None:
-                worker.submit(below.store.close, _noting(below, failed))
+                worker.submit(below.store.close, _noting(below, errors))
         end = time.monotonic() + limit
         while any(worker.busy for worker in waiting) and time.monotonic() < end:
             for worker in waiting:
@@ -135,9 +135,9 @@ class Ending(Levels):
                 worker.close()
                 continue
             name = stores[id(worker)].name if id(worker) in stores else self.host.name
-            failed.append(f"{name} does not answer and is not closed: {_calls(worker)} given up")
+            errors[name] = f"{name} does not answer and is not closed: {_calls(worker)} given up"
             worker.leave()
-        return failed
+        return [errors[level.name] for level in self.levels if level.name in errors]
 
     def _in_flight(self) -> str:
         names = [level.name for level in self.levels]
@@ -161,11 +161,11 @@ def check_limit(limit: object) -> None:
         raise UsageError(f"limit = {shown(limit)}: must be a number of seconds above 0")
 
 
-def _noting(below: StoreTier, failed: list[str]) -> Callable[[object], None]:
+def _noting(below: StoreTier, errors: dict[str, str]) -> Callable[[object], None]:
     def closed(outcome: object) -> None:
         if isinstance(outcome, Exception):
             error = f"{type(outcome).__name__}: {outcome}"
-            failed.append(f"{below.name} cannot be closed: {error}")
+            errors[below.name] = f"{below.name} cannot be closed: {error}"
 
     return closed
 
