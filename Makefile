@@ -43,6 +43,7 @@ soak: setup
 	KVFRAME_TRACES=100000 $(BIN)/python -m pytest tests/radix
 	KVFRAME_TIER_STEPS=$(STEPS) $(BIN)/python -m pytest tests/tiers/test_soak.py
 	KVFRAME_SCRIPTS=20000 KVFRAME_RUNS=4000 cargo test --locked -p kvframe-core --test property
+	PROPTEST_CASES=100000 cargo test --locked -p kvframe-core --test router --test router_full
 
 lint: setup $(STUBS)
 	cargo fmt --all --check

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import msgspec
 import numpy as np
@@ -14,7 +14,6 @@ from kvframe._core import RouterIndex as _RouterIndex
 from kvframe.arguments import is_int, shown
 from kvframe.errors import UsageError
 from kvframe.request import Extra, TokenIds, items_of, name_bytes
-from kvframe.spelling import did_you_mean
 
 BlockHashes = npt.NDArray[np.uint64] | Sequence[int]
 """Hashes as KV events carry them: unsigned 64 bits; of negative ints the low 64 bits count."""
@@ -28,6 +27,9 @@ MEDIUMS = {
     "EXTERNAL": 3,
 }
 """What vLLM's and SGLang's events call a tier (in any case), and its distance from compute."""
+
+_SOMEWHERE = 4
+"""A tier of another name: in the core, as far as any, and apart from those above."""
 
 _WHOLE = frozenset({"fullattention", "mlaattention", "sinkfullattention"})
 """Kinds of layer groups, by vLLM's names, whose blocks serve a prefix up to them."""
@@ -54,14 +56,16 @@ class RouterCounts(NamedTuple):
 
     Attributes:
         ignored: Events of workers that are not known, or not any more.
-        unplaced: Blocks whose parent is not known, that came with too few token ids, or that are of
-            another size.
-        dropped: Blocks that were forgotten because the index was full.
+        unplaced: Blocks whose parent is not known, that came with too few token ids, that are of
+            another size, or that would come behind themselves.
+        dropped: Blocks that were forgotten, or not taken, because the index was full.
+        unknown_medium: Events with a medium that is none of `MEDIUMS`.
     """
 
     ignored: int
     unplaced: int
     dropped: int
+    unknown_medium: int
 
 
 class RouterIndex:
@@ -74,9 +78,14 @@ class RouterIndex:
     A match is a walk along one prefix. A wrong answer, as when two 64-bit keys collide, costs a
     worse route and nothing else. Several threads may share an index.
 
+    The data-parallel ranks of a worker have caches of their own: an event is about one of them. A
+    rank is known as soon as its worker is.
+
     Args:
         block_size: Tokens in a block, the same for all workers; None to go by hashes.
-        capacity: Most blocks it keeps; the oldest that nobody asked for lately are dropped first.
+        capacity: Most blocks it keeps, with those of which only the ones behind them are held. In a
+            full index the ends of prefixes are dropped first, those used least lately before
+            others; of a chain longer than that, the head stays.
 
     Raises:
         UsageError: A number is below 1.
@@ -107,7 +116,7 @@ class RouterIndex:
         return added
 
     def remove_worker(self, worker: int) -> bool:
-        """Forget a worker and all it held; False if it is not known. O(blocks)."""
+        """Forget a worker and all its ranks held; False if it is not known. O(blocks)."""
         _check_int("worker", worker)
         self._groups.pop(worker, None)
         return self._core.remove_worker(worker) is not None
@@ -125,6 +134,7 @@ class RouterIndex:
         parent: int | None = None,
         token_ids: TokenIds = (),
         *,
+        rank: int = 0,
         block_size: int | None = None,
         medium: str = "GPU",
         salt: str | None = None,
@@ -139,9 +149,11 @@ class RouterIndex:
             parent: Hash of the block before the first; None at the start of a prompt.
             token_ids: Tokens of all the blocks, one after the other. Empty if the event says that
                 known blocks are in another tier too. Not needed when blocks go by their hashes.
+            rank: The worker's data-parallel rank.
             block_size: Tokens in each of these blocks, if the event says it: blocks of another size
                 than the index's are not placed.
-            medium: The tier, one of `MEDIUMS` in any case.
+            medium: The tier, one of `MEDIUMS` in any case. Blocks in any other one count in no
+                nearer tier than `Reach.anywhere`.
             salt: What sets tenants apart; only where ``parent`` is None.
             adapter: The LoRA or other adapter; only where ``parent`` is None.
             extra_keys: What else sets blocks apart, one entry per block: None, or a list with
@@ -152,8 +164,8 @@ class RouterIndex:
             How many blocks were placed; see `counts` for the others.
 
         Raises:
-            UsageError: An unknown medium, a hash of more than 64 bits, wrong token ids, or more or
-                fewer ``extra_keys`` than blocks.
+            UsageError: A hash of more than 64 bits, wrong token ids, or more or fewer
+                ``extra_keys`` than blocks.
         """
         own = self.block_size
         if block_size is not None:
@@ -161,12 +173,13 @@ class RouterIndex:
         marks: list[int] = []
         if own is not None and _count(token_ids) > 0:
             if block_size not in (None, own):
-                self._core.misfit(worker, _blocks(block_hashes))
+                self._core.misfit(worker, rank, _blocks(block_hashes))
                 return 0
             if extra_keys is not None:
                 marks = _marks(extra_keys, _blocks(block_hashes))
         return self._core.stored(
             worker,
+            rank,
             block_hashes,
             parent,
             token_ids,
@@ -176,17 +189,23 @@ class RouterIndex:
             _tier(medium),
         )
 
-    def removed(self, worker: int, block_hashes: BlockHashes, *, medium: str = "GPU") -> int:
+    def removed(
+        self, worker: int, block_hashes: BlockHashes, *, rank: int = 0, medium: str = "GPU"
+    ) -> int:
         """A worker no longer holds blocks in a tier (BlockRemoved); copies elsewhere remain.
 
         Returns:
             How many of them it held there.
         """
-        return self._core.removed(worker, block_hashes, _tier(medium))
+        return self._core.removed(worker, rank, block_hashes, _tier(medium))
 
-    def cleared(self, worker: int) -> int:
-        """A worker holds nothing any more (AllBlocksCleared); returns how many blocks it held."""
-        return self._core.cleared(worker)
+    def cleared(self, worker: int, *, rank: int | None = None) -> int:
+        """A rank holds nothing any more (AllBlocksCleared), or no rank of the worker does if None.
+
+        Returns:
+            How many blocks it held, or all of them together.
+        """
+        return self._core.cleared(worker, rank)
 
     def keeps(self, worker: int, group: int | None, kind: str | None = None) -> bool:
         """Whether a worker's events of a layer group are about whole prefixes.
@@ -215,6 +234,7 @@ class RouterIndex:
 
     # --- questions ----------------------------------------------------------------------------
 
+    @overload
     def match_tokens(
         self,
         prompt: TokenIds,
@@ -222,7 +242,29 @@ class RouterIndex:
         salt: str | None = None,
         adapter: str | None = None,
         extras: Iterable[Extra] = (),
-    ) -> dict[int, Reach]:
+        ranks: Literal[False] = False,
+    ) -> dict[int, Reach]: ...
+
+    @overload
+    def match_tokens(
+        self,
+        prompt: TokenIds,
+        *,
+        salt: str | None = None,
+        adapter: str | None = None,
+        extras: Iterable[Extra] = (),
+        ranks: Literal[True],
+    ) -> dict[tuple[int, int], Reach]: ...
+
+    def match_tokens(
+        self,
+        prompt: TokenIds,
+        *,
+        salt: str | None = None,
+        adapter: str | None = None,
+        extras: Iterable[Extra] = (),
+        ranks: bool = False,
+    ) -> dict[int, Reach] | dict[tuple[int, int], Reach]:
         """How many leading blocks of a prompt each worker holds; workers with none are left out.
 
         Args:
@@ -231,6 +273,8 @@ class RouterIndex:
             adapter: The LoRA or other adapter.
             extras: Multimodal items among the tokens, by the identifiers that the engines give them
                 (UTF-8). Without these a match ends where the first item begins.
+            ranks: Answer for each data-parallel rank, by (worker, rank), instead of for each worker
+                by the rank that reaches farthest.
 
         Raises:
             UsageError: The index goes by hashes, or an item is malformed.
@@ -239,10 +283,22 @@ class RouterIndex:
             raise UsageError("the index goes by hashes: give it a block_size to match tokens")
         keys = _extra_keys(extras, self.block_size, _count(prompt) // self.block_size)
         names = _name("salt", salt), _name("adapter", adapter)
-        found = self._core.match_tokens(prompt, _marks(keys, len(keys)), *names)
-        return {worker: Reach._make(blocks) for worker, blocks in found}
+        found = self._core.match_tokens(prompt, _marks(keys, len(keys)), *names, ranks)
+        return _reaches(found, ranks)
 
-    def match_hashes(self, block_hashes: BlockHashes) -> dict[int, Reach]:
+    @overload
+    def match_hashes(
+        self, block_hashes: BlockHashes, *, ranks: Literal[False] = False
+    ) -> dict[int, Reach]: ...
+
+    @overload
+    def match_hashes(
+        self, block_hashes: BlockHashes, *, ranks: Literal[True]
+    ) -> dict[tuple[int, int], Reach]: ...
+
+    def match_hashes(
+        self, block_hashes: BlockHashes, *, ranks: bool = False
+    ) -> dict[int, Reach] | dict[tuple[int, int], Reach]:
         """As `match_tokens`, by the hashes of a prompt's blocks.
 
         Raises:
@@ -250,8 +306,7 @@ class RouterIndex:
         """
         if self.block_size is not None:
             raise UsageError("the index goes by tokens: make it without a block_size")
-        found = self._core.match_hashes(block_hashes)
-        return {worker: Reach._make(blocks) for worker, blocks in found}
+        return _reaches(self._core.match_hashes(block_hashes, ranks), ranks)
 
     def counts(self) -> RouterCounts:
         """What happened to events so far."""
@@ -318,6 +373,14 @@ def _bytes(key: Any) -> Any:
     return key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key
 
 
+def _reaches(
+    found: list[tuple[int, int, tuple[int, int, int, int]]], ranks: bool
+) -> dict[int, Reach] | dict[tuple[int, int], Reach]:
+    if ranks:
+        return {(worker, rank): Reach._make(blocks) for worker, rank, blocks in found}
+    return {worker: Reach._make(blocks) for worker, _, blocks in found}
+
+
 def _plain(kind: str) -> str:
     return kind.replace("_", "").lower()
 
@@ -326,9 +389,4 @@ def _tier(medium: str) -> int:
     if not isinstance(medium, str):
         raise UsageError(f"medium = {shown(medium)}: must be a string")
     tier = MEDIUMS.get(medium)
-    if tier is None and (tier := MEDIUMS.get(medium.upper())) is None:
-        known = ", ".join(MEDIUMS)
-        raise UsageError(
-            f"medium {shown(medium)} is none of {known}{did_you_mean(medium, MEDIUMS)}"
-        )
-    return tier
+    return MEDIUMS.get(medium.upper(), _SOMEWHERE) if tier is None else tier

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kvframe.arguments import shown
+from kvframe.arguments import is_int, shown
 from kvframe.errors import UsageError
 from kvframe.router import RouterIndex
 
@@ -38,6 +38,9 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 
 _SALT = "dynamo-cache-salt:"
 
+_RANKS = 1 << 16
+"""No worker has as many: a larger number is not one, and would only take memory."""
+
 
 class Event(NamedTuple):
     """One event.
@@ -57,7 +60,7 @@ class Batch(NamedTuple):
     Attributes:
         time: Seconds since 1970, by the sender's clock.
         events: In order; those of kinds that are not known are left out.
-        rank: Data-parallel rank of the sender; 0 where it says none.
+        rank: Data-parallel rank of the sender, which has a cache of its own; 0 where it says none.
         unknown: Events left out.
     """
 
@@ -80,12 +83,21 @@ def decode(payload: bytes) -> Batch:
     if not isinstance(events, list) or not isinstance(time, int | float):
         raise UsageError("a batch is [time, events, rank]: events is no array, or time no number")
     found = [event for one in events if (event := _event(one)) is not None]
-    rank = rest[0] if rest and isinstance(rest[0], int) else 0
-    return Batch(float(time), found, rank, len(events) - len(found))
+    return Batch(float(time), found, _rank(rest), len(events) - len(found))
+
+
+def _rank(rest: list[Any]) -> int:
+    rank = rest[0] if rest and is_int(rest[0]) else 0
+    if not 0 <= rank < _RANKS:
+        raise UsageError(f"a batch of rank {shown(rank)}: must be between 0 and {_RANKS - 1}")
+    return int(rank)
 
 
 def apply(index: RouterIndex, worker: int, payload: bytes) -> Batch:
     """Tell an index what a worker's message says; what it said.
+
+    The message is about the rank that sent it, and about no other one of the worker: what that rank
+    stores, removes or clears.
 
     Raises:
         UsageError: It is not such a batch, or an event lacks what it needs; the others are applied.
@@ -94,7 +106,7 @@ def apply(index: RouterIndex, worker: int, payload: bytes) -> Batch:
     wrong: UsageError | None = None
     for event in batch.events:
         try:
-            _apply(index, worker, event)
+            _apply(index, worker, batch.rank, event)
         except UsageError as error:
             wrong = wrong or error
     if wrong is not None:
@@ -102,10 +114,10 @@ def apply(index: RouterIndex, worker: int, payload: bytes) -> Batch:
     return batch
 
 
-def _apply(index: RouterIndex, worker: int, event: Event) -> None:
+def _apply(index: RouterIndex, worker: int, rank: int, event: Event) -> None:
     kind, fields = event
     if kind == "AllBlocksCleared":
-        index.cleared(worker)
+        index.cleared(worker, rank=rank)
         return
     try:
         hashes = [_hash(one) for one in fields["block_hashes"]]
@@ -113,9 +125,9 @@ def _apply(index: RouterIndex, worker: int, event: Event) -> None:
         raise UsageError(f"{kind} without block_hashes: {sorted(fields)}") from error
     if fields.get("locality") == "REMOTE" or not _tells_prefixes(index, worker, fields):
         return
-    medium = fields.get("medium") or "GPU"
+    medium = str(fields.get("medium") or "GPU")
     if kind == "BlockRemoved":
-        index.removed(worker, hashes, medium=medium)
+        index.removed(worker, hashes, rank=rank, medium=medium)
         return
     parent = fields.get("parent_block_hash")
     size = fields.get("block_size")
@@ -125,6 +137,7 @@ def _apply(index: RouterIndex, worker: int, event: Event) -> None:
         hashes,
         None if parent is None else _hash(parent),
         fields.get("token_ids") or (),
+        rank=rank,
         block_size=size if isinstance(size, int) else None,
         medium=medium,
         salt=salt,

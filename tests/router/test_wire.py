@@ -267,14 +267,52 @@ def test_blocks_of_another_size_are_counted_and_not_placed(size: int) -> None:
     assert index.stored(7, [1], None, [0, 1, 2, 3], block_size=4) == 1
 
 
+@pytest.mark.scenario("F22")
+def test_the_ranks_of_a_worker_do_not_clear_each_other() -> None:
+    index = RouterIndex(block_size=4)
+    index.add_worker(7)
+    block = ["BlockStored", [1], None, [1, 2, 3, 4], 4, None, "GPU"]
+
+    def tell_of(rank: int | None, *events: Any) -> None:
+        apply(index, 7, msgspec.msgpack.encode([1.5, events, rank]))
+
+    tell_of(0, block)
+    tell_of(1, block)
+    prompt = [1, 2, 3, 4, 5]
+    assert list(index.match_tokens(prompt, ranks=True)) == [(7, 0), (7, 1)]
+    tell_of(1, ["AllBlocksCleared"])
+    assert list(index.match_tokens(prompt, ranks=True)) == [(7, 0)]
+    tell_of(2, ["BlockRemoved", [1], "GPU"])
+    assert index.match_tokens(prompt)[7].gpu == 1
+    tell_of(None, ["AllBlocksCleared"])
+    assert index.match_tokens(prompt) == {}
+    for rank in (-1, 1 << 16):
+        with pytest.raises(UsageError, match="a batch of rank"):
+            tell_of(rank, block)
+
+
+@pytest.mark.scenario("F22")
+@pytest.mark.parametrize("medium", ["paper", "NVME", "", 5, ["GPU"], {}])
+def test_no_event_is_lost_for_its_medium(medium: Any) -> None:
+    index = RouterIndex(block_size=4)
+    index.add_worker(7)
+    event = {"type": "BlockStored", "block_hashes": [1], "token_ids": [1, 2, 3, 4]}
+    tell(index, {**event, "medium": medium})
+    reach = index.match_tokens([1, 2, 3, 4, 5])[7]
+    assert reach == ((0, 0, 0, 1) if medium else (1, 1, 1, 1))
+    assert index.counts().unknown_medium == bool(medium)
+    tell(index, {"type": "BlockRemoved", "block_hashes": [1], "medium": medium})
+    assert index.match_tokens([1, 2, 3, 4, 5]) == {}
+
+
 def test_one_wrong_event_costs_the_others_nothing() -> None:
     index = RouterIndex(block_size=4)
     index.add_worker(7)
     stored(index, [1, 2])
-    with pytest.raises(UsageError, match="medium"):
+    with pytest.raises(UsageError, match="block hash"):
         tell(
             index,
-            {"type": "BlockRemoved", "block_hashes": [1], "medium": "paper"},
+            {"type": "BlockRemoved", "block_hashes": ["one"], "medium": "GPU"},
             {"type": "BlockRemoved", "block_hashes": [2], "medium": "GPU"},
         )
     assert index.match_tokens(range(9))[7].gpu == 1

@@ -93,6 +93,7 @@ integers! {
     LeastCopy(u32) = "least_copy";
     Depth(u32) = "depth";
     Worker(u64) = "worker";
+    RankNumber(u32) = "rank";
     BlockSize(u32) = "block_size";
     IndexCapacity(usize) = "capacity";
     Victims(u32) = "n";

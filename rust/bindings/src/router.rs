@@ -2,14 +2,14 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use kvframe_core::router::{Reach, Router, Text};
+use kvframe_core::router::{Rank, Reach, Router, Text};
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 
 use crate::buffers::tokens;
 use crate::errors::{raise, shown, usage};
 use crate::fork;
-use crate::ints::{BlockSize, IndexCapacity, Worker};
+use crate::ints::{BlockSize, IndexCapacity, RankNumber, Worker};
 use crate::lookup::space_of;
 
 /// Hashes of blocks: of a uint64 array, or of ints of which negative ones stand for their low 64
@@ -37,15 +37,30 @@ fn hash(item: &Bound<'_, PyAny>) -> PyResult<u64> {
     })
 }
 
-/// (worker, leading blocks held in each tier or a nearer one)
-type ReachTuple = (u64, (u32, u32, u32, u32));
+/// (worker, rank, leading blocks held in each tier or a nearer one)
+type ReachTuple = (u64, u32, (u32, u32, u32, u32));
 
-fn reach_tuples(found: Vec<Reach>) -> Vec<ReachTuple> {
+/// How far workers reach: each rank, or each worker by its ranks that reach farthest.
+fn reach_tuples(mut found: Vec<Reach>, ranks: bool) -> Vec<ReachTuple> {
+    if !ranks {
+        found.dedup_by(|next, kept| {
+            let same = next.worker == kept.worker;
+            if same {
+                let farther = kept.blocks.iter_mut().zip(next.blocks);
+                farther.for_each(|(kept, next)| *kept = (*kept).max(next));
+            }
+            same
+        });
+    }
     let tuple = |reach: Reach| {
         let [gpu, host, disk, anywhere] = reach.blocks;
-        (reach.worker, (gpu, host, disk, anywhere))
+        (reach.worker, reach.rank, (gpu, host, disk, anywhere))
     };
     found.into_iter().map(tuple).collect()
+}
+
+fn of(worker: Worker, rank: RankNumber) -> Rank {
+    Rank { worker: worker.0, rank: rank.0 }
 }
 
 /// Blocks by 64-bit key, each with its holders. See `kvframe.RouterIndex`.
@@ -93,15 +108,20 @@ impl RouterIndex {
         Ok(py.detach(|| self.inside().remove_worker(worker.0)))
     }
 
-    fn cleared(&self, py: Python<'_>, worker: Worker) -> PyResult<usize> {
+    /// Of all ranks where none is given.
+    fn cleared(&self, py: Python<'_>, worker: Worker, rank: Option<RankNumber>) -> PyResult<usize> {
         self.check_fork(py)?;
-        Ok(py.detach(|| self.inside().cleared(worker.0)))
+        Ok(py.detach(|| match rank {
+            Some(rank) => self.inside().cleared(of(worker, rank)),
+            None => self.inside().cleared_all(worker.0),
+        }))
     }
 
     fn stored(
         &self,
         py: Python<'_>,
         worker: Worker,
+        rank: RankNumber,
         blocks: &Bound<'_, PyAny>,
         parent: Option<&Bound<'_, PyAny>>,
         ids: &Bound<'_, PyAny>,
@@ -113,11 +133,17 @@ impl RouterIndex {
         let (keys, parent) = (hashes(blocks)?, parent.map(hash).transpose()?);
         let ids = tokens(ids, "token_ids")?;
         let text = Text { tokens: ids.as_slice(), marks: &marks, space: root(salt, adapter) };
-        Ok(self.locked(py)?.stored(worker.0, &keys, parent, text, tier))
+        Ok(self.locked(py)?.stored(of(worker, rank), &keys, parent, text, tier))
     }
 
-    fn misfit(&self, py: Python<'_>, worker: Worker, blocks: usize) -> PyResult<()> {
-        self.locked(py)?.misfit(worker.0, blocks);
+    fn misfit(
+        &self,
+        py: Python<'_>,
+        worker: Worker,
+        rank: RankNumber,
+        blocks: usize,
+    ) -> PyResult<()> {
+        self.locked(py)?.misfit(of(worker, rank), blocks);
         Ok(())
     }
 
@@ -125,17 +151,23 @@ impl RouterIndex {
         &self,
         py: Python<'_>,
         worker: Worker,
+        rank: RankNumber,
         blocks: &Bound<'_, PyAny>,
         tier: u8,
     ) -> PyResult<usize> {
         let keys = hashes(blocks)?;
-        Ok(self.locked(py)?.removed(worker.0, &keys, tier))
+        Ok(self.locked(py)?.removed(of(worker, rank), &keys, tier))
     }
 
-    fn match_hashes(&self, py: Python<'_>, blocks: &Bound<'_, PyAny>) -> PyResult<Vec<ReachTuple>> {
+    fn match_hashes(
+        &self,
+        py: Python<'_>,
+        blocks: &Bound<'_, PyAny>,
+        ranks: bool,
+    ) -> PyResult<Vec<ReachTuple>> {
         let keys = hashes(blocks)?;
         let found = self.locked(py)?.match_keys(keys);
-        Ok(reach_tuples(found))
+        Ok(reach_tuples(found, ranks))
     }
 
     fn match_tokens(
@@ -145,20 +177,21 @@ impl RouterIndex {
         marks: Vec<u64>,
         salt: Option<&[u8]>,
         adapter: Option<&[u8]>,
+        ranks: bool,
     ) -> PyResult<Vec<ReachTuple>> {
         let ids = tokens(ids, "prompt")?;
         let text = Text { tokens: ids.as_slice(), marks: &marks, space: root(salt, adapter) };
         let found = self.locked(py)?.match_tokens(text);
-        Ok(reach_tuples(found))
+        Ok(reach_tuples(found, ranks))
     }
 
     fn workers(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
         Ok(self.locked(py)?.workers().collect())
     }
 
-    fn counts(&self, py: Python<'_>) -> PyResult<(u64, u64, u64)> {
+    fn counts(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, u64)> {
         let counts = self.locked(py)?.counts();
-        Ok((counts.ignored, counts.unplaced, counts.dropped))
+        Ok((counts.ignored, counts.unplaced, counts.dropped, counts.somewhere))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kvframe_core::router::{Reach, Router, TIERS, Text};
+use kvframe_core::router::{Rank, Reach, Router, SOMEWHERE, TIERS, Text};
 use proptest::prelude::*;
 
 const GPU: u8 = 0;
@@ -14,6 +14,10 @@ fn reaches(router: &mut Router, keys: &[u64]) -> Vec<(u64, [u32; TIERS])> {
 
 fn text(tokens: &[u32], space: u64) -> Text<'_> {
     Text { tokens, marks: &[], space }
+}
+
+fn at(worker: u64) -> Rank {
+    worker.into()
 }
 
 fn of(workers: &[u64]) -> Router {
@@ -28,14 +32,14 @@ fn of(workers: &[u64]) -> Router {
 #[test]
 fn a_copy_in_a_lower_tier_is_still_held() {
     let mut router = of(&[7]);
-    router.stored(7, &[1, 2, 3], None, Text::default(), GPU);
-    router.stored(7, &[2, 3], None, Text::default(), HOST);
-    router.removed(7, &[2], GPU);
+    router.stored(at(7), &[1, 2, 3], None, Text::default(), GPU);
+    router.stored(at(7), &[2, 3], None, Text::default(), HOST);
+    router.removed(at(7), &[2], GPU);
     assert_eq!(reaches(&mut router, &[1, 2, 3]), [(7, [1, 3, 3, 3])]);
-    router.removed(7, &[2], HOST);
+    router.removed(at(7), &[2], HOST);
     assert_eq!(reaches(&mut router, &[1, 2, 3]), [(7, [1, 1, 1, 1])]);
     // The head comes back in front of what is still held.
-    router.stored(7, &[2], None, Text::default(), GPU);
+    router.stored(at(7), &[2], None, Text::default(), GPU);
     assert_eq!(reaches(&mut router, &[1, 2, 3]), [(7, [3, 3, 3, 3])]);
 }
 
@@ -44,9 +48,9 @@ fn a_copy_in_a_lower_tier_is_still_held() {
 fn the_index_has_a_bound_and_keeps_what_is_asked_for() {
     let mut router = Router::new(0, 100);
     router.add_worker(1);
-    router.stored(1, &[1, 2, 3], None, Text::default(), GPU);
+    router.stored(at(1), &[1, 2, 3], None, Text::default(), GPU);
     for key in 1000..100_000 {
-        router.stored(1, &[key], None, Text::default(), GPU);
+        router.stored(at(1), &[key], None, Text::default(), GPU);
         assert_eq!(router.match_keys([1, 2, 3])[0].blocks[0], 3, "at {key}");
         assert!(router.len() <= 100);
     }
@@ -60,12 +64,12 @@ fn the_index_has_a_bound_and_keeps_what_is_asked_for() {
 #[test]
 fn a_worker_that_is_gone_holds_nothing_whatever_still_comes_from_it() {
     let mut router = of(&[1, 2]);
-    router.stored(1, &[1, 2], None, Text::default(), GPU);
-    router.stored(2, &[1], None, Text::default(), GPU);
+    router.stored(at(1), &[1, 2], None, Text::default(), GPU);
+    router.stored(at(2), &[1], None, Text::default(), GPU);
     assert_eq!(router.remove_worker(1), Some(2));
     assert_eq!(router.remove_worker(1), None);
-    assert_eq!(router.stored(1, &[1, 2, 3], None, Text::default(), GPU), 0);
-    assert_eq!((router.removed(1, &[1], GPU), router.cleared(1)), (0, 0));
+    assert_eq!(router.stored(at(1), &[1, 2, 3], None, Text::default(), GPU), 0);
+    assert_eq!((router.removed(at(1), &[1], GPU), router.cleared(at(1))), (0, 0));
     assert_eq!(router.counts().ignored, 3);
     assert_eq!(reaches(&mut router, &[1, 2]), [(2, [1; TIERS])]);
     // It comes back empty, in the same slot or another.
@@ -78,11 +82,11 @@ fn a_worker_that_is_gone_holds_nothing_whatever_still_comes_from_it() {
 #[test]
 fn cleared_is_acted_on_for_that_worker_alone() {
     let mut router = of(&[1, 2]);
-    router.stored(1, &[1, 2], None, Text::default(), GPU);
-    router.stored(2, &[1, 2], None, Text::default(), HOST);
-    assert_eq!(router.cleared(1), 2);
+    router.stored(at(1), &[1, 2], None, Text::default(), GPU);
+    router.stored(at(2), &[1, 2], None, Text::default(), HOST);
+    assert_eq!(router.cleared(at(1)), 2);
     assert_eq!(reaches(&mut router, &[1, 2]), [(2, [0, 2, 2, 2])]);
-    router.cleared(2);
+    router.cleared(at(2));
     assert!(router.is_empty());
 }
 
@@ -93,9 +97,9 @@ fn engines_that_hash_differently_are_asked_by_tokens() {
     router.add_worker(2);
     let prompt: Vec<u32> = (0..12).collect();
     let space = Router::space(b"", b"");
-    assert_eq!(router.stored(1, &[11, 12], None, text(&prompt[..8], space), GPU), 2);
-    assert_eq!(router.stored(1, &[13], Some(12), text(&prompt[8..], space), GPU), 1);
-    assert_eq!(router.stored(2, &[901], None, text(&prompt[..4], space), GPU), 1);
+    assert_eq!(router.stored(at(1), &[11, 12], None, text(&prompt[..8], space), GPU), 2);
+    assert_eq!(router.stored(at(1), &[13], Some(12), text(&prompt[8..], space), GPU), 1);
+    assert_eq!(router.stored(at(2), &[901], None, text(&prompt[..4], space), GPU), 1);
     let reach = |router: &mut Router, tokens: &[u32], space| {
         let found = router.match_tokens(text(tokens, space));
         found.iter().map(|r| (r.worker, r.blocks[0])).collect::<Vec<_>>()
@@ -106,17 +110,17 @@ fn engines_that_hash_differently_are_asked_by_tokens() {
     assert_eq!(reach(&mut router, &prompt, Router::space(b"tenant", b"")), []);
     assert_ne!(Router::space(b"ab", b"c"), Router::space(b"a", b"bc"));
     // A parent nobody told of, and ids too short for the hashes.
-    assert_eq!(router.stored(2, &[77], Some(76), text(&prompt[..4], space), GPU), 0);
-    assert_eq!(router.stored(2, &[902, 903], Some(901), text(&prompt[4..10], space), GPU), 1);
+    assert_eq!(router.stored(at(2), &[77], Some(76), text(&prompt[..4], space), GPU), 0);
+    assert_eq!(router.stored(at(2), &[902, 903], Some(901), text(&prompt[4..10], space), GPU), 1);
     assert_eq!(router.counts().unplaced, 2);
     // Where a block lies is told without tokens.
-    assert_eq!(router.stored(2, &[901, 999], None, text(&[], space), HOST), 1);
-    router.removed(2, &[901], GPU);
+    assert_eq!(router.stored(at(2), &[901, 999], None, text(&[], space), HOST), 1);
+    router.removed(at(2), &[901], GPU);
     assert_eq!(
         router.match_tokens(text(&prompt, space))[1],
-        Reach { worker: 2, blocks: [0, 2, 2, 2] }
+        Reach { worker: 2, rank: 0, blocks: [0, 2, 2, 2] }
     );
-    assert_eq!(router.removed(1, &[13, 12, 13], GPU), 2);
+    assert_eq!(router.removed(at(1), &[13, 12, 13], GPU), 2);
     assert_eq!(reach(&mut router, &prompt, space), [(1, 1), (2, 0)]);
 }
 
@@ -130,7 +134,7 @@ fn blocks_of_the_same_tokens_are_told_apart_by_their_marks() {
     let reach = |router: &mut Router, marks| {
         router.match_tokens(marked(marks)).first().map_or(0, |r| r.blocks[0])
     };
-    assert_eq!(router.stored(1, &[1, 2, 3], None, marked(&[0, 5]), GPU), 3);
+    assert_eq!(router.stored(at(1), &[1, 2, 3], None, marked(&[0, 5]), GPU), 3);
     for (marks, blocks) in
         [(&[0, 5][..], 3), (&[0, 5, 0, 9], 3), (&[], 1), (&[0, 6], 1), (&[5], 0), (&[0, 5, 5], 2)]
     {
@@ -139,6 +143,42 @@ fn blocks_of_the_same_tokens_are_told_apart_by_their_marks() {
     // A mark is no block of tokens.
     let next = Text { tokens: &[0, 1, 2, 3, 5, 0], marks: &[], space: 7 };
     assert_eq!(router.match_tokens(next)[0].blocks[0], 1);
+}
+
+// scenario: F22
+#[test]
+fn a_medium_that_is_not_known_is_somewhere_and_no_other_one() {
+    let mut router = of(&[1]);
+    router.stored(at(1), &[1, 2], None, Text::default(), SOMEWHERE);
+    router.stored(at(1), &[1], None, Text::default(), GPU);
+    router.stored(at(1), &[2], None, Text::default(), 3);
+    assert_eq!(reaches(&mut router, &[1, 2]), [(1, [1, 1, 1, 2])]);
+    router.removed(at(1), &[1, 2], SOMEWHERE);
+    assert_eq!(reaches(&mut router, &[1, 2]), [(1, [1, 1, 1, 2])]);
+    router.removed(at(1), &[2], 3);
+    assert_eq!(reaches(&mut router, &[1, 2]), [(1, [1; TIERS])]);
+}
+
+// scenario: F22
+#[test]
+fn ranks_of_a_worker_have_caches_of_their_own() {
+    let mut router = of(&[1, 2]);
+    let rank = |worker, rank| Rank { worker, rank };
+    for at in [rank(1, 0), rank(1, 1), rank(2, 1), rank(3, 1)] {
+        router.stored(at, &[1, 2], None, Text::default(), GPU);
+    }
+    assert_eq!(router.counts().ignored, 1);
+    let told = |router: &mut Router| -> Vec<_> {
+        router.match_keys([1, 2]).iter().map(|r| (r.worker, r.rank, r.blocks[0])).collect()
+    };
+    assert_eq!(told(&mut router), [(1, 0, 2), (1, 1, 2), (2, 1, 2)]);
+    assert_eq!(router.cleared(rank(1, 1)), 2);
+    assert_eq!(told(&mut router), [(1, 0, 2), (2, 1, 2)]);
+    assert_eq!(router.removed(rank(1, 1), &[2], GPU), 0);
+    assert_eq!(router.workers().collect::<Vec<_>>(), [1, 2]);
+    router.stored(rank(1, 7), &[1], None, Text::default(), GPU);
+    assert_eq!(router.cleared_all(1), 3);
+    assert_eq!((router.remove_worker(2), router.is_empty()), (Some(2), true));
 }
 
 #[derive(Debug, Clone)]
@@ -189,15 +229,15 @@ proptest! {
                     model.remove(&w);
                 }
                 Event::Clear(w) => {
-                    router.cleared(w);
+                    router.cleared(at(w));
                     model.entry(w).and_modify(BTreeSet::clear);
                 }
                 Event::Stored(w, keys, tier) => {
-                    router.stored(w, &keys, None, Text::default(), tier);
+                    router.stored(at(w), &keys, None, Text::default(), tier);
                     model.entry(w).and_modify(|held| held.extend(keys.iter().map(|&k| (k, tier))));
                 }
                 Event::Removed(w, keys, tier) => {
-                    router.removed(w, &keys, tier);
+                    router.removed(at(w), &keys, tier);
                     model.entry(w).and_modify(|held| held.retain(|(k, t)| *t != tier || !keys.contains(k)));
                 }
                 Event::Match(keys) => {

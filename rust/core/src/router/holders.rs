@@ -8,6 +8,9 @@ pub type Tier = u8;
 /// Tiers that are told apart.
 pub const TIERS: usize = 4;
 
+/// A tier of a name that is not known: as far as any, and apart from those that are known.
+pub const SOMEWHERE: Tier = 4;
+
 /// A worker's slot and a bit for each tier with a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Holder {
@@ -24,36 +27,40 @@ impl Holder {
     /// The tier of its nearest copy.
     #[inline]
     pub fn nearest(self) -> Tier {
-        self.tiers.trailing_zeros() as Tier
+        (self.tiers.trailing_zeros() as Tier).min(TIERS as Tier - 1)
     }
 }
 
-/// What is known of a block: who holds it, mostly one worker, and whether it was asked for.
+/// What is known of a block: who holds it, mostly one worker, and whether it counts in another.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Held {
     /// The one holder's slot; of more than one, the place of their crowd.
     at: u32,
     /// The one holder's tiers; [`CROWD`]; 0 where there is none any more.
     tiers: u8,
-    /// Asked for since its turn came last.
-    pub used: bool,
+    /// The block before it counts this one.
+    pub linked: bool,
 }
 
 /// No set of tiers.
 const CROWD: u8 = u8::MAX;
 
 impl Held {
-    /// By one worker, not asked for.
+    /// By no worker.
+    pub const NONE: Self = Self { at: 0, tiers: 0, linked: false };
+
+    /// By one worker.
     #[inline]
     pub fn by(holder: Holder) -> Self {
-        Self { at: holder.worker, tiers: holder.tiers, used: false }
+        Self { at: holder.worker, tiers: holder.tiers, linked: false }
     }
 
     pub fn is_empty(self) -> bool {
         self.tiers == 0
     }
 
-    fn set(&mut self, holder: Holder) {
+    /// One worker holds it.
+    pub fn set(&mut self, holder: Holder) {
         (self.at, self.tiers) = (holder.worker, holder.tiers);
     }
 }
@@ -147,7 +154,7 @@ impl Crowds {
     /// Whether the worker held it anywhere.
     pub fn remove_worker(&mut self, held: &mut Held, worker: u32) -> bool {
         if held.tiers != CROWD {
-            let was = held.at == worker;
+            let was = held.at == worker && held.tiers != 0;
             held.tiers = if was { 0 } else { held.tiers };
             return was;
         }

@@ -7,29 +7,45 @@
 //! comes back joins what is still held behind it. A wrong answer costs a worse route, nothing else:
 //! keys made of tokens need not be cryptographic.
 
+mod aliases;
+mod chain;
 mod holders;
+mod leaves;
 mod nodes;
 mod reach;
-
-use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use aliases::{Alias, Aliases};
+use holders::Holder;
 use nodes::Nodes;
 use reach::Walk;
 
-pub use holders::{TIERS, Tier};
+pub use holders::{SOMEWHERE, TIERS, Tier};
 pub use reach::Reach;
+
+/// Who holds blocks: a worker, or one of its data-parallel ranks, each of which has a cache of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Rank {
+    /// The worker, by its own number.
+    pub worker: u64,
+    /// 0 where a worker has but one.
+    pub rank: u32,
+}
+
+impl From<u64> for Rank {
+    fn from(worker: u64) -> Self {
+        Self { worker, rank: 0 }
+    }
+}
 
 #[derive(Debug)]
 struct Worker {
-    name: u64,
+    name: Rank,
     live: bool,
-    /// Its own keys to those made of tokens; empty where its own are used.
-    aliases: HashMap<u64, u64>,
-    /// Of those, blocks it held nowhere any more, the first to go first.
-    gone: VecDeque<u64>,
+    /// Empty where its own keys are used.
+    aliases: Aliases,
 }
 
 /// What happened to events so far.
@@ -37,10 +53,12 @@ struct Worker {
 pub struct Counts {
     /// Events of workers that are not known (any more).
     pub ignored: u64,
-    /// Blocks that could not be placed: an unknown parent, or too few tokens.
+    /// Blocks that could not be placed: an unknown parent, too few tokens, or a block behind itself.
     pub unplaced: u64,
-    /// Blocks forgotten because the index was full.
+    /// Blocks forgotten, or not taken, because the index was full.
     pub dropped: u64,
+    /// Events that name a tier [`SOMEWHERE`].
+    pub somewhere: u64,
 }
 
 /// What keys are made of, block by block. Empty where workers' own keys are used.
@@ -65,65 +83,64 @@ impl Text<'_> {
 #[derive(Debug)]
 pub struct Router {
     block_size: usize,
-    capacity: usize,
     nodes: Nodes,
-    /// Keys in the order they came, gone ones among them; those in use go round once more.
-    ring: VecDeque<u64>,
     workers: Vec<Worker>,
-    slots: HashMap<u64, u32>,
+    slots: HashMap<Rank, u32>,
     counts: Counts,
 }
-
-/// Blocks for which there is room up front; a larger index grows as it is fed.
-const RESERVE: usize = 1 << 18;
-
-/// Blocks of a worker that are remembered when it holds them nowhere: the news that one went down a tier
-/// may come behind the news that it is gone from this one, and names no tokens.
-const GONE: usize = 1024;
-
-/// Aliases beyond twice the capacity are looked through, but not below this many.
-const FEW: usize = 1024;
 
 impl Router {
     /// An index of at most `capacity` blocks. A `block_size` of 0 takes the workers' own keys.
     pub fn new(block_size: u32, capacity: usize) -> Self {
         Self {
             block_size: block_size as usize,
-            capacity: capacity.max(1),
-            nodes: Nodes::with_capacity(capacity.min(RESERVE)),
-            ring: VecDeque::with_capacity(capacity.min(RESERVE)),
+            nodes: Nodes::new(capacity.max(1)),
             workers: Vec::new(),
             slots: HashMap::new(),
             counts: Counts::default(),
         }
     }
 
-    /// Blocks that somebody holds.
+    /// Blocks that workers hold.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether nobody holds anything.
+    /// Whether no worker holds anything.
     pub fn is_empty(&self) -> bool {
-        self.nodes.is_empty()
+        self.nodes.len() == 0
     }
 
     /// What happened to events so far.
     pub fn counts(&self) -> Counts {
-        self.counts
+        Counts { dropped: self.counts.dropped + self.nodes.dropped, ..self.counts }
+    }
+
+    /// Whether all that is counted twice agrees; for tests.
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn check(&self) -> Result<(), String> {
+        self.nodes.check()
     }
 
     /// The workers, in the order they came.
     pub fn workers(&self) -> impl Iterator<Item = u64> + '_ {
-        self.workers.iter().filter(|w| w.live).map(|w| w.name)
+        let first = self.workers.iter().filter(|w| w.live && w.name.rank == 0);
+        first.map(|w| w.name.worker)
     }
 
-    /// A worker that starts with nothing; whether it was not known.
+    /// A worker that starts with nothing; whether it was not known. Its ranks are known with it.
     pub fn add_worker(&mut self, name: u64) -> bool {
-        if self.slots.contains_key(&name) {
-            return false;
+        let fresh = !self.slots.contains_key(&Rank::from(name));
+        if fresh {
+            self.add(name.into());
         }
-        let fresh = Worker { name, live: true, aliases: HashMap::new(), gone: VecDeque::new() };
+        fresh
+    }
+
+    fn add(&mut self, name: Rank) -> u32 {
+        let fresh = Worker { name, live: true, aliases: Aliases::default() };
         let slot = if let Some(slot) = self.workers.iter().position(|w| !w.live) {
             self.workers[slot] = fresh;
             slot
@@ -132,167 +149,182 @@ impl Router {
             self.workers.len() - 1
         };
         self.slots.insert(name, slot as u32);
-        true
+        slot as u32
     }
 
-    /// A worker is gone with all it held; what still comes from it is ignored. Blocks it held.
+    /// A worker is gone with all it held; what still comes from it is ignored. Blocks its ranks held.
     pub fn remove_worker(&mut self, name: u64) -> Option<usize> {
-        let slot = self.slots.remove(&name)?;
-        let held = self.forget(slot);
-        self.workers[slot as usize].live = false;
+        self.slots.get(&Rank::from(name))?;
+        let mut held = 0;
+        for slot in self.ranks(name) {
+            held += self.forget(slot);
+            let gone = &mut self.workers[slot as usize];
+            gone.live = false;
+            self.slots.remove(&gone.name);
+        }
         Some(held)
     }
 
-    /// A worker holds nothing any more. Blocks it held.
-    pub fn cleared(&mut self, name: u64) -> usize {
-        self.slot(name).map_or(0, |slot| self.forget(slot))
+    fn ranks(&self, name: u64) -> Vec<u32> {
+        let all = self.workers.iter().enumerate();
+        let its = all.filter(|(_, w)| w.live && w.name.worker == name);
+        its.map(|(slot, _)| slot as u32).collect()
+    }
+
+    /// A rank holds nothing any more. Blocks it held.
+    pub fn cleared(&mut self, rank: Rank) -> usize {
+        self.slot(rank).map_or(0, |slot| self.forget(slot))
+    }
+
+    /// No rank of a worker holds anything any more. Blocks that they held.
+    pub fn cleared_all(&mut self, name: u64) -> usize {
+        match self.slot(name.into()) {
+            Some(_) => self.ranks(name).into_iter().map(|slot| self.forget(slot)).sum(),
+            None => 0,
+        }
     }
 
     fn forget(&mut self, slot: u32) -> usize {
         let held = self.nodes.forget_worker(slot);
-        let worker = &mut self.workers[slot as usize];
-        (worker.aliases, worker.gone) = (HashMap::new(), VecDeque::new());
-        self.tidy();
+        self.workers[slot as usize].aliases = Aliases::default();
+        self.nodes.tidy();
         held
     }
 
-    fn slot(&mut self, name: u64) -> Option<u32> {
-        let slot = self.slots.get(&name).copied();
-        self.counts.ignored += u64::from(slot.is_none());
-        slot
+    /// A rank of a worker that is known is known.
+    fn slot(&mut self, name: Rank) -> Option<u32> {
+        if let Some(&slot) = self.slots.get(&name) {
+            return Some(slot);
+        }
+        if self.slots.contains_key(&Rank::from(name.worker)) {
+            return Some(self.add(name));
+        }
+        self.counts.ignored += 1;
+        None
     }
 
-    /// Blocks that a worker has now in a tier, each the child of the one before. Those that were
-    /// placed, all but where `parent` is not known or there are too few tokens.
+    /// Blocks that a rank has now in a tier, each the child of the one before. Those that were
+    /// placed, all but where `parent` is not known, there are too few tokens, or no room is left.
     pub fn stored(
         &mut self,
-        name: u64,
+        rank: Rank,
         hashes: &[u64],
         parent: Option<u64>,
         text: Text<'_>,
         tier: Tier,
     ) -> usize {
-        let Some(slot) = self.slot(name) else { return 0 };
-        if self.block_size == 0 {
-            for &key in hashes {
-                self.hold(key, slot, tier);
-            }
-            return hashes.len();
-        }
-        let placed = self.stored_by_tokens(slot, hashes, parent, text, tier);
-        self.counts.unplaced += (hashes.len() - placed) as u64;
+        let Some(slot) = self.slot(rank) else { return 0 };
+        self.counts.somewhere += u64::from(tier == SOMEWHERE);
+        self.nodes.tick();
+        let holder = Holder::new(slot, tier);
+        let placed = if self.block_size == 0 {
+            let mut chain = self.nodes.begin(parent);
+            let placed = self.nodes.place_all(&mut chain, hashes, holder);
+            self.nodes.end(chain);
+            self.counts.dropped += (hashes.len() - placed) as u64;
+            placed
+        } else if text.tokens.is_empty() {
+            self.stored_elsewhere(hashes, holder)
+        } else {
+            self.stored_by_tokens(hashes, parent, text, holder)
+        };
+        self.nodes.tidy();
         placed
     }
 
     /// A worker tells of blocks of another size than the index's: none of them is placed.
-    pub fn misfit(&mut self, name: u64, blocks: usize) {
-        if self.slot(name).is_some() {
+    pub fn misfit(&mut self, rank: Rank, blocks: usize) {
+        if self.slot(rank).is_some() {
             self.counts.unplaced += blocks as u64;
         }
     }
 
-    fn stored_by_tokens(
-        &mut self,
-        slot: u32,
-        hashes: &[u64],
-        parent: Option<u64>,
-        text: Text<'_>,
-        tier: Tier,
-    ) -> usize {
-        if text.tokens.is_empty() {
-            // Only where it lies is told, as when a block went down a tier.
-            let known = |own: &u64| self.workers[slot as usize].aliases.get(own).copied();
-            let keys: Vec<_> = hashes.iter().filter_map(known).collect();
-            for &key in &keys {
-                self.hold(key, slot, tier);
-            }
-            return keys.len();
+    /// Only where blocks lie is told, as when they went down a tier.
+    fn stored_elsewhere(&mut self, hashes: &[u64], holder: Holder) -> usize {
+        let (mut placed, mut full) = (0, 0);
+        for &own in hashes {
+            let Some(alias) = self.workers[holder.worker as usize].aliases.get(own) else {
+                continue;
+            };
+            let mut chain = self.nodes.begin(alias.parent());
+            let fits = self.nodes.place(&mut chain, alias.key, holder, false);
+            self.nodes.end(chain);
+            placed += usize::from(fits);
+            full += usize::from(!fits);
         }
-        let above = match parent {
-            None => Some(text.space),
-            Some(own) => self.workers[slot as usize].aliases.get(&own).copied(),
-        };
-        let Some(mut key) = above else { return 0 };
-        let mut placed = 0;
-        for (&own, (block, mark)) in hashes.iter().zip(text.blocks(self.block_size)) {
-            key = child(key, block, mark);
-            self.workers[slot as usize].aliases.insert(own, key);
-            self.hold(key, slot, tier);
-            placed += 1;
-        }
-        let most = 2 * self.capacity.max(FEW);
-        let (nodes, aliases) = (&self.nodes, &mut self.workers[slot as usize].aliases);
-        if aliases.len() > most {
-            aliases.retain(|_, key| nodes.contains(*key));
-        }
+        self.counts.dropped += full as u64;
+        self.counts.unplaced += (hashes.len() - placed - full) as u64;
         placed
     }
 
-    fn hold(&mut self, key: u64, slot: u32, tier: Tier) {
-        if self.nodes.hold(key, slot, tier) {
-            self.ring.push_back(key);
-            if self.nodes.len() > self.capacity {
-                self.drop_one();
-            }
-        }
-    }
-
-    /// Blocks that a worker has in a tier no longer; elsewhere it may still hold them. How many it
-    /// held there.
-    pub fn removed(&mut self, name: u64, hashes: &[u64], tier: Tier) -> usize {
-        let Some(slot) = self.slot(name) else { return 0 };
-        let mut held = 0;
-        for own in hashes {
-            let aliases = &mut self.workers[slot as usize].aliases;
-            let Some(key) =
-                (if self.block_size == 0 { Some(*own) } else { aliases.get(own).copied() })
-            else {
-                continue;
-            };
-            let (was, gone) = self.nodes.release(key, slot, tier).unwrap_or((false, true));
-            held += usize::from(was);
-            if gone && self.block_size > 0 {
-                self.remember(slot, *own);
-            }
-        }
-        self.tidy();
-        held
-    }
-
-    /// A worker's block that it holds nowhere any more; an earlier one is forgotten for it.
-    fn remember(&mut self, slot: u32, own: u64) {
-        let worker = &mut self.workers[slot as usize];
-        worker.gone.push_back(own);
-        if worker.gone.len() > GONE
-            && let Some(first) = worker.gone.pop_front()
-            && let Some(&key) = worker.aliases.get(&first)
-            && !self.nodes.holds(key, slot)
-        {
-            worker.aliases.remove(&first);
-        }
-    }
-
-    /// One block is forgotten for all workers: of those not used for a round, the oldest.
-    fn drop_one(&mut self) {
-        while let Some(key) = self.ring.pop_front() {
-            match self.nodes.take_turn(key) {
-                Some(true) => {
-                    self.counts.dropped += 1;
-                    return;
+    fn stored_by_tokens(
+        &mut self,
+        hashes: &[u64],
+        parent: Option<u64>,
+        text: Text<'_>,
+        holder: Holder,
+    ) -> usize {
+        let (nodes, worker) = (&mut self.nodes, &mut self.workers[holder.worker as usize]);
+        let above = match parent {
+            None => Some(text.space),
+            Some(own) => worker.aliases.get(own).map(|alias| alias.key),
+        };
+        let Some(mut key) = above else {
+            self.counts.unplaced += hashes.len() as u64;
+            return 0;
+        };
+        let mut chain = nodes.begin(parent.map(|_| key));
+        let (mut placed, mut full) = (0, false);
+        for (&own, (block, mark)) in hashes.iter().zip(text.blocks(self.block_size)) {
+            let before = key;
+            key = child(key, block, mark);
+            let alias = Alias::new(key, chain.tip().map(|_| before));
+            if let Some(other) = worker.aliases.put(own, alias)
+                && other.key != key
+            {
+                if chain.tip().is_some_and(|tip| nodes.is_above(other.key, tip)) {
+                    // A block behind itself: what was told first stands.
+                    worker.aliases.put(own, other);
+                    break;
                 }
-                Some(false) => self.ring.push_back(key),
-                None => {}
+                // The worker's name for a block stands for another one now.
+                nodes.release_all(other.key, holder.worker);
             }
+            full = !nodes.place(&mut chain, key, holder, placed + 1 < hashes.len());
+            if full {
+                break;
+            }
+            placed += 1;
         }
+        nodes.end(chain);
+        worker.aliases.tidy(nodes);
+        let rest = (hashes.len() - placed) as u64;
+        *(if full { &mut self.counts.dropped } else { &mut self.counts.unplaced }) += rest;
+        placed
     }
 
-    /// Keys that are gone leave the ring once they are most of it.
-    fn tidy(&mut self) {
-        if self.ring.len() > 2 * self.nodes.len().max(FEW) {
-            let mut seen = hashbrown::HashSet::with_capacity(self.nodes.len());
-            let nodes = &self.nodes;
-            self.ring.retain(|key| nodes.contains(*key) && seen.insert(*key));
+    /// Blocks that a rank has in a tier no longer; elsewhere it may still hold them. How many it
+    /// held there.
+    pub fn removed(&mut self, rank: Rank, hashes: &[u64], tier: Tier) -> usize {
+        let Some(slot) = self.slot(rank) else { return 0 };
+        self.counts.somewhere += u64::from(tier == SOMEWHERE);
+        let aliases = &mut self.workers[slot as usize].aliases;
+        let mut held = 0;
+        for &own in hashes {
+            if self.block_size == 0 {
+                held +=
+                    usize::from(self.nodes.release(own, slot, tier).is_some_and(|(was, _)| was));
+                continue;
+            }
+            let Some(alias) = aliases.get(own) else { continue };
+            let (was, gone) = self.nodes.release(alias.key, slot, tier).unwrap_or((false, true));
+            held += usize::from(was);
+            if gone {
+                aliases.remember(own, &self.nodes, slot);
+            }
         }
+        self.nodes.tidy();
+        held
     }
 
     /// The parent of the first blocks of prompts with this salt and adapter.
@@ -303,6 +335,7 @@ impl Router {
 
     /// How far each worker reaches into a prompt, by the keys of its blocks.
     pub fn match_keys(&mut self, keys: impl IntoIterator<Item = u64>) -> Vec<Reach> {
+        self.nodes.tick();
         let (mut walk, mut depth) = (Walk::default(), 0);
         for key in keys {
             let Some(holders) = self.nodes.ask(key) else { break };
@@ -317,7 +350,7 @@ impl Router {
         walk.end(depth, |slot| workers[slot as usize].name)
     }
 
-    /// How far each worker reaches into a prompt. Nobody where workers' own keys are used.
+    /// How far each worker reaches into a prompt. None where workers' own keys are used.
     pub fn match_tokens(&mut self, text: Text<'_>) -> Vec<Reach> {
         if self.block_size == 0 {
             return Vec::new();

@@ -1,5 +1,6 @@
 //! How far into a prompt each worker reaches, found block by block.
 
+use super::Rank;
 use super::holders::{Holder, TIERS, Tier};
 
 /// Leading blocks of a prompt that a worker holds.
@@ -7,6 +8,8 @@ use super::holders::{Holder, TIERS, Tier};
 pub struct Reach {
     /// The worker, by its own number.
     pub worker: u64,
+    /// Its data-parallel rank.
+    pub rank: u32,
     /// Blocks held in this tier or a nearer one, by tier.
     pub blocks: [u32; TIERS],
 }
@@ -36,7 +39,7 @@ impl Walk {
         }));
     }
 
-    /// The block at `depth`, after the first: whoever lacks it stops. Whether anybody goes on.
+    /// The block at `depth`, after the first: a worker that lacks it stops. Whether any goes on.
     #[inline]
     pub fn go_on(&mut self, depth: u32, block: &[Holder]) -> bool {
         // The common block: all who went on so far hold it, and no farther away.
@@ -69,7 +72,7 @@ impl Walk {
     }
 
     /// All workers that reach anywhere, `depth` blocks having been looked at; in their order.
-    pub fn end(mut self, depth: u32, name: impl Fn(u32) -> u64) -> Vec<Reach> {
+    pub fn end(mut self, depth: u32, name: impl Fn(u32) -> Rank) -> Vec<Reach> {
         for mut active in self.active {
             active.blocks[active.tier as usize..].fill(depth);
             self.stopped.push(active);
@@ -77,9 +80,12 @@ impl Walk {
         let mut found: Vec<_> = self
             .stopped
             .iter()
-            .map(|a| Reach { worker: name(a.worker), blocks: a.blocks })
+            .map(|a| {
+                let Rank { worker, rank } = name(a.worker);
+                Reach { worker, rank, blocks: a.blocks }
+            })
             .collect();
-        found.sort_unstable_by_key(|reach| reach.worker);
+        found.sort_unstable_by_key(|reach| (reach.worker, reach.rank));
         found
     }
 }
