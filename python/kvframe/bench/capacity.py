@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kvframe.bench.options import OptionOrigins, keyed, split_list
 from kvframe.config import CacheConfig, Config, ModelConfig
-from kvframe.config.capacity import block_bytes, capacity_blocks
+from kvframe.config.capacity import block_bytes, capacity_blocks, check_model
 from kvframe.config.schema import MAX_BLOCKS
 from kvframe.config.values import build
 from kvframe.errors import ConfigError
@@ -67,7 +67,9 @@ def parse_shape(text: str) -> ModelConfig:
     """
     option = "--model-shape"
     values = keyed(split_list([text], option), f"{option} {text}")
-    return build(ModelConfig, values, "model", OptionOrigins(option))
+    model = build(ModelConfig, values, "model", OptionOrigins(option))
+    check_model(model, OptionOrigins(option))
+    return model
 
 
 def _parse(text: str, model: ModelConfig | None) -> Capacity:

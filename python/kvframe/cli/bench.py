@@ -114,7 +114,7 @@ def bench(context: click.Context) -> None:
 @click.option(
     "--model-shape",
     metavar="layers=N,kv_heads=N,head_dim=N,dtype=NAME",
-    help="The model's shape, for capacities in bytes.",
+    help="The model's shape, for capacities in bytes; with MLA, latent_dim=N instead of the heads.",
 )
 @click.option(
     "--out",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvframe.config.origins import Origins
-from kvframe.config.schema import MAX_BLOCKS, SequenceCapacity
-from kvframe.config.sizes import UNITS, parse_bytes, token_bytes
+from kvframe.config.origins import Origins, join
+from kvframe.config.schema import MAX_BLOCKS, ModelConfig, SequenceCapacity
+from kvframe.config.sizes import UNITS, layer_bytes, parse_bytes
 
 if TYPE_CHECKING:
     from kvframe.config.tree import Config
@@ -33,7 +33,8 @@ def page_bytes(config: Config, origins: Origins) -> list[int]:
     Empty where neither ``[model]`` nor every group says.
 
     Raises:
-        ConfigError: The layers do not divide evenly among the groups, or are not the model's.
+        ConfigError: The layers do not divide evenly among the groups, or are not the model's; a
+            group of states has no ``page_bytes``.
     """
     model, groups = config.model, config.groups
     if all(group.page_bytes is not None for group in groups):
@@ -49,11 +50,40 @@ def page_bytes(config: Config, origins: Origins) -> list[int]:
             reason = f"leaves {left} layers to {len(open_groups)} groups that name no number"
         raise origins.error("model.layers", model.layers, reason)
     used = []
-    for group in groups:
+    for index, group in enumerate(groups):
+        if group.kind == "state" and group.page_bytes is None:
+            raise origins.missing(
+                join(join("groups", index), "page_bytes"),
+                "missing; [model] says what keys and values take, and a state is neither",
+            )
         layers = share if group.layers is None else group.layers
-        one = token_bytes(layers, model.kv_heads, model.head_dim, model.dtype)
+        one = layers * layer_bytes(model)
         used.append(group.page_bytes or (group.block_size or config.cache.block_size) * one)
     return used
+
+
+def check_model(model: ModelConfig | None, origins: Origins) -> None:
+    """A model keeps either keys and values or latents.
+
+    Raises:
+        ConfigError: It says neither or both, or only half of the one.
+    """
+    if model is None:
+        return
+    heads = {"kv_heads": model.kv_heads, "head_dim": model.head_dim}
+    given = [name for name, value in heads.items() if value is not None]
+    if model.latent_dim is not None and given:
+        raise origins.error(
+            join("model", given[0]),
+            heads[given[0]],
+            "goes without latent_dim: a latent stands for the keys and values of all heads",
+        )
+    if model.latent_dim is None and len(given) < len(heads):
+        lacking = next(name for name, value in heads.items() if value is None)
+        raise origins.missing(
+            join("model", lacking),
+            "missing; a model needs kv_heads and head_dim, or latent_dim (MLA)",
+        )
 
 
 def capacity_blocks(config: Config, origins: Origins) -> int:

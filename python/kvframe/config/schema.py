@@ -53,7 +53,8 @@ class CacheConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         Literal["sha256", "blake3", "xxh3-128"],
         Meta(
             description="Hash of the prefix keys. Under xxh3-128, which is not cryptographic, the "
-            "tokens themselves are kept and compared."
+            "tokens themselves are kept and compared; where a group gives blocks up, keys are "
+            "chained by SHA-256 all the same."
         ),
     ] = "sha256"
     index: Annotated[
@@ -96,15 +97,34 @@ class CacheConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[model]``: the shape that turns bytes into blocks."""
+    """``[model]``: the shape that turns bytes into blocks.
+
+    Either ``kv_heads`` and ``head_dim``, or ``latent_dim``.
+    """
 
     layers: Annotated[Count, Meta(description="Layers that keep KV.")]
-    kv_heads: Annotated[Count, Meta(description="KV heads of a layer.")]
-    head_dim: Annotated[Count, Meta(description="Values in a head's key, and in its value.")]
+    kv_heads: Annotated[Count | None, Meta(description="KV heads of a layer on one GPU.")] = None
+    head_dim: Annotated[
+        Count | None, Meta(description="Values in a head's key, and in its value.")
+    ] = None
+    latent_dim: Annotated[
+        Count | None,
+        Meta(
+            description="Values of a token's latent, which stands for its keys and values (MLA: "
+            "kv_lora_rank + qk_rope_head_dim)."
+        ),
+    ] = None
     dtype: Annotated[
         Literal["bfloat16", "float16", "float32", "fp8", "int8"],
-        Meta(description="Type of the stored keys and values."),
+        Meta(description="Type of the stored keys and values, or latents."),
     ] = "bfloat16"
+    extra_bytes: Annotated[
+        Annotated[int, Meta(ge=0, le=MAX_BLOCKS)],
+        Meta(
+            description="Bytes that a layer keeps for a token besides those values: scales of a "
+            "quantised cache, keys of an indexer."
+        ),
+    ] = 0
 
 
 class GroupConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -135,7 +155,8 @@ class GroupConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         Annotated[int, Meta(ge=0, le=MAX_BLOCKS)] | None,
         Meta(
             description="Tokens between the boundaries that stay findable, in addition to the "
-            "prompt's end; 0: only the prompt's end. If not given, every boundary."
+            "prompt's end; 0: only the prompt's end. If not given, every boundary; blocks that "
+            "only those within a prompt need are evicted first."
         ),
     ] = None
     lag: Annotated[

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kvframe.config.schema import ModelConfig
 
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "fp8": 1, "int8": 1}
 """Bytes of one stored value of each dtype."""
@@ -38,6 +42,13 @@ def rounded(size: int) -> str:
     return f"{size / 1024**exponent:,.2f} {' KMGTP'[exponent]}iB"
 
 
-def token_bytes(layers: int, kv_heads: int, head_dim: int, dtype: str) -> int:
-    """Bytes of one token's keys and values over ``layers``; ``dtype`` is one of `DTYPE_BYTES`."""
-    return 2 * layers * kv_heads * head_dim * DTYPE_BYTES[dtype]
+def row_values(model: ModelConfig) -> int:
+    """Values that a layer keeps for a token: keys and values of all heads, or one latent."""
+    if model.latent_dim is not None:
+        return model.latent_dim
+    return 2 * (model.kv_heads or 0) * (model.head_dim or 0)
+
+
+def layer_bytes(model: ModelConfig) -> int:
+    """Bytes that a layer keeps for a token."""
+    return row_values(model) * DTYPE_BYTES[model.dtype] + model.extra_bytes

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from kvframe.arguments import shown
 from kvframe.config import environment, sources
-from kvframe.config.capacity import block_bytes, capacity_blocks, page_bytes
+from kvframe.config.capacity import block_bytes, capacity_blocks, check_model, page_bytes
 from kvframe.config.origins import KEYWORD, Origins, join
 from kvframe.config.rules import (
     check_groups,
@@ -218,6 +218,7 @@ def _resolve(
         raise ConfigError(f"registry = {shown(registry)}: must be a Registry, or None")
     config = build(Config, data, "", origins, root=Config)
     check_groups(config, origins)
+    check_model(config.model, origins)
     blocks = capacity_blocks(config, origins)
     check_pressure(config, blocks, origins)
     if registry is None:

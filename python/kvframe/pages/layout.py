@@ -7,7 +7,7 @@ from typing import NamedTuple, SupportsIndex
 
 from kvframe.arguments import is_int, shown
 from kvframe.config.schema import ModelConfig
-from kvframe.config.sizes import DTYPE_BYTES
+from kvframe.config.sizes import layer_bytes
 from kvframe.errors import ConfigError, UsageError
 
 LAYER_FIRST = "LPBTH"
@@ -38,7 +38,8 @@ class PageShape:
             are pools of their own.
         block_size: Tokens in a page.
         heads: KV heads (1 for a latent).
-        row_bytes: Bytes of one head of one token of one part: head_dim x bytes of the dtype.
+        row_bytes: Bytes of one head of one token of one part: head_dim x bytes of the dtype, and
+            what is kept besides (scales).
     """
 
     layers: int
@@ -62,12 +63,19 @@ class PageShape:
         """The page of a ``[model]``; of so many of its layers where a group has not all.
 
         Raises:
-            ConfigError: The configuration has no ``[model]``.
+            ConfigError: The configuration has no ``[model]``, or one whose ``extra_bytes`` are not
+                the same for each head's key and value.
         """
         if model is None:
             raise ConfigError("model: the configuration has none; say [model], or make a PageShape")
-        row = model.head_dim * DTYPE_BYTES[model.dtype]
-        return cls(layers or model.layers, 2, block_size, model.kv_heads, row)
+        parts, heads = (1, 1) if model.latent_dim is not None else (2, model.kv_heads or 0)
+        row, rest = divmod(layer_bytes(model), parts * heads)
+        if rest:
+            raise ConfigError(
+                f"model.extra_bytes = {model.extra_bytes}: must be a multiple of {parts * heads}, "
+                "as each head's key and value has a share of them"
+            )
+        return cls(layers or model.layers, parts, block_size, heads, row)
 
     @property
     def token_bytes(self) -> int:
