@@ -9,7 +9,7 @@ import pytest
 
 from kvframe import GroupConfig, KVCacheManager, NeverFitsError, ObserveConfig
 from kvframe.config import CacheConfig, Config
-from kvframe.observe import HitRates, Misses, MissReason
+from kvframe.observe import HitRates, Misses, MissReason, Rebuild
 from tests.manager.helpers import cached, manager
 
 
@@ -125,6 +125,38 @@ def test_statistics_off_stay_none() -> None:
     assert (kv.hit_rates(), kv.misses(), kv.miss(seq)) == (None, None, None)
     assert kv.snapshot().sequences[seq].miss is None
     assert kv.stats()["hit_tokens"] == 8
+
+
+@pytest.mark.scenario("F25")
+@pytest.mark.parametrize("asks", [{"read": False}, {"read": False, "salt": "t"}])
+def test_who_asked_not_to_read_is_in_no_rate(asks: dict[str, Any]) -> None:
+    kv = manager(16, event_log=True)
+    cached(kv, range(8))
+    kv.release(kv.admit([*range(8), 5]).seq)
+    before = rates(kv)
+    assert before.total == before.recent == (2, 8 / 17, 1 / 2)
+    for tokens in ([*range(8), 5], range(3), range(50, 60)):
+        seq = kv.admit(tokens, **asks).seq
+        back = kv.preempt(seq)
+        kv.release(kv.admit(back).seq)
+        assert rates(kv) == before
+    stats = kv.stats()
+    told = ("admissions", "unread", "unread_tokens", "resumed", "resumed_unread_tokens")
+    assert [stats[name] for name in told] == [5, 3, 22, 3, 22]
+    assert misses(kv).requests[MissReason.READ_SKIPPED] == 3
+    twin = Rebuild(16, block_size=4)
+    twin.feed(kv.take_log())
+    assert twin.hit_rates() == before
+    assert twin.stats()["unread_tokens"] == 22
+
+
+@pytest.mark.scenario("F25")
+def test_an_input_without_a_name_is_in_no_rate_either() -> None:
+    kv = manager(32, groups=[GroupConfig(name="a"), GroupConfig(name="x", kind="cross")])
+    kv.release(kv.admit(range(9), encoder_tokens=4).seq)
+    assert rates(kv).total.requests == 0
+    kv.release(kv.admit(range(9), encoder_tokens=4, encoder=b"input").seq)
+    assert rates(kv).total.requests == 1
 
 
 @pytest.mark.scenario("FE-B21", "IL-B6", "MK-B8", "S20")

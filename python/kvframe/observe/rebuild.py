@@ -261,11 +261,18 @@ class Rebuild:
 
     def _miss(self, e: Event) -> None:
         kind, prompt, found = self._admitted
+        unread = e.value == MissReason.READ_SKIPPED
         if kind is K.ADMIT:
             self._stats["lookup_blocks"] += e.other
             self._stats["hit_blocks"] += found // self.block_size
             self._reasons[MissReason(e.value)] += 1
-            self._recent.append((prompt, found))
+            if unread:
+                self._stats["unread"] += 1
+                self._stats["unread_tokens"] += prompt
+            else:
+                self._recent.append((prompt, found))
+        elif unread:
+            self._stats["resumed_unread_tokens"] += prompt
 
     def _manager(self, e: Event) -> None:
         match e.kind:
@@ -286,6 +293,8 @@ _FOLLOWING = {
     "admissions",
     "prompt_tokens",
     "hit_tokens",
+    "unread",
+    "unread_tokens",
     "lookup_blocks",
     "hit_blocks",
     "hit_share_ppm",
@@ -293,6 +302,7 @@ _FOLLOWING = {
     "resumed",
     "resumed_tokens",
     "resumed_hit_tokens",
+    "resumed_unread_tokens",
     "duplicates",
 }
 """Counters that take more than one field of one event."""

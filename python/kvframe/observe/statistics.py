@@ -62,12 +62,15 @@ def miss_of(told: tuple[int, int, int, int | None] | None) -> Miss | None:
 
 
 class Rates(NamedTuple):
-    """Shares from 0 to 1, 0 where nothing was asked; resumed sequences are not in them.
+    """Shares from 0 to 1, 0 where nothing was asked.
+
+    Neither resumed sequences nor requests that asked not to read the cache (``read=False``, or an
+    encoder input without an id) are in them.
 
     Attributes:
         requests: Admissions counted.
         tokens: Prompt tokens found, of all prompt tokens.
-        with_hit: Admissions that found something, of all admissions.
+        with_hit: Admissions that found something, of those counted.
     """
 
     requests: int
@@ -83,7 +86,7 @@ class HitRates:
         total: Since the start.
         recent: Of the last 1,000 admissions (vLLM's ``CachingMetrics``).
         blocks: Blocks found, of the full blocks that lookups may cover, since the start.
-        mean: Mean over admissions of the share of the prompt found, to a millionth.
+        mean: Mean over these admissions of the share of the prompt found, to a millionth.
         resumed: Tokens that preempted sequences found again, of all their tokens.
     """
 
@@ -136,15 +139,16 @@ def share(part: float, whole: float) -> float:
 def hit_rates(stats: Mapping[str, int], recent: tuple[int, int, int, int]) -> HitRates:
     """Rates of a manager's counters and of its window (requests, with hit, prompt, hit tokens)."""
     requests, with_hit, prompt, found = recent
-    admitted = stats["admissions"]
+    admitted = stats["admissions"] - stats["unread"]
+    resumed = stats["resumed_tokens"] - stats["resumed_unread_tokens"]
     return HitRates(
         total=Rates(
             admitted,
-            share(stats["hit_tokens"], stats["prompt_tokens"]),
+            share(stats["hit_tokens"], stats["prompt_tokens"] - stats["unread_tokens"]),
             share(stats["admissions_with_hit"], admitted),
         ),
         recent=Rates(requests, share(found, prompt), share(with_hit, requests)),
         blocks=share(stats["hit_blocks"], stats["lookup_blocks"]),
         mean=share(stats["hit_share_ppm"], admitted * 1_000_000),
-        resumed=share(stats["resumed_hit_tokens"], stats["resumed_tokens"]),
+        resumed=share(stats["resumed_hit_tokens"], resumed),
     )

@@ -9,6 +9,10 @@ pub struct Stats {
     pub prompt_tokens: u64,
     /// Prompt tokens found, not to be computed.
     pub hit_tokens: u64,
+    /// Of the admissions, those that asked not to read the cache.
+    pub unread: u64,
+    /// Their prompt tokens.
+    pub unread_tokens: u64,
     /// Full blocks looked for: all that a prompt's lookup may cover.
     pub lookup_blocks: u64,
     /// Of those, found.
@@ -23,6 +27,8 @@ pub struct Stats {
     pub resumed_tokens: u64,
     /// Tokens that resumed sequences found again.
     pub resumed_hit_tokens: u64,
+    /// Tokens of resumed sequences that asked not to read the cache.
+    pub resumed_unread_tokens: u64,
     /// Admissions refused for want of blocks.
     pub refused: u64,
     /// Blocks taken from the pool.

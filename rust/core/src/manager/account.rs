@@ -161,11 +161,19 @@ impl Manager {
 
     fn count_prefix(&mut self, request: &Admission<'_>, grant: &Grant, miss: Miss) {
         let (known, cached) = (grant.prompt_tokens, grant.cached_tokens);
+        let unread = miss.reason == Reason::ReadSkipped;
         if !request.resumed {
             self.stats.lookup_blocks += u64::from(miss.wanted);
             self.stats.hit_blocks += u64::from(cached / self.options.block_size);
             self.observer.reasons.count(miss, known - cached);
-            self.observer.window.add(known, cached);
+            if unread {
+                self.stats.unread += 1;
+                self.stats.unread_tokens += u64::from(known);
+            } else {
+                self.observer.window.add(known, cached);
+            }
+        } else if unread {
+            self.stats.resumed_unread_tokens += u64::from(known);
         }
         self.created(grant.seq).miss = miss;
         if self.log.is_on() {
