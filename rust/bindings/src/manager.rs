@@ -172,7 +172,7 @@ impl Manager {
         };
         let given = policy_options.map(|o| o.clone().unbind());
         let made = make_policy(py, policy, policy_options, strict)?;
-        let hasher = Hasher::new(options.hash, block_size, &options.fingerprint);
+        let hasher = Hasher::new(options.chain_hash(), block_size, &options.fingerprint);
         let (gate, gatekeeper, admission) = match admission {
             Some(admission) => make_admission(py, admission, admission_options, admission_strict)?,
             None => (None, None, "always".into()),

@@ -175,7 +175,7 @@ impl Manager {
         let freed = self.locked_long(py, |core| {
             let freed = core.set_fingerprint(fingerprint);
             let options = core.options();
-            let hasher = Hasher::new(options.hash, options.block_size, fingerprint);
+            let hasher = Hasher::new(options.chain_hash(), options.block_size, fingerprint);
             *self.hasher.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(hasher);
             freed
         })?;

@@ -57,7 +57,7 @@ pub struct Options {
     pub block_size: u32,
     /// Layer groups; all share the pool, each has a block table of its own.
     pub groups: Vec<Group>,
-    /// The hash that chains block keys.
+    /// The hash that chains block keys, see [`Options::chain_hash`].
     pub hash: HashAlgo,
     /// How prompts are matched with blocks.
     pub index: IndexKind,
@@ -112,6 +112,13 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The hash that keys are chained by. Where a group gives blocks up, the tokens of a prefix are not
+    /// all there to be compared, so only a cryptographic one will do.
+    pub fn chain_hash(&self) -> HashAlgo {
+        let compares_all = self.groups.iter().all(|group| group.kind.keeps_all());
+        if compares_all || self.hash.is_cryptographic() { self.hash } else { HashAlgo::Sha256 }
+    }
+
     /// Refuses values that no manager could work with.
     ///
     /// # Errors

@@ -61,9 +61,9 @@ pub enum Index {
 impl Index {
     /// The index that `options` ask for, empty; its blocks have up to `span` tokens.
     pub fn new(options: &Options, span: u32) -> Self {
-        let &Options { hash, block_size, blocks, index, partial_hits, .. } = options;
+        let &Options { block_size, blocks, index, partial_hits, .. } = options;
         match index {
-            IndexKind::Hash => Self::Hash(HashIndex::new(hash, span, blocks)),
+            IndexKind::Hash => Self::Hash(HashIndex::new(options.chain_hash(), span, blocks)),
             IndexKind::Radix => Self::Radix(Box::new(Radix::new(block_size, partial_hits))),
         }
     }
@@ -81,6 +81,14 @@ impl Index {
     #[inline]
     pub fn takes_keys(&self) -> bool {
         matches!(self, Self::Hash(_))
+    }
+
+    /// Whether `block`, which has the key, holds what the proof says too.
+    pub fn vouches(&self, block: BlockId, proof: Option<Proof<'_>>) -> bool {
+        match self {
+            Self::Hash(hash) => hash.vouches(block, proof),
+            Self::Radix(_) => true,
+        }
     }
 
     /// Whether lookups by key should bring a [`Proof`].

@@ -106,7 +106,7 @@ impl Manager {
             let there = block < self.pool.created()
                 && matches!(self.pool.state(block), State::Committed | State::Cached)
                 && self.pool.key(block) == self.key_of(wanted.keys, 0, i)
-                && self.follows(block, found)
+                && self.follows(wanted, 0, block, found)
                 && index.vouches(block, self.proof(wanted, 0, i));
             if !there {
                 break;

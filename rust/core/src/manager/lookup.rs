@@ -209,7 +209,9 @@ impl Manager {
                 continue;
             }
             match self.find(wanted, group, i) {
-                Found::Block(block) if self.follows(block, found) => found.push(block),
+                Found::Block(block) if self.follows(wanted, group, block, found) => {
+                    found.push(block);
+                }
                 Found::Block(_) | Found::Nothing => break,
                 Found::Collision => return 1,
             }
@@ -266,14 +268,44 @@ impl Manager {
     /// Whether `block` comes right after the last of `found`, or a copy of it: keys that a caller
     /// made up may name blocks out of their chain.
     #[inline]
-    pub(super) fn follows(&self, block: BlockId, found: &[BlockId]) -> bool {
+    pub(super) fn follows(
+        &self,
+        wanted: Wanted<'_>,
+        group: usize,
+        block: BlockId,
+        found: &[BlockId],
+    ) -> bool {
         let parent = self.pool.parent(block);
         match found.last() {
             None => parent == NIL,
-            Some(&last) => {
-                parent == last || (parent != NIL && self.pool.key(parent) == self.pool.key(last))
-            }
+            Some(&last) if parent == last => true,
+            Some(_) if parent == NIL => false,
+            Some(_) if self.index.wants_proof() => self.is_copy(wanted, group, parent, found),
+            Some(&last) => self.pool.key(parent) == self.pool.key(last),
         }
+    }
+
+    /// Whether `block` and those before it hold what the blocks found hold: where hashes can be made to
+    /// collide, the key of the last one says nothing of those before it.
+    #[cold]
+    fn is_copy(
+        &self,
+        wanted: Wanted<'_>,
+        group: usize,
+        mut block: BlockId,
+        found: &[BlockId],
+    ) -> bool {
+        for (i, &there) in found.iter().enumerate().rev() {
+            if block == there {
+                return true;
+            }
+            let same = block != NIL && self.pool.key(block) == self.key_of(wanted.keys, group, i);
+            if !same || !self.index.vouches(block, self.proof(wanted, group, i)) {
+                return false;
+            }
+            block = self.pool.parent(block);
+        }
+        block == NIL
     }
 
     /// Where a key has several copies, takes those that the last block found follows: otherwise a

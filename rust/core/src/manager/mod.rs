@@ -157,7 +157,7 @@ impl Manager {
         let span = layout.groups().iter().map(|reach| reach.span).max().unwrap_or(0);
         policy.size(options.blocks, options.block_size).map_err(Error::PolicyRefused)?;
         Ok(Self {
-            hasher: Hasher::new(options.hash, options.block_size, &options.fingerprint),
+            hasher: Hasher::new(options.chain_hash(), options.block_size, &options.fingerprint),
             pool: Pool::new(options.blocks, options.null_block),
             index: Index::new(&options, span),
             policy,

@@ -150,7 +150,7 @@ impl Manager {
         let freed = self.clear_cache();
         self.options.fingerprint = fingerprint.to_vec();
         self.hasher = crate::hash::Hasher::new(
-            self.options.hash,
+            self.options.chain_hash(),
             self.options.block_size,
             &self.options.fingerprint,
         );

@@ -23,7 +23,7 @@ pub struct Tails {
 impl Tails {
     pub fn new(options: &Options) -> Self {
         Self {
-            hasher: Hasher::new(options.hash, options.block_size, &options.fingerprint),
+            hasher: Hasher::new(options.chain_hash(), options.block_size, &options.fingerprint),
             on: options.partial_hits && options.index == IndexKind::Hash,
             tokens: HashMap::new(),
             ended: VecDeque::new(),
@@ -32,7 +32,7 @@ impl Tails {
 
     /// Other weights name everything anew.
     pub fn reset(&mut self, options: &Options, fingerprint: &[u8]) {
-        self.hasher = Hasher::new(options.hash, options.block_size, fingerprint);
+        self.hasher = Hasher::new(options.chain_hash(), options.block_size, fingerprint);
     }
 
     /// How many tokens of a page count, if its key is that of a partial block.
