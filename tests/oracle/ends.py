@@ -46,6 +46,8 @@ class Ends(Publishing):
 
     def leave(self, s: Seq, group: int, keep: int) -> None:
         table = s.tables[group]
+        for block in self.of(table[keep:]):
+            block.inner, block.left_once = False, block.left_once or block.key is not None
         if self.fence is None:
             self.pool.drop(self.of(table[keep:][::-1]), "seq")
             return

@@ -29,6 +29,10 @@ class Block:
     """How many blocks had lost their last owner before it did."""
     reach: int = 0
     """Tokens of the longest request through it."""
+    inner: bool = False
+    """Left behind by the only sequence that had it, which no end of a prompt needs."""
+    left_once: bool = False
+    """By a sequence that gave it up or ended."""
 
     @property
     def findable(self) -> bool:
@@ -109,9 +113,13 @@ class Pool:
         """The order of death as far as it is settled."""
         wanted: list[int] | None = None
         if self.policy == "lru" or self.policy in OUTSIDE:
-            wanted = [b.id for b in sorted(self.cached(), key=RANKS["lru"])]
+            wanted = [b.id for b in sorted(self.cached(), key=lambda b: (not b.inner, b.left))]
         elif self.twin is not None:
-            wanted = self.twin.order(self.leaves(), self.now)
+            wanted = []
+            for inner in (True, False):
+                leaves = [b for b in self.leaves() if b.inner == inner]
+                order = self.twin.order(leaves, self.now)
+                wanted = None if wanted is None or order is None else wanted + order
         if wanted is None:
             assert len(set(told)) == len(told), f"{told} names a block twice"
             assert set(told) <= {b.id for b in self.cached()}, f"{told}: not all of it is cached"
@@ -124,6 +132,7 @@ class Pool:
 
     def evict(self) -> None:
         leaves = self.leaves()
+        leaves = [b for b in leaves if b.inner] or leaves
         assert self.victims, f"nothing was evicted, and {leaves[0].id} had to be"
         victim = self.blocks[self.victims.popleft()]
         assert victim in leaves, f"{victim.id} was evicted, and may not die"
@@ -205,6 +214,7 @@ class Pool:
                 self.leave(left)
                 left = []
                 self.forget([block])
+                twins[0].inner = twins[0].inner and block.inner
                 if not twins[0].owners:
                     if self.twin:
                         self.twin.claimed(twins[0], self.now)

@@ -25,11 +25,24 @@ class Publishing(Growth):
             # What may yet fail is kept, to be found and cut.
             busy = [i for i, b in enumerate(self.maybe(table)) if b and "copy" in b.owners]
             rows = [r for r in rows if not any(b <= r for b in busy if b in rows)]
+            self.leave_behind(s, group, rows)
             self.pool.drop(self.of(table[row] for row in rows[::-1]), "seq")
             for row in rows:
                 table[row] = None
         s.private = s.private or self.is_cut(s)
         return stored, copies, self.pool.room() - room
+
+    def leave_behind(self, s: Seq, group: int, rows: list[int]) -> None:
+        """Blocks that no end of a prompt needs go first, until another sequence has them."""
+        kind, prompt = self.kinds[group], len(s.ask.tokens)
+        ends = self.whole(prompt), self.whole(max(prompt - 1, 0))
+        every = all(kind.interval is None for kind in self.kinds)
+        for row, block in zip(rows, self.of(s.tables[group][row] for row in rows), strict=True):
+            own = row * kind.span >= s.cached and len(block.owners) == 1
+            is_end = kind.reachable(row, 0, ends)
+            first = block.key is not None and not block.left_once
+            block.inner = every and own and not is_end and first
+            block.left_once = block.left_once or block.key is not None
 
     def maybe(self, table: list[int | None]) -> list[Block | None]:
         return [None if block is None else self.pool.blocks[block] for block in table]

@@ -15,6 +15,8 @@ pub struct Layout {
     period: u64,
     /// Tokens between boundaries that stay findable; 0: the end of the prompt alone.
     step: u32,
+    /// Whether all boundaries stay findable because no group says which.
+    every_boundary: bool,
     /// Bit `g`: every block of group `g` can serve some hit.
     dense: u32,
     /// Whether all blocks span one unit and all groups grow alike.
@@ -97,6 +99,7 @@ impl Layout {
             unit: unit as u32,
             period: lcm(unit * size, chunks),
             step: step as u32,
+            every_boundary: groups.iter().all(|g| g.interval.is_none()),
             dense: 0,
             uniform: !lagging && cross == 0 && groups.iter().all(|g| g.units == 1),
             gives_up: groups.iter().any(|g| !g.kind.keeps_all()),
@@ -231,19 +234,33 @@ impl Layout {
         self.dense >> group & 1 == 1 || self.serves_some(group, block, prompt)
     }
 
+    /// Whether `block` of `group` serves no hit of a prompt of `prompt` tokens from its start to its
+    /// end, but only shorter ones that no group asks for by its interval.
+    pub fn is_inner(&self, group: usize, block: usize, prompt: u32) -> bool {
+        self.every_boundary
+            && !self.groups[group].kind.keeps_all()
+            && !self.serves_end(group, block, prompt)
+    }
+
     fn serves_some(&self, group: usize, block: usize, prompt: u32) -> bool {
-        let reach = &self.groups[group];
-        let end = (block as u64 + 1) * u64::from(reach.span);
+        let end = (block as u64 + 1) * u64::from(self.groups[group].span);
         // A later boundary needs what is later: the first one after the block decides.
-        let serves = |at: u64| {
-            let at = u32::try_from(at).unwrap_or(u32::MAX);
-            u64::from(at) >= end && reach.keeps(block as u32, at)
-        };
+        (self.step > 0 && self.serves(group, block, end.next_multiple_of(u64::from(self.step))))
+            || self.serves_end(group, block, prompt)
+    }
+
+    /// The end of the prompt: for one that goes on, and for the same one again (rule 5).
+    fn serves_end(&self, group: usize, block: usize, prompt: u32) -> bool {
         let unit = u64::from(self.unit_tokens());
         let whole = |tokens: u32| u64::from(tokens) / unit * unit;
-        // The end of the prompt: for one that goes on, and for the same one again (rule 5).
-        (self.step > 0 && serves(end.next_multiple_of(u64::from(self.step))))
-            || serves(whole(prompt))
-            || serves(whole(prompt.saturating_sub(1)))
+        self.serves(group, block, whole(prompt))
+            || self.serves(group, block, whole(prompt.saturating_sub(1)))
+    }
+
+    fn serves(&self, group: usize, block: usize, at: u64) -> bool {
+        let reach = &self.groups[group];
+        let end = (block as u64 + 1) * u64::from(reach.span);
+        let at = u32::try_from(at).unwrap_or(u32::MAX);
+        u64::from(at) >= end && reach.keeps(block as u32, at)
     }
 }

@@ -161,8 +161,8 @@ impl Manager {
                 continue;
             }
             let mut table = std::mem::take(&mut sequence.tables[group]);
-            if self.retention.is_on() {
-                self.retain(seq, group, keep, &table[keep..])?;
+            if self.notes_uses() {
+                self.retain(seq, group, keep, &table[keep..], true)?;
             }
             if self.fences.is_up() {
                 self.put_behind(&table, keep);

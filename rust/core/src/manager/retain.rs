@@ -6,18 +6,25 @@ use crate::events::Kind;
 use crate::groups::GroupKind;
 use crate::policy::View;
 use crate::pool::{BlockId, NIL, State};
-use crate::retention::Keep;
+use crate::retention::{INNER_PRIORITY, Keep};
 use crate::sequence::SeqId;
 
 impl Manager {
-    /// `seq` gives up `blocks` of `group`, from place `first` of its table on: those that are findable
-    /// are to be kept as it asked, or as nobody asked.
+    /// Whether it matters how blocks are given up, and by how many: to what requests asked for, or to
+    /// what is left behind within a prompt.
+    pub(super) fn notes_uses(&self) -> bool {
+        self.retention.is_on() || self.layout.gives_up()
+    }
+
+    /// `seq` gives up `blocks` of `group`, from place `first` of its table on, because it `ends` or goes
+    /// on without them: those that are findable are to be kept as it asked, or as no request asked.
     pub(super) fn retain(
         &mut self,
         seq: SeqId,
         group: usize,
         first: usize,
         blocks: &[BlockId],
+        ends: bool,
     ) -> Result<()> {
         let reach = self.layout.groups()[group];
         let sequence = self.sequences.get_mut(seq)?;
@@ -30,8 +37,15 @@ impl Manager {
                 continue;
             }
             let start = i * reach.span;
+            let own = start >= cached;
             let keep = of_prompt.and_then(|asked| asked.of(start..start + reach.span, prompt));
-            self.ask_for(block, keep, start >= cached);
+            let is_inner = || {
+                own && !ends
+                    && self.pool.refs(block) == 1
+                    && self.layout.is_inner(group, i as usize, prompt)
+            };
+            let keep = keep.or_else(|| is_inner().then(|| Keep::forever(INNER_PRIORITY)));
+            self.ask_for(block, keep, own);
             if self.options.sessions {
                 self.sessions.used(block, session, &self.pool);
             }

@@ -54,8 +54,8 @@ impl Manager {
             // What is computed without them is no longer what the prefix alone says.
             let is_sink = matches!(reach.kind, GroupKind::SinkWindow { .. });
             sequence.private |= is_sink && !blocks.is_empty();
-            if self.retention.is_on() {
-                self.retain(seq, group, first, &blocks)?;
+            if self.notes_uses() {
+                self.retain(seq, group, first, &blocks, false)?;
             }
             self.drop_owners(seq, &blocks);
             self.scratch.blocks = blocks;

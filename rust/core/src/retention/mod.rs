@@ -18,5 +18,9 @@ pub use term::{Decay, Keep, Retention, TokenRange};
 /// The priority of blocks nobody asked anything for, as in TensorRT-LLM.
 pub const DEFAULT_PRIORITY: u8 = 35;
 
+/// The priority of blocks that a window, a chunk or a state left behind within a prompt, until another
+/// sequence uses them: they serve shorter prompts alone, and go before whole prefixes do.
+pub const INNER_PRIORITY: u8 = DEFAULT_PRIORITY - 1;
+
 /// The highest priority.
 pub const MAX_PRIORITY: u8 = 100;

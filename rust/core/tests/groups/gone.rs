@@ -33,9 +33,11 @@ fn what_no_token_attends_to_is_given_up_tail_first() {
         let freed = m.commit(seq, committed).unwrap().freed as usize;
         assert_eq!(kept(&m, seq, 1), entries, "{kind:?} at {committed}");
         assert_eq!(freed, 3 - entries.len());
-        // Of what was worth finding, the latest is the first in line.
+        // Of what was worth finding, what no end of the prompt needs is the first in line, the latest
+        // of that first.
         let gone = table.iter().rev().filter(|&&b| m.pool().depth(b) < 3 && m.pool().refs(b) == 0);
-        let cached: Vec<_> = gone.copied().filter(|&b| m.pool().is_evictable(b)).collect();
+        let mut cached: Vec<_> = gone.copied().filter(|&b| m.pool().is_evictable(b)).collect();
+        cached.sort_by_key(|&block| m.pool().priority(block));
         assert_eq!(m.eviction_order(), cached);
         m.check_integrity().unwrap();
     }
