@@ -185,9 +185,8 @@ fn at(times: &[&str], row: impl Fn(&str) -> String, unit: Option<TimeUnit>) -> T
 fn the_form_says_the_unit_of_times() {
     let plain = |at: &str| GOOD.replace("p\": 5", &format!("p\": {at}"));
     let (ms, s) = (TimeUnit::Milliseconds, TimeUnit::Seconds);
-    let millis = |trace: &Trace| -> Vec<i64> {
-        trace.requests.iter().map(|r| r.timestamp_ms).collect()
-    };
+    let millis =
+        |trace: &Trace| -> Vec<i64> { trace.requests.iter().map(|r| r.timestamp_ms).collect() };
     let seconds = at(&["0.007", "0.079", "61.1144", "62"], bailian, None);
     assert_eq!(millis(&seconds), [7, 79, 61_114, 62_000]);
     assert_eq!((seconds.time_unit, seconds.unit_in_doubt), (s, false));
