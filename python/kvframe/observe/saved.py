@@ -12,7 +12,6 @@ import gzip
 import os
 import tempfile
 import zlib
-from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -189,10 +188,10 @@ def _contents(body: _Body, block_size: int | None) -> Contents:
 
 
 def _request(asked: _Asked) -> Request:
-    arrays = {name: array.array() for name, array in asked.arrays.items()}
-    options: Mapping[str, Any] = {k: _tuples(v) for k, v in asked.options.items()}
+    arguments: dict[str, Any] = {name: one.array() for name, one in asked.arrays.items()}
+    arguments |= {name: _tuples(value) for name, value in asked.options.items()}
     prompt = None if asked.prompt is None else asked.prompt.array()
-    return Request.of_core(CoreRequest(prompt, **arrays, **options))
+    return Request.of_core(CoreRequest(prompt, **arguments))
 
 
 def _tuples(value: object) -> object:

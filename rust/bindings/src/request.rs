@@ -176,6 +176,7 @@ impl Request {
     }
 
     /// The arguments that make it anew: the prompt, and the keywords.
+    #[allow(clippy::type_complexity)]
     fn arguments<'py>(
         &self,
         py: Python<'py>,
