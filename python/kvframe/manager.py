@@ -99,7 +99,8 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
     - forget: `clear_cache`, `set_fingerprint`
     - work block by block: `lend`, `give_back`, `owners`, `unkeyed_blocks`, `take_changes`
     - attach something of your own to a prefix: `attach`, `take_dropped`
-    - count: `counts`, `lengths`, `stats`, `hit_rates`, `prefix_stats`, `request_usage`
+    - count: `counts`, `lengths`, `stats`, `reset_peak`, `hit_rates`, `prefix_stats`,
+      `request_usage`
     - look inside: `miss`, `misses`, `residency`, `take_events`, `take_log`, `snapshot`, `dump`,
       `explain_sequence`, `explain_block`, `eviction_order`, `check_integrity`
 

@@ -61,8 +61,11 @@ def use_of(told: object) -> Use:
         return UNKNOWN
     try:
         use = msgspec.convert(told, Use)
+        str(use.session).encode()
     except msgspec.ValidationError as error:
         wrong = str(error)
+    except UnicodeEncodeError:
+        wrong = "session must be a name that has a UTF-8 form"
     else:
         for name, (least, most) in _RANGES.items():
             value = getattr(use, name)
