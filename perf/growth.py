@@ -46,13 +46,13 @@ PARTS = (
 
 
 def best(world: Any, verb: Verb, rounds: int) -> float:
-    """The least µs of a call, its preparation left out."""
+    """The least µs of processor time of a call, its preparation left out."""
     least = float("inf")
     for _ in range(rounds):
         call = verb(world)
-        start = time.perf_counter()
+        start = time.thread_time()
         call()
-        least = min(least, time.perf_counter() - start)
+        least = min(least, time.thread_time() - start)
         if least > 0.5:
             break
     return least * 1e6

@@ -157,7 +157,13 @@ class Tiered:
 
 def _offload(world: Tiered) -> Call:
     seq = world.admitted(world.prompt())
-    return lambda: (world.tiers.offload(seq), world.tiers.poll(), world.kv.release(seq))
+
+    def call() -> None:
+        world.tiers.offload(seq)
+        world.tiers.poll()
+        world.kv.release(seq)
+
+    return call
 
 
 def _admit(world: Tiered) -> Call:

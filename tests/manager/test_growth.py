@@ -5,6 +5,7 @@ What it costs is counted by ``perf.instructions`` and shown by ``perf.growth``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any, get_args
 
@@ -166,7 +167,7 @@ def test_a_prompt_is_read_when_its_turn_comes() -> None:
         assert kv.counts() == before
 
 
-KEYS = {
+KEYS: dict[str, Callable[[int], tuple[int, int]]] = {
     "mixed": lambda i: (hash((i, 1)) & (2**64 - 1), (i + 1) * 0x9E3779B97F4A7C15 % 2**64),
     "low word": lambda i: (i, 1),
     "high word": lambda i: (1, i),
