@@ -19,7 +19,7 @@ from typing import Any
 import click
 
 from kvframe.discovery import own_version
-from kvframe.errors import ConfigError, KVFrameError
+from kvframe.errors import KVFrameError
 from kvframe.spelling import did_you_mean
 
 BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
@@ -101,7 +101,7 @@ class _Commands(NearestGroup):
 
 def _exit_code(run: Callable[[], object]) -> int:
     if sys.stdout is None:  # `>&-`
-        _fail("stdout: closed")
+        fail("stdout: closed")
         return BAD_INPUT
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         # A name that the terminal's encoding has no letters for is shown escaped.
@@ -113,31 +113,26 @@ def _exit_code(run: Callable[[], object]) -> int:
         click.echo(error.format_message())
         return 0
     except click.UsageError as error:
-        _fail(error.format_message())
+        fail(error.format_message())
         if error.ctx is not None:
             click.echo(f"hint: {error.ctx.command_path} --help", err=True)
         return BAD_INPUT
     except click.ClickException as error:
-        _fail(error.format_message())
+        fail(error.format_message())
         return BAD_INPUT
     except KVFrameError as error:
-        _fail(str(error))
-        if isinstance(error, ConfigError):
-            for other in error.others:
-                _fail(other)
-            if error.unlisted:
-                click.echo(f"… and {error.unlisted} more", err=True)
+        fail(str(error))
         return BAD_INPUT
     except (_ReaderLeftError, BrokenPipeError):
         _leave_stdout()
         return BROKEN_PIPE
     except OSError as error:
         _leave_stdout()
-        _fail(f"{error.filename or 'stdout'}: {error.strerror or error}")
+        fail(f"{error.filename or 'stdout'}: {error.strerror or error}")
         return BAD_INPUT
     except SystemExit as error:  # No command of ours ends so: a plugin has called sys.exit.
         at = extract_tb(error.__traceback__)[-1]
-        _fail(f"{at.filename}:{at.lineno}: has ended the program: SystemExit: {error}")
+        fail(f"{at.filename}:{at.lineno}: has ended the program: SystemExit: {error}")
         return BAD_INPUT
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
@@ -151,7 +146,8 @@ def _leave_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _fail(message: str) -> None:
+def fail(message: str) -> None:
+    """Tell of an error, on one line of stderr."""
     click.echo(f"error: {' '.join(message.split())}", err=True)
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import click
 
+from kvframe.cli import BAD_INPUT, fail
 from kvframe.config import Resolved
 from kvframe.config.show import json_schema, show
+from kvframe.errors import ConfigError
 from kvframe.policies.driver import driver
 from kvframe.policies.gate import gate_of
 from kvframe.policies.match import matcher_of
@@ -20,7 +22,8 @@ from kvframe.registry import Registry
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--schema", is_flag=True, help="Print the JSON schema of kvframe.toml, for editors.")
-def check(file: Path | None, schema: bool) -> None:
+@click.pass_context
+def check(context: click.Context, file: Path | None, schema: bool) -> None:
     """Check FILE and print what it resolves to.
 
     FILE is a kvframe.toml, or a pyproject.toml with [tool.kvframe]; without it, the one in the
@@ -32,8 +35,15 @@ def check(file: Path | None, schema: bool) -> None:
             text = json.dumps(json_schema(Registry()), indent=2)
         click.echo(text)
         return
-    with redirect_stdout(sys.stderr):
-        resolved = _made(file)
+    try:
+        with redirect_stdout(sys.stderr):
+            resolved = _made(file)
+    except ConfigError as error:
+        for said in (str(error), *error.others):
+            fail(said)
+        if error.unlisted:
+            click.echo(f"… and {error.unlisted} more", err=True)
+        context.exit(BAD_INPUT)
     click.echo(show(resolved))
     stores = [tier.config for tier in resolved.tiers if tier.store is not None]
     if stores and not resolved.config.cache.fingerprint:
