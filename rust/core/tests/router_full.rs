@@ -7,6 +7,9 @@ use proptest::prelude::*;
 
 type Holder = (u64, u8);
 
+/// Names of blocks, and the parent's, event by event.
+type Named<'a> = &'a [(&'a [u64], Option<u64>)];
+
 fn at(worker: u64) -> Rank {
     worker.into()
 }
@@ -66,8 +69,7 @@ fn the_tail_used_least_lately_goes_first() {
 fn a_name_told_twice_leaves_nothing_behind() {
     let tokens: Vec<u32> = (0..16).collect();
     let text = |blocks: usize| Text { tokens: &tokens[..4 * blocks], marks: &[], space: 7 };
-    type Told<'a> = &'a [(&'a [u64], Option<u64>)];
-    let streams: &[Told<'_>] = &[
+    let streams: &[Named<'_>] = &[
         &[(&[6, 6], None)],
         &[(&[6, 7, 6], None)],
         &[(&[6], None), (&[6], Some(6))],
@@ -212,7 +214,9 @@ impl Model {
             block.used = self.now;
             let here: BTreeSet<u64> = block.held.iter().map(|(worker, _)| *worker).collect();
             let still = going.map_or_else(|| here.clone(), |before| &before & &here);
-            still.iter().for_each(|worker| *reach.entry(*worker).or_insert(0) += 1);
+            for worker in &still {
+                *reach.entry(*worker).or_insert(0) += 1;
+            }
             if still.is_empty() {
                 break;
             }
@@ -343,7 +347,9 @@ proptest! {
                             .map(|s| s.2.clone()).collect(),
                     };
                     for (name, token) in names.iter().zip(tokens) {
-                        above.iter_mut().for_each(|prefix| prefix.push(token));
+                        for prefix in &mut above {
+                            prefix.push(token);
+                        }
                         stands.extend(above.iter().map(|prefix| (w, *name, prefix.clone())));
                     }
                 }

@@ -197,7 +197,7 @@ impl Nodes {
     }
 
     /// No more blocks follow.
-    pub fn end(&mut self, chain: Chain) {
+    pub fn end(&mut self, chain: &Chain) {
         if let Above::Tip(tip) = chain.above
             && !tip.queued
         {
@@ -283,7 +283,9 @@ impl Nodes {
                 break true;
             }
         };
-        kept.into_iter().for_each(|leaf| self.leaves.push(leaf));
+        if let Some(leaf) = kept {
+            self.leaves.push(leaf);
+        }
         dropped
     }
 }

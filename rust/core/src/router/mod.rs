@@ -220,7 +220,7 @@ impl Router {
         let placed = if self.block_size == 0 {
             let mut chain = self.nodes.begin(parent);
             let placed = self.nodes.place_all(&mut chain, hashes, holder);
-            self.nodes.end(chain);
+            self.nodes.end(&chain);
             self.counts.dropped += (hashes.len() - placed) as u64;
             placed
         } else if text.tokens.is_empty() {
@@ -248,7 +248,7 @@ impl Router {
             };
             let mut chain = self.nodes.begin(alias.parent());
             let fits = self.nodes.place(&mut chain, alias.key, holder, false);
-            self.nodes.end(chain);
+            self.nodes.end(&chain);
             placed += usize::from(fits);
             full += usize::from(!fits);
         }
@@ -296,7 +296,7 @@ impl Router {
             }
             placed += 1;
         }
-        nodes.end(chain);
+        nodes.end(&chain);
         worker.aliases.tidy(nodes);
         let rest = (hashes.len() - placed) as u64;
         *(if full { &mut self.counts.dropped } else { &mut self.counts.unplaced }) += rest;

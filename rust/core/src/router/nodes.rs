@@ -124,7 +124,7 @@ impl Nodes {
     /// `worker` holds nothing any more; how many blocks it held.
     pub fn forget_worker(&mut self, worker: u32) -> usize {
         let (mut count, mut gone) = (0, Vec::new());
-        for node in self.table.iter_mut() {
+        for node in &mut self.table {
             if self.crowds.remove_worker(&mut node.held, worker) {
                 count += 1;
                 if node.held.is_empty() {
@@ -266,7 +266,7 @@ mod tests {
             nodes.tick();
             let mut chain = nodes.begin(None);
             assert!(nodes.place(&mut chain, key, Holder::new(0, 0), false));
-            nodes.end(chain);
+            nodes.end(&chain);
         }
         assert!(!nodes.contains(1) && !nodes.contains(2) && nodes.contains(3));
         assert_eq!((nodes.check(), nodes.now), (Ok(()), (1 << 31) + 2));
