@@ -109,8 +109,8 @@ class Request:
             them. If it is cut or ends before that, this sequence is cut to what is good, and
             `Stepped.rewound` or `KVCacheManager.take_changes` says so. Blocks that are being loaded
             for another sequence are shared, too: they are good once the load has ended, and
-            ``loaded`` or ``failed`` names this sequence among those that it cuts. Only where every group is
-            of full attention or a sliding window, in blocks of ``cache.block_size``.
+            ``loaded`` or ``failed`` names this sequence among those that it cuts. Only where every
+            group is of full attention or a sliding window, in blocks of ``cache.block_size``.
         encoder: Content id of the input that ``cross`` groups attend to; a prefix is shared only
             among requests with the same input. Without an id, nothing of the sequence is shared.
         encoder_tokens: Tokens of that input; their blocks are held from admission to the end.

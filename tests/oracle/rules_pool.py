@@ -149,8 +149,8 @@ class PoolRules(Rules):
     def clear_scope(self) -> None:
         # Mostly little of it, or the walk would never run out of blocks.
         adapter, salt, session = self.dice.pick(
-            [("s", None, None), (None, "s", None), (None, None, 1), (None, None, 2)] * 3
-            + [("", "s", None), ("", "", 1), ("s", "", 2), ("", None, None), ("", "", None)]
+            [("s", None, None), (None, "s", None), (None, None, 1), (None, None, 2)] * 4
+            + [("", "s", None), ("", "", 1), ("s", "", 2), ("", None, None)]
         )
         self.both(
             f"clear adapter {adapter!r} salt {salt!r} session {session}",

@@ -69,7 +69,7 @@ SETUPS += [
 OFTEN = {
     "hit": 40,
     "refused": 10,
-    "evictions": 20,
+    "evictions": 30,
     "copies": 1000,
     "joined": 1000,
     "pinned": 2500,
