@@ -190,15 +190,12 @@ impl Origins {
         }
         let (salt, adapter) = (space.salt.to_vec(), space.adapter.to_vec());
         let name = Name { root, salt, adapter, blocks };
-        let at = match self.vacant.pop() {
-            Some(at) => {
-                self.names[at as usize] = name;
-                at
-            }
-            None => {
-                self.names.push(name);
-                self.names.len() as u32 - 1
-            }
+        let at = if let Some(at) = self.vacant.pop() {
+            self.names[at as usize] = name;
+            at
+        } else {
+            self.names.push(name);
+            self.names.len() as u32 - 1
         };
         self.places.insert(root, at);
         at

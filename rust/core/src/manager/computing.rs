@@ -2,7 +2,7 @@
 //! as a hit finds its blocks, however many run. Nothing is noted before the first join.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashMap};
 
@@ -47,9 +47,7 @@ impl Computing {
 
     /// The name of a block of `tokens` behind one named `before`.
     pub(super) fn name(&self, before: Key, tokens: &[u32]) -> Key {
-        let mut hasher = self.hash.build_hasher();
-        (before.0, tokens).hash(&mut hasher);
-        Key(u128::from(hasher.finish()))
+        Key(u128::from(self.hash.hash_one((before.0, tokens))))
     }
 
     /// `seq` computes the blocks at the places `from` to `to`; `name` says how each is called, given the

@@ -67,7 +67,7 @@ impl Manager {
     fn owner_of(&self, load: Load) -> Option<&Sequence> {
         let (_, pages) = self.tickets.load(load.ticket)?;
         let seq = pages.first()?.seq;
-        let candidates = [Some(seq), self.orphans.get(&load.ticket).copied()];
+        let candidates = [Some(seq), self.orphans.get(load.ticket).copied()];
         let mut live = candidates.into_iter().flatten();
         live.find_map(|seq| self.sequences.get(seq).ok())
     }

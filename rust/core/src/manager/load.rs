@@ -58,7 +58,7 @@ impl Manager {
         let good = (blocks / unit) as usize * row_pages;
         let opened_for = pages.first().map_or(0, |copy| copy.seq);
         let pages: Vec<BlockId> = pages[..good].iter().map(|copy| copy.dst).collect();
-        let seq = self.orphans.get(&ticket).copied().unwrap_or(opened_for);
+        let seq = self.orphans.get(ticket).copied().unwrap_or(opened_for);
         self.note_two(Kind::Loaded, 0, ticket, u64::from(blocks));
         let cut = if blocks / unit < all / unit {
             self.tickets.keep_only(ticket, good);

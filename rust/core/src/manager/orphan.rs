@@ -27,8 +27,8 @@ impl Orphans {
     }
 
     /// The stand-in of a load.
-    pub(super) fn get(&self, ticket: &u64) -> Option<&SeqId> {
-        self.by_ticket.get(ticket)
+    pub(super) fn get(&self, ticket: u64) -> Option<&SeqId> {
+        self.by_ticket.get(&ticket)
     }
 
     /// Whether a sequence is a stand-in.

@@ -189,7 +189,9 @@ impl Manager {
             }
             ended.undo();
         }
-        takers.values_mut().for_each(|takers| takers.sort_unstable_by_key(|&taker| Reverse(taker)));
+        for takers in takers.values_mut() {
+            takers.sort_unstable_by_key(|&taker| Reverse(taker));
+        }
         let mut gone = vec![false; left.len()];
         let mut queue = Queue::new(&left);
         while over > 0 {

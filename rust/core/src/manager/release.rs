@@ -229,7 +229,7 @@ impl Manager {
             *ends.entry(page).or_default() += 1;
         }
         for (page, group, seq) in self.tickets.spoiled(&plan) {
-            let seq = self.orphans.get(&ticket).copied().unwrap_or(seq);
+            let seq = self.orphans.get(ticket).copied().unwrap_or(seq);
             let copies = ends.get(&page).copied().unwrap_or(0) + self.tickets.holds(page);
             for (seq, at) in self.holders(page, group, seq, copies) {
                 let good = at as u32 * self.layout.groups()[group as usize].span;

@@ -199,6 +199,7 @@ mod tests {
 
     // scenario: F24
     #[test]
+    #[allow(clippy::float_cmp)] // a rank is one of the values
     fn ranks_are_the_nearest() {
         let values: Vec<f64> = (1..=200).map(f64::from).collect();
         for n in 0..=values.len() {
