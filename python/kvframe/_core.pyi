@@ -124,9 +124,15 @@ class Manager:
         """
         Holds blocks once more.
         """
-    def clear_cache(self, /) -> int:
+    def clear_cache(
+        self,
+        /,
+        salt: bytes | None = None,
+        adapter: bytes | None = None,
+        session: SupportsIndex | str | None = None,
+    ) -> int:
         """
-        Forgets every cached block; returns how many were freed.
+        Forgets every cached block, or those of a scope; returns how many were freed.
         """
     def collect(self, /, free: SupportsIndex) -> int:
         """
@@ -290,6 +296,10 @@ class Manager:
         """
         The options as they reached the core.
         """
+    def origin(self, /, seq: SupportsIndex) -> tuple[bytes, bytes, int]:
+        """
+        A sequence's salt, adapter and session.
+        """
     def owners(
         self, /, block: SupportsIndex
     ) -> tuple[list[int], list[int], int, int, list[tuple[int, str]]]:
@@ -402,6 +412,11 @@ class Manager:
         """
         Ends a sequence; its blocks stay until `fence` has passed.
         """
+    def rematch(self, /, seq: SupportsIndex, fence: SupportsIndex | None = None) -> int:
+        """
+        Looks a sequence that has computed nothing up again; returns its cached tokens. What it gives
+        up stays until `fence` has passed.
+        """
     def remove_pressure_callback(self, /, callback: Any) -> int:
         """
         Takes a callback off; how often it was there.
@@ -422,6 +437,10 @@ class Manager:
     def resize(self, /, blocks: SupportsIndex) -> None:
         """
         Another number of blocks.
+        """
+    def salts(self, /) -> list[bytes]:
+        """
+        Salts of findable blocks and of running sequences, each once.
         """
     def seq_lens(self, /, seqs: Any, out: Any) -> None:
         """
@@ -552,7 +571,7 @@ class Manager:
         """
         The keys under which lower tiers keep a request's full blocks, whatever the index here.
         """
-    def tier_prefix(self, /, block: SupportsIndex) -> tuple[Any, Any]:
+    def tier_prefix(self, /, block: SupportsIndex) -> tuple[Incomplete, Any]:
         """
         The blocks of the prefix that ends with `block`, and the keys under which lower tiers keep them;
         none of either where that is not known.
@@ -657,6 +676,10 @@ class Request:
         """
         (prompt tokens, session, turn, class, priority, whether it reads, tokens that somebody brings:
         after the cached ones, and as a length)
+        """
+    def origin(self, /) -> tuple[bytes, bytes, int]:
+        """
+        Its salt, adapter and session.
         """
     def outlook(self, /) -> list[int]:
         """

@@ -87,9 +87,7 @@ def _package(loaded: Loaded[D]) -> set[Path]:
         return set()
     file = Path(path)
     if file.name == "__init__.py":
-        return {
-            each for each in file.parent.rglob("*") if each.suffix in _CODE and each.is_file()
-        }
+        return {each for each in file.parent.rglob("*") if each.suffix in _CODE and each.is_file()}
     return {file}
 
 
