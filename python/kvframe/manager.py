@@ -374,7 +374,7 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
         *,
         adapter: str | None = None,
         salt: str | None = None,
-        session: int | None = None,
+        session: int | str | None = None,
     ) -> int:
         """Forget every cached block, or those that all of the given applies to.
 

@@ -104,7 +104,8 @@ class Steps(Matched):
                 was done. So does that of a `UsageError` where a policy has changed the type, the
                 shape or the memory of ``tables`` or ``slots``, which then miss what came after.
         """
-        waiting, count, turns, answers = None, 0, None, []
+        waiting: Sequence[Any] | None = None
+        count, turns, answers = 0, None, []
         if admit is not None:
             waiting = _waiting(admit)
             count = len(waiting)

@@ -106,7 +106,7 @@ def test_snapshots_taken_while_others_work_are_each_of_one_instant() -> None:
     seq = kv.admit(range(4 * 4_500)).seq
     kv.commit(seq, 4 * 4_500)
     works = [lambda worker=worker: work(worker) for worker in range(3)]
-    ticks = []
+    ticks: list[int] = []
     with beside(*works, stop=stop.set) as workers:
         # Without an end where the workers do nothing, so that their death is no success.
         while len(ticks) < 40 or len(set(ticks)) < 10:

@@ -84,7 +84,7 @@ def test_what_is_on_its_way_is_dropped_where_it_arrives() -> None:
 def test_a_sequence_that_was_swapped_out_is_computed_again() -> None:
     engine = Engine([host()], blocks=16)
     cost = SwapCost(parameters=1e9, flops=1e6, bandwidth_out=1e9, bandwidth_in=1e9)
-    swapped = []
+    swapped: list[Any] = []
     for adapter in ("a", "b", "a"):
         grant = engine.start(text(len(swapped), 13), adapter=adapter)
         engine.compute(grant.seq)
@@ -122,7 +122,7 @@ def test_a_session_loses_in_each_tier_what_it_alone_asked_for() -> None:
 @pytest.mark.scenario("F30")
 def test_pages_from_before_a_restart_may_be_of_any_adapter(tmp_path: Path) -> None:
     def start() -> Engine:
-        store = {"store": "disk", "options": {"path": str(tmp_path)}}
+        store: dict[str, Any] = {"store": "disk", "options": {"path": str(tmp_path)}}
         return Engine([host(), below(**store)], blocks=32)
 
     engine = start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from weakref import WeakSet
 
+from kvframe.request import session_id
 from kvframe.tiers.below import StoreTier
 from kvframe.tiers.books import Keys, as_keys, as_tuples
 from kvframe.tiers.levels import Level, Levels
@@ -77,7 +78,7 @@ class Forgetting(Levels):
         *,
         adapter: str | None = None,
         salt: str | None = None,
-        session: int | None = None,
+        session: int | str | None = None,
     ) -> int:
         """Forget in the pool and in every tier what all of the given applies to; else everything.
 
@@ -96,6 +97,7 @@ class Forgetting(Levels):
         """
         self._check_open()
         freed = self.kv.clear_cache(adapter=adapter, salt=salt, session=session)
+        number = None if session is None else session_id(session)
         name = None if adapter is None else adapter.encode()
 
         def covers(its_salt: bytes, its_adapter: bytes) -> bool:
@@ -103,17 +105,17 @@ class Forgetting(Levels):
             return fits and name in (None, its_adapter)
 
         for level in self.levels:
-            if adapter is salt is session is None:
+            if adapter is None and salt is None and number is None:
                 gone = level.books.clear()
-            elif session is None:
+            elif number is None:
                 heads = [head for head, told in self._origins.heads.items() if covers(*told)]
                 gone = level.books.forget(as_keys([*heads, *self._nameless(level)]))
             else:
-                gone = level.books.forget(as_keys(self._origins.of(session, covers)))
+                gone = level.books.forget(as_keys(self._origins.of(number, covers)))
             self._left(level, gone)
         for swapped in self._swapped:
             its_salt, its_adapter, its_session = swapped.request.core.origin()
-            if covers(its_salt, its_adapter) and session in (None, its_session):
+            if covers(its_salt, its_adapter) and number in (None, its_session):
                 swapped._weights = None
         return freed
 
