@@ -78,8 +78,8 @@ class Steps(Matched):
             extend: (sequences, lengths) whose known tokens get slots (chunked prefill).
             admit: Requests, or prompts, that are admitted if there is room, first come, first
                 served. What each one is is checked at once; a request is hashed and a prompt read
-                when its turn comes, so that a long queue behind a refusal costs little. A prompt
-                with what is no token id is refused by itself (`Reason.WRONG`).
+                when its turn comes, so that a long queue behind a refusal costs little. Behind the
+                first, a prompt with what is no token id is refused by itself (`Reason.WRONG`).
             token_budget: Tokens that the admissions together may leave to be computed; the last
                 one gets what is left of the budget as its chunk.
             batch_tokens: Tokens that the whole step may give slots to: appended ones come first,
