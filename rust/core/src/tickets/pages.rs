@@ -1,6 +1,6 @@
 //! What unsettled copies do with each page, so that no question about one page walks all copies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 
@@ -36,6 +36,8 @@ pub(super) struct Pages {
     pages: HashMap<BlockId, Page>,
     /// Copies within the pool by source and target. A page is the target of one copy at a time.
     reads: BTreeMap<(BlockId, BlockId), Read>,
+    /// Sequences that came to share a page while it had ends of copies.
+    sharers: BTreeSet<(BlockId, SeqId)>,
 }
 
 impl Pages {
@@ -73,6 +75,18 @@ impl Pages {
         self.lose_end(copy.dst, |page| (page.writer, page.load) = (0, false));
     }
 
+    /// `seq` shares `block` from now on; noted where copies end there.
+    pub(super) fn share(&mut self, block: BlockId, seq: SeqId) {
+        if self.pages.contains_key(&block) {
+            self.sharers.insert((block, seq));
+        }
+    }
+
+    /// Sequences that came to share `block` while copies ended there.
+    pub(super) fn sharers(&self, block: BlockId) -> impl Iterator<Item = SeqId> + '_ {
+        self.sharers.range((block, 0)..=(block, SeqId::MAX)).map(|&(_, seq)| seq)
+    }
+
     /// What `filler` computes here is joined.
     pub(super) fn join(&mut self, page: BlockId, filler: SeqId) {
         let page = self.pages.entry(page).or_default();
@@ -92,6 +106,9 @@ impl Pages {
         page.ends -= 1;
         if page.ends == 0 {
             self.pages.remove(&block);
+            while let Some(&gone) = self.sharers.range((block, 0)..=(block, SeqId::MAX)).next() {
+                self.sharers.remove(&gone);
+            }
         } else {
             change(page);
         }
