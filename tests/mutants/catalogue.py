@@ -151,11 +151,9 @@ MUTANTS = (
     Mutant(
         "plan-forgets-a-copy",
         "tickets.rs",
-        "        self.outstanding.push(plan.clone());\n        self.held",
-        "        self.outstanding.push(plan.clone());\n"
-        "        let mut plan = plan;\n"
-        "        plan.copies.truncate(1);\n"
-        "        self.held",
+        "        let plan = Plan { ticket: self.next + 1, copies: copies.clone() };\n",
+        "        let told = copies[..1].to_vec();\n"
+        "        let plan = Plan { ticket: self.next + 1, copies: told };\n",
         "of several copies the data plane is told of one",
     ),
     Mutant(
@@ -185,8 +183,8 @@ MUTANTS = (
     Mutant(
         "failure-stops-at-first-copy",
         "tickets.rs",
-        "            pages.extend(from.collect::<Vec<_>>());\n",
-        "            drop(from.collect::<Vec<_>>());\n",
+        "(dst, read.group, read.seq)));\n            at += 1;",
+        "(dst, read.group, read.seq)).take(0));\n            at += 1;",
         "a page copied from one that was never filled goes on as if it were good",
     ),
     Mutant(

@@ -56,10 +56,10 @@ MUTANTS = (
     Mutant(
         "older-copy-forgotten",
         "index/hash.rs",
-        "                self.table.insert_unique(slot(key), block, hasher);\n",
-        "                let older = self.table.find_entry(slot(key), |&b| b == first);\n"
+        "                self.table.insert_unique(key.mixed(), block, hasher);\n",
+        "                let older = self.table.find_entry(key.mixed(), |&b| b == first);\n"
         "                drop(older.map(hashbrown::hash_table::OccupiedEntry::remove));\n"
-        "                self.table.insert_unique(slot(key), block, hasher);\n",
+        "                self.table.insert_unique(key.mixed(), block, hasher);\n",
         "with the second copy of a block, the first is lost as well",
         ("SA-B7",),
     ),
@@ -98,8 +98,13 @@ MUTANTS = (
     Mutant(
         "settled-twice",
         "tickets.rs",
-        "at.map(|at| self.outstanding.swap_remove(at)).ok_or(Error::UnknownTicket(ticket))",
-        "at.map(|at| self.outstanding[at].clone()).ok_or(Error::UnknownTicket(ticket))",
+        "        let mut gone = self.forget(ticket).ok_or(Error::UnknownTicket(ticket))?;\n",
+        "        let mut gone = match self.outstanding.get(&ticket) {\n"
+        "            Some(t) if t.load.is_none() && t.copies.is_empty() => {\n"
+        "                Ticket { held: t.held.clone(), ..Ticket::default() }\n"
+        "            }\n"
+        "            _ => self.forget(ticket).ok_or(Error::UnknownTicket(ticket))?,\n"
+        "        };\n",
         "letting go of a pin twice takes away somebody else's",
         ("SA-B11", "FE-B23"),
     ),
