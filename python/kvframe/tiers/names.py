@@ -1,4 +1,4 @@
-"""New names for pages of a salt or adapter that was forgotten, where others may still hold the old."""
+"""New names for pages of a salt or adapter that was forgotten: others may still hold the old."""
 
 from __future__ import annotations
 

@@ -24,11 +24,11 @@ from kvframe.tiers.cost import Rate
 from kvframe.tiers.downward import Downward
 from kvframe.tiers.ending import LIMIT_S, Ending, Polled
 from kvframe.tiers.forgetting import Forgetting, Origins
-from kvframe.tiers.names import Names
 from kvframe.tiers.host import HostTier
 from kvframe.tiers.inside import Inside
 from kvframe.tiers.levels import REMEMBERED
 from kvframe.tiers.moves import Mover, Moves, Part, dtype_of, parts_of
+from kvframe.tiers.names import Names
 from kvframe.tiers.space import Space
 from kvframe.tiers.swapping import Swapping
 from kvframe.tiers.upward import Loading, Upward
