@@ -286,11 +286,11 @@ class SlotCache:
             Cached slots that are empty now. A slot whose first tokens another session used keeps
             those.
         """
-        names = (
-            None if name is None else name_bytes(what, name)
-            for what, name in (("salt", salt), ("adapter", adapter))
+        cleared: int = self._core.clear(
+            None if salt is None else name_bytes("salt", salt),
+            None if adapter is None else name_bytes("adapter", adapter),
+            one_session(session),
         )
-        cleared: int = self._core.clear(*names, one_session(session))
         return cleared
 
     def set_fingerprint(self, fingerprint: str) -> int:
