@@ -788,9 +788,15 @@ class Slots:
         """
         Recounts the books.
         """
-    def clear(self, /) -> int:
+    def clear(
+        self,
+        /,
+        salt: bytes | None = None,
+        adapter: bytes | None = None,
+        session: SupportsIndex | str | None = None,
+    ) -> int:
         """
-        Forgets what is cached.
+        Forgets what is cached, or what of it is of a scope.
         """
     def commit(self, /, seq: SupportsIndex, upto: SupportsIndex) -> None:
         """

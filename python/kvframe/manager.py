@@ -25,7 +25,7 @@ from kvframe.policies.driver import driver
 from kvframe.policies.gate import AdmissionDriver, gate_of
 from kvframe.policies.match import MatchDriver, matcher_of
 from kvframe.registry import Registry
-from kvframe.request import Extra, Request, TokenIds, name_bytes
+from kvframe.request import Extra, Request, TokenIds, name_bytes, one_session
 from kvframe.results import Committed, Counts, Lengths, Plan, Sight, Span
 from kvframe.retain import RetentionVerbs
 from kvframe.room import Room
@@ -391,7 +391,8 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
         """
         name = None if adapter is None else name_bytes("adapter", adapter)
         salts = [None] if salt is None else self._salts_of(salt)
-        return sum(self._core.clear_cache(one, name, session) for one in salts)
+        number = one_session(session)
+        return sum(self._core.clear_cache(one, name, number) for one in salts)
 
     def set_fingerprint(self, fingerprint: str) -> int:
         """Say that the weights have changed: nothing computed before is found again.

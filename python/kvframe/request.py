@@ -70,6 +70,18 @@ def session_id(session: int | str) -> int:
     return number
 
 
+def one_session(session: int | str | None) -> int | None:
+    """The number of a session whose tokens are to be forgotten; None for all.
+
+    Raises:
+        UsageError: It names no session.
+    """
+    number = None if session is None else session_id(session)
+    if number == 0:
+        raise UsageError(f"session = {shown(session)}: stands for no session; None for all")
+    return number
+
+
 class Request:
     """A prompt and how to serve it, for `KVCacheManager.admit` and `KVCacheManager.step`.
 

@@ -13,7 +13,7 @@ from kvframe.config import Resolved
 from kvframe.errors import UsageError
 from kvframe.policies.driver import driver
 from kvframe.policies.tier import UNKNOWN, Use, resolve, row_of
-from kvframe.request import Handles, TokenIds, name_bytes, space
+from kvframe.request import Handles, TokenIds, name_bytes, one_session, space
 from kvframe.results import Plan
 
 
@@ -265,12 +265,32 @@ class SlotCache:
 
     # --- all of it ------------------------------------------------------------------------------
 
-    def clear_cache(self) -> int:
-        """Forget what is cached; returns how many slots that emptied.
+    def clear_cache(
+        self,
+        *,
+        adapter: str | None = None,
+        salt: str | None = None,
+        session: int | str | None = None,
+    ) -> int:
+        """Forget what is cached, or what of it all of the given applies to.
 
-        Running sequences keep their slots, and leave nothing to be found.
+        Running sequences of what is forgotten keep their slots, and leave nothing to be found. Pins
+        of forgotten tokens keep nothing.
+
+        Args:
+            adapter: What was computed under this adapter; "" for what was computed without one.
+            salt: What was computed under this salt; "" for what was computed without one.
+            session: Tokens that requests of this session alone have used, by ``Use.session``.
+
+        Returns:
+            Cached slots that are empty now. A slot whose first tokens another session used keeps
+            those.
         """
-        cleared: int = self._core.clear()
+        cleared: int = self._core.clear(
+            None if salt is None else name_bytes("salt", salt),
+            None if adapter is None else name_bytes("adapter", adapter),
+            one_session(session),
+        )
         return cleared
 
     def set_fingerprint(self, fingerprint: str) -> int:

@@ -17,11 +17,12 @@ from typing import NamedTuple
 
 TESTS = Path(__file__).parents[1]
 RUST = TESTS.parent / "rust"
+PLUGINS = TESTS.parent / "plugins"
 ROWS = Path(__file__).parent / "rows"
 _RUST_MARK = re.compile(r"//+ scenario: (?P<rows>[\w, -]+)$", re.M)
 _REASONS = "not-applying"
 
-BUILT: tuple[str, ...] = ("control", "pages", "policy", "radix", "router", "wire")
+BUILT: tuple[str, ...] = ("control", "faults", "pages", "policy", "radix", "router", "wire")
 """Areas that are there: each of their rows has a test. Whoever builds another adds it."""
 
 MOST_NOT_APPLYING = 10
@@ -67,10 +68,14 @@ def rows(folder: Path = ROWS) -> dict[str, Row]:
     return found
 
 
-def marks(tests: Path = TESTS, rust: Path = RUST) -> Iterator[Mark]:
-    """Every marker: ``@pytest.mark.scenario("I3")`` in Python, ``// scenario: I3`` in Rust."""
-    for path in sorted(tests.rglob("test_*.py")):
-        yield from _python(path)
+def marks(tests: Path = TESTS, rust: Path = RUST, plugins: Path = PLUGINS) -> Iterator[Mark]:
+    """Every marker: ``@pytest.mark.scenario("I3")`` in Python, ``// scenario: I3`` in Rust.
+
+    One that a module gives itself by ``pytestmark`` is of each of its tests.
+    """
+    for folder in (tests, plugins):
+        for path in sorted(folder.rglob("test_*.py")):
+            yield from _python(path)
     for path in sorted(rust.rglob("*.rs")):
         text = path.read_text()
         for found in _RUST_MARK.finditer(text):
@@ -80,10 +85,18 @@ def marks(tests: Path = TESTS, rust: Path = RUST) -> Iterator[Mark]:
 
 
 def _python(path: Path) -> Iterator[Mark]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    tree = ast.parse(path.read_text())
+    of_module = [
+        mark
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
+        for mark in ast.walk(node.value)
+    ]
+    for node in ast.walk(tree):
         if not isinstance(node, ast.FunctionDef | ast.ClassDef):
             continue
-        for mark in node.decorator_list:
+        is_test = node in tree.body and node.name.startswith(("test_", "Test"))
+        for mark in [*node.decorator_list, *(of_module if is_test else [])]:
             if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.scenario":
                 for row in mark.args:
                     yield Mark(ast.literal_eval(row), path, mark.lineno, node.name)

@@ -16,6 +16,9 @@ MARKS = ("pytest.mark.skip", "pytest.mark.skipif")
 TOOLS = frozenset({"compiler"})
 """Helpers that skip without a tool which CI has: a C compiler."""
 
+PROGRAMS = ("valgrind",)
+"""Programs that CI has, looked for by ``skipif(shutil.which(NAME) is None)``."""
+
 Definition = ast.FunctionDef | ast.ClassDef
 
 
@@ -73,9 +76,17 @@ def read(path: Path, root: Path) -> Module:
 
 
 def skips(node: ast.AST) -> bool:
-    """Whether a piece of source skips by itself."""
-    calls = [ast.unparse(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)]
-    return any(call in (*SKIPS, *MARKS) for call in calls)
+    """Whether a piece of source skips by itself, and not for want of one of `PROGRAMS` alone."""
+    calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
+    named = [(ast.unparse(call.func), call) for call in calls]
+    return any(
+        name in SKIPS or (name in MARKS and not (call.args and _lacks_program(call.args[0])))
+        for name, call in named
+    )
+
+
+def _lacks_program(condition: ast.expr) -> bool:
+    return ast.unparse(condition) in {f"shutil.which({name!r}) is None" for name in PROGRAMS}
 
 
 def used(

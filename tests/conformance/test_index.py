@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .index import BUILT, MOST_NOT_APPLYING, TESTS, Row, marks, missing, report, rows
+from .index import BUILT, MOST_NOT_APPLYING, PLUGINS, TESTS, Row, marks, missing, report, rows
 from .optional import optional
 
 
@@ -29,7 +29,10 @@ def test_every_row_of_a_built_area_has_a_test() -> None:
 @pytest.mark.scenario("F29")
 def test_every_row_has_a_test_that_needs_no_optional_peer() -> None:
     """A row whose only test is skipped without another engine, a card or a server is not proved."""
-    files = sorted(path for path in TESTS.rglob("*.py") if "packages" not in path.parts)
+    folders = (TESTS, PLUGINS)
+    files = sorted(
+        path for at in folders for path in at.rglob("*.py") if "packages" not in path.parts
+    )
     skipped = optional(files, TESTS.parent)
     served: dict[str, bool] = {}
     for mark in marks():
@@ -54,6 +57,8 @@ def test_what_may_be_skipped_is_found_through_helpers_and_fixtures(tmp_path: Pat
         "def test_helper():\n    run()\n\n"
         "def test_fixture(peer):\n    pass\n\n"
         "@pytest.mark.skipif(True, reason='')\ndef test_marked():\n    pass\n\n"
+        "@pytest.mark.skipif(shutil.which('valgrind') is None, reason='')\n"
+        "def test_tool():\n    pass\n\n"
         "def test_always():\n    pass\n"
     )
     found = optional(sorted(tmp_path.glob("*.py")), tmp_path)
@@ -80,7 +85,17 @@ def test_the_index_finds_markers_and_reports_them(tmp_path: Path) -> None:
         "def test_one(): ...\n"
     )
     (tmp_path / "b.rs").write_text("// scenario: I3, I1\nfn b() {}\n")
-    found = list(marks(tmp_path, tmp_path))
+    plugin = tmp_path / "plugins" / "one" / "tests"
+    plugin.mkdir(parents=True)
+    (plugin / "test_c.py").write_text(
+        "import pytest\n\n"
+        'pytestmark = [pytest.mark.slow, pytest.mark.scenario("I7")]\n\n'
+        "def helper(): ...\n\ndef test_three(): ...\n\ndef test_four(): ...\n"
+    )
+    found = list(marks(tmp_path / "none", tmp_path, tmp_path / "plugins"))
+    assert [(m.row, m.test) for m in found[:2]] == [("I7", "test_three"), ("I7", "test_four")]
+    plugin.joinpath("test_c.py").unlink()
+    found = list(marks(tmp_path, tmp_path, tmp_path / "plugins"))
     assert sorted(m.row for m in found) == ["I1", "I1", "I2", "I3", "I9"]
     titles = {
         "I1": Row("I1", "one", "control", "a"),

@@ -237,7 +237,6 @@ class Hoards(BatchedEviction):
                 block.shape = (2, -1)
 
 
-@pytest.mark.scenario("CB-B3")
 @pytest.mark.parametrize(
     "way",
     ["nothing", "offer", "column", "view", "strided", "memory", "out", "read-only", "reshaped"],

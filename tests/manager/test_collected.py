@@ -89,7 +89,7 @@ PLACES: dict[str, tuple[type, Callable[[Any], object]]] = {
 }
 
 
-@pytest.mark.scenario("S23", "FE-B9")
+@pytest.mark.scenario("S23")
 @pytest.mark.parametrize("place", PLACES)
 def test_a_policy_and_what_it_serves_go_together(place: str) -> None:
     kind, serve = PLACES[place]

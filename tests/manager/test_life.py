@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import pytest
 
 from kvframe import CapacityError, Extra, NeverFitsError, Request, UsageError
+from kvframe.policies import BatchedEviction
 
-from .helpers import cached, manager, state
+from .helpers import cached, manager, registry, state
 
 
 @pytest.mark.scenario("MK-1", "T32", "V19", "I6", "MK-B3", "IL-B4")
@@ -148,7 +150,6 @@ def test_whoever_came_as_keys_comes_back_as_keys(cache: dict[str, Any]) -> None:
     kv.check_integrity()
 
 
-@pytest.mark.scenario("S20")
 def test_chunked_prefill_gets_slots_as_it_goes() -> None:
     kv = manager(8)
     cached(kv, range(4))
@@ -352,3 +353,33 @@ def test_a_length_without_tokens_costs_no_memory(kind: str) -> None:
     with pytest.raises(NeverFitsError):
         kv.admit(huge)
     assert kv.admit(huge, partial=True).granted_tokens == 32
+
+
+@pytest.mark.scenario("S20", "F29")
+def test_a_request_in_chunks_hits_each_block_once_however_often_it_was_looked_up() -> None:
+    class Counts(BatchedEviction):
+        def __init__(self) -> None:
+            self.hits: Counter[int] = Counter()
+
+        def hit(self, blocks: Any, now: int) -> None:
+            self.hits.update(blocks.tolist())
+
+        def score(self, candidates: Any, out: Any) -> None:
+            out[:] = 0
+
+    policy = Counts()
+    kv = manager(16, policy="counts", known=registry("counts", lambda _: policy))
+    prompt = list(range(17))
+    for _ in range(3):
+        for _ in range(2):
+            kv.lookup(prompt)
+        seq = kv.admit(prompt, chunk=4).seq
+        done = kv.lengths(seq).cached
+        for upto in range(done, 17, 4):
+            kv.extend(seq, min(upto + 4, 17))
+            kv.commit(seq, min(upto + 4, 17))
+            kv.lookup(prompt)
+        kv.release(seq)
+    kv.collect(16)
+    # What a request's own chunks computed is no hit, and a look is none.
+    assert sorted(policy.hits.values()) == [2] * 4

@@ -45,6 +45,20 @@ def test_stored_removed_cleared(blocks: int) -> None:
     assert reader.cached() == []
 
 
+@pytest.mark.scenario("V15", "F29")
+def test_a_group_of_larger_blocks_is_told_by_the_keys_that_are_stored() -> None:
+    groups = [GroupConfig(name="a"), GroupConfig(name="wide", block_size=12)]
+    kv, reader = manager(32, event_log=True, groups=groups), BlockEvents([4, 12])
+    cached(kv, range(25))
+    told = [event for event in reader.feed(kv.take_log()) if isinstance(event, BlockStored)]
+    sizes = {event.group: (event.block_size, len(event.keys)) for event in told}
+    assert sizes == {0: (4, 6), 1: (12, 2)}
+    blocks = kv.snapshot().blocks
+    stored = {row.tobytes() for row in blocks.key[blocks.key.any(axis=1)]}
+    assert {key for event in told for key in event.keys} == stored
+    assert [event.token_ids.tolist() for event in told if event.group] == [list(range(24))]
+
+
 def test_a_cleared_router_is_told_of_what_comes_after() -> None:
     kv, reader = pair()
     cached(kv, range(8))
@@ -89,7 +103,7 @@ def test_removed_is_told_when_the_last_copy_is_gone() -> None:
 @pytest.mark.scenario("VT17")
 def test_the_parent_is_that_of_the_prompt_where_a_window_left_none() -> None:
     kv, reader = pair(groups=[GroupConfig(name="w", kind="sliding_window", window=4)])
-    seq = kv.admit(range(4), max_tokens=12).seq
+    seq = kv.admit(range(4), max_tokens=16).seq
     for upto in (4, 8, 12):
         kv.commit(seq, upto)
         if upto < 12:

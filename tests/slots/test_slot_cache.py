@@ -22,6 +22,7 @@ from kvframe import (
     UsageError,
 )
 from kvframe.policies import BatchedEviction, Candidates
+from kvframe.policies.tier import Use
 
 from ..manager.helpers import registry
 
@@ -308,3 +309,122 @@ def test_random_pins_keep_what_they_hold(policy: str) -> None:
         for pin, tokens in held:
             assert kv.lookup([*tokens, 99]) >= pin.tokens
             assert kv.slots()[pin.slot].found >= pin.tokens
+
+
+@pytest.mark.scenario("F30")
+def test_an_adapter_salt_or_session_is_forgotten() -> None:
+    kv = SlotCache(6, 16)
+    spaces: list[dict[str, str]] = [
+        {},
+        {"adapter": "a"},
+        {"adapter": "a", "salt": "s"},
+        {"salt": "s"},
+    ]
+    prompt = [1, 2, 3, 4]
+
+    def found() -> list[int]:
+        return [kv.lookup([*prompt, 9], **space) for space in spaces]
+
+    for space in spaces:
+        served(kv, prompt, **space)
+    live = kv.admit([1, 2, 3, 4, 5], adapter="a")
+    kv.commit(live.seq, 5)
+    pin, other = kv.pin(prompt, adapter="a", salt="s"), kv.pin(prompt, salt="s")
+    assert pin is not None
+    assert other is not None
+    assert found() == [4] * 4
+    assert kv.clear_cache(adapter="a") == 1
+    kv.check_integrity()
+    assert found() == [4, 0, 0, 4]
+    assert (kv.slots()[pin.slot].state, kv.slots()[live.slot].state) == ("empty", "live")
+    # What runs keeps its slot and leaves nothing; pins of what stays hold it.
+    kv.append(live.seq, [6])
+    kv.commit(live.seq, 6)
+    kv.release(live.seq)
+    kv.unpin(pin)
+    assert found() == [4, 0, 0, 4]
+    assert [slot.pins for slot in kv.slots()] == [0, 0, 0, 1, 0, 0]
+    assert kv.clear_cache(adapter="a") == 0
+    served(kv, prompt, adapter="a")
+    assert kv.clear_cache(adapter="", salt="s") == 1
+    assert found() == [4, 4, 0, 0]
+    assert kv.clear_cache(salt="") == 2
+    assert [slot.state for slot in kv.slots()] == ["empty"] * 6
+    kv.unpin(other)
+    kv.check_integrity()
+
+
+@pytest.mark.scenario("F30", "F33")
+def test_of_a_session_goes_what_it_alone_used() -> None:
+    kv = SlotCache(4, 16)
+    head = [1, 2, 3]
+    served(kv, [*head, 4, 5], use=Use(session="chat 1"))
+    assert served(kv, [*head, 6, 7], use=Use(session="chat 2"))[1:] == (3, 0)
+    served(kv, [8, 9], use=Use(session="chat 2"))
+    served(kv, [8, 9, 8], use=Use(session="chat 2"))
+    pins = [kv.pin(tokens) for tokens in ([*head, 4, 5], head)]
+    assert kv.clear_cache(session="chat 1") == 0
+    kv.check_integrity()
+    assert kv.lookup([*head, 4, 5, 0]) == 3
+    assert [held.pin.tokens for held in kv.pins()] == [3, 3]
+    assert kv.clear_cache(session="chat 2") == 1
+    assert (kv.lookup([*head, 6, 7, 0]), kv.lookup([8, 9, 8, 0])) == (3, 0)
+    # Another session goes on where the first ended: all before is shared from then on.
+    served(kv, [*head, 9], use=Use(session="chat 3"))
+    assert kv.clear_cache(session="chat 3", adapter="a") == 0
+    kv.clear_cache(session="chat 3")
+    assert kv.lookup([*head, 9, 0]) == 3
+    for pin in pins:
+        assert pin is not None
+        kv.unpin(pin)
+    kv.check_integrity()
+    for wrong in (0, "", -1, 1.5):
+        with pytest.raises(UsageError, match="session = "):
+            kv.clear_cache(session=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.scenario("F30")
+@pytest.mark.parametrize("policy", ["lru", "arc"])
+def test_nothing_of_what_was_forgotten_is_found_among_random_calls(policy: str) -> None:
+    """Each token is one computation; who used it, and under which names, is written down."""
+    dice, kv = Random(policy), SlotCache(5, 12, policy=policy)
+    live: dict[int, tuple[list[int], str, int]] = {}
+    # Sessions that have used a prefix, since anything of it was last forgotten.
+    users: dict[tuple[str, tuple[int, ...]], set[int]] = {}
+    pins: list[Any] = []
+    plans: list[int] = []
+    for _ in range(2_000):
+        prompt = [dice.randrange(2) for _ in range(dice.randint(1, 8))]
+        adapter, session = dice.choice(("", "a")), dice.randint(1, 3)
+        match dice.randrange(9):
+            case 0 | 1 if live:
+                kv.release(seq := dice.choice(list(live)))
+                del live[seq]
+            case 2 if (pin := kv.pin(prompt, adapter=adapter)) is not None:
+                pins.append(pin)
+                if len(pins) > 2:
+                    kv.unpin(pins.pop(0))
+            case 3 if dice.random() < 0.3:
+                kv.clear_cache(adapter=adapter)
+                users = {name: who for name, who in users.items() if name[0] != adapter}
+                assert kv.lookup([*prompt, 9], adapter=adapter) == 0
+            case 4 if dice.random() < 0.3:
+                kv.clear_cache(session=session)
+                users = {name: who for name, who in users.items() if who != {session}}
+            case 5 if plans:
+                (kv.done if dice.random() < 0.8 else kv.failed)(plans.pop(0))
+            case _:
+                try:
+                    grant = kv.admit(prompt, adapter=adapter, use=Use(session=session))
+                except CapacityError:
+                    continue
+                if (plan := kv.take_plan()) is not None:
+                    plans.append(plan.ticket)
+                else:
+                    kv.commit(grant.seq, len(prompt))
+                live[grant.seq] = prompt, adapter, session
+                for end in range(1, len(prompt) + 1):
+                    users.setdefault((adapter, tuple(prompt[:end])), set()).add(session)
+        kv.check_integrity()
+        reach = kv.lookup([*prompt, 9], adapter=adapter)
+        assert reach == 0 or (adapter, tuple(prompt[:reach])) in users

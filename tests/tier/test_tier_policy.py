@@ -72,7 +72,6 @@ def store(tier: TierPolicy[str], *keys: str) -> None:
         tier.release([key])
 
 
-@pytest.mark.scenario("CB-B3")
 @pytest.mark.parametrize("name", [*BUILTIN, "oldest"])
 def test_random_work_never_takes_an_owned_or_protected_block(name: str) -> None:
     capacity = 24

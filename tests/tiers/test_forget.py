@@ -196,13 +196,61 @@ def test_a_preempted_request_comes_back_while_its_first_load_is_under_way() -> N
     engine.forget()
     first = engine.start(TEXT)
     assert first.load is not None
+    loading = set(engine.kv.block_table(first.seq)[:3].tolist())
     request = engine.kv.preempt(first.seq)
     again = engine.tiers.admit(request)
     engine.texts[again.seq] = TEXT
-    pages = [set(engine.kv.block_table(again.seq).tolist())]
+    # The first load still writes its pages: they are given to no other sequence.
+    assert not loading & set(engine.kv.block_table(again.seq).tolist())
+    assert again.load not in (None, first.load)
     engine.settle()
     assert engine.compute(again.seq) == 1
-    assert pages[0] == set(engine.kv.block_table(again.seq).tolist())
     engine.kv.release(again.seq)
     assert (engine.kv.tickets(), engine.kv.counts().referenced) == ([], 0)
     engine.tiers.check_integrity()
+
+
+def sharing(objects: dict[str, bytes]) -> Engine:
+    return Engine([host(), below(store="shared")], stores=[Shelf(objects=objects)], blocks=32)
+
+
+@pytest.mark.scenario("F30")
+@pytest.mark.parametrize(
+    "scope", [{"adapter": "a"}, {"salt": "s"}, {"adapter": "a", "salt": "s"}, {}]
+)
+def test_what_others_wrote_before_an_adapter_was_loaded_anew_is_not_read(
+    scope: dict[str, Any],
+) -> None:
+    objects: dict[str, bytes] = {}
+    other, engine = sharing(objects), sharing(objects)
+    for space in SPACES:
+        other.run(TEXT, **space)
+    gone = [all(space.get(what, "") == name for what, name in scope.items()) for space in SPACES]
+    engine.tiers.clear_cache(**scope)
+    for _ in range(2):
+        for space, forgotten in zip(SPACES, gone, strict=True):
+            engine.tiers.prefetch(TEXT, **space)
+            engine.settle()
+            assert engine.tiers.lookup(TEXT, **space).best == (0 if forgotten else 12)
+            # What is computed anew is not taken for what lies there under the old name.
+            assert engine.run(TEXT, **space).external_tokens == (0 if forgotten else 12)
+            engine.only_below()
+            assert engine.tiers.lookup(TEXT, **space).best == 12
+        engine.tiers.clear_cache(**scope)
+    # The others go on as before, and find none of it.
+    other.only_below()
+    assert best(other) == [12] * 4
+    engine.settle()
+    assert len(objects) == 3 * 4, "what this engine forgets, it has put there itself"
+    engine.tiers.check_integrity()
+
+
+@pytest.mark.scenario("F30")
+def test_a_session_that_is_forgotten_goes_on_sharing_what_others_wrote() -> None:
+    objects: dict[str, bytes] = {}
+    other, engine = sharing(objects), sharing(objects)
+    other.run(TEXT, session=7)
+    engine.tiers.clear_cache(session=7)
+    engine.tiers.prefetch(TEXT)
+    engine.settle()
+    assert engine.tiers.lookup(TEXT).best == 12

@@ -74,7 +74,7 @@ class Driver:
         asked = DEFAULT_WINDOW if policy.window is None else policy.window
         self.window = asked if window is None else window
         self.wants_events = any(_overrides(kind, event) for event in _EVENTS)
-        self.wants_keys = _overrides(kind, "insert_keyed")
+        self.wants_keys = _overrides(kind, "insert_keyed") or "key" in policy.columns
         self.wants_missed = _overrides(kind, "missed")
         self.floats = bool(policy.floats)
         needs_ids = self.names_victims and "block" not in policy.columns

@@ -59,8 +59,10 @@ class Downward(Levels):
         """
         self._check_open()
         rows, pages = self._rows(seq)
+        salt, adapter, session = self.kv._core.origin(seq)
         keys = self.kv._core.tier_keys(seq, rows * self.block_size)
-        self._note_origin(keys, *self.kv._core.origin(seq))
+        keys = self._names.of(keys, salt, adapter)
+        self._note_origin(keys, salt, adapter, session)
         known = self.kv.lengths(seq).known
         use = msgspec.structs.replace(self._requests.get(seq, UNKNOWN), tokens=known)
         wanted = self._wanted(self.host, keys, use=use)

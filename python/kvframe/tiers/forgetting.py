@@ -84,8 +84,12 @@ class Forgetting(Levels):
 
         Pages on their way are dropped when they arrive, and sequences that were swapped out are
         computed again. A tier's pages from before this process started, of which no request has
-        come since, may be of any adapter: they are forgotten with each adapter or salt. In a store
-        that others write to, what others wrote stays: give an adapter's new version another name.
+        come since, may be of any adapter: they are forgotten with each adapter or salt.
+
+        In a store that others write to, what others wrote stays. Unless a session is given, this
+        engine calls its pages of what is forgotten by new names from then on: it never finds the
+        old pages, nor do others find its new ones. A process that starts later knows nothing of
+        this: give an adapter's new version another name, or another ``cache.fingerprint``.
 
         Args:
             adapter: As in `KVCacheManager.clear_cache`, and so are the other two.
@@ -113,6 +117,8 @@ class Forgetting(Levels):
             else:
                 gone = level.books.forget(as_keys(self._origins.of(number, covers)))
             self._left(level, gone)
+        if number is None and any(below.shared for below in self.below):
+            self._names.renew(salt, adapter, covers)
         for swapped in self._swapped:
             its_salt, its_adapter, its_session = swapped.request.core.origin()
             if covers(its_salt, its_adapter) and number in (None, its_session):

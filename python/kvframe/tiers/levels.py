@@ -17,6 +17,7 @@ from kvframe.tiers.books import Gone, Keys, Stored, as_tuples, keys_of
 from kvframe.tiers.gate import COMPUTED, USED
 from kvframe.tiers.host import HostTier
 from kvframe.tiers.moves import Moves, Pages, Part
+from kvframe.tiers.names import Names
 from kvframe.tiers.space import Key
 
 T = TypeVar("T")
@@ -41,6 +42,7 @@ class Levels:
     _clock: Callable[[], int]
     _verify: bool
     _closed: bool
+    _names: Names
     _cleaned: list[dict[Key, bool]]
     """By tier: pages that went down because they were about to die, and whether they were evicted
     there while they were still here: sent again they would be evicted again."""

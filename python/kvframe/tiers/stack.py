@@ -28,6 +28,7 @@ from kvframe.tiers.host import HostTier
 from kvframe.tiers.inside import Inside
 from kvframe.tiers.levels import REMEMBERED
 from kvframe.tiers.moves import Mover, Moves, Part, dtype_of, parts_of
+from kvframe.tiers.names import Names
 from kvframe.tiers.space import Space
 from kvframe.tiers.swapping import Swapping
 from kvframe.tiers.upward import Loading, Upward
@@ -136,7 +137,7 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending):
         self._queue: deque[Loading] = deque()
         self._rewound: list[int] = []
         self._joined: dict[int, int] = {}
-        self._origins, self._swapped = Origins(), WeakSet()
+        self._origins, self._names, self._swapped = Origins(), Names(), WeakSet()
         self._landed: list[int] = []
         self._ended = 0
         self._held, self._closed = {}, False
@@ -320,7 +321,8 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending):
         if not core.facts()[5]:
             return as_keys([])
         keys: Keys = self.kv._core.tier_keys_of_request(core)
-        return keys[: max(len(core) - 1, 0) // self.block_size]
+        salt, adapter, _ = core.origin()
+        return self._names.of(keys, salt, adapter)[: max(len(core) - 1, 0) // self.block_size]
 
     def _note_request(self, request: Request, keys: Keys) -> None:
         (core,) = self.kv._rewritten([request])

@@ -1,5 +1,6 @@
 //! `Slots`: a contiguous slot for each sequence.
 
+use kvframe_core::Scope;
 use kvframe_core::slots::{Counters, Row, SlotPin, Slots as Core, Standing};
 use kvframe_core::tier::TierPolicy;
 use numpy::PyArray1;
@@ -8,7 +9,9 @@ use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::PyDict;
 
 use crate::buffers::{tokens, u64s};
-use crate::ints::{LeastCopy, Length, ReceiptNumber, Seq, SlotCount, SlotNumber, Ticket, Upto};
+use crate::ints::{
+    LeastCopy, Length, ReceiptNumber, Seq, Session, SlotCount, SlotNumber, Ticket, Upto,
+};
 use crate::judged::{Judged, Tiered};
 use crate::lookup::space_of;
 use crate::manager::make_policy;
@@ -163,9 +166,17 @@ impl Slots {
         self.core.with(py, |core| core.failed(ticket.0))
     }
 
-    /// Forgets what is cached.
-    fn clear(&self, py: Python<'_>) -> PyResult<u32> {
-        self.core.with(py, Core::clear)
+    /// Forgets what is cached, or what of it is of a scope.
+    #[pyo3(signature = (salt=None, adapter=None, session=None))]
+    fn clear(
+        &self,
+        py: Python<'_>,
+        salt: Option<&[u8]>,
+        adapter: Option<&[u8]>,
+        session: Option<Session>,
+    ) -> PyResult<u32> {
+        let scope = Scope { salt, adapter, session: session.map(|session| session.0) };
+        self.core.with(py, |core| core.clear_scope(scope))
     }
 
     /// The same under other weights.

@@ -19,7 +19,6 @@ fn filled(name: &str, capacity: u32) -> (TierPolicy, Vec<u32>) {
     (tier, blocks)
 }
 
-// scenario: CB-B3
 #[test]
 fn spared_and_owned_blocks_never_die_and_keep_their_place() {
     for name in NAMES {

@@ -158,6 +158,10 @@ impl Eviction for Ordering {
         "native"
     }
 
+    fn wants_keys(&self) -> bool {
+        self.policy.wants_block_keys()
+    }
+
     fn insert(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>) {
         self.event(|policy| policy.insert(blocks, &using, view));
     }

@@ -120,6 +120,12 @@ impl Policy {
         self.table.expose.is_some()
     }
 
+    /// Whether it is told the keys of blocks that become findable.
+    #[must_use]
+    pub fn wants_block_keys(&self) -> bool {
+        self.table.wants >> FACTS & 4 != 0
+    }
+
     /// Whether it reads this column.
     #[must_use]
     pub fn wants_column(&self, column: usize) -> bool {

@@ -98,6 +98,10 @@ impl Eviction for Scoring {
         "native"
     }
 
+    fn wants_keys(&self) -> bool {
+        self.policy.wants_block_keys()
+    }
+
     fn insert(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>) {
         self.books.insert(blocks, using, view);
         self.event(|policy| policy.insert(blocks, &using, view));

@@ -49,6 +49,10 @@ pub trait Classes: Clone + Send + 'static {
     fn wants_missed(&self) -> bool {
         false
     }
+    /// See [`Eviction::wants_keys`].
+    fn wants_keys(&self) -> bool {
+        self.wants_missed()
+    }
     /// See [`Eviction::options`].
     fn options(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
@@ -233,6 +237,10 @@ impl<P: Classes> Eviction for Classed<P> {
 
     fn wants_missed(&self) -> bool {
         self.policy.wants_missed()
+    }
+
+    fn wants_keys(&self) -> bool {
+        self.policy.wants_keys()
     }
 
     fn next(&self, _: View<'_>) -> Option<BlockId> {

@@ -389,7 +389,7 @@ impl Eviction for External {
     }
 
     fn wants_keys(&self) -> bool {
-        self.heard.keys || self.heard.missed
+        self.heard.keys || self.wants_missed()
     }
 
     fn next(&self, view: View<'_>) -> Option<BlockId> {

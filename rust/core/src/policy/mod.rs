@@ -214,10 +214,10 @@ pub trait Eviction: Send {
         false
     }
 
-    /// Whether somebody outside the core goes by keys, so that they are needed even where the index is
-    /// not.
+    /// Whether it goes by keys, for example of blocks that are gone: they are then made even where the
+    /// index needs none.
     fn wants_keys(&self) -> bool {
-        false
+        self.wants_missed()
     }
 
     /// Whether it ranks by what only a replay knows.

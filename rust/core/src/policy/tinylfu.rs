@@ -91,6 +91,10 @@ impl Classes for WTinyLfu {
         "w-tinylfu"
     }
 
+    fn wants_keys(&self) -> bool {
+        true
+    }
+
     fn options(&self) -> Vec<(&'static str, u64)> {
         vec![("window_percent", u64::from(self.percent))]
     }

@@ -46,6 +46,10 @@ impl Classes for Workload {
         "workload"
     }
 
+    fn wants_keys(&self) -> bool {
+        true
+    }
+
     fn insert(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>) {
         if let Some((class, last)) = self.ghosts.forget(view.pool.key(block)) {
             self.returns.returned(class.into(), view.now - last);

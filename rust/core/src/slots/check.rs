@@ -54,8 +54,12 @@ impl Slots {
                 slot.found, slot.committed
             ));
         }
-        let hidden = slot.filling || slot.private;
-        let wanted = if hidden { 0 } else { slot.committed };
+        let wanted = match (slot.filling, slot.private) {
+            (true, _) => 0,
+            // What others used is found also after the rest was forgotten.
+            (_, true) => slot.found.min(slot.shared),
+            _ => slot.committed,
+        };
         if slot.found != wanted || (slot.is_idle() && known != slot.found) {
             return Err(format!("{} of {wanted} tokens are found, {known} known", slot.found));
         }

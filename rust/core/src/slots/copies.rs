@@ -60,7 +60,7 @@ impl Slots {
         let mut rewound = Vec::new();
         for copy in self.tickets.settle(ticket)?.copies {
             let target = &mut self.all[copy.dst as usize];
-            (target.filling, target.committed) = (false, 0);
+            (target.filling, target.committed, target.shared) = (false, 0, 0);
             if target.live {
                 rewound.push(copy.seq);
             }

@@ -8,6 +8,7 @@
 
 mod check;
 mod choose;
+mod clear;
 mod copies;
 mod found;
 mod order;
@@ -156,8 +157,15 @@ impl Slots {
         } else {
             self.vacate(into)?;
         }
+        let shared = match from {
+            Some(from) if in_place => self.share_in_place(from, tokens, known.meta.session),
+            Some(from) => self.share_copy(from, tokens, known.meta.session),
+            None => 0,
+        };
         let slot = &mut self.all[into as usize];
         slot.version += 1;
+        slot.name(space);
+        slot.shared = shared;
         (slot.live, slot.private, slot.root, slot.committed) = (true, false, root, tokens);
         slot.tokens.truncate(if in_place { tokens as usize } else { 0 });
         slot.tokens.extend_from_slice(&prompt[slot.tokens.len()..]);
@@ -294,6 +302,7 @@ impl Slots {
             let slot = &mut self.all[at];
             slot.tokens.truncate(length as usize);
             slot.committed = slot.committed.min(length);
+            slot.shared = slot.shared.min(length);
             return Ok(());
         };
         Err(Error::Invalid { what: "length", value: length.to_string(), limit })
@@ -309,28 +318,7 @@ impl Slots {
         self.let_go(at as u32)
     }
 
-    /// Forgets what is cached. Sequences that run keep their slots and leave nothing to be found.
-    /// Cached slots that are empty now.
-    ///
-    /// # Errors
-    /// [`Error::Integrity`].
-    pub fn clear(&mut self) -> Result<u32> {
-        let mut cleared = 0;
-        for at in 0..self.all.len() as u32 {
-            let idle = self.all[at as usize].is_idle();
-            self.all[at as usize].private = !idle;
-            if self.all[at as usize].found > 0 {
-                self.unfind(at, Why::Invalidated)?;
-                cleared += u32::from(idle);
-                if idle {
-                    self.let_go(at)?;
-                }
-            }
-        }
-        Ok(cleared)
-    }
-
-    /// The same, since the weights are others now.
+    /// As [`Slots::clear`], since the weights are others now.
     ///
     /// # Errors
     /// As there.

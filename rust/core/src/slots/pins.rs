@@ -148,6 +148,19 @@ impl Slots {
         pins.filter(move |&(_, of)| owner.is_none_or(|owner| of == owner))
     }
 
+    /// Pins hold no more than the first `kept` tokens of a slot.
+    pub(super) fn shorten_pins(&mut self, at: u32, kept: u32) {
+        let slot = &mut self.all[at as usize];
+        if slot.pinned.iter().all(|&tokens| tokens <= kept) {
+            return;
+        }
+        slot.pinned.iter_mut().for_each(|tokens| *tokens = kept.min(*tokens));
+        let held = self.pins.places.iter_mut().filter_map(|place| place.held.as_mut());
+        for held in held.filter(|held| held.slot == at && held.life == slot.life) {
+            held.tokens = held.tokens.min(kept);
+        }
+    }
+
     /// Whether the pins are those that the slots count.
     pub(super) fn check_pins(&self) -> std::result::Result<(), String> {
         let mut counted = vec![Vec::new(); self.all.len()];

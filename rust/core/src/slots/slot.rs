@@ -1,6 +1,6 @@
 //! One slot, and what is told of slots.
 
-use crate::hash::Key;
+use crate::hash::{Key, Space};
 use crate::policy::NEVER;
 use crate::pool::BlockId;
 use crate::sequence::{Meta, SeqId};
@@ -18,6 +18,10 @@ pub(super) struct Slot {
     /// Unsettled copies out of it and into it.
     pub holds: u32,
     pub root: Key,
+    pub salt: Vec<u8>,
+    pub adapter: Vec<u8>,
+    /// Leading tokens that requests of other sessions than the last used as well.
+    pub shared: u32,
     /// Known tokens of a live sequence; those that are found of a cached one.
     pub tokens: Vec<u32>,
     pub committed: u32,
@@ -46,6 +50,9 @@ impl Default for Slot {
             private: false,
             holds: 0,
             root: Key(0),
+            salt: Vec::new(),
+            adapter: Vec::new(),
+            shared: 0,
             tokens: Vec::new(),
             committed: 0,
             found: 0,
@@ -62,6 +69,14 @@ impl Default for Slot {
 impl Slot {
     pub fn findable(&self) -> &[u32] {
         &self.tokens[..self.found as usize]
+    }
+
+    /// What is here from now on was computed in `space`.
+    pub fn name(&mut self, space: Space<'_>) {
+        self.salt.clear();
+        self.salt.extend_from_slice(space.salt);
+        self.adapter.clear();
+        self.adapter.extend_from_slice(space.adapter);
     }
 
     /// Whether neither a sequence nor a copy needs it.

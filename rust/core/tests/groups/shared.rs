@@ -19,7 +19,7 @@ fn a_fork_copies_what_lags() {
 
 /// After a cut, a lagging group writes once more what it has computed, and what is found by then: a
 /// block of its own first, or a lost copy in another group would spoil what others find.
-// scenario: I3, CB-B3
+// scenario: I3
 #[test]
 fn a_cut_copies_what_lags_and_is_found() {
     let mut m = grouped(64, &[group(FULL), Group { lag: 2, ..FULL.into() }]);

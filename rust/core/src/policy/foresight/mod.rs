@@ -204,6 +204,10 @@ impl Classes for Foresight {
         "foresight"
     }
 
+    fn wants_keys(&self) -> bool {
+        true
+    }
+
     fn size(&mut self, _blocks: u32, block_size: u32) {
         self.block_size = block_size;
     }

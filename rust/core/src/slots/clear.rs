@@ -1,0 +1,79 @@
+//! What slots hold is forgotten: all of it, or what one adapter, salt or session left.
+
+use super::Slots;
+use crate::error::Result;
+use crate::hash::Space;
+use crate::origins::Scope;
+use crate::policy::Why;
+
+impl Slots {
+    /// Forgets what is cached. Sequences that run keep their slots and leave nothing to be found.
+    /// Cached slots that are empty now.
+    ///
+    /// # Errors
+    /// [`crate::Error::Integrity`].
+    pub fn clear(&mut self) -> Result<u32> {
+        self.clear_scope(Scope::default())
+    }
+
+    /// The same of what `scope` holds: of a session, the tokens behind those that requests of others
+    /// used as well. Pins hold no more of a slot than what is left there.
+    ///
+    /// # Errors
+    /// [`crate::Error::Integrity`].
+    pub fn clear_scope(&mut self, scope: Scope<'_>) -> Result<u32> {
+        let mut cleared = 0;
+        for at in 0..self.all.len() as u32 {
+            let slot = &mut self.all[at as usize];
+            let space = Space { salt: &slot.salt, adapter: &slot.adapter, ..Space::default() };
+            if !scope.runs(space, slot.meta.session) {
+                continue;
+            }
+            let (idle, shared) = (slot.is_idle(), slot.shared);
+            slot.private = !idle;
+            if slot.found == 0 {
+                continue;
+            }
+            let kept = if scope.session.is_some() { shared } else { 0 };
+            if kept == 0 {
+                self.unfind(at, Why::Invalidated)?;
+                cleared += u32::from(idle);
+                if idle {
+                    self.let_go(at)?;
+                }
+            } else if kept < slot.found {
+                self.keep(at, kept)?;
+            }
+        }
+        Ok(cleared)
+    }
+
+    /// Only the first `kept` tokens of a slot are found, and held by its pins.
+    fn keep(&mut self, at: u32, kept: u32) -> Result<()> {
+        self.shrink(at, kept)?;
+        self.shorten_pins(at, kept);
+        let slot = &mut self.all[at as usize];
+        if slot.is_idle() {
+            slot.tokens.truncate(kept as usize);
+            slot.committed = kept;
+        }
+        Ok(())
+    }
+
+    /// A request of `session` goes on behind the first `tokens` tokens of a slot. Of them, those that
+    /// requests of other sessions used as well.
+    pub(super) fn share_in_place(&self, at: u32, tokens: u32, session: u64) -> u32 {
+        let slot = &self.all[at as usize];
+        if slot.meta.session == session { slot.shared.min(tokens) } else { tokens }
+    }
+
+    /// The same where it takes a copy of the first `tokens` tokens of `from`.
+    pub(super) fn share_copy(&mut self, from: u32, tokens: u32, session: u64) -> u32 {
+        let source = &mut self.all[from as usize];
+        if source.meta.session == session {
+            return source.shared.min(tokens);
+        }
+        source.shared = source.shared.max(tokens);
+        tokens
+    }
+}
