@@ -101,6 +101,10 @@ class Matched:
     _matcher: MatchDriver | None
     _gate: AdmissionDriver | None
 
+    def _asks_of_queue(self) -> bool:
+        """Whether something in Python is asked about all that waits before any of it is tried."""
+        return self._matcher is not None or (self._gate is not None and self._gate.holds)
+
     def _rewritten(self, requests: Sequence[Request]) -> list[CoreRequest]:
         """Each request as the matcher rewrites it; it is asked about a request once."""
         matcher = self._matcher
@@ -159,8 +163,8 @@ class Matched:
         return Ready(cores, answers, prompts)
 
     def _turns(self, requests: Sequence[Request], tries_all: bool) -> Turns | None:
-        """Which requests a step tries; None without a matcher or an admission policy in Python."""
-        if (self._matcher is None and self._gate is None) or not requests:
+        """Which requests a step tries, where all of them are to be shown to Python first."""
+        if not requests:
             return None
         held = self._waits(requests)
         places = [place for place, why in enumerate(held) if why is None]

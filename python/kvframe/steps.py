@@ -78,8 +78,10 @@ class Steps(Matched):
             extend: (sequences, lengths) whose known tokens get slots (chunked prefill).
             admit: Requests, or prompts, that are admitted if there is room, first come, first
                 served. What each one is is checked at once; a request is hashed and a prompt read
-                when its turn comes, so that a long queue behind a refusal costs little. A prompt
-                with what is no token id is refused by itself (`Reason.WRONG`).
+                when its turn comes, so that a long queue behind a refusal costs little; a matcher
+                in Python, or an admission policy with a ``start``, is asked about all of them.
+                Behind the first, a prompt with what is no token id is refused by itself
+                (`Reason.WRONG`).
             token_budget: Tokens that the admissions together may leave to be computed; the last
                 one gets what is left of the budget as its chunk.
             batch_tokens: Tokens that the whole step may give slots to: appended ones come first,
@@ -109,7 +111,7 @@ class Steps(Matched):
         if admit is not None:
             waiting = _waiting(admit)
             count = len(waiting)
-            if not (self._matcher is None and self._gate is None):
+            if self._asks_of_queue():
                 turns = self._turns(_requests(waiting), skip_refused)
             if turns is not None:
                 waiting, answers = turns.ready.cores, turns.ready.answers

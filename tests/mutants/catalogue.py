@@ -151,11 +151,8 @@ MUTANTS = (
     Mutant(
         "plan-forgets-a-copy",
         "tickets.rs",
-        "        self.outstanding.push(plan.clone());\n        self.held",
-        "        self.outstanding.push(plan.clone());\n"
-        "        let mut plan = plan;\n"
-        "        plan.copies.truncate(1);\n"
-        "        self.held",
+        "        let plan = Plan { ticket: self.next + 1, copies: copies.clone() };\n",
+        "        let plan = Plan { ticket: self.next + 1, copies: copies[..1].to_vec() };\n",
         "of several copies the data plane is told of one",
     ),
     Mutant(
@@ -185,8 +182,8 @@ MUTANTS = (
     Mutant(
         "failure-stops-at-first-copy",
         "tickets.rs",
-        "            pages.extend(from.collect::<Vec<_>>());\n",
-        "            drop(from.collect::<Vec<_>>());\n",
+        "pages.extend(self.pages.reads(page).map(|(dst, read)| (dst, read.group, read.seq)));",
+        "let _ = self.pages.reads(page).count();",
         "a page copied from one that was never filled goes on as if it were good",
     ),
     Mutant(
@@ -236,8 +233,8 @@ MUTANTS = (
     Mutant(
         "fence-too-early",
         "manager/fence.rs",
-        ".partition(|&(at, _)| at <= fence)",
-        ".partition(|&(at, _)| at <= fence.saturating_add(1))",
+        ".filter(|it| it.key().0 <= fence)",
+        ".filter(|it| it.key().0 <= fence.saturating_add(1))",
         "a block is given to others while a step in flight still writes it",
     ),
     Mutant(
@@ -294,9 +291,9 @@ MUTANTS = (
     ),
     Mutant(
         "promise-forgotten",
-        "manager/growth.rs",
-        "        if !self.promised {\n",
-        "        if !self.promised || self.tick > 0 {\n",
+        "manager/promised.rs",
+        "        if self.promised.most.is_empty() {\n",
+        "        if self.promised.most.is_empty() || self.tick > 0 {\n",
         "a sequence let in with its whole length is pushed out later",
     ),
     Mutant(

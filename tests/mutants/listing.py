@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import catalogue, groups, retention, tiers
+from tests.mutants import catalogue, groups, retention, sharing, tiers
 from tests.mutants.mutant import Mutant
 from tests.mutants.seeds import cbtop, ferrum, makarna, simulator, slots
 
@@ -11,6 +11,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *groups.MUTANTS,
     *tiers.MUTANTS,
     *retention.MUTANTS,
+    *sharing.MUTANTS,
     *simulator.MUTANTS,
     *cbtop.MUTANTS,
     *ferrum.MUTANTS,

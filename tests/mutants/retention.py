@@ -85,8 +85,8 @@ MUTANTS = (
     Mutant(
         "lease-a-tick-too-long",
         "locks.rs",
-        "h.holder.until.is_some_and(|until| until <= now);",
-        "h.holder.until.is_some_and(|until| until < now);",
+        "        let over = self.ends.range(..=(now, u32::MAX));\n",
+        "        let over = self.ends.range(..(now, 0));\n",
         "a pin outlives its lease",
     ),
     Mutant(

@@ -33,7 +33,8 @@ QUICK = ("rules", "defects", "verbs", "groups", "tier_pages")
 """Test files that kill most mutants, built one by one: the next one judges what one lets pass."""
 STAGES = (*(("--test", name) for name in QUICK), ("--tests",))
 FAILED = re.compile(
-    r"^test (\S+) \.\.\. FAILED$|^thread '([^']+)' .*has overflowed its stack$", re.MULTILINE
+    r"^(?:test (\S+) \.\.\. FAILED$|FAILED (\S+)|thread '([^']+)' .*has overflowed its stack$)",
+    re.MULTILINE,
 )
 
 
@@ -104,9 +105,11 @@ def judge(mutant: Mutant | None, place: Path) -> tuple[str, str]:
 
     What does not build, or runs until it has to be stopped, is an error: no test has judged it.
     """
+    if mutant is not None and mutant.tests:
+        return judge_package(mutant, place)
     copy_core(place)
     if mutant is not None:
-        source = place / "rust" / "core" / "src" / mutant.file
+        source = place / mutant.source
         source.write_text(plant(mutant, source.read_text()))
     for stage in STAGES:
         status, output = cargo(place, (*stage, "--no-run"), BUILD_LIMIT_S)
@@ -121,9 +124,29 @@ def judge(mutant: Mutant | None, place: Path) -> tuple[str, str]:
     return "survived", ""
 
 
+def judge_package(mutant: Mutant, place: Path) -> tuple[str, str]:
+    """The same of the Python package, which need not be built."""
+    package = place / "python" / "kvframe"
+    shutil.rmtree(package, ignore_errors=True)
+    shutil.copytree(ROOT / "python" / "kvframe", package)
+    source = place / mutant.source
+    source.write_text(plant(mutant, source.read_text()))
+    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *mutant.tests]
+    env = os.environ | {"PYTHONPATH": str(package.parent)}
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=TEST_LIMIT_S
+        )
+    except subprocess.TimeoutExpired:
+        return "error", "the tests had to be stopped"
+    if done.returncode == 0:
+        return "survived", ""
+    return verdict_of(done.stdout)
+
+
 def verdict_of(output: str) -> tuple[str, str]:
     """Which tests failed, of what cargo said; a stack that overflows takes its test along."""
-    failed = [test or thread for test, thread in FAILED.findall(output)]
+    failed = ["".join(names) for names in FAILED.findall(output)]
     if not failed:
         return "error", "no test failed, and yet they did not end well"
     more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""

@@ -7,12 +7,12 @@ import pytest
 from tests.conformance.index import rows
 from tests.mutants.listing import MUTANTS, NOT_PLANTED, replanted
 from tests.mutants.mutant import Mutant
-from tests.mutants.run import CORE, plant, verdict_of
+from tests.mutants.run import ROOT, plant, verdict_of
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
 def test_text_occurs_exactly_once(mutant: Mutant) -> None:
-    source = (CORE / "src" / mutant.file).read_text()
+    source = (ROOT / mutant.source).read_text()
     assert plant(mutant, source) != source
 
 
@@ -40,6 +40,7 @@ def test_a_text_that_moved_is_an_error() -> None:
         ("test a::b ... ok\ntest c::d ... FAILED\n", ("killed", "c::d")),
         ("test a ... FAILED\ntest b ... FAILED\n", ("killed", "a and 1 more")),
         ("\nthread 'a::b' (7) has overflowed its stack\nfatal\n", ("killed", "a::b")),
+        ("FAILED tests/a.py::b - assert 1\n", ("killed", "tests/a.py::b")),
         ("test a ... ok\n", ("error", "no test failed, and yet they did not end well")),
     ],
 )

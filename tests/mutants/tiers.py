@@ -124,4 +124,12 @@ MUTANTS = (
         "                at += 1;\n",
         "what dies next depends on which mover was faster: no two runs are alike",
     ),
+    Mutant(
+        "removes-what-others-wrote",
+        "tiers/below.py",
+        "        if self.shared:\n            doomed = {",
+        "        if self.shared and not doomed:\n            doomed = {",
+        "an engine of small capacity deletes the heads of another engine's prompts",
+        tests=("tests/tiers/test_ownership.py", "tests/tiers/test_shared.py"),
+    ),
 )

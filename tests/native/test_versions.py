@@ -89,7 +89,7 @@ def test_functions_say_their_version(abi: tuple[int, int]) -> None:
         ("order", {"victim": 0, "score": 0}, "neither victim nor score"),
         ("order", {"wants": 1 << 3}, "wants columns, which only score gets"),
         ("order", {"wants": 1 << 17}, "has no insert"),
-        ("order", {"wants": 1 << 11}, "bits 0x800 mean nothing"),
+        ("order", {"wants": 1 << 12}, "bits 0x1000 mean nothing"),
         ("order", {"reserved": 1}, "reserved = 1"),
         ("order", {"window": 64}, "a window, which only score has"),
         ("order", {"initial": 64}, "an initial state of 0 bytes"),

@@ -94,7 +94,10 @@ class Setup:
         ranks = RANKS | {"t-lru": tail_optimized(SPARE, self.size)}
         rank = None if self.window and self.policy in OUTSIDE else ranks.get(self.policy)
         pool = Pool(self.blocks, int(self.null), self.policy, rank)
-        if self.policy in TWINS and self.policy not in RANKS:
+        # The hand of sieve goes over blocks of one priority at a time: where it starts anew among
+        # those, its place among the others is not foretold.
+        swept = self.policy == "sieve" and any(not kind.full for kind in self.groups)
+        if self.policy in TWINS and self.policy not in RANKS and not swept:
             options = kv.options()["policy_options"]
             pool.twin = Victims(TWINS[self.policy](pool.usable, **options))
         o = Oracle(pool, self.size, self.groups, tables, self.caching, self.reserve)

@@ -58,7 +58,10 @@ class Oracle(Hands):
         for _, s in self.every():
             if covers((s.ask.salt, s.ask.adapter)) and session in (None, s.ask.session):
                 s.private = True
-        return self.pool.forget([b for b in self.pool.blocks.values() if inside(b)])
+        gone = self.pool.forget([b for b in self.pool.blocks.values() if inside(b)])
+        # What is attached below a block does not say whose it is.
+        self.pool.lose_below(0)
+        return gone
 
     def rematch(self, seq: int, told: Told, fence: int | None) -> int:
         """Look up again a sequence that has computed nothing; its cached tokens."""
@@ -94,6 +97,10 @@ class Oracle(Hands):
         changes = self.traded(s, tables)
         gone = [b for _, _, before, _ in changes for b in self.of([before])]
         fresh = [b for _, _, _, block in changes for b in self.of([block])]
+        kept = [t[len(found) :] for t, found in zip(s.tables, tables, strict=True)]
+        kept = [t for t, kind in zip(kept, self.kinds, strict=True) if not kind.cross]
+        if any(b.key is None and len(b.owners) > 1 for table in kept for b in self.of(table)):
+            return False
         up = fence is not None and fence > self.passed
         if up and any(b.key is None and len(b.owners) > 1 for b in gone):
             return False

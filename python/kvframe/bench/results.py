@@ -19,7 +19,7 @@ import msgspec
 
 from kvframe.bench.cells import Cell, Plan, identity_hash
 from kvframe.bench.traces import read_stdin
-from kvframe.errors import ConfigError
+from kvframe.errors import ConfigError, TraceError
 from kvframe.files import RESULT_BYTES, read_regular, read_stream
 
 
@@ -137,6 +137,8 @@ def read_cells(where: str) -> list[Cell]:
         cells = msgspec.json.decode(read_stream(path, RESULT_BYTES), type=_Cells).cells
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
+    except TraceError:  # of stdin; it is a ValueError, too
+        raise
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise ConfigError(f"{path}: not the JSON of `kvframe bench run`: {error}") from None
     if not cells:

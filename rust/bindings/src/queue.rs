@@ -20,12 +20,16 @@ fn wrapper(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
 /// Requests and prompts, in the order they are tried.
 pub struct Queue<'py> {
     items: Bound<'py, PyTuple>,
+    /// The first one, if it is a prompt, converted: a step that cannot even try that one has not begun.
+    first: Option<Bound<'py, Request>>,
 }
 
 impl<'py> Queue<'py> {
-    /// Checks what each one is, and no more.
+    /// Checks what each one is, and converts the first if it is a prompt.
     pub fn new(py: Python<'py>, admit: Option<&Bound<'py, PyAny>>) -> PyResult<Self> {
-        let Some(admit) = admit else { return Ok(Self { items: PyTuple::empty(py) }) };
+        let Some(admit) = admit else {
+            return Ok(Self { items: PyTuple::empty(py), first: None });
+        };
         let items = if let Ok(list) = admit.cast::<PyList>() {
             list.to_tuple()
         } else {
@@ -35,7 +39,7 @@ impl<'py> Queue<'py> {
             })?
         };
         if items.is_empty() {
-            return Ok(Self { items });
+            return Ok(Self { items, first: None });
         }
         let request = wrapper(py)?;
         for (place, item) in items.iter_borrowed().enumerate() {
@@ -43,7 +47,11 @@ impl<'py> Queue<'py> {
                 check(place, &item, request)?;
             }
         }
-        Ok(Self { items })
+        let mut queue = Self { items, first: None };
+        if !is_request(&*queue.items.get_borrowed_item(0)?) {
+            queue.first = Some(queue.get(0)?);
+        }
+        Ok(queue)
     }
 
     pub fn len(&self) -> usize {
@@ -54,6 +62,9 @@ impl<'py> Queue<'py> {
     ///
     /// Errors: for a prompt with a value that is no token id.
     pub fn get(&self, place: usize) -> PyResult<Bound<'py, Request>> {
+        if let (0, Some(first)) = (place, &self.first) {
+            return Ok(first.clone());
+        }
         let (py, item) = (self.items.py(), self.items.get_borrowed_item(place)?);
         if let Ok(request) = item.cast::<Request>() {
             return Ok(request.to_owned());
@@ -87,7 +98,7 @@ fn is_request(item: &Bound<'_, PyAny>) -> bool {
 fn check(place: usize, item: &Bound<'_, PyAny>, request: &Bound<'_, PyType>) -> PyResult<()> {
     let is_prompt = || {
         if let Ok(array) = item.cast::<PyUntypedArray>() {
-            return array.ndim() == 1 && matches!(array.dtype().kind(), b'i' | b'u' | b'O' | b'f');
+            return array.ndim() == 1 && matches!(array.dtype().kind(), b'i' | b'u');
         }
         item.is_instance_of::<PyList>() || item.is_instance_of::<PyTuple>()
     };

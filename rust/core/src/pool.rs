@@ -106,6 +106,8 @@ pub struct Pool {
     waits: Vec<u32>,
     /// Blocks whose owners all do.
     coming: u32,
+    /// Blocks with owners that wait.
+    waiting: u32,
     /// Whether a priority was ever asked for.
     banded: bool,
 }
@@ -127,6 +129,7 @@ impl Pool {
             cached: 0,
             waits: Vec::new(),
             coming: 0,
+            waiting: 0,
             banded: false,
         };
         if null_block {

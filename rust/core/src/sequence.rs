@@ -152,6 +152,13 @@ impl Sequence {
         self.known() - self.unknown
     }
 
+    /// Its full length, as far as that is known.
+    #[inline]
+    pub fn most(&self) -> u32 {
+        // 0: it is not.
+        self.max_tokens.wrapping_sub(1).saturating_add(1)
+    }
+
     /// Whether all that is known has slots, and is known as tokens: more may come.
     #[inline]
     pub fn is_open(&self) -> bool {

@@ -73,6 +73,8 @@ pub struct Settled {
     pub copies: Vec<Copy>,
     /// Blocks it kept besides their ends.
     pub held: Vec<BlockId>,
+    /// Sequences that came to share a page that its copies write.
+    pub sharers: Vec<(BlockId, SeqId)>,
 }
 
 impl Settled {
@@ -417,10 +419,13 @@ impl Tickets {
     pub fn settle(&mut self, ticket: u64) -> Result<Settled> {
         let mut gone = self.forget(ticket).ok_or(Error::UnknownTicket(ticket))?;
         gone.copies.drain(..gone.skip);
+        let mut sharers = Vec::new();
         for copy in &gone.copies {
+            sharers.extend(self.pages.sharers(copy.dst).map(|seq| (copy.dst, seq)));
             self.pages.remove(copy);
         }
-        Ok(Settled { ticket, copies: gone.copies, held: gone.held })
+        sharers.sort_unstable();
+        Ok(Settled { ticket, copies: gone.copies, held: gone.held, sharers })
     }
 
     /// Of a settled plan, hands each copy whose source another ticket has yet to fill over to that
@@ -428,10 +433,14 @@ impl Tickets {
     /// where it stands: a copy has what was there.
     pub fn hand_over(&mut self, plan: &mut Settled) {
         let Self { outstanding, pages, .. } = self;
-        plan.copies.retain(|copy| {
+        let Settled { copies, sharers, .. } = plan;
+        copies.retain(|copy| {
             let Some((ticket, _)) = pages.writer(copy.src) else { return true };
             let Some(other) = outstanding.get_mut(&ticket) else { return true };
             pages.add(copy, ticket);
+            let first = sharers.partition_point(|&(shared, _)| shared < copy.dst);
+            let same = sharers[first..].iter().take_while(|&&(shared, _)| shared == copy.dst);
+            same.for_each(|&(page, seq)| pages.share(page, seq));
             other.copies.push(*copy);
             false
         });
@@ -487,6 +496,16 @@ impl Tickets {
     /// How many unsettled copies hold `block`, at either end.
     pub fn holds(&self, block: BlockId) -> u32 {
         self.pages.ends(block)
+    }
+
+    /// `seq` shares `block` from now on.
+    pub fn share(&mut self, block: BlockId, seq: SeqId) {
+        self.pages.share(block, seq);
+    }
+
+    /// Sequences that came to share `page` while the copy or load that writes it was under way.
+    pub fn sharers(&self, page: BlockId) -> impl Iterator<Item = SeqId> + '_ {
+        self.pages.sharers(page)
     }
 
     /// Tokens of `block` that unsettled copies read.

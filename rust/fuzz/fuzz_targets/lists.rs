@@ -5,8 +5,8 @@
 
 use arbitrary::Arbitrary;
 use kvframe_core::policy::{
-    Candidates, Eviction, External, Heard, NAMES, PolicyOptions, Rank, Ranked, Touch, Use, View, Why,
-    by_name,
+    Candidates, Eviction, External, Heard, NAMES, PolicyOptions, Rank, Ranked, Touch, Use, View,
+    Why, by_name,
 };
 use kvframe_core::pool::{Pool, State};
 use kvframe_core::{BlockId, Key, NIL};
@@ -97,7 +97,10 @@ impl World {
                 let lists = matches!(policy.name(), "lru");
                 (policy, if lists { Expected::Released } else { Expected::AnyLeaf })
             }
-            None if at == NAMES.len() => (Box::new(External::new(Heard { events: true, ..Heard::default() })), Expected::Released),
+            None if at == NAMES.len() => (
+                Box::new(External::new(Heard { events: true, ..Heard::default() })),
+                Expected::Released,
+            ),
             None => (Box::new(Ranked::new(Given::default())), Expected::Given),
         };
         Self {

@@ -32,8 +32,8 @@ MUTANTS = (
     Mutant(
         "old-page-kept-after-the-copy",
         "tickets.rs",
-        "let ends = plan.copies.iter().flat_map(|c| [c.src, c.dst]);",
-        "let ends = plan.copies.iter().flat_map(|c| [c.dst, NIL]);",
+        "let ends = self.copies.iter().flat_map(|c| [c.src, c.dst]);",
+        "let ends = self.copies.iter().flat_map(|c| [c.dst, NIL]);",
         "each copy leaks the page that it was made from",
         ("FE-B6", "FE-B7"),
     ),

@@ -56,10 +56,11 @@ MUTANTS = (
     Mutant(
         "older-copy-forgotten",
         "index/hash.rs",
-        "                self.table.insert_unique(slot(key), block, hasher);\n",
-        "                let older = self.table.find_entry(slot(key), |&b| b == first);\n"
-        "                drop(older.map(hashbrown::hash_table::OccupiedEntry::remove));\n"
-        "                self.table.insert_unique(slot(key), block, hasher);\n",
+        "                let copies = self.copies.entry(key).or_default();\n"
+        "                copies.extend([first, block]);\n"
+        "                self.more += 1;\n"
+        "                *entry.get_mut() = first.min(block);\n",
+        "                *entry.get_mut() = block;\n",
         "with the second copy of a block, the first is lost as well",
         ("SA-B7",),
     ),
@@ -98,8 +99,10 @@ MUTANTS = (
     Mutant(
         "settled-twice",
         "tickets.rs",
-        "at.map(|at| self.outstanding.swap_remove(at)).ok_or(Error::UnknownTicket(ticket))",
-        "at.map(|at| self.outstanding[at].clone()).ok_or(Error::UnknownTicket(ticket))",
+        "        let gone = self.outstanding.remove(&ticket)?;\n",
+        "        let kept = self.outstanding.get(&ticket)?;\n"
+        "        let (copies, held, load) = (kept.copies.clone(), kept.held.clone(), kept.load);\n"
+        "        let gone = Ticket { copies, held, load, ..Ticket::default() };\n",
         "letting go of a pin twice takes away somebody else's",
         ("SA-B11", "FE-B23"),
     ),

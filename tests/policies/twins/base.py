@@ -157,3 +157,10 @@ class Keys:
 
     def pop(self, key: tuple[int, int], default: Any = None) -> Any:
         return self.called.pop(key) if key in self.called else self.kept.pop(key, default)
+
+
+def mixed(key: tuple[int, int]) -> int:
+    """The 64 bits of a key, low word first, by which tables place it: both words move them."""
+    low, high = key
+    product = (low ^ 0x9E3779B97F4A7C15) * (high ^ 0xC2B2AE3D27D4EB4F)
+    return product % 2**64 ^ product >> 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .base import Block, Twin, Use
+from .base import Block, Twin, Use, mixed
 
 USES, GENERATIONS, DEPTHS = 5, 3, 4
 FAMILY = GENERATIONS * DEPTHS
@@ -134,7 +134,8 @@ class Foresight(Twin):
     def watched(self, key: tuple[int, int]) -> tuple[list[Gone | None], int]:
         if not self.gone:
             return [], 0
-        return self.gone[(key[1] >> 32) % len(self.gone)], key[1] % 2**32
+        place = mixed(key)
+        return self.gone[(place >> 32) % len(self.gone)], place % 2**32
 
     def forgotten(self, block: Block) -> None:
         if block["time"] >= self.since and self.held > 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .base import Block, Use, first
+from .base import Block, Use, first, mixed
 from .lists import Listed
 
 SPREAD = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93, 0xA0761D6478BD642F)
@@ -19,7 +19,7 @@ class Sketch:
         self.additions = 0
 
     def counters(self, key: tuple[int, int]) -> list[tuple[list[int], int]]:
-        places = [(key[1] * odd % 2**64) >> (64 - self.bits) for odd in SPREAD]
+        places = [(mixed(key) * odd % 2**64) >> (64 - self.bits) for odd in SPREAD]
         return list(zip(self.rows, places, strict=True))
 
     def add(self, key: tuple[int, int]) -> None:

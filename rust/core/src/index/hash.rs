@@ -1,7 +1,9 @@
 //! The hash index: keys live in the pool's columns, the table holds ids alone.
 
-use hashbrown::HashTable;
+use std::collections::BTreeSet;
+
 use hashbrown::hash_table::Entry;
+use hashbrown::{HashMap, HashTable};
 
 use super::mirror::{Changes, Mirror};
 use crate::hash::{HashAlgo, Key};
@@ -10,7 +12,13 @@ use crate::pool::{BlockId, Pool, State};
 /// Findable blocks by key. A key may have several copies.
 #[derive(Debug)]
 pub struct HashIndex {
+    /// One block a key: of several copies the lowest id.
     table: HashTable<BlockId>,
+    /// All copies of the keys that have several. Beside the table, since blocks of one key would all
+    /// stand in one another's way there.
+    copies: HashMap<Key, BTreeSet<BlockId>>,
+    /// Copies that are not in the table.
+    more: usize,
     verify: Option<Witness>,
     /// Changes for an index outside the core, if there is one.
     mirror: Option<Mirror>,
@@ -54,7 +62,7 @@ impl HashIndex {
             tokens: Vec::new(),
         });
         let table = HashTable::with_capacity(capacity.min(1 << 20) as usize);
-        Self { table, verify, mirror: None }
+        Self { table, copies: HashMap::new(), more: 0, verify, mirror: None }
     }
 
     /// Whether lookups should bring a [`Proof`].
@@ -69,23 +77,9 @@ impl HashIndex {
             None => Found::Nothing,
             Some(&block) => match (&self.verify, proof) {
                 (Some(witness), Some(proof)) if !witness.vouches(block, proof) => Found::Collision,
-                _ => Found::Block(self.first_copy(pool, block)),
+                _ => Found::Block(block),
             },
         }
-    }
-
-    /// Of several copies the lowest id: their places in the table depend on the width of the
-    /// processor's vectors, and the log must not.
-    #[inline]
-    fn first_copy(&self, pool: &Pool, block: BlockId) -> BlockId {
-        if !pool.is_duplicated(block) {
-            return block;
-        }
-        self.copies(pool, pool.key(block)).min().unwrap_or(block)
-    }
-
-    fn copies(&self, pool: &Pool, key: Key) -> impl Iterator<Item = BlockId> {
-        self.table.iter_hash(key.mixed()).copied().filter(move |&b| pool.key(b) == key)
     }
 
     /// The common case of [`Self::store`]: nothing stands under `key`, and no tokens are kept.
@@ -122,20 +116,19 @@ impl HashIndex {
                 entry.insert(block);
                 Found::Nothing
             }
-            Entry::Occupied(entry) => match (&self.verify, proof) {
-                (Some(witness), Some(proof)) if !witness.vouches(*entry.get(), proof) => {
+            Entry::Occupied(mut entry) => {
+                let first = *entry.get();
+                if let (Some(witness), Some(proof)) = (&self.verify, proof)
+                    && !witness.vouches(first, proof)
+                {
                     return Found::Collision;
                 }
-                _ => Found::Block(*entry.get()),
-            },
-        };
-        let found = match found {
-            Found::Block(copy) => {
-                let first = self.first_copy(pool, copy);
-                self.table.insert_unique(key.mixed(), block, hasher);
+                let copies = self.copies.entry(key).or_default();
+                copies.extend([first, block]);
+                self.more += 1;
+                *entry.get_mut() = first.min(block);
                 Found::Block(first)
             }
-            other => other,
         };
         if let (Some(witness), Some(proof)) = (&mut self.verify, proof) {
             witness.keep(block, proof);
@@ -152,10 +145,33 @@ impl HashIndex {
         if let Some(mirror) = &mut self.mirror {
             mirror.touch(block);
         }
+        let key = pool.key(block);
+        if pool.is_duplicated(block) && self.copies.contains_key(&key) {
+            return self.remove_copy(pool, block, key);
+        }
         self.table
-            .find_entry(pool.key(block).mixed(), |&b| b == block)
+            .find_entry(key.mixed(), |&b| b == block)
             .map(hashbrown::hash_table::OccupiedEntry::remove)
             .is_ok()
+    }
+
+    /// Takes `block` out, one of several copies.
+    #[cold]
+    fn remove_copy(&mut self, pool: &Pool, block: BlockId, key: Key) -> bool {
+        let Some(copies) = self.copies.get_mut(&key) else { return false };
+        if !copies.remove(&block) {
+            return false;
+        }
+        self.more -= 1;
+        if let Some(&first) = copies.first()
+            && let Some(entry) = self.table.find_mut(key.mixed(), |&b| pool.key(b) == key)
+        {
+            *entry = first;
+        }
+        if copies.len() == 1 {
+            self.copies.remove(&key);
+        }
+        true
     }
 
     /// Keeps what changes, from now on.
@@ -179,12 +195,13 @@ impl HashIndex {
 
     /// Another findable block under `block`'s key, the lowest id of several.
     pub fn other_copy(&self, pool: &Pool, block: BlockId) -> Option<BlockId> {
-        self.copies(pool, pool.key(block)).filter(|&b| b != block).min()
+        let copies = self.copies.get(&pool.key(block))?;
+        copies.iter().copied().find(|&b| b != block)
     }
 
     /// Findable blocks.
     pub fn len(&self) -> usize {
-        self.table.len()
+        self.table.len() + self.more
     }
 
     /// Whether nothing is findable.
@@ -194,7 +211,12 @@ impl HashIndex {
 
     /// Every findable block, in no order.
     pub fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
-        self.table.iter().copied()
+        let first = |set: &BTreeSet<BlockId>| set.first().copied();
+        let more = self.copies.values().flat_map(move |set| {
+            let lowest = first(set);
+            set.iter().copied().filter(move |&b| Some(b) != lowest)
+        });
+        self.table.iter().copied().chain(more)
     }
 }
 

@@ -217,7 +217,6 @@ impl Manager {
         let granted_tokens = sequence.len;
         let tail = start.tail.as_ref();
         let cached = cached + tail.map_or(0, |tail| self.copy_found_tail(seq, tail));
-        self.promised |= request.whole_sequence;
         let taken = cached.max(start.rows * size);
         let external = self.whole_units(external.min(granted_tokens.saturating_sub(taken)));
         let blocks = external / self.block_size();
@@ -228,6 +227,9 @@ impl Manager {
             (None, None) => 0,
         };
         self.note_computing(seq);
+        if request.whole_sequence {
+            self.note_promised(seq);
+        }
         self.created(seq).usage = Usage {
             read: cached,
             joined: joined_tokens,

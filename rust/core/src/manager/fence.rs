@@ -1,5 +1,7 @@
 //! Fences: blocks of an ended sequence wait while steps in flight may still write or read them.
 
+use std::collections::BTreeMap;
+
 use super::Manager;
 use crate::error::Result;
 use crate::events::Kind;
@@ -9,8 +11,10 @@ use crate::sequence::{SeqId, Sequence};
 /// Blocks that become available once a step has passed.
 #[derive(Debug, Default)]
 pub struct Fences {
-    /// (the step, blocks of one table), in the order they came in.
-    waiting: Vec<(u64, Vec<BlockId>)>,
+    /// Blocks of one table each, by the step and the order they came in.
+    waiting: BTreeMap<(u64, u64), Vec<BlockId>>,
+    /// Tables that came in so far.
+    came: u64,
     /// The last step known to have run.
     passed: Option<u64>,
     /// What sequences give up now waits for this step.
@@ -20,12 +24,31 @@ pub struct Fences {
 impl Fences {
     /// Every block that waits, once for each owner it lost.
     pub fn owners(&self) -> impl Iterator<Item = BlockId> + '_ {
-        self.waiting.iter().flat_map(|(_, blocks)| blocks.iter().copied())
+        self.waiting.values().flatten().copied()
     }
 
     /// What waits: (the step, blocks of one table), in the order they came in.
-    pub fn waiting(&self) -> &[(u64, Vec<BlockId>)] {
-        &self.waiting
+    pub fn waiting(&self) -> Vec<(u64, Vec<BlockId>)> {
+        let mut waiting: Vec<_> = self.waiting.iter().collect();
+        waiting.sort_unstable_by_key(|&(&(_, came), _)| came);
+        waiting.into_iter().map(|(&(fence, _), blocks)| (fence, blocks.clone())).collect()
+    }
+
+    fn add(&mut self, fence: u64, blocks: Vec<BlockId>) {
+        self.came += 1;
+        self.waiting.insert((fence, self.came), blocks);
+    }
+
+    /// Takes out what waits for steps up to `fence`, in the order it came in.
+    fn take_passed(&mut self, fence: u64) -> Vec<Vec<BlockId>> {
+        let mut passed = Vec::new();
+        // Not `split_off`, which counts what is left.
+        while let Some(first) = self.waiting.first_entry().filter(|it| it.key().0 <= fence) {
+            let ((_, came), blocks) = first.remove_entry();
+            passed.push((came, blocks));
+        }
+        passed.sort_unstable_by_key(|&(came, _)| came);
+        passed.into_iter().map(|(_, blocks)| blocks).collect()
     }
 
     /// The last step known to have run.
@@ -118,18 +141,14 @@ impl Manager {
             self.pool.wait(block);
         }
         self.note_blocks(Kind::Wait, 0, blocks.iter(), fence);
-        self.fences.waiting.push((fence, blocks));
+        self.fences.add(fence, blocks);
     }
 
     /// Every step up to `fence` has run: what waited for them is dropped, in the order it came.
     pub fn pass(&mut self, fence: u64) {
         self.fences.passed = self.fences.passed.max(Some(fence));
         self.note(Kind::Pass, 0, fence);
-        let (passed, waiting) =
-            std::mem::take(&mut self.fences.waiting).into_iter().partition(|&(at, _)| at <= fence);
-        self.fences.waiting = waiting;
-        let passed: Vec<(u64, Vec<BlockId>)> = passed;
-        for (_, blocks) in passed {
+        for blocks in self.fences.take_passed(fence) {
             self.tick += 1;
             for &block in &blocks {
                 self.pool.end_wait(block);
@@ -140,9 +159,6 @@ impl Manager {
 
     /// Blocks that wait for a fence.
     pub fn waiting(&self) -> usize {
-        let mut blocks: Vec<BlockId> = self.fences.owners().collect();
-        blocks.sort_unstable();
-        blocks.dedup();
-        blocks.len()
+        self.pool.waiting() as usize
     }
 }

@@ -51,6 +51,9 @@ impl Manager {
         let child = self.sequences.create(self.options.groups.len());
         for &block in source.tables.iter().flatten().filter(|&&b| b != NIL) {
             self.pool.share(block);
+            if !self.tickets.is_idle() {
+                self.tickets.share(block, child);
+            }
         }
         self.note_blocks(Kind::Hold, child, source.tables.iter().flatten(), 0);
         // Nobody looked whether there is room for the child to grow, too.

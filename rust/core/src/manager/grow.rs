@@ -157,8 +157,7 @@ impl Manager {
         if uniform && !sequence.tables.iter().all(ours) {
             return None;
         }
-        // Past its full length; 0 is none.
-        if sequence.max_tokens.wrapping_sub(1) < (len + count as u32).wrapping_sub(1) {
+        if len + count as u32 > sequence.most() {
             return None;
         }
         self.tick += 1;
@@ -323,6 +322,7 @@ impl Manager {
         let sequence = self.sequences.get_mut(seq)?;
         sequence.tables = tables;
         sequence.len = until;
+        self.note_promised(seq);
         Ok(())
     }
 

@@ -7,7 +7,6 @@ use smallvec::SmallVec;
 use super::Manager;
 use crate::groups::{GroupKind, Pace, Reach};
 use crate::pool::{BlockId, NIL};
-use crate::sequence::Sequence;
 
 /// A sequence on its way.
 pub(super) struct Way<'a, T> {
@@ -92,43 +91,6 @@ impl Manager {
         let in_steps = goes_on.then(|| self.layout.peak_in_steps(way.len, way.pace, lacks));
         let most = one_by_one.max(in_steps.flatten()).unwrap_or(0).max(0);
         crossing.saturating_add(u32::try_from(most).unwrap_or(u32::MAX))
-    }
-
-    /// Blocks that an admission which finds `hits` must leave for running sequences: the reserve, and
-    /// what those that came in with their whole length still lack. Exact where it is above `spare`.
-    pub(super) fn kept_for_growth(&self, hits: &[Vec<BlockId>], spare: u32) -> u32 {
-        // Nobody runs: nothing will grow, and waiting would not help.
-        if self.sequences.is_empty() {
-            return 0;
-        }
-        let reserve = self.options.reserve;
-        if !self.promised {
-            return reserve;
-        }
-        let kept = |count| {
-            let lacks = |s: &Sequence| {
-                let way = Way {
-                    tokens: s.max_tokens.max(s.known()),
-                    encoder: s.encoder_tokens,
-                    committed: s.committed,
-                    cached: s.cached,
-                    len: s.len,
-                    pace: self.pace_of(s.known(), s.chunk),
-                    tables: &s.tables,
-                };
-                // What is found now has another owner soon.
-                let found = |group: usize, at: usize, block| {
-                    hits.get(group).and_then(|hits| hits.get(at)) == Some(&block)
-                };
-                self.still_lacks(&way, count, |group, at, block| {
-                    self.pool.refs(block) > 1 || found(group, at, block)
-                })
-            };
-            let whole = self.sequences.iter().filter(|(_, s)| s.whole);
-            whole.map(|(_, s)| lacks(s)).fold(reserve, u32::saturating_add)
-        };
-        let above = kept(Count::Above);
-        if above <= spare { above } else { kept(Count::Exact) }
     }
 }
 

@@ -18,6 +18,7 @@ impl Manager {
             .chain([self.index.validate(&self.pool), self.policy.validate(&self.pool)])
             .chain([self.locks.validate(), self.retention.validate(&self.pool)])
             .chain([self.sessions.validate(), self.origins.validate(&self.pool)])
+            .chain([self.check_promised()])
             .collect::<std::result::Result<(), String>>()
             .map_err(Error::Integrity)
     }
@@ -89,6 +90,10 @@ impl Manager {
         if let Some(block) = (0..pool.created()).find(wrong) {
             let (counted, kept) = (waits[block as usize], pool.waits(block));
             return Err(format!("block {block}: {counted} owners wait, its count says {kept}"));
+        }
+        let (counted, kept) = (waits.iter().filter(|&&count| count > 0).count(), pool.waiting());
+        if counted != kept as usize {
+            return Err(format!("{counted} blocks wait for fences, the pool says {kept}"));
         }
         let coming = |&b: &BlockId| waits[b as usize] > 0 && pool.stays(b) == 0;
         let (counted, kept) = ((0..pool.created()).filter(coming).count(), pool.coming());

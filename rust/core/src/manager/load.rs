@@ -60,6 +60,8 @@ impl Manager {
         let pages: Vec<BlockId> = pages[..good].iter().map(|copy| copy.dst).collect();
         let seq = self.orphans.get(ticket).copied().unwrap_or(opened_for);
         self.note_two(Kind::Loaded, 0, ticket, u64::from(blocks));
+        let sharers =
+            pages.first().map_or(Vec::new(), |&page| self.tickets.sharers(page).collect());
         let cut = if blocks / unit < all / unit {
             self.tickets.keep_only(ticket, good);
             self.lose(ticket)?
@@ -70,7 +72,7 @@ impl Manager {
             Vec::new()
         };
         self.drop_owners(0, &pages);
-        self.count_loaded(seq, load.start, &pages)?;
+        self.count_loaded(seq, load.start, &pages, sharers)?;
         self.end_orphans(ticket)?;
         Ok(cut)
     }
@@ -112,7 +114,13 @@ impl Manager {
     }
 
     /// The sequences that own pages of a load, from its first on, have them computed.
-    fn count_loaded(&mut self, seq: SeqId, start: u32, pages: &[BlockId]) -> Result<()> {
+    fn count_loaded(
+        &mut self,
+        seq: SeqId,
+        start: u32,
+        pages: &[BlockId],
+        sharers: Vec<SeqId>,
+    ) -> Result<()> {
         let (unit, row_pages) = (self.layout.unit(), self.pages_of(0).count());
         let owned = |tables: &[BlockTable]| {
             let rows = pages.chunks(row_pages).zip((start..).step_by(unit as usize));
@@ -126,7 +134,7 @@ impl Manager {
         // Whoever has the first page: nobody has others without it.
         let first = self.pages_of(start).next().zip(pages.first());
         let holders = first.map_or(Vec::new(), |((group, _), &page)| {
-            self.holders(page, group as u8, seq, self.tickets.holds(page))
+            self.holders(page, group as u8, seq, self.tickets.holds(page), sharers)
         });
         let tables = |seq| self.sequences.get(seq).map(|s| owned(&s.tables));
         let owners = holders.into_iter().map(|(seq, _)| Ok((seq, tables(seq)?)));

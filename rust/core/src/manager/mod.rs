@@ -52,6 +52,7 @@ mod owners;
 mod plain;
 mod preemption;
 mod pressure;
+mod promised;
 mod read;
 mod release;
 mod remap;
@@ -133,8 +134,8 @@ pub struct Manager {
     /// The most blocks that were in use at once.
     peak: u32,
     asleep: bool,
-    /// Whether a sequence ever came in with its whole length.
-    promised: bool,
+    /// What sequences that came in with their whole length may yet take.
+    promised: promised::Promised,
     /// Loads whose sequence has ended, each with the stand-in that keeps their place.
     orphans: Orphans,
     /// What is attached to prefixes.
@@ -192,7 +193,7 @@ impl Manager {
             pressure: Pressure::Normal,
             peak: 0,
             asleep: false,
-            promised: false,
+            promised: promised::Promised::default(),
             orphans: Orphans::default(),
             attached: Attached::default(),
             hands: Hands::default(),

@@ -22,6 +22,7 @@ impl Manager {
                 let (good, computing) = found.split_at(start.good as usize);
                 for &block in computing {
                     self.pool.share(block);
+                    self.tickets.share(block, seq);
                 }
                 self.note_blocks(Kind::Hold, seq, computing.iter(), 0);
                 found = good;

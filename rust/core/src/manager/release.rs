@@ -16,6 +16,7 @@ impl Manager {
     /// Unknown handles.
     pub fn release(&mut self, seq: SeqId) -> Result<()> {
         self.let_go(seq)?;
+        self.promised.end(seq);
         self.sequences.remove(seq);
         Ok(())
     }
@@ -26,6 +27,7 @@ impl Manager {
     /// Unknown handles.
     pub fn preempt(&mut self, seq: SeqId) -> Result<Sequence> {
         self.let_go(seq)?;
+        self.promised.end(seq);
         let mut sequence = self.sequences.take(seq);
         sequence.chunk = self.chunk_to_return(&sequence);
         Ok(sequence)
@@ -138,6 +140,7 @@ impl Manager {
         // What comes instead of a cut item is not the item.
         sequence.extras.retain(|e| e.start < len);
         sequence.extras.iter_mut().for_each(|e| e.end = e.end.min(len));
+        self.note_promised(seq);
         Ok(())
     }
 
@@ -152,6 +155,7 @@ impl Manager {
         sequence.cached = sequence.cached.min(len);
         sequence.published = sequence.published.min(full);
         self.note_computing(seq);
+        self.note_promised(seq);
         Ok(())
     }
 
@@ -231,7 +235,11 @@ impl Manager {
         for (page, group, seq) in self.tickets.spoiled(&plan) {
             let seq = self.orphans.get(ticket).copied().unwrap_or(seq);
             let copies = ends.get(&page).copied().unwrap_or(0) + self.tickets.holds(page);
-            for (seq, at) in self.holders(page, group, seq, copies) {
+            let first = plan.sharers.partition_point(|&(shared, _)| shared < page);
+            let settled = plan.sharers[first..].iter().take_while(|&&(shared, _)| shared == page);
+            let mut sharers: Vec<SeqId> = settled.map(|&(_, seq)| seq).collect();
+            sharers.extend(self.tickets.sharers(page));
+            for (seq, at) in self.holders(page, group, seq, copies, sharers) {
                 let good = at as u32 * self.layout.groups()[group as usize].span;
                 let good = self.last_good(seq, good)?;
                 self.rewind(seq, good)?;
@@ -248,20 +256,31 @@ impl Manager {
     }
 
     /// Who has `page` in a table, and where, if `copies` of its owners are copies. That is mostly `seq`
-    /// alone; forks share it, too.
+    /// alone; `sharers`, forks of it and those that joined its load, may have it too.
     pub(super) fn holders(
         &self,
         page: BlockId,
         group: u8,
         seq: SeqId,
         copies: u32,
+        mut sharers: Vec<SeqId>,
     ) -> Vec<(SeqId, usize)> {
         let place = |s: &Sequence| s.tables[group as usize].iter().position(|&b| b == page);
         let own = self.sequences.get(seq).ok().and_then(place).map(|at| (seq, at));
         match (self.pool.refs(page).saturating_sub(copies), own) {
             (0, _) => Vec::new(),
             (1, Some(own)) => vec![own],
-            _ => self.sequences.iter().filter_map(|(seq, s)| Some((seq, place(s)?))).collect(),
+            _ => {
+                sharers.push(seq);
+                // In the order of their slots.
+                sharers.sort_unstable_by_key(|&seq| (seq as u32, seq));
+                sharers.dedup();
+                let live = sharers.into_iter().filter_map(|seq| {
+                    let sequence = self.sequences.get(seq).ok()?;
+                    Some((seq, place(sequence)?))
+                });
+                live.collect()
+            }
         }
     }
 }

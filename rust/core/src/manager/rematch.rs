@@ -13,8 +13,8 @@ use crate::sequence::{SeqId, Sequence};
 impl Manager {
     /// Looks the prompt of `seq` up again, whole blocks of it, and takes what is found beyond what it
     /// has; tokens that need not be computed from then on. As it is where no more is found, where it
-    /// waits for a load or for a computation that it joined, where another sequence joined its own, and
-    /// where nothing of it may be shared.
+    /// waits for a load or for a computation that it joined, where another sequence joined its own or
+    /// shares slots behind what is found, and where nothing of it may be shared.
     ///
     /// # Errors
     /// Unknown handles; [`Error::Invalid`] once it has computed tokens.
@@ -100,7 +100,12 @@ impl Manager {
     fn may_trade(&self, seq: SeqId, hits: &[Vec<BlockId>]) -> bool {
         let Ok(sequence) = self.sequences.get(seq) else { return false };
         let (mut claimed, mut freed) = (0, 0);
-        for (found, table) in hits.iter().zip(&sequence.tables) {
+        for ((found, table), reach) in hits.iter().zip(&sequence.tables).zip(self.layout.groups()) {
+            let mut kept = table.iter().skip(found.len()).filter(|&&block| block != NIL);
+            if reach.kind != GroupKind::Cross && kept.any(|&block| self.is_shared_fresh(block)) {
+                // It would follow blocks that its other owner does not have.
+                return false;
+            }
             for (i, &block) in found.iter().enumerate() {
                 let before = table.get(i).copied().unwrap_or(NIL);
                 if before == block {

@@ -118,7 +118,7 @@ impl Manager {
             blocks: self.copy_blocks(),
             sequences: sequences.collect(),
             tickets: self.tickets.outstanding(),
-            fences: self.fences.waiting().to_vec(),
+            fences: self.fences.waiting(),
             passed: self.fences.passed(),
             pins: self.locks.held().map(|held| (held.receipt.id, held.path.to_vec())).collect(),
             held: self.hands.held(),

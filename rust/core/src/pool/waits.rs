@@ -8,6 +8,11 @@ impl Pool {
         self.coming
     }
 
+    /// Blocks with owners that wait for a fence.
+    pub fn waiting(&self) -> u32 {
+        self.waiting
+    }
+
     /// Owners that wait for a fence.
     pub fn waits(&self, block: BlockId) -> u32 {
         self.waits.get(block as usize).copied().unwrap_or(0)
@@ -26,6 +31,7 @@ impl Pool {
         if self.waits.len() <= at {
             self.waits.resize(at + 1, 0);
         }
+        self.waiting += u32::from(self.waits[at] == 0);
         self.waits[at] += 1;
         self.blocks[at].marks |= WAITS;
         self.coming += u32::from(self.waits[at] == self.blocks[at].refs);
@@ -37,6 +43,7 @@ impl Pool {
         self.coming -= u32::from(self.waits[at] == self.blocks[at].refs);
         self.waits[at] -= 1;
         if self.waits[at] == 0 {
+            self.waiting -= 1;
             self.blocks[at].marks &= !WAITS;
         }
     }

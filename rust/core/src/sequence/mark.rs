@@ -16,9 +16,7 @@ pub struct Mark {
     pub missing: u32,
     /// Tokens committed.
     pub committed: u32,
-    /// Its full length, if that is known; else 0.
-    pub most: u32,
-    /// Whether tokens may be appended as the sequence is; unless it is cut.
+    /// Whether a token may be appended as the sequence is; unless it is cut.
     pub open: bool,
     /// Whether the step cuts it.
     pub cut: bool,
@@ -42,8 +40,7 @@ impl Mark {
             known: sequence.known(),
             missing: sequence.unknown,
             committed: sequence.committed,
-            most: sequence.max_tokens,
-            open: sequence.is_open(),
+            open: sequence.is_open() && sequence.len < sequence.most(),
             ..Self::default()
         }
     }

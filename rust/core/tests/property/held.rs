@@ -206,18 +206,12 @@ impl Run {
     }
 
     fn preempt(&mut self) {
-        let Some((at, seq)) = self.pick() else { return };
+        let Some((_, seq)) = self.pick() else { return };
         self.w.run_plans(&mut self.dice);
-        let known = self.w.m.sequence(seq).expect("live").known();
+        let fence = self.dice.one_in(3).then(|| self.fence(seq));
         let (had, frees) = (self.w.room_to_come(), self.frees(seq));
-        self.w.name_tails(seq);
-        let back = self.w.m.preempt(seq).expect("live");
-        self.tell(format!("preempt {seq:x}"));
-        assert_eq!(back.known(), known, "what is known comes back");
-        assert!(back.tables.iter().all(|table| table.is_empty()));
+        self.end_behind(seq, fence);
         assert_eq!(self.w.room_to_come() - had, frees, "it freed other than was told");
-        self.w.live.swap_remove(at);
-        self.w.ended.push(seq);
     }
 
     /// A block on loan becomes findable under a key of nobody else's.

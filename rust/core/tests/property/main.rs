@@ -4,6 +4,7 @@
 //! A failure prints the seed and the last operations; `KVFRAME_SEED=n cargo test --test property`
 //! runs that one seed alone, `KVFRAME_RUNS=n` more or fewer of them.
 
+mod again;
 mod alone;
 mod dice;
 mod held;

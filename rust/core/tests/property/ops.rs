@@ -10,7 +10,7 @@ use crate::texts::{Text, request, space};
 use crate::world::{Live, World};
 
 /// Numbers of operations, each as often as it is wanted.
-pub const VERBS: usize = 144;
+pub const VERBS: usize = 156;
 
 /// One run.
 pub struct Run {
@@ -19,6 +19,8 @@ pub struct Run {
     policy: String,
     seed: u64,
     pub trail: Vec<String>,
+    /// Prompts that came in, the latest first.
+    pub texts: Vec<Text>,
 }
 
 impl Drop for Run {
@@ -35,7 +37,7 @@ impl Drop for Run {
 impl Run {
     pub fn new(options: Options, policy: &str, seed: u64, dice: Dice) -> Self {
         let w = World::new(options, policy);
-        Self { w, dice, policy: policy.into(), seed, trail: Vec::new() }
+        Self { w, dice, policy: policy.into(), seed, trail: Vec::new(), texts: Vec::new() }
     }
 
     pub fn tell(&mut self, what: String) {
@@ -52,6 +54,7 @@ impl Run {
     pub fn act(&mut self, verb: usize) {
         self.w.seen.operations += 1;
         match verb {
+            144.. => self.newest_verb(),
             128.. => self.held_verb(),
             100.. => self.newer_verb(),
             0..20 => self.admit(),

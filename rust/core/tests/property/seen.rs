@@ -11,6 +11,10 @@ pub struct Seen {
     /// In a step.
     pub forks: u64,
     pub preempted: u64,
+    /// Prompts of which more was found when they were matched again.
+    pub rematched: u64,
+    /// Namespaces and sessions that were forgotten.
+    pub cleared: u64,
 }
 
 impl std::iter::Sum for Seen {
@@ -22,6 +26,8 @@ impl std::iter::Sum for Seen {
             lapsed_loads: a.lapsed_loads + b.lapsed_loads,
             forks: a.forks + b.forks,
             preempted: a.preempted + b.preempted,
+            rematched: a.rematched + b.rematched,
+            cleared: a.cleared + b.cleared,
         })
     }
 }
@@ -29,8 +35,10 @@ impl std::iter::Sum for Seen {
 impl Seen {
     /// Whether nothing was too rare to say anything.
     pub fn is_enough(&self) -> bool {
-        let rare = [self.tails, self.lapsed_copies, self.lapsed_loads];
+        let rare = [self.tails, self.lapsed_copies, self.lapsed_loads, self.rematched];
         rare.iter().all(|times| times * 16_000 > self.operations)
-            && [self.forks, self.preempted].iter().all(|times| times * 1000 > self.operations)
+            && [self.forks, self.preempted, self.cleared]
+                .iter()
+                .all(|times| times * 1000 > self.operations)
     }
 }

@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 use kvframe_core::hash::{Extra, Space};
 use kvframe_core::retention::{Decay, Keep, Retention, TokenRange};
+use kvframe_core::sequence::Meta;
 use kvframe_core::{Admission, Fit, Prompt};
 
 use crate::dice::{Dice, mix};
@@ -96,6 +97,7 @@ pub fn request<'a>(dice: &mut Dice, text: &'a Text, outlook: &'a [u32]) -> Admis
         resumed: dice.one_in(8),
         fit: if dice.one_in(4) { Fit::Partial } else { Fit::Whole },
         outlook,
+        meta: Meta { session: dice.below(4) as u64, ..Meta::default() },
         max_tokens: full_length(dice, text.tokens.len() as u32),
         whole_sequence: dice.one_in(8),
         retention: if dice.one_in(4) { dice.pick(asked()) } else { None },

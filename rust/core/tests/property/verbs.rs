@@ -91,6 +91,7 @@ impl Run {
 
     /// Books a sequence that was admitted, and what is being loaded for it.
     pub fn came_in(&mut self, text: &Text, request: &Admission<'_>, grant: Grant) {
+        self.remember(text);
         let live = Live::new(grant.seq, text, request.encoder_tokens, self.w.epoch);
         self.w.encode(&live, grant.encoder_cached);
         let left = grant.granted_tokens - grant.cached_tokens;
@@ -215,15 +216,20 @@ impl Run {
 
     /// A fence for the end of `seq`.
     pub fn fence(&mut self, seq: SeqId) -> u64 {
-        self.w.run_plans(&mut self.dice);
         let fence = self.step_ahead();
+        self.fence_at(seq, fence);
+        fence
+    }
+
+    /// `seq` is about to end behind `fence`.
+    pub fn fence_at(&mut self, seq: SeqId, fence: u64) {
+        self.w.run_plans(&mut self.dice);
         let s = self.w.m.sequence(seq).expect("live");
         let mut kept = Kept::default();
         for (reach, table) in self.w.m.layout().groups().iter().zip(&s.tables) {
             kept.add(&self.w.pages, reach, table, 0, reach.computed(s.committed, s.cached));
         }
         self.w.promises.fence(fence, kept);
-        fence
     }
 
     fn pass(&mut self) {

@@ -10,3 +10,4 @@ mod pool;
 mod retention;
 mod sessions;
 mod sharing;
+mod waiting;

@@ -1,11 +1,12 @@
 //! What is kept without a sequence: pins, handles, deadlines, blocks in hand.
 
+use kvframe_core::hash::Space;
 use kvframe_core::manager::Pinner;
-use kvframe_core::{Key, NIL};
+use kvframe_core::{Key, NIL, Scope};
 
 use crate::request::Owned;
 use crate::verbs::Held;
-use crate::world::World;
+use crate::world::{World, rule_of};
 
 impl World {
     /// One of them.
@@ -69,6 +70,70 @@ impl World {
                 self.m.take_rewound();
                 self.m.take_remapped();
             }
+            ref newer => self.newer(newer),
+        }
+    }
+
+    fn newer(&mut self, held: &Held) {
+        match *held {
+            Held::Rematch(pick, fence) => {
+                let seq = self.seq(pick);
+                let before = self.m.sequence(seq).map_or(0, |s| s.cached);
+                let cached = self.judged(|m| match fence {
+                    Some(fence) => m.rematch_behind(seq, fence.into()),
+                    None => m.rematch(seq),
+                });
+                assert!(cached.is_none_or(|cached| cached >= before), "less than it had");
+            }
+            Held::ClearScope(salt, adapter, session) => {
+                let salt = salt.map(|salt| if salt { &b"salt"[..] } else { b"" });
+                let adapter = adapter.map(|adapter| if adapter { &b"lora"[..] } else { b"" });
+                let session = session.map(|session| u64::from(session % 4));
+                self.clear(Scope { salt, adapter, session });
+            }
+            Held::MakeRoom(rule, usage, fence) => {
+                self.make_room(usize::from(rule), f64::from(usage) / 255.0, fence);
+            }
+            Held::PreemptBehind(pick, fence) => {
+                let seq = self.seq(pick);
+                self.judged(|m| m.preempt_behind(seq, fence.into()));
+            }
+            Held::ExpectJoins => self.m.expect_joins(),
+            ref unknown => unreachable!("{unknown:?} is carried out above"),
+        }
+    }
+
+    /// What was computed in that scope is found no more, and what runs in it leaves nothing.
+    fn clear(&mut self, scope: Scope<'_>) {
+        self.m.clear_scope(scope);
+        for &seq in &self.seqs {
+            let Ok(s) = self.m.sequence(seq) else { continue };
+            let (salt, adapter, encoder) = (&s.salt[..], &s.adapter[..], &s.encoder[..]);
+            let space = Space { salt, adapter, encoder };
+            if scope.runs(space, s.meta.session) {
+                assert!(s.private, "{seq:x} leaves something findable");
+            }
+            if scope.covers(space) && scope.session.is_none() && s.meta.session == 0 {
+                let hit = self.m.lookup(&s.tokens, space, &s.extras);
+                assert!(hit.blocks.iter().flatten().all(|&b| b == NIL), "{seq:x} is found");
+            }
+        }
+    }
+
+    /// Each that is named frees what was said of it, once those before it have ended.
+    fn make_room(&mut self, rule: usize, usage: f64, fence: Option<u8>) {
+        let mut seqs = self.seqs.clone();
+        seqs.retain(|&seq| self.m.sequence(seq).is_ok());
+        let taken = self.m.preemption_to(&seqs, rule_of(rule), usage).expect("live");
+        for candidate in taken {
+            let coming = |m: &kvframe_core::Manager| m.pool().available() + m.pool().coming();
+            let had = coming(&self.m);
+            let ended = self.judged(|m| match fence {
+                Some(fence) => m.preempt_behind(candidate.seq, fence.into()),
+                None => m.preempt(candidate.seq),
+            });
+            assert!(ended.is_some(), "it was named");
+            assert_eq!(coming(&self.m) - had, candidate.frees, "it freed other than was told");
         }
     }
 

@@ -69,7 +69,11 @@ impl<'a> Owned<'a> {
     }
 
     pub fn space(&self) -> Space<'static> {
-        Space { salt: if self.asked.salt { b"salt" } else { b"" }, ..Space::default() }
+        Space {
+            salt: if self.asked.salt { b"salt" } else { b"" },
+            adapter: if self.asked.adapter { b"lora" } else { b"" },
+            ..Space::default()
+        }
     }
 
     pub fn admission(&self) -> Admission<'_> {

@@ -36,6 +36,7 @@ pub struct Request {
     pub tokens: Vec<u8>,
     pub only_keys: bool,
     pub salt: bool,
+    pub adapter: bool,
     pub item: Option<(u8, u8)>,
     pub unread: bool,
     pub uninserted: bool,
@@ -119,6 +120,13 @@ pub enum Held {
     Free(Vec<u8>),
     Look(Pick, u8, u8, u8),
     Changes,
+    Rematch(Pick, Option<u8>),
+    /// Of a salt, an adapter and a session, those that are given.
+    ClearScope(Option<bool>, Option<bool>, Option<u8>),
+    /// What makes room, by a rule of that number, ends behind a fence.
+    MakeRoom(u8, u8, Option<u8>),
+    PreemptBehind(Pick, u8),
+    ExpectJoins,
 }
 
 #[derive(Arbitrary, Debug)]
@@ -128,6 +136,8 @@ pub struct Step {
     pub truncate: Vec<(Pick, u8)>,
     pub commit: Vec<(Pick, u8)>,
     pub release: Vec<Pick>,
+    pub fork: Vec<Pick>,
+    pub preempt: Vec<Pick>,
     pub fence: Option<u8>,
     pub passed: Option<u8>,
     pub append: Vec<(Pick, u8)>,

@@ -21,7 +21,7 @@ pub struct World {
     pub pins: Vec<Receipt>,
 }
 
-fn rule_of(number: usize) -> Preempt {
+pub fn rule_of(number: usize) -> Preempt {
     let rules = [
         Preempt::FewestComputed,
         Preempt::LastAdmitted,
@@ -300,7 +300,9 @@ impl World {
         let tickets = |of: &[Pick]| of.iter().map(|&p| self.ticket(p)).collect::<Vec<_>>();
         let (done, failed) = (tickets(&asked.done), tickets(&asked.failed));
         let (truncate, commit) = (pairs(&asked.truncate), pairs(&asked.commit));
-        let release: Vec<SeqId> = asked.release.iter().map(|&p| self.seq(p)).collect();
+        let seqs = |of: &[Pick]| of.iter().map(|&p| self.seq(p)).collect::<Vec<_>>();
+        let (release, fork) = (seqs(&asked.release), seqs(&asked.fork));
+        let preempt = seqs(&asked.preempt);
         // Every other growth comes before its ids are known.
         let ids = |n: u8| match n % 2 {
             0 => Ids::Known(&[1; 8][..n as usize % 9]),
@@ -317,6 +319,8 @@ impl World {
             truncate: &truncate,
             commit: &commit,
             release: &release,
+            fork: &fork,
+            preempt: &preempt,
             fence: asked.fence.map(u64::from),
             passed: asked.passed.map(u64::from),
             append: &append,
@@ -329,6 +333,8 @@ impl World {
         let Some(outcome) = self.judged(|m| m.step(&step)) else { return };
         let sizes = (outcome.appended, outcome.extended.len(), outcome.admitted.len());
         assert_eq!(sizes, (append.len(), extend.len(), admit.len()), "one answer a request");
+        assert_eq!((outcome.forks.len(), outcome.preempted.len()), (fork.len(), preempt.len()));
+        self.seqs.extend(&outcome.forks);
         outcome.admitted.into_iter().flatten().for_each(|grant| self.came_in(grant));
         self.tickets.extend(outcome.plan.map(|plan| plan.ticket));
     }

@@ -32,6 +32,10 @@ pub const GROWTH: &[Work] = &[
     ("copy_done_beside", Names::Few, copy_done),
     ("lease_beside", Names::Few, lease),
     ("step_done_all", Names::All, step_done),
+    ("admit_beside_whole", Names::Few, admit_beside_whole),
+    ("commit_copy_beside", Names::Few, commit_copy),
+    ("failed_fork_beside", Names::Few, failed_fork),
+    ("pass_beside", Names::Few, pass),
 ];
 
 fn live(m: &mut Manager, count: u32) -> kvframe_core::Result<Vec<SeqId>> {
@@ -176,6 +180,66 @@ fn step_done(size: u32) -> Counted {
     let leases: Vec<u64> = leases.collect::<kvframe_core::Result<_>>()?;
     counted_part(|| {
         m.step(&Step { done: &leases, ..Step::default() })?;
+        Ok(1)
+    })
+}
+
+fn whole(keys: &[Key]) -> Admission<'_> {
+    Admission { whole_sequence: true, max_tokens: 4 * SIZE, ..request(keys) }
+}
+
+/// Admits a request whole beside `size` that came in whole.
+fn admit_beside_whole(size: u32) -> Counted {
+    let mut m = manager(8 * size + 4_096, "lru")?;
+    for i in 0..size {
+        m.admit(&whole(&keys(i, 1)))?;
+    }
+    let mine = keys(size, 2);
+    counted_part(|| {
+        m.admit(&whole(&mine))?;
+        Ok(1)
+    })
+}
+
+/// Commits a block that is findable in `size` copies, and ends the sequence.
+fn commit_copy(size: u32) -> Counted {
+    let mut m = manager(4 * size + 4_096, "lru")?;
+    let same = keys(1, 1);
+    let seqs = (0..=size).map(|_| Ok(m.admit(&request(&same))?.seq));
+    let seqs = seqs.collect::<kvframe_core::Result<Vec<SeqId>>>()?;
+    let (&last, others) = seqs.split_last().ok_or("one at least")?;
+    for &seq in others {
+        m.commit(seq, SIZE)?;
+    }
+    counted_part(|| {
+        m.commit(last, SIZE)?;
+        m.release(last)?;
+        Ok(1)
+    })
+}
+
+/// A load fails whose page a fork shares, beside `size` sequences.
+fn failed_fork(size: u32) -> Counted {
+    let mut m = manager(4 * size + 4_096, "lru")?;
+    live(&mut m, size)?;
+    let loading = keys(size, 2);
+    let grant = m.admit(&Admission { external: SIZE, ..request(&loading) })?;
+    m.fork(grant.seq)?;
+    let ticket = grant.load.ok_or("a block is loaded")?;
+    counted_part(|| {
+        assert_eq!(m.failed(ticket)?.len(), 2);
+        Ok(1)
+    })
+}
+
+/// A step has run that one sequence waits for, beside `size` that wait for a later one.
+fn pass(size: u32) -> Counted {
+    let mut m = manager(4 * size + 4_096, "lru")?;
+    for (i, seq) in (0..).zip(live(&mut m, size)?) {
+        m.release_behind(seq, if i == size / 2 { 1 } else { 2 })?;
+    }
+    counted_part(|| {
+        m.pass(1);
         Ok(1)
     })
 }

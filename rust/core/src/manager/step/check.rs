@@ -134,12 +134,10 @@ impl Manager {
             if uncertain {
                 continue;
             }
-            let ends_at = (mark.len, mark.most);
-            if !(mark.open && mark.missing == 0) {
+            if !(mark.open && mark.missing == 0 && ids.len() == 1) {
                 let mark = *mark;
                 self.check_append(seq, ids, mark)?;
             }
-            check_length("append", ids.len() as u64, ends_at)?;
         }
         for &(seq, until) in step.extend {
             let mark = self.sequences.mark(seq, number)?;
@@ -180,13 +178,14 @@ impl Manager {
 
     /// Growth that no room could make right.
     fn check_append(&self, seq: SeqId, ids: Ids<'_>, mark: Mark) -> Result<()> {
+        let sequence = self.sequences.get(seq)?;
         if !mark.open && !mark.cut {
-            self.sequences.get(seq)?.check_append(ids.len())?;
+            sequence.check_append(ids.len())?;
         }
-        match ids {
-            Ids::Known(tokens) => check_no_gap(tokens.len(), mark.missing),
-            Ids::Unknown(_) => Ok(()),
+        if let Ids::Known(tokens) = ids {
+            check_no_gap(tokens.len(), mark.missing)?;
         }
+        check_length("append", ids.len() as u64, (mark.len, sequence.max_tokens))
     }
 }
 

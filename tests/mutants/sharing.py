@@ -1,0 +1,96 @@
+"""Planted defects of what sequences share while they wait, and of what is forgotten for some."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        "join-forgets-a-sequence",
+        "manager/computing.rs",
+        "        self.offered.insert(seq, offered);\n",
+        "        if self.offered.is_empty() {\n"
+        "            self.offered.insert(seq, offered);\n"
+        "        } else {\n"
+        "            self.retract(seq, &mut offered);\n"
+        "        }\n",
+        "two samples of one prompt compute it twice although the second asked to join",
+    ),
+    Mutant(
+        "join-finds-what-has-ended",
+        "manager/computing.rs",
+        "            self.computing.forget(seq);\n        }\n    }\n\n",
+        "            self.computing.offered.remove(&seq);\n        }\n    }\n\n",
+        "names of a sequence that ended stay, and the next with its slot is taken for it",
+    ),
+    Mutant(
+        "joined-load-taken-for-computed",
+        "manager/join_load.rs",
+        "        sequence.brought = sequence.brought.max(rows * size);\n",
+        "        sequence.brought = sequence.brought.max(good * size);\n",
+        "a second request counts blocks of a load as its own before they have come",
+    ),
+    Mutant(
+        "fenced-block-in-use",
+        "manager/pressure.rs",
+        "self.pool.usable() - self.pool.available() - self.pool.coming()",
+        "self.pool.usable() - self.pool.available()",
+        "blocks on their way count as in use: more is preempted than pressure asks for",
+    ),
+    Mutant(
+        "wait-counted-for-one-owner",
+        "pool/waits.rs",
+        "        self.coming += u32::from(self.waits[at] == self.blocks[at].refs);\n",
+        "        self.coming += u32::from(self.waits[at] == 1);\n",
+        "a block that waits and has another owner counts as room to come",
+    ),
+    Mutant(
+        "clear-leaves-a-block",
+        "origins.rs",
+        "        let found = (0..pool.created()).filter(",
+        "        let found = (1..pool.created()).filter(",
+        "a reloaded adapter hits KV of its old weights",
+    ),
+    Mutant(
+        "clear-forgets-what-runs",
+        "manager/clear.rs",
+        "        for seq in self.sequences.disown(scope) {\n",
+        '        for seq in self.sequences.disown(Scope { salt: Some(b"no such"), ..scope }) {\n',
+        "what runs under the old adapter leaves its KV for the new one",
+    ),
+    Mutant(
+        "clear-of-shared-blocks",
+        "origins.rs",
+        "                && *user != session\n",
+        "                && *user != session && session == SHARED\n",
+        "the end of one session forgets what another one's requests go on with",
+    ),
+    Mutant(
+        "rematch-counts-twice",
+        "manager/account.rs",
+        "        let more = u64::from(cached - before);\n",
+        "        let more = u64::from(cached);\n",
+        "tokens found at admission count as hits once more when the prompt is looked up again",
+    ),
+    Mutant(
+        "rematch-frees-under-a-fence",
+        "manager/rematch.rs",
+        "        self.drop_owners(seq, &findable);\n        self.put_behind(&fresh, 0);\n",
+        "        self.drop_owners(seq, &findable);\n        self.drop_owners(seq, &fresh);\n",
+        "a block that a step in flight still writes is given to others",
+    ),
+    Mutant(
+        "weak-chain-in-windows",
+        "options.rs",
+        "{ self.hash } else { HashAlgo::Sha256 }",
+        "{ self.hash } else { HashAlgo::Xxh3 }",
+        "where a window has given up what would be compared, two prompts that collide share KV",
+    ),
+    Mutant(
+        "head-dropped-first",
+        "router/chain.rs",
+        "            if node.children > 0 {\n                continue;\n",
+        "            if node.children > 0 && node.held.linked {\n                continue;\n",
+        "a full router forgets the front of a prefix, and what is left of it matches nothing",
+    ),
+)
