@@ -132,7 +132,12 @@ def test_the_verdict_and_the_table_name_the_place(bench: Command, folder: Path) 
         ("--policy", "no.such:Mine", "cannot import no.such: ModuleNotFoundError"),
         ("--policy", "mine.py:Mien", "mine.py has no Mien; did you mean Mine?"),
         ("--policy", "mine.py:Options", "the class derives from none of BatchedEviction"),
-        ("--policy", "mine.py", "it has no hook"),
+        (
+            "--policy",
+            "mine.py",
+            "it has no hook; name one of its policies: mine.py:Lru or mine.py:Mine",
+        ),
+        ("--policy", "mine.py:Unlike", "mine.py has no Unlike; it has Lru, Mine"),
         (
             "--policy",
             "mine.py:Heads",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec.inspect
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -336,3 +337,24 @@ def test_files_of_a_grammar(tmp_path: Path, text: str) -> None:
         assert "\n" not in said
         assert len(said) < len(str(file)) + LONGEST
     assert len(others) < MAX_ERRORS
+
+
+@pytest.mark.parametrize("section", ["tiers", "groups"])
+def test_the_hints_of_a_schema_are_evaluated_once_however_many_tables_there_are(
+    section: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    real = msgspec.inspect.type_info
+
+    def counting(hint: Any) -> Any:
+        asked.append(hint)
+        return real(hint)
+
+    monkeypatch.setattr(msgspec.inspect, "type_info", counting)
+    table = f'[[{section}]]\nname = "a"\nkind = 1\ncapacity = -1\n'
+    file = tmp_path / "kvframe.toml"
+    file.write_text(table * 500)
+    with pytest.raises(KVFrameError) as caught:
+        Resolved.load(file, env={})
+    assert len(caught.value.others) + caught.value.unlisted >= 499  # type: ignore[attr-defined]
+    assert len(asked) < 500

@@ -384,3 +384,32 @@ def test_a_store_that_cannot_be_told_what_is_used_serves_all_the_same() -> None:
     for _ in range(50):
         made.tiers.poll()
     assert made.tiers.stats()["below"]["errors"] == 1
+
+
+@pytest.mark.scenario("F14")
+@pytest.mark.parametrize("count", [1, 40, 1000])
+def test_a_redis_remembers_the_order_in_which_pages_of_one_call_were_used(
+    count: int, tmp_path: Path
+) -> None:
+    server = RedisServer(tmp_path)
+    try:
+        made = engine_on(server)
+        store = made.tiers.below[0].store
+        codec = made.tiers.below[0].codec
+        names = [codec.name((key, 7), 0) for key in range(count)]
+        Random(1).shuffle(names)
+        store.put([(name, b"x") for name in names])
+        store.keep(names[::-1])
+        found = [name for name, _ in store.recover(1)]
+        # The server's clock may go on by a few milliseconds within a call.
+        place = {name: at for at, name in enumerate(names[::-1])}
+        assert max(abs(place[name] - at) for at, name in enumerate(found)) <= count // 100
+        made.tiers.close()
+    finally:
+        server.stop()
+
+
+def engine_on(server: RedisServer) -> Engine:
+    options = {**server.options(), "timeout_ms": 30_000}
+    tiers: list[TierConfig] = [host(32), below(64, "redis", options=options)]
+    return Engine(tiers, registry=KNOWN, blocks=40)

@@ -66,6 +66,9 @@ def locate(text: str, kind: Kind | None = None) -> tuple[Located, Registry]:
         return _choose(_kind_of(plugin, kinds, registry), text, registry), registry
     module = _import(plugin)
     holder = _holder(module, plugin, rest[0]) if by_object else module
+    if not by_object and not any(hasattr(module, hook) for hook in HOOKS) and _policies(module):
+        places = " or ".join(f"{plugin}:{name}" for name in _policies(module))
+        raise PluginError(f"{plugin}: it has no hook; name one of its policies: {places}")
     found, name, registry = _registered(holder, ":".join((plugin, *rest[:by_object])), kinds)
     return _choose(found, ":".join((name, *options)), registry), registry
 
@@ -199,7 +202,7 @@ def _holder(module: ModuleType, plugin: str, name: str) -> object:
     try:
         found: object = getattr(module, name)
     except AttributeError:
-        raise PluginError(f"{plugin} has no {name}{did_you_mean(name, vars(module))}") from None
+        raise PluginError(f"{plugin} has no {name}{_instead(name, module)}") from None
     if isinstance(found, Descriptor):
         return _Holder(found)
     if isinstance(found, type):
@@ -210,6 +213,23 @@ def _holder(module: ModuleType, plugin: str, name: str) -> object:
             bases = ", ".join(base.__name__ for base in _DESCRIBED)
             raise PluginError(f"{plugin}:{name}: the class derives from none of {bases}")
     return found
+
+
+def _instead(name: str, module: ModuleType) -> str:
+    """The policies that a module has in place of ``name``: the nearest, or all."""
+    has = _policies(module)
+    return did_you_mean(name, has) or (f"; it has {', '.join(has)}" if has else "")
+
+
+def _policies(module: ModuleType) -> list[str]:
+    """Names in a module that `locate` takes: not what it imports."""
+    bases = tuple(_DESCRIBED)
+    return [
+        name
+        for name, found in vars(module).items()
+        if isinstance(found, Descriptor)
+        or (isinstance(found, type) and issubclass(found, bases) and found not in bases)
+    ]
 
 
 _DESCRIBED: dict[type, type[Descriptor]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from msgspec import inspect
@@ -15,6 +16,14 @@ _ABSENT = object()
 
 def members(hint: Any) -> list[inspect.Type]:
     """The alternatives of a type annotation: those of a union, or the one type itself."""
+    try:
+        return _members(hint)
+    except TypeError:  # an annotation that cannot be hashed
+        return _flat(inspect.type_info(hint))
+
+
+@lru_cache(maxsize=512)
+def _members(hint: Any) -> list[inspect.Type]:
     return _flat(inspect.type_info(hint))
 
 

@@ -16,6 +16,9 @@ from kvframe import TierError
 from kvframe.tiers import PageStore
 from kvframe.tiers.space import LONGEST_NAME
 
+SPREAD_MS = 999
+"""Milliseconds over which `Redis.keep` spreads the ends of pages; a second passes between calls."""
+
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[tiers.options]`` of ``store = "redis"``."""
@@ -108,10 +111,16 @@ class Redis(PageStore):
         return [bool(answer) for answer in line.execute()]
 
     def keep(self, names: Sequence[str]) -> None:
+        # A server runs many commands in one millisecond. Pages of one call get times that differ,
+        # by a second at most: so their order of use is what `recover` finds.
+        whole, step = self._options.expire_s * 1000, min(1, SPREAD_MS / max(len(names), 1))
+        left = len(names)
         for some in _batches(names, 4096):
             line = self._server.pipeline(transaction=False)
-            self._renew(line, some)
-            if not self._options.expire_s:
+            for name in some if whole else ():
+                left -= 1
+                line.pexpire(name, max(whole - int(left * step), 1))
+            if not whole:
                 line.touch(*some)
             line.execute()
 
@@ -122,12 +131,13 @@ class Redis(PageStore):
         short = (name for name in names if len(name) <= LONGEST_NAME and name.isascii())
         for some in _batches(short, self._options.batch):
             line = self._server.pipeline(transaction=False)
+            line.time()  # the server's own: an answer may take long to come here
             for name in some:
                 line.object("idletime", name)  # before it is read: that is a use
                 line.pttl(name)
                 line.getrange(name, 0, head - 1)
-            answers = line.execute(raise_on_error=False)
-            now = int(time.monotonic() * 1000)
+            told, *answers = line.execute(raise_on_error=False)
+            now = _ms(told)
             each = zip(some, answers[::3], answers[1::3], answers[2::3], strict=True)
             for name, idle, left, data in each:
                 if isinstance(data, bytes):  # what others keep may be no string
@@ -137,7 +147,7 @@ class Redis(PageStore):
     def close(self) -> None:
         self._server.close()
 
-    def _renew(self, line: Any, names: Sequence[str | bytes]) -> None:
+    def _renew(self, line: Any, names: Sequence[str]) -> None:
         """Give pages their whole time to live again."""
         for name in names if self._options.expire_s else ():
             line.expire(name, self._options.expire_s)
@@ -154,6 +164,14 @@ def _data(answer: object) -> bytes | None:
     if isinstance(answer, redis.RedisError):
         raise answer
     return answer if isinstance(answer, bytes) and answer else None
+
+
+def _ms(told: object) -> int:
+    """Milliseconds of a server's clock; of this machine's where a user may not ask for it."""
+    if isinstance(told, tuple):
+        seconds, micros = told
+        return int(seconds) * 1000 + int(micros) // 1000
+    return int(time.time() * 1000)
 
 
 def _age(left: object, idle: object, now: int) -> tuple[int, int]:
