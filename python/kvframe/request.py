@@ -102,7 +102,8 @@ class Request:
         read: Look for cached blocks.
         insert: Leave computed blocks findable.
         resumed: It comes back after a preemption; statistics count it apart.
-        partial: Take as many slots as can be had instead of refusing.
+        partial: Take as many slots as can be had instead of refusing for lack of room. With
+            ``max_tokens``, what can never fit is refused all the same.
         chunk: Slots for this many tokens after the cached ones; `KVCacheManager.extend` gives more,
             in steps of as many. Where layer groups give blocks up, it bounds what the prompt holds
             at once: a request that could not be computed in such steps is refused at once.

@@ -131,6 +131,25 @@ def test_a_window_and_a_chunk_are_counted_together() -> None:
 
 
 @pytest.mark.scenario("F6")
+def test_a_partial_request_with_a_full_length_is_refused_where_it_never_fits() -> None:
+    """It takes as many slots as there are, and still has to be able to finish."""
+    for groups in ([FULL], [WINDOW], [FULL, WINDOW]):
+        kv = manager(5, groups=groups, index="hash")
+        for prompt, most, chunk in ((100, 110, 16), (8, 400, 4)):
+            request = Request(np.arange(prompt), max_tokens=most, chunk=chunk, partial=True)
+            can = groups == [WINDOW] and chunk == 4
+            assert kv.fits(request) == (Fit.NOW if can else Fit.NEVER)
+            seq = admit(kv, request)
+            assert (seq is not None) == can
+            if seq is not None:
+                finish(kv, seq, chunk, most)
+                kv.release(seq)
+    # Without one, a partial request takes the head of whatever it is.
+    kv = manager(5)
+    assert kv.admit(np.arange(100), partial=True).granted_tokens == 20
+
+
+@pytest.mark.scenario("F6")
 def test_only_the_budget_of_a_step_shrinks_a_growth() -> None:
     kv = manager(5, groups=[WINDOW])
     seq = admit(kv, Request(np.arange(100), chunk=12))

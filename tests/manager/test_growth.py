@@ -57,6 +57,20 @@ def test_a_join_finds_the_longest_computation_among_many(index: str) -> None:
 
 
 @pytest.mark.scenario("F1")
+@pytest.mark.parametrize("index", ["hash", "radix"])
+def test_a_join_finds_the_same_before_and_after_what_runs_is_noted(index: str) -> None:
+    """The first joins search; once they are many, what every sequence computes is noted."""
+    kv = manager(4_096, index=index)
+    for other in range(40):
+        kv.admit(Request(ids((3, 1), (2, 100 + other)), read=False))
+    for turn in range(80):
+        grant = kv.admit(Request(ids((3, 1), (2, 100 + turn % 40)), join=True))
+        assert grant.joined_tokens == 5 * BLOCK
+        kv.release(grant.seq)
+    kv.check_integrity()
+
+
+@pytest.mark.scenario("F1")
 def test_the_samples_of_many_prompts_join_in_one_step() -> None:
     kv = manager(4_096)
     prompts = [ids((8, prompt)) for prompt in range(1, 33)]

@@ -254,8 +254,8 @@ class Admissions(Joins):
         room = self.pool.room() - sum(not block.owners for block in claimed)
         kept = self.kept(start.tables)
         if ask.partial:
-            # The other input comes in whole.
-            self.check_ever(sum(self.rows(0, encoder)))
+            # The other input comes in whole; a full length that is told has to fit.
+            self.check_ever(self.alone(ask) if ask.max_tokens else sum(self.rows(0, encoder)))
             if missing > max(room - kept, 0):
                 self.check_room(missing + kept, room)
             self.check_room(min(blocks, max(room - kept, 0)), room)

@@ -173,9 +173,11 @@ class Model:
             return steps(Pace(min(prompt, known), max(step, 1), 1 if self.partial else self.unit))
 
         pace = self.pace(known, ask.chunk)
-        most = steps(replace(pace, apart=1) if until < known else pace)
+        most = steps(replace(pace, apart=1) if until < known or ask.partial else pace)
         end = self.whole(min(ask.external_until, known))
-        if ask.external:
+        if ask.partial:
+            pass  # Its first step takes what there is.
+        elif ask.external:
             most = max(most, first(max(until, ask.external), ask.external + step))
             most = max(most, first(known, ask.external))
         elif end:

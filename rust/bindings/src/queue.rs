@@ -94,15 +94,14 @@ fn is_request(item: &Bound<'_, PyAny>) -> bool {
 }
 
 /// Refuses what is neither a request nor a prompt.
-#[cold]
 fn check(place: usize, item: &Bound<'_, PyAny>, request: &Bound<'_, PyType>) -> PyResult<()> {
-    let is_prompt = || {
-        if let Ok(array) = item.cast::<PyUntypedArray>() {
-            return array.ndim() == 1 && matches!(array.dtype().kind(), b'i' | b'u');
-        }
-        item.is_instance_of::<PyList>() || item.is_instance_of::<PyTuple>()
+    // The cheap looks first: a type's flags, then its bases.
+    let is_array = || {
+        item.cast::<PyUntypedArray>()
+            .is_ok_and(|array| array.ndim() == 1 && matches!(array.dtype().kind(), b'i' | b'u'))
     };
-    if item.is_instance_of::<Request>() || item.is_instance(request)? || is_prompt() {
+    let is_prompt = item.is_instance_of::<PyList>() || item.is_instance_of::<PyTuple>();
+    if is_prompt || is_array() || item.is_instance_of::<Request>() || item.is_instance(request)? {
         return Ok(());
     }
     if item.is_none() {

@@ -1,5 +1,5 @@
 //! Which blocks running sequences are computing, by what will be in them: a join finds its sequence
-//! as a hit finds its blocks, however many run. Nothing is noted before the first join.
+//! as a hit finds its blocks, however many run. Nothing is noted before joins are asked for more than a few times.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::BuildHasher;
@@ -11,10 +11,17 @@ use super::lookup::Wanted;
 use crate::hash::Key;
 use crate::sequence::{SeqId, Sequence};
 
+/// So few sequences are noted at the first join.
+const FEW: usize = 16;
+/// Searches through all sequences that cost about as much as noting all their blocks.
+const SEARCHES: usize = 64;
+
 /// Names of blocks that are being computed.
 #[derive(Debug, Default)]
 pub(super) struct Computing {
     on: bool,
+    /// What joins have cost so far that looked through all sequences, in sequences.
+    searched: usize,
     /// Who computes a block of that name, by slot and handle.
     rows: HashMap<Key, BTreeSet<(u32, SeqId)>>,
     offered: HashMap<SeqId, Offered>,
@@ -106,9 +113,15 @@ impl Computing {
 }
 
 impl Manager {
-    /// Joins may be asked for from now on: what runs can be found.
+    /// Joins are asked for. What runs is noted once the searches without notes have cost as much: a
+    /// single join beside many sequences looks at each one's first block, which is far cheaper.
     pub fn expect_joins(&mut self) {
         if self.computing.on {
+            return;
+        }
+        let count = self.sequences.len();
+        self.computing.searched += count;
+        if count > FEW && self.computing.searched < SEARCHES * count {
             return;
         }
         self.computing.on = true;

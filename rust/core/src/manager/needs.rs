@@ -93,8 +93,11 @@ impl Manager {
         let usable = u64::from(self.pool.usable());
         if request.fit == Fit::Partial {
             let kept = self.kept_for_growth(hits, room.saturating_sub(needed));
-            // The other input comes in whole.
-            let all = self.layout.cross_blocks(encoder);
+            // The other input comes in whole; a full length that is told is a promise for this one, too.
+            let all = match request.max_tokens {
+                0 => self.layout.cross_blocks(encoder),
+                _ => self.needs_for_rest(request, known),
+            };
             if all > usable {
                 return Err(Error::NeverFits { needed: all, total: usable });
             }
@@ -155,6 +158,16 @@ impl Manager {
     /// What the length of a hit is a multiple of: a partial one may end anywhere.
     fn unit_of_hits(&self) -> u32 {
         if self.options.partial_hits { 1 } else { self.layout.unit_tokens() }
+    }
+
+    /// Blocks that a request needs on its way to its full length if its first step takes what there is.
+    fn needs_for_rest(&self, request: &Admission<'_>, known: u32) -> u64 {
+        let (encoder, longest) = (request.encoder_tokens, known.max(request.max_tokens));
+        if !self.layout.gives_up() {
+            return self.layout.blocks(longest, encoder);
+        }
+        let pace = Pace { grain: 1, ..self.pace_of(known, request.chunk) };
+        self.layout.least(longest, encoder, pace, u64::from(self.pool.usable()))
     }
 
     /// Blocks that a request holds at some time on its way to its full length, growing at its pace,
