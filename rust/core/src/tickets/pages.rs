@@ -33,7 +33,7 @@ pub(super) struct Read {
 /// Pages with ends of unsettled copies.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
-    pages: HashMap<BlockId, Page>,
+    by_block: HashMap<BlockId, Page>,
     /// Copies within the pool by source and target. A page is the target of one copy at a time.
     reads: BTreeMap<(BlockId, BlockId), Read>,
     /// Sequences that came to share a page while it had ends of copies.
@@ -42,7 +42,7 @@ pub(super) struct Pages {
 
 impl Pages {
     pub(super) fn is_empty(&self) -> bool {
-        self.pages.is_empty()
+        self.by_block.is_empty()
     }
 
     /// A copy of `writer`, or of the plan being gathered (0).
@@ -50,9 +50,9 @@ impl Pages {
         if copy.src != NIL {
             let Copy { tokens, seq, group, .. } = *copy;
             self.reads.insert((copy.src, copy.dst), Read { tokens, seq, group });
-            self.pages.entry(copy.src).or_default().ends += 1;
+            self.by_block.entry(copy.src).or_default().ends += 1;
         }
-        let page = self.pages.entry(copy.dst).or_default();
+        let page = self.by_block.entry(copy.dst).or_default();
         page.ends += 1;
         (page.writer, page.load) = (writer, copy.src == NIL);
     }
@@ -60,7 +60,7 @@ impl Pages {
     /// The plan being gathered is given out as `writer`.
     pub(super) fn give_out(&mut self, copies: &[Copy], writer: u64) {
         for copy in copies {
-            if let Some(page) = self.pages.get_mut(&copy.dst) {
+            if let Some(page) = self.by_block.get_mut(&copy.dst) {
                 page.writer = writer;
             }
         }
@@ -77,7 +77,7 @@ impl Pages {
 
     /// `seq` shares `block` from now on; noted where copies end there.
     pub(super) fn share(&mut self, block: BlockId, seq: SeqId) {
-        if self.pages.contains_key(&block) {
+        if self.by_block.contains_key(&block) {
             self.sharers.insert((block, seq));
         }
     }
@@ -89,7 +89,7 @@ impl Pages {
 
     /// What `filler` computes here is joined.
     pub(super) fn join(&mut self, page: BlockId, filler: SeqId) {
-        let page = self.pages.entry(page).or_default();
+        let page = self.by_block.entry(page).or_default();
         debug_assert!(page.joins == 0 || page.filler == filler, "one sequence computes a page");
         page.filler = filler;
         page.joins += 1;
@@ -102,10 +102,10 @@ impl Pages {
     }
 
     fn lose_end(&mut self, block: BlockId, change: impl FnOnce(&mut Page)) {
-        let Some(page) = self.pages.get_mut(&block) else { return };
+        let Some(page) = self.by_block.get_mut(&block) else { return };
         page.ends -= 1;
         if page.ends == 0 {
-            self.pages.remove(&block);
+            self.by_block.remove(&block);
             while let Some(&gone) = self.sharers.range((block, 0)..=(block, SeqId::MAX)).next() {
                 self.sharers.remove(&gone);
             }
@@ -116,24 +116,24 @@ impl Pages {
 
     /// How many ends of copies are at `block`.
     pub(super) fn ends(&self, block: BlockId) -> u32 {
-        self.pages.get(&block).map_or(0, |page| page.ends)
+        self.by_block.get(&block).map_or(0, |page| page.ends)
     }
 
     /// The same, without those of computations joined with `filler`.
     pub(super) fn ends_besides(&self, block: BlockId, filler: SeqId) -> u32 {
         let besides = |page: &Page| page.ends - if page.filler == filler { page.joins } else { 0 };
-        self.pages.get(&block).map_or(0, besides)
+        self.by_block.get(&block).map_or(0, besides)
     }
 
     /// The ticket given out whose copy or load writes `block`, and whether it is a load.
     pub(super) fn writer(&self, block: BlockId) -> Option<(u64, bool)> {
-        let page = self.pages.get(&block).filter(|page| page.writer > 0)?;
+        let page = self.by_block.get(&block).filter(|page| page.writer > 0)?;
         Some((page.writer, page.load))
     }
 
     /// The sequence whose computation of `block` others joined.
     pub(super) fn filler(&self, block: BlockId) -> Option<SeqId> {
-        self.pages.get(&block).filter(|page| page.joins > 0).map(|page| page.filler)
+        self.by_block.get(&block).filter(|page| page.joins > 0).map(|page| page.filler)
     }
 
     /// Copies that read `block`, by their targets.
