@@ -111,8 +111,7 @@ impl Manager {
                 if before == block {
                     continue;
                 }
-                if self.fences.is_up() && before != NIL && self.is_shared_fresh(before) {
-                    // Another owner may make it findable, and it would wait without what it follows.
+                if self.fences.is_up() && before != NIL && !self.may_wait_alone(before) {
                     return false;
                 }
                 claimed += u32::from(block != NIL && self.pool.refs(block) == 0);
@@ -158,6 +157,7 @@ impl Manager {
         }
         self.note_fence_down();
         self.note_computing(seq);
+        self.note_promised(seq);
         Ok(cached)
     }
 
@@ -190,6 +190,12 @@ impl Manager {
         self.drop_owners(seq, &findable);
         self.put_behind(&fresh, 0);
         Ok(())
+    }
+
+    /// Whether a block may be left to a fence. A fresh one that another owner may make findable
+    /// would wait without what it follows, and a superfluous copy would be free at once.
+    fn may_wait_alone(&self, block: BlockId) -> bool {
+        !self.is_shared_fresh(block) && !self.pool.is_duplicated(block)
     }
 
     fn is_shared_fresh(&self, block: BlockId) -> bool {
