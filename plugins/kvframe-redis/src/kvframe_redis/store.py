@@ -115,14 +115,20 @@ class Redis(PageStore):
         # by a second at most: so their order of use is what `recover` finds.
         whole, step = self._options.expire_s * 1000, min(1, SPREAD_MS / max(len(names), 1))
         left = len(names)
+        now = self._now() if whole else 0
         for some in _batches(names, 4096):
             line = self._server.pipeline(transaction=False)
             for name in some if whole else ():
                 left -= 1
-                line.pexpire(name, max(whole - int(left * step), 1))
+                line.pexpireat(name, now + max(whole - int(left * step), 1))
             if not whole:
                 line.touch(*some)
             line.execute()
+
+    def _now(self) -> int:
+        """The server's own time in ms: a later command of the same call must not move the order."""
+        seconds, micros = self._server.time()
+        return int(seconds) * 1000 + int(micros) // 1000
 
     def recover(self, head: int) -> Iterator[tuple[str, bytes]]:
         found = []
