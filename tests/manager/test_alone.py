@@ -235,16 +235,6 @@ def test_growth_past_a_window_pool_is_refused_for_ever() -> None:
     assert Reason(stepped.reasons[0]) == Reason.NEVER_FITS
 
 
-@pytest.mark.scenario("F8")
-def test_more_blocks_than_the_pool_has_are_never_lent() -> None:
-    kv = manager(4)
-    kv.admit([1] * 8)
-    with pytest.raises(CapacityError):
-        kv.lend(np.zeros(3, np.int32))
-    with pytest.raises(NeverFitsError):
-        kv.lend(np.zeros(5, np.int32))
-
-
 @pytest.mark.scenario("F10")
 def test_a_full_length_below_the_prompt_is_refused() -> None:
     kv = manager(8)

@@ -19,7 +19,6 @@ class Oracle(Hands):
 
     def lend(self, out: list[int]) -> None:
         if out:
-            self.check_ever(len(out))
             self.check_room(len(out), self.pool.room())
             self.pool.now += 1
             for block in out:

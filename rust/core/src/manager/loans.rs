@@ -12,17 +12,11 @@ impl Manager {
     /// Fills `out` with blocks that nobody else has, or takes none.
     ///
     /// # Errors
-    /// [`Error::NoCapacity`], [`Error::NeverFits`], [`Error::NeedVictims`].
+    /// [`Error::NoCapacity`], [`Error::NeedVictims`].
     pub fn lend(&mut self, out: &mut [BlockId]) -> Result<()> {
         let count = u32::try_from(out.len()).unwrap_or(u32::MAX);
         if count == 0 {
             return Ok(());
-        }
-        let (needed, total) = (out.len() as u64, u64::from(self.pool.usable()));
-        if needed > total {
-            let never = Error::NeverFits { needed, total };
-            self.count_refusal(&never);
-            return Err(never);
         }
         self.check_room(count, 0)?;
         self.tick += 1;

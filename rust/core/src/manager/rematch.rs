@@ -111,7 +111,8 @@ impl Manager {
                 if before == block {
                     continue;
                 }
-                if self.fences.is_up() && before != NIL && !self.may_wait_alone(before) {
+                if self.fences.is_up() && before != NIL && self.is_shared_fresh(before) {
+                    // Another owner may make it findable, and it would wait without what it follows.
                     return false;
                 }
                 claimed += u32::from(block != NIL && self.pool.refs(block) == 0);
@@ -190,12 +191,6 @@ impl Manager {
         self.drop_owners(seq, &findable);
         self.put_behind(&fresh, 0);
         Ok(())
-    }
-
-    /// Whether a block may be left to a fence. A fresh one that another owner may make findable
-    /// would wait without what it follows, and a superfluous copy would be free at once.
-    fn may_wait_alone(&self, block: BlockId) -> bool {
-        !self.is_shared_fresh(block) && !self.pool.is_duplicated(block)
     }
 
     fn is_shared_fresh(&self, block: BlockId) -> bool {
