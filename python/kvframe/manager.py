@@ -85,7 +85,8 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
     Its methods, by purpose:
 
     - build one: `from_toml`, `options`, `reusable_unit`
-    - ask about prompts, and admit them: `lookup`, `fits`, `admit`, `hash_blocks`
+    - ask about prompts, and admit them: `lookup`, `fits`, `admit`, `rematch`,
+      `hash_blocks`
     - run a whole scheduler step in one call: `step`
     - or sequence by sequence: `extend`, `append`, `commit`, `truncate`, `fork`, `release`
     - take slots before tokens are known: `reserve`, `append_unknown`, `fill`

@@ -18,6 +18,7 @@
 //! | [`tickets`] | copies, loads and leases in flight, and the blocks they hold |
 //! | [`tier`] | the pages of a lower tier, under the same policies |
 //! | [`slots`] | a contiguous slot for each sequence, prefixes copied from slot to slot |
+//! | [`origins`] | the salt, adapter and session that a block came of |
 //! | [`hands`], [`attached`] | blocks held by themselves; handles attached to a prefix |
 //! | [`events`], [`asked`] | the ordered event log; what each logged admission asked for |
 //! | [`router`] | which of many workers holds which prefix |
