@@ -27,6 +27,13 @@ MUTANTS = (
         "a block whose priority fell stands in no order any more: it cannot die",
     ),
     Mutant(
+        "sieve-moves-the-hand-of-another-priority",
+        "policy/sieve.rs",
+        "            let hand = self.hand_mut(band);\n",
+        "            let hand = self.hand_mut(band.max(35));\n",
+        "what dies at a low priority decides which block of the default one is next",
+    ),
+    Mutant(
         "priority-a-tick-too-long",
         "retention/term.rs",
         "            until if now >= until => self.then,\n",

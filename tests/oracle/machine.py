@@ -57,6 +57,8 @@ class Setup:
     """Blocks offered to a policy outside the core, if not all of them."""
     remap: bool = False
     partial: bool = False
+    retains: bool = False
+    """Requests ask for retention priorities."""
 
     @property
     def groups(self) -> list[Kind]:
@@ -93,11 +95,11 @@ class Setup:
     def model(self, kv: KVCacheManager, tables: Callable[[int], list[list[int]]]) -> Oracle:
         ranks = RANKS | {"t-lru": tail_optimized(SPARE, self.size)}
         rank = None if self.window and self.policy in OUTSIDE else ranks.get(self.policy)
-        pool = Pool(self.blocks, int(self.null), self.policy, rank)
-        # The hand of sieve goes over blocks of one priority at a time: where it starts anew among
-        # those, its place among the others is not foretold.
-        swept = self.policy == "sieve" and any(not kind.full for kind in self.groups)
-        if self.policy in TWINS and self.policy not in RANKS and not swept:
+        if self.retains and self.policy == "test-names":
+            # Where another priority goes first, victims stand in for those that it named.
+            rank = None
+        pool = Pool(self.blocks, int(self.null), self.policy, rank, retains=self.retains)
+        if self.policy in TWINS and self.policy not in RANKS:
             options = kv.options()["policy_options"]
             pool.twin = Victims(TWINS[self.policy](pool.usable, **options))
         o = Oracle(pool, self.size, self.groups, tables, self.caching, self.reserve)
@@ -160,10 +162,9 @@ class Machine:
         except KVFrameError as caught:
             error = caught
         self.log.append(self.kv.take_events())
-        kinds, blocks = self.log[-1]["kind"], self.log[-1]["block"]
-        self.o.pool.victims.extend(blocks[kinds == EventKind.EVICT].tolist())
+        self.o.pool.hear(self.log[-1])
         if self.o.pool.twin:
-            keys = self.log[-1]["key"]
+            kinds, blocks, keys = (self.log[-1][name] for name in ("kind", "block", "key"))
             for row in np.flatnonzero(kinds == EventKind.STORE).tolist():
                 told_keys = self.o.pool.twin.stored.setdefault(int(blocks[row]), deque())
                 told_keys.append((int(keys[row][0]), int(keys[row][1])))

@@ -7,8 +7,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from kvframe import EventKind
+
 from .sequence import Ask
 from .victims import Key, Victims
+
+INNER, DEFAULT = 34, 35
+"""Retention priorities where no request asks for one."""
+Bands = dict[int, int]
+"""Of each block with another than the default one."""
 
 
 @dataclass
@@ -77,8 +84,13 @@ class Pool:
     twin: Victims | None = None
     """Of a policy with neither, any block may die that the core lets die."""
     blocks: dict[int, Block] = field(default_factory=dict)
-    victims: deque[int] = field(default_factory=deque)
-    """What the manager evicted in the call that the model follows, in order."""
+    victims: deque[tuple[int, Bands]] = field(default_factory=deque)
+    """What the manager evicted in the call that the model follows, in order, each with what blocks'
+    priorities were.
+    """
+    retains: bool = False
+    """Requests ask for retention priorities, which are told; else they are foretold."""
+    bands: Bands = field(default_factory=dict)
     now: int = 0
     lost: int = 0
     stats: dict[str, int] = field(default_factory=dict)
@@ -115,15 +127,47 @@ class Pool:
         leaves = [b for b in self.cached() if b.id not in followed]
         return sorted(leaves, key=self.rank) if self.rank else leaves
 
+    def hear(self, events: dict[str, Any]) -> None:
+        """Who died in a call, and the priorities that blocks had when it did."""
+        columns = (events[name].tolist() for name in ("kind", "block", "value"))
+        for kind, block, value in zip(*columns, strict=True):
+            if kind == EventKind.EVICT:
+                self.victims.append((block, dict(self.bands)))
+            elif kind == EventKind.RETAIN:
+                self.bands[block] = value
+            elif kind == EventKind.STORE:
+                self.bands.pop(block, None)
+
+    def band(self, block: Block, bands: Bands) -> int:
+        """The retention priority of a block that is found."""
+        told = bands.get(block.id, DEFAULT)
+        wanted = INNER if block.inner else DEFAULT
+        assert self.retains or told == wanted, f"{block.id} has priority {told}, not {wanted}"
+        return told
+
+    def descent(self) -> list[int]:
+        """The leaves and, as these go, what they follow: by priority, then least recently used."""
+        rest, order = dict(self.blocks), list[int]()
+        while True:
+            followed = {b.parent for b in rest.values()}
+            leaves = [b for b in rest.values() if not b.owners and b.id not in followed]
+            if not leaves:
+                return order
+            first = min(leaves, key=lambda b: (self.band(b, self.bands), b.left))
+            del rest[first.id]
+            order.append(first.id)
+
     def check_order(self, told: list[int]) -> None:
         """The order of death as far as it is settled."""
         wanted: list[int] | None = None
         if self.policy == "lru" or self.policy in OUTSIDE:
-            wanted = [b.id for b in sorted(self.cached(), key=lambda b: (not b.inner, b.left))]
+            wanted = self.descent()
         elif self.twin is not None:
             wanted = []
-            for inner in (True, False):
-                leaves = [b for b in self.leaves() if b.inner == inner]
+            all_leaves = self.leaves()
+            bands = [self.band(b, self.bands) for b in all_leaves]
+            for band in sorted(set(bands)):
+                leaves = [b for b, its in zip(all_leaves, bands, strict=True) if its == band]
                 order = self.twin.order(leaves, self.now)
                 wanted = None if wanted is None or order is None else wanted + order
         if wanted is None:
@@ -138,13 +182,17 @@ class Pool:
 
     def evict(self) -> None:
         leaves = self.leaves()
-        leaves = [b for b in leaves if b.inner] or leaves
         assert self.victims, f"nothing was evicted, and {leaves[0].id} had to be"
-        victim = self.blocks[self.victims.popleft()]
+        named, told = self.victims.popleft()
+        victim = self.blocks[named]
         assert victim in leaves, f"{victim.id} was evicted, and may not die"
+        bands = {b.id: self.band(b, told) for b in leaves}
+        lowest = min(bands.values())
+        leaves = [b for b in leaves if bands[b.id] == lowest]
+        assert victim in leaves, f"{victim.id} was evicted, of priority {bands[named]}: {bands}"
         first = leaves[0].id if self.rank else victim.id
         if self.twin:
-            first = self.twin.first(leaves, self.now)
+            first = self.twin.first(leaves, lowest, self.now)
         assert victim.id == first, f"{victim.id} was evicted, and {first} comes before it"
         if self.twin:
             self.twin.evicted(victim)

@@ -9,6 +9,7 @@ from kvframe import Extra, Grant, Remap, Request
 
 from .admission import Came, Told
 from .machine import Machine
+from .retains import retention
 from .sequence import Ask, Seq, Token
 
 SPACES: list[tuple[str, str, tuple[Extra, ...]]] = [
@@ -112,6 +113,8 @@ class Rules(Machine):
             more["join"] = True
         more |= {"session": dice.below(3), "turn": dice.below(3), "request_class": dice.below(2)}
         more["priority"] = dice.below(3) - 1
+        if self.setup.retains:
+            more["retention"] = retention(dice)
         return Ask(**plain.__dict__ | more)
 
     def other_input(self) -> tuple[bytes, int]:
@@ -360,6 +363,8 @@ class Rules(Machine):
     def serve(self) -> None:
         """A request that is answered at once: what it leaves is cached."""
         ask = replace(self.prompt(), session=self.dice.below(3), turn=self.dice.below(3))
+        if self.setup.retains:
+            ask = replace(ask, retention=retention(self.dice))
         if self.come(self.request(ask), ask):
             seq = next(reversed(self.o.seqs))
             self.commit_to(seq, self.o.live(seq).slots)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from kvframe import Extra
+from kvframe import Extra, Retention
 
 if TYPE_CHECKING:
     from .joins import Join
@@ -41,6 +41,7 @@ class Ask:
     turn: int = 0
     request_class: int = 0
     priority: int = 0
+    retention: Retention | None = None
     keys_only: bool = False
 
     @property

@@ -66,6 +66,18 @@ SETUPS += [
     Setup(blocks=16, size=4, index="radix", partial=True),
     Setup(blocks=24, size=3, kinds=(Kind("full", 3), Kind("full", 3)), index="radix", partial=True),
 ]
+SETUPS += [
+    Setup(
+        blocks=24,
+        size=4,
+        kinds=(Kind("full", 4), Kind("sliding_window", 4, 6)),
+        retains=True,
+    ),
+    Setup(blocks=20, size=2, kinds=(Kind("sliding_window", 2, 4),), retains=True),
+    Setup(blocks=16, size=3, remap=True, retains=True),
+    Setup(blocks=20, size=2, kinds=(Kind("full", 2), Kind("chunked", 2, 4)), retains=True),
+]
+"""Blocks of many retention priorities, in groups that give blocks up and in others."""
 OFTEN = {
     "hit": 40,
     "refused": 10,
@@ -101,7 +113,7 @@ def walk(setup: Setup, seed: int, steps: int) -> AllRules:
 
 
 @pytest.mark.scenario("I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I13", "T5", "T7")
-@pytest.mark.scenario("S1", "S2", "ST41", "CB-B16")
+@pytest.mark.scenario("S1", "S2", "ST41", "CB-B16", "F26")
 @pytest.mark.parametrize("policy", serving())
 def test_random_calls_agree_with_the_model(policy: str, steps: int) -> None:
     """A failure prints the seed: run it again with KVFRAME_SEED=..."""

@@ -63,9 +63,13 @@ class Victims:
         for block in blocks:
             self.twin.release(self.blocks[block.id])
 
-    def first(self, leaves: list[Block], now: int) -> int:
+    def first(self, leaves: list[Block], band: int, now: int) -> int:
+        """Of leaves with that retention priority, which no leaf has less than."""
         self.twin.now = now
-        return self.twin.victim([self.blocks[block.id] for block in leaves]).id
+        mine = [self.blocks[block.id] for block in leaves]
+        for block in mine:
+            block.band = band
+        return self.twin.victim(mine).id
 
     def evicted(self, block: Block) -> None:
         self.twin.evicted(self.blocks.pop(block.id))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -14,10 +14,12 @@ from kvframe import _core
 from .twins import TWINS, Block, Use
 from .twins.base import NEVER
 
-HIT, ALLOCATE, STORE, EVICT, RELEASE, ADMIT = 1, 2, 4, 5, 6, 0
+HIT, ALLOCATE, STORE, EVICT, RELEASE, RETAIN, ADMIT = 1, 2, 4, 5, 6, 50, 0
 NIL = 2**32 - 1
 
 Key = tuple[int, int]
+Keep = tuple[int, int | None, int, bool]
+"""Retention priority, for how long, what then, and whether it falls evenly until then."""
 
 
 @dataclass(frozen=True)
@@ -30,15 +32,17 @@ class Request:
     turn: int
     kind: int
     priority: int
+    keep: Keep | None = None
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Requests; after each, how many of those running end, oldest first."""
+    """Requests; after each, how many of those running end, oldest first, and a session's hint."""
 
     capacity: int
     requests: tuple[Request, ...]
     ends: tuple[int, ...]
+    hints: tuple[tuple[int, str, Keep] | None, ...] = ()
 
 
 @cache
@@ -47,7 +51,7 @@ def traffic(seed: int, requests: int) -> Traffic:
     dice = random.Random(seed)
     chains: list[tuple[Key, ...]] = [()]
     turns: dict[int, int] = {}
-    asked = []
+    asked: list[tuple[tuple[Key, ...], int, int, int, int]] = []
     for _ in range(requests):
         start = dice.choice(chains[-6:] if dice.random() < 0.7 else chains)
         start = start[: dice.randint(0, len(start))] if dice.random() < 0.3 else start
@@ -61,11 +65,32 @@ def traffic(seed: int, requests: int) -> Traffic:
     after: dict[Key, int] = {}
     made: list[Request] = []
     for i in reversed(range(requests)):
-        keys, *who = asked[i]
-        made.append(Request(keys, tuple(after.get(key, NEVER) for key in keys), *who))
+        keys, session, turn, kind, priority = asked[i]
+        outlook = tuple(after.get(key, NEVER) for key in keys)
+        made.append(Request(keys, outlook, session, turn, kind, priority))
         after.update(dict.fromkeys(keys, i))
     ends = tuple(dice.choice((0, 1, 1, 2)) for _ in range(requests))
     return Traffic(dice.randint(6, 14), tuple(made[::-1]), ends)
+
+
+def retained(load: Traffic, seed: int) -> Traffic:
+    """The same with retention priorities, which change while blocks are cached."""
+    dice = random.Random(seed)
+    priorities = (0, 34, 35, 35, 80)
+
+    def keep() -> Keep:
+        duration = dice.choice((None, 1, 2, 5))
+        return dice.choice(priorities), duration, dice.choice(priorities), dice.random() < 0.3
+
+    requests = tuple(
+        replace(request, keep=keep() if dice.random() < 0.7 else None) for request in load.requests
+    )
+    kinds = ("retain", "demote", "release")
+    hints = tuple(
+        (dice.randint(1, 3), dice.choice(kinds), keep()) if dice.random() < 0.3 else None
+        for _ in requests
+    )
+    return replace(load, requests=requests, hints=hints)
 
 
 def run(
@@ -79,10 +104,12 @@ def run(
         policy_options=options,
         event_log=True,
         strict=True,
+        sessions=bool(load.hints),
     )
     asked: dict[int, Request] = {}
     running: list[int] = []
-    for request, ending in zip(load.requests, load.ends, strict=True):
+    hints = load.hints or (None,) * len(load.requests)
+    for at, (request, ending, hint) in enumerate(zip(load.requests, load.ends, hints, strict=True)):
         n = len(request.keys)
         grant = core.admit(
             _core.Request(
@@ -96,6 +123,7 @@ def run(
                 request_class=request.kind,
                 priority=request.priority,
                 outlook=np.array(request.next, np.uint32),
+                retention=asks(request, size),
             )
         )
         seq, granted = grant[0], grant[2]
@@ -106,10 +134,19 @@ def run(
         for _ in range(max(ending, len(running) - 2)):
             if running:
                 core.release(running.pop(0))
+        if hint:
+            core.hint(*hint)
+        if load.hints:
+            core.expire(at)
     core.check_integrity()
     events = core.take_events()
     columns = [events[name].tolist() for name in ("kind", "seq", "block", "value", "key", "tick")]
     return columns, asked, core.options()["policy_options"]
+
+
+def asks(request: Request, size: int) -> tuple[list[tuple[int, int, Keep]], None] | None:
+    """For its first three blocks: what comes after them stays at the default priority."""
+    return None if request.keep is None else ([(0, 3 * size, request.keep)], None)
 
 
 def follow(policy: str, load: Traffic, size: int = 1, **given: int) -> int:
@@ -144,6 +181,8 @@ def follow(policy: str, load: Traffic, size: int = 1, **given: int) -> int:
             at += 1
         elif kind == EVICT:
             leaves = [b for b in blocks.values() if not b.owners and not b.children]
+            lowest = min(b.band for b in leaves)
+            leaves = [b for b in leaves if b.band == lowest]
             chosen = twin.victim(leaves)
             assert chosen.id == number, f"{policy} at tick {tick}: {number}, its twin {chosen.id}"
             gone = blocks.pop(number)
@@ -151,6 +190,8 @@ def follow(policy: str, load: Traffic, size: int = 1, **given: int) -> int:
                 gone.parent.children -= 1
             twin.evicted(gone)
             evictions += 1
+        elif kind == RETAIN:
+            blocks[number].band = value
         elif kind == ALLOCATE:
             twin.taken(number)
             at, announced = at + 1, False

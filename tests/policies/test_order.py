@@ -8,10 +8,11 @@ import pytest
 
 from kvframe.policies.builtin import BUILTIN
 
-from .drive import follow, traffic
+from .drive import follow, retained, traffic
 from .twins import TWINS
 
 TRACES, REQUESTS = 1_000, 14
+RETAINED = 100
 
 
 def test_every_policy_has_a_twin() -> None:
@@ -23,6 +24,16 @@ def test_every_policy_has_a_twin() -> None:
 def test_a_policy_kills_in_the_order_of_its_twin(policy: str) -> None:
     evictions = sum(follow(policy, traffic(seed, REQUESTS)) for seed in range(TRACES))
     assert evictions > 5 * TRACES or policy in ("opt", "infinite"), evictions
+
+
+@pytest.mark.scenario("F26", "ST28")
+@pytest.mark.parametrize("policy", [name for name in TWINS if name not in ("opt", "infinite")])
+def test_the_lowest_retention_priority_dies_and_its_policy_says_which(policy: str) -> None:
+    """Priorities of requests lapse and fall, and hints change them, while blocks are cached."""
+    loads = [retained(traffic(seed, REQUESTS), seed) for seed in range(RETAINED)]
+    loads.append(retained(traffic(-2, 300), 0))
+    evictions = sum(follow(policy, load) for load in loads)
+    assert evictions > 5 * RETAINED, evictions
 
 
 LEAST, MOST = 1, 2**32 - 1

@@ -7,7 +7,7 @@ mod common;
 use std::collections::HashMap;
 
 use kvframe_core::events::{Event, Kind};
-use kvframe_core::policy::NAMES;
+use kvframe_core::policy::{NAMES, View};
 use kvframe_core::retention::{DEFAULT_PRIORITY, Decay, Keep, Retention, TokenRange};
 use kvframe_core::sequence::Meta;
 use kvframe_core::{Admission, BlockId, Key, NIL, Options, SeqId};
@@ -292,6 +292,9 @@ fn drive(policy: &'static str, seed: u64, retains: bool) -> Twin {
         }
         m.take_events().iter().for_each(|e| twin.see(e));
         m.check_integrity().unwrap();
+        let likely = m.policy().next(View { pool: m.pool(), now: 0 });
+        let bands = [likely, twin.victim()].map(|block| block.map(|id| twin.blocks[&id].band));
+        assert_eq!(bands[0], bands[1], "{policy}: one of another priority is likely to die");
     }
     twin
 }
@@ -329,6 +332,7 @@ fn every_policy_kills_in_the_order_of_its_key() {
     }
 }
 
+// scenario: F26
 #[test]
 fn whatever_the_policy_the_lowest_priority_dies() {
     for policy in OTHERS {

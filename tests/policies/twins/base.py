@@ -29,6 +29,8 @@ class Block:
     depth: int
     owners: int = 1
     children: int = 0
+    band: int = 35
+    """Its retention priority."""
     notes: dict[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Any:
@@ -72,7 +74,7 @@ class Twin:
         """It can be found no more, though it was no victim."""
 
     def victim(self, leaves: list[Block]) -> Block:
-        """Which of those dies."""
+        """Which of those dies. They have the lowest retention priority of all that may."""
         raise NotImplementedError
 
 

@@ -52,11 +52,13 @@ class Clock(Listed):
 
 
 class Sieve(Listed):
-    """A queue; the hand goes from old to new and spares what was used, without moving it."""
+    """A queue; the hand goes from old to new and spares what was used, without moving it. Each
+    retention priority has a hand of its own, which meets no other blocks.
+    """
 
     def __init__(self, capacity: int, **options: int) -> None:
         super().__init__(capacity, **options)
-        self.hand: tuple[int, int, int] | None = None
+        self.hands: dict[int, tuple[int, int, int] | None] = {}
         self.newest: tuple[int, int, int] | None = None
 
     def insert(self, block: Block, use: Use) -> None:
@@ -71,24 +73,23 @@ class Sieve(Listed):
         block["used"] = True
 
     def victim(self, leaves: list[Block]) -> Block:
+        band = leaves[0].band
         while True:
-            ahead = [b for b in leaves if self.hand is None or self.place(b) > self.hand]
+            hand = self.hands.get(band)
+            ahead = [b for b in leaves if hand is None or self.place(b) > hand]
             if not ahead:
-                self.hand = None
+                self.hands[band] = None
                 continue
             block = first(ahead)
-            self.hand = self.place(block)
+            self.hands[band] = self.place(block)
             if not block["used"]:
                 return block
             block["used"] = False
 
     def evicted(self, block: Block) -> None:
         super().evicted(block)
-        if self.hand == self.newest:
-            self.hand = None
-
-    def forgotten(self, block: Block) -> None:
-        self.evicted(block)
+        if self.place(block) == self.newest:
+            self.hands[block.band] = None
 
 
 class TwoQ(Listed):

@@ -31,11 +31,15 @@ pub trait Classes: Clone + Send + 'static {
     fn expose(&mut self, _block: BlockId, _view: View<'_>) {}
     /// Its last owner left.
     fn release(&mut self, _block: BlockId, _view: View<'_>) {}
+    /// It may die from now on, among those of this retention priority: asked for its class next.
+    fn stands_at(&mut self, _block: BlockId, _band: u8) {}
     /// The class of a findable block.
     fn class(&self, block: BlockId) -> usize;
     /// Lower dies first within its class.
     fn rank(&self, block: BlockId, view: View<'_>) -> u128;
-    /// The class that gives the next victim, one that is not empty. At least one is not.
+    /// The class that gives the next victim, one that is not empty. At least one is not. Leaves of one
+    /// retention priority ([`Heads::band`]) are seen: where a policy stands among them says nothing of
+    /// another priority's.
     fn choose(&mut self, heads: Heads<'_>, view: View<'_>) -> usize;
     /// Whether the head just chosen gets another chance; its class or rank has changed then.
     fn spare(&mut self, _block: BlockId, _view: View<'_>) -> bool {
@@ -103,6 +107,11 @@ impl<'a> Heads<'a> {
         let mut all = order.iter().copied().chain(0..self.heaps.len());
         all.find(|&class| !self.is_empty(class)).unwrap_or(0)
     }
+
+    /// The first to die of the lowest class that is not empty.
+    fn lowest(&self) -> Option<BlockId> {
+        self.first(self.first_of(&[])).map(|(block, _)| block)
+    }
 }
 
 /// An [`Eviction`] of [`Classes`].
@@ -122,6 +131,7 @@ impl<P: Classes> Classed<P> {
     }
 
     fn push(&mut self, block: BlockId, view: View<'_>) {
+        self.policy.stands_at(block, view.pool.priority(block));
         let class = self.policy.class(block);
         if self.heaps.len() <= class {
             self.heaps.resize_with(class + 1, Heap::default);
@@ -220,15 +230,15 @@ impl<P: Classes> Eviction for Classed<P> {
             if self.leaves == 0 {
                 return None;
             }
-            let class = self.policy.choose(Heads::of(&self.heaps, view.pool), view);
-            let block = self.heaps.get(class)?.first()?.block();
+            let heads = Heads::of(&self.heaps, view.pool);
+            let (block, _) = heads.first(self.policy.choose(heads, view))?;
             if !self.policy.spare(block, view) {
                 return Some(block);
             }
             self.take_out(block);
             self.push(block, view);
         }
-        self.heaps.iter().find_map(Heap::first).map(Entry::block)
+        Heads::of(&self.heaps, view.pool).lowest()
     }
 
     fn missed(&mut self, key: Key, view: View<'_>) {
@@ -243,8 +253,8 @@ impl<P: Classes> Eviction for Classed<P> {
         self.policy.wants_keys()
     }
 
-    fn next(&self, _: View<'_>) -> Option<BlockId> {
-        self.heaps.iter().find_map(Heap::first).map(Entry::block)
+    fn next(&self, view: View<'_>) -> Option<BlockId> {
+        Heads::of(&self.heaps, view.pool).lowest()
     }
 
     fn options(&self) -> Vec<(&'static str, u64)> {
@@ -268,8 +278,10 @@ impl<P: Classes> Eviction for Classed<P> {
             heap.validate(&self.place).map_err(|fault| format!("{name}: {fault}"))?;
             heap.validate_blocks(pool).map_err(|fault| format!("{name}: {fault}"))?;
             for entry in heap.entries() {
-                if self.home[entry.block() as usize] as usize != class {
-                    return Err(format!("{name}: block {} is in another class", entry.block()));
+                let block = entry.block();
+                if self.home[block as usize] as usize != class || self.policy.class(block) != class
+                {
+                    return Err(format!("{name}: block {block} is in another class"));
                 }
             }
             placed += heap.len();

@@ -5,21 +5,54 @@ use super::classed::{Classes, Heads};
 use super::{Touch, View, Why, grow};
 use crate::pool::BlockId;
 
-/// The hand moves from the oldest on. Blocks ahead of it are one class, those behind it the other;
-/// when it starts anew, the two change their parts. It does so behind the newest block, even if others
-/// come before the next one must die.
-#[derive(Debug, Clone, Default)]
-pub struct Sieve {
-    /// (place in the queue, used since the hand came by)
-    columns: Vec<(u128, bool)>,
-    hand: u128,
-    newest: u128,
+#[derive(Debug, Clone, Copy, Default)]
+struct Column {
+    /// Its place in the queue.
+    place: u128,
+    /// Since the hand came by.
+    used: bool,
+    /// The retention priority that it stands at, which names the hand that goes over it.
+    band: u8,
+}
+
+/// Where a hand is in the queue, and which class is what it has not come to yet.
+#[derive(Debug, Clone, Copy, Default)]
+struct Hand {
+    place: u128,
     ahead: usize,
 }
 
-impl Sieve {
+impl Hand {
     fn start_anew(&mut self) {
-        (self.hand, self.ahead) = (0, 1 - self.ahead);
+        *self = Self { place: 0, ahead: 1 - self.ahead };
+    }
+}
+
+/// The hand moves from the oldest on. Blocks ahead of it are one class, those behind it the other;
+/// when it starts anew, the two change their parts. It does so behind the newest block, even if others
+/// come before the next one must die.
+///
+/// Each retention priority has a hand of its own, which meets no blocks but those of that priority: what
+/// dies at one moves no hand of another, and the two classes stay what they are to each hand. A block
+/// whose priority changes keeps its place in the queue.
+#[derive(Debug, Clone, Default)]
+pub struct Sieve {
+    columns: Vec<Column>,
+    /// By retention priority; one that is not there yet is where all start.
+    hands: Vec<Hand>,
+    newest: u128,
+}
+
+impl Sieve {
+    fn hand(&self, band: u8) -> Hand {
+        self.hands.get(band as usize).copied().unwrap_or_default()
+    }
+
+    fn hand_mut(&mut self, band: u8) -> &mut Hand {
+        if self.hands.len() <= band as usize {
+            self.hands.resize(band as usize + 1, Hand::default());
+        }
+        &mut self.hands[band as usize]
     }
 }
 
@@ -29,42 +62,58 @@ impl Classes for Sieve {
     }
 
     fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
-        grow(&mut self.columns, block, (0, false));
+        grow(&mut self.columns, block, Column::default());
         // Each its own, in the order of `pack` and the heap: the hand must pass no two at once.
         let deeper = u32::MAX - view.pool.depth(block);
         let place = (u128::from(view.now) << 64) | (u128::from(deeper) << 32) | u128::from(block);
-        self.columns[block as usize] = (place, false);
+        self.columns[block as usize] = Column { place, ..Column::default() };
         self.newest = self.newest.max(place);
     }
 
     fn hit(&mut self, block: BlockId, _: Touch<'_>, _: View<'_>) {
-        self.columns[block as usize].1 = true;
+        self.columns[block as usize].used = true;
+    }
+
+    fn stands_at(&mut self, block: BlockId, band: u8) {
+        self.columns[block as usize].band = band;
     }
 
     fn class(&self, block: BlockId) -> usize {
-        if self.columns[block as usize].0 > self.hand { self.ahead } else { 1 - self.ahead }
+        let Column { place, band, .. } = self.columns[block as usize];
+        let hand = self.hand(band);
+        if place > hand.place { hand.ahead } else { 1 - hand.ahead }
     }
 
     fn rank(&self, block: BlockId, _: View<'_>) -> u128 {
-        self.columns[block as usize].0
+        self.columns[block as usize].place
     }
 
     fn choose(&mut self, heads: Heads<'_>, _: View<'_>) -> usize {
-        if heads.is_empty(self.ahead) {
-            self.start_anew();
+        let hand = self.hand_mut(heads.band());
+        if heads.is_empty(hand.ahead) {
+            hand.start_anew();
         }
-        self.ahead
+        hand.ahead
     }
 
     fn spare(&mut self, block: BlockId, _: View<'_>) -> bool {
-        let (place, used) = &mut self.columns[block as usize];
-        self.hand = *place;
-        std::mem::replace(used, false)
+        let Column { place, used, band } = self.columns[block as usize];
+        if used {
+            self.columns[block as usize].used = false;
+            self.hand_mut(band).place = place;
+        }
+        used
     }
 
-    fn removed(&mut self, _: BlockId, _: Why, _: View<'_>) {
-        if self.hand == self.newest {
-            self.start_anew();
+    fn removed(&mut self, block: BlockId, why: Why, _: View<'_>) {
+        if why == Why::Evicted {
+            let Column { place, band, .. } = self.columns[block as usize];
+            let newest = self.newest;
+            let hand = self.hand_mut(band);
+            hand.place = place;
+            if place == newest {
+                hand.start_anew();
+            }
         }
     }
 }

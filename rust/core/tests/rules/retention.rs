@@ -81,6 +81,30 @@ fn the_lower_priority_dies_first_even_if_it_is_newer() {
     assert_eq!(died, [2, 1, 3, 4]);
 }
 
+// scenario: F26
+#[test]
+fn what_dies_at_one_priority_moves_no_hand_of_another() {
+    let mut m = build(Options { blocks: 8, block_size: SIZE, ..Options::default() }, "sieve");
+    for block in 1..=5 {
+        serve(&mut m, &prompt(&[block]));
+    }
+    assert_eq!(serve(&mut m, &open(&[1])), SIZE);
+    let mut died = Vec::new();
+    let mut dies = |m: &mut Manager| {
+        let blocks = [1, 2, 3, 4, 5, 6, 11];
+        let before = blocks.map(|block| there(m, &[block]));
+        squeeze(m, 1);
+        died.extend((0..7).filter(|&i| there(m, &[blocks[i]]) < before[i]).map(|i| blocks[i]));
+    };
+    dies(&mut m);
+    // The hand has passed 1 and stands behind 2. Another goes once around 11, which was used twice.
+    keep_served(&mut m, &[11], &all(keep(20, None)));
+    keep_served(&mut m, &[11], &all(keep(20, None)));
+    serve(&mut m, &prompt(&[6]));
+    (0..6).for_each(|_| dies(&mut m));
+    assert_eq!(died, [2, 11, 3, 4, 5, 6, 1]);
+}
+
 // scenario: T22
 #[test]
 fn reads_do_not_prolong_a_soft_pin() {
