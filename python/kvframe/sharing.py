@@ -49,7 +49,8 @@ class SharingVerbs:
 
         Args:
             seq: A sequence as it was admitted.
-            fence: A step that may still write its fresh blocks: they wait until it has passed.
+            fence: Number of the last step in flight that may touch its blocks. Those that it gives
+                up, fresh or found before, wait until that step has passed.
 
         Returns:
             Tokens that need not be computed: the new `Lengths.cached`.
