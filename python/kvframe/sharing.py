@@ -45,7 +45,7 @@ class SharingVerbs:
         Its fresh blocks give way to the cached ones, which its tables show from then on. What is
         found counts with its admission. Nothing changes where no more whole blocks are found than
         it has, while it waits for a load or a joined computation, if another joined its own, and
-        while a fork shares fresh blocks of it behind what is found.
+        while a fork has shared blocks of it behind what is found.
 
         Args:
             seq: A sequence as it was admitted.

@@ -80,6 +80,20 @@ MUTANTS = (
         "a block that a step in flight still writes is given to others",
     ),
     Mutant(
+        "rematch-leaves-what-follows",
+        "manager/rematch.rs",
+        "let follows = |block| changes && self.pool",
+        "let follows = |block| !changes && self.pool",
+        "a findable block outlives the one before it, which is traded away and evicted",
+    ),
+    Mutant(
+        "failed-copy-frees-under-a-fence",
+        "manager/release.rs",
+        "        if self.fences.is_up() {\n            self.put_behind(&plan.owned()",
+        "        if false {\n            self.put_behind(&plan.owned()",
+        "the source of a copy that failed is given to others while a step in flight reads it",
+    ),
+    Mutant(
         "weak-chain-in-windows",
         "options.rs",
         "{ self.hash } else { HashAlgo::Sha256 }",

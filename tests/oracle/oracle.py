@@ -96,10 +96,14 @@ class Oracle(Hands):
         changes = self.traded(s, tables)
         gone = [b for _, _, before, _ in changes for b in self.of([before])]
         fresh = [b for _, _, _, block in changes for b in self.of([block])]
-        kept = [t[len(found) :] for t, found in zip(s.tables, tables, strict=True)]
-        kept = [t for t, kind in zip(kept, self.kinds, strict=True) if not kind.cross]
-        if any(b.key is None and len(b.owners) > 1 for table in kept for b in self.of(table)):
-            return False
+        for group, (table, found) in enumerate(zip(s.tables, tables, strict=True)):
+            kept = [] if self.kinds[group].cross else self.of(table[len(found) :])
+            follow = any(at == group and row < len(table) for at, row, _, _ in changes)
+            # What it keeps follows what it owns, and what another owner makes findable as well.
+            if any(b.key is None and len(b.owners) > 1 for b in kept):
+                return False
+            if follow and any(b.parent is not None for b in kept):
+                return False
         up = fence is not None and fence > self.passed
         freed = 0 if up else sum(len(b.owners) == 1 for b in gone)
         more = max(sum(not b.owners for b in fresh) - freed, 0)

@@ -103,8 +103,11 @@ impl Manager {
         let (mut claimed, mut freed) = (0, 0);
         for ((found, table), reach) in hits.iter().zip(&sequence.tables).zip(self.layout.groups()) {
             let mut kept = table.iter().skip(found.len()).filter(|&&block| block != NIL);
-            if reach.kind != GroupKind::Cross && kept.any(|&block| self.is_shared_fresh(block)) {
-                // It would follow blocks that its other owner does not have.
+            let changes = found.iter().zip(table).any(|(new, had)| new != had);
+            // It would follow blocks that its other owner does not have, or that this one gives up.
+            let follows = |block| changes && self.pool.parent(block) != NIL;
+            let stays = |&block: &BlockId| self.is_shared_fresh(block) || follows(block);
+            if reach.kind != GroupKind::Cross && kept.any(stays) {
                 return false;
             }
             for (i, &block) in found.iter().enumerate() {

@@ -194,6 +194,25 @@ fn a_fork_may_make_findable_what_its_twin_left_to_a_fence() {
     m.check_integrity().expect("sound");
 }
 
+// scenario: F31
+#[test]
+fn what_a_fork_made_findable_behind_a_match_keeps_what_it_follows() {
+    let mut m = small(16);
+    let tokens = prompt(&[1, 2]);
+    let other = admit(&mut m, &open(&[1])).expect("room").seq;
+    let waits = admit(&mut m, &tokens).expect("room").seq;
+    let twin = m.fork(waits).expect("live");
+    m.commit(other, SIZE).expect("slots");
+    m.commit(twin, 2 * SIZE).expect("slots");
+    m.release(twin).expect("live");
+    // The last block has to be computed, is findable, and follows the one to be traded.
+    assert_eq!(found(&m, &tokens), SIZE);
+    assert_eq!(m.rematch(waits), Ok(0));
+    m.check_integrity().expect("sound");
+    m.release(other).expect("live");
+    m.check_integrity().expect("sound");
+}
+
 // scenario: F9
 #[test]
 fn the_source_of_a_copy_that_failed_waits_for_the_fence() {
