@@ -61,6 +61,7 @@ class Slotted:
     """``size`` slots, half of them with a sequence, the others cached."""
 
     def __init__(self, size: int) -> None:
+        self.size = size
         self.cache = SlotCache(size + 64, 16 * SIZE)
         self._fresh = count(1)
         self.seqs = [self.admitted() for _ in range(size)]
@@ -68,10 +69,9 @@ class Slotted:
             self.cache.release(seq)
 
     def prompt(self) -> np.ndarray[Any, np.dtype[np.uint32]]:
-        """Token ids that nobody has asked for."""
-        start = next(self._fresh)
+        """Token ids that no request had: their place is anywhere among those of the slots."""
         ids = np.full(3 * SIZE, 7, np.uint32)
-        ids[:2] = start & 0xFFFF, start >> 16
+        ids[0] = next(self._fresh) * 0x9E37_79B1 & 0x7FFF_FFFF
         return ids
 
     def admitted(self) -> int:
@@ -89,14 +89,6 @@ def _on_slot(act: Any) -> Verb:
     return prepare
 
 
-def _clear(world: Slotted) -> Call:
-    """Forgets 16 slots; the first call forgets all others."""
-    world.cache.clear_cache()
-    for seq in [world.admitted() for _ in range(16)]:
-        world.cache.release(seq)
-    return world.cache.clear_cache
-
-
 SLOTS: dict[str, Verb] = {
     "lookup": lambda w: (lambda p: lambda: w.cache.lookup(p))(w.prompt()),
     "admit": lambda w: (lambda p: lambda: w.cache.admit(p))(w.prompt()),
@@ -110,7 +102,7 @@ SLOTS: dict[str, Verb] = {
     "slots": All(lambda w: w.cache.slots),
     "eviction_order": All(lambda w: w.cache.eviction_order),
     "check_integrity": All(lambda w: w.cache.check_integrity),
-    "clear_cache": _clear,
+    "clear_cache": All(lambda w: Slotted(w.size).cache.clear_cache),
 }
 
 
