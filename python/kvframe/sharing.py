@@ -45,11 +45,12 @@ class SharingVerbs:
         Its fresh blocks give way to the cached ones, which its tables show from then on. What is
         found counts with its admission. Nothing changes where no more whole blocks are found than
         it has, while it waits for a load or a joined computation, if another joined its own, and
-        while a fork shares fresh blocks of it behind what is found.
+        while a fork has shared blocks of it behind what is found.
 
         Args:
             seq: A sequence as it was admitted.
-            fence: A step that may still write its fresh blocks: they wait until it has passed.
+            fence: Number of the last step in flight that may touch its blocks. Those that it gives
+                up, fresh or found before, wait until that step has passed.
 
         Returns:
             Tokens that need not be computed: the new `Lengths.cached`.

@@ -67,8 +67,8 @@ class Steps(Matched):
             release: Sequences that end; they may be cut, committed and forked in the same step.
             preempt: Sequences that end for now; `Stepped.preempted` brings them back.
             fence: With steps in flight, the number of the last one that may touch what is
-                released or cut: its blocks wait until that step has ``passed``. From 0 up, below
-                2**64, by the engine's own count.
+                released or cut, or lost with a copy that failed: its blocks wait until that step
+                has ``passed``. From 0 up, below 2**64, by the engine's own count.
             passed: Steps up to this number have run; what waited for them is freed first.
             append: Sequences that grow. A step names a sequence at most once here and in
                 ``extend``, as in every list of lengths; only ``fork`` may repeat one.

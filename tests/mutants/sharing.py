@@ -75,9 +75,23 @@ MUTANTS = (
     Mutant(
         "rematch-frees-under-a-fence",
         "manager/rematch.rs",
-        "        self.drop_owners(seq, &findable);\n        self.put_behind(&fresh, 0);\n",
-        "        self.drop_owners(seq, &findable);\n        self.drop_owners(seq, &fresh);\n",
+        "        if self.fences.is_up() {\n            self.put_places",
+        "        if false {\n            self.put_places",
         "a block that a step in flight still writes is given to others",
+    ),
+    Mutant(
+        "rematch-leaves-what-follows",
+        "manager/rematch.rs",
+        "let follows = |block| changes && self.pool",
+        "let follows = |block| !changes && self.pool",
+        "a findable block outlives the one before it, which is traded away and evicted",
+    ),
+    Mutant(
+        "failed-copy-frees-under-a-fence",
+        "manager/release.rs",
+        "        if self.fences.is_up() {\n            self.put_behind(&plan.owned()",
+        "        if false {\n            self.put_behind(&plan.owned()",
+        "the source of a copy that failed is given to others while a step in flight reads it",
     ),
     Mutant(
         "weak-chain-in-windows",

@@ -96,13 +96,15 @@ class Oracle(Hands):
         changes = self.traded(s, tables)
         gone = [b for _, _, before, _ in changes for b in self.of([before])]
         fresh = [b for _, _, _, block in changes for b in self.of([block])]
-        kept = [t[len(found) :] for t, found in zip(s.tables, tables, strict=True)]
-        kept = [t for t, kind in zip(kept, self.kinds, strict=True) if not kind.cross]
-        if any(b.key is None and len(b.owners) > 1 for table in kept for b in self.of(table)):
-            return False
+        for group, (table, found) in enumerate(zip(s.tables, tables, strict=True)):
+            kept = [] if self.kinds[group].cross else self.of(table[len(found) :])
+            follow = any(at == group and row < len(table) for at, row, _, _ in changes)
+            # What it keeps follows what it owns, and what another owner makes findable as well.
+            if any(b.key is None and len(b.owners) > 1 for b in kept):
+                return False
+            if follow and any(b.parent is not None for b in kept):
+                return False
         up = fence is not None and fence > self.passed
-        if up and any(b.key is None and len(b.owners) > 1 for b in gone):
-            return False
         freed = 0 if up else sum(len(b.owners) == 1 for b in gone)
         more = max(sum(not b.owners for b in fresh) - freed, 0)
         return not more or self.kept(tables) <= self.pool.room() - more
@@ -121,19 +123,27 @@ class Oracle(Hands):
                 self.pool.used(block, s.ask)
             own = s.tables[group]
             s.tables[group] = [*tables[group], *own[len(tables[group]) :]]
-            if fence is not None and fence > self.passed:
-                late = [b for b in gone if b.key is None]
-                self.pool.rename(late, "seq", "fence")
-                if late:
-                    self.fences.append((fence, [b.id for b in late]))
-                gone = [b for b in gone if b.key is not None]
-            self.pool.drop(gone[::-1], "seq")
+            if fence is None or fence <= self.passed:
+                self.pool.drop(gone[::-1], "seq")
+            elif gone:
+                self.wait(gone, own, fence)
         counted = "resumed_hit_tokens" if s.usage.resumed else "hit_tokens"
         self.pool.count(counted, cached - s.cached)
         s.cached = s.committed = s.usage.read = cached
         s.slots = max(s.slots, cached)
         s.hashed = max(s.hashed, cached)
         s.private = s.private or self.is_cut(s)
+
+    def wait(self, gone: list[Block], table: list[int | None], fence: int) -> None:
+        """Entries of a table wait for a step, and findable ones keep those before them."""
+        self.pool.rename(gone, "seq", "fence")
+        waits = {b.id for b in gone}
+        if any(b.key is not None or len(b.owners) > 1 for b in gone):
+            before = table[: table.index(gone[-1].id)]
+            front = [b for b in self.of(before) if b.id not in waits]
+            self.pool.own(front, "fence")
+            waits |= {b.id for b in front}
+        self.fences.append((fence, [b for b in table[::-1] if b in waits]))
 
     def collect(self, free: int) -> int:
         short = min(max(free - self.pool.free, 0), len(self.pool.cached()))

@@ -6,6 +6,7 @@ from kvframe import HandleError
 
 from .ends import Ends
 from .model import need
+from .pool import Block
 from .sequence import Ticket
 
 
@@ -26,11 +27,14 @@ class Tickets(Ends):
         self.deadlines.pop(ticket, None)
         return self.tickets.pop(ticket)
 
-    def end(self, ticket: Ticket) -> None:
+    def owned(self, ticket: Ticket) -> list[Block]:
         pages, held = self.of(b for c in ticket.copies for b in c[:2]), self.of(ticket.held)
         self.pool.rename(pages, "copy", "settled")
         self.pool.rename(held, "lease" if ticket.lease else "held", "settled")
-        self.pool.drop(pages + held, "settled")
+        return pages + held
+
+    def end(self, ticket: Ticket) -> None:
+        self.pool.drop(self.owned(ticket), "settled")
 
     def done(self, ticket: int) -> None:
         load = self.tickets.get(ticket)
@@ -65,7 +69,11 @@ class Tickets(Ends):
                     self.rewind(s, self.last_good(s, good))
                     if seq in self.seqs and self.seqs[seq] is s:
                         cut.add(seq)
-        self.end(settled)
+        if self.fence is None:
+            self.end(settled)
+        elif lost := self.owned(settled):
+            self.pool.rename(lost, "settled", "fence")
+            self.fences.append((self.fence, [b.id for b in lost]))
         return sorted(cut)
 
     def loaded(self, ticket: int, good: int) -> list[int]:

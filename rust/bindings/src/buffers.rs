@@ -11,7 +11,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
-use crate::calls::call_method;
+use crate::calls::{call_method, import, text};
 use crate::errors::{shown, usage};
 use crate::look::Target;
 
@@ -49,12 +49,13 @@ pub fn tokens(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<u32>> {
 /// As `NumPy` makes an array of it, which may run the code of its class.
 fn as_array<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = value.py();
-    call_method(&py.import("numpy")?.into_any(), intern!(py, "asarray"), (value,))
+    call_method(&import(py, "numpy")?, intern!(py, "asarray"), (value,))
 }
 
 /// The values of a 1-d array of any integer dtype, or of a sequence of ints; an empty one may have
 /// any dtype. `None` for anything else.
 fn integers(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<i128>>> {
+    let py = value.py();
     let Ok(array) = as_array(value) else {
         return Ok(None);
     };
@@ -66,12 +67,12 @@ fn integers(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<i128>>> {
     }
     match array.getattr("dtype")?.getattr("kind")?.extract()? {
         'i' => {
-            let wide = array.call_method1("astype", ("int64",))?;
+            let wide = call_method(&array, intern!(py, "astype"), ("int64",))?;
             let wide = wide.extract::<PyReadonlyArray1<'_, i64>>()?;
             Ok(Some(wide.as_array().iter().map(|&v| i128::from(v)).collect()))
         }
         'u' => {
-            let wide = array.call_method1("astype", ("uint64",))?;
+            let wide = call_method(&array, intern!(py, "astype"), ("uint64",))?;
             let wide = wide.extract::<PyReadonlyArray1<'_, u64>>()?;
             Ok(Some(wide.as_array().iter().map(|&v| i128::from(v)).collect()))
         }
@@ -320,8 +321,8 @@ impl<'py> Offsets<'py> {
 
 /// What an argument is, for a message.
 fn shape_of(value: &Bound<'_, PyAny>) -> String {
-    let dtype = value.getattr("dtype").map(|d| d.to_string());
-    let shape = value.getattr("shape").map(|s| s.to_string());
+    let dtype = value.getattr("dtype").and_then(|dtype| text(&dtype));
+    let shape = value.getattr("shape").and_then(|shape| text(&shape));
     match (dtype, shape) {
         (Ok(dtype), Ok(shape)) => format!("{dtype} of shape {shape}"),
         _ => value.get_type().name().map_or_else(|_| "this".into(), |name| name.to_string()),

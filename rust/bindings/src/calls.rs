@@ -3,59 +3,19 @@
 //! Before 3.14, Python ends a daemon thread that asks for the interpreter while that one is ending by
 //! `pthread_exit`. Its unwinding cannot pass the frames of `PyO3`: the process aborts. A call made
 //! here stops such a thread where it is, as Python itself does from 3.14 on. Whatever may run the code
-//! of a policy, a callback or an argument is called by these functions.
+//! of a policy, a callback or an argument is called by these functions. `PyO3` itself stops a thread
+//! that attaches again, in `detach` and `attach`.
 
-use std::mem::forget;
 use std::sync::{LockResult, Mutex, MutexGuard, TryLockError};
 
 use pyo3::BoundObject;
 use pyo3::ffi::PyObject;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::{PyList, PyString, PyTuple};
 
 use crate::errors::raise;
-
-mod unwinding {
-    use std::ffi::c_int;
-
-    use super::PyObject;
-
-    // As `pyo3::ffi` declares them, but for the unwinding.
-    unsafe extern "C-unwind" {
-        pub fn PyObject_Call(
-            callable: *mut PyObject,
-            args: *mut PyObject,
-            kwargs: *mut PyObject,
-        ) -> *mut PyObject;
-        pub fn PyObject_GetAttr(object: *mut PyObject, name: *mut PyObject) -> *mut PyObject;
-        pub fn PyObject_Repr(object: *mut PyObject) -> *mut PyObject;
-        pub fn PyObject_RichCompareBool(
-            one: *mut PyObject,
-            other: *mut PyObject,
-            operator: c_int,
-        ) -> c_int;
-        pub fn PyErr_WriteUnraisable(object: *mut PyObject);
-    }
-}
-
-/// Stops the thread for good if it is dropped, which only the unwinding of a thread that ends does.
-struct Stop;
-
-impl Drop for Stop {
-    fn drop(&mut self) {
-        loop {
-            std::thread::park();
-        }
-    }
-}
-
-/// Runs what may run Python code.
-fn outlasting<T>(work: impl FnOnce() -> T) -> T {
-    let stop = Stop;
-    let done = work();
-    forget(stop);
-    done
-}
+use crate::unwinding;
 
 /// What `callable` returns.
 pub fn call<'py, A>(callable: &Bound<'py, PyAny>, args: A) -> PyResult<Bound<'py, PyAny>>
@@ -64,12 +24,54 @@ where
 {
     let py = callable.py();
     let args = args.into_pyobject(py).map_err(Into::into)?.into_bound();
-    let (callable, args) = (callable.as_ptr(), args.as_ptr());
     // SAFETY: we are attached, and both objects are alive; a new reference or an error comes back.
-    unsafe {
-        let answer = outlasting(|| unwinding::PyObject_Call(callable, args, std::ptr::null_mut()));
+    let answer = unsafe {
+        let answer = unwinding::call_object(callable.as_ptr(), args.as_ptr());
         Bound::from_owned_ptr_or_err(py, answer)
-    }
+    };
+    discard(args.into_any());
+    answer
+}
+
+/// Gives up an object, which may be the last one to hold something with a destructor in Python.
+pub fn discard(object: Bound<'_, PyAny>) {
+    // SAFETY: we are attached, and the reference is ours.
+    unsafe { unwinding::give_up(object.into_ptr()) };
+}
+
+/// The same of an error, whose traceback holds the variables of its frames.
+pub fn discard_error(py: Python<'_>, error: PyErr) {
+    discard(error.into_value(py).into_bound(py).into_any());
+}
+
+/// A module, which may have to be loaded first.
+pub fn import<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    let name = PyString::new(py, name);
+    new(py, || unsafe { unwinding::import(name.as_ptr()) })
+}
+
+/// As `str` has it.
+pub fn text(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    let text = new(object.py(), || unsafe { unwinding::text(object.as_ptr()) })?;
+    Ok(text.cast::<PyString>()?.to_string_lossy().into_owned())
+}
+
+/// The entry at `place`.
+pub fn item<'py>(object: &Bound<'py, PyAny>, place: usize) -> PyResult<Bound<'py, PyAny>> {
+    let place = place.into_pyobject(object.py())?;
+    new(object.py(), || unsafe { unwinding::item(object.as_ptr(), place.as_ptr()) })
+}
+
+/// A list of what `object` yields.
+pub fn listed<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+    let list = new(object.py(), || unsafe { unwinding::list(object.as_ptr()) })?;
+    Ok(list.cast_into::<PyList>()?)
+}
+
+/// The new reference that `work` returns, or the error that it has set; what it is given is alive.
+fn new(py: Python<'_>, work: impl FnOnce() -> *mut PyObject) -> PyResult<Bound<'_, PyAny>> {
+    // SAFETY: we are attached.
+    unsafe { Bound::from_owned_ptr_or_err(py, work()) }
 }
 
 /// An attribute, which may be a property.
@@ -77,12 +79,7 @@ pub fn attribute<'py>(
     object: &Bound<'py, PyAny>,
     name: &Bound<'py, PyString>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (at, name) = (object.as_ptr(), name.as_ptr());
-    // SAFETY: as in `call`.
-    unsafe {
-        let found = outlasting(|| unwinding::PyObject_GetAttr(at, name));
-        Bound::from_owned_ptr_or_err(object.py(), found)
-    }
+    new(object.py(), || unsafe { unwinding::attribute(object.as_ptr(), name.as_ptr()) })
 }
 
 /// What a method of `object` returns.
@@ -99,21 +96,14 @@ where
 
 /// As Python shows it; None where it cannot.
 pub fn repr(object: &Bound<'_, PyAny>) -> Option<String> {
-    let at = object.as_ptr();
-    // SAFETY: as in `call`.
-    let shown = unsafe {
-        let shown = outlasting(|| unwinding::PyObject_Repr(at));
-        Bound::from_owned_ptr_or_err(object.py(), shown)
-    };
+    let shown = new(object.py(), || unsafe { unwinding::repr(object.as_ptr()) });
     Some(shown.ok()?.cast::<PyString>().ok()?.to_string_lossy().into_owned())
 }
 
 /// Whether one is the other, or says that it equals it.
 pub fn equal(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let (at, beside) = (one.as_ptr(), other.as_ptr());
-    // SAFETY: as in `call`.
-    let answer =
-        outlasting(|| unsafe { unwinding::PyObject_RichCompareBool(at, beside, pyo3::ffi::Py_EQ) });
+    // SAFETY: we are attached, and both are alive.
+    let answer = unsafe { unwinding::compare(one.as_ptr(), other.as_ptr(), pyo3::ffi::Py_EQ) };
     if answer < 0 { Err(PyErr::fetch(one.py())) } else { Ok(answer > 0) }
 }
 
@@ -121,7 +111,7 @@ pub fn equal(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>) -> PyResult<bool>
 pub fn unraisable(error: PyErr, place: &Bound<'_, PyAny>) {
     error.restore(place.py());
     // SAFETY: we are attached, an error is set, and the object is alive.
-    outlasting(|| unsafe { unwinding::PyErr_WriteUnraisable(place.as_ptr()) });
+    unsafe { unwinding::write_unraisable(place.as_ptr()) };
 }
 
 /// The lock, waited for without the interpreter.
@@ -147,6 +137,7 @@ pub fn lock<'a, T: Send>(
 }
 
 fn is_ending(py: Python<'_>) -> bool {
-    let sys = py.import("sys").and_then(|sys| sys.call_method0("is_finalizing"));
-    sys.and_then(|ending| ending.is_truthy()).unwrap_or(true)
+    let asked =
+        import(py, "sys").and_then(|sys| call_method(&sys, intern!(py, "is_finalizing"), ()));
+    asked.and_then(|ending| ending.is_truthy()).unwrap_or(true)
 }

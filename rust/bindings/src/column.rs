@@ -3,8 +3,10 @@
 use kvframe_core::policy::{Candidates, Fact};
 use kvframe_core::pool::NIL;
 use numpy::Element;
+use pyo3::intern;
 use pyo3::prelude::*;
 
+use crate::calls::call_method;
 use crate::lent::Lent;
 
 /// A column of the offer.
@@ -60,7 +62,7 @@ impl Column {
             Self::Fact(Fact::Key) => {
                 let words = facts.key.as_flattened().iter().copied();
                 let flat = lent.put(py, true, words)?;
-                flat.call_method1("reshape", ((facts.key.len(), 2),))
+                call_method(&flat, intern!(py, "reshape"), ((facts.key.len(), 2),))
             }
             Self::Fact(Fact::LastUseTime) => number(py, floats, lent, &facts.last_use_time, tick),
             Self::Fact(Fact::InsertedTime) => number(py, floats, lent, &facts.inserted_time, tick),

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyDict, PyString};
 
-use crate::calls::call_method;
+use crate::calls::{call_method, discard_error};
 use crate::errors::raise;
 
 /// The driver of a policy, with the columns of kind `C` that it asks for.
@@ -75,6 +75,7 @@ impl<C: Copy> Driver<C> {
         }
         self.failures.fetch_add(1, Ordering::Relaxed);
         let told = call_method(self.bind(py), intern!(py, "failed"), (&error, strict))?;
+        discard_error(py, error);
         if strict { Err(PyErr::from_value(told)) } else { Ok(()) }
     }
 }

@@ -4,11 +4,11 @@ use kvframe_core::Error;
 use kvframe_trace::TraceError;
 use pyo3::prelude::*;
 
-use crate::calls::{call, repr, unraisable};
+use crate::calls::{call, import, repr, unraisable};
 use crate::options::did_you_mean;
 
 fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    py.import("kvframe.errors")?.getattr(name)
+    import(py, "kvframe.errors")?.getattr(name)
 }
 
 /// An exception of `kvframe.errors` by class name.

@@ -4,6 +4,7 @@ use kvframe_core::manager::Ids;
 use pyo3::prelude::*;
 
 use crate::buffers::{length, tokens, u64s};
+use crate::calls::item;
 use crate::errors::{shown, usage};
 
 /// The two halves of a pair of arrays.
@@ -13,7 +14,7 @@ fn halves<'py>(
     pair: &Bound<'py, PyAny>,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     if let Ok(2) = pair.len()
-        && let (Ok(first), Ok(second)) = (pair.get_item(0), pair.get_item(1))
+        && let (Ok(first), Ok(second)) = (item(pair, 0), item(pair, 1))
     {
         return Ok((first, second));
     }
@@ -76,8 +77,8 @@ impl Growths {
     pub fn of_tuple(name: &'static str, given: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let Some(given) = given else { return Self::new(name, None, None, None) };
         if let Ok(3) = given.len() {
-            let (seqs, counts) = (given.get_item(0)?, given.get_item(1)?);
-            return Self::new(name, Some(&seqs), Some(&counts), Some(&given.get_item(2)?));
+            let (seqs, counts) = (item(given, 0)?, item(given, 1)?);
+            return Self::new(name, Some(&seqs), Some(&counts), Some(&item(given, 2)?));
         }
         let (seqs, ids) = halves(name, ["sequences", "ids"], given)?;
         Self::new(name, Some(&seqs), None, Some(&ids))

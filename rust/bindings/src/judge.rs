@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 
 use crate::buffers::key_words;
-use crate::calls::{call, call_method};
+use crate::calls::{call, call_method, discard, discard_error};
 use crate::column::Column;
 use crate::driver::{Driver, changed, frozen, is_interrupt};
 use crate::errors::raise;
@@ -163,8 +163,9 @@ impl Judge {
         if let Some(budget) = budget
             && let Err(late) = call_method(budget, intern!(py, "stop"), ())
             && !answer.as_ref().is_err_and(|error| is_interrupt(py, error))
+            && let Err(error) = std::mem::replace(&mut answer, Err(late))
         {
-            answer = Err(late);
+            discard_error(py, error);
         }
         if let Ok(mut slot) = self.lent.try_lock() {
             *slot = loan;
@@ -205,11 +206,11 @@ impl Judge {
         let places = if self.names_victims {
             let out = loan.out.put(py, false, std::iter::repeat_n(-1_i64, wanted))?;
             let answer = call_method(policy, intern!(py, "victims"), (n, offered, &out))?;
-            nothing("victims", &answer)?;
+            nothing("victims", answer)?;
             victims(py, n, offer, loan.out.written(py).ok_or_else(|| changed(py))?)?
         } else {
             let out = loan.out.put(py, false, std::iter::repeat_n(f64::NAN, all))?;
-            nothing("score", &call_method(policy, intern!(py, "score"), (offered, &out))?)?;
+            nothing("score", call_method(policy, intern!(py, "score"), (offered, &out))?)?;
             let scores = loan.out.written(py).ok_or_else(|| changed(py))?;
             offer.check_scores(scores).map_err(|why| raise(py, "PolicyError", why))?;
             offer.lowest(scores, n)
@@ -223,12 +224,13 @@ impl Judge {
 }
 
 /// A policy's answer is in `out`.
-fn nothing(verb: &str, answer: &Bound<'_, PyAny>) -> PyResult<()> {
+fn nothing(verb: &str, answer: Bound<'_, PyAny>) -> PyResult<()> {
     if answer.is_none() {
         return Ok(());
     }
-    let message = format!("{verb} must fill out and return None");
-    Err(raise(answer.py(), "PolicyError", message))
+    let py = answer.py();
+    discard(answer);
+    Err(raise(py, "PolicyError", format!("{verb} must fill out and return None")))
 }
 
 /// Kinds, blocks, ticks, and the keys' words if any are wanted.
@@ -241,7 +243,7 @@ fn events<'py>(py: Python<'py>, journal: &Journal) -> PyResult<Option<Events<'py
     let Journal { kinds, blocks, ticks, keys } = journal.clone();
     let words: Vec<u64> = keys.into_iter().flat_map(key_words).collect();
     let keys = (words.len() / 2, 2);
-    let keys = frozen(py, words)?.call_method1("reshape", (keys,))?;
+    let keys = call_method(&frozen(py, words)?, intern!(py, "reshape"), (keys,))?;
     Ok(Some((frozen(py, kinds)?, frozen(py, blocks)?, frozen(py, ticks)?, keys)))
 }
 

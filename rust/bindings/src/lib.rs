@@ -83,6 +83,7 @@ mod tables;
 mod tier;
 mod trace;
 mod turn;
+mod unwinding;
 mod views;
 
 /// kvframe's compiled core.

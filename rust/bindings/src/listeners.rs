@@ -7,7 +7,7 @@ use kvframe_core::manager::Pressure;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 
-use crate::calls::{call, equal, unraisable};
+use crate::calls::{call, discard, equal, import, unraisable};
 
 /// The level before and after.
 type Change = (Pressure, Pressure);
@@ -87,8 +87,9 @@ impl Listeners {
             for callback in callbacks {
                 let told = pressure(py, before)
                     .and_then(|before| call(callback.bind(py), (before, pressure(py, after)?)));
-                if let Err(error) = told {
-                    unraisable(error, callback.bind(py));
+                match told {
+                    Ok(answer) => discard(answer),
+                    Err(error) => unraisable(error, callback.bind(py)),
                 }
             }
         }
@@ -115,5 +116,5 @@ impl Listeners {
 }
 
 fn pressure(py: Python<'_>, pressure: Pressure) -> PyResult<Bound<'_, PyAny>> {
-    call(&py.import("kvframe.results")?.getattr("Pressure")?, (level(pressure),))
+    call(&import(py, "kvframe.results")?.getattr("Pressure")?, (level(pressure),))
 }

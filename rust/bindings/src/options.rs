@@ -4,7 +4,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::calls::call_method;
+use crate::calls::{call_method, import};
 use crate::errors::{raise, shown};
 
 /// Gives each option to `set` as a number; their names.
@@ -59,7 +59,7 @@ pub fn check(
 
 /// `"; did you mean X?"`, or nothing if nothing is near.
 pub fn did_you_mean(py: Python<'_>, name: &str, known: &[&str]) -> PyResult<String> {
-    let spelling = py.import("kvframe.spelling")?.into_any();
+    let spelling = import(py, "kvframe.spelling")?;
     let near = call_method(&spelling, intern!(py, "did_you_mean"), (name, known.to_vec()))?;
     near.extract()
 }

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple, PyType};
 
+use crate::calls::{call, discard};
 use crate::errors::{shown, usage};
 use crate::request::Request;
 
@@ -70,7 +71,7 @@ impl<'py> Queue<'py> {
             return Ok(request.to_owned());
         }
         let class = wrapper(py)?;
-        let held = if item.is_instance(class)? { item.to_owned() } else { class.call1((item,))? };
+        let held = if item.is_instance(class)? { item.to_owned() } else { call(class, (item,))? };
         Ok(held.getattr(intern!(py, "core"))?.cast_into::<Request>()?)
     }
 
@@ -109,7 +110,7 @@ fn check(place: usize, item: &Bound<'_, PyAny>, request: &Bound<'_, PyType>) -> 
         return Err(usage(item.py(), message));
     }
     // Whatever else is a sequence of ids: it is converted to see.
-    request.call1((item,)).map(drop).map_err(|error| {
+    call(request, (item,)).map(discard).map_err(|error| {
         if error.is_instance_of::<pyo3::exceptions::PyException>(item.py()) {
             let limit = "must be a request or a prompt";
             return usage(item.py(), format!("admit[{place}] = {}: {limit}", shown(item)));

@@ -12,7 +12,7 @@ use pyo3::types::PyDict;
 
 use crate::admission::make_admission;
 use crate::answers::{changes_tuple, claimed};
-use crate::calls::call_method;
+use crate::calls::{attribute, call_method};
 use crate::errors::from_core;
 use crate::gatekeeper::{Gatekeeper, words};
 use crate::ints::Capacity;
@@ -108,7 +108,7 @@ fn answer_for(
     let size = manager.options().block_size;
     let mut answer = Answer::default();
     let mut found = None;
-    if matcher.getattr(intern!(py, "is_index"))?.extract()? {
+    if attribute(matcher, intern!(py, "is_index"))?.extract()? {
         let changes = changes_tuple(py, manager.take_changes())?;
         let args = (changes, words(py, keys)?);
         let named = call_method(matcher, intern!(py, "match_keys"), args)?;
@@ -122,7 +122,7 @@ fn answer_for(
             answer.blocks = Some(blocks[..good].to_vec());
         }
     }
-    if matcher.getattr(intern!(py, "takes"))?.extract()? {
+    if attribute(matcher, intern!(py, "takes"))?.extract()? {
         let found = match found {
             Some(found) => found,
             None => manager.lookup_request(request).map_err(|e| from_core(py, &e))?.tokens,

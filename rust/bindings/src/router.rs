@@ -4,9 +4,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kvframe_core::router::{Rank, Reach, Router, Text};
 use numpy::PyReadonlyArray1;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use crate::buffers::tokens;
+use crate::calls::listed;
 use crate::errors::{raise, shown, usage};
 use crate::fork;
 use crate::ints::{BlockSize, IndexCapacity, RankNumber, Worker};
@@ -20,11 +22,14 @@ fn hashes(value: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     {
         return Ok(hashes.to_vec());
     }
-    let Ok(items) = value.try_iter() else {
+    let items = listed(value).map_err(|error| {
+        if !error.is_instance_of::<PyTypeError>(value.py()) {
+            return error;
+        }
         let shown = shown(value);
-        return Err(usage(value.py(), format!("block hashes {shown}: must be an array of uint64")));
-    };
-    items.map(|item| hash(&item?)).collect()
+        usage(value.py(), format!("block hashes {shown}: must be an array of uint64"))
+    })?;
+    items.iter().map(|item| hash(&item)).collect()
 }
 
 fn hash(item: &Bound<'_, PyAny>) -> PyResult<u64> {

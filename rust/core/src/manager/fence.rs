@@ -126,17 +126,46 @@ impl Manager {
     pub(super) fn put_behind(&mut self, table: &[BlockId], keep: usize) {
         let Some(fence) = self.fences.up.filter(|_| keep < table.len()) else { return };
         let mut blocks = Vec::with_capacity(table.len() - keep);
-        let findable = |b: BlockId| self.pool.state(b) == State::Committed || self.pool.refs(b) > 1;
-        if table[keep..].iter().any(|&b| b != NIL && findable(b)) {
-            // A block that is findable, or that another owner may make so, keeps those it follows
-            // owned.
+        if self.must_follow(&table[keep..]) {
             blocks.extend(table[..keep].iter().copied().filter(|&b| b != NIL));
-            for &block in &blocks {
-                self.pool.share(block);
-            }
-            self.note_blocks(Kind::Hold, 0, blocks.iter(), 0);
+            self.hold_behind(&blocks);
         }
         blocks.extend(table[keep..].iter().copied().filter(|&b| b != NIL));
+        self.wait_for(fence, blocks);
+    }
+
+    /// The entries of a table at `places`, in their order, wait for the fence that is up.
+    pub(super) fn put_places_behind(&mut self, table: &[BlockId], places: &[usize]) {
+        let (Some(fence), Some(&last)) = (self.fences.up, places.last()) else { return };
+        let gone: Vec<BlockId> = places.iter().map(|&i| table[i]).collect();
+        if !self.must_follow(&gone) {
+            return self.wait_for(fence, gone);
+        }
+        let stays = |&(i, &b): &(usize, &BlockId)| b != NIL && places.binary_search(&i).is_err();
+        let front = table[..last].iter().enumerate().filter(stays);
+        let front: Vec<BlockId> = front.map(|(_, &block)| block).collect();
+        self.hold_behind(&front);
+        // In the order of the table, from whose end they are dropped.
+        let blocks = table[..=last].iter().copied().filter(|&b| b != NIL).collect();
+        self.wait_for(fence, blocks);
+    }
+
+    /// Whether one of `blocks` is findable, or another owner may make it so: then it keeps those it
+    /// follows owned.
+    fn must_follow(&self, blocks: &[BlockId]) -> bool {
+        let findable = |b: BlockId| self.pool.state(b) == State::Committed || self.pool.refs(b) > 1;
+        blocks.iter().any(|&b| b != NIL && findable(b))
+    }
+
+    /// An owner more for each of `blocks`, which waits with those that follow them.
+    fn hold_behind(&mut self, blocks: &[BlockId]) {
+        for &block in blocks {
+            self.pool.share(block);
+        }
+        self.note_blocks(Kind::Hold, 0, blocks.iter(), 0);
+    }
+
+    fn wait_for(&mut self, fence: u64, blocks: Vec<BlockId>) {
         for &block in &blocks {
             self.pool.wait(block);
         }

@@ -249,7 +249,11 @@ impl Manager {
                 }
             }
         }
-        self.drop_owners(0, &plan.owned());
+        if self.fences.is_up() {
+            self.put_behind(&plan.owned(), 0);
+        } else {
+            self.drop_owners(0, &plan.owned());
+        }
         cut.sort_unstable();
         cut.dedup();
         Ok(cut)

@@ -45,7 +45,8 @@ impl Manager {
         traded
     }
 
-    /// The same, and what it gives up waits until `fence` has passed: a step in flight may write it.
+    /// The same, and what it gives up waits until `fence` has passed: a step in flight may write it,
+    /// or read it where it was found before.
     ///
     /// # Errors
     /// As [`Manager::rematch`].
@@ -102,18 +103,17 @@ impl Manager {
         let (mut claimed, mut freed) = (0, 0);
         for ((found, table), reach) in hits.iter().zip(&sequence.tables).zip(self.layout.groups()) {
             let mut kept = table.iter().skip(found.len()).filter(|&&block| block != NIL);
-            if reach.kind != GroupKind::Cross && kept.any(|&block| self.is_shared_fresh(block)) {
-                // It would follow blocks that its other owner does not have.
+            let changes = found.iter().zip(table).any(|(new, had)| new != had);
+            // It would follow blocks that its other owner does not have, or that this one gives up.
+            let follows = |block| changes && self.pool.parent(block) != NIL;
+            let stays = |&block: &BlockId| self.is_shared_fresh(block) || follows(block);
+            if reach.kind != GroupKind::Cross && kept.any(stays) {
                 return false;
             }
             for (i, &block) in found.iter().enumerate() {
                 let before = table.get(i).copied().unwrap_or(NIL);
                 if before == block {
                     continue;
-                }
-                if self.fences.is_up() && before != NIL && self.is_shared_fresh(before) {
-                    // Another owner may make it findable, and it would wait without what it follows.
-                    return false;
                 }
                 claimed += u32::from(block != NIL && self.pool.refs(block) == 0);
                 freed += u32::from(before != NIL && self.pool.refs(before) == 1);
@@ -169,9 +169,9 @@ impl Manager {
         let new =
             |(i, &block): (usize, &BlockId)| if had.get(i) == Some(&block) { NIL } else { block };
         let fresh: Vec<BlockId> = found.iter().enumerate().map(new).collect();
-        let changed = |&(i, &before): &(usize, &BlockId)| before != NIL && found[i] != before;
-        let places = had.iter().take(found.len()).enumerate().filter(changed);
-        let gone: Vec<BlockId> = places.map(|(_, &before)| before).collect();
+        let gives_up = |i: usize| had[i] != NIL && found[i] != had[i];
+        let places: Vec<usize> = (0..had.len().min(found.len())).filter(|&i| gives_up(i)).collect();
+        let before: Vec<BlockId> = had.iter().copied().collect();
         let outlook = sequence.outlook.clone();
         let using = Use { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
         self.own(seq, group, &fresh, using);
@@ -181,15 +181,12 @@ impl Manager {
             table.replace(i, block);
         }
         table.extend_from_slice(&found[within..]);
-        if !self.fences.is_up() {
+        if self.fences.is_up() {
+            self.put_places_behind(&before, &places);
+        } else {
+            let gone: Vec<BlockId> = places.iter().map(|&i| before[i]).collect();
             self.drop_owners(seq, &gone);
-            return Ok(());
         }
-        // What is findable is written by no step.
-        let (findable, fresh): (Vec<BlockId>, Vec<BlockId>) =
-            gone.into_iter().partition(|&block| self.pool.is_findable(block));
-        self.drop_owners(seq, &findable);
-        self.put_behind(&fresh, 0);
         Ok(())
     }
 

@@ -3,10 +3,11 @@
 
 use kvframe_core::manager::Preempt;
 use kvframe_core::origins::Scope;
-use kvframe_core::{NIL, SeqId};
+use kvframe_core::{BlockId, NIL, SeqId};
 
 use crate::common::picture;
 use crate::ops::Run;
+use crate::promises::Kept;
 use crate::texts::{SPACES, Text, space};
 
 /// Prompts that are remembered.
@@ -79,6 +80,17 @@ impl Run {
         let now = self.w.m.sequence(seq).expect("live");
         assert_eq!((now.cached, now.committed, now.known()), (cached, cached, s.known()));
         assert_eq!(now.len, s.len.max(cached));
+        if let Some(fence) = fence {
+            // A step in flight may read what was found before, and write the rest.
+            let mut kept = Kept::default();
+            let tables = s.tables.iter().zip(&now.tables).zip(self.w.m.layout().groups());
+            for ((then, now), reach) in tables {
+                let left = |&block: &BlockId| if now.contains(&block) { NIL } else { block };
+                let left: Vec<BlockId> = then.iter().map(left).collect();
+                kept.add(&self.w.pages, reach, &left, 0, reach.computed(s.committed, s.cached));
+            }
+            self.w.promises.fence(fence, kept);
+        }
     }
 
     fn clear_scope(&mut self) {

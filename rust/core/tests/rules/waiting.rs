@@ -1,6 +1,8 @@
 //! What sequences share while they wait, what is matched again, and what is forgotten for some.
 
 use kvframe_core::hash::Space;
+use kvframe_core::manager::Step;
+use kvframe_core::pool::State;
 use kvframe_core::sequence::Meta;
 use kvframe_core::{Admission, Error, Group, GroupKind, HashAlgo, Options, Scope};
 
@@ -115,6 +117,120 @@ fn what_a_match_again_gives_up_waits_for_the_fence() {
     assert_eq!((m.pool().available(), m.pool().coming()), (available - 2, 2));
     m.pass(5);
     assert_eq!((m.pool().available(), m.pool().coming()), (available, 0));
+    m.check_integrity().expect("sound");
+}
+
+// scenario: F31
+// scenario: F9
+#[test]
+fn a_copy_that_a_match_again_makes_superfluous_waits_for_the_fence() {
+    let mut m = small(16);
+    let (short, long) = (open(&[1]), open(&[1, 2]));
+    let first = admit(&mut m, &short).expect("room").seq;
+    let second = admit(&mut m, &long).expect("room").seq;
+    m.commit(first, SIZE).expect("slots");
+    let waits = admit(&mut m, &open(&[1, 2, 3])).expect("room").seq;
+    let copy = table(&m, waits)[0];
+    m.commit(second, 2 * SIZE).expect("slots");
+    m.release(first).expect("live");
+    assert_eq!(m.pool().refs(copy), 1);
+    let available = m.pool().available();
+    assert_eq!(m.rematch_behind(waits, 5), Ok(2 * SIZE));
+    assert_eq!(table(&m, waits)[0], table(&m, second)[0], "it owns the other copy");
+    // A step in flight reads the first block, and writes the second.
+    assert_eq!(m.pool().state(copy), State::Committed);
+    assert_eq!((m.pool().available(), m.pool().coming()), (available, 2));
+    m.check_integrity().expect("sound");
+    m.pass(5);
+    assert_eq!(m.pool().state(copy), State::Free);
+    assert_eq!((m.pool().available(), m.pool().coming()), (available + 2, 0));
+    m.check_integrity().expect("sound");
+}
+
+// scenario: F31
+#[test]
+fn what_waits_keeps_the_blocks_that_it_follows() {
+    let mut m = small(16);
+    serve(&mut m, &open(&[1]));
+    let first = admit(&mut m, &open(&[1, 2])).expect("room").seq;
+    let second = admit(&mut m, &open(&[1, 2, 3])).expect("room").seq;
+    m.commit(first, 2 * SIZE).expect("slots");
+    let waits = admit(&mut m, &open(&[1, 2, 3, 4])).expect("room").seq;
+    let had = table(&m, waits);
+    m.commit(second, 3 * SIZE).expect("slots");
+    assert_eq!(m.rematch_behind(waits, 5), Ok(3 * SIZE));
+    for seq in [waits, first, second] {
+        m.release(seq).expect("live");
+    }
+    // The second block waits, and so does the first, which nothing else owns.
+    assert_eq!(m.pool().state(had[0]), State::Committed);
+    assert_eq!(m.pool().state(had[1]), State::Committed);
+    m.check_integrity().expect("sound");
+    m.pass(5);
+    assert_eq!(m.pool().available(), 16);
+    m.check_integrity().expect("sound");
+}
+
+// scenario: F31
+#[test]
+fn a_fork_may_make_findable_what_its_twin_left_to_a_fence() {
+    let mut m = small(16);
+    serve(&mut m, &open(&[1]));
+    let tokens = open(&[1, 2, 3]);
+    let waits = m.admit(&Admission { chunk: SIZE, ..request(&tokens) }).expect("room").seq;
+    let twin = m.fork(waits).expect("live");
+    let had = table(&m, twin);
+    assert_eq!(had.len(), 2);
+    serve(&mut m, &tokens);
+    assert_eq!(m.rematch_behind(waits, 5), Ok(3 * SIZE));
+    m.commit(twin, 2 * SIZE).expect("slots");
+    for seq in [waits, twin] {
+        m.release(seq).expect("live");
+    }
+    assert_eq!(m.pool().state(had[1]), State::Committed);
+    m.check_integrity().expect("it follows a block that waits as well");
+    m.pass(5);
+    assert_eq!(m.pool().available(), 16);
+    m.check_integrity().expect("sound");
+}
+
+// scenario: F31
+#[test]
+fn what_a_fork_made_findable_behind_a_match_keeps_what_it_follows() {
+    let mut m = small(16);
+    let tokens = prompt(&[1, 2]);
+    let other = admit(&mut m, &open(&[1])).expect("room").seq;
+    let waits = admit(&mut m, &tokens).expect("room").seq;
+    let twin = m.fork(waits).expect("live");
+    m.commit(other, SIZE).expect("slots");
+    m.commit(twin, 2 * SIZE).expect("slots");
+    m.release(twin).expect("live");
+    // The last block has to be computed, is findable, and follows the one to be traded.
+    assert_eq!(found(&m, &tokens), SIZE);
+    assert_eq!(m.rematch(waits), Ok(0));
+    m.check_integrity().expect("sound");
+    m.release(other).expect("live");
+    m.check_integrity().expect("sound");
+}
+
+// scenario: F9
+#[test]
+fn the_source_of_a_copy_that_failed_waits_for_the_fence() {
+    let mut m = small(8);
+    let seq = run(&mut m, &open(&[1]));
+    let twin = m.fork(seq).expect("live");
+    let source = table(&m, seq)[1];
+    m.append(seq, &[7]).expect("room");
+    let ticket = m.take_plan().expect("a copy").ticket;
+    m.release(twin).expect("live");
+    assert_ne!(table(&m, seq)[1], source);
+    let failed = [ticket];
+    m.step(&Step { failed: &failed, fence: Some(4), ..Step::default() }).expect("outstanding");
+    // A step that began before the fork reads it.
+    assert_eq!((m.pool().state(source), m.pool().coming()), (State::Pending, 2));
+    m.check_integrity().expect("sound");
+    m.pass(4);
+    assert_eq!((m.pool().state(source), m.pool().coming()), (State::Free, 0));
     m.check_integrity().expect("sound");
 }
 
