@@ -94,4 +94,5 @@ def test_what_is_not_of_that_kind_is_refused(small: Path) -> None:
     assert wrong.exit_code == 2
     assert "no eviction policy second-use" in wrong.stderr
     half = check(small, "sorts.py:Half", "--kind", "admission")
-    assert "must be an admission policy" in half.stderr
+    told = "sorts.py:Half: it gives a prefix matcher (half); must be an admission policy"
+    assert told in half.stderr

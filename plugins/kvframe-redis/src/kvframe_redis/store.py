@@ -135,20 +135,32 @@ class Redis(PageStore):
         names = self._server.scan_iter(match="kv[0-9]*-*", count=1000)
         # Names that others gave may be of any length, and no text.
         short = (name for name in names if len(name) <= LONGEST_NAME and name.isascii())
+        ends = self._tells_ends()
         for some in _batches(short, self._options.batch):
             line = self._server.pipeline(transaction=False)
             line.time()  # the server's own: an answer may take long to come here
             for name in some:
                 line.object("idletime", name)  # before it is read: that is a use
-                line.pttl(name)
+                (line.pexpiretime if ends else line.pttl)(name)
                 line.getrange(name, 0, head - 1)
             told, *answers = line.execute(raise_on_error=False)
-            now = _ms(told)
+            now = 0 if ends else _ms(told)
             each = zip(some, answers[::3], answers[1::3], answers[2::3], strict=True)
             for name, idle, left, data in each:
                 if isinstance(data, bytes):  # what others keep may be no string
                     found.append((_age(left, idle, now), name.decode(), data))
         yield from ((name, data) for _, name, data in sorted(found))
+
+    def _tells_ends(self) -> bool:
+        """Whether the server tells when a page ends (Redis 7), not only how long it has left.
+
+        What is left shrinks while a batch is read, which blurs the order by some milliseconds.
+        """
+        try:
+            self._server.pexpiretime("kv")
+        except redis.ResponseError:
+            return False
+        return True
 
     def close(self) -> None:
         self._server.close()

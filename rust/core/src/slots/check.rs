@@ -33,8 +33,12 @@ impl Slots {
         if empty != of(&|_, standing| standing == Standing::Empty) {
             return Err(format!("{empty:?} are listed as empty"));
         }
-        for (slot, at) in self.all.iter().zip(0..) {
-            self.check_slot(slot, at).map_err(|what| format!("slot {at}: {what}"))?;
+        let mut fills = vec![0; self.all.len()];
+        for copy in self.tickets.copies() {
+            fills[copy.dst as usize] += 1;
+        }
+        for ((slot, at), fills) in self.all.iter().zip(0..).zip(fills) {
+            self.check_slot(slot, at, fills).map_err(|what| format!("slot {at}: {what}"))?;
         }
         let named = self.slot_of.iter().filter(|&&slot| slot != NIL).count();
         if named != found.len() {
@@ -46,7 +50,7 @@ impl Slots {
         Ok(())
     }
 
-    fn check_slot(&self, slot: &Slot, at: u32) -> Checked {
+    fn check_slot(&self, slot: &Slot, at: u32, fills: usize) -> Checked {
         let known = slot.tokens.len() as u32;
         if slot.found > slot.committed || slot.committed > known || known > self.length {
             return Err(format!(
@@ -64,7 +68,6 @@ impl Slots {
             return Err(format!("{} of {wanted} tokens are found, {known} known", slot.found));
         }
         let held = self.tickets.holds(at);
-        let fills = self.tickets.copies().filter(|copy| copy.dst == at).count();
         if held != slot.holds || fills != usize::from(slot.filling) {
             return Err(format!("{held} copies, {fills} into it; it counts {}", slot.holds));
         }

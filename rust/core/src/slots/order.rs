@@ -4,28 +4,41 @@ use std::cmp::Ordering;
 
 use super::Slot;
 use crate::hash::Key;
+use crate::pool::NIL;
 
-/// A slot, and how many tokens it has in common with the one before it.
+/// A findable slot's place: in a chain in order, and in a binary tree over it, a treap.
 #[derive(Debug, Clone, Copy)]
 struct Place {
-    slot: u32,
+    before: u32,
+    after: u32,
+    /// Tokens in common with the slot before it.
     shared: u32,
+    parent: u32,
+    /// Subtrees of what comes before it, and after it.
+    children: [u32; 2],
 }
 
+const NOWHERE: Place =
+    Place { before: NIL, after: NIL, shared: 0, parent: NIL, children: [NIL, NIL] };
+
 /// Slots by namespace, then by tokens; a prefix comes before what goes on from it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Order {
+    /// Of each slot; says nothing of one that is not findable.
     places: Vec<Place>,
-    /// Each slot's place; says nothing of one that is not findable.
-    ranks: Vec<u32>,
+    root: u32,
 }
 
 /// Where tokens belong, and how many they have in common with the slots on either side.
 #[derive(Debug, Clone, Copy)]
 struct Spot {
-    at: usize,
     before: u32,
     after: u32,
+    shared_before: u32,
+    shared_after: u32,
+    /// The slot under which they would stand, and on which side.
+    parent: u32,
+    side: usize,
 }
 
 /// How many leading tokens agree.
@@ -37,21 +50,26 @@ fn common(a: &[u32], b: &[u32]) -> usize {
     same + a[same..].iter().zip(&b[same..]).take_while(|(a, b)| a == b).count()
 }
 
+/// A slot's height in the tree: the highest is the root. Scattered, so that paths stay short.
+fn height(slot: u32) -> u64 {
+    Key(u128::from(slot)).mixed()
+}
+
 impl Order {
     pub fn new(slots: u32) -> Self {
-        Self { places: Vec::with_capacity(slots as usize), ranks: vec![0; slots as usize] }
+        Self { places: vec![NOWHERE; slots as usize], root: NIL }
     }
 
     fn search(&self, slots: &[Slot], root: Key, tokens: &[u32]) -> Spot {
-        let (mut low, mut high) = (0, self.places.len());
-        let (mut before, mut after) = (0, 0);
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            let slot = &slots[self.places[middle].slot as usize];
+        let (mut before, mut after) = (NIL, NIL);
+        let (mut shared_before, mut shared_after) = (0, 0);
+        let (mut parent, mut side, mut next) = (NIL, 0, self.root);
+        while next != NIL {
+            let slot = &slots[next as usize];
             let (order, shared) = match slot.root.cmp(&root) {
                 Ordering::Equal => {
                     // All between two neighbours begins as both do.
-                    let skip = before.min(after) as usize;
+                    let skip = shared_before.min(shared_after) as usize;
                     let theirs = slot.findable();
                     let shared = skip + common(&theirs[skip..], &tokens[skip..]);
                     let order = theirs.get(shared).cmp(&tokens.get(shared));
@@ -59,42 +77,41 @@ impl Order {
                 }
                 other => (other, 0),
             };
+            parent = next;
             if order == Ordering::Greater {
-                (high, after) = (middle, shared);
+                (after, shared_after, side) = (next, shared, 0);
             } else {
-                (low, before) = (middle + 1, shared);
+                (before, shared_before, side) = (next, shared, 1);
             }
+            next = self.places[next as usize].children[side];
         }
-        Spot { at: low, before, after }
+        Spot { before, after, shared_before, shared_after, parent, side }
     }
 
     /// The most leading tokens of `tokens` that a slot holds.
     pub fn reach(&self, slots: &[Slot], root: Key, tokens: &[u32]) -> u32 {
-        let Spot { before, after, .. } = self.search(slots, root, tokens);
-        before.max(after)
+        let Spot { shared_before, shared_after, .. } = self.search(slots, root, tokens);
+        shared_before.max(shared_after)
     }
 
     /// The same, and in `out` every slot that holds them.
     pub fn longest(&self, slots: &[Slot], root: Key, tokens: &[u32], out: &mut Vec<u32>) -> u32 {
         out.clear();
-        let Spot { at, before, after } = self.search(slots, root, tokens);
-        let longest = before.max(after);
+        let spot = self.search(slots, root, tokens);
+        let longest = spot.shared_before.max(spot.shared_after);
         if longest == 0 {
             return 0;
         }
-        if before == longest {
-            let left = self.places[..at].iter().rev();
-            let mut shared = longest;
-            out.extend(
-                left.take_while(|p| std::mem::replace(&mut shared, p.shared) >= longest)
-                    .map(|p| p.slot),
-            );
+        let (mut at, mut shared) = (spot.before, spot.shared_before);
+        while at != NIL && shared >= longest {
+            out.push(at);
+            (at, shared) = (self.places[at as usize].before, self.places[at as usize].shared);
         }
-        if after == longest {
-            let mut first = true;
-            let right = self.places[at..].iter();
-            let same = |p: &&Place| std::mem::take(&mut first) || p.shared >= longest;
-            out.extend(right.take_while(same).map(|p| p.slot));
+        let (mut at, mut shared) = (spot.after, spot.shared_after);
+        while at != NIL && shared >= longest {
+            out.push(at);
+            at = self.places[at as usize].after;
+            shared = self.places.get(at as usize).map_or(0, |place| place.shared);
         }
         longest
     }
@@ -102,32 +119,83 @@ impl Order {
     /// Enters `slot`, whose findable tokens stand.
     pub fn insert(&mut self, slots: &[Slot], slot: u32) {
         let entered = &slots[slot as usize];
-        let Spot { at, before, after } = self.search(slots, entered.root, entered.findable());
-        if let Some(next) = self.places.get_mut(at) {
-            next.shared = after;
+        let spot = self.search(slots, entered.root, entered.findable());
+        let Spot { before, after, parent, .. } = spot;
+        let shared = spot.shared_before;
+        self.places[slot as usize] = Place { before, after, shared, parent, ..NOWHERE };
+        if let Some(place) = self.places.get_mut(before as usize) {
+            place.after = slot;
         }
-        self.places.insert(at, Place { slot, shared: before });
-        self.count_from(at);
+        if let Some(place) = self.places.get_mut(after as usize) {
+            (place.before, place.shared) = (slot, spot.shared_after);
+        }
+        match self.places.get_mut(parent as usize) {
+            Some(place) => place.children[spot.side] = slot,
+            None => self.root = slot,
+        }
+        while let Some(above) = self.above(slot)
+            && height(above) < height(slot)
+        {
+            self.lift(slot);
+        }
     }
 
     /// Takes `slot` out, whatever its tokens are by now.
     pub fn remove(&mut self, slot: u32) {
-        let at = self.ranks[slot as usize] as usize;
-        let gone = self.places.remove(at);
-        if let Some(next) = self.places.get_mut(at) {
-            next.shared = next.shared.min(gone.shared);
+        while let Some(child) = self.higher_child(slot) {
+            self.lift(child);
         }
-        self.count_from(at);
+        let gone = self.places[slot as usize];
+        self.hang(NIL, gone.parent, slot);
+        if let Some(place) = self.places.get_mut(gone.before as usize) {
+            place.after = gone.after;
+        }
+        if let Some(place) = self.places.get_mut(gone.after as usize) {
+            place.before = gone.before;
+            place.shared = place.shared.min(gone.shared);
+        }
+    }
+
+    fn above(&self, slot: u32) -> Option<u32> {
+        Some(self.places[slot as usize].parent).filter(|&parent| parent != NIL)
+    }
+
+    fn higher_child(&self, slot: u32) -> Option<u32> {
+        let children = self.places[slot as usize].children.into_iter();
+        children.filter(|&child| child != NIL).max_by_key(|&child| height(child))
+    }
+
+    /// Puts `slot` in the place of its parent, which becomes its child; the order stays.
+    fn lift(&mut self, slot: u32) {
+        let below = self.places[slot as usize].parent;
+        let Place { parent, children, .. } = self.places[below as usize];
+        let side = usize::from(children[1] == slot);
+        let inner = std::mem::replace(&mut self.places[slot as usize].children[1 - side], below);
+        self.places[below as usize].children[side] = inner;
+        if let Some(place) = self.places.get_mut(inner as usize) {
+            place.parent = below;
+        }
+        self.places[below as usize].parent = slot;
+        self.places[slot as usize].parent = parent;
+        self.hang(slot, parent, below);
+    }
+
+    /// `slot` is the child of `parent` that `instead` was.
+    fn hang(&mut self, slot: u32, parent: u32, instead: u32) {
+        match self.places.get_mut(parent as usize) {
+            Some(place) => place.children[usize::from(place.children[1] == instead)] = slot,
+            None => self.root = slot,
+        }
     }
 
     /// `slot` has more findable tokens than the `old` first. It moves where it has passed another.
     pub fn extend(&mut self, slots: &[Slot], slot: u32, old: u32) {
-        let after = self.ranks[slot as usize] as usize + 1;
-        let Some(next) = self.places.get_mut(after).filter(|next| next.shared == old) else {
+        let after = self.places[slot as usize].after;
+        let Some(next) = self.places.get_mut(after as usize).filter(|next| next.shared == old)
+        else {
             return;
         };
-        let (ours, theirs) =
-            (slots[slot as usize].findable(), slots[next.slot as usize].findable());
+        let (ours, theirs) = (slots[slot as usize].findable(), slots[after as usize].findable());
         let shared = old as usize + common(&ours[old as usize..], &theirs[old as usize..]);
         if ours.get(shared) <= theirs.get(shared) {
             next.shared = shared as u32;
@@ -137,45 +205,73 @@ impl Order {
         }
     }
 
-    fn count_from(&mut self, at: usize) {
-        for (place, rank) in self.places[at..].iter().zip(at as u32..) {
-            self.ranks[place.slot as usize] = rank;
-        }
-    }
-
     /// Every findable slot, in order.
     pub fn slots(&self) -> impl Iterator<Item = u32> + '_ {
-        self.places.iter().map(|place| place.slot)
+        let some = |slot: u32| (slot != NIL).then_some(slot);
+        let first = std::iter::successors(some(self.root), move |&slot| {
+            some(self.places[slot as usize].children[0])
+        });
+        std::iter::successors(first.last(), move |&slot| some(self.places[slot as usize].after))
     }
 
-    /// Checks order, shared lengths and places from scratch.
+    /// Checks order, shared lengths and the tree from scratch.
     pub fn validate(&self, slots: &[Slot]) -> Result<(), String> {
-        for (at, &Place { slot, shared }) in self.places.iter().enumerate() {
-            if self.ranks[slot as usize] as usize != at {
-                return Err(format!(
-                    "slot {slot} stands at {at}, not at {}",
-                    self.ranks[slot as usize]
-                ));
+        if !self.tree().eq(self.slots()) {
+            return Err("the tree has other slots than the chain".into());
+        }
+        let mut before = NIL;
+        for slot in self.slots() {
+            let place = &self.places[slot as usize];
+            if place.before != before {
+                return Err(format!("slot {slot} follows {}, not {before}", place.before));
             }
-            let Some(before) = at.checked_sub(1).map(|i| &slots[self.places[i].slot as usize])
-            else {
-                continue;
-            };
+            self.validate_tree(slot)?;
             let here = &slots[slot as usize];
-            if (before.root, before.findable()) > (here.root, here.findable()) {
-                return Err(format!("slot {slot} stands behind a later one"));
+            let mut same = 0;
+            if let Some(before) = slots.get(before as usize) {
+                if (before.root, before.findable()) > (here.root, here.findable()) {
+                    return Err(format!("slot {slot} stands behind a later one"));
+                }
+                if before.root == here.root {
+                    same = common(before.findable(), here.findable());
+                }
             }
-            let same = if before.root == here.root {
-                common(before.findable(), here.findable())
-            } else {
-                0
-            };
-            if same != shared as usize {
+            if same != place.shared as usize {
+                let shared = place.shared;
                 return Err(format!(
                     "slot {slot} shares {same} tokens with the one before it, not {shared}"
                 ));
             }
+            before = slot;
         }
         Ok(())
+    }
+
+    /// Whether what is above `slot` and below it says so, too.
+    fn validate_tree(&self, slot: u32) -> Result<(), String> {
+        let Place { parent, children, .. } = self.places[slot as usize];
+        let stands = match self.places.get(parent as usize) {
+            Some(above) => above.children.contains(&slot) && height(parent) > height(slot),
+            None => self.root == slot,
+        };
+        let child_of = |&child: &u32| child == NIL || self.places[child as usize].parent == slot;
+        if stands && children.iter().all(child_of) {
+            return Ok(());
+        }
+        Err(format!("slot {slot} stands wrongly in the tree"))
+    }
+
+    /// Every slot of the tree, from its first to its last.
+    fn tree(&self) -> impl Iterator<Item = u32> + '_ {
+        let (mut above, mut next) = (Vec::new(), self.root);
+        std::iter::from_fn(move || {
+            while next != NIL {
+                above.push(next);
+                next = self.places[next as usize].children[0];
+            }
+            let slot = above.pop()?;
+            next = self.places[slot as usize].children[1];
+            Some(slot)
+        })
     }
 }
