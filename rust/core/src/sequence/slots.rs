@@ -47,7 +47,9 @@ impl Sequences {
         let groups = self.get(seq)?.tables.len();
         let copy = self.create(groups);
         let places = [seq as u32 as usize, copy as u32 as usize];
-        let [from, to] = self.slots.get_disjoint_mut(places).expect("a live slot is not vacant");
+        let Ok([from, to]) = self.slots.get_disjoint_mut(places) else {
+            return Err(Error::Integrity("a new sequence got the slot of a live one".into()));
+        };
         to.sequence.copy_from(&from.sequence);
         Ok(copy)
     }
