@@ -15,10 +15,10 @@ MUTANTS = (
     Mutant(
         "head-first-free",
         "manager/release.rs",
-        "            self.drop_owners(seq, &table[keep..]);",
+        "            self.drop_table(seq, &table[keep..]);",
         "            let mut gone = table[keep..].to_vec();\n"
         "            gone.reverse();\n"
-        "            self.drop_owners(seq, &gone);",
+        "            self.drop_table(seq, &gone);",
         "the head of a prefix dies before its tail, and the tail is of no use any more",
         ("MK-B14",),
     ),

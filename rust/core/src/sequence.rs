@@ -152,11 +152,11 @@ impl Sequence {
         self.known() - self.unknown
     }
 
-    /// Its full length, as far as that is known.
+    /// Whether its full length, as far as that is known, lets a token have `place`.
     #[inline]
-    pub fn most(&self) -> u32 {
-        // 0: it is not.
-        self.max_tokens.wrapping_sub(1).saturating_add(1)
+    pub fn has_place(&self, place: u32) -> bool {
+        // 0: it is not known.
+        place <= self.max_tokens.wrapping_sub(1)
     }
 
     /// Whether all that is known has slots, and is known as tokens: more may come.
@@ -206,6 +206,25 @@ impl Sequence {
         })
     }
 
+    /// Becomes what `other` is, in its own buffers.
+    fn copy_from(&mut self, other: &Self) {
+        let mut tables = std::mem::take(&mut self.tables);
+        tables.resize_with(other.tables.len(), BlockTable::default);
+        tables.iter_mut().zip(&other.tables).for_each(|(table, other)| table.copy_from(other));
+        *self = Self {
+            tokens: refilled(&mut self.tokens, &other.tokens),
+            tables,
+            keys: refilled(&mut self.keys, &other.keys),
+            extras: refilled(&mut self.extras, &other.extras),
+            outlook: refilled(&mut self.outlook, &other.outlook),
+            salt: refilled(&mut self.salt, &other.salt),
+            adapter: refilled(&mut self.adapter, &other.adapter),
+            encoder: refilled(&mut self.encoder, &other.encoder),
+            retention: other.retention.clone(),
+            ..*other
+        };
+    }
+
     fn clear(&mut self) {
         let Self { tokens, keys, extras, outlook, tables, salt, adapter, encoder, .. } = self;
         tokens.clear();
@@ -228,6 +247,12 @@ impl Sequence {
         (self.sighted, self.closed) = (0, None);
         self.retention = None;
     }
+}
+
+/// What `from` has, in the buffer of `to`.
+fn refilled<T: Clone>(to: &mut Vec<T>, from: &Vec<T>) -> Vec<T> {
+    to.clone_from(from);
+    std::mem::take(to)
 }
 
 /// Refuses a commit past the first `filled` tokens, whose ids are known.

@@ -2,12 +2,14 @@
 //! neither can be given to anybody while the copy may still run.
 
 mod pages;
+mod ticket;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use hashbrown::HashMap;
 
 use self::pages::Pages;
+use self::ticket::{Loading, Ticket};
 use crate::error::{Error, Result};
 use crate::hash::Key;
 use crate::pool::{BlockId, NIL};
@@ -88,54 +90,13 @@ impl Settled {
     }
 }
 
-/// A ticket given out and not settled.
-#[derive(Debug, Default)]
-struct Ticket {
-    /// Its copies, behind the first `skip`, which are settled.
-    copies: Vec<Copy>,
-    skip: usize,
-    /// Blocks it keeps besides their ends.
-    held: Vec<BlockId>,
-    load: Option<Load>,
-    /// Whose load it is, where it is one and no joined computation.
-    opened_for: SeqId,
-    /// What the first block that it brings is called.
-    name: Option<Key>,
-    /// Who waits for what it joined, by slot and handle.
-    joiners: BTreeSet<(u32, SeqId)>,
-    /// When it lapses, by the caller's clock.
-    deadline: Option<u64>,
-}
-
-impl Ticket {
-    fn copies(&self) -> &[Copy] {
-        &self.copies[self.skip..]
-    }
-
-    fn is_joined(&self) -> bool {
-        self.load.is_some_and(|load| load.filler.is_some())
-    }
-
-    /// Takes its first `count` copies out of it.
-    fn take_front(&mut self, count: usize) -> Vec<Copy> {
-        let end = self.skip + count;
-        let taken = self.copies[self.skip..end].to_vec();
-        self.skip = end;
-        if self.skip > self.copies.len() / 2 {
-            self.copies.drain(..self.skip);
-            self.skip = 0;
-        }
-        taken
-    }
-}
-
 /// Plans not given out yet, and those given out and not settled.
 #[derive(Debug, Default)]
 pub struct Tickets {
     gathering: Vec<Copy>,
     /// Blocks that the plan being gathered keeps besides the ends of its copies.
     gathering_held: Vec<BlockId>,
-    outstanding: BTreeMap<u64, Ticket>,
+    outstanding: HashMap<u64, Ticket>,
     pages: Pages,
     /// How many of the outstanding ones are loads, joined computations included.
     loads: usize,
@@ -207,14 +168,15 @@ impl Tickets {
             None => drop(self.opened.insert(opened_for, ticket)),
         }
         self.loads += 1;
-        let load = Some(Load { ticket, start, blocks, filler });
-        self.issue(Ticket { copies, load, opened_for, ..Ticket::default() })
+        let load = Load { ticket, start, blocks, filler };
+        let loading = Loading { load, opened_for, name: None, joiners: BTreeSet::new() };
+        self.issue(Ticket { copies, loading: Some(Box::new(loading)), ..Ticket::default() })
     }
 
     /// A load can be found by the name of the first block that it brings.
     pub fn name_load(&mut self, ticket: u64, name: Key) {
-        if let Some(load) = self.outstanding.get_mut(&ticket) {
-            load.name = Some(name);
+        if let Some(loading) = self.loading_mut(ticket) {
+            loading.name = Some(name);
             self.names.entry(name).or_default().insert(ticket);
         }
     }
@@ -222,7 +184,7 @@ impl Tickets {
     /// Loads whose first block has that name.
     pub fn named(&self, name: Key) -> impl Iterator<Item = Load> + '_ {
         let tickets = self.names.get(&name).into_iter().flatten();
-        tickets.filter_map(|ticket| self.outstanding.get(ticket)?.load)
+        tickets.filter_map(|ticket| self.outstanding.get(ticket)?.load())
     }
 
     /// Whether loads are under way, or computations that others joined.
@@ -239,32 +201,36 @@ impl Tickets {
     /// What others joined of the computation of `filler`, by ticket.
     pub fn joined_with(&self, filler: SeqId) -> Vec<Load> {
         let tickets = self.fillers.get(&filler).into_iter().flatten();
-        tickets.filter_map(|ticket| self.outstanding.get(ticket)?.load).collect()
+        tickets.filter_map(|ticket| self.outstanding.get(ticket)?.load()).collect()
     }
 
     /// `seq` waits for what the ticket joined.
     pub fn add_joiner(&mut self, ticket: u64, seq: SeqId) {
-        if let Some(joined) = self.outstanding.get_mut(&ticket) {
+        if let Some(joined) = self.loading_mut(ticket) {
             joined.joiners.insert((seq as u32, seq));
         }
     }
 
     /// `seq` waits no more.
     pub fn remove_joiner(&mut self, ticket: u64, seq: SeqId) {
-        if let Some(joined) = self.outstanding.get_mut(&ticket) {
+        if let Some(joined) = self.loading_mut(ticket) {
             joined.joiners.remove(&(seq as u32, seq));
         }
     }
 
     /// Who waits for what the ticket joined.
     pub fn joiners(&self, ticket: u64) -> impl Iterator<Item = SeqId> + '_ {
-        let joiners = self.outstanding.get(&ticket).map(|joined| &joined.joiners);
-        joiners.into_iter().flatten().map(|&(_, seq)| seq)
+        let joined = self.outstanding.get(&ticket).and_then(|ticket| ticket.loading.as_ref());
+        joined.into_iter().flat_map(|joined| &joined.joiners).map(|&(_, seq)| seq)
+    }
+
+    fn loading_mut(&mut self, ticket: u64) -> Option<&mut Loading> {
+        self.outstanding.get_mut(&ticket)?.loading.as_deref_mut()
     }
 
     /// The load that was opened for `seq`, joined computations apart.
     pub fn load_for(&self, seq: SeqId) -> Option<Load> {
-        self.outstanding.get(self.opened.get(&seq)?)?.load
+        self.outstanding.get(self.opened.get(&seq)?)?.load()
     }
 
     /// Takes the first `blocks` blocks of a joined computation, or (from its end) all others, out of
@@ -278,7 +244,7 @@ impl Tickets {
         front: bool,
     ) -> Vec<Copy> {
         let Some(split) = self.outstanding.get_mut(&ticket) else { return Vec::new() };
-        let Some(load) = &mut split.load else { return Vec::new() };
+        let Some(Loading { load, .. }) = split.loading.as_deref_mut() else { return Vec::new() };
         let blocks = blocks.min(load.blocks);
         if front {
             load.start += blocks;
@@ -310,9 +276,9 @@ impl Tickets {
         if let Some(at) = gone.deadline {
             self.deadlines.remove(&(at, ticket));
         }
-        let Some(load) = gone.load else { return Some(gone) };
+        let Some(loading) = &gone.loading else { return Some(gone) };
         self.loads -= 1;
-        if let Some(filler) = load.filler {
+        if let Some(filler) = loading.load.filler {
             let left = self.fillers.get_mut(&filler).is_some_and(|tickets| {
                 tickets.remove(&ticket);
                 !tickets.is_empty()
@@ -321,9 +287,9 @@ impl Tickets {
                 self.fillers.remove(&filler);
             }
         } else {
-            self.opened.remove(&gone.opened_for);
+            self.opened.remove(&loading.opened_for);
         }
-        if let Some(name) = gone.name
+        if let Some(name) = loading.name
             && let Some(tickets) = self.names.get_mut(&name)
         {
             tickets.remove(&ticket);
@@ -357,8 +323,11 @@ impl Tickets {
     }
 
     /// Every ticket given out and not settled, in that order, joined computations apart.
-    pub fn given(&self) -> impl Iterator<Item = u64> + '_ {
-        self.outstanding.iter().filter(|(_, t)| !t.is_joined()).map(|(&ticket, _)| ticket)
+    pub fn given(&self) -> Vec<u64> {
+        let given = self.outstanding.iter().filter(|(_, ticket)| !ticket.is_joined());
+        let mut given: Vec<u64> = given.map(|(&ticket, _)| ticket).collect();
+        given.sort_unstable();
+        given
     }
 
     /// Blocks that a ticket owns, once for each time.
@@ -382,7 +351,7 @@ impl Tickets {
     /// An outstanding load, and its pages.
     pub fn load(&self, ticket: u64) -> Option<(Load, &[Copy])> {
         let ticket = self.outstanding.get(&ticket)?;
-        Some((ticket.load?, ticket.copies()))
+        Some((ticket.load()?, ticket.copies()))
     }
 
     /// Whether somebody else is to fill `page`; tickets of which `settled` is true do not count, nor
@@ -395,12 +364,12 @@ impl Tickets {
     /// The load that brings `page`, joined computations apart.
     pub fn loading(&self, page: BlockId) -> Option<Load> {
         let (ticket, _) = self.pages.writer(page).filter(|&(_, load)| load)?;
-        self.outstanding.get(&ticket)?.load
+        self.outstanding.get(&ticket)?.load()
     }
 
     /// Whether `page` is one of a computation that the ticket joined.
     pub fn is_joined(&self, page: BlockId, ticket: u64) -> bool {
-        let filler = self.outstanding.get(&ticket).and_then(|t| t.load).and_then(|l| l.filler);
+        let filler = self.outstanding.get(&ticket).and_then(Ticket::load).and_then(|l| l.filler);
         filler.is_some() && self.pages.filler(page) == filler
     }
 
@@ -478,9 +447,11 @@ impl Tickets {
             ticket,
             copies: t.copies().to_vec(),
             held: t.held.clone(),
-            load: t.load.is_some(),
+            load: t.loading.is_some(),
         });
-        gathering.into_iter().chain(given).collect()
+        let mut all: Vec<Outstanding> = gathering.into_iter().chain(given).collect();
+        all.sort_unstable_by_key(|given| given.ticket);
+        all
     }
 
     /// Whether the ticket is out, for the caller to settle.

@@ -22,10 +22,12 @@ enum Op {
     Share { pick: u8 },
     Unshare { pick: u8 },
     Publish { pick: u8, parent: u8, key: u8 },
+    PublishChain { skip: u8, count: u8, parent: u8, key: u8 },
     Unpublish { pick: u8 },
     Duplicate { pick: u8, yes: bool },
     ShareChain { leaf: u8, skip: u8 },
     UnshareChain { leaf: u8, skip: u8 },
+    LeaveShared { leaf: u8, skip: u8 },
     Follow { leaf: u8, from: u8 },
     Resize { capacity: u8 },
 }
@@ -186,6 +188,24 @@ fn act(pool: &mut Pool, model: &mut Model, op: &Op) -> Option<()> {
             (entry.state, entry.parent, entry.depth) = (State::Committed, parent, depth);
             (entry.key, entry.duplicated) = (Key(key.into()), false);
         }
+        Op::PublishChain { skip, count, parent, key } => {
+            let pending = model.entries.iter().zip(0..).filter(|(e, _)| e.state == State::Pending);
+            let pending = pending.map(|(_, block)| block);
+            let chain: Vec<BlockId> = pending.skip(skip.into()).take(count.into()).collect();
+            let parent = model.pick(parent, |_, e| findable(e));
+            let parent = parent.filter(|_| key % 4 != 0).unwrap_or(NIL);
+            let depth = if parent == NIL { 0 } else { model.at(parent).depth + 1 };
+            let keys: Vec<Key> = (0..=chain.len()).map(|i| Key(key as u128 + i as u128)).collect();
+            assert_eq!(pool.name_chain(&[&chain[..], &[NIL]].concat(), &keys), chain.len());
+            pool.publish_chain(&chain, parent, depth);
+            let mut above = parent;
+            for ((&block, &key), depth) in chain.iter().zip(&keys).zip(depth..) {
+                let entry = model.at(block);
+                (entry.state, entry.parent, entry.depth) = (State::Committed, above, depth);
+                (entry.key, entry.duplicated) = (key, false);
+                above = block;
+            }
+        }
         Op::Unpublish { pick } => {
             let block = model.pick(pick, |b, e| findable(e) && model.children(b) == 0)?;
             let entry = model.at(block);
@@ -222,6 +242,12 @@ fn act(pool: &mut Pool, model: &mut Model, op: &Op) -> Option<()> {
                 let entry = model.at(block);
                 (entry.state, entry.refs) = (State::Cached, 0);
             }
+        }
+        Op::LeaveShared { leaf, skip } => {
+            let path = model.chain(leaf, skip);
+            let shared = path.iter().take_while(|&&b| model.entries[b as usize].refs > 1).count();
+            assert_eq!(pool.leave_shared(&path), shared);
+            path[..shared].iter().for_each(|&block| model.at(block).refs -= 1);
         }
         Op::Follow { leaf, from } => {
             let path = model.chain(leaf, 0);

@@ -105,8 +105,11 @@ MUTANTS = (
         "tickets.rs",
         "        let gone = self.outstanding.remove(&ticket)?;\n",
         "        let kept = self.outstanding.get(&ticket)?;\n"
-        "        let (copies, held, load) = (kept.copies.clone(), kept.held.clone(), kept.load);\n"
-        "        let gone = Ticket { copies, held, load, ..Ticket::default() };\n",
+        "        let (copies, held) = (kept.copies.clone(), kept.held.clone());\n"
+        "        let (name, joiners) = (None, BTreeSet::new());\n"
+        "        let loading =\n"
+        "            kept.load().map(|load| Box::new(Loading { load, opened_for: 0, name, joiners }));\n"
+        "        let gone = Ticket { copies, held, loading, ..Ticket::default() };\n",
         "letting go of a pin twice takes away somebody else's",
         ("SA-B11", "FE-B23"),
     ),

@@ -82,22 +82,25 @@ impl HashIndex {
         }
     }
 
-    /// The common case of [`Self::store`]: nothing stands under `key`, and no tokens are kept.
-    /// Otherwise false, and nothing has happened.
-    #[inline]
-    pub fn store_plain(&mut self, pool: &Pool, block: BlockId, key: Key) -> bool {
+    /// The common case of [`Self::store`], for `blocks` that `pool` has given their `keys`: nothing
+    /// stands under these, and no tokens are kept. How many at the front that was; the others are as before.
+    pub fn store_plain(&mut self, pool: &Pool, blocks: &[BlockId], keys: &[Key]) -> usize {
         if self.wants_proof() {
-            return false;
+            return 0;
         }
         let hasher = |&b: &BlockId| pool.key(b).mixed();
-        match self.table.entry(key.mixed(), |&b| pool.key(b) == key, hasher) {
-            Entry::Vacant(entry) => entry.insert(block),
-            Entry::Occupied(_) => return false,
-        };
-        if let Some(mirror) = &mut self.mirror {
-            mirror.touch(block);
+        let mut stored = 0;
+        for (&block, &key) in blocks.iter().zip(keys) {
+            match self.table.entry(key.mixed(), |&b| pool.key(b) == key, hasher) {
+                Entry::Vacant(entry) => drop(entry.insert(block)),
+                Entry::Occupied(_) => break,
+            }
+            stored += 1;
         }
-        true
+        if let Some(mirror) = &mut self.mirror {
+            blocks[..stored].iter().for_each(|&block| mirror.touch(block));
+        }
+        stored
     }
 
     /// Makes `block` findable under `key`, beside a copy that is there already; in one probe. The
@@ -146,7 +149,7 @@ impl HashIndex {
             mirror.touch(block);
         }
         let key = pool.key(block);
-        if pool.is_duplicated(block) && self.copies.contains_key(&key) {
+        if self.more > 0 && pool.is_duplicated(block) && self.copies.contains_key(&key) {
             return self.remove_copy(pool, block, key);
         }
         self.table

@@ -178,7 +178,9 @@ impl Manager {
         let mut created = plain.len() as u32;
         due.start = plain.end;
         stored.extend_from_slice(sequence.tables[group].get(plain.clone()).unwrap_or_default());
-        outlook.extend(plain.map(|i| sequence.outlook.get(i).copied().unwrap_or(NEVER)));
+        let told = plain.start..plain.end.min(sequence.outlook.len());
+        outlook.extend_from_slice(sequence.outlook.get(told).unwrap_or_default());
+        outlook.resize(stored.len(), NEVER);
         for i in due {
             let block = sequence.tables[group][i];
             if block == NIL {

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::groups::GroupKind;
 use crate::pool::NIL;
-use crate::sequence::{SeqId, Sequence, Usage};
+use crate::sequence::{SeqId, Usage};
 
 impl Manager {
     /// A sequence that shares every block of `seq`; whichever writes first copies the tail.
@@ -43,23 +43,28 @@ impl Manager {
 
     /// A sequence with every block of `seq`, whatever is computed.
     pub(super) fn share_all(&mut self, seq: SeqId) -> Result<SeqId> {
-        let source = self.sequences.get(seq)?.clone();
+        let child = self.sequences.copy(seq)?;
+        let sequence = self.sequences.get_mut(child)?;
+        let (session, joined) = (sequence.meta.session, sequence.joined);
+        let tables = std::mem::take(&mut sequence.tables);
         self.tick += 1;
         if self.options.sessions {
-            self.sessions.begin(source.meta.session);
+            self.sessions.begin(session);
         }
-        let child = self.sequences.create(self.options.groups.len());
-        for &block in source.tables.iter().flatten().filter(|&&b| b != NIL) {
-            self.pool.share(block);
-            if !self.tickets.is_idle() {
-                self.tickets.share(block, child);
+        let is_copied = !self.tickets.is_idle();
+        for table in &tables {
+            for &block in table.iter().filter(|&&b| b != NIL) {
+                self.pool.share(block);
+                if is_copied {
+                    self.tickets.share(block, child);
+                }
             }
         }
-        self.note_blocks(Kind::Hold, child, source.tables.iter().flatten(), 0);
+        self.note_blocks(Kind::Hold, child, tables.iter().flatten(), 0);
+        let sequence = self.sequences.get_mut(child)?;
+        sequence.tables = tables;
         // Nobody looked whether there is room for the child to grow, too.
-        *self.sequences.get_mut(child)? =
-            Sequence { whole: false, usage: Usage::default(), ..source };
-        let joined = self.sequences.get(child)?.joined;
+        (sequence.whole, sequence.usage) = (false, Usage::default());
         if joined > 0 {
             self.tickets.add_joiner(joined, child);
         }

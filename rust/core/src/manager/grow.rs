@@ -157,7 +157,8 @@ impl Manager {
         if uniform && !sequence.tables.iter().all(ours) {
             return None;
         }
-        if len + count as u32 > sequence.most() {
+        // There is at least one.
+        if !sequence.has_place(len + count as u32 - 1) {
             return None;
         }
         self.tick += 1;

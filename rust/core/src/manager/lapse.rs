@@ -91,9 +91,7 @@ impl Manager {
             let deadline = self.tickets.deadline(ticket);
             (ticket, self.kind_of(ticket), blocks.len() as u32, deadline)
         };
-        let mut rows: Vec<_> = self.tickets.given().map(row).collect();
-        rows.sort_unstable_by_key(|&(ticket, ..)| ticket);
-        rows
+        self.tickets.given().into_iter().map(row).collect()
     }
 
     fn kind_of(&self, ticket: u64) -> TicketKind {
@@ -117,7 +115,7 @@ impl Manager {
         let keeps = |&ticket: &u64| self.tickets.blocks_of(ticket).contains(&block);
         Owners {
             sequences: sequences.collect(),
-            tickets: self.tickets.given().filter(keeps).collect(),
+            tickets: self.tickets.given().into_iter().filter(keeps).collect(),
             waiting: self.fences.owners().filter(|&b| b == block).count() as u32,
             held: self.held(block),
             pins: self.pins_of(block),

@@ -347,6 +347,7 @@ impl Manager {
     }
 
     /// Takes a cached block out of the index, the tree and the policy, and frees it.
+    #[inline]
     fn forget(&mut self, block: BlockId, why: Why) {
         self.note_gone(block, why);
         self.unfind(block);
@@ -360,6 +361,7 @@ impl Manager {
     }
 
     /// A block for `seq`: a free one, else the next victim's. With `outlook`, the policy may refuse.
+    #[inline]
     fn obtain(&mut self, seq: SeqId, group: usize, outlook: Option<u32>) -> Option<BlockId> {
         if self.pool.free() == 0 {
             let victim = self.next_victim()?;

@@ -11,6 +11,18 @@ impl Manager {
     /// nobody owns then becomes cached or free.
     pub(super) fn drop_owners(&mut self, seq: SeqId, blocks: &[BlockId]) {
         self.note_blocks(Kind::Release, seq, blocks.iter().rev(), 0);
+        self.drop_each(blocks);
+    }
+
+    /// The same for the end of a table, in which each block is there once.
+    pub(super) fn drop_table(&mut self, seq: SeqId, blocks: &[BlockId]) {
+        self.note_blocks(Kind::Release, seq, blocks.iter().rev(), 0);
+        // Of those at the front that others own, too, nothing changes but the count.
+        let shared = self.pool.leave_shared(blocks);
+        self.drop_each(&blocks[shared..]);
+    }
+
+    fn drop_each(&mut self, blocks: &[BlockId]) {
         // The common end of a sequence: all of its own, the last block not full.
         let (full, tail) = match blocks.split_last() {
             Some((&tail, full)) if tail != NIL && self.pool.is_pending_alone(tail) => {

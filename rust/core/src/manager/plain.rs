@@ -1,4 +1,4 @@
-//! The common case of a commit in one tight loop: blocks of a full-attention group under keys that
+//! The common case of a commit in tight loops: blocks of a full-attention group under keys that
 //! nothing else stands under.
 
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::Manager;
 use crate::groups::GroupKind;
 use crate::index::Index;
-use crate::pool::{NIL, State};
+use crate::pool::NIL;
 use crate::sequence::Sequence;
 
 impl Manager {
@@ -31,17 +31,10 @@ impl Manager {
         else {
             return none;
         };
-        let mut parent = range.start.checked_sub(1).map_or(NIL, |before| table[before]);
-        let mut end = range.start;
-        for (&block, &key) in blocks.iter().zip(keys) {
-            let pending = self.pool.state(block) == State::Pending;
-            if !pending || !index.store_plain(&self.pool, block, key) {
-                break;
-            }
-            self.pool.publish(block, key, parent, end as u32);
-            parent = block;
-            end += 1;
-        }
-        range.start..end
+        let parent = range.start.checked_sub(1).map_or(NIL, |before| table[before]);
+        let named = self.pool.name_chain(blocks, keys);
+        let stored = index.store_plain(&self.pool, &blocks[..named], keys);
+        self.pool.publish_chain(&blocks[..stored], parent, range.start as u32);
+        range.start..range.start + stored
     }
 }

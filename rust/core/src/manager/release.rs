@@ -176,7 +176,7 @@ impl Manager {
             if self.fences.is_up() {
                 self.put_behind(&table, keep);
             } else {
-                self.drop_owners(seq, &table[keep..]);
+                self.drop_table(seq, &table[keep..]);
             }
             table.truncate(keep);
             self.sequences.get_mut(seq)?.tables[group] = table;

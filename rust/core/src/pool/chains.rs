@@ -1,9 +1,50 @@
-//! Prefixes in one pass: found by their keys, shared, given up.
+//! Prefixes in one pass: published, found by their keys, shared, given up.
 
-use super::{Block, BlockId, NIL, Pool, State, WAITS};
+use super::{Block, BlockId, DUPLICATED, NIL, Pool, State, WAITS};
 use crate::hash::Key;
 
 impl Pool {
+    /// Gives pending `blocks` the keys under which they are to be findable, up to the first that is not
+    /// pending; how many that were.
+    pub fn name_chain(&mut self, blocks: &[BlockId], keys: &[Key]) -> usize {
+        let (column, names) = (&self.blocks[..], &mut self.key[..self.blocks.len()]);
+        let mut named = 0;
+        for (&block, &key) in blocks.iter().zip(keys) {
+            // NIL is no index.
+            match column.get(block as usize) {
+                Some(b) if b.state == State::Pending => names[block as usize] = key,
+                _ => break,
+            }
+            named += 1;
+        }
+        named
+    }
+
+    /// [`Pool::publish`] for all of `blocks`, which have been named and follow one another from `depth`
+    /// on, the first one `parent`.
+    pub fn publish_chain(&mut self, blocks: &[BlockId], parent: BlockId, depth: u32) {
+        let (depths, column) = (&mut self.depth[..self.blocks.len()], &mut self.blocks[..]);
+        let mut below = NIL;
+        for (i, &block) in blocks.iter().enumerate().rev() {
+            let b = &mut column[block as usize];
+            debug_assert_eq!(b.state, State::Pending);
+            b.state = State::Committed;
+            b.parent = i.checked_sub(1).map_or(parent, |before| blocks[before]);
+            b.marks &= !DUPLICATED;
+            if below != NIL {
+                b.children += 1;
+                b.heir = below;
+            }
+            depths[block as usize] = depth + i as u32;
+            below = block;
+        }
+        if parent != NIL && below != NIL {
+            let above = &mut column[parent as usize];
+            above.children += 1;
+            above.heir = below;
+        }
+    }
+
     /// Follows `keys` from `block` down the children that were used last, as far as they stand under
     /// those keys; appends them to `out`.
     // Not inlined, as the two below: in the middle of an admission its variables spill.
@@ -60,6 +101,28 @@ impl Pool {
             self.chain_came_back(blocks);
         }
         firsts as usize
+    }
+
+    /// One owner less for those at the front of `blocks` that have others; how many they are.
+    #[inline(never)]
+    pub fn leave_shared(&mut self, blocks: &[BlockId]) -> usize {
+        let column = &mut self.blocks[..];
+        let (mut shared, mut marks) = (0, 0);
+        for &block in blocks {
+            // NIL is no index.
+            match column.get_mut(block as usize) {
+                Some(b) if b.refs > 1 => {
+                    b.refs -= 1;
+                    marks |= b.marks;
+                }
+                _ => break,
+            }
+            shared += 1;
+        }
+        if marks & WAITS != 0 {
+            self.chain_lost_one(&blocks[..shared]);
+        }
+        shared
     }
 
     /// One owner less for each of `blocks`, if that leaves every one of them cached, and no copy of

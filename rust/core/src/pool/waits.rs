@@ -64,6 +64,16 @@ impl Pool {
         }
     }
 
+    /// The same as below for each of `blocks` that waits.
+    #[cold]
+    pub(super) fn chain_lost_one(&mut self, blocks: &[BlockId]) {
+        for &block in blocks {
+            if self.blocks[block as usize].marks & WAITS != 0 {
+                self.lost_one(block);
+            }
+        }
+    }
+
     /// A block that waits has lost an owner, and has another.
     #[cold]
     pub(super) fn lost_one(&mut self, block: BlockId) {

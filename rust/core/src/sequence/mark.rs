@@ -40,7 +40,7 @@ impl Mark {
             known: sequence.known(),
             missing: sequence.unknown,
             committed: sequence.committed,
-            open: sequence.is_open() && sequence.len < sequence.most(),
+            open: sequence.is_open() && sequence.has_place(sequence.len),
             ..Self::default()
         }
     }

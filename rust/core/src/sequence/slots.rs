@@ -39,6 +39,21 @@ impl Sequences {
         slot.handle
     }
 
+    /// A new sequence that is as `seq` is.
+    ///
+    /// # Errors
+    /// As [`Sequences::get`].
+    pub fn copy(&mut self, seq: SeqId) -> Result<SeqId> {
+        let groups = self.get(seq)?.tables.len();
+        let copy = self.create(groups);
+        let places = [seq as u32 as usize, copy as u32 as usize];
+        let Ok([from, to]) = self.slots.get_disjoint_mut(places) else {
+            return Err(Error::Integrity("a new sequence got the slot of a live one".into()));
+        };
+        to.sequence.copy_from(&from.sequence);
+        Ok(copy)
+    }
+
     /// Takes the sequence off the list; its buffers stay for the next one.
     pub fn remove(&mut self, seq: SeqId) {
         let slot = &mut self.slots[seq as u32 as usize];

@@ -49,6 +49,12 @@ impl BlockTable {
         self.last
     }
 
+    /// Becomes what `other` is, in its own buffer.
+    pub(super) fn copy_from(&mut self, other: &Self) {
+        self.blocks.clone_from(&other.blocks);
+        self.last = other.last;
+    }
+
     /// Makes room for `more` blocks.
     pub fn reserve(&mut self, more: usize) {
         self.blocks.reserve(more);

@@ -106,7 +106,10 @@ impl Pages {
         page.ends -= 1;
         if page.ends == 0 {
             self.by_block.remove(&block);
-            while let Some(&gone) = self.sharers.range((block, 0)..=(block, SeqId::MAX)).next() {
+            // Most copies are settled before anything shares their pages.
+            while !self.sharers.is_empty()
+                && let Some(&gone) = self.sharers.range((block, 0)..=(block, SeqId::MAX)).next()
+            {
                 self.sharers.remove(&gone);
             }
         } else {

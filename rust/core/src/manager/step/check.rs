@@ -113,6 +113,8 @@ impl Manager {
     }
 
     /// The part of `check_marking` about those that grow, whose lengths may be `uncertain`.
+    // Not inlined: in the middle of a step its variables spill.
+    #[inline(never)]
     fn check_growth(
         &mut self,
         step: &Step<'_>,
@@ -129,12 +131,10 @@ impl Manager {
                 return Err(twice("append", seq));
             }
             reach.push(Extent { kept: mark.len, end: u64::from(mark.len) + ids.len() as u64 });
+            let plain = mark.open && mark.missing == 0 && ids.len() == 1;
             // After a failed copy the engine cannot know the lengths, so there growth is refused
             // one by one.
-            if uncertain {
-                continue;
-            }
-            if !(mark.open && mark.missing == 0 && ids.len() == 1) {
+            if !plain && !uncertain {
                 let mark = *mark;
                 self.check_append(seq, ids, mark)?;
             }
