@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from perf import blocks, decode, hashing, memory, radix, router, serving
@@ -36,11 +37,14 @@ PYTHONS = {
 }
 """Programs of perf/sides, and the variable that names a Python which can import their peer."""
 QUIET = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
+SLOWER = 1.05
 PUBLIC = ("work", "unit", "better", "kvframe", "bar", "peer", "peer_value", "floor")
 
 
-def measure(work: Work, peer: Peer | None, rounds: int, quick: bool) -> dict[str, Any]:
-    """One row: ours and the peer's rounds in turn."""
+def measure(
+    work: Work, peer: Peer | None, name: str | None, rounds: int, quick: bool
+) -> dict[str, Any]:
+    """One row: ours and the peer's rounds in turn; ``name`` is what the peer calls the work."""
     once = work.make(quick)
     ours: list[float] = []
     theirs: list[float] = []
@@ -48,8 +52,9 @@ def measure(work: Work, peer: Peer | None, rounds: int, quick: bool) -> dict[str
     for _ in range(rounds):
         floors.append(work.floor())
         ours.append(once())
-        if peer is not None and work.peer is not None:
-            theirs.append(float(peer.ask(work=work.peer, quick=quick)["value"]))
+        if peer is not None and name is not None:
+            value = peer.ask(work=name, quick=quick)["value"]
+            theirs += [] if value is None else [float(value)]
     mine = Sample.of(ours, work.better)
     other = Sample.of(theirs, work.better) if theirs else None
     return {
@@ -97,6 +102,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=names, metavar="WORK", help="repeatable")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does it run at all")
+    parser.add_argument(
+        "--beside",
+        metavar="CHECKOUT",
+        help="another build's, with its .venv: it is the peer; exit status 1 if it is 1.05x faster",
+    )
     parser.add_argument("--save", action="store_true", help="write perf/results/DATE-core.json")
     return parser.parse_args()
 
@@ -115,25 +125,36 @@ def peers_of(works: list[Work], stack: ExitStack) -> dict[str, Peer]:
     return found
 
 
+def build(checkout: str) -> Peer:
+    """Another build of kvframe, as the peer of every work that it has, too."""
+    python = Path(checkout).resolve() / ".venv" / "bin" / "python"
+    return Peer("for_kvframe.py", str(python), str(Path(checkout).resolve()))
+
+
 def main() -> int:
     """Measure, print, save."""
     asked = arguments()
     warn_debug()
     works = [work for work in WORKS if asked.only is None or work.name in asked.only]
     with ExitStack() as stack:
-        peers = peers_of(works, stack)
+        other = None if asked.beside is None else stack.enter_context(build(asked.beside))
+        peers = {} if other else peers_of(works, stack)
         rows = []
         for work in works:
             print(work.name, file=sys.stderr, flush=True)
-            rows.append(measure(work, peers.get(work.side), asked.rounds, asked.quick))
-        names = [peer.name for peer in peers.values()]
+            peer, name = (other, work.name) if other else (peers.get(work.side), work.peer)
+            rows.append(measure(work, peer, name, asked.rounds, asked.quick))
+        names = [peer.name for peer in ([other] if other else peers.values())]
     if asked.save:
         print(save("core", names, rows, rounds=asked.rounds), file=sys.stderr)
     if asked.json:
         print(json.dumps([{key: row[key] for key in PUBLIC} for row in rows], indent=2))
     else:
         print(show(rows))
-    return 0
+    slower = [row["work"] for row in rows if other and (row["ratio"] or 1) < 1 / SLOWER]
+    if slower:
+        print(f"slower than {names[0]}: {', '.join(slower)}", file=sys.stderr)
+    return 1 if slower else 0
 
 
 if __name__ == "__main__":

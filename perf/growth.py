@@ -39,6 +39,8 @@ class Part(NamedTuple):
 
 PARTS = (
     Part("KVCacheManager", World, growth_manager.VERBS),
+    Part("KVCacheManager, logged radix", growth_manager.Logged, growth_manager.LOGGED),
+    Part("KVCacheManager, idle", growth_manager.Idle, growth_manager.IDLE),
     Part("RouterIndex", growth_others.Routed, growth_others.ROUTER),
     Part("SlotCache", growth_others.Slotted, growth_others.SLOTS),
     Part("Tiers", growth_others.Tiered, growth_others.TIERS),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from kvframe import Request
+from kvframe import KVCacheManager, Request
 from perf.growth_world import SIZE, All, Call, Verb, World
 
 
@@ -249,6 +250,46 @@ def deadline(world: World) -> Call:
     return lambda: world.kv.set_deadline(ticket, 1 << 41)
 
 
+def rematch(world: World) -> Call:
+    """Looks a waiting prompt up again that another sequence has computed since."""
+    prompt = world.prompt(8)
+    seq = world.kv.admit(Request(prompt)).seq
+    world.admitted(prompt)
+    return lambda: world.kv.rematch(seq)
+
+
+def fill(world: World) -> Call:
+    """Supplies four ids."""
+    seq = world.admitted(world.prompt(3))
+    world.kv.append_unknown(seq, 4)
+    return lambda: world.kv.fill(seq, [1, 2, 3, 4])
+
+
+def remove_callback(world: World) -> Call:
+    """Removes a callback."""
+    world.kv.add_pressure_callback(print)
+    return lambda: world.kv.remove_pressure_callback(print)
+
+
+def clear_session(world: World) -> Call:
+    """Forgets what a session of one request left."""
+    session = (1 << 40) + next(world._fresh)
+    world.kv.release(world.admitted(world.prompt(3), session=session))
+    return lambda: world.kv.clear_cache(session=session)
+
+
+def clear_adapter(world: World) -> Call:
+    """Forgets what one request left under an adapter."""
+    world.kv.release(world.admitted(world.prompt(3), adapter="a"))
+    return lambda: world.kv.clear_cache(adapter="a")
+
+
+def resize(world: World) -> Call:
+    """Adds eight blocks."""
+    total = world.kv.counts().total
+    return lambda: world.kv.resize(total + 8)
+
+
 VERBS: dict[str, Verb] = {
     "lookup": lambda w: (lambda prompt: lambda: w.kv.lookup(prompt))(w.prompt(8)),
     "fits": lambda w: (lambda request: lambda: w.kv.fits(request))(Request(w.prompt(8))),
@@ -329,8 +370,16 @@ VERBS: dict[str, Verb] = {
     "hint (demote)": hint("demote"),
     "hint (release)": hint("release"),
     "unpin_all (owner)": plain(lambda w: w.kv.unpin_all("nobody")),
-    "explain_sequence": All(on_one(lambda w, s: w.kv.explain_sequence(s))),
+    "explain_sequence": on_one(lambda w, s: w.kv.explain_sequence(s)),
     "explain_block": All(on_one(lambda w, s: w.kv.explain_block(int(w.kv.block_table(s)[0])))),
+    "rematch": rematch,
+    "fill": fill,
+    "add_pressure_callback": plain(lambda w: w.kv.add_pressure_callback(print)),
+    "remove_pressure_callback": remove_callback,
+    "options": plain(lambda w: w.kv.options()),
+    "prefix_stats": plain(lambda w: w.kv.prefix_stats()),
+    "reset_peak": plain(lambda w: w.kv.reset_peak()),
+    "resize": resize,
     "step (decode)": decode,
     "step (passed)": plain(lambda w: w.kv.step(passed=1)),
     "step (queue refused)": All(queue),
@@ -342,7 +391,70 @@ VERBS: dict[str, Verb] = {
     "pins": All(plain(lambda w: w.kv.pins())),
     "snapshot": All(plain(lambda w: w.kv.snapshot())),
     "eviction_order": All(plain(lambda w: w.kv.eviction_order())),
+    "clear_cache (session)": All(clear_session),
+    "clear_cache (adapter)": All(clear_adapter),
     "check_integrity": All(plain(lambda w: w.kv.check_integrity())),
 }
 """By name. `All` are those that name or return everything, and those whose pages say that they look
-through everything (``owners``, and what goes by a snapshot)."""
+through everything (``owners``, ``explain_block``, ``clear_cache`` of a scope)."""
+
+
+class Logged(World):
+    """The same with a radix index and an event log."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size, cache={"index": "radix", "event_log": True})
+
+
+def taken(verb: str) -> Verb:
+    """Takes the events of one admission."""
+
+    def prepare(world: World) -> Call:
+        world.kv.take_events()
+        world.admitted()
+        return lambda: getattr(world.kv, verb)()
+
+    return prepare
+
+
+LOGGED: dict[str, Verb] = {
+    "take_events": taken("take_events"),
+    "take_log": taken("take_log"),
+    "lookup": VERBS["lookup"],
+    "admit": VERBS["admit"],
+    "admit (hit)": VERBS["admit (hit)"],
+    "commit": VERBS["commit"],
+    "release": VERBS["release"],
+    "collect": VERBS["collect"],
+    "dump": All(plain(lambda w: w.kv.dump())),
+}
+
+
+class Idle:
+    """``size`` cached blocks, and nothing in use."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        cache = {"capacity": 2 * size, "block_size": SIZE}
+        self.kv = KVCacheManager.from_toml(None, cache=cache)
+        for start in range(size // 16):
+            prompt = np.full(16 * SIZE, 7, np.uint32)
+            prompt[0] = start
+            seq = self.kv.admit(prompt).seq
+            self.kv.commit(seq, len(prompt))
+            self.kv.release(seq)
+
+
+def woken(idle: Idle) -> Call:
+    """Ends a sleep."""
+    fresh = Idle(idle.size)
+    fresh.kv.sleep()
+    return fresh.kv.wake
+
+
+IDLE: dict[str, Verb] = {
+    "clear_cache": All(lambda w: Idle(w.size).kv.clear_cache),
+    "set_fingerprint": All(lambda w: partial(Idle(w.size).kv.set_fingerprint, "v2")),
+    "sleep": All(lambda w: Idle(w.size).kv.sleep),
+    "wake": woken,
+}

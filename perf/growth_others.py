@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from kvframe import KVCacheManager, RouterIndex, SlotCache
 from kvframe.pages import LAYER_FIRST, Layout, NumpyPool, PageShape
-from kvframe.tiers import Inline, Tiers
+from kvframe.tiers import Inline, SwapCost, Tiers
 from perf.growth_world import SIZE, All, Call, Verb
 
 
@@ -51,6 +52,7 @@ ROUTER: dict[str, Verb] = {
     "workers": lambda w: w.index.workers,
     "counts": lambda w: w.index.counts,
     "add_worker": lambda w: (lambda n: lambda: w.index.add_worker(n))(1000 + next(w._fresh)),
+    "keeps": lambda w: lambda: w.index.keeps(3, 0),
     "cleared": All(lambda w: lambda: w.index.cleared(5)),
     "remove_worker": All(lambda w: lambda: w.index.remove_worker(7)),
 }
@@ -89,6 +91,35 @@ def _on_slot(act: Any) -> Verb:
     return prepare
 
 
+def _copied(settle: str) -> Verb:
+    def prepare(world: Slotted) -> Call:
+        prompt = world.prompt()
+        world.cache.commit(world.cache.admit(prompt).seq, len(prompt))
+        world.cache.admit(np.append(prompt, 8))
+        plan = world.cache.take_plan()
+        assert plan is not None
+        return lambda: getattr(world.cache, settle)(plan.ticket)
+
+    return prepare
+
+
+def _pinnable(world: Slotted) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    prompt = world.prompt()
+    world.cache.commit(world.cache.admit(prompt).seq, len(prompt))
+    return prompt
+
+
+def _unpin(world: Slotted) -> Call:
+    pin = world.cache.pin(_pinnable(world))
+    assert pin is not None
+    return lambda: world.cache.unpin(pin)
+
+
+def _unpin_all(world: Slotted) -> Call:
+    world.cache.pin(_pinnable(world), owner="one")
+    return lambda: world.cache.unpin_all("one")
+
+
 SLOTS: dict[str, Verb] = {
     "lookup": lambda w: (lambda p: lambda: w.cache.lookup(p))(w.prompt()),
     "admit": lambda w: (lambda p: lambda: w.cache.admit(p))(w.prompt()),
@@ -99,10 +130,17 @@ SLOTS: dict[str, Verb] = {
     "release": _on_slot(lambda c, s: c.release(s)),
     "take_plan": lambda w: w.cache.take_plan,
     "stats": lambda w: w.cache.stats,
+    "done": _copied("done"),
+    "failed": _copied("failed"),
+    "pin": lambda w: (lambda p: lambda: w.cache.pin(p))(_pinnable(w)),
+    "unpin": _unpin,
+    "unpin_all (owner)": _unpin_all,
+    "pins": All(lambda w: w.cache.pins),
     "slots": All(lambda w: w.cache.slots),
     "eviction_order": All(lambda w: w.cache.eviction_order),
     "check_integrity": All(lambda w: w.cache.check_integrity),
     "clear_cache": All(lambda w: Slotted(w.size).cache.clear_cache),
+    "set_fingerprint": All(lambda w: partial(Slotted(w.size).cache.set_fingerprint, "v2")),
 }
 
 
@@ -110,6 +148,7 @@ class Tiered:
     """A pool over a host tier of ``size`` pages, all of them held."""
 
     def __init__(self, size: int) -> None:
+        self.size = size
         shape = PageShape(layers=1, parts=2, block_size=SIZE, heads=1, row_bytes=2)
         blocks = 256
         page = 2 * SIZE * 2
@@ -167,6 +206,43 @@ def _admit(world: Tiered) -> Call:
     return call
 
 
+def _swapped(world: Tiered) -> Any:
+    swapped = world.tiers.swap_out(world.admitted(world.prompt()))
+    world.tiers.drain()
+    return swapped
+
+
+def _swap_out(world: Tiered) -> Call:
+    seq = world.admitted(world.prompt())
+
+    def call() -> None:
+        world.tiers.drop_swapped(world.tiers.swap_out(seq))
+
+    return call
+
+
+def _swap_in(world: Tiered) -> Call:
+    swapped = _swapped(world)
+
+    def call() -> None:
+        seq = world.tiers.swap_in(swapped).seq
+        world.tiers.drain()
+        world.kv.release(seq)
+
+    return call
+
+
+def _drop_swapped(world: Tiered) -> Call:
+    swapped = _swapped(world)
+    return lambda: world.tiers.drop_swapped(swapped)
+
+
+def _preempt(world: Tiered) -> Call:
+    seq = world.admitted(world.prompt())
+    cost = SwapCost(parameters=1e3, flops=1e12, bandwidth_out=1e9, bandwidth_in=1e9)
+    return lambda: world.tiers.preempt(seq, cost)
+
+
 TIERS: dict[str, Verb] = {
     "lookup": lambda w: (lambda p: lambda: w.tiers.lookup(p))(w.prompt()),
     "admit": _admit,
@@ -174,4 +250,16 @@ TIERS: dict[str, Verb] = {
     "poll": lambda w: w.tiers.poll,
     "prefetch": lambda w: (lambda p: lambda: w.tiers.prefetch(p))(w.prompt()),
     "drain": lambda w: w.tiers.drain,
+    "stats": lambda w: w.tiers.stats,
+    "cancel": lambda w: (lambda p: lambda: w.tiers.cancel(p))(w.tiers.prefetch(w.prompt())),
+    "make_room": lambda w: lambda: w.tiers.make_room(16),
+    "tidy": lambda w: w.tiers.tidy,
+    "swap_out": _swap_out,
+    "swap_in": _swap_in,
+    "drop_swapped": _drop_swapped,
+    "preempt": _preempt,
+    "check_integrity": All(lambda w: w.tiers.check_integrity),
+    "verify": All(lambda w: w.tiers.verify),
+    "clear_cache": All(lambda w: Tiered(w.size).tiers.clear_cache),
+    "set_fingerprint": All(lambda w: partial(Tiered(w.size).tiers.set_fingerprint, "v2")),
 }

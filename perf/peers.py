@@ -24,16 +24,17 @@ class Peer:
     Args:
         side: File name in ``perf/sides``; its first answer names the peer and its version.
         python: The interpreter that can import the peer.
+        *args: What the program is given.
         **env: Variables to set for it.
 
     Raises:
         PeerError: It does not start.
     """
 
-    def __init__(self, side: str, python: str, **env: str) -> None:
+    def __init__(self, side: str, python: str, *args: str, **env: str) -> None:
         try:
             self._program = subprocess.Popen(
-                [python, str(SIDES / side)],
+                [python, str(SIDES / side), *args],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,

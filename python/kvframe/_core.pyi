@@ -446,6 +446,10 @@ class Manager:
         """
         Writes the lengths of `seqs`, in tokens with slots.
         """
+    def sequence_snapshot(self, /, seq: SupportsIndex) -> dict:
+        """
+        What a snapshot tells of one live sequence.
+        """
     def set_deadline(self, /, ticket: SupportsIndex, deadline: SupportsIndex) -> None:
         """
         Lets a ticket lapse.

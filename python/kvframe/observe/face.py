@@ -9,7 +9,7 @@ import numpy.typing as npt
 from kvframe._core import Manager as CoreManager
 from kvframe.config import Resolved
 from kvframe.observe.log import EventLog
-from kvframe.observe.snapshot import Snapshot
+from kvframe.observe.snapshot import SequenceState, Snapshot
 from kvframe.observe.statistics import (
     HitRates,
     Miss,
@@ -101,8 +101,7 @@ class Observed:
         Raises:
             HandleError: It is not live.
         """
-        self._core.lengths(seq)
-        return self.snapshot().explain_sequence(seq)
+        return SequenceState.of(self._core.sequence_snapshot(seq)).explain()
 
     def explain_block(self, block: int) -> str:
         """A block in words: its state, who holds it, when it may die.

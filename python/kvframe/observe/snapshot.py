@@ -74,6 +74,53 @@ class SequenceState:
     miss: Miss | None
     stand_in: bool
 
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> SequenceState:
+        """What the core tells of it."""
+        session, turn, request_class, priority = row["meta"]
+        return cls(
+            seq=row["seq"],
+            lengths=Lengths(*row["lengths"]),
+            unknown=row["unknown"],
+            private=row["private"],
+            tables=tuple(row["tables"]),
+            session=session,
+            turn=turn,
+            request_class=request_class,
+            priority=priority,
+            admitted=row["admitted"],
+            max_tokens=row["max_tokens"],
+            salt=row["salt"],
+            adapter=row["adapter"],
+            encoder=row["encoder"],
+            encoder_tokens=row["encoder_tokens"],
+            miss=miss_of(row["miss"]),
+            stand_in=row["stand_in"],
+        )
+
+    def explain(self) -> str:
+        """It in words."""
+        known, slots, committed, cached = self.lengths
+        tables = "; ".join(
+            f"group {group}: {np.count_nonzero(table >= 0)} blocks"
+            for group, table in enumerate(self.tables)
+        )
+        lines = [
+            f"sequence {self.seq:#x}: {known} tokens known, {slots} with slots, "
+            f"{committed} computed, "
+            f"{cached} found at admission (tick {self.admitted}).",
+            f"It holds {tables}.",
+        ]
+        if self.miss is not None:
+            lines.append(f"Its prefix ended there: {_why(self.miss)}.")
+        if self.stand_in:
+            lines.append("It stands in for one that ended before its load.")
+        if self.unknown:
+            lines.append(f"The ids of its last {self.unknown} tokens are not known yet.")
+        if self.private:
+            lines.append("What it computes is left for nobody to find.")
+        return "\n".join(lines)
+
 
 @dataclass(frozen=True)
 class TicketState:
@@ -136,7 +183,7 @@ class Snapshot:
             passed=told["passed"],
             stats=told["stats"],
             blocks=Blocks(**told["blocks"]),
-            sequences={row["seq"]: _sequence(row) for row in told["sequences"]},
+            sequences={row["seq"]: SequenceState.of(row) for row in told["sequences"]},
             tickets=tuple(TicketState(*row) for row in told["tickets"]),
             fences=tuple(told["fences"]),
             pins=tuple(told["pins"]),
@@ -158,25 +205,7 @@ class Snapshot:
         row = self.sequences.get(seq)
         if row is None:
             raise UnknownSequenceError(f"sequence {seq:#x} is not live")
-        known, slots, committed, cached = row.lengths
-        tables = "; ".join(
-            f"group {group}: {np.count_nonzero(table >= 0)} blocks"
-            for group, table in enumerate(row.tables)
-        )
-        lines = [
-            f"sequence {seq:#x}: {known} tokens known, {slots} with slots, {committed} computed, "
-            f"{cached} found at admission (tick {row.admitted}).",
-            f"It holds {tables}.",
-        ]
-        if row.miss is not None:
-            lines.append(f"Its prefix ended there: {_why(row.miss)}.")
-        if row.stand_in:
-            lines.append("It stands in for one that ended before its load.")
-        if row.unknown:
-            lines.append(f"The ids of its last {row.unknown} tokens are not known yet.")
-        if row.private:
-            lines.append("What it computes is left for nobody to find.")
-        return "\n".join(lines)
+        return row.explain()
 
     def explain_block(self, block: int) -> str:
         """A block in words.
@@ -229,26 +258,3 @@ def _why(miss: Miss) -> str:
         return f"layer group {miss.group} could not go on"
     ago = "" if miss.ago is None else f" {miss.ago} ticks before"
     return miss.reason.name.lower().replace("_", " ") + ago
-
-
-def _sequence(row: Mapping[str, Any]) -> SequenceState:
-    session, turn, request_class, priority = row["meta"]
-    return SequenceState(
-        seq=row["seq"],
-        lengths=Lengths(*row["lengths"]),
-        unknown=row["unknown"],
-        private=row["private"],
-        tables=tuple(row["tables"]),
-        session=session,
-        turn=turn,
-        request_class=request_class,
-        priority=priority,
-        admitted=row["admitted"],
-        max_tokens=row["max_tokens"],
-        salt=row["salt"],
-        adapter=row["adapter"],
-        encoder=row["encoder"],
-        encoder_tokens=row["encoder_tokens"],
-        miss=miss_of(row["miss"]),
-        stand_in=row["stand_in"],
-    )

@@ -1,7 +1,7 @@
 //! A manager looked into: its log with all that comes along, statistics, a snapshot. A further
 //! `impl` of `Manager`.
 
-use kvframe_core::manager::{Blocks as BlockColumns, Snapshot};
+use kvframe_core::manager::{Blocks as BlockColumns, SequenceCopy, Snapshot};
 use kvframe_core::pool::NIL;
 use kvframe_core::reasons::{Miss, Reason};
 use kvframe_core::samples::Histogram;
@@ -78,6 +78,12 @@ impl Manager {
         Ok(kept.map(|histograms| histograms.map(array)))
     }
 
+    /// What a snapshot tells of one live sequence.
+    fn sequence_snapshot<'py>(&self, py: Python<'py>, seq: Seq) -> PyResult<Bound<'py, PyDict>> {
+        let copy = self.with(py, |core| core.sequence_copy(seq.0))?;
+        sequence_dict(py, &copy)
+    }
+
     /// Everything the manager holds at one instant, copied.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (snapshot, fallbacks, gate) = self
@@ -106,26 +112,7 @@ impl Manager {
         dict.set_item("passed", snapshot.passed)?;
         let Snapshot { blocks, sequences, tickets, fences, pins, held, .. } = snapshot;
         dict.set_item("blocks", columns(py, blocks)?)?;
-        let rows = sequences.into_iter().map(|s| {
-            let row = PyDict::new(py);
-            row.set_item("seq", s.seq)?;
-            row.set_item("lengths", (s.known, s.slots, s.committed, s.cached))?;
-            row.set_item("unknown", s.unknown)?;
-            row.set_item("private", s.private)?;
-            let tables = s.tables.iter().map(|table| ids(py, table));
-            row.set_item("tables", PyList::new(py, tables)?)?;
-            let (m, miss) = (s.meta, s.miss.map(miss_tuple));
-            row.set_item("meta", (m.session, m.turn, m.class, m.priority))?;
-            row.set_item("admitted", s.admitted)?;
-            row.set_item("max_tokens", s.max_tokens)?;
-            row.set_item("salt", PyBytes::new(py, &s.salt))?;
-            row.set_item("adapter", PyBytes::new(py, &s.adapter))?;
-            row.set_item("encoder", PyBytes::new(py, &s.encoder))?;
-            row.set_item("encoder_tokens", s.encoder_tokens)?;
-            row.set_item("miss", miss)?;
-            row.set_item("stand_in", s.stand_in)?;
-            Ok(row)
-        });
+        let rows = sequences.iter().map(|s| sequence_dict(py, s));
         dict.set_item("sequences", rows.collect::<PyResult<Vec<_>>>()?)?;
         let rows = tickets.iter().map(|ticket| ticket_tuple(py, ticket));
         dict.set_item("tickets", rows.collect::<PyResult<Vec<_>>>()?)?;
@@ -190,4 +177,25 @@ fn columns(py: Python<'_>, blocks: BlockColumns) -> PyResult<Bound<'_, PyDict>> 
     let words = blocks.key.iter().flat_map(|&key| key_words(key)).collect();
     dict.set_item("key", matrix(py, words, 2)?)?;
     Ok(dict)
+}
+
+fn sequence_dict<'py>(py: Python<'py>, s: &SequenceCopy) -> PyResult<Bound<'py, PyDict>> {
+    let row = PyDict::new(py);
+    row.set_item("seq", s.seq)?;
+    row.set_item("lengths", (s.known, s.slots, s.committed, s.cached))?;
+    row.set_item("unknown", s.unknown)?;
+    row.set_item("private", s.private)?;
+    let tables = s.tables.iter().map(|table| ids(py, table));
+    row.set_item("tables", PyList::new(py, tables)?)?;
+    let (m, miss) = (s.meta, s.miss.map(miss_tuple));
+    row.set_item("meta", (m.session, m.turn, m.class, m.priority))?;
+    row.set_item("admitted", s.admitted)?;
+    row.set_item("max_tokens", s.max_tokens)?;
+    row.set_item("salt", PyBytes::new(py, &s.salt))?;
+    row.set_item("adapter", PyBytes::new(py, &s.adapter))?;
+    row.set_item("encoder", PyBytes::new(py, &s.encoder))?;
+    row.set_item("encoder_tokens", s.encoder_tokens)?;
+    row.set_item("miss", miss)?;
+    row.set_item("stand_in", s.stand_in)?;
+    Ok(row)
 }

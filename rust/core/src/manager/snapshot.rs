@@ -1,11 +1,12 @@
 //! Everything a manager holds, copied at one instant.
 
 use super::{Manager, Pressure};
+use crate::error::Result;
 use crate::hash::Key;
 use crate::pool::{BlockId, NIL, State};
 use crate::reasons::Miss;
 use crate::retention::DEFAULT_PRIORITY;
-use crate::sequence::{Meta, SeqId, Tables};
+use crate::sequence::{Meta, SeqId, Sequence, Tables};
 use crate::stats::Stats;
 use crate::tickets::Outstanding;
 
@@ -86,26 +87,7 @@ impl Manager {
     /// All that the manager holds, copied. O(blocks + table entries).
     pub fn snapshot(&self) -> Snapshot {
         let pool = &self.pool;
-        let miss = |miss| self.prefix_statistics().is_some().then_some(miss);
-        let sequences = self.sequences.iter().map(|(seq, s)| SequenceCopy {
-            seq,
-            known: s.known(),
-            slots: s.len,
-            committed: s.committed,
-            cached: s.cached,
-            unknown: s.unknown,
-            private: s.private,
-            tables: s.tables.clone(),
-            meta: s.meta,
-            admitted: s.admitted,
-            max_tokens: s.max_tokens,
-            salt: s.salt.clone(),
-            adapter: s.adapter.clone(),
-            encoder: s.encoder.clone(),
-            encoder_tokens: s.encoder_tokens,
-            miss: miss(s.miss),
-            stand_in: self.orphans.has(seq),
-        });
+        let sequences = self.sequences.iter().map(|(seq, s)| self.copy_sequence(seq, s));
         Snapshot {
             tick: self.tick,
             stats: self.stats,
@@ -122,6 +104,36 @@ impl Manager {
             passed: self.fences.passed(),
             pins: self.locks.held().map(|held| (held.receipt.id, held.path.to_vec())).collect(),
             held: self.hands.held(),
+        }
+    }
+
+    /// The part of a snapshot that tells of one sequence.
+    ///
+    /// # Errors
+    /// Unknown handles.
+    pub fn sequence_copy(&self, seq: SeqId) -> Result<SequenceCopy> {
+        Ok(self.copy_sequence(seq, self.sequences.get(seq)?))
+    }
+
+    fn copy_sequence(&self, seq: SeqId, s: &Sequence) -> SequenceCopy {
+        SequenceCopy {
+            seq,
+            known: s.known(),
+            slots: s.len,
+            committed: s.committed,
+            cached: s.cached,
+            unknown: s.unknown,
+            private: s.private,
+            tables: s.tables.clone(),
+            meta: s.meta,
+            admitted: s.admitted,
+            max_tokens: s.max_tokens,
+            salt: s.salt.clone(),
+            adapter: s.adapter.clone(),
+            encoder: s.encoder.clone(),
+            encoder_tokens: s.encoder_tokens,
+            miss: self.prefix_statistics().is_some().then_some(s.miss),
+            stand_in: self.orphans.has(seq),
         }
     }
 
