@@ -121,9 +121,9 @@ def order_all(rule: Any) -> Verb:
 
 def queue(world: World) -> Call:
     """A step whose first of n requests is refused."""
-    large = Request(
-        np.arange(SIZE * (world.kv.counts().free + 9_999_999 // 1_000), dtype=np.uint32)
-    )
+    counts = world.kv.counts()
+    blocks = counts.free + counts.cached + 1
+    large = Request(np.arange(SIZE * blocks, dtype=np.uint32))
     waiting = [large] + [Request(world.prompt(8)) for _ in range(world.size)]
     return lambda: world.kv.step(admit=waiting)
 

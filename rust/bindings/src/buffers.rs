@@ -46,6 +46,49 @@ pub fn tokens(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<u32>> {
     Err(usage(py, format!("{name} must be a 1-d array of token ids, not {what}")))
 }
 
+/// Token ids that are read under the core's lock: a long prompt that is only looked at is not copied.
+pub enum Unread<'py> {
+    /// The caller's, which may be changed until it is read.
+    Array(Bound<'py, PyArray1<u32>>),
+    /// As [`tokens`] reads them.
+    Copied(Vec<u32>),
+}
+
+impl<'py> Unread<'py> {
+    /// Of the same as [`tokens`].
+    pub fn of(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Self> {
+        match value.cast::<PyArray1<u32>>() {
+            Ok(array) if array.is_contiguous() => Ok(Self::Array(array.clone())),
+            _ => tokens(value, name).map(Self::Copied),
+        }
+    }
+
+    /// How many they are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Array(array) => array.len(),
+            Self::Copied(ids) => ids.len(),
+        }
+    }
+
+    /// What `work`, which runs no Python, makes of them; None if another thread has made something else
+    /// of the array since: see [`changed`].
+    pub fn read<T>(&self, work: impl FnOnce(&[u32]) -> T) -> Option<T> {
+        match self {
+            Self::Array(array) => {
+                let array = array.as_any().cast::<PyArray1<u32>>().ok()?.try_readonly().ok()?;
+                array.as_slice().ok().map(work)
+            }
+            Self::Copied(ids) => Some(work(ids)),
+        }
+    }
+}
+
+/// Why [`Unread::read`] gave nothing; made where no lock is held.
+pub fn changed(py: Python<'_>) -> PyErr {
+    usage(py, "the array of token ids was changed while it was read".into())
+}
+
 /// As `NumPy` makes an array of it, which may run the code of its class.
 fn as_array<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = value.py();

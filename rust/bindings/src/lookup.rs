@@ -3,12 +3,12 @@
 
 use kvframe_core::Key;
 use kvframe_core::hash::{Extra, Space};
-use kvframe_core::manager::{Fits, Hit};
+use kvframe_core::manager::{Fits, Hit, Manager as Core};
 use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 
 use crate::answers::AnswerTuple;
-use crate::buffers::{key_words, tokens};
+use crate::buffers::{Unread, changed, key_words, tokens};
 use crate::errors::from_core;
 use crate::manager::Manager;
 use crate::request::{ExtraTuple, LONG_TOKENS, Request, extras_of};
@@ -59,15 +59,16 @@ impl Manager {
         encoder: Option<&[u8]>,
         extras: Vec<ExtraTuple>,
     ) -> PyResult<HitTuple<'py>> {
-        let ids = tokens(prompt, "prompt")?;
+        let unread = Unread::of(prompt, "prompt")?;
         let space = space_of(salt, adapter, encoder);
         let extras = extras_of(extras);
-        let ids = &ids[..];
-        let hit = if self.is_keyed() && ids.len() >= LONG_TOKENS {
-            let keys = self.hash(py, ids, space, &extras);
-            self.locked(py, |core| core.lookup_hashed(&keys, ids, space, &extras))?
+        let hit = if self.is_keyed() && unread.len() >= LONG_TOKENS {
+            let ids = unread.read(<[u32]>::to_vec).ok_or_else(|| changed(py))?;
+            let keys = self.hash(py, &ids, space, &extras);
+            self.locked(py, |core| core.lookup_hashed(&keys, &ids, space, &extras))?
         } else {
-            self.locked(py, |core| core.lookup(ids, space, &extras))?
+            let look = |core: &mut Core| unread.read(|ids| core.lookup(ids, space, &extras));
+            self.locked(py, look)?.ok_or_else(|| changed(py))?
         };
         Ok((hit.tokens, block_lists(py, &hit), hit.attached))
     }

@@ -7,7 +7,7 @@ use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-use crate::buffers::tokens;
+use crate::buffers::{Unread, changed};
 use crate::calls::listed;
 use crate::errors::{raise, shown, usage};
 use crate::fork;
@@ -136,9 +136,14 @@ impl RouterIndex {
         tier: u8,
     ) -> PyResult<usize> {
         let (keys, parent) = (hashes(blocks)?, parent.map(hash).transpose()?);
-        let ids = tokens(ids, "token_ids")?;
-        let text = Text { tokens: &ids, marks: &marks, space: root(salt, adapter) };
-        Ok(self.locked(py)?.stored(of(worker, rank), &keys, parent, text, tier))
+        let (unread, space) = (Unread::of(ids, "token_ids")?, root(salt, adapter));
+        let mut router = self.locked(py)?;
+        let stored = unread.read(|tokens| {
+            let text = Text { tokens, marks: &marks, space };
+            router.stored(of(worker, rank), &keys, parent, text, tier)
+        });
+        drop(router);
+        stored.ok_or_else(|| changed(py))
     }
 
     fn misfit(
@@ -184,10 +189,12 @@ impl RouterIndex {
         adapter: Option<&[u8]>,
         ranks: bool,
     ) -> PyResult<Vec<ReachTuple>> {
-        let ids = tokens(ids, "prompt")?;
-        let text = Text { tokens: &ids, marks: &marks, space: root(salt, adapter) };
-        let found = self.locked(py)?.match_tokens(text);
-        Ok(reach_tuples(found, ranks))
+        let (unread, space) = (Unread::of(ids, "prompt")?, root(salt, adapter));
+        let mut router = self.locked(py)?;
+        let found =
+            unread.read(|tokens| router.match_tokens(Text { tokens, marks: &marks, space }));
+        drop(router);
+        Ok(reach_tuples(found.ok_or_else(|| changed(py))?, ranks))
     }
 
     fn workers(&self, py: Python<'_>) -> PyResult<Vec<u64>> {

@@ -121,6 +121,9 @@ impl Manager {
 
     /// Cached blocks with ids from `end` on, and all that follow such a block, the deepest first.
     fn doomed_by(&self, end: u32) -> Vec<BlockId> {
+        if end >= self.pool.created() {
+            return Vec::new();
+        }
         let mut cached: Vec<BlockId> =
             (0..self.pool.created()).filter(|&b| self.pool.state(b) == State::Cached).collect();
         cached.sort_by_key(|&b| (self.pool.depth(b), b));

@@ -181,7 +181,11 @@ impl Pool {
     /// Another capacity; blocks from there on must be free. Their generations are kept, in case they
     /// come back.
     pub fn resize(&mut self, capacity: u32) {
+        let shrinks = capacity < self.capacity;
         self.capacity = capacity;
+        if !shrinks {
+            return;
+        }
         let kept = (capacity as usize).min(self.blocks.len());
         self.blocks.truncate(kept);
         self.key.truncate(kept);
