@@ -58,7 +58,9 @@ impl<'py> Unread<'py> {
     /// Of the same as [`tokens`].
     pub fn of(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Self> {
         match value.cast::<PyArray1<u32>>() {
-            Ok(array) if array.is_contiguous() => Ok(Self::Array(array.clone())),
+            Ok(array) if array.is_contiguous() && array.is_aligned() => {
+                Ok(Self::Array(array.clone()))
+            }
             _ => tokens(value, name).map(Self::Copied),
         }
     }
