@@ -104,6 +104,24 @@ impl Computing {
         }
     }
 
+    /// That no block is found but of a sequence that runs and computes it.
+    pub(super) fn validate(&self, runs: impl Fn(SeqId) -> bool) -> Result<(), String> {
+        let of = |(&seq, offered): (&SeqId, &'_ Offered)| {
+            offered.names.iter().map(move |&name| (name, seq)).collect::<Vec<_>>()
+        };
+        let computed: BTreeSet<(Key, SeqId)> = self.offered.iter().flat_map(of).collect();
+        for (&name, who) in &self.rows {
+            let stale =
+                who.iter().find(|&&(_, seq)| !runs(seq) || !computed.contains(&(name, seq)));
+            if let Some((_, seq)) = stale {
+                return Err(format!(
+                    "a block may be joined that sequence {seq:#x} does not compute"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// `seq` ends.
     fn forget(&mut self, seq: SeqId) {
         if let Some(mut offered) = self.offered.remove(&seq) {

@@ -19,6 +19,7 @@ impl Manager {
             .chain([self.locks.validate(), self.retention.validate(&self.pool)])
             .chain([self.sessions.validate(), self.origins.validate(&self.pool)])
             .chain([self.check_promised()])
+            .chain([self.computing.validate(|seq| self.sequences.get(seq).is_ok())])
             .collect::<std::result::Result<(), String>>()
             .map_err(Error::Integrity)
     }

@@ -62,6 +62,7 @@ fn what_a_load_brings_is_not_computed_before_it_came() {
     let grant = m.admit(&joining(&tokens)).expect("room");
     assert_eq!(grant.joined_tokens, 2 * SIZE);
     // As of the one that the load is for: what is behind it is not computed on top of nothing.
+    assert_eq!(m.readable(grant.seq), Ok(0));
     assert!(matches!(m.rematch(grant.seq), Ok(0)));
     m.failed(load.load.expect("a load")).expect("outstanding");
     let s = m.sequence(grant.seq).expect("live");
