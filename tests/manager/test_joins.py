@@ -64,6 +64,28 @@ def test_who_joined_is_cut_with_the_computation_and_told(computed: int) -> None:
     kv.check_integrity()
 
 
+@pytest.mark.scenario("V30", "F31")
+@pytest.mark.parametrize("length", [0, 4])
+def test_who_joined_and_was_cut_before_it_is_brought_nothing(length: int) -> None:
+    kv = manager(8)
+    one = kv.admit(PROMPT).seq
+    kv.commit(one, 4)
+    other = kv.admit(PROMPT, join=True)
+    assert (other.cached_tokens, other.joined_tokens) == (4, 8)
+    kv.truncate(other.seq, length)
+    # Other tokens come into other blocks: those of the first say nothing of them.
+    kv.append(other.seq, [99] * (13 - length))
+    kv.commit(one, 13)
+    assert kv.lengths(other.seq) == (13, 13, length, length)
+    assert kv.readable(other.seq) == length
+    kv.check_integrity()
+    kv.commit(other.seq, 13)
+    assert kv.lookup([*PROMPT[:length], *[99] * (13 - length)]).tokens == 12
+    for seq in (one, other.seq):
+        kv.release(seq)
+        kv.check_integrity()
+
+
 @pytest.mark.scenario("V30")
 def test_a_cut_of_the_first_cuts_forks_of_the_second_too() -> None:
     kv = manager(12)
