@@ -134,6 +134,26 @@ def test_a_duplicate_gives_way_before_its_block_is_freed() -> None:
     assert kv.counts() == (9, 3, 0, 12)
 
 
+@pytest.mark.scenario("S8", "MK-B15")
+def test_what_takes_the_place_of_a_duplicate_still_goes_before_what_it_follows() -> None:
+    kv = manager(16)
+    one, other = kv.admit(PROMPT).seq, kv.admit(PROMPT).seq
+    kv.commit(one, 13)
+    first, middle, last = kv.block_table(one)[:3].tolist()
+    kv.release(one)
+    kv.commit(other, 13)
+    fork = kv.fork(other, upto=8)
+    # Its third block gives way to the one that is cached, which counts as used last.
+    kv.release(other)
+    assert kv.eviction_order().tolist() == [last, middle, first]
+    free = kv.counts().free
+    for more, left in enumerate(([middle, first], [first], []), 1):
+        assert kv.collect(free=free + more) == 1
+        assert kv.eviction_order().tolist() == left
+        kv.check_integrity()
+    kv.release(fork)
+
+
 @pytest.mark.scenario("V30", "S8")
 def test_joined_blocks_give_way_in_both_tables() -> None:
     kv = manager(16, remap_duplicates=True)
