@@ -380,6 +380,8 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
         """Forget every cached block, or those that all of the given applies to.
 
         A running sequence of what is forgotten keeps its blocks and leaves nothing to be found.
+        A block that its owner published (`kvframe.blocks`) is of no adapter, salt or session; it is
+        forgotten with the block that it follows, on whose KV its own depends.
         `kvframe.tiers.Tiers.clear_cache` forgets in lower tiers as well.
 
         Args:

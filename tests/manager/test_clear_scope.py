@@ -226,6 +226,32 @@ def test_blocks_published_by_hand_are_of_no_adapter() -> None:
     kv.check_integrity()
 
 
+@pytest.mark.scenario("F30")
+@pytest.mark.parametrize(("adapter", "left"), [("", 0), ("a", 3)])
+@pytest.mark.parametrize("held", [True, False])
+def test_a_block_published_by_hand_goes_with_the_block_that_it_follows(
+    adapter: str, left: int, held: bool
+) -> None:
+    kv = manager(8)
+    cached(kv, [1] * 5)
+    blocks = BlockPool(kv)
+    head = blocks.find(kv.hash_blocks([1] * 4))
+    blocks.touch(head)
+    before, own = int(head[0]), np.array([[1, 2], [3, 4]], np.uint64)
+    hand = [int(block) for block in blocks.take(2)]
+    blocks.publish(hand[0], own[0], before)
+    blocks.publish(hand[1], own[1], hand[0])
+    if not held:
+        blocks.free([before, *hand])
+    assert kv.clear_cache(adapter=adapter) == (0 if held else 3 - left)
+    assert len(blocks.find(np.concatenate([kv.hash_blocks([1] * 4), own]))) == left
+    kv.check_integrity()
+    if held:
+        blocks.free([before, *hand])
+    assert kv.counts().cached == left
+    kv.check_integrity()
+
+
 @pytest.mark.scenario("F30", "F33")
 def test_a_session_is_forgotten_by_its_name() -> None:
     kv = manager(16)

@@ -64,6 +64,28 @@ def test_who_joined_is_cut_with_the_computation_and_told(computed: int) -> None:
     kv.check_integrity()
 
 
+@pytest.mark.scenario("V30", "F31")
+@pytest.mark.parametrize("length", [0, 4])
+def test_who_joined_and_was_cut_before_it_is_brought_nothing(length: int) -> None:
+    kv = manager(8)
+    one = kv.admit(PROMPT).seq
+    kv.commit(one, 4)
+    other = kv.admit(PROMPT, join=True)
+    assert (other.cached_tokens, other.joined_tokens) == (4, 8)
+    kv.truncate(other.seq, length)
+    # Other tokens come into other blocks: those of the first say nothing of them.
+    kv.append(other.seq, [99] * (13 - length))
+    kv.commit(one, 13)
+    assert kv.lengths(other.seq) == (13, 13, length, length)
+    assert kv.readable(other.seq) == length
+    kv.check_integrity()
+    kv.commit(other.seq, 13)
+    assert kv.lookup([*PROMPT[:length], *[99] * (13 - length)]).tokens == 12
+    for seq in (one, other.seq):
+        kv.release(seq)
+        kv.check_integrity()
+
+
 @pytest.mark.scenario("V30")
 def test_a_cut_of_the_first_cuts_forks_of_the_second_too() -> None:
     kv = manager(12)
@@ -110,6 +132,26 @@ def test_a_duplicate_gives_way_before_its_block_is_freed() -> None:
         kv.release(seq)
         kv.check_integrity()
     assert kv.counts() == (9, 3, 0, 12)
+
+
+@pytest.mark.scenario("S8", "MK-B15")
+def test_what_takes_the_place_of_a_duplicate_still_goes_before_what_it_follows() -> None:
+    kv = manager(16)
+    one, other = kv.admit(PROMPT).seq, kv.admit(PROMPT).seq
+    kv.commit(one, 13)
+    first, middle, last = kv.block_table(one)[:3].tolist()
+    kv.release(one)
+    kv.commit(other, 13)
+    fork = kv.fork(other, upto=8)
+    # Its third block gives way to the one that is cached, which counts as used last.
+    kv.release(other)
+    assert kv.eviction_order().tolist() == [last, middle, first]
+    free = kv.counts().free
+    for more, left in enumerate(([middle, first], [first], []), 1):
+        assert kv.collect(free=free + more) == 1
+        assert kv.eviction_order().tolist() == left
+        kv.check_integrity()
+    kv.release(fork)
 
 
 @pytest.mark.scenario("V30", "S8")

@@ -195,7 +195,9 @@ class Joins(Model):
                     if not self.has_row(s, good, row):
                         break
                     good += 1
-                self.accept(s, max(s.committed, min(good * self.size, s.slots)))
+                if good > start:
+                    # Cut to before what it joined, it may have other slots there.
+                    self.accept(s, max(s.committed, min(good * self.size, s.slots)))
 
     def has_row(self, s: Seq, at: int, row: list[int]) -> bool:
         return [table[at] if at < len(table) else None for table in s.tables] == row

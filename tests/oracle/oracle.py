@@ -57,10 +57,21 @@ class Oracle(Hands):
         for _, s in self.every():
             if covers((s.ask.salt, s.ask.adapter)) and session in (None, s.ask.session):
                 s.private = True
-        gone = self.pool.forget([b for b in self.pool.blocks.values() if inside(b)])
+        doomed = [b for b in self.pool.blocks.values() if inside(b)]
+        gone = self.pool.forget(self.with_followers(doomed))
         # What is attached below a block does not say whose it is.
         self.pool.lose_below(0)
         return gone
+
+    def with_followers(self, doomed: list[Block]) -> list[Block]:
+        """A block under a key of a caller's own goes with the block that it follows."""
+        doomed, names = list(doomed), {block.id for block in doomed}
+        for block in sorted(self.pool.blocks.values(), key=lambda b: b.depth):
+            by_hand = block.key is not None and not block.findable
+            if by_hand and block.parent in names and block.id not in names:
+                doomed.append(block)
+                names.add(block.id)
+        return doomed
 
     def rematch(self, seq: int, told: Told, fence: int | None) -> int:
         """Look up again a sequence that has computed nothing; its cached tokens."""

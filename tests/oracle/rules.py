@@ -222,7 +222,11 @@ class Rules(Machine):
             self.in_flight += 1
             fence = max(self.in_flight - self.dice.below(3), 0)
         known = tuple(token for token in s.tokens[: s.filled] if token is not None)
-        told = self.told(replace(s.ask, tokens=known, extras=s.extras))
+        ask = replace(s.ask, tokens=known, extras=s.extras)
+        if self.setup.partial:
+            # Whole blocks alone: a partial one behind them may follow other copies of them.
+            ask = replace(ask, tokens=known[: self.o.found(ask) + 1])
+        told = self.told(ask)
         before = s.cached
         self.both(
             f"rematch {seq:#x} behind {fence}",

@@ -24,9 +24,10 @@ class HandRules(PoolRules):
         if len(self.pins) > 2:
             return self.unpin()
         space = {name: ask.space[name] for name in ("salt", "adapter", "extras")}
-        # A token more than whole blocks: all of them may be found, and nothing behind them.
-        whole = len(ask.tokens) - len(ask.tokens) % self.o.size
-        hit = self.kv.lookup([*ask.tokens[:whole], 0], **space)
+        # A token more than what is found: the last block may be, and nothing behind it, which may
+        # follow other copies.
+        found = self.o.found(ask, whole=True)
+        hit = self.kv.lookup([*ask.tokens[:found], 0], **space)
         told = [blocks.tolist() for blocks in hit.blocks]
 
         def model(pin: Pin | None) -> None:

@@ -97,9 +97,10 @@ fn a_parent_older_than_its_child_is_offered() {
     // b's second block went as superfluous, and a's took its place in the order; both first blocks
     // stay, for each has a child of its own.
     let order = m.eviction_order();
-    let place = |block| order.iter().position(|&b| b == block).unwrap();
-    assert!(place(0) < place(1) && m.pool().parent(1) == 0, "{order:?}");
     let out = offer(&mut m, 1, 0);
+    let used = |block| out.facts.last_use[order.iter().position(|&b| b == block).unwrap()];
+    assert_eq!(order, out.blocks);
+    assert!(used(0) < used(1) && m.pool().parent(1) == 0, "{order:?}");
     assert_eq!(out.blocks.len() as u32, m.pool().cached());
     for limit in 1..=order.len() {
         assert_eq!(offer(&mut m, 1, limit).blocks, out.blocks[..limit]);

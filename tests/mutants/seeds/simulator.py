@@ -61,9 +61,9 @@ MUTANTS = (
     Mutant(
         "last-freed-first",
         "policy/lru.rs",
-        "        if self.head != NIL && view.pool.is_evictable(self.head) {\n"
+        "        if self.head != NIL && pool.is_evictable(self.head) {\n"
         "            return Some(self.head);\n",
-        "        if self.tail != NIL && view.pool.is_evictable(self.tail) {\n"
+        "        if self.tail != NIL && pool.is_evictable(self.tail) {\n"
         "            return Some(self.tail);\n",
         "what was used last is recycled first",
         ("IL-B9",),

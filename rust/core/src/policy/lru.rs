@@ -4,6 +4,8 @@
 //! index: claim, release and eviction are O(1) at every size. Once any block has a retention priority
 //! of its own, the list becomes a heap of leaves.
 
+use std::collections::{HashMap, HashSet};
+
 use super::{Bands, Eviction, Use, View, Why, grow};
 use crate::pool::{BlockId, NIL, Pool, State};
 
@@ -57,12 +59,33 @@ impl Lru {
         self.len -= 1;
     }
 
-    /// The cached blocks in the order in which they die.
-    pub fn walk<'a>(&'a self, pool: &'a Pool) -> Box<dyn Iterator<Item = BlockId> + 'a> {
-        match &self.bands {
-            None => Box::new(self.iter()),
-            Some(bands) => Box::new(bands.descent(pool)),
+    /// The next to die. A prefix is released whole and tail first, so the head is a leaf; only where a
+    /// superfluous copy has moved its twin up may others have to be passed.
+    fn first(&self, pool: &Pool) -> Option<BlockId> {
+        if self.head != NIL && pool.is_evictable(self.head) {
+            return Some(self.head);
         }
+        self.iter().find(|&b| pool.is_evictable(b))
+    }
+
+    /// The list, each block after all that follow it: one that had to be passed goes as soon as they
+    /// are gone.
+    fn leaves_first(&self, pool: &Pool) -> Vec<BlockId> {
+        let mut order = Vec::with_capacity(self.len as usize);
+        let mut passed = HashSet::new();
+        let mut gone: HashMap<BlockId, u32> = HashMap::new();
+        for block in self.iter() {
+            passed.insert(block);
+            let mut next = block;
+            while passed.contains(&next)
+                && gone.get(&next).copied().unwrap_or_default() == pool.children(next)
+            {
+                order.push(next);
+                next = pool.parent(next);
+                *gone.entry(next).or_default() += 1;
+            }
+        }
+        order
     }
 
     /// The heap, once priorities differ.
@@ -185,23 +208,21 @@ impl Eviction for Lru {
         if let Some(bands) = &self.bands {
             return bands.first();
         }
-        // A prefix is released whole and tail first, so the head is a leaf; only where a superfluous
-        // copy has moved its twin up may others have to be passed.
-        if self.head != NIL && view.pool.is_evictable(self.head) {
-            return Some(self.head);
-        }
-        self.iter().find(|&b| view.pool.is_evictable(b))
+        self.first(view.pool)
     }
 
-    fn next(&self, _: View<'_>) -> Option<BlockId> {
+    fn next(&self, view: View<'_>) -> Option<BlockId> {
         if let Some(bands) = &self.bands {
             return bands.first();
         }
-        (self.head != NIL).then_some(self.head)
+        self.first(view.pool)
     }
 
     fn order(&self, view: View<'_>) -> Vec<BlockId> {
-        self.walk(view.pool).collect()
+        match &self.bands {
+            None => self.leaves_first(view.pool),
+            Some(bands) => bands.descent(view.pool).collect(),
+        }
     }
 
     fn validate(&self, pool: &Pool) -> Result<(), String> {
