@@ -24,8 +24,8 @@ from perf.table import short, table
 
 SIZES = (1_000, 10_000, 100_000)
 MEMORY = 8.0
-"""What a logarithm and memory explain from the first size to the last: a thousand sequences lie in a
-cache next to the core, a hundred thousand in no cache. A loop in a loop would grow a hundredfold."""
+"""What a logarithm and memory explain from the first size to the last: a thousand sequences lie in
+a cache next to the core, a hundred thousand in none. A loop in a loop would grow a hundredfold."""
 
 Times = dict[str, list[float]]
 
