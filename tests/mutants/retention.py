@@ -29,8 +29,8 @@ MUTANTS = (
     Mutant(
         "sieve-moves-the-hand-of-another-priority",
         "policy/sieve.rs",
-        "            let hand = self.hand_mut(band);\n",
-        "            let hand = self.hand_mut(band.max(35));\n",
+        "        let hand = self.hand_mut(band);\n        let is_lowest",
+        "        let hand = self.hand_mut(band.max(35));\n        let is_lowest",
         "what dies at a low priority decides which block of the default one is next",
     ),
     Mutant(

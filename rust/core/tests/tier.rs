@@ -53,6 +53,23 @@ fn all_or_nothing() {
 }
 
 #[test]
+fn an_engine_may_evict_others_than_the_policy_chose() {
+    for name in NAMES {
+        let (mut tier, blocks) = filled(name, 12);
+        tier.hit(&blocks[2..4], Known::default()).unwrap();
+        tier.claim(&blocks[..1]).unwrap();
+        for block in [6, 0, 9, 5, 11] {
+            tier.remove(&blocks[block..=block], Why::Evicted).unwrap();
+            tier.check_integrity().unwrap();
+        }
+        assert_eq!(tier.order().len(), 7, "{name}");
+        if matches!(*name, "fifo" | "sieve") {
+            assert_eq!(tier.order()[0], blocks[1], "{name}: the hand has not come to it yet");
+        }
+    }
+}
+
+#[test]
 fn misuse_is_refused_and_changes_nothing() {
     for name in NAMES {
         let (mut tier, blocks) = filled(name, 4);

@@ -45,6 +45,9 @@ pub trait Classes: Clone + Send + 'static {
     fn spare(&mut self, _block: BlockId, _view: View<'_>) -> bool {
         false
     }
+    /// It was evicted, which it may have been though it was not the victim that was chosen. `heads` are the
+    /// leaves that are left.
+    fn evicted(&mut self, _block: BlockId, _heads: Heads<'_>) {}
     /// It is no longer findable. Its key can still be read.
     fn removed(&mut self, _block: BlockId, _why: Why, _view: View<'_>) {}
     /// See [`Eviction::missed`].
@@ -109,7 +112,7 @@ impl<'a> Heads<'a> {
     }
 
     /// The first to die of the lowest class that is not empty.
-    fn lowest(&self) -> Option<BlockId> {
+    pub fn lowest(&self) -> Option<BlockId> {
         self.first(self.first_of(&[])).map(|(block, _)| block)
     }
 }
@@ -220,6 +223,9 @@ impl<P: Classes> Eviction for Classed<P> {
 
     fn remove(&mut self, block: BlockId, why: Why, view: View<'_>) {
         self.take_out(block);
+        if why == Why::Evicted {
+            self.policy.evicted(block, Heads::of(&self.heaps, view.pool));
+        }
         self.policy.removed(block, why, view);
         self.settle(view);
     }

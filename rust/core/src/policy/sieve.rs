@@ -2,7 +2,7 @@
 //! al., NSDI 2024).
 
 use super::classed::{Classes, Heads};
-use super::{Touch, View, Why, grow};
+use super::{Touch, View, grow};
 use crate::pool::BlockId;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -105,11 +105,14 @@ impl Classes for Sieve {
         used
     }
 
-    fn removed(&mut self, block: BlockId, why: Why, _: View<'_>) {
-        if why == Why::Evicted {
-            let Column { place, band, .. } = self.columns[block as usize];
-            let newest = self.newest;
-            let hand = self.hand_mut(band);
+    fn evicted(&mut self, block: BlockId, heads: Heads<'_>) {
+        let Column { place, band, .. } = self.columns[block as usize];
+        let newest = self.newest;
+        let hand = self.hand_mut(band);
+        let is_lowest = heads.band() >= band || heads.lowest().is_none();
+        let before = (heads.band() == band).then(|| heads.first(hand.ahead)).flatten();
+        // The hand came to no other block but the first that is ahead of it.
+        if is_lowest && place > hand.place && before.is_none_or(|(_, next)| next > place) {
             hand.place = place;
             if place == newest {
                 hand.start_anew();

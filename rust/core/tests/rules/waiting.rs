@@ -62,11 +62,25 @@ fn what_a_load_brings_is_not_computed_before_it_came() {
     let grant = m.admit(&joining(&tokens)).expect("room");
     assert_eq!(grant.joined_tokens, 2 * SIZE);
     // As of the one that the load is for: what is behind it is not computed on top of nothing.
-    assert_eq!(m.readable(grant.seq), Ok(0));
     assert!(matches!(m.rematch(grant.seq), Ok(0)));
     m.failed(load.load.expect("a load")).expect("outstanding");
     let s = m.sequence(grant.seq).expect("live");
     assert_eq!((s.committed, s.cached), (0, 0));
+    m.check_integrity().expect("sound");
+}
+
+// scenario: F31
+#[test]
+fn what_a_load_brought_is_not_taken_for_computed() {
+    let mut m = small(32);
+    let tokens = open(&[1, 2]);
+    let load = m.admit(&Admission { external: 2 * SIZE, ..request(&tokens) }).expect("room");
+    let grant = m.admit(&joining(&tokens)).expect("room");
+    m.loaded(load.load.expect("a load"), 2).expect("outstanding");
+    assert_eq!(m.sequence(grant.seq).expect("live").committed, 2 * SIZE);
+    for seq in [load.seq, grant.seq] {
+        m.rematch(seq).expect("it has computed no token");
+    }
     m.check_integrity().expect("sound");
 }
 
