@@ -18,8 +18,8 @@ def get_free(quick: bool) -> Round:
     buffer = np.empty(TAKEN, np.int32)
 
     def pair() -> None:
-        kv.lend(buffer)
-        kv.give_back(buffer)
+        kv.blocks.take(out=buffer)
+        kv.blocks.free(buffer)
 
     return lambda: per_call(pair, 200 if quick else 10_000)
 
@@ -28,7 +28,7 @@ def fill(kv: KVCacheManager, blocks: int) -> None:
     """Caches ``blocks`` prefixes of one block each."""
     words = np.random.default_rng(blocks).integers(2**63, size=(blocks, 1, 2), dtype=np.uint64)
     for keys in words:
-        seq = kv.admit(None, keys=keys, num_tokens=16).seq
+        seq = kv.allocate(None, keys=keys, num_tokens=16).seq
         kv.commit(seq, 16)
         kv.release(seq)
 
@@ -41,8 +41,8 @@ def get_evicting(quick: bool) -> Round:
         kv = manager(blocks)
         fill(kv, blocks)
         buffers = iter(np.empty((blocks // TAKEN, TAKEN), np.int32))
-        took = per_call(lambda: kv.lend(next(buffers)), blocks // TAKEN)
-        if kv.stats()["evictions"] != blocks:
+        took = per_call(lambda: kv.blocks.take(out=next(buffers)), blocks // TAKEN)
+        if kv.stats.counters()["evictions"] != blocks:
             raise AssertionError("not every block was evicted")
         return took
 

@@ -22,7 +22,7 @@ def decode(quick: bool) -> Round:
 
     def once() -> float:
         kv = manager(running * width)
-        grants = [kv.admit(prompt) for prompt in prompts]
+        grants = [kv.allocate(prompt) for prompt in prompts]
         for grant in grants:
             kv.commit(grant.seq, grant.prompt_tokens)
         seqs = np.array([grant.seq for grant in grants], np.uint64)

@@ -44,7 +44,7 @@ def with_load(act: Callable[[World, int, int], object]) -> Verb:
     """Settles a load of one block."""
 
     def prepare(world: World) -> Call:
-        grant = world.kv.admit(Request(world.prompt(3), external=SIZE))
+        grant = world.kv.allocate(Request(world.prompt(3), num_external_tokens=SIZE))
         assert grant.load is not None
         seq, load = grant.seq, grant.load
         return lambda: act(world, seq, load)
@@ -54,15 +54,15 @@ def with_load(act: Callable[[World, int, int], object]) -> Verb:
 
 def release_loading(world: World) -> Call:
     """Ends a sequence whose load goes on."""
-    grant = world.kv.admit(Request(world.prompt(3), external=SIZE))
+    grant = world.kv.allocate(Request(world.prompt(3), num_external_tokens=SIZE))
     return lambda: world.kv.release(grant.seq)
 
 
 def joined(world: World, prompt: Any) -> None:
     """Joins are asked for so often that what is computed is noted by now."""
     for _ in range(64):
-        world.kv.fits(Request(prompt, join=True))
-    world.kv.admit(Request(prompt, join=True))
+        world.kv.can_allocate(Request(prompt, join=True))
+    world.kv.allocate(Request(prompt, join=True))
 
 
 def join(world: World) -> Call:
@@ -70,7 +70,7 @@ def join(world: World) -> Call:
     prompt = world.prompt(16)
     joined(world, prompt)
     request = Request(prompt, join=True)
-    return lambda: world.kv.admit(request)
+    return lambda: world.kv.allocate(request)
 
 
 def fits_join(world: World) -> Call:
@@ -78,24 +78,24 @@ def fits_join(world: World) -> Call:
     prompt = world.prompt(16)
     joined(world, prompt)
     request = Request(prompt, join=True)
-    return lambda: world.kv.fits(request)
+    return lambda: world.kv.can_allocate(request)
 
 
 def commit_joined(world: World) -> Call:
     """Commits what 15 others joined."""
     prompt = world.prompt(16)
-    seq = world.kv.admit(Request(prompt, join=True)).seq
+    seq = world.kv.allocate(Request(prompt, join=True)).seq
     for _ in range(15):
-        world.kv.admit(Request(prompt, join=True))
+        world.kv.allocate(Request(prompt, join=True))
     return lambda: world.kv.commit(seq, len(prompt))
 
 
 def end_joined(world: World) -> Call:
     """Ends a computation that 15 others joined."""
     prompt = world.prompt(16)
-    seq = world.kv.admit(Request(prompt, join=True)).seq
+    seq = world.kv.allocate(Request(prompt, join=True)).seq
     for _ in range(15):
-        world.kv.admit(Request(prompt, join=True))
+        world.kv.allocate(Request(prompt, join=True))
     return lambda: world.kv.release(seq)
 
 
@@ -104,7 +104,7 @@ def order(rule: Any, usage: float | None) -> Verb:
 
     def prepare(world: World) -> Call:
         seqs = np.array(world.seqs[:64], np.uint64)
-        return lambda: world.kv.preemption_order(seqs, rule, usage=usage)
+        return lambda: world.kv.pressure.preemption_order(seqs, rule, usage=usage)
 
     return prepare
 
@@ -114,7 +114,7 @@ def order_all(rule: Any) -> Verb:
 
     def prepare(world: World) -> Call:
         seqs = np.array(world.seqs + [seq for seq, _ in world.loads], np.uint64)
-        return lambda: world.kv.preemption_order(seqs, rule, usage=0.0)
+        return lambda: world.kv.pressure.preemption_order(seqs, rule, usage=0.0)
 
     return prepare
 
@@ -125,7 +125,7 @@ def queue(world: World) -> Call:
     blocks = counts.free + counts.cached + 1
     large = Request(np.arange(SIZE * blocks, dtype=np.uint32))
     waiting = [large] + [Request(world.prompt(8)) for _ in range(world.size)]
-    return lambda: world.kv.step(admit=waiting)
+    return lambda: world.kv.step(allocate=waiting)
 
 
 def decode(world: World) -> Call:
@@ -144,7 +144,7 @@ def tables(world: World) -> Call:
 def lengths(world: World) -> Call:
     """Lengths of 64 sequences."""
     seqs, out = np.array(world.seqs[:64], np.uint64), np.empty(64, np.int64)
-    return lambda: world.kv.seq_lens(seqs, out)
+    return lambda: world.kv.block_tables(seqs, seq_lens=out)
 
 
 def slots(world: World) -> Call:
@@ -158,20 +158,20 @@ def ragged(world: World) -> Call:
     """Ragged tables of 64 sequences."""
     seqs, out = np.array(world.seqs[:64], np.uint64), np.empty(256, np.int32)
     indptr = np.empty(65, np.int64)
-    return lambda: world.kv.ragged_tables(seqs, indptr, out)
+    return lambda: world.kv.block_tables(seqs, out, indptr=indptr)
 
 
 def lend(world: World) -> Call:
     """Takes 8 blocks."""
     out = np.empty(8, np.int32)
-    return lambda: world.kv.lend(out)
+    return lambda: world.kv.blocks.take(out=out)
 
 
 def give_back(world: World) -> Call:
     """Gives 8 blocks back."""
     out = np.empty(8, np.int32)
-    world.kv.lend(out)
-    return lambda: world.kv.give_back(out)
+    world.kv.blocks.take(out=out)
+    return lambda: world.kv.blocks.free(out)
 
 
 def admit(**options: Any) -> Verb:
@@ -179,7 +179,7 @@ def admit(**options: Any) -> Verb:
 
     def prepare(world: World) -> Call:
         request = Request(world.prompt(3), **options)
-        return lambda: world.kv.admit(request)
+        return lambda: world.kv.allocate(request)
 
     return prepare
 
@@ -189,23 +189,23 @@ def admit_hit(world: World) -> Call:
     prompt = world.prompt(8)
     world.admitted(prompt)
     request = Request(prompt)
-    return lambda: world.kv.admit(request)
+    return lambda: world.kv.allocate(request)
 
 
 def unpin(world: World) -> Call:
     """Ends a pin."""
     prompt = world.prompt(3)
     world.admitted(prompt)
-    pin = world.kv.pin(prompt)
+    pin = world.kv.pins.pin(prompt)
     assert pin is not None
-    return lambda: world.kv.unpin(pin)
+    return lambda: world.kv.pins.unpin(pin)
 
 
 def pin(world: World) -> Call:
     """Pins a prompt."""
     prompt = world.prompt(3)
     world.admitted(prompt)
-    return lambda: world.kv.pin(prompt)
+    return lambda: world.kv.pins.pin(prompt)
 
 
 def hint(kind: Any) -> Verb:
@@ -214,7 +214,7 @@ def hint(kind: Any) -> Verb:
     def prepare(world: World) -> Call:
         session = (1 << 40) + next(world._fresh)
         world.kv.release(world.admitted(world.prompt(3), session=session))
-        return lambda: world.kv.hint(session, kind)
+        return lambda: world.kv.pins.hint(session, kind)
 
     return prepare
 
@@ -231,14 +231,14 @@ def collect(world: World) -> Call:
     for _ in range(8):
         world.kv.release(world.admitted())
     free = world.kv.counts().free + 8
-    return lambda: world.kv.collect(free)
+    return lambda: world.kv.evict_until(free)
 
 
 def duplicate(world: World) -> Call:
     """Commits a block that is findable 256 times."""
     kv = world.kv
     prompt = world.prompt()
-    seqs = [kv.admit(Request(prompt)).seq for _ in range(256)]
+    seqs = [kv.allocate(Request(prompt)).seq for _ in range(256)]
     for seq in seqs[1:]:
         kv.commit(seq, len(prompt))
     return lambda: kv.commit(seqs[0], len(prompt))
@@ -247,13 +247,13 @@ def duplicate(world: World) -> Call:
 def deadline(world: World) -> Call:
     """Sets a ticket's deadline anew."""
     ticket = world.tickets[world.size // 2]
-    return lambda: world.kv.set_deadline(ticket, 1 << 41)
+    return lambda: world.kv.pins.set_deadline(ticket, 1 << 41)
 
 
 def rematch(world: World) -> Call:
     """Looks a waiting prompt up again that another sequence has computed since."""
     prompt = world.prompt(8)
-    seq = world.kv.admit(Request(prompt)).seq
+    seq = world.kv.allocate(Request(prompt)).seq
     world.admitted(prompt)
     return lambda: world.kv.rematch(seq)
 
@@ -261,27 +261,27 @@ def rematch(world: World) -> Call:
 def fill(world: World) -> Call:
     """Supplies four ids."""
     seq = world.admitted(world.prompt(3))
-    world.kv.append_unknown(seq, 4)
-    return lambda: world.kv.fill(seq, [1, 2, 3, 4])
+    world.kv.append_placeholders(seq, 4)
+    return lambda: world.kv.fill_placeholders(seq, [1, 2, 3, 4])
 
 
 def remove_callback(world: World) -> Call:
     """Removes a callback."""
-    world.kv.add_pressure_callback(print)
-    return lambda: world.kv.remove_pressure_callback(print)
+    world.kv.pressure.add_callback(print)
+    return lambda: world.kv.pressure.remove_callback(print)
 
 
 def clear_session(world: World) -> Call:
     """Forgets what a session of one request left."""
     session = (1 << 40) + next(world._fresh)
     world.kv.release(world.admitted(world.prompt(3), session=session))
-    return lambda: world.kv.clear_cache(session=session)
+    return lambda: world.kv.reset_prefix_cache(session=session)
 
 
 def clear_adapter(world: World) -> Call:
     """Forgets what one request left under an adapter."""
     world.kv.release(world.admitted(world.prompt(3), adapter="a"))
-    return lambda: world.kv.clear_cache(adapter="a")
+    return lambda: world.kv.reset_prefix_cache(lora_name="a")
 
 
 def resize(world: World) -> Call:
@@ -304,8 +304,8 @@ VERBS: dict[str, Verb] = {
     "commit (copies)": duplicate,
     "hash_blocks": lambda w: (lambda prompt: lambda: w.kv.hash_blocks(prompt))(w.prompt(8)),
     "append": on_one(lambda w, s: w.kv.append(s, [1])),
-    "append_unknown": on_one(lambda w, s: w.kv.append_unknown(s, 9)),
-    "reserve": on_one(lambda w, s: w.kv.reserve(s, 24)),
+    "append_unknown": on_one(lambda w, s: w.kv.append_placeholders(s, 9)),
+    "reserve": on_one(lambda w, s: w.kv.extend(s, 0, lookahead=24)),
     "extend": lambda w: (lambda s: lambda: w.kv.extend(s, 12))(
         w.kv.admit(Request(w.prompt(3), chunk=4)).seq
     ),
@@ -324,61 +324,63 @@ VERBS: dict[str, Verb] = {
     "failed (copy)": with_copy("failed"),
     "loaded": with_load(lambda w, _, load: w.kv.loaded(load, 1)),
     "failed (load)": with_load(lambda w, _, load: w.kv.failed(load)),
-    "readable (loading)": with_load(lambda w, seq, _: w.kv.readable(seq)),
-    "lease": on_one(lambda w, s: w.kv.lease(s, 12)),
+    "readable (loading)": with_load(lambda w, seq, _: w.kv.inspect.num_readable_tokens(seq)),
+    "lease": on_one(lambda w, s: w.kv.pins.lease(s, 12)),
     "done (lease)": lambda w: (lambda t: lambda: w.kv.done(t))(
         w.kv.lease(w.admitted(w.prompt(3)), 12)
     ),
     "set_deadline": deadline,
-    "expire": plain(lambda w: w.kv.expire(1)),
-    "readable": on_one(lambda w, s: w.kv.readable(s)),
-    "pages": on_one(lambda w, s: w.kv.pages(s, 0, 12)),
-    "unkeyed_blocks": on_one(lambda w, s: w.kv.unkeyed_blocks(s)),
-    "request_usage": on_one(lambda w, s: w.kv.request_usage(s)),
-    "take_changes": plain(lambda w: w.kv.take_changes()),
-    "attach": on_one(lambda w, s: w.kv.attach(s, 1)),
-    "take_dropped": plain(lambda w: w.kv.take_dropped()),
-    "owners": All(on_one(lambda w, s: w.kv.owners(int(w.kv.block_table(s)[0])))),
+    "expire": plain(lambda w: w.kv.expire_until(1)),
+    "readable": on_one(lambda w, s: w.kv.inspect.num_readable_tokens(s)),
+    "pages": on_one(lambda w, s: w.kv.inspect.pages(s, 0, 12)),
+    "unkeyed_blocks": on_one(lambda w, s: w.kv.blocks.unhashed_blocks(s)),
+    "request_usage": on_one(lambda w, s: w.kv.stats.request_usage(s)),
+    "take_changes": plain(lambda w: w.kv.log.take_changes()),
+    "attach": on_one(lambda w, s: w.kv.blocks.attach(s, 1)),
+    "take_dropped": plain(lambda w: w.kv.blocks.take_detached()),
+    "owners": All(on_one(lambda w, s: w.kv.blocks.owners(int(w.kv.block_table(s)[0])))),
     "lengths": on_one(lambda w, s: w.kv.lengths(s)),
-    "sight": on_one(lambda w, s: w.kv.sight(s)),
-    "miss": on_one(lambda w, s: w.kv.miss(s)),
+    "sight": on_one(lambda w, s: w.kv.inspect.visible_range(s)),
+    "miss": on_one(lambda w, s: w.kv.stats.miss_reason(s)),
     "block_table": on_one(lambda w, s: w.kv.block_table(s)),
     "block_tables": tables,
     "slot_mapping": slots,
     "ragged_tables": ragged,
     "seq_lens": lengths,
-    "usage": plain(lambda w: w.kv.usage()),
-    "pressure": plain(lambda w: w.kv.pressure()),
+    "usage": plain(lambda w: w.kv.pressure.usage()),
+    "pressure": plain(lambda w: w.kv.pressure.level()),
     "counts": plain(lambda w: w.kv.counts()),
-    "stats": plain(lambda w: w.kv.stats()),
-    "hit_rates": plain(lambda w: w.kv.hit_rates()),
-    "misses": plain(lambda w: w.kv.misses()),
-    "residency": plain(lambda w: w.kv.residency()),
-    "touch": on_one(lambda w, s: w.kv.touch([s])),
+    "stats": plain(lambda w: w.kv.stats.counters()),
+    "hit_rates": plain(lambda w: w.kv.stats.hit_rates()),
+    "misses": plain(lambda w: w.kv.stats.miss_reasons()),
+    "residency": plain(lambda w: w.kv.stats.block_lifetimes()),
+    "touch": on_one(lambda w, s: w.kv.pressure.touch([s])),
     "preemption_order (lru, 64)": order("lru", 0.1),
     "preemption_order (most-freed, 64)": order("most-freed", 0.1),
     "preemption_order (no usage, 64)": order("lru", None),
-    "preempt_to": on_one(lambda w, s: w.kv.preempt_to(0.0, [s])),
+    "preempt_to": on_one(lambda w, s: w.kv.pressure.preempt_to(0.0, [s])),
     "collect": collect,
     "lend": lend,
     "give_back": give_back,
     "pin": pin,
     "unpin": unpin,
-    "block_priority": on_one(lambda w, s: w.kv.block_priority(int(w.kv.block_table(s)[0]))),
+    "block_priority": on_one(lambda w, s: w.kv.pins.block_priority(int(w.kv.block_table(s)[0]))),
     "hint (retain)": hint("retain"),
     "hint (pin)": hint("pin"),
     "hint (demote)": hint("demote"),
     "hint (release)": hint("release"),
-    "unpin_all (owner)": plain(lambda w: w.kv.unpin_all("nobody")),
-    "explain_sequence": on_one(lambda w, s: w.kv.explain_sequence(s)),
-    "explain_block": All(on_one(lambda w, s: w.kv.explain_block(int(w.kv.block_table(s)[0])))),
+    "unpin_all (owner)": plain(lambda w: w.kv.pins.unpin_all("nobody")),
+    "explain_sequence": on_one(lambda w, s: w.kv.inspect.explain_sequence(s)),
+    "explain_block": All(
+        on_one(lambda w, s: w.kv.inspect.explain_block(int(w.kv.block_table(s)[0])))
+    ),
     "rematch": rematch,
     "fill": fill,
-    "add_pressure_callback": plain(lambda w: w.kv.add_pressure_callback(print)),
+    "add_pressure_callback": plain(lambda w: w.kv.pressure.add_callback(print)),
     "remove_pressure_callback": remove_callback,
-    "options": plain(lambda w: w.kv.options()),
-    "prefix_stats": plain(lambda w: w.kv.prefix_stats()),
-    "reset_peak": plain(lambda w: w.kv.reset_peak()),
+    "options": plain(lambda w: w.kv.inspect.options()),
+    "prefix_stats": plain(lambda w: w.kv.stats.prefix_stats()),
+    "reset_peak": plain(lambda w: w.kv.stats.reset_peak()),
     "resize": resize,
     "step (decode)": decode,
     "step (passed)": plain(lambda w: w.kv.step(passed=1)),
@@ -386,11 +388,11 @@ VERBS: dict[str, Verb] = {
     "preemption_order (lru, all)": All(order_all("lru")),
     "preemption_order (lfu-aged, all)": All(order_all("lfu-aged")),
     "preemption_order (most-freed, all)": All(order_all("most-freed")),
-    "live": All(plain(lambda w: w.kv.live())),
-    "tickets": All(plain(lambda w: w.kv.tickets())),
-    "pins": All(plain(lambda w: w.kv.pins())),
-    "snapshot": All(plain(lambda w: w.kv.snapshot())),
-    "eviction_order": All(plain(lambda w: w.kv.eviction_order())),
+    "live": All(plain(lambda w: w.kv.inspect.running())),
+    "tickets": All(plain(lambda w: w.kv.inspect.tickets())),
+    "pins": All(plain(lambda w: w.kv.pins.held())),
+    "snapshot": All(plain(lambda w: w.kv.inspect.snapshot())),
+    "eviction_order": All(plain(lambda w: w.kv.inspect.eviction_order())),
     "clear_cache (session)": All(clear_session),
     "clear_cache (adapter)": All(clear_adapter),
     "check_integrity": All(plain(lambda w: w.kv.check_integrity())),
@@ -410,7 +412,7 @@ def taken(verb: str) -> Verb:
     """Takes the events of one admission."""
 
     def prepare(world: World) -> Call:
-        world.kv.take_events()
+        world.kv.log.take_events()
         world.admitted()
         return lambda: getattr(world.kv, verb)()
 
@@ -426,7 +428,7 @@ LOGGED: dict[str, Verb] = {
     "commit": VERBS["commit"],
     "release": VERBS["release"],
     "collect": VERBS["collect"],
-    "dump": All(plain(lambda w: w.kv.dump())),
+    "dump": All(plain(lambda w: w.kv.inspect.dump())),
 }
 
 
@@ -440,7 +442,7 @@ class Idle:
         for start in range(size // 16):
             prompt = np.full(16 * SIZE, 7, np.uint32)
             prompt[0] = start
-            seq = self.kv.admit(prompt).seq
+            seq = self.kv.allocate(prompt).seq
             self.kv.commit(seq, len(prompt))
             self.kv.release(seq)
 
@@ -453,8 +455,8 @@ def woken(idle: Idle) -> Call:
 
 
 IDLE: dict[str, Verb] = {
-    "clear_cache": All(lambda w: Idle(w.size).kv.clear_cache),
-    "set_fingerprint": All(lambda w: partial(Idle(w.size).kv.set_fingerprint, "v2")),
+    "clear_cache": All(lambda w: Idle(w.size).kv.reset_prefix_cache),
+    "set_fingerprint": All(lambda w: partial(Idle(w.size).kv.set_weight_version, "v2")),
     "sleep": All(lambda w: Idle(w.size).kv.sleep),
     "wake": woken,
 }

@@ -78,7 +78,7 @@ class Slotted:
 
     def admitted(self) -> int:
         """A sequence that is computed."""
-        seq = self.cache.admit(self.prompt()).seq
+        seq = self.cache.allocate(self.prompt()).seq
         self.cache.commit(seq, 3 * SIZE)
         return seq
 
@@ -94,8 +94,8 @@ def _on_slot(act: Any) -> Verb:
 def _copied(settle: str) -> Verb:
     def prepare(world: Slotted) -> Call:
         prompt = world.prompt()
-        world.cache.commit(world.cache.admit(prompt).seq, len(prompt))
-        world.cache.admit(np.append(prompt, 8))
+        world.cache.commit(world.cache.allocate(prompt).seq, len(prompt))
+        world.cache.allocate(np.append(prompt, 8))
         plan = world.cache.take_plan()
         assert plan is not None
         return lambda: getattr(world.cache, settle)(plan.ticket)
@@ -105,7 +105,7 @@ def _copied(settle: str) -> Verb:
 
 def _pinnable(world: Slotted) -> np.ndarray[Any, np.dtype[np.uint32]]:
     prompt = world.prompt()
-    world.cache.commit(world.cache.admit(prompt).seq, len(prompt))
+    world.cache.commit(world.cache.allocate(prompt).seq, len(prompt))
     return prompt
 
 
@@ -139,8 +139,8 @@ SLOTS: dict[str, Verb] = {
     "slots": All(lambda w: w.cache.slots),
     "eviction_order": All(lambda w: w.cache.eviction_order),
     "check_integrity": All(lambda w: w.cache.check_integrity),
-    "clear_cache": All(lambda w: Slotted(w.size).cache.clear_cache),
-    "set_fingerprint": All(lambda w: partial(Slotted(w.size).cache.set_fingerprint, "v2")),
+    "clear_cache": All(lambda w: Slotted(w.size).cache.reset_prefix_cache),
+    "set_fingerprint": All(lambda w: partial(Slotted(w.size).cache.set_weight_version, "v2")),
 }
 
 
@@ -173,7 +173,7 @@ class Tiered:
 
     def admitted(self, prompt: Any) -> int:
         """A sequence that is computed."""
-        seq = self.tiers.admit(prompt).seq
+        seq = self.tiers.allocate(prompt).seq
         self.tiers.drain()
         self.kv.commit(seq, len(prompt))
         return seq
@@ -201,7 +201,7 @@ def _admit(world: Tiered) -> Call:
     prompt = world.prompt()
 
     def call() -> None:
-        world.kv.release(world.tiers.admit(prompt).seq)
+        world.kv.release(world.tiers.allocate(prompt).seq)
 
     return call
 
@@ -260,6 +260,6 @@ TIERS: dict[str, Verb] = {
     "preempt": _preempt,
     "check_integrity": All(lambda w: w.tiers.check_integrity),
     "verify": All(lambda w: w.tiers.verify),
-    "clear_cache": All(lambda w: Tiered(w.size).tiers.clear_cache),
-    "set_fingerprint": All(lambda w: partial(Tiered(w.size).tiers.set_fingerprint, "v2")),
+    "clear_cache": All(lambda w: Tiered(w.size).tiers.reset_prefix_cache),
+    "set_fingerprint": All(lambda w: partial(Tiered(w.size).tiers.set_weight_version, "v2")),
 }

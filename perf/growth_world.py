@@ -50,11 +50,13 @@ class World:
             prompt = self.prompt()
             seq = self.admitted(prompt, session=i + 1)
             self.seqs.append(seq)
-            self.tickets.append(kv.lease(seq, SIZE))
-            kv.set_deadline(self.tickets[-1], 1 << 40)
-            self.pins.append(kv.pin(prompt, lease=1 << 40))
+            self.tickets.append(kv.pins.lease(seq, SIZE))
+            kv.pins.set_deadline(self.tickets[-1], 1 << 40)
+            self.pins.append(kv.pins.pin(prompt, lease=1 << 40))
         for _ in range(size):
-            grant = kv.admit(Request(self.prompt(2), external=SIZE, max_tokens=4 * SIZE))
+            grant = kv.allocate(
+                Request(self.prompt(2), num_external_tokens=SIZE, max_seq_len=4 * SIZE)
+            )
             assert grant.load is not None
             self.loads.append((grant.seq, grant.load))
 
@@ -68,6 +70,6 @@ class World:
     def admitted(self, prompt: TokenIds | None = None, **options: Any) -> int:
         """A sequence whose prompt is computed."""
         tokens = self.prompt() if prompt is None else prompt
-        seq = self.kv.admit(Request(tokens, **options)).seq
+        seq = self.kv.allocate(Request(tokens, **options)).seq
         self.kv.commit(seq, len(tokens))
         return seq

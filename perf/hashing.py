@@ -18,7 +18,7 @@ def hashing(algorithm: Algorithm) -> Callable[[bool], Round]:
     def make(quick: bool) -> Round:
         kv = manager(64, algorithm)
         prompt = long_prompt(TOKENS // 16 if quick else TOKENS)
-        return lambda: per_call(lambda: kv.hash_blocks(prompt), 2 if quick else 30)
+        return lambda: per_call(lambda: kv.blocks.hash_blocks(prompt), 2 if quick else 30)
 
     return make
 

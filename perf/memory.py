@@ -32,7 +32,7 @@ def filled(blocks: int) -> float:
     kv = manager(blocks)
     for _ in range(blocks // CHAIN):
         keys = rng.integers(2**63, size=(CHAIN, 2), dtype=np.uint64)
-        seq = kv.admit(None, keys=keys, num_tokens=16 * CHAIN).seq
+        seq = kv.allocate(None, keys=keys, num_tokens=16 * CHAIN).seq
         kv.commit(seq, 16 * CHAIN)
         kv.release(seq)
     if kv.counts().cached != blocks // CHAIN * CHAIN:

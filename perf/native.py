@@ -88,12 +88,12 @@ def requests(kv: KVCacheManager, keys: Any) -> float:
     with quiet():
         for i, key in enumerate(keys):
             start = time.thread_time()
-            seq = kv.admit(None, keys=key, num_tokens=VICTIMS * SIZE).seq
+            seq = kv.allocate(None, keys=key, num_tokens=VICTIMS * SIZE).seq
             kv.commit(seq, VICTIMS * SIZE)
             kv.release(seq)
             took += time.thread_time() - start if i >= fill else 0.0
     n = len(keys) - fill
-    evicted = kv.stats()["evictions"]
+    evicted = kv.stats.counters()["evictions"]
     if evicted < n * VICTIMS:
         raise AssertionError(f"{evicted} evictions, {n * VICTIMS} were to be measured")
     return took / (n * VICTIMS) * NANO

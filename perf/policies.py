@@ -95,11 +95,11 @@ def admissions(kv: KVCacheManager, n: int) -> float:
     with quiet():
         for i, key in enumerate(keys):
             start = time.thread_time()
-            seq = kv.admit(None, keys=key, num_tokens=VICTIMS * SIZE).seq
+            seq = kv.allocate(None, keys=key, num_tokens=VICTIMS * SIZE).seq
             took += time.thread_time() - start if i >= fill else 0.0
             kv.commit(seq, VICTIMS * SIZE)
             kv.release(seq)
-    if kv.stats()["evictions"] < n * VICTIMS:
+    if kv.stats.counters()["evictions"] < n * VICTIMS:
         raise AssertionError("an admission evicted too little")
     return took / n * MICRO
 

@@ -38,7 +38,7 @@ def manager(blocks: int, policy: str = "lru") -> KVCacheManager:
 
 def cache(kv: KVCacheManager, prompt: np.ndarray) -> None:
     """Leaves the whole blocks of a prompt cached."""
-    seq = kv.admit(prompt).seq
+    seq = kv.allocate(prompt).seq
     kv.commit(seq, len(prompt))
     kv.release(seq)
 
@@ -84,7 +84,7 @@ def served(asked: list[Prompt], blocks: int) -> list[int]:
     for prompt in asked:
         if len(live) == LIVE:
             kv.release(live.popleft())
-        grant = kv.admit(prompt)
+        grant = kv.allocate(prompt)
         kv.commit(grant.seq, grant.prompt_tokens)
         live.append(grant.seq)
         hits.append(grant.cached_tokens)
@@ -111,8 +111,8 @@ def evicting(leaves: int, policy: str = "lru", twice: bool = False) -> Callable[
                 raise AssertionError("each leaf is cached once")
             victims = min(count // 2, 512)
             free = iter(range(2, victims + 2))
-            took = per_call(lambda: kv.collect(next(free)), victims)
-            if kv.stats()["evictions"] != victims:
+            took = per_call(lambda: kv.evict_until(next(free)), victims)
+            if kv.stats.counters()["evictions"] != victims:
                 raise AssertionError("each call evicts one")
             return took
 
@@ -144,7 +144,7 @@ def grown(leaves: int, caching: bool) -> int:
         if caching:
             cache(kv, prompt)
         else:
-            seqs.append(kv.admit(None, num_tokens=LEAF).seq)
+            seqs.append(kv.allocate(None, num_tokens=LEAF).seq)
     return resident() - before
 
 

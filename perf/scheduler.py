@@ -94,7 +94,7 @@ class Scheduler:
         self.slots[prefilling] = out.extended
         self.short_of_room = len(decoding) - int(granted.sum())
         ready = [int(row) for row in prefilling if self.slots[row] == self.known[row]]
-        for grant in out.grants:
+        for grant in out.allocations:
             if grant is None:
                 break
             self.waiting.popleft()
@@ -118,7 +118,7 @@ class Scheduler:
             appended=int(self.grown.sum()),
             cut=len(cut),
             ended=int(ended.sum()),
-            admitted=sum(grant is not None for grant in out.grants),
+            admitted=sum(grant is not None for grant in out.allocations),
             chunks=len(prefilling),
             preempted=len(victims),
             forked=len(forked),

@@ -26,7 +26,7 @@ def serving(hashed: bool, events: bool) -> Callable[[bool], Round]:
     def make(quick: bool) -> Round:
         stream = prompts(60 if quick else 2_000)
         hasher = manager(1)
-        keys = [hasher.hash_blocks(prompt) for prompt in stream]
+        keys = [hasher.blocks.hash_blocks(prompt) for prompt in stream]
 
         def once() -> float:
             kv = manager(POOL, events=events)
@@ -37,15 +37,15 @@ def serving(hashed: bool, events: bool) -> Callable[[bool], Round]:
                     if len(live) == LIVE:
                         kv.release(live.popleft())
                     if hashed:
-                        grant = kv.admit(prompt)
+                        grant = kv.allocate(prompt)
                     else:
-                        grant = kv.admit(None, keys=key, num_tokens=len(prompt))
+                        grant = kv.allocate(None, keys=key, num_tokens=len(prompt))
                     kv.commit(grant.seq, grant.prompt_tokens)
                     live.append(grant.seq)
                     if events:
-                        kv.take_events()
+                        kv.log.take_events()
                 took = time.perf_counter() - start
-            stats = kv.stats()
+            stats = kv.stats.counters()
             if not quick and not 0.6 < stats["hit_tokens"] / stats["prompt_tokens"] < 0.75:
                 raise AssertionError(f"not the workload that was meant: {stats}")
             return took / len(stream) * MICRO

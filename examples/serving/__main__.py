@@ -74,7 +74,7 @@ def row(name: str, run: Outcome, cold: Outcome, right: Answers) -> str:
         did.prefill,
         saved,
         did.preemptions,
-        run.kv.stats()["evictions"],
+        run.kv.stats.counters()["evictions"],
         did.copies,
         "yes" if run.answers == right else "NO",
     )

@@ -20,7 +20,7 @@ from examples.serving.runner import Runner
 from examples.serving.sequence import Counters, Sequence, Work
 from examples.serving.workload import Turn
 
-from kvframe import CapacityError, KVCacheManager, NeverFitsError, Request, Stepped
+from kvframe import CapacityError, KVCacheManager, NeverFitsError, Request, StepResult
 
 Finished = tuple[Turn, list[list[int]]]
 """A turn and its answers, one a sample."""
@@ -68,7 +68,7 @@ class Engine:
         if needed > total:
             raise NeverFitsError(f"{needed} blocks needed, but the cache has {total}")
         session, index = turn.session, turn.index
-        request = Request(turn.prompt, session=session, turn=index, max_tokens=length)
+        request = Request(turn.prompt, session=session, turn=index, max_seq_len=length)
         order, tokens = (self.arrivals, 0), list(turn.prompt)
         self.waiting.append(Sequence(turn, order, tokens, request, branches=turn.samples))
         self.arrivals += 1
@@ -92,7 +92,7 @@ class Engine:
             append=[work.seq.handle for work in grow],
             tokens=[work.seq.tokens[-1] for work in grow],
             extend=([work.seq.handle for work in chunks], [work.end for work in chunks]),
-            admit=[seq.request for seq in comers],
+            allocate=[seq.request for seq in comers],
             token_budget=budget,
         )
         self.ended, self.copied = [], []
@@ -112,7 +112,7 @@ class Engine:
         return list(islice(self.waiting, max(0, self.max_running - len(self.running))))
 
     def _granted(
-        self, stepped: Stepped, grow: list[Work], chunks: list[Work], comers: list[Sequence]
+        self, stepped: StepResult, grow: list[Work], chunks: list[Work], comers: list[Sequence]
     ) -> list[Work]:
         """What of this got room. If something that runs got none, the youngest makes room."""
         short = set()
@@ -130,7 +130,7 @@ class Engine:
             self.waiting.appendleft(seq)
             self.counters.preemptions += 1
             return [item for item in work if item.seq is not seq]
-        for seq, grant in zip(comers, stepped.grants, strict=True):
+        for seq, grant in zip(comers, stepped.allocations, strict=True):
             if grant is None:  # and so are all behind it
                 break
             self.running.append(self.waiting.popleft())

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from examples.serving.shape import Shape
 
-from kvframe import Plan
+from kvframe import CopyPlan
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.integer]
@@ -50,7 +50,7 @@ class Pages:
         """Forget what these blocks held, as when they have just been given to somebody else."""
         self.data[:, :, self.page[blocks]] = np.nan
 
-    def copy(self, plan: Plan) -> None:
+    def copy(self, plan: CopyPlan) -> None:
         """Carry out a plan's copies, in order. What was not asked for is not copied."""
         for source, target, tokens, _group in plan.copies:
             self.poison(np.array([target]))

@@ -3,16 +3,16 @@
 | name | what for |
 | --- | --- |
 | `KVCacheManager` | the object that an engine holds |
-| `Request`, `Extra` | what an engine asks for: a prompt, and the multimodal items in it |
+| `Request`, `MMItem` | what an engine asks for: a prompt, and the multimodal items in it |
 | `session_id` | the number by which policies see a session that has a name |
-| `Grant`, `Stepped`, `Plan`, `Hit` | what the manager answers; more in `kvframe.results` |
+| `Allocation`, `StepResult`, `Hit`, … | what the manager answers; more in `kvframe.results` |
 | `Config`, `CacheConfig` and the other sections | the configuration, as kvframe.toml holds it |
 | `Resolved` | a configuration that was checked, with its policies loaded |
 | `EvictionPolicy`, `AdmissionPolicy`, `PrefixMatcher`, `TierStore` | what a plugin's hook returns |
 | `hookimpl`, `Registry` | marks the hooks of `kvframe.hookspecs`; finds policies by name |
 | `Retention`, `Keep`, `TokenRange` | which parts of a prompt are kept longer |
 | `RouterIndex`, `Reach` | which of many workers holds a prefix |
-| `SlotCache`, `SlotGrant`, `Slot`, `SlotPin`, `SlotPinned` | a contiguous slot for each sequence |
+| `SlotCache`, `SlotAllocation`, `Slot`, `SlotPin`, `SlotPinInfo` | a contiguous slot for each sequence |
 | `EventKind` | what the entries of the event log mean |
 | `KVFrameError` | the base of every error; all of them are in `kvframe.errors` |
 
@@ -22,12 +22,14 @@
 | `kvframe.testing` | tests of a policy or a store, for its author |
 | `kvframe.blocks` | single blocks, for engines with request books of their own |
 | `kvframe.pages`, `kvframe.tiers` | KV bytes in host memory and on a GPU; tiers below the pool |
-| `kvframe.observe`, `kvframe.wire` | statistics, the event log, snapshots; engines' KV events |
+| `kvframe.stats`, `kvframe.wire` | statistics, the event log, snapshots; engines' KV events |
 | `kvframe.integrations` | kvframe inside vLLM, SGLang, LMCache and transformers |
 | `kvframe.bench` | replays of real traces under every policy: the command ``kvframe bench`` |
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
 
 try:
     from kvframe import _core
@@ -37,6 +39,7 @@ except ImportError as error:
         "install kvframe again"
     ) from error
 
+from kvframe import renamed
 from kvframe.config import (
     AdmissionConfig,
     CacheConfig,
@@ -76,78 +79,80 @@ from kvframe.events import EventKind
 from kvframe.hookspecs import hookimpl
 from kvframe.manager import KVCacheManager
 from kvframe.registry import Registry
-from kvframe.request import Extra, Request, session_id
+from kvframe.request import MMItem, Request, session_id
 from kvframe.results import (
-    Answer,
+    Allocation,
+    AllocStatus,
+    BlockCounts,
     Changes,
-    Committed,
-    Counts,
-    Expired,
-    Fit,
-    Grant,
+    CommitResult,
+    CopyPlan,
+    ExpiryResult,
+    HintResult,
+    HintStatus,
     Hit,
     Lengths,
     Owners,
-    Pages,
+    PageRange,
     Pin,
-    Pinned,
-    Plan,
+    PinInfo,
+    PreemptionCandidate,
     Pressure,
     Priority,
     Reason,
     Remap,
-    Sight,
+    RequestUsage,
     Span,
-    Stepped,
-    Taken,
+    StepResult,
     Ticket,
-    Usage,
-    Victim,
+    VisibleRange,
 )
 from kvframe.retention import Keep, Retention, TokenRange
 from kvframe.router import Reach, RouterCounts, RouterIndex
-from kvframe.slots import Slot, SlotCache, SlotGrant, SlotPin, SlotPinned
+from kvframe.slots import Slot, SlotAllocation, SlotCache, SlotPin, SlotPinInfo
 
 __all__ = [
     "AbiError",
     "AdmissionConfig",
     "AdmissionPolicy",
-    "Answer",
+    "AllocStatus",
+    "Allocation",
+    "BlockCounts",
     "BusyError",
     "CacheConfig",
     "CapacityError",
     "Changes",
-    "Committed",
+    "CommitResult",
     "Config",
     "ConfigError",
-    "Counts",
+    "CopyPlan",
     "EventKind",
     "EvictionPolicy",
-    "Expired",
-    "Extra",
-    "Fit",
-    "Grant",
+    "ExpiryResult",
     "GroupConfig",
     "HandleError",
     "HeldError",
+    "HintResult",
+    "HintStatus",
     "Hit",
     "IntegrityError",
     "KVCacheManager",
     "KVFrameError",
     "Keep",
     "Lengths",
+    "MMItem",
     "ModelConfig",
     "NeverFitsError",
     "ObserveConfig",
     "Owners",
-    "Pages",
+    "PageRange",
     "Pin",
-    "Pinned",
-    "Plan",
+    "PinInfo",
     "PluginError",
     "PluginsConfig",
     "PolicyConfig",
     "PolicyError",
+    "PreemptionCandidate",
     "PrefixConfig",
     "PrefixMatcher",
     "Pressure",
@@ -158,22 +163,21 @@ __all__ = [
     "Registry",
     "Remap",
     "Request",
+    "RequestUsage",
     "Resolved",
     "Retention",
     "RetentionConfig",
     "RouterCounts",
     "RouterIndex",
     "SequenceCapacity",
-    "Sight",
     "Slot",
+    "SlotAllocation",
     "SlotCache",
-    "SlotGrant",
     "SlotPin",
-    "SlotPinned",
+    "SlotPinInfo",
     "Span",
     "StaleHandleError",
-    "Stepped",
-    "Taken",
+    "StepResult",
     "Ticket",
     "TierConfig",
     "TierError",
@@ -181,9 +185,8 @@ __all__ = [
     "TokenRange",
     "TraceError",
     "UnknownSequenceError",
-    "Usage",
     "UsageError",
-    "Victim",
+    "VisibleRange",
     "__version__",
     "hookimpl",
     "session_id",
@@ -191,3 +194,8 @@ __all__ = [
 
 __version__: str = _core.__version__
 """The version of the package, as its compiled core says it."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        raise renamed.no_attribute("kvframe", name, renamed.MODULE)

@@ -50,6 +50,10 @@ class Manager:
         """
         A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
         """
+    def abort(self, /, seq: SupportsIndex, fence: SupportsIndex | None = None) -> None:
+        """
+        Ends a sequence and makes nothing more of it findable.
+        """
     def add_pressure_callback(self, /, callback: Any) -> None:
         """
         Calls back with the level before and after each change.
@@ -195,6 +199,12 @@ class Manager:
     def fork(self, /, seq: SupportsIndex) -> int:
         """
         A sequence over the same blocks.
+        """
+    def fork_many(
+        self, /, seq: SupportsIndex, n: SupportsIndex, tokens: Any | None = None
+    ) -> list[int]:
+        """
+        As many forks, each grown by its own token; all of them or none.
         """
     def fork_prefix(self, /, seq: SupportsIndex, upto: SupportsIndex, *, copy: bool = ...) -> int:
         """

@@ -6,64 +6,87 @@ Both ways work on one manager: what a sequence leaves cached is found here, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from kvframe._core import Manager as Core
 from kvframe.arguments import is_int, shown
 from kvframe.errors import CapacityError, UsageError
-from kvframe.manager import KVCacheManager
+from kvframe.prompts import Prompts
+from kvframe.request import MMItem, TokenIds
+from kvframe.results import BlockCounts, Owners
 
 Blocks = npt.NDArray[np.integer[Any]] | Sequence[int]
 Keys = npt.NDArray[np.uint64]
 
 
 class BlockPool:
-    """The blocks of a manager, taken, published, found, held and freed one by one.
+    """``kv.blocks``: blocks taken, published, found, held and freed one by one.
 
-    Args:
-        manager: One layer group; its policy ranks what dies.
-
-    Every call takes a batch and does all of it or nothing.
+    Every call takes a batch and does all of it or nothing. Blocks are published, found and held
+    one by one only where the manager has one layer group.
     """
 
-    def __init__(self, manager: KVCacheManager) -> None:
-        if not isinstance(manager, KVCacheManager):
-            raise UsageError(f"manager = {shown(manager)}: must be a KVCacheManager")
-        self.manager = manager
-        self._core = manager._core
+    def __init__(self, core: Core, prompts: Prompts) -> None:
+        if not isinstance(core, Core):
+            raise UsageError("a BlockPool is not made: a manager has one, KVCacheManager.blocks")
+        self._core, self._prompts = core, prompts
+
+    def _counts(self) -> BlockCounts:
+        return BlockCounts(*self._core.counts())
 
     def available(self) -> int:
         """Blocks that `take` could get now: free, or cached and evictable."""
-        return self.manager.counts().available
+        return self._counts().available
 
-    def take(self, count: int) -> npt.NDArray[np.int32]:
-        """Take ``count`` blocks that nobody else has, each held once; evicts cached ones if needed.
+    def take(
+        self, count: int | None = None, *, out: npt.NDArray[np.int32] | None = None
+    ) -> npt.NDArray[np.int32]:
+        """Take blocks that have no other owner, each held once; evicts cached ones if needed.
+
+        Args:
+            count: How many; as many as ``out`` has room for if None.
+            out: int32, 1-d: filled with their ids. None makes an array.
+
+        Returns:
+            Their ids: ``out``, or the front of it.
 
         Raises:
             CapacityError: So many cannot be had.
-            UsageError: ``count`` is no integer of at least 0.
+            UsageError: ``count`` is no integer of at least 0, or more than ``out`` has room for.
         """
-        counts = self.manager.counts()
-        if not is_int(count) or count < 0:
+        if out is None:
+            out = np.empty(self._checked(count), np.int32)
+        elif count is not None:
+            if not is_int(count) or not 0 <= count <= len(out):
+                limit = f"must be an integer from 0 to {len(out)}, the room in out"
+                raise UsageError(f"count = {shown(count)}: {limit}")
+            out = out[:count]
+        self._core.lend(out)
+        return out
+
+    def _checked(self, count: object) -> int:
+        """A number of blocks, checked before there is an array for them."""
+        number: Any = count
+        if not is_int(count) or number < 0:
             raise UsageError(f"count = {shown(count)}: must be an integer of at least 0")
-        if count > counts.total:  # Before there is an array for them.
+        counts = self._counts()
+        if number > counts.total:
             raise CapacityError(
                 f"needs {shown(count)} blocks, but only {counts.available} are free or evictable "
                 f"of {counts.total}"
             )
-        out = np.empty(int(count), np.int32)
-        self._core.lend(out)
-        return out
+        return int(number)
 
     def publish(self, block: int, key: Keys, parent: int | None = None) -> int | None:
         """Make a taken block findable; it is full, computed and accepted.
 
         Args:
             block: From `take`, not published before.
-            key: uint64 of shape (2,): a row of `KVCacheManager.hash_blocks`, or the caller's own
+            key: uint64 of shape (2,): a row of `hash_blocks`, or the caller's own
                 128 bits of hash. It must cover everything that the KV depends on.
             parent: The published block before it, held by the caller. Without parents every block
                 is its own leaf, so a prefix may be evicted from its front.
@@ -98,7 +121,7 @@ class BlockPool:
     def free(self, blocks: Blocks, generations: Blocks | None = None) -> None:
         """Hold each block once less, in the order of a block table.
 
-        Blocks that nobody holds any more stay cached if they were published; the last of them is
+        Blocks whose last hold ends stay cached if they were published; the last of them is
         evicted first.
 
         Raises:
@@ -116,3 +139,66 @@ class BlockPool:
         """How often each id was freed, which tells a block from a later one of the same id."""
         generations: npt.NDArray[np.uint32] = self._core.holds(blocks)[1]
         return generations
+
+    def hash_blocks(
+        self,
+        prompt: TokenIds,
+        *,
+        cache_salt: str = "",
+        lora_name: str = "",
+        encoder: bytes = b"",
+        mm_items: Iterable[MMItem] = (),
+    ) -> npt.NDArray[np.uint64]:
+        """Keys of a prompt's full blocks: uint64 of shape (blocks, 2), low word first.
+
+        They are the keys under which a request for the prompt would store its blocks, after a
+        prefix matcher has rewritten it. The other arguments are as in `Request`.
+        """
+        tokens, apart = self._prompts.stored_as(prompt, cache_salt, lora_name, mm_items, encoder)
+        keys: npt.NDArray[np.uint64] = self._core.hash_blocks(tokens, **apart)
+        return keys
+
+    def unhashed_blocks(self, seq: int) -> list[npt.NDArray[np.int32]]:
+        """The blocks of a sequence that cannot be found, in table order: an int32 array a group.
+
+        They are not full, not computed or not to be shared. KV that a disaggregated prefill sends
+        goes into these; the others hold their KV already (vLLM:
+        ``get_unhashed_block_ids_all_groups``). Blocks that left a window are not among them.
+        """
+        return self._core.unkeyed(seq)
+
+    def owners(self, block: int) -> Owners:
+        """Who holds a block. Looks through every table, so do not call it in every step."""
+        return Owners(*self._core.owners(block))
+
+    def attach(self, seq: int, handle: int, *, upto: int | None = None) -> int | None:
+        """Attach a handle to exactly the first ``upto`` tokens (for last logits, a hidden state).
+
+        `Hit.attached` and `Allocation.attached` return it for a prompt of exactly these tokens, salt,
+        adapter and items. It is dropped with the last full block of the tokens: `take_detached`.
+        Where they fill no block, none of them needs to be cached: it is dropped with `KVCacheManager.reset_prefix_cache`,
+        or once as many such prefixes as the pool has blocks have been attached to after it.
+
+        Args:
+            seq: A running sequence that has computed the tokens.
+            handle: Any 64-bit number; what it stands for is up to the caller.
+            upto: All computed tokens if None.
+
+        Returns:
+            The handle that it replaces, or None.
+
+        Raises:
+            UsageError: The last block that the tokens fill cannot be found, or they are not all
+                computed, or nothing of the sequence may be found.
+        """
+        if upto is None:
+            upto = self._core.lengths(seq)[2]
+        return self._core.attach(seq, upto, handle)
+
+    def take_detached(self) -> list[int]:
+        """Handles whose prefix has gone since the last call; what they stand for can go too."""
+        return self._core.take_dropped()
+
+    def __repr__(self) -> str:
+        counts = self._counts()
+        return f"BlockPool({counts.available} of {counts.total} blocks available)"

@@ -135,3 +135,5 @@ class EventKind(IntEnum):
     """The sequence was looked up again: value tokens need not be computed, which were other. The
     tokens of its prompt, 1 if it came back after a preemption, and 1 if blocks found are counted,
     come along as ids."""
+    ABORT = 56
+    """The sequence ends, and nothing more of it becomes findable."""

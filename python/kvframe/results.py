@@ -12,7 +12,7 @@ from kvframe.errors import KVFrameError
 from kvframe.request import Request
 
 
-class Grant(NamedTuple):
+class Allocation(NamedTuple):
     """What an admission gave.
 
     Attributes:
@@ -21,13 +21,13 @@ class Grant(NamedTuple):
             tokens that ``load`` brings.
         granted_tokens: Prompt tokens that have slots.
         prompt_tokens: Tokens of the prompt.
-        load: Ticket of the tokens that come from elsewhere (``Request.external``). Settle it with
+        load: Ticket of the tokens that come from elsewhere (``Request.num_external_tokens``). Settle it with
             `KVCacheManager.loaded`, or as ``done`` or ``failed``. None if there are none.
         encoder_cached: Whether the KV of the input that ``cross`` groups attend to was found.
         external_tokens: Tokens after the cached ones that ``load`` brings.
         joined_tokens: Tokens after the cached ones that another sequence is computing (``join``).
             Compute behind them in the same step, or hold the request until they are committed.
-        attached: The handle attached to exactly this prompt (`KVCacheManager.attach`).
+        attached: The handle attached to exactly this prompt (`BlockPool.attach`).
         prompt: uint32: the token ids to compute, if a prefix matcher has rewritten the prompt; None
             if it has not.
     """
@@ -44,14 +44,14 @@ class Grant(NamedTuple):
     prompt: npt.NDArray[np.uint32] | None = None
 
 
-class Committed(NamedTuple):
+class CommitResult(NamedTuple):
     """What a commit did, in blocks.
 
     Attributes:
         stored: Became findable, in the first group.
         duplicates: Those among them of which a copy was findable already.
-        freed: Given up in all groups because no later token attends to them, and held by nobody
-            else.
+        freed: Given up in all groups because no later token attends to them, and without
+            another owner.
     """
 
     stored: int
@@ -66,7 +66,7 @@ class Span(NamedTuple):
     end: int
 
 
-class Sight(NamedTuple):
+class VisibleRange(NamedTuple):
     """What the next token of a sequence attends to in a group.
 
     Attributes:
@@ -80,24 +80,33 @@ class Sight(NamedTuple):
     blocks: int
 
 
-class Plan(NamedTuple):
-    """Pages to copy before the writes of this step.
+class CopyPlan(NamedTuple):
+    """Pages to copy before the writes of this step; false if there are none.
 
     Attributes:
         ticket: Hand it back as ``done`` once the copies are queued on the stream of every later
-            writer, or as ``failed``. Until then neither page of a copy is given to anyone.
+            writer, or as ``failed``. Until then no page of a copy has another owner. -1 if there
+            are no copies: then there is nothing to hand back.
         copies: int32 of shape (n, 4): source block, destination block, tokens that matter, group.
     """
 
     ticket: int
     copies: npt.NDArray[np.int32]
 
+    def __bool__(self) -> bool:
+        return self.ticket >= 0
+
+
+NO_COPIES = CopyPlan(-1, np.empty((0, 4), np.int32))
+"""The plan of a step that copies nothing."""
+NO_COPIES.copies.flags.writeable = False
+
 
 class Pin(NamedTuple):
     """A prefix that is kept from eviction.
 
     Attributes:
-        receipt: Its number, which ends it once (`KVCacheManager.unpin` takes the whole tuple).
+        receipt: Its number, which ends it once (`Pins.unpin` takes the whole tuple).
         block: The last block of the prefix.
         tokens: How many tokens are kept.
         found: How many tokens were cached.
@@ -114,11 +123,11 @@ class Pin(NamedTuple):
         return self.tokens < self.found
 
 
-class Pinned(NamedTuple):
+class PinInfo(NamedTuple):
     """A pin that is held.
 
     Attributes:
-        pin: The receipt, for `KVCacheManager.unpin`.
+        pin: The receipt, for `Pins.unpin`.
         owner: Whose it is; empty if no owner was given.
         until: When its lease ends; None if it has none.
         blocks: How many blocks it keeps, in all groups.
@@ -130,8 +139,8 @@ class Pinned(NamedTuple):
     blocks: int
 
 
-class Taken(StrEnum):
-    """How a hint on a session was taken: `KVCacheManager.hint` has the details."""
+class HintStatus(StrEnum):
+    """How a hint on a session was taken: `Pins.hint` has the details."""
 
     ACCEPTED = "accepted"
     CLIPPED = "clipped"
@@ -140,16 +149,16 @@ class Taken(StrEnum):
     MISSING = "missing"
 
 
-class Answer(NamedTuple):
+class HintResult(NamedTuple):
     """The answer to a hint on a session.
 
     Attributes:
-        taken: How it was taken.
+        status: How it was taken.
         blocks: Blocks that it concerned.
         pin: The receipt of the pin that it made, if it made one.
     """
 
-    taken: Taken
+    status: HintStatus
     blocks: int
     pin: Pin | None
 
@@ -168,7 +177,7 @@ class Hit(NamedTuple):
         tokens: Tokens that need not be computed.
         blocks: Their blocks: an int32 array a group; with ``partial_hits``, the last may be
             partial.
-        attached: The handle attached to exactly this prompt (`KVCacheManager.attach`).
+        attached: The handle attached to exactly this prompt (`BlockPool.attach`).
     """
 
     tokens: int
@@ -188,7 +197,7 @@ class Remap(NamedTuple):
 class Reason(IntEnum):
     """Why a step did not grant an append, an extension or an admission.
 
-    The typed errors in `Stepped.refused` tell more.
+    The typed errors in `StepResult.refused` tell more.
     """
 
     GRANTED = 0
@@ -209,17 +218,17 @@ class Reason(IntEnum):
     """The admission policy makes the request wait."""
 
 
-class Stepped(NamedTuple):
+class StepResult(NamedTuple):
     """What a step did.
 
     Attributes:
-        grants: One for each admission, in order; None where it was refused, or not tried because
+        allocations: One for each request, in order; None where it was refused, or not tried because
             something before it was refused.
-        refused: ("append", "extend" or "admit", place in that list, error) for each that was
+        refused: ("append", "extend" or "allocate", place in that list, error) for each that was
             refused, for lack of room or because a strict policy failed; it is unchanged.
         rewound: Sequences that were cut because their copy failed, or because a computation that
             they joined was cut; `KVCacheManager.extend` gives slots back.
-        plan: Copies to make before this step's writes, or None.
+        plan: Copies to make before this step's writes.
         forks: The new sequence of each fork.
         preempted: For each preempted sequence, the request that brings it back.
         extended: int64: for each extension, the length that has slots now.
@@ -229,10 +238,10 @@ class Stepped(NamedTuple):
             ``tables`` already.
     """
 
-    grants: list[Grant | None]
+    allocations: list[Allocation | None]
     refused: list[tuple[str, int, KVFrameError]]
     rewound: list[int]
-    plan: Plan | None
+    plan: CopyPlan
     forks: list[int]
     preempted: list[Request]
     extended: npt.NDArray[np.int64]
@@ -241,13 +250,13 @@ class Stepped(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What calls other than `step` changed besides their own sequence; fields as in `Stepped`."""
+    """What calls other than `step` changed besides their own sequence; fields as in `StepResult`."""
 
     rewound: list[int]
     remapped: list[Remap]
 
 
-class Pages(NamedTuple):
+class PageRange(NamedTuple):
     """Pages of a range of computed tokens.
 
     Attributes:
@@ -261,7 +270,7 @@ class Pages(NamedTuple):
     last: int
 
 
-class Usage(NamedTuple):
+class RequestUsage(NamedTuple):
     """What a request cost, in tokens.
 
     Attributes:
@@ -279,8 +288,8 @@ class Usage(NamedTuple):
     resumed: bool
 
 
-class Expired(NamedTuple):
-    """What `KVCacheManager.expire` settled.
+class ExpiryResult(NamedTuple):
+    """What `KVCacheManager.expire_until` settled.
 
     Attributes:
         tickets: Tickets whose deadline has passed.
@@ -322,7 +331,7 @@ class Owners(NamedTuple):
     pins: list[tuple[int, str]]
 
 
-class Counts(NamedTuple):
+class BlockCounts(NamedTuple):
     """Blocks: ``free + cached + referenced == total``, always."""
 
     free: int
@@ -360,22 +369,25 @@ class Pressure(IntEnum):
     CRITICAL = 2
 
 
-class Fit(IntEnum):
-    """Whether a request could be admitted."""
+class AllocStatus(IntEnum):
+    """Whether a request could begin now; true for `OK` alone."""
 
     NEVER = 0
     """It needs more blocks than the pool has."""
     LATER = 1
     """Others have to end first, or give up blocks."""
-    NOW = 2
+    OK = 2
+
+    def __bool__(self) -> bool:
+        return self is AllocStatus.OK
 
 
-class Victim(NamedTuple):
+class PreemptionCandidate(NamedTuple):
     """A running sequence that could be preempted.
 
     Attributes:
         seq: Its handle.
-        frees: Blocks that nobody else holds, which its end makes available.
+        frees: Blocks that it alone holds, which its end makes available.
         computed: Tokens to compute again if none of it stays cached.
     """
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from kvframe._core import RouterIndex as _RouterIndex
 from kvframe.arguments import is_int, shown
 from kvframe.errors import UsageError
-from kvframe.request import Extra, TokenIds, items_of, name_bytes
+from kvframe.request import MMItem, TokenIds, items_of, name_bytes
 
 BlockHashes = npt.NDArray[np.uint64] | Sequence[int]
 """Hashes as KV events carry them: unsigned 64 bits; of negative ints the low 64 bits count."""
@@ -241,7 +241,7 @@ class RouterIndex:
         *,
         salt: str | None = None,
         adapter: str | None = None,
-        extras: Iterable[Extra] = (),
+        extras: Iterable[MMItem] = (),
         ranks: Literal[False] = False,
     ) -> dict[int, Reach]: ...
 
@@ -252,7 +252,7 @@ class RouterIndex:
         *,
         salt: str | None = None,
         adapter: str | None = None,
-        extras: Iterable[Extra] = (),
+        extras: Iterable[MMItem] = (),
         ranks: Literal[True],
     ) -> dict[tuple[int, int], Reach]: ...
 
@@ -262,7 +262,7 @@ class RouterIndex:
         *,
         salt: str | None = None,
         adapter: str | None = None,
-        extras: Iterable[Extra] = (),
+        extras: Iterable[MMItem] = (),
         ranks: bool = False,
     ) -> dict[int, Reach] | dict[tuple[int, int], Reach]:
         """How many leading blocks of a prompt each worker holds; workers with none are left out.
@@ -341,7 +341,7 @@ def _blocks(block_hashes: BlockHashes) -> int:
         raise UsageError(f"block_hashes = {shown(block_hashes)}: {limit}") from None
 
 
-def _extra_keys(extras: Iterable[Extra], size: int, blocks: int) -> list[Any]:
+def _extra_keys(extras: Iterable[MMItem], size: int, blocks: int) -> list[Any]:
     """Items of a prompt by block, as vLLM's events have them; None for blocks without."""
     keys: dict[int, list[Any]] = {}
     for start, end, name in sorted(items_of(extras)):

@@ -12,12 +12,12 @@ from kvframe.arguments import shown
 from kvframe.config import Resolved
 from kvframe.errors import UsageError
 from kvframe.policies.driver import driver
-from kvframe.policies.tier import UNKNOWN, Use, resolve, row_of
+from kvframe.policies.flat import UNKNOWN, Access, resolve, row_of
 from kvframe.request import Handles, TokenIds, name_bytes, one_session, space
-from kvframe.results import Plan
+from kvframe.results import CopyPlan
 
 
-class SlotGrant(NamedTuple):
+class SlotAllocation(NamedTuple):
     """What an admission to a `SlotCache` gave.
 
     Attributes:
@@ -71,7 +71,7 @@ class SlotPin(NamedTuple):
     tokens: int
 
 
-class SlotPinned(NamedTuple):
+class SlotPinInfo(NamedTuple):
     """A pin that is held.
 
     Attributes:
@@ -99,7 +99,7 @@ class SlotCache:
         least_copy: The shortest prefix, in tokens, that is worth a copy.
         policy: Which cached slot is given up: the name of an eviction policy, or a configuration
             whose ``[policy]`` is used. To a policy each slot is one block without a prefix.
-        fingerprint: Names the model's weights.
+        weight_version: Names the model's weights.
 
     Raises:
         UsageError: A number is below 1.
@@ -113,7 +113,7 @@ class SlotCache:
         *,
         least_copy: int = 1,
         policy: str | Resolved = "lru",
-        fingerprint: str = "",
+        weight_version: str = "",
     ) -> None:
         resolved = policy if isinstance(policy, Resolved) else resolve(policy)
         config = resolved.config.policy
@@ -121,7 +121,7 @@ class SlotCache:
             slots=slots,
             length=length,
             least_copy=least_copy,
-            fingerprint=name_bytes("fingerprint", fingerprint),
+            fingerprint=name_bytes("weight_version", weight_version),
             policy=driver(
                 resolved.policy, resolved.options, config.window, length, config.budget_ms
             )
@@ -132,20 +132,20 @@ class SlotCache:
 
     # --- a request's life -----------------------------------------------------------------------
 
-    def lookup(self, prompt: TokenIds, *, salt: str = "", adapter: str = "") -> int:
+    def lookup(self, prompt: TokenIds, *, cache_salt: str = "", lora_name: str = "") -> int:
         """Leading tokens of a prompt that some slot holds, never its last. Changes nothing."""
-        found: int = self._core.lookup(prompt, *_space(salt, adapter))
+        found: int = self._core.lookup(prompt, *_space(cache_salt, lora_name))
         return found
 
-    def admit(
-        self, prompt: TokenIds, *, salt: str = "", adapter: str = "", use: Use = UNKNOWN
-    ) -> SlotGrant:
+    def allocate(
+        self, prompt: TokenIds, *, cache_salt: str = "", lora_name: str = "", use: Access = UNKNOWN
+    ) -> SlotAllocation:
         """Give a prompt a slot. Its tokens past ``cached_tokens`` are to be computed.
 
         Args:
             prompt: Token ids.
-            salt: Prefixes are shared only among prompts of the same salt.
-            adapter: As ``salt``, for LoRA and other adapters. Whatever else the KV depends on, such
+            cache_salt: Prefixes are shared only among prompts of the same salt.
+            lora_name: As ``cache_salt``, for LoRA and other adapters. Whatever else the KV depends on, such
                 as images, goes into the salt.
             use: What the policy may know of the request.
 
@@ -154,8 +154,8 @@ class SlotCache:
             NeverFitsError: The prompt is longer than a slot.
             UsageError: The prompt is empty.
         """
-        seq, cached, source = self._core.admit(prompt, *_space(salt, adapter), row_of(use))
-        return SlotGrant(seq, seq & 0xFFFFFFFF, seq >> 32, cached, source)
+        seq, cached, source = self._core.admit(prompt, *_space(cache_salt, lora_name), row_of(use))
+        return SlotAllocation(seq, seq & 0xFFFFFFFF, seq >> 32, cached, source)
 
     def append(self, seq: int, tokens: TokenIds) -> None:
         """Append tokens to a sequence, which are to be computed.
@@ -197,14 +197,14 @@ class SlotCache:
 
     # --- copies ---------------------------------------------------------------------------------
 
-    def take_plan(self) -> Plan | None:
+    def take_plan(self) -> CopyPlan | None:
         """The copies to make before the next write, or None.
 
-        `Plan.copies` has source slot, destination slot, tokens and 0. Until its ticket comes back,
+        `CopyPlan.copies` has source slot, destination slot, tokens and 0. Until its ticket comes back,
         neither slot is given to anyone, and what the copy brings is not found.
         """
         plan = self._core.take_plan()
-        return None if plan is None else Plan(*plan)
+        return None if plan is None else CopyPlan(*plan)
 
     def done(self, ticket: int) -> None:
         """Say that a plan's copies are queued on the stream of every later writer."""
@@ -218,22 +218,22 @@ class SlotCache:
     # --- pins -----------------------------------------------------------------------------------
 
     def pin(
-        self, prompt: TokenIds, *, salt: str = "", adapter: str = "", owner: str = ""
+        self, prompt: TokenIds, *, cache_salt: str = "", lora_name: str = "", owner: str = ""
     ) -> SlotPin | None:
         """Keep the longest prefix of ``prompt`` that some slot holds; None if no slot holds any.
 
         That slot is not given up until `unpin`, and its pinned tokens are not overwritten: a prompt
-        that begins with all that an idle slot holds may still continue there. `clear_cache` and
-        `set_fingerprint` forget pinned tokens as well; the pin then keeps nothing.
+        that begins with all that an idle slot holds may still continue there. `reset_prefix_cache` and
+        `set_weight_version` forget pinned tokens as well; the pin then keeps nothing.
 
         Args:
             prompt: Token ids.
-            salt: As for `admit`.
-            adapter: As for `admit`.
+            cache_salt: As for `allocate`.
+            lora_name: As for `allocate`.
             owner: Any name, for `pins` and `unpin_all`.
         """
         name_bytes("owner", owner)
-        held = self._core.pin(prompt, *_space(salt, adapter), owner)
+        held = self._core.pin(prompt, *_space(cache_salt, lora_name), owner)
         return None if held is None else SlotPin(*held)
 
     def unpin(self, pin: SlotPin) -> None:
@@ -254,22 +254,22 @@ class SlotCache:
         ended: int = self._core.unpin_all(owner)
         return ended
 
-    def pins(self, owner: str | None = None) -> list[SlotPinned]:
+    def pins(self, owner: str | None = None) -> list[SlotPinInfo]:
         """The pins of an owner, or all pins if None."""
         if owner is not None:
             name_bytes("owner", owner)
         return [
-            SlotPinned(SlotPin(receipt, slot, tokens), of)
+            SlotPinInfo(SlotPin(receipt, slot, tokens), of)
             for receipt, slot, tokens, of in self._core.pins(owner)
         ]
 
     # --- all of it ------------------------------------------------------------------------------
 
-    def clear_cache(
+    def reset_prefix_cache(
         self,
         *,
-        adapter: str | None = None,
-        salt: str | None = None,
+        lora_name: str | None = None,
+        cache_salt: str | None = None,
         session: int | str | None = None,
     ) -> int:
         """Forget what is cached, or what of it all of the given applies to.
@@ -278,24 +278,24 @@ class SlotCache:
         of forgotten tokens keep nothing.
 
         Args:
-            adapter: What was computed under this adapter; "" for what was computed without one.
-            salt: What was computed under this salt; "" for what was computed without one.
-            session: Tokens that requests of this session alone have used, by ``Use.session``.
+            lora_name: What was computed under this adapter; "" for what was computed without one.
+            cache_salt: What was computed under this salt; "" for what was computed without one.
+            session: Tokens that requests of this session alone have used, by ``Access.session``.
 
         Returns:
             Cached slots that are empty now. A slot whose first tokens another session used keeps
             those.
         """
         cleared: int = self._core.clear(
-            None if salt is None else name_bytes("salt", salt),
-            None if adapter is None else name_bytes("adapter", adapter),
+            None if cache_salt is None else name_bytes("cache_salt", cache_salt),
+            None if lora_name is None else name_bytes("lora_name", lora_name),
             one_session(session),
         )
         return cleared
 
-    def set_fingerprint(self, fingerprint: str) -> int:
-        """Say that the weights have changed: as `clear_cache`, under another fingerprint."""
-        cleared: int = self._core.set_fingerprint(name_bytes("fingerprint", fingerprint))
+    def set_weight_version(self, version: str) -> int:
+        """Say that the weights have changed: as `reset_prefix_cache`, under other weights."""
+        cleared: int = self._core.set_fingerprint(name_bytes("version", version))
         return cleared
 
     def slots(self) -> list[Slot]:

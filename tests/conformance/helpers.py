@@ -21,7 +21,7 @@ def found(kv: KVCacheManager, prompt: list[int]) -> int:
 
 def evicted(kv: KVCacheManager) -> int:
     """Blocks that gave way so far."""
-    return kv.stats()["evictions"]
+    return kv.stats.counters()["evictions"]
 
 
 def available(kv: KVCacheManager) -> int:

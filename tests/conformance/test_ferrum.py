@@ -28,8 +28,8 @@ from .helpers import available, cached, evicted, found, manager, owners, state, 
 def test_a_manager_of_defaults_takes_grows_and_gives_back() -> None:
     assert KVCacheManager().counts().free == Config().resolve().capacity_blocks
     kv = manager(100, 16)
-    assert kv.collect(100) == 0
-    seq = kv.admit([5] * 64).seq
+    assert kv.evict_until(100) == 0
+    seq = kv.allocate([5] * 64).seq
     assert (kv.lengths(seq).slots, kv.block_table(seq).size) == (64, 4)
     kv.append(seq, [6] * 64)
     assert (kv.lengths(seq).slots, kv.block_table(seq).size) == (128, 8)
@@ -40,13 +40,13 @@ def test_a_manager_of_defaults_takes_grows_and_gives_back() -> None:
 @pytest.mark.scenario("FE-4", "FE-B15", "FE-B17")
 def test_a_third_request_fails_and_leaks_nothing() -> None:
     kv = manager(10, 16)
-    held = [kv.admit([n] * 64).seq for n in (1, 2)]
+    held = [kv.allocate([n] * 64).seq for n in (1, 2)]
     before = state(kv, held)
-    refused = kv.stats()["refused"]
+    refused = kv.stats.counters()["refused"]
     with pytest.raises(CapacityError):
-        kv.admit([3] * 64)
+        kv.allocate([3] * 64)
     assert state(kv, held) == before
-    assert kv.stats()["refused"] == refused + 1
+    assert kv.stats.counters()["refused"] == refused + 1
     assert kv.counts() == (2, 0, 8, 10)
     for seq in held:
         kv.release(seq)
@@ -56,30 +56,30 @@ def test_a_third_request_fails_and_leaks_nothing() -> None:
 @pytest.mark.scenario("FE-6", "FE-B1")
 def test_block_0_is_mapped_like_any_other() -> None:
     kv = manager(2, 16)
-    seq = kv.admit([5] * 17).seq
+    seq = kv.allocate([5] * 17).seq
     assert kv.block_table(seq).tolist() == [0, 1]
     slots = np.zeros(17, np.int64)
-    assert kv.slot_mapping([seq], [0], [17], slots) == 17
+    assert len(kv.slot_mapping([seq], [0], [17], slots)) == 17
     assert slots.tolist() == list(range(17))
     kv.release(seq)
     cached(kv, words(1))
-    grant = kv.admit([*words(1), 5])
+    grant = kv.allocate([*words(1), 5])
     assert (grant.cached_tokens, kv.block_table(grant.seq)[0]) == (16, 0)
 
 
 @pytest.mark.scenario("FE-9")
 def test_a_pool_of_four_fills_frees_and_fills_again() -> None:
     kv = manager(4)
-    first, second = (kv.admit([n] * 8).seq for n in (41, 42))
+    first, second = (kv.allocate([n] * 8).seq for n in (41, 42))
     with pytest.raises(CapacityError):
-        kv.admit([99] * 8)
+        kv.allocate([99] * 8)
     kv.release(first)
-    third = kv.admit([99] * 8).seq
+    third = kv.allocate([99] * 8).seq
     assert not set(kv.block_table(second).tolist()) & set(kv.block_table(third).tolist())
     for seq in (second, third):
         kv.release(seq)
     for turn in range(10):
-        seq = kv.admit([turn] * 4).seq
+        seq = kv.allocate([turn] * 4).seq
         kv.append(seq, [turn] * 4)
         kv.release(seq)
         assert kv.counts() == (4, 0, 0, 4)
@@ -88,9 +88,9 @@ def test_a_pool_of_four_fills_frees_and_fills_again() -> None:
 @pytest.mark.scenario("FE-10")
 def test_a_failed_growth_leaves_four_blocks_and_one_free() -> None:
     kv = manager(5, 16)
-    seq = kv.admit([5] * 64).seq
+    seq = kv.allocate([5] * 64).seq
     with pytest.raises(CapacityError):
-        kv.admit([6] * 64)
+        kv.allocate([6] * 64)
     with pytest.raises(KVFrameError):
         kv.append(seq, [5] * 48)
     assert (kv.block_table(seq).size, kv.lengths(seq).slots) == (4, 64)
@@ -103,18 +103,18 @@ def test_stored_prefixes_are_found_in_part_and_go_by_recency() -> None:
     assert found(kv, [1]) == 0
     cached(kv, [1])
     cached(kv, [2])
-    assert kv.admit([1, 8], until=1).cached_tokens == 1
+    assert kv.allocate([1, 8], until=1).cached_tokens == 1
     cached(kv, [3])
     assert [found(kv, [n]) for n in (1, 2, 3)] == [1, 0, 1]
     longer = manager(8, 1)
     cached(longer, [1, 2, 3])
     assert longer.lookup([1, 2, 3, 4]).tokens == 3
-    longer.admit([9])
-    stats = longer.stats()
+    longer.allocate([9])
+    stats = longer.stats.counters()
     # The first two were misses; a prompt too short to be found is one as well.
     assert (stats["admissions"], stats["admissions_with_hit"]) == (2, 0)
-    longer.admit([1, 2, 3, 4])
-    stats = longer.stats()
+    longer.allocate([1, 2, 3, 4])
+    stats = longer.stats.counters()
     assert (stats["admissions"], stats["admissions_with_hit"], stats["hit_tokens"]) == (3, 1, 3)
 
 
@@ -124,14 +124,14 @@ def test_stored_prefixes_are_found_in_part_and_go_by_recency() -> None:
 @pytest.mark.scenario("FE-B4", "IL-B7")
 def test_the_end_of_one_does_not_free_what_another_has_by_now() -> None:
     kv = manager(2, 16)
-    first = kv.admit(words(1, 2)).seq
+    first = kv.allocate(words(1, 2)).seq
     kv.preempt(first)
-    other = kv.admit(words(3, 4)).seq
+    other = kv.allocate(words(3, 4)).seq
     with pytest.raises(KVFrameError):
         kv.release(first)
     assert [owners(kv, block) for block in kv.block_table(other).tolist()] == [1, 1]
     with pytest.raises(CapacityError):
-        kv.admit(words(5))
+        kv.allocate(words(5))
 
 
 @pytest.mark.scenario("FE-B17", "VT38")
@@ -145,28 +145,28 @@ def test_a_request_comes_in_exactly_if_free_and_cached_suffice(
         if cached_blocks:
             cached(kv, [7] * (4 * cached_blocks))
         if held:
-            kv.admit([8] * (4 * held))
+            kv.allocate([8] * (4 * held))
         room = available(kv)
         assert room == 8 - held
         if wanted <= room:
-            kv.admit([9] * (4 * wanted))
+            kv.allocate([9] * (4 * wanted))
             assert evicted(kv) == max(0, wanted - (8 - held - cached_blocks))
         else:
             with pytest.raises(CapacityError, match=f"needs {wanted} blocks, but only {room}"):
-                kv.admit([9] * (4 * wanted))
+                kv.allocate([9] * (4 * wanted))
             assert evicted(kv) == 0
 
 
 @pytest.mark.scenario("FE-B18", "I15")
 def test_nothing_is_read_past_a_sequence() -> None:
     kv = manager(4, 16)
-    seq = kv.admit([5] * 20).seq
+    seq = kv.allocate([5] * 20).seq
     out = np.full(32, -7, np.int64)
     for start, count in ((0, 21), (20, 1), (32, 1), (2**32 - 1, 1), (5, 2**32 - 5)):
         with pytest.raises(UsageError):
             kv.slot_mapping([seq], [start], [count], out)
     assert (out == -7).all()
-    assert kv.slot_mapping([seq], [0], [20], out) == 20
+    assert len(kv.slot_mapping([seq], [0], [20], out)) == 20
     kv.truncate(seq, 18)
     with pytest.raises(UsageError):
         kv.slot_mapping([seq], [0], [20], out)
@@ -176,13 +176,13 @@ def test_nothing_is_read_past_a_sequence() -> None:
 def test_there_is_one_total() -> None:
     for null_block in (False, True):
         kv = manager(8, 16, null_block=null_block)
-        total = kv.options()["blocks"]
-        for use in (lambda kv=kv: kv.admit(words(1, 2)), lambda kv=kv: cached(kv, words(3))):
+        total = kv.inspect.options()["blocks"]
+        for use in (lambda kv=kv: kv.allocate(words(1, 2)), lambda kv=kv: cached(kv, words(3))):
             use()
             counts = kv.counts()
             assert counts.total == total == 8
             assert counts.free + counts.cached + counts.referenced == total
-        assert kv.block_table(kv.admit(words(4)).seq).size == 1
+        assert kv.block_table(kv.allocate(words(4)).seq).size == 1
 
 
 @pytest.mark.scenario("FE-B20")
@@ -200,10 +200,10 @@ def test_ten_hits_in_a_hundred_are_a_tenth() -> None:
     kv = manager(200, 16)
     cached(kv, words(0))
     for n in range(1, 90):
-        kv.release(kv.admit([*words(n), 5], insert=False).seq)
+        kv.release(kv.allocate([*words(n), 5], write_cache=False).seq)
     for _ in range(10):
-        kv.release(kv.admit([*words(0), 5], insert=False).seq)
-    stats = kv.stats()
+        kv.release(kv.allocate([*words(0), 5], write_cache=False).seq)
+    stats = kv.stats.counters()
     assert stats["admissions_with_hit"] / stats["admissions"] == 0.1
     assert stats["hit_tokens"] / stats["prompt_tokens"] == 160 / (16 + 99 * 17)
 
@@ -211,16 +211,16 @@ def test_ten_hits_in_a_hundred_are_a_tenth() -> None:
 @pytest.mark.scenario("FE-B10", "FE-B22", "SA-B5")
 def test_a_prefix_that_is_kept_is_owned() -> None:
     kv = manager(10, 16)
-    seq = kv.admit(words(*range(10))).seq
+    seq = kv.allocate(words(*range(10))).seq
     kv.commit(seq, 160)
-    lease = kv.lease(seq, 160)
+    lease = kv.pins.lease(seq, 160)
     kv.release(seq)
     assert kv.counts() == (0, 0, 10, 10)
     with pytest.raises(CapacityError):
-        kv.admit(words(20))
+        kv.allocate(words(20))
     assert found(kv, words(*range(10))) == 160
     kv.done(lease)
-    kv.admit(words(20))
+    kv.allocate(words(20))
     assert found(kv, words(*range(10))) == 144
 
 
@@ -228,16 +228,16 @@ def test_a_prefix_that_is_kept_is_owned() -> None:
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_list_of_ids_is_freed_whole_or_not_at_all(place: int) -> None:
     kv = manager(8, 16)
-    seq = kv.admit(words(1)).seq
+    seq = kv.allocate(words(1)).seq
     lent = np.zeros(3, np.int32)
-    kv.lend(lent)
+    kv.blocks.take(out=lent)
     wrong = lent.copy()
     wrong[place] = kv.block_table(seq)[0]
     before = state(kv, [seq])
     with pytest.raises(UsageError):
-        kv.give_back(wrong)
+        kv.blocks.free(wrong)
     assert state(kv, [seq]) == before
-    kv.give_back(lent)
+    kv.blocks.free(lent)
     assert kv.counts() == (7, 0, 1, 8)
     kv.check_integrity()
 
@@ -245,7 +245,7 @@ def test_a_list_of_ids_is_freed_whole_or_not_at_all(place: int) -> None:
 @pytest.mark.scenario("FE-B27")
 def test_a_handle_is_a_number_that_many_may_hold() -> None:
     kv = manager(8, 16)
-    seq = kv.admit([5] * 16).seq
+    seq = kv.allocate([5] * 16).seq
     child = kv.fork(seq)
     for holder in (seq, seq + 0, int(f"{seq}")):
         kv.append(holder, [6] * 16)
@@ -264,8 +264,8 @@ def test_many_blocks_cost_no_more_each_than_few() -> None:
         for _ in range(7):
             start = time.perf_counter()
             for _ in range(max(1, 4096 // blocks)):
-                kv.lend(out)
-                kv.give_back(out)
+                kv.blocks.take(out=out)
+                kv.blocks.free(out)
             best = min(best, time.perf_counter() - start)
         return best / (blocks * max(1, 4096 // blocks))
 
@@ -277,8 +277,8 @@ def test_many_blocks_cost_no_more_each_than_few() -> None:
 @pytest.mark.scenario("FE-B17")
 def test_what_the_pool_can_never_hold_is_told_apart_from_what_must_wait() -> None:
     kv = manager(4, 16)
-    kv.admit(words(1))
+    kv.allocate(words(1))
     with pytest.raises(CapacityError):
-        kv.admit(words(2, 3, 4, 5))
+        kv.allocate(words(2, 3, 4, 5))
     with pytest.raises(NeverFitsError):
-        kv.admit(words(2, 3, 4, 5, 6))
+        kv.allocate(words(2, 3, 4, 5, 6))

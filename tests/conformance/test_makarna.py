@@ -16,10 +16,10 @@ from kvframe import (
     CapacityError,
     Config,
     ConfigError,
-    Extra,
     GroupConfig,
     KVCacheManager,
     KVFrameError,
+    MMItem,
     NeverFitsError,
     SequenceCapacity,
     UsageError,
@@ -38,11 +38,11 @@ TWO = [GroupConfig(name="a"), GroupConfig(name="b")]
 @pytest.mark.scenario("MK-1", "MK-B3", "T32", "V19")
 def test_a_prompt_that_is_all_there_computes_its_last_block() -> None:
     kv = manager(8)
-    first = kv.admit(list(range(8)))
+    first = kv.allocate(list(range(8)))
     assert (first.cached_tokens, kv.block_table(first.seq).size) == (0, 2)
     kv.commit(first.seq, 8)
-    assert kv.stats()["stored"] == 2
-    same = kv.admit(list(range(8)))
+    assert kv.stats.counters()["stored"] == 2
+    same = kv.allocate(list(range(8)))
     assert same.cached_tokens == 4
     tables = [kv.block_table(seq).tolist() for seq in (first.seq, same.seq)]
     # What it computes goes into a page of its own.
@@ -54,9 +54,9 @@ def test_a_prompt_that_is_all_there_computes_its_last_block() -> None:
 @pytest.mark.scenario("MK-2")
 def test_nine_tokens_that_share_eight_take_one_block() -> None:
     kv = manager(8)
-    kv.commit(kv.admit(list(range(8))).seq, 8)
+    kv.commit(kv.allocate(list(range(8))).seq, 8)
     used = kv.counts().referenced
-    assert kv.admit(list(range(9))).cached_tokens == 8
+    assert kv.allocate(list(range(9))).cached_tokens == 8
     assert kv.counts().referenced - used == 1
 
 
@@ -64,11 +64,11 @@ def test_nine_tokens_that_share_eight_take_one_block() -> None:
 def test_without_caching_nothing_is_cached() -> None:
     kv = manager(8, prefix_caching=False)
     for _ in range(2):
-        grant = kv.admit(list(range(9)))
+        grant = kv.allocate(list(range(9)))
         assert grant.cached_tokens == 0
         kv.commit(grant.seq, 9)
         kv.release(grant.seq)
-    assert (kv.stats()["stored"], kv.counts().free) == (0, 8)
+    assert (kv.stats.counters()["stored"], kv.counts().free) == (0, 8)
 
 
 @pytest.mark.scenario("MK-5", "MK-B4", "MK-B5")
@@ -76,27 +76,27 @@ def test_without_caching_nothing_is_cached() -> None:
 def test_four_blocks_are_cached_of_eighteen_tokens_however_they_come(steps: list[int]) -> None:
     kv = manager(8)
     text = list(range(18))
-    seq = kv.admit(text[:6], chunk=6).seq
+    seq = kv.allocate(text[:6], chunk=6).seq
     for until in steps:
         if (slots := kv.lengths(seq).slots) < until:
             kv.append(seq, text[slots:until])
         kv.commit(seq, until)
         assert found(kv, text[: until // 4 * 4]) == until // 4 * 4
-    assert kv.stats()["stored"] == 4
-    assert kv.admit([*text, 99]).cached_tokens == 16
+    assert kv.stats.counters()["stored"] == 4
+    assert kv.allocate([*text, 99]).cached_tokens == 16
 
 
 @pytest.mark.scenario("MK-B5")
 def test_ids_that_come_late_hold_back_only_their_own_blocks() -> None:
     kv = manager(8)
-    seq = kv.admit(list(range(6))).seq
-    kv.append_unknown(seq, 10)
-    kv.fill(seq, [6, 7, 8])
+    seq = kv.allocate(list(range(6))).seq
+    kv.append_placeholders(seq, 10)
+    kv.fill_placeholders(seq, [6, 7, 8])
     kv.commit(seq, 9)
     assert found(kv, list(range(8))) == 8
     with pytest.raises(UsageError):
         kv.commit(seq, 12)
-    kv.fill(seq, list(range(9, 16)))
+    kv.fill_placeholders(seq, list(range(9, 16)))
     kv.commit(seq, 16)
     assert found(kv, list(range(16))) == 16
 
@@ -106,15 +106,15 @@ def test_ids_that_come_late_hold_back_only_their_own_blocks() -> None:
 def test_a_failed_admission_leaves_every_count(groups: list[GroupConfig]) -> None:
     layers = max(1, len(groups))
     kv = manager(6 * layers, groups=groups)
-    runs = kv.admit(list(range(8))).seq
+    runs = kv.allocate(list(range(8))).seq
     kv.commit(runs, 8)
     cached(kv, [*range(4), 50, 51, 52, 53])
-    kv.admit([9])
+    kv.allocate([9])
     before = state(kv, [runs])
     counts = [owners(kv, block) for block in range(6 * layers)]
     for wanted in ([*range(8), *[60] * 13], [*range(4), 50, 51, 52, 53, *[60] * 13]):
         with pytest.raises(CapacityError):
-            kv.admit(wanted)
+            kv.allocate(wanted)
         assert state(kv, [runs]) == before
         assert [owners(kv, block) for block in range(6 * layers)] == counts
         kv.check_integrity()
@@ -123,8 +123,8 @@ def test_a_failed_admission_leaves_every_count(groups: list[GroupConfig]) -> Non
 @pytest.mark.scenario("MK-7", "MK-B6")
 def test_a_failed_append_leaves_tokens_and_tables_and_works_later() -> None:
     kv = manager(7, groups=TWO)
-    seq = kv.admit(list(range(8))).seq
-    other = kv.admit([9]).seq
+    seq = kv.allocate(list(range(8))).seq
+    other = kv.allocate([9]).seq
     before = state(kv, [seq, other])
     for _ in range(2):
         # One block is free, and a block a group is needed.
@@ -141,7 +141,7 @@ def test_a_failed_append_leaves_tokens_and_tables_and_works_later() -> None:
 def test_what_was_freed_is_hit_again() -> None:
     kv = manager(8)
     for hit in (0, 8, 8):
-        grant = kv.admit(list(range(9)))
+        grant = kv.allocate(list(range(9)))
         assert grant.cached_tokens == hit
         kv.commit(grant.seq, 9)
         kv.release(grant.seq)
@@ -151,7 +151,7 @@ def test_what_was_freed_is_hit_again() -> None:
 @pytest.mark.parametrize("upto", [4, 1000, 2**32, -1])
 def test_a_commit_stays_within_what_was_appended(upto: int) -> None:
     kv = manager(8)
-    seq = kv.admit(list(range(3))).seq
+    seq = kv.allocate(list(range(3))).seq
     before = state(kv, [seq])
     with pytest.raises(UsageError):
         kv.commit(seq, upto)
@@ -163,7 +163,7 @@ def test_a_commit_stays_within_what_was_appended(upto: int) -> None:
 @pytest.mark.scenario("MK-10")
 def test_an_empty_prompt_takes_its_first_block_with_its_first_token() -> None:
     kv = manager(8)
-    grant = kv.admit([])
+    grant = kv.allocate([])
     assert (grant.cached_tokens, kv.block_table(grant.seq).size) == (0, 0)
     kv.append(grant.seq, [5])
     assert kv.block_table(grant.seq).size == 1
@@ -184,7 +184,7 @@ def test_a_block_late_in_a_text_costs_what_an_early_one_did() -> None:
         return time.perf_counter() - start
 
     kv = manager(50_000)
-    seq = kv.admit([7] * 4).seq
+    seq = kv.allocate([7] * 4).seq
     early = min(blocks(seq, kv, 100) for _ in range(5))
     for _ in range(8):
         slots = kv.lengths(seq).slots
@@ -202,11 +202,11 @@ def test_positions_layers_and_limits_are_checked() -> None:
             Config.load(env={}, cache={"capacity": "1 MiB"}, model=shape).resolve()
     size = SequenceCapacity(max_seq_len=8, max_requests=2)
     kv = KVCacheManager(Config(cache=CacheConfig(capacity=size, block_size=4)))
-    seqs = [kv.admit([n] * 8, max_tokens=8).seq for n in (1, 2)]
+    seqs = [kv.allocate([n] * 8, max_seq_len=8).seq for n in (1, 2)]
     with pytest.raises(CapacityError):
-        kv.admit([3] * 8)
+        kv.allocate([3] * 8)
     with pytest.raises(NeverFitsError):
-        kv.admit([3] * 8, max_tokens=17)
+        kv.allocate([3] * 8, max_seq_len=17)
     out = np.zeros(1, np.int64)
     for start, group in ((-1, 0), (8, 0), (0, -1), (0, 1)):
         with pytest.raises(KVFrameError):
@@ -218,7 +218,7 @@ def test_the_head_of_a_prefix_outlives_its_tail() -> None:
     kv = manager(4)
     cached(kv, range(16))
     for left in (12, 8, 4, 0):
-        kv.collect(kv.counts().free + 1)
+        kv.evict_until(kv.counts().free + 1)
         assert found(kv, list(range(16))) == left
         kv.check_integrity()
 
@@ -227,8 +227,8 @@ SPACES: list[dict[str, Any]] = [
     {},
     {"salt": "a"},
     {"adapter": "a"},
-    {"extras": [Extra(0, 2, b"cat")]},
-    {"extras": [Extra(0, 2, b"dog")]},
+    {"extras": [MMItem(0, 2, b"cat")]},
+    {"extras": [MMItem(0, 2, b"dog")]},
 ]
 
 
@@ -245,10 +245,10 @@ def test_salt_adapter_and_items_are_part_of_a_key(mine: int) -> None:
 def test_a_key_that_matches_other_tokens_is_a_miss() -> None:
     kv = manager(8, hash="xxh3-128")
     cached(kv, range(8))
-    forged = kv.hash_blocks(list(range(8)))
-    grant = kv.admit([*range(4), 70, 71, 72, 73, 9], keys=forged)
+    forged = kv.blocks.hash_blocks(list(range(8)))
+    grant = kv.allocate([*range(4), 70, 71, 72, 73, 9], keys=forged)
     assert grant.cached_tokens == 4
-    assert kv.stats()["collisions"] == 1
+    assert kv.stats.counters()["collisions"] == 1
     kv.commit(grant.seq, 9)
     # What collided is not findable, and what was there still is.
     assert found(kv, [*range(4), 70, 71, 72, 73]) == 4
@@ -267,6 +267,6 @@ def test_which_block_dies_is_up_to_a_policy() -> None:
         kv = manager(3, policy=policy, known=known)
         for word in range(3):
             cached(kv, words(word, size=4))
-        kv.admit([99])
+        kv.allocate([99])
         assert [found(kv, words(word, size=4)) for word in range(3)] == left
         assert available(kv) == 2

@@ -9,7 +9,7 @@ import pytest
 
 from kvframe import KVCacheManager, PluginError, Request, UsageError
 from kvframe.config import Resolved
-from kvframe.policies.tier import TierPolicy
+from kvframe.policies.flat import TierPolicy
 
 from ..policies.drive import follow, traffic
 from ..policies.twins import TWINS
@@ -29,7 +29,7 @@ def deaths(kv: KVCacheManager, *names: int) -> list[int]:
     order = []
     for _ in names:
         loan = np.zeros(1, np.int32)
-        kv.lend(loan)
+        kv.blocks.take(out=loan)
         order += [name for name in names if name not in order and not found(kv, words(name))]
     return order
 
@@ -47,7 +47,7 @@ def test_the_order_of_lru_fifo_and_clock(policy: str, order: list[int]) -> None:
     kv = under(policy, 3)
     for name in (1, 2, 3):
         cached(kv, words(name))
-    kv.release(kv.admit([*words(1), 7], until=16).seq)
+    kv.release(kv.allocate([*words(1), 7], until=16).seq)
     assert deaths(kv, 1, 2, 3) == order
 
 
@@ -58,7 +58,7 @@ def test_arc_promotes_what_is_used_again_and_its_target_follows_the_ghosts() -> 
     def store(key: str) -> list[str]:
         gone = [] if len(arc) < 2 else arc.victims(1)
         assert gone is not None
-        arc.missed([key])
+        arc.on_miss([key])
         arc.insert(key)
         arc.release([key])
         return gone
@@ -67,9 +67,9 @@ def test_arc_promotes_what_is_used_again_and_its_target_follows_the_ghosts() -> 
     arc.hit(["a"])  # to those used often
     store("b")
     assert store("c") == ["b"], "what was used once dies, though a is older"
-    arc.missed(["b"])  # a ghost of one used once: more room for such
+    arc.on_miss(["b"])  # a ghost of one used once: more room for such
     assert store("d") == ["a"], "c, used once, is kept for it"
-    arc.missed(["a"])  # a ghost of one used often: less room
+    arc.on_miss(["a"])  # a ghost of one used often: less room
     assert store("e") == ["c"]
 
 
@@ -135,7 +135,7 @@ def test_the_stronger_priority_stays_with_a_block_and_one_without_use_decays() -
         cached(kv, words(scan), priority=4)
     assert (found(kv, words(1)), found(kv, words(2))) == (16, 16)
     with pytest.raises(UsageError, match="between -2147483648 and 2147483647"):
-        kv.admit(words(3), priority=2**31)
+        kv.allocate(words(3), priority=2**31)
     # Retention that ends: of one session until it is over, of a one-shot request not at all.
     kv = under("ttl", 4, session_ticks=60, one_shot_ticks=1)
     cached(kv, words(1), session=1)
@@ -161,7 +161,7 @@ def test_a_scheduler_orders_requests_by_their_longest_prefix() -> None:
         """Prompt tokens found, one request after the other."""
         tokens = 0
         for i in order:
-            grant = kv.admit(Request(waiting[i]))
+            grant = kv.allocate(Request(waiting[i]))
             kv.commit(grant.seq, len(waiting[i]))
             kv.release(grant.seq)
             tokens += grant.cached_tokens

@@ -39,15 +39,15 @@ def by_bytes(capacity: str, **cache: Any) -> KVCacheManager:
 @pytest.mark.scenario("IL-1", "IL-2", "IL-4", "IL-5")
 def test_bytes_become_blocks_and_growth_takes_what_is_missing() -> None:
     kv = by_bytes("16000 B")
-    assert (kv.counts(), kv.usage()) == ((10, 0, 0, 10), 0.0)
-    seq = kv.admit(words(1, 2)).seq
+    assert (kv.counts(), kv.pressure.usage()) == ((10, 0, 0, 10), 0.0)
+    seq = kv.allocate(words(1, 2)).seq
     assert (kv.counts().free, kv.block_table(seq).size) == (8, 2)
-    assert kv.usage() == pytest.approx(0.2, abs=1e-10)
+    assert kv.pressure.usage() == pytest.approx(0.2, abs=1e-10)
     kv.commit(seq, 32)
     kv.append(seq, words(3))
     assert (kv.counts().free, kv.block_table(seq).size) == (7, 3)
     kv.release(seq)
-    assert (available(kv), kv.usage()) == (10, 0.0)
+    assert (available(kv), kv.pressure.usage()) == (10, 0.0)
     kv.check_integrity()
 
 
@@ -56,7 +56,7 @@ def test_a_pool_of_one_block_refuses_two_and_is_as_it_was() -> None:
     kv = by_bytes("1600 B")
     before = state(kv)
     with pytest.raises(NeverFitsError, match="needs 2 blocks, but the whole pool has 1"):
-        kv.admit(words(1, 2))
+        kv.allocate(words(1, 2))
     assert state(kv) == before
     assert kv.counts().free == 1
 
@@ -73,10 +73,10 @@ def test_a_hit_is_told_by_tokens_and_leaves_one_to_compute(prompt: list[int], hi
     assert kv.lookup(prompt).tokens == hit
     # The same session and length is no reason for a hit, another one none against it.
     for session in (7, 8):
-        grant = kv.admit(prompt, session=session)
+        grant = kv.allocate(prompt, session=session)
         assert grant.cached_tokens == hit
         kv.release(grant.seq)
-    stats = kv.stats()
+    stats = kv.stats.counters()
     assert (stats["admissions"], stats["admissions_with_hit"]) == (3, 2 * (hit > 0))
     assert stats["hit_tokens"] == 2 * hit
 
@@ -84,7 +84,7 @@ def test_a_hit_is_told_by_tokens_and_leaves_one_to_compute(prompt: list[int], hi
 @pytest.mark.scenario("IL-7", "FE-B23", "IL-B7")
 def test_a_block_goes_with_its_last_owner_and_no_further() -> None:
     kv = manager(10, 16)
-    one = kv.admit(words(1)).seq
+    one = kv.allocate(words(1)).seq
     two = kv.fork(one)
     (block,) = kv.block_table(one).tolist()
     assert owners(kv, block) == 2
@@ -97,7 +97,7 @@ def test_a_block_goes_with_its_last_owner_and_no_further() -> None:
             kv.release(seq)
     assert (owners(kv, block), kv.counts()) == (0, (10, 0, 0, 10))
     # Two requests after the double free: no block is handed out twice.
-    tables = [kv.block_table(kv.admit(words(n, n + 1)).seq).tolist() for n in (3, 5)]
+    tables = [kv.block_table(kv.allocate(words(n, n + 1)).seq).tolist() for n in (3, 5)]
     assert len({*tables[0], *tables[1]}) == 4
 
 
@@ -109,25 +109,25 @@ def test_an_entry_goes_with_its_block() -> None:
     kv = manager(2, 16)
     cached(kv, words(1))
     assert found(kv, words(1)) == 16
-    running = kv.admit(words(2, 3)).seq
+    running = kv.allocate(words(2, 3)).seq
     assert found(kv, words(1)) == 0
     kv.release(running)
-    assert kv.admit([*words(1), 5]).cached_tokens == 0
+    assert kv.allocate([*words(1), 5]).cached_tokens == 0
 
 
 @pytest.mark.scenario("IL-B3")
 def test_a_hit_is_owned_at_once_and_not_computed_again() -> None:
     kv = manager(3, 16)
     cached(kv, words(1))
-    taken = kv.stats()["allocated"]
-    grant = kv.admit(words(1, 2))
+    taken = kv.stats.counters()["allocated"]
+    grant = kv.allocate(words(1, 2))
     assert grant.cached_tokens == 16
-    assert kv.stats()["allocated"] - taken == 1
+    assert kv.stats.counters()["allocated"] - taken == 1
     assert kv.counts() == (1, 0, 2, 3)
     hit = kv.block_table(grant.seq)[0]
     assert owners(kv, hit) == 1
     with pytest.raises(CapacityError):
-        kv.admit(words(8, 9))
+        kv.allocate(words(8, 9))
     assert kv.block_table(grant.seq)[0] == hit
 
 
@@ -145,18 +145,18 @@ def test_a_long_prefix_is_found_whole() -> None:
 @pytest.mark.scenario("IL-B5", "IL-B6")
 def test_waiting_requests_hit_what_was_computed_meanwhile() -> None:
     kv = manager(4, 16)
-    running = kv.admit(words(1, 2, 3)).seq
+    running = kv.allocate(words(1, 2, 3)).seq
     waiting = words(1, 2, 4)
     for _ in range(5):
         with pytest.raises(CapacityError):
-            kv.admit(waiting)
-    assert (kv.stats()["admissions"], kv.stats()["hit_tokens"]) == (1, 0)
+            kv.allocate(waiting)
+    assert (kv.stats.counters()["admissions"], kv.stats.counters()["hit_tokens"]) == (1, 0)
     kv.commit(running, 48)
-    grant = kv.admit(waiting)
+    grant = kv.allocate(waiting)
     assert grant.cached_tokens == 32
     back = kv.preempt(running)
-    assert kv.admit(back).cached_tokens == 32
-    stats = kv.stats()
+    assert kv.allocate(back).cached_tokens == 32
+    stats = kv.stats.counters()
     assert (stats["admissions"], stats["admissions_with_hit"], stats["hit_tokens"]) == (2, 1, 32)
     assert (stats["resumed"], stats["resumed_hit_tokens"]) == (1, 32)
 
@@ -166,7 +166,7 @@ def test_what_was_freed_first_is_recycled_first() -> None:
     kv = manager(4, 16)
     for word in (1, 2, 3, 4):
         cached(kv, words(word))
-    kv.admit(words(9))
+    kv.allocate(words(9))
     assert [found(kv, words(word)) for word in (1, 2, 3, 4)] == [0, 16, 16, 16]
 
 
@@ -194,7 +194,7 @@ def test_an_impossible_capacity_is_told_before_anything_runs(name: str) -> None:
 @pytest.mark.scenario("IL-B12", "IL-B13")
 def test_what_comes_back_has_only_what_is_still_there() -> None:
     kv = manager(5, 16)
-    grant = kv.admit(words(1, 2), max_tokens=64)
+    grant = kv.allocate(words(1, 2), max_seq_len=64)
     assert grant.prompt_tokens == 32
     kv.commit(grant.seq, 32)
     kv.append(grant.seq, words(3)[:10])
@@ -203,8 +203,8 @@ def test_what_comes_back_has_only_what_is_still_there() -> None:
     assert len(request) == 42
     for gone, left in ((0, 32), (4, 16), (5, 0)):
         if gone:
-            kv.release(kv.admit(words(*range(10, 10 + gone))).seq)
-        grant = kv.admit(request)
+            kv.release(kv.allocate(words(*range(10, 10 + gone))).seq)
+        grant = kv.allocate(request)
         # Not added up over the times it came back, and nothing counts as computed that is gone.
         assert (grant.cached_tokens, grant.prompt_tokens) == (left, 42)
         assert kv.lengths(grant.seq) == (42, 42, left, left)
@@ -216,11 +216,11 @@ def test_what_comes_back_has_only_what_is_still_there() -> None:
 @pytest.mark.parametrize("block", [-1, 10, 2**31 - 1])
 def test_nobody_names_blocks_that_are_not_his(block: int) -> None:
     kv = manager(10, 16)
-    kv.admit(words(1))
+    kv.allocate(words(1))
     before = state(kv)
     for ids in ([block], [0], [9]):
         with pytest.raises(UsageError, match="block"):
-            kv.give_back(np.array(ids, np.int32))
+            kv.blocks.free(np.array(ids, np.int32))
     with pytest.raises(KVFrameError):
         kv.release(block)
     assert state(kv) == before
@@ -233,24 +233,24 @@ def test_nobody_names_blocks_that_are_not_his(block: int) -> None:
 def test_a_decoded_token_and_the_hit_after() -> None:
     kv = manager(100, 16)
     prompt = words(1, 2, 3, 4)
-    seq = kv.admit(prompt).seq
+    seq = kv.allocate(prompt).seq
     kv.commit(seq, 64)
     kv.append(seq, [5])
     assert (kv.block_table(seq).size, kv.counts().free) == (5, 95)
     kv.release(seq)
     assert available(kv) == 100
-    assert kv.admit(prompt).cached_tokens == 48
+    assert kv.allocate(prompt).cached_tokens == 48
 
 
 @pytest.mark.scenario("U-2")
 def test_a_shared_head_is_there_once() -> None:
     kv = manager(10, 16)
-    first = kv.admit(words(1, 2, 3)).seq
+    first = kv.allocate(words(1, 2, 3)).seq
     kv.commit(first, 48)
-    second = kv.admit(words(1, 2, 9))
+    second = kv.allocate(words(1, 2, 9))
     assert (second.cached_tokens, kv.counts().referenced) == (32, 4)
     kv.release(first)
-    assert kv.admit([*words(1, 2, 3), 4]).cached_tokens == 48
+    assert kv.allocate([*words(1, 2, 3), 4]).cached_tokens == 48
 
 
 def pairs() -> KVCacheManager:
@@ -264,7 +264,7 @@ def pairs() -> KVCacheManager:
 @pytest.mark.scenario("U-3", "MK-B14", "V8")
 def test_a_newcomer_takes_the_oldest_and_then_a_tail() -> None:
     kv = pairs()
-    kv.admit(words(7, 8, 9))
+    kv.allocate(words(7, 8, 9))
     assert evicted(kv) == 3
     assert [found(kv, words(*pair)) for pair in ((1, 2), (3, 4), (5, 6))] == [0, 16, 32]
 
@@ -273,20 +273,20 @@ def test_a_newcomer_takes_the_oldest_and_then_a_tail() -> None:
 def test_a_block_that_is_hit_is_no_room_for_what_missed() -> None:
     kv = manager(2, 16)
     cached(kv, words(1))
-    both = kv.admit(words(1, 2)).seq
+    both = kv.allocate(words(1, 2)).seq
     assert kv.counts().free == 0
     for refused in (words(9), words(1, 3)):
         with pytest.raises(CapacityError):
-            kv.admit(refused)
+            kv.allocate(refused)
     kv.release(both)
-    assert kv.admit(words(1, 3)).cached_tokens == 16
+    assert kv.allocate(words(1, 3)).cached_tokens == 16
 
 
 @pytest.mark.scenario("U-5")
 def test_a_hit_makes_its_prefix_young() -> None:
     kv = pairs()
-    kv.release(kv.admit([*words(3, 4), 0], until=32).seq)
-    kv.admit(words(7, 8, 9))
+    kv.release(kv.allocate([*words(3, 4), 0], until=32).seq)
+    kv.allocate(words(7, 8, 9))
     assert [found(kv, words(*pair)) for pair in ((1, 2), (3, 4), (5, 6))] == [0, 32, 16]
 
 
@@ -295,16 +295,16 @@ def test_the_queue_of_what_may_go_gives_up_its_middle() -> None:
     kv = manager(4, 16)
     for word in range(4):
         cached(kv, words(word))
-    order = kv.eviction_order
+    order = kv.inspect.eviction_order
     assert order().tolist() == [0, 1, 2, 3]
-    held = [kv.admit([*words(word), 0], until=16).seq for word in (0, 1)]
+    held = [kv.allocate([*words(word), 0], until=16).seq for word in (0, 1)]
     assert order().tolist() == [2, 3]
     again = kv.fork(held[0])
     kv.release(held[0])
     assert order().tolist() == [2, 3]
     kv.release(again)
     assert order().tolist() == [2, 3, 0]
-    kv.admit([*words(3), 0], until=16)
+    kv.allocate([*words(3), 0], until=16)
     assert order().tolist() == [2, 0]
     kv.check_integrity()
 
@@ -312,10 +312,10 @@ def test_the_queue_of_what_may_go_gives_up_its_middle() -> None:
 @pytest.mark.scenario("U-11")
 def test_a_sharer_is_admitted_for_what_it_lacks() -> None:
     kv = manager(6, 16)
-    kv.commit(kv.admit(words(1, 2, 3, 4)).seq, 64)
-    shares = kv.admit([*words(1, 2, 3), 7])
+    kv.commit(kv.allocate(words(1, 2, 3, 4)).seq, 64)
+    shares = kv.allocate([*words(1, 2, 3), 7])
     assert (shares.cached_tokens, kv.counts().free) == (48, 1)
     kv.commit(shares.seq, 49)
     free = kv.counts().free
-    same = kv.admit(words(1, 2, 3, 4))
+    same = kv.allocate(words(1, 2, 3, 4))
     assert (same.cached_tokens, free - kv.counts().free) == (48, 1)

@@ -18,9 +18,9 @@ from .helpers import available, cached, evicted, found, manager, owners, state, 
 @pytest.mark.scenario("SA-4", "SA-B11")
 def test_a_pin_is_a_ticket_of_its_own() -> None:
     kv = manager(4)
-    seq = kv.admit(list(range(8))).seq
+    seq = kv.allocate(list(range(8))).seq
     kv.commit(seq, 8)
-    pins = [kv.lease(seq, 8), kv.lease(seq, 8)]
+    pins = [kv.pins.lease(seq, 8), kv.pins.lease(seq, 8)]
     kv.release(seq)
     assert [owners(kv, block) for block in (0, 1)] == [2, 2]
     kv.done(pins[0])
@@ -30,7 +30,7 @@ def test_a_pin_is_a_ticket_of_its_own() -> None:
     # Letting go of one twice did not take the other away.
     assert [owners(kv, block) for block in (0, 1)] == [1, 1]
     with pytest.raises(CapacityError):
-        kv.admit([9] * 12)
+        kv.allocate([9] * 12)
     kv.done(pins[1])
     assert available(kv) == 4
 
@@ -38,7 +38,7 @@ def test_a_pin_is_a_ticket_of_its_own() -> None:
 @pytest.mark.scenario("SA-7", "SA-B1", "SA-B2", "VT6")
 def test_over_capacity_leaves_go_oldest_first_and_paths_only_shorten() -> None:
     kv = manager(6)
-    pinned = kv.admit([*words(1, 2, size=4), 0], until=8).seq
+    pinned = kv.allocate([*words(1, 2, size=4), 0], until=8).seq
     kv.commit(pinned, 8)
     for branch in (3, 4, 5, 6):
         cached(kv, words(1, branch, size=4))
@@ -65,7 +65,7 @@ def test_an_inner_block_never_goes_before_what_follows_it() -> None:
         cached(kv, words(1, branch, 9, size=4))
     reachable = kv.counts().cached
     for _ in range(reachable):
-        kv.collect(kv.counts().free + 1)
+        kv.evict_until(kv.counts().free + 1)
         seen = set()
         for branch in (2, 3, 4):
             for blocks in kv.lookup([*words(1, branch, 9, size=4), 0]).blocks:
@@ -79,14 +79,14 @@ def test_an_inner_block_never_goes_before_what_follows_it() -> None:
 @pytest.mark.scenario("SA-B3", "T17")
 def test_with_everything_pinned_the_answer_is_no() -> None:
     kv = manager(2)
-    seq = kv.admit(list(range(8))).seq
+    seq = kv.allocate(list(range(8))).seq
     kv.commit(seq, 8)
     before = state(kv, [seq])
     with pytest.raises(CapacityError):
-        kv.admit([9])
+        kv.allocate([9])
     with pytest.raises(CapacityError):
-        kv.lend(np.zeros(1, np.int32))
-    assert kv.collect(2) == 0
+        kv.blocks.take(out=np.zeros(1, np.int32))
+    assert kv.evict_until(2) == 0
     assert state(kv, [seq]) == before
 
 
@@ -100,7 +100,7 @@ def test_capacity_is_in_blocks_and_a_prompt_does_not_eat_its_own_head() -> None:
     cached(kv, full)
     assert (found(kv, full), evicted(kv)) == (16_000, 0)
     with pytest.raises(NeverFitsError):
-        kv.admit(list(range(16_001)))
+        kv.allocate(list(range(16_001)))
     assert found(kv, full) == 16_000
 
 
@@ -109,7 +109,7 @@ def test_capacity_is_in_blocks_and_a_prompt_does_not_eat_its_own_head() -> None:
 def test_who_owns_the_end_owns_the_way_there(policy: str) -> None:
     kv = manager(8, policy=policy)
     cached(kv, words(1, 2, 3, size=4))
-    deep = kv.admit([*words(1, 2, 3, size=4), 0], until=12).seq
+    deep = kv.allocate([*words(1, 2, 3, size=4), 0], until=12).seq
     path = kv.block_table(deep).tolist()
     assert [owners(kv, block) for block in path] == [1, 1, 1]
     for scan in range(100, 130):
@@ -123,21 +123,21 @@ def test_who_owns_the_end_owns_the_way_there(policy: str) -> None:
 def test_what_is_taken_is_never_handed_out_again() -> None:
     kv = manager(4)
     lent = np.zeros(4, np.int32)
-    kv.lend(lent)
+    kv.blocks.take(out=lent)
     assert sorted(lent.tolist()) == [0, 1, 2, 3]
     with pytest.raises(CapacityError):
-        kv.lend(np.zeros(1, np.int32))
-    kv.give_back(lent[2:3])
+        kv.blocks.take(out=np.zeros(1, np.int32))
+    kv.blocks.free(lent[2:3])
     before = state(kv)
     for wrong in (lent[2:3], np.array([9], np.int32), np.array([-1], np.int32), lent[[0, 0]]):
         with pytest.raises(UsageError):
-            kv.give_back(wrong)
+            kv.blocks.free(wrong)
         assert state(kv) == before
     again = np.zeros(1, np.int32)
-    kv.lend(again)
+    kv.blocks.take(out=again)
     assert again.tolist() == [2]
     with pytest.raises(CapacityError):
-        kv.lend(again)
+        kv.blocks.take(out=again)
 
 
 @pytest.mark.scenario("SA-B10", "IL-B3")
@@ -160,8 +160,8 @@ def test_what_counts_is_found_when_it_comes_in() -> None:
     cached(kv, range(8))
     waiting = Request([*range(8), 50, 51])
     assert kv.lookup([*range(8), 50, 51]).tokens == 8
-    kv.release(kv.admit(words(*range(10, 15), size=4)).seq)
-    grant = kv.admit(waiting)
+    kv.release(kv.allocate(words(*range(10, 15), size=4)).seq)
+    grant = kv.allocate(waiting)
     assert grant.cached_tokens == found(kv, list(range(4))) == 4
     assert kv.lengths(grant.seq) == (10, 10, 4, 4)
     kv.commit(grant.seq, 10)
@@ -178,6 +178,6 @@ def test_what_counts_is_found_when_it_comes_in() -> None:
 @pytest.mark.scenario("SA-B16")
 def test_ten_tokens_take_one_block_and_not_a_slot() -> None:
     kv = manager(64, 16)
-    seqs = [kv.admit([n] * 10).seq for n in range(64)]
+    seqs = [kv.allocate([n] * 10).seq for n in range(64)]
     assert kv.counts().free == 0
     assert len({int(kv.block_table(seq)[0]) for seq in seqs}) == 64

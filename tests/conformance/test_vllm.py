@@ -18,8 +18,8 @@ import pytest
 from kvframe import (
     CapacityError,
     EventKind,
-    Extra,
     KVCacheManager,
+    MMItem,
     StaleHandleError,
 )
 
@@ -37,7 +37,7 @@ def ten(**cache: Any) -> KVCacheManager:
 
 def stores(kv: KVCacheManager) -> list[tuple[int, int, tuple[int, ...]]]:
     """(block, the block it follows, key) of what became findable since the last call."""
-    events = kv.take_events()
+    events = kv.log.take_events()
     is_store = events["kind"] == EventKind.STORE
     keys = map(tuple, events["key"][is_store].tolist())
     parents = np.where(events["value"] == 2**32 - 1, -1, events["value"].astype(np.int64))
@@ -52,12 +52,12 @@ def stores(kv: KVCacheManager) -> list[tuple[int, int, tuple[int, ...]]]:
 @pytest.mark.parametrize("hash_name", HASHES)
 def test_prefill_of_55_tokens_and_the_order_blocks_go_in(hash_name: str) -> None:
     kv = ten(hash=hash_name)
-    first = kv.admit([*COMMON, *[7] * 7]).seq
+    first = kv.allocate([*COMMON, *[7] * 7]).seq
     kv.commit(first, 55)
     assert kv.block_table(first).tolist() == [1, 2, 3, 4]
-    keys = [tuple(key) for key in kv.hash_blocks(COMMON).tolist()]
+    keys = [tuple(key) for key in kv.blocks.hash_blocks(COMMON).tolist()]
     assert stores(kv) == [(1, -1, keys[0]), (2, 1, keys[1]), (3, 2, keys[2])]
-    second = kv.admit([*COMMON, *[8] * 5])
+    second = kv.allocate([*COMMON, *[8] * 5])
     assert second.cached_tokens == 48
     assert kv.block_table(second.seq).tolist() == [1, 2, 3, 5]
     assert [owners(kv, block) for block in (1, 2, 3, 4, 5)] == [2, 2, 2, 1, 1]
@@ -65,7 +65,7 @@ def test_prefill_of_55_tokens_and_the_order_blocks_go_in(hash_name: str) -> None
     kv.release(second.seq)
     assert kv.counts() == (7, 3, 1, 11)
     # What holds nothing goes before what could still be found.
-    taken = kv.admit([9] * 160).seq
+    taken = kv.allocate([9] * 160).seq
     assert kv.block_table(taken).tolist() == [5, 4, 6, 7, 8, 9, 10, 3, 2, 1]
     assert found(kv, COMMON) == 0
     kv.check_integrity()
@@ -74,10 +74,10 @@ def test_prefill_of_55_tokens_and_the_order_blocks_go_in(hash_name: str) -> None
 @pytest.mark.scenario("VT2")
 def test_one_that_does_not_read_makes_copies_of_its_own() -> None:
     kv = ten()
-    first = kv.admit([*COMMON, 7]).seq
+    first = kv.allocate([*COMMON, 7]).seq
     kv.commit(first, 49)
     keys = [key for _, _, key in stores(kv)]
-    second = kv.admit([*COMMON, 7], read=False)
+    second = kv.allocate([*COMMON, 7], read_cache=False)
     assert second.cached_tokens == 0
     kv.commit(second.seq, 49)
     assert [key for _, _, key in stores(kv)] == keys
@@ -90,7 +90,7 @@ def test_one_that_does_not_read_makes_copies_of_its_own() -> None:
 @pytest.mark.scenario("VT3")
 def test_decode_fills_a_block_before_it_takes_the_next() -> None:
     kv = ten()
-    seq = kv.admit([*COMMON, *[7] * 7]).seq
+    seq = kv.allocate([*COMMON, *[7] * 7]).seq
     kv.commit(seq, 55)
     stores(kv)
     kv.append(seq, [8] * 4)
@@ -98,7 +98,7 @@ def test_decode_fills_a_block_before_it_takes_the_next() -> None:
     assert (kv.block_table(seq).size, stores(kv)) == (4, [])
     kv.append(seq, [9] * 19)
     kv.commit(seq, 78)
-    key = tuple(kv.hash_blocks([*COMMON, *[7] * 7, *[8] * 4, *[9] * 5])[3].tolist())
+    key = tuple(kv.blocks.hash_blocks([*COMMON, *[7] * 7, *[8] * 4, *[9] * 5])[3].tolist())
     assert stores(kv) == [(4, 3, key)]
     assert kv.block_table(seq).tolist() == [1, 2, 3, 4, 5]
 
@@ -108,26 +108,26 @@ def test_a_hit_is_kept_and_another_cached_block_goes() -> None:
     kv = manager(3, 16)
     for word in (1, 2):
         cached(kv, words(word))
-    kv.admit([9])
-    grant = kv.admit([*words(1), 5])
+    kv.allocate([9])
+    grant = kv.allocate([*words(1), 5])
     assert (grant.cached_tokens, evicted(kv)) == (16, 1)
     assert (found(kv, words(1)), found(kv, words(2))) == (16, 0)
     assert kv.block_table(grant.seq).tolist() == [0, 1]
     before = state(kv, [grant.seq])
     with pytest.raises(CapacityError):
-        kv.admit([*words(1), 6])
+        kv.allocate([*words(1), 6])
     assert (state(kv, [grant.seq]), owners(kv, 0)) == (before, 1)
 
 
 @pytest.mark.scenario("VT7")
 def test_without_caching_there_are_no_hits_and_a_full_pool_says_so() -> None:
     kv = ten(prefix_caching=False)
-    seq = kv.admit([*COMMON, 7]).seq
+    seq = kv.allocate([*COMMON, 7]).seq
     kv.commit(seq, 49)
     assert (kv.lookup([*COMMON, 7]).tokens, stores(kv)) == (0, [])
-    assert kv.admit([*COMMON, 7]).cached_tokens == 0
+    assert kv.allocate([*COMMON, 7]).cached_tokens == 0
     with pytest.raises(CapacityError):
-        kv.admit([*COMMON, 7])
+        kv.allocate([*COMMON, 7])
     kv.release(seq)
     assert kv.counts().cached == 0
 
@@ -136,9 +136,9 @@ def test_without_caching_there_are_no_hits_and_a_full_pool_says_so() -> None:
 @pytest.mark.parametrize(("committed", "full"), [(3, 0), (4, 1), (7, 1), (8, 2), (14, 3)])
 def test_only_blocks_that_are_full_are_cached(committed: int, full: int) -> None:
     kv = manager(8)
-    seq = kv.admit(list(range(14))).seq
+    seq = kv.allocate(list(range(14))).seq
     kv.commit(seq, committed)
-    assert kv.stats()["stored"] == full
+    assert kv.stats.counters()["stored"] == full
     states = [kv._core.block_state(block)[0] for block in kv.block_table(seq).tolist()]
     assert states == ["committed"] * full + ["pending"] * (4 - full)
 
@@ -147,13 +147,13 @@ def test_only_blocks_that_are_full_are_cached(committed: int, full: int) -> None
 def test_no_hit_goes_past_another_image() -> None:
     kv = manager(16)
     prompt = [*range(6), *[77] * 6, *range(50, 54)]
-    cat, dog = [Extra(6, 12, b"cat")], [Extra(6, 12, b"dog")]
-    embedded = [Extra(0, 16, b"sha256 of the embeddings")]
+    cat, dog = [MMItem(6, 12, b"cat")], [MMItem(6, 12, b"dog")]
+    embedded = [MMItem(0, 16, b"sha256 of the embeddings")]
     cached(kv, prompt, extras=cat)
-    assert kv.lookup([*prompt, 0], extras=cat).tokens == 16
-    assert kv.lookup([*prompt, 0], extras=dog).tokens == 4
-    assert kv.lookup([*prompt, 0], extras=embedded).tokens == 0
-    assert kv.admit([*prompt, 0], extras=dog).cached_tokens == 4
+    assert kv.lookup([*prompt, 0], mm_items=cat).tokens == 16
+    assert kv.lookup([*prompt, 0], mm_items=dog).tokens == 4
+    assert kv.lookup([*prompt, 0], mm_items=embedded).tokens == 0
+    assert kv.allocate([*prompt, 0], mm_items=dog).cached_tokens == 4
 
 
 @pytest.mark.scenario("VT11", "V18")
@@ -161,7 +161,9 @@ def test_no_hit_goes_past_another_image() -> None:
 def test_a_salt_shares_with_itself_only(hash_name: str) -> None:
     kv = manager(32, 16, hash=hash_name)
     cached(kv, [*COMMON, 7], salt="a")
-    hits = [kv.admit([*COMMON, 8], salt=salt, chunk=0).cached_tokens for salt in ("a", "b", "")]
+    hits = [
+        kv.allocate([*COMMON, 8], cache_salt=salt, chunk=0).cached_tokens for salt in ("a", "b", "")
+    ]
     assert hits == [48, 0, 0]
 
 
@@ -175,7 +177,7 @@ def test_an_adapter_of_a_salts_name_and_another_version_of_it() -> None:
         {"adapter": "/models/x"},
         {"adapter": "/models/x/2"},
     ]
-    keys = {kv.hash_blocks([5] * 4, **space).tobytes() for space in spaces}
+    keys = {kv.blocks.hash_blocks([5] * 4, **space).tobytes() for space in spaces}
     assert len(keys) == len(spaces)
 
 
@@ -186,10 +188,10 @@ def test_a_collision_is_a_miss(same_last_block: bool) -> None:
     mine = [*words(1, 2, size=4), 5]
     theirs = [*words(3, 2 if same_last_block else 4, size=4), 5]
     cached(kv, mine)
-    forged = kv.hash_blocks(mine)
-    assert kv.admit(theirs, keys=forged).cached_tokens == 0
-    assert kv.stats()["collisions"] == 1
-    assert kv.admit(mine, keys=forged).cached_tokens == 8
+    forged = kv.blocks.hash_blocks(mine)
+    assert kv.allocate(theirs, keys=forged).cached_tokens == 0
+    assert kv.stats.counters()["collisions"] == 1
+    assert kv.allocate(mine, keys=forged).cached_tokens == 8
 
 
 @pytest.mark.scenario("V19")
@@ -197,24 +199,24 @@ def test_64_cached_tokens_of_64_give_48() -> None:
     kv = manager(10, 16)
     prompt = words(1, 2, 3, 4)
     cached(kv, prompt)
-    assert kv.admit(prompt).cached_tokens == 48
-    assert kv.admit([*prompt, 5]).cached_tokens == 64
+    assert kv.allocate(prompt).cached_tokens == 48
+    assert kv.allocate([*prompt, 5]).cached_tokens == 64
 
 
 @pytest.mark.scenario("VT13")
 def test_a_reset_forgets_and_what_is_in_use_stays_whole() -> None:
     kv = ten()
-    kv.release(kv.admit([9] * 55).seq)
-    seq = kv.admit([*COMMON, *[7] * 7]).seq
+    kv.release(kv.allocate([9] * 55).seq)
+    seq = kv.allocate([*COMMON, *[7] * 7]).seq
     kv.commit(seq, 55)
     table = kv.block_table(seq).tolist()
-    assert kv.clear_cache() == 0
+    assert kv.reset_prefix_cache() == 0
     assert (kv.block_table(seq).tolist(), kv.lengths(seq).committed) == (table, 55)
     assert found(kv, COMMON) == 0
     kv.release(seq)
     assert kv.counts().cached == 0
     cached(kv, COMMON)
-    assert kv.clear_cache() == 3
+    assert kv.reset_prefix_cache() == 3
     assert (found(kv, COMMON), kv.counts().free) == (0, 10)
 
 
@@ -225,8 +227,8 @@ def test_a_reset_forgets_and_what_is_in_use_stays_whole() -> None:
 def test_a_key_is_found_until_its_last_block_goes() -> None:
     kv = manager(4)
     assert found(kv, words(1, size=4)) == 0
-    one = kv.admit(words(1, 2, size=4)).seq
-    two = kv.admit(words(1, 3, size=4), read=False).seq
+    one = kv.allocate(words(1, 2, size=4)).seq
+    two = kv.allocate(words(1, 3, size=4), read_cache=False).seq
     for seq in (one, two):
         kv.commit(seq, 8)
         kv.release(seq)
@@ -234,7 +236,7 @@ def test_a_key_is_found_until_its_last_block_goes() -> None:
     assert kv.counts() == (0, 4, 0, 4)
     left = []
     for free in (1, 2, 3, 4):
-        kv.collect(free)
+        kv.evict_until(free)
         left.append(found(kv, words(1, size=4)))
         kv.check_integrity()
     assert left == [4, 4, 4, 0]
@@ -244,11 +246,11 @@ def test_a_key_is_found_until_its_last_block_goes() -> None:
 def test_the_root_of_keys_is_the_same_everywhere_and_apart_by_hash() -> None:
     roots = {}
     for name in HASHES:
-        keys = [manager(8, hash=name).hash_blocks([5] * 4).tobytes() for _ in range(2)]
+        keys = [manager(8, hash=name).blocks.hash_blocks([5] * 4).tobytes() for _ in range(2)]
         assert keys[0] == keys[1]
         roots[name] = keys[0]
         other = manager(8, hash=name, fingerprint="other weights")
-        assert other.hash_blocks([5] * 4).tobytes() != keys[0]
+        assert other.blocks.hash_blocks([5] * 4).tobytes() != keys[0]
     assert len(set(roots.values())) == 3
 
 
@@ -260,15 +262,15 @@ def test_a_block_is_in_one_state_and_its_next_life_is_another() -> None:
         return kv._core.block_state(0)
 
     assert now() == ("free", 0, 0)
-    seq = kv.admit([5] * 4).seq
+    seq = kv.allocate([5] * 4).seq
     assert now() == ("pending", 0, 1)
     kv.commit(seq, 4)
     assert now() == ("committed", 0, 1)
     kv.release(seq)
     assert now() == ("cached", 0, 0)
-    kv.collect(1)
+    kv.evict_until(1)
     assert now() == ("free", 1, 0)
-    kv.lend(np.zeros(1, np.int32))
+    kv.blocks.take(out=np.zeros(1, np.int32))
     assert now() == ("on loan", 1, 1)
     with pytest.raises(StaleHandleError):
         kv.release(seq)
@@ -289,11 +291,11 @@ def test_the_queue_is_taken_and_refilled_in_order_and_never_in_part() -> None:
 
     def take(count: int) -> list[int]:
         out = np.full(count, -1, np.int32)
-        kv.lend(out)
+        kv.blocks.take(out=out)
         return out.tolist()
 
     def put(*blocks: int) -> None:
-        kv.give_back(np.array(blocks, np.int32))
+        kv.blocks.free(np.array(blocks, np.int32))
 
     assert take(0) == []
     assert take(2) == [0, 1]
@@ -316,9 +318,9 @@ def test_the_queue_is_taken_and_refilled_in_order_and_never_in_part() -> None:
 def test_keys_chain_and_grow_as_their_request_does(hash_name: str) -> None:
     kv = ten(hash=hash_name)
     text = [*COMMON, *range(40)]
-    whole = [tuple(key) for key in kv.hash_blocks(text).tolist()]
+    whole = [tuple(key) for key in kv.blocks.hash_blocks(text).tolist()]
     assert len(set(whole)) == 5
-    seq = kv.admit(text[:20]).seq
+    seq = kv.allocate(text[:20]).seq
     kv.commit(seq, 20)
     for start, end in pairwise((20, 21, 32, 47, 65, 88)):
         kv.append(seq, text[start:end])
@@ -326,7 +328,7 @@ def test_keys_chain_and_grow_as_their_request_does(hash_name: str) -> None:
     assert [key for _, _, key in stores(kv)] == whole
     other = [*text]
     other[0] += 1
-    assert not {tuple(key) for key in kv.hash_blocks(other).tolist()} & set(whole)
+    assert not {tuple(key) for key in kv.blocks.hash_blocks(other).tolist()} & set(whole)
 
 
 # --- what its users hit ---------------------------------------------------------------------------
@@ -338,7 +340,7 @@ def test_a_scan_leaves_what_is_hot(policy: str, stays: int) -> None:
     kv = manager(8, 16, policy=policy)
     for _ in range(5):
         cached(kv, words(1, 2))
-        kv.release(kv.admit([*words(1, 2), 5], until=32).seq)
+        kv.release(kv.allocate([*words(1, 2), 5], until=32).seq)
     for scan in range(100, 140):
         cached(kv, words(scan))
     assert found(kv, words(1, 2)) == stays
@@ -351,32 +353,32 @@ def test_of_two_that_are_as_old_the_one_used_more_stays(policy: str, stays: int)
     for word in (1, 2):
         cached(kv, words(word))
     for _ in range(9):
-        kv.release(kv.admit([*words(1), 5], until=16).seq)
-    both = [kv.admit([*words(word), 5], until=16).seq for word in (1, 2)]
+        kv.release(kv.allocate([*words(1), 5], until=16).seq)
+    both = [kv.allocate([*words(word), 5], until=16).seq for word in (1, 2)]
     kv.step(release=both)
-    kv.admit([9])
+    kv.allocate([9])
     assert [word for word in (1, 2) if found(kv, words(word))] == [stays]
 
 
 @pytest.mark.scenario("V7")
 def test_what_is_cached_goes_after_what_is_not() -> None:
     kv = manager(4, 16)
-    seq = kv.admit([*COMMON, 7]).seq
+    seq = kv.allocate([*COMMON, 7]).seq
     kv.commit(seq, 49)
     kv.release(seq)
     assert kv.counts() == (1, 3, 0, 4)
-    assert kv.block_table(kv.admit([9]).seq).tolist() == [3]
+    assert kv.block_table(kv.allocate([9]).seq).tolist() == [3]
     assert found(kv, COMMON) == 48
 
 
 @pytest.mark.scenario("V8", "MK-B14")
 def test_a_long_one_goes_from_its_own_end_before_a_neighbours_head() -> None:
     kv = manager(102, 4)
-    long, short = kv.admit(list(range(400))).seq, kv.admit([*range(900, 908)]).seq
+    long, short = kv.allocate(list(range(400))).seq, kv.allocate([*range(900, 908)]).seq
     for seq, length in ((long, 400), (short, 8)):
         kv.commit(seq, length)
     kv.step(release=[long, short])
     for gone in (1, 50, 99):
-        kv.collect(kv.counts().free + gone - evicted(kv))
+        kv.evict_until(kv.counts().free + gone - evicted(kv))
         assert found(kv, list(range(400))) == 400 - 4 * gone
         assert found(kv, [*range(900, 908)]) == 8

@@ -9,7 +9,7 @@ from examples.serving.pages import Pages
 from examples.serving.run import build, model, reference, serve
 from examples.serving.workload import sessions
 
-from kvframe import Plan
+from kvframe import CopyPlan
 
 CHATS = sessions(3)
 
@@ -20,13 +20,13 @@ class Watched(Engine):
     def step(self) -> list[Finished]:
         finished = super().step()
         counts, pages = self.kv.counts(), self.runner.pages
-        found = self.kv.eviction_order()  # lru has settled all of it
+        found = self.kv.inspect.eviction_order()  # lru has settled all of it
         assert len(found) == counts.cached
         assert np.isfinite(pages.data[:, :, pages.page[found]]).all()
         free = np.empty(counts.free, np.int32)
-        self.kv.lend(free)
+        self.kv.blocks.take(out=free)
         pages.poison(free)
-        self.kv.give_back(free)
+        self.kv.blocks.free(free)
         assert self.kv.counts() == counts
         return finished
 
@@ -36,13 +36,13 @@ def test_free_pages_may_hold_anything_and_cached_ones_are_whole(capacity: int) -
     plain = build("lru", capacity)
     run = serve(Watched(plain.kv, plain.runner), CHATS)
     assert run.answers == reference(CHATS)
-    assert run.kv.stats()["evictions"] > 0
+    assert run.kv.stats.counters()["evictions"] > 0
 
 
 class LostCopy(Pages):
     """Forgets to copy."""
 
-    def copy(self, plan: Plan) -> None:
+    def copy(self, plan: CopyPlan) -> None:
         self.poison(plan.copies[:, 1])
 
 

@@ -59,7 +59,7 @@ def test_without_reuse_no_policy_decides_anything(eviction: str, capacity: int) 
     run = serve(build(eviction, capacity, reuse=False), CHATS)
     assert run.answers == right()
     assert run.counters == cold(capacity).counters
-    assert run.kv.stats()["evictions"] == 0
+    assert run.kv.stats.counters()["evictions"] == 0
     check_end(run)
 
 
@@ -67,7 +67,7 @@ def test_capacity_decides_what_happens() -> None:
     assert cold(SMALLEST).counters.preemptions > 0
     assert cold(LARGEST).counters.preemptions == 0
     assert warm("lru", SMALLEST).counters.preemptions > 0
-    assert warm("lru", SMALLEST).kv.stats()["resumed_hit_tokens"] > 0
+    assert warm("lru", SMALLEST).kv.stats.counters()["resumed_hit_tokens"] > 0
     assert warm("lru", LARGEST).counters.preemptions == 0
     assert all(warm("lru", capacity).counters.copies > 0 for capacity in CAPACITIES)
 
@@ -129,7 +129,7 @@ def forward(chunks: list[int]) -> Floats:
 
 
 def test_the_engine_is_built_from_kvframe_toml() -> None:
-    options = build().kv.options()
+    options = build().kv.inspect.options()
     assert (options["block_size"], options["blocks"], options["policy"]) == (8, 120, "lru")
     assert options["fingerprint"] == b"tiny-transformer seed 0"
     with pytest.raises(ConfigError, match=r"cache\.capacity = 0"):

@@ -34,7 +34,7 @@ def test_pages_of_a_card_go_to_disk_and_come_back(tmp_path: Path) -> None:
         written = {}
         for seed in range(4):
             text = [seed * 1000 + at for at in range(16 * 10 + 1)]
-            grant = below.admit(text)
+            grant = below.allocate(text)
             pages = draw.integers(0, 256, (11, SHAPE.page_bytes), np.uint8)
             card.put(kv.block_table(grant.seq), pages)
             cupy.cuda.get_current_stream().synchronize()
@@ -43,21 +43,21 @@ def test_pages_of_a_card_go_to_disk_and_come_back(tmp_path: Path) -> None:
             below.drain()
             kv.release(grant.seq)
             written[seed] = (text, pages)
-        kv.clear_cache()
+        kv.reset_prefix_cache()
         for text, pages in written.values():
-            grant = below.admit(text)
+            grant = below.allocate(text)
             assert grant.external_tokens == 160
             assert below.drain().landed == [grant.seq]
             assert np.array_equal(card.get(kv.block_table(grant.seq)[:10]), pages[:10])
             kv.extend(grant.seq, len(text))
             swapped = below.swap_out(grant.seq)
             below.drain()
-            kv.clear_cache()
+            kv.reset_prefix_cache()
             card.poison(range(BLOCKS))
             again = below.swap_in(swapped)
             below.drain()
             assert np.array_equal(card.get(kv.block_table(again.seq)[:10]), pages[:10])
             kv.release(again.seq)
-            kv.clear_cache()
+            kv.reset_prefix_cache()
         assert below.verify() == []
         below.check_integrity()

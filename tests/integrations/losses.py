@@ -9,9 +9,9 @@ import random
 from functools import cache
 from pathlib import Path
 
-from kvframe.integrations.seams import FACTS, SEAMS
+from kvframe.integrations.plug_points import FACTS, PLUG_POINTS
 from kvframe.policies.builtin import BUILTIN
-from kvframe.policies.tier import TierPolicy, Use, resolve
+from kvframe.policies.flat import Access, TierPolicy, resolve
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "other-engines.md"
 BEGIN = "<!-- written by: python -m tests.integrations.losses -->\n"
@@ -70,13 +70,13 @@ def deaths(policy: str, load: int, without: str = "") -> list[str]:
         if without:
             told[without] = 0
         depth, outlook = told.pop("depth"), told.pop("outlook")
-        use = Use(**told, outlook=[outlook])
+        use = Access(**told, outlook=[outlook])
         if key in tier:
             tier.hit([key], use)
             continue
         if len(tier) == CAPACITY:
             dead += tier.victims(1) or []
-        tier.missed([key])
+        tier.on_miss([key])
         tier.insert(key, depth=depth, use=use)
         tier.release([key])
     return dead
@@ -85,8 +85,8 @@ def deaths(policy: str, load: int, without: str = "") -> list[str]:
 def table() -> str:
     """The policies that lose something at one of the plug points, and what."""
     lines = [
-        f"| policy | goes by | {' | '.join(seam.name for seam in SEAMS)} |",
-        "| --- | --- |" + " --- |" * len(SEAMS),
+        f"| policy | goes by | {' | '.join(seam.name for seam in PLUG_POINTS)} |",
+        "| --- | --- |" + " --- |" * len(PLUG_POINTS),
     ]
     same = []
     for policy, facts in policies().items():
@@ -95,7 +95,7 @@ def table() -> str:
             continue
         told = ", ".join(FACTS[fact] for fact in FACTS if fact in facts)
         cells = []
-        for seam in SEAMS:
+        for seam in PLUG_POINTS:
             lost = [FACTS[fact] for fact in seam.lost(facts)]
             asked = [FACTS[fact] for fact in FACTS if fact in facts & seam.asked]
             parts = [f"loses {', '.join(lost)}"] if lost else []

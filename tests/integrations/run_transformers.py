@@ -76,7 +76,7 @@ def table(names: Sequence[str], capacities: Sequence[int]) -> bool:
     for blocks in capacities:
         for name in (None, *names):
             served = tiny.serve(model, work, managed(name), blocks=blocks)
-            evictions = managers[0].stats()["evictions"] if managers else ""
+            evictions = managers[0].stats.counters()["evictions"] if managers else ""
             saved, right_here = f"{1 - served.prefill / total:.0%}", served.answers == right
             same &= right_here
             words = name or "transformers' own", served.prefill, saved, evictions

@@ -82,7 +82,7 @@ def checked(
         yield
     (manager,) = managers
     manager.check_integrity()
-    assert manager.counts().referenced == manager.stats()["live_sequences"] == 0
+    assert manager.counts().referenced == manager.stats.counters()["live_sequences"] == 0
     into.append(manager)
 
 
@@ -91,7 +91,7 @@ def on_kvframe(
 ) -> tuple[tiny.Served, dict[str, int]]:
     managers: list[kvframe.KVCacheManager] = []
     served = tiny.serve(model(), WORK, checked(managers, eviction), blocks=blocks, **options)
-    return served, managers[0].stats()
+    return served, managers[0].stats.counters()
 
 
 @pytest.mark.parametrize("eviction", ["lru", "slru", "least-recent"])
@@ -147,7 +147,7 @@ def test_reserve_holds_admissions_back() -> None:
     context = checked(managers, pressure={"reserve": 4})
     served = tiny.serve(model(), WORK[:16], context, blocks=24, at_once=16)
     assert served.answers == right()[:16]
-    assert managers[0].stats()["refused"] > 0
+    assert managers[0].stats.counters()["refused"] > 0
 
 
 def windowed() -> PreTrainedModel:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from kvframe.integrations.peers import use_of
-from kvframe.policies.tier import UNKNOWN, TierPolicy, Use
+from kvframe.policies.flat import UNKNOWN, Access, TierPolicy
 
 
 def test_what_is_said_is_taken() -> None:
     assert use_of(None) == use_of({}) == use_of({"later": 1}) == UNKNOWN
-    most = Use(session=2**64 - 1, turn=2**32 - 1, priority=-(2**31), tokens=2**32 - 1)
+    most = Access(session=2**64 - 1, turn=2**32 - 1, priority=-(2**31), tokens=2**32 - 1)
     told = {"session": most.session, "turn": most.turn, "priority": -(2**31), "tokens": most.tokens}
     assert use_of(told) == most
     tier: TierPolicy[str] = TierPolicy.named("lru", 4)

@@ -88,7 +88,7 @@ def found(kv: KVCacheManager, tokens: list[int]) -> int:
 
 def serve(kv: KVCacheManager, tokens: list[int], **options: Any) -> int:
     """One request, start to end; tokens found."""
-    grant = kv.admit(tokens, **options)
+    grant = kv.allocate(tokens, **options)
     kv.commit(grant.seq, grant.prompt_tokens)
     kv.release(grant.seq)
     kv.check_integrity()

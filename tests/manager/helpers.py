@@ -73,19 +73,21 @@ def manager(
 
 def cached(kv: KVCacheManager, tokens: Iterable[int], **space: Any) -> None:
     """Leaves the full blocks of ``tokens`` cached and owned by nobody."""
-    grant = kv.admit(list(tokens), **space)
+    grant = kv.allocate(list(tokens), **space)
     kv.commit(grant.seq, grant.prompt_tokens)
     kv.release(grant.seq)
 
 
 def state(kv: KVCacheManager, seqs: Iterable[int] = ()) -> object:
     """All that a caller can see, less the counters of refusals and of policy failures."""
-    stats = {k: v for k, v in kv.stats().items() if k not in ("refused", "policy_failures")}
-    groups = range(len(kv.options()["groups"]))
+    stats = {
+        k: v for k, v in kv.stats.counters().items() if k not in ("refused", "policy_failures")
+    }
+    groups = range(len(kv.inspect.options()["groups"]))
     return (
         kv.counts(),
         stats,
-        kv.eviction_order().tolist(),
+        kv.inspect.eviction_order().tolist(),
         [
             (seq, kv.lengths(seq), [kv.block_table(seq, group).tolist() for group in groups])
             for seq in seqs

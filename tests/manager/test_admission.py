@@ -34,7 +34,7 @@ def second_use(way: str, **options: Any) -> KVCacheManager:
 def test_stored_from_the_second_use_on(way: str) -> None:
     kv = second_use(way)
     assert [serve(kv, [*A, 7]) for _ in range(4)] == [0, 0, 12, 12]
-    stats = kv.stats()
+    stats = kv.stats.counters()
     assert (stats["admission_kept"], stats["admission_dropped"]) == (3, 3)
     assert stats["stored"] == 3
     assert kv.counts().free == 13
@@ -50,7 +50,7 @@ def test_stored_from_the_third_use_on() -> None:
 def test_what_was_generated_counts_as_well(way: str) -> None:
     kv = second_use(way)
     serve(kv, [*A, 7])
-    grant = kv.admit([*A, 7])
+    grant = kv.allocate([*A, 7])
     kv.commit(grant.seq, 13)
     for token in range(100, 107):
         kv.append(grant.seq, [token])
@@ -68,10 +68,10 @@ def test_what_was_generated_counts_as_well(way: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_a_preempted_request_that_comes_back_is_no_second_use(way: str) -> None:
     kv = second_use(way)
-    grant = kv.admit([*A, 7])
+    grant = kv.allocate([*A, 7])
     kv.commit(grant.seq, 13)
     back = kv.preempt(grant.seq)
-    grant = kv.admit(back)
+    grant = kv.allocate(back)
     assert grant.cached_tokens == 0
     kv.commit(grant.seq, 13)
     kv.release(grant.seq)
@@ -92,7 +92,7 @@ def test_a_request_that_leaves_nothing_is_not_seen(way: str) -> None:
 def test_chunks_are_seen_as_they_come(way: str) -> None:
     kv = second_use(way)
     for _ in range(2):
-        grant = kv.admit([*A, 7], chunk=4)
+        grant = kv.allocate([*A, 7], chunk=4)
         for upto in (4, 8, 13):
             kv.extend(grant.seq, upto)
             kv.commit(grant.seq, upto)
@@ -125,7 +125,7 @@ def chosen(drop: set[int], **options: Any) -> tuple[KVCacheManager, Chosen]:
 
 def test_nothing_is_kept_or_asked_behind_what_was_dropped() -> None:
     kv, policy = chosen({1})
-    grant = kv.admit([*A, 7])
+    grant = kv.allocate([*A, 7])
     kv.commit(grant.seq, 13)
     for token in range(100, 107):
         kv.append(grant.seq, [token])
@@ -138,21 +138,21 @@ def test_nothing_is_kept_or_asked_behind_what_was_dropped() -> None:
     # What is found is not asked about again, what comes behind it is.
     serve(kv, [*A, 7])
     assert policy.asked == [[0, 1, 2], [1, 2]]
-    stats = kv.stats()
+    stats = kv.stats.counters()
     assert (stats["admission_kept"], stats["admission_dropped"]) == (1, 4)
 
 
 def test_one_question_a_step_whatever_commits() -> None:
     kv, policy = chosen(set(), blocks=64)
     prompts = [[i * 100 + j for j in range(9)] for i in range(5)]
-    seqs = [kv.admit(prompt).seq for prompt in prompts]
+    seqs = [kv.allocate(prompt).seq for prompt in prompts]
     kv.step(commit=(seqs, [9] * 5), release=seqs)
     assert policy.asked == [[0, 1] * 5]
     offer = policy.offers[0]
     assert offer["reach"].tolist() == offer["prompt"].tolist() == [9] * 10
     assert offer["tokens"].tolist() == [4] * 10
     assert (offer["group"].tolist(), offer["state"].tolist()) == ([0] * 10, [False] * 10)
-    keys = np.concatenate([kv.hash_blocks(prompt) for prompt in prompts])
+    keys = np.concatenate([kv.blocks.hash_blocks(prompt) for prompt in prompts])
     assert (offer["key"] == keys).all()
     assert (offer["next"][0::2] == keys[1::2]).all()
     assert not offer["next"][1::2].any()
@@ -163,7 +163,7 @@ def test_one_question_a_step_whatever_commits() -> None:
 
 def test_a_decode_step_that_fills_no_block_asks_nothing() -> None:
     kv, policy = chosen(set())
-    grant = kv.admit([1, 2, 3])
+    grant = kv.allocate([1, 2, 3])
     kv.commit(grant.seq, 3)
     for token in range(4):
         kv.append(grant.seq, [token])
@@ -173,11 +173,11 @@ def test_a_decode_step_that_fills_no_block_asks_nothing() -> None:
 
 def test_ids_that_come_with_the_step_are_in_the_keys() -> None:
     kv, policy = chosen(set())
-    grant = kv.admit([1, 2, 3])
+    grant = kv.allocate([1, 2, 3])
     kv.commit(grant.seq, 3)
-    kv.append_unknown(grant.seq, 2)
+    kv.append_placeholders(grant.seq, 2)
     kv.step(fill=([grant.seq], [2], [4, 5]), commit=([grant.seq], [5]))
-    assert (policy.offers[0]["key"] == kv.hash_blocks([1, 2, 3, 4])).all()
+    assert (policy.offers[0]["key"] == kv.blocks.hash_blocks([1, 2, 3, 4])).all()
     kv.release(grant.seq)
     assert found(kv, [1, 2, 3, 4]) == 1
     kv.check_integrity()
@@ -185,7 +185,7 @@ def test_ids_that_come_with_the_step_are_in_the_keys() -> None:
 
 def test_what_is_cut_and_comes_anew_is_asked_anew() -> None:
     kv, policy = chosen({1})
-    grant = kv.admit([*A, 7])
+    grant = kv.allocate([*A, 7])
     kv.commit(grant.seq, 13)
     assert found(kv, A) == 1
     policy.drop = set()
@@ -201,7 +201,7 @@ def test_what_is_cut_and_comes_anew_is_asked_anew() -> None:
 def test_a_copy_of_what_is_found_needs_what_it_follows() -> None:
     """Two compute the same at once; the first is dropped, the second is kept."""
     kv = gated("second-use")
-    first, second = kv.admit([*A, 7]), kv.admit([*A, 7])
+    first, second = kv.allocate([*A, 7]), kv.allocate([*A, 7])
     kv.commit(first.seq, 13)
     kv.commit(second.seq, 13)
     kv.check_integrity()
@@ -214,7 +214,7 @@ def test_a_copy_of_what_is_found_needs_what_it_follows() -> None:
 
 def test_a_fork_shares_the_verdict() -> None:
     kv, policy = chosen({1})
-    grant = kv.admit([*A, 7])
+    grant = kv.allocate([*A, 7])
     kv.commit(grant.seq, 13)
     child = kv.fork(grant.seq)
     for seq in (grant.seq, child):
@@ -227,7 +227,7 @@ def test_a_fork_shares_the_verdict() -> None:
 
 def test_a_load_is_asked_about_too() -> None:
     kv, policy = chosen({2})
-    grant = kv.admit([*A, 7], external=8)
+    grant = kv.allocate([*A, 7], num_external_tokens=8)
     assert grant.load is not None
     kv.loaded(grant.load, 2)
     assert policy.asked == [[0, 1]]
@@ -263,7 +263,7 @@ def test_gaps_of_states_do_not_close_a_sequence() -> None:
 
     kv = gated("odd", 64, known=gates("odd", lambda _: OddStates()), groups=STATES)
     tokens = list(range(25))
-    grant = kv.admit(tokens)
+    grant = kv.allocate(tokens)
     for upto in (8, 16, 25):
         kv.commit(grant.seq, upto)
     kv.release(grant.seq)
@@ -291,7 +291,7 @@ def test_frequency_lets_in_what_is_used_more_than_what_would_die() -> None:
     serve(kv, [5, 6, 7, 8, 0])
     assert (found(kv, [1, 2, 3, 4]), found(kv, [5, 6, 7, 8])) == (1, 1)
     # The pool is full while this one runs: a first use does not displace what was used before.
-    grant = kv.admit(list(range(100, 108)))
+    grant = kv.allocate(list(range(100, 108)))
     kv.commit(grant.seq, 8)
     kv.release(grant.seq)
     assert found(kv, list(range(100, 108))) == 0
@@ -317,7 +317,7 @@ def test_equals_a_naive_twin(way: str, seed: int) -> None:
     running: list[int] = []
     for _ in range(120):
         tokens = [dice.randrange(2) for _ in range(4 * dice.randint(1, 5) + 1)]
-        grant = kv.admit(tokens)
+        grant = kv.allocate(tokens)
         kv.commit(grant.seq, len(tokens))
         prefixes = [tuple(tokens[: 4 * (i + 1)]) for i in range(len(tokens) // 4)]
         open_ = True
@@ -360,6 +360,6 @@ def test_options_reach_the_core_from_file_and_environment(tmp_path: Any) -> None
     )
     env = {"KVFRAME_ADMISSION__OPTIONS__SECOND_USE__REMEMBER": "9"}
     kv = KVCacheManager(Resolved.load(file, env=env))
-    options = kv.options()
+    options = kv.inspect.options()
     assert options["admission"] == "second-use"
     assert dict(options["admission_options"]) == {"uses": 4, "remember": 9}

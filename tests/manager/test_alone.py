@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from kvframe import (
+    AllocStatus,
     CapacityError,
-    Fit,
     GroupConfig,
     KVCacheManager,
     NeverFitsError,
@@ -44,14 +44,14 @@ GROUPS = [
 
 def admit(kv: KVCacheManager, request: Request) -> int | None:
     """`fits` and `admit` say the same; with nothing else in the pool, never "later"."""
-    said = kv.fits(request)
-    assert said != Fit.LATER
+    said = kv.can_allocate(request)
+    assert said != AllocStatus.LATER
     try:
-        seq = kv.admit(request).seq
+        seq = kv.allocate(request).seq
     except NeverFitsError:
-        assert said == Fit.NEVER
+        assert said == AllocStatus.NEVER
         return None
-    assert said == Fit.NOW
+    assert said == AllocStatus.OK
     return seq
 
 
@@ -73,8 +73,8 @@ def refuse_more(kv: KVCacheManager, seq: int, most: int) -> None:
     before = state(kv, [seq])
     for more in (
         lambda: kv.append(seq, [1]),
-        lambda: kv.append_unknown(seq),
-        lambda: kv.reserve(seq, most + 1),
+        lambda: kv.append_placeholders(seq),
+        lambda: kv.extend(seq, 0, lookahead=most + 1),
         lambda: kv.step(append=[seq], tokens=[1]),
     ):
         with pytest.raises(UsageError, match=f"max_tokens = {most}"):
@@ -84,14 +84,14 @@ def refuse_more(kv: KVCacheManager, seq: int, most: int) -> None:
 
 @pytest.mark.scenario("F6", "F7", "F10")
 def test_an_admitted_request_alone_finishes_and_comes_back_from_anywhere() -> None:
-    dice, seen = Random(6), {Fit.NOW: 0, Fit.NEVER: 0}
+    dice, seen = Random(6), {AllocStatus.OK: 0, AllocStatus.NEVER: 0}
     every = [*product(GROUPS, (2, 4), (None, 1, 3, 4, 8, 12, 16), (1, 9, 30, 60))]
     for groups, size, chunk, long in dice.sample(every, 400):
         kv = manager(dice.randint(1, 12) * len(groups), size, groups=groups, index="hash")
         prompt, most = list(range(long)), long + dice.randint(0, 20)
         crosses = {"encoder": b"e", "encoder_tokens": 5} if CROSS in groups else {}
-        request = Request(prompt, max_tokens=most, chunk=chunk, **crosses)  # type: ignore[arg-type]
-        said = kv.fits(request)
+        request = Request(prompt, max_seq_len=most, chunk=chunk, **crosses)  # type: ignore[arg-type]
+        said = kv.can_allocate(request)
         seq = admit(kv, request)
         seen[said] += 1
         where = f"{[g.kind for g in groups]}, {size}, {chunk}, {long} to {most}, {kv.counts()}"
@@ -101,9 +101,9 @@ def test_an_admitted_request_alone_finishes_and_comes_back_from_anywhere() -> No
         finish(kv, seq, chunk or long, dice.randint(1, most))
         back = kv.preempt(seq)
         if dice.random() < 0.5:
-            kv.clear_cache()
-        assert kv.fits(request) == Fit.NOW, where
-        assert kv.fits(back) == Fit.NOW, where
+            kv.reset_prefix_cache()
+        assert kv.can_allocate(request) == AllocStatus.OK, where
+        assert kv.can_allocate(back) == AllocStatus.OK, where
         seq = admit(kv, back)
         assert seq is not None
         step = kv.lengths(seq).slots or 1
@@ -117,14 +117,14 @@ def test_an_admitted_request_alone_finishes_and_comes_back_from_anywhere() -> No
 def test_a_window_and_a_chunk_are_counted_together() -> None:
     """The first of a prompt's chunks may fit where those behind it never do."""
     kv = manager(5, groups=[WINDOW])
-    request = Request(np.arange(100), max_tokens=110, chunk=16)
-    assert kv.fits(request) == Fit.NEVER
+    request = Request(np.arange(100), max_seq_len=110, chunk=16)
+    assert kv.can_allocate(request) == AllocStatus.NEVER
     with pytest.raises(NeverFitsError, match="needs 6 blocks, but the whole pool has 5"):
-        kv.admit(request)
-    stepped = kv.step(admit=[request], batch_tokens=8)
+        kv.allocate(request)
+    stepped = kv.step(allocate=[request], batch_tokens=8)
     assert [Reason(why) for why in stepped.reasons] == [Reason.NEVER_FITS]
     for chunk in (4, 8, 12):
-        seq = admit(kv, Request(np.arange(100), max_tokens=110, chunk=chunk))
+        seq = admit(kv, Request(np.arange(100), max_seq_len=110, chunk=chunk))
         assert seq is not None
         finish(kv, seq, chunk, 110)
         kv.release(seq)
@@ -136,9 +136,9 @@ def test_a_partial_request_with_a_full_length_is_refused_where_it_never_fits() -
     for groups in ([FULL], [WINDOW], [FULL, WINDOW]):
         kv = manager(5, groups=groups, index="hash")
         for prompt, most, chunk in ((100, 110, 16), (8, 400, 4)):
-            request = Request(np.arange(prompt), max_tokens=most, chunk=chunk, partial=True)
+            request = Request(np.arange(prompt), max_seq_len=most, chunk=chunk, partial=True)
             can = groups == [WINDOW] and chunk == 4
-            assert kv.fits(request) == (Fit.NOW if can else Fit.NEVER)
+            assert kv.can_allocate(request) == (AllocStatus.OK if can else AllocStatus.NEVER)
             seq = admit(kv, request)
             assert (seq is not None) == can
             if seq is not None:
@@ -146,7 +146,7 @@ def test_a_partial_request_with_a_full_length_is_refused_where_it_never_fits() -
                 kv.release(seq)
     # Without one, a partial request takes the head of whatever it is.
     kv = manager(5)
-    assert kv.admit(np.arange(100), partial=True).granted_tokens == 20
+    assert kv.allocate(np.arange(100), partial=True).granted_tokens == 20
 
 
 @pytest.mark.scenario("F6")
@@ -170,11 +170,11 @@ def test_never_does_not_depend_on_what_is_cached() -> None:
         answers = set()
         for found in (0, 4, 48, 96):
             kv = manager(blocks, groups=[FULL, WINDOW], index="hash")
-            before = kv.admit(prompt[:found], chunk=4).seq
+            before = kv.allocate(prompt[:found], chunk=4).seq
             finish(kv, before, 4, found)
             kv.release(before)
             assert kv.lookup(prompt).tokens == found
-            answers.add(kv.fits(Request(prompt, chunk=16)))
+            answers.add(kv.can_allocate(Request(prompt, chunk=16)))
         assert len(answers) == 1, blocks
 
 
@@ -182,24 +182,24 @@ def test_never_does_not_depend_on_what_is_cached() -> None:
 def test_what_was_preempted_keeps_its_chunk() -> None:
     """Without it, 340 tokens at once would need twice the pool."""
     kv = manager(120, groups=[FULL, WINDOW])
-    request = Request(np.arange(340), max_tokens=400, chunk=16)
+    request = Request(np.arange(340), max_seq_len=400, chunk=16)
     seq = admit(kv, request)
     assert seq is not None
     finish(kv, seq, 16, 372)
     back = kv.preempt(seq)
-    kv.clear_cache()
-    assert kv.fits(back) == Fit.NOW
-    assert kv.admit(back).granted_tokens == 16
+    kv.reset_prefix_cache()
+    assert kv.can_allocate(back) == AllocStatus.OK
+    assert kv.allocate(back).granted_tokens == 16
 
 
 @pytest.mark.scenario("F7")
 def test_what_was_decoded_comes_back_in_steps_that_the_pool_can_hold() -> None:
     kv = manager(5, groups=[WINDOW])
-    seq = kv.admit([1] * 8, max_tokens=100).seq
+    seq = kv.allocate([1] * 8, max_seq_len=100).seq
     finish(kv, seq, 8, 60)
     back = kv.preempt(seq)
-    kv.clear_cache()
-    grant = kv.admit(back)
+    kv.reset_prefix_cache()
+    grant = kv.allocate(back)
     assert grant.granted_tokens == 12
     finish(kv, grant.seq, 12, 100)
 
@@ -207,7 +207,7 @@ def test_what_was_decoded_comes_back_in_steps_that_the_pool_can_hold() -> None:
 @pytest.mark.scenario("F8")
 def test_growth_past_a_window_pool_is_refused_for_ever() -> None:
     kv = manager(5, groups=[WINDOW])
-    seq = kv.admit(np.arange(100), chunk=8).seq
+    seq = kv.allocate(np.arange(100), chunk=8).seq
     before = state(kv, [seq])
     for until in (40, 100):
         with pytest.raises(NeverFitsError):
@@ -223,14 +223,14 @@ def test_growth_past_a_window_pool_is_refused_for_ever() -> None:
     kv.commit(seq, 16)
     kv.extend(seq, 24)
     kv.release(seq)
-    seq = kv.admit([1] * 8).seq
+    seq = kv.allocate([1] * 8).seq
     never = "needs 7 blocks, but the whole pool has 5"
     with pytest.raises(NeverFitsError, match=never):
         kv.append(seq, [1] * 20)
     with pytest.raises(NeverFitsError, match=never):
-        kv.append_unknown(seq, 20)
+        kv.append_placeholders(seq, 20)
     with pytest.raises(NeverFitsError, match=never):
-        kv.reserve(seq, 28)
+        kv.extend(seq, 0, lookahead=28)
     stepped = kv.step(append=[seq], counts=[20])
     assert Reason(stepped.reasons[0]) == Reason.NEVER_FITS
 
@@ -239,20 +239,20 @@ def test_growth_past_a_window_pool_is_refused_for_ever() -> None:
 def test_a_full_length_below_the_prompt_is_refused() -> None:
     kv = manager(8)
     message = "max_tokens = 7: counts prompt and answer together, and the prompt has 8 tokens"
-    keys = kv.hash_blocks([1] * 8)
+    keys = kv.blocks.hash_blocks([1] * 8)
     before = state(kv)
     for call in (
-        lambda: Request([1] * 8, max_tokens=7),
-        lambda: Request(None, keys=keys, num_tokens=8, max_tokens=7),
-        lambda: kv.admit([1] * 8, max_tokens=7),
-        lambda: kv.fits(Request([1] * 8, max_tokens=7)),
-        lambda: kv.lookup(Request([1] * 8, max_tokens=7)),
-        lambda: kv.step(admit=[Request([1] * 8, max_tokens=7)]),
+        lambda: Request([1] * 8, max_seq_len=7),
+        lambda: Request(None, keys=keys, num_tokens=8, max_seq_len=7),
+        lambda: kv.allocate([1] * 8, max_seq_len=7),
+        lambda: kv.can_allocate(Request([1] * 8, max_seq_len=7)),
+        lambda: kv.lookup(Request([1] * 8, max_seq_len=7)),
+        lambda: kv.step(allocate=[Request([1] * 8, max_seq_len=7)]),
     ):
         with pytest.raises(UsageError, match=message):
             call()
     assert state(kv) == before
-    seq = kv.admit([1] * 8, max_tokens=8).seq
+    seq = kv.allocate([1] * 8, max_seq_len=8).seq
     kv.commit(seq, 8)
     assert len(kv.preempt(seq)) == 8
 
@@ -260,18 +260,18 @@ def test_a_full_length_below_the_prompt_is_refused() -> None:
 @pytest.mark.scenario("F10")
 def test_forks_and_what_comes_back_keep_the_full_length() -> None:
     kv = manager(16)
-    seq = kv.admit([1] * 6, max_tokens=8).seq
+    seq = kv.allocate([1] * 6, max_seq_len=8).seq
     kv.commit(seq, 6)
     child = kv.fork(seq)
     kv.append(child, [2, 2])
     kv.append(seq, [3])
     for one, more in ((child, 1), (seq, 2)):
         with pytest.raises(UsageError, match="max_tokens = 8"):
-            kv.append_unknown(one, more)
+            kv.append_placeholders(one, more)
     kv.commit(child, 8)
     back = kv.preempt(child)
     assert len(back) == 8
-    again = kv.admit(back).seq
+    again = kv.allocate(back).seq
     with pytest.raises(UsageError, match="max_tokens = 8"):
         kv.append(again, [1])
     # A step that names one length too many changes nothing.

@@ -25,7 +25,7 @@ from kvframe import (
 )
 from kvframe.blocks import BlockPool
 from kvframe.policies import BatchedPrefix
-from kvframe.policies.tier import TierPolicy, Use
+from kvframe.policies.flat import Access, TierPolicy
 from kvframe.retention import Keep, Retention, TokenRange
 
 from .gates import serve
@@ -33,12 +33,12 @@ from .helpers import cached, manager, state
 from .matchers import matched
 
 PIECES: dict[str, Callable[[KVCacheManager, int, Any], object]] = {
-    "out must be contiguous: 4 bytes": lambda kv, seq, half: kv.lend(half(np.int32)),
+    "out must be contiguous: 4 bytes": lambda kv, seq, half: kv.blocks.take(out=half(np.int32)),
     "out must be contiguous: 8 bytes": lambda kv, seq, half: kv.slot_mapping(
         [seq], [0], [2], half(np.int64)
     ),
-    "blocks must be contiguous": lambda kv, seq, half: kv.ragged_tables(
-        [seq], np.zeros(2, np.int32), half(np.int32)
+    "out must be contiguous: 4 bytes each, 8 bytes": lambda kv, seq, half: kv.block_tables(
+        [seq], half(np.int32), indptr=np.zeros(2, np.int32)
     ),
     "slots must be contiguous": lambda kv, seq, half: kv.step(
         append=[seq], tokens=[1], slots=half(np.int64)
@@ -50,7 +50,7 @@ PIECES: dict[str, Callable[[KVCacheManager, int, Any], object]] = {
 @pytest.mark.parametrize("message", PIECES)
 def test_an_array_to_write_into_is_one_piece(message: str) -> None:
     kv = manager()
-    seq = kv.admit([2, 3]).seq
+    seq = kv.allocate([2, 3]).seq
     before = state(kv, [seq])
     for view in (slice(None, None, 2), slice(None, None, -1)):
         with pytest.raises(UsageError, match=message):
@@ -61,7 +61,7 @@ def test_an_array_to_write_into_is_one_piece(message: str) -> None:
 @pytest.mark.scenario("I13")
 def test_tables_without_a_column_hold_tables_without_a_block() -> None:
     kv = manager()
-    empty = [kv.admit([]).seq, kv.admit([]).seq]
+    empty = [kv.allocate([]).seq, kv.allocate([]).seq]
     for out in (np.zeros((2, 0), np.int32), np.zeros((0, 0), np.int32)):
         kv.block_tables(empty[: len(out)], out)
         kv.step(append=empty[: len(out)], counts=[0] * len(out), tokens=[], tables=out)
@@ -72,7 +72,7 @@ def test_tables_without_a_column_hold_tables_without_a_block() -> None:
 @pytest.mark.scenario("I13", "I3")
 def test_rows_that_lie_in_one_place_are_refused() -> None:
     kv = manager()
-    seqs = [kv.admit([number] * 5).seq for number in range(2)]
+    seqs = [kv.allocate([number] * 5).seq for number in range(2)]
     before = state(kv, seqs)
     flat = np.full(8, 9, np.int32)
     for strides in ((0, 4), (4, 4), (8, 4)):
@@ -91,7 +91,7 @@ def test_rows_that_lie_in_one_place_are_refused() -> None:
 @pytest.mark.scenario("V10", "I13")
 def test_a_block_pools_numbers() -> None:
     kv = manager()
-    pool = BlockPool(kv)
+    pool = kv.blocks
     for count in (-1, 1.5, None):
         with pytest.raises(UsageError, match="count"):
             pool.take(count)  # type: ignore[arg-type]
@@ -101,8 +101,8 @@ def test_a_block_pools_numbers() -> None:
     for ask in (pool.holds, pool.generations):
         with pytest.raises(UsageError, match="block = 8: the pool has no such block"):
             ask([0, 8])
-    with pytest.raises(UsageError, match="manager = 5"):
-        BlockPool(5)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"a manager has one, KVCacheManager\.blocks"):
+        BlockPool(5, kv)  # type: ignore[arg-type]
     assert kv.counts().free == 8
     kv.check_integrity()
 
@@ -110,12 +110,12 @@ def test_a_block_pools_numbers() -> None:
 @pytest.mark.scenario("V10", "I13")
 def test_a_block_that_there_is_not_is_said_to_be_none() -> None:
     kv = manager()
-    pool = BlockPool(kv)
-    seq = kv.admit([2, 3]).seq
+    pool = kv.blocks
+    seq = kv.allocate([2, 3]).seq
     before = state(kv, [seq])
     asks: list[Callable[[int], object]] = [
-        kv.owners,
-        kv.block_priority,
+        kv.blocks.owners,
+        kv.pins.block_priority,
         lambda block: pool.free([block]),
         lambda block: pool.free([block], [0]),
         lambda block: pool.touch([block]),
@@ -124,7 +124,7 @@ def test_a_block_that_there_is_not_is_said_to_be_none() -> None:
     for ask in asks:
         with pytest.raises(UsageError, match=r"= 8: the pool has no such block"):
             ask(8)
-        ask(7) if ask in (kv.owners, kv.block_priority) else None
+        ask(7) if ask in (kv.blocks.owners, kv.pins.block_priority) else None
     # Nobody frees a block that a sequence has.
     with pytest.raises(UsageError, match="free = 0: it is not in hand: others own it"):
         pool.free(kv.block_table(seq))
@@ -133,17 +133,18 @@ def test_a_block_that_there_is_not_is_said_to_be_none() -> None:
 
 @pytest.mark.scenario("I13")
 @pytest.mark.parametrize(
-    "name", ["read", "insert", "resumed", "partial", "whole_sequence", "join", "copy"]
+    "name",
+    ["read_cache", "write_cache", "resumed", "partial", "full_sequence_must_fit", "join", "copy"],
 )
 def test_yes_or_no_is_asked_for_by_name(name: str) -> None:
     kv = manager()
-    seq = kv.admit([2, 3]).seq
+    seq = kv.allocate([2, 3]).seq
 
     def say(value: object) -> None:
         if name == "copy":
-            kv.fork(seq, upto=0, copy=value)  # type: ignore[arg-type]
+            kv.fork(seq, upto=0, copy=value)  # type: ignore[call-overload]
         else:
-            kv.admit([1], **{name: value})  # type: ignore[arg-type]
+            kv.allocate([1], **{name: value})  # type: ignore[arg-type]
 
     before = state(kv, [seq])
     for value in (1, "yes", None):
@@ -163,7 +164,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
     ranges = [TokenRange(np.int64(0), np.int32(4), keep)]  # type: ignore[arg-type]
     cached(kv, range(8), retention=Retention(ranges))
     first = kv.lookup(list(range(9))).blocks[0]
-    assert [kv.block_priority(int(block)).priority for block in first] == [80, 35]
+    assert [kv.pins.block_priority(int(block)).priority for block in first] == [80, 35]
     with pytest.raises(UsageError, match="priority = "):
         Keep(np.float64(80))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"block_size = 4\.0: must be a whole number"):
@@ -177,18 +178,18 @@ SURROGATE = "\ud800"
 def managers_verbs(kv: KVCacheManager, seq: int) -> dict[str, Callable[[Any], object]]:
     return {
         "start": lambda value: kv.block_table(seq, start=value),
-        "seq": kv.append_unknown,
+        "seq": kv.append_placeholders,
         "upto": lambda value: kv.commit(seq, value),
         "commit": lambda value: kv.step(commit=value),
-        "salt": lambda value: kv.admit([1], salt=value),
-        "adapter": lambda value: kv.lookup([1], adapter=value),
+        "salt": lambda value: kv.allocate([1], cache_salt=value),
+        "adapter": lambda value: kv.lookup([1], lora_name=value),
         "encoder": lambda value: kv.lookup([1], encoder=value),
-        "extras": lambda value: kv.lookup([1], extras=[value]),
-        "fingerprint": kv.set_fingerprint,
-        "pin": kv.unpin,
-        "request": kv.fits,
-        "callback": kv.add_pressure_callback,
-        "block": kv.explain_block,
+        "extras": lambda value: kv.lookup([1], mm_items=[value]),
+        "fingerprint": kv.set_weight_version,
+        "pin": kv.pins.unpin,
+        "request": kv.can_allocate,
+        "callback": kv.pressure.add_callback,
+        "block": kv.inspect.explain_block,
     }
 
 
@@ -207,7 +208,7 @@ def is_fine(name: str, value: Any) -> bool:
 def test_a_managers_verbs(name: str) -> None:
     kv = manager()
     cached(kv, [1] * 4)
-    seq = kv.admit([2, 3]).seq
+    seq = kv.allocate([2, 3]).seq
     before = state(kv, [seq])
     for value in VALUES:
         if is_fine(name, value):
@@ -233,8 +234,8 @@ def others() -> dict[str, Callable[[Any], object]]:
         "block hash": lambda value: router.stored(1, [value]),
         "blocks": lambda value: TierPolicy.named("lru", value),
         "depth": lambda value: tier.insert("a", depth=value),
-        "session": lambda value: tier.insert("a", use=Use(session=value)),
-        "priority": lambda value: slots.admit([1], use=Use(priority=value)),
+        "session": lambda value: tier.insert("a", use=Access(session=value)),
+        "priority": lambda value: slots.allocate([1], use=Access(priority=value)),
         "n": tier.victims,
     }
 
@@ -273,8 +274,8 @@ def test_another_input_of_any_length_is_counted_first(tokens: int, partial: bool
     before = state(kv)
     request = Request([1, 2], encoder=b"e", encoder_tokens=tokens, partial=partial)
     with pytest.raises((NeverFitsError, CapacityError)):
-        kv.admit(request)
-    kv.fits(request)
+        kv.allocate(request)
+    kv.can_allocate(request)
     assert state(kv) == before
     kv.check_integrity()
 
@@ -306,19 +307,19 @@ def test_no_salt_looks_like_a_namespace() -> None:
 def test_a_namespace_needs_the_tokens() -> None:
     kv = matched(ByClass())
     prompt = [1, 2, 3, 4, 5]
-    keys = manager().hash_blocks(prompt)
+    keys = manager().blocks.hash_blocks(prompt)
     assert serve(kv, prompt, request_class=1, keys=keys) == 0
     assert serve(kv, prompt, request_class=2, keys=keys) == 0
     with pytest.raises(UsageError, match="keys alone cannot say it"):
-        kv.admit(None, keys=keys, num_tokens=5, request_class=1)
+        kv.allocate(None, keys=keys, num_tokens=5, request_class=1)
     kv.check_integrity()
 
 
 def test_no_prompt_and_no_keys_is_no_request() -> None:
     kv = manager()
     with pytest.raises(UsageError, match="prompt = None: give token ids, or keys and num_tokens"):
-        kv.admit(None)
-    kv.release(kv.admit([]).seq)
+        kv.allocate(None)
+    kv.release(kv.allocate([]).seq)
 
 
 def test_a_policys_message_is_told_on_one_line() -> None:
@@ -327,7 +328,7 @@ def test_a_policys_message_is_told_on_one_line() -> None:
             raise ValueError("first\nsecond")
 
     with pytest.raises(PolicyError, match=r"ValueError: first second \(test_arguments\.py:\d+\)$"):
-        matched(Talks()).admit([1])
+        matched(Talks()).allocate([1])
 
 
 def test_an_error_that_cannot_be_told_is_named() -> None:
@@ -340,4 +341,4 @@ def test_an_error_that_cannot_be_told_is_named() -> None:
             raise MuteError
 
     with pytest.raises(PolicyError, match=r": MuteError \(test_arguments\.py:\d+\)$"):
-        matched(Talks()).admit([1])
+        matched(Talks()).allocate([1])

@@ -13,24 +13,24 @@ from .helpers import manager, state
 
 def test_slots_come_before_ids_and_ids_before_a_commit() -> None:
     kv = manager()
-    seq = kv.admit([1] * 6).seq
+    seq = kv.allocate([1] * 6).seq
     kv.commit(seq, 6)
-    kv.append_unknown(seq)
-    kv.append_unknown(seq, 3)
+    kv.append_placeholders(seq)
+    kv.append_placeholders(seq, 3)
     assert kv.lengths(seq) == (10, 10, 6, 0)
     assert kv.block_table(seq).size == 3
-    kv.fill(seq, [2, 3])
+    kv.fill_placeholders(seq, [2, 3])
     kv.commit(seq, 8)
     assert kv.lookup([1] * 6 + [2, 3, 9]).tokens == 8
     before = state(kv, [seq])
     with pytest.raises(UsageError, match="only the ids of 8 tokens are known"):
         kv.commit(seq, 9)
     with pytest.raises(UsageError, match="the ids of 2 tokens are missing"):
-        kv.fill(seq, [4, 5, 6])
+        kv.fill_placeholders(seq, [4, 5, 6])
     with pytest.raises(UsageError, match="the ids of 2 tokens before are not known"):
         kv.append(seq, [4])
     assert state(kv, [seq]) == before
-    kv.fill(seq, [4, 5])
+    kv.fill_placeholders(seq, [4, 5])
     kv.append(seq, [6, 7])
     kv.commit(seq, 12)
     assert kv.lookup([1] * 6 + [2, 3, 4, 5, 6, 7, 0]).tokens == 12
@@ -40,8 +40,8 @@ def test_slots_come_before_ids_and_ids_before_a_commit() -> None:
 @pytest.mark.scenario("I3")
 def test_a_step_is_refused_whole_for_ids_that_are_missing() -> None:
     kv = manager(16)
-    ends, seq = kv.admit([1] * 4).seq, kv.admit([2] * 4).seq
-    kv.append_unknown(seq, 2)
+    ends, seq = kv.allocate([1] * 4).seq, kv.allocate([2] * 4).seq
+    kv.append_placeholders(seq, 2)
     before = state(kv, [ends, seq])
     with pytest.raises(UsageError, match="only the ids of 4 tokens are known"):
         kv.step(release=[ends], commit=([seq], [5]))
@@ -52,24 +52,24 @@ def test_a_step_is_refused_whole_for_ids_that_are_missing() -> None:
 
 def test_a_refused_append_of_unknown_ids_leaves_the_sequence() -> None:
     kv = manager(2)
-    seq = kv.admit([1] * 6).seq
+    seq = kv.allocate([1] * 6).seq
     before = state(kv, [seq])
     for count in (3, 2**32 - 1):
         with pytest.raises(NeverFitsError):
-            kv.append_unknown(seq, count)
+            kv.append_placeholders(seq, count)
     assert state(kv, [seq]) == before
-    kv.append_unknown(seq, 2)
+    kv.append_placeholders(seq, 2)
 
 
 @pytest.mark.scenario("S3")
 def test_a_cut_takes_unknown_ids_first() -> None:
     kv = manager()
-    seq = kv.admit([1] * 4).seq
+    seq = kv.allocate([1] * 4).seq
     kv.append(seq, [2, 3])
-    kv.append_unknown(seq, 3)
+    kv.append_placeholders(seq, 3)
     kv.truncate(seq, 7)
     with pytest.raises(UsageError, match="ids of 1 tokens"):
-        kv.fill(seq, [4, 5])
+        kv.fill_placeholders(seq, [4, 5])
     kv.truncate(seq, 5)
     kv.append(seq, [9, 9, 9])
     kv.commit(seq, 8)
@@ -78,10 +78,10 @@ def test_a_cut_takes_unknown_ids_first() -> None:
 
 def test_forks_are_filled_each_for_itself() -> None:
     kv = manager()
-    one = kv.admit([1] * 6).seq
-    kv.append_unknown(one, 2)
+    one = kv.allocate([1] * 6).seq
+    kv.append_placeholders(one, 2)
     two = kv.fork(one)
-    kv.fill(one, [2, 3])
+    kv.fill_placeholders(one, [2, 3])
     kv.commit(one, 8)
     with pytest.raises(UsageError, match="fill the others first"):
         kv.commit(two, 8)
@@ -96,21 +96,21 @@ def test_forks_are_filled_each_for_itself() -> None:
 @pytest.mark.scenario("V20", "IL-B12")
 def test_preemption_forgets_what_is_unknown_and_no_more() -> None:
     kv = manager()
-    seq = kv.admit([1] * 8, max_tokens=20).seq
+    seq = kv.allocate([1] * 8, max_seq_len=20).seq
     kv.commit(seq, 8)
     kv.append(seq, [2])
-    kv.append_unknown(seq, 2)
+    kv.append_placeholders(seq, 2)
     request = kv.preempt(seq)
     assert len(request) == 9
     with pytest.raises(StaleHandleError):
-        kv.fill(seq, [3])
-    grant = kv.admit(request)
+        kv.fill_placeholders(seq, [3])
+    grant = kv.allocate(request)
     assert (grant.cached_tokens, grant.prompt_tokens) == (8, 9)
-    stats = kv.stats()
+    stats = kv.stats.counters()
     assert (stats["admissions"], stats["hit_tokens"]) == (1, 0)
     assert (stats["resumed"], stats["resumed_hit_tokens"]) == (1, 8)
-    kv.append_unknown(grant.seq)
-    kv.fill(grant.seq, [5])
+    kv.append_placeholders(grant.seq)
+    kv.fill_placeholders(grant.seq, [5])
     kv.commit(grant.seq, 10)
 
 
@@ -120,22 +120,22 @@ def test_preemption_forgets_what_is_unknown_and_no_more() -> None:
 @pytest.mark.scenario("VT58", "V23")
 def test_a_preempted_sequence_makes_room_once_its_step_has_passed() -> None:
     kv = manager(4)
-    victim = kv.admit([1] * 8).seq
-    runs = kv.admit([2] * 4).seq
+    victim = kv.allocate([1] * 8).seq
+    runs = kv.allocate([2] * 4).seq
     kv.commit(victim, 8)
     request = kv.preempt(victim, fence=7)
     # No room yet, and two blocks on their way are all that is needed: wait, and do not preempt on.
     assert kv.counts() == (1, 0, 3, 4)
-    assert kv.stats()["waiting_blocks"] == 2
-    assert kv.preemption_order([runs], usage=2 / 4) == []
-    assert kv.preempt_to(2 / 4, [runs], fence=7) == []
+    assert kv.stats.counters()["waiting_blocks"] == 2
+    assert kv.pressure.preemption_order([runs], usage=2 / 4) == []
+    assert kv.pressure.preempt_to(2 / 4, [runs], fence=7) == []
     assert kv.lengths(runs).slots == 4
     for passed in (None, 6):
         out = kv.step(passed=passed, append=[runs], counts=[5], tokens=[3] * 5)
         assert [what for what, *_ in out.refused] == ["append"]
     out = kv.step(passed=7, append=[runs], counts=[5], tokens=[3] * 5)
     assert out.refused == []
-    assert kv.stats()["waiting_blocks"] == 0
+    assert kv.stats.counters()["waiting_blocks"] == 0
     assert len(request) == 8
     kv.check_integrity()
 
@@ -143,7 +143,7 @@ def test_a_preempted_sequence_makes_room_once_its_step_has_passed() -> None:
 @pytest.mark.scenario("VT57")
 def test_deferred_frees_drain_in_order() -> None:
     kv = manager(6)
-    seqs = [kv.admit([i] * 8).seq for i in (1, 2, 3)]
+    seqs = [kv.allocate([i] * 8).seq for i in (1, 2, 3)]
     for fence, seq in enumerate(seqs, 1):
         kv.commit(seq, 8)
         kv.release(seq, fence=fence)
@@ -155,19 +155,19 @@ def test_deferred_frees_drain_in_order() -> None:
         kv.check_integrity()
     assert available == [0, 2, 4, 6]
     # The first to pass is the first to die, tail first.
-    assert kv.eviction_order().tolist() == [1, 0, 3, 2, 5, 4]
+    assert kv.inspect.eviction_order().tolist() == [1, 0, 3, 2, 5, 4]
 
 
 @pytest.mark.scenario("V26", "I4")
 def test_a_waiting_block_is_found_and_never_written() -> None:
     kv = manager()
-    seq = kv.admit([1] * 6).seq
+    seq = kv.allocate([1] * 6).seq
     kv.commit(seq, 6)
     fork = kv.fork(seq)
     table = kv.block_table(seq).tolist()
     kv.release(seq, fence=1)
     assert kv.lookup([1] * 5).tokens == 4
-    hit = kv.admit([1] * 5)
+    hit = kv.allocate([1] * 5)
     assert kv.block_table(hit.seq)[0] == table[0]
     # A step in flight may still write the partial tail: who goes on from it gets a copy.
     kv.append(fork, [2])
@@ -176,9 +176,9 @@ def test_a_waiting_block_is_found_and_never_written() -> None:
     assert plan is not None
     assert plan.copies.tolist() == [[table[1], int(kv.block_table(fork)[1]), 2, 0]]
     kv.done(plan.ticket)
-    kv.clear_cache()
+    kv.reset_prefix_cache()
     kv.check_integrity()
-    assert kv.stats()["waiting_blocks"] == 2
+    assert kv.stats.counters()["waiting_blocks"] == 2
     kv.step(passed=1)
     kv.check_integrity()
     assert kv.lookup([1] * 5).tokens == 0
@@ -186,10 +186,10 @@ def test_a_waiting_block_is_found_and_never_written() -> None:
 
 def test_what_a_step_cuts_waits_too() -> None:
     kv = manager(4)
-    seq = kv.admit([1] * 4).seq
+    seq = kv.allocate([1] * 4).seq
     kv.append(seq, [2] * 8)
     kv.step(truncate=([seq], [5]), fence=3)
-    assert (kv.counts().free, kv.stats()["waiting_blocks"]) == (1, 1)
+    assert (kv.counts().free, kv.stats.counters()["waiting_blocks"]) == (1, 1)
     kv.truncate(seq, 4)
     assert kv.counts().free == 2, "without a fence it is given up at once"
     kv.step(passed=3)
@@ -199,7 +199,7 @@ def test_what_a_step_cuts_waits_too() -> None:
 
 def test_a_fence_that_has_passed_holds_nothing() -> None:
     kv = manager(4)
-    one, two = kv.admit([1] * 8).seq, kv.admit([2] * 8).seq
+    one, two = kv.allocate([1] * 8).seq, kv.allocate([2] * 8).seq
     kv.step(release=[one], fence=5, passed=5)
     kv.release(two, fence=4)
     assert kv.counts().free == 4
@@ -208,33 +208,33 @@ def test_a_fence_that_has_passed_holds_nothing() -> None:
 @pytest.mark.scenario("V24", "U-12")
 def test_the_preempted_come_first_again() -> None:
     kv = manager(4)
-    old, new = kv.admit([1] * 8).seq, kv.admit([2] * 8).seq
-    assert [v.seq for v in kv.preemption_order([old, new], "last-admitted")] == [new, old]
+    old, new = kv.allocate([1] * 8).seq, kv.allocate([2] * 8).seq
+    assert [v.seq for v in kv.pressure.preemption_order([old, new], "last-admitted")] == [new, old]
     back = kv.preempt(new)
-    newer = kv.admit([3] * 4).seq
-    out = kv.step(admit=[back])
-    assert out.grants == [None]
+    newer = kv.allocate([3] * 4).seq
+    out = kv.step(allocate=[back])
+    assert out.allocations == [None]
     # One that would fit stands behind it, and is not tried.
     later = Request([4] * 4)
-    out = kv.step(admit=[back, later])
-    assert out.grants == [None, None]
+    out = kv.step(allocate=[back, later])
+    assert out.allocations == [None, None]
     assert [place for _, place, _ in out.refused] == [0]
-    out = kv.step(release=[newer], admit=[back, later])
-    assert [grant is not None for grant in out.grants] == [True, False]
+    out = kv.step(release=[newer], allocate=[back, later])
+    assert [grant is not None for grant in out.allocations] == [True, False]
 
 
 @pytest.mark.scenario("T33")
 def test_a_resumed_sequence_counts_what_its_admission_found() -> None:
     kv = manager(8)
-    seq = kv.admit([1] * 13).seq
+    seq = kv.allocate([1] * 13).seq
     kv.commit(seq, 5)
     back = kv.preempt(seq)
     assert kv.lookup([1] * 13).tokens == 4
-    other = kv.admit([1] * 13).seq
+    other = kv.allocate([1] * 13).seq
     kv.commit(other, 12)
     # Looked up as 4 before; by now it is 12, and one token is left to schedule.
-    out = kv.step(admit=[back], token_budget=4)
-    (grant,) = out.grants
+    out = kv.step(allocate=[back], token_budget=4)
+    (grant,) = out.allocations
     assert grant is not None
     assert (grant.cached_tokens, grant.granted_tokens) == (12, 13)
     kv.check_integrity()

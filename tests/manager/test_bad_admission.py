@@ -113,7 +113,7 @@ def test_a_strict_policy_that_fails_is_raised_and_nothing_has_moved(
     body: Body, message: str
 ) -> None:
     kv, name = holds(body, "raise")
-    seq = kv.admit([*A, 7]).seq
+    seq = kv.allocate([*A, 7]).seq
     before = state(kv, [seq])
     calls: list[Callable[[], object]] = [
         lambda: kv.commit(seq, 13),
@@ -125,7 +125,7 @@ def test_a_strict_policy_that_fails_is_raised_and_nothing_has_moved(
         assert str(caught.value).startswith(f"{name} (kvframe-test {VERSION}): ")
         assert "\n" not in str(caught.value)
         assert caught.value.__cause__ is not None
-        assert kv.stats()["admission_failures"] == failures
+        assert kv.stats.counters()["admission_failures"] == failures
         told = state(kv, [seq])
         kv.check_integrity()
     assert _without_failures(told) == _without_failures(before)
@@ -149,7 +149,7 @@ def test_everything_is_kept_instead_and_it_is_said_once(body: Body, message: str
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         serve(kv, [8] * 13)
-    assert kv.stats()["admission_failures"] == 2
+    assert kv.stats.counters()["admission_failures"] == 2
     assert found(kv, [8] * 12) == 3
 
 
@@ -159,12 +159,12 @@ def test_an_interrupt_is_not_a_failure(on_error: str) -> None:
         raise KeyboardInterrupt
 
     kv, _ = holds(body, on_error)
-    seq = kv.admit([*A, 7]).seq
+    seq = kv.allocate([*A, 7]).seq
     before = state(kv, [seq])
     with pytest.raises(KeyboardInterrupt):
         kv.commit(seq, 13)
     assert state(kv, [seq]) == before
-    assert kv.stats()["admission_failures"] == 0
+    assert kv.stats.counters()["admission_failures"] == 0
 
 
 @pytest.mark.scenario("I14", "CB-B12")
@@ -180,7 +180,7 @@ def test_who_was_preempted_before_the_trouble_is_not_lost(trouble: type[BaseExce
 
     ready: list[bool] = []
     kv, _ = holds(body, "raise")
-    seqs = [kv.admit([token] * 6).seq for token in range(3)]
+    seqs = [kv.allocate([token] * 6).seq for token in range(3)]
     for seq in seqs:
         kv.commit(seq, 6)
     forks = [kv.fork(seq) for seq in seqs]
@@ -194,10 +194,10 @@ def test_who_was_preempted_before_the_trouble_is_not_lost(trouble: type[BaseExce
     assert plan is not None
     kv.done(plan.ticket)
     with pytest.raises((trouble, PolicyError)) as caught:
-        kv.preempt_to(0.0, forks, "last-admitted")
+        kv.pressure.preempt_to(0.0, forks, "last-admitted")
     (back,) = caught.value.__dict__["preempted"]
-    assert kv.live().tolist() == [*seqs, *forks[:2]]
-    assert kv.admit(back).prompt_tokens == 8
+    assert kv.inspect.running().tolist() == [*seqs, *forks[:2]]
+    assert kv.allocate(back).prompt_tokens == 8
     kv.check_integrity()
 
 
@@ -214,7 +214,7 @@ def test_one_that_overruns_its_budget_is_asked_no_more() -> None:
         serve(kv, [*A, 7])
     assert found(kv, A) == 3
     serve(kv, [8] * 13)
-    assert (len(asked), kv.stats()["admission_failures"]) == (1, 1)
+    assert (len(asked), kv.stats.counters()["admission_failures"]) == (1, 1)
     assert found(kv, [8] * 12) == 3
 
 
@@ -228,7 +228,7 @@ def test_a_policy_may_call_its_manager() -> None:
             kv.release(other)
 
     kv, _ = holds(body, "raise")
-    other = kv.admit([5] * 6).seq
+    other = kv.allocate([5] * 6).seq
     kv.commit(other, 6)
     serve(kv, [*A, 7])
     assert found(kv, A) == 3
@@ -243,7 +243,7 @@ def test_a_sequence_that_ends_while_the_policy_thinks_is_refused_not_lost() -> N
         kv.release(seq)
 
     kv, _ = holds(body, "raise")
-    seq = kv.admit([*A, 7]).seq
+    seq = kv.allocate([*A, 7]).seq
     with pytest.raises(HandleError):
         kv.step(commit=([seq], [13]))
     kv.check_integrity()
@@ -254,7 +254,7 @@ def test_a_sequence_that_ends_while_the_policy_thinks_is_refused_not_lost() -> N
 @pytest.mark.parametrize("blocks", [4, 2**31, 2**32 - 1])
 def test_more_blocks_than_a_load_is_of_are_refused_before_the_policy_is_asked(blocks: int) -> None:
     kv, _ = holds(answers, "raise")
-    grant = kv.admit([*A, 7], external=12)
+    grant = kv.allocate([*A, 7], num_external_tokens=12)
     assert grant.load is not None
     before = state(kv, [grant.seq])
     for told in (blocks, [blocks]):

@@ -173,19 +173,19 @@ def test_a_strict_policy_that_fails_is_raised_and_nothing_has_moved(
     before = state(kv)
     for failures in (1, 2):
         with pytest.raises(PolicyError, match=message) as caught:
-            kv.admit([9] * 8)
+            kv.allocate([9] * 8)
         assert str(caught.value).startswith(f"{called} (kvframe-test {VERSION}): ")
         assert "\n" not in str(caught.value)
         assert caught.value.__cause__ is not None
-        assert kv.stats()["policy_failures"] == failures
+        assert kv.stats.counters()["policy_failures"] == failures
     assert state(kv) == before
     kv.check_integrity()
     with pytest.raises(PolicyError):
-        kv.lend(np.zeros(2, np.int32))
+        kv.blocks.take(out=np.zeros(2, np.int32))
     assert state(kv) == before
     with pytest.raises(NeverFitsError):
-        kv.admit([9] * 16 + [1])
-    assert kv.stats()["policy_failures"] == 3, "asked although the request never fits"
+        kv.allocate([9] * 16 + [1])
+    assert kv.stats.counters()["policy_failures"] == 3, "asked although the request never fits"
 
 
 def test_a_warning_turned_into_an_error_breaks_no_decision(
@@ -197,11 +197,11 @@ def test_a_warning_turned_into_an_error_breaks_no_decision(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for _ in range(2):
-            grant = kv.admit([9] * 8)
+            grant = kv.allocate([9] * 8)
             kv.release(grant.seq)
     assert [type(error) for error in told] == [RuntimeWarning]
     assert str(told[0]).startswith(f"{called} (kvframe-test {VERSION}): ZeroDivisionError")
-    assert kv.stats()["policy_failures"] == 1
+    assert kv.stats.counters()["policy_failures"] == 1
     kv.check_integrity()
 
 
@@ -263,7 +263,7 @@ def test_the_built_in_order_stands_in_and_says_so_once(
 ) -> None:
     kv, called = holds(way, body, "fallback")
     with pytest.warns(RuntimeWarning, match=message) as told:
-        kv.admit([9] * 8)
+        kv.allocate([9] * 8)
     assert len(told) == 1
     text = str(told[0].message)
     assert text.startswith(f"{called} (kvframe-test {VERSION}): ")
@@ -273,9 +273,9 @@ def test_the_built_in_order_stands_in_and_says_so_once(
     kv.check_integrity()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        kv.admit([8] * 8)
-    assert kv.stats()["policy_failures"] == 2
-    assert kv.stats()["evictions"] == 4
+        kv.allocate([8] * 8)
+    assert kv.stats.counters()["policy_failures"] == 2
+    assert kv.stats.counters()["evictions"] == 4
     kv.check_integrity()
 
 
@@ -287,9 +287,9 @@ def test_an_interrupt_is_not_a_failure(on_error: str) -> None:
     kv, _ = holds("score", body, on_error)
     before = state(kv)
     with pytest.raises(KeyboardInterrupt):
-        kv.admit([9] * 4)
+        kv.allocate([9] * 4)
     assert state(kv) == before
-    assert kv.stats()["policy_failures"] == 0
+    assert kv.stats.counters()["policy_failures"] == 0
     kv.check_integrity()
 
 
@@ -299,9 +299,9 @@ def test_a_policy_that_sleeps_only_takes_its_time() -> None:
         out[:] = -candidates["last_use"].astype(float)
 
     kv, _ = holds("score", body, "raise")
-    kv.admit([9] * 4)
+    kv.allocate([9] * 4)
     assert kv.lookup([1] * 4 + [2] * 5).tokens == 8
-    assert kv.stats()["policy_failures"] == 0
+    assert kv.stats.counters()["policy_failures"] == 0
     kv.check_integrity()
 
 
@@ -311,8 +311,8 @@ def test_infinite_scores_are_scores() -> None:
         out[-1] = -np.inf
 
     kv, _ = holds("score", body, "raise")
-    kv.admit([9] * 4)
-    assert kv.stats()["evictions"] == 1
+    kv.allocate([9] * 4)
+    assert kv.stats.counters()["evictions"] == 1
     kv.check_integrity()
 
 
@@ -325,11 +325,11 @@ def test_a_policy_may_call_its_manager() -> None:
         kv.check_integrity()
         kv.lookup([1] * 9)
         if len(seen) == 1:
-            kv.admit([1] * 4 + [2] * 4 + [5], until=8)
+            kv.allocate([1] * 4 + [2] * 4 + [5], until=8)
         out[:] = candidates["last_use"]
 
     kv, _ = holds("score", body, "raise")
-    kv.admit([9] * 4)
+    kv.allocate([9] * 4)
     assert seen[0] == (0, 4, 0, 4)
     assert kv.counts() == (0, 1, 3, 4)
     assert kv.lookup([3] * 4 + [4] * 5).tokens == 4
@@ -338,12 +338,12 @@ def test_a_policy_may_call_its_manager() -> None:
 
 def test_a_policy_that_asks_for_room_for_ever_is_stopped() -> None:
     def body(candidates: Any, out: Any) -> None:
-        kv.admit([9] * 8)
+        kv.allocate([9] * 8)
 
     kv, name = holds("score", body, "raise")
     before = state(kv)
     with pytest.raises(PolicyError, match=f"{name} "):
-        kv.admit([9] * 8)
+        kv.allocate([9] * 8)
     assert state(kv) == before
     kv.check_integrity()
 
@@ -359,7 +359,7 @@ def test_an_event_method_that_raises_is_a_failure_too() -> None:
     kv = manager(2, policy="books", known=registry("books", lambda _: Policy()))
     cached(kv, [1] * 8)
     with pytest.raises(PolicyError, match="LookupError: lost my books"):
-        kv.admit([9] * 4)
+        kv.allocate([9] * 4)
     assert kv.counts() == (0, 2, 0, 2)
     kv.check_integrity()
 
@@ -431,7 +431,7 @@ def test_one_that_overrides_neither_says_so() -> None:
     kv = manager(1, policy="idle", known=registry("idle", lambda _: BatchedEviction()))
     cached(kv, [1] * 4)
     with pytest.raises(PolicyError, match="BatchedEviction must override score or victims"):
-        kv.admit([2])
+        kv.allocate([2])
 
 
 def test_a_policy_of_this_process_is_named_without_a_stray_space() -> None:
@@ -444,7 +444,7 @@ def test_a_policy_of_this_process_is_named_without_a_stray_space() -> None:
     kv = manager(1, policy="local", known=known)
     cached(kv, [1] * 4)
     with pytest.raises(PolicyError, match=r"^local \(this process\): "):
-        kv.admit([2])
+        kv.allocate([2])
 
 
 @pytest.mark.scenario("U-4", "U-5", "I8")
@@ -467,7 +467,7 @@ def test_a_policy_chooses_among_what_may_die_for_this_request(way: str) -> None:
     kv = manager(3, policy="newest", known=registry("newest", lambda _: Newest()))
     for token in (1, 2, 3):
         cached(kv, [token] * 4)
-    grant = kv.admit([3] * 4 + [4])
+    grant = kv.allocate([3] * 4 + [4])
     assert grant.cached_tokens == 4
     assert [kv.lookup([token] * 5).tokens for token in (1, 2, 3)] == [4, 0, 4]
     kv.check_integrity()

@@ -132,13 +132,13 @@ def test_a_strict_matcher_that_fails_is_raised_and_nothing_has_moved(
     kv = matched(policy, name=name)
     if method in ("take", "insert"):
         # They are asked where something was found, or stored: that happens behind their back.
-        kv._matcher, driver = None, kv._matcher
+        kv._prompts.matcher, driver = None, kv._prompts.matcher
         serve(kv, [*A, 7])
-        kv._matcher = driver
+        kv._prompts.matcher = driver
     before = state(kv)
     calls: list[Callable[[], object]] = [
-        lambda: kv.admit([*A, 7]),
-        lambda: kv.step(admit=[[*A, 7]]),
+        lambda: kv.allocate([*A, 7]),
+        lambda: kv.step(allocate=[[*A, 7]]),
     ]
     for call in calls:
         with pytest.raises(PolicyError, match=message) as caught:
@@ -146,7 +146,7 @@ def test_a_strict_matcher_that_fails_is_raised_and_nothing_has_moved(
         assert str(caught.value).startswith(f"{name} (kvframe-test {VERSION}): ")
         assert "\n" not in str(caught.value)
     assert state(kv) == before
-    assert kv.prefix_stats()["prefix_failures"] == 2
+    assert kv.stats.prefix_stats()["prefix_failures"] == 2
     kv.check_integrity()
 
 
@@ -159,7 +159,7 @@ def test_prompts_are_matched_without_it_and_it_is_said_once(
 
     def twice() -> Any:
         serve(kv, [*A, 7])
-        return kv.admit([*A, 7])
+        return kv.allocate([*A, 7])
 
     with pytest.warns(RuntimeWarning) as told:
         grant = twice()
@@ -195,8 +195,8 @@ def test_an_interrupt_is_not_a_failure() -> None:
 
     kv = matched(Stop(), on_error="fallback")
     with pytest.raises(KeyboardInterrupt):
-        kv.admit([*A, 7])
-    assert kv.prefix_stats()["prefix_failures"] == 0
+        kv.allocate([*A, 7])
+    assert kv.stats.prefix_stats()["prefix_failures"] == 0
     kv.check_integrity()
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from kvframe import CapacityError, KVCacheManager, UsageError
-from kvframe.blocks import BlockPool
 
 from .helpers import manager
 
@@ -26,20 +25,20 @@ class BlockManager:
     """The methods of nano-vllm's ``engine/block_manager.py``; the books are the engine's."""
 
     def __init__(self, kv: KVCacheManager) -> None:
-        self.kv, self.pool = kv, BlockPool(kv)
+        self.kv, self.pool = kv, kv.blocks
 
     def can_allocate(self, seq: Seq) -> bool:
         return self.pool.available() >= -(-len(seq.tokens) // SIZE)
 
     def allocate(self, seq: Seq) -> None:
-        found = self.pool.find(self.kv.hash_blocks(seq.tokens)).tolist()
+        found = self.pool.find(self.kv.blocks.hash_blocks(seq.tokens)).tolist()
         found = found[: (len(seq.tokens) - 1) // SIZE]
         self.pool.touch(found)
         fresh = self.pool.take(-(-len(seq.tokens) // SIZE) - len(found))
         seq.table, seq.cached = found + fresh.tolist(), len(found) * SIZE
 
     def hash_blocks(self, seq: Seq) -> None:
-        keys = self.kv.hash_blocks(seq.tokens)
+        keys = self.kv.blocks.hash_blocks(seq.tokens)
         for i in range(seq.cached // SIZE, len(keys)):
             self.pool.publish(seq.table[i], keys[i], seq.table[i - 1] if i else None)
         seq.cached = len(keys) * SIZE
@@ -93,8 +92,8 @@ def test_nano_vllm_runs_on_the_pool() -> None:
 @pytest.mark.scenario("V10", "FE-B26", "I13")
 def test_misuse_of_single_blocks_changes_nothing() -> None:
     kv = manager(8)
-    pool = BlockPool(kv)
-    keys = kv.hash_blocks([*range(8)])
+    pool = kv.blocks
+    keys = kv.blocks.hash_blocks([*range(8)])
     a, b = pool.take(2).tolist()
     pool.publish(a, keys[0])
     pool.publish(b, keys[1], a)
@@ -115,7 +114,7 @@ def test_misuse_of_single_blocks_changes_nothing() -> None:
     pool.free([a, b], stale)
     with pytest.raises(UsageError, match="the block it follows is not in hand"):
         pool.touch([b])
-    kv.clear_cache()
+    kv.reset_prefix_cache()
     with pytest.raises(UsageError, match="stale"):
         pool.touch([a], stale[:1])
     assert pool.find(keys).tolist() == []
@@ -125,8 +124,8 @@ def test_misuse_of_single_blocks_changes_nothing() -> None:
 @pytest.mark.scenario("T44")
 def test_copies_under_one_key_are_told_and_one_goes_when_freed() -> None:
     kv = manager(8)
-    pool = BlockPool(kv)
-    key = kv.hash_blocks([1, 2, 3, 4])[0]
+    pool = kv.blocks
+    key = kv.blocks.hash_blocks([1, 2, 3, 4])[0]
     a, b = pool.take(2).tolist()
     assert pool.publish(a, key) is None
     assert pool.publish(b, np.array(key)) == a

@@ -34,7 +34,7 @@ def hybrid(kinds: str, blocks: int, interval: int | None, policy: str = "lru") -
 
 def serve(kv: KVCacheManager, tokens: list[int], chunk: int) -> int:
     """One request, computed in chunks and ended; the tokens that it found."""
-    grant = kv.admit(tokens, chunk=chunk)
+    grant = kv.allocate(tokens, chunk=chunk)
     kv.commit(grant.seq, grant.granted_tokens)
     for until in range(grant.granted_tokens + chunk, len(tokens) + chunk, chunk):
         until = min(until, len(tokens))
@@ -102,8 +102,8 @@ def test_a_shared_beginning_is_found_while_there_is_room_and_keeps_its_blocks_th
 def test_an_interval_keeps_its_boundaries_like_any_block() -> None:
     kv = hybrid("window", 400, 64)
     serve(kv, [1] * 512, 64)
-    assert set(kv.snapshot().blocks.priority[kv.eviction_order()]) == {35}
+    assert set(kv.inspect.snapshot().blocks.priority[kv.inspect.eviction_order()]) == {35}
     kv = hybrid("window", 400, None)
     serve(kv, [1] * 512, 64)
-    priorities = kv.snapshot().blocks.priority[kv.eviction_order()].tolist()
+    priorities = kv.inspect.snapshot().blocks.priority[kv.inspect.eviction_order()].tolist()
     assert (priorities.count(34), priorities[0]) == (29, 34)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from kvframe import EventKind, GroupConfig, KVCacheManager, UsageError
-from kvframe.blocks import BlockPool
-from kvframe.observe import BlockEvents, Rebuild, redrive
+from kvframe.stats import BlockEvents, Rebuild, redrive
 
 from .helpers import cached, manager
 
@@ -51,7 +50,7 @@ def test_what_all_of_the_scope_applies_to_goes(
     kv = manager(64, groups=groups)
     three(kv)
     before = kv.counts()
-    freed = kv.clear_cache(**scope)
+    freed = kv.reset_prefix_cache(**scope)
     spaces = [{}, {"adapter": "a"}, {"adapter": "a", "salt": "s"}, {"salt": "s"}]
     assert [found(kv, **space) for space in spaces] == left
     assert kv.counts().free == before.free + freed
@@ -62,23 +61,23 @@ def test_what_all_of_the_scope_applies_to_goes(
 @pytest.mark.scenario("F30")
 def test_what_runs_keeps_its_blocks_and_leaves_nothing_to_be_found() -> None:
     kv = manager(32)
-    old = kv.admit(TEXT, adapter="a").seq
+    old = kv.allocate(TEXT, lora_name="a").seq
     kv.commit(old, 8)
-    other = kv.admit(TEXT, adapter="b").seq
+    other = kv.allocate(TEXT, lora_name="b").seq
     fork = kv.fork(old)
-    assert kv.clear_cache(adapter="a") == 0
+    assert kv.reset_prefix_cache(lora_name="a") == 0
     assert found(kv, adapter="a") == 0
     kv.commit(old, 13)
     kv.append(fork, [1, 2, 3])
     kv.commit(fork, 16)
     kv.commit(other, 13)
-    new = kv.admit(TEXT, adapter="a", join=True)
+    new = kv.allocate(TEXT, lora_name="a", join=True)
     assert (new.cached_tokens, new.joined_tokens) == (0, 0)
     back = kv.preempt(old)
     kv.release(fork)
     assert (found(kv, adapter="a"), found(kv, adapter="b")) == (0, 12)
     # What comes back is computed again, by the adapter as it is now.
-    again = kv.admit(back)
+    again = kv.allocate(back)
     assert again.cached_tokens == 0
     kv.commit(again.seq, 13)
     assert found(kv, adapter="a") == 12
@@ -88,15 +87,15 @@ def test_what_runs_keeps_its_blocks_and_leaves_nothing_to_be_found() -> None:
 @pytest.mark.scenario("F30")
 def test_a_load_in_flight_brings_nothing_of_the_old() -> None:
     kv = manager(16)
-    running = kv.admit(TEXT, adapter="a", external=12)
-    ended = kv.admit([9, *TEXT], adapter="a", external=12)
+    running = kv.allocate(TEXT, lora_name="a", num_external_tokens=12)
+    ended = kv.allocate([9, *TEXT], lora_name="a", num_external_tokens=12)
     kv.release(ended.seq)
-    kv.clear_cache(adapter="a")
+    kv.reset_prefix_cache(lora_name="a")
     for grant in (running, ended):
         assert grant.load is not None
         assert kv.loaded(grant.load, 3) == []
     assert kv.lengths(running.seq).committed == 12
-    assert found(kv, adapter="a") == kv.lookup([9, *TEXT], adapter="a").tokens == 0
+    assert found(kv, adapter="a") == kv.lookup([9, *TEXT], lora_name="a").tokens == 0
     kv.release(running.seq)
     assert kv.counts().cached == 0
     kv.check_integrity()
@@ -106,12 +105,12 @@ def test_a_load_in_flight_brings_nothing_of_the_old() -> None:
 def test_a_pin_holds_its_blocks_and_they_are_not_found() -> None:
     kv = manager(16)
     cached(kv, TEXT, adapter="a")
-    pin = kv.pin(TEXT, adapter="a")
+    pin = kv.pins.pin(TEXT, lora_name="a")
     assert pin is not None
-    assert kv.clear_cache(adapter="a") == 0
+    assert kv.reset_prefix_cache(lora_name="a") == 0
     assert found(kv, adapter="a") == 0
     assert kv.counts().referenced == 3
-    kv.unpin(pin)
+    kv.pins.unpin(pin)
     assert kv.counts() == (16, 0, 0, 16)
     kv.check_integrity()
 
@@ -121,17 +120,17 @@ def test_a_session_loses_what_it_alone_used() -> None:
     kv = manager(32)
     for session, tail in ((7, 70), (8, 80), (0, 90)):
         cached(kv, [*TEXT[:8], *[tail] * 5], session=session)
-    assert kv.clear_cache(session=7) == 1
+    assert kv.reset_prefix_cache(session=7) == 1
     heads = [kv.lookup([*TEXT[:8], *[tail] * 5]).tokens for tail in (70, 80, 90)]
     assert heads == [8, 12, 12]
-    assert kv.clear_cache(session=7) == 0
+    assert kv.reset_prefix_cache(session=7) == 0
     # Another session joined in while the first one ran.
-    seq = kv.admit([5] * 8, session=9).seq
+    seq = kv.allocate([5] * 8, session=9).seq
     kv.commit(seq, 8)
-    reader = kv.admit([5] * 9, session=10).seq
-    own = kv.admit([6] * 8, session=9).seq
+    reader = kv.allocate([5] * 9, session=10).seq
+    own = kv.allocate([6] * 8, session=9).seq
     kv.commit(own, 8)
-    kv.clear_cache(session=9)
+    kv.reset_prefix_cache(session=9)
     assert (kv.lookup([5] * 9).tokens, kv.lookup([6] * 9).tokens) == (8, 0)
     # What it computes from now on is not found, and its next turn's is.
     kv.append(own, [6] * 4)
@@ -149,7 +148,7 @@ def test_a_session_and_an_adapter_are_both_to_apply() -> None:
     kv = manager(32)
     cached(kv, TEXT, session=7)
     cached(kv, TEXT, session=7, adapter="a")
-    assert kv.clear_cache(session=7, adapter="a") == 3
+    assert kv.reset_prefix_cache(session=7, lora_name="a") == 3
     assert (found(kv), found(kv, adapter="a")) == (12, 0)
 
 
@@ -160,10 +159,10 @@ def test_the_log_says_it_and_redriven_says_the_same(index: str) -> None:
     events = BlockEvents(4)
     three(kv)
     cached(kv, [7] * 8, session=3)
-    events.feed(kv.take_log())
-    kv.clear_cache(adapter="a", salt="s")
-    kv.clear_cache(session=3)
-    log = kv.take_log()
+    events.feed(kv.log.take())
+    kv.reset_prefix_cache(lora_name="a", cache_salt="s")
+    kv.reset_prefix_cache(session=3)
+    log = kv.log.take()
     assert [e.kind for e in log].count(EventKind.FORGET) == 5
     told = events.feed(log)
     assert {type(event).__name__ for event in told} == {"BlockRemoved"}
@@ -171,17 +170,17 @@ def test_the_log_says_it_and_redriven_says_the_same(index: str) -> None:
 
     def run(kv: KVCacheManager) -> None:
         three(kv)
-        live = kv.admit(TEXT, adapter="a").seq
-        kv.clear_cache(adapter="a")
+        live = kv.allocate(TEXT, lora_name="a").seq
+        kv.reset_prefix_cache(lora_name="a")
         kv.commit(live, 13)
         cached(kv, [7] * 8, session=3)
-        kv.clear_cache(session=3)
-        kv.clear_cache(salt="s", adapter="")
+        kv.reset_prefix_cache(session=3)
+        kv.reset_prefix_cache(cache_salt="s", lora_name="")
         kv.release(live)
 
     first, fresh = (manager(32, event_log=True, index=index) for _ in range(2))
     run(first)
-    log = first.take_log()
+    log = first.log.take()
     redrive(log, fresh)
     assert fresh.counts() == first.counts()
     rebuilt = Rebuild(32, 4)
@@ -193,9 +192,9 @@ def test_the_log_says_it_and_redriven_says_the_same(index: str) -> None:
 def test_misses_say_that_it_was_cleared() -> None:
     kv = manager(16)
     cached(kv, TEXT, adapter="a")
-    kv.clear_cache(adapter="a")
-    seq = kv.admit(TEXT, adapter="a").seq
-    miss = kv.miss(seq)
+    kv.reset_prefix_cache(lora_name="a")
+    seq = kv.allocate(TEXT, lora_name="a").seq
+    miss = kv.stats.miss_reason(seq)
     assert miss is not None
     assert miss.reason.name == "CLEARED"
 
@@ -211,17 +210,17 @@ def test_arguments_are_checked() -> None:
     )
     for wrong in wrongs:
         with pytest.raises(UsageError):
-            kv.clear_cache(**wrong)
+            kv.reset_prefix_cache(**wrong)
 
 
 @pytest.mark.scenario("F30")
 def test_blocks_published_by_hand_are_of_no_adapter() -> None:
     kv = manager(8)
-    blocks = BlockPool(kv)
+    blocks = kv.blocks
     key = np.array([[1, 2]], np.uint64)
     blocks.publish(int(blocks.take(1)[0]), key)
-    kv.clear_cache(adapter="")
-    kv.clear_cache(salt="")
+    kv.reset_prefix_cache(lora_name="")
+    kv.reset_prefix_cache(cache_salt="")
     assert len(blocks.find(key)) == 1
     kv.check_integrity()
 
@@ -234,8 +233,8 @@ def test_a_block_published_by_hand_goes_with_the_block_that_it_follows(
 ) -> None:
     kv = manager(8)
     cached(kv, [1] * 5)
-    blocks = BlockPool(kv)
-    head = blocks.find(kv.hash_blocks([1] * 4))
+    blocks = kv.blocks
+    head = blocks.find(kv.blocks.hash_blocks([1] * 4))
     blocks.touch(head)
     before, own = int(head[0]), np.array([[1, 2], [3, 4]], np.uint64)
     hand = [int(block) for block in blocks.take(2)]
@@ -243,8 +242,8 @@ def test_a_block_published_by_hand_goes_with_the_block_that_it_follows(
     blocks.publish(hand[1], own[1], hand[0])
     if not held:
         blocks.free([before, *hand])
-    assert kv.clear_cache(adapter=adapter) == (0 if held else 3 - left)
-    assert len(blocks.find(np.concatenate([kv.hash_blocks([1] * 4), own]))) == left
+    assert kv.reset_prefix_cache(lora_name=adapter) == (0 if held else 3 - left)
+    assert len(blocks.find(np.concatenate([kv.blocks.hash_blocks([1] * 4), own]))) == left
     kv.check_integrity()
     if held:
         blocks.free([before, *hand])
@@ -257,5 +256,5 @@ def test_a_session_is_forgotten_by_its_name() -> None:
     kv = manager(16)
     cached(kv, TEXT, session="chat 1")
     cached(kv, [7] * 8, session="chat 2")
-    assert kv.clear_cache(session="chat 1") == 3
+    assert kv.reset_prefix_cache(session="chat 1") == 3
     assert (found(kv), kv.lookup([7] * 9).tokens) == (0, 8)

@@ -11,7 +11,7 @@ import pytest
 
 from kvframe import Config, PolicyConfig, Resolved, SlotCache
 from kvframe.policies import BatchedEviction, BatchedPrefix
-from kvframe.policies.tier import TierPolicy
+from kvframe.policies.flat import TierPolicy
 
 from .gates import UsedTwice, gated, gates
 from .helpers import cached, manager, registry
@@ -55,7 +55,7 @@ def evicting(policy: Holds, budget_ms: float | None = None) -> object:
 def in_slots(policy: Holds) -> object:
     slots = SlotCache(1, 4, policy=resolved(policy))
     for first in (1, 2):
-        slots.release(slots.admit([first] * 3).seq)
+        slots.release(slots.allocate([first] * 3).seq)
     return slots
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 import xxhash
 
-from kvframe import Fit, GroupConfig, KVCacheManager, Request, SlotCache
+from kvframe import AllocStatus, GroupConfig, KVCacheManager, Request, SlotCache
 from tests.manager.helpers import manager
 
 SIZE = 16
@@ -83,7 +83,7 @@ def told_apart(groups: str) -> int:
 
 
 def leave(kv: KVCacheManager, tokens: Any, upto: int | None = None) -> None:
-    seq = kv.admit(tokens).seq
+    seq = kv.allocate(tokens).seq
     kv.commit(seq, len(tokens) if upto is None else upto)
     kv.release(seq)
 
@@ -95,7 +95,7 @@ def test_the_blocks_collide() -> None:
     keys = {xxhash.xxh3_128_digest(link + block.tobytes()) for block in (ONE, OTHER)}
     assert len(keys) == 1
     kv = fast("full")
-    assert np.array_equal(kv.hash_blocks(PROMPT), kv.hash_blocks(TWIN))
+    assert np.array_equal(kv.blocks.hash_blocks(PROMPT), kv.blocks.hash_blocks(TWIN))
 
 
 @pytest.mark.scenario("F21")
@@ -107,7 +107,7 @@ def test_only_the_prefix_itself_is_found(groups: str) -> None:
     assert (right == 0) == (groups not in NEEDS_NOTHING)
     assert kv.lookup([*PROMPT, 7]).tokens > 0
     assert kv.lookup([*TWIN, 7]).tokens == right
-    grant = kv.admit([*TWIN, 7])
+    grant = kv.allocate([*TWIN, 7])
     assert grant.cached_tokens == right
     kv.commit(grant.seq, len(TWIN) + 1)
     fork = kv.fork(grant.seq)
@@ -115,7 +115,7 @@ def test_only_the_prefix_itself_is_found(groups: str) -> None:
     kv.commit(fork, len(TWIN) + 2)
     for seq in (fork, grant.seq):
         kv.release(seq)
-    first = kv.admit([*PROMPT, 7])
+    first = kv.allocate([*PROMPT, 7])
     assert first.cached_tokens > 0
     kv.check_integrity()
 
@@ -124,7 +124,7 @@ def test_only_the_prefix_itself_is_found(groups: str) -> None:
 @pytest.mark.parametrize("groups", GROUPS)
 def test_what_came_back_after_new_weights_is_told_apart_as_well(groups: str) -> None:
     kv = fast(groups)
-    kv.set_fingerprint("v2")
+    kv.set_weight_version("v2")
     leave(kv, PROMPT)
     assert kv.lookup([*PROMPT, 7]).tokens > 0
     assert kv.lookup([*TWIN, 7]).tokens == told_apart(groups)
@@ -134,21 +134,21 @@ def test_what_came_back_after_new_weights_is_told_apart_as_well(groups: str) -> 
 @pytest.mark.parametrize("groups", [name for name in GROUPS if name not in NO_HANDLE])
 def test_a_handle_is_of_its_own_prefix(groups: str) -> None:
     kv = fast(groups)
-    seq = kv.admit(PROMPT).seq
+    seq = kv.allocate(PROMPT).seq
     kv.commit(seq, len(PROMPT))
-    kv.attach(seq, 5)
+    kv.blocks.attach(seq, 5)
     kv.release(seq)
     assert kv.lookup(PROMPT).attached == 5
     assert kv.lookup(TWIN).attached is None
-    assert kv.admit(TWIN).attached is None
+    assert kv.allocate(TWIN).attached is None
 
 
 @pytest.mark.scenario("F21")
 @pytest.mark.parametrize("groups", PLAIN)
 def test_a_computation_is_joined_by_its_own_prefix(groups: str) -> None:
     kv = fast(groups)
-    out = kv.step(admit=[Request(PROMPT), Request(TWIN, join=True), Request(PROMPT, join=True)])
-    joined = [grant.joined_tokens for grant in out.grants if grant is not None]
+    out = kv.step(allocate=[Request(PROMPT), Request(TWIN, join=True), Request(PROMPT, join=True)])
+    joined = [grant.joined_tokens for grant in out.allocations if grant is not None]
     assert joined == [0, 0, len(PROMPT) - SIZE]
 
 
@@ -157,7 +157,7 @@ def test_a_computation_is_joined_by_its_own_prefix(groups: str) -> None:
 @pytest.mark.parametrize("remap", [False, True])
 def test_duplicates_and_partial_blocks_stay_apart(groups: str, remap: bool) -> None:
     kv = fast(groups, remap_duplicates=remap, partial_hits=True)
-    seqs = [kv.admit(tokens).seq for tokens in (PROMPT[:-3], TWIN[:-3], PROMPT[:-3])]
+    seqs = [kv.allocate(tokens).seq for tokens in (PROMPT[:-3], TWIN[:-3], PROMPT[:-3])]
     for seq in seqs:
         kv.commit(seq, len(PROMPT) - 3)
     tables = [set(kv.block_table(seq).tolist()) - {-1} for seq in seqs]
@@ -178,17 +178,17 @@ def test_the_tree_and_slots_compare_tokens() -> None:
     leave(kv, PROMPT)
     assert (kv.lookup([*PROMPT, 7]).tokens, kv.lookup([*TWIN, 7]).tokens) == (len(PROMPT), 0)
     slots = SlotCache(2, 100)
-    seq = slots.admit(PROMPT).seq
+    seq = slots.allocate(PROMPT).seq
     slots.commit(seq, len(PROMPT))
     slots.release(seq)
-    assert slots.admit(TWIN).cached_tokens == 0
+    assert slots.allocate(TWIN).cached_tokens == 0
 
 
 @pytest.mark.scenario("F21")
 @pytest.mark.parametrize("groups", [name for name in GROUPS if name not in NEEDS_NOTHING])
 def test_a_load_is_found_by_its_own_prefix(groups: str) -> None:
     kv = fast(groups)
-    grant = kv.admit(Request([*PROMPT, 7], external=len(PROMPT)))
+    grant = kv.allocate(Request([*PROMPT, 7], num_external_tokens=len(PROMPT)))
     assert grant.load is not None
     kv.loaded(grant.load, len(PROMPT) // SIZE)
     kv.release(grant.seq)
@@ -225,9 +225,9 @@ def test_whatever_happens_what_is_read_was_computed_for_it(groups: str, policy: 
             continue
         parts = [draw.choice((ONE, OTHER, REST[:16])) for _ in range(draw.randrange(1, 5))]
         prompt = np.concatenate([*parts, REST[: draw.randrange(1, 16)]])
-        if kv.fits(Request(prompt)) is not Fit.NOW:
+        if kv.can_allocate(Request(prompt)) is not AllocStatus.OK:
             continue
-        grant = kv.admit(prompt)
+        grant = kv.allocate(prompt)
         live[grant.seq] = prompt
         hits += grant.cached_tokens > 0
         for _, block, end in pages(kv, groups, grant.seq, grant.cached_tokens):

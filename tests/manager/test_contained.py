@@ -31,11 +31,11 @@ def held(name: str, on_error: str, pinned: bool) -> tuple[KVCacheManager, Names,
     kv = manager(3, policy=name, known=known, on_error=on_error)
     if pinned:
         cached(kv, [1] * 4)
-        pin = kv.pin([1] * 5)
+        pin = kv.pins.pin([1] * 5)
         assert pin is not None
         policy.wanted = pin.block
     else:
-        grant = kv.admit([1] * 4)
+        grant = kv.allocate([1] * 4)
         kv.commit(grant.seq, 4)
         policy.wanted = int(kv.block_table(grant.seq)[0])
     cached(kv, [2] * 4)
@@ -48,16 +48,16 @@ def test_a_block_that_is_held_stays(pinned: bool) -> None:
     name = f"names-held-{pinned}".lower()
     kv, _, block = held(name, "fallback", pinned)
     with pytest.warns(RuntimeWarning, match=f"block {block} was not offered") as told:
-        kv.admit([9] * 4)
+        kv.allocate([9] * 4)
     assert str(told[0].message).startswith(f"{name} (kvframe-test {VERSION}): ")
     # The least recently used of the others went.
     assert [kv.lookup([token] * 5).tokens for token in (1, 2, 3)] == [4, 0, 4]
-    assert kv.stats()["policy_failures"] == 1
+    assert kv.stats.counters()["policy_failures"] == 1
     kv.check_integrity()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        kv.admit([8] * 4)
-    assert kv.stats()["policy_failures"] == 2
+        kv.allocate([8] * 4)
+    assert kv.stats.counters()["policy_failures"] == 2
     assert kv.lookup([1] * 5).tokens == 4
     kv.check_integrity()
 
@@ -67,10 +67,10 @@ def test_a_strict_one_that_names_it_is_stopped_before_anything_moved(pinned: boo
     kv, policy, block = held(f"names-held-strict-{pinned}".lower(), "raise", pinned)
     before = state(kv)
     with pytest.raises(PolicyError, match=f"block {block} was not offered"):
-        kv.admit([9] * 4)
+        kv.allocate([9] * 4)
     assert state(kv) == before
-    policy.wanted = kv.eviction_order()[0]
-    kv.admit([9] * 4)
+    policy.wanted = kv.inspect.eviction_order()[0]
+    kv.allocate([9] * 4)
     kv.check_integrity()
 
 
@@ -92,15 +92,15 @@ def test_events_cannot_be_written_into() -> None:
     for token in (1, 2, 3):
         cached(kv, [token] * 4)
     with pytest.warns(RuntimeWarning, match="read-only"):
-        kv.admit([9] * 4)
+        kv.allocate([9] * 4)
     assert [kv.lookup([token] * 5).tokens for token in (1, 2, 3)] == [0, 4, 4]
     assert not seen[0].flags.writeable
     # Its books are not whole, so it is not asked again.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        kv.admit([8] * 4)
+        kv.allocate([8] * 4)
     assert len(seen) == 1
-    assert kv.stats()["policy_failures"] == 2
+    assert kv.stats.counters()["policy_failures"] == 2
     kv.check_integrity()
 
 

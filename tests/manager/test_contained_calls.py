@@ -96,7 +96,7 @@ def traffic(kv: KVCacheManager) -> None:
     """Admissions, hits, commits, appends and steps enough for every hook to be called."""
     for start in (0, 0, 100, 200, 0, 300):
         prompt = np.arange(start, start + 9, dtype=np.uint32)
-        grant = kv.admit(Request(prompt))
+        grant = kv.allocate(Request(prompt))
         kv.commit(grant.seq, 9)
         kv.append(grant.seq, np.array([7], np.uint32))
         kv.release(grant.seq)
@@ -200,9 +200,9 @@ def test_tokens_that_a_policy_changes(verb: str, change: str) -> None:
     tokens = np.arange(500, 508, dtype=np.uint32)
     if verb == "admit":
         arrays.append(tokens)
-        seq = kv.admit(tokens).seq
+        seq = kv.allocate(tokens).seq
     else:
-        seq = kv.admit(np.array([1, 2], np.uint32)).seq
+        seq = kv.allocate(np.array([1, 2], np.uint32)).seq
         arrays.append(tokens)
         if verb == "append":
             kv.append(seq, tokens)
@@ -225,7 +225,7 @@ def test_outputs_of_a_step_that_a_policy_changes(which: str, change: str) -> Non
     tables, slots = np.full((2, 8), -7, np.int32), np.full(8, -7, np.int64)
     if change == "memory":  # it must own its memory
         tables, slots = tables.copy(), slots.copy()
-    seq = kv.admit(np.array([1, 2], np.uint32)).seq
+    seq = kv.allocate(np.array([1, 2], np.uint32)).seq
     arrays.append({"tables": tables, "slots": slots}[which])
     with pytest.raises(UsageError, match="tables or slots: given another") as caught:
         kv.step(append=[seq], counts=[8], tokens=np.arange(8), tables=[tables], slots=[slots])
@@ -242,14 +242,14 @@ def test_an_array_for_raw_blocks_that_a_policy_changes(change: str) -> None:
     out = np.zeros(3, np.int32)
     arrays.append(out)
     with pytest.raises(UsageError, match="out: given another"):
-        kv.lend(out)
+        kv.blocks.take(out=out)
     kv.check_integrity()
     assert kv.counts().referenced == 0
 
 
 def test_outputs_that_share_memory_are_refused() -> None:
     kv = manager(4)
-    seq = kv.admit([1]).seq
+    seq = kv.allocate([1]).seq
     memory = np.zeros(16, np.int64)
     with pytest.raises(UsageError, match="share memory"):
         kv.step(
@@ -260,7 +260,7 @@ def test_outputs_that_share_memory_are_refused() -> None:
         )
     indptr = np.zeros(4, np.int32)
     with pytest.raises(UsageError, match="indptr and blocks share memory"):
-        kv.ragged_tables([seq], indptr, indptr)
+        kv.block_tables([seq], indptr, indptr=indptr)
 
 
 # --- a policy that calls back ---------------------------------------------------------------------
@@ -277,8 +277,8 @@ def test_a_policy_that_calls_its_manager_from_any_hook(hook: str) -> None:
             depth[0] += 1
             kv = at_work[0]
             kv.check_integrity()
-            assert kv.stats()["live_sequences"] == len(kv.live())
-            other = kv.admit(np.arange(900, 902, dtype=np.uint32), until=0).seq
+            assert kv.stats.counters()["live_sequences"] == len(kv.inspect.running())
+            other = kv.allocate(np.arange(900, 902, dtype=np.uint32), until=0).seq
             kv.lengths(other)
             kv.release(other)
             depth[0] -= 1

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kvframe import KVCacheManager, Plan, StaleHandleError
+from kvframe import CopyPlan, KVCacheManager, StaleHandleError
 
 from .helpers import cached, manager
 
@@ -26,7 +26,7 @@ class Engine:
         self.computed: dict[int, int] = {}
 
     def admit(self, tokens: list[int], **more: Any) -> int:
-        grant = self.kv.admit(tokens, **more)
+        grant = self.kv.allocate(tokens, **more)
         self.texts[grant.seq] = list(tokens)
         self.computed[grant.seq] = grant.cached_tokens
         self.poison(grant.seq, grant.cached_tokens)
@@ -44,7 +44,7 @@ class Engine:
         self.run(self.kv.take_plan())
         self.poison(seq, had)
 
-    def run(self, plan: Plan | None) -> None:
+    def run(self, plan: CopyPlan | None) -> None:
         """Copies in order, each only as far as it says, into pages that hold nothing."""
         if plan is None:
             return
@@ -111,7 +111,7 @@ def test_two_writers_of_a_shared_tail_do_not_meet() -> None:
     tables = [e.kv.block_table(s).tolist() for s in (one, two)]
     assert tables[0][0] == tables[1][0]
     assert tables[0][1] != tables[1][1]
-    assert e.kv.stats()["copies"] == 1
+    assert e.kv.stats.counters()["copies"] == 1
 
 
 @pytest.mark.scenario("CB-B2", "FE-B7")
@@ -125,7 +125,7 @@ def test_a_fork_of_whole_blocks_copies_nothing() -> None:
     e.append(one, [6])
     e.compute(one)
     e.check()
-    assert e.kv.stats()["copies"] == 0
+    assert e.kv.stats.counters()["copies"] == 0
 
 
 @pytest.mark.scenario("CB-5", "CB-13", "FE-B9")
@@ -141,7 +141,7 @@ def test_a_fork_costs_nothing_and_each_ends_by_itself() -> None:
     e.append(two, [7])
     e.compute(two)
     e.check()
-    assert e.kv.stats()["copies"] == 0
+    assert e.kv.stats.counters()["copies"] == 0
     with pytest.raises(StaleHandleError):
         e.kv.fork(one)
     e.release(two)
@@ -151,7 +151,7 @@ def test_a_fork_costs_nothing_and_each_ends_by_itself() -> None:
 @pytest.mark.scenario("I4")
 def test_pages_of_a_copy_are_nobodys_until_it_is_done() -> None:
     kv = manager(3)
-    one = kv.admit([1, 2]).seq
+    one = kv.allocate([1, 2]).seq
     two = kv.fork(one)
     kv.append(two, [3])
     plan = kv.take_plan()
@@ -162,7 +162,7 @@ def test_pages_of_a_copy_are_nobodys_until_it_is_done() -> None:
     kv.release(two)
     assert kv.counts() == (1, 0, 2, 3)
     kv.check_integrity()
-    assert kv.block_table(kv.admit([9]).seq).tolist() not in ([source], [target])
+    assert kv.block_table(kv.allocate([9]).seq).tolist() not in ([source], [target])
     kv.done(plan.ticket)
     assert kv.counts() == (2, 0, 1, 3)
     kv.check_integrity()
@@ -179,7 +179,7 @@ def test_a_failed_copy_goes_back_to_the_last_good_block() -> None:
     assert plan is not None
     later = e.kv.fork(two)
     assert sorted(e.kv.failed(plan.ticket)) == sorted([two, later])
-    assert e.kv.stats()["failed_copies"] == 1
+    assert e.kv.stats.counters()["failed_copies"] == 1
     for seq in (two, later):
         assert e.kv.lengths(seq) == (7, 4, 4, 0)
         e.texts[seq] = [1, 2, 3, 4, 5, 6, 7]
@@ -193,7 +193,7 @@ def test_a_failed_copy_goes_back_to_the_last_good_block() -> None:
 
 def test_what_waits_for_a_copy_is_not_found() -> None:
     kv = manager()
-    one = kv.admit([1, 2]).seq
+    one = kv.allocate([1, 2]).seq
     two = kv.fork(one)
     kv.append(two, [3, 4])
     kv.commit(two, 4)
@@ -233,8 +233,8 @@ def test_random_beams_never_read_what_another_wrote(seed: int) -> None:
         elif live and (kind == 6 or room < 3):
             e.release(pick)
         e.check()
-    assert e.kv.stats()["hit_tokens"] > 0
-    assert e.kv.stats()["copies"] > 0
+    assert e.kv.stats.counters()["hit_tokens"] > 0
+    assert e.kv.stats.counters()["copies"] > 0
 
 
 @pytest.mark.scenario("SA-B6", "FE-9")
@@ -259,7 +259,7 @@ def test_each_group_gets_its_own_copy() -> None:
         12,
         groups=[GroupConfig(name="a"), GroupConfig(name="b", kind="sliding_window", window=64)],
     )
-    one = kv.admit([1, 2]).seq
+    one = kv.allocate([1, 2]).seq
     two = kv.fork(one)
     kv.append(two, [3])
     plan = kv.take_plan()

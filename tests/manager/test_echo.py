@@ -139,7 +139,7 @@ def built(known: Registry | None = None, **tables: Any) -> dict[str, Any]:
     from kvframe import Resolved
 
     kv = KVCacheManager(Resolved.load(None, env={}, registry=known, **tables))
-    return kv.options()
+    return kv.inspect.options()
 
 
 @pytest.mark.scenario("T37")
@@ -167,10 +167,10 @@ def test_defaults_are_told_as_the_file_would_say_them(tmp_path: Any) -> None:
     file = tmp_path / "kvframe.toml"
     file.write_text("[cache]\ncapacity = 12\n")
     kv = KVCacheManager.from_toml(file, cache={"block_size": 8})
-    options = kv.options()
+    options = kv.inspect.options()
     assert (options["blocks"], options["block_size"], options["hash"]) == (12, 8, "sha256")
     assert options["groups"] == [{"kind": "full", "block_size": 8}]
-    assert (kv.block_size, kv.resolved.capacity_blocks) == (8, 12)
+    assert (kv.block_size, kv.inspect.resolved.capacity_blocks) == (8, 12)
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

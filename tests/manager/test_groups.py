@@ -41,7 +41,7 @@ def test_what_was_given_up_reads_as_nothing(
     group: GroupConfig, kept: list[int], null_block: bool
 ) -> None:
     kv = manager([group], null_block=null_block)
-    seq = kv.admit(list(range(12))).seq
+    seq = kv.allocate(list(range(12))).seq
     before = kv.block_table(seq).tolist()
     kv.commit(seq, 12)
     nothing = 0 if null_block else -1
@@ -54,22 +54,22 @@ def test_what_was_given_up_reads_as_nothing(
 @pytest.mark.scenario("CB-B4", "CB-B5")
 def test_a_cut_is_told_in_tokens_and_in_blocks() -> None:
     kv = manager([SINK])
-    seq = kv.admit(list(range(22))).seq
+    seq = kv.allocate(list(range(22))).seq
     assert kv.commit(seq, 22).freed == 3
-    sight = kv.sight(seq)
+    sight = kv.inspect.visible_range(seq)
     assert sight.visible == [(0, 3), (16, 22)]
     assert sight.masked == [(3, 4)]
     assert sight.blocks == 3
     with pytest.raises(UsageError, match="group = 3"):
-        kv.sight(seq, 3)
+        kv.inspect.visible_range(seq, 3)
 
 
 @pytest.mark.scenario("V25", "V33")
 def test_the_reusable_unit_is_told() -> None:
-    assert manager([FULL]).reusable_unit == 4
+    assert manager([FULL]).inspect.reusable_unit == 4
     kv = manager([FULL, WIDE, GroupConfig(name="w3", block_size=12)])
-    assert kv.reusable_unit == kv.options()["reusable_unit"] == 24
-    seq = kv.admit(list(range(60))).seq
+    assert kv.inspect.reusable_unit == kv.inspect.options()["reusable_unit"] == 24
+    seq = kv.allocate(list(range(60))).seq
     kv.commit(seq, 60)
     assert kv.lookup([*range(60), 1]).tokens == 48
 
@@ -79,24 +79,24 @@ def test_a_handle_is_attached_behind_wide_blocks(groups: list[GroupConfig]) -> N
     """To exactly these tokens, also where the first group's last block ends before them."""
     kv = manager(groups)
     prompt = list(range(16))
-    seq = kv.admit(prompt).seq
+    seq = kv.allocate(prompt).seq
     kv.commit(seq, 16)
-    assert kv.attach(seq, 77) is None
-    assert kv.attach(seq, 78) == 77
+    assert kv.blocks.attach(seq, 77) is None
+    assert kv.blocks.attach(seq, 78) == 77
     assert kv.lookup(prompt).attached == 78
     assert kv.lookup([*prompt, 99]).attached is None
     assert kv.lookup(prompt[:8]).attached is None
     kv.release(seq)
-    assert kv.admit(prompt).attached == 78
-    kv.clear_cache()
-    assert 78 in kv.take_dropped()
+    assert kv.allocate(prompt).attached == 78
+    kv.reset_prefix_cache()
+    assert 78 in kv.blocks.take_detached()
     kv.check_integrity()
 
 
 @pytest.mark.scenario("VT23")
 def test_a_draft_model_drops_the_last_unit() -> None:
     kv = manager([FULL, DRAFT])
-    seq = kv.admit(list(range(16))).seq
+    seq = kv.allocate(list(range(16))).seq
     kv.commit(seq, 16)
     assert kv.lookup([*range(16), 1]).tokens == 12
 
@@ -106,10 +106,10 @@ def test_what_has_no_key_is_told_for_each_group() -> None:
     local = GroupConfig(name="w", kind="sliding_window", window=6)
     kv = manager([FULL, local, WIDE])
     prompt = list(range(26))
-    seq = kv.admit(prompt).seq
+    seq = kv.allocate(prompt).seq
 
     def unkeyed() -> list[list[int]]:
-        return [blocks.tolist() for blocks in kv.unkeyed_blocks(seq)]
+        return [blocks.tolist() for blocks in kv.blocks.unhashed_blocks(seq)]
 
     tables = [kv.block_table(seq, group).tolist() for group in range(3)]
     assert unkeyed() == tables
@@ -120,20 +120,20 @@ def test_what_has_no_key_is_told_for_each_group() -> None:
     assert unkeyed() == [table[n:] for table, n in zip(tables, found, strict=True)]
     kv.commit(seq, 26)
     assert unkeyed() == [tables[0][6:], tables[1][6:], tables[2][3:]]
-    twin = kv.admit([*prompt[:24], 99, 98]).seq
+    twin = kv.allocate([*prompt[:24], 99, 98]).seq
     assert kv.lengths(twin).cached == 24
-    assert [len(blocks) for blocks in kv.unkeyed_blocks(twin)] == [1, 1, 1]
-    kv.clear_cache()
+    assert [len(blocks) for blocks in kv.blocks.unhashed_blocks(twin)] == [1, 1, 1]
+    kv.reset_prefix_cache()
     assert unkeyed()[0] == tables[0]
     kv.release(twin)
     with pytest.raises(HandleError):
-        kv.unkeyed_blocks(twin)
+        kv.blocks.unhashed_blocks(twin)
     kv.check_integrity()
 
 
 def test_pages_of_a_range_are_those_of_the_group() -> None:
     kv = manager([FULL, WIDE, GroupConfig(name="x", kind="cross", block_size=8), DRAFT])
-    seq = kv.admit(list(range(22)), encoder=b"audio", encoder_tokens=19).seq
+    seq = kv.allocate(list(range(22)), encoder=b"audio", encoder_tokens=19).seq
     kv.commit(seq, 21)
     tables = [kv.block_table(seq, group).tolist() for group in range(4)]
     for group, (blocks, offset, last) in {
@@ -142,67 +142,67 @@ def test_pages_of_a_range_are_those_of_the_group() -> None:
         2: (tables[2][0:3], 5, 2),
         3: (tables[3][1:5], 1, 2),
     }.items():
-        told = kv.pages(seq, 5, 18, group)
+        told = kv.inspect.pages(seq, 5, 18, group)
         assert (told.blocks.tolist(), told.offset, told.last) == (blocks, offset, last), group
     for group, computed in enumerate((21, 21, 19, 20)):
-        kv.pages(seq, 0, computed, group)
+        kv.inspect.pages(seq, 0, computed, group)
         with pytest.raises(UsageError, match=f"the first {computed} tokens are computed"):
-            kv.pages(seq, 0, computed + 1, group)
+            kv.inspect.pages(seq, 0, computed + 1, group)
 
 
 def test_another_input_is_found_by_its_id() -> None:
     kv = manager([FULL, GroupConfig(name="x", kind="cross")])
-    first = kv.admit([1] * 5, encoder=b"audio", encoder_tokens=10)
+    first = kv.allocate([1] * 5, encoder=b"audio", encoder_tokens=10)
     kv.commit(first.seq, 5)
-    same = kv.admit([1] * 5, encoder=b"audio", encoder_tokens=10)
-    other = kv.admit([1] * 5, encoder=b"other", encoder_tokens=10)
+    same = kv.allocate([1] * 5, encoder=b"audio", encoder_tokens=10)
+    other = kv.allocate([1] * 5, encoder=b"other", encoder_tokens=10)
     assert [same.encoder_cached, same.cached_tokens] == [True, 4]
     assert [other.encoder_cached, other.cached_tokens] == [False, 0]
     assert kv.block_table(same.seq, 1).tolist() == kv.block_table(first.seq, 1).tolist()
     request = kv.preempt(same.seq)
-    assert kv.admit(request).encoder_cached
+    assert kv.allocate(request).encoder_cached
     with pytest.raises(UsageError, match="encoder_tokens = 3"):
-        manager([FULL]).admit([1], encoder_tokens=3)
+        manager([FULL]).allocate([1], encoder_tokens=3)
     with pytest.raises(NeverFitsError):
-        kv.admit([1], encoder_tokens=400)
+        kv.allocate([1], encoder_tokens=400)
 
 
 def test_a_prompt_over_another_input_is_pinned_by_its_id() -> None:
     kv = manager([FULL, GroupConfig(name="x", kind="cross")])
-    grant = kv.admit([1] * 9, encoder=b"audio", encoder_tokens=10)
+    grant = kv.allocate([1] * 9, encoder=b"audio", encoder_tokens=10)
     kv.commit(grant.seq, 9)
     kv.release(grant.seq)
-    assert kv.pin([1] * 8) is None
-    pin = kv.pin([1] * 8, encoder=b"audio")
+    assert kv.pins.pin([1] * 8) is None
+    pin = kv.pins.pin([1] * 8, encoder=b"audio")
     assert pin is not None
-    kv.collect(kv.counts().total)
-    again = kv.admit([1] * 9, encoder=b"audio", encoder_tokens=10)
+    kv.evict_until(kv.counts().total)
+    again = kv.allocate([1] * 9, encoder=b"audio", encoder_tokens=10)
     assert (again.cached_tokens, again.encoder_cached) == (8, False)
-    kv.unpin(pin)
+    kv.pins.unpin(pin)
     kv.check_integrity()
 
 
 def test_another_input_is_not_found_by_what_a_load_brought() -> None:
     """Tokens that came from elsewhere were not computed over the blocks that are here."""
     kv = manager([FULL, GroupConfig(name="x", kind="cross")])
-    grant = kv.admit([1] * 9, encoder=b"audio", encoder_tokens=10, external=8)
+    grant = kv.allocate([1] * 9, encoder=b"audio", encoder_tokens=10, num_external_tokens=8)
     assert grant.load is not None
     kv.done(grant.load)
     assert kv.lengths(grant.seq).committed == 8
     fork = kv.fork(grant.seq)
     kv.commit(fork, 8)
-    assert not kv.admit([2] * 5, encoder=b"audio", encoder_tokens=10).encoder_cached
+    assert not kv.allocate([2] * 5, encoder=b"audio", encoder_tokens=10).encoder_cached
     with pytest.raises(UsageError, match="the first 0 tokens are computed"):
-        kv.pages(grant.seq, 0, 10, 1)
+        kv.inspect.pages(grant.seq, 0, 10, 1)
     kv.commit(grant.seq, 9)
-    assert kv.pages(grant.seq, 0, 10, 1).last == 2
-    assert kv.admit([3] * 5, encoder=b"audio", encoder_tokens=10).encoder_cached
+    assert kv.inspect.pages(grant.seq, 0, 10, 1).last == 2
+    assert kv.allocate([3] * 5, encoder=b"audio", encoder_tokens=10).encoder_cached
     kv.check_integrity()
 
 
 def test_appended_tokens_have_no_slots_in_another_inputs_blocks() -> None:
     kv = manager([FULL, GroupConfig(name="x", kind="cross")])
-    seq = kv.admit([1] * 5, encoder=b"audio", encoder_tokens=10).seq
+    seq = kv.allocate([1] * 5, encoder=b"audio", encoder_tokens=10).seq
     tables = [np.full((1, 4), -7, np.int32) for _ in range(2)]
     slots = [np.full(2, -7, np.int64) for _ in range(2)]
     kv.step(append=[seq], counts=[2], tokens=[2, 3], tables=tables, slots=slots)
@@ -214,7 +214,7 @@ def test_appended_tokens_have_no_slots_in_another_inputs_blocks() -> None:
 def test_a_fork_computes_nothing_into_the_others_blocks_where_sizes_differ() -> None:
     """A copy that failed in the wide group would spoil what both compute in the other one."""
     kv = manager([FULL, WIDE])
-    parent = kv.admit(list(range(12))).seq
+    parent = kv.allocate(list(range(12))).seq
     kv.commit(parent, 9)
     fork = kv.fork(parent)
     out = kv.step(append=[fork], tokens=[7])
@@ -239,5 +239,5 @@ def test_unequal_pages_are_padded_and_told() -> None:
         config.resolve()
     model = ModelConfig(layers=5, kv_heads=1, head_dim=8)
     kv = KVCacheManager(Config(model=model, groups=groups))
-    assert kv.resolved.block_bytes == 3 * 16 * 32
-    assert kv.options()["padding"] == {"full": 0, "local": 512, "state": 536}
+    assert kv.inspect.resolved.block_bytes == 3 * 16 * 32
+    assert kv.inspect.options()["padding"] == {"full": 0, "local": 512, "state": 536}

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kvframe import Fit, KVCacheManager, Reason, Request, UsageError
-from kvframe.room import PreemptionRule
+from kvframe import AllocStatus, KVCacheManager, Reason, Request, UsageError
+from kvframe.pressure import PreemptionRule
 
 from .gates import UsedTwice, gated, gates
 
@@ -38,20 +38,20 @@ def ids(*parts: tuple[int, int]) -> npt.NDArray[np.uint32]:
 def test_a_join_finds_the_longest_computation_among_many(index: str) -> None:
     kv = manager(4_096, index=index)
     for other in range(200):
-        kv.admit(Request(ids((3, 1), (2, 100 + other)), read=False))
+        kv.allocate(Request(ids((3, 1), (2, 100 + other)), read_cache=False))
     wanted = ids((3, 1), (2, 150), (4, 7))
-    longest = kv.admit(Request(ids((3, 1), (2, 150), (2, 7), (5, 8)), read=False)).seq
-    grant = kv.admit(Request(wanted, join=True))
+    longest = kv.allocate(Request(ids((3, 1), (2, 150), (2, 7), (5, 8)), read_cache=False)).seq
+    grant = kv.allocate(Request(wanted, join=True))
     assert (grant.cached_tokens, grant.joined_tokens) == (0, 7 * BLOCK)
     kv.commit(longest, 4 * BLOCK)
     assert kv.lengths(grant.seq).committed == 4 * BLOCK
-    again = kv.admit(Request(wanted, join=True))
+    again = kv.allocate(Request(wanted, join=True))
     assert (again.cached_tokens, again.joined_tokens) == (4 * BLOCK, 3 * BLOCK)
     kv.release(longest)
-    assert set(kv.take_changes().rewound) == {grant.seq, again.seq}
+    assert set(kv.log.take_changes().rewound) == {grant.seq, again.seq}
     # What it computes itself now can be joined in its turn.
     kv.extend(grant.seq, len(wanted))
-    third = kv.admit(Request(wanted, join=True))
+    third = kv.allocate(Request(wanted, join=True))
     assert (third.cached_tokens, third.joined_tokens) == (4 * BLOCK, 5 * BLOCK)
     kv.check_integrity()
 
@@ -62,9 +62,9 @@ def test_a_join_finds_the_same_before_and_after_what_runs_is_noted(index: str) -
     """The first joins search; once they are many, what every sequence computes is noted."""
     kv = manager(4_096, index=index)
     for other in range(40):
-        kv.admit(Request(ids((3, 1), (2, 100 + other)), read=False))
+        kv.allocate(Request(ids((3, 1), (2, 100 + other)), read_cache=False))
     for turn in range(80):
-        grant = kv.admit(Request(ids((3, 1), (2, 100 + turn % 40)), join=True))
+        grant = kv.allocate(Request(ids((3, 1), (2, 100 + turn % 40)), join=True))
         assert grant.joined_tokens == 5 * BLOCK
         kv.release(grant.seq)
     kv.check_integrity()
@@ -75,7 +75,7 @@ def test_the_samples_of_many_prompts_join_in_one_step() -> None:
     kv = manager(4_096)
     prompts = [ids((8, prompt)) for prompt in range(1, 33)]
     requests = [Request(prompt, join=True) for prompt in prompts for _ in range(16)]
-    grants = [grant for grant in kv.step(admit=requests).grants if grant is not None]
+    grants = [grant for grant in kv.step(allocate=requests).allocations if grant is not None]
     assert [grant.joined_tokens for grant in grants] == ([0] + [8 * BLOCK] * 15) * 32
     first = np.array([grant.seq for grant in grants[::16]], np.uint64)
     kv.step(commit=(first, np.full(32, 8 * BLOCK + 1)))
@@ -95,14 +95,14 @@ def crowd(kv: KVCacheManager, dice: Random) -> list[int]:
         options: dict[str, Any] = dice.choice(
             [{}, {}, {"join": True}, {"external_until": BLOCK}, {"chunk": BLOCK}]
         )
-        grant = kv.admit(Request(text, **options))
+        grant = kv.allocate(Request(text, **options))
         seqs.append(grant.seq)
         if dice.random() < 0.5 and grant.load is None and not grant.joined_tokens:
             kv.commit(grant.seq, grant.granted_tokens)
         if dice.random() < 0.2:
             seqs.append(kv.fork(dice.choice(seqs)))
         if dice.random() < 0.2:
-            kv.touch([dice.choice(seqs)])
+            kv.pressure.touch([dice.choice(seqs)])
     return seqs
 
 
@@ -112,7 +112,7 @@ def test_each_victim_frees_what_its_order_says(rule: PreemptionRule) -> None:
     for seed in range(8):
         kv = manager(1_024)
         seqs = crowd(kv, Random(seed))
-        victims = kv.preemption_order(seqs, rule, usage=0.0)
+        victims = kv.pressure.preemption_order(seqs, rule, usage=0.0)
         for victim in victims:
             before = kv.counts()
             kv.preempt(victim.seq)
@@ -128,8 +128,8 @@ def test_most_freed_takes_whoever_frees_most_each_time() -> None:
         kv, other = manager(1_024), manager(1_024)
         seqs, rest = crowd(kv, Random(seed)), crowd(other, Random(seed))
         assert seqs == rest
-        for victim in kv.preemption_order(seqs, "most-freed", usage=0.0):
-            frees = {v.seq: v.frees for v in other.preemption_order(rest, "last-admitted")}
+        for victim in kv.pressure.preemption_order(seqs, "most-freed", usage=0.0):
+            frees = {v.seq: v.frees for v in other.pressure.preemption_order(rest, "last-admitted")}
             assert victim.frees == max(frees.values()) == frees[victim.seq], seed
             other.preempt(victim.seq)
             rest.remove(victim.seq)
@@ -153,14 +153,14 @@ def test_a_step_looks_at_no_request_behind_the_first_refusal() -> None:
     waiting = [Looked(ids((1, i))) for i in range(3)] + [Looked(ids((15, 9)))]
     waiting += [Looked(ids((1, 50 + i))) for i in range(1_000)]
     Looked.looks = 0
-    stepped = kv.step(admit=waiting)
+    stepped = kv.step(allocate=waiting)
     assert Looked.looks == 4
-    assert [grant is not None for grant in stepped.grants] == [True] * 3 + [False] * 1_001
+    assert [grant is not None for grant in stepped.allocations] == [True] * 3 + [False] * 1_001
     assert list(stepped.reasons) == [0] * 3 + [Reason.NO_CAPACITY] + [Reason.NOT_TRIED] * 1_000
     assert [place for _, place, _ in stepped.refused] == [3]
     # Nor is one looked at where the budget is spent.
     Looked.looks = 0
-    assert kv.step(admit=waiting[4:], token_budget=0).grants == [None] * 1_000
+    assert kv.step(allocate=waiting[4:], token_budget=0).allocations == [None] * 1_000
     assert Looked.looks == 0
 
 
@@ -168,9 +168,9 @@ def test_a_step_looks_at_no_request_behind_the_first_refusal() -> None:
 def test_a_prompt_is_read_when_its_turn_comes() -> None:
     kv = manager(16)
     large, wrong, good = ids((20, 1)), [3, -1], [1, 2, 3]
-    stepped = kv.step(admit=[large, wrong, good])
+    stepped = kv.step(allocate=[large, wrong, good])
     assert list(stepped.reasons) == [Reason.NEVER_FITS, Reason.NOT_TRIED, Reason.NOT_TRIED]
-    stepped = kv.step(admit=[good, wrong, good], skip_refused=True)
+    stepped = kv.step(allocate=[good, wrong, good], skip_refused=True)
     assert list(stepped.reasons) == [0, Reason.WRONG, 0]
     (refused,) = stepped.refused
     assert refused[:2] == ("admit", 1)
@@ -179,7 +179,7 @@ def test_a_prompt_is_read_when_its_turn_comes() -> None:
     for nothing in (None, 7, "text", {1: 2}, np.zeros((2, 2), np.uint32)):
         before = kv.counts()
         with pytest.raises(UsageError, match=r"admit\[1\] = "):
-            kv.step(admit=[large, nothing])  # type: ignore[list-item]
+            kv.step(allocate=[large, nothing])  # type: ignore[list-item]
         assert kv.counts() == before
 
 
@@ -198,7 +198,7 @@ def hits(policy: str, kind: str) -> int:
     for turn in range(1_500):
         at = dice.randrange(128) if turn % 3 == 0 else dice.randrange(100, 1_000)
         keys = np.array([KEYS[kind](at)], np.uint64)
-        grant = kv.admit(Request(None, keys=keys, num_tokens=BLOCK + 1))
+        grant = kv.allocate(Request(None, keys=keys, num_tokens=BLOCK + 1))
         found += grant.cached_tokens // BLOCK
         kv.commit(grant.seq, BLOCK + 1)
         kv.release(grant.seq)
@@ -218,16 +218,16 @@ def test_keys_that_count_up_are_told_apart_as_well_as_mixed_ones(policy: str) ->
 def test_forks_and_joiners_of_a_load_learn_its_end(end: str, good: int) -> None:
     kv = manager(512)
     for other in range(20):
-        kv.admit(Request(ids((1, 50 + other))))
-    grant = kv.admit(Request(ids((4, 3)), external=3 * BLOCK))
+        kv.allocate(Request(ids((1, 50 + other))))
+    grant = kv.allocate(Request(ids((4, 3)), num_external_tokens=3 * BLOCK))
     assert grant.load is not None
     forks = [kv.fork(grant.seq) for _ in range(4)]
     forks.append(kv.fork(forks[0]))
-    joined = kv.admit(Request(ids((4, 3)), join=True)).seq
+    joined = kv.allocate(Request(ids((4, 3)), join=True)).seq
     # The load outlives its sequence; one fork ends, and its slot goes to a sequence apart.
     kv.release(forks.pop(1))
     kv.release(grant.seq)
-    apart = kv.admit(Request(ids((2, 9)))).seq
+    apart = kv.allocate(Request(ids((2, 9)))).seq
     cut = kv.failed(grant.load) if end == "failed" else kv.loaded(grant.load, good)
     live = [*forks, joined]
     assert sorted(cut) == (sorted(live) if good < 3 else [])
@@ -239,7 +239,7 @@ def test_forks_and_joiners_of_a_load_learn_its_end(end: str, good: int) -> None:
 @pytest.mark.scenario("F1")
 def test_many_copies_of_a_block_come_and_go() -> None:
     kv, dice = manager(512), Random(3)
-    seqs = [kv.admit(Request(ids((2, 1)))).seq for _ in range(64)]
+    seqs = [kv.allocate(Request(ids((2, 1)))).seq for _ in range(64)]
     dice.shuffle(seqs)
     for seq in seqs:
         kv.commit(seq, 2 * BLOCK + 1)
@@ -247,7 +247,7 @@ def test_many_copies_of_a_block_come_and_go() -> None:
     # Every prompt finds the copy of the lowest id, whichever of them are left.
     dice.shuffle(seqs)
     for seq in seqs[:-1]:
-        found = kv.admit(Request(ids((2, 1)))).seq
+        found = kv.allocate(Request(ids((2, 1)))).seq
         tables = [list(kv.block_table(one)[:2]) for one in seqs if one != 0]
         assert list(kv.block_table(found)[:2]) == min(tables)
         kv.release(found)
@@ -262,7 +262,7 @@ def test_many_copies_of_a_block_come_and_go() -> None:
 def test_what_is_promised_follows_every_growth_and_cut() -> None:
     kv = manager(64)
     whole = [
-        kv.admit(Request(ids((1, i)), max_tokens=8 * BLOCK, whole_sequence=True)).seq
+        kv.allocate(Request(ids((1, i)), max_seq_len=8 * BLOCK, full_sequence_must_fit=True)).seq
         for i in range(6)
     ]
     dice = Random(4)
@@ -277,8 +277,8 @@ def test_what_is_promised_follows_every_growth_and_cut() -> None:
         owned = [-(-kv.lengths(one).slots // BLOCK) for one in whole]
         assert kv.counts().free == 64 - sum(owned)
         # 16 blocks are not promised: one more than those never fits beside them.
-        assert kv.fits(Request(ids((15, 60)))) == Fit.NOW
-        assert kv.fits(Request(ids((16, 60)))) == Fit.LATER
+        assert kv.can_allocate(Request(ids((15, 60)))) == AllocStatus.OK
+        assert kv.can_allocate(Request(ids((16, 60)))) == AllocStatus.LATER
 
 
 @pytest.mark.scenario("F1")
@@ -286,14 +286,14 @@ def test_fences_pass_in_any_order() -> None:
     kv, dice = manager(512), Random(5)
     waiting: dict[int, int] = {}
     for i in range(100):
-        seq = kv.admit(Request(ids((1, i)))).seq
+        seq = kv.allocate(Request(ids((1, i)))).seq
         fence = dice.randrange(1, 50)
         kv.release(seq, fence=fence)
         waiting[fence] = waiting.get(fence, 0) + 2
     for passed in [*sorted(dice.sample(range(1, 50), 10)), 50]:
         kv.step(passed=passed)
         waiting = {fence: blocks for fence, blocks in waiting.items() if fence > passed}
-        assert kv.stats()["waiting_blocks"] == sum(waiting.values())
+        assert kv.stats.counters()["waiting_blocks"] == sum(waiting.values())
         kv.check_integrity()
 
 
@@ -303,6 +303,6 @@ def test_an_admission_policy_that_holds_nothing_leaves_the_queue_alone() -> None
     waiting = [Looked(ids((1, i))) for i in range(3)] + [Looked(ids((15, 9)))]
     waiting += [Looked(ids((1, 50 + i))) for i in range(1_000)]
     Looked.looks = 0
-    stepped = kv.step(admit=waiting)
+    stepped = kv.step(allocate=waiting)
     assert Looked.looks == 4
     assert list(stepped.reasons) == [0] * 3 + [Reason.NO_CAPACITY] + [Reason.NOT_TRIED] * 1_000

@@ -11,7 +11,7 @@ import pytest
 from kvframe import KVCacheManager
 from kvframe.config import Resolved
 from kvframe.policies import BatchedEviction
-from kvframe.policies.tier import TierPolicy
+from kvframe.policies.flat import TierPolicy
 
 from .helpers import cached, manager, registry, state
 
@@ -52,13 +52,13 @@ def with_books() -> tuple[KVCacheManager, Books]:
 
 
 CALLS: dict[str, Callable[[KVCacheManager, int], object]] = {
-    "admit": lambda kv, seq: kv.admit([7] * 8),
+    "admit": lambda kv, seq: kv.allocate([7] * 8),
     "append": lambda kv, seq: kv.append(seq, [7] * 5),
-    "append_unknown": lambda kv, seq: kv.append_unknown(seq, 5),
-    "reserve": lambda kv, seq: kv.reserve(seq, 9),
+    "append_unknown": lambda kv, seq: kv.append_placeholders(seq, 5),
+    "reserve": lambda kv, seq: kv.extend(seq, 0, lookahead=9),
     "fork": lambda kv, seq: kv.fork(seq, upto=2),
-    "lend": lambda kv, seq: kv.lend(np.zeros(2, np.int32)),
-    "collect": lambda kv, seq: kv.collect(32),
+    "lend": lambda kv, seq: kv.blocks.take(out=np.zeros(2, np.int32)),
+    "collect": lambda kv, seq: kv.evict_until(32),
 }
 
 
@@ -66,7 +66,7 @@ CALLS: dict[str, Callable[[KVCacheManager, int], object]] = {
 @pytest.mark.parametrize("call", CALLS)
 def test_an_interrupt_while_it_hears_comes_before_anything_is_done(call: str) -> None:
     kv, books = with_books()
-    seq = kv.admit([1 << 20] * 3).seq
+    seq = kv.allocate([1 << 20] * 3).seq
     kv.commit(seq, 3)
     cached(kv, PROMPT)
     before = state(kv, [seq])
@@ -77,9 +77,9 @@ def test_an_interrupt_while_it_hears_comes_before_anything_is_done(call: str) ->
     CALLS[call](kv, seq)
     kv.check_integrity()
     # What came behind the interrupted event was told with the next ones: nothing seems owned.
-    kv.collect(64)
-    assert not books.owned[kv.eviction_order()].any()
-    assert kv.stats()["policy_failures"] == 0
+    kv.evict_until(64)
+    assert not books.owned[kv.inspect.eviction_order()].any()
+    assert kv.stats.counters()["policy_failures"] == 0
 
 
 @pytest.mark.scenario("I14")
@@ -96,8 +96,8 @@ def test_an_interrupt_over_a_tier_comes_before_anything_is_done() -> None:
     tier.release(keys)
     books.interrupt = True
     with pytest.raises(KeyboardInterrupt):
-        tier.claim(["0"])
+        tier.acquire(["0"])
     assert tier.evictable == len(tier)
-    tier.claim(["1"])
+    tier.acquire(["1"])
     assert tier.evictable == len(tier) - 1
     tier.check_integrity()

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kvframe import Grant, KVCacheManager, Request
+from kvframe import Allocation, KVCacheManager, Request
 
 from .helpers import manager
 
 PROMPT = list(range(13))
 
 
-def two(kv: KVCacheManager) -> tuple[Grant, Grant]:
-    out = kv.step(admit=[Request(PROMPT), Request(PROMPT, join=True)])
-    one, other = out.grants
+def two(kv: KVCacheManager) -> tuple[Allocation, Allocation]:
+    out = kv.step(allocate=[Request(PROMPT), Request(PROMPT, join=True)])
+    one, other = out.allocations
     assert one is not None
     assert other is not None
     return one, other
@@ -30,15 +30,15 @@ def test_the_second_of_two_like_requests_waits_for_the_first() -> None:
     assert kv.counts().referenced == 5
     # Computing behind is allowed; nothing is found or read before the first has committed.
     kv.commit(other.seq, 13)
-    assert kv.lookup(PROMPT).tokens == kv.readable(other.seq) == 0
+    assert kv.lookup(PROMPT).tokens == kv.inspect.num_readable_tokens(other.seq) == 0
     kv.check_integrity()
     kv.commit(one.seq, 4)
-    assert kv.lookup(PROMPT).tokens == kv.readable(other.seq) == 4
+    assert kv.lookup(PROMPT).tokens == kv.inspect.num_readable_tokens(other.seq) == 4
     kv.commit(one.seq, 13)
     assert kv.lookup(PROMPT).tokens == 12
-    assert kv.readable(other.seq) == 13
-    assert kv.take_changes() == ([], [])
-    assert kv.request_usage(other.seq).joined == kv.stats()["joined_tokens"] == 12
+    assert kv.inspect.num_readable_tokens(other.seq) == 13
+    assert kv.log.take_changes() == ([], [])
+    assert kv.stats.request_usage(other.seq).joined == kv.stats.counters()["joined_tokens"] == 12
     for grant in (one, other):
         kv.release(grant.seq)
         kv.check_integrity()
@@ -68,16 +68,16 @@ def test_who_joined_is_cut_with_the_computation_and_told(computed: int) -> None:
 @pytest.mark.parametrize("length", [0, 4])
 def test_who_joined_and_was_cut_before_it_is_brought_nothing(length: int) -> None:
     kv = manager(8)
-    one = kv.admit(PROMPT).seq
+    one = kv.allocate(PROMPT).seq
     kv.commit(one, 4)
-    other = kv.admit(PROMPT, join=True)
+    other = kv.allocate(PROMPT, join=True)
     assert (other.cached_tokens, other.joined_tokens) == (4, 8)
     kv.truncate(other.seq, length)
     # Other tokens come into other blocks: those of the first say nothing of them.
     kv.append(other.seq, [99] * (13 - length))
     kv.commit(one, 13)
     assert kv.lengths(other.seq) == (13, 13, length, length)
-    assert kv.readable(other.seq) == length
+    assert kv.inspect.num_readable_tokens(other.seq) == length
     kv.check_integrity()
     kv.commit(other.seq, 13)
     assert kv.lookup([*PROMPT[:length], *[99] * (13 - length)]).tokens == 12
@@ -92,11 +92,11 @@ def test_a_cut_of_the_first_cuts_forks_of_the_second_too() -> None:
     one, other = two(kv)
     fork = kv.fork(other.seq)
     kv.truncate(one.seq, 6)
-    assert sorted(kv.take_changes().rewound) == sorted([other.seq, fork])
+    assert sorted(kv.log.take_changes().rewound) == sorted([other.seq, fork])
     assert kv.lengths(fork).slots == 4
     kv.check_integrity()
     kv.commit(one.seq, 6)
-    assert kv.readable(fork) == 4
+    assert kv.inspect.num_readable_tokens(fork) == 4
     for seq in (one.seq, other.seq, fork):
         kv.release(seq)
         kv.check_integrity()
@@ -105,15 +105,15 @@ def test_a_cut_of_the_first_cuts_forks_of_the_second_too() -> None:
 
 def test_private_requests_are_not_joined_and_the_default_joins_nothing() -> None:
     kv = manager(12)
-    kv.admit(PROMPT, insert=False)
-    assert kv.admit(PROMPT, join=True).joined_tokens == 0
-    assert kv.admit(PROMPT).joined_tokens == 0
+    kv.allocate(PROMPT, write_cache=False)
+    assert kv.allocate(PROMPT, join=True).joined_tokens == 0
+    assert kv.allocate(PROMPT).joined_tokens == 0
 
 
 @pytest.mark.scenario("S8", "MK-B15", "T44")
 def test_a_duplicate_gives_way_before_its_block_is_freed() -> None:
     kv = manager(12, remap_duplicates=True)
-    one, other = kv.admit(PROMPT).seq, kv.admit(PROMPT).seq
+    one, other = kv.allocate(PROMPT).seq, kv.allocate(PROMPT).seq
     own = kv.block_table(other).tolist()
     kv.commit(one, 13)
     tables = np.full((1, 8), -1, np.int32)
@@ -126,7 +126,7 @@ def test_a_duplicate_gives_way_before_its_block_is_freed() -> None:
     assert kv.counts().free == 4
     kv.step(passed=1)
     assert kv.counts() == (7, 0, 5, 12)
-    assert kv.stats()["duplicates"] == kv.stats()["remapped"] == 3
+    assert kv.stats.counters()["duplicates"] == kv.stats.counters()["remapped"] == 3
     kv.check_integrity()
     for seq in (one, other):
         kv.release(seq)
@@ -137,7 +137,7 @@ def test_a_duplicate_gives_way_before_its_block_is_freed() -> None:
 @pytest.mark.scenario("S8", "MK-B15")
 def test_what_takes_the_place_of_a_duplicate_still_goes_before_what_it_follows() -> None:
     kv = manager(16)
-    one, other = kv.admit(PROMPT).seq, kv.admit(PROMPT).seq
+    one, other = kv.allocate(PROMPT).seq, kv.allocate(PROMPT).seq
     kv.commit(one, 13)
     first, middle, last = kv.block_table(one)[:3].tolist()
     kv.release(one)
@@ -145,11 +145,11 @@ def test_what_takes_the_place_of_a_duplicate_still_goes_before_what_it_follows()
     fork = kv.fork(other, upto=8)
     # Its third block gives way to the one that is cached, which counts as used last.
     kv.release(other)
-    assert kv.eviction_order().tolist() == [last, middle, first]
+    assert kv.inspect.eviction_order().tolist() == [last, middle, first]
     free = kv.counts().free
     for more, left in enumerate(([middle, first], [first], []), 1):
-        assert kv.collect(free=free + more) == 1
-        assert kv.eviction_order().tolist() == left
+        assert kv.evict_until(free=free + more) == 1
+        assert kv.inspect.eviction_order().tolist() == left
         kv.check_integrity()
     kv.release(fork)
 
@@ -157,7 +157,7 @@ def test_what_takes_the_place_of_a_duplicate_still_goes_before_what_it_follows()
 @pytest.mark.scenario("V30", "S8")
 def test_joined_blocks_give_way_in_both_tables() -> None:
     kv = manager(16, remap_duplicates=True)
-    first = kv.admit(PROMPT).seq
+    first = kv.allocate(PROMPT).seq
     one, other = two(kv)
     kv.truncate(first, 12)
     kv.commit(first, 12)
@@ -175,9 +175,9 @@ def test_joined_blocks_give_way_in_both_tables() -> None:
 def test_nobody_joins_who_has_neither_tokens_nor_keys(index: str) -> None:
     """As an engine admits a dummy run by its length; the radix index has no tokens to compare."""
     kv = manager(12, index=index)
-    dummy = kv.admit(None, num_tokens=13)
-    other = kv.admit(Request(PROMPT, join=True))
-    third = kv.admit(None, num_tokens=13, join=True)
+    dummy = kv.allocate(None, num_tokens=13)
+    other = kv.allocate(Request(PROMPT, join=True))
+    third = kv.allocate(None, num_tokens=13, join=True)
     assert (other.joined_tokens, third.joined_tokens) == (0, 0)
     kv.check_integrity()
     for grant in (dummy, other, third):

@@ -16,45 +16,45 @@ PROMPT = list(range(13))
 def test_what_is_cached_is_not_brought_again(local: int) -> None:
     kv = manager(8)
     cached(kv, PROMPT[:local])
-    grant = kv.admit(PROMPT, external_until=10)
+    grant = kv.allocate(PROMPT, external_until=10)
     assert (grant.cached_tokens, grant.external_tokens) == (local, max(8 - local, 0))
     assert (grant.load is None) == (local >= 8)
     with pytest.raises(UsageError, match="one of the two"):
-        kv.admit([9] * 13, external=4, external_until=8)
+        kv.allocate([9] * 13, num_external_tokens=4, external_until=8)
 
 
 @pytest.mark.scenario("V12")
 def test_a_load_whose_end_is_never_told_lapses_and_not_before() -> None:
     kv = manager(4)
-    grant = kv.admit(PROMPT, external=12)
+    grant = kv.allocate(PROMPT, num_external_tokens=12)
     assert grant.load is not None
-    kv.set_deadline(grant.load, 50)
+    kv.pins.set_deadline(grant.load, 50)
     kv.release(grant.seq)
-    page = next(b for b in range(4) if kv.owners(b).tickets)
-    assert kv.owners(page).tickets == [grant.load]
-    assert kv.tickets() == [(grant.load, "load", 3, 50)]
-    assert kv.expire(49)[:2] == ([], [])
+    page = next(b for b in range(4) if kv.blocks.owners(b).tickets)
+    assert kv.blocks.owners(page).tickets == [grant.load]
+    assert kv.inspect.tickets() == [(grant.load, "load", 3, 50)]
+    assert kv.expire_until(49)[:2] == ([], [])
     assert kv.counts().referenced == 3
-    assert kv.expire(50)[:2] == ([grant.load], [])
+    assert kv.expire_until(50)[:2] == ([grant.load], [])
     assert kv.counts() == (4, 0, 0, 4)
     assert kv.lookup(PROMPT).tokens == 0
     with pytest.raises(HandleError):
-        kv.set_deadline(grant.load, 1)
+        kv.pins.set_deadline(grant.load, 1)
     kv.check_integrity()
 
 
 @pytest.mark.scenario("T1", "T14", "V12")
 def test_leases_end_and_late_loads_cut_their_sequence() -> None:
     kv = manager(8)
-    seq = kv.admit([9] * 4).seq
+    seq = kv.allocate([9] * 4).seq
     kv.commit(seq, 4)
-    lease = kv.lease(seq, 4)
-    kv.set_deadline(lease, 5)
+    lease = kv.pins.lease(seq, 4)
+    kv.pins.set_deadline(lease, 5)
     kv.release(seq)
-    grant = kv.admit(PROMPT, external=12)
+    grant = kv.allocate(PROMPT, num_external_tokens=12)
     assert grant.load is not None
-    kv.set_deadline(grant.load, 4)
-    assert kv.expire(9)[:2] == ([lease, grant.load], [grant.seq])
+    kv.pins.set_deadline(grant.load, 4)
+    assert kv.expire_until(9)[:2] == ([lease, grant.load], [grant.seq])
     assert kv.lengths(grant.seq).slots == 0
     assert kv.lookup([9] * 5).tokens == 4
     kv.check_integrity()
@@ -65,10 +65,10 @@ def test_leases_end_and_late_loads_cut_their_sequence() -> None:
 def test_what_a_load_brings_for_an_ended_sequence_is_cached(good: int) -> None:
     kv = manager(8)
     cached(kv, PROMPT[:4])
-    grant = kv.admit([*PROMPT, 13, 14, 15, 16], external=12)
+    grant = kv.allocate([*PROMPT, 13, 14, 15, 16], num_external_tokens=12)
     assert grant.load is not None
     kv.release(grant.seq)
-    assert kv.stats()["live_sequences"] == 0
+    assert kv.stats.counters()["live_sequences"] == 0
     assert kv.loaded(grant.load, good) == []
     assert kv.lookup([*range(17)]).tokens == 4 + 4 * good
     assert kv.counts().referenced == 0
@@ -78,7 +78,7 @@ def test_what_a_load_brings_for_an_ended_sequence_is_cached(good: int) -> None:
 @pytest.mark.scenario("T1")
 def test_groups_that_came_to_different_lengths_go_as_far_as_the_shortest() -> None:
     kv = manager(16, groups=[GroupConfig(name="a"), GroupConfig(name="b")])
-    grant = kv.admit(PROMPT, external=12)
+    grant = kv.allocate(PROMPT, num_external_tokens=12)
     assert grant.load is not None
     with pytest.raises(UsageError, match="3 blocks in each of 2 layer groups"):
         kv.loaded(grant.load, [3, 4])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvframe import CapacityError, Extra, NeverFitsError, Request, UsageError
+from kvframe import CapacityError, MMItem, NeverFitsError, Request, UsageError
 from kvframe.policies import BatchedEviction
 
 from .helpers import cached, manager, registry, state
@@ -21,7 +21,7 @@ def test_at_least_one_token_is_computed(length: int, hit: int) -> None:
     cached(kv, range(8))
     prompt = list(range(length))
     assert kv.lookup(prompt).tokens == hit
-    grant = kv.admit(prompt)
+    grant = kv.allocate(prompt)
     assert (grant.cached_tokens, grant.granted_tokens, grant.prompt_tokens) == (hit, length, length)
     assert kv.lengths(grant.seq) == (length, length, hit, hit)
     kv.check_integrity()
@@ -36,13 +36,13 @@ def test_lookup_changes_nothing_and_admission_counts_once() -> None:
     for _ in range(5):
         assert kv.lookup(list(range(9))).tokens == 8
     assert state(kv) == before
-    seq = kv.admit(list(range(9))).seq
-    stats = kv.stats()
+    seq = kv.allocate(list(range(9))).seq
+    stats = kv.stats.counters()
     assert (stats["admissions"], stats["prompt_tokens"]) == (3, 25)
     assert (stats["hit_tokens"], stats["admissions_with_hit"]) == (8, 1)
     kv.release(seq)
-    kv.admit(list(range(9)), resumed=True)
-    stats = kv.stats()
+    kv.allocate(list(range(9)), resumed=True)
+    stats = kv.stats.counters()
     assert (stats["admissions"], stats["hit_tokens"]) == (3, 8)
     assert (stats["resumed"], stats["resumed_hit_tokens"]) == (1, 8)
 
@@ -50,12 +50,12 @@ def test_lookup_changes_nothing_and_admission_counts_once() -> None:
 @pytest.mark.scenario("MK-5", "MK-B4", "VT3")
 def test_generated_tokens_are_cached_block_by_block() -> None:
     kv = manager()
-    seq = kv.admit([0] * 6).seq
+    seq = kv.allocate([0] * 6).seq
     kv.commit(seq, 6)
     for length in range(7, 19):
         kv.append(seq, [length])
         kv.commit(seq, length)
-        assert kv.stats()["stored"] == length // 4
+        assert kv.stats.counters()["stored"] == length // 4
     assert kv.block_table(seq).tolist() == [0, 1, 2, 3, 4]
     kv.release(seq)
     assert kv.lookup([0] * 6 + list(range(7, 19)) + [1]).tokens == 16
@@ -69,7 +69,7 @@ def test_a_released_block_is_found_until_it_is_evicted() -> None:
     assert kv.lookup(list(range(9))).tokens == 8
     cached(kv, range(90, 94))
     assert kv.lookup(list(range(9))).tokens == 4
-    assert kv.stats()["evictions"] == 1
+    assert kv.stats.counters()["evictions"] == 1
     cached(kv, range(70, 78))
     assert kv.lookup(list(range(9))).tokens == 0
     kv.check_integrity()
@@ -80,19 +80,19 @@ def test_a_tail_dies_before_its_head() -> None:
     kv = manager(6)
     for head in (0, 20, 40):
         cached(kv, range(head, head + 8))
-    assert kv.eviction_order().tolist() == [1, 0, 3, 2, 5, 4]
-    kv.admit(list(range(80, 92)))
+    assert kv.inspect.eviction_order().tolist() == [1, 0, 3, 2, 5, 4]
+    kv.allocate(list(range(80, 92)))
     assert [kv.lookup(list(range(h, h + 9))).tokens for h in (0, 20, 40)] == [0, 4, 8]
 
 
 @pytest.mark.scenario("V7")
 def test_a_partial_block_is_free_at_once() -> None:
     kv = manager(4)
-    grant = kv.admit(list(range(14)))
+    grant = kv.allocate(list(range(14)))
     kv.commit(grant.seq, 14)
     kv.release(grant.seq)
     assert kv.counts() == (1, 3, 0, 4)
-    kv.admit([99])
+    kv.allocate([99])
     assert kv.lookup(list(range(14))).tokens == 12
 
 
@@ -101,18 +101,18 @@ def test_without_prefix_caching_nothing_is_found() -> None:
     kv = manager(prefix_caching=False)
     cached(kv, range(8))
     assert kv.counts() == (8, 0, 0, 8)
-    assert kv.admit(list(range(9))).cached_tokens == 0
-    assert kv.stats()["stored"] == 0
+    assert kv.allocate(list(range(9))).cached_tokens == 0
+    assert kv.stats.counters()["stored"] == 0
 
 
 @pytest.mark.scenario("VT2", "ST18", "S29", "MK-B15", "T44")
 def test_read_and_insert_are_switches() -> None:
     kv = manager(12)
     cached(kv, range(8))
-    blind = kv.admit(list(range(9)), read=False)
+    blind = kv.allocate(list(range(9)), read_cache=False)
     assert blind.cached_tokens == 0
     kv.commit(blind.seq, 9)
-    assert kv.stats()["duplicates"] == 2
+    assert kv.stats.counters()["duplicates"] == 2
     kv.release(blind.seq)
     kv.check_integrity()
     assert kv.counts().cached == 2
@@ -126,14 +126,14 @@ def test_who_was_not_to_read_is_not_to_when_it_comes_back() -> None:
     """As prompt log-probabilities are wanted of every token, computed before or not."""
     kv = manager(12)
     cached(kv, range(8))
-    blind = kv.admit(list(range(9)), read=False)
+    blind = kv.allocate(list(range(9)), read_cache=False)
     kv.commit(blind.seq, 9)
     back = kv.preempt(blind.seq)
     assert kv.lookup(back).tokens == 0
-    again = kv.admit(back)
+    again = kv.allocate(back)
     assert again.cached_tokens == 0
     kv.commit(again.seq, 9)
-    assert kv.admit(list(range(9))).cached_tokens == 8
+    assert kv.allocate(list(range(9))).cached_tokens == 8
     kv.check_integrity()
 
 
@@ -143,9 +143,9 @@ def test_whoever_came_as_keys_comes_back_as_keys(cache: dict[str, Any]) -> None:
     """Where tokens are compared, keys alone are for those who neither read nor insert."""
     kv = manager(12, **cache)
     keys = np.arange(4, dtype=np.uint64).reshape(2, 2)
-    seq = kv.admit(None, keys=keys, num_tokens=9, read=False, insert=False).seq
+    seq = kv.allocate(None, keys=keys, num_tokens=9, read_cache=False, write_cache=False).seq
     kv.commit(seq, 9)
-    again = kv.admit(kv.preempt(seq))
+    again = kv.allocate(kv.preempt(seq))
     assert (again.cached_tokens, again.granted_tokens) == (0, 9)
     kv.check_integrity()
 
@@ -153,7 +153,7 @@ def test_whoever_came_as_keys_comes_back_as_keys(cache: dict[str, Any]) -> None:
 def test_chunked_prefill_gets_slots_as_it_goes() -> None:
     kv = manager(8)
     cached(kv, range(4))
-    grant = kv.admit(list(range(14)), chunk=5)
+    grant = kv.allocate(list(range(14)), chunk=5)
     assert (grant.cached_tokens, grant.granted_tokens, grant.prompt_tokens) == (4, 9, 14)
     assert kv.lengths(grant.seq) == (14, 9, 4, 4)
     with pytest.raises(UsageError, match="5 known tokens have no slots yet"):
@@ -166,27 +166,27 @@ def test_chunked_prefill_gets_slots_as_it_goes() -> None:
     kv.extend(grant.seq, 14)
     kv.append(grant.seq, [14, 15])
     assert kv.block_table(grant.seq).size == 4
-    assert kv.stats()["admissions"] == 2
+    assert kv.stats.counters()["admissions"] == 2
     kv.check_integrity()
 
 
 def test_partial_takes_what_can_be_had() -> None:
     kv = manager(4)
-    held = kv.admit([9] * 5).seq
-    grant = kv.admit(list(range(13)), partial=True)
+    held = kv.allocate([9] * 5).seq
+    grant = kv.allocate(list(range(13)), partial=True)
     assert (grant.granted_tokens, grant.prompt_tokens) == (8, 13)
     kv.release(held)
     kv.extend(grant.seq, 13)
     assert kv.lengths(grant.seq).slots == 13
-    nothing = kv.admit([5], partial=True)
+    nothing = kv.allocate([5], partial=True)
     assert nothing.granted_tokens == 0
     kv.check_integrity()
 
 
 def test_until_bounds_the_slots() -> None:
     kv = manager(8)
-    assert kv.admit(list(range(13)), until=6).granted_tokens == 6
-    assert kv.admit(list(range(13)), until=0).granted_tokens == 0
+    assert kv.allocate(list(range(13)), until=6).granted_tokens == 6
+    assert kv.allocate(list(range(13)), until=0).granted_tokens == 0
     kv.check_integrity()
 
 
@@ -194,37 +194,37 @@ def test_until_bounds_the_slots() -> None:
 def test_a_hit_is_no_room_for_its_own_miss() -> None:
     kv = manager(2)
     cached(kv, [1] * 4)
-    both = kv.admit([1] * 4 + [2] * 4)
+    both = kv.allocate([1] * 4 + [2] * 4)
     assert kv.counts() == (0, 0, 2, 2)
     before = state(kv, [both.seq])
     with pytest.raises(CapacityError, match="needs 1 blocks, but only 0"):
-        kv.admit([9])
+        kv.allocate([9])
     with pytest.raises(CapacityError, match="needs 1 blocks, but only 0"):
-        kv.admit([1] * 4 + [3] * 4)
+        kv.allocate([1] * 4 + [3] * 4)
     assert state(kv, [both.seq]) == before
     kv.release(both.seq)
-    assert kv.admit([1] * 4 + [3] * 4).cached_tokens == 4
+    assert kv.allocate([1] * 4 + [3] * 4).cached_tokens == 4
 
 
 @pytest.mark.scenario("U-12", "CB-6")
 def test_what_can_never_fit_is_told_apart() -> None:
     kv = manager(3)
     with pytest.raises(NeverFitsError, match="needs 4 blocks, but the whole pool has 3"):
-        kv.admit(list(range(13)))
-    seq = kv.admit(list(range(12))).seq
+        kv.allocate(list(range(13)))
+    seq = kv.allocate(list(range(12))).seq
     with pytest.raises(NeverFitsError, match="needs 4 blocks, but the whole pool has 3"):
         kv.append(seq, [1])
     other = manager(3)
-    other.admit([1])
+    other.allocate([1])
     with pytest.raises(CapacityError) as caught:
-        other.admit(list(range(12)))
+        other.allocate(list(range(12)))
     assert type(caught.value) is CapacityError
 
 
 @pytest.mark.scenario("S3", "S7")
 def test_rejected_drafts_leave_once_and_are_not_shared() -> None:
     kv = manager(8)
-    seq = kv.admit(list(range(6))).seq
+    seq = kv.allocate(list(range(6))).seq
     kv.commit(seq, 6)
     kv.append(seq, [70, 71, 72, 73, 74])
     assert kv.lookup([*range(6), 70, 71, 0]).tokens == 4
@@ -241,7 +241,7 @@ def test_rejected_drafts_leave_once_and_are_not_shared() -> None:
 
 def test_a_cut_below_what_is_shared_leaves_the_shared_block_whole() -> None:
     kv = manager(8)
-    seq = kv.admit(list(range(8))).seq
+    seq = kv.allocate(list(range(8))).seq
     kv.commit(seq, 8)
     kv.truncate(seq, 6)
     assert kv.lengths(seq) == (6, 6, 6, 0)
@@ -260,8 +260,8 @@ def test_a_cut_below_what_is_shared_leaves_the_shared_block_whole() -> None:
 def test_clear_forgets_all_and_what_runs_leaves_nothing() -> None:
     kv = manager(8)
     cached(kv, range(8))
-    seq = kv.admit([*range(4), 50, 51, 52, 53]).seq
-    assert kv.clear_cache() == 1
+    seq = kv.allocate([*range(4), 50, 51, 52, 53]).seq
+    assert kv.reset_prefix_cache() == 1
     kv.commit(seq, 8)
     kv.release(seq)
     assert kv.counts() == (8, 0, 0, 8)
@@ -274,31 +274,36 @@ def test_clear_forgets_all_and_what_runs_leaves_nothing() -> None:
 def test_keys_stand_for_the_prompt(index: str) -> None:
     kv = manager(8)
     prompt = np.arange(11, dtype=np.uint32)
-    keys = kv.hash_blocks(prompt)
+    keys = kv.blocks.hash_blocks(prompt)
     assert keys.shape == (2, 2)
     assert keys.dtype == np.uint64
     if index == "radix":
         with pytest.raises(UsageError, match="the radix index matches tokens"):
-            kv.admit(None, keys=keys, num_tokens=11)
-        assert kv.admit(None, keys=keys, num_tokens=11, read=False, insert=False).cached_tokens == 0
+            kv.allocate(None, keys=keys, num_tokens=11)
+        assert (
+            kv.allocate(
+                None, keys=keys, num_tokens=11, read_cache=False, write_cache=False
+            ).cached_tokens
+            == 0
+        )
         return
-    first = kv.admit(None, keys=keys, num_tokens=11)
+    first = kv.allocate(None, keys=keys, num_tokens=11)
     kv.commit(first.seq, 11)
     with pytest.raises(UsageError, match="came as keys"):
         kv.append(first.seq, [1])
     kv.release(first.seq)
-    assert kv.admit(prompt).cached_tokens == 8
-    assert kv.admit(prompt, keys=keys[:1]).cached_tokens == 8
+    assert kv.allocate(prompt).cached_tokens == 8
+    assert kv.allocate(prompt, keys=keys[:1]).cached_tokens == 8
     kv.check_integrity()
 
 
 @pytest.mark.parametrize("order", [[1], [1, 0], [0, 0], [1, 1], [2, 1, 0]])
 def test_keys_out_of_their_chain_do_not_break_the_books(order: list[int]) -> None:
     kv = manager(12)
-    keys = kv.hash_blocks(list(range(12)))
+    keys = kv.blocks.hash_blocks(list(range(12)))
     cached(kv, range(12))
     try:
-        grant = kv.admit(None, keys=keys[order], num_tokens=4 * len(order) + 1)
+        grant = kv.allocate(None, keys=keys[order], num_tokens=4 * len(order) + 1)
     except UsageError:
         kv.check_integrity()
         return
@@ -315,12 +320,12 @@ def test_keys_past_the_prompt_never_name_other_tokens(by: str) -> None:
     """Keys of blocks that a prompt does not have must not become those of what is generated."""
     kv = manager(8)
     longer = list(range(12))
-    keys = kv.hash_blocks(longer)
+    keys = kv.blocks.hash_blocks(longer)
     try:
         if by == "prompt":
-            grant = kv.admit(longer[:4], keys=keys)
+            grant = kv.allocate(longer[:4], keys=keys)
         else:
-            grant = kv.admit(None, keys=keys, num_tokens=0)
+            grant = kv.allocate(None, keys=keys, num_tokens=0)
     except UsageError:
         return
     kv.append(grant.seq, [99] * (12 - grant.prompt_tokens))
@@ -340,7 +345,7 @@ def test_keys_past_the_prompt_never_name_other_tokens(by: str) -> None:
 def test_wrong_keys_are_refused(keys: Any, message: str) -> None:
     kv = manager()
     with pytest.raises(UsageError, match=message):
-        kv.admit(None, keys=keys, num_tokens=4)
+        kv.allocate(None, keys=keys, num_tokens=4)
     assert kv.counts().free == 8
 
 
@@ -348,11 +353,11 @@ def test_wrong_keys_are_refused(keys: Any, message: str) -> None:
 @pytest.mark.parametrize("kind", ["hash", "radix"])
 def test_a_length_without_tokens_costs_no_memory(kind: str) -> None:
     kv = manager(8, index=kind)
-    huge = Request(None, num_tokens=2**32 - 1, extras=[Extra(0, 2**32 - 1, b"x")])
+    huge = Request(None, num_tokens=2**32 - 1, mm_items=[MMItem(0, 2**32 - 1, b"x")])
     assert kv.lookup(huge).tokens == 0
     with pytest.raises(NeverFitsError):
-        kv.admit(huge)
-    assert kv.admit(huge, partial=True).granted_tokens == 32
+        kv.allocate(huge)
+    assert kv.allocate(huge, partial=True).granted_tokens == 32
 
 
 @pytest.mark.scenario("S20", "F29")
@@ -373,13 +378,13 @@ def test_a_request_in_chunks_hits_each_block_once_however_often_it_was_looked_up
     for _ in range(3):
         for _ in range(2):
             kv.lookup(prompt)
-        seq = kv.admit(prompt, chunk=4).seq
+        seq = kv.allocate(prompt, chunk=4).seq
         done = kv.lengths(seq).cached
         for upto in range(done, 17, 4):
             kv.extend(seq, min(upto + 4, 17))
             kv.commit(seq, min(upto + 4, 17))
             kv.lookup(prompt)
         kv.release(seq)
-    kv.collect(16)
+    kv.evict_until(16)
     # What a request's own chunks computed is no hit, and a look is none.
     assert sorted(policy.hits.values()) == [2] * 4

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from kvframe import CapacityError, Grant, HandleError, KVCacheManager, Request, UsageError
+from kvframe import Allocation, CapacityError, HandleError, KVCacheManager, Request, UsageError
 
 from .helpers import cached, manager, state
 
 
-def load(kv: KVCacheManager, prompt: list[int], external: int, **more: Any) -> tuple[Grant, int]:
-    grant = kv.admit(prompt, external=external, **more)
+def load(
+    kv: KVCacheManager, prompt: list[int], external: int, **more: Any
+) -> tuple[Allocation, int]:
+    grant = kv.allocate(prompt, num_external_tokens=external, **more)
     assert grant.load is not None
     return grant, grant.load
 
@@ -33,10 +35,10 @@ def test_nothing_of_a_load_is_found_before_it_is_settled() -> None:
     kv.commit(grant.seq, 16)
     assert kv.lookup([*range(17)]).tokens == 4
     with pytest.raises(UsageError, match="still being loaded"):
-        kv.lease(grant.seq, 12)
+        kv.pins.lease(grant.seq, 12)
     assert kv.loaded(ticket, 2) == []
     assert kv.lookup([*range(17)]).tokens == 16
-    assert kv.stats()["loaded_tokens"] == 8
+    assert kv.stats.counters()["loaded_tokens"] == 8
     kv.release(grant.seq)
     kv.check_integrity()
 
@@ -52,7 +54,7 @@ def test_part_of_a_load_counts_and_the_rest_is_computed(good: int) -> None:
     slots = 13 if good == 3 else 4 * good
     assert kv.lengths(grant.seq) == (13, slots, 4 * good, 0)
     assert kv.counts().referenced == (slots + 3) // 4
-    assert kv.stats()["failed_copies"] == 3 - good
+    assert kv.stats.counters()["failed_copies"] == 3 - good
     kv.extend(grant.seq, 13)
     kv.commit(grant.seq, 13)
     assert kv.lookup(PROMPT).tokens == 12
@@ -67,7 +69,7 @@ def test_a_failed_load_is_not_tried_again_by_itself() -> None:
     grant, ticket = load(kv, PROMPT, 12)
     assert kv.failed(ticket) == [grant.seq]
     back = kv.preempt(grant.seq)
-    grant = kv.admit(back)
+    grant = kv.allocate(back)
     assert (grant.cached_tokens, grant.load) == (0, None)
     assert kv.counts().referenced == 4
 
@@ -79,10 +81,10 @@ def test_pages_of_an_aborted_load_come_back_with_its_ticket_and_not_before() -> 
     kv.release(grant.seq)
     assert kv.counts() == (1, 0, 3, 4)
     with pytest.raises(CapacityError):
-        kv.admit([9] * 8)
+        kv.allocate([9] * 8)
     kv.failed(ticket)
     assert kv.counts() == (4, 0, 0, 4)
-    kv.admit([9] * 8)
+    kv.allocate([9] * 8)
     kv.check_integrity()
 
 
@@ -91,7 +93,7 @@ def test_a_sequence_comes_back_while_its_first_load_is_still_under_way() -> None
     grant, ticket = load(kv, PROMPT, 12)
     pages = set(kv.block_table(grant.seq)[:3].tolist())
     back = kv.preempt(grant.seq)
-    again = kv.admit(back)
+    again = kv.allocate(back)
     assert not pages & set(kv.block_table(again.seq).tolist())
     kv.commit(again.seq, 13)
     assert kv.loaded(ticket, 3) == []
@@ -124,7 +126,7 @@ def test_two_loads_of_one_prefix_leave_one_copy() -> None:
     (one, first), (two, second) = load(kv, PROMPT, 12), load(kv, PROMPT, 12)
     kv.done(second)
     kv.done(first)
-    assert kv.stats()["duplicates"] == 3
+    assert kv.stats.counters()["duplicates"] == 3
     for grant in (one, two):
         kv.release(grant.seq)
         kv.check_integrity()
@@ -138,13 +140,13 @@ def test_what_cannot_be_loaded_is_refused_and_changes_nothing() -> None:
     before = state(kv)
     for external in (3, 8, 400, 2**32 - 4):
         with pytest.raises(UsageError, match="4 tokens at the most after 8 cached ones"):
-            kv.admit(PROMPT, external=external)
+            kv.allocate(PROMPT, num_external_tokens=external)
     assert state(kv) == before
-    blocker = kv.admit([9] * 5).seq
+    blocker = kv.allocate([9] * 5).seq
     blocked = state(kv, [blocker])
     for _ in range(3):
         with pytest.raises(CapacityError):
-            kv.admit(PROMPT, external=4)
+            kv.allocate(PROMPT, num_external_tokens=4)
     assert state(kv, [blocker]) == blocked
     assert kv.counts() == (0, 2, 2, 4)
     kv.check_integrity()
@@ -164,7 +166,7 @@ def test_owners_return_to_their_base_however_often() -> None:
         lease = None
         if turn % 3:
             kv.loaded(ticket, turn % 4)
-            lease = kv.lease(grant.seq, kv.lengths(grant.seq).committed)
+            lease = kv.pins.lease(grant.seq, kv.lengths(grant.seq).committed)
         kv.release(grant.seq)
         if lease is not None:
             kv.done(lease)
@@ -184,8 +186,10 @@ def test_prefix_caching_may_be_off() -> None:
 
 def test_a_load_costs_no_tokens_of_the_budget() -> None:
     kv = manager(16)
-    out = kv.step(admit=[Request(PROMPT, external=12), Request([9] * 5)], token_budget=6)
-    assert [grant and grant.granted_tokens for grant in out.grants] == [13, 5]
+    out = kv.step(
+        allocate=[Request(PROMPT, num_external_tokens=12), Request([9] * 5)], token_budget=6
+    )
+    assert [grant and grant.granted_tokens for grant in out.allocations] == [13, 5]
 
 
 # --- leases ---------------------------------------------------------------------------------------
@@ -195,9 +199,9 @@ def test_a_load_costs_no_tokens_of_the_budget() -> None:
 @pytest.mark.parametrize("first", ["lease", "sequence"])
 def test_a_lease_and_its_sequence_end_in_any_order(first: str) -> None:
     kv = manager(4)
-    seq = kv.admit(PROMPT).seq
+    seq = kv.allocate(PROMPT).seq
     kv.commit(seq, 13)
-    lease = kv.lease(seq, 10)
+    lease = kv.pins.lease(seq, 10)
     for end in ("lease", "sequence") if first == "lease" else ("sequence", "lease"):
         assert kv.counts().referenced >= 3
         if end == "lease":
@@ -213,9 +217,9 @@ def test_a_lease_and_its_sequence_end_in_any_order(first: str) -> None:
 @pytest.mark.scenario("T4", "I4")
 def test_what_is_leased_is_written_by_nobody() -> None:
     kv = manager(8)
-    seq = kv.admit([1] * 6).seq
+    seq = kv.allocate([1] * 6).seq
     kv.commit(seq, 6)
-    lease = kv.lease(seq, 6)
+    lease = kv.pins.lease(seq, 6)
     tail = int(kv.block_table(seq)[1])
     kv.append(seq, [2])
     assert kv.block_table(seq)[1] != tail
@@ -226,10 +230,10 @@ def test_what_is_leased_is_written_by_nobody() -> None:
     assert kv.counts().referenced == 2
     kv.done(lease)
     assert kv.counts().referenced == 0
-    other = kv.admit([3] * 6).seq
+    other = kv.allocate([3] * 6).seq
     kv.commit(other, 4)
     with pytest.raises(UsageError, match="upto = 5: must be at most 4, the tokens computed"):
-        kv.lease(other, 5)
+        kv.pins.lease(other, 5)
 
 
 @pytest.mark.scenario("T17", "SA-B3")
@@ -237,16 +241,16 @@ def test_with_all_leased_there_is_no_room_until_one_ends() -> None:
     kv = manager(3)
     leases = []
     for text in ([1] * 4, [2] * 4, [3] * 4):
-        seq = kv.admit(text).seq
+        seq = kv.allocate(text).seq
         kv.commit(seq, 4)
-        leases.append(kv.lease(seq, 4))
+        leases.append(kv.pins.lease(seq, 4))
         kv.release(seq)
     assert kv.counts() == (0, 0, 3, 3)
-    assert kv.collect(3) == 0
+    assert kv.evict_until(3) == 0
     with pytest.raises(CapacityError, match="only 0 are free or evictable of 3"):
-        kv.admit([4] * 4)
+        kv.allocate([4] * 4)
     kv.done(leases[1])
-    grant = kv.admit([4] * 4)
+    grant = kv.allocate([4] * 4)
     assert kv.block_table(grant.seq).tolist() == [1]
     assert kv.lookup([1] * 5).tokens == kv.lookup([3] * 5).tokens == 4
 
@@ -258,8 +262,8 @@ def test_a_lookup_pins_nothing_and_a_request_only_while_it_lives() -> None:
     assert kv.lookup(PROMPT).tokens == 12
     cached(kv, [9] * 12)
     assert kv.lookup(PROMPT).tokens == 0
-    hit = kv.admit([9] * 9, chunk=0)
+    hit = kv.allocate([9] * 9, chunk=0)
     with pytest.raises(CapacityError):
-        kv.admit([8] * 8)
+        kv.allocate([8] * 8)
     kv.release(hit.seq)
-    kv.admit([8] * 8)
+    kv.allocate([8] * 8)

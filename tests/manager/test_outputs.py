@@ -15,7 +15,7 @@ from .helpers import manager
 def three() -> tuple[KVCacheManager, list[int]]:
     """Sequences of 3, 1 and 0 blocks: tables [0, 1, 2], [3] and []."""
     kv = manager(12)
-    return kv, [kv.admit(list(range(n))).seq for n in (9, 4, 0)]
+    return kv, [kv.allocate(list(range(n))).seq for n in (9, 4, 0)]
 
 
 def test_tables_are_padded_and_rows_beyond_are_left_alone() -> None:
@@ -100,29 +100,33 @@ def test_one_bad_handle_leaves_the_whole_table_unwritten() -> None:
 def test_slots_are_block_times_size_plus_offset() -> None:
     kv, seqs = three()
     out = np.full(9, -7, np.int64)
-    assert kv.slot_mapping(seqs, [2, 0, 0], [4, 3, 0], out) == 7
+    assert len(kv.slot_mapping(seqs, [2, 0, 0], [4, 3, 0], out)) == 7
     assert out.tolist() == [2, 3, 4, 5, 12, 13, 14, -7, -7]
-    assert kv.slot_mapping([], [], [], out) == 0
-    assert kv.slot_mapping(seqs, [9, 4, 0], [0, 0, 0], out) == 0
+    assert len(kv.slot_mapping([], [], [], out)) == 0
+    assert len(kv.slot_mapping(seqs, [9, 4, 0], [0, 0, 0], out)) == 0
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_tables_one_after_the_other(dtype: Any) -> None:
     kv, seqs = three()
     indptr, blocks = np.full(5, -9, dtype), np.full(6, -9, np.int32)
-    assert kv.ragged_tables(seqs, indptr, blocks) == 4
+    assert len(kv.block_tables(seqs, blocks, indptr=indptr)) == 4
     assert indptr.tolist() == [0, 3, 4, 4, -9]
     assert blocks.tolist() == [0, 1, 2, 3, -9, -9]
-    assert sorted(kv.live().tolist()) == sorted(seqs)
+    assert sorted(kv.inspect.running().tolist()) == sorted(seqs)
     lens = np.zeros(3, dtype)
-    kv.seq_lens(seqs, lens)
+    kv.block_tables(seqs, seq_lens=lens)
     assert lens.tolist() == [9, 4, 0]
     indptr[:], blocks[:] = 5, 5
-    for given in ((indptr[:3], blocks), (indptr, blocks[:3]), (indptr.astype(np.uint8), blocks)):
+    for ends, out in (
+        (indptr[:3], blocks),
+        (indptr, blocks[:3]),
+        (indptr.astype(np.uint8), blocks),
+    ):
         with pytest.raises(UsageError):
-            kv.ragged_tables(seqs, *given)
+            kv.block_tables(seqs, out, indptr=ends)
     with pytest.raises(KVFrameError):
-        kv.ragged_tables([*seqs, 77], indptr, blocks)
+        kv.block_tables([*seqs, 77], blocks, indptr=indptr)
     assert (indptr == 5).all()
     assert (blocks == 5).all()
 
@@ -130,7 +134,7 @@ def test_tables_one_after_the_other(dtype: Any) -> None:
 def test_slots_of_a_ragged_batch_and_where_each_begins() -> None:
     """Queries of 70, 10 and 130 tokens begin at 0, 70 and 80."""
     kv = manager(64)
-    seqs = [kv.admit([i] * n).seq for i, n in enumerate((70, 10, 130))]
+    seqs = [kv.allocate([i] * n).seq for i, n in enumerate((70, 10, 130))]
     out, indptr = np.zeros(210, np.int64), np.zeros(4, np.int32)
     kv.slot_mapping(seqs, [0, 0, 0], [70, 10, 130], out, indptr=indptr)
     assert indptr.tolist() == [0, 70, 80, 210]
@@ -147,8 +151,8 @@ def test_a_table_from_an_entry_on() -> None:
 def test_slots_reach_past_32_bits() -> None:
     kv = manager(2**20, 65536)
     lent = np.zeros(40000, np.int32)
-    kv.lend(lent)
-    seq = kv.admit([1, 2, 3]).seq
+    kv.blocks.take(out=lent)
+    seq = kv.allocate([1, 2, 3]).seq
     out = np.zeros(2, np.int64)
     kv.slot_mapping([seq], [1], [2], out)
     assert out.tolist() == [40000 * 65536 + 1, 40000 * 65536 + 2]
@@ -189,7 +193,7 @@ def test_a_wrong_slot_array_is_refused_unwritten(out: Any) -> None:
 def test_input_and_output_may_be_one_array() -> None:
     kv, seqs = three()
     both = np.array([5], np.int64)
-    assert kv.slot_mapping(seqs[:1], both, [1], both) == 1
+    assert len(kv.slot_mapping(seqs[:1], both, [1], both)) == 1
     assert both.tolist() == [5]
 
 
@@ -201,7 +205,7 @@ def test_what_left_a_window_is_minus_one() -> None:
             GroupConfig(name="near", kind="sliding_window", window=4),
         ],
     )
-    seq = kv.admit(list(range(12))).seq
+    seq = kv.allocate(list(range(12))).seq
     kv.commit(seq, 12)
     near = kv.block_table(seq, 1)
     assert (near >= 0).tolist() == [False, False, True]
@@ -215,19 +219,19 @@ def test_what_left_a_window_is_minus_one() -> None:
 
 def test_loans_are_whole_or_none() -> None:
     kv = manager(4)
-    kv.admit([1])
+    kv.allocate([1])
     out = np.full(4, 9, np.int32)
     with pytest.raises(CapacityError, match="needs 4 blocks, but only 3"):
-        kv.lend(out)
+        kv.blocks.take(out=out)
     assert (out == 9).all()
-    kv.lend(out[:3])
+    kv.blocks.take(out=out[:3])
     assert sorted(out[:3].tolist()) == [1, 2, 3]
     assert kv.counts() == (0, 0, 4, 4)
     kv.check_integrity()
-    kv.give_back(out[:3])
+    kv.blocks.free(out[:3])
     assert kv.counts() == (3, 0, 1, 4)
-    kv.lend(np.zeros(0, np.int32))
-    kv.give_back(np.zeros(0, np.int32))
+    kv.blocks.take(out=np.zeros(0, np.int32))
+    kv.blocks.free(np.zeros(0, np.int32))
     kv.check_integrity()
 
 
@@ -246,17 +250,17 @@ GIVEN: dict[str, tuple[list[int], str]] = {
 def test_a_wrong_return_takes_nothing_back(name: str) -> None:
     ids, message = GIVEN[name]
     kv = manager(4)
-    kv.admit([1])
+    kv.allocate([1])
     lent = np.zeros(2, np.int32)
-    kv.lend(lent)
+    kv.blocks.take(out=lent)
     assert lent.tolist() == [1, 2]
     with pytest.raises(UsageError, match=message):
-        kv.give_back(np.array(ids, np.int32))
+        kv.blocks.free(np.array(ids, np.int32))
     assert kv.counts() == (1, 0, 3, 4)
     kv.check_integrity()
-    kv.give_back(lent)
+    kv.blocks.free(lent)
     with pytest.raises(UsageError, match=r"block 1 .* double free"):
-        kv.give_back(lent)
+        kv.blocks.free(lent)
     assert kv.counts() == (3, 0, 1, 4)
     kv.check_integrity()
 
@@ -267,25 +271,25 @@ def test_a_wrong_return_takes_nothing_back(name: str) -> None:
 def test_a_wrong_array_for_a_loan_lends_nothing(out: Any) -> None:
     kv = manager(4)
     with pytest.raises((UsageError, TypeError)):
-        kv.lend(out)
+        kv.blocks.take(out=out)
     assert kv.counts().free == 4
 
 
 @pytest.mark.scenario("FE-B1", "FE-6", "SA-1")
 def test_block_0_is_a_block_like_any_other() -> None:
     kv = manager(2)
-    seq = kv.admit([1, 2]).seq
+    seq = kv.allocate([1, 2]).seq
     assert kv.block_table(seq).tolist() == [0]
     kv.release(seq)
-    assert kv.admit([3]).granted_tokens == 1
+    assert kv.allocate([3]).granted_tokens == 1
 
 
 def test_the_null_block_is_nobodys() -> None:
     kv = manager(4, null_block=True)
-    seq = kv.admit(list(range(12))).seq
+    seq = kv.allocate(list(range(12))).seq
     assert kv.block_table(seq).tolist() == [1, 2, 3]
     with pytest.raises(CapacityError):
-        kv.admit([1])
+        kv.allocate([1])
     with pytest.raises(UsageError, match="block 0"):
-        kv.give_back(np.zeros(1, np.int32))
+        kv.blocks.free(np.zeros(1, np.int32))
     kv.check_integrity()

@@ -20,7 +20,7 @@ def test_a_hit_may_end_inside_a_block() -> None:
     cached(kv, PROMPT)
     asked = [*PROMPT[:6], 99, 99, 99]
     assert kv.lookup(asked).tokens == 6
-    grant = kv.admit(asked)
+    grant = kv.allocate(asked)
     assert grant.cached_tokens == 6
     plan = kv.take_plan()
     assert plan is not None
@@ -28,7 +28,7 @@ def test_a_hit_may_end_inside_a_block() -> None:
     assert plan.copies.tolist() == [[1, target, 2, 0]]
     assert target != 1, "nobody writes into what others find"
     kv.check_integrity()
-    kv.collect(8)
+    kv.evict_until(8)
     assert kv.lookup([*PROMPT[:8], 0]).tokens >= 8, "the source stays until the copy is done"
     kv.done(plan.ticket)
     kv.commit(grant.seq, 9)
@@ -39,18 +39,18 @@ def test_a_hit_may_end_inside_a_block() -> None:
 
 def test_what_goes_on_behind_a_copy_of_a_hit_is_found() -> None:
     kv = radix()
-    first, second = kv.admit([*PROMPT[:4], 99]), kv.admit(PROMPT[:8])
+    first, second = kv.allocate([*PROMPT[:4], 99]), kv.allocate(PROMPT[:8])
     kv.commit(first.seq, 4)
     kv.commit(second.seq, 8)
     ours, theirs = (kv.block_table(grant.seq).tolist() for grant in (first, second))
     assert list(kv.lookup(PROMPT[:5]).blocks) == [ours[0]], "of copies the lowest"
-    grant = kv.admit([*PROMPT[:6], 99])
+    grant = kv.allocate([*PROMPT[:6], 99])
     assert grant.cached_tokens == 6
     assert kv.block_table(grant.seq)[0] == theirs[0], "the copy that the source follows"
     kv.check_integrity()
     kv.release(first.seq)
     kv.release(second.seq)
-    kv.collect(8)
+    kv.evict_until(8)
     kv.check_integrity()
 
 
@@ -58,7 +58,7 @@ def test_what_goes_on_behind_a_copy_of_a_hit_is_found() -> None:
 def test_a_prompt_is_never_found_whole() -> None:
     kv = radix()
     cached(kv, PROMPT)
-    grant = kv.admit(PROMPT[:8])
+    grant = kv.allocate(PROMPT[:8])
     assert (grant.cached_tokens, grant.prompt_tokens) == (7, 8)
     kv.check_integrity()
 
@@ -66,7 +66,7 @@ def test_a_prompt_is_never_found_whole() -> None:
 def test_a_failed_copy_is_computed_again() -> None:
     kv = radix()
     cached(kv, PROMPT)
-    grant = kv.admit([*PROMPT[:6], 99, 99, 99])
+    grant = kv.allocate([*PROMPT[:6], 99, 99, 99])
     plan = kv.take_plan()
     assert plan is not None
     assert kv.failed(plan.ticket) == [grant.seq]
@@ -81,7 +81,7 @@ def test_a_failed_copy_is_computed_again() -> None:
 def test_namespaces_stay_apart(salt: str) -> None:
     kv = radix()
     cached(kv, PROMPT, salt="b")
-    assert kv.lookup(PROMPT[:3], salt=salt).tokens == 0
+    assert kv.lookup(PROMPT[:3], cache_salt=salt).tokens == 0
 
 
 def test_who_fits_without_a_copy_is_not_refused_for_it() -> None:
@@ -89,7 +89,7 @@ def test_who_fits_without_a_copy_is_not_refused_for_it() -> None:
     cached(kv, PROMPT[:4])
     asked = [0, 1, *range(50, 60)]
     assert kv.lookup(asked).tokens == 2
-    grant = kv.admit(asked)
+    grant = kv.allocate(asked)
     assert (grant.cached_tokens, grant.granted_tokens) == (0, 12)
     assert kv.take_plan() is None
     kv.check_integrity()
@@ -98,11 +98,11 @@ def test_who_fits_without_a_copy_is_not_refused_for_it() -> None:
 def test_fork_cut_reset_and_resize_beside_a_copy() -> None:
     kv = radix()
     cached(kv, PROMPT)
-    grant = kv.admit([*PROMPT[:6], 99, 99, 99])
+    grant = kv.allocate([*PROMPT[:6], 99, 99, 99])
     child = kv.fork(grant.seq)
     kv.check_integrity()
     kv.truncate(child, 5)
-    kv.clear_cache()
+    kv.reset_prefix_cache()
     kv.check_integrity()
     plan = kv.take_plan()
     assert plan is not None

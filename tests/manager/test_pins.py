@@ -12,7 +12,7 @@ PROMPT = list(range(12))
 
 
 def pinned(kv: KVCacheManager, tokens: list[int]) -> Pin:
-    pin = kv.pin(tokens)
+    pin = kv.pins.pin(tokens)
     assert pin is not None
     return pin
 
@@ -23,11 +23,11 @@ def test_what_is_pinned_survives_an_eviction_of_everything() -> None:
     cached(kv, PROMPT)
     pin = pinned(kv, PROMPT[:8])
     assert (pin.tokens, kv.counts().referenced, kv.counts().cached) == (8, 2, 1)
-    assert kv.collect(8) == 1
+    assert kv.evict_until(8) == 1
     assert kv.lookup([*PROMPT[:8], 99]).tokens == 8
     kv.check_integrity()
-    kv.unpin(pin)
-    assert kv.collect(8) == 2
+    kv.pins.unpin(pin)
+    assert kv.evict_until(8) == 2
     assert kv.lookup([*PROMPT[:8], 99]).tokens == 0
 
 
@@ -36,7 +36,7 @@ def test_a_receipt_ends_its_pin_once() -> None:
     kv = manager(8)
     cached(kv, PROMPT)
     first, second = pinned(kv, PROMPT), pinned(kv, PROMPT[:4])
-    kv.unpin(first)
+    kv.pins.unpin(first)
     before = state(kv)
     for wrong in (
         first,
@@ -46,9 +46,9 @@ def test_a_receipt_ends_its_pin_once() -> None:
         Pin(1 << 40, 3, 4),
     ):
         with pytest.raises(HandleError, match="opens no lock"):
-            kv.unpin(wrong)
+            kv.pins.unpin(wrong)
         assert state(kv) == before
-    kv.unpin(second)
+    kv.pins.unpin(second)
     assert kv.counts().cached == 3
     kv.check_integrity()
 
@@ -56,22 +56,22 @@ def test_a_receipt_ends_its_pin_once() -> None:
 def test_a_pin_takes_the_whole_prompt_and_counts_no_hit() -> None:
     kv = manager(8)
     cached(kv, PROMPT)
-    before = kv.stats()
+    before = kv.stats.counters()
     pin = pinned(kv, PROMPT)
     assert pin.tokens == 12, "nothing of it is to be computed, so rule 5 has no say"
-    assert kv.stats() == before
-    assert kv.pin([7, 7, 7, 7]) is None
-    assert kv.pin([]) is None
-    kv.unpin(pin)
+    assert kv.stats.counters() == before
+    assert kv.pins.pin([7, 7, 7, 7]) is None
+    assert kv.pins.pin([]) is None
+    kv.pins.unpin(pin)
 
 
 def test_pins_of_other_namespaces_are_others() -> None:
     kv = manager(8)
     cached(kv, PROMPT[:4], salt="a")
-    assert kv.pin(PROMPT[:4]) is None
-    pin = kv.pin(PROMPT[:4], salt="a")
+    assert kv.pins.pin(PROMPT[:4]) is None
+    pin = kv.pins.pin(PROMPT[:4], cache_salt="a")
     assert pin is not None
-    kv.unpin(pin)
+    kv.pins.unpin(pin)
 
 
 @pytest.mark.scenario("S11")
@@ -81,9 +81,9 @@ def test_a_pin_inside_a_prefix_that_splits_can_be_undone() -> None:
     pin = pinned(kv, PROMPT[:5])
     cached(kv, [*PROMPT[:4], 9, 9, 9, 9])
     kv.check_integrity()
-    kv.unpin(pin)
+    kv.pins.unpin(pin)
     assert kv.counts().referenced == 0
-    assert kv.collect(8) == 4
+    assert kv.evict_until(8) == 4
 
 
 def test_room_does_not_count_what_is_pinned() -> None:
@@ -91,20 +91,20 @@ def test_room_does_not_count_what_is_pinned() -> None:
     cached(kv, PROMPT)
     pin = pinned(kv, PROMPT)
     with pytest.raises(CapacityError):
-        kv.admit([50] * 8)
-    kv.unpin(pin)
-    assert kv.admit([50] * 8).granted_tokens == 8
+        kv.allocate([50] * 8)
+    kv.pins.unpin(pin)
+    assert kv.allocate([50] * 8).granted_tokens == 8
 
 
 def test_a_reset_forgets_what_is_pinned_and_frees_it_later() -> None:
     kv = manager(8)
     cached(kv, PROMPT)
     pin = pinned(kv, PROMPT)
-    kv.clear_cache()
+    kv.reset_prefix_cache()
     assert kv.lookup([*PROMPT, 99]).tokens == 0
     assert kv.counts().referenced == 3
     kv.check_integrity()
-    kv.unpin(pin)
+    kv.pins.unpin(pin)
     assert kv.counts().free == 8
     kv.check_integrity()
 
@@ -113,7 +113,7 @@ def test_two_pins_of_one_prefix_need_both_receipts() -> None:
     kv = manager(8)
     cached(kv, PROMPT)
     pins = [pinned(kv, PROMPT), pinned(kv, PROMPT)]
-    kv.unpin(pins[0])
+    kv.pins.unpin(pins[0])
     assert kv.counts().referenced == 3
-    kv.unpin(pins[1])
+    kv.pins.unpin(pins[1])
     assert kv.counts().referenced == 0

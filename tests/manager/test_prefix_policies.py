@@ -21,7 +21,7 @@ A = list(range(12))
 def test_a_normaliser_rewrites_what_the_model_sees() -> None:
     kv = matched(Timeless())
     asked = [*A[:4], 900, 17, 23, 901, *A[4:], 7]
-    grant = kv.admit(asked)
+    grant = kv.allocate(asked)
     assert grant.prompt is not None
     assert grant.prompt.tolist() == [*A, 7]
     assert (grant.prompt_tokens, grant.granted_tokens) == (13, 13)
@@ -29,12 +29,12 @@ def test_a_normaliser_rewrites_what_the_model_sees() -> None:
     back = kv.preempt(grant.seq)
     kv.check_integrity()
     # Another time of day is the same prompt now; one without any is left as it is.
-    again = kv.admit([*A[:4], 900, 18, 0, 5, 901, *A[4:], 7])
+    again = kv.allocate([*A[:4], 900, 18, 0, 5, 901, *A[4:], 7])
     assert again.cached_tokens == 12
-    plain = kv.admit([*A, 7])
+    plain = kv.allocate([*A, 7])
     assert (plain.cached_tokens, plain.prompt) == (12, None)
     # What comes back has been rewritten before.
-    grant = kv.admit(back)
+    grant = kv.allocate(back)
     assert (grant.cached_tokens, grant.prompt) == (12, None)
     assert kv.lookup(asked).tokens == 12
     kv.check_integrity()
@@ -51,16 +51,16 @@ def test_a_request_is_rewritten_once_and_in_a_step_too() -> None:
     policy = Counting()
     kv = matched(policy, 8)
     request = Request([*A[:4], 900, 17, 901, *A[4:], 7])
-    stepped = kv.step(admit=[request, [1, 2, 3]])
-    first, second = stepped.grants
+    stepped = kv.step(allocate=[request, [1, 2, 3]])
+    first, second = stepped.allocations
     assert first is not None
     assert second is not None
     assert first.prompt is not None
     assert second.prompt is None
     assert first.prompt.tolist() == [*A, 7]
     for _ in range(3):
-        kv.step(admit=[request])
-    kv.fits(request)
+        kv.step(allocate=[request])
+    kv.can_allocate(request)
     kv.lookup(request)
     assert policy.asked == 2
 
@@ -88,9 +88,9 @@ def test_a_salt_is_forgotten_in_every_namespace() -> None:
     kv = matched(BySession())
     for session, salt in ((1, ""), (1, "x"), (2, "x"), (2, "1:x")):
         serve(kv, [*A, 7], session=session, salt=salt)
-    assert kv.clear_cache(salt="x") == 6
+    assert kv.reset_prefix_cache(cache_salt="x") == 6
     found = [
-        kv.lookup(Request([*A, 7], session=session, salt=salt)).tokens
+        kv.lookup(Request([*A, 7], session=session, cache_salt=salt)).tokens
         for session, salt in ((1, ""), (1, "x"), (2, "x"), (2, "1:x"))
     ]
     assert found == [12, 0, 0, 12]
@@ -106,15 +106,15 @@ def test_what_is_pinned_and_hashed_is_what_is_stored() -> None:
 
     kv = matched(BySalt())
     asked = [*A[:4], 900, 17, 901, *A[4:], 7]
-    keys = kv.hash_blocks(asked, salt="s")
-    assert np.array_equal(keys, kv.hash_blocks([*A, 7], salt="s"))
+    keys = kv.blocks.hash_blocks(asked, cache_salt="s")
+    assert np.array_equal(keys, kv.blocks.hash_blocks([*A, 7], cache_salt="s"))
     serve(kv, asked, salt="s")
-    assert kv.pin(asked) is None
-    pin = kv.pin([*A[:4], 900, 23, 901, *A[4:]], salt="s")
+    assert kv.pins.pin(asked) is None
+    pin = kv.pins.pin([*A[:4], 900, 23, 901, *A[4:]], cache_salt="s")
     assert pin is not None
     assert (pin.tokens, pin.clipped) == (12, False)
-    assert kv.collect(kv.counts().total) == 0
-    kv.unpin(pin)
+    assert kv.evict_until(kv.counts().total) == 0
+    kv.pins.unpin(pin)
     kv.check_integrity()
 
 
@@ -140,9 +140,9 @@ def test_load_or_recompute(way: str) -> None:
         "flops": 1.0,
     }
     kv = matched("load-or-recompute", options=costs)
-    short = kv.admit([*A, 7], **{way: 4})  # type: ignore[arg-type]
+    short = kv.allocate([*A, 7], **{way: 4})  # type: ignore[arg-type]
     assert (short.external_tokens, short.load) == (0, None)
-    long = kv.admit([50 + token for token in [*A, 7]], **{way: 8})  # type: ignore[arg-type]
+    long = kv.allocate([50 + token for token in [*A, 7]], **{way: 8})  # type: ignore[arg-type]
     assert long.external_tokens == 8
     assert long.load is not None
     kv.check_integrity()
@@ -184,10 +184,10 @@ def test_an_index_in_python_finds_what_hash_does(seed: int, hash_name: str) -> N
         else:
             tokens = [dice.randrange(2) for _ in range(dice.randint(1, 20))]
             request = Request(tokens), Request(tokens)
-            told = [kv.step(admit=[r]) for kv, r in zip((mine, core), request, strict=True)]
-            assert told[0].grants == told[1].grants
+            told = [kv.step(allocate=[r]) for kv, r in zip((mine, core), request, strict=True)]
+            assert told[0].allocations == told[1].allocations
             assert told[0].reasons.tolist() == told[1].reasons.tolist()
-            grant = told[0].grants[0]
+            grant = told[0].allocations[0]
             if grant is not None:
                 for kv in (mine, core):
                     kv.commit(grant.seq, grant.prompt_tokens)
@@ -199,11 +199,13 @@ def test_an_index_in_python_finds_what_hash_does(seed: int, hash_name: str) -> N
         assert mine_hit.tokens == core_hit.tokens
         assert mine_hit.blocks[0].tolist() == core_hit.blocks[0].tolist()
         if dice.random() < 0.02:
-            mine.clear_cache()
-            core.clear_cache()
-    assert mine.prefix_stats() == {"prefix_failures": 0, "prefix_wrong": 0}
+            mine.reset_prefix_cache()
+            core.reset_prefix_cache()
+    assert mine.stats.prefix_stats() == {"prefix_failures": 0, "prefix_wrong": 0}
     left_out = ("admission_failures",)
-    stats = [{k: v for k, v in kv.stats().items() if k not in left_out} for kv in (mine, core)]
+    stats = [
+        {k: v for k, v in kv.stats.counters().items() if k not in left_out} for kv in (mine, core)
+    ]
     assert stats[0] == stats[1]
 
 
@@ -215,7 +217,7 @@ def test_what_an_index_names_wrong_is_a_miss() -> None:
     kv = matched(Liar(), on_error="fallback")
     with pytest.warns(RuntimeWarning, match=r"mine \(kvframe-test 3.2.1\): it named blocks"):
         assert serve(kv, [*A, 7]) == 0
-    assert kv.prefix_stats()["prefix_wrong"] == 1
+    assert kv.stats.prefix_stats()["prefix_wrong"] == 1
     assert serve(kv, [*A, 7]) == 0
     kv.check_integrity()
 
@@ -236,18 +238,18 @@ def test_found_for_a_pool_that_gives_blocks_away_in_the_same_step() -> None:
     """Room for the first takes what the second was told of: a shorter hit, not a wrong answer."""
     kv = matched(DictIndex(), 5)
     serve(kv, [*A, 7])
-    stepped = kv.step(admit=[[50] * 16, [*A[:4], 9]])
-    first, second = stepped.grants
+    stepped = kv.step(allocate=[[50] * 16, [*A[:4], 9]])
+    first, second = stepped.allocations
     assert first is not None
     assert second is None or second.cached_tokens in (0, 4)
     assert Reason(int(stepped.reasons[0])) is Reason.GRANTED
-    assert kv.prefix_stats()["prefix_wrong"] == 0
+    assert kv.stats.prefix_stats()["prefix_wrong"] == 0
     kv.check_integrity()
 
 
 def test_kvframe_manager_takes_sections() -> None:
     kv = KVCacheManager.from_toml(prefix={"policy": "min-hit"}, admission={"policy": "second-use"})
-    assert kv.resolved.prefix.descriptor.name == "min-hit"
+    assert kv.inspect.resolved.prefix.descriptor.name == "min-hit"
     with pytest.raises(UsageError):
         KVCacheManager("kvframe.toml")  # type: ignore[arg-type]
     assert found(kv, A) == 0

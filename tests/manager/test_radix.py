@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvframe import CacheConfig, Config, ConfigError, Extra, GroupConfig, KVCacheManager, UsageError
+from kvframe import (
+    CacheConfig,
+    Config,
+    ConfigError,
+    GroupConfig,
+    KVCacheManager,
+    MMItem,
+    UsageError,
+)
 from kvframe.bench.build import debug_warning
 
 from .helpers import cached, manager
@@ -22,7 +30,7 @@ def radix(blocks: int = 16, block_size: int = 4, **cache: Any) -> KVCacheManager
 def test_sizes_count_what_is_shared_once() -> None:
     kv = radix(16, 16)
     a, b = list(range(24)), [*range(16), *range(100, 108)]
-    first, second = kv.admit(a), kv.admit(b)
+    first, second = kv.allocate(a), kv.allocate(b)
     for grant in (first, second):
         kv.commit(grant.seq, 24)
         kv.check_integrity()
@@ -55,11 +63,11 @@ def test_what_is_not_inserted_leaves_nothing() -> None:
 @pytest.mark.scenario("ST19")
 def test_outputs_are_evicted_before_the_prompt() -> None:
     kv = radix()
-    grant = kv.admit(list(range(8)))
+    grant = kv.allocate(list(range(8)))
     kv.append(grant.seq, list(range(100, 108)))
     kv.commit(grant.seq, 16)
     kv.release(grant.seq)
-    kv.collect(14)
+    kv.evict_until(14)
     assert kv.lookup([*range(8), *range(100, 108)]).tokens == 8
 
 
@@ -67,9 +75,9 @@ def test_outputs_are_evicted_before_the_prompt() -> None:
 def test_a_reset_empties_the_tree() -> None:
     kv = radix()
     cached(kv, range(12))
-    assert kv.dump() != ""
-    kv.clear_cache()
-    assert (kv.dump(), kv.counts().free) == ("", 16)
+    assert kv.inspect.dump() != ""
+    kv.reset_prefix_cache()
+    assert (kv.inspect.dump(), kv.counts().free) == ("", 16)
 
 
 @pytest.mark.scenario("ST7", "ST8", "S15", "S16")
@@ -86,16 +94,16 @@ def test_namespaces_share_nothing() -> None:
         assert kv.lookup([*range(8), 99], **space).tokens == 0
         cached(kv, range(8), **space)
         assert kv.lookup([*range(8), 99], **space).tokens == 8
-    assert kv.dump().count("namespace") == len(spaces)
+    assert kv.inspect.dump().count("namespace") == len(spaces)
 
 
 def test_items_part_prompts_with_the_same_tokens() -> None:
     kv = radix()
     prompt = [1, 2, 3, 4, 0, 0, 0, 0, 5, 6, 7, 8]
-    cat, dog = [Extra(4, 8, b"cat")], [Extra(4, 8, b"dog")]
+    cat, dog = [MMItem(4, 8, b"cat")], [MMItem(4, 8, b"dog")]
     cached(kv, prompt, extras=cat)
-    assert kv.lookup([*prompt, 99], extras=cat).tokens == 12
-    assert kv.lookup([*prompt, 99], extras=dog).tokens == 4
+    assert kv.lookup([*prompt, 99], mm_items=cat).tokens == 12
+    assert kv.lookup([*prompt, 99], mm_items=dog).tokens == 4
     assert kv.lookup([*prompt, 99]).tokens == 4
     kv.check_integrity()
 
@@ -104,21 +112,21 @@ def test_dumps() -> None:
     kv = radix()
     cached(kv, range(12))
     cached(kv, [0, 1, 2, 3, 9, 9, 9, 9])
-    kv.pin([0, 1, 2, 3])
-    lines = kv.dump().splitlines()
+    kv.pins.pin([0, 1, 2, 3])
+    lines = kv.inspect.dump().splitlines()
     assert lines[0].startswith("namespace ")
     assert lines[1:] == [
         "  tokens 0..4: 0 1 2 3; blocks 0; 1 of 1 owned",
         "    tokens 4..12: 4 5 6 7; blocks 1 2; 0 of 2 owned",
         "    tokens 4..8: 9 9 9 9; blocks 3; 0 of 1 owned",
     ]
-    dot = kv.dump("dot")
+    dot = kv.inspect.dump("dot")
     assert dot.startswith("digraph radix {")
     assert dot.count(" -> ") == 3
     with pytest.raises(UsageError, match=r"form = .xml."):
-        kv.dump("xml")  # type: ignore[arg-type]
+        kv.inspect.dump("xml")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="only the radix index has a tree"):
-        manager(index="hash").dump()
+        manager(index="hash").inspect.dump()
 
 
 def test_a_window_group_is_refused_by_name() -> None:
@@ -134,8 +142,8 @@ def test_keys_are_made_only_for_the_log() -> None:
     kv = radix(event_log=True)
     prompt = list(range(8))
     cached(kv, prompt)
-    events = kv.take_events()
-    keys = kv.hash_blocks(prompt)
+    events = kv.log.take_events()
+    keys = kv.blocks.hash_blocks(prompt)
     stored = events["key"][events["kind"] == 4]
     assert stored.tolist() == keys.tolist()
 
@@ -152,10 +160,10 @@ def test_a_long_prompt_over_many_nodes_matches_about_as_fast_as_over_one() -> No
         ends = range(0, 32_768 if nodes > 1 else 0, 32_768 // nodes)
         other = np.full(16, 5, np.uint32)
         for tokens in [prompt, *(np.concatenate([prompt[:end], other]) for end in ends)]:
-            grant = kv.admit(tokens)
+            grant = kv.allocate(tokens)
             kv.commit(grant.seq, tokens.size)
             kv.release(grant.seq)
-        assert len(kv.dump().splitlines()) == 1 + nodes + (nodes if nodes > 1 else 0)
+        assert len(kv.inspect.dump().splitlines()) == 1 + nodes + (nodes if nodes > 1 else 0)
     # In turns, so that whatever else the machine does slows down both.
     for nodes, kv in list(held.items()) * 200:
         start = perf_counter()

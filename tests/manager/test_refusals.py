@@ -50,7 +50,7 @@ def everything(kv: KVCacheManager, seq: int) -> list[Callable[[], object]]:
 @pytest.mark.parametrize("seq", UNKNOWN)
 def test_a_handle_never_given_out(seq: int) -> None:
     kv = manager()
-    live = kv.admit([1, 2]).seq
+    live = kv.allocate([1, 2]).seq
     before = state(kv, [live])
     for call in everything(kv, seq):
         with pytest.raises(UnknownSequenceError, match=f"sequence {seq:#x} is unknown"):
@@ -62,9 +62,9 @@ def test_a_handle_never_given_out(seq: int) -> None:
 @pytest.mark.scenario("IL-B7", "FE-B4", "I13", "S10", "SA-2")
 def test_a_stale_handle_does_not_alias() -> None:
     kv = manager()
-    stale = kv.admit([1, 2]).seq
+    stale = kv.allocate([1, 2]).seq
     kv.release(stale)
-    live = kv.admit([3, 4]).seq
+    live = kv.allocate([3, 4]).seq
     assert live != stale
     before = state(kv, [live])
     for call in everything(kv, stale):
@@ -77,9 +77,9 @@ def test_a_stale_handle_does_not_alias() -> None:
 def test_handles_of_another_manager_are_not_taken_for_ones_own() -> None:
     one, two = manager(), manager()
     for _ in range(3):
-        one.release(one.admit([1]).seq)
-    foreign = one.admit([1]).seq
-    two.admit([1])
+        one.release(one.allocate([1]).seq)
+    foreign = one.allocate([1]).seq
+    two.allocate([1])
     with pytest.raises(HandleError):
         two.release(foreign)
 
@@ -92,10 +92,10 @@ def test_the_tree_of_errors_catches_what_it_says() -> None:
     with pytest.raises(HandleError):
         kv.done(1)
     with pytest.raises(ValueError, match="commit of 9"):
-        kv.commit(kv.admit([1]).seq, 9)
+        kv.commit(kv.allocate([1]).seq, 9)
     for misuse in (
-        lambda: kv.admit([1] * 99),
-        lambda: kv.admit([-1]),
+        lambda: kv.allocate([1] * 99),
+        lambda: kv.allocate([-1]),
         lambda: kv.release(5),
         lambda: kv.failed(3),
     ):
@@ -104,7 +104,7 @@ def test_the_tree_of_errors_catches_what_it_says() -> None:
         assert "\n" not in str(caught.value)
         assert not str(caught.value).startswith(("'", '"'))
     with pytest.raises(NeverFitsError) as never:
-        kv.admit([1] * 99)
+        kv.allocate([1] * 99)
     assert not isinstance(never.value, CapacityError)
 
 
@@ -117,11 +117,14 @@ LENGTHS: dict[str, tuple[Callable[[KVCacheManager, int], object], str]] = {
     "extend past": (lambda kv, s: kv.extend(s, 7), "extend = 7: only 6 tokens are known"),
     "grow past the pool": (lambda kv, s: kv.append(s, [0] * 40), "can never fit"),
     "grow past what is free": (lambda kv, s: kv.append(s, [0] * 8), "needs 2 blocks, but only 1"),
-    "admit past what is free": (lambda kv, s: kv.admit([8] * 9), "needs 3 blocks, but only 1"),
-    "admit on a hit": (lambda kv, s: kv.admit([*range(4), *[7] * 12]), "needs 3 blocks, but only"),
+    "admit past what is free": (lambda kv, s: kv.allocate([8] * 9), "needs 3 blocks, but only 1"),
+    "admit on a hit": (
+        lambda kv, s: kv.allocate([*range(4), *[7] * 12]),
+        "needs 3 blocks, but only",
+    ),
     "unknown ticket": (lambda kv, s: kv.done(44), "ticket 44 is unknown"),
     "failed ticket": (lambda kv, s: kv.failed(0), "ticket 0 is unknown"),
-    "loan": (lambda kv, s: kv.lend(np.zeros(2, np.int32)), "needs 2 blocks, but only 1"),
+    "loan": (lambda kv, s: kv.blocks.take(out=np.zeros(2, np.int32)), "needs 2 blocks, but only 1"),
     "steps apart": (lambda kv, s: kv.step(commit=([s], [5, 6])), "commit: 1 sequences, 2 lengths"),
     "ids missing": (lambda kv, s: kv.step(append=[s], counts=[2], tokens=[1]), "append: 1 seq"),
     "counts missing": (lambda kv, s: kv.step(append=[s, s], counts=[1], tokens=[1]), "append: 2"),
@@ -135,10 +138,10 @@ LENGTHS: dict[str, tuple[Callable[[KVCacheManager, int], object], str]] = {
 def test_a_refused_call_has_changed_nothing(name: str) -> None:
     call, message = LENGTHS[name]
     kv = manager(4)
-    seq = kv.admit(list(range(6))).seq
+    seq = kv.allocate(list(range(6))).seq
     kv.commit(seq, 5)
     cached(kv, [40] * 4)
-    kv.admit([77])
+    kv.allocate([77])
     before = state(kv, [seq])
     with pytest.raises(KVFrameError, match=message):
         call(kv, seq)
@@ -151,7 +154,7 @@ def test_a_refused_call_has_changed_nothing(name: str) -> None:
 @pytest.mark.scenario("IL-B7")
 def test_a_ticket_settles_once() -> None:
     kv = manager()
-    seq = kv.admit([1, 2]).seq
+    seq = kv.allocate([1, 2]).seq
     kv.append(kv.fork(seq), [3])
     plan = kv.take_plan()
     assert plan is not None
@@ -167,7 +170,7 @@ def test_a_ticket_settles_once() -> None:
     kv.check_integrity()
 
 
-EXTRAS: dict[str, Any] = {
+MM_ITEMS: dict[str, Any] = {
     "end before start": [(5, 2, b"x")],
     "empty": [(2, 2, b"x")],
     "negative": [(-1, 2, b"x")],
@@ -178,18 +181,18 @@ EXTRAS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", EXTRAS)
-def test_wrong_extras_are_refused(name: str) -> None:
+@pytest.mark.parametrize("name", MM_ITEMS)
+def test_wrong_items_are_refused(name: str) -> None:
     kv = manager()
-    for call in (kv.admit, kv.lookup, kv.hash_blocks):
+    for call in (kv.allocate, kv.lookup, kv.blocks.hash_blocks):
         with pytest.raises((UsageError, TypeError)):
-            call([1] * 8, extras=EXTRAS[name])
+            call([1] * 8, mm_items=MM_ITEMS[name])
     assert kv.counts().free == 8
 
 
 @pytest.mark.parametrize("salt", [None, b"x", 3])
-@pytest.mark.parametrize("name", ["salt", "adapter"])
+@pytest.mark.parametrize("name", ["cache_salt", "lora_name"])
 def test_a_salt_that_is_no_text_is_told_by_name(name: str, salt: Any) -> None:
     kv = manager()
     with pytest.raises((UsageError, TypeError), match=name):
-        kv.admit([1], **{name: salt})
+        kv.allocate([1], **{name: salt})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kvframe import CapacityError, GroupConfig, KVCacheManager, UsageError
-from kvframe.observe import Rebuild, redrive
+from kvframe.stats import Rebuild, redrive
 
 from .helpers import cached, manager, state
 
@@ -17,8 +17,8 @@ PROMPT = list(range(21))
 def both(groups: Any = (), **cache: Any) -> tuple[KVCacheManager, int]:
     """A manager in which a request came in before what it wants was cached."""
     kv = manager(32, groups=groups, **cache)
-    first = kv.admit(PROMPT).seq
-    late = kv.admit(PROMPT).seq
+    first = kv.allocate(PROMPT).seq
+    late = kv.allocate(PROMPT).seq
     kv.commit(first, 21)
     kv.release(first)
     return kv, late
@@ -29,15 +29,15 @@ def both(groups: Any = (), **cache: Any) -> tuple[KVCacheManager, int]:
 def test_it_trades_its_blocks_for_what_is_cached_by_now(index: str) -> None:
     kv, late = both(index=index)
     mine = kv.block_table(late).tolist()
-    before = kv.stats()
+    before = kv.stats.counters()
     assert kv.counts() == (21, 5, 6, 32)
     assert kv.rematch(late) == 20
     assert kv.lengths(late) == (21, 21, 20, 20)
     assert kv.counts() == (26, 0, 6, 32)
     assert set(kv.block_table(late).tolist()) & set(mine) == {mine[5]}
-    assert kv.readable(late) == 20
-    assert kv.request_usage(late).read == 20
-    after = kv.stats()
+    assert kv.inspect.num_readable_tokens(late) == 20
+    assert kv.stats.request_usage(late).read == 20
+    after = kv.stats.counters()
     changed = {name: after[name] - before[name] for name in after if after[name] != before[name]}
     assert changed == {
         "hit_tokens": 20,
@@ -48,7 +48,7 @@ def test_it_trades_its_blocks_for_what_is_cached_by_now(index: str) -> None:
     }
     # Once more, there is nothing more.
     assert kv.rematch(late) == 20
-    assert kv.stats() == after
+    assert kv.stats.counters() == after
     kv.commit(late, 21)
     with pytest.raises(UsageError, match="it has computed 1 tokens"):
         kv.rematch(late)
@@ -62,9 +62,9 @@ def test_what_others_need_is_theirs_and_fresh_blocks_come_back() -> None:
     others = kv.counts().free
     kv.rematch(late)
     assert kv.counts().free == others + 5
-    kv.admit([9] * 4 * 26)
+    kv.allocate([9] * 4 * 26)
     with pytest.raises(CapacityError):
-        kv.admit([8] * 4)
+        kv.allocate([8] * 4)
 
 
 @pytest.mark.scenario("F31")
@@ -82,7 +82,7 @@ def test_windows_take_only_what_they_need() -> None:
 @pytest.mark.scenario("F31")
 def test_a_chunk_may_grow_past_its_slots() -> None:
     kv = manager(32)
-    first, late = kv.admit(PROMPT).seq, kv.admit(PROMPT, chunk=4).seq
+    first, late = kv.allocate(PROMPT).seq, kv.allocate(PROMPT, chunk=4).seq
     kv.commit(first, 21)
     kv.release(first)
     assert kv.lengths(late).slots == 4
@@ -97,9 +97,9 @@ def test_a_chunk_may_grow_past_its_slots() -> None:
 @pytest.mark.parametrize("why", ["no read", "private", "nothing", "other adapter"])
 def test_nothing_changes_where_nothing_can_be_had(why: str) -> None:
     kv = manager(32)
-    late = kv.admit(PROMPT, read=why != "no read").seq
+    late = kv.allocate(PROMPT, read_cache=why != "no read").seq
     if why == "private":
-        kv.clear_cache()
+        kv.reset_prefix_cache()
     if why != "nothing":
         cached(kv, PROMPT, adapter="a" if why == "other adapter" else "")
     before = state(kv, [late])
@@ -112,7 +112,7 @@ def test_a_step_in_flight_keeps_the_blocks_it_writes() -> None:
     kv, late = both()
     assert kv.rematch(late, fence=3) == 20
     assert kv.counts() == (21, 0, 11, 32)
-    assert kv.stats()["waiting_blocks"] == 5
+    assert kv.stats.counters()["waiting_blocks"] == 5
     kv.step(passed=3)
     assert kv.counts() == (26, 0, 6, 32)
     kv.check_integrity()
@@ -135,45 +135,48 @@ def test_a_fork_keeps_what_it_shares() -> None:
 @pytest.mark.scenario("F31")
 def test_who_fills_for_others_or_waits_stays_as_it_is() -> None:
     kv = manager(32)
-    filler = kv.admit(PROMPT).seq
-    joiner = kv.admit(PROMPT, join=True).seq
+    filler = kv.allocate(PROMPT).seq
+    joiner = kv.allocate(PROMPT, join=True).seq
     cached(kv, PROMPT)
     for seq in (filler, joiner):
         assert kv.rematch(seq) == 0
     kv.commit(filler, 21)
-    assert kv.readable(joiner) == 20
+    assert kv.inspect.num_readable_tokens(joiner) == 20
     kv.check_integrity()
 
 
 @pytest.mark.scenario("F31")
 def test_a_resumed_request_counts_apart_and_is_matched_at_each_try() -> None:
     kv = manager(32)
-    back = kv.preempt(kv.admit(PROMPT).seq)
-    late = kv.admit(back).seq
-    again = kv.preempt(kv.admit(PROMPT).seq)
+    back = kv.preempt(kv.allocate(PROMPT).seq)
+    late = kv.allocate(back).seq
+    again = kv.preempt(kv.allocate(PROMPT).seq)
     cached(kv, PROMPT)
-    hit_tokens = kv.stats()["hit_tokens"]
+    hit_tokens = kv.stats.counters()["hit_tokens"]
     assert kv.rematch(late) == 20
-    assert (kv.stats()["resumed_hit_tokens"], kv.stats()["hit_tokens"]) == (20, hit_tokens)
-    assert kv.admit(again).cached_tokens == 20
+    assert (kv.stats.counters()["resumed_hit_tokens"], kv.stats.counters()["hit_tokens"]) == (
+        20,
+        hit_tokens,
+    )
+    assert kv.allocate(again).cached_tokens == 20
 
 
 @pytest.mark.scenario("F31")
 def test_the_log_says_it_and_redriven_says_the_same() -> None:
     kv, late = both(event_log=True)
     kv.rematch(late)
-    other = kv.admit([50, *PROMPT], chunk=4).seq
+    other = kv.allocate([50, *PROMPT], chunk=4).seq
     cached(kv, [50, *PROMPT])
     kv.rematch(other, fence=1)
     kv.commit(late, 21)
-    log, fresh = kv.take_log(), manager(32, event_log=True)
+    log, fresh = kv.log.take(), manager(32, event_log=True)
     redrive(log, fresh)
     assert fresh.counts() == kv.counts()
     rebuilt = Rebuild(32, 4)
     rebuilt.feed(log)
     assert rebuilt.counts() == kv.counts()
     told = rebuilt.stats()
-    assert {name: kv.stats()[name] for name in told} == told
+    assert {name: kv.stats.counters()[name] for name in told} == told
     assert rebuilt.lengths[other] == kv.lengths(other).slots
 
 
@@ -183,21 +186,24 @@ def test_the_log_says_it_and_redriven_says_the_same() -> None:
 @pytest.mark.scenario("F31")
 def test_a_load_is_joined_and_lands_for_both() -> None:
     kv = manager(32)
-    loads = kv.admit(PROMPT, external=12)
-    joins = kv.admit(PROMPT, join=True)
+    loads = kv.allocate(PROMPT, num_external_tokens=12)
+    joins = kv.allocate(PROMPT, join=True)
     assert loads.load is not None
     assert (joins.cached_tokens, joins.joined_tokens, joins.load) == (0, 12, None)
     tables = [kv.block_table(grant.seq).tolist() for grant in (loads, joins)]
     assert tables[0][:3] == tables[1][:3]
     assert not set(tables[0][3:]) & set(tables[1][3:])
-    assert kv.readable(joins.seq) == 0
+    assert kv.inspect.num_readable_tokens(joins.seq) == 0
     kv.commit(joins.seq, 21)
-    assert kv.lookup(PROMPT).tokens == kv.readable(joins.seq) == 0
+    assert kv.lookup(PROMPT).tokens == kv.inspect.num_readable_tokens(joins.seq) == 0
     kv.done(loads.load)
     assert kv.lookup(PROMPT).tokens == 20
-    assert kv.readable(joins.seq) == 21
-    assert (kv.request_usage(joins.seq).joined, kv.request_usage(joins.seq).loaded) == (12, 0)
-    assert kv.request_usage(loads.seq).loaded == kv.stats()["loaded_tokens"] == 12
+    assert kv.inspect.num_readable_tokens(joins.seq) == 21
+    assert (kv.stats.request_usage(joins.seq).joined, kv.stats.request_usage(joins.seq).loaded) == (
+        12,
+        0,
+    )
+    assert kv.stats.request_usage(loads.seq).loaded == kv.stats.counters()["loaded_tokens"] == 12
     for grant in (loads, joins):
         kv.release(grant.seq)
         kv.check_integrity()
@@ -208,8 +214,8 @@ def test_a_load_is_joined_and_lands_for_both() -> None:
 @pytest.mark.parametrize("ends", [False, True])
 def test_a_load_that_fails_cuts_who_joined_it(good: int, ends: bool) -> None:
     kv = manager(32)
-    loads = kv.admit(PROMPT, external=12)
-    joins = kv.admit(PROMPT, join=True)
+    loads = kv.allocate(PROMPT, num_external_tokens=12)
+    joins = kv.allocate(PROMPT, join=True)
     assert loads.load is not None
     if ends:
         kv.release(loads.seq)
@@ -226,17 +232,23 @@ def test_a_load_that_fails_cuts_who_joined_it(good: int, ends: bool) -> None:
 @pytest.mark.scenario("F31")
 def test_the_longest_load_is_joined_and_more_can_be_brought_behind_it() -> None:
     kv = manager(64)
-    short, long = kv.admit(PROMPT, external=8), kv.admit(PROMPT, external=12)
-    grant = kv.admit(PROMPT, join=True, external_until=20)
+    short, long = (
+        kv.allocate(PROMPT, num_external_tokens=8),
+        kv.allocate(PROMPT, num_external_tokens=12),
+    )
+    grant = kv.allocate(PROMPT, join=True, external_until=20)
     assert (grant.joined_tokens, grant.external_tokens) == (12, 8)
     assert grant.load is not None
     kv.done(grant.load)
-    assert kv.readable(grant.seq) == 0
+    assert kv.inspect.num_readable_tokens(grant.seq) == 0
     for one in (short, long):
         assert one.load is not None
         kv.done(one.load)
-    assert kv.readable(grant.seq) == 20
-    assert (kv.request_usage(grant.seq).joined, kv.request_usage(grant.seq).loaded) == (12, 8)
+    assert kv.inspect.num_readable_tokens(grant.seq) == 20
+    assert (kv.stats.request_usage(grant.seq).joined, kv.stats.request_usage(grant.seq).loaded) == (
+        12,
+        8,
+    )
     kv.check_integrity()
 
 
@@ -244,8 +256,8 @@ def test_the_longest_load_is_joined_and_more_can_be_brought_behind_it() -> None:
 @pytest.mark.parametrize("index", ["hash", "radix"])
 def test_other_prompts_and_namespaces_join_nothing(index: str) -> None:
     kv = manager(64, index=index)
-    kv.admit(PROMPT, external=12)
-    assert kv.admit([5, *PROMPT[1:]], join=True).joined_tokens == 0
-    assert kv.admit(PROMPT, join=True, adapter="a").joined_tokens == 0
-    assert kv.admit([*PROMPT[:8], 7, 7, 7, 7, 7], join=True).joined_tokens == 8
+    kv.allocate(PROMPT, num_external_tokens=12)
+    assert kv.allocate([5, *PROMPT[1:]], join=True).joined_tokens == 0
+    assert kv.allocate(PROMPT, join=True, lora_name="a").joined_tokens == 0
+    assert kv.allocate([*PROMPT[:8], 7, 7, 7, 7, 7], join=True).joined_tokens == 8
     kv.check_integrity()

@@ -39,19 +39,19 @@ def room(blocks: int, **pressure: Any) -> KVCacheManager:
 @pytest.mark.scenario("FE-B11", "FE-B12")
 def test_levels_rise_at_their_mark_and_fall_below_the_one_before() -> None:
     kv = room(20)
-    assert (kv.usage(), kv.pressure()) == (0.0, NORMAL)
+    assert (kv.pressure.usage(), kv.pressure.level()) == (0.0, NORMAL)
     lent: list[int] = []
     told = []
     for used in (16, 17, 18, 15, 14, 13, 16, 19, 18, 17, 16, 14, 20, 13, 20, 14, 0):
         if used > len(lent):
             out = np.zeros(used - len(lent), np.int32)
-            kv.lend(out)
+            kv.blocks.take(out=out)
             lent += out.tolist()
         else:
-            kv.give_back(np.array(lent[used:], np.int32))
+            kv.blocks.free(np.array(lent[used:], np.int32))
             del lent[used:]
-        assert kv.usage() == used / 20
-        told.append(kv.pressure())
+        assert kv.pressure.usage() == used / 20
+        told.append(kv.pressure.level())
     rising = [NORMAL, HIGH, HIGH, HIGH, HIGH, NORMAL]
     falling = [NORMAL, CRITICAL, CRITICAL, CRITICAL, HIGH, HIGH]
     assert told == [*rising, *falling, CRITICAL, NORMAL, CRITICAL, HIGH, NORMAL]
@@ -61,7 +61,7 @@ def test_levels_rise_at_their_mark_and_fall_below_the_one_before() -> None:
 def test_cached_blocks_are_no_pressure() -> None:
     kv = room(4)
     cached(kv, range(16))
-    assert (kv.counts().cached, kv.usage(), kv.pressure()) == (4, 0.0, NORMAL)
+    assert (kv.counts().cached, kv.pressure.usage(), kv.pressure.level()) == (4, 0.0, NORMAL)
 
 
 @pytest.mark.scenario("CB-B14")
@@ -89,12 +89,12 @@ def test_a_policy_may_ask_the_manager_while_it_decides() -> None:
 
     class Asks(BatchedEviction):
         def score(self, candidates: Any, out: Any) -> None:
-            told.append((kv.pressure(), kv.counts().cached, kv.usage()))
+            told.append((kv.pressure.level(), kv.counts().cached, kv.pressure.usage()))
             out[:] = 0
 
     kv = manager(4, policy="asks", known=registry("asks", lambda _: Asks()))
     cached(kv, range(16))
-    kv.admit([9] * 4)
+    kv.allocate([9] * 4)
     assert told == [(NORMAL, 4, 0.0)]
 
 
@@ -104,30 +104,30 @@ def test_a_policy_may_ask_the_manager_while_it_decides() -> None:
 @pytest.mark.scenario("VT29")
 def test_admissions_leave_the_reserve_to_those_that_run() -> None:
     kv = room(6, reserve=2)
-    runs = kv.admit([1] * 16, chunk=8).seq
+    runs = kv.allocate([1] * 16, chunk=8).seq
     before = state(kv, [runs])
     with pytest.raises(CapacityError, match="needs 5 blocks, but only 4"):
-        kv.admit([2] * 12)
+        kv.allocate([2] * 12)
     assert state(kv, [runs]) == before
-    assert kv.admit([2] * 12, partial=True).granted_tokens == 8
+    assert kv.allocate([2] * 12, partial=True).granted_tokens == 8
     kv.extend(runs, 16)
     assert kv.counts().free == 0
 
 
 def test_the_reserve_keeps_nobody_out_of_an_empty_house() -> None:
     kv = room(6, reserve=2)
-    kv.release(kv.admit([1] * 24).seq)
+    kv.release(kv.allocate([1] * 24).seq)
 
 
 @pytest.mark.scenario("U-12", "VT28")
 def test_what_can_never_fit_is_refused_at_once() -> None:
     kv = manager(4)
-    kv.release(kv.admit([1] * 12, max_tokens=16).seq)
+    kv.release(kv.allocate([1] * 12, max_seq_len=16).seq)
     for most in (17, 2**32 - 1):
         with pytest.raises(NeverFitsError, match="it can never fit"):
-            kv.admit([1] * 12, max_tokens=most)
+            kv.allocate([1] * 12, max_seq_len=most)
     with pytest.raises(NeverFitsError):
-        kv.admit([1] * 17, chunk=4)
+        kv.allocate([1] * 17, chunk=4)
     assert kv.counts() == (4, 0, 0, 4)
 
 
@@ -135,13 +135,13 @@ def test_what_can_never_fit_is_refused_at_once() -> None:
 def test_a_window_bounds_what_a_long_prompt_needs() -> None:
     window = GroupConfig(name="w", kind="sliding_window", window=4)
     kv = manager(4, groups=[window])
-    seq = kv.admit([1] * 100, chunk=4, whole_sequence=True, max_tokens=200).seq
+    seq = kv.allocate([1] * 100, chunk=4, full_sequence_must_fit=True, max_seq_len=200).seq
     for until in range(8, 104, 4):
         kv.commit(seq, until - 4)
         kv.extend(seq, until)
     kv.check_integrity()
     with pytest.raises(NeverFitsError):
-        manager(4, groups=[window, GroupConfig(name="full")]).admit([1] * 100, chunk=4)
+        manager(4, groups=[window, GroupConfig(name="full")]).allocate([1] * 100, chunk=4)
 
 
 @pytest.mark.scenario("VT28", "U-12")
@@ -156,43 +156,43 @@ def test_a_chunk_that_lies_across_blocks_needs_them_all(size: int, chunk: int, l
         most = max(at // size + 1 - start for at, start in enumerate(first))
         group = GroupConfig(name="c", kind="chunked", chunk=chunk, lag=lag)
         kv = manager(most, size, groups=[group])
-        seq = kv.admit([1] * tokens, chunk=1, read=False).seq
+        seq = kv.allocate([1] * tokens, chunk=1, read_cache=False).seq
         for until in range(2, tokens + 1):
             kv.commit(seq, until - 1)
             kv.extend(seq, until)
         kv.check_integrity()
         if most > 1:
             with pytest.raises(NeverFitsError):
-                manager(most - 1, size, groups=[group]).admit([1] * tokens, chunk=1)
+                manager(most - 1, size, groups=[group]).allocate([1] * tokens, chunk=1)
 
 
 @pytest.mark.scenario("U-11")
 def test_a_shared_prefix_is_admitted_for_its_rest() -> None:
     kv = manager(6)
     head = list(range(12))
-    kv.commit(kv.admit([*head, *[20] * 4]).seq, 16)
-    shares = kv.admit([*head, *[30] * 4], whole_sequence=True)
+    kv.commit(kv.allocate([*head, *[20] * 4]).seq, 16)
+    shares = kv.allocate([*head, *[30] * 4], full_sequence_must_fit=True)
     assert (shares.cached_tokens, kv.counts().free) == (12, 1)
     kv.commit(shares.seq, 16)
-    same = kv.admit([*head, *[30] * 4])
+    same = kv.allocate([*head, *[30] * 4])
     assert (same.cached_tokens, kv.counts().free) == (12, 0)
 
 
 @pytest.mark.scenario("U-13")
 def test_two_that_would_outgrow_the_pool_do_not_run_together() -> None:
     kv = manager(10)
-    first = kv.admit([1] * 4, whole_sequence=True, max_tokens=24).seq
-    second = Request([2] * 4, whole_sequence=True, max_tokens=24)
+    first = kv.allocate([1] * 4, full_sequence_must_fit=True, max_seq_len=24).seq
+    second = Request([2] * 4, full_sequence_must_fit=True, max_seq_len=24)
     for grown in range(5):
         with pytest.raises(CapacityError):
-            kv.admit(second)
+            kv.allocate(second)
         kv.commit(first, 4 * (grown + 1))
         kv.append(first, [7] * 4)
     back = kv.preempt(first)
-    assert kv.admit(second).granted_tokens == 4
+    assert kv.allocate(second).granted_tokens == 4
     # Who was promised its room is so again when it comes back.
     with pytest.raises(CapacityError):
-        kv.admit(back)
+        kv.allocate(back)
 
 
 # --- who gives way --------------------------------------------------------------------------------
@@ -203,32 +203,32 @@ def test_the_cheapest_gives_way_first() -> None:
     kv = manager(900, 16)
     seqs = []
     for at, length in enumerate((8000, 4000, 100)):
-        seqs.append(kv.admit([at] * length, priority=[1, 0, 2][at]).seq)
+        seqs.append(kv.allocate([at] * length, priority=[1, 0, 2][at]).seq)
         kv.commit(seqs[-1], length)
-    order = kv.preemption_order(seqs)
+    order = kv.pressure.preemption_order(seqs)
     assert [v.seq for v in order] == seqs[::-1]
     assert [(v.frees, v.computed) for v in order] == [(7, 100), (250, 4000), (500, 8000)]
-    last = kv.preemption_order(seqs, "last-admitted")
+    last = kv.pressure.preemption_order(seqs, "last-admitted")
     assert [v.seq for v in last] == seqs[::-1]
-    low = kv.preemption_order(np.array(seqs), "lowest-priority")
+    low = kv.pressure.preemption_order(np.array(seqs), "lowest-priority")
     assert [v.seq for v in low] == [seqs[1], seqs[0], seqs[2]]
     with pytest.raises(UsageError, match="fewest-computed, last-admitted"):
-        kv.preemption_order(seqs, "nearest")  # type: ignore[arg-type]
+        kv.pressure.preemption_order(seqs, "nearest")  # type: ignore[arg-type]
 
 
 @pytest.mark.scenario("CB-B6", "CB-B5", "CB-B13")
 def test_sharers_are_not_ended_for_nothing() -> None:
     kv = manager(8)
-    one = kv.admit([1] * 16).seq
+    one = kv.allocate([1] * 16).seq
     kv.commit(one, 16)
     forks = [kv.fork(one) for _ in range(3)]
-    empty = kv.admit([]).seq
-    other = kv.admit([2] * 4).seq
-    alone = kv.preemption_order([one, *forks, empty, other])
+    empty = kv.allocate([]).seq
+    other = kv.allocate([2] * 4).seq
+    alone = kv.pressure.preemption_order([one, *forks, empty, other])
     assert [(v.seq, v.frees) for v in alone] == [(other, 1)]
     kv.append(forks[0], [3] * 5)
-    assert {v.seq: v.frees for v in kv.preemption_order([one, *forks])} == {forks[0]: 2}
-    for victim in kv.preemption_order([*forks, other]):
+    assert {v.seq: v.frees for v in kv.pressure.preemption_order([one, *forks])} == {forks[0]: 2}
+    for victim in kv.pressure.preemption_order([*forks, other]):
         before = kv.counts()
         kv.preempt(victim.seq)
         now = kv.counts()
@@ -241,14 +241,14 @@ def test_sharers_are_not_ended_for_nothing() -> None:
 @pytest.mark.scenario("FE-5", "FE-B14")
 def test_collecting_frees_what_is_cached_and_no_more() -> None:
     kv = manager(8)
-    assert kv.collect(8) == 0
+    assert kv.evict_until(8) == 0
     cached(kv, range(12))
-    kv.admit([9] * 4)
-    assert (kv.collect(4), kv.collect(5)) == (0, 1)
+    kv.allocate([9] * 4)
+    assert (kv.evict_until(4), kv.evict_until(5)) == (0, 1)
     assert kv.lookup(list(range(13))).tokens == 8
-    assert kv.collect(2**32 - 1) == 2
+    assert kv.evict_until(2**32 - 1) == 2
     assert kv.counts() == (7, 0, 1, 8)
-    assert kv.stats()["evictions"] == 3
+    assert kv.stats.counters()["evictions"] == 3
 
 
 @pytest.mark.scenario("I8")
@@ -256,14 +256,14 @@ def test_collecting_frees_what_is_cached_and_no_more() -> None:
 def test_a_pool_grows_and_shrinks_under_every_policy(policy: str) -> None:
     kv = manager(8, policy=policy, known=known())
     cached(kv, range(12))
-    runs = kv.admit([50] * 8).seq
+    runs = kv.allocate([50] * 8).seq
     kv.commit(runs, 8)
     before = state(kv, [runs])
     with pytest.raises(CapacityError, match="2 blocks from id 3 on are in use, the first is 3"):
         kv.resize(3)
     assert state(kv, [runs]) == before
     kv.resize(5)
-    assert (kv.options()["blocks"], kv.counts()) == (5, (0, 3, 2, 5))
+    assert (kv.inspect.options()["blocks"], kv.counts()) == (5, (0, 3, 2, 5))
     kv.release(runs)
     kv.resize(2)
     kv.check_integrity()
@@ -288,20 +288,20 @@ def test_a_pool_may_be_neither_empty_nor_all_reserve() -> None:
 @pytest.mark.scenario("VT13", "ST13")
 def test_asleep_nobody_comes_in() -> None:
     kv = manager(8)
-    seq = kv.admit([]).seq
+    seq = kv.allocate([]).seq
     with pytest.raises(UsageError, match="1 sequences, 0 blocks in use"):
         kv.sleep()
     kv.release(seq)
     cached(kv, range(8))
     kv.sleep()
     assert kv.counts() == (8, 0, 0, 8)
-    for call in (lambda: kv.admit([1]), lambda: kv.lend(np.zeros(1, np.int32))):
+    for call in (lambda: kv.allocate([1]), lambda: kv.blocks.take(out=np.zeros(1, np.int32))):
         with pytest.raises(UsageError, match="wake it first"):
             call()
-    kv.set_fingerprint("new")
+    kv.set_weight_version("new")
     kv.resize(4)
     kv.wake()
-    assert kv.admit(list(range(9))).cached_tokens == 0
+    assert kv.allocate(list(range(9))).cached_tokens == 0
 
 
 # --- new weights ----------------------------------------------------------------------------------
@@ -313,24 +313,24 @@ def test_nothing_of_the_old_weights_is_found_again(change: str) -> None:
     kv = manager(32, hash="xxh3-128")
     prompt = list(range(13))
     cached(kv, prompt)
-    keys = kv.hash_blocks(prompt)
-    preempted = kv.admit(prompt).seq
+    keys = kv.blocks.hash_blocks(prompt)
+    preempted = kv.allocate(prompt).seq
     kv.commit(preempted, 13)
     request = kv.preempt(preempted)
-    runs = kv.admit([7] * 6).seq
-    leased = kv.admit([8] * 8).seq
+    runs = kv.allocate([7] * 6).seq
+    leased = kv.allocate([8] * 8).seq
     kv.commit(leased, 8)
-    lease = kv.lease(leased, 8)
+    lease = kv.pins.lease(leased, 8)
     kv.release(leased, fence=3)
-    loading = kv.admit([9] * 9, external=8)
+    loading = kv.allocate([9] * 9, num_external_tokens=8)
     assert loading.load is not None
     if change == "clear":
-        kv.clear_cache()
+        kv.reset_prefix_cache()
     else:
-        kv.set_fingerprint("new")
+        kv.set_weight_version("new")
     if change == "back and forth":
-        kv.set_fingerprint("")
-    assert (kv.hash_blocks(prompt) == keys).all() == (change != "new")
+        kv.set_weight_version("")
+    assert (kv.blocks.hash_blocks(prompt) == keys).all() == (change != "new")
     # What ran computes on, and leaves nothing; nor does what was under way.
     kv.commit(runs, 6)
     kv.append(runs, [7] * 3)
@@ -343,9 +343,9 @@ def test_nothing_of_the_old_weights_is_found_again(change: str) -> None:
     for text in (prompt, [7] * 9, [8] * 9, [9] * 9):
         assert kv.lookup(text).tokens == 0
     # One that was preempted before comes back as a new one, and is found under the new weights.
-    grant = kv.admit(request)
+    grant = kv.allocate(request)
     assert grant.cached_tokens == 0
     kv.commit(grant.seq, 13)
     assert kv.lookup(prompt).tokens == 12
-    assert kv.stats()["collisions"] == 0
+    assert kv.stats.counters()["collisions"] == 0
     kv.check_integrity()

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvframe import KVCacheManager, Request, SlotCache, Taken, UsageError, _core, session_id
+from kvframe import HintStatus, KVCacheManager, Request, SlotCache, UsageError, _core, session_id
 from kvframe.integrations.peers import use_of
-from kvframe.observe.redrive import redrive
 from kvframe.policies import BatchedEviction, Candidates
-from kvframe.policies.tier import TierPolicy, Use
+from kvframe.policies.flat import Access, TierPolicy
+from kvframe.stats.redrive import redrive
 
 from .helpers import cached, manager, registry
 
@@ -63,10 +63,10 @@ def test_what_is_neither_is_refused_wherever_one_is_taken(bad: Any) -> None:
     for call in (
         lambda: session_id(bad),
         lambda: Request([1], session=bad),
-        lambda: kv.hint(bad, "retain"),
-        lambda: kv.hint(bad, "pin"),
-        lambda: tier.insert("key", use=Use(session=bad)),
-        lambda: SlotCache(1, 4).admit([1], use=Use(session=bad)),
+        lambda: kv.pins.hint(bad, "retain"),
+        lambda: kv.pins.hint(bad, "pin"),
+        lambda: tier.insert("key", use=Access(session=bad)),
+        lambda: SlotCache(1, 4).allocate([1], use=Access(session=bad)),
     ):
         with pytest.raises(UsageError, match=r"^session = .*must be an integer .*, or a name"):
             call()
@@ -92,16 +92,16 @@ def test_policies_logs_and_snapshots_see_the_number() -> None:
     kv = manager(8, policy="mine", known=registry("mine", lambda _: policy), event_log=True)
     for start, session in ((0, "a"), (100, 7), (200, "7")):
         cached(kv, range(start, start + 8), session=session)
-    running = kv.admit(range(300, 316), session="b").seq
+    running = kv.allocate(range(300, 316), session="b").seq
     assert policy.seen == {session_id("a"), 7, session_id("7")}
-    assert [s.session for s in kv.snapshot().sequences.values()] == [session_id("b")]
-    log = kv.take_log()
+    assert [s.session for s in kv.inspect.snapshot().sequences.values()] == [session_id("b")]
+    log = kv.log.take()
     twin = manager(8, policy="mine", known=registry("mine", lambda _: Noting()), event_log=True)
     redrive(log, twin)
-    assert [s.session for s in twin.snapshot().sequences.values()] == [session_id("b")]
+    assert [s.session for s in twin.inspect.snapshot().sequences.values()] == [session_id("b")]
     # What brings a request back is of its session still.
-    again = kv.admit(kv.preempt(running)).seq
-    assert {seq: s.session for seq, s in kv.snapshot().sequences.items()} == {
+    again = kv.allocate(kv.preempt(running)).seq
+    assert {seq: s.session for seq, s in kv.inspect.snapshot().sequences.items()} == {
         again: session_id("b")
     }
 
@@ -113,13 +113,13 @@ def test_hints_name_it_as_requests_do() -> None:
     )
     for start, session in ((0, "a"), (100, "b"), (200, "c")):
         cached(kv, range(start, start + 8), session=session)
-    assert kv.hint("a", "release").blocks == 2
-    assert kv.hint(session_id("b"), "release").blocks == 2
-    assert kv.hint("other", "release").taken is Taken.MISSING
-    pinned = kv.hint("c", "pin", owner="test")
+    assert kv.pins.hint("a", "release").blocks == 2
+    assert kv.pins.hint(session_id("b"), "release").blocks == 2
+    assert kv.pins.hint("other", "release").status is HintStatus.MISSING
+    pinned = kv.pins.hint("c", "pin", owner="test")
     assert pinned.pin is not None
     assert pinned.pin.tokens == 8
-    kv.collect(16)
+    kv.evict_until(16)
     assert kv.lookup(range(200, 209)).tokens == 8
 
 
@@ -144,7 +144,7 @@ def test_a_trace_names_it_as_an_engine_does(tmp_path: Path) -> None:
 
 @pytest.mark.scenario("F33")
 def test_another_engine_may_name_it(recwarn: pytest.WarningsRecorder) -> None:
-    assert use_of({"session": "agent-42", "turn": 3}) == Use(session="agent-42", turn=3)
+    assert use_of({"session": "agent-42", "turn": 3}) == Access(session="agent-42", turn=3)
     assert use_of({"session": 9}).session == 9
     assert not recwarn.list
     tier: TierPolicy[str] = TierPolicy.named("session", 4)

@@ -44,12 +44,12 @@ def test_one_that_overruns_its_budget_is_asked_no_more() -> None:
         cached(kv, [9] * 4)
     assert str(told[0].message).startswith(f"{name} (kvframe-test {VERSION}): ")
     assert [kv.lookup([token] * 5).tokens for token in (1, 2)] == [0, 4], "lru took the decision"
-    assert kv.stats()["policy_failures"] == 1
+    assert kv.stats.counters()["policy_failures"] == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         cached(kv, [8] * 4)
     assert policy.asked == 1
-    assert kv.stats()["policy_failures"] == 2
+    assert kv.stats.counters()["policy_failures"] == 2
     kv.check_integrity()
 
 
@@ -58,7 +58,7 @@ def test_a_strict_one_is_refused_and_nothing_has_moved() -> None:
     before = state(kv)
     for message in (r"a decision took \d+ ms", "a decision before took too long"):
         with pytest.raises(PolicyError, match=f"{message}, its budget is 10 ms"):
-            kv.admit([9] * 4)
+            kv.allocate([9] * 4)
         assert state(kv) == before
     assert policy.asked == 1
 

@@ -29,24 +29,24 @@ class OneAtATime(BatchedAdmission):
 
 def test_a_policy_says_who_starts() -> None:
     kv = gated("one", known=gates("one", lambda _: OneAtATime()))
-    first = kv.admit([*A, 7])
+    first = kv.allocate([*A, 7])
     with pytest.raises(HeldError, match=r"one \(kvframe-test 3.2.1\) lets it wait: something runs"):
-        kv.admit([*A, 8])
-    stepped = kv.step(admit=[[1, 2], [*A, 8], [3, 4]])
-    assert [grant is not None for grant in stepped.grants] == [True, False, False]
+        kv.allocate([*A, 8])
+    stepped = kv.step(allocate=[[1, 2], [*A, 8], [3, 4]])
+    assert [grant is not None for grant in stepped.allocations] == [True, False, False]
     assert stepped.reasons.tolist() == [Reason.GRANTED, Reason.HELD, Reason.NOT_TRIED]
     ((kind, place, error),) = stepped.refused
     assert (kind, place, type(error)) == ("admit", 1, HeldError)
     asleep = Request([5, 6], session=13)
-    stepped = kv.step(admit=[asleep, [*A, 8], [3, 4]], skip_refused=True)
-    assert [grant is not None for grant in stepped.grants] == [False, False, True]
+    stepped = kv.step(allocate=[asleep, [*A, 8], [3, 4]], skip_refused=True)
+    assert [grant is not None for grant in stepped.allocations] == [False, False, True]
     assert stepped.reasons.tolist() == [Reason.HELD, Reason.HELD, Reason.GRANTED]
     assert [place for _, place, _ in stepped.refused] == [0, 1]
     kv.check_integrity()
-    for seq in kv.live():
+    for seq in kv.inspect.running():
         kv.release(int(seq))
-    assert kv.admit([*A, 8]).cached_tokens == 0
-    assert first.seq not in kv.live()
+    assert kv.allocate([*A, 8]).cached_tokens == 0
+    assert first.seq not in kv.inspect.running()
 
 
 @pytest.mark.parametrize("reasons", ["busy", None, (3,)])
@@ -60,9 +60,9 @@ def test_a_session_is_any_number_of_64_bits() -> None:
     """As a hash of a conversation's name is."""
     kv = gated("one", known=gates("one", lambda _: OneAtATime()))
     for session in (2**63, 2**64 - 1):
-        kv.admit([1, 2], session=session, priority=-5)
+        kv.allocate([1, 2], session=session, priority=-5)
     asked = [Request([*A, 8], session=2**64 - 1), Request([1, 2], session=2**63)]
-    stepped = kv.step(admit=asked, skip_refused=True)
+    stepped = kv.step(allocate=asked, skip_refused=True)
     assert stepped.reasons.tolist() == [Reason.HELD, Reason.GRANTED]
 
 
@@ -74,9 +74,9 @@ def test_a_reason_that_is_none_is_a_failure(number: int) -> None:
 
     kv = gated("wrong", known=gates("wrong", lambda _: Wrong()))
     with pytest.raises(PolicyError, match=rf"start: out\[0\] = {number}: must be 0, or the number"):
-        kv.admit([1, 2])
+        kv.allocate([1, 2])
     assert kv.counts().free == 16
-    name = f"wrong-{abs(number)}-{kv.options()['index']}"
+    name = f"wrong-{abs(number)}-{kv.inspect.options()['index']}"
     kv = gated(name, known=gates(name, lambda _: Wrong()), on_error="fallback")
     with pytest.warns(RuntimeWarning, match="every request may start"):
-        kv.admit([1, 2])
+        kv.allocate([1, 2])

@@ -13,7 +13,7 @@ from kvframe import (
     KVFrameError,
     PolicyError,
     Request,
-    Stepped,
+    StepResult,
     UsageError,
 )
 from kvframe.policies import BatchedEviction
@@ -51,7 +51,7 @@ EITHER = pytest.mark.parametrize("make", [builtin, batched], ids=["builtin", "ba
 @EITHER
 def test_one_call_does_what_the_single_ones_do(make: Any) -> None:
     kv = make(8)
-    gone, grown, cut = (kv.admit([i] * 6).seq for i in (1, 2, 3))
+    gone, grown, cut = (kv.allocate([i] * 6).seq for i in (1, 2, 3))
     out = kv.step(
         release=np.array([gone]),
         truncate=([cut], [3]),
@@ -71,7 +71,7 @@ def test_one_call_does_what_the_single_ones_do(make: Any) -> None:
 @EITHER
 def test_what_ends_makes_room_for_what_grows(make: Any) -> None:
     kv = make(4)
-    seqs = [kv.admit([i] * 8).seq for i in (1, 2)]
+    seqs = [kv.allocate([i] * 8).seq for i in (1, 2)]
     out = kv.step(
         commit=([seqs[0]], [8]), release=[seqs[1]], append=[seqs[0]], counts=[8], tokens=[5] * 8
     )
@@ -82,7 +82,7 @@ def test_what_ends_makes_room_for_what_grows(make: Any) -> None:
 @EITHER
 def test_want_of_room_refuses_the_one_append(make: Any) -> None:
     kv = make(4)
-    seqs = [kv.admit([i] * 4).seq for i in (1, 2, 3)]
+    seqs = [kv.allocate([i] * 4).seq for i in (1, 2, 3)]
     before = kv.block_table(seqs[1]).tolist()
     out = kv.step(append=seqs, counts=[0, 9, 1], tokens=[7] * 10)
     ((what, place, error),) = out.refused
@@ -120,7 +120,7 @@ WRONG: dict[str, dict[str, Any]] = {
 @pytest.mark.scenario("I3", "I13")
 def test_a_step_with_something_wrong_does_nothing_at_all(name: str, make: Any) -> None:
     kv = make(8)
-    seqs = [kv.admit([i] * 6).seq for i in (1, 2)]
+    seqs = [kv.allocate([i] * 6).seq for i in (1, 2)]
 
     def real(handles: Any) -> Any:
         return [seqs[h] if h < 2 else h for h in handles]
@@ -157,8 +157,8 @@ def test_a_sequence_named_twice_is_refused_by_list_and_name(
 ) -> None:
     """Lengths and block tables are of the whole step: the second of two would be told wrong."""
     kv = make(4)
-    seq = kv.admit([1, 2, 3, 4, 5, 6]).seq
-    kv.append_unknown(seq, 2)
+    seq = kv.allocate([1, 2, 3, 4, 5, 6]).seq
+    kv.append_placeholders(seq, 2)
 
     def real(given: Any) -> Any:
         return ([seq] * len(given[0]), *given[1:]) if isinstance(given, tuple) else given
@@ -178,7 +178,7 @@ def test_a_sequence_named_twice_is_refused_by_list_and_name(
 def test_every_copy_of_a_step_is_in_its_plan(make: Any) -> None:
     """One copy finds a free page, the other has to evict for it."""
     kv = make(4)
-    one, two = kv.admit([1, 2]).seq, kv.admit([3, 4]).seq
+    one, two = kv.allocate([1, 2]).seq, kv.allocate([3, 4]).seq
     cached(kv, [9] * 4)
     kv.fork(one), kv.fork(two)
     out = kv.step(append=[one, two], tokens=[5, 6])
@@ -192,7 +192,7 @@ def test_every_copy_of_a_step_is_in_its_plan(make: Any) -> None:
 @EITHER
 def test_a_plan_gathered_before_the_step_comes_with_it(make: Any) -> None:
     kv = make(6)
-    one, two = kv.admit([1, 2]).seq, kv.admit([3, 4]).seq
+    one, two = kv.allocate([1, 2]).seq, kv.allocate([3, 4]).seq
     kv.fork(one), kv.fork(two)
     kv.append(one, [5])
     out = kv.step(append=[two], tokens=[6])
@@ -204,7 +204,7 @@ def test_a_plan_gathered_before_the_step_comes_with_it(make: Any) -> None:
 def test_a_strict_policy_that_fails_loses_neither_plan_nor_step() -> None:
     """Either nothing was done, or what was done is told: a lost plan is a lost copy."""
     kv = batched(4, Broken, on_error="raise")
-    one, two = kv.admit([1, 2]).seq, kv.admit([3, 4]).seq
+    one, two = kv.allocate([1, 2]).seq, kv.allocate([3, 4]).seq
     cached(kv, [9] * 4)
     kv.fork(one), kv.fork(two)
     before = state(kv, [one, two])
@@ -223,18 +223,18 @@ def test_a_strict_policy_that_fails_loses_neither_plan_nor_step() -> None:
 def test_a_strict_policy_that_fails_loses_no_grant() -> None:
     """A grant that nobody is told of is a sequence that nobody can release."""
     kv = batched(4, Broken, on_error="raise")
-    one = kv.admit([1, 2]).seq
+    one = kv.allocate([1, 2]).seq
     cached(kv, [9] * 4)
     kv.fork(one)
-    before = kv.stats()["live_sequences"]
+    before = kv.stats.counters()["live_sequences"]
     granted: list[Any] = []
     try:
-        out = kv.step(append=[one], tokens=[5], admit=[Request([7]), Request([8])])
-        granted = [grant for grant in out.grants if grant is not None]
+        out = kv.step(append=[one], tokens=[5], allocate=[Request([7]), Request([8])])
+        granted = [grant for grant in out.allocations if grant is not None]
         assert [(what, place) for what, place, _ in out.refused] == [("admit", 1)]
     except PolicyError:
         pass
-    assert kv.stats()["live_sequences"] == before + len(granted)
+    assert kv.stats.counters()["live_sequences"] == before + len(granted)
     kv.check_integrity()
 
 
@@ -247,7 +247,7 @@ def test_an_interrupt_of_a_policy_loses_nothing_of_a_step(on_error: str) -> None
             raise KeyboardInterrupt
 
     kv = batched(6, Interrupted, on_error=on_error)
-    one, other, last = (kv.admit([token, token]).seq for token in (1, 2, 3))
+    one, other, last = (kv.allocate([token, token]).seq for token in (1, 2, 3))
     cached(kv, [9] * 4)
     kv.fork(one)
     with pytest.raises(KeyboardInterrupt) as caught:
@@ -256,17 +256,17 @@ def test_an_interrupt_of_a_policy_loses_nothing_of_a_step(on_error: str) -> None
             tokens=[5],
             fork=[other],
             preempt=[last],
-            admit=[Request([7]), Request([8]), Request([6])],
+            allocate=[Request([7]), Request([8]), Request([6])],
         )
     done = caught.value.stepped  # type: ignore[attr-defined]
-    assert isinstance(done, Stepped)
-    grants = [grant.seq for grant in done.grants if grant is not None]
+    assert isinstance(done, StepResult)
+    grants = [grant.seq for grant in done.allocations if grant is not None]
     assert [(what, place) for what, place, _ in done.refused] == [("admit", 2)]
     assert (len(grants), len(done.forks), len(done.preempted)) == (2, 1, 1)
     assert done.plan is not None
-    assert {*grants, *done.forks} < set(kv.live().tolist())
-    assert kv.stats()["policy_failures"] == 0
-    assert kv.admit([4], until=0).granted_tokens == 0
+    assert {*grants, *done.forks} < set(kv.inspect.running().tolist())
+    assert kv.stats.counters()["policy_failures"] == 0
+    assert kv.allocate([4], until=0).granted_tokens == 0
     kv.check_integrity()
 
 
@@ -274,7 +274,7 @@ def test_an_interrupt_of_a_policy_loses_nothing_of_a_step(on_error: str) -> None
 def test_a_failed_copy_and_a_cut_in_one_step(make: Any) -> None:
     """The engine does not know yet that the copy's failure cut the sequence further."""
     kv = make(8)
-    parent = kv.admit(list(range(5))).seq
+    parent = kv.allocate(list(range(5))).seq
     kv.commit(parent, 5)
     child = kv.fork(parent)
     kv.append(child, [7, 8])

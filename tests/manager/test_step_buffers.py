@@ -25,7 +25,7 @@ def whole(kv: KVCacheManager, seq: int, width: int, group: int = 0) -> list[int]
 
 def test_changed_entries_and_slots_of_a_decode_step() -> None:
     kv = manager(8)
-    seqs = [kv.admit([1] * n).seq for n in (3, 4, 9)]
+    seqs = [kv.allocate([1] * n).seq for n in (3, 4, 9)]
     tables = np.full((3, 4), -1, np.int32)
     kv.block_tables(seqs, tables)
     slots = np.full(5, 99, np.int64)
@@ -38,8 +38,8 @@ def test_changed_entries_and_slots_of_a_decode_step() -> None:
 
 def test_a_refused_sequence_has_no_slots_and_keeps_its_row() -> None:
     kv = manager(3)
-    seqs = [kv.admit([1] * 4).seq, kv.admit([2] * 3).seq]
-    kv.admit([3])
+    seqs = [kv.allocate([1] * 4).seq, kv.allocate([2] * 3).seq]
+    kv.allocate([3])
     tables = np.full((2, 4), 77, np.int32)
     slots = np.zeros(2, np.int64)
     out = kv.step(append=seqs, tokens=[5, 6], tables=tables, slots=slots)
@@ -53,12 +53,12 @@ def test_a_refused_sequence_has_no_slots_and_keeps_its_row() -> None:
 def test_what_a_cut_and_a_growth_of_one_step_changed_is_written() -> None:
     """Drafts refused, new ones appended: the blocks between may be others than before."""
     kv = manager(8)
-    seq = kv.admit(list(range(12))).seq
+    seq = kv.allocate(list(range(12))).seq
     tables = np.full((1, 4), -1, np.int32)
     kv.block_tables([seq], tables)
     scratch = np.zeros(2, np.int32)
-    kv.lend(scratch)
-    kv.give_back(scratch[::-1].copy())
+    kv.blocks.take(out=scratch)
+    kv.blocks.free(scratch[::-1].copy())
     kv.step(
         truncate=([seq], [3]),
         append=[seq],
@@ -82,7 +82,7 @@ def test_rows_kept_by_the_engine_stay_those_of_the_manager(groups: int, seed: in
         seqs = [s for s in seqs if s in rows]
         if len(seqs) < 4 and dice.random() < 0.5:
             child = bool(seqs) and dice.random() < 0.4
-            seq = kv.fork(seqs[0]) if child else kv.admit([dice.randrange(2)] * 5).seq
+            seq = kv.fork(seqs[0]) if child else kv.allocate([dice.randrange(2)] * 5).seq
             seqs.append(seq)
             rows[seq] = [np.array(whole(kv, seq, width, g), np.int32) for g in range(groups)]
         grown = dice.sample(seqs, dice.randint(0, len(seqs)))
@@ -140,7 +140,7 @@ WRONG: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", WRONG)
 def test_a_buffer_that_does_not_fit_refuses_the_whole_step(name: str) -> None:
     kv = manager(8)
-    seqs = [kv.admit([i] * 4).seq for i in (1, 2)]
+    seqs = [kv.allocate([i] * 4).seq for i in (1, 2)]
     before = state(kv, seqs)
     with pytest.raises((UsageError, TypeError)):
         kv.step(commit=(seqs, [4, 4]), append=seqs, tokens=[5, 6], **WRONG[name])
@@ -152,7 +152,7 @@ def test_a_buffer_that_does_not_fit_refuses_the_whole_step(name: str) -> None:
 
 def test_one_array_for_two_groups_is_refused() -> None:
     kv = manager(8, groups=WINDOW)
-    seq = kv.admit([1] * 4).seq
+    seq = kv.allocate([1] * 4).seq
     before = state(kv, [seq])
     one = np.zeros((1, 4), np.int32)
     with pytest.raises((UsageError, TypeError, ValueError)):
@@ -163,37 +163,37 @@ def test_one_array_for_two_groups_is_refused() -> None:
 def test_requests_come_in_after_everything_else() -> None:
     kv = manager(4)
     cached(kv, [1] * 4)
-    running = kv.admit([9] * 12).seq
+    running = kv.allocate([9] * 12).seq
     requests = [Request([1] * 4 + [5] * 8), Request([1] * 17), Request([1] * 5)]
     before = state(kv, [running])
-    out = kv.step(admit=requests)
-    assert out.grants == [None, None, None]
+    out = kv.step(allocate=requests)
+    assert out.allocations == [None, None, None]
     assert [(what, place, type(e)) for what, place, e in out.refused] == [
         ("admit", 0, CapacityError)
     ]
-    out = kv.step(admit=requests, skip_refused=True)
-    assert out.grants == [None, None, None]
+    out = kv.step(allocate=requests, skip_refused=True)
+    assert out.allocations == [None, None, None]
     assert [(place, type(e)) for _, place, e in out.refused] == [
         (0, CapacityError),
         (1, NeverFitsError),
         (2, CapacityError),
     ]
     assert state(kv, [running]) == before
-    out = kv.step(release=[running], admit=requests, skip_refused=True)
-    first, never, last = out.grants
+    out = kv.step(release=[running], allocate=requests, skip_refused=True)
+    first, never, last = out.allocations
     assert first is not None
     assert first[1:4] == (4, 12, 12)
     assert never is None
     assert last is not None
     assert last[1:4] == (4, 5, 5)
     kv.check_integrity()
-    assert kv.stats()["admissions"] == 4
+    assert kv.stats.counters()["admissions"] == 4
 
 
 @pytest.mark.scenario("IL-B6")
 def test_a_request_is_hashed_for_the_manager_that_tries_it() -> None:
     """One request tried by managers of other block sizes, hashes, weights: never a wrong key."""
-    request = Request(list(range(12)), salt="s")
+    request = Request(list(range(12)), cache_salt="s")
     managers = [
         manager(8),
         manager(8, 2),
@@ -202,22 +202,22 @@ def test_a_request_is_hashed_for_the_manager_that_tries_it() -> None:
         manager(8, prefix_caching=False),
     ]
     for kv in [*managers, *managers[::-1]]:
-        grant = kv.admit(request)
+        grant = kv.allocate(request)
         kv.commit(grant.seq, 12)
         kv.release(grant.seq)
         kv.check_integrity()
     for kv in managers[:-1]:
-        assert kv.admit(list(range(12)), salt="s").cached_tokens == 12 - kv.block_size
+        assert kv.allocate(list(range(12)), cache_salt="s").cached_tokens == 12 - kv.block_size
         assert kv.lookup(list(range(12))).tokens == 0
 
 
 def test_a_request_does_not_keep_the_callers_arrays() -> None:
     ids, outlook = np.arange(9, dtype=np.uint32), np.zeros(3, np.uint32)
-    request = Request(ids, outlook=outlook)
+    request = Request(ids, next_use=outlook)
     assert len(request) == 9
     ids[:] = 5
     kv = manager(8)
-    kv.commit(kv.admit(request).seq, 9)
+    kv.commit(kv.allocate(request).seq, 9)
     assert kv.lookup(list(range(9))).tokens == 8
     assert len(Request(None, num_tokens=7)) == 7
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kvframe import (
-    Grant,
+    Allocation,
     HandleError,
     KVCacheManager,
     KVFrameError,
@@ -33,7 +33,7 @@ class World(NamedTuple):
     kv: KVCacheManager
     seq: int
     chunked: int
-    load: Grant
+    load: Allocation
     ended: int
 
     @property
@@ -43,11 +43,11 @@ class World(NamedTuple):
 
 def world() -> World:
     kv = manager(32)
-    ended = kv.admit([7]).seq
+    ended = kv.allocate([7]).seq
     kv.release(ended)
-    seq, chunked = kv.admit([1] * 6).seq, kv.admit([2] * 12, chunk=4).seq
-    kv.append_unknown(seq, 2)
-    return World(kv, seq, chunked, kv.admit([3] * 12, external=8), ended)
+    seq, chunked = kv.allocate([1] * 6).seq, kv.allocate([2] * 12, chunk=4).seq
+    kv.append_placeholders(seq, 2)
+    return World(kv, seq, chunked, kv.allocate([3] * 12, num_external_tokens=8), ended)
 
 
 def tables(dtype: Any = np.int32, shape: tuple[int, ...] = (1, 8)) -> np.ndarray[Any, Any]:
@@ -222,9 +222,9 @@ def test_none_is_nothing_of_a_keyword() -> None:
 @pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int32, np.int64, np.uint64])
 def test_handles_of_any_integer_dtype(dtype: Any) -> None:
     kv = manager()
-    seq = kv.admit([1] * 4).seq
+    seq = kv.allocate([1] * 4).seq
     kv.step(commit=(np.array([seq], np.uint64), np.array([4], dtype)))
     kv.step(append=[seq], counts=np.array([2], dtype), tokens=np.array([5, 6], dtype))
     assert kv.lengths(seq).slots == 6
-    out = kv.step(admit=(Request([9]), np.array([8, 8], np.uint32)))
-    assert [grant and grant.prompt_tokens for grant in out.grants] == [1, 2]
+    out = kv.step(allocate=(Request([9]), np.array([8, 8], np.uint32)))
+    assert [grant and grant.prompt_tokens for grant in out.allocations] == [1, 2]

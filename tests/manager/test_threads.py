@@ -57,7 +57,7 @@ def hammer(kv: KVCacheManager, seed: int, operations: int) -> None:
         try:
             if kind <= 1 and len(live) < 4:
                 prompt = dice.integers(0, 3, dice.integers(1, 24)).astype(np.uint32)
-                grant = kv.admit(prompt, partial=bool(dice.integers(2)))
+                grant = kv.allocate(prompt, partial=bool(dice.integers(2)))
                 live.append(grant.seq)
             elif not live:
                 kv.lookup(dice.integers(0, 2, 9))
@@ -95,11 +95,11 @@ def test_threads_leave_the_books_in_order(policy: str) -> None:
     kv = manager(64, policy=policy, known=registry("recent", lambda _: mine))
     together(*(partial(hammer, kv, seed, OPERATIONS) for seed in range(THREADS)))
     kv.check_integrity()
-    stats = kv.stats()
+    stats = kv.stats.counters()
     assert (stats["live_sequences"], stats["policy_failures"]) == (0, 0)
     assert stats["evictions"] > 100
     assert stats["copies"] > 0
-    kv.clear_cache()
+    kv.reset_prefix_cache()
     assert kv.counts() == (64, 0, 0, 64)
     kv.check_integrity()
 
@@ -116,13 +116,13 @@ def test_a_policy_with_books_is_told_in_order_whichever_thread_asks() -> None:
     def serve(first: int) -> None:
         for token in range(first, first + 100):
             with suppress(CapacityError):
-                seq = kv.admit([token] * 8).seq
+                seq = kv.allocate([token] * 8).seq
                 kv.commit(seq, 8)
                 kv.release(seq)
 
     together(*(partial(serve, 1000 * at) for at in range(4)))
-    assert kv.stats()["evictions"] > 500
-    assert kv.stats()["policy_failures"] == 0
+    assert kv.stats.counters()["evictions"] > 500
+    assert kv.stats.counters()["policy_failures"] == 0
     kv.check_integrity()
 
 
@@ -138,13 +138,13 @@ def test_a_policy_that_waits_holds_up_nobody_else() -> None:
 
     kv = manager(3, policy="slow", known=registry("slow", lambda _: Slow()))
     for token in (1, 2, 3):
-        seq = kv.admit([token] * 4).seq
+        seq = kv.allocate([token] * 4).seq
         kv.commit(seq, 4)
         kv.release(seq)
-    with beside(lambda: kv.admit([9] * 4), stop=answer.set):
+    with beside(lambda: kv.allocate([9] * 4), stop=answer.set):
         assert asked.wait(20)
         assert kv.counts() == (0, 3, 0, 3)
-        taken = kv.admit([1] * 4 + [5], until=4)
+        taken = kv.allocate([1] * 4 + [5], until=4)
         assert taken.cached_tokens == 4
         kv.check_integrity()
     assert kv.counts() == (0, 1, 2, 3)

@@ -24,18 +24,18 @@ def test_an_unaligned_tail_is_freed_and_the_rest_matches() -> None:
 def test_what_a_chunk_computed_is_shared_while_its_sequence_goes_on() -> None:
     kv = manager(8)
     prompt = list(range(11))
-    grant = kv.admit(prompt, chunk=6)
+    grant = kv.allocate(prompt, chunk=6)
     kv.commit(grant.seq, 6)
     assert kv.lookup(prompt).tokens == 4, "the tail of a chunk is nobody else's"
-    other = kv.admit(prompt)
+    other = kv.allocate(prompt)
     assert other.cached_tokens == 4
-    kv.collect(8)
+    kv.evict_until(8)
     kv.extend(grant.seq, 11)
     kv.commit(grant.seq, 11)
     kv.commit(other.seq, 11)
     kv.release(grant.seq)
     # The one that goes on protects what it has, and of what the other left nothing twice.
-    kv.collect(8)
+    kv.evict_until(8)
     assert kv.lookup([*prompt, 99]).tokens == 8
     kv.release(other.seq)
     assert kv.counts() == (6, 2, 0, 8)
@@ -46,7 +46,7 @@ def test_what_a_chunk_computed_is_shared_while_its_sequence_goes_on() -> None:
 def test_thoughts_that_are_not_committed_are_not_kept() -> None:
     kv = manager(8)
     prompt, thoughts = list(range(8)), list(range(100, 110))
-    grant = kv.admit(prompt)
+    grant = kv.allocate(prompt)
     kv.commit(grant.seq, 8)
     for token in thoughts:
         kv.append(grant.seq, [token])
@@ -59,7 +59,7 @@ def test_thoughts_that_are_not_committed_are_not_kept() -> None:
 @pytest.mark.scenario("S5")
 def test_two_cuts_in_one_block_free_it_once() -> None:
     kv = manager(4, 512)
-    seq = kv.admit(list(range(700))).seq
+    seq = kv.allocate(list(range(700))).seq
     for length, free in ((576, 2), (513, 2), (512, 3), (0, 4)):
         kv.truncate(seq, length)
         assert kv.counts().free == free
@@ -72,16 +72,16 @@ def test_two_cuts_in_one_block_free_it_once() -> None:
 def test_all_of_a_pool_can_be_had_and_not_one_block_more() -> None:
     kv = manager(9, null_block=True)
     lent = np.zeros(8, np.int32)
-    kv.lend(lent)
+    kv.blocks.take(out=lent)
     assert sorted(lent.tolist()) == list(range(1, 9)), "never the null block"
     before = state(kv)
     with pytest.raises(CapacityError):
-        kv.lend(np.zeros(1, np.int32))
-    kv.lend(np.zeros(0, np.int32))
+        kv.blocks.take(out=np.zeros(1, np.int32))
+    kv.blocks.take(out=np.zeros(0, np.int32))
     assert state(kv) == before
-    kv.give_back(lent)
+    kv.blocks.free(lent)
     with pytest.raises(CapacityError):
-        kv.lend(np.zeros(9, np.int32))
+        kv.blocks.take(out=np.zeros(9, np.int32))
     assert kv.counts().free == 8
 
 
@@ -89,16 +89,16 @@ def test_all_of_a_pool_can_be_had_and_not_one_block_more() -> None:
 def test_what_is_freed_can_be_had_again_and_a_group_of_frees_at_its_end() -> None:
     kv = manager(4)
     lent = np.zeros(4, np.int32)
-    kv.lend(lent)
-    kv.give_back(lent[:0])
+    kv.blocks.take(out=lent)
+    kv.blocks.free(lent[:0])
     assert kv.counts().free == 0
-    kv.give_back(lent[1:3])
+    kv.blocks.free(lent[1:3])
     again = np.zeros(2, np.int32)
-    kv.lend(again)
+    kv.blocks.take(out=again)
     assert sorted(again.tolist()) == sorted(lent[1:3].tolist())
-    kv.give_back(lent)
+    kv.blocks.free(lent)
     # What steps in flight may still touch comes back together, once they have passed.
-    seqs = [kv.admit([word] * 8).seq for word in (1, 2)]
+    seqs = [kv.allocate([word] * 8).seq for word in (1, 2)]
     for seq in seqs:
         kv.release(seq, fence=5)
         assert kv.counts().free == 0
@@ -111,10 +111,10 @@ def test_what_is_freed_can_be_had_again_and_a_group_of_frees_at_its_end() -> Non
 @pytest.mark.scenario("ST36")
 def test_what_is_taken_for_drafts_can_be_undone() -> None:
     kv = manager(8)
-    seq = kv.admit(list(range(6))).seq
+    seq = kv.allocate(list(range(6))).seq
     kv.commit(seq, 6)
     counts, table = kv.counts(), kv.block_table(seq)
-    kept = kv.snapshot()
+    kept = kv.inspect.snapshot()
     kv.append(seq, list(range(50, 60)))
     assert kv.counts() != counts
     assert kept.counts == counts, "a snapshot is no reference"
@@ -130,16 +130,16 @@ def test_once_all_is_taken_whoever_comes_evicts() -> None:
     kv = manager(6)
     for word in range(20):
         lent = np.zeros(1 + word % 3, np.int32)
-        kv.lend(lent)
-        seq = kv.admit([word] * 8).seq
+        kv.blocks.take(out=lent)
+        seq = kv.allocate([word] * 8).seq
         assert not set(kv.block_table(seq).tolist()) & set(lent.tolist())
         kv.commit(seq, 8)
         kv.release(seq)
-        kv.give_back(lent)
+        kv.blocks.free(lent)
         counts = kv.counts()
         assert counts.free + counts.cached == 6
         kv.check_integrity()
-    assert kv.stats()["evictions"] > 20
+    assert kv.stats.counters()["evictions"] > 20
 
 
 def resident() -> int:
@@ -150,7 +150,7 @@ def resident() -> int:
 @pytest.mark.scenario("S23")
 def test_what_is_handed_out_keeps_no_more_than_itself() -> None:
     kv = manager(20_000, 1)
-    seq = kv.admit(np.arange(20_000, dtype=np.uint32)).seq
+    seq = kv.allocate(np.arange(20_000, dtype=np.uint32)).seq
     before = resident()
     held = [kv.block_table(seq, start=19_990) for _ in range(5_000)]
     assert sum(table.size for table in held) == 50_000

@@ -19,8 +19,7 @@ from kvframe import (
     TokenRange,
     UsageError,
 )
-from kvframe.blocks import BlockPool
-from kvframe.policies.tier import TierPolicy
+from kvframe.policies.flat import TierPolicy
 
 from .helpers import cached, manager, state
 
@@ -43,30 +42,30 @@ FLAGS = ("read", "insert", "resumed", "partial", "whole_sequence", "join")
 def verbs(kv: KVCacheManager, seq: int) -> dict[str, Callable[[Any], object]]:
     def flag(name: str) -> Callable[[Any], object]:
         options: dict[str, Any] = {}
-        return lambda value: kv.admit([1], **options, **{name: value})
+        return lambda value: kv.allocate([1], **options, **{name: value})
 
     return {
         **{name: flag(name) for name in FLAGS},
-        "partial of a try": lambda value: kv.admit(Request([1]), partial=value),
-        "resumed of a try": lambda value: kv.admit(Request([1]), resumed=value),
+        "partial of a try": lambda value: kv.allocate(Request([1]), partial=value),
+        "resumed of a try": lambda value: kv.allocate(Request([1]), resumed=value),
         "copy": lambda value: kv.fork(seq, upto=1, copy=value),
         "copy of a fork": lambda value: kv.fork(seq, copy=value),
-        "extras": lambda value: kv.lookup([1], extras=value),
-        "retention": lambda value: kv.admit([1], retention=value),
-        "owner": lambda value: kv.pin([1], owner=value),
-        "owner of pins": kv.pins,
-        "owner of all": kv.unpin_all,
-        "owner of a hint": lambda value: kv.hint(1, "pin", owner=value),
-        "hint": lambda value: kv.hint(1, value),
-        "keep": lambda value: kv.hint(1, "retain", keep=value),
-        "form": kv.dump,
-        "rule": lambda value: kv.preemption_order([seq], value),
-        "usage": lambda value: kv.preempt_to(value, [seq]),
-        "free": kv.collect,
-        "block": kv.explain_block,
+        "extras": lambda value: kv.lookup([1], mm_items=value),
+        "retention": lambda value: kv.allocate([1], retention=value),
+        "owner": lambda value: kv.pins.pin([1], owner=value),
+        "owner of pins": kv.pins.held,
+        "owner of all": kv.pins.unpin_all,
+        "owner of a hint": lambda value: kv.pins.hint(1, "pin", owner=value),
+        "hint": lambda value: kv.pins.hint(1, value),
+        "keep": lambda value: kv.pins.hint(1, "retain", keep=value),
+        "form": kv.inspect.dump,
+        "rule": lambda value: kv.pressure.preemption_order([seq], value),
+        "usage": lambda value: kv.pressure.preempt_to(value, [seq]),
+        "free": kv.evict_until,
+        "block": kv.inspect.explain_block,
         "config": lambda value: KVCacheManager(value),
-        "count": BlockPool(kv).take,
-        "key": lambda value: BlockPool(kv).publish(0, value),
+        "count": kv.blocks.take,
+        "key": lambda value: kv.blocks.publish(0, value),
     }
 
 
@@ -78,7 +77,7 @@ WORDS = {"owner", "owner of pins", "owner of all", "owner of a hint"}
 def test_a_value_of_another_type_is_named_and_changes_nothing(verb: str) -> None:
     kv = manager()
     cached(kv, [1] * 9)
-    seq = kv.admit([2, 3]).seq
+    seq = kv.allocate([2, 3]).seq
     kv.commit(seq, 2)
     before = state(kv, [seq])
     for value in OTHERS:
@@ -99,26 +98,30 @@ def test_a_value_of_another_type_is_named_and_changes_nothing(verb: str) -> None
 @pytest.mark.scenario("I13", "I3")
 def test_no_share_preempts_nobody() -> None:
     kv = manager()
-    seqs = [kv.admit([number] * 5).seq for number in range(3)]
+    seqs = [kv.allocate([number] * 5).seq for number in range(3)]
     with pytest.raises(UsageError, match="usage = None: must be a share of the pool, 0 to 1"):
-        kv.preempt_to(None, seqs)  # type: ignore[arg-type]
-    assert kv.live().tolist() == seqs
+        kv.pressure.preempt_to(None, seqs)  # type: ignore[arg-type]
+    assert kv.inspect.running().tolist() == seqs
 
 
 @pytest.mark.scenario("I13", "IL-B10")
 def test_flags_and_numbers_of_numpy_are_taken() -> None:
     kv = manager()
-    options: dict[str, Any] = {"read": np.True_, "partial": np.False_, "priority": np.int16(-3)}
-    grant = kv.admit([1, 2, 3], **options)
+    options: dict[str, Any] = {
+        "read_cache": np.True_,
+        "partial": np.False_,
+        "priority": np.int16(-3),
+    }
+    grant = kv.allocate([1, 2, 3], **options)
     kv.commit(grant.seq, np.int64(3))  # type: ignore[arg-type]
-    fork = kv.fork(grant.seq, upto=np.uint8(3), copy=np.True_)  # type: ignore[arg-type]
+    fork = kv.fork(grant.seq, upto=np.uint8(3), copy=np.True_)  # type: ignore[call-overload]
     assert kv.lengths(fork).slots == 3
     asked = Keep(np.int64(80), np.uint32(5), np.int8(1))  # type: ignore[arg-type]
     ranges = [TokenRange(np.int64(0), np.uint16(2), asked)]  # type: ignore[arg-type]
-    kv.release(kv.admit([7] * 5, retention=Retention(ranges)).seq)
-    assert "block 0" in kv.explain_block(np.int32(0))  # type: ignore[arg-type]
-    assert "block 1" in kv.explain_block(True)
-    assert BlockPool(kv).take(True).size == 1
+    kv.release(kv.allocate([7] * 5, retention=Retention(ranges)).seq)
+    assert "block 0" in kv.inspect.explain_block(np.int32(0))  # type: ignore[arg-type]
+    assert "block 1" in kv.inspect.explain_block(True)
+    assert kv.blocks.take(True).size == 1
     kv.check_integrity()
 
 
@@ -127,8 +130,8 @@ def test_a_length_beside_the_tokens_is_theirs() -> None:
     kv = manager()
     for number in (1, 4, 2**32 - 1):
         with pytest.raises(UsageError, match=f"num_tokens = {number}: the prompt has 3 tokens"):
-            kv.admit([1, 2, 3], num_tokens=number)
-    assert kv.admit([1, 2, 3], num_tokens=3).prompt_tokens == 3
+            kv.allocate([1, 2, 3], num_tokens=number)
+    assert kv.allocate([1, 2, 3], num_tokens=3).prompt_tokens == 3
 
 
 @pytest.mark.scenario("ST28", "I10")
@@ -137,11 +140,11 @@ def test_what_is_asked_for_once_serves_many_requests() -> None:
     asked = Retention(TokenRange(0, None, Keep(priority)) for priority in (60, 90))
     kv = manager()
     for first in (1, 2):
-        grant = kv.admit([first] * 5, retention=asked)
+        grant = kv.allocate([first] * 5, retention=asked)
         kv.commit(grant.seq, 5)
         block = int(kv.block_table(grant.seq)[0])
         kv.release(grant.seq)
-        assert kv.block_priority(block).priority == 90
+        assert kv.pins.block_priority(block).priority == 90
     kv.check_integrity()
 
 
@@ -172,15 +175,15 @@ def others() -> dict[str, Callable[[Any], object]]:
     tier: TierPolicy[Any] = TierPolicy.named("lru", 4)
     tier.insert("a")
     return {
-        "use": lambda value: slots.admit([1], use=value),
+        "use": lambda value: slots.allocate([1], use=value),
         "use of an insert": lambda value: tier.insert("b", use=value),
         "use of a hit": lambda value: tier.hit(["a"], value),
         "key": lambda value: tier.insert([value]),
-        "keys": lambda value: tier.claim([[value]]),
+        "keys": lambda value: tier.acquire([[value]]),
         "keys of a release": lambda value: tier.release([[value]]),
         "keys of a hit": lambda value: tier.hit([[value]]),
         "keys of a refresh": lambda value: tier.refresh([[value]]),
-        "keys that are missed": lambda value: tier.missed([[value]]),
+        "keys that are missed": lambda value: tier.on_miss([[value]]),
         "keys of a remove": lambda value: tier.remove([[value]]),
         "evicted": lambda value: tier.remove(["a"], evicted=value),
         "protected": lambda value: tier.victims(0, [[value]]),

@@ -15,7 +15,7 @@ from .helpers import cached, manager, state
 @pytest.mark.scenario("V24", "V20", "CB-B12")
 def test_the_preempted_come_back_first() -> None:
     kv = manager(6)
-    old, new = kv.admit([1] * 8).seq, kv.admit([2] * 8).seq
+    old, new = kv.allocate([1] * 8).seq, kv.allocate([2] * 8).seq
     kv.step(commit=([old, new], [8, 8]))
     out = kv.step(preempt=[new], append=[old], counts=[4], tokens=[9] * 4)
     (resumed,) = out.preempted
@@ -24,16 +24,16 @@ def test_the_preempted_come_back_first() -> None:
     with pytest.raises(StaleHandleError):
         kv.lengths(new)
     later = Request([3] * 8)
-    out = kv.step(release=[old], admit=[resumed, later])
-    assert [grant and grant.cached_tokens for grant in out.grants] == [4, 0]
-    assert kv.stats()["resumed"] == 1
+    out = kv.step(release=[old], allocate=[resumed, later])
+    assert [grant and grant.cached_tokens for grant in out.allocations] == [4, 0]
+    assert kv.stats.counters()["resumed"] == 1
     kv.check_integrity()
 
 
 @pytest.mark.scenario("V23")
 def test_a_preempted_block_waits_for_the_steps_fence() -> None:
     kv = manager(2)
-    seq = kv.admit([1] * 8).seq
+    seq = kv.allocate([1] * 8).seq
     out = kv.step(preempt=[seq], fence=3)
     assert len(out.preempted[0]) == 8
     assert kv.counts().available == 0
@@ -43,7 +43,7 @@ def test_a_preempted_block_waits_for_the_steps_fence() -> None:
 
 def test_a_fork_is_of_the_sequence_as_the_step_leaves_it() -> None:
     kv = manager(8)
-    parent = kv.admit([1] * 6).seq
+    parent = kv.allocate([1] * 6).seq
     out = kv.step(commit=([parent], [6]), fork=[parent, parent], release=[parent])
     assert [tuple(kv.lengths(seq)) for seq in out.forks] == [(6, 6, 6, 0)] * 2
     one, two = out.forks
@@ -55,7 +55,7 @@ def test_a_fork_is_of_the_sequence_as_the_step_leaves_it() -> None:
 
 def test_slots_come_first_and_ids_with_a_later_step() -> None:
     kv = manager(8)
-    seqs = [kv.admit([i] * 4).seq for i in (1, 2)]
+    seqs = [kv.allocate([i] * 4).seq for i in (1, 2)]
     slots = np.zeros(3, np.int64)
     kv.step(append=seqs, counts=[2, 1], slots=slots)
     assert (slots >= 0).all()
@@ -75,8 +75,8 @@ def test_slots_come_first_and_ids_with_a_later_step() -> None:
 
 def test_a_load_that_came_in_part_cuts_its_sequence() -> None:
     kv = manager(8)
-    grant = kv.admit(list(range(12)), external=8)
-    whole = kv.admit(list(range(50, 62)), external=8)
+    grant = kv.allocate(list(range(12)), num_external_tokens=8)
+    whole = kv.allocate(list(range(50, 62)), num_external_tokens=8)
     assert grant.load is not None
     assert whole.load is not None
     before = state(kv, [grant.seq])
@@ -93,23 +93,23 @@ def test_a_load_that_came_in_part_cuts_its_sequence() -> None:
 
 def test_one_budget_for_decoding_chunks_and_admissions() -> None:
     kv = manager(32)
-    runs = [kv.admit([i] * 4).seq for i in (1, 2)]
-    chunked = [kv.admit([i] * 20, chunk=4).seq for i in (3, 4)]
+    runs = [kv.allocate([i] * 4).seq for i in (1, 2)]
+    chunked = [kv.allocate([i] * 20, chunk=4).seq for i in (3, 4)]
     new = [Request([5] * 9), Request([6] * 9)]
     out = kv.step(
         append=runs,
         counts=[2, 2],
         tokens=[7] * 4,
         extend=(chunked, [20, 20]),
-        admit=new,
+        allocate=new,
         batch_tokens=26,
     )
     assert out.extended.tolist() == [20, 10]
-    assert out.grants == [None, None]
+    assert out.allocations == [None, None]
     assert out.refused == []
     assert out.reasons.tolist() == [0, 0, 0, 0, Reason.NOT_TRIED, Reason.NOT_TRIED]
-    out = kv.step(extend=([chunked[1]], [20]), admit=new, batch_tokens=12)
-    first, second = out.grants
+    out = kv.step(extend=([chunked[1]], [20]), allocate=new, batch_tokens=12)
+    first, second = out.allocations
     assert out.extended.tolist() == [20]
     assert first is not None
     assert (first.granted_tokens, second) == (2, None)
@@ -120,12 +120,12 @@ def test_one_budget_for_decoding_chunks_and_admissions() -> None:
 
 def test_reasons_are_told_as_numbers() -> None:
     kv = manager(4)
-    one, two = (kv.admit([i] * 4).seq for i in (1, 2))
+    one, two = (kv.allocate([i] * 4).seq for i in (1, 2))
     out = kv.step(
         append=[one, two],
         counts=[9, 1],
         tokens=[7] * 10,
-        admit=[Request([3] * 17), Request([4] * 8), Request([5] * 4)],
+        allocate=[Request([3] * 17), Request([4] * 8), Request([5] * 4)],
         skip_refused=True,
     )
     assert out.reasons.dtype == np.uint8
@@ -140,7 +140,7 @@ def test_reasons_are_told_as_numbers() -> None:
 
 def test_rows_of_a_batch_with_places_of_its_own() -> None:
     kv = manager(8)
-    seqs = [kv.admit([i] * 4).seq for i in (1, 2)]
+    seqs = [kv.allocate([i] * 4).seq for i in (1, 2)]
     tables = np.full((5, 3), -7, np.int32)
     kv.step(append=seqs, tokens=[8, 9], tables=tables, rows=[4, 1])
     assert tables[[4, 1], 1].tolist() == [kv.block_table(seq)[1] for seq in seqs]
@@ -166,7 +166,7 @@ def test_what_is_no_pair_of_arrays_is_told_so(name: str, value: Any) -> None:
 @pytest.mark.scenario("I3")
 def test_a_step_with_a_fork_that_cannot_be_does_nothing() -> None:
     kv = manager(16, groups=[GroupConfig(name="m", kind="state")])
-    parent, other = kv.admit([1] * 8).seq, kv.admit([2] * 8).seq
+    parent, other = kv.allocate([1] * 8).seq, kv.allocate([2] * 8).seq
     kv.commit(parent, 6)
     before = state(kv, [parent, other])
     with pytest.raises(UsageError, match="8 tokens have slots and 6 are computed"):
@@ -181,18 +181,18 @@ def test_a_step_with_a_fork_that_cannot_be_does_nothing() -> None:
 @pytest.mark.scenario("VT49")
 def test_lookahead_takes_slots_and_gives_them_back() -> None:
     kv = manager(4)
-    seq = kv.admit([1] * 8, chunk=4).seq
-    kv.reserve(seq, 6)
+    seq = kv.allocate([1] * 8, chunk=4).seq
+    kv.extend(seq, 0, lookahead=6)
     assert kv.lengths(seq)[:2] == (8, 6)
-    kv.reserve(seq, 13)
+    kv.extend(seq, 0, lookahead=13)
     assert kv.lengths(seq)[:2] == (13, 13)
     assert kv.counts().free == 0
     before = state(kv, [seq])
     for until in (17, 12):
         with pytest.raises(KVFrameError):
-            kv.reserve(seq, until)
+            kv.extend(seq, 0, lookahead=until)
     assert state(kv, [seq]) == before
-    kv.fill(seq, [2])
+    kv.fill_placeholders(seq, [2])
     kv.truncate(seq, 9)
     kv.commit(seq, 9)
     assert kv.counts().free == 1
@@ -204,12 +204,12 @@ def test_a_request_may_be_tried_in_another_way() -> None:
     cached(kv, [1] * 4)
     request = Request([1] * 12, chunk=8)
     assert kv.lookup(request).tokens == 4
-    assert kv.lookup(Request([1] * 12, read=False)).tokens == 0
-    grant = kv.admit(request, chunk=3, resumed=True)
+    assert kv.lookup(Request([1] * 12, read_cache=False)).tokens == 0
+    grant = kv.allocate(request, chunk=3, resumed=True)
     assert (grant.cached_tokens, grant.granted_tokens) == (4, 7)
-    assert kv.stats()["resumed"] == 1
+    assert kv.stats.counters()["resumed"] == 1
     for options in ({"salt": "x"}, {"priority": 1, "chunk": 2}):
         with pytest.raises(UsageError, match="part of the Request"):
-            kv.admit(request, **options)
+            kv.allocate(request, **options)
     with pytest.raises(UsageError, match="the request's own"):
-        kv.lookup(request, salt="x")
+        kv.lookup(request, cache_salt="x")

@@ -129,7 +129,7 @@ def manager(
 
 def serve(kv: KVCacheManager, first: int, tokens: int) -> int:
     """One request, start to end; tokens that were found."""
-    grant = kv.admit(list(range(first, first + tokens)))
+    grant = kv.allocate(list(range(first, first + tokens)))
     kv.commit(grant.seq, tokens)
     kv.release(grant.seq)
     return grant.cached_tokens

@@ -96,7 +96,7 @@ def full(bodies: Bodies, on_error: str) -> tuple[KVCacheManager, str, int]:
     kv = manager(lambda: of(bodies), BLOCKS + 1, SIZE, on_error=on_error, name=name)
     serve(kv, 0, 2 * SIZE)
     serve(kv, 100, 2 * SIZE)
-    grant = kv.admit(list(range(500, 500 + SIZE)))
+    grant = kv.allocate(list(range(500, 500 + SIZE)))
     kv.commit(grant.seq, SIZE)
     return kv, name, grant.seq
 
@@ -113,14 +113,14 @@ def test_the_built_in_order_stands_in(case: str) -> None:
     bodies, what = ONCE[case]
     kv, name, _ = full(bodies(), "fallback")
     need = 3 * SIZE
-    grant, messages = warned(lambda: kv.admit(list(range(900, 900 + need))))
+    grant, messages = warned(lambda: kv.allocate(list(range(900, 900 + need))))
     kv.check_integrity()
-    assert kv.stats()["evictions"] == 3
+    assert kv.stats.counters()["evictions"] == 3
     # Least recently used: the first prompt and then the second one's tail.
     assert kv.lookup(list(range(2 * SIZE + 1))).tokens == 0
     if case != "twice":
         assert kv.lookup(list(range(100, 101 + 2 * SIZE))).tokens == SIZE
-    stats = kv.stats()
+    stats = kv.stats.counters()
     assert stats["policy_failures"] >= 1
     assert 1 <= stats["policy_fallbacks"] <= 3
     (message,) = messages
@@ -132,7 +132,7 @@ def test_the_built_in_order_stands_in(case: str) -> None:
     # A second failure is counted, and not told again.
     _, messages = warned(lambda: serve(kv, 2_000, 4 * SIZE))
     assert messages == []
-    assert kv.stats()["policy_failures"] > stats["policy_failures"]
+    assert kv.stats.counters()["policy_failures"] > stats["policy_failures"]
     kv.check_integrity()
 
 
@@ -140,13 +140,17 @@ def test_the_built_in_order_stands_in(case: str) -> None:
 def test_a_strict_policy_that_scores_refuses_what_it_cannot_decide(case: str) -> None:
     bodies, what = ONCE[case]
     kv, name, _ = full(bodies(), "raise")
-    before = kv.counts(), kv.stats()["evictions"], kv.eviction_order().tolist()
+    before = kv.counts(), kv.stats.counters()["evictions"], kv.inspect.eviction_order().tolist()
     for failures in (1, 2):
         with pytest.raises(PolicyError, match=what) as caught:
-            kv.admit(list(range(900, 900 + 3 * SIZE)))
+            kv.allocate(list(range(900, 900 + 3 * SIZE)))
         assert str(caught.value).startswith(f"{name} (kvframe-test 3.2.1): ")
-        assert kv.stats()["policy_failures"] == failures
-    assert (kv.counts(), kv.stats()["evictions"], kv.eviction_order().tolist()) == before
+        assert kv.stats.counters()["policy_failures"] == failures
+    assert (
+        kv.counts(),
+        kv.stats.counters()["evictions"],
+        kv.inspect.eviction_order().tolist(),
+    ) == before
     kv.check_integrity()
 
 
@@ -155,17 +159,17 @@ def test_a_strict_policy_with_an_order_decides_nothing_after_a_fault(case: str) 
     bodies, what = ONCE[case]
     kv, name, _ = full(bodies(), "raise")
     # It is in the middle of the operation, so the built-in order finishes that one.
-    grant, messages = warned(lambda: kv.admit(list(range(900, 900 + 3 * SIZE))))
+    grant, messages = warned(lambda: kv.allocate(list(range(900, 900 + 3 * SIZE))))
     assert len(messages) == 1
     kv.commit(grant.seq, 3 * SIZE)
     kv.release(grant.seq)
-    before = kv.counts(), kv.eviction_order().tolist()
+    before = kv.counts(), kv.inspect.eviction_order().tolist()
     with pytest.raises(PolicyError, match=what) as caught:
-        kv.admit(list(range(2_000, 2_000 + 3 * SIZE)))
+        kv.allocate(list(range(2_000, 2_000 + 3 * SIZE)))
     assert str(caught.value).startswith(f"{name} (kvframe-test 3.2.1): ")
     with pytest.raises(PolicyError, match=what):
-        kv.collect(4)
-    assert (kv.counts(), kv.eviction_order().tolist()) == before
+        kv.evict_until(4)
+    assert (kv.counts(), kv.inspect.eviction_order().tolist()) == before
     kv.check_integrity()
 
 
@@ -205,7 +209,7 @@ def test_a_policy_that_failed_on_an_event_is_not_called_again(event: str, on_err
         assert kv.lookup(list(range(800, 800 + 3 * SIZE))).tokens == 2 * SIZE
     assert calls[-1] == event
     assert calls.count(event) == 1
-    assert kv.stats()["policy_failures"] == 1
+    assert kv.stats.counters()["policy_failures"] == 1
     kv.check_integrity()
 
 

@@ -32,6 +32,6 @@ def test_the_policy_in_c_is_the_built_in_fifo(tmp_path: Path) -> None:
     for first in (0, 100, 0, 200, 300, 100, 0, 400, 200, 0):
         for kv in (ours, fifo):
             serve(kv, first, 8 + first // 50)
-    one, two = ours.take_events(), fifo.take_events()
+    one, two = ours.log.take_events(), fifo.log.take_events()
     assert all(np.array_equal(one[column], two[column]) for column in one)
-    assert ours.stats()["evictions"] > 5
+    assert ours.stats.counters()["evictions"] > 5

@@ -116,7 +116,7 @@ def test_growth_is_told_or_refused() -> None:
         PolicyError, match=r"^test \(kvframe-test 3\.2\.1\): resize answered error 1"
     ):
         kv.resize(31)
-    assert kv.options()["blocks"] == 20
+    assert kv.inspect.options()["blocks"] == 20
     assert told == [(7, 20), (7, 31)]
     fixed = manager(lambda: of(bodies), 8, SIZE)
     with pytest.raises(PolicyError, match="created for 8 blocks and has no resize: 9 are too many"):
@@ -154,7 +154,7 @@ def test_memory_grows_and_keeps_what_is_in_it() -> None:
     for first in range(10_000, 40_000, 100):
         serve(kv, first, 3 * SIZE)
     assert wrong == []
-    assert kv.stats()["evictions"] > 200
+    assert kv.stats.counters()["evictions"] > 200
     kv.check_integrity()
 
 
@@ -192,12 +192,12 @@ def test_events_bring_what_was_asked_for() -> None:
 
     kv = manager(lambda: of({"insert": insert, "score": ok}, wants=FACTS), 8, SIZE)
     tokens = list(range(3 * SIZE))
-    grant = kv.admit(
-        tokens, session=9, turn=2, request_class=3, priority=-4, outlook=np.array([70, 50])
+    grant = kv.allocate(
+        tokens, session=9, turn=2, request_class=3, priority=-4, next_use=np.array([70, 50])
     )
     kv.commit(grant.seq, 2 * SIZE)
     kv.commit(grant.seq, 3 * SIZE)
-    keys = kv.hash_blocks(tokens)
+    keys = kv.blocks.hash_blocks(tokens)
     use = (9, 2, 3, -4, 3 * SIZE)
     assert [row[:5] for row in seen] == [
         ([0, 1], [NONE, 0], [0, 1], keys[:2].ravel().tolist(), (*use, [70, 50])),
@@ -254,7 +254,7 @@ def test_columns_are_those_of_the_batched_way() -> None:
     def run(kv: KVCacheManager) -> None:
         for i in range(40):
             tokens = list(range(100 * (i % 7), 100 * (i % 7) + SIZE * (1 + i % 5)))
-            grant = kv.admit(tokens, session=i, turn=i % 3, request_class=i % 2, priority=-i)
+            grant = kv.allocate(tokens, session=i, turn=i % 3, request_class=i % 2, priority=-i)
             kv.commit(grant.seq, len(tokens))
             kv.release(grant.seq)
 
@@ -298,4 +298,4 @@ def test_a_window_goes_over_what_the_policy_asks_for() -> None:
         offered.clear()
         serve(kv, 50_000, SIZE)
         assert offered == [expected]
-        assert kv.options()["window"] == expected % 300
+        assert kv.inspect.options()["window"] == expected % 300

@@ -118,7 +118,7 @@ def test_an_order_in_the_cores_memory_is_the_built_in_fifo() -> None:
     for first in (0, 100, 0, 200, 300, 100, 0, 400, 200, 0):
         for kv in (ours, twin):
             serve(kv, first, 8 + first // 50)
-    one, two = ours.take_events(), twin.take_events()
+    one, two = ours.log.take_events(), twin.log.take_events()
     assert all(np.array_equal(one[column], two[column]) for column in one)
-    assert ours.stats()["policy_failures"] == 0
-    assert ours.stats()["evictions"] > 5
+    assert ours.stats.counters()["policy_failures"] == 0
+    assert ours.stats.counters()["evictions"] > 5

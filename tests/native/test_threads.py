@@ -58,7 +58,7 @@ def test_many_threads_share_one_cache() -> None:
 
     together(*(partial(run, seed) for seed in range(6)))
     kv.check_integrity()
-    assert kv.stats()["policy_failures"] == 0
+    assert kv.stats.counters()["policy_failures"] == 0
 
 
 def test_a_policy_that_calls_its_own_cache_is_refused_not_hung() -> None:

@@ -122,13 +122,13 @@ def test_the_same_calls_leave_the_same_log(seed: int) -> None:
     for name, (way, make) in FORMS.items():
         kvs[name] = manager(make, capacity, SIZE, way=way, event_log=True)
     walk(Twins(kvs), dice, capacity, 300, retains=seed % 3 == 1)
-    logs = {name: kv.take_events() for name, kv in kvs.items()}
+    logs = {name: kv.log.take_events() for name, kv in kvs.items()}
     for name, kv in kvs.items():
         kv.check_integrity()
-        assert kv.stats()["policy_failures"] == 0, name
+        assert kv.stats.counters()["policy_failures"] == 0, name
         for column, values in logs["builtin"].items():
             assert np.array_equal(values, logs[name][column]), (name, column)
-    assert kvs["builtin"].stats()["evictions"] > 20
+    assert kvs["builtin"].stats.counters()["evictions"] > 20
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -13,7 +13,7 @@ import pytest
 from kvframe.config import Resolved
 from kvframe.errors import HandleError, PolicyError
 from kvframe.native import NativePolicy
-from kvframe.policies.tier import TierPolicy
+from kvframe.policies.flat import TierPolicy
 
 from .helpers import found, in_c, of
 
@@ -97,7 +97,7 @@ def test_the_same_calls_name_the_same_victims(symbol: str, capacity: int | None)
 def test_spared_blocks_stay(symbol: str) -> None:
     ours = tier(lambda: in_c(symbol))
     store(ours, *"abcdefgh")
-    ours.claim("h")
+    ours.acquire("h")
     assert ours.victims(3, "gfa") == ["e", "d", "c"]
     assert ours.victims(5, "g") is None
     assert sorted(ours) == sorted("abfgh")

@@ -40,7 +40,7 @@ def test_python_c_and_rust_agree() -> None:
     assert (wants, initial, create) == (4 * WANTS, 4 * INITIAL, 4 * CREATE)
     assert (victim, score) == (4 * VICTIM, 4 * SCORE)
     assert columns == len(COLUMNS)
-    assert made(copied("order")).options()["policy"] == "test"
+    assert made(copied("order")).inspect.options()["policy"] == "test"
 
 
 @pytest.mark.parametrize(
@@ -183,4 +183,4 @@ def test_make_and_way_must_agree() -> None:
 
 def test_a_window_says_nothing_to_a_policy_with_an_order() -> None:
     kv = manager(lambda: of({"victim": nothing}), window=64)
-    assert kv.options()["window"] is None
+    assert kv.inspect.options()["window"] is None

@@ -28,20 +28,20 @@ TOKENS = np.arange(3_000_000, dtype=np.uint32)
 
 def full() -> KVCacheManager:
     kv = manager(60_000, 4)
-    seq = kv.admit(np.arange(200_000, dtype=np.uint32)).seq
+    seq = kv.allocate(np.arange(200_000, dtype=np.uint32)).seq
     kv.commit(seq, 200_000)
     kv.release(seq)
     return kv
 
 
 CALLS: dict[str, Callable[[KVCacheManager], object]] = {
-    "hash_blocks": lambda kv: kv.hash_blocks(TOKENS),
+    "hash_blocks": lambda kv: kv.blocks.hash_blocks(TOKENS),
     "lookup": lambda kv: kv.lookup(TOKENS),
-    "admit": lambda kv: kv.admit(Request(TOKENS, partial=True)),
+    "admit": lambda kv: kv.allocate(Request(TOKENS, partial=True)),
     "check_integrity": lambda kv: kv.check_integrity(),
-    "snapshot": lambda kv: kv.snapshot(),
-    "clear_cache": lambda kv: kv.clear_cache(),
-    "collect": lambda kv: kv.collect(60_000),
+    "snapshot": lambda kv: kv.inspect.snapshot(),
+    "clear_cache": lambda kv: kv.reset_prefix_cache(),
+    "collect": lambda kv: kv.evict_until(60_000),
     "resize": lambda kv: kv.resize(100),
 }
 

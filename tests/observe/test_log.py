@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from kvframe import GroupConfig, IntegrityError, KVCacheManager, Pressure, UsageError
-from kvframe.observe import BlockEvents, EventLog, Rebuild, redrive
-from kvframe.observe.snapshot import STATES
+from kvframe.stats import BlockEvents, EventLog, Rebuild, redrive
+from kvframe.stats.snapshot import STATES
 from tests.manager.helpers import manager
 
 from .walk import Walk
@@ -49,16 +49,16 @@ PLAIN = ("plain", "null", "slru", "radix", "remap", "partial", "partial radix")
 def compare(kv: KVCacheManager, twin: Rebuild) -> None:
     """Everything that both say must agree."""
     assert twin.counts() == kv.counts()
-    assert twin.usage() == kv.usage()
-    stats = kv.stats()
+    assert twin.usage() == kv.pressure.usage()
+    stats = kv.stats.counters()
     # What policies did is their own, and a log does not tell where a call ends.
     own = ("policy_", "admission_", "peak_")
     assert twin.stats() == {n: v for n, v in stats.items() if not n.startswith(own)}
-    assert twin.hit_rates() == kv.hit_rates()
-    misses = kv.misses()
+    assert twin.hit_rates() == kv.stats.hit_rates()
+    misses = kv.stats.miss_reasons()
     assert misses is not None
     assert twin.reasons() == misses.requests
-    taken = kv.snapshot()
+    taken = kv.inspect.snapshot()
     blocks = taken.blocks
     told = [(STATES[s], r) for s, r in zip(blocks.state, blocks.refs, strict=True)]
     assert [twin.state(block) for block in range(len(told))] == told
@@ -87,16 +87,16 @@ def test_a_random_walk_is_rebuilt_and_redriven(kind: str) -> None:
         for _ in range(STEPS):
             walk.one()
             kv.check_integrity()
-            if not levels or kv.pressure() != levels[-1]:
-                levels.append(kv.pressure())
-            logs.append(kv.take_log())
+            if not levels or kv.pressure.level() != levels[-1]:
+                levels.append(kv.pressure.level())
+            logs.append(kv.log.take())
             twin.feed(logs[-1])
             compare(kv, twin)
     except BaseException as error:
         error.add_note(f"{kind}, KVFRAME_SEED={SEED}")
         raise
     assert [level for _, level in twin.pressures] == levels[levels[0] == Pressure.NORMAL :]
-    stats = kv.stats()
+    stats = kv.stats.counters()
     for name in ("refused", "evictions", "copies", "loads", "leases", "forks", "resumed", "lent"):
         assert stats[name] > 0, name
     assert (stats["joined_tokens"] > 0) == (kind in PLAIN)
@@ -106,7 +106,7 @@ def test_a_random_walk_is_rebuilt_and_redriven(kind: str) -> None:
     retold = redrive(whole, again)
     assert len(retold) > STEPS
     assert again.counts() == kv.counts()
-    before, after = kv.stats(), again.stats()
+    before, after = kv.stats.counters(), again.stats.counters()
     assert before | {"refused": 0} == after | {"refused": 0}
     again.check_integrity()
 
@@ -115,10 +115,10 @@ def test_a_random_walk_is_rebuilt_and_redriven(kind: str) -> None:
 def test_another_configuration_does_otherwise_and_is_told() -> None:
     kv = manager(3, event_log=True)
     for token in range(5):
-        seq = kv.admit([token] * 4).seq
+        seq = kv.allocate([token] * 4).seq
         kv.commit(seq, 4)
         kv.release(seq)
-    log = kv.take_log()
+    log = kv.log.take()
     assert len(redrive(log, manager(3, event_log=True))) == len(log)
     with pytest.raises(IntegrityError, match="redriven it is"):
         redrive(log, manager(5, event_log=True))
@@ -127,34 +127,34 @@ def test_another_configuration_does_otherwise_and_is_told() -> None:
 @pytest.mark.scenario("VT66")
 def test_taking_drains_once_whichever_way_it_is_taken() -> None:
     kv = manager(8, event_log=True)
-    seq = kv.admit([1] * 9).seq
-    assert len(kv.take_log()) > 0
-    assert len(kv.take_log()) == 0
+    seq = kv.allocate([1] * 9).seq
+    assert len(kv.log.take()) > 0
+    assert len(kv.log.take()) == 0
     kv.commit(seq, 9)
-    assert len(kv.take_events()["kind"]) == 3
-    log = kv.take_log()
+    assert len(kv.log.take_events()["kind"]) == 3
+    log = kv.log.take()
     assert (len(log), len(log.ids), len(log.requests)) == (0, 0, 0)
 
 
 def test_switched_off_nothing_is_kept() -> None:
     kv = manager(8)
-    kv.commit(kv.admit([1] * 9).seq, 9)
-    log = kv.take_log()
+    kv.commit(kv.allocate([1] * 9).seq, 9)
+    log = kv.log.take()
     assert (len(log), len(log.ids), len(log.requests)) == (0, 0, 0)
 
 
 def test_sleep_weights_and_wake_are_redriven() -> None:
     kv = manager(8, event_log=True)
     for name in ("a", "b"):
-        kv.commit(seq := kv.admit([1] * 9).seq, 9)
+        kv.commit(seq := kv.allocate([1] * 9).seq, 9)
         kv.release(seq)
-        kv.set_fingerprint(name)
-    kv.commit(seq := kv.admit([2] * 9).seq, 9)
+        kv.set_weight_version(name)
+    kv.commit(seq := kv.allocate([2] * 9).seq, 9)
     kv.release(seq)
     kv.sleep()
     kv.wake()
-    kv.admit([3] * 5, chunk=2)
-    log = kv.take_log()
+    kv.allocate([3] * 5, chunk=2)
+    log = kv.log.take()
     assert len(redrive(log, manager(8, event_log=True))) == len(log)
 
 
@@ -162,11 +162,11 @@ def test_sleep_weights_and_wake_are_redriven() -> None:
 @pytest.mark.parametrize("fence", [0, 2**63, 2**64 - 1])
 def test_a_fence_of_any_number_is_redriven(fence: int) -> None:
     kv = manager(8, event_log=True)
-    kv.commit(seq := kv.admit([1] * 9).seq, 9)
+    kv.commit(seq := kv.allocate([1] * 9).seq, 9)
     kv.release(seq, fence=fence)
-    kv.admit([2] * 5)
+    kv.allocate([2] * 5)
     kv.step(passed=fence)
-    log = kv.take_log()
+    log = kv.log.take()
     again = manager(8, event_log=True)
     assert len(redrive(log, again)) == len(log)
     assert again.counts() == kv.counts()
@@ -174,8 +174,8 @@ def test_a_fence_of_any_number_is_redriven(fence: int) -> None:
 
 def test_arguments_of_another_type_are_refused_by_name() -> None:
     kv = manager(4, 4, event_log=True)
-    kv.admit([1, 2, 3])
-    log, twin, anything = kv.take_log(), Rebuild(4, 4), 3
+    kv.allocate([1, 2, 3])
+    log, twin, anything = kv.log.take(), Rebuild(4, 4), 3
     odd: Any = anything
     calls: list[tuple[Callable[[], object], str]] = [
         (lambda: Rebuild(0, 4), "blocks = 0: must be an integer between 1 and 4294967295"),
@@ -200,20 +200,20 @@ def test_arguments_of_another_type_are_refused_by_name() -> None:
 )
 def test_another_configuration_is_told_with_the_event(options: Any, told: str) -> None:
     kv = manager(8, 4, event_log=True)
-    kv.admit(list(range(9)))
+    kv.allocate(list(range(9)))
     other = manager(**{"blocks": 8, "block_size": 4, **options}, event_log=True)
     with pytest.raises(IntegrityError, match="event 0 was .*, redriven it is refused: " + told):
-        redrive(kv.take_log(), other)
+        redrive(kv.log.take(), other)
 
 
 @pytest.mark.scenario("I10")
 def test_a_cut_beside_a_failed_load_is_redriven() -> None:
     kv = manager(8, event_log=True)
-    grant = kv.admit(range(9), external=8)
+    grant = kv.allocate(range(9), num_external_tokens=8)
     assert grant.load is not None
     kv.step(failed=[grant.load], truncate=([grant.seq], [5]))
     assert kv.lengths(grant.seq)[:2] == (5, 0)
-    log = kv.take_log()
+    log = kv.log.take()
     again = manager(8, event_log=True)
     assert len(redrive(log, again)) == len(log)
     assert again.lengths(grant.seq) == kv.lengths(grant.seq)

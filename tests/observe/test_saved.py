@@ -17,9 +17,9 @@ from kvframe import KVCacheManager, TraceError, UsageError, _core
 from kvframe.bench import logs
 from kvframe.bench.traces import load
 from kvframe.cli import main
-from kvframe.observe import EventLog, redrive
-from kvframe.request import Extra
+from kvframe.request import MMItem
 from kvframe.retention import Keep, Retention, TokenRange
+from kvframe.stats import EventLog, redrive
 from tests.manager.helpers import manager
 
 from .walk import Walk
@@ -47,7 +47,7 @@ def walked(steps: int = 300) -> tuple[KVCacheManager, EventLog]:
     walk, logs = Walk(kv, random.Random(5), SIZE), []
     for _ in range(steps):
         walk.one()
-        logs.append(kv.take_log())
+        logs.append(kv.log.take())
     return kv, EventLog.joined(logs)
 
 
@@ -73,29 +73,29 @@ def test_all_of_it_comes_back(tmp_path: Path, name: str) -> None:
 @pytest.mark.scenario("F34")
 def test_every_keyword_of_a_request_comes_back(tmp_path: Path) -> None:
     kv = manager(64, SIZE, event_log=True)
-    kv.admit(
-        range(16), salt="s", adapter="a", extras=[Extra(2, 5, b"\x00i")], session=2**64 - 1, turn=3,
-        request_class=4, priority=-5, read=False, partial=True, chunk=8, until=12, max_tokens=40,
-        outlook=np.array([5, 2**32 - 1], np.uint32),
+    kv.allocate(
+        range(16), cache_salt="s", lora_name="a", mm_items=[MMItem(2, 5, b"\x00i")], session=2**64 - 1, turn=3,
+        request_class=4, priority=-5, read_cache=False, partial=True, chunk=8, until=12, max_seq_len=40,
+        next_use=np.array([5, 2**32 - 1], np.uint32),
         retention=Retention([TokenRange(0, None, Keep(90, 7))], Keep(10, 3, decay="linear")),
     )  # fmt: skip
-    kv.admit(range(9), external=8, insert=False)
-    kv.admit(None, keys=kv.hash_blocks(range(8)), num_tokens=11)
-    log = kv.take_log()
+    kv.allocate(range(9), num_external_tokens=8, write_cache=False)
+    kv.allocate(None, keys=kv.blocks.hash_blocks(range(8)), num_tokens=11)
+    log = kv.log.take()
     log.save(tmp_path / "x.kvlog")
     same(log, EventLog.load(tmp_path / "x.kvlog"))
 
 
 @pytest.mark.scenario("F34")
 def test_an_empty_log_is_a_file_too(tmp_path: Path) -> None:
-    for log in (manager(4, SIZE, event_log=True).take_log(), EventLog.joined([])):
+    for log in (manager(4, SIZE, event_log=True).log.take(), EventLog.joined([])):
         log.save(tmp_path / "none.kvlog")
         same(log, EventLog.load(tmp_path / "none.kvlog"))
         assert list(EventLog.load(tmp_path / "none.kvlog")) == []
 
 
 def test_portions_of_two_managers_are_not_joined() -> None:
-    parts = [manager(4, size, event_log=True).take_log() for size in (4, 8)]
+    parts = [manager(4, size, event_log=True).log.take() for size in (4, 8)]
     with pytest.raises(UsageError, match=r"block_size = .*: must be that of one manager"):
         EventLog.joined(parts)
     anything: Any = 3
@@ -176,13 +176,13 @@ def recorded(policy: str, capacity: int, seed: int) -> tuple[KVCacheManager, Eve
         if len(chats[who]) > 5 * SIZE:
             chats[who] = chats[who][: SIZE * dice.randrange(3)]
         chats[who] = chats[who] + [dice.randrange(3) for _ in range(SIZE * dice.randint(1, 2))]
-        grant = kv.admit(chats[who], session=who + 1, turn=turns[who], salt="ab"[who % 2])
+        grant = kv.allocate(chats[who], session=who + 1, turn=turns[who], cache_salt="ab"[who % 2])
         turns[who] += 1
         kv.commit(grant.seq, len(chats[who]))
         kv.release(grant.seq)
         if dice.random() < 0.1:
-            parts.append(kv.take_log())
-    return kv, EventLog.joined([*parts, kv.take_log()])
+            parts.append(kv.log.take())
+    return kv, EventLog.joined([*parts, kv.log.take()])
 
 
 @pytest.mark.scenario("F34")
@@ -196,10 +196,10 @@ def test_serial_requests_hit_as_much_when_replayed(
         log.save(tmp_path / "run.kvlog.gz")
         trace = load(str(tmp_path / "run.kvlog.gz")).trace
         got = _core.replay(trace, policy, capacity, "engine")
-        assert got["requests"] == kv.stats()["admissions"]
-        assert got["input_tokens"] == kv.stats()["prompt_tokens"]
-        assert got["hit_tokens"] == kv.stats()["hit_tokens"] > 0
-        assert got["evictions"] == kv.stats()["evictions"]
+        assert got["requests"] == kv.stats.counters()["admissions"]
+        assert got["input_tokens"] == kv.stats.counters()["prompt_tokens"]
+        assert got["hit_tokens"] == kv.stats.counters()["hit_tokens"] > 0
+        assert got["evictions"] == kv.stats.counters()["evictions"]
 
 
 @pytest.mark.scenario("F34")
@@ -210,7 +210,7 @@ def test_policies_that_remember_hashes_hit_nearly_as_much_when_replayed(
     kv, log = recorded(policy, 16, seed=1)
     log.save(tmp_path / "run.kvlog")
     got = _core.replay(load(str(tmp_path / "run.kvlog")).trace, policy, 16, "engine")
-    assert got["hit_tokens"] == pytest.approx(kv.stats()["hit_tokens"], rel=0.1)
+    assert got["hit_tokens"] == pytest.approx(kv.stats.counters()["hit_tokens"], rel=0.1)
 
 
 @pytest.mark.scenario("F34")
@@ -225,7 +225,7 @@ def test_the_command_replays_it(tmp_path: Path, name: str) -> None:
     done = CliRunner().invoke(main, asked, input=given)
     assert done.exit_code == 0, done.stderr
     engine, timed = json.loads(done.stdout)["cells"]
-    assert engine["hit_tokens"] == kv.stats()["hit_tokens"]
+    assert engine["hit_tokens"] == kv.stats.counters()["hit_tokens"]
     assert timed["requests"] == engine["requests"]
     assert "warning: " in done.stderr
     assert "a log's ticks are read as milliseconds; --time-unit says" in done.stderr
@@ -241,15 +241,15 @@ def rows(log: EventLog, unit: str | None = None) -> list[dict[str, Any]]:
 @pytest.mark.scenario("F34")
 def test_what_a_row_says() -> None:
     kv = manager(64, SIZE, event_log=True)
-    first = kv.admit(range(10), session=7)
+    first = kv.allocate(range(10), session=7)
     kv.commit(first.seq, 10)
     kv.append(first.seq, [1, 2, 3])
-    kv.admit(kv.preempt(first.seq))
-    other = kv.admit(range(10), salt="other")
+    kv.allocate(kv.preempt(first.seq))
+    other = kv.allocate(range(10), cache_salt="other")
     kv.release(other.seq)
-    kv.admit(range(9), read=False, insert=False)
-    kv.admit([*range(8), 9])
-    one, two, three, four = rows(kv.take_log())
+    kv.allocate(range(9), read_cache=False, write_cache=False)
+    kv.allocate([*range(8), 9])
+    one, two, three, four = rows(kv.log.take())
     assert (one["input_length"], one["output_length"], one["session_id"]) == (10, 3, 7)
     assert one["hash_ids"] == four["hash_ids"] == [0, 1]
     assert not {*two["hash_ids"], *three["hash_ids"]} & {0, 1}
@@ -260,20 +260,20 @@ def test_what_a_row_says() -> None:
 @pytest.mark.scenario("F34")
 def test_times_are_ticks_or_those_of_the_clock() -> None:
     kv = manager(64, SIZE, event_log=True)
-    kv.admit(range(5))
+    kv.allocate(range(5))
     for now in (3, 7):
-        kv.expire(now)
-        kv.admit([now] * 5)
-        kv.admit([now] * 6)
-    log = kv.take_log()
+        kv.expire_until(now)
+        kv.allocate([now] * 5)
+        kv.allocate([now] * 6)
+    log = kv.log.take()
     ticks = [row["timestamp"] for row in rows(log)]
     assert ticks == sorted(ticks)
     assert [row["timestamp"] for row in rows(log, "ms")] == [3, 3, 3, 7, 7]
     assert [row["timestamp"] for row in rows(log, "s")] == [3000, 3000, 3000, 7000, 7000]
-    kv.admit(range(5))
+    kv.allocate(range(5))
     with pytest.raises(TraceError, match="t: time unit s: the log has no clock"):
-        logs.rows(kv.take_log(), "t", "s")
+        logs.rows(kv.log.take(), "t", "s")
     with pytest.raises(TraceError, match="t: no requests: the log admits none"):
-        logs.rows(kv.take_log(), "t")
+        logs.rows(kv.log.take(), "t")
     with pytest.raises(TraceError, match="t: the log does not say its block size"):
         logs.rows(EventLog(log.events, log.ids, log.requests), "t")

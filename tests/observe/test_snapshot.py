@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from kvframe import HandleError, KVCacheManager, UsageError
-from kvframe.observe import Snapshot
+from kvframe.stats import Snapshot
 from tests.manager.helpers import manager
 from tests.workers import beside
 
 
 def busy() -> tuple[KVCacheManager, int, int]:
     kv = manager(16)
-    seq = kv.admit(range(9)).seq
+    seq = kv.allocate(range(9)).seq
     kv.commit(seq, 9)
     twin = kv.fork(seq)
     kv.append(twin, [7])
@@ -27,13 +27,13 @@ def busy() -> tuple[KVCacheManager, int, int]:
 @pytest.mark.scenario("CB-14", "MK-B13", "S1")
 def test_a_snapshot_says_what_the_manager_says() -> None:
     kv, seq, twin = busy()
-    ticket = kv.lease(seq, 8)
+    ticket = kv.pins.lease(seq, 8)
     kv.release(twin, fence=3)
-    kv.lend(np.zeros(1, np.int32))
-    taken = kv.snapshot()
+    kv.blocks.take(out=np.zeros(1, np.int32))
+    taken = kv.inspect.snapshot()
     assert taken.counts == kv.counts()
-    assert taken.usage == kv.usage()
-    assert taken.stats == kv.stats()
+    assert taken.usage == kv.pressure.usage()
+    assert taken.stats == kv.stats.counters()
     assert set(taken.sequences) == {seq}
     row = taken.sequences[seq]
     assert row.lengths == kv.lengths(seq)
@@ -44,16 +44,16 @@ def test_a_snapshot_says_what_the_manager_says() -> None:
     assert (states["lent"], sum(states.values())) == (1, 16)
     assert [(t.ticket, t.kind) for t in taken.tickets] == [(0, "plan"), (ticket, "lease")]
     ((step, waiting),) = taken.fences
-    assert (step, len(set(waiting.tolist()))) == (3, kv.stats()["waiting_blocks"])
+    assert (step, len(set(waiting.tolist()))) == (3, kv.stats.counters()["waiting_blocks"])
 
 
 @pytest.mark.scenario("MK-B13")
 def test_a_snapshot_points_nowhere_and_stays_as_it_was() -> None:
     kv, seq, _ = busy()
-    taken = kv.snapshot()
+    taken = kv.inspect.snapshot()
     refs, table = taken.blocks.refs.copy(), taken.sequences[seq].tables[0].copy()
     kv.release(seq)
-    kv.clear_cache()
+    kv.reset_prefix_cache()
     assert np.array_equal(taken.blocks.refs, refs)
     assert np.array_equal(taken.sequences[seq].tables[0], table)
     taken.blocks.refs[:] = 99
@@ -65,27 +65,27 @@ def test_a_snapshot_points_nowhere_and_stays_as_it_was() -> None:
 @pytest.mark.scenario("CB-14")
 def test_sequences_and_blocks_are_explained() -> None:
     kv, seq, twin = busy()
-    told = kv.explain_sequence(seq)
+    told = kv.inspect.explain_sequence(seq)
     assert "9 tokens known, 9 with slots, 9 computed, 0 found" in told
     assert "group 0: 3 blocks" in told
     assert "never seen" in told
     first = int(kv.block_table(seq)[0])
-    told = kv.explain_block(first)
+    told = kv.inspect.explain_block(first)
     assert told.startswith(f"block {first} is committed, ")
     assert f"sequence {seq:#x} (group 0, entry 0)" in told
     assert f"sequence {twin:#x} (group 0, entry 0)" in told
     plan = kv.take_plan()
     assert plan is not None
-    assert f"the plan of ticket {plan.ticket}" in kv.explain_block(int(plan.copies[0, 1]))
+    assert f"the plan of ticket {plan.ticket}" in kv.inspect.explain_block(int(plan.copies[0, 1]))
     kv.done(plan.ticket)
     kv.release(twin)
     kv.release(seq)
-    assert "not before the 1 blocks that follow it" in kv.explain_block(first)
-    assert kv.explain_block(15) == "block 15 is free, 0 owners."
+    assert "not before the 1 blocks that follow it" in kv.inspect.explain_block(first)
+    assert kv.inspect.explain_block(15) == "block 15 is free, 0 owners."
     with pytest.raises(HandleError):
-        kv.explain_sequence(seq)
+        kv.inspect.explain_sequence(seq)
     with pytest.raises(UsageError, match="0 to 15"):
-        kv.explain_block(16)
+        kv.inspect.explain_block(16)
 
 
 @pytest.mark.scenario("MK-B13", "I14", "FE-B28")
@@ -98,23 +98,23 @@ def test_snapshots_taken_while_others_work_are_each_of_one_instant() -> None:
         for served in count():
             if stop.is_set():
                 return served
-            seq = kv.admit(dice.integers(0, 9, 64)).seq
+            seq = kv.allocate(dice.integers(0, 9, 64)).seq
             kv.commit(seq, 64)
             kv.release(seq)
         raise AssertionError("a count has no end")
 
-    seq = kv.admit(range(4 * 4_500)).seq
+    seq = kv.allocate(range(4 * 4_500)).seq
     kv.commit(seq, 4 * 4_500)
     works = [lambda worker=worker: work(worker) for worker in range(3)]
     ticks: list[int] = []
     with beside(*works, stop=stop.set) as workers:
         # Without an end where the workers do nothing, so that their death is no success.
         while len(ticks) < 40 or len(set(ticks)) < 10:
-            taken = kv.snapshot()
+            taken = kv.inspect.snapshot()
             check(taken)
             ticks.append(taken.tick)
             assert len(ticks) < 4_000, "nothing happens between snapshots"
-    assert kv.stats()["admissions"] == 1 + sum(worker.answer for worker in workers)
+    assert kv.stats.counters()["admissions"] == 1 + sum(worker.answer for worker in workers)
     kv.check_integrity()
 
 

@@ -9,17 +9,16 @@ from typing import Any
 import numpy as np
 
 from kvframe import (
-    Grant,
+    Allocation,
+    CopyPlan,
     Keep,
     KVCacheManager,
     KVFrameError,
     Pin,
-    Plan,
     Request,
     Retention,
     TokenRange,
 )
-from kvframe.blocks import BlockPool
 
 WEIGHTS = {
     "admit": 20, "append": 10, "extend": 6, "commit": 18, "truncate": 5, "fork": 5, "release": 7,
@@ -52,7 +51,7 @@ class Walk:
         joins: bool = False,
     ) -> None:
         self.kv, self.dice, self.size, self.encoder = kv, dice, size, encoder
-        self.joins, self.pool = joins, BlockPool(kv)
+        self.joins, self.pool = joins, kv.blocks
         self.hands: list[int] = []
         self.clock = 0
         self.live: list[int] = []
@@ -120,7 +119,7 @@ class Walk:
         ranges = [TokenRange(0, self.size, keep()), TokenRange(self.size, None, keep())]
         return Retention(ranges, self.dice.choice([None, keep()]))
 
-    def came(self, grant: Grant) -> None:
+    def came(self, grant: Allocation) -> None:
         self.live.append(grant.seq)
         if grant.load is not None:
             self.loads[grant.load] = grant.external_tokens // self.size
@@ -128,16 +127,16 @@ class Walk:
     def admit(self) -> None:
         if len(self.live) > 5:
             return self.release()
-        return self.came(self.kv.admit(self.request()))
+        return self.came(self.kv.allocate(self.request()))
 
     def append(self) -> None:
         self.kv.append(self.seq(), self.bits(self.below(6)))
 
     def append_unknown(self) -> None:
-        self.kv.append_unknown(self.seq(), self.below(4))
+        self.kv.append_placeholders(self.seq(), self.below(4))
 
     def fill(self) -> None:
-        self.kv.fill(self.seq(), self.bits(self.below(4)))
+        self.kv.fill_placeholders(self.seq(), self.bits(self.below(4)))
 
     def extend(self) -> None:
         seq = self.seq()
@@ -165,11 +164,11 @@ class Walk:
             self.live.append(self.kv.fork(seq, upto=upto, copy=self.below(2) == 0))
 
     def attach(self) -> None:
-        self.kv.attach(self.seq(), self.below(100))
+        self.kv.blocks.attach(self.seq(), self.below(100))
 
     def reserve(self) -> None:
         seq = self.seq()
-        self.kv.reserve(seq, self.kv.lengths(seq).known + self.below(4))
+        self.kv.extend(seq, self.kv.lengths(seq).known, lookahead=self.below(4))
 
     def fence(self) -> int | None:
         if self.below(3):
@@ -190,7 +189,7 @@ class Walk:
     def resume(self) -> None:
         if self.preempted:
             request = self.dice.choice(self.preempted)
-            self.came(self.kv.admit(request))
+            self.came(self.kv.allocate(request))
             self.preempted.remove(request)
 
     def step(self) -> None:
@@ -207,19 +206,19 @@ class Walk:
             fence=self.fence(),
             append=grown,
             tokens=self.bits(len(grown)),
-            admit=[self.request() for _ in range(self.below(3))] if len(self.live) < 6 else [],
+            allocate=[self.request() for _ in range(self.below(3))] if len(self.live) < 6 else [],
             token_budget=self.dice.choice([None, 3 * self.size]),
             skip_refused=True,
         )
         self.live = [seq for seq in self.live if seq not in ended]
-        for grant in stepped.grants:
+        for grant in stepped.allocations:
             if grant is not None:
                 self.came(grant)
         self.keep(stepped.plan)
 
     # --- tickets, fences, the pool ------------------------------------------------------------
 
-    def keep(self, plan: Plan | None) -> None:
+    def keep(self, plan: CopyPlan | None) -> None:
         if plan is not None:
             self.plans.append(plan.ticket)
 
@@ -251,8 +250,8 @@ class Walk:
         tickets = self.plans + list(self.loads)
         self.clock += self.below(3)
         if tickets:
-            self.kv.set_deadline(self.dice.choice(tickets), self.clock + self.below(6))
-        expired = self.kv.expire(self.clock)
+            self.kv.pins.set_deadline(self.dice.choice(tickets), self.clock + self.below(6))
+        expired = self.kv.expire_until(self.clock)
         gone = expired.tickets
         self.pins = [pin for pin in self.pins if pin.receipt not in expired.pins]
         self.plans = [ticket for ticket in self.plans if ticket not in gone]
@@ -261,17 +260,17 @@ class Walk:
     def lease(self) -> None:
         seq = self.seq()
         upto = self.dice.choice([self.kv.lengths(seq).committed, self.size])
-        self.plans.append(self.kv.lease(seq, upto))
+        self.plans.append(self.kv.pins.lease(seq, upto))
 
     def pin(self) -> None:
         lease = self.dice.choice([None, self.below(4)])
-        pin = self.kv.pin([0] * self.size * (1 + self.below(2)), lease=lease)
+        pin = self.kv.pins.pin([0] * self.size * (1 + self.below(2)), lease=lease)
         if pin is not None:
             self.pins.append(pin)
 
     def unpin(self) -> None:
         if self.pins:
-            self.kv.unpin(self.pins.pop(self.below(len(self.pins))))
+            self.kv.pins.unpin(self.pins.pop(self.below(len(self.pins))))
 
     def let_pass(self) -> None:
         self.passed = max(self.passed, self.in_flight - self.below(3))
@@ -279,12 +278,12 @@ class Walk:
 
     def lend(self) -> None:
         out = np.full(1 + self.below(3), -1, np.int32)
-        self.kv.lend(out)
+        self.kv.blocks.take(out=out)
         self.lent += out.tolist()
 
     def give_back(self) -> None:
         back = self.lent[: self.below(len(self.lent) + 1)]
-        self.kv.give_back(np.array(back, np.int32))
+        self.kv.blocks.free(np.array(back, np.int32))
         del self.lent[: len(back)]
 
     # --- blocks one by one ----------------------------------------------------------------------
@@ -312,13 +311,13 @@ class Walk:
             (self.hands if block in self.hands else self.lent).remove(block)
 
     def clear(self) -> None:
-        self.kv.clear_cache()
+        self.kv.reset_prefix_cache()
 
     def new_weights(self) -> None:
-        self.kv.set_fingerprint(self.dice.choice(["", "a", "b"]))
+        self.kv.set_weight_version(self.dice.choice(["", "a", "b"]))
 
     def resize(self) -> None:
         self.kv.resize(max(self.kv.counts().total + self.below(7) - 3, 20))
 
     def collect(self) -> None:
-        self.kv.collect(self.below(self.kv.counts().total))
+        self.kv.evict_until(self.below(self.kv.counts().total))

@@ -13,11 +13,11 @@ from kvframe import (
     CacheConfig,
     CapacityError,
     Config,
+    CopyPlan,
     EventKind,
     KVCacheManager,
     KVFrameError,
     Pin,
-    Plan,
     PolicyConfig,
     PressureConfig,
     Request,
@@ -100,7 +100,7 @@ class Setup:
             rank = None
         pool = Pool(self.blocks, int(self.null), self.policy, rank, retains=self.retains)
         if self.policy in TWINS and self.policy not in RANKS:
-            options = kv.options()["policy_options"]
+            options = kv.inspect.options()["policy_options"]
             pool.twin = Victims(TWINS[self.policy](pool.usable, **options))
         o = Oracle(pool, self.size, self.groups, tables, self.caching, self.reserve)
         o.by_key, o.remaps, o.partial = self.index == "hash", self.remap, self.partial
@@ -141,7 +141,7 @@ class Machine:
     def __post_init__(self) -> None:
         self.manager = self.setup.manager()
         self.kv = cast(KVCacheManager, Watched(self.manager, self.called))
-        self.kv.add_pressure_callback(self.hear)
+        self.kv.pressure.add_callback(self.hear)
         self.groups = len(self.setup.groups)
         self.size = self.setup.size
         self.o = self.setup.model(self.manager, self.tables)
@@ -161,7 +161,7 @@ class Machine:
             got = call()
         except KVFrameError as caught:
             error = caught
-        self.log.append(self.kv.take_events())
+        self.log.append(self.kv.log.take_events())
         self.o.pool.hear(self.log[-1])
         if self.o.pool.twin:
             kinds, blocks, keys = (self.log[-1][name] for name in ("kind", "block", "key"))
@@ -212,7 +212,7 @@ class Machine:
     def take_plan(self) -> None:
         self.keep(self.kv.take_plan())
 
-    def keep(self, plan: Plan | None) -> None:
+    def keep(self, plan: CopyPlan | None) -> None:
         """Books the copies that were planned."""
         copies = self.o.take_plan(None if plan is None else plan.ticket)
         self.same("plan", [] if plan is None else [*map(tuple, plan.copies.tolist())], copies)
@@ -228,7 +228,7 @@ class Machine:
         cached = len(pool.cached())
         used = pool.total - pool.free - cached
         self.same("counts", tuple(kv.counts()), (pool.free, cached, used, pool.total))
-        pool.check_order(kv.eviction_order().tolist())
+        pool.check_order(kv.inspect.eviction_order().tolist())
         for seq, s in o.seqs.items():
             lengths = (len(s.tokens), s.slots, s.committed, s.cached)
             self.same(f"lengths of {seq:#x}", tuple(kv.lengths(seq)), lengths)
@@ -239,7 +239,7 @@ class Machine:
             b = pool.blocks.get(block)
             wanted_state = ("free", 0) if b is None else (b.state, len(b.owners))
             self.same(f"block {block}", (state, owners), wanted_state)
-        stats = kv.stats()
+        stats = kv.stats.counters()
         wanted_stats = {"live_sequences": len(o.seqs), "policy_failures": 0, "collisions": 0}
         wanted_stats |= {"policy_fallbacks": 0} if self.setup.policy in OUTSIDE else {}
         for name, count in (wanted_stats | pool.stats).items():

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from kvframe import Extra, Grant, Remap, Request
+from kvframe import Allocation, MMItem, Remap, Request
 
 from .admission import Came, Told
 from .machine import Machine
 from .retains import retention
 from .sequence import Ask, Seq, Token
 
-SPACES: list[tuple[str, str, tuple[Extra, ...]]] = [
+SPACES: list[tuple[str, str, tuple[MMItem, ...]]] = [
     *[("", "", ())] * 5,
     ("s", "", ()),
     ("", "s", ()),
-    ("", "", (Extra(2, 6, b"i"),)),
+    ("", "", (MMItem(2, 6, b"i"),)),
 ]
 LONG = 30
 """Tokens of a prompt that goes on where another ended, at the most, or so."""
@@ -67,7 +67,7 @@ class Rules(Machine):
         # What a window or a state leaves there is rarer.
         keys = [key for key in keys if not self.o.kinds[key[0]].full] or keys
         _, salt, adapter, encoder, items, *tokens = self.dice.pick(keys)
-        extras = tuple(Extra(*item) for item in items)
+        extras = tuple(MMItem(*item) for item in items)
         more = self.dice.bits(1 + self.dice.below(self.o.unit))
         return Ask((*tokens, *more), salt, adapter, extras, encoder, self.other_input()[1])
 
@@ -128,7 +128,7 @@ class Rules(Machine):
         options = {k: v for k, v in ask.__dict__.items() if k not in apart}
         if not ask.keys_only:
             return Request(list(ask.tokens), **options)
-        keys = self.kv.hash_blocks(list(ask.tokens), **ask.space)
+        keys = self.kv.blocks.hash_blocks(list(ask.tokens), **ask.space)
         return Request(None, keys=keys, num_tokens=len(ask.tokens), **options)
 
     def told(self, ask: Ask) -> Told:
@@ -165,14 +165,14 @@ class Rules(Machine):
     def come(self, request: Request, ask: Ask) -> bool:
         told = self.told(ask)
 
-        def model(grant: Grant | None) -> None:
+        def model(grant: Allocation | None) -> None:
             if grant is not None:
                 told.seq, told.load = grant.seq, grant.load
             wanted = self.o.admit(ask, told)
             assert grant is not None
             self.same_grant(grant, wanted)
 
-        grant = self.both(f"admit {ask}", lambda: self.kv.admit(request), model)
+        grant = self.both(f"admit {ask}", lambda: self.kv.allocate(request), model)
         self.count("attached", grant is not None and grant.attached is not None)
         if grant is not None:
             self.came(grant)
@@ -190,11 +190,11 @@ class Rules(Machine):
         self.same("remapped", [tuple(entry) for entry in told], entries)
         self.count("remapped", bool(told))
 
-    def same_grant(self, grant: Grant, wanted: Came) -> None:
+    def same_grant(self, grant: Allocation, wanted: Came) -> None:
         for name, value in vars(wanted).items():
             self.same(name, getattr(grant, name), value)
 
-    def came(self, grant: Grant) -> None:
+    def came(self, grant: Allocation) -> None:
         seq = grant.seq
         self.coming[seq] = []
         ask = self.o.live(seq).ask
@@ -252,7 +252,7 @@ class Rules(Machine):
             had = len(self.o.live(seq).tokens)
             self.both(
                 f"append_unknown {seq:#x} {count}",
-                lambda: self.kv.append_unknown(seq, count),
+                lambda: self.kv.append_placeholders(seq, count),
                 lambda _: self.o.append(seq, count),
             )
             self.coming[seq] += self.dice.bits(len(self.o.live(seq).tokens) - had)
@@ -264,7 +264,7 @@ class Rules(Machine):
             tokens = (self.coming[seq] + [1])[:count]
             self.both(
                 f"fill {seq:#x} {tokens}",
-                lambda: self.kv.fill(seq, tokens),
+                lambda: self.kv.fill_placeholders(seq, tokens),
                 lambda _: self.o.fill(seq, tokens),
             )
             unknown = len(self.o.live(seq).tokens) - self.o.live(seq).filled

@@ -77,7 +77,11 @@ class AllRules(StepRules):
         if count <= 0:
             return
         out = np.empty(count, np.int32)
-        self.both(f"lend {count}", lambda: self.kv.lend(out), lambda _: self.o.lend(out.tolist()))
+        self.both(
+            f"lend {count}",
+            lambda: self.kv.blocks.take(out=out),
+            lambda _: self.o.lend(out.tolist()),
+        )
         if self.o.asleep:
             return
         before = self.short
@@ -86,7 +90,9 @@ class AllRules(StepRules):
         self.check()
         back = out[::-1].copy()
         self.both(
-            "give back", lambda: self.kv.give_back(back), lambda _: self.o.give_back(back.tolist())
+            "give back",
+            lambda: self.kv.blocks.free(back),
+            lambda _: self.o.give_back(back.tolist()),
         )
 
     # --- misuse -------------------------------------------------------------------------------
@@ -100,17 +106,17 @@ class AllRules(StepRules):
             ("commit", lambda: kv.commit(stale, 0), lambda _: o.commit(stale, 0)),
             ("fork", lambda: kv.fork(stale), lambda _: o.fork(stale, 0)),
             ("append", lambda: kv.append(stale, [1]), lambda _: o.append(stale, [1])),
-            ("lease", lambda: kv.lease(stale, 0), lambda _: o.lease(stale, 0, 0)),
-            ("fill", lambda: kv.fill(stale, []), lambda _: o.fill(stale, [])),
+            ("lease", lambda: kv.pins.lease(stale, 0), lambda _: o.lease(stale, 0, 0)),
+            ("fill", lambda: kv.fill_placeholders(stale, []), lambda _: o.fill(stale, [])),
             ("preempt", lambda: kv.preempt(stale), lambda _: o.preempt(stale)),
-            ("reserve", lambda: kv.reserve(stale, 0), lambda _: o.reserve(stale, 0)),
+            ("reserve", lambda: kv.extend(stale, 0, lookahead=0), lambda _: o.reserve(stale, 0)),
             ("fork", lambda: kv.fork(stale, upto=0), lambda _: o.fork_prefix(stale, 0, False, 0)),
             ("extend", lambda: kv.extend(stale, 0), lambda _: o.extend(stale, 0)),
-            ("readable", lambda: kv.readable(stale), lambda _: o.live(stale)),
-            ("sight", lambda: kv.sight(stale), lambda _: o.live(stale)),
-            ("usage", lambda: kv.request_usage(stale), lambda _: o.live(stale)),
-            ("unkeyed", lambda: kv.unkeyed_blocks(stale), lambda _: o.live(stale)),
-            ("pages", lambda: kv.pages(stale, 0, 0), lambda _: o.live(stale)),
+            ("readable", lambda: kv.inspect.num_readable_tokens(stale), lambda _: o.live(stale)),
+            ("sight", lambda: kv.inspect.visible_range(stale), lambda _: o.live(stale)),
+            ("usage", lambda: kv.stats.request_usage(stale), lambda _: o.live(stale)),
+            ("unkeyed", lambda: kv.blocks.unhashed_blocks(stale), lambda _: o.live(stale)),
+            ("pages", lambda: kv.inspect.pages(stale, 0, 0), lambda _: o.live(stale)),
             ("table", lambda: kv.block_table(stale), lambda _: o.live(stale)),
             ("done", lambda: kv.done(10**9), lambda _: o.done(10**9)),
             ("failed", lambda: kv.failed(0), lambda _: o.failed(0)),
@@ -141,7 +147,7 @@ class AllRules(StepRules):
             self.let_pass()
         self.both(
             "give back",
-            lambda: self.kv.give_back(np.array(self.lent, np.int32)),
+            lambda: self.kv.blocks.free(np.array(self.lent, np.int32)),
             lambda _: self.o.give_back(self.lent),
         )
         self.lent = []
@@ -150,4 +156,4 @@ class AllRules(StepRules):
         self.check()
         assert self.kv.counts().free == self.o.pool.usable, "blocks leaked"
         self.sleep()
-        self.same("callbacks", self.kv.remove_pressure_callback(self.hear), 1)
+        self.same("callbacks", self.kv.pressure.remove_callback(self.hear), 1)

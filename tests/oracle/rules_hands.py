@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kvframe import Fit, Pin
-from kvframe.blocks import BlockPool
+from kvframe import AllocStatus, Pin
 
 from . import views
 from .hands import OWN
@@ -34,7 +33,7 @@ class HandRules(PoolRules):
             found = self.o.pin(ask, told, None if pin is None else pin.receipt)
             self.same("pinned", 0 if pin is None else pin.tokens, found)
 
-        pin = self.both(f"pin {ask}", lambda: self.kv.pin(list(ask.tokens), **space), model)
+        pin = self.both(f"pin {ask}", lambda: self.kv.pins.pin(list(ask.tokens), **space), model)
         self.pins += [] if pin is None else [pin]
         self.count("pinned", pin is not None)
         return None
@@ -54,7 +53,7 @@ class HandRules(PoolRules):
                 self.pins.remove(pin)
         self.both(
             f"unpin {pin}",
-            lambda: self.kv.unpin(pin),
+            lambda: self.kv.pins.unpin(pin),
             lambda _: self.o.unpin(pin.receipt, pin.block),
         )
 
@@ -68,12 +67,14 @@ class HandRules(PoolRules):
             handle = self.dice.below(2**20)
             self.both(
                 f"attach {seq:#x} {handle} {upto}",
-                lambda: self.kv.attach(seq, handle, upto=None if upto == s.committed else upto),
+                lambda: self.kv.blocks.attach(
+                    seq, handle, upto=None if upto == s.committed else upto
+                ),
                 lambda old: self.same("replaced", old, self.o.attach(seq, handle, upto)),
             )
 
     def take_dropped(self) -> None:
-        self.same("dropped", self.kv.take_dropped(), self.o.pool.dropped)
+        self.same("dropped", self.kv.blocks.take_detached(), self.o.pool.dropped)
         self.count("dropped", bool(self.o.pool.dropped))
         self.o.pool.dropped = []
 
@@ -84,7 +85,7 @@ class HandRules(PoolRules):
         at = self.clock + self.dice.below(6)
         self.both(
             f"{ticket} lapses at {at}",
-            lambda: self.kv.set_deadline(ticket, at),
+            lambda: self.kv.pins.set_deadline(ticket, at),
             lambda _: self.o.set_deadline(ticket, at),
         )
 
@@ -96,7 +97,7 @@ class HandRules(PoolRules):
             self.plane.forget(ticket)
         self.both(
             f"expire {self.clock}",
-            lambda: self.kv.expire(self.clock),
+            lambda: self.kv.expire_until(self.clock),
             lambda told: self.same("lapsed", tuple(told[:2]), self.o.expire(self.clock)),
         )
         self.count("lapsed", bool(lapsed))
@@ -126,7 +127,7 @@ class HandRules(PoolRules):
             had = len(s.tokens)
             self.both(
                 f"reserve {seq:#x} {until}",
-                lambda: self.kv.reserve(seq, until),
+                lambda: self.kv.extend(seq, 0, lookahead=until),
                 lambda _: self.o.reserve(seq, until),
             )
             self.coming[seq] += self.dice.bits(len(s.tokens) - had)
@@ -144,7 +145,7 @@ class HandRules(PoolRules):
         refused = self.refusals
         self.both(
             f"publish {block} as {name} after {parent}",
-            lambda: BlockPool(self.manager).publish(block, key, parent),
+            lambda: self.kv.blocks.publish(block, key, parent),
             lambda old: self.same("before", old, self.o.publish_block(block, name, parent)),
         )
         if self.refusals > refused and block not in self.lent:
@@ -156,13 +157,13 @@ class HandRules(PoolRules):
         """By the keys of a prompt, or by those of one's own; then they may be held."""
         if self.setup.groups[1:] or not self.setup.takes_keys or self.setup.groups[0].lag:
             return
-        ask, pool = self.ask(), BlockPool(self.manager)
+        ask, pool = self.ask(), self.kv.blocks
         if self.dice.one_in(2):
             names = [self.dice.below(8) for _ in range(self.dice.below(3))]
             wanted = [(OWN, name) for name in names]
             keys = np.array([[name, 7 * name + 1] for name in names], np.uint64).reshape(-1, 2)
         else:
-            keys = self.kv.hash_blocks(list(ask.tokens), **ask.space)
+            keys = self.kv.blocks.hash_blocks(list(ask.tokens), **ask.space)
             wanted = self.o.keys(ask)
         found = pool.find(keys).tolist()
         there = [bool(self.o.pool.named(key)) for key in wanted]
@@ -171,7 +172,7 @@ class HandRules(PoolRules):
         self.touch([*found, *[self.dice.below(self.o.pool.total)] * self.dice.one_in(4)])
 
     def touch(self, blocks: list[int]) -> None:
-        pool = BlockPool(self.manager)
+        pool = self.kv.blocks
         generations = pool.generations(blocks) if self.dice.one_in(2) else None
         self.both(
             f"touch {blocks}",
@@ -189,7 +190,7 @@ class HandRules(PoolRules):
         refused = self.refusals
         self.both(
             f"free {blocks}",
-            lambda: BlockPool(self.manager).free(blocks),
+            lambda: self.kv.blocks.free(blocks),
             lambda _: self.o.free(blocks),
         )
         if self.refusals == refused:
@@ -200,22 +201,24 @@ class HandRules(PoolRules):
     def ask_about(self) -> None:
         """All that can be asked of a sequence, and of a block."""
         block = self.dice.below(self.o.pool.total)
-        told = self.kv.owners(block)
+        told = self.kv.blocks.owners(block)
         self.same(
             f"owners of {block}", (*told[:1], sorted(told[1]), *told[2:4]), self.o.owners(block)
         )
-        self.same("tickets", [tuple(row) for row in self.kv.tickets()], self.o.outstanding())
-        self.same("live", sorted(self.kv.live().tolist()), sorted(self.o.seqs))
+        self.same(
+            "tickets", [tuple(row) for row in self.kv.inspect.tickets()], self.o.outstanding()
+        )
+        self.same("live", sorted(self.kv.inspect.running().tolist()), sorted(self.o.seqs))
         seq = self.seq()
         if seq is None:
             return
         s, kv = self.o.live(seq), self.kv
-        self.same("readable", kv.readable(seq), views.readable(self.o, s))
-        unkeyed = [blocks.tolist() for blocks in kv.unkeyed_blocks(seq)]
+        self.same("readable", kv.inspect.num_readable_tokens(seq), views.readable(self.o, s))
+        unkeyed = [blocks.tolist() for blocks in kv.blocks.unhashed_blocks(seq)]
         self.same("unkeyed", unkeyed, views.unkeyed(self.o, s))
-        self.same("usage", kv.request_usage(seq)._asdict(), vars(s.usage))
+        self.same("usage", kv.stats.request_usage(seq)._asdict(), vars(s.usage))
         for group in range(self.groups):
-            seen = kv.sight(seq, group)
+            seen = kv.inspect.visible_range(seq, group)
             told_sight = [tuple(v) for v in seen.visible], [tuple(m) for m in seen.masked]
             self.same("sight", (*told_sight, seen.blocks), views.sight(self.o, s, group))
         stop = self.dice.below(s.slots + 2)
@@ -225,7 +228,7 @@ class HandRules(PoolRules):
             self.same("pages", told, views.pages(self.o, seq, start, stop, group))
 
         def pages() -> tuple[list[int], int, int]:
-            blocks, offset, last = kv.pages(seq, start, stop, group)
+            blocks, offset, last = kv.inspect.pages(seq, start, stop, group)
             return blocks.tolist(), offset, last
 
         self.both(f"pages {seq:#x} {start} to {stop} of {group}", pages, model)
@@ -233,11 +236,15 @@ class HandRules(PoolRules):
     def fits(self) -> None:
         ask = self.ask()
         request = self.request(ask)
-        fit = self.both(f"fits {ask}", lambda: self.kv.fits(request), lambda _: self.o.fits(ask))
+        fit = self.both(
+            f"fits {ask}", lambda: self.kv.can_allocate(request), lambda _: self.o.fits(ask)
+        )
         if fit is not None:
             before = self.refusals
             came = self.come(request, ask)
-            assert (fit == Fit.NOW) == came, f"{fit}, but it {'came' if came else 'did not come'}"
+            assert (fit == AllocStatus.OK) == came, (
+                f"{fit}, but it {'came' if came else 'did not come'}"
+            )
             assert came or self.refusals > before
 
     def tabulate(self) -> None:
@@ -256,11 +263,11 @@ class HandRules(PoolRules):
             self.same("table", row[start:], wanted[start:])
             assert row[:start] == [-9] * start, "what was kept is written"
         indptr, blocks = np.zeros(len(seqs) + 1, np.int32), np.full(400, -9, np.int32)
-        count = kv.ragged_tables(seqs, indptr, blocks, group=group)
-        self.same("ragged", blocks[:count].tolist(), [b for table in tables for b in table])
+        wrote = kv.block_tables(seqs, blocks, indptr=indptr, group=group)
+        self.same("ragged", wrote.tolist(), [b for table in tables for b in table])
         self.same("offsets", indptr.tolist(), np.cumsum([0, *map(len, tables)]).tolist())
         lengths = np.zeros(len(seqs), np.int64)
-        kv.seq_lens(seqs, lengths)
+        kv.block_tables(seqs, seq_lens=lengths)
         self.same("lengths", lengths.tolist(), [self.o.live(s).slots for s in seqs])
         if kind.cross:
             return

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kvframe import Extra
+from kvframe import MMItem
 
 from .rules import Rules
 from .sequence import Ask
@@ -77,7 +77,7 @@ class PoolRules(Rules):
         upto = max(s.committed + 1 - self.dice.below(s.committed + 2), 0)
         ticket = self.both(
             f"lease {seq:#x} {upto}",
-            lambda: self.kv.lease(seq, upto),
+            lambda: self.kv.pins.lease(seq, upto),
             lambda ticket: self.o.lease(seq, upto, ticket),
         )
         if ticket is not None:
@@ -102,7 +102,7 @@ class PoolRules(Rules):
         self.keep(stepped.plan)
 
     def take_changes(self) -> None:
-        changes = self.kv.take_changes()
+        changes = self.kv.log.take_changes()
         self.same_changes(changes.rewound, changes.remapped)
 
     # --- the pool -----------------------------------------------------------------------------
@@ -112,7 +112,7 @@ class PoolRules(Rules):
         refused = self.refusals
         self.both(
             f"lend {len(out)}",
-            lambda: self.kv.lend(out),
+            lambda: self.kv.blocks.take(out=out),
             lambda _: self.o.lend(out.tolist()),
         )
         if self.refusals > refused:
@@ -134,7 +134,7 @@ class PoolRules(Rules):
         refused = self.refusals
         self.both(
             f"give back {back}",
-            lambda: self.kv.give_back(np.array(back, np.int32)),
+            lambda: self.kv.blocks.free(np.array(back, np.int32)),
             lambda _: self.o.give_back(back),
         )
         if self.refusals == refused:
@@ -142,7 +142,9 @@ class PoolRules(Rules):
 
     def clear(self) -> None:
         self.both(
-            "clear", self.kv.clear_cache, lambda gone: self.same("gone", gone, self.o.clear())
+            "clear",
+            self.kv.reset_prefix_cache,
+            lambda gone: self.same("gone", gone, self.o.clear()),
         )
         self.plane.epoch += 1
 
@@ -154,7 +156,7 @@ class PoolRules(Rules):
         )
         self.both(
             f"clear adapter {adapter!r} salt {salt!r} session {session}",
-            lambda: self.kv.clear_cache(adapter=adapter, salt=salt, session=session),
+            lambda: self.kv.reset_prefix_cache(lora_name=adapter, cache_salt=salt, session=session),
             lambda gone: self.same("gone", gone, self.o.clear_scope(adapter, salt, session)),
         )
         if session is None:
@@ -164,7 +166,7 @@ class PoolRules(Rules):
         name = self.dice.pick(["", "a", "b"])
         self.both(
             f"fingerprint {name}",
-            lambda: self.kv.set_fingerprint(name),
+            lambda: self.kv.set_weight_version(name),
             lambda gone: self.same("gone", gone, self.o.clear()),
         )
         if self.o.pool.twin:
@@ -185,7 +187,7 @@ class PoolRules(Rules):
         free = self.dice.below(self.o.pool.total + 2)
         self.both(
             f"collect {free}",
-            lambda: self.kv.collect(free),
+            lambda: self.kv.evict_until(free),
             lambda gone: self.same("gone", gone, self.o.collect(free)),
         )
 
@@ -202,22 +204,22 @@ class PoolRules(Rules):
     def order(self) -> None:
         rule = self.dice.pick(["fewest-computed", "last-admitted", "lowest-priority"])
         share = self.dice.below(5) / 4 if self.dice.one_in(2) else None
-        told = self.kv.preemption_order(list(self.o.seqs), rule, usage=share)  # type: ignore[arg-type]
+        told = self.kv.pressure.preemption_order(list(self.o.seqs), rule, usage=share)  # type: ignore[arg-type]
         wanted = self.o.preemption_order(rule)
         if share is not None:
             wanted = self.o.preemption_to(rule, share)
         self.same(f"{rule} to {share}", [tuple(v) for v in told], wanted)
         pool = self.o.pool
         usage = (pool.usable - pool.room_to_come()) / pool.usable
-        self.same("usage", self.kv.usage(), usage)
-        self.same("level", int(self.kv.pressure()), self.level)
+        self.same("usage", self.kv.pressure.usage(), usage)
+        self.same("level", int(self.kv.pressure.level()), self.level)
 
     def lookup(self) -> None:
         ask = self.ask()
         if self.o.pool.attached and self.dice.one_in(2):
             # Exactly what somebody attached a handle to.
             salt, adapter, encoder, items, *tokens = self.dice.pick(list(self.o.pool.attached))
-            extras = tuple(Extra(*item) for item in items)
+            extras = tuple(MMItem(*item) for item in items)
             ask = Ask(tuple(tokens), salt, adapter, extras, encoder)
             self.count("attached", self.dice.one_in(2) and self.come(self.request(ask), ask))
         if self.dice.one_in(2):

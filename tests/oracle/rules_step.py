@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kvframe import CapacityError, Request, Stepped
+from kvframe import CapacityError, Request, StepResult
 
 from .admission import Told
 from .rules_hands import HandRules
@@ -44,7 +44,7 @@ class StepRules(HandRules):
         buffers = self.buffers(call)
         out: list[Out] = []
 
-        def model(stepped: Stepped | None) -> None:
+        def model(stepped: StepResult | None) -> None:
             forks = [] if stepped is None else stepped.forks
             out.append(run(self.o, call, forks, self.came_in(call, stepped)))
 
@@ -64,7 +64,7 @@ class StepRules(HandRules):
         self.compare(stepped, out[0])
         self.check_buffers(call, stepped, buffers)
         self.follow(call, stepped, out[0])
-        for grant in stepped.grants:
+        for grant in stepped.allocations:
             if grant is not None:
                 self.came(grant)
         self.keep(stepped.plan)
@@ -84,7 +84,7 @@ class StepRules(HandRules):
         for seq, tokens in before.items():
             self.o.seqs[seq].tokens[:] = tokens
 
-    def follow(self, call: Call, stepped: Stepped, out: Out) -> None:
+    def follow(self, call: Call, stepped: StepResult, out: Out) -> None:
         """What the manager is still to be told, and what comes back later."""
         for seq, tokens in call.fill:
             del self.coming[seq][: len(tokens)]
@@ -189,7 +189,7 @@ class StepRules(HandRules):
         ]
         self.dice.pick(wrong)()
 
-    def make(self, call: Call, requests: list[Request], buffers: Buffers) -> Stepped:
+    def make(self, call: Call, requests: list[Request], buffers: Buffers) -> StepResult:
         def pairs(of: Pairs) -> tuple[list[int], list[int]]:
             return [seq for seq, _ in of], [length for _, length in of]
 
@@ -210,7 +210,7 @@ class StepRules(HandRules):
             counts=[len(tokens) for _, tokens in call.append],
             tokens=None if call.unknown else [t for _, tokens in call.append for t in tokens],
             extend=pairs(call.extend),
-            admit=requests,
+            allocate=requests,
             token_budget=call.token_budget,
             batch_tokens=call.batch_tokens,
             skip_refused=call.skip_refused,
@@ -219,12 +219,12 @@ class StepRules(HandRules):
             rows=buffers.rows,
         )
 
-    def came_in(self, call: Call, stepped: Stepped | None) -> Callable[[int], Told]:
+    def came_in(self, call: Call, stepped: StepResult | None) -> Callable[[int], Told]:
         def came(i: int) -> Told:
-            grant = None if stepped is None else stepped.grants[i]
+            grant = None if stepped is None else stepped.allocations[i]
             if stepped is None or grant is None:
                 # Looked up after the step, unless that has changed what is found.
-                later = any(stepped.grants[i:]) if stepped else True
+                later = any(stepped.allocations[i:]) if stepped else True
                 return Told() if later else self.told(call.admit[i])
             tables = self.tables(grant.seq)
             told = Told(grant.seq, grant.load, tables)
@@ -238,8 +238,8 @@ class StepRules(HandRules):
 
         return came
 
-    def compare(self, stepped: Stepped, out: Out) -> None:
-        for grant, wanted in zip(stepped.grants, out.grants, strict=True):
+    def compare(self, stepped: StepResult, out: Out) -> None:
+        for grant, wanted in zip(stepped.allocations, out.grants, strict=True):
             assert (grant is None) == (wanted is None), f"{grant}, but must be {wanted}"
             if grant is not None and wanted is not None:
                 self.same_grant(grant, wanted)
@@ -280,7 +280,7 @@ class StepRules(HandRules):
         count = sum(len(tokens) for _, tokens in call.append)
         return Buffers(rows, tables, [np.full(count, -7, np.int64) for _ in range(self.groups)])
 
-    def check_buffers(self, call: Call, stepped: Stepped, buffers: Buffers) -> None:
+    def check_buffers(self, call: Call, stepped: StepResult, buffers: Buffers) -> None:
         """Tables are what they are now, where they are not behind a window; slots say where."""
         refused = {place for verb, place, _ in stepped.refused if verb == "append"}
         at = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from kvframe import Extra, Retention
+from kvframe import MMItem, Retention
 
 if TYPE_CHECKING:
     from .joins import Join
@@ -21,7 +21,7 @@ class Ask:
     tokens: tuple[int, ...]
     salt: str = ""
     adapter: str = ""
-    extras: tuple[Extra, ...] = ()
+    extras: tuple[MMItem, ...] = ()
     encoder: bytes = b""
     encoder_tokens: int = 0
     read: bool = True
@@ -74,7 +74,7 @@ class Ask:
 
 @dataclass
 class Usage:
-    """As `kvframe.results.Usage`."""
+    """As `kvframe.results.RequestUsage`."""
 
     read: int = 0
     created: int = 0
@@ -89,7 +89,7 @@ class Seq:
 
     ask: Ask
     tokens: list[Token]
-    extras: tuple[Extra, ...]
+    extras: tuple[MMItem, ...]
     tables: list[list[int | None]]
     slots: int
     committed: int
@@ -164,7 +164,7 @@ class Seq:
 
 
 def head(
-    ask: Ask, tokens: list[Token] | tuple[int, ...], extras: tuple[Extra, ...], upto: int
+    ask: Ask, tokens: list[Token] | tuple[int, ...], extras: tuple[MMItem, ...], upto: int
 ) -> tuple[Any, ...]:
     """All that the KV of the first tokens depends on."""
     items = tuple((e.start, min(e.end, upto), e.id) for e in extras if e.start < upto)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kvframe import CacheConfig, CapacityError, Config, GroupConfig, KVCacheManager, Plan
+from kvframe import CacheConfig, CapacityError, Config, CopyPlan, GroupConfig, KVCacheManager
 from kvframe.pages import (
     BLOCK_FIRST,
     LAYER_FIRST,
@@ -74,7 +74,7 @@ def test_pages_hold_what_was_written_and_zeros(order: str) -> None:
     """Ferrum's own numbers, in a fresh block and in one that somebody used before."""
     kv, pool = new(4, order)
     for _ in range(2):
-        grant = kv.admit(np.arange(6), read=False)
+        grant = kv.allocate(np.arange(6), read_cache=False)
         table = kv.block_table(grant.seq)
         pool.zero(table)
         keys = np.array([[p * 100 + i for i in range(8)] for p in range(6)], np.float32)
@@ -95,7 +95,7 @@ def test_pages_hold_what_was_written_and_zeros(order: str) -> None:
 @pytest.mark.scenario("FE-9", "FE-B15")
 def test_a_lifecycle_without_contamination_or_leaks() -> None:
     kv, pool = new(8)
-    one, other = kv.admit([1] * 6).seq, kv.admit([2] * 5).seq
+    one, other = kv.allocate([1] * 6).seq, kv.allocate([2] * 5).seq
     write(kv, pool, one, 0, [10, 11, 12, 13, 14, 15])
     write(kv, pool, other, 0, [20, 21, 22, 23, 24])
     reads(kv, pool, one, [10, 11, 12, 13, 14, 15])
@@ -109,19 +109,19 @@ def test_a_lifecycle_without_contamination_or_leaks() -> None:
     kv.release(other)
 
     kv, pool = new(4, prefix_caching=False)
-    first, second = kv.admit([1] * 8).seq, kv.admit([2] * 8).seq
+    first, second = kv.allocate([1] * 8).seq, kv.allocate([2] * 8).seq
     write(kv, pool, first, 0, [42] * 8)
     write(kv, pool, second, 0, [7] * 8)
     with pytest.raises(CapacityError):
-        kv.admit([3] * 8)
+        kv.allocate([3] * 8)
     kv.release(first)
-    third = kv.admit([3] * 8).seq
+    third = kv.allocate([3] * 8).seq
     write(kv, pool, third, 0, [99] * 8)
     reads(kv, pool, third, [99] * 8)
     reads(kv, pool, second, [7] * 8)
     for _ in range(10):
         kv.release(third)
-        third = kv.admit([3] * 8).seq
+        third = kv.allocate([3] * 8).seq
     assert kv.counts().free == 0
 
 
@@ -129,14 +129,14 @@ def test_a_lifecycle_without_contamination_or_leaks() -> None:
 @pytest.mark.parametrize("order", [LAYER_FIRST, BLOCK_FIRST])
 def test_a_copy_on_write_copies_and_no_sharer_sees_the_others_write(order: str) -> None:
     kv, pool = new(8, order)
-    owner = kv.admit([1, 2, 3, 4, 5, 6]).seq
+    owner = kv.allocate([1, 2, 3, 4, 5, 6]).seq
     write(kv, pool, owner, 0, [0, 1, 2, 3, 4, 5])
     child = kv.fork(owner)
     kv.append(child, [70])
     kv.append(owner, [60])
     settled = settle(kv, pool)
     assert len(settled.done) == 1
-    assert kv.stats()["copies"] == 1
+    assert kv.stats.counters()["copies"] == 1
     assert kv.counts().referenced == 3  # one shared, one tail each: nothing leaked
     write(kv, pool, child, 6, [70])
     write(kv, pool, owner, 6, [60])
@@ -152,10 +152,10 @@ def test_a_copy_on_write_copies_and_no_sharer_sees_the_others_write(order: str) 
 @pytest.mark.scenario("FE-B18")
 def test_reads_end_at_the_length_and_pages_are_scrubbed_on_demand() -> None:
     kv, pool = new(2, prefix_caching=False)
-    tenant = kv.admit([1] * 8).seq
+    tenant = kv.allocate([1] * 8).seq
     write(kv, pool, tenant, 0, [42] * 8)
     kv.release(tenant)
-    other = kv.admit([2] * 5).seq
+    other = kv.allocate([2] * 5).seq
     table = kv.block_table(other)
     pool.poison(table)
     write(kv, pool, other, 0, [7] * 5)
@@ -176,7 +176,7 @@ class Broken(NumpyPool):
 def test_a_plan_that_fails_is_answered_and_the_writers_are_cut() -> None:
     kv, _ = new(8)
     pool = Broken(Layout.of(LAYER_FIRST, SHAPE, 8), dtype=np.float32)
-    owner = kv.admit([1, 2, 3, 4, 5, 6]).seq
+    owner = kv.allocate([1, 2, 3, 4, 5, 6]).seq
     write(kv, pool, owner, 0, [0, 1, 2, 3, 4, 5])
     child = kv.fork(owner)
     kv.append(child, [70])
@@ -197,7 +197,7 @@ def test_groups_with_pools_of_their_own_each_get_their_copies() -> None:
     ]
     kv = KVCacheManager(Config(cache=CacheConfig(block_size=SIZE, capacity=16), groups=groups))
     pools = [NumpyPool(Layout.of(o, SHAPE, 16)) for o in (LAYER_FIRST, BLOCK_FIRST)]
-    seq = kv.admit([1, 2, 3, 4, 5, 6]).seq
+    seq = kv.allocate([1, 2, 3, 4, 5, 6]).seq
     for byte, pool, group in zip((3, 5), pools, (0, 1), strict=True):
         page = np.full((1, SHAPE.page_bytes), byte, np.uint8)
         pool.put([kv.block_table(seq, group)[1]], page)
@@ -213,7 +213,7 @@ def test_groups_with_pools_of_their_own_each_get_their_copies() -> None:
 
 def test_a_plan_for_a_group_without_a_pool_fails() -> None:
     pool = NumpyPool(Layout.of(LAYER_FIRST, SHAPE, 4))
-    plan = Plan(9, np.array([[0, 1, 4, 1]], np.int32))
+    plan = CopyPlan(9, np.array([[0, 1, 4, 1]], np.int32))
     settled = run_plan(plan, [pool])
     assert settled.failed == [9]
     assert "layer group 1: pools are given for 1" in str(settled.why)

@@ -8,7 +8,7 @@ import numpy as np
 
 from kvframe import CapacityError, KVCacheManager, NeverFitsError
 from kvframe.events import EventKind
-from kvframe.request import Extra
+from kvframe.request import MMItem
 
 STORED = {EventKind.STORE: "stored", EventKind.EVICT: "removed", EventKind.FORGET: "removed"}
 
@@ -58,14 +58,14 @@ class Ours:
         """Admit, get slots for all and compute all."""
         options: dict[str, Any] = {"read": read, "external": external, **_apart(**apart)}
         try:
-            grant = self.kv.admit(np.array(tokens, np.uint32), **options)
+            grant = self.kv.allocate(np.array(tokens, np.uint32), **options)
         except (CapacityError, NeverFitsError):
             return None
         if grant.load is not None:
             self.kv.loaded(grant.load, external // self.size)
         self.kv.commit(grant.seq, len(tokens))
         if lookahead:
-            self.kv.append_unknown(grant.seq, lookahead)
+            self.kv.append_placeholders(grant.seq, lookahead)
         self.seqs[name] = grant.seq
         return {"hit": grant.cached_tokens, "table": self.table(name)}
 
@@ -104,7 +104,7 @@ class Ours:
 
     def copies(self) -> int:
         """Blocks that were stored beside a findable one of the same key."""
-        return self.kv.stats()["duplicates"]
+        return self.kv.stats.counters()["duplicates"]
 
     def cached(self, block: int) -> bool:
         self._read_events()
@@ -113,16 +113,16 @@ class Ours:
     def take(self, count: int) -> list[int] | None:
         blocks = np.empty(count, np.int32)
         try:
-            self.kv.lend(blocks)
+            self.kv.blocks.take(out=blocks)
         except CapacityError:
             return None
         return [int(block) for block in blocks]
 
     def give(self, blocks: list[int]) -> None:
-        self.kv.give_back(np.array(blocks, np.int32))
+        self.kv.blocks.free(np.array(blocks, np.int32))
 
     def reset(self) -> bool:
-        self.kv.clear_cache()
+        self.kv.reset_prefix_cache()
         return True
 
     def events(self) -> list[list[Any]]:
@@ -131,10 +131,12 @@ class Ours:
         return log
 
     def keys(self, tokens: list[int]) -> list[str]:
-        return [row.tobytes().hex() for row in self.kv.hash_blocks(np.array(tokens, np.uint32))]
+        return [
+            row.tobytes().hex() for row in self.kv.blocks.hash_blocks(np.array(tokens, np.uint32))
+        ]
 
     def _read_events(self) -> None:
-        events = self.kv.take_events()
+        events = self.kv.log.take_events()
         cleared = EventKind.CLEAR in events["kind"]
         for kind, block in zip(events["kind"].tolist(), events["block"].tolist(), strict=True):
             if kind == EventKind.CLEAR:
@@ -155,4 +157,4 @@ def _apart(salt: str = "", image: list[Any] | None = None) -> dict[str, Any]:
     if image is None:
         return {"salt": salt}
     start, count, name = image
-    return {"salt": salt, "extras": [Extra(start, start + count, name.encode())]}
+    return {"salt": salt, "extras": [MMItem(start, start + count, name.encode())]}

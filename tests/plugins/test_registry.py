@@ -314,7 +314,10 @@ def test_a_name_belongs_to_one_source_a_kind(install: Install) -> None:
         ("lru", "eviction"),
         ("lru", "tier"),
     ]
-    assert kvframe.KVCacheManager(kvframe.Config().resolve()).resolved.policy.plugin == "builtin"
+    assert (
+        kvframe.KVCacheManager(kvframe.Config().resolve()).inspect.resolved.policy.plugin
+        == "builtin"
+    )
 
 
 def test_a_namesake_that_cannot_be_looked_into_is_told(install: Install) -> None:

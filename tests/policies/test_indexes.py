@@ -29,11 +29,13 @@ def order_of_death(kv: KVCacheManager, seed: int, requests: int) -> list[Any]:
         ]
         prompt.append(0)
         prompts.append(prompt[:-1])
-        grant = kv.admit(prompt, salt=dice.choice(("", "", "s")), session=dice.randint(0, 3))
+        grant = kv.allocate(
+            prompt, cache_salt=dice.choice(("", "", "s")), session=dice.randint(0, 3)
+        )
         told.append((grant.cached_tokens, kv.block_table(grant.seq).tolist()))
         kv.commit(grant.seq, len(prompt))
         kv.release(grant.seq)
-        told.append(kv.eviction_order().tolist())
+        told.append(kv.inspect.eviction_order().tolist())
     return told
 
 
@@ -69,9 +71,9 @@ class Keyed(BatchedEviction):
 def test_a_policy_that_asks_for_keys_as_a_column_gets_those_of_the_tokens(index: str) -> None:
     policy = Keyed()
     kv = manager(3, policy="test", known=registry("test", lambda _: policy), index=index)
-    keys: Sequence[Any] = kv.hash_blocks([1, 2, 3, 4]).tolist()
+    keys: Sequence[Any] = kv.blocks.hash_blocks([1, 2, 3, 4]).tolist()
     for prompt in ([1, 2, 3, 4, 5], [6, 7, 8, 9, 5], [5, 5, 5, 5, 5]):
-        grant = kv.admit(prompt)
+        grant = kv.allocate(prompt)
         kv.commit(grant.seq, 5)
         kv.release(grant.seq)
     assert tuple(keys[0]) in policy.seen

@@ -10,9 +10,9 @@ import pytest
 
 from kvframe import KVCacheManager, Request, SlotCache
 from kvframe.native import COLUMNS, USE
-from kvframe.observe.redrive import redrive
 from kvframe.policies import NO_NEXT_USE, BatchedEviction, Candidates
-from kvframe.policies.tier import TierPolicy, Use
+from kvframe.policies.flat import Access, TierPolicy
+from kvframe.stats.redrive import redrive
 
 from ..native import helpers as native
 
@@ -31,7 +31,7 @@ def outlook(*uses: int | None) -> Any:
 
 
 def serve(kv: KVCacheManager, prompt: list[int], *uses: int | None) -> None:
-    grant = kv.admit(prompt, outlook=outlook(*uses) if uses else None)
+    grant = kv.allocate(prompt, next_use=outlook(*uses) if uses else None)
     if (plan := kv.take_plan()) is not None:
         kv.done(plan.ticket)
     kv.commit(grant.seq, len(prompt))
@@ -53,7 +53,7 @@ def test_no_next_use_goes_first_then_the_farthest() -> None:
     fill(kv)
     kept = []
     for free in range(1, 7):
-        kv.collect(free)
+        kv.evict_until(free)
         kept.append(tuple(left(kv).values()))
     assert kept == [(2, 2, 1), (2, 2, 0), (1, 2, 0), (0, 2, 0), (0, 1, 0), (0, 0, 0)]
 
@@ -63,9 +63,9 @@ def test_a_part_of_an_outlook_marks_the_head_only() -> None:
     kv = cache(capacity=4)
     serve(kv, PROMPTS["near"], 10)
     serve(kv, PROMPTS["far"], 90, 90)
-    kv.collect(1)
+    kv.evict_until(1)
     assert left(kv) == {"far": 2, "near": 1, "none": 0}
-    kv.collect(3)
+    kv.evict_until(3)
     assert left(kv) == {"far": 0, "near": 1, "none": 0}
 
 
@@ -76,7 +76,7 @@ def test_where_none_is_known_it_is_lru() -> None:
         for prompt in PROMPTS.values():
             serve(one, prompt)
         serve(one, PROMPTS["far"])
-        one.collect(3)
+        one.evict_until(3)
     assert left(kv) == left(lru) == {"far": 2, "near": 0, "none": 1}
 
 
@@ -87,20 +87,20 @@ def test_a_request_that_hits_says_anew() -> None:
     # The first block of each is hit; the last one is computed again, and says so of both copies.
     serve(kv, PROMPTS["none"], 5, 5)
     serve(kv, PROMPTS["near"])
-    kv.collect(5)
+    kv.evict_until(5)
     assert left(kv) == {"far": 2, "near": 0, "none": 2}
 
 
 def preempted(kv: KVCacheManager, prompt: list[int]) -> None:
-    grant = kv.admit(prompt, outlook=outlook(7, 7))
+    grant = kv.allocate(prompt, next_use=outlook(7, 7))
     again = kv.preempt(grant.seq)
-    grant = kv.admit(again)
+    grant = kv.allocate(again)
     kv.commit(grant.seq, len(prompt))
     kv.release(grant.seq)
 
 
 def forked(kv: KVCacheManager, prompt: list[int]) -> None:
-    grant = kv.admit(prompt, outlook=outlook(7, 7))
+    grant = kv.allocate(prompt, next_use=outlook(7, 7))
     child = kv.fork(grant.seq)
     kv.release(grant.seq)
     kv.commit(child, len(prompt))
@@ -108,22 +108,22 @@ def forked(kv: KVCacheManager, prompt: list[int]) -> None:
 
 
 def grown(kv: KVCacheManager, prompt: list[int]) -> None:
-    grant = kv.admit(prompt[:2], outlook=outlook(7, 7))
+    grant = kv.allocate(prompt[:2], next_use=outlook(7, 7))
     kv.append(grant.seq, prompt[2:])
     kv.commit(grant.seq, len(prompt))
     kv.release(grant.seq)
 
 
 def loaded(kv: KVCacheManager, prompt: list[int]) -> None:
-    grant = kv.admit([*prompt, 1], outlook=outlook(7, 7), external=8)
+    grant = kv.allocate([*prompt, 1], next_use=outlook(7, 7), num_external_tokens=8)
     assert grant.load is not None
     kv.done(grant.load)
     kv.release(grant.seq)
 
 
 def in_steps(kv: KVCacheManager, prompt: list[int]) -> None:
-    request = Request(prompt, outlook=outlook(7, 7), chunk=4)
-    (grant,) = kv.step(admit=[request]).grants
+    request = Request(prompt, next_use=outlook(7, 7), chunk=4)
+    (grant,) = kv.step(allocate=[request]).allocations
     assert grant is not None
     kv.step(commit=([grant.seq], [4]), extend=([grant.seq], [8]))
     kv.step(commit=([grant.seq], [8]), release=[grant.seq])
@@ -138,7 +138,7 @@ def test_it_is_kept_whatever_way_blocks_come(way: Any, options: dict[str, Any]) 
     kv = cache(capacity=7, **options)
     way(kv, PROMPTS["near"])
     serve(kv, PROMPTS["far"], 100, 100)
-    kv.collect(kv.counts().total - 2)
+    kv.evict_until(kv.counts().total - 2)
     assert left(kv) == {"far": 0, "near": 2, "none": 0}
 
 
@@ -147,12 +147,12 @@ def test_a_partial_tail_and_a_duplicate_have_one_too() -> None:
     kv = cache(capacity=4, cache={"partial_hits": True})
     serve(kv, PROMPTS["near"][:6], 3, 3)
     serve(kv, PROMPTS["far"], 50, 50)
-    kv.collect(2)
+    kv.evict_until(2)
     assert kv.lookup(PROMPTS["near"][:7]).tokens == 6
     # A hit on the tail says anew.
     serve(kv, PROMPTS["near"][:7], None, None)
     serve(kv, PROMPTS["far"], 50, 50)
-    kv.collect(2)
+    kv.evict_until(2)
     assert left(kv)["far"] == 2
 
 
@@ -161,9 +161,9 @@ def test_a_log_that_is_driven_again_keeps_it() -> None:
     kv = cache(cache={"event_log": True})
     fill(kv)
     twin = cache(cache={"event_log": True})
-    redrive(kv.take_log(), twin)
+    redrive(kv.log.take(), twin)
     for one in (kv, twin):
-        one.collect(4)
+        one.evict_until(4)
     assert left(kv) == left(twin) == {"far": 0, "near": 2, "none": 0}
 
 
@@ -189,7 +189,7 @@ class ByFloats(ByColumn):
 def test_a_batched_policy_has_a_column(make: type[BatchedEviction]) -> None:
     kv = native.manager(make, 6, SIZE, way="batched")
     fill(kv)
-    kv.collect(4)
+    kv.evict_until(4)
     assert left(kv) == {"far": 0, "near": 2, "none": 0}
 
 
@@ -226,7 +226,7 @@ def test_a_native_policy_has_a_column_and_is_told_with_events() -> None:
     assert told == [[100, 100], [10, 10], [NO_NEXT_USE] * 2]
     serve(kv, PROMPTS["far"], 40, 41)
     assert told[3:] == [[40], [41], [41]]  # a hit; the last block is computed again, beside a copy
-    kv.collect(4)
+    kv.evict_until(4)
     assert left(kv) == {"far": 0, "near": 2, "none": 0}
 
 
@@ -234,12 +234,12 @@ def test_a_native_policy_has_a_column_and_is_told_with_events() -> None:
 def test_a_tier_is_told_a_block_or_many() -> None:
     tier: TierPolicy[str] = TierPolicy.named("next-use", 4)
     for key, use in (("far", 100), ("near", 10), ("none", NO_NEXT_USE)):
-        tier.insert(key, use=Use(outlook=[use]))
+        tier.insert(key, use=Access(outlook=[use]))
         tier.release([key])
     tier.insert("later")
     tier.release(["later"])
     assert tier.order() == ["none", "later", "far", "near"]
-    tier.hit(["none", "near"], Use(outlook=[1, 500]))
+    tier.hit(["none", "near"], Access(outlook=[1, 500]))
     assert tier.order() == ["later", "near", "far", "none"]
     tier.hit(["none"])
     assert tier.order() == ["later", "none", "near", "far"]
@@ -249,7 +249,7 @@ def test_a_tier_is_told_a_block_or_many() -> None:
 def test_a_slot_has_one_for_the_whole_of_it() -> None:
     kv = SlotCache(3, 16, policy="next-use")
     for prompt, use in (([1, 2], 100), ([3, 4], 10), ([5, 6], None)):
-        grant = kv.admit(prompt, use=Use(outlook=[use] if use else [], session="s"))
+        grant = kv.allocate(prompt, use=Access(outlook=[use] if use else [], session="s"))
         kv.commit(grant.seq, 2)
         kv.release(grant.seq)
     assert kv.eviction_order().tolist() == [2, 0, 1]

@@ -51,8 +51,8 @@ class Walk:
         hit = self.model.hit(tokens)
         assert self.kv.lookup(tokens).tokens == hit
         fits = self.model.fits(tokens)
-        stepped = self.kv.step(admit=[tokens])
-        (grant,) = stepped.grants
+        stepped = self.kv.step(allocate=[tokens])
+        (grant,) = stepped.allocations
         assert (grant is not None) == fits
         if grant is not None:
             assert grant.cached_tokens == hit
@@ -95,7 +95,7 @@ class Walk:
     def pin(self) -> None:
         tokens = self.tokens()
         there = self.model.longest(tokens, len(tokens))
-        pin = self.kv.pin(tokens)
+        pin = self.kv.pins.pin(tokens)
         assert (pin.tokens if pin else 0) == len(there) * self.model.size
         if pin is not None:
             self.pins.append(pin)
@@ -104,23 +104,23 @@ class Walk:
     def unpin(self) -> None:
         if self.pins:
             pin = self.pins.pop(self.dice.randrange(len(self.pins)))
-            self.kv.unpin(pin)
+            self.kv.pins.unpin(pin)
             self.model.unpin(pin.receipt)
             self.spent.append(pin)
         for pin in self.spent[-1:]:
             with pytest.raises(HandleError):
-                self.kv.unpin(pin)
+                self.kv.pins.unpin(pin)
 
     def collect(self) -> None:
         free = self.dice.randint(0, self.model.capacity)
-        assert self.kv.collect(free) == self.model.collect(free)
+        assert self.kv.evict_until(free) == self.model.collect(free)
 
     def one(self) -> None:
         verbs = [self.admit, self.commit, self.append, self.release]
         verbs += [self.admit, self.admit, self.release, self.pin, self.unpin, self.collect]
         self.dice.choice(verbs)()
         assert self.kv.counts() == self.model.counts()
-        assert self.kv.eviction_order().tolist() == self.model.order()
+        assert self.kv.inspect.eviction_order().tolist() == self.model.order()
 
 
 @pytest.mark.scenario("ST42", "ST41", "S1", "S2")
@@ -132,7 +132,7 @@ def test_random_traces_agree(part: int) -> None:
         for _ in range(OPERATIONS):
             walk.one()
         walk.kv.check_integrity()
-        stats = walk.kv.stats()
+        stats = walk.kv.stats.counters()
         hits += stats["hit_tokens"]
         evictions += stats["evictions"]
     assert min(hits, evictions) > 300, "the traces do what is compared"

@@ -129,12 +129,12 @@ def engine(kv: KVCacheManager, made: list[dict[str, Any]], nodes: list[list[int]
     for row, chain in zip(made, nodes, strict=True):
         full = row["input_length"] // SIZE
         keys = np.array([_core.node_key(node) for node in chain[:full]], np.uint64)
-        kv.expire(row["timestamp"])
+        kv.expire_until(row["timestamp"])
         who: dict[str, Any] = {}
         if (name := row.get("session_id")) is not None:
             who = {"session": name, "turn": turns.get(name, 0)}
             turns[name] = who["turn"] + 1
-        grant = kv.admit(
+        grant = kv.allocate(
             None,
             keys=keys.reshape(full, 2),
             num_tokens=row["input_length"],

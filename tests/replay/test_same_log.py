@@ -50,7 +50,7 @@ def calls(kv: Any, trace: _core.Trace, next_use: dict[int, list[int]] | None = N
             more["outlook"] = np.array(next_use[i], np.uint32)
         if session is not None:
             more["session"] = session
-        grant = kv.admit(
+        grant = kv.allocate(
             None, keys=keys, num_tokens=prompt, partial=True, until=full * SIZE, **more
         )
         kv.commit(grant.seq, grant.granted_tokens)
@@ -91,9 +91,9 @@ def test_the_log_of_a_replay_is_that_of_the_python_calls(
         )
     )
     calls(kv, head)
-    assert_same_log(got["events"], kv.take_events())
-    assert got["hit_tokens"] == kv.stats()["hit_tokens"]
-    assert got["evictions"] == kv.stats()["evictions"] > 0
+    assert_same_log(got["events"], kv.log.take_events())
+    assert got["hit_tokens"] == kv.stats.counters()["hit_tokens"]
+    assert got["evictions"] == kv.stats.counters()["evictions"] > 0
     kv.check_integrity()
 
 
@@ -106,9 +106,9 @@ class Bare:
         )
 
     def admit(self, prompt: None, **options: Any) -> Any:
-        from kvframe import Grant
+        from kvframe import Allocation
 
-        return Grant(*self.core.admit(_core.Request(prompt, **options)))
+        return Allocation(*self.core.admit(_core.Request(prompt, **options)))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.core, name)

@@ -49,7 +49,7 @@ def serve(kv: KVCacheManager, *blocks: int, **options: Any) -> None:
 
 def start(kv: KVCacheManager, *blocks: int, **options: Any) -> int:
     """The same, and it goes on."""
-    grant = kv.admit(prompt(*blocks), **options)
+    grant = kv.allocate(prompt(*blocks), **options)
     kv.commit(grant.seq, grant.prompt_tokens)
     return grant.seq
 
@@ -61,5 +61,5 @@ def there(kv: KVCacheManager, *blocks: int) -> int:
 
 def squeeze(kv: KVCacheManager, blocks: int) -> None:
     """Makes so many cached blocks die."""
-    assert kv.collect(kv.counts().free + blocks) == blocks
+    assert kv.evict_until(kv.counts().free + blocks) == blocks
     kv.check_integrity()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvframe import CapacityError, HandleError, Pinned
+from kvframe import CapacityError, HandleError, PinInfo
 
 from .helpers import SIZE, manager, prompt, serve, squeeze, there
 
@@ -14,19 +14,19 @@ def test_pins_hold_no_more_than_the_cap_and_say_so(index: str) -> None:
     kv = manager(index, 10, pin_cap=0.2)
     serve(kv, 1, 2, 3)
     serve(kv, 5)
-    pin = kv.pin(prompt(1, 2, 3), owner="system prompt")
+    pin = kv.pins.pin(prompt(1, 2, 3), owner="system prompt")
     assert pin is not None
     assert (pin.tokens, pin.found, pin.clipped) == (2 * SIZE, 3 * SIZE, True)
     with pytest.raises(
         CapacityError, match="1 blocks more would be pinned: 2 are, and pins may hold 2"
     ):
-        kv.pin(prompt(5))
-    again = kv.pin(prompt(1, 2))
+        kv.pins.pin(prompt(5))
+    again = kv.pins.pin(prompt(1, 2))
     assert again is not None
     assert not again.clipped, "held already: it costs nothing"
     squeeze(kv, 2)
     assert (there(kv, 1, 2, 3), there(kv, 5)) == (2, 0), "never evicted"
-    assert kv.unpin_all() == 2
+    assert kv.pins.unpin_all() == 2
     squeeze(kv, 2)
     assert there(kv, 1) == 0, "evictable again"
 
@@ -35,16 +35,16 @@ def test_pins_hold_no_more_than_the_cap_and_say_so(index: str) -> None:
 def test_who_holds_it_can_be_asked(index: str) -> None:
     kv = manager(index)
     serve(kv, 1, 2)
-    kv.expire(10)
-    first = kv.pin(prompt(1, 2), owner="agent 7", lease=5)
-    second = kv.pin(prompt(1))
+    kv.expire_until(10)
+    first = kv.pins.pin(prompt(1, 2), owner="agent 7", lease=5)
+    second = kv.pins.pin(prompt(1))
     assert first is not None
     assert second is not None
-    assert kv.pins("agent 7") == [Pinned(first, "agent 7", 15, 2)]
-    assert [held.pin for held in kv.pins()] == [first, second]
+    assert kv.pins.held("agent 7") == [PinInfo(first, "agent 7", 15, 2)]
+    assert [held.pin for held in kv.pins.held()] == [first, second]
     block = int(kv.lookup([*prompt(1), 9]).blocks[0][0])
-    assert kv.owners(block).pins == [(first.receipt, "agent 7"), (second.receipt, "")]
-    assert kv.unpin_all("agent 8") == 0
+    assert kv.blocks.owners(block).pins == [(first.receipt, "agent 7"), (second.receipt, "")]
+    assert kv.pins.unpin_all("agent 8") == 0
     kv.check_integrity()
 
 
@@ -52,14 +52,14 @@ def test_who_holds_it_can_be_asked(index: str) -> None:
 def test_a_lease_ends_the_pin_and_not_before(index: str) -> None:
     kv = manager(index)
     serve(kv, 1, 2)
-    pin = kv.pin(prompt(1, 2), lease=5)
+    pin = kv.pins.pin(prompt(1, 2), lease=5)
     assert pin is not None
-    assert kv.expire(4).pins == []
+    assert kv.expire_until(4).pins == []
     assert kv.counts().referenced == 2
-    assert kv.expire(5).pins == [pin.receipt]
-    assert (kv.counts().referenced, kv.pins()) == (0, [])
+    assert kv.expire_until(5).pins == [pin.receipt]
+    assert (kv.counts().referenced, kv.pins.held()) == (0, [])
     with pytest.raises(HandleError, match="handed back before"):
-        kv.unpin(pin)
+        kv.pins.unpin(pin)
     kv.check_integrity()
 
 
@@ -67,12 +67,12 @@ def test_a_lease_ends_the_pin_and_not_before(index: str) -> None:
 def test_new_weights_forget_what_is_pinned_and_kept(index: str) -> None:
     kv = manager(index, sessions=True)
     serve(kv, 1, 2, session=3)
-    pin = kv.pin(prompt(1))
+    pin = kv.pins.pin(prompt(1))
     assert pin is not None
-    kv.hint(3, "retain")
-    kv.set_fingerprint("other weights")
+    kv.pins.hint(3, "retain")
+    kv.set_weight_version("other weights")
     assert there(kv, 1, 2) == 0
-    assert kv.hint(3, "retain").taken == "missing"
+    assert kv.pins.hint(3, "retain").status == "missing"
     kv.check_integrity()
-    kv.unpin(pin)
+    kv.pins.unpin(pin)
     assert kv.counts() == (8, 0, 0, 8)

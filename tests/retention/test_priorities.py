@@ -14,7 +14,7 @@ from kvframe import (
     TokenRange,
     UsageError,
 )
-from kvframe.observe import redrive
+from kvframe.stats import redrive
 
 from .helpers import SIZE, manager, prompt, serve, squeeze, start, there
 
@@ -30,14 +30,14 @@ def every(keep: Keep) -> Retention:
 @pytest.mark.scenario("V3", "S22")
 def test_a_range_is_kept_for_its_time_then_it_is_plain_lru(index: str) -> None:
     kv = manager(index, 8)
-    kv.expire(1_000)
+    kv.expire_until(1_000)
     serve(kv, 1, 2, 3, 4, retention=front(2, Keep(80, 30)))
     serve(kv, 5, 6, 7, 8)
-    kv.expire(1_010)
+    kv.expire_until(1_010)
     squeeze(kv, 6)
     assert (there(kv, 1, 2, 3), there(kv, 5)) == (2, 0)
     serve(kv, 5, 6)
-    assert kv.expire(1_040).changed == 2
+    assert kv.expire_until(1_040).changed == 2
     squeeze(kv, 2)
     assert (there(kv, 1, 2), there(kv, 5, 6)) == (0, 2)
 
@@ -60,11 +60,11 @@ def test_reads_do_not_prolong_it(index: str) -> None:
     serve(kv, 1, retention=every(Keep(90, 10)))
     block = int(kv.lookup([*prompt(1), 9]).blocks[0][0])
     for now, told in [(9, (90, 10)), (10, (35, None)), (11, (35, None))]:
-        kv.expire(now)
-        assert kv.block_priority(block) == told
+        kv.expire_until(now)
+        assert kv.pins.block_priority(block) == told
         serve(kv, 1)
-        assert kv.block_priority(block) == told
-    assert not kv.expire(3).changed
+        assert kv.pins.block_priority(block) == told
+    assert not kv.expire_until(3).changed
 
 
 @pytest.mark.scenario("ST28")
@@ -74,9 +74,9 @@ def test_it_falls_evenly_where_that_is_asked(index: str) -> None:
     block = int(kv.lookup([*prompt(1), 9]).blocks[0][0])
     fell = []
     for now in range(1, 11):
-        kv.expire(now)
+        kv.expire_until(now)
         kv.check_integrity()
-        fell.append(kv.block_priority(block).priority)
+        fell.append(kv.pins.block_priority(block).priority)
     assert fell == [90, 80, 70, 60, 50, 40, 30, 20, 10, 0]
 
 
@@ -86,25 +86,25 @@ def test_breakpoints_say_what_is_worth_keeping(index: str) -> None:
     kv = manager(index, 8)
     asked = Retention([TokenRange(0, 8, Keep(60, 300)), TokenRange(8, None, Keep(0))])
     seq = start(kv, 1, 2, 3, 4, retention=asked)
-    usage = kv.request_usage(seq)
+    usage = kv.stats.request_usage(seq)
     assert (usage.read, usage.created) == (0, 16)
     kv.release(seq)
     serve(kv, 5, 6)
     squeeze(kv, 2)
     assert (there(kv, 1, 2, 3), there(kv, 5, 6)) == (2, 2)
     seq = start(kv, 1, 2, 3, retention=asked)
-    assert kv.request_usage(seq)[:2] == (8, 4)
+    assert kv.stats.request_usage(seq)[:2] == (8, 4)
 
 
 def test_a_preempted_request_comes_back_with_what_it_asked(index: str) -> None:
     kv = manager(index, 8)
     back = kv.preempt(start(kv, 1, 2, retention=every(Keep(70))))
-    grant = kv.admit(back)
+    grant = kv.allocate(back)
     kv.append(grant.seq, prompt(3))
     kv.commit(grant.seq, 3 * SIZE)
     kv.release(grant.seq)
     blocks = kv.lookup([*prompt(1, 2, 3), 9]).blocks[0]
-    assert [kv.block_priority(int(block)).priority for block in blocks] == [70, 70, 70]
+    assert [kv.pins.block_priority(int(block)).priority for block in blocks] == [70, 70, 70]
 
 
 @pytest.mark.scenario("T23")
@@ -125,16 +125,16 @@ def test_the_log_says_it_and_is_redriven(index: str) -> None:
     kv = manager(index, 8, sessions=True)
     serve(kv, 1, 2, retention=front(1, Keep(80, 5)), session=3)
     serve(kv, 1, 4, session=4)
-    kv.hint(3, "retain", keep=Keep(50, 2**40))
-    kv.expire(7)
-    kv.touch([start(kv, 6)])
+    kv.pins.hint(3, "retain", keep=Keep(50, 2**40))
+    kv.expire_until(7)
+    kv.pressure.touch([start(kv, 6)])
     squeeze(kv, 3)
-    log = kv.take_log()
+    log = kv.log.take()
     kinds = {event.kind for event in log}
     assert {EventKind.RETAIN, EventKind.CLOCK, EventKind.HINT, EventKind.TOUCH} <= kinds
     again = manager(index, 8, sessions=True)
     assert len(redrive(log, again)) == len(log)
-    assert np.array_equal(again.eviction_order(), kv.eviction_order())
+    assert np.array_equal(again.inspect.eviction_order(), kv.inspect.eviction_order())
 
 
 @pytest.mark.parametrize(

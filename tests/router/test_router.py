@@ -159,17 +159,17 @@ def test_a_caches_own_events_keep_a_router_right() -> None:
         # The last token is always computed, so the cache itself takes no block that holds it.
         reach = index.match_tokens(prompt[:-1]).get(0)
         assert (reach.gpu if reach else 0) == kv.lookup(prompt).tokens // 4
-        seq = kv.admit(prompt).seq
+        seq = kv.allocate(prompt).seq
         kv.commit(seq, len(prompt))
         kv.release(seq)
-        for event in kv.take_log():
+        for event in kv.log.take():
             name = int.from_bytes(event.key[:8], "little")
             if event.kind == EventKind.STORE:
                 above = int.from_bytes(event.parent[:8], "little") if event.other else None
                 index.stored(0, [name], above, event.ids)
             elif event.kind in (EventKind.EVICT, EventKind.FORGET):
                 index.removed(0, [name])
-    assert kv.stats()["evictions"] > 100
+    assert kv.stats.counters()["evictions"] > 100
 
 
 def test_what_is_refused() -> None:

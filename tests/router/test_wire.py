@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kvframe import Extra, RouterIndex, UsageError
+from kvframe import MMItem, RouterIndex, UsageError
 from kvframe.wire import apply, decode
 
 STORED = ["block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium"]
@@ -190,7 +190,7 @@ def test_a_bare_salt_and_a_numbered_adapter_set_tenants_apart() -> None:
     stored(index, [6], lora_id=6, extra_keys=[[6]])
     for salt, adapter in (("s", None), (None, "M"), (None, "5"), ("u", None), (None, "6")):
         assert index.match_tokens(prompt, salt=salt, adapter=adapter)[7].gpu == 1
-    image = Extra(0, 1, b"image")
+    image = MMItem(0, 1, b"image")
     assert index.match_tokens(prompt, salt="t", adapter="L", extras=[image])[7].gpu == 1
     assert index.match_tokens(prompt, salt="t", adapter="L") == {}
 
@@ -209,22 +209,22 @@ def test_images_of_the_same_placeholders_are_told_apart() -> None:
         stored(index, hashes, token_ids=ids, extra_keys=keys, **more)
 
     tell_of([1, 2, 3], "cat")
-    cat, dog = (Extra(2, 9, image) for image in (b"cat", b"dog"))
+    cat, dog = (MMItem(2, 9, image) for image in (b"cat", b"dog"))
     assert index.match_tokens(ids, extras=[cat])[7].gpu == 3
     assert index.match_tokens(ids, extras=[dog]) == index.match_tokens(ids) == {}
-    assert index.match_tokens(ids, extras=[Extra(1, 9, b"cat")]) == {}
+    assert index.match_tokens(ids, extras=[MMItem(1, 9, b"cat")]) == {}
     tell_of([11, 12, 13], "dog", lora_name="L")
     assert index.match_tokens(ids, extras=[dog], adapter="L")[7].gpu == 3
     assert index.match_tokens(ids, extras=[dog]) == {}
     # The text before an image is shared, and a block behind it has no keys of its own.
     stored(index, [21, 22, 23], token_ids=ids, extra_keys=[None, [["cat", 1]], None])
-    later = Extra(5, 7, b"cat")
+    later = MMItem(5, 7, b"cat")
     assert index.match_tokens(ids, extras=[later])[7].gpu == 3
     assert index.match_tokens(ids)[7].gpu == 1
-    assert index.match_tokens(ids, extras=[later, Extra(9, 10, b"dog")])[7].gpu == 2
+    assert index.match_tokens(ids, extras=[later, MMItem(9, 10, b"dog")])[7].gpu == 2
     # Two in a block, and one that ends where the next block begins.
     stored(index, [31], token_ids=ids[:4], extra_keys=[[["a", 0], ["b", 2]]])
-    both = [Extra(2, 4, b"b"), Extra(0, 2, b"a")]
+    both = [MMItem(2, 4, b"b"), MMItem(0, 2, b"a")]
     assert index.match_tokens(ids, extras=both)[7].gpu == 1
 
 

@@ -22,14 +22,14 @@ from kvframe import (
     UsageError,
 )
 from kvframe.policies import BatchedEviction, Candidates
-from kvframe.policies.tier import Use
+from kvframe.policies.flat import Access
 
 from ..manager.helpers import registry
 
 
 def served(kv: SlotCache, prompt: list[int], **space: Any) -> tuple[int, int, int | None]:
     """A prompt from admission to its end: its slot, what was cached, what it was copied from."""
-    grant = kv.admit(prompt, **space)
+    grant = kv.allocate(prompt, **space)
     plan = kv.take_plan()
     if plan is not None:
         kv.done(plan.ticket)
@@ -42,12 +42,12 @@ def served(kv: SlotCache, prompt: list[int], **space: Any) -> tuple[int, int, in
 @pytest.mark.scenario("SA-1", "SA-2")
 def test_slots_come_in_order_and_each_sequence_is_a_version() -> None:
     kv = SlotCache(4, 64)
-    grants = [kv.admit([word]) for word in range(4)]
+    grants = [kv.allocate([word]) for word in range(4)]
     assert [(g.slot, g.version) for g in grants] == [(0, 1), (1, 1), (2, 1), (3, 1)]
     with pytest.raises(CapacityError, match="all 4 slots are in use"):
-        kv.admit([9])
+        kv.allocate([9])
     kv.release(grants[2].seq)
-    again = kv.admit([9])
+    again = kv.allocate([9])
     assert (again.slot, again.version) == (2, 2)
     with pytest.raises(StaleHandleError):
         kv.release(grants[2].seq)
@@ -77,12 +77,12 @@ def test_in_place_where_nothing_is_lost_else_by_a_copy() -> None:
 def test_a_plan_names_slots_and_a_failed_one_who_starts_anew() -> None:
     kv = SlotCache(2, 64)
     served(kv, [1, 2, 3, 4])
-    grant = kv.admit([1, 2, 9])
+    grant = kv.allocate([1, 2, 9])
     plan = kv.take_plan()
     assert plan is not None
     assert plan.copies.tolist() == [[0, 1, 2, 0]]
     with pytest.raises(CapacityError):
-        kv.admit([7])
+        kv.allocate([7])
     assert kv.failed(plan.ticket) == [grant.seq]
     with pytest.raises(HandleError):
         kv.done(plan.ticket)
@@ -94,7 +94,7 @@ def test_a_plan_names_slots_and_a_failed_one_who_starts_anew() -> None:
 
 def test_a_decode_step_and_a_cut() -> None:
     kv = SlotCache(2, 4)
-    seqs = np.array([kv.admit([1, 2]).seq, kv.admit([3]).seq])
+    seqs = np.array([kv.allocate([1, 2]).seq, kv.allocate([3]).seq])
     kv.advance(seqs, np.array([5, 6]))
     assert [(slot.known, slot.found) for slot in kv.slots()] == [(3, 2), (2, 1)]
     for wrong in ([seqs[0], seqs[0]], [seqs[0]]):
@@ -111,11 +111,11 @@ def test_a_decode_step_and_a_cut() -> None:
 def test_namespaces_and_weights_share_nothing() -> None:
     kv = SlotCache(4, 64)
     served(kv, [1, 2, 3], salt="a", adapter="bc")
-    assert kv.lookup([1, 2, 3, 4], salt="ab", adapter="c") == 0
-    assert kv.lookup([1, 2, 3, 4], salt="a", adapter="bc") == 3
-    assert kv.set_fingerprint("others") == 1
-    assert kv.lookup([1, 2, 3, 4], salt="a", adapter="bc") == 0
-    assert kv.clear_cache() == 0
+    assert kv.lookup([1, 2, 3, 4], cache_salt="ab", lora_name="c") == 0
+    assert kv.lookup([1, 2, 3, 4], cache_salt="a", lora_name="bc") == 3
+    assert kv.set_weight_version("others") == 1
+    assert kv.lookup([1, 2, 3, 4], cache_salt="a", lora_name="bc") == 0
+    assert kv.reset_prefix_cache() == 0
 
 
 def test_wrong_values_are_named() -> None:
@@ -129,11 +129,11 @@ def test_wrong_values_are_named() -> None:
         SlotCache(1, 1, policy="lruu")
     kv = SlotCache(1, 4)
     with pytest.raises(UsageError, match="prompt"):
-        kv.admit([])
+        kv.allocate([])
     with pytest.raises(NeverFitsError):
-        kv.admit([0] * 5)
+        kv.allocate([0] * 5)
     with pytest.raises(UsageError, match=r"salt = 3"):
-        kv.lookup([1], salt=3)  # type: ignore[arg-type]
+        kv.lookup([1], cache_salt=3)  # type: ignore[arg-type]
 
 
 class Shortest(BatchedEviction):
@@ -167,7 +167,7 @@ def test_threads_may_share_a_cache() -> None:
         for _ in range(300):
             prompt = [dice.randrange(2) for _ in range(dice.randint(1, 30))]
             try:
-                grant = kv.admit(prompt)
+                grant = kv.allocate(prompt)
             except CapacityError:
                 refused += 1
                 continue
@@ -195,14 +195,14 @@ def test_a_pinned_slot_is_not_given_up() -> None:
     assert pin is not None
     assert (pin.slot, pin.tokens) == (0, 3)
     assert kv.pin([5], owner="one") is None
-    assert kv.pin([1, 2], salt="x") is None
+    assert kv.pin([1, 2], cache_salt="x") is None
     assert kv.eviction_order().tolist() == [1]
     for word in range(20, 30):
         assert served(kv, [word, word])[0] == 1
     assert kv.lookup([1, 2, 3, 4, 5]) == 4
-    running = kv.admit([50])
+    running = kv.allocate([50])
     with pytest.raises(CapacityError, match="all 2 slots are in use"):
-        kv.admit([60])
+        kv.allocate([60])
     kv.release(running.seq)
     assert [(held.pin, held.owner) for held in kv.pins()] == [(pin, "one")]
     assert kv.slots()[0].pins == 1
@@ -218,7 +218,7 @@ def test_a_prompt_goes_on_in_a_pinned_slot_but_overwrites_nothing_of_it() -> Non
     served(kv, [1, 2, 3, 4])
     pin = kv.pin([1, 2, 3, 4])
     assert pin is not None
-    grant = kv.admit([1, 2, 3, 4, 5])
+    grant = kv.allocate([1, 2, 3, 4, 5])
     assert (grant.slot, grant.cached_tokens, grant.copied_from) == (0, 4, None)
     with pytest.raises(UsageError, match="4 tokens are pinned"):
         kv.truncate(grant.seq, 3)
@@ -257,11 +257,13 @@ def test_pins_end_once_by_receipt_or_all_of_an_owner() -> None:
 
 
 @pytest.mark.scenario("F37")
-@pytest.mark.parametrize("forget", [SlotCache.clear_cache, lambda kv: kv.set_fingerprint("new")])
+@pytest.mark.parametrize(
+    "forget", [SlotCache.reset_prefix_cache, lambda kv: kv.set_weight_version("new")]
+)
 def test_what_is_forgotten_is_held_no_more(forget: Any) -> None:
     kv = SlotCache(2, 16)
     served(kv, [1, 2, 3])
-    pin, live = kv.pin([1, 2, 3]), kv.admit([4, 5])
+    pin, live = kv.pin([1, 2, 3]), kv.allocate([4, 5])
     kv.commit(live.seq, 2)
     other = kv.pin([4, 5])
     assert pin is not None
@@ -298,7 +300,7 @@ def test_random_pins_keep_what_they_hold(policy: str) -> None:
                 kv.release(live.pop(dice.randrange(len(live))))
             case _:
                 try:
-                    grant = kv.admit(prompt)
+                    grant = kv.allocate(prompt)
                 except CapacityError:
                     continue
                 if (plan := kv.take_plan()) is not None:
@@ -327,13 +329,13 @@ def test_an_adapter_salt_or_session_is_forgotten() -> None:
 
     for space in spaces:
         served(kv, prompt, **space)
-    live = kv.admit([1, 2, 3, 4, 5], adapter="a")
+    live = kv.allocate([1, 2, 3, 4, 5], lora_name="a")
     kv.commit(live.seq, 5)
-    pin, other = kv.pin(prompt, adapter="a", salt="s"), kv.pin(prompt, salt="s")
+    pin, other = kv.pin(prompt, lora_name="a", cache_salt="s"), kv.pin(prompt, cache_salt="s")
     assert pin is not None
     assert other is not None
     assert found() == [4] * 4
-    assert kv.clear_cache(adapter="a") == 1
+    assert kv.reset_prefix_cache(lora_name="a") == 1
     kv.check_integrity()
     assert found() == [4, 0, 0, 4]
     assert (kv.slots()[pin.slot].state, kv.slots()[live.slot].state) == ("empty", "live")
@@ -344,11 +346,11 @@ def test_an_adapter_salt_or_session_is_forgotten() -> None:
     kv.unpin(pin)
     assert found() == [4, 0, 0, 4]
     assert [slot.pins for slot in kv.slots()] == [0, 0, 0, 1, 0, 0]
-    assert kv.clear_cache(adapter="a") == 0
+    assert kv.reset_prefix_cache(lora_name="a") == 0
     served(kv, prompt, adapter="a")
-    assert kv.clear_cache(adapter="", salt="s") == 1
+    assert kv.reset_prefix_cache(lora_name="", cache_salt="s") == 1
     assert found() == [4, 4, 0, 0]
-    assert kv.clear_cache(salt="") == 2
+    assert kv.reset_prefix_cache(cache_salt="") == 2
     assert [slot.state for slot in kv.slots()] == ["empty"] * 6
     kv.unpin(other)
     kv.check_integrity()
@@ -358,21 +360,21 @@ def test_an_adapter_salt_or_session_is_forgotten() -> None:
 def test_of_a_session_goes_what_it_alone_used() -> None:
     kv = SlotCache(4, 16)
     head = [1, 2, 3]
-    served(kv, [*head, 4, 5], use=Use(session="chat 1"))
-    assert served(kv, [*head, 6, 7], use=Use(session="chat 2"))[1:] == (3, 0)
-    served(kv, [8, 9], use=Use(session="chat 2"))
-    served(kv, [8, 9, 8], use=Use(session="chat 2"))
+    served(kv, [*head, 4, 5], use=Access(session="chat 1"))
+    assert served(kv, [*head, 6, 7], use=Access(session="chat 2"))[1:] == (3, 0)
+    served(kv, [8, 9], use=Access(session="chat 2"))
+    served(kv, [8, 9, 8], use=Access(session="chat 2"))
     pins = [kv.pin(tokens) for tokens in ([*head, 4, 5], head)]
-    assert kv.clear_cache(session="chat 1") == 0
+    assert kv.reset_prefix_cache(session="chat 1") == 0
     kv.check_integrity()
     assert kv.lookup([*head, 4, 5, 0]) == 3
     assert [held.pin.tokens for held in kv.pins()] == [3, 3]
-    assert kv.clear_cache(session="chat 2") == 1
+    assert kv.reset_prefix_cache(session="chat 2") == 1
     assert (kv.lookup([*head, 6, 7, 0]), kv.lookup([8, 9, 8, 0])) == (3, 0)
     # Another session goes on where the first ended: all before is shared from then on.
-    served(kv, [*head, 9], use=Use(session="chat 3"))
-    assert kv.clear_cache(session="chat 3", adapter="a") == 0
-    kv.clear_cache(session="chat 3")
+    served(kv, [*head, 9], use=Access(session="chat 3"))
+    assert kv.reset_prefix_cache(session="chat 3", lora_name="a") == 0
+    kv.reset_prefix_cache(session="chat 3")
     assert kv.lookup([*head, 9, 0]) == 3
     for pin in pins:
         assert pin is not None
@@ -380,7 +382,7 @@ def test_of_a_session_goes_what_it_alone_used() -> None:
     kv.check_integrity()
     for wrong in (0, "", -1, 1.5):
         with pytest.raises(UsageError, match="session = "):
-            kv.clear_cache(session=wrong)  # type: ignore[arg-type]
+            kv.reset_prefix_cache(session=wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.scenario("F30")
@@ -400,22 +402,22 @@ def test_nothing_of_what_was_forgotten_is_found_among_random_calls(policy: str) 
             case 0 | 1 if live:
                 kv.release(seq := dice.choice(list(live)))
                 del live[seq]
-            case 2 if (pin := kv.pin(prompt, adapter=adapter)) is not None:
+            case 2 if (pin := kv.pin(prompt, lora_name=adapter)) is not None:
                 pins.append(pin)
                 if len(pins) > 2:
                     kv.unpin(pins.pop(0))
             case 3 if dice.random() < 0.3:
-                kv.clear_cache(adapter=adapter)
+                kv.reset_prefix_cache(lora_name=adapter)
                 users = {name: who for name, who in users.items() if name[0] != adapter}
-                assert kv.lookup([*prompt, 9], adapter=adapter) == 0
+                assert kv.lookup([*prompt, 9], lora_name=adapter) == 0
             case 4 if dice.random() < 0.3:
-                kv.clear_cache(session=session)
+                kv.reset_prefix_cache(session=session)
                 users = {name: who for name, who in users.items() if who != {session}}
             case 5 if plans:
                 (kv.done if dice.random() < 0.8 else kv.failed)(plans.pop(0))
             case _:
                 try:
-                    grant = kv.admit(prompt, adapter=adapter, use=Use(session=session))
+                    grant = kv.allocate(prompt, lora_name=adapter, use=Access(session=session))
                 except CapacityError:
                     continue
                 if (plan := kv.take_plan()) is not None:
@@ -426,5 +428,5 @@ def test_nothing_of_what_was_forgotten_is_found_among_random_calls(policy: str) 
                 for end in range(1, len(prompt) + 1):
                     users.setdefault((adapter, tuple(prompt[:end])), set()).add(session)
         kv.check_integrity()
-        reach = kv.lookup([*prompt, 9], adapter=adapter)
+        reach = kv.lookup([*prompt, 9], lora_name=adapter)
         assert reach == 0 or (adapter, tuple(prompt[:reach])) in users

@@ -12,7 +12,7 @@ import pytest
 from kvframe.config import Resolved
 from kvframe.errors import PolicyError, UsageError
 from kvframe.policies import BatchedEviction
-from kvframe.policies.tier import TierPolicy
+from kvframe.policies.flat import TierPolicy
 
 from ..manager.helpers import VERSION, registry
 from ..manager.test_bad_policies import CASES, Body
@@ -38,7 +38,7 @@ def full(way: str, body: Body, on_error: str) -> tuple[TierPolicy[str], str]:
     for key in "abcde":
         tier.insert(key)
         tier.release([key])
-    tier.claim(["a"])
+    tier.acquire(["a"])
     return tier, name
 
 
@@ -83,10 +83,10 @@ def test_one_that_names_a_pinned_block_is_stood_in_for() -> None:
 
 CHANGES: dict[str, Callable[[TierPolicy[str]], object]] = {
     "insert": lambda tier: tier.insert("z"),
-    "missed": lambda tier: tier.missed(["z"]),
+    "missed": lambda tier: tier.on_miss(["z"]),
     "hit": lambda tier: tier.hit(["b"]),
     "refresh": lambda tier: tier.refresh(["b"]),
-    "claim": lambda tier: tier.claim(["b"]),
+    "claim": lambda tier: tier.acquire(["b"]),
     "release": lambda tier: tier.release(["a"]),
     "remove": lambda tier: tier.remove(["b"]),
     "clear": lambda tier: tier.clear(),

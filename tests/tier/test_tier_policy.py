@@ -16,7 +16,7 @@ from kvframe.descriptors import EvictionPolicy
 from kvframe.errors import CapacityError, ConfigError, UsageError
 from kvframe.policies import BatchedEviction, Candidates
 from kvframe.policies.driver import driver
-from kvframe.policies.tier import TierPolicy, Use
+from kvframe.policies.flat import Access, TierPolicy
 from kvframe.registry import Registry
 
 BUILTIN = [
@@ -66,7 +66,7 @@ def batched(capacity: int, **policy: object) -> TierPolicy[str]:
 
 
 def store(tier: TierPolicy[str], *keys: str) -> None:
-    tier.missed(keys)
+    tier.on_miss(keys)
     for key in keys:
         tier.insert(key)
         tier.release([key])
@@ -86,7 +86,7 @@ def test_random_work_never_takes_an_owned_or_protected_block(name: str) -> None:
         if verb == "store":
             new = [k for k in {f"k{rng.randrange(60)}" for _ in range(3)} if k not in here]
             short = len(new) - (capacity - len(tier))
-            tier.missed(new)
+            tier.on_miss(new)
             if short > 0:
                 before = tier.order()
                 victims = tier.victims(short, some)
@@ -99,14 +99,14 @@ def test_random_work_never_takes_an_owned_or_protected_block(name: str) -> None:
                 assert set(victims) <= free
                 idle -= set(victims)
             for key in new:
-                tier.insert(key, depth=step % 7, use=Use(session=step % 5, tokens=step))
+                tier.insert(key, depth=step % 7, use=Access(session=step % 5, tokens=step))
                 owned[key] = 1
         elif verb == "hit":
             tier.hit(some)
         elif verb == "refresh":
             tier.refresh(some)
         elif verb == "claim":
-            tier.claim(some)
+            tier.acquire(some)
             for key in some:
                 owned[key] = owned.get(key, 0) + 1
             idle -= set(some)
@@ -258,7 +258,7 @@ def test_one_plugin_runs_in_the_manager_the_tier_and_the_replay() -> None:
     )
     manager = KVCacheManager(resolved)
     for prompt in range(6):
-        grant = manager.admit([prompt * 100 + i for i in range(12)])
+        grant = manager.allocate([prompt * 100 + i for i in range(12)])
         manager.commit(grant.seq, 12)
         manager.release(grant.seq)
     tier = TierPolicy[str](resolved, 4)

@@ -158,7 +158,7 @@ class Engine:
 
     def start(self, text: Sequence[int], **options: Any) -> Any:
         """Admit, and remember the text."""
-        grant = self.tiers.admit(list(text), **options)
+        grant = self.tiers.allocate(list(text), **options)
         self.texts[grant.seq] = list(text)
         return grant
 
@@ -209,7 +209,7 @@ class Engine:
 
     def forget(self) -> None:
         """The pool forgets what is cached; its bytes are overwritten."""
-        self.kv.clear_cache()
+        self.kv.reset_prefix_cache()
         for pool in self.pools:
             pool.poison(range(pool.layout.blocks))
 

@@ -45,7 +45,7 @@ def test_a_changed_byte_anywhere_in_an_object_is_a_miss(at: int) -> None:
     made.run(one)
     made.only_below()
     below_tier = made.tiers.below[0]
-    keys = made.kv.hash_blocks(one)
+    keys = made.kv.blocks.hash_blocks(one)
     shelf.flip(below_tier.codec.name((int(keys[1][0]), int(keys[1][1])), 0), at)
     grant = made.start(one)
     assert grant.external_tokens == 16
@@ -111,7 +111,7 @@ def test_a_part_that_is_gone_takes_the_others_along() -> None:
     one = text(1, 13)
     made.run(one)
     made.only_below()
-    keys = made.kv.hash_blocks(one)
+    keys = made.kv.blocks.hash_blocks(one)
     name = made.tiers.below[0].codec.name((int(keys[1][0]), int(keys[1][1])), 1)
     del shelf.objects[name]
     grant = made.start(one)
@@ -190,11 +190,11 @@ def test_a_full_tier_says_so_and_goes_on() -> None:
     made.tiers.poll()
     made.tiers.poll()
     shelf.fails = 1
-    made.tiers.below[0].books.forget(made.kv.hash_blocks(text(0, 13)))
-    made.tiers.host.books.set_backed(made.kv.hash_blocks(text(0, 13)), False)
+    made.tiers.below[0].books.forget(made.kv.blocks.hash_blocks(text(0, 13)))
+    made.tiers.host.books.set_backed(made.kv.blocks.hash_blocks(text(0, 13)), False)
     with pytest.raises(BusyError, match="try again after poll"):
         made.tiers.offload(grants[1].seq)
-    assert made.kv.tickets() == []
+    assert made.kv.inspect.tickets() == []
     made.settle()
     made.now += 100
     with pytest.raises(BusyError):
@@ -258,7 +258,7 @@ def test_what_a_store_had_before_is_found_prefix_by_prefix() -> None:
     made = engine(shelf, parts=2)
     for seed in (1, 2):
         made.run(text(seed, 17))
-    keys = made.kv.hash_blocks(text(2, 17))
+    keys = made.kv.blocks.hash_blocks(text(2, 17))
     codec = made.tiers.below[0].codec
     del shelf.objects[codec.name((int(keys[1][0]), int(keys[1][1])), 1)]
     shelf.objects["README"] = b"not a page"

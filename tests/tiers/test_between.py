@@ -54,7 +54,7 @@ def test_pages_of_new_weights_are_found_by_who_starts_with_them() -> None:
     first.compute(grant.seq)
     first.tiers.offload(grant.seq)
     first.tiers.poll()  # to host memory, and then on its way down
-    assert first.tiers.set_fingerprint("two") == 0
+    assert first.tiers.set_weight_version("two") == 0
     first.settle()
     assert shelf.objects == {}
     first.kv.release(grant.seq)
@@ -209,7 +209,7 @@ def test_who_wants_room_pushes_out_nothing_that_the_tier_below_lacks(who: str) -
     engine.settle()
     engine.only_below()
     engine.run(one)
-    engine.kv.clear_cache()
+    engine.kv.reset_prefix_cache()
     found = {name: engine.tiers.lookup(one).tiers[name] for name in ("host", "below")}
     assert found == {"host": 16, "below": 0}
     for refused in (True, False):  # by then the tier below has what has to go
@@ -233,7 +233,7 @@ def test_who_wants_room_pushes_out_nothing_that_the_tier_below_lacks(who: str) -
             engine.settle()
             assert engine.compute(grant.seq) == (5 if refused else 1)
             engine.kv.release(grant.seq)
-            engine.kv.clear_cache()
+            engine.kv.reset_prefix_cache()
         engine.settle()
         assert engine.tiers.lookup(one).tiers["below"] == 16
         assert engine.tiers.stats()["moved"].get("dropped", 0) == 0
@@ -246,7 +246,7 @@ def test_a_page_that_changed_in_host_memory_is_not_sent_down_for_ever() -> None:
     engine = Engine([first, below(admission="write-back")], stores=[Shelf()], blocks=24)
     engine.run(text(1, 17))
     pages = dict(engine.tiers.host.books.stored())
-    low, high = engine.kv.hash_blocks(text(1, 17))[2].tolist()
+    low, high = engine.kv.blocks.hash_blocks(text(1, 17))[2].tolist()
     pool = engine.tiers.host.pools[0]
     wrong = pool.get([pages[low, high]])
     wrong[0, 5] ^= 1

@@ -82,7 +82,7 @@ def test_what_is_ours_and_broken_is_removed_at_the_next_start(tmp_path: Path) ->
     made = engine(tmp_path)
     one = text(1, 17)
     made.run(one)
-    keys = [(low, high) for low, high in made.kv.hash_blocks(one).tolist()]
+    keys = [(low, high) for low, high in made.kv.blocks.hash_blocks(one).tolist()]
     store, codec = made.tiers.below[0].store, made.tiers.below[0].codec
     assert isinstance(store, Disk)
     paths = [store._path(codec.name(key, 0)) for key in keys]
@@ -126,7 +126,7 @@ def test_a_changed_or_shortened_file_is_a_miss(tmp_path: Path) -> None:
     one = text(1, 17)
     made.run(one)
     made.only_below()
-    keys = [(low, high) for low, high in made.kv.hash_blocks(one).tolist()]
+    keys = [(low, high) for low, high in made.kv.blocks.hash_blocks(one).tolist()]
     store, codec = made.tiers.below[0].store, made.tiers.below[0].codec
     assert isinstance(store, Disk)
     path = store._path(codec.name(keys[2], 0))
@@ -220,7 +220,7 @@ def test_a_store_needs_a_name_of_the_model_or_of_its_weights(tmp_path: Path) -> 
         made.tiers.close()
     made = engine(tmp_path, **named[1], ranks=np.int64(1))
     with pytest.raises(ConfigError, match=r"cache\.fingerprint"):
-        made.tiers.set_fingerprint("")
+        made.tiers.set_weight_version("")
     assert made.run(text(1, 17)).external_tokens == 16
     made.tiers.close()
 
@@ -234,7 +234,7 @@ def test_the_type_of_the_pool_is_in_names_where_no_model_is_told(tmp_path: Path)
         pool = NumpyPool(Layout.of(LAYER_FIRST, shape, 8), dtype=dtype)
         with Tiers(kv, pool, model="m", worker=lambda _: Inline()) as made:
             found.append(made.lookup(text(1, 9)).best)
-            seq = made.admit(text(1, 9)).seq
+            seq = made.allocate(text(1, 9)).seq
             made.drain()
             kv.extend(seq, 9)
             kv.commit(seq, 9)

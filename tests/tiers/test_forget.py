@@ -35,16 +35,16 @@ def test_an_adapter_that_is_loaded_anew_finds_nothing_in_any_tier(where: str) ->
     elif where == "store":
         engine.only_below()
     assert best(engine) == [12] * 4
-    engine.tiers.clear_cache(adapter="a")
+    engine.tiers.reset_prefix_cache(lora_name="a")
     assert best(engine) == [12, 0, 0, 12]
     engine.settle()
     assert best(engine) == [12, 0, 0, 12]
     assert len(engine.tiers.below[0].books.stored()) == 6
     engine.run(TEXT, adapter="a")
     assert best(engine) == [12, 12, 0, 12]
-    engine.tiers.clear_cache(salt="s")
+    engine.tiers.reset_prefix_cache(cache_salt="s")
     assert best(engine) == [12, 12, 0, 0]
-    engine.tiers.clear_cache()
+    engine.tiers.reset_prefix_cache()
     assert best(engine) == [0] * 4
     engine.tiers.check_integrity()
 
@@ -55,9 +55,9 @@ def test_what_is_on_its_way_is_dropped_where_it_arrives() -> None:
     grant = engine.start(TEXT, adapter="a")
     engine.compute(grant.seq)
     assert engine.tiers.offload(grant.seq) == 3
-    engine.tiers.clear_cache(adapter="a")
+    engine.tiers.reset_prefix_cache(lora_name="a")
     engine.settle()
-    assert engine.tiers.lookup(TEXT, adapter="a").best == 0
+    assert engine.tiers.lookup(TEXT, lora_name="a").best == 0
     # It still runs, and gives nothing away.
     assert engine.tiers.offload(grant.seq) == 0
     engine.kv.release(grant.seq)
@@ -65,18 +65,18 @@ def test_what_is_on_its_way_is_dropped_where_it_arrives() -> None:
     # A prefetch is under way, and then a load.
     engine.run(TEXT, adapter="a")
     engine.only_below()
-    engine.tiers.prefetch(TEXT, adapter="a")
-    engine.tiers.clear_cache(adapter="a")
+    engine.tiers.prefetch(TEXT, lora_name="a")
+    engine.tiers.reset_prefix_cache(lora_name="a")
     engine.settle()
-    assert engine.tiers.lookup(TEXT, adapter="a").best == 0
+    assert engine.tiers.lookup(TEXT, lora_name="a").best == 0
     engine.run(TEXT, adapter="a")
     engine.forget()
     grant = engine.start(TEXT, adapter="a")
     assert grant.load is not None
-    engine.tiers.clear_cache(adapter="a")
+    engine.tiers.reset_prefix_cache(lora_name="a")
     engine.settle()
-    assert engine.kv.lookup(TEXT, adapter="a").tokens == 0
-    assert engine.tiers.lookup(TEXT, adapter="a").best == 0
+    assert engine.kv.lookup(TEXT, lora_name="a").tokens == 0
+    assert engine.tiers.lookup(TEXT, lora_name="a").best == 0
     engine.tiers.check_integrity()
 
 
@@ -89,7 +89,7 @@ def test_a_sequence_that_was_swapped_out_is_computed_again() -> None:
         grant = engine.start(text(len(swapped), 13), adapter=adapter)
         engine.compute(grant.seq)
         if len(swapped) == 2:
-            engine.tiers.clear_cache(adapter="a")
+            engine.tiers.reset_prefix_cache(lora_name="a")
         out = engine.tiers.preempt(grant.seq, cost)
         engine.settle()
         swapped.append(out)
@@ -112,7 +112,7 @@ def test_a_session_loses_in_each_tier_what_it_alone_asked_for() -> None:
     for session, tail in tails.items():
         engine.run([*shared, *tail], session=session)
     engine.only_below()
-    engine.tiers.clear_cache(session=7)
+    engine.tiers.reset_prefix_cache(session=7)
     engine.settle()
     found = {s: engine.tiers.lookup([*shared, *tail]).best for s, tail in tails.items()}
     assert found == {7: 8, 8: 12}
@@ -130,11 +130,11 @@ def test_pages_from_before_a_restart_may_be_of_any_adapter(tmp_path: Path) -> No
         engine.run(TEXT, adapter=adapter)
     engine.tiers.close()
     engine = start()
-    assert [engine.tiers.lookup(TEXT, adapter=a).best for a in ("", "a", "b")] == [12] * 3
+    assert [engine.tiers.lookup(TEXT, lora_name=a).best for a in ("", "a", "b")] == [12] * 3
     engine.run(TEXT)
-    engine.tiers.clear_cache(adapter="a")
+    engine.tiers.reset_prefix_cache(lora_name="a")
     # Whose the others are was never said; none of them may be the old adapter's.
-    assert [engine.tiers.lookup(TEXT, adapter=a).best for a in ("", "a", "b")] == [12, 0, 0]
+    assert [engine.tiers.lookup(TEXT, lora_name=a).best for a in ("", "a", "b")] == [12, 0, 0]
     engine.tiers.close()
 
 
@@ -198,7 +198,7 @@ def test_a_preempted_request_comes_back_while_its_first_load_is_under_way() -> N
     assert first.load is not None
     loading = set(engine.kv.block_table(first.seq)[:3].tolist())
     request = engine.kv.preempt(first.seq)
-    again = engine.tiers.admit(request)
+    again = engine.tiers.allocate(request)
     engine.texts[again.seq] = TEXT
     # The first load still writes its pages: they are given to no other sequence.
     assert not loading & set(engine.kv.block_table(again.seq).tolist())
@@ -206,7 +206,7 @@ def test_a_preempted_request_comes_back_while_its_first_load_is_under_way() -> N
     engine.settle()
     assert engine.compute(again.seq) == 1
     engine.kv.release(again.seq)
-    assert (engine.kv.tickets(), engine.kv.counts().referenced) == ([], 0)
+    assert (engine.kv.inspect.tickets(), engine.kv.counts().referenced) == ([], 0)
     engine.tiers.check_integrity()
 
 
@@ -226,7 +226,7 @@ def test_what_others_wrote_before_an_adapter_was_loaded_anew_is_not_read(
     for space in SPACES:
         other.run(TEXT, **space)
     gone = [all(space.get(what, "") == name for what, name in scope.items()) for space in SPACES]
-    engine.tiers.clear_cache(**scope)
+    engine.tiers.reset_prefix_cache(**scope)
     for _ in range(2):
         for space, forgotten in zip(SPACES, gone, strict=True):
             engine.tiers.prefetch(TEXT, **space)
@@ -236,7 +236,7 @@ def test_what_others_wrote_before_an_adapter_was_loaded_anew_is_not_read(
             assert engine.run(TEXT, **space).external_tokens == (0 if forgotten else 12)
             engine.only_below()
             assert engine.tiers.lookup(TEXT, **space).best == 12
-        engine.tiers.clear_cache(**scope)
+        engine.tiers.reset_prefix_cache(**scope)
     # The others go on as before, and find none of it.
     other.only_below()
     assert best(other) == [12] * 4
@@ -250,7 +250,7 @@ def test_a_session_that_is_forgotten_goes_on_sharing_what_others_wrote() -> None
     objects: dict[str, bytes] = {}
     other, engine = sharing(objects), sharing(objects)
     other.run(TEXT, session=7)
-    engine.tiers.clear_cache(session=7)
+    engine.tiers.reset_prefix_cache(session=7)
     engine.tiers.prefetch(TEXT)
     engine.settle()
     assert engine.tiers.lookup(TEXT).best == 12

@@ -37,7 +37,7 @@ def test_groups_go_and_come_together() -> None:
     pools += [NumpyPool(Layout.of(BLOCK_FIRST, OTHER, BLOCKS))]
     tiers = Tiers(kv, pools, model="m", worker=lambda _: Inline(), poison=True, verify=True)
     tokens = text(1, 3 * BLOCK + 1)
-    grant = tiers.admit(tokens)
+    grant = tiers.allocate(tokens)
     pages = [draw.integers(0, 256, (4, p.layout.shape.page_bytes), np.uint8) for p in pools]
     for group, pool in enumerate(pools):
         pool.put(kv.block_table(grant.seq, group), pages[group])
@@ -45,13 +45,13 @@ def test_groups_go_and_come_together() -> None:
     tiers.offload(grant.seq)
     tiers.drain()
     kv.release(grant.seq)
-    kv.clear_cache()
+    kv.reset_prefix_cache()
     assert tiers.lookup(tokens).tiers == {"host": 12, "below": 12}
     for key, _ in tiers.host.books.stored():
         tiers.host.books.forget(np.array([key], np.uint64))
     for pool in pools:
         pool.poison(range(BLOCKS))
-    grant = tiers.admit(tokens)
+    grant = tiers.allocate(tokens)
     assert grant.external_tokens == 12
     tiers.drain()
     for group, pool in enumerate(pools):
@@ -59,7 +59,7 @@ def test_groups_go_and_come_together() -> None:
     tiers.check_integrity()
     kv.release(grant.seq)
     # A window that has moved on has given blocks up: no more is backed up, and nothing is wrong.
-    long = tiers.admit(text(2, 40))
+    long = tiers.allocate(text(2, 40))
     kv.commit(long.seq, 40)
     assert tiers.offload(long.seq) == 0
     with pytest.raises(UsageError, match="has given blocks up"):

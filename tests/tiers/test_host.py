@@ -145,7 +145,7 @@ def test_a_flipped_byte_in_host_memory_is_a_miss_and_the_rest_is_computed() -> N
     engine.run(one)
     engine.forget()
     pages = dict(engine.tiers.host.books.stored())
-    keys = [tuple(key) for key in engine.kv.hash_blocks(one).tolist()]
+    keys = [tuple(key) for key in engine.kv.blocks.hash_blocks(one).tolist()]
     pool = engine.tiers.host.pools[0]
     wrong = pool.get([pages[keys[2]]])
     wrong[0, 77] ^= 1
@@ -185,7 +185,7 @@ def test_a_long_prompt_in_chunks_is_backed_up_as_it_is_computed() -> None:
         engine.tiers.offload(grant.seq)
         engine.settle()
     kv.release(grant.seq)
-    kv.clear_cache()
+    kv.reset_prefix_cache()
     assert engine.tiers.lookup(long).tiers == {"host": 3000}
     engine.tiers.check_integrity()
 
@@ -204,7 +204,7 @@ def test_what_cannot_be_backed_up_now_leaves_nothing_behind_and_is_tried_again()
     assert engine.tiers.stats()["moved"]["deferred"] == 1
     assert engine.kv.counts() == before
     engine.settle()
-    assert engine.kv.tickets() == []
+    assert engine.kv.inspect.tickets() == []
     assert engine.tiers.lookup(text(1, 17)).tiers == {"host": 8}
     assert engine.tiers.offload(grants[1].seq) == 2
     engine.settle()
@@ -268,7 +268,7 @@ def test_an_aborted_load_comes_back() -> None:
     engine.tiers.cancel(grant.seq)
     engine.kv.release(grant.seq)
     engine.settle()
-    assert (engine.kv.tickets(), engine.kv.counts().referenced) == ([], 0)
+    assert (engine.kv.inspect.tickets(), engine.kv.counts().referenced) == ([], 0)
     _, cached, owned, moving = engine.tiers.host.books.counts()
     assert (cached, owned, moving) == (4, 0, 0)
     engine.tiers.check_integrity()
@@ -281,9 +281,9 @@ def test_prompts_of_other_tenants_and_adapters_are_other_pages() -> None:
     engine.run(one, salt="a")
     engine.forget()
     assert engine.tiers.lookup(one).best == 0
-    assert engine.tiers.lookup(one, salt="b").best == 0
-    assert engine.tiers.lookup(one, adapter="a").best == 0
-    assert engine.tiers.lookup(one, salt="a").best == 12
+    assert engine.tiers.lookup(one, cache_salt="b").best == 0
+    assert engine.tiers.lookup(one, lora_name="a").best == 0
+    assert engine.tiers.lookup(one, cache_salt="a").best == 12
 
 
 @pytest.mark.scenario("T7", "T5")
@@ -304,7 +304,7 @@ def test_churn_never_mixes_prompts(policy: str) -> None:
 def test_new_weights_find_nothing_of_the_old() -> None:
     engine = Engine([host()])
     engine.run(text(1, 13))
-    engine.tiers.set_fingerprint("v2")
+    engine.tiers.set_weight_version("v2")
     assert engine.tiers.lookup(text(1, 13)).best == 0
     assert engine.tiers.host.books.counts() == (16, 0, 0, 0)
     engine.tiers.check_integrity()

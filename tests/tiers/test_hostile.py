@@ -89,7 +89,8 @@ def test_a_redis_full_of_other_things_holds_up_nothing(tmp_path: Path) -> None:
         store: Any = made.tiers.below[0].store
         client, codec = store._server, made.tiers.below[0].codec
         pages = [
-            codec.name((low, high), 0) for low, high in made.kv.hash_blocks(text(1, 17)).tolist()
+            codec.name((low, high), 0)
+            for low, high in made.kv.blocks.hash_blocks(text(1, 17)).tolist()
         ]
         for name in NAMES:
             client.set(name.encode("utf-8", "surrogateescape"), b"KVF2" + bytes(200))
@@ -339,7 +340,7 @@ def test_what_stands_at_a_pages_path_holds_up_no_verb(
     made.run(text(1, 17))
     store: Any = made.tiers.below[0].store
     codec = made.tiers.below[0].codec
-    keys = [(low, high) for low, high in made.kv.hash_blocks(text(1, 17)).tolist()]
+    keys = [(low, high) for low, high in made.kv.blocks.hash_blocks(text(1, 17)).tolist()]
     paths = [store._path(codec.name(key, 0)) for key in keys]
     for path in (paths[1], paths[2].with_suffix(".part")):
         if path.exists():

@@ -122,7 +122,7 @@ def test_a_page_that_is_merely_gone_is_missing(parts: int) -> None:
     made = Engine([host(16), below()], stores=[shelf], parts=parts)
     made.run(text(1, 17))
     made.only_below()
-    low, high = made.kv.hash_blocks(text(1, 17))[2].tolist()
+    low, high = made.kv.blocks.hash_blocks(text(1, 17))[2].tolist()
     del shelf.objects[made.tiers.below[0].codec.name((low, high), parts - 1)]
     grant = made.start(text(1, 17))
     made.settle()
@@ -191,7 +191,7 @@ def test_the_command_counts_and_clears_what_no_engine_removes(tmp_path: Path) ->
         spaces = made.tiers.spaces
         names = [
             made.tiers.below[0].codec.name((low, high), part)
-            for low, high in made.kv.hash_blocks(text(0, 17)).tolist()
+            for low, high in made.kv.blocks.hash_blocks(text(0, 17)).tolist()
             for part in (0, 1)
         ]
         made.tiers.close()
@@ -255,7 +255,7 @@ def test_an_orphan_whose_head_comes_meanwhile_is_not_cleared() -> None:
     made.run(text(2, 17))
     heads = [
         made.tiers.below[0].codec.name((low, high), 0)
-        for low, high in (made.kv.hash_blocks(text(seed, 17))[0].tolist() for seed in (1, 2))
+        for low, high in (made.kv.blocks.hash_blocks(text(seed, 17))[0].tolist() for seed in (1, 2))
     ]
     data = [objects.pop(head) for head in heads]
     shelf = Shelf(objects=objects)

@@ -56,7 +56,7 @@ def engine(shelf: Shelf, pages: int = 64, store: str = "shared", **more: Any) ->
 
 
 def names_of(made: Engine, tokens: list[int]) -> list[str]:
-    keys = made.kv.hash_blocks(tokens).tolist()
+    keys = made.kv.blocks.hash_blocks(tokens).tolist()
     return [made.tiers.below[0].codec.name((low, high), 0) for low, high in keys]
 
 
@@ -130,7 +130,7 @@ def test_after_new_weights_only_its_own_pages_are_removed() -> None:
     shelf = Common(objects)
     made = engine(shelf, options={"fingerprint": "one"})
     made.run(text(2, 17))
-    made.tiers.set_fingerprint("two")
+    made.tiers.set_weight_version("two")
     made.settle()
     assert set(objects) == before
 

@@ -282,7 +282,7 @@ def test_what_a_drain_that_gave_up_had_seen_is_told_by_the_next_poll() -> None:
     engine.compute(seq)
     engine.tiers.offload(seq)
     engine.tiers.poll(1)
-    engine.kv.clear_cache()
+    engine.kv.reset_prefix_cache()
     grant = engine.start(text(1, 9))  # from host memory, which answers
     with pytest.raises(TierError, match="nothing has ended"):
         engine.tiers.drain(limit=LIMIT)

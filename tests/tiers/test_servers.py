@@ -29,7 +29,7 @@ def engine(server: Server, pages: int = 64, **more: Any) -> Engine:
 
 
 def name_of(made: Engine, tokens: list[int], at: int, part: int = 0) -> str:
-    low, high = made.kv.hash_blocks(tokens)[at].tolist()
+    low, high = made.kv.blocks.hash_blocks(tokens)[at].tolist()
     return made.tiers.below[0].codec.name((low, high), part)
 
 

@@ -78,7 +78,7 @@ class Soak:
         elif turn < 0.93 and self.ahead:
             tiers.cancel(dice.choice(self.ahead))
         elif turn < 0.95:
-            self.engine.kv.clear_cache()
+            self.engine.kv.reset_prefix_cache()
         else:
             self.harm()
 
@@ -106,7 +106,7 @@ class Soak:
     def check(self, seq: int) -> None:
         """Every full block that counts as computed is as it was computed."""
         kv, pool = self.engine.kv, self.engine.pools[0]
-        blocks = kv.readable(seq) // BLOCK
+        blocks = kv.inspect.num_readable_tokens(seq) // BLOCK
         pages = pool.get(kv.block_table(seq)[:blocks])
         for at in range(blocks):
             assert np.array_equal(pages[at], page_of(self.live[seq], at)), (seq, at)
@@ -190,12 +190,12 @@ class Soak:
         known = {
             tuple(key): page_of(prompt, at)
             for prompt, tokens in enumerate(PROMPTS)
-            for at, key in enumerate(self.engine.kv.hash_blocks(tokens).tolist())
+            for at, key in enumerate(self.engine.kv.blocks.hash_blocks(tokens).tolist())
         }
         for key, page in tiers.host.books.stored():
             assert np.array_equal(tiers.host.pools[0].get([page])[0], known[key])
         assert self.engine.kv.counts().referenced == 0
-        assert self.engine.kv.tickets() == []
+        assert self.engine.kv.inspect.tickets() == []
         assert [level.books.counts()[2] for level in tiers.levels] == [0, 0, 0]
 
 

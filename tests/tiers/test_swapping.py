@@ -54,8 +54,8 @@ def test_out_and_back_is_exact_and_out_of_reach_meanwhile(tokens: int, parts: in
     engine.kv.release(other)
     engine.forget()
     order = np.zeros(12, np.int32)
-    engine.kv.lend(order)
-    engine.kv.give_back(order[::-1])
+    engine.kv.blocks.take(out=order)
+    engine.kv.blocks.free(order[::-1])
     grant = engine.tiers.swap_in(swapped)
     engine.texts[grant.seq] = one
     assert engine.tiers.drain().landed == [grant.seq]
@@ -169,13 +169,13 @@ def test_what_other_weights_computed_does_not_come_back(when: str) -> None:
     one = text(1, 18)
     seq = running(engine, one)
     if when == "before":
-        engine.tiers.set_fingerprint("new")
+        engine.tiers.set_weight_version("new")
         assert isinstance(engine.tiers.preempt(engine.kv.fork(seq), CHEAP), Request)
     swapped = engine.tiers.swap_out(seq)
     if when == "out":
         engine.settle()
     if when != "before":
-        engine.tiers.set_fingerprint("new")
+        engine.tiers.set_weight_version("new")
     engine.settle()
     grant = engine.tiers.swap_in(swapped)
     assert (grant.load, engine.kv.lengths(grant.seq).committed) == (None, 0)
@@ -213,7 +213,7 @@ def test_a_swapped_request_may_end_at_any_time() -> None:
     engine.settle()
     engine.tiers.drop_swapped(two)
     assert engine.tiers.host.books.counts() == (16, 0, 0, 0)
-    assert engine.kv.tickets() == []
+    assert engine.kv.inspect.tickets() == []
     with pytest.raises(HandleError):
         engine.tiers.drop_swapped(two)
     engine.tiers.check_integrity()

@@ -144,10 +144,10 @@ class Soak:
             return
         for _ in range(6):
             engine.tiers.poll()
-        if engine.kv.tickets():
+        if engine.kv.inspect.tickets():
             engine.tiers.cancel(grant.seq)
             engine.tiers.poll()
-        if not engine.kv.tickets():
+        if not engine.kv.inspect.tickets():
             compute(engine, grant.seq, prompt)
             with suppress(BusyError):
                 engine.tiers.offload(grant.seq)
@@ -179,7 +179,7 @@ class Soak:
             assert [level.books.counts()[2:] for level in engine.tiers.levels] == [
                 (0, 0) for _ in engine.tiers.levels
             ]
-            assert engine.kv.tickets() == []
+            assert engine.kv.inspect.tickets() == []
             engine.now += 10_000
             for shelf in shelves:
                 shelf.mood = "hangs"
@@ -197,7 +197,7 @@ class Soak:
 def compute(engine: Engine, seq: int, prompt: int) -> None:
     """Compare every full block that is there, and compute the others."""
     kv, pool, tokens = engine.kv, engine.pools[0], PROMPTS[prompt]
-    there = kv.readable(seq) // BLOCK
+    there = kv.inspect.num_readable_tokens(seq) // BLOCK
     found = pool.get(kv.block_table(seq)[:there])
     for at in range(there):
         assert np.array_equal(found[at], page_of(prompt, at)), (prompt, at)

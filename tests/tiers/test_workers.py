@@ -109,13 +109,13 @@ def test_the_end_comes_once_and_reaches_every_store(tmp_path: Path) -> None:
     Engine([host(16), tiers[2]]).tiers.close()  # the folder is free again
     swapped = Swapped(Request([1]), 0, state="out")
     for call in (
-        lambda: engine.tiers.admit([1]),
+        lambda: engine.tiers.allocate([1]),
         lambda: engine.tiers.prefetch([1]),
         lambda: engine.tiers.offload(grant.seq),
         lambda: engine.tiers.make_room(1),
         lambda: engine.tiers.swap_out(grant.seq),
         lambda: engine.tiers.swap_in(swapped),
-        lambda: engine.tiers.set_fingerprint("new"),
+        lambda: engine.tiers.set_weight_version("new"),
         engine.tiers.drain,
         engine.tiers.verify,
     ):

@@ -59,7 +59,7 @@ def test_make_room_loses_nothing_that_the_tier_has_room_for(seed: int, pages: in
     left = pages
     known: set[bytes] = set()
     for prompt in prompts:
-        fresh = {key.tobytes() for key in engine.kv.hash_blocks(prompt)} - known
+        fresh = {key.tobytes() for key in engine.kv.blocks.hash_blocks(prompt)} - known
         if len(fresh) > left:
             continue
         known |= fresh
@@ -119,9 +119,9 @@ def test_the_keys_of_a_block_in_the_pool_are_those_of_its_prompt() -> None:
     engine = Engine([lazy(4)], blocks=16, options={"fingerprint": "tiny@1"})
     one = text(1, 17)
     used(engine, one)
-    order = engine.kv.eviction_order().tolist()
+    order = engine.kv.inspect.eviction_order().tolist()
     blocks, keys = engine.kv._core.tier_prefix(order[0])
-    assert keys.tolist() == engine.kv.hash_blocks(one).tolist()
+    assert keys.tolist() == engine.kv.blocks.hash_blocks(one).tolist()
     assert sorted(blocks.tolist()) == sorted(order)
     free = next(block for block in range(16) if block not in order)
     assert [len(one) for one in engine.kv._core.tier_prefix(free)] == [0, 0]

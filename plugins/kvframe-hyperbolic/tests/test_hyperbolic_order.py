@@ -91,18 +91,18 @@ def test_with_all_in_the_sample_it_equals_the_twin(seed: int) -> None:
     capacity = dice.randint(8, 64)
     kvs = [manager("hyperbolic", capacity), manager("twin", capacity)]
     walk(kvs, dice, 250)
-    one, two = (kv.take_events() for kv in kvs)
+    one, two = (kv.log.take_events() for kv in kvs)
     assert all(np.array_equal(one[column], two[column]) for column in one)
-    assert kvs[0].stats()["evictions"] > 20
-    assert kvs[0].stats()["policy_failures"] == 0
+    assert kvs[0].stats.counters()["evictions"] > 20
+    assert kvs[0].stats.counters()["policy_failures"] == 0
 
 
 def test_samples_repeat_and_follow_the_seed() -> None:
     def log(seed: int) -> list[int]:
         kv = manager("hyperbolic", 60, sample=2, seed=seed)
         walk([kv], random.Random(5), 400)
-        events = kv.take_events()
-        assert kv.stats()["policy_failures"] == 0
+        events = kv.log.take_events()
+        assert kv.stats.counters()["policy_failures"] == 0
         blocks: list[int] = events["block"][events["kind"] == kvframe.EventKind.EVICT].tolist()
         return blocks
 
@@ -116,7 +116,7 @@ def test_often_used_outlives_old_and_new() -> None:
     kv = manager("hyperbolic", 9)
 
     def serve(first: int) -> int:
-        grant = kv.admit(np.arange(first, first + 2 * BLOCK + 1))
+        grant = kv.allocate(np.arange(first, first + 2 * BLOCK + 1))
         kv.commit(grant.seq, 2 * BLOCK + 1)
         kv.release(grant.seq)
         return grant.cached_tokens
@@ -127,4 +127,4 @@ def test_often_used_outlives_old_and_new() -> None:
         serve(first)
         if first == 1_000:
             assert serve(0) == 2 * BLOCK
-    assert kv.stats()["evictions"] > 20
+    assert kv.stats.counters()["evictions"] > 20

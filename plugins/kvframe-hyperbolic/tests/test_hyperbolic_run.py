@@ -37,7 +37,7 @@ def test_a_file_names_it(tmp_path: Path) -> None:
         '[policy]\neviction = "hyperbolic"\n[policy.options.hyperbolic]\nsample = 16\n'
     )
     assert Resolved.load(file, env={}).options == Options(sample=16)
-    options = kvframe.KVCacheManager.from_toml(file).options()
+    options = kvframe.KVCacheManager.from_toml(file).inspect.options()
     assert options["policy"] == "hyperbolic"
     assert options["window"] is None
 

@@ -50,7 +50,7 @@ def test_scores_are_the_papers_values(seed: int) -> None:
 
 
 def serve(manager: kvframe.KVCacheManager, first: int, blocks: int) -> None:
-    grant = manager.admit(np.arange(first, first + 4 * blocks))
+    grant = manager.allocate(np.arange(first, first + 4 * blocks))
     manager.commit(grant.seq, 4 * blocks)
     manager.release(grant.seq)
 

@@ -101,9 +101,9 @@ def test_equals_the_twin(seed: int) -> None:
             )
             if expected is None:
                 with pytest.raises(CapacityError):
-                    manager.admit(prompt(blocks))
+                    manager.allocate(prompt(blocks))
             else:
-                grant = manager.admit(prompt(blocks))
+                grant = manager.allocate(prompt(blocks))
                 assert grant.cached_tokens == expected * BLOCK
                 manager.commit(grant.seq, grant.prompt_tokens)
                 running.append((grant.seq, blocks, manager.block_table(grant.seq).tolist()))
@@ -116,4 +116,4 @@ def test_equals_the_twin(seed: int) -> None:
             held = next((i for i in range(len(blocks)) if blocks[: i + 1] not in twin.owners), None)
             found = manager.lookup(prompt(blocks)).tokens // BLOCK
             assert found == (len(blocks) if held is None else held)
-    assert manager.stats()["evictions"] > 20
+    assert manager.stats.counters()["evictions"] > 20

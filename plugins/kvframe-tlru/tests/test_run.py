@@ -52,7 +52,7 @@ def test_a_file_names_it(file: Path) -> None:
     manager = kvframe.KVCacheManager.from_toml(file)
 
     def serve(first: int, tokens: int) -> None:
-        grant = manager.admit(np.arange(first, first + tokens))
+        grant = manager.allocate(np.arange(first, first + tokens))
         manager.commit(grant.seq, tokens)
         manager.release(grant.seq)
 
@@ -74,7 +74,7 @@ def test_generated_tokens_count_as_the_conversation_they_are(tmp_path: Path) -> 
     path = tmp_path / "kvframe.toml"
     path.write_text(TOML.replace("threshold = 6", "threshold = 9"))
     manager = kvframe.KVCacheManager.from_toml(path, cache={"capacity": 8})
-    asked, answered = manager.admit(np.arange(17)), manager.admit(np.arange(100, 108))
+    asked, answered = manager.allocate(np.arange(17)), manager.allocate(np.arange(100, 108))
     manager.commit(asked.seq, 17)
     manager.release(asked.seq)
     manager.commit(answered.seq, 8)
@@ -82,7 +82,7 @@ def test_generated_tokens_count_as_the_conversation_they_are(tmp_path: Path) -> 
     manager.commit(answered.seq, 16)
     manager.release(answered.seq)
     # Two safe blocks of the answer die, one of the older prompt, and then the older prompt's next.
-    manager.admit(np.arange(200, 213))
+    manager.allocate(np.arange(200, 213))
     assert manager.lookup(np.arange(18)).tokens == 8
     assert manager.lookup(np.arange(100, 117)).tokens == 8
 

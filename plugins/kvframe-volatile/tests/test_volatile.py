@@ -88,21 +88,21 @@ def test_what_follows_the_date_is_shared() -> None:
         date = dice.integers(0, 80, 6)
         prompt = np.concatenate([system[:18], START, date, END, system[27:]])
         for kv in (plain, mine):
-            grant = kv.admit(prompt)
+            grant = kv.allocate(prompt)
             kv.step(commit=([grant.seq], [grant.prompt_tokens]), release=[grant.seq])
             kv.check_integrity()
-    assert plain.stats()["hit_tokens"] == 99 * 16
-    assert mine.stats()["hit_tokens"] == 99 * 992
-    assert mine.prefix_stats() == {"prefix_failures": 0, "prefix_wrong": 0}
+    assert plain.stats.counters()["hit_tokens"] == 99 * 16
+    assert mine.stats.counters()["hit_tokens"] == 99 * 992
+    assert mine.stats.prefix_stats() == {"prefix_failures": 0, "prefix_wrong": 0}
 
 
 @pytest.mark.scenario("F36")
 def test_the_engine_is_told_what_to_compute() -> None:
     kv = managed(start=[*START], end=[*END], put=[7])
-    told = kv.admit([1, 90, 91, 20, 26, 95, 2]).prompt
+    told = kv.allocate([1, 90, 91, 20, 26, 95, 2]).prompt
     assert told is not None
     assert told.tolist() == [1, 90, 91, 7, 95, 2]
-    assert kv.admit([1, 2, 3]).prompt is None
+    assert kv.allocate([1, 2, 3]).prompt is None
 
 
 def test_the_list_shows_it() -> None:

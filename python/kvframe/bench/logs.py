@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from kvframe.errors import TraceError
 from kvframe.events import EventKind
-from kvframe.observe.log import EventLog
+from kvframe.stats.log import EventLog
 
 _FACTOR = {"ms": 1, "s": 1000}
 

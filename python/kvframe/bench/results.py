@@ -64,7 +64,7 @@ class ResultStore:
 
         Args:
             folder: the result directory.
-            build: names the replaying program; see `Plan.identity`.
+            build: names the replaying program; see `CopyPlan.identity`.
 
         Raises:
             ConfigError: the folder cannot be made or written to.

@@ -81,7 +81,7 @@ def replay(
     start = time.perf_counter()
     hits = 0
     for request in requests:
-        grant = kv.admit(request)
+        grant = kv.allocate(request)
         plan = kv.take_plan()
         if plan is not None:
             kv.done(plan.ticket)
@@ -89,7 +89,7 @@ def replay(
         kv.release(grant.seq)
         hits += grant.cached_tokens
     seconds = time.perf_counter() - start
-    stats = kv.stats()
+    stats = kv.stats.counters()
     return Reuse(
         workload=workload,
         capacity_tokens=capacity,

@@ -10,9 +10,9 @@ from kvframe import _core
 from kvframe.bench import logs
 from kvframe.errors import TraceError
 from kvframe.files import TRACE_BYTES, read_open, read_stream
-from kvframe.observe.log import EventLog
-from kvframe.observe.saved import is_log
 from kvframe.spelling import did_you_mean
+from kvframe.stats.log import EventLog
+from kvframe.stats.saved import is_log
 
 SUFFIX = ".kvt.gz"
 

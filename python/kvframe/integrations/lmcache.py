@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvframe.config import Resolved
 from kvframe.integrations.peers import PREFIX, seam
-from kvframe.policies.tier import TierPolicy, resolve
+from kvframe.policies.flat import TierPolicy, resolve
 from kvframe.registry import Registry
 
 SUPPORTED = "0.5.6"
@@ -70,7 +70,7 @@ class KvframeCachePolicy(BaseCachePolicy):  # type: ignore[misc]
         if key in self.tier:
             self.tier.hit([key])
             return
-        self.tier.missed([key])
+        self.tier.on_miss([key])
         self.tier.insert(key)
         self.tier.release([key])
 
@@ -111,7 +111,7 @@ class KvframeEvictionPolicy(EvictionPolicy):  # type: ignore[misc]
     def on_keys_created(self, keys: list[ObjectKey]) -> None:
         with self._lock:
             new = [key for key in dict.fromkeys(keys) if key not in self.tier]
-            self.tier.missed(new)
+            self.tier.on_miss(new)
             # One request's keys in order: where nothing else decides, its tail dies first.
             for place, key in enumerate(new):
                 self.tier.insert(key, depth=place)

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import msgspec
 
-from kvframe.policies.tier import UNKNOWN, Use
+from kvframe.policies.flat import UNKNOWN, Access
 
 PREFIX = "kvframe:"
 """What stands before a policy's name in an engine's configuration."""
@@ -52,15 +52,15 @@ _RANGES = {
 }
 
 
-def use_of(told: object) -> Use:
-    """What a client says of its request, the fields of a `Use` as JSON has them.
+def use_of(told: object) -> Access:
+    """What a client says of its request, the fields of a `Access` as JSON has them.
 
     Whoever sends requests must not stop the engine: what is wrong is left out, with a warning.
     """
     if told is None:
         return UNKNOWN
     try:
-        use = msgspec.convert(told, Use)
+        use = msgspec.convert(told, Access)
         str(use.session).encode()
     except msgspec.ValidationError as error:
         wrong = str(error)

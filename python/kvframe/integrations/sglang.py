@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvframe.config import Resolved
 from kvframe.integrations.peers import PREFIX, seam
-from kvframe.policies.tier import TierPolicy, Use, resolve
+from kvframe.policies.flat import Access, TierPolicy, resolve
 from kvframe.registry import Registry
 
 SUPPORTED = "0.5.23"
@@ -126,11 +126,11 @@ class KvframeStrategy(EvictionStrategy):  # type: ignore[misc]
         # At one time the tail first, as a prefix is released.
         events.sort(key=lambda event: (event[0], event[2], -event[1]))
         for _, depth, is_use, node in events:
-            use = Use(priority=max(-(2**31), min(2**31 - 1, node.priority)), tokens=depth)
+            use = Access(priority=max(-(2**31), min(2**31 - 1, node.priority)), tokens=depth)
             if is_use:
                 self.tier.hit([node.id], use)
             else:
-                self.tier.missed([node.id])
+                self.tier.on_miss([node.id])
                 self.tier.insert(node.id, depth=depth - len(node.key), use=use)
                 self.tier.release([node.id])
             self._seen[node.id].last_use = node.last_access_time

@@ -175,11 +175,11 @@ class Blocks(BlockManager):  # type: ignore[misc]
         if not self.has_enough_free_blocks(n_blocks):
             return None
         blocks = np.empty(n_blocks, np.int32)
-        self.kv.lend(blocks)
+        self.kv.blocks.take(out=blocks)
         return [int(block) for block in blocks]
 
     def free_blocks(self, blocks: list[int], shareable: bool) -> None:
-        self.kv.give_back(np.array(blocks, np.int32))
+        self.kv.blocks.free(np.array(blocks, np.int32))
 
 
 @dataclass
@@ -225,7 +225,7 @@ class Sequences(FullAttentionCacheAllocator):  # type: ignore[misc]
         self, request_id: str, prompt: npt.NDArray[np.uint32], until: int, *, read: bool
     ) -> Running | None:
         try:
-            grant = self.kv.admit(prompt, until=until, read=read)
+            grant = self.kv.allocate(prompt, until=until, read_cache=read)
         except CapacityError:
             return None
         run = Running(grant.seq, len(prompt), grant.granted_tokens, grant.cached_tokens)
@@ -251,7 +251,7 @@ class Sequences(FullAttentionCacheAllocator):  # type: ignore[misc]
         elif slots < run.known:
             self.kv.extend(run.seq, min(until, run.known))
         if until > run.known:
-            self.kv.append_unknown(run.seq, until - max(slots, run.known))
+            self.kv.append_placeholders(run.seq, until - max(slots, run.known))
         run.slots = until
         self._read_table(request_id)
         return n_blocks
@@ -263,7 +263,7 @@ class Sequences(FullAttentionCacheAllocator):  # type: ignore[misc]
             return
         run.committed += blocks * self.block_size
         if run.known < run.committed:
-            self.kv.fill(run.seq, tokens[run.known : run.committed])
+            self.kv.fill_placeholders(run.seq, tokens[run.known : run.committed])
             run.known = run.committed
         self.kv.commit(run.seq, run.committed)
 
@@ -285,7 +285,7 @@ class Sequences(FullAttentionCacheAllocator):  # type: ignore[misc]
             seq = self.kv.fork(parent.seq)
             self.running[child] = Running(seq, parent.committed, parent.slots, parent.committed)
             self.kv.truncate(seq, parent.committed)
-            self.kv.append_unknown(seq, parent.slots - parent.committed)
+            self.kv.append_placeholders(seq, parent.slots - parent.committed)
             self._read_table(child)
             sources += table[full:]
             copies += self.block_table[child][full:]

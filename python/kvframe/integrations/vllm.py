@@ -8,7 +8,7 @@ In ``kv_connector_extra_config``, beside ``cpu_bytes_to_use``::
 ``kvframe:NAME`` is the policy of that name with its defaults; ``KvframeCachePolicy`` is what
 kvframe.toml and the environment say. vLLM gives no parents; it gives places in the prompt, which
 are passed on as depths, and ``kv_transfer_params["kvframe"]`` of a request, which may hold the
-fields of `kvframe.policies.tier.Use`; what a client puts there wrong is left out, with a warning.
+fields of `kvframe.policies.flat.Use`; what a client puts there wrong is left out, with a warning.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from kvframe.config import Resolved
 from kvframe.integrations.peers import PREFIX, seam, use_of
-from kvframe.policies.tier import TierPolicy, Use, resolve
+from kvframe.policies.flat import Access, TierPolicy, resolve
 
 SUPPORTED = "0.33"
 """Versions of vLLM whose plug point this is."""
@@ -86,10 +86,10 @@ class KvframeCachePolicy(CachePolicy):  # type: ignore[misc]
         keys = list(keys)
         ready = [key for key in keys if (chunk := self._chunks.get(key)) and chunk.is_ready]
         self.tier.hit(ready, _use(req_context))
-        self.tier.missed(keys)
+        self.tier.on_miss(keys)
 
     def on_store_miss(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> None:
-        self.tier.missed(keys)
+        self.tier.on_miss(keys)
 
     def on_request_access(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> None:
         request = req_context.get_state(_Request)
@@ -172,7 +172,7 @@ def cache_policy(policy: str) -> type[KvframeCachePolicy]:
     return Named
 
 
-def _use(req_context: ReqContext) -> Use:
+def _use(req_context: ReqContext) -> Access:
     return use_of((req_context.kv_transfer_params or {}).get("kvframe"))
 
 

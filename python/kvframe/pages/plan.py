@@ -14,7 +14,7 @@ from kvframe.pages.pool import PagePool
 
 
 class Plan(Protocol):
-    """What is used of a `kvframe.Plan`."""
+    """What is used of a `kvframe.CopyPlan`."""
 
     @property
     def ticket(self) -> int: ...
@@ -41,7 +41,7 @@ def run_plan(plan: Plan | None, pools: PagePool | Sequence[PagePool]) -> Settled
     """Make the copies of a plan, one call (on a GPU: one launch) a pool.
 
     Args:
-        plan: From `KVCacheManager.take_plan` or `Stepped.plan`; None is nothing to do.
+        plan: From `KVCacheManager.take_plan` or `StepResult.plan`; None is nothing to do.
         pools: The pool of each layer group, in their order; or one that serves them all.
 
     Returns:

@@ -71,7 +71,7 @@ def _measure(subject: Subject, window: int) -> float:
 
 def _serve(manager: KVCacheManager, first: int) -> None:
     try:
-        grant = manager.admit(np.arange(first, first + _CHAIN, dtype=np.uint32))
+        grant = manager.allocate(np.arange(first, first + _CHAIN, dtype=np.uint32))
     except PolicyError as error:
         raise blame(error) from error
     manager.commit(grant.seq, _CHAIN)

@@ -80,7 +80,7 @@ class Traffic:
             raise blame(error) from error
         except (CapacityError, NeverFitsError):
             self._digest.update(b"refused")
-        events = self.manager.take_events()
+        events = self.manager.log.take_events()
         for name in ("kind", "block", "seq", "value"):
             self._digest.update(events[name].tobytes())
         self.books.read(events, held)
@@ -113,7 +113,7 @@ class Traffic:
         prompt, dice = self._prompt(), self._dice
         meta = (dice.randrange(4), dice.randrange(3), dice.randrange(3), dice.randint(-1, 2))
         session, turn, request_class, priority = meta
-        grant = self.manager.admit(
+        grant = self.manager.allocate(
             prompt, session=session, turn=turn, request_class=request_class, priority=priority
         )
         # A prefix matcher may have rewritten it.
@@ -149,33 +149,33 @@ class Traffic:
 
     def _pin(self) -> None:
         prompt = self._prompt()
-        pin = self.manager.pin(prompt)
+        pin = self.manager.pins.pin(prompt)
         if pin is not None:
             self._pins.append((pin, [pin.block]))
 
     def _unpin(self) -> None:
         if self._pins:
             pin, _ = self._pins.pop(self._dice.randrange(len(self._pins)))
-            self.manager.unpin(pin)
+            self.manager.pins.unpin(pin)
 
     def _collect(self) -> None:
         counts = self.manager.counts()
-        self.manager.collect(self._dice.randint(0, counts.free + counts.cached))
+        self.manager.evict_until(self._dice.randint(0, counts.free + counts.cached))
 
     def _too_long(self) -> None:
         """More than the pool has: refused before the policy is asked."""
         tokens = np.zeros(self._blocks * self.manager.block_size + 1, np.uint32)
         try:
-            self.manager.admit(tokens)
+            self.manager.allocate(tokens)
         except NeverFitsError:
             return
         raise PromiseError("eligible", "a request that can never fit was admitted")
 
     def _forget(self) -> None:
         if self._dice.random() < 0.5:
-            self.manager.clear_cache()
+            self.manager.reset_prefix_cache()
         else:
-            self.manager.set_fingerprint(str(self._dice.random()))
+            self.manager.set_weight_version(str(self._dice.random()))
 
     def _resize(self) -> None:
         blocks = max(1, self._blocks + self._dice.randint(-3, 3))

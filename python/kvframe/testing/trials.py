@@ -109,8 +109,8 @@ def _pools(subject: Subject) -> None:
     for seed, blocks in enumerate((1, 2, 3, 16)):
         try:
             manager = subject.manager(blocks, block_size=1 + seed, watch=Watch())
-            manager.collect(blocks)
-            manager.clear_cache()
+            manager.evict_until(blocks)
+            manager.reset_prefix_cache()
             Traffic(manager, seed, upheaval=True).run(2 * CALLS)
         except PromiseError as fault:
             plural = "" if blocks == 1 else "s"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kvframe.tiers.codec import Codec, CorruptError
 from kvframe.tiers.cost import SwapCost
 from kvframe.tiers.disk import Disk, DiskOptions
-from kvframe.tiers.ending import Polled
+from kvframe.tiers.ending import PollResult
 from kvframe.tiers.moves import Event, Mover, Part
 from kvframe.tiers.space import Space
 from kvframe.tiers.stack import TierHit, Tiers
@@ -29,7 +29,7 @@ __all__ = [
     "Mover",
     "PageStore",
     "Part",
-    "Polled",
+    "PollResult",
     "Space",
     "SwapCost",
     "Swapped",

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from kvframe._core import TierPages
 from kvframe.config.tiers import ResolvedTier
 from kvframe.policies.driver import driver
-from kvframe.policies.tier import UNKNOWN, Use
+from kvframe.policies.flat import UNKNOWN, Access
 from kvframe.tiers.space import Key
 
 Keys = npt.NDArray[np.uint64]
@@ -84,7 +84,7 @@ class Books:
         present: int = self._core.present(keys)
         return present
 
-    def store(self, keys: Keys, use: Use = UNKNOWN) -> Stored:
+    def store(self, keys: Keys, use: Access = UNKNOWN) -> Stored:
         """Reserve room for what is not here of a prefix.
 
         Raises:
@@ -94,7 +94,7 @@ class Books:
         return Stored(*self._core.store(keys, self.parts, use.row()))
 
     def load(
-        self, keys: Keys, start: int, use: Use | None = UNKNOWN
+        self, keys: Keys, start: int, use: Access | None = UNKNOWN
     ) -> tuple[int, npt.NDArray[np.uint32]]:
         """Open pages of a prefix from a place on: (ticket, places). ``use`` None counts no use."""
         row = None if use is None else use.row()
@@ -134,7 +134,7 @@ class Books:
         taken: int = self._core.adopt(keys, parent)
         return taken
 
-    def touch(self, keys: Keys, use: Use = UNKNOWN) -> None:
+    def touch(self, keys: Keys, use: Access = UNKNOWN) -> None:
         """A prefix is used without being read."""
         self._core.touch(keys, use.row())
 

@@ -10,7 +10,7 @@ import msgspec
 
 from kvframe.arguments import is_int, shown
 from kvframe.errors import BusyError, CapacityError, UsageError
-from kvframe.policies.tier import UNKNOWN, Use
+from kvframe.policies.flat import UNKNOWN, Access
 from kvframe.tiers.below import Read, Rows, StoreTier, Written
 from kvframe.tiers.books import Keys, as_keys, as_tuples
 from kvframe.tiers.gate import EVICTED
@@ -72,7 +72,7 @@ class Downward(Levels):
         if present == len(keys):
             return 0
         self._refuse_loss(len(keys) - present)
-        lease = self.kv.lease(seq, len(keys) * self.block_size)
+        lease = self.kv.pins.lease(seq, len(keys) * self.block_size)
         moving = self._back_up(keys, pages, lambda: self.kv.done(lease), use)
         if not moving:
             self.kv.done(lease)
@@ -95,7 +95,7 @@ class Downward(Levels):
             raise UsageError(f"free = {shown(free)}: must be an integer")
         counts = self.kv.counts()
         short = min(max(free - counts.free, 0), counts.cached)
-        doomed = self.kv.eviction_order()[:short].tolist() if short else []
+        doomed = self.kv.inspect.eviction_order()[:short].tolist() if short else []
         clean = moved = 0
         seen: set[int] = set()  # those before a block that was backed up have gone with it
         for block in doomed:
@@ -110,7 +110,7 @@ class Downward(Levels):
                     break  # no room for it now
                 seen.update(held.table.tolist())
             clean += 1
-        self.kv.collect(counts.free + clean)
+        self.kv.evict_until(counts.free + clean)
         return moved
 
     def tidy(self) -> None:
@@ -135,7 +135,7 @@ class Downward(Levels):
 
     def _prefix_in_pool(self, block: int) -> Held | None:
         """What a cached block is the end of; None where that is not known."""
-        if len(self.kv.resolved.config.groups) > 1:
+        if len(self.kv.inspect.resolved.config.groups) > 1:
             return None
         if self._must_remember():
             held = self._held.get(block)
@@ -146,7 +146,7 @@ class Downward(Levels):
 
     def _must_remember(self) -> bool:
         """Whether the pool's blocks have no keys by which to name them when they are evicted."""
-        config = self.kv.resolved.config
+        config = self.kv.inspect.resolved.config
         return config.cache.index == "radix" and len(config.groups) == 1
 
     def _remember(self, keys: Keys, table: Pages) -> None:
@@ -171,7 +171,7 @@ class Downward(Levels):
         return good
 
     def _back_up(
-        self, keys: Keys, pages: list[Pages], release: Callable[[], object], use: Use
+        self, keys: Keys, pages: list[Pages], release: Callable[[], object], use: Access
     ) -> int:
         reserved = None if self._yields() else self._reserve(self.host, keys, use)
         if reserved is None:
@@ -201,12 +201,12 @@ class Downward(Levels):
 
     # --- tier to tier --------------------------------------------------------------------------
 
-    def _write_down(self, place: int, keys: Keys, use: Use = UNKNOWN) -> None:
+    def _write_down(self, place: int, keys: Keys, use: Access = UNKNOWN) -> None:
         """Let the tier below have what it takes of a prefix that the tier at ``place`` has."""
         if place < len(self.below):
             self._write(place, self._wanted(self.below[place], keys, use=use), use)
 
-    def _write(self, place: int, keys: Keys, use: Use = UNKNOWN) -> None:
+    def _write(self, place: int, keys: Keys, use: Access = UNKNOWN) -> None:
         level, below = self.levels[place], self.below[place]
         keys = self._lasting(below, keys[: level.books.find(keys)])
         present = below.books.present(keys)

@@ -16,7 +16,7 @@ LIMIT_S = 10.0
 """Seconds without any progress after which a store counts as stalled."""
 
 
-class Polled(NamedTuple):
+class PollResult(NamedTuple):
     """Loads that have ended.
 
     Attributes:
@@ -42,11 +42,11 @@ class Ending(Levels):
     _ended: int
     """Calls and copies that have ended so far."""
 
-    def poll(self, timeout: float = 0) -> Polled:
+    def poll(self, timeout: float = 0) -> PollResult:
         """Of `Tiers`."""
         raise NotImplementedError
 
-    def drain(self, limit: float = LIMIT_S) -> Polled:
+    def drain(self, limit: float = LIMIT_S) -> PollResult:
         """Poll until nothing is in flight.
 
         What a store refuses, or what waits until it answers again, is not in flight: it is tried
@@ -61,7 +61,7 @@ class Ending(Levels):
             UsageError: ``limit`` is no number above 0.
         """
         check_limit(limit)
-        ended = Polled([], [])
+        ended = PollResult([], [])
         before, since = self._ended, time.monotonic()
         while True:
             polled = self.poll(0.01)

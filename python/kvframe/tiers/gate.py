@@ -8,8 +8,8 @@ import numpy.typing as npt
 from kvframe._core import TierGate
 from kvframe.config.tiers import ResolvedTier
 from kvframe.errors import PolicyError
+from kvframe.policies.flat import UNKNOWN, Access, KnownRow
 from kvframe.policies.gate import AdmissionDriver, gate_of
-from kvframe.policies.tier import UNKNOWN, KnownRow, Use
 from kvframe.request import session_id
 from kvframe.tiers.books import Books, Keys
 
@@ -53,7 +53,9 @@ class Gate:
         """A request has found or computed these pages."""
         self._asked.seen(keys, self._now)
 
-    def takes(self, keys: Keys, start: int, uses: Uses, occasion: int, use: Use = UNKNOWN) -> int:
+    def takes(
+        self, keys: Keys, start: int, uses: Uses, occasion: int, use: Access = UNKNOWN
+    ) -> int:
         """How many pages of a prefix, from the place ``start`` on, enter.
 
         Args:

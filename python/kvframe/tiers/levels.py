@@ -11,7 +11,7 @@ import numpy as np
 
 from kvframe.errors import CapacityError, HandleError, UsageError
 from kvframe.manager import KVCacheManager
-from kvframe.policies.tier import UNKNOWN, Use
+from kvframe.policies.flat import UNKNOWN, Access
 from kvframe.tiers.below import StoreTier
 from kvframe.tiers.books import Gone, Keys, Stored, as_tuples, keys_of
 from kvframe.tiers.gate import COMPUTED, USED
@@ -38,7 +38,7 @@ class Levels:
     block_size: int
     counters: Counter[str]
     _uses: OrderedDict[bytes, int]
-    _requests: OrderedDict[int, Use]
+    _requests: OrderedDict[int, Access]
     _clock: Callable[[], int]
     _verify: bool
     _closed: bool
@@ -80,14 +80,16 @@ class Levels:
 
     def _rows(self, seq: int) -> tuple[int, list[Pages]]:
         """Blocks at the front of a sequence that are computed and here, and their pages by part."""
-        rows = self.kv.readable(seq) // self.block_size
+        rows = self.kv.inspect.num_readable_tokens(seq) // self.block_size
         tables = {part.group: self.kv.block_table(seq, part.group) for part in self.parts}
         for table in tables.values():
             gone = np.flatnonzero(table[:rows] < self._least)
             rows = min(rows, len(table), int(gone[0]) if len(gone) else rows)
         return rows, [tables[part.group][:rows] for part in self.parts]
 
-    def _reserve(self, level: Level, keys: Keys, use: Use = UNKNOWN) -> tuple[Stored, Keys] | None:
+    def _reserve(
+        self, level: Level, keys: Keys, use: Access = UNKNOWN
+    ) -> tuple[Stored, Keys] | None:
         """Room for as much of a prefix as there is room for; None if there is none now."""
         books = level.books
         try:
@@ -192,7 +194,7 @@ class Levels:
         return keys[: max(level.books.present(keys), self._marked(level, level.config.high))]
 
     def _wanted(
-        self, level: Level, keys: Keys, occasion: int | None = None, use: Use = UNKNOWN
+        self, level: Level, keys: Keys, occasion: int | None = None, use: Access = UNKNOWN
     ) -> Keys:
         """What of a prefix a tier has or lets in; by default, as pages are computed or used."""
         start = level.books.present(keys)

@@ -15,14 +15,14 @@ from kvframe.errors import ConfigError, UsageError
 from kvframe.manager import KVCacheManager
 from kvframe.pages.numpy import NumpyPool
 from kvframe.pages.pool import PagePool
-from kvframe.policies.tier import Use
+from kvframe.policies.flat import Access
 from kvframe.request import Request, RequestOptions, TokenIds, name_bytes
-from kvframe.results import Grant
+from kvframe.results import Allocation
 from kvframe.tiers.below import StoreTier, check_apart
 from kvframe.tiers.books import Keys, as_keys
 from kvframe.tiers.cost import Rate
 from kvframe.tiers.downward import Downward
-from kvframe.tiers.ending import LIMIT_S, Ending, Polled
+from kvframe.tiers.ending import LIMIT_S, Ending, PollResult
 from kvframe.tiers.forgetting import Forgetting, Origins
 from kvframe.tiers.host import HostTier
 from kvframe.tiers.inside import Inside
@@ -112,7 +112,7 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending):
     ) -> None:
         if not isinstance(kv, KVCacheManager):
             raise UsageError(f"kv = {shown(kv)}: must be a KVCacheManager")
-        resolved = kv.resolved
+        resolved = kv.inspect.resolved
         if not resolved.tiers:
             raise ConfigError("tiers: the configuration has none; say [[tiers]]")
         self.kv, self.block_size = kv, kv.block_size
@@ -128,7 +128,7 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending):
             name_bytes(name, text)
         self.counters: Counter[str] = Counter()
         self._uses: OrderedDict[bytes, int] = OrderedDict()
-        self._requests: OrderedDict[int, Use] = OrderedDict()
+        self._requests: OrderedDict[int, Access] = OrderedDict()
         self._clock = clock or (lambda: time.monotonic_ns() // 1_000_000)
         self._least = int(resolved.config.cache.null_block)
         self._poison, self._verify = poison, verify
@@ -193,24 +193,24 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending):
         leader = self._leader(keys[: found + 1]) if present > found else None
         return TierHit(pool, tiers, (present - found) * self.block_size, leader)
 
-    def admit(self, prompt: Request | TokenIds, **options: Unpack[RequestOptions]) -> Grant:
-        """Admit a request, and start to bring what a tier has of it and the pool lacks.
+    def allocate(self, prompt: Request | TokenIds, **options: Unpack[RequestOptions]) -> Allocation:
+        """Begin a sequence, and start to bring what a tier has of it and the pool lacks.
 
-        `poll` settles `Grant.load` and says whose load has arrived; until then the sequence has
+        `poll` settles `Allocation.load` and says whose load has arrived; until then the sequence has
         slots, but the KV of its external tokens is not there. Everything else is as in
-        `KVCacheManager.admit`.
+        `KVCacheManager.allocate`.
         """
         self._check_open()
         request = prompt if isinstance(prompt, Request) else Request(prompt, **options)
         if any(request.core.facts()[6:]):
-            return self.kv.admit(request)  # the caller brings KV itself
+            return self.kv.allocate(request)  # the caller brings KV itself
         keys = self._keys(request)
         found = max([level.books.find(keys) for level in self._up()], default=0)
         found = max(found, self.host.books.present(keys))
-        (core,) = self.kv._rewritten([request])
+        (core,) = self.kv._prompts.rewritten([request])
         asked = Request.of_core(core.changed(external_until=found * self.block_size))
         asked.resumed = True
-        grant = self.kv.admit(asked)
+        grant = self.kv.allocate(asked)
         self._requests[grant.seq] = self._use(request)
         self._note_request(request, keys)
         if grant.joined_tokens:
@@ -255,7 +255,7 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending):
         for one in mine:
             self._cancel(one)
 
-    def poll(self, timeout: float = 0) -> Polled:
+    def poll(self, timeout: float = 0) -> PollResult:
         """Settle what has ended, and start what can be started. Call it once per step.
 
         Args:
@@ -275,13 +275,13 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending):
         for below in self.below:
             below.tend(now)
         self._land_joined()
-        polled = Polled(self._rewound, self._landed)
+        polled = PollResult(self._rewound, self._landed)
         self._rewound, self._landed = [], []
         return polled
 
     # --- new weights, and the end -----------------------------------------------------------------
 
-    def set_fingerprint(self, fingerprint: str) -> int:
+    def set_weight_version(self, version: str) -> int:
         """Say that the weights have changed: nothing computed before is found in any tier.
 
         Returns:
@@ -291,10 +291,10 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending):
             ConfigError: It is empty although there is a store, and the model has no name either.
         """
         self._check_open()
-        space = msgspec.structs.replace(self._space, fingerprint=fingerprint)
+        space = msgspec.structs.replace(self._space, fingerprint=version)
         for below in self.below:
             space.check_weights(below.name, below.config.store)
-        freed = self.kv.set_fingerprint(fingerprint)
+        freed = self.kv.set_weight_version(version)
         for level in self.levels:
             self._left(level, level.books.clear())
         self._space = space
@@ -317,7 +317,7 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending):
 
     def _keys(self, request: Request) -> Keys:
         """Keys of the blocks that may be taken: at least one token is always computed."""
-        (core,) = self.kv._rewritten([request])
+        (core,) = self.kv._prompts.rewritten([request])
         if not core.facts()[5]:
             return as_keys([])
         keys: Keys = self.kv._core.tier_keys_of_request(core)
@@ -325,22 +325,22 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending):
         return self._names.of(keys, salt, adapter)[: max(len(core) - 1, 0) // self.block_size]
 
     def _note_request(self, request: Request, keys: Keys) -> None:
-        (core,) = self.kv._rewritten([request])
+        (core,) = self.kv._prompts.rewritten([request])
         self._note_origin(keys, *core.origin())
 
     def _land_joined(self) -> None:
         """Sequences that joined another's load have landed with it."""
         for seq, end in list(self._joined.items()):
             there = not self._lives(seq) or seq in self._rewound
-            if not there and self.kv.readable(seq) >= end:
+            if not there and self.kv.inspect.num_readable_tokens(seq) >= end:
                 self._landed.append(seq)
                 there = True
             if there:
                 del self._joined[seq]
 
-    def _use(self, request: Request) -> Use:
+    def _use(self, request: Request) -> Access:
         tokens, session, turn, kind, priority, *_ = request.core.facts()
-        return Use(
+        return Access(
             session=session,
             turn=turn,
             request_class=kind,
@@ -349,7 +349,7 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending):
             outlook=request.core.outlook(),
         )
 
-    def _load(self, grant: Grant, keys: Keys, use: Use) -> None:
+    def _load(self, grant: Allocation, keys: Keys, use: Access) -> None:
         start = (grant.cached_tokens + grant.joined_tokens) // self.block_size
         rows = start + grant.external_tokens // self.block_size
         tables = [self.kv.block_table(grant.seq, part.group)[start:rows] for part in self.parts]

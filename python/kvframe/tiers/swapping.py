@@ -14,7 +14,7 @@ import numpy.typing as npt
 from kvframe.arguments import shown
 from kvframe.errors import BusyError, HandleError, UsageError
 from kvframe.request import Request
-from kvframe.results import Grant
+from kvframe.results import Allocation
 from kvframe.tiers.cost import Rate, SwapCost
 from kvframe.tiers.levels import Levels
 from kvframe.tiers.moves import Pages
@@ -63,7 +63,7 @@ class Swapping(Levels):
         self._check_open()
         if not isinstance(cost, SwapCost):
             raise UsageError(f"cost = {shown(cost)}: must be a SwapCost")
-        tokens = self.kv.readable(seq)
+        tokens = self.kv.inspect.num_readable_tokens(seq)
         cost = cost.measured(self._out_rate.value, self._in_rate.value)
         nbytes = -(-tokens // self.block_size) * self._page_bytes()
         free, cached, *_ = self.host.books.counts()
@@ -86,7 +86,7 @@ class Swapping(Levels):
             UsageError: A window has given blocks up: they cannot come back.
         """
         self._check_open()
-        tokens = self.kv.readable(seq)
+        tokens = self.kv.inspect.num_readable_tokens(seq)
         rows = -(-tokens // self.block_size)
         pages = [self.kv.block_table(seq, part.group)[:rows] for part in self.parts]
         for part, some in zip(self.parts, pages, strict=True):
@@ -98,7 +98,7 @@ class Swapping(Levels):
         self._refuse_loss(rows)
         slots, evicted = self.host.books.lend(rows)
         try:
-            lease = self.kv.lease(seq, tokens) if tokens else None
+            lease = self.kv.pins.lease(seq, tokens) if tokens else None
             request = self.kv.preempt(seq)
         except Exception:
             self.host.books.give_back(slots)
@@ -125,7 +125,7 @@ class Swapping(Levels):
         self.moves.out(pages, slots, lambda: self.host.seal(slots), copied, took)
         return swapped
 
-    def swap_in(self, swapped: Swapped) -> Grant:
+    def swap_in(self, swapped: Swapped) -> Allocation:
         """Admit a swapped sequence and bring its pages back, as they were.
 
         `poll` says when it has landed: it is then as long as it was. If pages are not as they went
@@ -147,13 +147,13 @@ class Swapping(Levels):
             swapped.state = "failed"
             self._give_back(swapped)
         if swapped.state == "failed":
-            grant = self.kv.admit(swapped.request)
+            grant = self.kv.allocate(swapped.request)
             swapped.state = "back"
             return grant
         size = self.block_size
         whole = min(swapped.tokens, max(len(core) - 1, 0)) // size
         # Never 0: a hit inside a block would be copied over its page after `_tail` has filled it.
-        grant = self.kv.admit(Request.of_core(core.changed(external_until=max(whole * size, 1))))
+        grant = self.kv.allocate(Request.of_core(core.changed(external_until=max(whole * size, 1))))
         swapped.state = "back"
         start = grant.cached_tokens // size
         self._tail(swapped, grant, max(whole, start))
@@ -179,7 +179,7 @@ class Swapping(Levels):
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _tail(self, swapped: Swapped, grant: Grant, first: int) -> None:
+    def _tail(self, swapped: Swapped, grant: Allocation, first: int) -> None:
         """Bring the end that no load brings: a partial block, or the last of a full prompt.
 
         At once: nobody but the sequence owns that page, so it must not be in flight.
@@ -193,7 +193,7 @@ class Swapping(Levels):
             pages = self.kv.block_table(grant.seq, part.group)[first : first + good]
             part.pool.put(pages, pool.get(slots))
 
-    def _bring_back(self, swapped: Swapped, grant: Grant, start: int, whole: int) -> None:
+    def _bring_back(self, swapped: Swapped, grant: Allocation, start: int, whole: int) -> None:
         slots = swapped._slots[start:whole]
         pages: list[Pages] = [
             self.kv.block_table(grant.seq, part.group)[start:whole] for part in self.parts
@@ -218,7 +218,7 @@ class Swapping(Levels):
         took = partial(self._in_rate.add, len(slots) * self._page_bytes())
         self.moves.bring(slots, pages, lambda: self.host.check(slots), landed, took)
 
-    def _back(self, swapped: Swapped, grant: Grant) -> None:
+    def _back(self, swapped: Swapped, grant: Allocation) -> None:
         self._give_back(swapped)
         if not self._lives(grant.seq):
             return

@@ -10,7 +10,7 @@ import numpy as np
 
 from kvframe.arguments import is_int, shown
 from kvframe.errors import BusyError, CapacityError, HandleError, UsageError
-from kvframe.policies.tier import UNKNOWN, Use
+from kvframe.policies.flat import UNKNOWN, Access
 from kvframe.tiers.below import Read, StoreTier
 from kvframe.tiers.books import Keys, Stored
 from kvframe.tiers.levels import Levels
@@ -34,7 +34,7 @@ class Loading:
     """
 
     keys: Keys
-    use: Use
+    use: Access
     state: State = "queued"
     seq: int | None = None
     loaded: int = 0
@@ -261,7 +261,7 @@ class Upward(Levels):
 
     # --- queued ---------------------------------------------------------------------------------
 
-    def _prefetch(self, keys: Keys, use: Use = UNKNOWN) -> Loading:
+    def _prefetch(self, keys: Keys, use: Access = UNKNOWN) -> Loading:
         loading = Loading(keys, use)
         self._queue.append(loading)
         self._start_queued()

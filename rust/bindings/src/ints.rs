@@ -86,6 +86,7 @@ integers! {
     Fence(u64) = "fence";
     Passed(u64) = "passed";
     Count(u32) = "count";
+    Forks(u32) = "n";
     ReceiptNumber(u64) = "receipt";
     Blocks(u32) = "blocks";
     Free(u32) = "free";

@@ -21,7 +21,9 @@ use crate::errors::from_core;
 use crate::fork;
 use crate::gatekeeper::Gatekeeper;
 use crate::groups::{group_dict, group_of};
-use crate::ints::{Chunk, Fence, Length, Partial, Resumed, Seq, Session, Ticket, Until, Upto};
+use crate::ints::{
+    Chunk, Fence, Forks, Length, Partial, Resumed, Seq, Session, Ticket, Until, Upto,
+};
 use crate::judge::Judge;
 use crate::listeners::Listeners;
 use crate::native::{self, Native};
@@ -309,6 +311,29 @@ impl Manager {
     /// A sequence over the same blocks.
     fn fork(&self, py: Python<'_>, seq: Seq) -> PyResult<u64> {
         self.with(py, |core| core.fork(seq.0))
+    }
+
+    /// As many forks, each grown by its own token; all of them or none.
+    #[pyo3(signature = (seq, n, tokens=None))]
+    fn fork_many(
+        &self,
+        py: Python<'_>,
+        seq: Seq,
+        n: Forks,
+        tokens: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Vec<u64>> {
+        let ids = tokens.map(|ids| self::tokens(ids, "tokens")).transpose()?.unwrap_or_default();
+        self.with_victims(py, |core| core.fork_many(seq.0, n.0, &ids))?
+            .map_err(|e| from_core(py, &e))
+    }
+
+    /// Ends a sequence and makes nothing more of it findable.
+    #[pyo3(signature = (seq, fence=None))]
+    fn abort(&self, py: Python<'_>, seq: Seq, fence: Option<Fence>) -> PyResult<()> {
+        self.with(py, |core| match fence {
+            Some(fence) => core.abort_behind(seq.0, fence.0),
+            None => core.abort(seq.0),
+        })
     }
 
     /// Ends a sequence for now; returns the request that brings it back.

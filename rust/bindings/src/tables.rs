@@ -107,8 +107,8 @@ impl Manager {
     ) -> PyResult<usize> {
         let seqs = u64s(Some(seqs), "seqs")?;
         let mut indptr = Offsets::of(indptr, "indptr", seqs.len() + 1)?;
-        let out = Target::of(whole(writable::<i32, Ix1>(blocks, "blocks")?, "blocks")?);
-        indptr.apart(py, ["indptr", "blocks"], &out)?;
+        let out = Target::of(whole(writable::<i32, Ix1>(blocks, "out")?, "out")?);
+        indptr.apart(py, ["indptr", "out"], &out)?;
         self.locked(py, |core| {
             let mut needed = 0;
             for &seq in &seqs {
@@ -117,11 +117,11 @@ impl Manager {
                 needed += table.len();
             }
             if needed > out.len() {
-                let message = format!("{needed} entries, but blocks holds {}", out.len());
+                let message = format!("{needed} entries, but out holds {}", out.len());
                 return Err(usage(py, message));
             }
             if !out.is_same() {
-                return Err(altered(py, "blocks"));
+                return Err(altered(py, "out"));
             }
             indptr.check(py, "indptr", needed)?;
             let null = null_entry(core);

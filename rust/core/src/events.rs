@@ -134,6 +134,8 @@ pub enum Kind {
     /// `seq` was looked up again: `value` tokens need not be computed, which were `other`. The tokens of its
     /// prompt, 1 if it came back after a preemption, and 1 if blocks found are counted, come along as ids.
     Rematch = 55,
+    /// `seq` ends, and nothing more of it becomes findable.
+    Abort = 56,
 }
 
 /// One entry of the log.

@@ -10,7 +10,7 @@ from lmcache.v1.distributed.eviction import L1EvictionPolicy
 from lmcache.v1.storage_backend.cache_policy import get_cache_policy
 
 from kvframe.integrations.lmcache import KvframeEvictionPolicy, install
-from kvframe.policies.tier import resolve
+from kvframe.policies.flat import resolve
 
 
 def backend(name: str) -> list[str]:

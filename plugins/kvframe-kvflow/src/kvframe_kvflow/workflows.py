@@ -51,7 +51,7 @@ def hit_rate(
         fixed = np.arange(PROMPT) + (flow * agents + agent) * PROMPT
         fresh = np.arange(SUFFIX) + 10_000_000 + turn * SUFFIX
         prompt = np.concatenate([fixed, fresh])
-        grant = manager.admit(prompt, session=flow + 1, turn=turns[flow], request_class=agent)
+        grant = manager.allocate(prompt, session=flow + 1, turn=turns[flow], request_class=agent)
         manager.commit(grant.seq, len(prompt))
         manager.release(grant.seq)
         hits += grant.cached_tokens

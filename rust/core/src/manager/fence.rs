@@ -86,6 +86,18 @@ impl Manager {
         outcome
     }
 
+    /// Ends `seq` as `abort` does, behind `fence` as `release_behind` does.
+    ///
+    /// # Errors
+    /// Unknown handles.
+    pub fn abort_behind(&mut self, seq: SeqId, fence: u64) -> Result<()> {
+        self.sequences.get(seq)?;
+        self.fence_up(Some(fence));
+        let outcome = self.abort(seq);
+        self.fence_down();
+        outcome
+    }
+
     /// Ends `seq` as `preempt` does, behind `fence` as `release_behind` does.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::groups::GroupKind;
 use crate::pool::NIL;
-use crate::sequence::{SeqId, Usage};
+use crate::sequence::{SeqId, Usage, check_no_gap};
 
 impl Manager {
     /// A sequence that shares every block of `seq`; whichever writes first copies the tail.
@@ -39,6 +39,40 @@ impl Manager {
         self.stats.forks += 1;
         self.note(Kind::Fork, child, seq);
         Ok(child)
+    }
+
+    /// As many forks of `seq` as `n`; with `tokens`, one a fork, each grows by its own. All of them or
+    /// none.
+    ///
+    /// # Errors
+    /// As [`Manager::fork`] and [`Manager::append`]; [`Error::Invalid`] for another number of tokens.
+    pub fn fork_many(&mut self, seq: SeqId, n: u32, tokens: &[u32]) -> Result<Vec<SeqId>> {
+        let source = self.sequences.get(seq)?;
+        let (committed, len, unknown) = (source.committed, source.len, source.unknown);
+        self.check_fork(seq, committed, len)?;
+        if !tokens.is_empty() {
+            if tokens.len() != n as usize {
+                let limit = format!("must be one token for each of the {n} forks");
+                return Err(Error::Invalid {
+                    what: "tokens",
+                    value: tokens.len().to_string(),
+                    limit,
+                });
+            }
+            self.sequences.get(seq)?.check_append(1)?;
+            check_no_gap(1, unknown)?;
+            let until = self.checked_len(u64::from(len) + 1)?;
+            let encoder = self.sequences.get(seq)?.encoder_tokens;
+            let rows = self.layout.blocks(until, encoder) - self.layout.blocks(len, encoder);
+            // The source keeps the shared last block: every fork copies it.
+            let each = rows + self.partial_blocks(seq, len)?.len() as u64;
+            self.check_room(u32::try_from(each * u64::from(n)).unwrap_or(u32::MAX), 0)?;
+        }
+        let forks = (0..n).map(|_| self.fork_all(seq)).collect::<Result<Vec<SeqId>>>()?;
+        for (&fork, token) in forks.iter().zip(tokens) {
+            self.append(fork, std::slice::from_ref(token))?;
+        }
+        Ok(forks)
     }
 
     /// A sequence with every block of `seq`, whatever is computed.

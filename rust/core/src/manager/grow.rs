@@ -235,7 +235,7 @@ impl Manager {
         Ok(())
     }
 
-    fn checked_len(&self, until: u64) -> Result<u32> {
+    pub(super) fn checked_len(&self, until: u64) -> Result<u32> {
         u32::try_from(until).map_err(|_| Error::NeverFits {
             needed: until.div_ceil(self.block_size().into()),
             total: u64::from(self.pool.usable()),

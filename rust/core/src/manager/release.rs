@@ -21,6 +21,17 @@ impl Manager {
         Ok(())
     }
 
+    /// Ends `seq` as `release` does, and makes nothing more of it findable: what it committed before
+    /// stays cached, a partial last block or a load under way does not become so.
+    ///
+    /// # Errors
+    /// Unknown handles.
+    pub fn abort(&mut self, seq: SeqId) -> Result<()> {
+        self.sequences.get_mut(seq)?.private = true;
+        self.note(Kind::Abort, seq, 0);
+        self.release(seq)
+    }
+
     /// Ends `seq` as `release` does, and returns what was known of it, to bring it back with.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ FACTS: Mapping[str, str] = {
 """What a policy may go by besides recency and uses, which every plug point tells."""
 
 
-class Seam(msgspec.Struct, frozen=True):
+class PlugPoint(msgspec.Struct, frozen=True):
     """A plug point.
 
     Attributes:
@@ -43,15 +43,15 @@ class Seam(msgspec.Struct, frozen=True):
         return [fact for fact in FACTS if fact in needs and fact not in known]
 
 
-SEAMS = (
-    Seam(
+PLUG_POINTS = (
+    PlugPoint(
         "vLLM",
         parents=False,
         tells=frozenset({"depth"}),
         asked=frozenset({"tokens", "session", "turn", "request_class", "priority"}),
     ),
-    Seam("SGLang", parents=True, tells=frozenset({"depth", "tokens", "priority"})),
-    Seam("LMCache backend", parents=False),
-    Seam("LMCache MP server", parents=False, tells=frozenset({"depth"})),
+    PlugPoint("SGLang", parents=True, tells=frozenset({"depth", "tokens", "priority"})),
+    PlugPoint("LMCache backend", parents=False),
+    PlugPoint("LMCache MP server", parents=False, tells=frozenset({"depth"})),
 )
 """The plug points that the modules of this package fill."""

@@ -26,7 +26,7 @@ from kvframe.events import EventKind
 from kvframe.request import Request
 
 if TYPE_CHECKING:
-    from kvframe.observe.log import EventLog
+    from kvframe.stats.log import EventLog
 
 MAGIC, VERSION = b"#kvframe-log ", 1
 GZIP = b"\x1f\x8b"

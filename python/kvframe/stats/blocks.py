@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe.events import EventKind as K
-from kvframe.observe.log import Event, EventLog, checked
-from kvframe.request import Extra, Request
+from kvframe.request import MMItem, Request
+from kvframe.stats.log import Event, EventLog, checked
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class BlockStored:
     salt: str = ""
     adapter: str = ""
     encoder: bytes = b""
-    extras: tuple[Extra, ...] = ()
+    extras: tuple[MMItem, ...] = ()
     session: int = 0
     medium: str = "GPU"
     origin: Literal["new", "reused"] = "new"
@@ -77,19 +77,19 @@ class _Asked:
     salt: str = ""
     adapter: str = ""
     encoder: bytes = b""
-    extras: tuple[Extra, ...] = ()
+    extras: tuple[MMItem, ...] = ()
     session: int = 0
 
     @classmethod
     def of(cls, request: Request) -> _Asked:
         _, space, extras, session, _ = request.core.parts()
         salt, adapter, encoder = (bytes(part) for part in space)
-        items = tuple(Extra(*item) for item in extras)
+        items = tuple(MMItem(*item) for item in extras)
         return cls(salt.decode(), adapter.decode(), encoder, items, session)
 
     def cut(self, length: int) -> _Asked:
         """Where so many tokens are left: what comes instead of an item is not the item."""
-        items = (Extra(x.start, min(x.end, length), x.id) for x in self.extras if x.start < length)
+        items = (MMItem(x.start, min(x.end, length), x.id) for x in self.extras if x.start < length)
         return replace(self, extras=tuple(items)) if self.extras else self
 
 

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from kvframe.arguments import is_int, shown
 from kvframe.errors import UnknownSequenceError, UsageError
-from kvframe.observe.statistics import Miss, MissReason, miss_of
-from kvframe.results import Counts, Lengths, Pressure
+from kvframe.results import BlockCounts, Lengths, Pressure
+from kvframe.stats.rates import Miss, MissReason, miss_of
 
 STATES = ("free", "pending", "committed", "cached", "lent", "null")
 """States of a block, each at its number in `Blocks.state`."""
@@ -126,7 +126,7 @@ class SequenceState:
 class TicketState:
     """A ticket not settled: ``kind`` is plan, load or lease; ``ticket`` 0 is the plan to come.
 
-    ``copies`` is int32 (n, 4) as in `kvframe.Plan`, the source -1 in a load; ``held`` are blocks
+    ``copies`` is int32 (n, 4) as in `kvframe.CopyPlan`, the source -1 in a load; ``held`` are blocks
     that it keeps besides.
     """
 
@@ -157,7 +157,7 @@ class Snapshot:
     """
 
     tick: int
-    counts: Counts
+    counts: BlockCounts
     usage: float
     pressure: Pressure
     asleep: bool
@@ -176,7 +176,7 @@ class Snapshot:
         """What the core told."""
         return cls(
             tick=told["tick"],
-            counts=Counts(*told["counts"]),
+            counts=BlockCounts(*told["counts"]),
             usage=told["usage"],
             pressure=Pressure(told["pressure"]),
             asleep=told["asleep"],

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from kvframe.arguments import is_int, shown
 from kvframe.errors import UsageError
 from kvframe.events import EventKind as K
-from kvframe.observe.log import Event
-from kvframe.observe.statistics import HitRates, MissReason, hit_rates
-from kvframe.results import Counts, Pressure
+from kvframe.results import BlockCounts, Pressure
 from kvframe.retention import DEFAULT_PRIORITY
+from kvframe.stats.log import Event
+from kvframe.stats.rates import HitRates, MissReason, hit_rates
 
 MAX_BLOCKS, MAX_BLOCK_SIZE = 2**32 - 1, 65_536
 
@@ -105,12 +105,12 @@ class Rebuild:
 
     # --- what it says -----------------------------------------------------------------------------
 
-    def counts(self) -> Counts:
+    def counts(self) -> BlockCounts:
         """As `KVCacheManager.counts`."""
         used = sum(1 for owners in self._owners.values() if owners) + len(self._lent)
         referenced = used + self.null_block
         cached = sum(1 for block in self._keys if not self._owners[block])
-        return Counts(self.total - referenced - cached, cached, referenced, self.total)
+        return BlockCounts(self.total - referenced - cached, cached, referenced, self.total)
 
     def usage(self) -> float:
         """As `KVCacheManager.usage`."""

@@ -23,10 +23,10 @@ from kvframe.policies.driver import driver
 K = TypeVar("K", bound=Hashable)
 
 KnownRow = tuple[int | str, int, int, int, int, Sequence[int]]
-"""The fields of a `Use`, as the core takes them."""
+"""The fields of a `Access`, as the core takes them."""
 
 
-class Use(msgspec.Struct, frozen=True, kw_only=True):
+class Access(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the request that uses blocks; 0 for what the engine does not say.
 
     Attributes:
@@ -52,7 +52,7 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
         return *who, self.tokens, self.outlook
 
 
-UNKNOWN = Use()
+UNKNOWN = Access()
 
 
 def name_of(key: Hashable) -> bytes:
@@ -159,7 +159,7 @@ class TierPolicy(Generic[K]):
 
     # --- what happens to blocks -----------------------------------------------------------------
 
-    def missed(self, keys: Iterable[K]) -> None:
+    def on_miss(self, keys: Iterable[K]) -> None:
         """These keys were looked up, are missing and are about to come: ghosts may know them."""
         self._check_idle()
         try:
@@ -168,7 +168,7 @@ class TierPolicy(Generic[K]):
             raise _no_keys("keys", keys) from None
         self._core.missed([self._digest(key) for key in absent])
 
-    def insert(self, key: K, *, depth: int = 0, use: Use = UNKNOWN) -> None:
+    def insert(self, key: K, *, depth: int = 0, use: Access = UNKNOWN) -> None:
         """A block enters, with one owner.
 
         Args:
@@ -190,7 +190,7 @@ class TierPolicy(Generic[K]):
         self._ids[key] = block
         self._keys[block] = key
 
-    def hit(self, keys: Iterable[K], use: Use = UNKNOWN) -> None:
+    def hit(self, keys: Iterable[K], use: Access = UNKNOWN) -> None:
         """A request used these blocks, given in prefix order: the last of them dies first."""
         self._check_idle()
         self._core.hit(self._blocks(keys), row_of(use))
@@ -200,7 +200,7 @@ class TierPolicy(Generic[K]):
         self._check_idle()
         self._core.refresh(self._blocks(keys))
 
-    def claim(self, keys: Iterable[K]) -> None:
+    def acquire(self, keys: Iterable[K]) -> None:
         """Give each block one more owner: it is being read, or is pinned."""
         self._check_idle()
         self._core.claim(self._blocks(keys))
@@ -341,14 +341,14 @@ class TierPolicy(Generic[K]):
             raise _no_keys("keys", keys) from None
 
 
-def row_of(use: Use) -> KnownRow:
+def row_of(use: Access) -> KnownRow:
     """What is known of a request, as the core takes it.
 
     Raises:
-        UsageError: It is no `Use`.
+        UsageError: It is no `Access`.
     """
-    if not isinstance(use, Use):
-        raise UsageError(f"use = {shown(use)}: must be a Use")
+    if not isinstance(use, Access):
+        raise UsageError(f"use = {shown(use)}: must be a Access")
     return use.row()
 
 

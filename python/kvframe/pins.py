@@ -1,6 +1,7 @@
 """Retention: pins with an owner and a lease, hints on sessions, priorities of blocks.
 
-Time is the caller's: `KVCacheManager.expire` sets it, and durations and leases are in its unit.
+Time is the caller's: `KVCacheManager.expire_until` sets it, and durations and leases are in its
+unit.
 """
 
 from __future__ import annotations
@@ -11,44 +12,48 @@ from typing import Literal
 from kvframe._core import Manager as Core
 from kvframe.arguments import shown
 from kvframe.errors import UsageError
-from kvframe.matched import Matched
-from kvframe.request import Extra, TokenIds, name_bytes
-from kvframe.results import Answer, Pin, Pinned, Priority, Taken
+from kvframe.prompts import Prompts
+from kvframe.renamed import Room
+from kvframe.request import MMItem, TokenIds, name_bytes
+from kvframe.results import HintResult, HintStatus, Pin, PinInfo, Priority
 from kvframe.retention import Keep
 
 _RETAINED, _DEMOTED = 80, 20
 """Priorities that hints give unless they name one."""
 
 
-class RetentionVerbs(Matched):
-    """The methods of `KVCacheManager` that keep blocks longer, or less long."""
+class Pins(Room):
+    """``kv.pins``: what keeps blocks longer, or less long, than the eviction policy would."""
 
-    _core: Core
+    _instead = "kv.pins.held(owner)"
+
+    def __init__(self, core: Core, prompts: Prompts) -> None:
+        self._core, self._prompts = core, prompts
 
     def pin(
         self,
         prompt: TokenIds,
         *,
-        salt: str = "",
-        adapter: str = "",
+        cache_salt: str = "",
+        lora_name: str = "",
         encoder: bytes = b"",
-        extras: Iterable[Extra] = (),
+        mm_items: Iterable[MMItem] = (),
         owner: str = "",
         lease: int | None = None,
     ) -> Pin | None:
         """Keep what is cached of a prompt from eviction, in whole blocks, until `unpin`.
 
-        This counts as no hit. After `clear_cache` or `set_fingerprint` the blocks are not found any
+        This counts as no hit. After `KVCacheManager.reset_prefix_cache` or `KVCacheManager.set_weight_version` the blocks are not found any
         more, and are free once they are unpinned.
 
         Args:
             prompt: Token ids.
-            salt: As in `Request`.
-            adapter: As in `Request`.
+            cache_salt: As in `Request`.
+            lora_name: As in `Request`.
             encoder: As in `Request`; the blocks of that input are not kept.
-            extras: As in `Request`.
-            owner: Any name; `pins` and `owners` report it.
-            lease: How long it lasts, in the unit of `expire`; None: until `unpin`.
+            mm_items: As in `Request`.
+            owner: Any name; `held` and `BlockPool.owners` report it.
+            lease: How long it lasts, in the unit of `KVCacheManager.expire_until`; None: until `unpin`.
 
         Returns:
             The receipt, or None if nothing of the prompt is cached. It is `Pin.clipped` if
@@ -58,7 +63,7 @@ class RetentionVerbs(Matched):
             CapacityError: Pins already hold as much as they may, and this one would add to it.
         """
         name_bytes("owner", owner)
-        tokens, apart = self._stored_as(prompt, salt, adapter, extras, encoder)
+        tokens, apart = self._prompts.stored_as(prompt, cache_salt, lora_name, mm_items, encoder)
         held = self._core.pin(tokens, **apart, owner=owner, lease=lease)
         return None if held is None else Pin(*held)
 
@@ -79,12 +84,12 @@ class RetentionVerbs(Matched):
             name_bytes("owner", owner)
         return self._core.unpin_all(owner)
 
-    def pins(self, owner: str | None = None) -> list[Pinned]:
+    def held(self, owner: str | None = None) -> list[PinInfo]:
         """The pins of an owner, or all pins if None: who holds what, until when."""
         if owner is not None:
             name_bytes("owner", owner)
         return [
-            Pinned(Pin(receipt, block, tokens, tokens), of, until, blocks)
+            PinInfo(Pin(receipt, block, tokens, tokens), of, until, blocks)
             for receipt, block, tokens, of, until, blocks in self._core.pins(owner)
         ]
 
@@ -96,7 +101,7 @@ class RetentionVerbs(Matched):
         keep: Keep | None = None,
         owner: str = "",
         lease: int | None = None,
-    ) -> Answer:
+    ) -> HintResult:
         """Tell what will become of a session (``Request.session``).
 
         A session's own blocks are those that no other session's request has used, counted from
@@ -106,7 +111,7 @@ class RetentionVerbs(Matched):
             session: Its number or name.
             hint: ``pin``: keep its blocks and what they follow from eviction. ``retain``: give its
                 blocks a priority, and what they follow at least that. ``release``: it is over; pins
-                that hints made for it end, and its blocks are the first to die (priority 0); blocks
+                that hints made for it end, and its blocks are evicted first (priority 0); blocks
                 that others use too are unchanged. ``demote``: it pauses; its blocks get a lower
                 priority.
             keep: For ``retain``, `Keep(80)` if None; for ``demote``, the priority, 20 if None.
@@ -114,7 +119,7 @@ class RetentionVerbs(Matched):
             lease: Of the pin.
 
         Returns:
-            What came of it. `Answer.taken` is one of
+            What came of it. `HintResult.status` is one of
 
             - ``accepted``: done;
             - ``clipped``: pinned from the front, as far as ``retention.pin_cap`` lets pins hold;
@@ -137,13 +142,37 @@ class RetentionVerbs(Matched):
         name_bytes("owner", owner)
         if hint == "pin":
             taken, blocks, pin = self._core.pin_session(session, owner, lease)
-            return Answer(Taken(taken), blocks, None if pin is None else Pin(*pin))
+            return HintResult(HintStatus(taken), blocks, None if pin is None else Pin(*pin))
         if owner or lease is not None:
             raise UsageError(f"owner and lease: go with pin, not with {hint}")
         keep = keep or Keep(_RETAINED if hint == "retain" else _DEMOTED)
         taken, blocks = self._core.hint(session, hint, keep.of_core())
-        return Answer(Taken(taken), blocks, None)
+        return HintResult(HintStatus(taken), blocks, None)
 
     def block_priority(self, block: int) -> Priority:
         """A block's retention priority now, and when it changes by itself."""
         return Priority(*self._core.block_priority(block))
+
+    def lease(self, seq: int, upto: int) -> int:
+        """Keep the blocks of the first ``upto`` computed tokens for a reader elsewhere.
+
+        They stay, whatever becomes of the sequence, until the returned ticket is given to `KVCacheManager.done`.
+        """
+        return self._core.lease(seq, upto)
+
+    def set_deadline(self, ticket: int, deadline: int) -> None:
+        """Let a load, lease or copy lapse unless its ticket is settled in time.
+
+        Args:
+            ticket: An outstanding ticket.
+            deadline: In the unit of `KVCacheManager.expire_until` (steps, seconds). From then on its pages may
+                not be written or read under this ticket.
+
+        Raises:
+            HandleError: The ticket is unknown or settled.
+        """
+        self._core.set_deadline(ticket, deadline)
+
+    def __repr__(self) -> str:
+        held = self._core.pins(None)
+        return f"Pins({len(held)} held, of {sum(pin[-1] for pin in held)} blocks)"

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from kvframe.arguments import shown
 from kvframe.errors import UsageError
 from kvframe.events import EventKind
-from kvframe.observe import saved
 from kvframe.request import Request
+from kvframe.stats import saved
 
 
 class Event(NamedTuple):

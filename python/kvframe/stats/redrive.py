@@ -11,12 +11,16 @@ from kvframe._core import Manager
 from kvframe.arguments import shown
 from kvframe.errors import IntegrityError, KVFrameError, UsageError
 from kvframe.events import EventKind as K
-from kvframe.observe.log import Event, EventLog, checked
 from kvframe.request import Request
+from kvframe.stats.log import Event, EventLog, checked
 
 ASIDE = (K.REFUSE, K.FENCE, K.PRESSURE)
 """Events that are not compared: what was refused is not asked again, fences go up call by call, and
 a step, which looks at the pressure level once, is asked again verb by verb."""
+
+
+class _Log(Protocol):
+    def take(self) -> EventLog: ...
 
 
 class Redriven(Protocol):
@@ -24,7 +28,8 @@ class Redriven(Protocol):
 
     _core: Any
 
-    def take_log(self) -> EventLog: ...
+    @property
+    def log(self) -> _Log: ...
 
 
 def redrive(log: EventLog, fresh: Redriven) -> EventLog:
@@ -58,7 +63,7 @@ def redrive(log: EventLog, fresh: Redriven) -> EventLog:
         except KVFrameError as error:
             told_of = f"event {at} was {recorded[at]}, redriven it is refused: {error}"
             raise IntegrityError(told_of) from error
-        told = fresh.take_log()
+        told = fresh.log.take()
         if at == begun and not len(told):
             raise IntegrityError(f"event {at} was {recorded[at]}, redriven it is none")
         parts.append(told)
@@ -145,6 +150,7 @@ _VERBS: dict[K, Any] = {
     ),
     K.FORK: lambda core, e: core.fork(e.value),
     K.FORK_PREFIX: lambda core, e: core.fork_prefix(e.seq, e.value, copy=bool(e.other)),
+    K.ABORT: lambda core, e: core.abort(e.seq),
     K.FINISH: lambda core, e: core.release(e.seq),
     K.PLAN: lambda core, e: core.take_plan(),
     K.DONE: lambda core, e: core.done(e.value),

@@ -1,7 +1,4 @@
-"""Room: pressure, preemption, and a pool that changes its size.
-
-A part of `kvframe.KVCacheManager`.
-"""
+"""Pressure: how scarce room is in a manager, and which sequences are preempted to make some."""
 
 from __future__ import annotations
 
@@ -11,8 +8,9 @@ from typing import Literal
 from kvframe._core import Manager as Core
 from kvframe.arguments import shown
 from kvframe.errors import UsageError
+from kvframe.renamed import Room
 from kvframe.request import Handles, Request
-from kvframe.results import Pressure, Victim
+from kvframe.results import PreemptionCandidate, Pressure
 
 PreemptionRule = Literal[
     "fewest-computed",
@@ -23,16 +21,19 @@ PreemptionRule = Literal[
     "lfu-aged",
     "most-freed",
 ]
-"""Which running sequence is preempted first: see `Room.preemption_order`."""
+"""Which running sequence is preempted first: see `PressureRoom.preemption_order`."""
 
 PressureCallback = Callable[[Pressure, Pressure], object]
 """Called with the level before and after a change."""
 
 
-class Room:
-    """How scarce room is in a manager, and what is done about it."""
+class PressureRoom(Room):
+    """``kv.pressure``: how scarce room is, and what is done about it."""
 
-    _core: Core
+    _instead = "kv.pressure.level()"
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
 
     def usage(self) -> float:
         """The share of the pool's blocks in use, 0 to 1.
@@ -42,14 +43,14 @@ class Room:
         """
         return self._core.pressure()[0]
 
-    def pressure(self) -> Pressure:
+    def level(self) -> Pressure:
         """The pressure level, by the marks of ``[pressure]``, with hysteresis.
 
         It is updated after each call that changed the use; asking does not change it.
         """
         return Pressure(self._core.pressure()[1])
 
-    def add_pressure_callback(self, callback: PressureCallback) -> None:
+    def add_callback(self, callback: PressureCallback) -> None:
         """Call ``callback(before, after)`` each time the pressure level has changed.
 
         It runs once the call that changed the level has done all its work, outside every lock, so
@@ -61,7 +62,7 @@ class Room:
             raise UsageError(f"callback = {shown(callback)}: must be callable")
         self._core.add_pressure_callback(callback)
 
-    def remove_pressure_callback(self, callback: PressureCallback) -> int:
+    def remove_callback(self, callback: PressureCallback) -> int:
         """Remove a callback; returns how often it had been added."""
         return self._core.remove_pressure_callback(callback)
 
@@ -71,24 +72,24 @@ class Room:
         rule: PreemptionRule = "fewest-computed",
         *,
         usage: float | None = None,
-    ) -> list[Victim]:
+    ) -> list[PreemptionCandidate]:
         """Running sequences in the order to preempt them, without those that would free nothing.
 
         Args:
             seqs: Those that may be preempted; all others are safe.
             rule: Which goes first. ``lru`` goes by the last commit or `touch`; ``lfu-aged`` by how
                 often a sequence was touched, where a touch counts half after 4,096 ticks;
-                ``most-freed`` by the blocks that nobody else holds, given those that went before,
-                which is what `Victim.frees` counts then. Owners that wait for a fence count as
+                ``most-freed`` by the blocks that it alone holds, given those that went before,
+                which is what `PreemptionCandidate.frees` counts then. Owners that wait for a fence count as
                 gone. Among equals the last admitted goes first; under ``lru`` the first admitted,
                 under ``lfu-aged`` the least recently used.
-            usage: Only as many as bring `usage` down to this share, 0 to 1. `Victim.frees` then
+            usage: Only as many as bring `usage` down to this share, 0 to 1. `PreemptionCandidate.frees` then
                 counts what each frees once those before it have ended.
 
         Raises:
             UsageError: A sequence is named twice, or a value is out of range.
         """
-        return [Victim(*row) for row in self._core.preemption_order(seqs, rule, usage)]
+        return [PreemptionCandidate(*row) for row in self._core.preemption_order(seqs, rule, usage)]
 
     def preempt_to(
         self,
@@ -115,9 +116,9 @@ class Room:
             The request that brings each of them back, in the order in which they were preempted.
 
         Raises:
-            UsageError: As for `preemption_order`; nobody was preempted.
+            UsageError: As for `preemption_order`; nothing was preempted.
             PolicyError: From an admission policy in Python, as may be an interrupt. The exception's
-                ``preempted`` has the requests that bring back whoever was preempted before it.
+                ``preempted`` has the requests that bring back what was preempted before it.
         """
         try:
             preempted = self._core.preempt_to(seqs, rule, usage, fence)
@@ -135,30 +136,5 @@ class Room:
         """
         self._core.touch(seqs)
 
-    def collect(self, free: int) -> int:
-        """Evict, in the policy's order, until ``free`` blocks are free.
-
-        Returns:
-            How many blocks were evicted.
-        """
-        return self._core.collect(free)
-
-    def resize(self, blocks: int) -> None:
-        """Grow or shrink the pool to ``blocks`` blocks, at the end of the ids.
-
-        Raises:
-            CapacityError: A block that would go is in use; nothing has changed.
-        """
-        self._core.resize(blocks)
-
-    def sleep(self) -> None:
-        """Forget what is cached and admit nobody until `wake`.
-
-        Raises:
-            UsageError: Something is still in use.
-        """
-        self._core.sleep()
-
-    def wake(self) -> None:
-        """End `sleep`."""
-        self._core.wake()
+    def __repr__(self) -> str:
+        return f"PressureRoom({self.level().name}, {self.usage():.1%} of the blocks in use)"

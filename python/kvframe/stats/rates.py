@@ -115,7 +115,7 @@ class Misses:
 
 
 @dataclass(frozen=True)
-class Residency:
+class BlockLifetimes:
     """How long sampled blocks live and lie idle, in ticks of the logical clock.
 
     Each is uint64 of 65 counts: ``counts[0]`` is of 0 ticks, ``counts[i]`` of 2^(i-1) to 2^i - 1.

@@ -2,7 +2,10 @@
 
 | module | purpose |
 | --- | --- |
-| `statistics` | hit rates, why prefixes ended, how long blocks live |
+| `counters` | ``kv.stats``: counters, hit rates, why prefixes ended |
+| `events` | ``kv.log``: the ordered log, taken portion by portion |
+| `inspect` | ``kv.inspect``: sequences, blocks and tickets as they are now |
+| `rates` | hit rates, why prefixes ended, how long blocks live |
 | `log` | a portion of the ordered log, with the token ids and requests that belong to it |
 | `saved` | a log as a file |
 | `blocks` | the log as events of blocks stored, removed, cleared, for routers |
@@ -11,17 +14,17 @@
 | `snapshot` | everything a manager holds at one instant, also in words |
 """
 
-from kvframe.observe.blocks import AllBlocksCleared, BlockEvents, BlockRemoved, BlockStored
-from kvframe.observe.face import Observed
-from kvframe.observe.log import EventLog
-from kvframe.observe.rebuild import Rebuild
-from kvframe.observe.redrive import redrive
-from kvframe.observe.snapshot import Snapshot
-from kvframe.observe.statistics import HitRates, Miss, Misses, MissReason, Residency
+from kvframe.stats.blocks import AllBlocksCleared, BlockEvents, BlockRemoved, BlockStored
+from kvframe.stats.log import EventLog
+from kvframe.stats.rates import BlockLifetimes, HitRates, Miss, Misses, MissReason
+from kvframe.stats.rebuild import Rebuild
+from kvframe.stats.redrive import redrive
+from kvframe.stats.snapshot import Snapshot
 
 __all__ = [
     "AllBlocksCleared",
     "BlockEvents",
+    "BlockLifetimes",
     "BlockRemoved",
     "BlockStored",
     "EventLog",
@@ -29,9 +32,7 @@ __all__ = [
     "Miss",
     "MissReason",
     "Misses",
-    "Observed",
     "Rebuild",
-    "Residency",
     "Snapshot",
     "redrive",
 ]

@@ -1,0 +1,58 @@
+"""The core of a manager, made from a configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kvframe import _core
+from kvframe.config import Resolved
+from kvframe.config.schema import GroupConfig
+from kvframe.policies.driver import driver
+from kvframe.policies.gate import AdmissionDriver
+from kvframe.policies.match import MatchDriver
+from kvframe.request import name_bytes
+
+
+def _group(group: GroupConfig) -> dict[str, Any]:
+    keys = ("kind", "window", "chunk", "sink", "block_size", "interval", "lag")
+    return {key: getattr(group, key) for key in keys}
+
+
+def core_of(
+    resolved: Resolved, gate: AdmissionDriver | str, matcher: MatchDriver | None
+) -> _core.Manager:
+    """The core's manager, with what it calls of policies outside of it."""
+    config = resolved.config
+    cache, policy, observe = config.cache, config.policy, config.observe
+    pressure, retention = config.pressure, config.retention
+    asked = driver(
+        resolved.policy, resolved.options, policy.window, cache.block_size, policy.budget_ms
+    )
+    return _core.Manager(
+        blocks=resolved.capacity_blocks,
+        block_size=cache.block_size,
+        policy=asked or resolved.policy.descriptor.name,
+        policy_options=resolved.policy_options,
+        hash=cache.hash,
+        index=cache.index,
+        groups=[_group(group) for group in config.groups],
+        prefix_caching=cache.prefix_caching,
+        null_block=cache.null_block,
+        fingerprint=name_bytes("cache.fingerprint", cache.fingerprint),
+        event_log=cache.event_log,
+        reserve=pressure.reserve,
+        pin_cap=retention.pin_cap,
+        sessions=retention.sessions,
+        statistics=observe.statistics,
+        ghosts=observe.ghosts,
+        sample=observe.sample,
+        watermarks=(pressure.low, pressure.high, pressure.critical),
+        strict=policy.on_error == "raise",
+        remap_duplicates=cache.remap_duplicates,
+        partial_hits=cache.partial_hits,
+        admission=gate,
+        admission_options=resolved.admission_values,
+        admission_strict=config.admission.on_error == "raise",
+        matched=matcher is not None,
+        mirrored=matcher is not None and matcher.is_index,
+    )

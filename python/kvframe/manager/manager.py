@@ -1,0 +1,766 @@
+"""`KVCacheManager`: the object an engine holds.
+
+It makes the decisions and never touches KV bytes: it says which blocks hold what, and which copies
+to make before the next write. Token ids, block tables and slot mappings are NumPy buffers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Unpack, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from kvframe import renamed
+from kvframe.arguments import is_int, shown
+from kvframe.blocks import BlockPool
+from kvframe.config import Config, Resolved
+from kvframe.errors import UsageError
+from kvframe.manager.build import core_of
+from kvframe.manager.step import queue_of, requests_of, step_result
+from kvframe.manager.tables import Offsets, ragged, slot_count, widest
+from kvframe.pins import Pins
+from kvframe.policies.gate import AdmissionDriver, gate_of
+from kvframe.policies.match import matcher_of
+from kvframe.pressure import PressureRoom
+from kvframe.prompts import PER_TRY, Prompts, check_index
+from kvframe.registry import Registry
+from kvframe.request import (
+    Handles,
+    MMItem,
+    Request,
+    RequestOptions,
+    TokenIds,
+    name_bytes,
+    one_session,
+    space,
+)
+from kvframe.results import (
+    NO_COPIES,
+    Allocation,
+    AllocStatus,
+    BlockCounts,
+    CommitResult,
+    CopyPlan,
+    ExpiryResult,
+    Hit,
+    Lengths,
+    StepResult,
+)
+from kvframe.stats.counters import Stats
+from kvframe.stats.events import Log
+from kvframe.stats.inspect import Inspect
+
+
+class KVCacheManager:
+    """Blocks, prefixes and sequences of one KV cache, under one eviction policy.
+
+    The tokens of a sequence, first to last, and what `allocate` does about each region; any of
+    them may be empty:
+
+    .. code-block:: text
+
+        |<- computed ->|<- cached ->|<- external ->|<-- new -->|<- rest ->|<- lookahead ->|
+         committed by   found by     its KV comes   slots now,  slots by   slots for tokens
+         commit, or     allocate     with a load    compute it  extend     not known yet
+
+        |<--------- can be read ------->| once loaded |  once committed
+
+    A request's life: `lookup`, `can_allocate`, `allocate`, `extend`, `append`, `commit`, `truncate`,
+    `fork`, `release`; `step` does all of it for a batch in one call. Kernels read `block_table`,
+    `block_tables` and `slot_mapping`. The other verbs stand in rooms:
+
+    - ``pins`` keeps blocks longer, or less long: pins, leases, hints, priorities;
+    - ``blocks`` is the pool, block by block, for engines with request tables of their own;
+    - ``pressure`` says how scarce room is, and which sequence to preempt;
+    - ``stats`` counts; ``log`` is the ordered log of what happened; ``inspect`` looks inside.
+
+    Args:
+        config: The configuration; all defaults if None. A `Resolved` is used as it is.
+        **settings: Instead of a configuration: keywords of `Config.of`, such as ``block_size=16``,
+            ``capacity=4096``, ``eviction="lru"``.
+
+    Raises:
+        ConfigError: A value of the configuration is wrong, or does not go with another.
+        PluginError: A policy that it names is not found, blocked or broken.
+
+    Every method may be called from several threads. A call that is refused has changed nothing.
+    Methods that take a handle raise `HandleError` if it is unknown or has ended; those that give
+    blocks or slots raise `CapacityError` if there is no room for all of them now, and
+    `NeverFitsError` if there can never be.
+    """
+
+    def __init__(self, config: Config | Resolved | None = None, **settings: Any) -> None:
+        resolved = _resolved(config, settings)
+        sections = resolved.config
+        self.block_size = size = sections.cache.block_size
+        admission, prefix = sections.admission, sections.prefix
+        strict = admission.on_error == "raise"
+        gate = gate_of(
+            resolved.admission, resolved.admission_options, size, admission.budget_ms, strict
+        )
+        strict = prefix.on_error == "raise"
+        matcher = matcher_of(
+            resolved.prefix, resolved.prefix_options, size, strict, prefix.budget_ms
+        )
+        check_index(matcher, sections)
+        self._core = core = core_of(resolved, gate, matcher)
+        asked = gate if isinstance(gate, AdmissionDriver) else None
+        self._prompts = prompts = Prompts(core, matcher, asked)
+        self.pins = Pins(core, prompts)
+        self.blocks = BlockPool(core, prompts)
+        self.pressure = PressureRoom(core)
+        self.stats = Stats(core, resolved, prompts)
+        self.log = Log(core, size)
+        self.inspect = Inspect(core, resolved)
+
+    @classmethod
+    def from_toml(
+        cls,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        registry: Registry | None = None,
+        **sections: Any,
+    ) -> KVCacheManager:
+        """The manager that a file describes; the environment and keywords override it.
+
+        Args:
+            path: A kvframe.toml, or a pyproject.toml with ``[tool.kvframe]``. None takes the one
+                in the current directory, if there is one.
+            registry: Where policies are found. A registry of your own may hold policies that no
+                package brings.
+            **sections: Values to change, by section: ``cache={"capacity": 1024}``.
+
+        Raises:
+            ConfigError: The file cannot be read, or a value is wrong.
+            PluginError: A policy is not found, blocked or broken.
+        """
+        return cls(Resolved.load(path, registry=registry, **sections))
+
+    # --- prompts ------------------------------------------------------------------------------
+
+    def lookup(
+        self,
+        prompt: Request | TokenIds,
+        *,
+        cache_salt: str = "",
+        lora_name: str = "",
+        encoder: bytes = b"",
+        mm_items: Iterable[MMItem] = (),
+    ) -> Hit:
+        """How much of a prompt could be reused now. Changes and counts nothing.
+
+        Args:
+            prompt: Token ids, or a `Request`, which is then hashed once for this and `allocate`.
+            cache_salt: As in `Request`; a `Request` has its own, as it has the other three.
+            lora_name: As in `Request`.
+            encoder: As in `Request`.
+            mm_items: As in `Request`.
+
+        Raises:
+            UsageError: A value is wrong, or is given beside a `Request`.
+        """
+        prompts = self._prompts
+        if isinstance(prompt, Request):
+            if cache_salt or lora_name or encoder or tuple(mm_items):
+                raise UsageError(
+                    "cache_salt, lora_name, encoder and mm_items are the request's own: leave them "
+                    "out"
+                )
+        elif prompts.matcher is None:
+            apart = space(cache_salt, lora_name, mm_items, encoder)
+            return Hit(*self._core.lookup(prompt, **apart))
+        else:
+            prompt = Request(
+                prompt,
+                cache_salt=cache_salt,
+                lora_name=lora_name,
+                encoder=encoder,
+                mm_items=mm_items,
+            )
+        ready = prompts.ready([prompt])
+        return Hit(*self._core.lookup_request(ready.cores[0], *ready.answers))
+
+    def can_allocate(self, request: Request) -> AllocStatus:
+        """Whether `allocate` would take a request now, later or never. Changes nothing."""
+        if not isinstance(request, Request):
+            raise UsageError(f"request = {shown(request)}: must be a Request")
+        return AllocStatus(self._core.fits(self._prompts.rewritten([request])[0]))
+
+    def allocate(
+        self, prompt: Request | TokenIds | None, **options: Unpack[RequestOptions]
+    ) -> Allocation:
+        """Begin a sequence: own what is cached of a prompt, and get slots for the rest.
+
+        Args:
+            prompt: A `Request`, or token ids with the keywords of `Request`.
+            **options: See `Request`. With a `Request`, only ``chunk``, ``until``, ``partial`` and
+                ``resumed``, which apply to this attempt.
+
+        Raises:
+            NeverFitsError: The prompt needs more blocks than the pool has.
+            CapacityError: It needs more blocks than are free or evictable now.
+            HeldError: The admission policy makes it wait.
+            UsageError: An option that belongs to the `Request` is given beside it.
+        """
+        attempt: dict[str, Any] = {}
+        if not isinstance(prompt, Request):
+            request = Request(prompt, **options)
+        elif fixed := options.keys() - PER_TRY:
+            raise UsageError(f"{', '.join(sorted(fixed))}: part of the Request; make another")
+        else:
+            request, attempt = prompt, dict(options)
+        prompts = self._prompts
+        if prompts.are_plain:
+            return Allocation(*self._core.admit(request.core, **attempt))
+        (held,) = prompts.waits([request])
+        if held is not None:
+            raise held
+        cores, answers, (rewritten,) = prompts.ready([request])
+        answer = answers[0] if answers else None
+        return Allocation(*self._core.admit(cores[0], **attempt, answer=answer), rewritten)
+
+    def rematch(self, seq: int, *, fence: int | None = None) -> int:
+        """Look up again a sequence that has computed nothing yet, and take what is cached by now.
+
+        Its fresh blocks give way to the cached ones, which its tables show from then on. What is
+        found counts with its admission. Nothing changes where no more whole blocks are found than
+        it has, while it waits for a load or a joined computation, if another joined its own, and
+        while a fork has shared blocks of it behind what is found.
+
+        Args:
+            seq: A sequence as it was admitted.
+            fence: Number of the last step in flight that may touch its blocks. Those that it gives
+                up, fresh or found before, wait until that step has passed.
+
+        Returns:
+            Tokens that need not be computed: the new `Lengths.cached`.
+
+        Raises:
+            UsageError: It has computed tokens.
+        """
+        return self._core.rematch(seq, fence)
+
+    # --- a scheduler step ---------------------------------------------------------------------
+
+    def step(
+        self,
+        *,
+        done: Handles | None = None,
+        failed: Handles | None = None,
+        loaded: tuple[Handles, Handles] | None = None,
+        truncate: tuple[Handles, Handles] | None = None,
+        fill: tuple[Handles, TokenIds] | tuple[Handles, Handles, TokenIds] | None = None,
+        commit: tuple[Handles, Handles] | None = None,
+        fork: Handles | None = None,
+        release: Handles | None = None,
+        preempt: Handles | None = None,
+        fence: int | None = None,
+        passed: int | None = None,
+        append: Handles | None = None,
+        counts: Handles | None = None,
+        tokens: TokenIds | None = None,
+        extend: tuple[Handles, Handles] | None = None,
+        allocate: Sequence[Request | TokenIds] | None = None,
+        token_budget: int | None = None,
+        batch_tokens: int | None = None,
+        skip_refused: bool = False,
+        tables: npt.NDArray[np.int32] | Sequence[npt.NDArray[np.int32]] | None = None,
+        slots: npt.NDArray[np.int64] | Sequence[npt.NDArray[np.int64]] | None = None,
+        rows: Handles | None = None,
+    ) -> StepResult:
+        """Do all of a scheduler step in one call, in the order of the arguments.
+
+        Only ``passed`` comes before all others. Sequences, tickets, lengths and counts are 1-d
+        arrays of any integer dtype, or sequences of ints; so are token ids, and a uint32 array of
+        these is read in place. Lengths and counts are in tokens.
+
+        Args:
+            done: Tickets of plans whose copies are queued ahead of later writes, of loads that
+                came whole, and of leases that end.
+            failed: Tickets of copies and loads that failed: sequences that need them are cut, see
+                `StepResult.rewound`. A step settles a ticket once.
+            loaded: (tickets, blocks): loads that ended with their first blocks good, as `loaded`.
+            truncate: (sequences, their new lengths).
+            fill: (sequences, ids) or (sequences, counts, ids): ids of the first tokens that were
+                appended without ids, one sequence after the other; one each without counts.
+            commit: (sequences, lengths computed and accepted).
+            fork: Sequences to fork as they are now; `StepResult.forks` has the new ones.
+            release: Sequences that end; they may be cut, committed and forked in the same step.
+            preempt: Sequences that end for now; `StepResult.preempted` brings them back.
+            fence: With steps in flight, the number of the last one that may touch what is
+                released or cut, or lost with a copy that failed: its blocks wait until that step
+                has ``passed``. From 0 up, below 2**64, by the engine's own count.
+            passed: Steps up to this number have run; what waited for them is freed first.
+            append: Sequences that grow. A step names a sequence at most once here and in
+                ``extend``, as in every list of lengths; only ``fork`` may repeat one.
+            counts: Tokens for each of them; one each if None.
+            tokens: Their ids, one sequence after the other; None while they are being computed
+                (asynchronous scheduling), until ``fill`` of a later step brings them.
+            extend: (sequences, lengths) whose known tokens get slots (chunked prefill).
+            allocate: Requests, or prompts, that begin if there is room, first come, first served.
+                The type of each is checked at once; a request is hashed and a prompt read when its
+                turn comes, so that a long queue behind a refusal costs little. A matcher in Python,
+                or an admission policy with a ``start``, is asked about all of them. Behind the
+                first, a prompt that holds something other than token ids is refused by itself
+                (`Reason.WRONG`).
+            token_budget: Tokens that the new sequences together may leave to be computed; the last
+                one gets what is left of the budget as its chunk.
+            batch_tokens: Tokens that the whole step may give slots to: appended ones come first,
+                all or none of a sequence's; then each extension goes as far as is left, and no
+                further than the pool could hold of the sequence alone; and so does each
+                new sequence's chunk. `StepResult.extended` says how far.
+            skip_refused: Try requests behind a refusal too, instead of none of them.
+            tables: int32 (rows, blocks), one a layer group: row i gets the changed entries of
+                ``append[i]``'s block table; what was written there before must still stand.
+            slots: int64, one a layer group: where the appended tokens go, one sequence after the
+                other; -1 for a sequence that was refused, and in a ``cross`` group.
+            rows: The row of ``tables`` for each of ``append``, if the engine gives each sequence a
+                row of its own; no row twice. If None, rows count up from 0.
+
+        Raises:
+            HandleError: A sequence is unknown or has ended, a ticket is unknown or settled, or
+                either is named twice where it ends; nothing was done.
+            UsageError: A length, a dtype, a shape or a buffer is wrong, or a list of lengths names
+                a sequence twice; nothing was done.
+            KeyboardInterrupt: It came while a policy in Python ran. The step is done all the same,
+                except for growth that waited for the policy: the exception's ``stepped`` says what
+                was done. So does that of a `UsageError` where a policy has changed the type, the
+                shape or the memory of ``tables`` or ``slots``, which then miss what came after.
+        """
+        waiting: Sequence[Any] | None = None
+        count, turns, answers = 0, None, []
+        if allocate is not None:
+            waiting = queue_of(allocate)
+            count = len(waiting)
+            if self._prompts.asks_of_queue:
+                turns = self._prompts.turns(requests_of(waiting), skip_refused)
+            if turns is not None:
+                waiting, answers = turns.ready.cores, turns.ready.answers
+                count = len(waiting)
+        try:
+            told = self._core.step(
+                # By position: twenty keywords cost more than a step of twenty sequences.
+                done,
+                failed,
+                loaded,
+                truncate,
+                fill,
+                commit,
+                fork,
+                release,
+                preempt,
+                fence,
+                passed,
+                append,
+                counts,
+                tokens,
+                extend,
+                waiting,
+                token_budget,
+                batch_tokens,
+                skip_refused,
+                [tables] if isinstance(tables, np.ndarray) else tables,
+                [slots] if isinstance(slots, np.ndarray) else slots,
+                rows,
+                answers,
+            )
+        except BaseException as error:
+            if (left := error.__dict__.get("stepped")) is not None:
+                error.__dict__["stepped"] = step_result(left, turns, count)
+            raise
+        tried, refused, rewound, plan, forks, preempted, extended, reasons, remaps = told
+        if turns is None and not (count or tried or plan or preempted or remaps):
+            # The common decode step: nothing to convert.
+            same = (tried, refused, rewound, NO_COPIES, forks, preempted, extended, reasons, remaps)
+            return StepResult._make(same)
+        return step_result(told, turns, count)
+
+    # --- sequence by sequence -----------------------------------------------------------------
+
+    def extend(self, seq: int, until: int, *, lookahead: int = 0) -> None:
+        """Get slots for known tokens up to the length ``until`` (chunked prefill).
+
+        All of them or none. A sequence that is alone in the pool always gets as many as the
+        ``chunk`` of its request, once those before them are committed.
+
+        Args:
+            seq: A running sequence.
+            until: The length in tokens. What has slots already stays as it is.
+            lookahead: Slots for as many tokens behind ``until`` too, which need not be known yet:
+                for drafts, or for engines that take whole blocks ahead. `truncate` gives back what
+                is not used.
+
+        Raises:
+            CapacityError: There is no room for all of them now.
+            NeverFitsError: There could not be if the sequence were alone and all of it committed.
+            UsageError: ``until`` is beyond the known tokens, or they go past the ``max_seq_len`` of
+                its request.
+        """
+        if not is_int(lookahead) or lookahead < 0:
+            raise UsageError(f"lookahead = {shown(lookahead)}: must be an integer of at least 0")
+        if lookahead:
+            self._core.reserve(seq, until + lookahead)
+        else:
+            self._core.extend(seq, until)
+
+    def append(self, seq: int, tokens: TokenIds) -> None:
+        """Append tokens to a sequence, and get slots for them (decode, speculation).
+
+        Copies to make before writing there are in the next `take_plan`.
+
+        Raises:
+            CapacityError: There is no room for all of them now.
+            NeverFitsError: There could not be if the sequence were alone and all of it committed.
+            UsageError: They go past the ``max_seq_len`` of its request.
+        """
+        self._core.append(seq, tokens)
+
+    def append_placeholders(self, seq: int, count: int = 1) -> None:
+        """Get slots for tokens whose ids are still being computed (asynchronous scheduling).
+
+        `fill_placeholders` supplies the ids; until then these tokens cannot be committed.
+        """
+        self._core.append_unknown(seq, count)
+
+    def fill_placeholders(self, seq: int, tokens: TokenIds) -> None:
+        """Supply the ids of the first tokens that were appended without ids."""
+        self._core.fill(seq, tokens)
+
+    def commit(self, seq: int, upto: int) -> CommitResult:
+        """Say that the first ``upto`` tokens are computed and accepted.
+
+        Full blocks become findable. Blocks that no later token attends to are given up.
+
+        Raises:
+            UsageError: ``upto`` is more than has slots, or less than was committed before.
+        """
+        return CommitResult(*self._core.commit(seq, upto))
+
+    def truncate(self, seq: int, length: int) -> None:
+        """Cut a sequence to its first ``length`` tokens, as when drafts are not accepted."""
+        self._core.truncate(seq, length)
+
+    @overload
+    def fork(self, seq: int, *, upto: int | None = None, copy: bool = False) -> int: ...
+    @overload
+    def fork(self, seq: int, n: int, *, tokens: TokenIds | None = None) -> list[int]: ...
+
+    def fork(
+        self,
+        seq: int,
+        n: int | None = None,
+        *,
+        tokens: TokenIds | None = None,
+        upto: int | None = None,
+        copy: bool = False,
+    ) -> int | list[int]:
+        """Make further sequences over the same blocks (beam search, parallel sampling).
+
+        The first of them to get slots in the shared last block gets a copy of it. Slots that were
+        given before the fork and are not computed yet are shared, and kvframe does not see writes
+        there: `truncate` to what is computed first. A ``state`` or ``sink_window`` group requires
+        that.
+
+        Args:
+            seq: A running sequence.
+            n: How many; one if None.
+            tokens: With ``n``: the next token of each fork, appended to it. All forks get their
+                slots, or none is made.
+            upto: Share only its first ``upto`` computed tokens, and know no others.
+            copy: With ``upto``, copy a partial last block now, not before the first write; the
+                copy is in the next `take_plan`.
+
+        Returns:
+            The handle of the new sequence, or with ``n`` the handles of all.
+
+        Raises:
+            CapacityError: There is no room for the tokens of all forks; none was made.
+            UsageError: ``upto`` is beyond what is computed, or a window has moved on, or arguments
+                do not go together.
+        """
+        if not isinstance(copy, bool | np.bool_):
+            raise UsageError(f"copy = {shown(copy)}: must be True or False")
+        if n is not None:
+            if upto is not None or copy:
+                raise UsageError("upto and copy: not with n, which forks a sequence as it is")
+            return self._core.fork_many(seq, n, tokens)
+        if tokens is not None:
+            raise UsageError("tokens: needs n, the number of forks")
+        if upto is None:
+            if copy:
+                raise UsageError("copy = True: needs upto, the tokens to share")
+            return self._core.fork(seq)
+        return self._core.fork_prefix(seq, upto, copy=bool(copy))
+
+    def preempt(self, seq: int, *, fence: int | None = None) -> Request:
+        """End a running sequence for now; returns the request that brings it back.
+
+        The request has all tokens known of the sequence, and the ``chunk`` and ``max_seq_len`` that
+        it came with; ``until`` and ``partial`` belonged to the first try. It fits wherever the
+        sequence fitted: where layer groups give blocks up and the pool could not hold what was
+        decoded in such steps, its ``chunk`` is the largest that the pool can hold. What was
+        computed stays cached as long as there is room, so coming back may cost little; not for a
+        request with ``read_cache=False``, which finds nothing this time either. With a ``fence``, the
+        blocks make room only once that step has passed, as in `step`.
+        """
+        return Request.of_core(self._core.preempt(seq, fence))
+
+    def release(self, seq: int, *, fence: int | None = None) -> None:
+        """End a sequence. Its findable blocks stay cached until they are evicted.
+
+        Args:
+            seq: The sequence.
+            fence: Number of the last step in flight that may touch its blocks; they wait until
+                that step has passed (`step`).
+        """
+        self._core.release(seq, fence)
+
+    def abort(self, seq: int, *, fence: int | None = None) -> None:
+        """End a sequence and leave nothing more of it to be found (the client has gone).
+
+        What it committed before stays cached; its partial last block, which `release` may leave
+        findable (``cache.partial_hits``), and blocks that it only holds do not become so.
+
+        Args:
+            seq: The sequence.
+            fence: As for `release`.
+        """
+        self._core.abort(seq, fence)
+
+    # --- what kernels read ----------------------------------------------------------------------
+
+    def block_table(self, seq: int, group: int = 0, *, start: int = 0) -> npt.NDArray[np.int32]:
+        """A sequence's block ids in a group, int32, from entry ``start`` on.
+
+        A block that was given up reads -1, or 0 with ``cache.null_block``.
+        """
+        table: npt.NDArray[np.int32] = self._core.block_table(seq, group, start)
+        return table
+
+    def block_tables(
+        self,
+        seqs: Handles,
+        out: npt.NDArray[np.int32] | None = None,
+        *,
+        group: int = 0,
+        pad: int = -1,
+        start: Handles | None = None,
+        indptr: Offsets | None = None,
+        seq_lens: Offsets | None = None,
+    ) -> npt.NDArray[np.int32]:
+        """Write the block tables of many sequences: a row each, or one after the other.
+
+        Args:
+            seqs: Sequences.
+            out: int32, large enough: (rows, blocks), or 1-d with ``indptr``. None makes one.
+            group: Layer group.
+            pad: Value of the entries past a table's end, in a row.
+            start: First entry to write in each row, if the caller kept those before it.
+            indptr: int32 or int64, one more than there are sequences: tables are written one after
+                the other, and this is filled with where each begins and the last one ends, as
+                kernels for ragged batches expect it.
+            seq_lens: int32 or int64, one a sequence: filled with its length in tokens, counting
+                those that have slots.
+
+        Returns:
+            What was written: ``out``, or as much of it as the ragged tables fill.
+        """
+        if seq_lens is not None:
+            self._core.seq_lens(seqs, seq_lens)
+        if indptr is not None:
+            if start is not None:
+                raise UsageError("start: only for tables in rows, not with indptr")
+            flat = ragged(self._core, seqs, group) if out is None else out
+            return flat[: self._core.ragged_tables(seqs, indptr, flat, group=group)]
+        rows = widest(self._core, seqs, group) if out is None else out
+        self._core.block_tables(seqs, rows, group=group, pad=pad, start=start)
+        return rows
+
+    def slot_mapping(
+        self,
+        seqs: Handles,
+        starts: Handles,
+        counts: Handles,
+        out: npt.NDArray[np.int64] | None = None,
+        *,
+        group: int = 0,
+        indptr: Offsets | None = None,
+    ) -> npt.NDArray[np.int64]:
+        """Write the slots of tokens ``starts[i]`` to ``starts[i] + counts[i]`` of each sequence.
+
+        Args:
+            seqs: Sequences.
+            starts: First token of each.
+            counts: How many tokens of each.
+            out: int64, filled one sequence after the other: block x block size + offset. None makes
+                one.
+            group: Layer group.
+            indptr: int32 or int64, one more than there are sequences: filled with where each
+                sequence's slots begin in ``out``, and where the last ones end, as attention kernels
+                for ragged batches expect it.
+
+        Returns:
+            What was written: the front of ``out``.
+        """
+        slots = np.empty(slot_count(counts), np.int64) if out is None else out
+        return slots[
+            : self._core.slot_mapping(seqs, starts, counts, slots, group=group, indptr=indptr)
+        ]
+
+    def lengths(self, seq: int) -> Lengths:
+        """A sequence's lengths in tokens."""
+        return Lengths(*self._core.lengths(seq))
+
+    def counts(self) -> BlockCounts:
+        """How many blocks are free, cached, referenced."""
+        return BlockCounts(*self._core.counts())
+
+    # --- copies and loads -----------------------------------------------------------------------
+
+    def take_plan(self) -> CopyPlan:
+        """The copies to make that were gathered since the last plan; false if there are none."""
+        plan = self._core.take_plan()
+        return NO_COPIES if plan is None else CopyPlan(*plan)
+
+    def done(self, ticket: int) -> None:
+        """Say that a plan's copies are queued on the stream of every later writer.
+
+        Also settles a load that came whole, and ends a lease (`Pins.lease`).
+        """
+        self._core.done(ticket)
+
+    def failed(self, ticket: int) -> list[int]:
+        """Say that a plan's copies, or a load, failed.
+
+        Returns:
+            The sequences that were cut to their last good block.
+        """
+        return self._core.failed(ticket)
+
+    def loaded(self, ticket: int, blocks: int | Sequence[int]) -> list[int]:
+        """Say that a load (`Allocation.load`) has ended, with its first ``blocks`` blocks good.
+
+        Good blocks count as computed. If some are not good, the sequence is cut to those before
+        them and computes from there; `extend` gives the slots back. If the sequence has ended, the
+        good blocks become cached all the same.
+
+        Args:
+            ticket: The load's.
+            blocks: How many are good; one number a group where layer groups came to different
+                lengths. All groups go as far as the shortest.
+
+        Returns:
+            The sequences that were cut.
+        """
+        return self._core.loaded(ticket, blocks)
+
+    def expire_until(self, now: int) -> ExpiryResult:
+        """Set the time to ``now`` and settle what has lapsed by then.
+
+        Leases past their deadline end; loads and copies past theirs have failed. Pins end with
+        their leases, and retention priorities change as they were asked to. Durations count from
+        the time that was set last. Time never goes back: an earlier ``now`` is ignored there.
+        """
+        return ExpiryResult(*self._core.expire(now))
+
+    # --- the pool -------------------------------------------------------------------------------
+
+    def evict_until(self, free: int) -> int:
+        """Evict, in the policy's order, until ``free`` blocks are free.
+
+        Returns:
+            How many blocks were evicted.
+        """
+        return self._core.collect(free)
+
+    def resize(self, blocks: int) -> None:
+        """Grow or shrink the pool to ``blocks`` blocks, at the end of the ids.
+
+        Raises:
+            CapacityError: A block that would go is in use; nothing has changed.
+        """
+        self._core.resize(blocks)
+
+    def sleep(self) -> None:
+        """Forget what is cached and begin no sequence until `wake`.
+
+        Raises:
+            UsageError: Something is still in use.
+        """
+        self._core.sleep()
+
+    def wake(self) -> None:
+        """End `sleep`."""
+        self._core.wake()
+
+    def reset_prefix_cache(
+        self,
+        *,
+        lora_name: str | None = None,
+        cache_salt: str | None = None,
+        session: int | str | None = None,
+    ) -> int:
+        """Forget every cached block, or those that all of the given applies to.
+
+        A running sequence of what is forgotten keeps its blocks and leaves nothing to be found.
+        A block that its owner published (`BlockPool.publish`) is of no adapter, salt or session; it
+        is forgotten with the block that it follows, on whose KV its own depends.
+        `kvframe.tiers.Tiers.reset_prefix_cache` forgets in lower tiers as well.
+
+        Args:
+            lora_name: Blocks computed under this adapter; "" for those without one.
+            cache_salt: Blocks computed under this salt; "" for those without one.
+            session: Blocks that requests of this session alone have used.
+
+        Returns:
+            Blocks that were freed; those that running sequences hold are not.
+        """
+        name = None if lora_name is None else name_bytes("lora_name", lora_name)
+        salts = [None] if cache_salt is None else self._prompts.salts_of(cache_salt)
+        number = one_session(session)
+        return sum(self._core.clear_cache(one, name, number) for one in salts)
+
+    def set_weight_version(self, version: str) -> int:
+        """Say that the weights have changed: nothing computed before is found again.
+
+        Running sequences keep their blocks, and leave nothing to be found. Returns how many blocks
+        that freed.
+        """
+        return self._core.set_fingerprint(name_bytes("version", version))
+
+    def check_integrity(self) -> None:
+        """Recount owners, states, tree, index and tables: O(blocks).
+
+        Raises:
+            IntegrityError: Something disagrees, which is a bug in kvframe.
+        """
+        self._core.check_integrity()
+
+    def __repr__(self) -> str:
+        free, cached, referenced, total = self.counts()
+        policy = self.inspect.resolved.policy.descriptor.name
+        return (
+            f"KVCacheManager({policy}, {total} blocks of {self.block_size} tokens: {free} free, "
+            f"{cached} cached, {referenced} referenced; {len(self.inspect.running())} running)"
+        )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise renamed.no_attribute("KVCacheManager", name, renamed.MANAGER)
+
+
+def _resolved(config: Config | Resolved | None, settings: dict[str, Any]) -> Resolved:
+    if not isinstance(config, Config | Resolved | None):
+        raise UsageError(
+            f"config is a {type(config).__name__}: must be a Config; a file's name goes to "
+            "KVCacheManager.from_toml"
+        )
+    if settings and config is not None:
+        raise UsageError(f"{', '.join(settings)}: not beside a configuration, which has them")
+    if isinstance(config, Resolved):
+        return config
+    return (config or (Config.of(**settings) if settings else Config())).resolve()

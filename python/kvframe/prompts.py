@@ -1,0 +1,224 @@
+"""Requests on their way into the core, past prefix matchers and admission policies in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kvframe._core import Manager as Core
+from kvframe._core import Request as CoreRequest
+from kvframe.config import Config
+from kvframe.errors import ConfigError, HeldError
+from kvframe.policies.admission import Waiting
+from kvframe.policies.gate import AdmissionDriver
+from kvframe.policies.match import Answer, MatchDriver
+from kvframe.request import MMItem, Request, TokenIds, name_bytes, space
+from kvframe.results import Allocation, Reason, StepResult
+
+PER_TRY = ("chunk", "until", "partial", "resumed")
+"""Options of a request that each attempt to admit it may set anew."""
+
+
+def check_index(matcher: MatchDriver | None, config: Config) -> None:
+    """Check that the configuration suits an index in Python, whose answers the core checks by key.
+
+    Raises:
+        ConfigError: There are groups other than one of full attention, or ``cache.index`` is not
+            ``hash``.
+    """
+    if matcher is None or not matcher.is_index:
+        return
+    groups = [(group.kind, group.block_size, group.lag) for group in config.groups]
+    plain = groups in ([("full", None, 0)], [("full", config.cache.block_size, 0)])
+    if not plain or config.cache.index != "hash":
+        raise ConfigError(
+            f'prefix.policy = "{matcher.name}": an index in Python needs cache.index = "hash" and '
+            "one group of full attention in blocks of cache.block_size"
+        )
+
+
+class Ready(NamedTuple):
+    """Requests as the core gets them.
+
+    Attributes:
+        cores: The core's requests.
+        answers: The matcher's answer for each; empty without a matcher.
+        prompts: The prompt to compute in place of the one that was asked for, or None.
+    """
+
+    cores: list[CoreRequest]
+    answers: list[Answer]
+    prompts: list[npt.NDArray[np.uint32] | None]
+
+
+class Turns(NamedTuple):
+    """The requests of a step: those that are tried, and why the others wait.
+
+    Attributes:
+        ready: Those that are tried.
+        places: Their places among all.
+        held: For each of all, why it waits, or None.
+        tries_all: Whether those behind one that waits are tried.
+    """
+
+    ready: Ready
+    places: list[int]
+    held: list[HeldError | None]
+    tries_all: bool
+
+    def answer(self, result: StepResult) -> StepResult:
+        """The answer of a step that got only the requests that are tried, for all requests."""
+        count = len(self.held)
+        allocations: list[Allocation | None] = [None] * count
+        rows = zip(self.places, result.allocations, self.ready.prompts, strict=True)
+        for place, given, prompt in rows:
+            allocations[place] = None if given is None else given._replace(prompt=prompt)
+        before = len(result.reasons) - len(self.places)
+        reasons = np.full(before + count, Reason.NOT_TRIED, np.uint8)
+        reasons[:before] = result.reasons[:before]
+        reasons[[before + place for place in self.places]] = result.reasons[before:]
+        refused = [
+            (kind, self.places[place] if kind == "allocate" else place, error)
+            for kind, place, error in result.refused
+        ]
+        # A request behind one that waits is not tried, unless refusals are skipped.
+        end = count if self.tries_all else len(self.places) + 1
+        for place, error in enumerate(self.held[:end]):
+            if error is not None:
+                reasons[before + place] = Reason.HELD
+                refused.append(("allocate", place, error))
+        return result._replace(allocations=allocations, reasons=reasons, refused=refused)
+
+
+class Prompts:
+    """What policies in Python do to requests before the core of a manager gets them.
+
+    Args:
+        core: The manager's core.
+        matcher: The prefix matcher, if it is in Python.
+        gate: The admission policy, if it is in Python.
+    """
+
+    def __init__(
+        self, core: Core, matcher: MatchDriver | None, gate: AdmissionDriver | None
+    ) -> None:
+        self.matcher = matcher
+        self._core, self._gate = core, gate
+
+    @property
+    def are_plain(self) -> bool:
+        """Whether requests go to the core as they are."""
+        return self.matcher is None and self._gate is None
+
+    @property
+    def asks_of_queue(self) -> bool:
+        """Whether something in Python is asked about all that waits before any of it is tried."""
+        return self.matcher is not None or (self._gate is not None and self._gate.holds)
+
+    def rewritten(self, requests: Sequence[Request]) -> list[CoreRequest]:
+        """Each request as the matcher rewrites it; it is asked about a request once."""
+        matcher = self.matcher
+        if matcher is None or not matcher.rewrites:
+            return [request.core for request in requests]
+        fresh = [
+            request
+            for request in requests
+            if not request.resumed and (request.prepared or (None,))[0] is not matcher
+        ]
+        ready = matcher.prepare([request.core for request in fresh])
+        for request, core in zip(fresh, ready, strict=True):
+            request.prepared = (matcher, core)
+        return [
+            request.core if request.prepared is None else request.prepared[1]
+            for request in requests
+        ]
+
+    def stored_as(
+        self,
+        prompt: TokenIds,
+        cache_salt: str,
+        lora_name: str,
+        mm_items: Iterable[MMItem],
+        encoder: bytes = b"",
+    ) -> tuple[TokenIds, dict[str, Any]]:
+        """A prompt, and what sets it apart, as a request for it is stored."""
+        matcher = self.matcher
+        if matcher is None or not matcher.rewrites:
+            return prompt, space(cache_salt, lora_name, mm_items, encoder)
+        asked = Request(
+            prompt,
+            cache_salt=cache_salt,
+            lora_name=lora_name,
+            mm_items=mm_items,
+            encoder=encoder,
+        )
+        tokens, (*names, input_name), items, *_ = self.rewritten([asked])[0].parts()
+        named = dict(zip(("salt", "adapter"), names, strict=True))
+        return tokens, {**named, "encoder": input_name, "extras": items}
+
+    def salt_of(self, stored: bytes) -> str:
+        """The salt of the requests that the core knows by that salt."""
+        text = stored.decode(errors="surrogateescape")
+        return text if self.matcher is None else self.matcher.salt_in(text)
+
+    def salts_of(self, salt: str) -> list[bytes]:
+        """The salts by which the core knows requests of a salt, as far as it has any."""
+        stored = name_bytes("salt", salt)
+        if self.matcher is None or not self.matcher.rewrites:
+            return [stored]
+        return [one for one in (b"", *self._core.salts()) if self.salt_of(one) == salt]
+
+    def ready(self, requests: Sequence[Request]) -> Ready:
+        cores = self.rewritten(requests)
+        prompts = [
+            None if core is request.core else _other(core, request.core)
+            for core, request in zip(cores, requests, strict=True)
+        ]
+        matcher = self.matcher
+        answers = [] if matcher is None else matcher.answers(self._core, cores)
+        return Ready(cores, answers, prompts)
+
+    def turns(self, requests: Sequence[Request], tries_all: bool) -> Turns | None:
+        """Which requests a step tries, where all of them are to be shown to Python first."""
+        if not requests:
+            return None
+        held = self.waits(requests)
+        places = [place for place, why in enumerate(held) if why is None]
+        if not tries_all:
+            places = [place for at, place in enumerate(places) if at == place]
+        ready = self.ready([requests[place] for place in places])
+        return Turns(ready, places, held, tries_all)
+
+    def waits(self, requests: Sequence[Request]) -> list[HeldError | None]:
+        """Why each request does not start now, as the admission policy says."""
+        gate = self._gate
+        if gate is None or not gate.holds or not requests:
+            return [None] * len(requests)
+        facts = zip(*(request.core.facts()[:5] for request in requests), strict=True)
+        tokens, sessions, *numbers = map(list, facts)
+        turns, classes, priorities = np.array(numbers, np.int64)
+        free, cached, referenced, total = self._core.counts()
+        about = Waiting(
+            block_size=gate.block_size,
+            free=free,
+            cached=cached,
+            referenced=referenced,
+            total=total,
+            running=len(self._core.live()),
+            tokens=np.array(tokens, np.int64),
+            sessions=np.array(sessions, np.uint64),
+            turns=turns,
+            request_classes=classes,
+            priorities=priorities,
+        )
+        reasons = gate.waits(about)
+        return [None if reason is None else HeldError(reason) for reason in reasons]
+
+
+def _other(core: CoreRequest, asked: CoreRequest) -> npt.NDArray[np.uint32] | None:
+    """The tokens of ``core``, if they are others."""
+    tokens: npt.NDArray[Any] = core.parts()[0]
+    return None if np.array_equal(tokens, asked.parts()[0]) else tokens

@@ -1,0 +1,91 @@
+"""``kv.stats``: what a manager counts of its own doings."""
+
+from __future__ import annotations
+
+from kvframe._core import Manager as Core
+from kvframe.config import Resolved
+from kvframe.prompts import Prompts
+from kvframe.renamed import Room
+from kvframe.results import RequestUsage
+from kvframe.stats.rates import (
+    BlockLifetimes,
+    HitRates,
+    Miss,
+    Misses,
+    MissReason,
+    hit_rates,
+    miss_of,
+)
+
+
+class Stats(Room):
+    """``kv.stats``: counters, hit rates, why prefixes ended where they did."""
+
+    _instead = "kv.stats.counters()"
+
+    def __init__(self, core: Core, resolved: Resolved, prompts: Prompts) -> None:
+        self._core, self._resolved, self._prompts = core, resolved, prompts
+
+    def counters(self) -> dict[str, int]:
+        """Counters since the start; requests are counted once, at admission.
+
+        Where ``[model]`` or ``page_bytes`` says what a block takes, ``bytes_used`` are the bytes of
+        blocks in use (cached ones are not, as in `PressureRoom.usage`), and ``bytes_total`` those of the pool.
+        """
+        stats: dict[str, int] = self._core.stats()
+        if (each := self._resolved.block_bytes) is not None:
+            free, cached, _, total = self._core.counts()
+            usable = total - self._resolved.config.cache.null_block
+            stats["bytes_used"] = (usable - free - cached) * each
+            stats["bytes_total"] = usable * each
+        return stats
+
+    def reset_peak(self) -> int:
+        """Count ``peak_blocks`` of `counters` from what is in use now; returns the peak so far."""
+        return self._core.reset_peak()
+
+    def hit_rates(self) -> HitRates | None:
+        """Hit rates since the start and of the last 1,000 requests; None with statistics off."""
+        kept = self._core.prefix_statistics()
+        return None if kept is None else hit_rates(self._core.stats(), kept[2])
+
+    def miss_reasons(self) -> Misses | None:
+        """Why prefixes ended where they did, counted; None with statistics off."""
+        kept = self._core.prefix_statistics()
+        if kept is None:
+            return None
+        tally, groups, _ = kept
+        rows = {MissReason[name.upper()]: counts for name, counts in tally.items()}
+        return Misses(
+            requests={reason: counts[0] for reason, counts in rows.items()},
+            tokens={reason: counts[1] for reason, counts in rows.items()},
+            groups=tuple(groups),
+            unit=int(self._core.options()["reusable_unit"]),
+        )
+
+    def miss_reason(self, seq: int) -> Miss | None:
+        """Why the admission of a live sequence found no more; None with statistics off."""
+        return miss_of(self._core.miss(seq))
+
+    def block_lifetimes(self) -> BlockLifetimes | None:
+        """How long sampled blocks live; None unless ``observe.sample`` is set."""
+        kept = self._core.residency()
+        return None if kept is None else BlockLifetimes(*kept)
+
+    def request_usage(self, seq: int) -> RequestUsage:
+        """What a running request cost so far; ask before it is released."""
+        return RequestUsage(*self._core.usage_of(seq))
+
+    def prefix_stats(self) -> dict[str, int]:
+        """How often a prefix matcher in Python failed, and how many of its answers were wrong."""
+        matcher = self._prompts.matcher
+        if matcher is None:
+            return {"prefix_failures": 0, "prefix_wrong": 0}
+        return {"prefix_failures": matcher.failures, "prefix_wrong": matcher.wrong}
+
+    def __repr__(self) -> str:
+        counted = self._core.stats()
+        return (
+            f"Stats({counted['admissions']} requests, {counted['hit_tokens']} of "
+            f"{counted['prompt_tokens']} prompt tokens found, {counted['evictions']} evictions)"
+        )

@@ -1,0 +1,40 @@
+"""``kv.log``: the ordered log of what a manager did."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy.typing as npt
+
+from kvframe._core import Manager as Core
+from kvframe.request import Request
+from kvframe.results import Changes, Remap
+from kvframe.stats.log import EventLog
+
+
+class Log:
+    """``kv.log``: the ordered log (``cache.event_log``), and what changed between steps."""
+
+    def __init__(self, core: Core, block_size: int) -> None:
+        self._core, self._block_size = core, block_size
+
+    def take_events(self) -> dict[str, npt.NDArray[Any]]:
+        """The ordered log since it was taken last, as arrays (needs ``cache.event_log``).
+
+        The token ids and requests that belong to it are dropped; `take` keeps them.
+        """
+        return self._core.take_events()
+
+    def take(self) -> EventLog:
+        """The ordered log since it was taken last, with token ids and requests."""
+        events, ids, requests = self._core.take_log()
+        made = {seq: Request.of_core(request) for seq, request in requests}
+        return EventLog(events, ids, made, self._block_size)
+
+    def take_changes(self) -> Changes:
+        """What calls have changed besides their own sequence, since this was asked last.
+
+        `KVCacheManager.step` returns the same as ``rewound`` and ``remapped``.
+        """
+        rewound, remapped = self._core.take_changes()
+        return Changes(rewound, [Remap(*entry) for entry in remapped])

@@ -1,0 +1,108 @@
+"""``kv.inspect``: a look inside a manager; nothing here changes what it decides."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from kvframe._core import Manager as Core
+from kvframe.config import Resolved
+from kvframe.config.rules import reusable_unit
+from kvframe.results import PageRange, Span, Ticket, VisibleRange
+from kvframe.stats.snapshot import SequenceState, Snapshot
+
+
+class Inspect:
+    """``kv.inspect``: the configuration, sequences, blocks and tickets as they are now.
+
+    Attributes:
+        resolved: The configuration, with its policies loaded.
+    """
+
+    def __init__(self, core: Core, resolved: Resolved) -> None:
+        self._core, self.resolved = core, resolved
+        self._block_size = resolved.config.cache.block_size
+
+    def snapshot(self) -> Snapshot:
+        """Everything the manager holds at one instant, copied. O(blocks).
+
+        Large pools are copied detached from the interpreter.
+        """
+        return Snapshot.of(self._core.snapshot(), self._block_size)
+
+    def explain_sequence(self, seq: int) -> str:
+        """A live sequence in words.
+
+        Raises:
+            HandleError: It is not live.
+        """
+        return SequenceState.of(self._core.sequence_snapshot(seq)).explain()
+
+    def explain_block(self, block: int) -> str:
+        """A block in words: its state, who holds it, when it may die.
+
+        Raises:
+            UsageError: The pool has no such block.
+        """
+        return self.snapshot().explain_block(block)
+
+    def dump(self, form: Literal["text", "dot"] = "text") -> str:
+        """The tree of the radix index as text: one line a node, or a Graphviz graph.
+
+        A node says which tokens and blocks it holds, and how many of the blocks have an owner.
+
+        Raises:
+            UsageError: The index is not ``radix``, or the form is unknown.
+        """
+        return self._core.dump(form)
+
+    def eviction_order(self) -> npt.NDArray[np.int32]:
+        """Cached blocks (int32), the next to be evicted first, as far as the policy has decided."""
+        order: npt.NDArray[np.int32] = self._core.eviction_order()
+        return order
+
+    def options(self) -> dict[str, Any]:
+        """The options as they reached the core, and ``padding``: unused bytes of a page, by group.
+
+        A page has room for the largest block of all groups.
+        """
+        return {**self._core.options(), "padding": self.resolved.padding}
+
+    @property
+    def reusable_unit(self) -> int:
+        """Tokens that the length of a prefix hit is a multiple of: what all groups can serve."""
+        return reusable_unit(self.resolved.config)
+
+    def running(self) -> npt.NDArray[np.uint64]:
+        """Handles of all running sequences, uint64."""
+        handles: npt.NDArray[np.uint64] = self._core.live()
+        return handles
+
+    def tickets(self) -> list[Ticket]:
+        """Tickets that are not settled, in the order in which they were given out."""
+        return [Ticket(*row) for row in self._core.tickets()]
+
+    def num_readable_tokens(self, seq: int) -> int:
+        """Leading tokens that may be read: committed, and not still being loaded or joined."""
+        return self._core.readable(seq)
+
+    def visible_range(self, seq: int, group: int = 0) -> VisibleRange:
+        """Which tokens the next token of a sequence attends to in a group, and which to mask.
+
+        Tokens keep their absolute positions, whatever blocks were given up (for ``sink_window``:
+        StreamingLLM, Xiao et al., 2023).
+        """
+        visible, masked, blocks = self._core.sight(seq, group)
+        return VisibleRange([*map(Span._make, visible)], [*map(Span._make, masked)], blocks)
+
+    def pages(self, seq: int, start: int, stop: int, group: int = 0) -> PageRange:
+        """The pages of a group that hold the computed tokens ``start`` to ``stop`` (exclusive).
+
+        In a ``cross`` group, tokens are those of the encoder's input.
+
+        Raises:
+            UsageError: Some of them are not computed, or have left the group's window.
+        """
+        return PageRange(*self._core.pages(seq, start, stop, group))
