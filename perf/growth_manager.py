@@ -34,7 +34,7 @@ def with_copy(settle: str) -> Verb:
         seq = world.admitted(world.prompt(3))
         world.kv.append(world.kv.fork(seq), [1])
         plan = world.kv.take_plan()
-        assert plan is not None
+        assert plan
         return lambda: getattr(world.kv, settle)(plan.ticket)
 
     return prepare
@@ -280,7 +280,7 @@ def clear_session(world: World) -> Call:
 
 def clear_adapter(world: World) -> Call:
     """Forgets what one request left under an adapter."""
-    world.kv.release(world.admitted(world.prompt(3), adapter="a"))
+    world.kv.release(world.admitted(world.prompt(3), lora_name="a"))
     return lambda: world.kv.reset_prefix_cache(lora_name="a")
 
 
@@ -296,8 +296,8 @@ VERBS: dict[str, Verb] = {
     "fits (join)": fits_join,
     "admit": admit(),
     "admit (hit)": admit_hit,
-    "admit (load)": admit(external=SIZE),
-    "admit (whole)": admit(whole_sequence=True, max_tokens=16),
+    "admit (load)": admit(num_external_tokens=SIZE),
+    "admit (whole)": admit(full_sequence_must_fit=True, max_seq_len=16),
     "admit (join)": join,
     "commit (joined)": commit_joined,
     "release (joined)": end_joined,

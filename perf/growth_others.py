@@ -97,7 +97,7 @@ def _copied(settle: str) -> Verb:
         world.cache.commit(world.cache.allocate(prompt).seq, len(prompt))
         world.cache.allocate(np.append(prompt, 8))
         plan = world.cache.take_plan()
-        assert plan is not None
+        assert plan
         return lambda: getattr(world.cache, settle)(plan.ticket)
 
     return prepare

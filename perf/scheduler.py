@@ -86,7 +86,7 @@ class Scheduler:
         start = time.perf_counter()
         out = self.kv.step(**step, done=self.tickets, tables=self.tables, slots=self.mapping)
         took = time.perf_counter() - start
-        self.tickets = [] if out.plan is None else [out.plan.ticket]
+        self.tickets = [] if not out.plan else [out.plan.ticket]
         granted = out.reasons[: len(decoding)] == 0
         self.grown[:] = 0
         self.grown[decoding] = np.where(granted, counts, 0)
@@ -122,7 +122,7 @@ class Scheduler:
             chunks=len(prefilling),
             preempted=len(victims),
             forked=len(forked),
-            copies=0 if out.plan is None else len(out.plan.copies),
+            copies=0 if not out.plan else len(out.plan.copies),
         )
 
     def _arrive(self) -> None:

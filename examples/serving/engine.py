@@ -96,7 +96,7 @@ class Engine:
             token_budget=budget,
         )
         self.ended, self.copied = [], []
-        if stepped.plan is not None:  # copy-on-write, before anything of this step is written
+        if stepped.plan:  # copy-on-write, before anything of this step is written
             self.runner.pages.copy(stepped.plan)
             self.copied.append(stepped.plan.ticket)
             self.counters.copies += len(stepped.plan.copies)

@@ -174,10 +174,11 @@ class BlockPool:
     def attach(self, seq: int, handle: int, *, upto: int | None = None) -> int | None:
         """Attach a handle to exactly the first ``upto`` tokens (for last logits, a hidden state).
 
-        `Hit.attached` and `Allocation.attached` return it for a prompt of exactly these tokens, salt,
-        adapter and items. It is dropped with the last full block of the tokens: `take_detached`.
-        Where they fill no block, none of them needs to be cached: it is dropped with `KVCacheManager.reset_prefix_cache`,
-        or once as many such prefixes as the pool has blocks have been attached to after it.
+        `Hit.attached` and `Allocation.attached` return it for a prompt of exactly these tokens,
+        salt, adapter and items. It is dropped with the last full block of the tokens:
+        `take_detached`. Where they fill no block, none of them needs to be cached: it is dropped
+        with `KVCacheManager.reset_prefix_cache`, or once as many such prefixes as the pool has
+        blocks have been attached to after it.
 
         Args:
             seq: A running sequence that has computed the tokens.

@@ -43,8 +43,9 @@ class Pins(Room):
     ) -> Pin | None:
         """Keep what is cached of a prompt from eviction, in whole blocks, until `unpin`.
 
-        This counts as no hit. After `KVCacheManager.reset_prefix_cache` or `KVCacheManager.set_weight_version` the blocks are not found any
-        more, and are free once they are unpinned.
+        This counts as no hit. After `KVCacheManager.reset_prefix_cache` or
+        `KVCacheManager.set_weight_version` the blocks are not found any more, and are free once
+        they are unpinned.
 
         Args:
             prompt: Token ids.
@@ -53,7 +54,8 @@ class Pins(Room):
             encoder: As in `Request`; the blocks of that input are not kept.
             mm_items: As in `Request`.
             owner: Any name; `held` and `BlockPool.owners` report it.
-            lease: How long it lasts, in the unit of `KVCacheManager.expire_until`; None: until `unpin`.
+            lease: How long it lasts, in the unit of `KVCacheManager.expire_until`; None: until
+                `unpin`.
 
         Returns:
             The receipt, or None if nothing of the prompt is cached. It is `Pin.clipped` if
@@ -156,7 +158,8 @@ class Pins(Room):
     def lease(self, seq: int, upto: int) -> int:
         """Keep the blocks of the first ``upto`` computed tokens for a reader elsewhere.
 
-        They stay, whatever becomes of the sequence, until the returned ticket is given to `KVCacheManager.done`.
+        They stay, whatever becomes of the sequence, until the returned ticket is given to
+        `KVCacheManager.done`.
         """
         return self._core.lease(seq, upto)
 
@@ -165,8 +168,8 @@ class Pins(Room):
 
         Args:
             ticket: An outstanding ticket.
-            deadline: In the unit of `KVCacheManager.expire_until` (steps, seconds). From then on its pages may
-                not be written or read under this ticket.
+            deadline: In the unit of `KVCacheManager.expire_until` (steps, seconds). From then on
+                its pages may not be written or read under this ticket.
 
         Raises:
             HandleError: The ticket is unknown or settled.

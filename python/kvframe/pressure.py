@@ -80,11 +80,12 @@ class PressureRoom(Room):
             rule: Which goes first. ``lru`` goes by the last commit or `touch`; ``lfu-aged`` by how
                 often a sequence was touched, where a touch counts half after 4,096 ticks;
                 ``most-freed`` by the blocks that it alone holds, given those that went before,
-                which is what `PreemptionCandidate.frees` counts then. Owners that wait for a fence count as
-                gone. Among equals the last admitted goes first; under ``lru`` the first admitted,
-                under ``lfu-aged`` the least recently used.
-            usage: Only as many as bring `usage` down to this share, 0 to 1. `PreemptionCandidate.frees` then
-                counts what each frees once those before it have ended.
+                which is what `PreemptionCandidate.frees` counts then. Owners that wait for a fence
+                count as gone. Among equals the last admitted goes first; under ``lru`` the first
+                admitted, under ``lfu-aged`` the least recently used.
+            usage: Only as many as bring `usage` down to this share, 0 to 1.
+                `PreemptionCandidate.frees` then counts what each frees once those before it have
+                ended.
 
         Raises:
             UsageError: A sequence is named twice, or a value is out of range.

@@ -111,10 +111,11 @@ class Request:
         max_seq_len: Most tokens of prompt and answer together: what can never fit is refused at
             once, and so are tokens past it. 0 if it is unknown; then a sequence may outgrow the
             cache.
-        full_sequence_must_fit: Admit only if all of ``max_seq_len`` could be had now. Later admissions leave
-            it the room that it still lacks.
-        num_external_tokens: Tokens after the cached ones whose KV comes from elsewhere (a lower tier, another
-            engine's prefill); whole blocks, of all groups. `Allocation.load` is their ticket.
+        full_sequence_must_fit: Admit only if all of ``max_seq_len`` could be had now. Later
+            admissions leave it the room that it still lacks.
+        num_external_tokens: Tokens after the cached ones whose KV comes from elsewhere (a lower
+            tier, another engine's prefill); whole blocks, of all groups. `Allocation.load` is their
+            ticket.
         external_until: The same, given as a length: KV of the prompt's first tokens up to here can
             be brought. Tokens that are cached are not brought; it is no error if none are left.
         join: Share blocks that a running sequence is computing for the same prompt, instead of

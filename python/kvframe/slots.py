@@ -14,7 +14,7 @@ from kvframe.errors import UsageError
 from kvframe.policies.driver import driver
 from kvframe.policies.flat import UNKNOWN, Access, resolve, row_of
 from kvframe.request import Handles, TokenIds, name_bytes, one_session, space
-from kvframe.results import CopyPlan
+from kvframe.results import NO_COPIES, CopyPlan
 
 
 class SlotAllocation(NamedTuple):
@@ -145,8 +145,8 @@ class SlotCache:
         Args:
             prompt: Token ids.
             cache_salt: Prefixes are shared only among prompts of the same salt.
-            lora_name: As ``cache_salt``, for LoRA and other adapters. Whatever else the KV depends on, such
-                as images, goes into the salt.
+            lora_name: As ``cache_salt``, for LoRA and other adapters. Whatever else the KV depends
+                on, such as images, goes into the salt.
             use: What the policy may know of the request.
 
         Raises:
@@ -197,14 +197,14 @@ class SlotCache:
 
     # --- copies ---------------------------------------------------------------------------------
 
-    def take_plan(self) -> CopyPlan | None:
-        """The copies to make before the next write, or None.
+    def take_plan(self) -> CopyPlan:
+        """The copies to make before the next write; false if there are none.
 
-        `CopyPlan.copies` has source slot, destination slot, tokens and 0. Until its ticket comes back,
-        neither slot is given to anyone, and what the copy brings is not found.
+        `CopyPlan.copies` has source slot, destination slot, tokens and 0. Until its ticket comes
+        back, neither slot is given to anyone, and what the copy brings is not found.
         """
         plan = self._core.take_plan()
-        return None if plan is None else CopyPlan(*plan)
+        return NO_COPIES if plan is None else CopyPlan(*plan)
 
     def done(self, ticket: int) -> None:
         """Say that a plan's copies are queued on the stream of every later writer."""
@@ -223,8 +223,8 @@ class SlotCache:
         """Keep the longest prefix of ``prompt`` that some slot holds; None if no slot holds any.
 
         That slot is not given up until `unpin`, and its pinned tokens are not overwritten: a prompt
-        that begins with all that an idle slot holds may still continue there. `reset_prefix_cache` and
-        `set_weight_version` forget pinned tokens as well; the pin then keeps nothing.
+        that begins with all that an idle slot holds may still continue there. `reset_prefix_cache`
+        and `set_weight_version` forget pinned tokens as well; the pin then keeps nothing.
 
         Args:
             prompt: Token ids.

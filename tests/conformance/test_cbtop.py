@@ -160,13 +160,13 @@ def test_two_that_write_on_do_not_share_the_tail() -> None:
     kv.slot_mapping([one, two], [24, 24], [1, 1], slots)
     assert slots[0] != slots[1]
     plan = kv.take_plan()
-    assert plan is not None
+    assert plan
     # One copies, the other has the page to itself: 8 tokens of it are the prefix.
     assert plan.copies.tolist() == [[1, 2, 8, 0]]
     kv.done(plan.ticket)
     kv.append(one, [6])
     kv.append(two, [7])
-    assert kv.take_plan() is None
+    assert not kv.take_plan()
     assert kv.counts() == (7, 0, 3, 10)
     kv.check_integrity()
 
@@ -189,7 +189,7 @@ def test_the_copy_is_counted_before_anything_moves(tokens: int, more: int, neede
             with pytest.raises(KVFrameError, match=f"needs {needed} blocks|never fit"):
                 kv.append(two, [7] * more)
             assert state(kv, [one, two]) == before
-            assert kv.take_plan() is None
+            assert not kv.take_plan()
         kv.check_integrity()
 
 

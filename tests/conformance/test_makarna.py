@@ -225,10 +225,10 @@ def test_the_head_of_a_prefix_outlives_its_tail() -> None:
 
 SPACES: list[dict[str, Any]] = [
     {},
-    {"salt": "a"},
-    {"adapter": "a"},
-    {"extras": [MMItem(0, 2, b"cat")]},
-    {"extras": [MMItem(0, 2, b"dog")]},
+    {"cache_salt": "a"},
+    {"lora_name": "a"},
+    {"mm_items": [MMItem(0, 2, b"cat")]},
+    {"mm_items": [MMItem(0, 2, b"dog")]},
 ]
 
 

@@ -112,7 +112,7 @@ def test_events_of_one_salt_name_no_block_of_another() -> None:
     kv = manager(16, event_log=True)
     keys: dict[str, list[tuple[int, ...]]] = {}
     for salt in ("", "s1", "s2"):
-        cached(kv, range(12), salt=salt)
+        cached(kv, range(12), cache_salt=salt)
         events = kv.log.take_events()
         stored = events["kind"] == EventKind.STORE
         keys[salt] = [tuple(key) for key in events["key"][stored].tolist()]

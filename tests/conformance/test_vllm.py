@@ -149,7 +149,7 @@ def test_no_hit_goes_past_another_image() -> None:
     prompt = [*range(6), *[77] * 6, *range(50, 54)]
     cat, dog = [MMItem(6, 12, b"cat")], [MMItem(6, 12, b"dog")]
     embedded = [MMItem(0, 16, b"sha256 of the embeddings")]
-    cached(kv, prompt, extras=cat)
+    cached(kv, prompt, mm_items=cat)
     assert kv.lookup([*prompt, 0], mm_items=cat).tokens == 16
     assert kv.lookup([*prompt, 0], mm_items=dog).tokens == 4
     assert kv.lookup([*prompt, 0], mm_items=embedded).tokens == 0
@@ -160,7 +160,7 @@ def test_no_hit_goes_past_another_image() -> None:
 @pytest.mark.parametrize("hash_name", HASHES)
 def test_a_salt_shares_with_itself_only(hash_name: str) -> None:
     kv = manager(32, 16, hash=hash_name)
-    cached(kv, [*COMMON, 7], salt="a")
+    cached(kv, [*COMMON, 7], cache_salt="a")
     hits = [
         kv.allocate([*COMMON, 8], cache_salt=salt, chunk=0).cached_tokens for salt in ("a", "b", "")
     ]
@@ -172,8 +172,8 @@ def test_an_adapter_of_a_salts_name_and_another_version_of_it() -> None:
     kv = manager(8)
     spaces: list[dict[str, Any]] = [
         {"adapter": "x"},
-        {"salt": "x"},
-        {"adapter": "x", "salt": "x"},
+        {"cache_salt": "x"},
+        {"adapter": "x", "cache_salt": "x"},
         {"adapter": "/models/x"},
         {"adapter": "/models/x/2"},
     ]

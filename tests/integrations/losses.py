@@ -30,7 +30,7 @@ resolved = cache(resolve)
 def policies() -> dict[str, frozenset[str]]:
     """The facts that each policy goes by; those that a replay alone can run know the next use."""
     return {
-        found.name: frozenset({"outlook"} if found.replay_only else needs(found.name))
+        found.name: frozenset({"next_use"} if found.replay_only else needs(found.name))
         for found in BUILTIN
         if found.name != "infinite"
     }
@@ -65,12 +65,12 @@ def deaths(policy: str, load: int, without: str = "") -> list[str]:
             "turn": dice.randrange(9),
             "request_class": dice.randrange(4),
             "priority": dice.randrange(-3, 4),
-            "outlook": dice.randrange(9_000),
+            "next_use": dice.randrange(9_000),
         }
         if without:
             told[without] = 0
-        depth, outlook = told.pop("depth"), told.pop("outlook")
-        use = Access(**told, outlook=[outlook])
+        depth, outlook = told.pop("depth"), told.pop("next_use")
+        use = Access(**told, next_use=[outlook])
         if key in tier:
             tier.hit([key], use)
             continue

@@ -173,7 +173,7 @@ def test_a_waiting_block_is_found_and_never_written() -> None:
     kv.append(fork, [2])
     assert kv.block_table(fork)[1] != table[1]
     plan = kv.take_plan()
-    assert plan is not None
+    assert plan
     assert plan.copies.tolist() == [[table[1], int(kv.block_table(fork)[1]), 2, 0]]
     kv.done(plan.ticket)
     kv.reset_prefix_cache()

@@ -191,7 +191,7 @@ def test_who_was_preempted_before_the_trouble_is_not_lost(trouble: type[BaseExce
     ready.append(True)
     # What was computed over a copy under way becomes findable as its sequence ends.
     plan = kv.take_plan()
-    assert plan is not None
+    assert plan
     kv.done(plan.ticket)
     with pytest.raises((trouble, PolicyError)) as caught:
         kv.pressure.preempt_to(0.0, forks, "last-admitted")

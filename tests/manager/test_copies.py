@@ -46,7 +46,7 @@ class Engine:
 
     def run(self, plan: CopyPlan | None) -> None:
         """Copies in order, each only as far as it says, into pages that hold nothing."""
-        if plan is None:
+        if not plan:
             return
         for source, target, tokens, group in plan.copies.tolist():
             assert group == 0
@@ -155,7 +155,7 @@ def test_pages_of_a_copy_are_nobodys_until_it_is_done() -> None:
     two = kv.fork(one)
     kv.append(two, [3])
     plan = kv.take_plan()
-    assert plan is not None
+    assert plan
     ((source, target, tokens, _),) = plan.copies.tolist()
     assert tokens == 2
     kv.release(one)
@@ -176,7 +176,7 @@ def test_a_failed_copy_goes_back_to_the_last_good_block() -> None:
     two = e.fork(one)
     e.kv.append(two, [7])
     plan = e.kv.take_plan()
-    assert plan is not None
+    assert plan
     later = e.kv.fork(two)
     assert sorted(e.kv.failed(plan.ticket)) == sorted([two, later])
     assert e.kv.stats.counters()["failed_copies"] == 1
@@ -199,7 +199,7 @@ def test_what_waits_for_a_copy_is_not_found() -> None:
     kv.commit(two, 4)
     assert kv.lookup([1, 2, 3, 4, 0]).tokens == 0
     plan = kv.take_plan()
-    assert plan is not None
+    assert plan
     kv.done(plan.ticket)
     kv.append(two, [5])
     kv.commit(two, 5)
@@ -263,7 +263,7 @@ def test_each_group_gets_its_own_copy() -> None:
     two = kv.fork(one)
     kv.append(two, [3])
     plan = kv.take_plan()
-    assert plan is not None
+    assert plan
     assert [(row[2], row[3]) for row in plan.copies.tolist()] == [(2, 0), (2, 1)]
     assert kv.block_table(one, 1).tolist() != kv.block_table(two, 1).tolist()
     kv.done(plan.ticket)

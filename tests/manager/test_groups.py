@@ -218,7 +218,7 @@ def test_a_fork_computes_nothing_into_the_others_blocks_where_sizes_differ() -> 
     kv.commit(parent, 9)
     fork = kv.fork(parent)
     out = kv.step(append=[fork], tokens=[7])
-    assert out.plan is not None
+    assert out.plan
     assert [row[3] for row in out.plan.copies.tolist()] == [0, 1]
     for group, shared in ((0, 2), (1, 1)):
         ours, theirs = (kv.block_table(seq, group).tolist() for seq in (fork, parent))

@@ -173,7 +173,7 @@ def test_a_prompt_is_read_when_its_turn_comes() -> None:
     stepped = kv.step(allocate=[good, wrong, good], skip_refused=True)
     assert list(stepped.reasons) == [0, Reason.WRONG, 0]
     (refused,) = stepped.refused
-    assert refused[:2] == ("admit", 1)
+    assert refused[:2] == ("allocate", 1)
     assert isinstance(refused[2], UsageError)
     # What is no prompt at all refuses the step, wherever it stands.
     for nothing in (None, 7, "text", {1: 2}, np.zeros((2, 2), np.uint32)):

@@ -116,7 +116,7 @@ def test_read_and_insert_are_switches() -> None:
     kv.release(blind.seq)
     kv.check_integrity()
     assert kv.counts().cached == 2
-    cached(kv, range(60, 68), insert=False)
+    cached(kv, range(60, 68), write_cache=False)
     assert kv.lookup(list(range(60, 69))).tokens == 0
     assert kv.counts() == (10, 2, 0, 12)
 
@@ -247,7 +247,7 @@ def test_a_cut_below_what_is_shared_leaves_the_shared_block_whole() -> None:
     assert kv.lengths(seq) == (6, 6, 6, 0)
     kv.append(seq, [60, 70])
     plan = kv.take_plan()
-    assert plan is not None
+    assert plan
     assert plan.copies.tolist() == [[1, 2, 2, 0]]
     kv.done(plan.ticket)
     kv.commit(seq, 8)

@@ -224,7 +224,7 @@ def test_what_is_leased_is_written_by_nobody() -> None:
     kv.append(seq, [2])
     assert kv.block_table(seq)[1] != tail
     plan = kv.take_plan()
-    assert plan is not None
+    assert plan
     kv.done(plan.ticket)
     kv.release(seq)
     assert kv.counts().referenced == 2

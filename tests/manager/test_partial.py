@@ -23,7 +23,7 @@ def test_a_hit_may_end_inside_a_block() -> None:
     grant = kv.allocate(asked)
     assert grant.cached_tokens == 6
     plan = kv.take_plan()
-    assert plan is not None
+    assert plan
     target = int(kv.block_table(grant.seq)[1])
     assert plan.copies.tolist() == [[1, target, 2, 0]]
     assert target != 1, "nobody writes into what others find"
@@ -68,7 +68,7 @@ def test_a_failed_copy_is_computed_again() -> None:
     cached(kv, PROMPT)
     grant = kv.allocate([*PROMPT[:6], 99, 99, 99])
     plan = kv.take_plan()
-    assert plan is not None
+    assert plan
     assert kv.failed(plan.ticket) == [grant.seq]
     assert kv.lengths(grant.seq).committed == 4
     kv.extend(grant.seq, 9)
@@ -77,10 +77,10 @@ def test_a_failed_copy_is_computed_again() -> None:
     kv.check_integrity()
 
 
-@pytest.mark.parametrize("salt", ["", "a"])
+@pytest.mark.parametrize("cache_salt", ["", "a"])
 def test_namespaces_stay_apart(salt: str) -> None:
     kv = radix()
-    cached(kv, PROMPT, salt="b")
+    cached(kv, PROMPT, cache_salt="b")
     assert kv.lookup(PROMPT[:3], cache_salt=salt).tokens == 0
 
 
@@ -91,7 +91,7 @@ def test_who_fits_without_a_copy_is_not_refused_for_it() -> None:
     assert kv.lookup(asked).tokens == 2
     grant = kv.allocate(asked)
     assert (grant.cached_tokens, grant.granted_tokens) == (0, 12)
-    assert kv.take_plan() is None
+    assert not kv.take_plan()
     kv.check_integrity()
 
 
@@ -105,7 +105,7 @@ def test_fork_cut_reset_and_resize_beside_a_copy() -> None:
     kv.reset_prefix_cache()
     kv.check_integrity()
     plan = kv.take_plan()
-    assert plan is not None
+    assert plan
     kv.release(grant.seq)
     kv.check_integrity()
     kv.done(plan.ticket)

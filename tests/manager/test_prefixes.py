@@ -21,7 +21,7 @@ def test_a_prefix_is_shared_by_a_sequence_of_its_own(copy: bool) -> None:
     assert child != seq
     assert kv.lengths(child) == (6, 6, 6, 0)
     assert kv.counts().referenced == 4 + copy
-    assert (kv.take_plan() is not None) == copy
+    assert bool(kv.take_plan()) == copy
     kv.release(seq)
     with pytest.raises(StaleHandleError):
         kv.fork(seq, upto=0)
@@ -128,7 +128,7 @@ def test_a_partial_block_is_found_and_copied() -> None:
     grant = kv.allocate(PROMPT)
     assert grant.cached_tokens == 11
     plan = kv.take_plan()
-    assert plan is not None
+    assert plan
     source, target, tokens, _ = plan.copies.tolist()[0]
     assert (target, tokens) == (int(kv.block_table(grant.seq)[2]), 3)
     assert source != target
@@ -148,7 +148,7 @@ def test_a_partial_block_becomes_whole_in_its_copy_and_goes_with_a_reset() -> No
     cached(kv, PROMPT[:11])
     seq = kv.allocate(PROMPT).seq
     plan = kv.take_plan()
-    assert plan is not None
+    assert plan
     kv.done(plan.ticket)
     kv.commit(seq, 13)
     assert kv.lookup(PROMPT).tokens == 12
@@ -165,7 +165,7 @@ def test_a_failed_copy_of_a_partial_block_is_no_hit() -> None:
     cached(kv, PROMPT[:11])
     seq = kv.allocate(PROMPT).seq
     plan = kv.take_plan()
-    assert plan is not None
+    assert plan
     assert kv.failed(plan.ticket) == [seq]
     assert kv.lengths(seq) == (13, 8, 8, 8)
     kv.check_integrity()

@@ -101,7 +101,7 @@ def test_nothing_changes_where_nothing_can_be_had(why: str) -> None:
     if why == "private":
         kv.reset_prefix_cache()
     if why != "nothing":
-        cached(kv, PROMPT, adapter="a" if why == "other adapter" else "")
+        cached(kv, PROMPT, lora_name="a" if why == "other adapter" else "")
     before = state(kv, [late])
     assert kv.rematch(late) == 0
     assert state(kv, [late]) == before

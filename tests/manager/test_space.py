@@ -18,20 +18,20 @@ PROMPT = list(range(12))
 
 SPACES: dict[str, dict[str, Any]] = {
     "plain": {},
-    "salt a": {"salt": "a"},
-    "salt b": {"salt": "b"},
-    "adapter a": {"adapter": "a"},
-    "salt bc, adapter a": {"salt": "bc", "adapter": "a"},
-    "salt c, adapter ab": {"salt": "c", "adapter": "ab"},
-    "salt b, adapter ca": {"salt": "b", "adapter": "ca"},
-    "salt not ascii": {"salt": "é"},
-    "salt decomposed": {"salt": "e\u0301"},
-    "salt zero": {"salt": "\x00"},
-    "an image": {"extras": [MMItem(0, 4, b"x")]},
-    "another image": {"extras": [MMItem(0, 4, b"y")]},
-    "an empty name": {"extras": [MMItem(0, 4, b"")]},
-    "a shorter image": {"extras": [MMItem(0, 3, b"x")]},
-    "two images": {"extras": [MMItem(0, 2, b"x"), MMItem(2, 4, b"x")]},
+    "salt a": {"cache_salt": "a"},
+    "salt b": {"cache_salt": "b"},
+    "adapter a": {"lora_name": "a"},
+    "salt bc, adapter a": {"cache_salt": "bc", "lora_name": "a"},
+    "salt c, adapter ab": {"cache_salt": "c", "lora_name": "ab"},
+    "salt b, adapter ca": {"cache_salt": "b", "lora_name": "ca"},
+    "salt not ascii": {"cache_salt": "é"},
+    "salt decomposed": {"cache_salt": "e\u0301"},
+    "salt zero": {"cache_salt": "\x00"},
+    "an image": {"mm_items": [MMItem(0, 4, b"x")]},
+    "another image": {"mm_items": [MMItem(0, 4, b"y")]},
+    "an empty name": {"mm_items": [MMItem(0, 4, b"")]},
+    "a shorter image": {"mm_items": [MMItem(0, 3, b"x")]},
+    "two images": {"mm_items": [MMItem(0, 2, b"x"), MMItem(2, 4, b"x")]},
 }
 
 
@@ -56,7 +56,7 @@ def test_an_item_changes_its_blocks_and_those_after_it() -> None:
     plain = kv.blocks.hash_blocks(PROMPT)
     image = kv.blocks.hash_blocks(PROMPT, mm_items=[MMItem(5, 7, b"cat")])
     assert (plain == image).all(axis=1).tolist() == [True, False, False]
-    cached(kv, PROMPT, extras=[MMItem(5, 7, b"cat")])
+    cached(kv, PROMPT, mm_items=[MMItem(5, 7, b"cat")])
     assert kv.lookup(PROMPT, mm_items=[MMItem(5, 7, b"cat")]).tokens == 8
     assert kv.lookup(PROMPT, mm_items=[MMItem(5, 7, b"dog")]).tokens == 4
     assert kv.lookup(PROMPT, mm_items=[MMItem(6, 8, b"cat")]).tokens == 4
@@ -87,7 +87,7 @@ def test_an_item_may_span_blocks_and_reach_past_the_prompt() -> None:
 def test_the_order_of_items_does_not_matter_to_what_is_cached() -> None:
     kv = manager(64)
     items = [MMItem(0, 2, b"x"), MMItem(5, 6, b"y")]
-    cached(kv, PROMPT, extras=items)
+    cached(kv, PROMPT, mm_items=items)
     assert kv.lookup([*PROMPT, 0], mm_items=iter(items)).tokens == 12
     assert kv.lookup([*PROMPT, 0], mm_items=[tuple(e) for e in items]).tokens == 12  # type: ignore[misc]
 
@@ -140,7 +140,7 @@ def by_hand(tokens: list[int], size: int, salt: bytes, adapter: bytes, items: li
 
 
 @pytest.mark.parametrize("size", [1, 4, 16, 200])
-@pytest.mark.parametrize("salt", ["", "tenant"])
+@pytest.mark.parametrize("cache_salt", ["", "tenant"])
 @pytest.mark.parametrize("items", [[], [MMItem(3, 9, b"cat"), MMItem(9, 300, b"")]])
 def test_keys_are_what_the_layout_says(size: int, salt: str, items: list[MMItem]) -> None:
     """They name blocks in every tier and on every machine, so they may never change."""

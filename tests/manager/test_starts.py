@@ -36,7 +36,7 @@ def test_a_policy_says_who_starts() -> None:
     assert [grant is not None for grant in stepped.allocations] == [True, False, False]
     assert stepped.reasons.tolist() == [Reason.GRANTED, Reason.HELD, Reason.NOT_TRIED]
     ((kind, place, error),) = stepped.refused
-    assert (kind, place, type(error)) == ("admit", 1, HeldError)
+    assert (kind, place, type(error)) == ("allocate", 1, HeldError)
     asleep = Request([5, 6], session=13)
     stepped = kv.step(allocate=[asleep, [*A, 8], [3, 4]], skip_refused=True)
     assert [grant is not None for grant in stepped.allocations] == [False, False, True]

@@ -183,9 +183,9 @@ def test_every_copy_of_a_step_is_in_its_plan(make: Any) -> None:
     kv.fork(one), kv.fork(two)
     out = kv.step(append=[one, two], tokens=[5, 6])
     assert out.refused == []
-    assert out.plan is not None
+    assert out.plan
     assert out.plan.copies.tolist() == [[0, 3, 2, 0], [1, 2, 2, 0]]
-    assert kv.take_plan() is None
+    assert not kv.take_plan()
     kv.check_integrity()
 
 
@@ -196,7 +196,7 @@ def test_a_plan_gathered_before_the_step_comes_with_it(make: Any) -> None:
     kv.fork(one), kv.fork(two)
     kv.append(one, [5])
     out = kv.step(append=[two], tokens=[6])
-    assert out.plan is not None
+    assert out.plan
     assert [row[0] for row in out.plan.copies.tolist()] == [0, 1]
 
 
@@ -215,7 +215,7 @@ def test_a_strict_policy_that_fails_loses_neither_plan_nor_step() -> None:
         return
     assert [place for _, place, _ in out.refused] == [1]
     assert isinstance(out.refused[0][2], PolicyError)
-    assert out.plan is not None
+    assert out.plan
     assert len(out.plan.copies) == 1
     kv.check_integrity()
 
@@ -231,7 +231,7 @@ def test_a_strict_policy_that_fails_loses_no_grant() -> None:
     try:
         out = kv.step(append=[one], tokens=[5], allocate=[Request([7]), Request([8])])
         granted = [grant for grant in out.allocations if grant is not None]
-        assert [(what, place) for what, place, _ in out.refused] == [("admit", 1)]
+        assert [(what, place) for what, place, _ in out.refused] == [("allocate", 1)]
     except PolicyError:
         pass
     assert kv.stats.counters()["live_sequences"] == before + len(granted)
@@ -261,9 +261,9 @@ def test_an_interrupt_of_a_policy_loses_nothing_of_a_step(on_error: str) -> None
     done = caught.value.stepped  # type: ignore[attr-defined]
     assert isinstance(done, StepResult)
     grants = [grant.seq for grant in done.allocations if grant is not None]
-    assert [(what, place) for what, place, _ in done.refused] == [("admit", 2)]
+    assert [(what, place) for what, place, _ in done.refused] == [("allocate", 2)]
     assert (len(grants), len(done.forks), len(done.preempted)) == (2, 1, 1)
-    assert done.plan is not None
+    assert done.plan
     assert {*grants, *done.forks} < set(kv.inspect.running().tolist())
     assert kv.stats.counters()["policy_failures"] == 0
     assert kv.allocate([4], until=0).granted_tokens == 0
@@ -279,7 +279,7 @@ def test_a_failed_copy_and_a_cut_in_one_step(make: Any) -> None:
     child = kv.fork(parent)
     kv.append(child, [7, 8])
     plan = kv.take_plan()
-    assert plan is not None
+    assert plan
     out = kv.step(failed=[plan.ticket], truncate=([child], [6]), commit=([child], [6]))
     assert out.rewound == [child]
     lengths = kv.lengths(child)

@@ -106,7 +106,7 @@ def test_rows_kept_by_the_engine_stay_those_of_the_manager(groups: int, seed: in
             slots=slots,
         )
         assert out.refused == []
-        if out.plan is not None:
+        if out.plan:
             kv.done(out.plan.ticket)
         at = 0
         for i, (seq, count) in enumerate(zip(grown, counts, strict=True)):
@@ -169,7 +169,7 @@ def test_requests_come_in_after_everything_else() -> None:
     out = kv.step(allocate=requests)
     assert out.allocations == [None, None, None]
     assert [(what, place, type(e)) for what, place, e in out.refused] == [
-        ("admit", 0, CapacityError)
+        ("allocate", 0, CapacityError)
     ]
     out = kv.step(allocate=requests, skip_refused=True)
     assert out.allocations == [None, None, None]
@@ -225,14 +225,14 @@ def test_a_request_does_not_keep_the_callers_arrays() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"salt": 3}, "salt = 3"),
-        ({"extras": [(3, 2, b"")]}, r"extras\[0\]"),
+        ({"cache_salt": 3}, "cache_salt = 3"),
+        ({"mm_items": [(3, 2, b"")]}, r"mm_items\[0\]"),
         ({"priority": 2**40}, "priority"),
         ({"session": -1}, "session"),
         ({"chunk": -1}, "chunk"),
         ({"turn": 2**32}, "turn"),
         ({"num_tokens": 2**32}, "num_tokens = 4294967296"),
-        ({"outlook": [-1]}, r"outlook\[0\] = -1"),
+        ({"next_use": [-1]}, r"next_use\[0\] = -1"),
         ({"keys": np.zeros((2, 3), np.uint64)}, "keys"),
     ],
 )

@@ -36,7 +36,7 @@ class Mute:
 OTHERS: list[Any] = [1.5, 10**400, b"x", "\ud800", "y" * 5000, np.zeros((2, 2)), Mute(), [[1], [2]]]
 """None of them is a word that is known, a flag, a share, an item, or one of our own objects."""
 
-FLAGS = ("read", "insert", "resumed", "partial", "whole_sequence", "join")
+FLAGS = ("read_cache", "write_cache", "resumed", "partial", "full_sequence_must_fit", "join")
 
 
 def verbs(kv: KVCacheManager, seq: int) -> dict[str, Callable[[Any], object]]:

@@ -48,7 +48,7 @@ def test_a_fork_is_of_the_sequence_as_the_step_leaves_it() -> None:
     assert [tuple(kv.lengths(seq)) for seq in out.forks] == [(6, 6, 6, 0)] * 2
     one, two = out.forks
     out = kv.step(append=[one, two], tokens=[2, 3])
-    assert out.plan is not None
+    assert out.plan
     assert len(out.plan.copies) == 1
     kv.check_integrity()
 
@@ -208,7 +208,7 @@ def test_a_request_may_be_tried_in_another_way() -> None:
     grant = kv.allocate(request, chunk=3, resumed=True)
     assert (grant.cached_tokens, grant.granted_tokens) == (4, 7)
     assert kv.stats.counters()["resumed"] == 1
-    for options in ({"salt": "x"}, {"priority": 1, "chunk": 2}):
+    for options in ({"cache_salt": "x"}, {"priority": 1, "chunk": 2}):
         with pytest.raises(UsageError, match="part of the Request"):
             kv.allocate(request, **options)
     with pytest.raises(UsageError, match="the request's own"):

@@ -122,18 +122,26 @@ def test_the_parent_is_that_of_the_prompt_where_a_window_left_none() -> None:
 def test_adapter_salt_and_items_come_along_and_the_session_is_no_identity() -> None:
     kv, reader = pair()
     seen = {}
-    spaces: list[dict[str, Any]] = [{}, {"salt": "s1"}, {"salt": "s2"}, {"adapter": "lora"}]
+    spaces: list[dict[str, Any]] = [
+        {},
+        {"cache_salt": "s1"},
+        {"cache_salt": "s2"},
+        {"lora_name": "lora"},
+    ]
     for session, space in enumerate(spaces, 1):
         cached(kv, range(9), session=session, **space)
         (event,) = reader.feed(kv.log.take())
         assert isinstance(event, BlockStored)
-        assert (event.salt, event.adapter) == (space.get("salt", ""), space.get("adapter", ""))
+        assert (event.salt, event.adapter) == (
+            space.get("cache_salt", ""),
+            space.get("lora_name", ""),
+        )
         assert event.session == session
         seen[event.keys] = event
     assert len({key for run in seen for key in run}) == 8
     assert kv.allocate(range(9), session=77, cache_salt="s1").cached_tokens == 8
     assert reader.feed(kv.log.take()) == []
-    cached(kv, range(50, 62), extras=[MMItem(2, 6, b"cat")])
+    cached(kv, range(50, 62), mm_items=[MMItem(2, 6, b"cat")])
     (event,) = reader.feed(kv.log.take())
     assert isinstance(event, BlockStored)
     assert event.extras == (MMItem(2, 6, b"cat"),)

@@ -74,9 +74,9 @@ def test_all_of_it_comes_back(tmp_path: Path, name: str) -> None:
 def test_every_keyword_of_a_request_comes_back(tmp_path: Path) -> None:
     kv = manager(64, SIZE, event_log=True)
     kv.allocate(
-        range(16), cache_salt="s", lora_name="a", mm_items=[MMItem(2, 5, b"\x00i")], session=2**64 - 1, turn=3,
-        request_class=4, priority=-5, read_cache=False, partial=True, chunk=8, until=12, max_seq_len=40,
-        next_use=np.array([5, 2**32 - 1], np.uint32),
+        range(16), cache_salt="s", lora_name="a", mm_items=[MMItem(2, 5, b"\x00i")], session=2**64 -
+        1, turn=3, request_class=4, priority=-5, read_cache=False, partial=True, chunk=8, until=12,
+        max_seq_len=40, next_use=np.array([5, 2**32 - 1], np.uint32),
         retention=Retention([TokenRange(0, None, Keep(90, 7))], Keep(10, 3, decay="linear")),
     )  # fmt: skip
     kv.allocate(range(9), num_external_tokens=8, write_cache=False)

@@ -75,7 +75,7 @@ def test_sequences_and_blocks_are_explained() -> None:
     assert f"sequence {seq:#x} (group 0, entry 0)" in told
     assert f"sequence {twin:#x} (group 0, entry 0)" in told
     plan = kv.take_plan()
-    assert plan is not None
+    assert plan
     assert f"the plan of ticket {plan.ticket}" in kv.inspect.explain_block(int(plan.copies[0, 1]))
     kv.done(plan.ticket)
     kv.release(twin)

@@ -52,9 +52,9 @@ def test_every_reason_is_told() -> None:
     cached(kv, range(12))
     assert why(kv, range(12)) is MissReason.LAST_TOKEN
     assert why(kv, range(10)) is MissReason.BELOW_UNIT
-    assert why(kv, range(12), read=False) is MissReason.READ_SKIPPED
-    assert why(kv, range(12), salt="tenant") is MissReason.OTHER_SPACE
-    assert why(kv, range(12), adapter="lora") is MissReason.OTHER_SPACE
+    assert why(kv, range(12), read_cache=False) is MissReason.READ_SKIPPED
+    assert why(kv, range(12), cache_salt="tenant") is MissReason.OTHER_SPACE
+    assert why(kv, range(12), lora_name="lora") is MissReason.OTHER_SPACE
     cached(kv, [50] * 24)
     seq = kv.allocate(range(12)).seq
     miss = kv.stats.miss_reason(seq)
@@ -132,7 +132,7 @@ def test_statistics_off_stay_none() -> None:
 
 
 @pytest.mark.scenario("F25")
-@pytest.mark.parametrize("asks", [{"read": False}, {"read": False, "salt": "t"}])
+@pytest.mark.parametrize("asks", [{"read_cache": False}, {"read_cache": False, "cache_salt": "t"}])
 def test_who_asked_not_to_read_is_in_no_rate(asks: dict[str, Any]) -> None:
     kv = manager(16, event_log=True)
     cached(kv, range(8))
@@ -224,7 +224,7 @@ def test_each_direction_has_its_counter() -> None:
     kv.done(kv.pins.lease(seq, 8))
     kv.append(kv.fork(seq), [1])
     plan = kv.take_plan()
-    assert plan is not None
+    assert plan
     kv.done(plan.ticket)
     out = np.zeros(2, np.int32)
     kv.blocks.take(out=out)

@@ -214,9 +214,9 @@ class Machine:
 
     def keep(self, plan: CopyPlan | None) -> None:
         """Books the copies that were planned."""
-        copies = self.o.take_plan(None if plan is None else plan.ticket)
-        self.same("plan", [] if plan is None else [*map(tuple, plan.copies.tolist())], copies)
-        if plan is not None:
+        copies = self.o.take_plan(None if not plan else plan.ticket)
+        self.same("plan", [] if not plan else [*map(tuple, plan.copies.tolist())], copies)
+        if plan:
             self.plane.take(plan.ticket, copies, self.dice.one_in(4))
             if self.dice.one_in(2):
                 self.plane.run(len(self.plane.queue) - 1)

@@ -55,7 +55,7 @@ class Oracle(Hands):
 
         self.pool.now += 1
         for _, s in self.every():
-            if covers((s.ask.salt, s.ask.adapter)) and session in (None, s.ask.session):
+            if covers((s.ask.cache_salt, s.ask.lora_name)) and session in (None, s.ask.session):
                 s.private = True
         doomed = [b for b in self.pool.blocks.values() if inside(b)]
         gone = self.pool.forget(self.with_followers(doomed))

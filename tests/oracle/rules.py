@@ -86,27 +86,27 @@ class Rules(Machine):
         more: dict[str, Any] = {}
         match dice.below(16):
             case 8:
-                more = {"read": False}
+                more = {"read_cache": False}
             case 9:
-                more = {"insert": False}
+                more = {"write_cache": False}
             case 10 | 11:
                 more = {"partial": True}
             case 12:
                 more = {"until": dice.below(len(tokens) + 2)}
             case 13:
                 longest = len(tokens) + dice.below(3 * self.size)
-                more = {"max_tokens": longest, "whole_sequence": dice.one_in(2)}
+                more = {"max_seq_len": longest, "full_sequence_must_fit": dice.one_in(2)}
             case 14:
                 more = {"keys_only": self.setup.takes_keys and len(tokens) > 0}
             case 15:
-                more = {"read": False, "insert": False}
+                more = {"read_cache": False, "write_cache": False}
             case _:
                 pass
         if dice.one_in(3):
             more["chunk"] = dice.below(2 * self.size)
         if dice.one_in(4):
             hits = dice.below(max(len(tokens) - 1, 0) // self.o.unit + 1)
-            more["external"] = hits * self.o.unit + dice.one_in(12)
+            more["num_external_tokens"] = hits * self.o.unit + dice.one_in(12)
         if dice.one_in(16):
             more["external_until"] = dice.below(len(tokens) + 2)
         if dice.one_in(3) and (self.o.plain or dice.one_in(8)):
@@ -153,7 +153,7 @@ class Rules(Machine):
             self.ask(), tokens=tokens, external=0, external_until=0, read=True, max_tokens=0
         )
         ask = replace(ask, keys_only=False, join=True, extras=s.extras)
-        ask = replace(ask, salt=s.ask.salt, adapter=s.ask.adapter)
+        ask = replace(ask, salt=s.ask.cache_salt, adapter=s.ask.lora_name)
         self.come(self.request(ask), ask)
 
     def admit(self) -> None:
@@ -198,7 +198,7 @@ class Rules(Machine):
         seq = grant.seq
         self.coming[seq] = []
         ask = self.o.live(seq).ask
-        epoch = self.plane.epochs[seq] = self.plane.now(ask.salt, ask.adapter)
+        epoch = self.plane.epochs[seq] = self.plane.now(ask.cache_salt, ask.lora_name)
         self.count("hit", grant.cached_tokens > 0)
         self.count("joined", grant.joined_tokens > 0)
         self.count("partial", grant.cached_tokens % self.o.unit > 0)

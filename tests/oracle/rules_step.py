@@ -229,7 +229,7 @@ class StepRules(HandRules):
             tables = self.tables(grant.seq)
             told = Told(grant.seq, grant.load, tables)
             tail = grant.cached_tokens % self.size
-            if self.setup.partial and tail and stepped.plan is not None:
+            if self.setup.partial and tail and stepped.plan:
                 # Copied from the blocks that were found.
                 mine = [table[grant.cached_tokens // self.size] for table in tables]
                 copies = {dst: src for src, dst, *_ in stepped.plan.copies.tolist()}

@@ -19,22 +19,22 @@ class Ask:
     """A request, as `kvframe.Request` takes it."""
 
     tokens: tuple[int, ...]
-    salt: str = ""
-    adapter: str = ""
-    extras: tuple[MMItem, ...] = ()
+    cache_salt: str = ""
+    lora_name: str = ""
+    mm_items: tuple[MMItem, ...] = ()
     encoder: bytes = b""
     encoder_tokens: int = 0
-    read: bool = True
-    insert: bool = True
+    read_cache: bool = True
+    write_cache: bool = True
     resumed: bool = False
     partial: bool = False
     chunk: int | None = None
     budget: int | None = None
     """Of a step: no word of the request's own."""
     until: int | None = None
-    max_tokens: int = 0
-    whole_sequence: bool = False
-    external: int = 0
+    max_seq_len: int = 0
+    full_sequence_must_fit: bool = False
+    num_external_tokens: int = 0
     external_until: int = 0
     join: bool = False
     session: int = 0
@@ -51,19 +51,19 @@ class Ask:
 
     @property
     def reads(self) -> bool:
-        return self.read and not self.nameless
+        return self.read_cache and not self.nameless
 
     @property
     def inserts(self) -> bool:
-        return self.insert and not self.nameless
+        return self.write_cache and not self.nameless
 
     @property
     def space_name(self) -> tuple[str, str, bytes]:
-        return self.salt, self.adapter, self.encoder
+        return self.cache_salt, self.lora_name, self.encoder
 
     @property
     def space(self) -> dict[str, Any]:
-        names = ("salt", "adapter", "extras", "encoder")
+        names = ("cache_salt", "lora_name", "mm_items", "encoder")
         return {name: getattr(self, name) for name in names}
 
     def __repr__(self) -> str:
@@ -144,17 +144,17 @@ class Seq:
         known = tuple(t for t in self.tokens[: self.filled] if t is not None)
         return Ask(
             known,
-            self.ask.salt,
-            self.ask.adapter,
+            self.ask.cache_salt,
+            self.ask.lora_name,
             self.extras,
             self.ask.encoder,
             self.ask.encoder_tokens,
-            read=self.ask.read,
-            insert=self.ask.insert,
+            read_cache=self.ask.read_cache,
+            write_cache=self.ask.write_cache,
             resumed=True,
             chunk=self.ask.chunk,
-            max_tokens=self.ask.max_tokens,
-            whole_sequence=self.whole,
+            max_seq_len=self.ask.max_seq_len,
+            full_sequence_must_fit=self.whole,
             session=self.ask.session,
             turn=self.ask.turn,
             request_class=self.ask.request_class,
@@ -168,12 +168,12 @@ def head(
 ) -> tuple[Any, ...]:
     """All that the KV of the first tokens depends on."""
     items = tuple((e.start, min(e.end, upto), e.id) for e in extras if e.start < upto)
-    return (ask.salt, ask.adapter, ask.encoder, items, *tokens[:upto])
+    return (ask.cache_salt, ask.lora_name, ask.encoder, items, *tokens[:upto])
 
 
 def cross_key(ask: Ask, group: int, row: int) -> tuple[Any, ...]:
     """All that the KV of another input depends on."""
-    return (group, ask.salt, ask.adapter, ask.encoder, "input", ask.encoder_tokens, row)
+    return (group, ask.cache_salt, ask.lora_name, ask.encoder, "input", ask.encoder_tokens, row)
 
 
 @dataclass

@@ -104,7 +104,7 @@ def run(o: Oracle, call: Call, forks: list[int], came: Callable[[int], Told]) ->
         def admit(i: int = i, again: Ask = again) -> None:
             out.grants[i] = o.admit(again, came(i))
 
-        tried(out, "admit", i, admit)
+        tried(out, "allocate", i, admit)
         if grant := out.grants[i]:
             spared = grant.cached_tokens + grant.joined_tokens + grant.external_tokens
             new = max(grant.granted_tokens - spared, 0)
@@ -200,7 +200,7 @@ def check(o: Oracle, call: Call) -> None:
         need(call.unknown or not tokens or filled == known)
         whole = len(s.tokens) == s.slots and not (tokens and s.keyed)
         need(seq in cuts or whole)
-        need(not s.ask.max_tokens or after[seq][0] + len(tokens) <= s.ask.max_tokens)
+        need(not s.ask.max_seq_len or after[seq][0] + len(tokens) <= s.ask.max_seq_len)
     for seq, until in call.extend:
         need(seq not in cuts and o.live(seq).slots <= until <= len(o.live(seq).tokens))
 

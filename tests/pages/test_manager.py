@@ -21,6 +21,7 @@ from kvframe.pages import (
     Settled,
     run_plan,
 )
+from kvframe.results import NO_COPIES
 
 LAYERS, HEADS, DIM, SIZE = 2, 2, 4, 4
 SHAPE = PageShape(LAYERS, 2, SIZE, HEADS, DIM * 4)
@@ -182,7 +183,7 @@ def test_a_plan_that_fails_is_answered_and_the_writers_are_cut() -> None:
     kv.append(child, [70])
     plan = kv.take_plan()
     settled = run_plan(plan, pool)
-    assert plan is not None
+    assert plan
     assert (settled.done, settled.failed) == ([], [plan.ticket])
     assert str(settled.why) == "illegal address"
     assert kv.step(failed=settled.failed).rewound == [child]
@@ -218,4 +219,4 @@ def test_a_plan_for_a_group_without_a_pool_fails() -> None:
     assert settled.failed == [9]
     assert "layer group 1: pools are given for 1" in str(settled.why)
     assert run_plan(plan, [pool, pool]).done == [9]
-    assert run_plan(None, pool) == ([], [], None)
+    assert run_plan(NO_COPIES, pool) == ([], [], None)

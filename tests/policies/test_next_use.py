@@ -32,7 +32,7 @@ def outlook(*uses: int | None) -> Any:
 
 def serve(kv: KVCacheManager, prompt: list[int], *uses: int | None) -> None:
     grant = kv.allocate(prompt, next_use=outlook(*uses) if uses else None)
-    if (plan := kv.take_plan()) is not None:
+    if plan := kv.take_plan():
         kv.done(plan.ticket)
     kv.commit(grant.seq, len(prompt))
     kv.release(grant.seq)
@@ -234,12 +234,12 @@ def test_a_native_policy_has_a_column_and_is_told_with_events() -> None:
 def test_a_tier_is_told_a_block_or_many() -> None:
     tier: TierPolicy[str] = TierPolicy.named("next-use", 4)
     for key, use in (("far", 100), ("near", 10), ("none", NO_NEXT_USE)):
-        tier.insert(key, use=Access(outlook=[use]))
+        tier.insert(key, use=Access(next_use=[use]))
         tier.release([key])
     tier.insert("later")
     tier.release(["later"])
     assert tier.order() == ["none", "later", "far", "near"]
-    tier.hit(["none", "near"], Access(outlook=[1, 500]))
+    tier.hit(["none", "near"], Access(next_use=[1, 500]))
     assert tier.order() == ["later", "near", "far", "none"]
     tier.hit(["none"])
     assert tier.order() == ["later", "none", "near", "far"]
@@ -249,7 +249,7 @@ def test_a_tier_is_told_a_block_or_many() -> None:
 def test_a_slot_has_one_for_the_whole_of_it() -> None:
     kv = SlotCache(3, 16, policy="next-use")
     for prompt, use in (([1, 2], 100), ([3, 4], 10), ([5, 6], None)):
-        grant = kv.allocate(prompt, use=Access(outlook=[use] if use else [], session="s"))
+        grant = kv.allocate(prompt, use=Access(next_use=[use] if use else [], session="s"))
         kv.commit(grant.seq, 2)
         kv.release(grant.seq)
     assert kv.eviction_order().tolist() == [2, 0, 1]

@@ -47,7 +47,7 @@ def calls(kv: Any, trace: _core.Trace, next_use: dict[int, list[int]] | None = N
         keys = np.array([key(node) for node in nodes[:full]], np.uint64).reshape(full, 2)
         more: dict[str, Any] = {}
         if next_use is not None:
-            more["outlook"] = np.array(next_use[i], np.uint32)
+            more["next_use"] = np.array(next_use[i], np.uint32)
         if session is not None:
             more["session"] = session
         grant = kv.allocate(

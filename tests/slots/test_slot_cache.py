@@ -31,7 +31,7 @@ def served(kv: SlotCache, prompt: list[int], **space: Any) -> tuple[int, int, in
     """A prompt from admission to its end: its slot, what was cached, what it was copied from."""
     grant = kv.allocate(prompt, **space)
     plan = kv.take_plan()
-    if plan is not None:
+    if plan:
         kv.done(plan.ticket)
     kv.commit(grant.seq, len(prompt))
     kv.release(grant.seq)
@@ -79,7 +79,7 @@ def test_a_plan_names_slots_and_a_failed_one_who_starts_anew() -> None:
     served(kv, [1, 2, 3, 4])
     grant = kv.allocate([1, 2, 9])
     plan = kv.take_plan()
-    assert plan is not None
+    assert plan
     assert plan.copies.tolist() == [[0, 1, 2, 0]]
     with pytest.raises(CapacityError):
         kv.allocate([7])
@@ -110,7 +110,7 @@ def test_a_decode_step_and_a_cut() -> None:
 
 def test_namespaces_and_weights_share_nothing() -> None:
     kv = SlotCache(4, 64)
-    served(kv, [1, 2, 3], salt="a", adapter="bc")
+    served(kv, [1, 2, 3], cache_salt="a", lora_name="bc")
     assert kv.lookup([1, 2, 3, 4], cache_salt="ab", lora_name="c") == 0
     assert kv.lookup([1, 2, 3, 4], cache_salt="a", lora_name="bc") == 3
     assert kv.set_weight_version("others") == 1
@@ -172,7 +172,7 @@ def test_threads_may_share_a_cache() -> None:
                 refused += 1
                 continue
             plan = kv.take_plan()
-            if plan is not None:
+            if plan:
                 kv.done(plan.ticket)
             assert kv.lookup(prompt) < len(prompt)
             kv.commit(grant.seq, len(prompt))
@@ -303,7 +303,7 @@ def test_random_pins_keep_what_they_hold(policy: str) -> None:
                     grant = kv.allocate(prompt)
                 except CapacityError:
                     continue
-                if (plan := kv.take_plan()) is not None:
+                if plan := kv.take_plan():
                     (kv.done if dice.random() < 0.8 else kv.failed)(plan.ticket)
                 kv.commit(grant.seq, dice.randint(grant.cached_tokens, len(prompt)))
                 live.append(grant.seq)
@@ -318,9 +318,9 @@ def test_an_adapter_salt_or_session_is_forgotten() -> None:
     kv = SlotCache(6, 16)
     spaces: list[dict[str, str]] = [
         {},
-        {"adapter": "a"},
-        {"adapter": "a", "salt": "s"},
-        {"salt": "s"},
+        {"lora_name": "a"},
+        {"lora_name": "a", "cache_salt": "s"},
+        {"cache_salt": "s"},
     ]
     prompt = [1, 2, 3, 4]
 
@@ -347,7 +347,7 @@ def test_an_adapter_salt_or_session_is_forgotten() -> None:
     assert found() == [4, 0, 0, 4]
     assert [slot.pins for slot in kv.slots()] == [0, 0, 0, 1, 0, 0]
     assert kv.reset_prefix_cache(lora_name="a") == 0
-    served(kv, prompt, adapter="a")
+    served(kv, prompt, lora_name="a")
     assert kv.reset_prefix_cache(lora_name="", cache_salt="s") == 1
     assert found() == [4, 4, 0, 0]
     assert kv.reset_prefix_cache(cache_salt="") == 2
@@ -420,7 +420,7 @@ def test_nothing_of_what_was_forgotten_is_found_among_random_calls(policy: str) 
                     grant = kv.allocate(prompt, lora_name=adapter, use=Access(session=session))
                 except CapacityError:
                     continue
-                if (plan := kv.take_plan()) is not None:
+                if plan := kv.take_plan():
                     plans.append(plan.ticket)
                 else:
                     kv.commit(grant.seq, len(prompt))

@@ -83,7 +83,7 @@ def replay(
     for request in requests:
         grant = kv.allocate(request)
         plan = kv.take_plan()
-        if plan is not None:
+        if plan:
             kv.done(plan.ticket)
         kv.commit(grant.seq, grant.granted_tokens)
         kv.release(grant.seq)

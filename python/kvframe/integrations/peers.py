@@ -75,6 +75,6 @@ def use_of(told: object) -> Access:
                 break
         else:
             # Next uses of a prompt's blocks say nothing of the single one that an engine stores.
-            return msgspec.structs.replace(use, outlook=())
+            return msgspec.structs.replace(use, next_use=())
     warnings.warn(f"what a request says of itself is left out: {wrong}", stacklevel=2)
     return UNKNOWN

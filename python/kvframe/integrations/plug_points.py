@@ -17,7 +17,7 @@ FACTS: Mapping[str, str] = {
     "turn": "turn",
     "request_class": "class",
     "priority": "priority",
-    "outlook": "next use",
+    "next_use": "next use",
 }
 """What a policy may go by besides recency and uses, which every plug point tells."""
 

@@ -68,9 +68,9 @@ class KVCacheManager:
 
         |<--------- can be read ------->| once loaded |  once committed
 
-    A request's life: `lookup`, `can_allocate`, `allocate`, `extend`, `append`, `commit`, `truncate`,
-    `fork`, `release`; `step` does all of it for a batch in one call. Kernels read `block_table`,
-    `block_tables` and `slot_mapping`. The other verbs stand in rooms:
+    A request's life: `lookup`, `can_allocate`, `allocate`, `extend`, `append`, `commit`,
+    `truncate`, `fork`, `release`; `step` does all of it for a batch in one call. Kernels read
+    `block_table`, `block_tables` and `slot_mapping`. The other verbs stand in rooms:
 
     - ``pins`` keeps blocks longer, or less long: pins, leases, hints, priorities;
     - ``blocks`` is the pool, block by block, for engines with request tables of their own;
@@ -503,8 +503,8 @@ class KVCacheManager:
         sequence fitted: where layer groups give blocks up and the pool could not hold what was
         decoded in such steps, its ``chunk`` is the largest that the pool can hold. What was
         computed stays cached as long as there is room, so coming back may cost little; not for a
-        request with ``read_cache=False``, which finds nothing this time either. With a ``fence``, the
-        blocks make room only once that step has passed, as in `step`.
+        request with ``read_cache=False``, which finds nothing this time either. With a ``fence``,
+        the blocks make room only once that step has passed, as in `step`.
         """
         return Request.of_core(self._core.preempt(seq, fence))
 

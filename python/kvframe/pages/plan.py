@@ -13,7 +13,7 @@ from kvframe.pages.checks import Copies
 from kvframe.pages.pool import PagePool
 
 
-class Plan(Protocol):
+class CopyPlan(Protocol):
     """What is used of a `kvframe.CopyPlan`."""
 
     @property
@@ -37,18 +37,18 @@ class Settled(NamedTuple):
     why: Exception | None = None
 
 
-def run_plan(plan: Plan | None, pools: PagePool | Sequence[PagePool]) -> Settled:
+def run_plan(plan: CopyPlan, pools: PagePool | Sequence[PagePool]) -> Settled:
     """Make the copies of a plan, one call (on a GPU: one launch) a pool.
 
     Args:
-        plan: From `KVCacheManager.take_plan` or `StepResult.plan`; None is nothing to do.
+        plan: From `KVCacheManager.take_plan` or `StepResult.plan`; one without copies is nothing to do.
         pools: The pool of each layer group, in their order; or one that serves them all.
 
     Returns:
-        The ticket, as done or as failed. A failed one may have written destinations, which nobody
-        reads; the manager cuts the sequences that wanted them.
+        The ticket, as done or as failed. A failed one may have written destinations, which are not
+        read; the manager cuts the sequences that wanted them.
     """
-    if plan is None:
+    if not len(plan.copies):
         return Settled([], [])
     try:
         for pool, copies in _by_pool(plan, pools):
@@ -58,7 +58,7 @@ def run_plan(plan: Plan | None, pools: PagePool | Sequence[PagePool]) -> Settled
     return Settled([plan.ticket], [])
 
 
-def _by_pool(plan: Plan, pools: PagePool | Sequence[PagePool]) -> list[tuple[PagePool, Copies]]:
+def _by_pool(plan: CopyPlan, pools: PagePool | Sequence[PagePool]) -> list[tuple[PagePool, Copies]]:
     """The copies of each pool, in their order."""
     if not isinstance(pools, Sequence):
         return [(pools, plan.copies)]

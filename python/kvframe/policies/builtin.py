@@ -222,7 +222,7 @@ BUILTIN = (
     EvictionPolicy(
         name="next-use",
         way="builtin",
-        summary="no next use known first, then the farthest (Request.outlook)",
+        summary="no next use known first, then the farthest (Request.next_use)",
         source="inference-lab: outlook; AttentionStore: Gao et al., ATC 2024",
     ),
     EvictionPolicy(

@@ -35,7 +35,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         request_class: Class of the request, the engine's own numbering.
         priority: Larger is more important.
         tokens: Length of the request in tokens.
-        outlook: When each block of the call is used next, as ``Request.outlook``; in a `SlotCache`
+        next_use: When each block of the call is used next, as ``Request.next_use``; in a `SlotCache`
             only the first counts, for the whole slot.
     """
 
@@ -44,12 +44,12 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     request_class: int = 0
     priority: int = 0
     tokens: int = 0
-    outlook: Sequence[int] = ()
+    next_use: Sequence[int] = ()
 
     def row(self) -> KnownRow:
         """As the core takes it."""
         who = self.session, self.turn, self.request_class, self.priority
-        return *who, self.tokens, self.outlook
+        return *who, self.tokens, self.next_use
 
 
 UNKNOWN = Access()

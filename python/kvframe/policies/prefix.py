@@ -53,9 +53,9 @@ class BatchedPrefix:
     def normalise(self, prompts: Prompts) -> Sequence[Ids | None]:
         """The prompts as they are to be computed, stored and found; None leaves one as it is.
 
-        The model then computes what is returned: `Allocation.prompt`. A matcher is asked about a request
-        once, however often it is tried and whether or not it is preempted, and not about requests
-        with multimodal extras.
+        The model then computes what is returned: `Allocation.prompt`. A matcher is asked about a
+        request once, however often it is tried and whether or not it is preempted, and not about
+        requests with multimodal extras.
         """
         raise NotImplementedError
 

@@ -30,7 +30,8 @@ class Stats(Room):
         """Counters since the start; requests are counted once, at admission.
 
         Where ``[model]`` or ``page_bytes`` says what a block takes, ``bytes_used`` are the bytes of
-        blocks in use (cached ones are not, as in `PressureRoom.usage`), and ``bytes_total`` those of the pool.
+        blocks in use (cached ones are not, as in `PressureRoom.usage`), and ``bytes_total`` those
+        of the pool.
         """
         stats: dict[str, int] = self._core.stats()
         if (each := self._resolved.block_bytes) is not None:

@@ -126,8 +126,8 @@ class SequenceState:
 class TicketState:
     """A ticket not settled: ``kind`` is plan, load or lease; ``ticket`` 0 is the plan to come.
 
-    ``copies`` is int32 (n, 4) as in `kvframe.CopyPlan`, the source -1 in a load; ``held`` are blocks
-    that it keeps besides.
+    ``copies`` is int32 (n, 4) as in `kvframe.CopyPlan`, the source -1 in a load; ``held`` are
+    blocks that it keeps besides.
     """
 
     ticket: int

@@ -196,8 +196,8 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending):
     def allocate(self, prompt: Request | TokenIds, **options: Unpack[RequestOptions]) -> Allocation:
         """Begin a sequence, and start to bring what a tier has of it and the pool lacks.
 
-        `poll` settles `Allocation.load` and says whose load has arrived; until then the sequence has
-        slots, but the KV of its external tokens is not there. Everything else is as in
+        `poll` settles `Allocation.load` and says whose load has arrived; until then the sequence
+        has slots, but the KV of its external tokens is not there. Everything else is as in
         `KVCacheManager.allocate`.
         """
         self._check_open()
@@ -346,7 +346,7 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending):
             request_class=kind,
             priority=priority,
             tokens=tokens,
-            outlook=request.core.outlook(),
+            next_use=request.core.outlook(),
         )
 
     def _load(self, grant: Allocation, keys: Keys, use: Access) -> None:
