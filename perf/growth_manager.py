@@ -292,7 +292,7 @@ def resize(world: World) -> Call:
 
 VERBS: dict[str, Verb] = {
     "lookup": lambda w: (lambda prompt: lambda: w.kv.lookup(prompt))(w.prompt(8)),
-    "fits": lambda w: (lambda request: lambda: w.kv.fits(request))(Request(w.prompt(8))),
+    "fits": lambda w: (lambda request: lambda: w.kv.can_allocate(request))(Request(w.prompt(8))),
     "fits (join)": fits_join,
     "admit": admit(),
     "admit (hit)": admit_hit,
@@ -302,15 +302,15 @@ VERBS: dict[str, Verb] = {
     "commit (joined)": commit_joined,
     "release (joined)": end_joined,
     "commit (copies)": duplicate,
-    "hash_blocks": lambda w: (lambda prompt: lambda: w.kv.hash_blocks(prompt))(w.prompt(8)),
+    "hash_blocks": lambda w: (lambda prompt: lambda: w.kv.blocks.hash_blocks(prompt))(w.prompt(8)),
     "append": on_one(lambda w, s: w.kv.append(s, [1])),
     "append_unknown": on_one(lambda w, s: w.kv.append_placeholders(s, 9)),
     "reserve": on_one(lambda w, s: w.kv.extend(s, 0, lookahead=24)),
     "extend": lambda w: (lambda s: lambda: w.kv.extend(s, 12))(
-        w.kv.admit(Request(w.prompt(3), chunk=4)).seq
+        w.kv.allocate(Request(w.prompt(3), chunk=4)).seq
     ),
     "commit": lambda w: (lambda s: lambda: w.kv.commit(s, 12))(
-        w.kv.admit(Request(w.prompt(3))).seq
+        w.kv.allocate(Request(w.prompt(3))).seq
     ),
     "truncate": on_one(lambda w, s: w.kv.truncate(s, 5)),
     "fork": on_one(lambda w, s: w.kv.fork(s)),
@@ -327,7 +327,7 @@ VERBS: dict[str, Verb] = {
     "readable (loading)": with_load(lambda w, seq, _: w.kv.inspect.num_readable_tokens(seq)),
     "lease": on_one(lambda w, s: w.kv.pins.lease(s, 12)),
     "done (lease)": lambda w: (lambda t: lambda: w.kv.done(t))(
-        w.kv.lease(w.admitted(w.prompt(3)), 12)
+        w.kv.pins.lease(w.admitted(w.prompt(3)), 12)
     ),
     "set_deadline": deadline,
     "expire": plain(lambda w: w.kv.expire_until(1)),

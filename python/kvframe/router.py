@@ -271,8 +271,8 @@ class RouterIndex:
             prompt: Token ids.
             cache_salt: What sets tenants apart.
             lora_name: The LoRA or other adapter.
-            mm_items: Multimodal items among the tokens, by the identifiers that the engines give them
-                (UTF-8). Without these a match ends where the first item begins.
+            mm_items: Multimodal items among the tokens, by the identifiers that the engines give
+                them (UTF-8). Without these a match ends where the first item begins.
             ranks: Answer for each data-parallel rank, by (worker, rank), instead of for each worker
                 by the rank that reaches farthest.
 

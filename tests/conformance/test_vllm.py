@@ -171,11 +171,11 @@ def test_a_salt_shares_with_itself_only(hash_name: str) -> None:
 def test_an_adapter_of_a_salts_name_and_another_version_of_it() -> None:
     kv = manager(8)
     spaces: list[dict[str, Any]] = [
-        {"adapter": "x"},
+        {"lora_name": "x"},
         {"cache_salt": "x"},
-        {"adapter": "x", "cache_salt": "x"},
-        {"adapter": "/models/x"},
-        {"adapter": "/models/x/2"},
+        {"lora_name": "x", "cache_salt": "x"},
+        {"lora_name": "/models/x"},
+        {"lora_name": "/models/x/2"},
     ]
     keys = {kv.blocks.hash_blocks([5] * 4, **space).tobytes() for space in spaces}
     assert len(keys) == len(spaces)

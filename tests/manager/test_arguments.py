@@ -37,7 +37,7 @@ PIECES: dict[str, Callable[[KVCacheManager, int, Any], object]] = {
     "out must be contiguous: 8 bytes": lambda kv, seq, half: kv.slot_mapping(
         [seq], [0], [2], half(np.int64)
     ),
-    "out must be contiguous: 4 bytes each, 8 bytes": lambda kv, seq, half: kv.block_tables(
+    "out must be contiguous": lambda kv, seq, half: kv.block_tables(
         [seq], half(np.int32), indptr=np.zeros(2, np.int32)
     ),
     "slots must be contiguous": lambda kv, seq, half: kv.step(

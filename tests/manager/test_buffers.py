@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -116,13 +117,13 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-@pytest.mark.parametrize("verb", ["admit", "lookup", "hash_blocks"])
+@pytest.mark.parametrize("verb", ["allocate", "lookup", "blocks.hash_blocks"])
 def test_what_is_no_token_id_is_refused_with_index_and_value(name: str, verb: str) -> None:
     ids, message = WRONG[name]
     kv = manager()
     before = state(kv)
     with pytest.raises(UsageError, match=message):
-        getattr(kv, verb)(ids)
+        attrgetter(verb)(kv)(ids)
     assert state(kv) == before
     kv.check_integrity()
 

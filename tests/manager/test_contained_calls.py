@@ -259,7 +259,7 @@ def test_outputs_that_share_memory_are_refused() -> None:
             slots=[memory],
         )
     indptr = np.zeros(4, np.int32)
-    with pytest.raises(UsageError, match="indptr and blocks share memory"):
+    with pytest.raises(UsageError, match="indptr and out share memory"):
         kv.block_tables([seq], indptr, indptr=indptr)
 
 

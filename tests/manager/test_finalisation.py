@@ -83,7 +83,7 @@ def manager(**sections):
 
 def serves(kv):
     for n in range(1000):
-        seq = kv.admit(Request(np.arange(n, n + 16, dtype=np.uint32))).seq
+        seq = kv.allocate(Request(np.arange(n, n + 16, dtype=np.uint32))).seq
         kv.commit(seq, 16)
         kv.release(seq)
 
@@ -97,8 +97,8 @@ class Array:
 
 def listens():
     kv = manager()
-    kv.add_pressure_callback(never_back)
-    kv.admit(np.arange(32))
+    kv.pressure.add_callback(never_back)
+    kv.allocate(np.arange(32))
 
 TRACE = b"".join(
     b'{"timestamp": %d, "input_length": 512, "output_length": 1, "hash_ids": [%d]}\\n' % (n, n)
@@ -109,8 +109,8 @@ works = [
       for p in ("score", "victims", "told", "fails")],
     *[lambda p=p: serves(manager(admission={"policy": p})) for p in ("admit", "seen")],
     lambda: serves(manager(prefix={"policy": "takes"})),
-    lambda: manager(policy={"eviction": "score", "budget_ms": 1}).admit(Array()),
-    lambda: manager().touch(Array()),
+    lambda: manager(policy={"eviction": "score", "budget_ms": 1}).allocate(Array()),
+    lambda: manager().pressure.touch(Array()),
     listens,
     replays,
 ]
@@ -155,7 +155,7 @@ shape = PageShape.of_model(kv.resolved.config.model, kv.block_size)
 pool = NumpyPool(Layout.of(LAYER_FIRST, shape, blocks=64), dtype=np.float16)
 tiers = Tiers(kv, pool)
 for n in range(4):
-    seq = kv.admit(np.arange(n * 1000, n * 1000 + 64, dtype=np.uint32)).seq
+    seq = kv.allocate(np.arange(n * 1000, n * 1000 + 64, dtype=np.uint32)).seq
     kv.commit(seq, 64)
     tiers.offload(seq)
     tiers.poll()

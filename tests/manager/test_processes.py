@@ -11,11 +11,11 @@ import pytest
 KEYS = """
 import numpy as np
 from kvframe import Config, KVCacheManager
-from kvframe.request import Extra
+from kvframe.request import MMItem
 for name in ("sha256", "blake3", "xxh3-128"):
-    kv = KVCacheManager(Config.load(env={}, cache={"hash": name}))
-    keys = kv.hash_blocks(range(70), salt="s", adapter="a", extras=[Extra(3, 40, b"cat")])
-    print(name, keys.tolist())
+    kv = KVCacheManager(Config.load(env={}, cache={"hash": name})) keys =
+    kv.blocks.hash_blocks(range(70), cache_salt="s", lora_name="a", mm_items=[MMItem(3, 40,
+    b"cat")]) print(name, keys.tolist())
 """
 
 FORK = """
@@ -23,23 +23,27 @@ import os, sys
 import numpy as np
 from kvframe import Config, HandleError, KVCacheManager
 kv = KVCacheManager(Config())
-seq = kv.admit(range(40)).seq
+seq = kv.allocate(range(40)).seq
 kv.append(kv.fork(seq), [1])
 ticket = kv.take_plan().ticket
 calls = [
-    lambda: kv.lookup([1]), lambda: kv.admit([1]), lambda: kv.append(seq, [1]),
+    lambda: kv.lookup([1]), lambda: kv.allocate([1]), lambda: kv.append(seq, [1]),
     lambda: kv.extend(seq, 40), lambda: kv.commit(seq, 40), lambda: kv.truncate(seq, 3),
     lambda: kv.fork(seq), lambda: kv.release(seq), lambda: kv.step(), lambda: kv.take_plan(),
     lambda: kv.step(release=[seq]), lambda: kv.done(ticket), lambda: kv.failed(ticket),
     lambda: kv.block_table(seq), lambda: kv.block_tables([seq], np.zeros((1, 9), np.int32)),
     lambda: kv.slot_mapping([seq], [0], [1], np.zeros(1, np.int64)),
-    lambda: kv.lend(np.zeros(1, np.int32)),
-    lambda: kv.give_back(np.zeros(1, np.int32)), lambda: kv.clear_cache(), lambda: kv.counts(),
-    lambda: kv.lengths(seq), lambda: kv.stats(), lambda: kv.take_events(), lambda: kv.options(),
-    lambda: kv.eviction_order(), lambda: kv.check_integrity(),
-    lambda: kv.take_log(), lambda: kv.hit_rates(), lambda: kv.misses(), lambda: kv.miss(seq),
-    lambda: kv.residency(), lambda: kv.snapshot(), lambda: kv.explain_sequence(seq),
-    lambda: kv.explain_block(0),
+    lambda: kv.blocks.take(out=np.zeros(1, np.int32)),
+    lambda: kv.blocks.free(np.zeros(1, np.int32)), lambda: kv.reset_prefix_cache(), lambda:
+        kv.counts(),
+    lambda: kv.lengths(seq), lambda: kv.stats.counters(), lambda: kv.log.take_events(), lambda:
+        kv.inspect.options(),
+    lambda: kv.inspect.eviction_order(), lambda: kv.check_integrity(),
+    lambda: kv.log.take(), lambda: kv.stats.hit_rates(), lambda: kv.stats.miss_reasons(), lambda:
+        kv.stats.miss_reason(seq),
+    lambda: kv.stats.block_lifetimes(), lambda: kv.inspect.snapshot(), lambda:
+        kv.inspect.explain_sequence(seq),
+    lambda: kv.inspect.explain_block(0),
 ]
 child = os.fork()
 if child == 0:
@@ -54,7 +58,7 @@ if child == 0:
             print("call", i, "worked in the child", flush=True)
             os._exit(1)
     fresh = KVCacheManager(Config())
-    fresh.commit(fresh.admit(range(40)).seq, 40)
+    fresh.commit(fresh.allocate(range(40)).seq, 40)
     fresh.check_integrity()
     del fresh
     os._exit(0 if os.fork() == 0 else os.waitstatus_to_exitcode(os.wait()[1]))

@@ -17,6 +17,7 @@ from kvframe import (
     UsageError,
 )
 from kvframe.policies import BatchedEviction
+from kvframe.results import NO_COPIES
 
 from .helpers import cached, manager, registry, state
 
@@ -60,7 +61,7 @@ def test_one_call_does_what_the_single_ones_do(make: Any) -> None:
         counts=[3, 2],
         tokens=np.array([7, 7, 7, 8, 9], np.uint32),
     )
-    assert out[:6] == ([], [], [], None, [], [])
+    assert out[:6] == ([], [], [], NO_COPIES, [], [])
     assert out.reasons.tolist() == [0, 0]
     assert kv.lengths(grown) == (9, 9, 6, 0)
     assert kv.lengths(cut) == (5, 5, 2, 0)

@@ -150,10 +150,15 @@ class Rules(Machine):
         same = s.tokens[: s.slots + 1 - self.dice.pick([0, 0, 1, self.dice.below(s.slots)])]
         tokens = (*(t for t in same if t is not None), *self.dice.bits(self.dice.below(3)))
         ask = replace(
-            self.ask(), tokens=tokens, external=0, external_until=0, read=True, max_tokens=0
+            self.ask(),
+            tokens=tokens,
+            num_external_tokens=0,
+            external_until=0,
+            read_cache=True,
+            max_seq_len=0,
         )
-        ask = replace(ask, keys_only=False, join=True, extras=s.extras)
-        ask = replace(ask, salt=s.ask.cache_salt, adapter=s.ask.lora_name)
+        ask = replace(ask, keys_only=False, join=True, mm_items=s.extras)
+        ask = replace(ask, cache_salt=s.ask.cache_salt, lora_name=s.ask.lora_name)
         self.come(self.request(ask), ask)
 
     def admit(self) -> None:
@@ -222,7 +227,7 @@ class Rules(Machine):
             self.in_flight += 1
             fence = max(self.in_flight - self.dice.below(3), 0)
         known = tuple(token for token in s.tokens[: s.filled] if token is not None)
-        ask = replace(s.ask, tokens=known, extras=s.extras)
+        ask = replace(s.ask, tokens=known, mm_items=s.extras)
         if self.setup.partial:
             # Whole blocks alone: a partial one behind them may follow other copies of them.
             ask = replace(ask, tokens=known[: self.o.found(ask) + 1])

@@ -225,7 +225,7 @@ class PoolRules(Rules):
         if self.dice.one_in(2):
             hit = self.kv.lookup(self.request(replace(ask, join=False, encoder_tokens=0)))
         else:
-            ask = replace(ask, keys_only=False, external=0, external_until=0)
+            ask = replace(ask, keys_only=False, num_external_tokens=0, external_until=0)
             hit = self.kv.lookup(list(ask.tokens), **ask.space)
         if ask.reads:
             self.same("found", hit.tokens, self.o.lookup(ask, self.told(ask)))

@@ -119,7 +119,7 @@ def test_the_optimum_too_where_its_outlook_is_handed_in(policy: str, head: _core
     got = _core.replay(head, policy, 1_000, "engine", log=True)
     kv = Bare(policy, 1_000)
     calls(kv, head, outlook(head))
-    assert_same_log(got["events"], kv.take_events())
+    assert_same_log(got["events"], kv.log.take_events())
     kv.check_integrity()
 
 

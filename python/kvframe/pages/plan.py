@@ -41,7 +41,8 @@ def run_plan(plan: CopyPlan, pools: PagePool | Sequence[PagePool]) -> Settled:
     """Make the copies of a plan, one call (on a GPU: one launch) a pool.
 
     Args:
-        plan: From `KVCacheManager.take_plan` or `StepResult.plan`; one without copies is nothing to do.
+        plan: From `KVCacheManager.take_plan` or `StepResult.plan`; one without copies is nothing to
+            do.
         pools: The pool of each layer group, in their order; or one that serves them all.
 
     Returns:

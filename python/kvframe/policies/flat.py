@@ -35,8 +35,8 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         request_class: Class of the request, the engine's own numbering.
         priority: Larger is more important.
         tokens: Length of the request in tokens.
-        next_use: When each block of the call is used next, as ``Request.next_use``; in a `SlotCache`
-            only the first counts, for the whole slot.
+        next_use: When each block of the call is used next, as ``Request.next_use``; in a
+            `SlotCache` only the first counts, for the whole slot.
     """
 
     session: int | str = 0

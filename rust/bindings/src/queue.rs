@@ -36,7 +36,7 @@ impl<'py> Queue<'py> {
         } else {
             admit.cast::<PyTuple>().cloned().map_err(|_| {
                 let limit = "must be a list or tuple of requests or prompts";
-                usage(py, format!("admit = {}: {limit}", shown(admit)))
+                usage(py, format!("allocate = {}: {limit}", shown(admit)))
             })?
         };
         if items.is_empty() {
@@ -106,14 +106,14 @@ fn check(place: usize, item: &Bound<'_, PyAny>, request: &Bound<'_, PyType>) -> 
         return Ok(());
     }
     if item.is_none() {
-        let message = format!("admit[{place}] = None: must be a request or a prompt");
+        let message = format!("allocate[{place}] = None: must be a request or a prompt");
         return Err(usage(item.py(), message));
     }
     // Whatever else is a sequence of ids: it is converted to see.
     call(request, (item,)).map(discard).map_err(|error| {
         if error.is_instance_of::<pyo3::exceptions::PyException>(item.py()) {
             let limit = "must be a request or a prompt";
-            return usage(item.py(), format!("admit[{place}] = {}: {limit}", shown(item)));
+            return usage(item.py(), format!("allocate[{place}] = {}: {limit}", shown(item)));
         }
         error
     })

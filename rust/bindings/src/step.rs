@@ -467,7 +467,7 @@ impl<'py, I: Iterator<Item = PyErr>> Told<'_, 'py, I> {
             let (name, from) = match refusal.growth {
                 Growth::Append => ("append", 0),
                 Growth::Extend => ("extend", appends),
-                Growth::Admit => ("admit", appends + extensions),
+                Growth::Admit => ("allocate", appends + extensions),
             };
             reasons[from + refusal.place] = reason(&refusal.error);
             // Not tried is not refused: the request stays where it is in the queue.

@@ -129,7 +129,9 @@ impl Manager {
         for &block in blocks.iter().rev() {
             let parent = self.hands.parent(block);
             let why = if self.pool.state(block) == State::Lent {
-                if !lent.contains(&block) {
+                // An ended loan marks the id, so that naming it twice is caught in one pass.
+                if self.pool.refs(block) == 1 {
+                    self.pool.end_loan(block);
                     lent.push(block);
                     continue;
                 }
@@ -137,7 +139,12 @@ impl Manager {
             } else if self.hands.count(block) == 0 {
                 let ours = dropped.iter().any(|&(before, _)| before == block);
                 let owned = self.pool.refs_or_none(block) > Some(0);
-                if owned && !ours { "it is not in hand: others own it" } else { DOUBLE }
+                let never = block < self.pool.capacity() && self.pool.generation(block) == 0;
+                match (owned && !ours, never && !ours) {
+                    (true, _) => "it is not in hand: others own it",
+                    (_, true) => "it was never taken",
+                    _ => DOUBLE,
+                }
             } else if !self.hands.drop(block) {
                 "a block in hand follows it"
             } else {
@@ -148,17 +155,19 @@ impl Manager {
             for &(before, parent) in dropped.iter().rev() {
                 self.hands.take(before, parent);
             }
+            for &before in &lent {
+                self.pool.mark_lent(before);
+            }
             return Err(self.misused("free", block, why));
         }
         self.tick += 1;
         self.note_ids(Kind::Free, 0, (0, 0), blocks);
         self.stats.returned += lent.len() as u64;
         for &block in &lent {
-            self.pool.end_loan(block);
             self.pool.put_back(block);
             self.note_block(Kind::Return, 0, block, 0);
         }
-        let held: Vec<BlockId> = blocks.iter().copied().filter(|b| !lent.contains(b)).collect();
+        let held: Vec<BlockId> = dropped.iter().rev().map(|&(block, _)| block).collect();
         self.drop_owners(0, &held);
         Ok(())
     }
