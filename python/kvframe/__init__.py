@@ -5,14 +5,14 @@
 | `KVCacheManager` | the object that an engine holds |
 | `Request`, `MMItem` | what an engine asks for: a prompt, and the multimodal items in it |
 | `session_id` | the number by which policies see a session that has a name |
-| `Allocation`, `StepResult`, `Hit`, … | what the manager answers; more in `kvframe.results` |
+| `Allocation`, `StepResult`, `Hit` | what the manager answers; more in `kvframe.results` |
 | `Config`, `CacheConfig` and the other sections | the configuration, as kvframe.toml holds it |
 | `Resolved` | a configuration that was checked, with its policies loaded |
 | `EvictionPolicy`, `AdmissionPolicy`, `PrefixMatcher`, `TierStore` | what a plugin's hook returns |
 | `hookimpl`, `Registry` | marks the hooks of `kvframe.hookspecs`; finds policies by name |
 | `Retention`, `Keep`, `TokenRange` | which parts of a prompt are kept longer |
 | `RouterIndex`, `Reach` | which of many workers holds a prefix |
-| `SlotCache`, `SlotAllocation`, `Slot`, `SlotPin`, `SlotPinInfo` | a contiguous slot for each sequence |
+| `SlotCache` | a contiguous slot for each sequence |
 | `EventKind` | what the entries of the event log mean |
 | `KVFrameError` | the base of every error; all of them are in `kvframe.errors` |
 

@@ -105,7 +105,7 @@ def no_attribute(owner: str, name: str, renamed: Mapping[str, str]) -> Attribute
 
 
 class Room:
-    """An object of `KVCacheManager` whose name was a method before: calling it says what to call."""
+    """An object whose name was a method of `KVCacheManager`: calling it says what to call."""
 
     _instead: str
 

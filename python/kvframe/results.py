@@ -251,7 +251,7 @@ class StepResult(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What calls other than `step` changed besides their own sequence; fields as in `StepResult`."""
+    """What other calls than `step` changed besides their own sequence, as in `StepResult`."""
 
     rewound: list[int]
     remapped: list[Remap]

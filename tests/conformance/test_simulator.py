@@ -219,7 +219,7 @@ def test_nobody_names_blocks_that_are_not_his(block: int) -> None:
     kv.allocate(words(1))
     before = state(kv)
     for ids in ([block], [0], [9]):
-        with pytest.raises(UsageError, match="block|free"):
+        with pytest.raises(UsageError, match=r"block|free"):
             kv.blocks.free(np.array(ids, np.int32))
     with pytest.raises(KVFrameError):
         kv.release(block)

@@ -185,7 +185,7 @@ def managers_verbs(kv: KVCacheManager, seq: int) -> dict[str, Callable[[Any], ob
         "lora_name": lambda value: kv.lookup([1], lora_name=value),
         "encoder": lambda value: kv.lookup([1], encoder=value),
         "mm_items": lambda value: kv.lookup([1], mm_items=[value]),
-        "fingerprint": kv.set_weight_version,
+        "version": kv.set_weight_version,
         "pin": kv.pins.unpin,
         "request": kv.can_allocate,
         "callback": kv.pressure.add_callback,
@@ -194,7 +194,7 @@ def managers_verbs(kv: KVCacheManager, seq: int) -> dict[str, Callable[[Any], ob
 
 
 VALUES = [-1, 2**64, 1.5, None, SURROGATE, "y" * 5000, np.zeros((2, 2)), list(range(999)), object()]
-STRINGS = {"cache_salt", "lora_name", "fingerprint"}
+STRINGS = {"cache_salt", "lora_name", "version"}
 
 
 def is_fine(name: str, value: Any) -> bool:

@@ -151,7 +151,7 @@ kv = KVCacheManager(Resolved.load(
            {"name": "disk", "store": "disk", "capacity": 10_000,
             "options": {"path": sys.argv[1]}}],
 ))
-shape = PageShape.of_model(kv.resolved.config.model, kv.block_size)
+shape = PageShape.of_model(kv.inspect.resolved.config.model, kv.block_size)
 pool = NumpyPool(Layout.of(LAYER_FIRST, shape, blocks=64), dtype=np.float16)
 tiers = Tiers(kv, pool)
 for n in range(4):

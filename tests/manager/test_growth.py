@@ -178,7 +178,7 @@ def test_a_prompt_is_read_when_its_turn_comes() -> None:
     # What is no prompt at all refuses the step, wherever it stands.
     for nothing in (None, 7, "text", {1: 2}, np.zeros((2, 2), np.uint32)):
         before = kv.counts()
-        with pytest.raises(UsageError, match=r"admit\[1\] = "):
+        with pytest.raises(UsageError, match=r"allocate\[1\] = "):
             kv.step(allocate=[large, nothing])  # type: ignore[list-item]
         assert kv.counts() == before
 

@@ -13,9 +13,10 @@ import numpy as np
 from kvframe import Config, KVCacheManager
 from kvframe.request import MMItem
 for name in ("sha256", "blake3", "xxh3-128"):
-    kv = KVCacheManager(Config.load(env={}, cache={"hash": name})) keys =
-    kv.blocks.hash_blocks(range(70), cache_salt="s", lora_name="a", mm_items=[MMItem(3, 40,
-    b"cat")]) print(name, keys.tolist())
+    kv = KVCacheManager(Config.load(env={}, cache={"hash": name}))
+    items = [MMItem(3, 40, b"cat")]
+    keys = kv.blocks.hash_blocks(range(70), cache_salt="s", lora_name="a", mm_items=items)
+    print(name, keys.tolist())
 """
 
 FORK = """

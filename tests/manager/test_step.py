@@ -65,7 +65,7 @@ def test_one_call_does_what_the_single_ones_do(make: Any) -> None:
     assert out.reasons.tolist() == [0, 0]
     assert kv.lengths(grown) == (9, 9, 6, 0)
     assert kv.lengths(cut) == (5, 5, 2, 0)
-    assert kv.step()[:6] == ([], [], [], None, [], [])
+    assert kv.step()[:6] == ([], [], [], NO_COPIES, [], [])
     kv.check_integrity()
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from kvframe import CapacityError, KVCacheManager, UsageError
 from kvframe.policies import BatchedEviction
+from kvframe.results import NO_COPIES
 from tests.workers import beside, together
 
 from .helpers import manager, registry
@@ -53,7 +54,7 @@ def hammer(kv: KVCacheManager, seed: int, operations: int) -> None:
     while done < operations:
         done += 1
         kind = dice.integers(8)
-        plan = None
+        plan = NO_COPIES
         try:
             if kind <= 1 and len(live) < 4:
                 prompt = dice.integers(0, 3, dice.integers(1, 24)).astype(np.uint32)
@@ -82,7 +83,7 @@ def hammer(kv: KVCacheManager, seed: int, operations: int) -> None:
                 raise
             kv.release(live.pop(0))
         for gathered in (plan, kv.take_plan()):
-            if gathered is not None:
+            if gathered:
                 kv.done(gathered.ticket)
     for seq in live:
         kv.release(seq)

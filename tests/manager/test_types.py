@@ -50,7 +50,7 @@ def verbs(kv: KVCacheManager, seq: int) -> dict[str, Callable[[Any], object]]:
         "resumed of a try": lambda value: kv.allocate(Request([1]), resumed=value),
         "copy": lambda value: kv.fork(seq, upto=1, copy=value),
         "copy of a fork": lambda value: kv.fork(seq, copy=value),
-        "extras": lambda value: kv.lookup([1], mm_items=value),
+        "mm_items": lambda value: kv.lookup([1], mm_items=value),
         "retention": lambda value: kv.allocate([1], retention=value),
         "owner": lambda value: kv.pins.pin([1], owner=value),
         "owner of pins": kv.pins.held,
@@ -85,7 +85,7 @@ def test_a_value_of_another_type_is_named_and_changes_nothing(verb: str) -> None
             continue
         if verb == "count" and isinstance(value, int):
             continue  # More blocks than there are, however many: a want of room.
-        if verb == "extras" and isinstance(value, bytes | str | list | np.ndarray):
+        if verb == "mm_items" and isinstance(value, bytes | str | list | np.ndarray):
             value = 5
         with pytest.raises(KVFrameError, match=verb.split()[0]) as caught:
             verbs(kv, seq)[verb](value)

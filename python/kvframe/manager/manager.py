@@ -57,7 +57,7 @@ from kvframe.stats.inspect import Inspect
 class KVCacheManager:
     """Blocks, prefixes and sequences of one KV cache, under one eviction policy.
 
-    The tokens of a sequence, first to last, and what `allocate` does about each region; any of
+    The tokens of a sequence, first to last, and what allocation does about each region; any of
     them may be empty:
 
     .. code-block:: text
@@ -68,14 +68,26 @@ class KVCacheManager:
 
         |<--------- can be read ------->| once loaded |  once committed
 
-    A request's life: `lookup`, `can_allocate`, `allocate`, `extend`, `append`, `commit`,
-    `truncate`, `fork`, `release`; `step` does all of it for a batch in one call. Kernels read
-    `block_table`, `block_tables` and `slot_mapping`. The other verbs stand in rooms:
+    Its verbs, by purpose:
+
+    - build one: `from_toml`
+    - ask about prompts, and begin sequences: `lookup`, `can_allocate`, `allocate`, `rematch`
+    - run a whole scheduler step in one call: `step`
+    - or sequence by sequence: `extend`, `append`, `commit`, `truncate`, `fork`, `release`,
+      `abort`, `preempt`, `lengths`
+    - take slots before tokens are known: `append_placeholders`, `fill_placeholders`
+    - tell kernels where KV is: `block_table`, `block_tables`, `slot_mapping`
+    - carry out copies and loads: `take_plan`, `done`, `failed`, `loaded`
+    - the pool: `counts`, `evict_until`, `resize`, `sleep`, `wake`, `expire_until`
+    - forget: `reset_prefix_cache`, `set_weight_version`
+    - recount everything: `check_integrity`
+
+    Everything else stands in rooms:
 
     - ``pins`` keeps blocks longer, or less long: pins, leases, hints, priorities;
     - ``blocks`` is the pool, block by block, for engines with request tables of their own;
-    - ``pressure`` says how scarce room is, and which sequence to preempt;
-    - ``stats`` counts; ``log`` is the ordered log of what happened; ``inspect`` looks inside.
+    - ``pressure`` says how scarce room is, and which sequences to preempt;
+    - ``stats`` counts, ``log`` is the ordered log of what happened, ``inspect`` looks inside.
 
     Args:
         config: The configuration; all defaults if None. A `Resolved` is used as it is.
