@@ -299,7 +299,7 @@ MUTANTS = (
     Mutant(
         "old-weights-found",
         "manager/pressure.rs",
-        "        let freed = self.clear_cache();\n        self.options.fingerprint",
+        "        let freed = self.reset_prefix_cache();\n        self.options.fingerprint",
         "        let freed = 0;\n        self.options.fingerprint",
         "what ran under the old weights is found when they come back",
     ),

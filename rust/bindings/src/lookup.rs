@@ -3,7 +3,7 @@
 
 use kvframe_core::Key;
 use kvframe_core::hash::{Extra, Space};
-use kvframe_core::manager::{Fits, Hit, Manager as Core};
+use kvframe_core::manager::{AllocStatus, Hit, Manager as Core};
 use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 
@@ -98,12 +98,12 @@ impl Manager {
             if asked.join {
                 core.expect_joins();
             }
-            core.fits(&asked)
+            core.can_allocate(&asked)
         })?;
         Ok(match fits.map_err(|e| from_core(py, &e))? {
-            Fits::Never => 0,
-            Fits::Later => 1,
-            Fits::Now => 2,
+            AllocStatus::Never => 0,
+            AllocStatus::Later => 1,
+            AllocStatus::Ok => 2,
         })
     }
 

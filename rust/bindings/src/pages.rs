@@ -126,7 +126,7 @@ impl TierPages {
 
     /// Gives up what is late: (tickets, what is forgotten).
     fn expire(&self, py: Python<'_>, now: u64) -> PyResult<(Vec<u64>, Gone)> {
-        let (late, forgotten) = self.core.with(py, |core| core.expire(now))?;
+        let (late, forgotten) = self.core.with(py, |core| core.expire_until(now))?;
         Ok((late, gone(forgotten)))
     }
 
@@ -184,7 +184,7 @@ impl TierPages {
 
     /// Evicts until so many pages are free.
     fn collect(&self, py: Python<'_>, free: u32) -> PyResult<Gone> {
-        self.core.with_victims(py, |core| core.collect(free)).map(gone)
+        self.core.with_victims(py, |core| core.evict_until(free)).map(gone)
     }
 
     /// Evicts up to `n` of the pages of `keys` that may die and that the tier below has.
@@ -199,14 +199,14 @@ impl TierPages {
         py: Python<'py>,
         pages: u32,
     ) -> PyResult<(Bound<'py, PyArray1<u32>>, Gone)> {
-        let (lent, evicted) = self.core.with_victims(py, |core| core.lend(pages))?;
+        let (lent, evicted) = self.core.with_victims(py, |core| core.take(pages))?;
         Ok((PyArray1::from_vec(py, lent), gone(evicted)))
     }
 
     /// Takes such pages back.
     fn give_back(&self, py: Python<'_>, pages: &Bound<'_, PyAny>) -> PyResult<()> {
         let pages = tokens(pages, "pages")?;
-        self.core.with(py, |core| core.give_back(&pages))
+        self.core.with(py, |core| core.free(&pages))
     }
 
     /// Pages in the order they would die, each with its key; a policy from outside is asked for it.

@@ -77,7 +77,7 @@ impl Slots {
     ) -> PyResult<(u64, u32, Option<u32>)> {
         let ids = tokens(prompt, "prompt")?;
         let (ids, space) = (&ids[..], space_of(salt, adapter, None));
-        let got = self.core.with_victims(py, |core| core.admit(ids, space, known(&using)))?;
+        let got = self.core.with_victims(py, |core| core.allocate(ids, space, known(&using)))?;
         Ok((got.seq, got.cached, got.copied_from))
     }
 
@@ -181,7 +181,7 @@ impl Slots {
 
     /// The same under other weights.
     fn set_fingerprint(&self, py: Python<'_>, fingerprint: &[u8]) -> PyResult<u32> {
-        self.core.with(py, |core| core.set_fingerprint(fingerprint))
+        self.core.with(py, |core| core.set_weight_version(fingerprint))
     }
 
     /// Every slot.
@@ -208,7 +208,7 @@ impl Slots {
     /// Counters by name.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let Counters {
-            admitted,
+            allocated,
             in_place,
             prompt_tokens,
             hit_tokens,
@@ -219,7 +219,7 @@ impl Slots {
         } = self.core.locked(py, |core| core.counters())?;
         let stats = PyDict::new(py);
         for (name, value) in [
-            ("admitted", admitted),
+            ("admitted", allocated),
             ("in_place", in_place),
             ("prompt_tokens", prompt_tokens),
             ("hit_tokens", hit_tokens),

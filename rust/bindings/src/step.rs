@@ -2,7 +2,7 @@
 
 use kvframe_core::manager::{Extent, Growth, Ids, Step, StepOutcome};
 use kvframe_core::tickets::Plan;
-use kvframe_core::{Admission, Error, Grant, Manager as Core, SeqId};
+use kvframe_core::{Admission, Allocation, Error, Manager as Core, SeqId};
 use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 
@@ -21,16 +21,16 @@ use crate::views::matrix;
 
 /// (sequence, cached tokens, tokens with slots, prompt tokens, ticket of a load, whether the other
 /// input was found, tokens the load brings, tokens joined, what is attached)
-pub type GrantTuple = (u64, u32, u32, u32, Option<u64>, bool, u32, u32, Option<u64>);
+pub type AllocationTuple = (u64, u32, u32, u32, Option<u64>, bool, u32, u32, Option<u64>);
 
 /// (ticket, rows of src, dst, tokens, group)
 pub type PlanTuple<'py> = (u64, Bound<'py, PyArray2<i32>>);
 
-/// (a grant or None an admission; refusals as (list, place, error); rewound sequences; the plan;
+/// (an allocation or None an admission; refusals as (list, place, error); rewound sequences; the plan;
 /// forks; preempted requests; the length of each extension; why each growth was refused, or 0;
 /// table entries that changed)
 type Stepped<'py> = (
-    Vec<Option<GrantTuple>>,
+    Vec<Option<AllocationTuple>>,
     Vec<(&'static str, usize, Py<PyAny>)>,
     Vec<u64>,
     Option<PlanTuple<'py>>,
@@ -50,18 +50,18 @@ pub fn plan_tuple<'py>(py: Python<'py>, plan: &Plan) -> PyResult<PlanTuple<'py>>
     Ok((plan.ticket, matrix(py, flat.collect(), 4)?))
 }
 
-/// A grant as Python takes it.
-pub fn grant_tuple(grant: Grant) -> GrantTuple {
+/// An allocation as Python takes it.
+pub fn allocation_tuple(allocation: Allocation) -> AllocationTuple {
     (
-        grant.seq,
-        grant.cached_tokens,
-        grant.granted_tokens,
-        grant.prompt_tokens,
-        grant.load,
-        grant.encoder_cached,
-        grant.external_tokens,
-        grant.joined_tokens,
-        grant.attached,
+        allocation.seq,
+        allocation.cached_tokens,
+        allocation.granted_tokens,
+        allocation.prompt_tokens,
+        allocation.load,
+        allocation.encoder_cached,
+        allocation.external_tokens,
+        allocation.joined_tokens,
+        allocation.attached,
     )
 }
 
@@ -131,7 +131,7 @@ impl Manager {
             passed: passed.map(|p| p.0),
             append: &append,
             extend: &extend,
-            admit: &[],
+            allocate: &[],
             token_budget: token_budget.map(|b| b.0),
             batch_tokens: batch_tokens.map(|b| b.0),
             skip_refused: skip_refused.map_or(Ok(false), |value| flag("skip_refused", value))?,
@@ -211,7 +211,7 @@ impl<'py> Run<'_, 'py> {
             }
         }
         if self.queue.len() > 0 {
-            interrupt = self.admit_all(py, &mut outcome, interrupt).err();
+            interrupt = self.allocate_all(py, &mut outcome, interrupt).err();
         }
         if manager.has_judge() || self.queue.len() > 0 {
             manager.locked(py, |core| self.finish(core, &mut outcome))?;
@@ -262,25 +262,25 @@ impl<'py> Run<'_, 'py> {
 
     /// The admissions, one after the other: what stands behind the last one tried is not looked at.
     /// After an `interrupt` no policy is asked any more, and those that would need victims are refused.
-    fn admit_all(
+    fn allocate_all(
         &mut self,
         py: Python<'py>,
         outcome: &mut StepOutcome,
         mut interrupt: Option<PyErr>,
     ) -> PyResult<()> {
         for place in 0..self.queue.len() {
-            if !outcome.admits_more(self.step) {
+            if !outcome.allocates_more(self.step) {
                 break;
             }
             let request = match self.queue.get(place) {
                 Ok(request) => request,
                 Err(error) if !is_interrupt(py, &error) => {
                     self.failures.push(error);
-                    outcome.refuse_admission(Error::Unreadable);
+                    outcome.refuse_allocation(Error::Unreadable);
                     continue;
                 }
                 Err(error) => {
-                    outcome.refuse_admission(Error::Unreadable);
+                    outcome.refuse_allocation(Error::Unreadable);
                     self.failures.push(error.clone_ref(py));
                     interrupt.get_or_insert(error);
                     continue;
@@ -288,14 +288,14 @@ impl<'py> Run<'_, 'py> {
             };
             let keys = self.manager.keys_of(py, request.get());
             let asked = request.get().admission(&keys);
-            if let Err(error) = self.admit_one(py, outcome, &asked, interrupt.is_none()) {
+            if let Err(error) = self.allocate_one(py, outcome, &asked, interrupt.is_none()) {
                 interrupt.get_or_insert(error);
             }
         }
         interrupt.map_or(Ok(()), Err)
     }
 
-    fn admit_one(
+    fn allocate_one(
         &mut self,
         py: Python<'py>,
         outcome: &mut StepOutcome,
@@ -305,15 +305,15 @@ impl<'py> Run<'_, 'py> {
         let (manager, step) = (self.manager, self.step);
         loop {
             let tried = manager.locked(py, |core| {
-                let tried = core.admit_next(step, outcome, asked);
+                let tried = core.allocate_next(step, outcome, asked);
                 let Err(Error::NeedVictims { n }) = tried else { return tried };
                 let native = manager.native.is_some() && decides;
                 if native && core.decide(n) {
-                    return core.admit_next(step, outcome, asked);
+                    return core.allocate_next(step, outcome, asked);
                 }
                 if native {
                     core.settle_choice();
-                    outcome.refuse_admission(Error::PolicyFailed);
+                    outcome.refuse_allocation(Error::PolicyFailed);
                     return Ok(());
                 }
                 tried
@@ -334,7 +334,7 @@ impl<'py> Run<'_, 'py> {
                 continue;
             }
             manager.locked(py, Core::settle_choice)?;
-            outcome.refuse_admission(Error::PolicyFailed);
+            outcome.refuse_allocation(Error::PolicyFailed);
             match found {
                 Err(error) if is_interrupt(py, &error) => return Err(error),
                 Err(error) => self.failures.push(error),
@@ -460,23 +460,27 @@ impl<'py, I: Iterator<Item = PyErr>> Told<'_, 'py, I> {
     fn tell(mut self, outcome: StepOutcome) -> PyResult<Stepped<'py>> {
         let (py, step) = (self.py, self.step);
         let (appends, extensions) = (step.append.len(), step.extend.len());
-        let mut reasons = vec![0_u8; appends + extensions + outcome.admitted.len()];
+        let mut reasons = vec![0_u8; appends + extensions + outcome.allocated.len()];
         reasons.resize(appends + extensions + self.queue, reason(&Error::NotTried));
         let mut refused = Vec::new();
         for refusal in &outcome.refused {
             let (name, from) = match refusal.growth {
                 Growth::Append => ("append", 0),
                 Growth::Extend => ("extend", appends),
-                Growth::Admit => ("admit", appends + extensions),
+                Growth::Allocate => ("admit", appends + extensions),
             };
             reasons[from + refusal.place] = reason(&refusal.error);
             // Not tried is not refused: the request stays where it is in the queue.
-            if refusal.growth != Growth::Admit || refusal.error != Error::NotTried {
+            if refusal.growth != Growth::Allocate || refusal.error != Error::NotTried {
                 refused.push((name, refusal.place, self.error(&refusal.error)));
             }
         }
         Ok((
-            outcome.admitted.into_iter().map(|grant| grant.map(grant_tuple)).collect(),
+            outcome
+                .allocated
+                .into_iter()
+                .map(|allocation| allocation.map(allocation_tuple))
+                .collect(),
             refused,
             outcome.rewound,
             outcome.plan.map(|plan| plan_tuple(py, &plan)).transpose()?,

@@ -74,7 +74,7 @@ impl Manager {
         let gate = self.locked(py, |core| core.admission_counts())?;
         let (stats, freed, live, waiting, fallbacks, peak) = self.locked(py, |core| {
             let (stats, freed, fallbacks) = (core.stats(), core.freed(), core.fallbacks());
-            (stats, freed, core.live_sequences(), core.waiting(), fallbacks, core.peak())
+            (stats, freed, core.num_running(), core.waiting(), fallbacks, core.peak())
         })?;
         let told = [
             ("freed", freed),

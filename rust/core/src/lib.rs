@@ -12,7 +12,7 @@
 //! | [`index`] | from keys or tokens to resident blocks |
 //! | [`policy`] | which block dies next, and which become findable |
 //! | [`sequence`] | block tables, lengths, what is known of a request |
-//! | [`manager`] | the operations: admit, append, commit, release, fork, step |
+//! | [`manager`] | the operations: allocate, append, commit, release, fork, step |
 //! | [`locks`] | pins: prefixes held against eviction |
 //! | [`retention`] | how important blocks are, and for how long; sessions and hints on them |
 //! | [`tickets`] | copies, loads and leases in flight, and the blocks they hold |
@@ -55,7 +55,7 @@ pub mod tier;
 
 pub use error::{Error, Result};
 pub use hash::{HashAlgo, Key};
-pub use manager::{Admission, Fit, Grant, Manager, Prompt};
+pub use manager::{Admission, Allocation, Fit, Manager, Prompt};
 pub use options::{Group, GroupKind, Options};
 pub use origins::Scope;
 pub use pool::{BlockId, NIL};

@@ -29,7 +29,7 @@ struct Slot {
 pub struct Holder {
     /// Any name; empty if none was given.
     pub owner: String,
-    /// When it ends by itself, by the clock that `expire` is called with.
+    /// When it ends by itself, by the clock that `expire_until` is called with.
     pub until: Option<u64>,
     /// Tokens of the prefix.
     pub tokens: u32,

@@ -99,7 +99,7 @@ pub struct Sequence {
     /// The end of what a load brings: computed elsewhere, over another copy of that input.
     pub brought: u32,
     /// The tick of its admission.
-    pub admitted: u64,
+    pub allocated: u64,
     /// Tokens of a step of its prompt; all of them where it came without.
     pub chunk: u32,
     /// How often it was touched.

@@ -268,8 +268,8 @@ fn drive(policy: &'static str, seed: u64, retains: bool) -> Twin {
                 let retention = if retains { retention(&mut dice) } else { None };
                 let retention = retention.as_ref();
                 let asked = Admission { outlook: &outlook, meta, retention, ..request(&tokens) };
-                if let Ok(grant) = m.admit(&asked) {
-                    admitted = Some(grant.seq);
+                if let Ok(allocation) = m.allocate(&asked) {
+                    admitted = Some(allocation.seq);
                 }
             }
             2 if !live.is_empty() => {
@@ -282,7 +282,7 @@ fn drive(policy: &'static str, seed: u64, retains: bool) -> Twin {
                 let seq = live.swap_remove(dice.below(live.len() as u64) as usize);
                 m.release(seq).unwrap();
             }
-            _ if retains => drop(m.expire(step / 2).unwrap()),
+            _ if retains => drop(m.expire_until(step / 2).unwrap()),
             _ => {}
         }
         if let Some(seq) = admitted {

@@ -126,9 +126,9 @@ fn a_transfer_that_was_given_up_holds_no_other_up() {
     let stuck = tier.store(&prefix(1, 2), 1, Known::default()).unwrap();
     put(&mut tier, &prefix(2, 1));
     tier.set_deadline(stuck.ticket, 10).unwrap();
-    assert!(tier.expire(9).unwrap().0.is_empty());
+    assert!(tier.expire_until(9).unwrap().0.is_empty());
     assert_eq!(tier.counts(), (0, 0, 3));
-    assert_eq!(tier.expire(10).unwrap().0, [stuck.ticket]);
+    assert_eq!(tier.expire_until(10).unwrap().0, [stuck.ticket]);
     assert_eq!((tier.counts(), tier.find(&prefix(1, 2))), ((0, 1, 2), 0));
     assert!(tier.cancel(stuck.ticket).is_err());
     tier.end(stuck.ticket, 2, false).unwrap();
@@ -152,7 +152,7 @@ fn what_has_ended_is_neither_late_nor_given_up_nor_ended_again_while_it_waits_fo
     assert_eq!(tier.cancel(second), Err(unknown.clone()));
     assert_eq!(tier.end(second, 1, false), Err(unknown.clone()));
     assert_eq!(tier.set_deadline(second, 20), Err(unknown));
-    let (late, gone) = tier.expire(10).unwrap();
+    let (late, gone) = tier.expire_until(10).unwrap();
     assert_eq!((late, gone.len(), tier.stats().late), (vec![first], 1, 1));
     assert_eq!((tier.find(&fast), tier.find(&slow)), (1, 0));
     tier.end(first, 1, false).unwrap();
@@ -265,12 +265,12 @@ fn that_a_page_is_backed_ends_with_it() {
 fn lent_pages_are_no_ones_to_evict_and_come_back_once() {
     let mut tier = pages("lru", 4);
     put(&mut tier, &prefix(1, 3));
-    let (lent, evicted) = tier.lend(3).unwrap();
+    let (lent, evicted) = tier.take(3).unwrap();
     assert_eq!((lent.len(), evicted.len()), (3, 2));
-    assert!(tier.lend(2).is_err());
-    assert!(tier.give_back(&[lent[0], lent[0]]).is_err());
-    tier.give_back(&lent).unwrap();
-    assert!(tier.give_back(&lent).is_err());
+    assert!(tier.take(2).is_err());
+    assert!(tier.free(&[lent[0], lent[0]]).is_err());
+    tier.free(&lent).unwrap();
+    assert!(tier.free(&lent).is_err());
     assert_eq!(tier.counts(), (3, 1, 0));
     tier.check_integrity().unwrap();
 }
@@ -325,7 +325,7 @@ fn random_transfers_keep_the_books_under_every_policy() {
                 7 => drop(tier.forget(keys[0])),
                 _ => {
                     tier.set_backed(&keys, dice.upto(2) == 0);
-                    tier.collect(dice.upto(6)).unwrap();
+                    tier.evict_until(dice.upto(6)).unwrap();
                 }
             }
             tier.check_integrity().unwrap_or_else(|e| panic!("{name}, step {step}: {e}"));

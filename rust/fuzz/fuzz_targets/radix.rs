@@ -31,7 +31,7 @@ struct Text {
 
 #[derive(Arbitrary, Debug)]
 enum Op {
-    Admit { text: Text, join: bool },
+    Allocate { text: Text, join: bool },
     Append { pick: u8, tokens: Vec<bool> },
     Commit { pick: u8, left: u8 },
     Truncate { pick: u8, less: u8 },
@@ -90,7 +90,7 @@ impl World {
 
     fn act(&mut self, op: &Op) -> Option<()> {
         match op {
-            Op::Admit { text, join } => self.admit(text, *join),
+            Op::Allocate { text, join } => self.allocate(text, *join),
             Op::Append { pick, tokens } => {
                 let at = self.pick(*pick)?;
                 let (seq, tokens) = (self.live[at].0, ids(tokens));
@@ -145,7 +145,7 @@ impl World {
                     self.held.swap_remove(at);
                 }
             }
-            Op::Evict { free } => drop(self.m.collect((*free).into())),
+            Op::Evict { free } => drop(self.m.evict_until((*free).into())),
             Op::Settle { good } => {
                 let ticket = self.m.take_plan()?.ticket;
                 if *good {
@@ -155,14 +155,14 @@ impl World {
                 }
             }
             Op::Clear => {
-                self.m.clear_cache();
+                self.m.reset_prefix_cache();
             }
             Op::Look { text } => self.look(&ids(&text.tokens), text.salted),
         }
         Some(())
     }
 
-    fn admit(&mut self, text: &Text, join: bool) {
+    fn allocate(&mut self, text: &Text, join: bool) {
         let tokens = ids(&text.tokens);
         let request = Admission {
             prompt: Prompt { tokens: &tokens, keys: &[], len: 0 },
@@ -174,10 +174,10 @@ impl World {
         if self.live.len() > 8 {
             return;
         }
-        if let Ok(grant) = self.m.admit(&request) {
-            let cached = grant.cached_tokens as usize;
+        if let Ok(allocation) = self.m.allocate(&request) {
+            let cached = allocation.cached_tokens as usize;
             assert!((found..found + self.size).contains(&cached), "{cached}, there are {found}");
-            self.live.push((grant.seq, (text.salted, tokens)));
+            self.live.push((allocation.seq, (text.salted, tokens)));
         }
     }
 

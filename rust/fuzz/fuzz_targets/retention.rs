@@ -139,7 +139,7 @@ impl World {
                 self.now += u64::from(later % 8);
                 let due = self.deadlines.iter().filter(|&(_, &when)| when <= self.now);
                 let due: Vec<u64> = due.map(|(&ticket, _)| ticket).collect();
-                assert_eq!(self.m.expire(self.now).expect("sound").tickets, due);
+                assert_eq!(self.m.expire_until(self.now).expect("sound").tickets, due);
                 self.deadlines.retain(|ticket, _| !due.contains(ticket));
                 self.tickets.retain(|ticket| !due.contains(ticket));
             }
@@ -154,17 +154,19 @@ impl World {
                 }
                 self.m.done(ticket).expect_err("settled");
             }
-            Op::Collect { free } => drop(self.m.collect((*free).into()).expect("cached ones go")),
+            Op::Collect { free } => {
+                drop(self.m.evict_until((*free).into()).expect("cached ones go"))
+            }
             Op::Lend { count } => {
                 let mut out = vec![0; usize::from(count % 4)];
-                self.m.lend(&mut out).ok()?;
+                self.m.take(&mut out).ok()?;
                 self.lent.extend(out);
             }
             Op::GiveBack => {
-                self.m.give_back(&self.lent).expect("on loan");
+                self.m.free(&self.lent).expect("on loan");
                 self.lent.clear();
             }
-            Op::Clear => drop(self.m.clear_cache()),
+            Op::Clear => drop(self.m.reset_prefix_cache()),
         }
         Some(())
     }
@@ -181,10 +183,10 @@ impl World {
             meta,
             ..Admission::default()
         };
-        if let Ok(grant) = self.m.admit(&request) {
-            self.tickets.extend(grant.load);
-            self.live.push(grant.seq);
-            self.metas.insert(grant.seq, meta);
+        if let Ok(allocation) = self.m.allocate(&request) {
+            self.tickets.extend(allocation.load);
+            self.live.push(allocation.seq);
+            self.metas.insert(allocation.seq, meta);
         }
     }
 

@@ -126,11 +126,11 @@ fn serve_kept(
         retention,
         ..Admission::default()
     };
-    let grant = m.admit(&asked)?;
-    m.commit(grant.seq, blocks * SIZE)?;
-    m.release(grant.seq)?;
+    let allocation = m.allocate(&asked)?;
+    m.commit(allocation.seq, blocks * SIZE)?;
+    m.release(allocation.seq)?;
     m.check_integrity().unwrap();
-    Ok(grant.cached_tokens)
+    Ok(allocation.cached_tokens)
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn deaths(m: &mut Manager, firsts: [u32; 8]) -> Vec<u32> {
     let mut left = firsts.to_vec();
     let mut dead = Vec::new();
     for free in 1..=8 {
-        m.collect(free).unwrap();
+        m.evict_until(free).unwrap();
         m.check_integrity().unwrap();
         let gone = |first: &u32| {
             let tokens: Vec<u32> = (*first..=*first + SIZE).collect();

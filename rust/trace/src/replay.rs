@@ -254,8 +254,8 @@ impl<'a> Prepared<'a> {
         if !host.find(manager, &admission) {
             return Ok(None);
         }
-        let grant = loop {
-            match manager.admit(&admission) {
+        let allocation = loop {
+            match manager.allocate(&admission) {
                 Err(Error::NeedVictims { n }) if host.judge(manager, n) => {}
                 Err(Error::NeedVictims { .. }) => return Ok(None),
                 settled => break settled?,
@@ -263,20 +263,20 @@ impl<'a> Prepared<'a> {
         };
         manager.settle_choice();
         manager.forget_answer(admission.prompt.keys);
-        if !host.admit(manager, grant.seq, grant.granted_tokens) {
+        if !host.admit(manager, allocation.seq, allocation.granted_tokens) {
             return Ok(None);
         }
-        let done = manager.commit(grant.seq, grant.granted_tokens)?;
+        let done = manager.commit(allocation.seq, allocation.granted_tokens)?;
         host.admitted(manager);
-        manager.release(grant.seq)?;
+        manager.release(allocation.seq)?;
         let input = u64::from(request.input_tokens);
-        let hit = u64::from(grant.cached_tokens).min(input);
+        let hit = u64::from(allocation.cached_tokens).min(input);
         let allowed = if self.mode == Mode::Trace { slots } else { (len.max(1) - 1) / size * size };
-        if grant.cached_tokens < allowed {
+        if allocation.cached_tokens < allowed {
             outcome.after_gap_hit_tokens += u64::from(done.duplicates * size);
         }
         outcome.block_accesses += u64::from(blocks);
-        outcome.block_hits += u64::from(grant.cached_tokens / size);
+        outcome.block_hits += u64::from(allocation.cached_tokens / size);
         outcome.request_hit_rates += if input > 0 { hit as f64 / input as f64 } else { 0.0 };
         Ok(Some((input, hit)))
     }

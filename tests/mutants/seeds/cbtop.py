@@ -119,9 +119,9 @@ MUTANTS = (
     Mutant(
         "ties-by-chance",
         "manager/preemption.rs",
-        "        let last = u64::MAX - sequence.admitted;\n",
+        "        let last = u64::MAX - sequence.allocated;\n",
         "        let chance = std::collections::hash_map::RandomState::new();\n"
-        "        let last = std::hash::BuildHasher::hash_one(&chance, sequence.admitted);\n",
+        "        let last = std::hash::BuildHasher::hash_one(&chance, sequence.allocated);\n",
         "which of two equal sequences goes differs from run to run",
         ("CB-B10",),
     ),

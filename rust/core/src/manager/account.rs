@@ -1,7 +1,7 @@
 //! Statistics: each admission counted once, with the reason why it found no more.
 
 use super::lookup::Wanted;
-use super::{Admission, Grant, Manager};
+use super::{Admission, Allocation, Manager};
 use crate::events::Kind;
 use crate::ghosts::{Ghosts, Gone, Spaces};
 use crate::groups::GroupKind;
@@ -47,7 +47,7 @@ impl Manager {
     }
 
     /// How long sampled blocks lived and lay idle.
-    pub fn samples(&self) -> &Samples {
+    pub fn block_lifetimes(&self) -> &Samples {
         &self.observer.samples
     }
 
@@ -137,10 +137,15 @@ impl Manager {
     }
 
     /// Counts an admission.
-    pub(super) fn count_admission(&mut self, request: &Admission<'_>, grant: &Grant, miss: Miss) {
-        let (known, cached) = (grant.prompt_tokens, grant.cached_tokens);
-        if grant.granted_tokens < known {
-            self.note(Kind::Extend, grant.seq, u64::from(grant.granted_tokens));
+    pub(super) fn count_allocation(
+        &mut self,
+        request: &Admission<'_>,
+        allocation: &Allocation,
+        miss: Miss,
+    ) {
+        let (known, cached) = (allocation.prompt_tokens, allocation.cached_tokens);
+        if allocation.granted_tokens < known {
+            self.note(Kind::Extend, allocation.seq, u64::from(allocation.granted_tokens));
         }
         let stats = &mut self.stats;
         if request.resumed {
@@ -155,7 +160,7 @@ impl Manager {
             stats.hit_share_ppm += u64::from(cached) * 1_000_000 / u64::from(known.max(1));
         }
         if self.observer.on {
-            self.count_prefix(request, grant, miss);
+            self.count_prefix(request, allocation, miss);
         }
     }
 
@@ -182,8 +187,8 @@ impl Manager {
         }
     }
 
-    fn count_prefix(&mut self, request: &Admission<'_>, grant: &Grant, miss: Miss) {
-        let (known, cached) = (grant.prompt_tokens, grant.cached_tokens);
+    fn count_prefix(&mut self, request: &Admission<'_>, allocation: &Allocation, miss: Miss) {
+        let (known, cached) = (allocation.prompt_tokens, allocation.cached_tokens);
         let unread = miss.reason == Reason::ReadSkipped;
         if !request.resumed {
             self.stats.lookup_blocks += u64::from(miss.wanted);
@@ -198,11 +203,11 @@ impl Manager {
         } else if unread {
             self.stats.resumed_unread_tokens += u64::from(known);
         }
-        self.created(grant.seq).miss = miss;
+        self.created(allocation.seq).miss = miss;
         if self.log.is_on() {
             let event = crate::events::Event {
                 group: miss.group,
-                seq: grant.seq,
+                seq: allocation.seq,
                 value: miss.reason as u64,
                 other: u64::from(miss.wanted),
                 ..crate::events::Event::new(self.tick, Kind::Miss)
@@ -233,7 +238,7 @@ impl Manager {
     ///
     /// # Errors
     /// Unknown handles.
-    pub fn miss(&self, seq: SeqId) -> crate::Result<Option<Miss>> {
+    pub fn miss_reason(&self, seq: SeqId) -> crate::Result<Option<Miss>> {
         let miss = self.sequences.get(seq)?.miss;
         Ok(self.observer.on.then_some(miss))
     }

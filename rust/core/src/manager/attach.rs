@@ -99,7 +99,7 @@ impl Manager {
     }
 
     /// Handles whose prefix is gone, since the last call.
-    pub fn take_dropped(&mut self) -> Vec<u64> {
-        self.attached.take_dropped()
+    pub fn take_detached(&mut self) -> Vec<u64> {
+        self.attached.take_detached()
     }
 }

@@ -1,4 +1,4 @@
-//! Blocks one by one, for engines with request books of their own: what `lend` gave out is published
+//! Blocks one by one, for engines with request books of their own: what `take` gave out is published
 //! under a key, found, held and given up again.
 
 use super::Manager;

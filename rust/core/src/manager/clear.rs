@@ -12,7 +12,7 @@ use crate::pool::{BlockId, NIL, State};
 impl Manager {
     /// Forgets every cached block; running sequences keep theirs, and leave nothing findable.
     /// Returns how many blocks were freed.
-    pub fn clear_cache(&mut self) -> u32 {
+    pub fn reset_prefix_cache(&mut self) -> u32 {
         self.tick += 1;
         let freed = self.forget_all(self.index.blocks());
         self.attached.drop_below();

@@ -79,7 +79,7 @@ impl Manager {
     ///
     /// # Errors
     /// As [`Manager::append`].
-    pub fn append_unknown(&mut self, seq: SeqId, count: u32) -> Result<()> {
+    pub fn append_placeholders(&mut self, seq: SeqId, count: u32) -> Result<()> {
         self.append_ids(seq, Ids::Unknown(count))
     }
 
@@ -87,7 +87,7 @@ impl Manager {
     ///
     /// # Errors
     /// Unknown handles; [`Error::Invalid`] for more ids than are missing.
-    pub fn fill(&mut self, seq: SeqId, tokens: &[u32]) -> Result<()> {
+    pub fn fill_placeholders(&mut self, seq: SeqId, tokens: &[u32]) -> Result<()> {
         let sequence = self.sequences.get_mut(seq)?;
         check_missing(tokens.len(), sequence.unknown)?;
         let missing = sequence.unknown as usize;
@@ -199,7 +199,7 @@ impl Manager {
     }
 
     /// Slots up to `until`, as `extend` gives them, and past what is known for tokens whose ids come
-    /// later, as `append_unknown` does.
+    /// later, as `append_placeholders` does.
     ///
     /// # Errors
     /// As those two.

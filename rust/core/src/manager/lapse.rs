@@ -46,7 +46,7 @@ pub struct Lapsed {
 }
 
 impl Manager {
-    /// Lets an outstanding ticket lapse at `at`, by whatever clock `expire` is called with.
+    /// Lets an outstanding ticket lapse at `at`, by whatever clock `expire_until` is called with.
     ///
     /// # Errors
     /// [`Error::UnknownTicket`].
@@ -64,7 +64,7 @@ impl Manager {
     ///
     /// # Errors
     /// None of its own.
-    pub fn expire(&mut self, now: u64) -> Result<Lapsed> {
+    pub fn expire_until(&mut self, now: u64) -> Result<Lapsed> {
         let blocks = self.tell_time(now);
         let lapsed = self.tickets.lapsed(now);
         let mut cut = Vec::new();

@@ -14,7 +14,7 @@ use crate::pool::{BlockId, NIL};
 pub struct Pinner<'a> {
     /// Any name.
     pub owner: &'a str,
-    /// How long, by the clock that `expire` is called with; until the receipt is back if `None`.
+    /// How long, by the clock that `expire_until` is called with; until the receipt is back if `None`.
     pub lease: Option<u64>,
     /// The session that it is for, or 0.
     pub session: u64,

@@ -5,7 +5,7 @@
 //!
 //! | modules | purpose |
 //! | --- | --- |
-//! | `request`, `lookup`, `fits`, `needs`, `admit`, `own`, `rematch` | a request is looked up, counted, admitted |
+//! | `request`, `lookup`, `can_allocate`, `needs`, `allocate`, `own`, `rematch` | a request is looked up, counted, allocated |
 //! | `grow`, `rows`, `growth`, `windows`, `cross` | slots for more tokens; blocks given up again |
 //! | `commit`, `plain`, `tails`, `remap`, `admission` | computed blocks become findable |
 //! | `fork`, `release`, `owners`, `fence`, `ended`, `preemption` | sequences split and end |
@@ -19,10 +19,11 @@
 
 mod account;
 mod admission;
-mod admit;
+mod allocate;
 mod answers;
 mod attach;
 mod blocks;
+mod can_allocate;
 mod candidates;
 mod clear;
 mod commit;
@@ -31,7 +32,6 @@ mod cross;
 mod dump;
 mod ended;
 mod fence;
-mod fits;
 mod fork;
 mod grow;
 mod growth;
@@ -67,9 +67,9 @@ mod windows;
 
 pub use admission::Due;
 pub use answers::Answer;
+pub use can_allocate::AllocStatus;
 pub use commit::Committed;
 pub use dump::DumpFormat;
-pub use fits::Fits;
 pub use grow::Ids;
 pub use lapse::{Lapsed, Owners, TicketKind};
 pub use lock::{Locked, Pinner};
@@ -78,10 +78,10 @@ pub use preemption::{Candidate, HALF_LIFE, Heat, Preempt};
 pub use pressure::Pressure;
 pub use read::Pages;
 pub use remap::Remap;
-pub use request::{Admission, Fit, Grant, Prompt};
+pub use request::{Admission, Allocation, Fit, Prompt};
 pub use snapshot::{Blocks, SequenceCopy, Snapshot};
 pub use step::{Extent, Growth, Refused, Step, StepOutcome, Waiting};
-pub use windows::Sight;
+pub use windows::VisibleRange;
 
 use crate::attached::Attached;
 use crate::error::{Error, Result};
@@ -248,12 +248,12 @@ impl Manager {
     }
 
     /// How many sequences are live.
-    pub fn live_sequences(&self) -> usize {
+    pub fn num_running(&self) -> usize {
         self.sequences.len() - self.orphans.len()
     }
 
     /// Their handles.
-    pub fn live(&self) -> Vec<SeqId> {
+    pub fn running(&self) -> Vec<SeqId> {
         self.sequences.iter().map(|(seq, _)| seq).filter(|&seq| !self.orphans.has(seq)).collect()
     }
 

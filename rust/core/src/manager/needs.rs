@@ -1,6 +1,6 @@
 //! What an admission needs, counted before anything moves.
 
-use super::admit::Start;
+use super::allocate::Start;
 use super::growth::{Count, Way};
 use super::tails::Tail;
 use super::{Admission, Fit, Manager};
@@ -13,7 +13,7 @@ use crate::sequence::Sequence;
 pub(super) struct Counted {
     /// Tokens that get slots.
     pub(super) until: u32,
-    /// Blocks that a partial grant leaves.
+    /// Blocks that a partial allocation leaves.
     pub(super) leave: u32,
     /// Tokens that somebody else brings.
     pub(super) external: u32,

@@ -80,7 +80,7 @@ impl Manager {
         self.log.push(Event { group, block, seq, key, value, other, ..event });
     }
 
-    pub(super) fn note_admission(
+    pub(super) fn note_allocation(
         &mut self,
         seq: SeqId,
         request: &Admission<'_>,

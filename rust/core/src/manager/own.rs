@@ -1,7 +1,7 @@
 //! An admission takes ownership of the blocks that were found for it.
 
 use super::Manager;
-use super::admit::Start;
+use super::allocate::Start;
 use crate::events::Kind;
 use crate::policy::{Use, View};
 use crate::pool::{BlockId, NIL, State};

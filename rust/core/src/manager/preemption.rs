@@ -238,13 +238,13 @@ impl Manager {
 
     /// Lower gives way first.
     fn rank(&self, sequence: &Sequence, rule: Preempt) -> (i64, u64, u64) {
-        let last = u64::MAX - sequence.admitted;
+        let last = u64::MAX - sequence.allocated;
         match rule {
             Preempt::FewestComputed => (0, u64::from(sequence.committed), last),
             Preempt::LastAdmitted | Preempt::MostFreed => (0, last, 0),
             Preempt::LowestPriority => (sequence.meta.priority.into(), last, 0),
             Preempt::LongestFirst => (-i64::from(sequence.len), last, 0),
-            Preempt::LeastRecent => (0, sequence.used, sequence.admitted),
+            Preempt::LeastRecent => (0, sequence.used, sequence.allocated),
             Preempt::LeastFrequent => (0, sequence.heat.now(self.tick), sequence.used),
         }
     }

@@ -24,7 +24,7 @@ impl Manager {
     ///
     /// # Errors
     /// Unknown handles.
-    pub fn readable(&self, seq: SeqId) -> Result<u32> {
+    pub fn num_readable_tokens(&self, seq: SeqId) -> Result<u32> {
         let sequence = self.sequences.get(seq)?;
         let mut readable = sequence.committed;
         if sequence.joined > 0
@@ -95,7 +95,7 @@ impl Manager {
     /// # Errors
     /// Unknown handles; [`Error::Invalid`] past what the group has computed, or where a window moved on.
     pub fn pages(&self, seq: SeqId, start: u32, stop: u32, group: usize) -> Result<Pages> {
-        let readable = self.readable(seq)?;
+        let readable = self.num_readable_tokens(seq)?;
         let sequence = self.sequences.get(seq)?;
         let wrong = |limit: String| Error::Invalid {
             what: "read",
@@ -129,7 +129,7 @@ impl Manager {
     ///
     /// # Errors
     /// Unknown handles.
-    pub fn unkeyed(&self, seq: SeqId) -> Result<Vec<Vec<BlockId>>> {
+    pub fn unhashed_blocks(&self, seq: SeqId) -> Result<Vec<Vec<BlockId>>> {
         let unkeyed = |&block: &BlockId| block != NIL && self.pool.state(block) == State::Pending;
         let tables = &self.sequences.get(seq)?.tables;
         Ok(tables.iter().map(|table| table.iter().copied().filter(unkeyed).collect()).collect())

@@ -55,7 +55,7 @@ pub struct Admission<'a> {
     /// at once, and so are tokens past it.
     pub max_tokens: u32,
     /// Tokens after the cached ones that somebody else brings: whole blocks, filled by the time that
-    /// the grant's `load` is settled.
+    /// the allocation's `load` is settled.
     pub external: u32,
     /// The same as a length: the prompt's first tokens up to here can be brought; what is cached of
     /// them is not. Whole blocks of it, and nothing of it is an error.
@@ -101,7 +101,7 @@ impl Default for Admission<'_> {
 
 /// What an admission gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Grant {
+pub struct Allocation {
     /// The sequence.
     pub seq: SeqId,
     /// Prompt tokens found; computing starts here, or behind what is joined or loaded.

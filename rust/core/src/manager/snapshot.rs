@@ -126,7 +126,7 @@ impl Manager {
             private: s.private,
             tables: s.tables.clone(),
             meta: s.meta,
-            admitted: s.admitted,
+            admitted: s.allocated,
             max_tokens: s.max_tokens,
             salt: s.salt.clone(),
             adapter: s.adapter.clone(),

@@ -6,7 +6,7 @@ mod run;
 pub use check::Extent;
 
 use super::grow::Ids;
-use super::{Admission, Grant, Manager, Remap};
+use super::{Admission, Allocation, Manager, Remap};
 use crate::error::{Error, Result};
 use crate::sequence::{SeqId, Sequence};
 use crate::tickets::Plan;
@@ -44,7 +44,7 @@ pub struct Step<'a> {
     /// Sequences whose known tokens get slots up to a length (chunked prefill).
     pub extend: &'a [(SeqId, u32)],
     /// Requests that ask to come in.
-    pub admit: &'a [Admission<'a>],
+    pub allocate: &'a [Admission<'a>],
     /// Tokens that the admissions may leave to be computed, all together.
     pub token_budget: Option<u32>,
     /// Tokens that the step may give slots to be computed, all together: appended ones are all or
@@ -96,8 +96,8 @@ pub enum Growth {
     Append,
     /// [`Step::extend`].
     Extend,
-    /// [`Step::admit`].
-    Admit,
+    /// [`Step::allocate`].
+    Allocate,
 }
 
 /// A growth that was refused; its sequence, and every other, is as it was.
@@ -128,7 +128,7 @@ pub struct StepOutcome {
     /// Per extension, the length that has slots now.
     pub extended: Vec<u32>,
     /// Per admission.
-    pub admitted: Vec<Option<Grant>>,
+    pub allocated: Vec<Option<Allocation>>,
     /// What was not granted, in the order tried.
     pub refused: Vec<Refused>,
     /// Copies to run before this step's writes.
@@ -136,7 +136,7 @@ pub struct StepOutcome {
     /// Tokens that got slots to be computed.
     spent: u32,
     /// Of those, tokens of admissions.
-    spent_on_admissions: u32,
+    spent_on_allocations: u32,
 }
 
 impl StepOutcome {
@@ -145,21 +145,21 @@ impl StepOutcome {
     }
 
     /// The admission in line is refused.
-    pub fn refuse_admission(&mut self, error: Error) {
-        self.refuse(Growth::Admit, self.admitted.len(), error);
-        self.admitted.push(None);
+    pub fn refuse_allocation(&mut self, error: Error) {
+        self.refuse(Growth::Allocate, self.allocated.len(), error);
+        self.allocated.push(None);
     }
 
     /// Whether the admission in line is tried: nothing before it was refused, or refusals are
     /// skipped, and tokens are left.
-    pub fn admits_more(&self, step: &Step<'_>) -> bool {
+    pub fn allocates_more(&self, step: &Step<'_>) -> bool {
         let kept_out = !self.refused.is_empty() && !step.skip_refused;
-        !kept_out && self.left_for_admissions(step) > 0
+        !kept_out && self.left_for_allocations(step) > 0
     }
 
     /// Tokens that the admission in line may leave to be computed.
-    fn left_for_admissions(&self, step: &Step<'_>) -> u32 {
-        let spent = self.spent_on_admissions;
+    fn left_for_allocations(&self, step: &Step<'_>) -> u32 {
+        let spent = self.spent_on_allocations;
         let left = step.token_budget.map_or(u32::MAX, |budget| budget.saturating_sub(spent));
         left.min(self.left(step))
     }

@@ -23,7 +23,7 @@ use self::order::Order;
 use self::pins::Pins;
 pub use self::pins::SlotPin;
 use self::slot::Slot;
-pub use self::slot::{Admitted, Counters, Row, Standing};
+pub use self::slot::{Counters, Row, SlotAllocation, Standing};
 use crate::error::{Error, Result};
 use crate::hash::{HashAlgo, Hasher, Space};
 use crate::policy::{Eviction, Why};
@@ -142,12 +142,12 @@ impl Slots {
     /// # Errors
     /// [`Error::Invalid`] for an empty prompt, [`Error::SlotFull`] for one longer than a slot,
     /// [`Error::NoSlot`] while none can be had, [`Error::NeedVictims`].
-    pub fn admit(
+    pub fn allocate(
         &mut self,
         prompt: &[u32],
         space: Space<'_>,
         known: Known<'_>,
-    ) -> Result<Admitted> {
+    ) -> Result<SlotAllocation> {
         self.check_prompt(prompt)?;
         let root = self.hasher.root(space);
         let Way { into, from, tokens } = self.choose(root, prompt)?;
@@ -175,11 +175,11 @@ impl Slots {
         if let Some(from) = copied_from {
             self.plan_copy(from, into, tokens, known)?;
         }
-        self.counters.admitted += 1;
+        self.counters.allocated += 1;
         self.counters.in_place += u64::from(in_place);
         self.counters.prompt_tokens += prompt.len() as u64;
         self.counters.hit_tokens += u64::from(tokens);
-        Ok(Admitted { seq, cached: tokens, copied_from })
+        Ok(SlotAllocation { seq, cached: tokens, copied_from })
     }
 
     fn check_prompt(&self, prompt: &[u32]) -> Result<()> {
@@ -322,7 +322,7 @@ impl Slots {
     ///
     /// # Errors
     /// As there.
-    pub fn set_fingerprint(&mut self, fingerprint: &[u8]) -> Result<u32> {
+    pub fn set_weight_version(&mut self, fingerprint: &[u8]) -> Result<u32> {
         self.hasher = hasher(fingerprint);
         self.clear()
     }

@@ -87,7 +87,7 @@ impl Slot {
 
 /// What an admission gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Admitted {
+pub struct SlotAllocation {
     /// The sequence: its slot in the low half, the slot's version in the high half.
     pub seq: SeqId,
     /// Tokens that need not be computed.
@@ -126,7 +126,7 @@ pub struct Row {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Sequences admitted.
-    pub admitted: u64,
+    pub allocated: u64,
     /// Of them, those that go on in a slot whose prefix they share.
     pub in_place: u64,
     /// Tokens of their prompts.

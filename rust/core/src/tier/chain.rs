@@ -45,12 +45,12 @@ impl TierPolicy {
     }
 
     /// A block outside the order, for whoever keeps books of its own; `None` if none is free.
-    pub(super) fn lend(&mut self) -> Option<BlockId> {
+    pub(super) fn take(&mut self) -> Option<BlockId> {
         self.pool.lend()
     }
 
     /// Takes such a block back.
-    pub(super) fn give_back(&mut self, block: BlockId) {
+    pub(super) fn free(&mut self, block: BlockId) {
         self.pool.end_loan(block);
         self.pool.put_back(block);
     }

@@ -11,7 +11,7 @@ impl TierPages {
     ///
     /// # Errors
     /// [`Error::NeedVictims`].
-    pub fn collect(&mut self, free: u32) -> Result<Gone> {
+    pub fn evict_until(&mut self, free: u32) -> Result<Gone> {
         let pool = self.tier.pool();
         let short = free.saturating_sub(pool.free()).min(pool.cached());
         if self.tier.must_ask(short, &[]) {
@@ -24,9 +24,9 @@ impl TierPages {
     ///
     /// # Errors
     /// [`Error::NoCapacity`], [`Error::NeedVictims`].
-    pub fn lend(&mut self, n: u32) -> Result<(Vec<BlockId>, Gone)> {
+    pub fn take(&mut self, n: u32) -> Result<(Vec<BlockId>, Gone)> {
         let evicted = self.make_room(n, &[])?;
-        let pages: Vec<BlockId> = (0..n).map_while(|_| self.tier.lend()).collect();
+        let pages: Vec<BlockId> = (0..n).map_while(|_| self.tier.take()).collect();
         self.lent += pages.len() as u32;
         Ok((pages, evicted))
     }
@@ -35,10 +35,10 @@ impl TierPages {
     ///
     /// # Errors
     /// [`Error::NotLent`].
-    pub fn give_back(&mut self, pages: &[BlockId]) -> Result<()> {
+    pub fn free(&mut self, pages: &[BlockId]) -> Result<()> {
         self.check_lent(pages)?;
         for &page in pages {
-            self.tier.give_back(page);
+            self.tier.free(page);
         }
         self.lent -= pages.len() as u32;
         Ok(())

@@ -178,7 +178,7 @@ impl TierPages {
     ///
     /// # Errors
     /// [`Error::Integrity`].
-    pub fn expire(&mut self, now: u64) -> Result<(Vec<u64>, Gone)> {
+    pub fn expire_until(&mut self, now: u64) -> Result<(Vec<u64>, Gone)> {
         let due =
             |t: &&Transfer| t.parts > 0 && !t.cancelled && t.deadline.is_some_and(|at| at <= now);
         let late: Vec<u64> = self.transfers.iter().filter(due).map(|t| t.ticket).collect();

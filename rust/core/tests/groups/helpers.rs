@@ -61,6 +61,6 @@ pub fn kill(m: &mut Manager, doomed: impl Fn(&Manager, BlockId) -> bool) {
     doomed.sort_by_key(|&b| Reverse(m.pool().depth(b)));
     let generations: Vec<u32> = doomed.iter().map(|&b| m.pool().generation(b)).collect();
     m.choose(&doomed, &generations);
-    m.collect(m.pool().free() + doomed.len() as u32).unwrap();
+    m.evict_until(m.pool().free() + doomed.len() as u32).unwrap();
     m.check_integrity().unwrap();
 }

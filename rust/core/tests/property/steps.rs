@@ -18,7 +18,7 @@ impl Run {
         let found = if request.read && named { self.w.longest_hit(&text) } else { 0 };
         request.external = self.external(&text, found);
         request.join = self.joins();
-        let mut step = Step { admit: std::slice::from_ref(&request), ..Step::default() };
+        let mut step = Step { allocate: std::slice::from_ref(&request), ..Step::default() };
         let (done, failed) = self.some_tickets();
         let fence = self.dice.one_in(3).then(|| self.step_ahead());
         let passed = self.dice.one_in(3).then(|| self.step_behind());
@@ -100,8 +100,8 @@ impl Run {
         self.w.live.retain(|l| !ended.contains(&l.seq));
         self.w.ended.extend(&ended);
         self.grew(&outcome, &append);
-        if let Some(grant) = outcome.admitted[0] {
-            self.came_in(&text, &request, grant);
+        if let Some(allocation) = outcome.allocated[0] {
+            self.came_in(&text, &request, allocation);
         }
         if let Some(plan) = outcome.plan {
             self.w.pages.carry_out(&self.w.m, &plan, self.dice.one_in(5));

@@ -176,7 +176,7 @@ fn rule_8_namespaces_do_not_share_blocks() {
         for round in 0..2 {
             for (salt, adapter) in spaces {
                 let space = Space { salt, adapter, ..Space::default() };
-                let seq = m.admit(&Admission { space, ..request(&tokens) }).unwrap();
+                let seq = m.allocate(&Admission { space, ..request(&tokens) }).unwrap();
                 assert_eq!(seq.cached_tokens, round * 8, "{}: {space:?}", algo.name());
                 m.commit(seq.seq, 9).unwrap();
                 m.release(seq.seq).unwrap();
@@ -191,10 +191,10 @@ fn rule_8_another_image_ends_the_hit() {
     let tokens = open(&[1, 2, 3]);
     let hit = |m: &mut Manager, id: &[u8]| {
         let extras = [image(5, 7, id)];
-        let grant = m.admit(&Admission { extras: &extras, ..request(&tokens) }).unwrap();
-        m.commit(grant.seq, 13).unwrap();
-        m.release(grant.seq).unwrap();
-        grant.cached_tokens
+        let allocation = m.allocate(&Admission { extras: &extras, ..request(&tokens) }).unwrap();
+        m.commit(allocation.seq, 13).unwrap();
+        m.release(allocation.seq).unwrap();
+        allocation.cached_tokens
     };
     assert_eq!((hit(&mut m, b"cat"), hit(&mut m, b"dog"), hit(&mut m, b"cat")), (0, 4, 12));
 }
@@ -211,20 +211,20 @@ fn rule_8_a_collision_is_a_miss() {
         Options { blocks: 16, block_size: SIZE, hash: HashAlgo::Xxh3, ..Options::default() };
     let mut m = build(options, "lru");
     let (a, b, key) = (open(&[1]), open(&[2]), [Key(42)]);
-    let first = m.admit(&keyed(&a, &key)).unwrap();
+    let first = m.allocate(&keyed(&a, &key)).unwrap();
     m.commit(first.seq, 5).unwrap();
     assert_eq!(m.stats().collisions, 0);
-    let grant = m.admit(&keyed(&a, &key)).unwrap();
-    assert_eq!(grant.cached_tokens, 4, "the same tokens are found");
-    let grant = m.admit(&keyed(&b, &key)).unwrap();
-    assert_eq!((grant.cached_tokens, m.stats().collisions), (0, 1));
+    let allocation = m.allocate(&keyed(&a, &key)).unwrap();
+    assert_eq!(allocation.cached_tokens, 4, "the same tokens are found");
+    let allocation = m.allocate(&keyed(&b, &key)).unwrap();
+    assert_eq!((allocation.cached_tokens, m.stats().collisions), (0, 1));
     // Its own block stays private, and nothing after it is published either.
-    let done = m.commit(grant.seq, 5).unwrap();
+    let done = m.commit(allocation.seq, 5).unwrap();
     assert_eq!((done.stored, m.stats().collisions), (0, 2));
-    m.append(grant.seq, &prompt(&[7])).unwrap();
-    assert_eq!(m.commit(grant.seq, 9).unwrap().stored, 0);
-    m.release(grant.seq).unwrap();
-    assert_eq!(m.admit(&keyed(&a, &key)).unwrap().cached_tokens, 4);
+    m.append(allocation.seq, &prompt(&[7])).unwrap();
+    assert_eq!(m.commit(allocation.seq, 9).unwrap().stored, 0);
+    m.release(allocation.seq).unwrap();
+    assert_eq!(m.allocate(&keyed(&a, &key)).unwrap().cached_tokens, 4);
     m.check_integrity().unwrap();
 }
 
@@ -235,11 +235,11 @@ fn rule_8_a_collision_of_links_is_a_miss() {
         Options { blocks: 16, block_size: SIZE, hash: HashAlgo::Xxh3, ..Options::default() };
     let mut m = build(options, "lru");
     let (tokens, key) = (open(&[1]), [Key(42)]);
-    let first = m.admit(&keyed(&tokens, &key)).unwrap();
+    let first = m.allocate(&keyed(&tokens, &key)).unwrap();
     m.commit(first.seq, 5).unwrap();
     let salted =
         Admission { space: Space { salt: b"s", ..Space::default() }, ..keyed(&tokens, &key) };
-    assert_eq!(m.admit(&salted).unwrap().cached_tokens, 0);
+    assert_eq!(m.allocate(&salted).unwrap().cached_tokens, 0);
     assert_eq!(m.stats().collisions, 1);
 }
 
@@ -250,12 +250,12 @@ fn rule_8_keys_alone_serve_engines_that_hash_themselves() {
         let mut m = build(options, "lru");
         let prompt = Prompt { tokens: &[], keys: &[Key(1), Key(2)], len: 9 };
         let request = Admission { prompt, ..Admission::default() };
-        let a = m.admit(&request).unwrap();
+        let a = m.allocate(&request).unwrap();
         m.commit(a.seq, 9).unwrap();
         let error = refused(&mut m, &[a.seq], |m| m.append(a.seq, &[1]));
         assert!(matches!(error, kvframe_core::Error::Invalid { what: "append", .. }), "{error}");
         m.release(a.seq).unwrap();
-        assert_eq!(m.admit(&request).unwrap().cached_tokens, 8, "{}", algo.name());
+        assert_eq!(m.allocate(&request).unwrap().cached_tokens, 8, "{}", algo.name());
         assert_eq!(found(&m, &open(&[1, 2])), 0);
     }
 }

@@ -9,7 +9,7 @@ use kvframe_core::retention::{Decay, Keep, Retention, TokenRange};
 use kvframe_core::{Admission, Error, Manager, Options, SeqId};
 
 use crate::common::{
-    SIZE, admit, build, found, open, prompt, refused, request, run, serve, small, table,
+    SIZE, allocate, build, found, open, prompt, refused, request, run, serve, small, table,
 };
 
 fn keep(priority: u8, duration: impl Into<Option<u64>>) -> Keep {
@@ -24,9 +24,9 @@ fn all(keep: Keep) -> Retention {
 fn keep_served(m: &mut Manager, blocks: &[u32], retention: &Retention) {
     let tokens = prompt(blocks);
     let asked = Admission { retention: Some(retention), ..request(&tokens) };
-    let grant = m.admit(&asked).expect("room");
-    m.commit(grant.seq, grant.granted_tokens).expect("granted");
-    m.release(grant.seq).expect("live");
+    let allocation = m.allocate(&asked).expect("room");
+    m.commit(allocation.seq, allocation.granted_tokens).expect("granted");
+    m.release(allocation.seq).expect("live");
 }
 
 /// How many blocks of these are found.
@@ -36,7 +36,7 @@ fn there(m: &Manager, blocks: &[u32]) -> u32 {
 
 fn squeeze(m: &mut Manager, blocks: u32) {
     let free = m.pool().free() + blocks;
-    m.collect(free).expect("room");
+    m.evict_until(free).expect("room");
     m.check_integrity().expect("sound");
 }
 
@@ -49,11 +49,11 @@ fn a_range_is_kept_for_its_time_and_no_longer_under_any_policy() {
         let asked = Retention { ranges: vec![range], decode: None };
         keep_served(&mut m, &[1, 2, 3, 4], &asked);
         serve(&mut m, &prompt(&[5, 6, 7, 8]));
-        m.expire(10).expect("time goes on");
+        m.expire_until(10).expect("time goes on");
         squeeze(&mut m, 6);
         assert_eq!((there(&m, &[1, 2]), there(&m, &[5])), (2, 0), "{policy}: kept at 10");
         serve(&mut m, &prompt(&[5, 6]));
-        assert_eq!(m.expire(40).expect("time goes on").blocks, 2);
+        assert_eq!(m.expire_until(40).expect("time goes on").blocks, 2);
         m.check_integrity().expect("sound");
         if *policy == "lru" {
             squeeze(&mut m, 2);
@@ -110,16 +110,16 @@ fn what_dies_at_one_priority_moves_no_hand_of_another() {
 fn reads_do_not_prolong_a_soft_pin() {
     let mut m = small(4);
     keep_served(&mut m, &[1, 2], &all(keep(90, 10)));
-    m.expire(9).unwrap();
+    m.expire_until(9).unwrap();
     assert_eq!(serve(&mut m, &open(&[1, 2])), 2 * SIZE, "read shortly before");
     let block = m.lookup(&open(&[1]), Space::default(), &[]).blocks[0][0];
     assert_eq!(m.priority(block), (90, Some(10)));
-    m.expire(10).unwrap();
+    m.expire_until(10).unwrap();
     assert_eq!(m.priority(block), (35, None));
     assert_eq!(serve(&mut m, &open(&[1, 2])), 2 * SIZE);
-    m.expire(11).unwrap();
+    m.expire_until(11).unwrap();
     assert_eq!(m.priority(block), (35, None));
-    m.expire(3).unwrap();
+    m.expire_until(3).unwrap();
     assert_eq!(m.priority(block), (35, None), "time does not go back");
     m.check_integrity().unwrap();
 }
@@ -139,7 +139,7 @@ fn whoever_asks_for_more_is_heard_and_less_only_for_what_one_computed() {
     let falls = Keep { then: 0, decay: Decay::Linear, ..keep(100, 10) };
     keep_served(&mut m, &[1, 2], &all(falls));
     for (time, priority) in [(1, 94), (5, 68), (9, 42), (10, 35)] {
-        m.expire(time).unwrap();
+        m.expire_until(time).unwrap();
         assert_eq!(m.priority(block(&m)).0, priority, "at {time}: no lower than others asked");
     }
     m.check_integrity().unwrap();
@@ -162,10 +162,10 @@ fn what_a_copy_takes_over_it_keeps() {
     let mut m = small(8);
     let tokens = prompt(&[1, 2]);
     let asked = all(keep(70, None));
-    let first = admit(&mut m, &tokens).unwrap();
-    let twin = m.admit(&Admission { retention: Some(&asked), ..request(&tokens) }).unwrap();
-    for grant in [first, twin] {
-        m.commit(grant.seq, grant.granted_tokens).unwrap();
+    let first = allocate(&mut m, &tokens).unwrap();
+    let twin = m.allocate(&Admission { retention: Some(&asked), ..request(&tokens) }).unwrap();
+    for allocation in [first, twin] {
+        m.commit(allocation.seq, allocation.granted_tokens).unwrap();
     }
     m.release(first.seq).unwrap();
     m.release(twin.seq).unwrap();
@@ -181,7 +181,7 @@ fn a_wrong_priority_or_range_is_refused_and_changes_nothing() {
     let tokens = prompt(&[1]);
     for wrong in [all(keep(101, None)), all(Keep { then: 101, ..keep(3, 4) })] {
         let asked = Admission { retention: Some(&wrong), ..request(&tokens) };
-        assert!(matches!(refused(&mut m, &[], |m| m.admit(&asked)), Error::Invalid { .. }));
+        assert!(matches!(refused(&mut m, &[], |m| m.allocate(&asked)), Error::Invalid { .. }));
     }
 }
 
@@ -218,13 +218,13 @@ fn pins_hold_no_more_than_their_cap() {
 fn a_lease_ends_a_pin_and_not_before() {
     let mut m = small(4);
     serve(&mut m, &prompt(&[1, 2]));
-    m.expire(100).unwrap();
+    m.expire_until(100).unwrap();
     let held =
         pin(&mut m, &[1, 2], Pinner { owner: "a", lease: Some(5), session: 0 }).unwrap().unwrap();
     assert_eq!(m.pins(Some("a")).next().unwrap().holder.until, Some(105));
-    assert!(m.expire(104).unwrap().pins.is_empty());
+    assert!(m.expire_until(104).unwrap().pins.is_empty());
     assert_eq!(m.pool().referenced(), 2);
-    assert_eq!(m.expire(105).unwrap().pins, [held.receipt]);
+    assert_eq!(m.expire_until(105).unwrap().pins, [held.receipt]);
     assert_eq!((m.pool().referenced(), m.locks()), (0, 0));
     let again = Receipt { ..held.receipt };
     assert!(matches!(m.unlock(again), Err(Error::UnknownReceipt { .. })));
@@ -313,14 +313,14 @@ fn a_block_has_one_priority_in_each_of_its_lives() {
     let mut m = small(2);
     keep_served(&mut m, &[1, 2], &all(keep(80, 5)));
     let blocks: Vec<BlockId> = (0..2).collect();
-    m.clear_cache();
+    m.reset_prefix_cache();
     let seq = run(&mut m, &open(&[3]));
     assert_eq!(table(&m, seq).len(), 2);
     for &block in &blocks {
         assert_eq!(m.priority(block), (35, None));
     }
     m.release(seq).unwrap();
-    m.expire(9).unwrap();
+    m.expire_until(9).unwrap();
     assert_eq!(m.priority(0), (35, None));
     m.check_integrity().unwrap();
 }

@@ -15,9 +15,9 @@ fn with_sessions(blocks: u32) -> Manager {
 fn begin(m: &mut Manager, session: u64, blocks: &[u32]) -> SeqId {
     let tokens = open(blocks);
     let meta = Meta { session, ..Meta::default() };
-    let grant = m.admit(&Admission { meta, ..request(&tokens) }).expect("room");
-    m.commit(grant.seq, grant.granted_tokens).expect("granted");
-    grant.seq
+    let allocation = m.allocate(&Admission { meta, ..request(&tokens) }).expect("room");
+    m.commit(allocation.seq, allocation.granted_tokens).expect("granted");
+    allocation.seq
 }
 
 fn turn(m: &mut Manager, session: u64, blocks: &[u32]) {

@@ -3,7 +3,7 @@
 
 use kvframe_core::hash::Space;
 use kvframe_core::policy::{PolicyOptions, by_name};
-use kvframe_core::slots::{Admitted, Slots};
+use kvframe_core::slots::{SlotAllocation, Slots};
 use kvframe_core::tickets::Plan;
 use kvframe_core::tier::Known;
 use kvframe_core::{Result, SeqId};
@@ -46,8 +46,8 @@ impl Engine {
         Self { slots: slots(count, length, least_copy, policy), memory }
     }
 
-    pub fn admit(&mut self, prompt: &[u32], space: usize) -> Result<Admitted> {
-        self.slots.admit(prompt, SPACES[space], Known::default())
+    pub fn allocate(&mut self, prompt: &[u32], space: usize) -> Result<SlotAllocation> {
+        self.slots.allocate(prompt, SPACES[space], Known::default())
     }
 
     /// Carries out a plan.
@@ -66,8 +66,8 @@ impl Engine {
     }
 
     /// A prompt from its admission to its end, with any copy. Returns what it was given.
-    pub fn serve(&mut self, prompt: &[u32]) -> Admitted {
-        let got = self.admit(prompt, 0).expect("room");
+    pub fn serve(&mut self, prompt: &[u32]) -> SlotAllocation {
+        let got = self.allocate(prompt, 0).expect("room");
         if let Some(plan) = self.slots.take_plan() {
             self.run(&plan);
             self.slots.done(plan.ticket).expect("outstanding");

@@ -30,8 +30,8 @@ impl World {
                 self.judged(|m| m.attach(seq, upto.into(), 7));
             }
             Held::TakeDropped => {
-                self.m.take_dropped();
-                assert!(self.m.take_dropped().is_empty(), "told twice");
+                self.m.take_detached();
+                assert!(self.m.take_detached().is_empty(), "told twice");
             }
             Held::Pin(ref asked) => {
                 let request = Owned::new(&self.m, asked);
@@ -50,7 +50,7 @@ impl World {
                 self.judged(|m| m.set_deadline(ticket, at.into()));
             }
             Held::Expire(now) => {
-                self.judged(|m| m.expire(now.into()));
+                self.judged(|m| m.expire_until(now.into()));
             }
             Held::Publish(block, parent, name) => {
                 let parent = parent.map_or(NIL, u32::from);
@@ -140,11 +140,12 @@ impl World {
     /// Questions: whatever the answer, nothing changes.
     fn look(&mut self, pick: crate::verbs::Pick, start: u8, stop: u8, group: u8) {
         let (seq, group) = (self.seq(pick), usize::from(group % 4));
-        let _ = self.m.readable(seq);
+        let _ = self.m.num_readable_tokens(seq);
         if let Ok(pages) = self.m.pages(seq, start.into(), stop.into(), group) {
             assert!(!pages.blocks.contains(&NIL), "a page that is not there");
         }
-        let _ = (self.m.sight(seq, group), self.m.unkeyed(seq), self.m.usage_of(seq));
+        let _ =
+            (self.m.visible_range(seq, group), self.m.unhashed_blocks(seq), self.m.usage_of(seq));
         let (owners, tickets) = (self.m.owners(start.into()), self.m.tickets());
         assert!(owners.tickets.iter().all(|held| tickets.iter().any(|(t, ..)| t == held)));
     }

@@ -65,7 +65,7 @@ pub struct Keep {
 
 #[derive(Arbitrary, Debug)]
 pub enum Verb {
-    Admit(Request),
+    Allocate(Request),
     Lookup(Request),
     Append(Pick, Vec<u8>),
     AppendUnknown(Pick, u8),
@@ -142,7 +142,7 @@ pub struct Step {
     pub passed: Option<u8>,
     pub append: Vec<(Pick, u8)>,
     pub extend: Vec<(Pick, u8)>,
-    pub admit: Vec<Request>,
+    pub allocate: Vec<Request>,
     pub token_budget: Option<u8>,
     pub skip_refused: bool,
 }

@@ -47,16 +47,16 @@ fn join(size: u32) -> Counted {
     let mut m = manager(4 * size + 4_096, "lru")?;
     let apart: Vec<Vec<Key>> = (0..size).map(|i| keys(i, 1)).collect();
     for keys in &apart {
-        m.admit(&request(keys))?;
+        m.allocate(&request(keys))?;
     }
     let joined = keys(size, 16);
     let asked = Admission { join: true, ..request(&joined) };
-    m.admit(&asked)?;
+    m.allocate(&asked)?;
     // Joins are asked for so often that what is computed is noted by now.
     (0..64).for_each(|_| m.expect_joins());
     counted_part(|| {
         for _ in 0..20 {
-            assert_eq!(m.admit(&asked)?.joined_tokens, 16 * SIZE);
+            assert_eq!(m.allocate(&asked)?.joined_tokens, 16 * SIZE);
         }
         Ok(20)
     })
@@ -69,11 +69,11 @@ fn commit_joined(size: u32) -> Counted {
     for i in 0..=size / 4 {
         let joined = keys(i, 4);
         let asked = Admission { join: true, ..request(&joined) };
-        let grant = m.admit(&asked)?;
+        let allocation = m.allocate(&asked)?;
         for _ in 0..4 {
-            m.admit(&asked)?;
+            m.allocate(&asked)?;
         }
-        last = (grant.seq, grant.granted_tokens);
+        last = (allocation.seq, allocation.granted_tokens);
     }
     counted_part(|| {
         m.commit(last.0, last.1)?;
@@ -99,10 +99,10 @@ fn foresight(size: u32) -> Counted {
         m.release(seq)?;
     }
     let mut taken = vec![0; m.pool().free() as usize];
-    m.lend(&mut taken)?;
+    m.take(&mut taken)?;
     let mut one = [0];
     counted_part(|| {
-        m.lend(&mut one)?;
+        m.take(&mut one)?;
         Ok(1)
     })
 }
@@ -115,9 +115,9 @@ fn counted_keys(size: u32, policy: &str) -> Counted {
     counted_part(|| {
         for keys in all.iter().chain(&all) {
             let prompt = Prompt { keys, len: SIZE + 1, tokens: &[] };
-            let grant = m.admit(&Admission { prompt, ..Admission::default() })?;
-            m.commit(grant.seq, SIZE + 1)?;
-            m.release(grant.seq)?;
+            let allocation = m.allocate(&Admission { prompt, ..Admission::default() })?;
+            m.commit(allocation.seq, SIZE + 1)?;
+            m.release(allocation.seq)?;
         }
         Ok(1)
     })
@@ -129,7 +129,7 @@ fn loaded(size: u32) -> Counted {
     let mut load = None;
     for i in 0..=size {
         let keys = keys(i, 2);
-        load = m.admit(&Admission { external: SIZE, ..request(&keys) })?.load;
+        load = m.allocate(&Admission { external: SIZE, ..request(&keys) })?.load;
     }
     let ticket = load.ok_or("a block is loaded")?;
     counted_part(|| {
@@ -146,9 +146,9 @@ fn copy_done(size: u32) -> Counted {
         let tokens = vec![i; SIZE as usize + 3];
         let prompt = Prompt { tokens: &tokens, keys: &[], len: 0 };
         let request = Admission { prompt, read: false, insert: false, ..Admission::default() };
-        let grant = m.admit(&request)?;
-        m.commit(grant.seq, grant.granted_tokens)?;
-        let child = m.fork(grant.seq)?;
+        let allocation = m.allocate(&request)?;
+        m.commit(allocation.seq, allocation.granted_tokens)?;
+        let child = m.fork(allocation.seq)?;
         m.append(child, &[9])?;
         last = m.take_plan().ok_or("a fork that grows copies its tail")?.ticket;
     }
@@ -194,13 +194,13 @@ fn whole(keys: &[Key]) -> Admission<'_> {
 fn admit_beside_whole(size: u32) -> Counted {
     let mut m = manager(8 * size + 4_096, "lru")?;
     for i in 0..size {
-        m.admit(&whole(&keys(i, 1)))?;
+        m.allocate(&whole(&keys(i, 1)))?;
     }
     // What an admission beside so many makes room for once is not counted.
     let (first, mine) = (keys(size, 2), keys(size + 1, 2));
-    m.admit(&whole(&first))?;
+    m.allocate(&whole(&first))?;
     counted_part(|| {
-        m.admit(&whole(&mine))?;
+        m.allocate(&whole(&mine))?;
         Ok(1)
     })
 }
@@ -209,7 +209,7 @@ fn admit_beside_whole(size: u32) -> Counted {
 fn commit_copy(size: u32) -> Counted {
     let mut m = manager(4 * size + 4_096, "lru")?;
     let same = keys(1, 1);
-    let seqs = (0..=size).map(|_| Ok(m.admit(&request(&same))?.seq));
+    let seqs = (0..=size).map(|_| Ok(m.allocate(&request(&same))?.seq));
     let seqs = seqs.collect::<kvframe_core::Result<Vec<SeqId>>>()?;
     let (&last, others) = seqs.split_last().ok_or("one at least")?;
     for &seq in others {
@@ -229,9 +229,9 @@ fn failed_fork(size: u32) -> Counted {
     let mut m = manager(4 * size + 4_096, "lru")?;
     live(&mut m, size)?;
     let loading = keys(size, 2);
-    let grant = m.admit(&Admission { external: SIZE, ..request(&loading) })?;
-    m.fork(grant.seq)?;
-    let ticket = grant.load.ok_or("a block is loaded")?;
+    let allocation = m.allocate(&Admission { external: SIZE, ..request(&loading) })?;
+    m.fork(allocation.seq)?;
+    let ticket = allocation.load.ok_or("a block is loaded")?;
     counted_part(|| {
         assert_eq!(m.failed(ticket)?.len(), 2);
         Ok(1)

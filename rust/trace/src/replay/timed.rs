@@ -7,7 +7,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use kvframe_core::sequence::Meta;
-use kvframe_core::{Admission, Error, Grant, Key, Manager, Prompt, SeqId};
+use kvframe_core::{Admission, Allocation, Error, Key, Manager, Prompt, SeqId};
 
 use super::{Host, Outcome, PATIENCE, Prepared, node_key};
 
@@ -110,7 +110,7 @@ impl Prepared<'_> {
             let meta = self.meta(i, &mut turns);
             let answer = if ample { 0 } else { request.output_tokens };
             let len = request.input_tokens.saturating_add(answer);
-            let grant = loop {
+            let allocation = loop {
                 if len.div_ceil(self.trace.block_size) > capacity {
                     break None; // before keys are made for all of it
                 }
@@ -118,7 +118,7 @@ impl Prepared<'_> {
                 if !host.find(manager, &admission) {
                     return Ok(None);
                 }
-                let tried = with_victims(manager, host, |manager| manager.admit(&admission));
+                let tried = with_victims(manager, host, |manager| manager.allocate(&admission));
                 manager.settle_choice();
                 manager.forget_answer(admission.prompt.keys);
                 match tried {
@@ -128,12 +128,12 @@ impl Prepared<'_> {
                     }
                     Err(Error::NeverFits { .. }) => break None,
                     got => match got? {
-                        Some(grant) => break Some(grant),
+                        Some(allocation) => break Some(allocation),
                         None => return Ok(None),
                     },
                 }
             };
-            let Some(Grant { seq, cached_tokens, .. }) = grant else {
+            let Some(Allocation { seq, cached_tokens, .. }) = allocation else {
                 outcome.rejected += 1;
                 continue;
             };

@@ -1,6 +1,6 @@
 //! What a step changes, in order; it has been checked.
 
-use super::super::{Admission, Grant, Manager};
+use super::super::{Admission, Allocation, Manager};
 use super::{Growth, Step, StepOutcome, Waiting};
 use crate::error::{Error, Result};
 use crate::sequence::{SeqId, Sequence};
@@ -35,7 +35,7 @@ impl Manager {
             self.cut(seq, len)?;
         }
         for &(seq, tokens) in step.fill {
-            self.fill(seq, tokens)?;
+            self.fill_placeholders(seq, tokens)?;
         }
         let settles = !(step.done.is_empty() && step.failed.is_empty() && step.loaded.is_empty())
             || self.tickets.has_joined();
@@ -115,36 +115,36 @@ impl Manager {
                 outcome.extended.push(until);
             }
         }
-        while let Some(request) = step.admit.get(outcome.admitted.len()) {
-            if outcome.admits_more(step) {
-                self.admit_next(step, outcome, request)?;
+        while let Some(request) = step.allocate.get(outcome.allocated.len()) {
+            if outcome.allocates_more(step) {
+                self.allocate_next(step, outcome, request)?;
             } else {
-                outcome.refuse_admission(Error::NotTried);
+                outcome.refuse_allocation(Error::NotTried);
             }
         }
         Ok(())
     }
 
-    /// Tries the next admission of a step, one that does not stand in [`Step::admit`] too; not where
-    /// [`StepOutcome::admits_more`] is false.
+    /// Tries the next admission of a step, one that does not stand in [`Step::allocate`] too; not where
+    /// [`StepOutcome::allocates_more`] is false.
     ///
     /// # Errors
     /// [`Error::NeedVictims`], for a policy outside the core: find them and call again.
-    pub fn admit_next(
+    pub fn allocate_next(
         &mut self,
         step: &Step<'_>,
         outcome: &mut StepOutcome,
         request: &Admission<'_>,
     ) -> Result<()> {
-        let budget = request.budget.min(outcome.left_for_admissions(step));
-        match wanted(self.admit(&Admission { budget, ..*request }))? {
-            Ok(grant) => {
-                let tokens = left_of(&grant);
+        let budget = request.budget.min(outcome.left_for_allocations(step));
+        match wanted(self.allocate(&Admission { budget, ..*request }))? {
+            Ok(allocation) => {
+                let tokens = left_of(&allocation);
                 outcome.spent = outcome.spent.saturating_add(tokens);
-                outcome.spent_on_admissions = outcome.spent_on_admissions.saturating_add(tokens);
-                outcome.admitted.push(Some(grant));
+                outcome.spent_on_allocations = outcome.spent_on_allocations.saturating_add(tokens);
+                outcome.allocated.push(Some(allocation));
             }
-            Err(error) => outcome.refuse_admission(error),
+            Err(error) => outcome.refuse_allocation(error),
         }
         Ok(())
     }
@@ -157,8 +157,8 @@ impl Manager {
         } else if let Some(&(seq, _)) = step.extend.get(outcome.extended.len()) {
             outcome.refuse(Growth::Extend, outcome.extended.len(), error);
             outcome.extended.push(self.sequences.get(seq).map_or(0, |s| s.len));
-        } else if outcome.admitted.len() < step.admit.len() {
-            outcome.refuse_admission(error);
+        } else if outcome.allocated.len() < step.allocate.len() {
+            outcome.refuse_allocation(error);
         }
     }
 
@@ -205,8 +205,8 @@ fn wanted<T>(result: Result<T>) -> Result<Result<T>> {
     }
 }
 
-/// Tokens with slots that a grant leaves to be computed.
-fn left_of(grant: &Grant) -> u32 {
-    let spared = grant.cached_tokens + grant.joined_tokens + grant.external_tokens;
-    grant.granted_tokens.saturating_sub(spared)
+/// Tokens with slots that an allocation leaves to be computed.
+fn left_of(allocation: &Allocation) -> u32 {
+    let spared = allocation.cached_tokens + allocation.joined_tokens + allocation.external_tokens;
+    allocation.granted_tokens.saturating_sub(spared)
 }

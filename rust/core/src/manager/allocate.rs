@@ -3,7 +3,7 @@
 use super::lookup::Wanted;
 use super::needs::Counted;
 use super::tails::Tail;
-use super::{Admission, Fit, Grant, Manager};
+use super::{Admission, Allocation, Fit, Manager};
 use crate::error::{Error, Result};
 use crate::hash::Key;
 use crate::policy::{NEVER, Use};
@@ -36,7 +36,7 @@ impl Manager {
     /// # Errors
     /// [`Error::NeverFits`], [`Error::NoCapacity`], [`Error::NeedVictims`]; [`Error::Invalid`] for
     /// more keys than the prompt has full blocks.
-    pub fn admit(&mut self, request: &Admission<'_>) -> Result<Grant> {
+    pub fn allocate(&mut self, request: &Admission<'_>) -> Result<Allocation> {
         let (known, request) = &self.as_it_counts(request)?;
         let (known, Admission { prompt, extras, .. }) = (*known, *request);
         if request.join {
@@ -78,12 +78,12 @@ impl Manager {
             let miss = self.why_missed(request, wanted, known, start.rows, collisions);
             self.count_collisions(collisions);
             let attached = if request.read { self.find_attached(wanted) } else { None };
-            let grant = self.carry_out(request, known, &counted, &start, (root, keys), &hits);
+            let allocation = self.carry_out(request, known, &counted, &start, (root, keys), &hits);
             if let Some(books) = self.policy.external() {
                 books.end_announced();
             }
-            self.count_admission(request, &grant, miss);
-            Grant { attached, ..grant }
+            self.count_allocation(request, &allocation, miss);
+            Allocation { attached, ..allocation }
         });
         self.scratch.keys = hashed;
         self.scratch.hits = hits;
@@ -174,7 +174,7 @@ impl Manager {
         start: &Start,
         (root, keys): (Key, &[Key]),
         hits: &[Vec<BlockId>],
-    ) -> Grant {
+    ) -> Allocation {
         self.tick += 1;
         if request.retention.is_some() {
             self.retention.turn_on();
@@ -183,7 +183,7 @@ impl Manager {
             self.sessions.begin(request.meta.session);
         }
         let seq = self.sequences.create(hits.len());
-        self.note_admission(seq, request, known, start.good);
+        self.note_allocation(seq, request, known, start.good);
         let &Counted { until, external, .. } = counted;
         let using = Use { outlook: request.outlook, meta: request.meta, tokens: known };
         self.own_start(seq, start, hits, using);
@@ -211,7 +211,7 @@ impl Manager {
         sequence.published = start.good;
         sequence.private = !insert || cut;
         sequence.encoder_published = encoder_cached;
-        (sequence.admitted, sequence.used) = (admitted, admitted);
+        (sequence.allocated, sequence.used) = (admitted, admitted);
         // What came back was told of when it came first.
         sequence.sighted = if request.resumed { known / size } else { 0 };
         let granted_tokens = sequence.len;
@@ -236,7 +236,7 @@ impl Manager {
             resumed: request.resumed,
             ..Usage::default()
         };
-        Grant {
+        Allocation {
             seq,
             cached_tokens: cached,
             granted_tokens,

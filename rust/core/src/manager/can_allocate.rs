@@ -8,38 +8,38 @@ use crate::pool::BlockId;
 
 /// Whether a request could be admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fits {
+pub enum AllocStatus {
     /// It is larger than the pool.
     Never,
     /// Once others have ended, or the manager is awake.
     Later,
-    /// `admit` would take it in.
-    Now,
+    /// `allocate` would take it in.
+    Ok,
 }
 
 impl Manager {
-    /// Whether `admit` would take the request in now.
+    /// Whether `allocate` would take the request in now.
     ///
     /// # Errors
-    /// [`Error::Invalid`], as `admit`.
-    pub fn fits(&self, request: &Admission<'_>) -> Result<Fits> {
+    /// [`Error::Invalid`], as `allocate`.
+    pub fn can_allocate(&self, request: &Admission<'_>) -> Result<AllocStatus> {
         let (known, request) = self.as_it_counts(request)?;
         let counted = self.with_found(&request, known, |wanted, found, _, mut hits| {
             let start = self.find_start(&request, wanted, known, found, &mut hits);
             self.count_needs(&request, known, &start, &hits)
         });
         match counted {
-            Ok(_) | Err(Error::NeedVictims { .. }) => Ok(Fits::Now),
-            Err(Error::NoCapacity { .. } | Error::Asleep) => Ok(Fits::Later),
-            Err(Error::NeverFits { .. }) => Ok(Fits::Never),
+            Ok(_) | Err(Error::NeedVictims { .. }) => Ok(AllocStatus::Ok),
+            Err(Error::NoCapacity { .. } | Error::Asleep) => Ok(AllocStatus::Later),
+            Err(Error::NeverFits { .. }) => Ok(AllocStatus::Never),
             Err(error) => Err(error),
         }
     }
 
-    /// What `admit` would find of a request: nothing, if it is not to read.
+    /// What `allocate` would find of a request: nothing, if it is not to read.
     ///
     /// # Errors
-    /// [`Error::Invalid`], as `admit`.
+    /// [`Error::Invalid`], as `allocate`.
     pub fn lookup_request(&self, request: &Admission<'_>) -> Result<Hit> {
         let (known, request) = self.as_it_counts(request)?;
         Ok(self.with_found(&request, known, |wanted, found, collisions, mut blocks| {
@@ -56,7 +56,7 @@ impl Manager {
         }))
     }
 
-    /// What `admit` would find first: units at the front, keys that stood for other tokens, blocks.
+    /// What `allocate` would find first: units at the front, keys that stood for other tokens, blocks.
     fn with_found<T>(
         &self,
         request: &Admission<'_>,
