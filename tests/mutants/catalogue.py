@@ -33,9 +33,9 @@ MUTANTS = (
     Mutant(
         "lost-copy",
         "manager/grow.rs",
-        "        self.tickets.add(Copy { src, dst, tokens, seq, group: group as u8 });\n",
+        "        self.tickets.add(BlockCopy { src, dst, tokens, seq, group: group as u8 });\n",
         "        if group == 0 {\n"
-        "            self.tickets.add(Copy { src, dst, tokens, seq, group: 0 });\n"
+        "            self.tickets.add(BlockCopy { src, dst, tokens, seq, group: 0 });\n"
         "        }\n",
         "only the first group's page is copied before the write",
         ("FE-B6",),
@@ -151,8 +151,8 @@ MUTANTS = (
     Mutant(
         "plan-forgets-a-copy",
         "tickets.rs",
-        "        let plan = Plan { ticket: self.next + 1, copies: copies.clone() };\n",
-        "        let plan = Plan { ticket: self.next + 1, copies: copies[..1].to_vec() };\n",
+        "        let plan = CopyPlan { ticket: self.next + 1, copies: copies.clone() };\n",
+        "        let plan = CopyPlan { ticket: self.next + 1, copies: copies[..1].to_vec() };\n",
         "of several copies the data plane is told of one",
     ),
     Mutant(
@@ -291,7 +291,7 @@ MUTANTS = (
     ),
     Mutant(
         "promise-forgotten",
-        "manager/promised.rs",
+        "manager/promises.rs",
         "        if self.promised.most.is_empty() {\n",
         "        if self.promised.most.is_empty() || self.tick > 0 {\n",
         "a sequence let in with its whole length is pushed out later",

@@ -42,7 +42,7 @@ MUTANTS = (
     ),
     Mutant(
         "priority-never-expires",
-        "retention/book.rs",
+        "retention/state.rs",
         "        while let Some(block) = self.timers.pop_until(self.time) {\n",
         "        while let Some(block) = self.timers.pop_until(self.time & 0) {\n",
         "what was kept for a minute is kept for ever",
@@ -56,7 +56,7 @@ MUTANTS = (
     ),
     Mutant(
         "anothers-block-lowered",
-        "retention/book.rs",
+        "retention/state.rs",
         "let other = || (!own).then(||",
         "let other = || (own && !own).then(||",
         "whoever asks for little takes from what others computed",

@@ -199,7 +199,7 @@ def test_a_policy_that_failed_on_an_event_is_not_called_again(event: str, on_err
             run()
     else:
         _, messages = warned(run)
-        assert f"{event} answered error 5; its books are not whole" in messages[0]
+        assert f"{event} answered error 5; its state is incomplete" in messages[0]
         assert len(messages) == 1
         # Like lru to the end, from whatever it had decided before.
         assert kv.lookup(list(range(800, 800 + 3 * SIZE))).tokens == 2 * SIZE

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use kvframe_core::policy::{Candidates, Heard, Journal};
+use kvframe_core::policy::{Candidates, Journal, Subscriptions};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
@@ -74,7 +74,7 @@ impl Judge {
             candidates: driver.getattr("candidates")?.unbind(),
             budget: (!budget.is_none()).then(|| budget.unbind()),
             block_size: driver.getattr("block_size")?.extract()?,
-            hears: Self::heard(driver)? != Heard::default(),
+            hears: Self::heard(driver)? != Subscriptions::default(),
             floats: driver.getattr("floats")?.extract()?,
             names_victims: driver.getattr("names_victims")?.extract()?,
             window: driver.getattr("window")?.extract()?,
@@ -86,9 +86,9 @@ impl Judge {
         })
     }
 
-    /// What the policy's own books are kept by.
-    pub fn heard(driver: &Bound<'_, PyAny>) -> PyResult<Heard> {
-        Ok(Heard {
+    /// What the policy's own state is kept by.
+    pub fn heard(driver: &Bound<'_, PyAny>) -> PyResult<Subscriptions> {
+        Ok(Subscriptions {
             events: driver.getattr("wants_events")?.extract()?,
             keys: driver.getattr("wants_keys")?.extract()?,
             missed: driver.getattr("wants_missed")?.extract()?,
@@ -112,7 +112,7 @@ impl Judge {
     }
 
     /// To be held from before the journal is taken until the policy has been told; nothing to wait for where
-    /// it keeps no books.
+    /// it keeps no state.
     pub fn turn(&self, py: Python<'_>) -> PyResult<Option<Turn<'_>>> {
         if self.hears { self.turns.take(py) } else { Ok(None) }
     }

@@ -2,13 +2,13 @@
 //! `Manager`.
 
 use kvframe_core::Key;
-use kvframe_core::hash::{Extra, Space};
+use kvframe_core::hash::{MmItem, Space};
 use kvframe_core::manager::{AllocStatus, Hit, Manager as Core};
 use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 
 use crate::answers::AnswerTuple;
-use crate::buffers::{Unread, changed, key_words, tokens};
+use crate::buffers::{PromptIds, changed, key_words, tokens};
 use crate::errors::from_core;
 use crate::manager::Manager;
 use crate::request::{ExtraTuple, LONG_TOKENS, Request, extras_of};
@@ -32,7 +32,7 @@ fn block_lists<'py>(py: Python<'py>, hit: &Hit) -> Vec<Bound<'py, PyArray1<i32>>
 
 impl Manager {
     /// The keys of the full blocks of `ids`.
-    fn hash(&self, py: Python<'_>, ids: &[u32], space: Space<'_>, extras: &[Extra]) -> Vec<Key> {
+    fn hash(&self, py: Python<'_>, ids: &[u32], space: Space<'_>, extras: &[MmItem]) -> Vec<Key> {
         let hasher = self.hasher();
         let hash = |ids: &[u32]| {
             let mut keys = Vec::new();
@@ -59,7 +59,7 @@ impl Manager {
         encoder: Option<&[u8]>,
         extras: Vec<ExtraTuple>,
     ) -> PyResult<HitTuple<'py>> {
-        let unread = Unread::of(prompt, "prompt")?;
+        let unread = PromptIds::of(prompt, "prompt")?;
         let space = space_of(salt, adapter, encoder);
         let extras = extras_of(extras);
         let hit = if self.is_keyed() && unread.len() >= LONG_TOKENS {

@@ -1,11 +1,11 @@
 //! A manager looked into: its log with all that comes along, statistics, a snapshot. A further
 //! `impl` of `Manager`.
 
-use kvframe_core::manager::{Blocks as BlockColumns, SequenceCopy, Snapshot};
+use kvframe_core::manager::{SequenceCopy, Snapshot, SnapshotBlocks as BlockColumns};
 use kvframe_core::pool::NIL;
-use kvframe_core::reasons::{Miss, Reason};
+use kvframe_core::reasons::{Miss, MissReason};
 use kvframe_core::samples::Histogram;
-use kvframe_core::tickets::Outstanding;
+use kvframe_core::tickets::OutstandingTicket;
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -55,7 +55,7 @@ impl Manager {
         })?;
         let Some((reasons, groups, last)) = kept else { return Ok(None) };
         let dict = PyDict::new(py);
-        for (reason, tally) in Reason::ALL.iter().zip(reasons.tally) {
+        for (reason, tally) in MissReason::ALL.iter().zip(reasons.tally) {
             dict.set_item(reason.name(), tally)?;
         }
         Ok(Some((dict, reasons.groups[..groups].to_vec(), last)))
@@ -152,10 +152,10 @@ fn ids<'py>(py: Python<'py>, blocks: &[u32]) -> Bound<'py, PyArray1<i32>> {
 type TicketTuple<'py> =
     (u64, &'static str, Bound<'py, numpy::PyArray2<i32>>, Bound<'py, PyArray1<i32>>);
 
-fn ticket_tuple<'py>(py: Python<'py>, ticket: &Outstanding) -> PyResult<TicketTuple<'py>> {
+fn ticket_tuple<'py>(py: Python<'py>, ticket: &OutstandingTicket) -> PyResult<TicketTuple<'py>> {
     let kind = match ticket {
-        Outstanding { load: true, .. } => "load",
-        Outstanding { copies, .. } if copies.is_empty() => "lease",
+        OutstandingTicket { load: true, .. } => "load",
+        OutstandingTicket { copies, .. } if copies.is_empty() => "lease",
         _ => "plan",
     };
     let flat = ticket.copies.iter().flat_map(|c| {

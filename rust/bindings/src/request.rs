@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 
 use kvframe_core::asked::Asked;
-use kvframe_core::hash::{Extra, Hasher, Space};
+use kvframe_core::hash::{Hasher, MmItem, Space};
 use kvframe_core::retention::Retention;
 use kvframe_core::sequence::{Meta, Sequence};
 use kvframe_core::{Admission, Fit, Key, Prompt};
@@ -37,7 +37,7 @@ pub struct Request {
     hashed: Mutex<Option<(Key, Vec<Key>)>>,
     salt: Vec<u8>,
     adapter: Vec<u8>,
-    extras: Vec<Extra>,
+    extras: Vec<MmItem>,
     meta: Meta,
     read: bool,
     insert: bool,
@@ -56,8 +56,8 @@ pub struct Request {
     retention: Option<Retention>,
 }
 
-pub fn extras_of(extras: Vec<ExtraTuple>) -> Vec<Extra> {
-    extras.into_iter().map(|(start, end, id)| Extra { start, end, id }).collect()
+pub fn extras_of(extras: Vec<ExtraTuple>) -> Vec<MmItem> {
+    extras.into_iter().map(|(start, end, id)| MmItem { start, end, id }).collect()
 }
 
 #[pymethods]

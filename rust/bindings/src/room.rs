@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use kvframe_core::Manager as Core;
 use kvframe_core::hash::Hasher;
-use kvframe_core::manager::Preempt;
+use kvframe_core::manager::PreemptionOrder;
 use pyo3::prelude::*;
 
 use crate::buffers::{tokens, u64s};
@@ -16,15 +16,15 @@ use crate::native;
 use crate::request::Request;
 
 /// Who gives way first, by its name.
-fn rule_of(name: &Bound<'_, PyAny>) -> PyResult<Preempt> {
+fn rule_of(name: &Bound<'_, PyAny>) -> PyResult<PreemptionOrder> {
     Ok(match name.extract::<String>().as_deref() {
-        Ok("fewest-computed") => Preempt::FewestComputed,
-        Ok("last-admitted") => Preempt::LastAdmitted,
-        Ok("lowest-priority") => Preempt::LowestPriority,
-        Ok("longest-first") => Preempt::LongestFirst,
-        Ok("lru") => Preempt::LeastRecent,
-        Ok("lfu-aged") => Preempt::LeastFrequent,
-        Ok("most-freed") => Preempt::MostFreed,
+        Ok("fewest-computed") => PreemptionOrder::FewestComputed,
+        Ok("last-admitted") => PreemptionOrder::LastAdmitted,
+        Ok("lowest-priority") => PreemptionOrder::LowestPriority,
+        Ok("longest-first") => PreemptionOrder::LongestFirst,
+        Ok("lru") => PreemptionOrder::LeastRecent,
+        Ok("lfu-aged") => PreemptionOrder::LeastFrequent,
+        Ok("most-freed") => PreemptionOrder::MostFreed,
         _ => {
             let known = "fewest-computed, last-admitted, lowest-priority, longest-first, lru, \
                          lfu-aged, most-freed";

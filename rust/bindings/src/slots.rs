@@ -1,7 +1,7 @@
 //! `Slots`: a contiguous slot for each sequence.
 
 use kvframe_core::Scope;
-use kvframe_core::slots::{Counters, Row, SlotPin, Slots as Core, Standing};
+use kvframe_core::slots::{Counters, SlotPin, SlotRow, Slots as Core, Standing};
 use kvframe_core::tier::TierPolicy;
 use numpy::PyArray1;
 use pyo3::prelude::*;
@@ -194,7 +194,8 @@ impl Slots {
                 Standing::Copying => "copying",
             };
             let rows = core.rows();
-            let row = |r: Row| (r.version, name(r.standing), r.known, r.committed, r.found, r.pins);
+            let row =
+                |r: SlotRow| (r.version, name(r.standing), r.known, r.committed, r.found, r.pins);
             rows.map(row).collect()
         })
     }
@@ -242,7 +243,7 @@ impl Slots {
         self.core.traverse(&visit)
     }
 
-    /// Recounts the books.
+    /// Recounts the state.
     fn check_integrity(&self, py: Python<'_>) -> PyResult<()> {
         self.core.with(py, |core| core.check_integrity())
     }

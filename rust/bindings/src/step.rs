@@ -1,7 +1,7 @@
 //! The batched step: one call a scheduler step, buffers in and out. An `impl` of `Manager`.
 
-use kvframe_core::manager::{Extent, Growth, Ids, Step, StepOutcome};
-use kvframe_core::tickets::Plan;
+use kvframe_core::manager::{Extent, Growth, Ids, Step, StepResult};
+use kvframe_core::tickets::CopyPlan;
 use kvframe_core::{Admission, Allocation, Error, Manager as Core, SeqId};
 use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
@@ -14,7 +14,7 @@ use crate::inputs::{Growths, flag, pairs};
 use crate::ints::{BatchTokens, Fence, Passed, TokenBudget};
 use crate::manager::Manager;
 use crate::outputs::{Outputs, Targets};
-use crate::queue::Queue;
+use crate::queue::RequestQueue;
 use crate::request::Request;
 use crate::sharing::{RemapTuple, remap_tuples};
 use crate::views::matrix;
@@ -29,7 +29,7 @@ pub type PlanTuple<'py> = (u64, Bound<'py, PyArray2<i32>>);
 /// (an allocation or None an admission; refusals as (list, place, error); rewound sequences; the plan;
 /// forks; preempted requests; the length of each extension; why each growth was refused, or 0;
 /// table entries that changed)
-type Stepped<'py> = (
+type StepTuple<'py> = (
     Vec<Option<AllocationTuple>>,
     Vec<(&'static str, usize, Py<PyAny>)>,
     Vec<u64>,
@@ -42,7 +42,7 @@ type Stepped<'py> = (
 );
 
 /// A plan as Python takes it.
-pub fn plan_tuple<'py>(py: Python<'py>, plan: &Plan) -> PyResult<PlanTuple<'py>> {
+pub fn plan_tuple<'py>(py: Python<'py>, plan: &CopyPlan) -> PyResult<PlanTuple<'py>> {
     let flat = plan
         .copies
         .iter()
@@ -100,7 +100,7 @@ impl Manager {
         slots: Option<&Bound<'py, PyAny>>,
         rows: Option<&Bound<'py, PyAny>>,
         answers: Vec<AnswerTuple<'py>>,
-    ) -> PyResult<Stepped<'py>> {
+    ) -> PyResult<StepTuple<'py>> {
         let (done, failed) = (u64s(done, "done")?, u64s(failed, "failed")?);
         let (release, preempt) = (u64s(release, "release")?, u64s(preempt, "preempt")?);
         let fork = u64s(fork, "fork")?;
@@ -116,7 +116,7 @@ impl Manager {
             .collect();
         let append = Growths::new("append", append, counts, ids)?;
         let append = append.split(py)?;
-        let queue = Queue::new(py, admit)?;
+        let queue = RequestQueue::new(py, admit)?;
         let step = Step {
             done: &done,
             failed: &failed,
@@ -179,7 +179,7 @@ struct Run<'a, 'py> {
     manager: &'a Manager,
     /// All but its admissions.
     step: &'a Step<'a>,
-    queue: Queue<'py>,
+    queue: RequestQueue<'py>,
     reach: Vec<Extent>,
     outputs: Outputs<'a>,
     /// Errors of a policy or a prompt, in the order of the growths they refused.
@@ -188,7 +188,7 @@ struct Run<'a, 'py> {
 }
 
 impl<'py> Run<'_, 'py> {
-    fn run(&mut self, py: Python<'py>) -> PyResult<Stepped<'py>> {
+    fn run(&mut self, py: Python<'py>) -> PyResult<StepTuple<'py>> {
         let manager = self.manager;
         let asked = manager.ask_step(py, self.step)?;
         let begun = manager.locked(py, |core| {
@@ -226,7 +226,8 @@ impl<'py> Run<'_, 'py> {
             manager.listeners.tell(py);
         }
         let failures = std::mem::take(&mut self.failures).into_iter();
-        let told = Told { py, step: self.step, queue: self.queue.len(), failures }.tell(outcome)?;
+        let told =
+            StepReport { py, step: self.step, queue: self.queue.len(), failures }.tell(outcome)?;
         match interrupt {
             None => Ok(told),
             Some(error) => {
@@ -238,7 +239,7 @@ impl<'py> Run<'_, 'py> {
     }
 
     /// All that needs no policy outside the core, under one lock.
-    fn begin(&mut self, core: &mut Core) -> Result<StepOutcome, Wrong> {
+    fn begin(&mut self, core: &mut Core) -> Result<StepResult, Wrong> {
         core.check_step(self.step, &mut self.reach).map_err(Wrong::Step)?;
         if !self.outputs.keep() {
             return Err(Wrong::Altered);
@@ -265,7 +266,7 @@ impl<'py> Run<'_, 'py> {
     fn allocate_all(
         &mut self,
         py: Python<'py>,
-        outcome: &mut StepOutcome,
+        outcome: &mut StepResult,
         mut interrupt: Option<PyErr>,
     ) -> PyResult<()> {
         for place in 0..self.queue.len() {
@@ -298,7 +299,7 @@ impl<'py> Run<'_, 'py> {
     fn allocate_one(
         &mut self,
         py: Python<'py>,
-        outcome: &mut StepOutcome,
+        outcome: &mut StepResult,
         asked: &Admission<'_>,
         decides: bool,
     ) -> PyResult<()> {
@@ -344,7 +345,7 @@ impl<'py> Run<'_, 'py> {
         }
     }
 
-    fn grow(&mut self, core: &mut Core, outcome: &mut StepOutcome) -> Result<(), Error> {
+    fn grow(&mut self, core: &mut Core, outcome: &mut StepResult) -> Result<(), Error> {
         let (step, reach, outputs) = (self.step, &self.reach, &mut self.outputs);
         outputs.keep();
         core.grow(step, outcome, |i, granted| {
@@ -353,7 +354,7 @@ impl<'py> Run<'_, 'py> {
     }
 
     /// All of the growth, under a policy that answers inside the core.
-    fn grow_whole(&mut self, core: &mut Core, outcome: &mut StepOutcome) -> Result<(), Error> {
+    fn grow_whole(&mut self, core: &mut Core, outcome: &mut StepResult) -> Result<(), Error> {
         let Some(native) = &self.manager.native else { return self.grow(core, outcome) };
         // One question for the whole step, if it is one that takes looking at every candidate.
         let short =
@@ -369,7 +370,7 @@ impl<'py> Run<'_, 'py> {
     }
 
     /// What the step has done already must be told, so a failure of the policy refuses one growth.
-    fn refuse_next(&mut self, core: &mut Core, outcome: &mut StepOutcome) {
+    fn refuse_next(&mut self, core: &mut Core, outcome: &mut StepResult) {
         let place = outcome.appended;
         self.outputs.keep();
         core.refuse_next(self.step, outcome, Error::PolicyFailed);
@@ -378,7 +379,7 @@ impl<'py> Run<'_, 'py> {
         }
     }
 
-    fn grow_with_judge(&mut self, py: Python<'_>, outcome: &mut StepOutcome) -> PyResult<()> {
+    fn grow_with_judge(&mut self, py: Python<'_>, outcome: &mut StepResult) -> PyResult<()> {
         let (manager, step) = (self.manager, self.step);
         // One question for the whole step, instead of one a sequence.
         let short = manager.locked(py, |core| core.step_shortage(step, self.queue.sizes()))?;
@@ -403,14 +404,14 @@ impl<'py> Run<'_, 'py> {
     }
 
     /// The rest of the growth after an interrupt, when no policy is asked any more.
-    fn grow_undecided(&mut self, core: &mut Core, outcome: &mut StepOutcome) {
+    fn grow_undecided(&mut self, core: &mut Core, outcome: &mut StepResult) {
         while let Err(Error::NeedVictims { .. }) = self.grow(core, outcome) {
             core.settle_choice();
             self.refuse_next(core, outcome);
         }
     }
 
-    fn finish(&mut self, core: &mut Core, outcome: &mut StepOutcome) {
+    fn finish(&mut self, core: &mut Core, outcome: &mut StepResult) {
         core.settle_choice();
         outcome.plan = core.take_plan();
         self.level_changed = self.manager.watch(core);
@@ -438,7 +439,7 @@ impl Wrong {
 }
 
 /// Turns an outcome into what Python gets.
-struct Told<'a, 'py, I> {
+struct StepReport<'a, 'py, I> {
     py: Python<'py>,
     step: &'a Step<'a>,
     /// How many requests came in it.
@@ -447,7 +448,7 @@ struct Told<'a, 'py, I> {
     failures: I,
 }
 
-impl<'py, I: Iterator<Item = PyErr>> Told<'_, 'py, I> {
+impl<'py, I: Iterator<Item = PyErr>> StepReport<'_, 'py, I> {
     fn error(&mut self, error: &Error) -> Py<PyAny> {
         let own = if matches!(error, Error::PolicyFailed | Error::Unreadable) {
             self.failures.next()
@@ -457,7 +458,7 @@ impl<'py, I: Iterator<Item = PyErr>> Told<'_, 'py, I> {
         own.unwrap_or_else(|| from_core(self.py, error)).into_value(self.py).into_any()
     }
 
-    fn tell(mut self, outcome: StepOutcome) -> PyResult<Stepped<'py>> {
+    fn tell(mut self, outcome: StepResult) -> PyResult<StepTuple<'py>> {
         let (py, step) = (self.py, self.step);
         let (appends, extensions) = (step.append.len(), step.extend.len());
         let mut reasons = vec![0_u8; appends + extensions + outcome.allocated.len()];

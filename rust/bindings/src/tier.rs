@@ -3,7 +3,7 @@
 use kvframe_core::hash::Key;
 use kvframe_core::policy::Why;
 use kvframe_core::sequence::Meta;
-use kvframe_core::tier::{Known, TierPolicy as Core};
+use kvframe_core::tier::{RequestInfo, TierPolicy as Core};
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::PyDict;
@@ -24,9 +24,9 @@ pub struct TierPolicy {
 }
 
 /// As the core has it.
-pub fn known((session, turn, class, priority, tokens, outlook): &KnownTuple) -> Known<'_> {
+pub fn known((session, turn, class, priority, tokens, outlook): &KnownTuple) -> RequestInfo<'_> {
     let meta = Meta { session: session.0, turn: turn.0, class: class.0, priority: priority.0 };
-    Known { meta, tokens: tokens.0, outlook: &outlook.0 }
+    RequestInfo { meta, tokens: tokens.0, outlook: &outlook.0 }
 }
 
 #[pymethods]
@@ -130,7 +130,7 @@ impl TierPolicy {
         self.core.traverse(&visit)
     }
 
-    /// Recounts the books.
+    /// Recounts the state.
     fn check_integrity(&self, py: Python<'_>) -> PyResult<()> {
         self.core.with(py, |core| core.check_integrity())
     }

@@ -1,6 +1,6 @@
 //! What each logged admission asked for: enough to make it again.
 
-use crate::hash::{Extra, Key};
+use crate::hash::{Key, MmItem};
 use crate::manager::Admission;
 use crate::retention::Retention;
 use crate::sequence::Meta;
@@ -15,7 +15,7 @@ pub struct Asked {
     pub salt: Vec<u8>,
     pub adapter: Vec<u8>,
     pub encoder: Vec<u8>,
-    pub extras: Vec<Extra>,
+    pub extras: Vec<MmItem>,
     pub meta: Meta,
     pub read: bool,
     pub insert: bool,

@@ -157,7 +157,7 @@ pub struct Event {
     pub value: u64,
     /// What the kind says.
     pub other: u64,
-    /// Token ids of it, which follow those of the events before it in [`Taken::ids`].
+    /// Token ids of it, which follow those of the events before it in [`LogBatch::ids`].
     pub ids: u32,
 }
 
@@ -182,7 +182,7 @@ impl Event {
 
 /// A portion of the log.
 #[derive(Debug, Default)]
-pub struct Taken {
+pub struct LogBatch {
     /// In order.
     pub events: Vec<Event>,
     /// Token ids of the events, one event after the other.
@@ -195,13 +195,13 @@ pub struct Taken {
 #[derive(Debug, Default)]
 pub struct Log {
     on: bool,
-    kept: Taken,
+    kept: LogBatch,
 }
 
 impl Log {
     /// A log that keeps events only if `on`.
     pub fn new(on: bool) -> Self {
-        Self { on, kept: Taken::default() }
+        Self { on, kept: LogBatch::default() }
     }
 
     /// Whether events are kept.
@@ -228,7 +228,7 @@ impl Log {
     }
 
     /// Everything since the last call.
-    pub fn take(&mut self) -> Taken {
+    pub fn take(&mut self) -> LogBatch {
         std::mem::take(&mut self.kept)
     }
 }

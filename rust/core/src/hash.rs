@@ -108,7 +108,7 @@ pub struct Space<'a> {
 
 /// A multimodal item: the tokens `start..end` stand for the content `id`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Extra {
+pub struct MmItem {
     /// First token, absolute.
     pub start: u32,
     /// One past the last token.
@@ -195,7 +195,7 @@ impl Hasher {
         keys: &[Key],
         first: usize,
         units: usize,
-        extras: &[Extra],
+        extras: &[MmItem],
     ) -> Key {
         let previous = |i: usize| if i == 0 { root } else { keys[i - 1] };
         let link = |i: usize| self.link(previous(i), i, extras);
@@ -208,15 +208,15 @@ impl Hasher {
     }
 
     /// The link of block `index` whose predecessor (or root) has the key `previous`.
-    pub fn link(&self, previous: Key, index: usize, extras: &[Extra]) -> Key {
+    pub fn link(&self, previous: Key, index: usize, extras: &[MmItem]) -> Key {
         self.link_until(previous, index, extras, (index + 1) * self.block_size)
     }
 
     /// The same where tokens end at `until`, within block `index`: items behind them are not theirs.
-    pub fn link_until(&self, previous: Key, index: usize, extras: &[Extra], until: usize) -> Key {
+    pub fn link_until(&self, previous: Key, index: usize, extras: &[MmItem], until: usize) -> Key {
         let start = (index * self.block_size) as i64;
         let end = until as i64;
-        let overlaps = |e: &&Extra| i64::from(e.start) < end && i64::from(e.end) > start;
+        let overlaps = |e: &&MmItem| i64::from(e.start) < end && i64::from(e.end) > start;
         let mut items = extras.iter().filter(overlaps).peekable();
         if items.peek().is_none() {
             return previous;
@@ -235,12 +235,12 @@ impl Hasher {
     }
 
     /// What block `index` carries besides its tokens: its link without the prefix. `Key(0)` for nothing.
-    pub fn mark(&self, index: usize, extras: &[Extra]) -> Key {
+    pub fn mark(&self, index: usize, extras: &[MmItem]) -> Key {
         self.link(Key::default(), index, extras)
     }
 
     /// The marks of those of the first `blocks` blocks that carry anything, in order.
-    pub fn marks(&self, extras: &[Extra], blocks: usize) -> Vec<(u32, Key)> {
+    pub fn marks(&self, extras: &[MmItem], blocks: usize) -> Vec<(u32, Key)> {
         let size = self.block_size;
         let spans = extras.iter().map(|e| {
             let end = (e.end as usize).div_ceil(size).min(blocks);
@@ -263,7 +263,7 @@ impl Hasher {
     }
 
     /// The key of the partial block `tokens` at place `index` after `previous` (or the root).
-    pub fn tail(&self, previous: Key, index: usize, extras: &[Extra], tokens: &[u32]) -> Key {
+    pub fn tail(&self, previous: Key, index: usize, extras: &[MmItem], tokens: &[u32]) -> Key {
         let mut hasher = Sha256::new_with_prefix(b"tail");
         let until = index * self.block_size + tokens.len();
         hasher.update(self.link_until(previous, index, extras, until).0.to_le_bytes());
@@ -274,7 +274,7 @@ impl Hasher {
     }
 
     /// Appends to `keys` the keys of the full blocks of `tokens` that it does not hold yet.
-    pub fn extend(&self, root: Key, extras: &[Extra], tokens: &[u32], keys: &mut Vec<Key>) {
+    pub fn extend(&self, root: Key, extras: &[MmItem], tokens: &[u32], keys: &mut Vec<Key>) {
         let full = tokens.len() / self.block_size;
         if keys.len() >= full {
             return;

@@ -19,7 +19,7 @@
 //! | [`tier`] | the pages of a lower tier, under the same policies |
 //! | [`slots`] | a contiguous slot for each sequence, prefixes copied from slot to slot |
 //! | [`origins`] | the salt, adapter and session that a block came of |
-//! | [`hands`], [`attached`] | blocks held by themselves; handles attached to a prefix |
+//! | [`held_blocks`], [`attachments`] | blocks held by themselves; handles attached to a prefix |
 //! | [`events`], [`asked`] | the ordered event log; what each logged admission asked for |
 //! | [`router`] | which of many workers holds which prefix |
 //! | [`stats`], [`reasons`], [`ghosts`], [`samples`] | counters; why prefixes ended; keys seen lately; how long blocks live |
@@ -29,13 +29,13 @@
 #![forbid(unsafe_code)]
 
 pub mod asked;
-pub mod attached;
+pub mod attachments;
 pub mod error;
 pub mod events;
 pub mod ghosts;
 pub mod groups;
-pub mod hands;
 pub mod hash;
+pub mod held_blocks;
 pub mod index;
 pub mod locks;
 pub mod manager;

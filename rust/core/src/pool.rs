@@ -62,7 +62,7 @@ struct Block {
     children: u32,
     parent: BlockId,
     /// The child that was used last; a hint that lookups check.
-    heir: BlockId,
+    last_child: BlockId,
     state: State,
     group: u8,
     /// [`DUPLICATED`], [`WAITS`].
@@ -84,7 +84,7 @@ const UNUSED: Block = Block {
     refs: 0,
     children: 0,
     parent: NIL,
-    heir: NIL,
+    last_child: NIL,
     state: State::Free,
     group: 0,
     marks: 0,

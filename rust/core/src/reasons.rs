@@ -5,7 +5,7 @@ use crate::options::MAX_GROUPS;
 /// Why an admission found no more of its prompt. One an admission: the first that holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
-pub enum Reason {
+pub enum MissReason {
     /// What is left is less than the least that can be reused: a block, or what all groups share.
     #[default]
     BelowUnit = 0,
@@ -32,7 +32,7 @@ pub enum Reason {
 /// How many reasons there are.
 pub const REASONS: usize = 10;
 
-impl Reason {
+impl MissReason {
     /// All of them, each at its number.
     pub const ALL: [Self; REASONS] = [
         Self::BelowUnit,
@@ -68,7 +68,7 @@ impl Reason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Miss {
     /// Why.
-    pub reason: Reason,
+    pub reason: MissReason,
     /// Which layer group could not go on.
     pub group: u8,
     /// Full blocks that were looked for.
@@ -131,7 +131,7 @@ impl Window {
 pub struct Reasons {
     /// (admissions, tokens that were not found) of each reason.
     pub tally: [(u64, u64); REASONS],
-    /// Admissions that each layer group cut short ([`Reason::Group`]).
+    /// Admissions that each layer group cut short ([`MissReason::Group`]).
     pub groups: [u64; MAX_GROUPS],
 }
 
@@ -141,7 +141,7 @@ impl Reasons {
         let (requests, missed) = &mut self.tally[miss.reason as usize];
         *requests += 1;
         *missed += u64::from(tokens);
-        if miss.reason == Reason::Group {
+        if miss.reason == MissReason::Group {
             self.groups[miss.group as usize] += 1;
         }
     }
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn reasons_have_the_number_of_their_place() {
-        for (i, reason) in Reason::ALL.iter().enumerate() {
+        for (i, reason) in MissReason::ALL.iter().enumerate() {
             assert_eq!(*reason as usize, i);
         }
     }

@@ -11,7 +11,7 @@ pub use slots::Sequences;
 pub use table::{BlockTable, Tables};
 
 use crate::error::{Error, Result};
-use crate::hash::{Extra, Key};
+use crate::hash::{Key, MmItem};
 use crate::manager::Heat;
 use crate::reasons::Miss;
 use crate::retention::Retention;
@@ -69,7 +69,7 @@ pub struct Sequence {
     /// Keys of full blocks of known tokens, as far as they have been needed.
     pub keys: Vec<Key>,
     /// Multimodal items.
-    pub extras: Vec<Extra>,
+    pub extras: Vec<MmItem>,
     /// When each block is used next, where that is known.
     pub outlook: Vec<u32>,
     /// Blocks at the front that an admission policy was told of.

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{SIZE, allocate, build, open, prompt, refused, request, run, serve, small, table};
-use kvframe_core::hash::Extra;
+use kvframe_core::hash::MmItem;
 use kvframe_core::manager::{Ids, Step};
 use kvframe_core::pool::State;
 use kvframe_core::{Admission, Error, Fit, GroupKind, Key, Manager, NIL, Options, Prompt};
@@ -246,7 +246,7 @@ fn a_long_partial_request_is_counted_in_full() {
 #[test]
 fn a_cut_item_is_no_part_of_later_keys() {
     let mut m = small(16);
-    let image = Extra { start: 4, end: 8, id: vec![1] };
+    let image = MmItem { start: 4, end: 8, id: vec![1] };
     let (tokens, extras) = (prompt(&[1, 2]), [image]);
     let seq = m.allocate(&Admission { extras: &extras, ..request(&tokens) }).unwrap().seq;
     m.commit(seq, 8).unwrap();

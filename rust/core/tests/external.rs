@@ -4,13 +4,16 @@ mod common;
 
 use common::{SIZE, allocate, open, prompt, request, run, serve, small};
 use kvframe_core::events::Kind;
-use kvframe_core::policy::{Candidates, External, Heard};
+use kvframe_core::policy::{Candidates, External, Subscriptions};
 use kvframe_core::{Admission, BlockId, Error, Manager, Options};
 
 fn external(blocks: u32) -> Manager {
     let options = Options { blocks, block_size: SIZE, event_log: true, ..Options::default() };
-    Manager::new(options, Box::new(External::new(Heard { events: true, ..Heard::default() })))
-        .unwrap()
+    Manager::new(
+        options,
+        Box::new(External::new(Subscriptions { events: true, ..Subscriptions::default() })),
+    )
+    .unwrap()
 }
 
 fn offer(m: &mut Manager, n: usize, limit: usize) -> Candidates {

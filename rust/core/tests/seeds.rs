@@ -4,13 +4,13 @@ mod common;
 
 use common::{SIZE, allocate, build, found, open, prompt, request, run, serve, small, table};
 use kvframe_core::hash::HashAlgo;
-use kvframe_core::manager::Preempt;
+use kvframe_core::manager::PreemptionOrder;
 use kvframe_core::options::Watermarks;
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::sequence::Meta;
 use kvframe_core::{Admission, GroupKind, Manager, Options, SeqId};
 
-fn order(m: &Manager, seqs: &[SeqId], rule: Preempt) -> Vec<SeqId> {
+fn order(m: &Manager, seqs: &[SeqId], rule: PreemptionOrder) -> Vec<SeqId> {
     m.preemption_order(seqs, rule).unwrap().iter().map(|victim| victim.seq).collect()
 }
 
@@ -74,10 +74,10 @@ fn who_gives_way_follows_from_priority_then_age_and_never_from_chance() {
         seqs.push(m.allocate(&Admission { meta, ..request(&tokens) }).unwrap().seq);
     }
     let by_priority = [4, 1, 7, 6, 5, 2, 0, 3].map(|place: usize| seqs[place]);
-    assert_eq!(order(&m, &seqs, Preempt::LowestPriority), by_priority);
+    assert_eq!(order(&m, &seqs, PreemptionOrder::LowestPriority), by_priority);
     let empty = allocate(&mut m, &[]).unwrap().seq;
     seqs.push(empty);
-    for rule in [Preempt::FewestComputed, Preempt::LastAdmitted] {
+    for rule in [PreemptionOrder::FewestComputed, PreemptionOrder::LastAdmitted] {
         let newest: Vec<SeqId> = seqs[..8].iter().rev().copied().collect();
         assert_eq!(order(&m, &seqs, rule), newest, "ties go by age; the empty one frees nothing");
     }
@@ -92,9 +92,9 @@ fn sharers_are_no_victims_and_nothing_else_is_touched() {
     seqs.extend((0..4).map(|_| m.fork(one).unwrap()));
     let alone = run(&mut m, &prompt(&[7, 8, 9]));
     seqs.push(alone);
-    assert_eq!(order(&m, &seqs, Preempt::FewestComputed), [alone]);
+    assert_eq!(order(&m, &seqs, PreemptionOrder::FewestComputed), [alone]);
     m.release(alone).unwrap();
-    assert_eq!(order(&m, &seqs[..5], Preempt::FewestComputed), []);
+    assert_eq!(order(&m, &seqs[..5], PreemptionOrder::FewestComputed), []);
     assert!((m.usage() - 0.6).abs() < 1e-9);
 }
 

@@ -6,7 +6,7 @@ mod common;
 use common::{
     SIZE, allocate, build, found, open, prompt, refused, request, run, serve, small, table,
 };
-use kvframe_core::hash::{Extra, Space};
+use kvframe_core::hash::{MmItem, Space};
 use kvframe_core::manager::{Ids, Step};
 use kvframe_core::pool::State;
 use kvframe_core::{Admission, Allocation, Error, Fit, GroupKind, HashAlgo, Manager, NIL, Options};
@@ -279,7 +279,7 @@ fn a_cut_item_leaves_the_keys_before_it() {
     let options =
         Options { blocks: 8, block_size: SIZE, hash: HashAlgo::Xxh3, ..Options::default() };
     let mut m = build(options, "lru");
-    let (tokens, extras) = (open(&[1, 2]), [Extra { start: 1, end: 7, id: b"i".to_vec() }]);
+    let (tokens, extras) = (open(&[1, 2]), [MmItem { start: 1, end: 7, id: b"i".to_vec() }]);
     let with = Admission { extras: &extras, ..request(&tokens) };
     let seq = m.allocate(&with).unwrap().seq;
     let keys = m.keys(&tokens, Space::default(), &extras);

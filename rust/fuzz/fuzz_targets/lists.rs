@@ -5,8 +5,8 @@
 
 use arbitrary::Arbitrary;
 use kvframe_core::policy::{
-    Candidates, Eviction, External, Heard, NAMES, PolicyOptions, Rank, Ranked, Touch, Use, View,
-    Why, by_name,
+    Candidates, Eviction, External, NAMES, PolicyOptions, Rank, Ranked, Subscriptions, Touch, Use,
+    View, Why, by_name,
 };
 use kvframe_core::pool::{Pool, State};
 use kvframe_core::{BlockId, Key, NIL};
@@ -98,7 +98,7 @@ impl World {
                 (policy, if lists { Expected::Released } else { Expected::AnyLeaf })
             }
             None if at == NAMES.len() => (
-                Box::new(External::new(Heard { events: true, ..Heard::default() })),
+                Box::new(External::new(Subscriptions { events: true, ..Subscriptions::default() })),
                 Expected::Released,
             ),
             None => (Box::new(Ranked::new(Given::default())), Expected::Given),
@@ -221,9 +221,9 @@ impl World {
     }
 
     fn choose(&mut self, count: u8, window: u8, scores: &[u8]) {
-        let Some(books) = self.policy.external() else { return };
+        let Some(outside) = self.policy.external() else { return };
         let mut offer = Candidates::default();
-        books.candidates(&self.pool, window.into(), &mut offer);
+        outside.candidates(&self.pool, window.into(), &mut offer);
         for (i, &block) in offer.blocks.iter().enumerate() {
             assert_eq!(self.pool.state(block), State::Cached, "{block} is offered");
             assert_eq!(offer.children[i], self.pool.children(block), "children of {block}");
@@ -237,8 +237,8 @@ impl World {
         let blocks: Vec<_> = lowest.iter().map(|&p| offer.blocks[p as usize]).collect();
         assert_eq!(offer.check(&blocks).as_ref(), Ok(&lowest));
         let generations: Vec<_> = lowest.iter().map(|&p| offer.generations[p as usize]).collect();
-        books.choose(&self.pool, &blocks, &generations);
-        assert!(books.ready(blocks.len()));
+        outside.choose(&self.pool, &blocks, &generations);
+        assert!(outside.ready(blocks.len()));
         for block in blocks {
             assert_eq!(self.policy.victim(view!(self)), Some(block), "not the choice");
             self.forget(block, Why::Evicted);
@@ -295,7 +295,7 @@ fuzz_target!(|input: Input| {
     let mut world = World::new(input.capacity, input.policy);
     for op in &input.ops {
         world.act(op);
-        world.policy.validate(&world.pool).expect("sound books");
+        world.policy.validate(&world.pool).expect("a sound state");
         assert_eq!(world.released.len() as u32, world.pool.cached());
         if let Some(order) = world.expected() {
             assert_eq!(world.policy.order(view!(world)), order);

@@ -8,7 +8,7 @@ use kvframe_core::events::Kind;
 use kvframe_core::hash::Space;
 use kvframe_core::index::IndexKind;
 use kvframe_core::locks::Receipt;
-use kvframe_core::manager::Pinner;
+use kvframe_core::manager::PinRequest;
 use kvframe_core::policy::{NAMES, PolicyOptions, by_name};
 use kvframe_core::{Admission, BlockId, Manager, NIL, Options, Prompt, SeqId};
 use libfuzzer_sys::fuzz_target;
@@ -127,7 +127,7 @@ impl World {
             Op::Lock { text } => {
                 let locked = self
                     .m
-                    .lock(&ids(&text.tokens), space(text.salted), &[], Pinner::default())
+                    .lock(&ids(&text.tokens), space(text.salted), &[], PinRequest::default())
                     .ok()?;
                 let found = self.longest(&ids(&text.tokens), text.salted, 0);
                 assert_eq!(locked.map_or(0, |l| l.tokens as usize), found * self.size);

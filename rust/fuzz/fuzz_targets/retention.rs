@@ -8,7 +8,7 @@ use arbitrary::Arbitrary;
 use kvframe_core::events::Kind;
 use kvframe_core::hash::{Key, Space};
 use kvframe_core::locks::Receipt;
-use kvframe_core::manager::Pinner;
+use kvframe_core::manager::PinRequest;
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::pool::State;
 use kvframe_core::sequence::Meta;
@@ -114,8 +114,10 @@ impl World {
             }
             Op::Pin { tokens } => {
                 let tokens: Vec<u32> = tokens.iter().map(|&t| t.into()).collect();
-                let pinned =
-                    self.m.lock(&tokens, Space::default(), &[], Pinner::default()).expect("sound");
+                let pinned = self
+                    .m
+                    .lock(&tokens, Space::default(), &[], PinRequest::default())
+                    .expect("sound");
                 self.pins.extend(pinned.map(|pinned| pinned.receipt));
             }
             Op::Unpin { pick } => {

@@ -23,7 +23,7 @@ pub struct Ordering {
     /// Cached blocks of higher ones.
     apart: Apart,
     faults: Arc<Faults>,
-    /// It failed on an event: its books are not whole, and it is not called any more.
+    /// It failed on an event: its state is incomplete, and it is not called any more.
     lost: bool,
     fallbacks: u64,
     exposed: Vec<BlockId>,
@@ -61,7 +61,7 @@ impl Ordering {
     #[cold]
     fn lose(&mut self, fault: &Fault) {
         self.lost = true;
-        self.faults.add(format!("{fault}; its books are not whole, it is not asked again"));
+        self.faults.add(format!("{fault}; its state is incomplete, it is not asked again"));
     }
 
     /// The bands, made of the built-in order where there were none.

@@ -8,7 +8,7 @@ use kvframe_core::hash::Space;
 use kvframe_core::manager::Prompt;
 use kvframe_core::retention::{Keep, Retention, TokenRange};
 use kvframe_core::{Admission, Error, Manager, Options};
-use kvframe_native::check::{self, Refused};
+use kvframe_native::check::{self, LoadError};
 use kvframe_native::faults::Faults;
 use kvframe_native::policy::Policy;
 use kvframe_native::v1::{Config, NONE, Table};
@@ -252,7 +252,7 @@ fn another_version_is_not_read() {
     let size = size_of::<Table>();
     assert_eq!(
         refused,
-        Refused::Version {
+        LoadError::Version {
             found: format!("ABI 2.0 ({size} bytes)"),
             needed: format!("ABI 1.0 ({size} bytes)"),
         }

@@ -8,7 +8,7 @@ use kvframe_core::policy::Eviction;
 use kvframe_core::sequence::Meta;
 use kvframe_core::{Admission, Error, Fit, Key, Manager, Options, Prompt, SeqId};
 
-use crate::{Mode, NO_SESSION, Plan, Request, Trace};
+use crate::{Mode, NO_SESSION, ReplayPlan, Trace, TraceRequest};
 
 /// What a replay counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -46,10 +46,10 @@ pub struct Outcome {
 
 /// A trace made ready for one mode: who uses what next, and keys for its nodes.
 #[derive(Debug)]
-pub struct Prepared<'a> {
+pub struct PreparedTrace<'a> {
     trace: &'a Trace,
     mode: Mode,
-    plan: &'a Plan,
+    plan: &'a ReplayPlan,
 }
 
 /// Whoever runs a replay: asked now and then whether to go on, and for victims where the policy is
@@ -83,9 +83,9 @@ pub trait Host {
 
 /// A host that lets a replay of a built-in policy run to its end.
 #[derive(Debug, Clone, Copy)]
-pub struct Undisturbed;
+pub struct SilentHost;
 
-impl Host for Undisturbed {}
+impl Host for SilentHost {}
 
 /// How often a replay looks whether it should stop: requests.
 const PATIENCE: usize = 256;
@@ -99,9 +99,9 @@ pub fn node_key(node: u32) -> Key {
     Key((u128::from(x) << 64) | u128::from(node))
 }
 
-impl<'a> Prepared<'a> {
+impl<'a> PreparedTrace<'a> {
     /// `plan` is `trace.plan(mode)`.
-    pub fn new(trace: &'a Trace, mode: Mode, plan: &'a Plan) -> Self {
+    pub fn new(trace: &'a Trace, mode: Mode, plan: &'a ReplayPlan) -> Self {
         Self { trace, mode, plan }
     }
 
@@ -126,7 +126,7 @@ impl<'a> Prepared<'a> {
         let mut ceiling = self.plan.unique + u64::from(longest.unwrap_or(0)) + 1;
         if self.mode == Mode::Timed {
             // Nor than all that could run at once.
-            let blocks = |r: &Request| u64::from(r.input_tokens) + u64::from(r.output_tokens);
+            let blocks = |r: &TraceRequest| u64::from(r.input_tokens) + u64::from(r.output_tokens);
             let size = u64::from(self.trace.block_size);
             ceiling += self.trace.requests.iter().map(|r| blocks(r).div_ceil(size)).sum::<u64>();
         }
@@ -147,7 +147,7 @@ impl<'a> Prepared<'a> {
         self.drive(&mut manager, host)
     }
 
-    /// The same on a manager made with [`Prepared::options`]. `None` if the host stopped it.
+    /// The same on a manager made with [`PreparedTrace::options`]. `None` if the host stopped it.
     ///
     /// # Errors
     /// What the manager says.

@@ -111,8 +111,8 @@ MUTANTS = (
     Mutant(
         "priority-ignored",
         "manager/preemption.rs",
-        "Preempt::LowestPriority => (sequence.meta.priority.into(), last, 0),",
-        "Preempt::LowestPriority => (0, last, 0),",
+        "PreemptionOrder::LowestPriority => (sequence.meta.priority.into(), last, 0),",
+        "PreemptionOrder::LowestPriority => (0, last, 0),",
         "an engine's priorities change nothing",
         ("CB-B9",),
     ),

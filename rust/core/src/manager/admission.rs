@@ -6,7 +6,9 @@ use super::Manager;
 use crate::groups::GroupKind;
 use crate::hash::Key;
 use crate::policy::View;
-use crate::policy::admission::{Admit, Ask, Counts, Gate, Offer, Row, Verdict, Verdicts};
+use crate::policy::admission::{
+    AdmissionCounts, Admit, Ask, Gate, Offer, OfferRow, Verdict, Verdicts,
+};
 use crate::pool::{NIL, State};
 use crate::sequence::{SeqId, Sequence};
 
@@ -37,7 +39,7 @@ impl Manager {
     }
 
     /// What it did so far.
-    pub fn admission_counts(&self) -> Counts {
+    pub fn admission_counts(&self) -> AdmissionCounts {
         self.gate.as_ref().map(|gate| gate.counts).unwrap_or_default()
     }
 
@@ -131,7 +133,7 @@ impl Manager {
         sequence: &Sequence,
         keys: &[Key],
         range: Range<usize>,
-        mut each: impl FnMut((usize, usize), Row),
+        mut each: impl FnMut((usize, usize), OfferRow),
     ) {
         let range = range.start.min(range.end)..range.end;
         for (group, table) in sequence.tables.iter().enumerate() {
@@ -147,7 +149,7 @@ impl Manager {
                     continue;
                 }
                 let key = |unit: usize| keys.get(unit).copied().unwrap_or_default();
-                let row = Row {
+                let row = OfferRow {
                     key: key((i + 1) * units - 1),
                     next: key((i + 2) * units - 1),
                     depth: i as u32,

@@ -1,7 +1,7 @@
 //! Admission: a new sequence owns what is cached of its prompt, and gets blocks for the rest.
 
-use super::lookup::Wanted;
-use super::needs::Counted;
+use super::lookup::PrefixQuery;
+use super::needs::BlockNeeds;
 use super::tails::Tail;
 use super::{Admission, Allocation, Fit, Manager};
 use crate::error::{Error, Result};
@@ -56,7 +56,7 @@ impl Manager {
             prompt.keys
         };
         let limit = if request.read { self.hit_limit(known) } else { 0 };
-        let wanted = Wanted { keys, tokens: prompt.tokens, root, extras, limit };
+        let wanted = PrefixQuery { keys, tokens: prompt.tokens, root, extras, limit };
         let (found, collisions) = self.find_prefix(wanted, &mut hits);
         if self.layout.has_cross() {
             self.find_cross(request, root, &mut hits);
@@ -64,13 +64,14 @@ impl Manager {
         let start = self.find_start(request, wanted, known, found as u32, &mut hits);
         let tail = start.tail.as_ref().map_or(&[][..], |tail| &tail.blocks);
         let wants = hits.iter().flatten().chain(tail).copied().filter(|&b| b != NIL);
-        if let Some(books) = self.policy.external() {
-            books.unpick_all(wants.clone());
+        if let Some(outside) = self.policy.external() {
+            outside.unpick_all(wants.clone());
         }
         let counted = self.count_needs(request, known, &start, &hits);
-        if let (&Err(Error::NeedVictims { n }), Some(books)) = (&counted, self.policy.external()) {
-            books.spare(wants);
-            if request.insert && books.hears_missed() {
+        if let (&Err(Error::NeedVictims { n }), Some(outside)) = (&counted, self.policy.external())
+        {
+            outside.spare(wants);
+            if request.insert && outside.hears_missed() {
                 self.announce_all(keys, start.rows, n);
             }
         }
@@ -79,8 +80,8 @@ impl Manager {
             self.count_collisions(collisions);
             let attached = if request.read { self.find_attached(wanted) } else { None };
             let allocation = self.carry_out(request, known, &counted, &start, (root, keys), &hits);
-            if let Some(books) = self.policy.external() {
-                books.end_announced();
+            if let Some(outside) = self.policy.external() {
+                outside.end_announced();
             }
             self.count_allocation(request, &allocation, miss);
             Allocation { attached, ..allocation }
@@ -135,7 +136,7 @@ impl Manager {
     pub(super) fn find_start(
         &self,
         request: &Admission<'_>,
-        wanted: Wanted<'_>,
+        wanted: PrefixQuery<'_>,
         known: u32,
         found: u32,
         hits: &mut [Vec<BlockId>],
@@ -170,7 +171,7 @@ impl Manager {
         &mut self,
         request: &Admission<'_>,
         known: u32,
-        counted: &Counted,
+        counted: &BlockNeeds,
         start: &Start,
         (root, keys): (Key, &[Key]),
         hits: &[Vec<BlockId>],
@@ -184,7 +185,7 @@ impl Manager {
         }
         let seq = self.sequences.create(hits.len());
         self.note_allocation(seq, request, known, start.good);
-        let &Counted { until, external, .. } = counted;
+        let &BlockNeeds { until, external, .. } = counted;
         let using = Use { outlook: request.outlook, meta: request.meta, tokens: known };
         self.own_start(seq, start, hits, using);
         let mut tables = std::mem::take(&mut self.created(seq).tables);
@@ -254,7 +255,7 @@ impl Manager {
         &mut self,
         seq: SeqId,
         request: &Admission<'_>,
-        counted: &Counted,
+        counted: &BlockNeeds,
         mut rows: u32,
         keys: &[Key],
         tables: &mut Tables,

@@ -1,4 +1,4 @@
-//! Blocks one by one, for engines with request books of their own: what `take` gave out is published
+//! Blocks one by one, for engines with a request table of their own: what `take` gave out is published
 //! under a key, found, held and given up again.
 
 use super::Manager;
@@ -6,7 +6,7 @@ use super::loans::NO_SUCH;
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::hash::Key;
-use crate::index::Found;
+use crate::index::KeyMatch;
 use crate::policy::{NEVER, Use, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::Meta;
@@ -29,7 +29,7 @@ impl Manager {
             return Err(self.not_lent(block, false));
         }
         if parent != NIL
-            && (self.hands.count(parent) == 0 || self.pool.state(parent) != State::Committed)
+            && (self.held_blocks.count(parent) == 0 || self.pool.state(parent) != State::Committed)
         {
             return Err(self.misused("publish", parent, "it is not findable and in hand"));
         }
@@ -41,9 +41,9 @@ impl Manager {
         let depth = if parent == NIL { 0 } else { self.pool.depth(parent) + 1 };
         self.pool.publish(block, key, parent, depth);
         self.origins.publish_unknown(block);
-        self.hands.take(block, parent);
+        self.held_blocks.take(block, parent);
         let copy = match found {
-            Found::Block(copy) => {
+            KeyMatch::Block(copy) => {
                 self.pool.set_duplicated(block, true);
                 self.pool.set_duplicated(copy, true);
                 self.stats.duplicates += 1;
@@ -65,7 +65,7 @@ impl Manager {
     /// The blocks under `keys`, one after the other, up to the first that is not there.
     pub fn find_blocks(&self, keys: &[Key]) -> Vec<BlockId> {
         let found = keys.iter().map_while(|&key| match self.find_key(key, None) {
-            Found::Block(block) => Some(block),
+            KeyMatch::Block(block) => Some(block),
             _ => None,
         });
         let mut blocks: Vec<BlockId> = found.collect();
@@ -88,15 +88,15 @@ impl Manager {
         self.check_generations("claim", blocks, generations)?;
         for (taken, &block) in blocks.iter().enumerate() {
             let findable = matches!(self.pool.state(block), State::Committed | State::Cached);
-            let why = if !findable && self.hands.count(block) == 0 {
+            let why = if !findable && self.held_blocks.count(block) == 0 {
                 "it is neither findable nor in hand"
-            } else if !self.hands.take(block, self.pool.parent(block)) {
+            } else if !self.held_blocks.take(block, self.pool.parent(block)) {
                 "the block it follows is not in hand"
             } else {
                 continue;
             };
             for &before in blocks[..taken].iter().rev() {
-                self.hands.drop(before);
+                self.held_blocks.drop(before);
             }
             return Err(self.misused("claim", block, why));
         }
@@ -127,18 +127,18 @@ impl Manager {
         self.check_generations("free", blocks, generations)?;
         let (mut lent, mut dropped) = (Vec::new(), Vec::new());
         for &block in blocks.iter().rev() {
-            let parent = self.hands.parent(block);
+            let parent = self.held_blocks.parent(block);
             let why = if self.pool.state(block) == State::Lent {
                 if !lent.contains(&block) {
                     lent.push(block);
                     continue;
                 }
                 "it is named twice: a double free"
-            } else if self.hands.count(block) == 0 {
+            } else if self.held_blocks.count(block) == 0 {
                 let ours = dropped.iter().any(|&(before, _)| before == block);
                 let owned = self.pool.refs_or_none(block) > Some(0);
                 if owned && !ours { "it is not in hand: others own it" } else { DOUBLE }
-            } else if !self.hands.drop(block) {
+            } else if !self.held_blocks.drop(block) {
                 "a block in hand follows it"
             } else {
                 dropped.push((block, parent));
@@ -146,7 +146,7 @@ impl Manager {
             };
             // What it followed in hand, which the pool may have forgotten.
             for &(before, parent) in dropped.iter().rev() {
-                self.hands.take(before, parent);
+                self.held_blocks.take(before, parent);
             }
             return Err(self.misused("free", block, why));
         }
@@ -165,7 +165,7 @@ impl Manager {
 
     /// How often a block is held one by one, on loan or findable.
     pub fn held(&self, block: BlockId) -> u32 {
-        self.hands.count(block) + u32::from(self.pool.state(block) == State::Lent)
+        self.held_blocks.count(block) + u32::from(self.pool.state(block) == State::Lent)
     }
 
     fn check_generations(

@@ -1,6 +1,6 @@
 //! Questions about a request that is not admitted yet: nothing is counted, moved or owned.
 
-use super::lookup::{Hit, Wanted};
+use super::lookup::{Hit, PrefixQuery};
 use super::{Admission, Manager};
 use crate::error::{Error, Result};
 use crate::hash::Key;
@@ -61,7 +61,7 @@ impl Manager {
         &self,
         request: &Admission<'_>,
         known: u32,
-        found: impl FnOnce(Wanted<'_>, u32, u32, Vec<Vec<BlockId>>) -> T,
+        found: impl FnOnce(PrefixQuery<'_>, u32, u32, Vec<Vec<BlockId>>) -> T,
     ) -> T {
         let Admission { prompt, extras, .. } = *request;
         let root = self.hasher.root(request.space);
@@ -71,7 +71,7 @@ impl Manager {
             self.hasher.extend(root, extras, prompt.tokens, &mut keys);
         }
         let mut blocks = vec![Vec::new(); self.options.groups.len()];
-        let wanted = Wanted { keys: &keys, tokens: prompt.tokens, root, extras, limit };
+        let wanted = PrefixQuery { keys: &keys, tokens: prompt.tokens, root, extras, limit };
         let (count, collisions) = self.find_prefix(wanted, &mut blocks);
         if self.layout.has_cross() {
             self.find_cross(request, root, &mut blocks);

@@ -3,19 +3,19 @@
 use std::ops::Range;
 
 use super::Manager;
-use super::lookup::Wanted;
+use super::lookup::PrefixQuery;
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::groups::GroupKind;
 use crate::index::radix::Path;
-use crate::index::{Found, Index};
+use crate::index::{Index, KeyMatch};
 use crate::policy::{NEVER, Use, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{SeqId, Sequence, check_filled};
 
 /// What a commit did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Committed {
+pub struct CommitResult {
     /// Blocks that became findable (in group 0).
     pub stored: u32,
     /// Of those, blocks that were findable elsewhere already.
@@ -31,9 +31,9 @@ impl Manager {
     /// # Errors
     /// Unknown handles; [`Error::CommitPastEnd`]; [`Error::Backwards`].
     #[inline]
-    pub fn commit(&mut self, seq: SeqId, upto: u32) -> Result<Committed> {
+    pub fn commit(&mut self, seq: SeqId, upto: u32) -> Result<CommitResult> {
         let mut done = match self.accept_in_block(seq, upto) {
-            Some(()) => Committed::default(),
+            Some(()) => CommitResult::default(),
             None => self.accept(seq, upto, Kind::Commit)?,
         };
         if self.layout.gives_up() {
@@ -61,7 +61,7 @@ impl Manager {
     }
 
     /// A commit that leaves windows as they are, noted as `kind`.
-    pub(super) fn accept(&mut self, seq: SeqId, upto: u32, kind: Kind) -> Result<Committed> {
+    pub(super) fn accept(&mut self, seq: SeqId, upto: u32, kind: Kind) -> Result<CommitResult> {
         let sequence = self.sequences.get_mut(seq)?;
         if upto > sequence.len {
             let limit = u64::from(sequence.len);
@@ -88,7 +88,7 @@ impl Manager {
     }
 
     /// Makes the full committed blocks of `seq` findable, from the first that is not.
-    pub(super) fn publish(&mut self, seq: SeqId) -> Result<Committed> {
+    pub(super) fn publish(&mut self, seq: SeqId) -> Result<CommitResult> {
         // Taken out together: what a sequence holds would be a good deal to move.
         let mut sequences = std::mem::take(&mut self.sequences);
         let done = sequences.get_mut(seq).map(|sequence| self.publish_all(seq, sequence));
@@ -96,14 +96,14 @@ impl Manager {
         done
     }
 
-    fn publish_all(&mut self, seq: SeqId, sequence: &mut Sequence) -> Committed {
+    fn publish_all(&mut self, seq: SeqId, sequence: &mut Sequence) -> CommitResult {
         let size = self.options.block_size;
         if self.gate.is_some() {
             self.tell_seen(sequence);
         }
         let (from, mut until) = (sequence.published as usize, (sequence.committed / size) as usize);
         if sequence.private || (from >= until && self.layout.settles_at_once()) {
-            return Committed::default();
+            return CommitResult::default();
         }
         let full = (until as u32 * size) as usize;
         let tokens = sequence.tokens.get(..full).unwrap_or(&sequence.tokens);
@@ -121,7 +121,7 @@ impl Manager {
         if self.gate.is_some() {
             until = self.admitted(sequence, from..until);
         }
-        let mut done = Committed::default();
+        let mut done = CommitResult::default();
         for group in 0..sequence.tables.len() {
             if self.layout.groups()[group].kind == GroupKind::Cross {
                 continue;
@@ -165,8 +165,8 @@ impl Manager {
         sequence: &mut Sequence,
         group: usize,
         range: Range<usize>,
-    ) -> Committed {
-        let mut done = Committed::default();
+    ) -> CommitResult {
+        let mut done = CommitResult::default();
         let mut stored = std::mem::take(&mut self.scratch.blocks);
         let mut outlook = std::mem::take(&mut self.scratch.outlook);
         stored.clear();
@@ -230,7 +230,7 @@ impl Manager {
     /// Makes one block findable. `Some(true)` if a copy was findable already; `None` if the key
     /// stands for other tokens, and this block must stay private.
     fn store(&mut self, seq: SeqId, sequence: &Sequence, group: usize, i: usize) -> Option<bool> {
-        let wanted = Wanted {
+        let wanted = PrefixQuery {
             keys: &sequence.keys,
             tokens: &sequence.tokens,
             root: sequence.root,
@@ -254,12 +254,12 @@ impl Manager {
                 index.store(block, parent, i as u32, path)
             }
         };
-        if found == Found::Collision {
+        if found == KeyMatch::Collision {
             self.count_collisions(1);
             return None;
         }
         self.pool.publish(block, key, parent, i as u32);
-        if let Found::Block(copy) = found {
+        if let KeyMatch::Block(copy) = found {
             self.pool.set_duplicated(block, true);
             self.pool.set_duplicated(copy, true);
             self.stats.duplicates += 1;
@@ -269,7 +269,7 @@ impl Manager {
             self.policy.hit(&[copy], using, View { pool: &self.pool, now: self.tick });
         }
         self.note_store(seq, sequence, group, i);
-        Some(found != Found::Nothing)
+        Some(found != KeyMatch::Nothing)
     }
 
     /// The blocks of `group` that end in the units of `range`, as far as its KV is there.

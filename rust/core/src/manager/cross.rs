@@ -4,7 +4,7 @@
 use super::{Admission, Manager};
 use crate::error::{Error, Result};
 use crate::hash::{Hasher, Key};
-use crate::index::{Found, Index};
+use crate::index::{Index, KeyMatch};
 use crate::policy::{Use, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{BlockTable, SeqId, Sequence};
@@ -39,7 +39,9 @@ impl Manager {
         for group in self.layout.cross_groups() {
             for i in 0..self.layout.table_len(group, 0, tokens) {
                 let key = Hasher::cross_key(root, tokens, i as u32).for_group(group);
-                let Found::Block(block) = index.find(&self.pool, key, None) else { return false };
+                let KeyMatch::Block(block) = index.find(&self.pool, key, None) else {
+                    return false;
+                };
                 hits[group].push(block);
             }
         }
@@ -112,7 +114,7 @@ impl Manager {
         let Index::Hash(index) = &mut self.index else { return };
         let found = index.store(&self.pool, block, key, None);
         self.pool.publish(block, key, NIL, i);
-        if let Found::Block(copy) = found {
+        if let KeyMatch::Block(copy) = found {
             self.pool.set_duplicated(block, true);
             self.pool.set_duplicated(copy, true);
             self.stats.duplicates += 1;

@@ -1,4 +1,4 @@
-//! Raw blocks, for engines that keep their own books or need scratch pages.
+//! Raw blocks, for engines that keep their own tables or need scratch pages.
 
 use super::Manager;
 use crate::error::{Error, Result};

@@ -31,6 +31,7 @@ mod computing;
 mod cross;
 mod dump;
 mod ended;
+mod expiry;
 mod fence;
 mod fork;
 mod grow;
@@ -39,7 +40,6 @@ mod hints;
 mod integrity;
 mod join;
 mod join_load;
-mod lapse;
 mod load;
 mod loans;
 mod lock;
@@ -52,7 +52,7 @@ mod owners;
 mod plain;
 mod preemption;
 mod pressure;
-mod promised;
+mod promises;
 mod read;
 mod release;
 mod remap;
@@ -66,29 +66,29 @@ mod tails;
 mod windows;
 
 pub use admission::Due;
-pub use answers::Answer;
+pub use answers::MatchAnswer;
 pub use can_allocate::AllocStatus;
-pub use commit::Committed;
+pub use commit::CommitResult;
 pub use dump::DumpFormat;
+pub use expiry::{ExpiryResult, Owners, TicketKind};
 pub use grow::Ids;
-pub use lapse::{Lapsed, Owners, TicketKind};
-pub use lock::{Locked, Pinner};
+pub use lock::{PinRequest, PinResult};
 pub use lookup::Hit;
-pub use preemption::{Candidate, HALF_LIFE, Heat, Preempt};
+pub use preemption::{HALF_LIFE, Heat, PreemptionCandidate, PreemptionOrder};
 pub use pressure::Pressure;
-pub use read::Pages;
+pub use read::PageRange;
 pub use remap::Remap;
 pub use request::{Admission, Allocation, Fit, Prompt};
-pub use snapshot::{Blocks, SequenceCopy, Snapshot};
-pub use step::{Extent, Growth, Refused, Step, StepOutcome, Waiting};
+pub use snapshot::{SequenceCopy, Snapshot, SnapshotBlocks};
+pub use step::{Extent, Growth, Refusal, Step, StepResult, Waiting};
 pub use windows::VisibleRange;
 
-use crate::attached::Attached;
+use crate::attachments::Attachments;
 use crate::error::{Error, Result};
 use crate::events::{Kind, Log};
 use crate::groups::Layout;
-use crate::hands::Hands;
 use crate::hash::{Hasher, Key};
+use crate::held_blocks::HeldBlocks;
 use crate::index::Index;
 use crate::locks::Locks;
 use crate::options::Options;
@@ -96,10 +96,10 @@ use crate::origins::Origins;
 use crate::policy::admission::Gate;
 use crate::policy::{Eviction, View, Why};
 use crate::pool::{BlockId, NIL, Pool};
-use crate::retention::{Book, Sessions};
+use crate::retention::{RetentionState, Sessions};
 use crate::sequence::{SeqId, Sequence, Sequences};
 use crate::stats::Stats;
-use crate::tickets::{Plan, Tickets};
+use crate::tickets::{CopyPlan, Tickets};
 
 use orphan::Orphans;
 
@@ -114,13 +114,13 @@ pub struct Manager {
     /// Who decides what becomes findable; nobody: all does.
     gate: Option<Box<Gate>>,
     /// What a matcher outside said of prompts, if there is one.
-    answers: Option<Box<answers::Answers>>,
+    answers: Option<Box<answers::MatchAnswers>>,
     sequences: Sequences,
     tickets: Tickets,
-    computing: computing::Computing,
+    computing: computing::Computations,
     fences: fence::Fences,
     locks: Locks,
-    retention: Book,
+    retention: RetentionState,
     sessions: Sessions,
     /// Whose KV the findable blocks hold.
     origins: Origins,
@@ -135,13 +135,13 @@ pub struct Manager {
     peak: u32,
     asleep: bool,
     /// What sequences that came in with their whole length may yet take.
-    promised: promised::Promised,
+    promised: promises::Promises,
     /// Loads whose sequence has ended, each with the stand-in that keeps their place.
     orphans: Orphans,
     /// What is attached to prefixes.
-    attached: Attached,
+    attached: Attachments,
     /// Blocks held one by one.
-    hands: Hands,
+    held_blocks: HeldBlocks,
     /// Sequences cut since the caller last asked, because a computation they joined was.
     rewound: Vec<SeqId>,
     /// Table entries changed since the caller last asked.
@@ -179,10 +179,10 @@ impl Manager {
             answers: None,
             sequences: Sequences::default(),
             tickets: Tickets::default(),
-            computing: computing::Computing::default(),
+            computing: computing::Computations::default(),
             fences: fence::Fences::default(),
             locks: Locks::default(),
-            retention: Book::new(options.sessions),
+            retention: RetentionState::new(options.sessions),
             sessions: Sessions::default(),
             origins: Origins::default(),
             log: Log::new(options.event_log),
@@ -193,10 +193,10 @@ impl Manager {
             pressure: Pressure::Normal,
             peak: 0,
             asleep: false,
-            promised: promised::Promised::default(),
+            promised: promises::Promises::default(),
             orphans: Orphans::default(),
-            attached: Attached::default(),
-            hands: Hands::default(),
+            attached: Attachments::default(),
+            held_blocks: HeldBlocks::default(),
             rewound: Vec::new(),
             remapped: Vec::new(),
             scratch: Scratch { hits: vec![Vec::new(); groups], ..Scratch::default() },
@@ -266,7 +266,7 @@ impl Manager {
     }
 
     /// Closes the plan of copies gathered since the last call.
-    pub fn take_plan(&mut self) -> Option<Plan> {
+    pub fn take_plan(&mut self) -> Option<CopyPlan> {
         let plan = self.tickets.take_plan();
         if let Some(plan) = &plan {
             self.note_two(Kind::Plan, 0, plan.ticket, plan.copies.len() as u64);

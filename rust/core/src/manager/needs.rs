@@ -1,7 +1,7 @@
 //! What an admission needs, counted before anything moves.
 
 use super::allocate::Start;
-use super::growth::{Count, Way};
+use super::growth::{Count, GrowthPath};
 use super::tails::Tail;
 use super::{Admission, Fit, Manager};
 use crate::error::{Error, Result};
@@ -10,7 +10,7 @@ use crate::pool::BlockId;
 use crate::sequence::Sequence;
 
 /// What an admission was counted to.
-pub(super) struct Counted {
+pub(super) struct BlockNeeds {
     /// Tokens that get slots.
     pub(super) until: u32,
     /// Blocks that a partial allocation leaves.
@@ -76,7 +76,7 @@ impl Manager {
         known: u32,
         start: &Start,
         hits: &[Vec<BlockId>],
-    ) -> Result<Counted> {
+    ) -> Result<BlockNeeds> {
         let encoder = request.encoder_tokens;
         let tail = start.tail.as_ref().map_or(&[][..], |tail| &tail.blocks);
         let cached = start.rows * self.block_size() + start.tail.as_ref().map_or(0, |t| t.tokens);
@@ -103,14 +103,14 @@ impl Manager {
             }
             let least = self.cross_missing(hits, encoder);
             if least > room.saturating_sub(kept) {
-                return self.room_for(least.saturating_add(kept), claimed).map(|()| Counted {
+                return self.room_for(least.saturating_add(kept), claimed).map(|()| BlockNeeds {
                     until,
                     leave: kept,
                     external,
                 });
             }
             self.room_for(needed.min(room.saturating_sub(kept)), claimed)?;
-            return Ok(Counted { until, leave: kept, external });
+            return Ok(BlockNeeds { until, leave: kept, external });
         }
         let total = self.needs_alone(request, known);
         if total > usable {
@@ -118,7 +118,7 @@ impl Manager {
         }
         let lacks = |count| {
             let good = start.good * self.block_size();
-            let way = Way {
+            let way = GrowthPath {
                 tokens: known.max(request.max_tokens),
                 encoder,
                 committed: good,
@@ -144,7 +144,7 @@ impl Manager {
             });
         }
         self.room_for(needed, claimed)?;
-        Ok(Counted { until, leave: 0, external })
+        Ok(BlockNeeds { until, leave: 0, external })
     }
 
     /// The pace of a prompt of `known` tokens that comes in steps of `chunk`. Without a chunk of its

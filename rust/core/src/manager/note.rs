@@ -2,7 +2,7 @@
 
 use super::{Admission, Manager};
 use crate::error::Error;
-use crate::events::{Event, Kind, Taken};
+use crate::events::{Event, Kind, LogBatch};
 use crate::hash::Key;
 use crate::pool::{BlockId, NIL};
 use crate::sequence::{SeqId, Sequence};
@@ -15,7 +15,7 @@ impl Manager {
     }
 
     /// The log since the last call.
-    pub fn take_log(&mut self) -> Taken {
+    pub fn take_log(&mut self) -> LogBatch {
         self.log.take()
     }
 

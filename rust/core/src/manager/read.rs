@@ -9,7 +9,7 @@ use crate::sequence::{SeqId, Usage};
 
 /// Pages of a range of tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pages {
+pub struct PageRange {
     /// Their blocks, in order.
     pub blocks: Vec<BlockId>,
     /// Tokens of the first block that come before the range.
@@ -94,7 +94,7 @@ impl Manager {
     ///
     /// # Errors
     /// Unknown handles; [`Error::Invalid`] past what the group has computed, or where a window moved on.
-    pub fn pages(&self, seq: SeqId, start: u32, stop: u32, group: usize) -> Result<Pages> {
+    pub fn pages(&self, seq: SeqId, start: u32, stop: u32, group: usize) -> Result<PageRange> {
         let readable = self.num_readable_tokens(seq)?;
         let sequence = self.sequences.get(seq)?;
         let wrong = |limit: String| Error::Invalid {
@@ -113,7 +113,7 @@ impl Manager {
             return Err(wrong(format!("the first {computed} tokens are computed")));
         }
         if start == stop {
-            return Ok(Pages { blocks: Vec::new(), offset: 0, last: 0 });
+            return Ok(PageRange { blocks: Vec::new(), offset: 0, last: 0 });
         }
         let span = reach.span;
         let places = (start / span) as usize..reach.blocks(stop) as usize;
@@ -121,7 +121,7 @@ impl Manager {
         if blocks.contains(&NIL) {
             return Err(wrong("some of it left the window".into()));
         }
-        Ok(Pages { blocks, offset: start % span, last: (stop - 1) % span + 1 })
+        Ok(PageRange { blocks, offset: start % span, last: (stop - 1) % span + 1 })
     }
 
     /// The blocks of `seq` that nobody can find, in each group by place: not full, not computed,

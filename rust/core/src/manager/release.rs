@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 use super::Manager;
 use crate::error::{Error, Result};
 use crate::events::Kind;
-use crate::groups::{GroupKind, Reach};
+use crate::groups::{GroupKind, GroupReach};
 use crate::pool::BlockId;
 use crate::sequence::{SeqId, Sequence};
 
@@ -92,7 +92,7 @@ impl Manager {
             .map(|(reach, table)| (reach, (len / reach.span) as usize, table))
             .filter_map(|(reach, tail, table)| Some((reach, tail, *table.get(tail)?)));
         // What a load brings is the state at the end of its block, also if it has just come.
-        let loading = |reach: &Reach, page| match reach.kind {
+        let loading = |reach: &GroupReach, page| match reach.kind {
             GroupKind::State => self.tickets.is_loading(page, sequence.joined, &|_| false),
             _ => self.tickets.is_loading(page, sequence.joined, settled),
         };

@@ -1,9 +1,9 @@
 //! A freshly computed block that is findable already gives way to the one that is.
 
 use super::Manager;
-use super::lookup::Wanted;
+use super::lookup::PrefixQuery;
 use crate::events::Kind;
-use crate::index::Found;
+use crate::index::KeyMatch;
 use crate::policy::{NEVER, Use, View};
 use crate::pool::{BlockId, NIL};
 use crate::sequence::{SeqId, Sequence};
@@ -31,14 +31,14 @@ impl Manager {
         group: usize,
         i: usize,
     ) -> bool {
-        let wanted = Wanted {
+        let wanted = PrefixQuery {
             keys: &sequence.keys,
             tokens: &sequence.tokens,
             root: sequence.root,
             extras: &sequence.extras,
             limit: 0,
         };
-        let Found::Block(twin) = self.find(wanted, group, i) else { return false };
+        let KeyMatch::Block(twin) = self.find(wanted, group, i) else { return false };
         // Whoever shares the block shares what follows it too, and would own that without the twin.
         if self.pool.refs(sequence.tables[group][i]) > 1 {
             return false;

@@ -2,7 +2,7 @@
 //! ones that others have made findable since.
 
 use super::Manager;
-use super::lookup::Wanted;
+use super::lookup::PrefixQuery;
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::groups::GroupKind;
@@ -84,7 +84,7 @@ impl Manager {
             keys.extend_from_slice(&sequence.keys);
             self.hasher.extend(sequence.root, &sequence.extras, tokens, &mut keys);
         }
-        let wanted = Wanted {
+        let wanted = PrefixQuery {
             keys: &keys,
             tokens,
             root: sequence.root,

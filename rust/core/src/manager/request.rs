@@ -1,6 +1,6 @@
 //! What an admission is asked for, and what it gives.
 
-use crate::hash::{Extra, Key, Space};
+use crate::hash::{Key, MmItem, Space};
 use crate::retention::Retention;
 use crate::sequence::{Meta, SeqId};
 
@@ -33,7 +33,7 @@ pub struct Admission<'a> {
     /// Salt and adapter.
     pub space: Space<'a>,
     /// Multimodal items.
-    pub extras: &'a [Extra],
+    pub extras: &'a [MmItem],
     /// For policies and statistics.
     pub meta: Meta,
     /// Look for cached blocks.

@@ -33,8 +33,8 @@ impl Manager {
         };
         let taken = n.saturating_add(self.pool.free()) as usize;
         let announced = (rows..keys.len() as u32).flat_map(of_row).take(taken);
-        if let Some(books) = self.policy.external() {
-            books.announce(announced, self.tick);
+        if let Some(outside) = self.policy.external() {
+            outside.announce(announced, self.tick);
         }
     }
 

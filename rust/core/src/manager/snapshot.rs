@@ -8,12 +8,12 @@ use crate::reasons::Miss;
 use crate::retention::DEFAULT_PRIORITY;
 use crate::sequence::{Meta, SeqId, Sequence, Tables};
 use crate::stats::Stats;
-use crate::tickets::Outstanding;
+use crate::tickets::OutstandingTicket;
 
 /// The blocks of the pool as columns.
 #[derive(Debug, Default)]
 #[allow(missing_docs)] // each is the pool's column of that name
-pub struct Blocks {
+pub struct SnapshotBlocks {
     pub state: Vec<u8>,
     pub refs: Vec<u32>,
     pub group: Vec<u8>,
@@ -61,9 +61,9 @@ pub struct Snapshot {
     pub pressure: Pressure,
     pub peak: u32,
     pub asleep: bool,
-    pub blocks: Blocks,
+    pub blocks: SnapshotBlocks,
     pub sequences: Vec<SequenceCopy>,
-    pub tickets: Vec<Outstanding>,
+    pub tickets: Vec<OutstandingTicket>,
     /// (the step, the blocks that wait for it).
     pub fences: Vec<(u64, Vec<BlockId>)>,
     pub passed: Option<u64>,
@@ -103,7 +103,7 @@ impl Manager {
             fences: self.fences.waiting(),
             passed: self.fences.passed(),
             pins: self.locks.held().map(|held| (held.receipt.id, held.path.to_vec())).collect(),
-            held: self.hands.held(),
+            held: self.held_blocks.held(),
         }
     }
 
@@ -137,9 +137,9 @@ impl Manager {
         }
     }
 
-    fn copy_blocks(&self) -> Blocks {
+    fn copy_blocks(&self) -> SnapshotBlocks {
         let pool = &self.pool;
-        let mut blocks = Blocks::default();
+        let mut blocks = SnapshotBlocks::default();
         for block in 0..pool.capacity() {
             let state = pool.state(block);
             let used = block < pool.created();

@@ -9,7 +9,7 @@ use super::grow::Ids;
 use super::{Admission, Allocation, Manager, Remap};
 use crate::error::{Error, Result};
 use crate::sequence::{SeqId, Sequence};
-use crate::tickets::Plan;
+use crate::tickets::CopyPlan;
 
 /// Everything a scheduler step changes, in the order it is carried out: settled tickets give pages
 /// back, sequences are cut, commits make blocks findable, ended sequences make room, then running
@@ -102,7 +102,7 @@ pub enum Growth {
 
 /// A growth that was refused; its sequence, and every other, is as it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct Refusal {
     /// Which list of the step it is in.
     pub growth: Growth,
     /// Its place there.
@@ -113,7 +113,7 @@ pub struct Refused {
 
 /// What a step did.
 #[derive(Debug, Default)]
-pub struct StepOutcome {
+pub struct StepResult {
     /// Sequences cut because their copy failed, not all of their load came, or a computation that
     /// they joined was cut.
     pub rewound: Vec<SeqId>,
@@ -130,18 +130,18 @@ pub struct StepOutcome {
     /// Per admission.
     pub allocated: Vec<Option<Allocation>>,
     /// What was not granted, in the order tried.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<Refusal>,
     /// Copies to run before this step's writes.
-    pub plan: Option<Plan>,
+    pub plan: Option<CopyPlan>,
     /// Tokens that got slots to be computed.
     spent: u32,
     /// Of those, tokens of admissions.
     spent_on_allocations: u32,
 }
 
-impl StepOutcome {
+impl StepResult {
     fn refuse(&mut self, growth: Growth, place: usize, error: Error) {
-        self.refused.push(Refused { growth, place, error });
+        self.refused.push(Refusal { growth, place, error });
     }
 
     /// The admission in line is refused.
@@ -177,7 +177,7 @@ impl Manager {
     ///
     /// # Errors
     /// The first thing wrong, as the single verbs say it.
-    pub fn step(&mut self, step: &Step<'_>) -> Result<StepOutcome> {
+    pub fn step(&mut self, step: &Step<'_>) -> Result<StepResult> {
         self.check_step(step, &mut Vec::new())?;
         let mut outcome = self.settle(step)?;
         while let Err(Error::NeedVictims { n }) = self.grow(step, &mut outcome, |_, _| {}) {

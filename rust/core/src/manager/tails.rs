@@ -2,16 +2,16 @@
 //! copied, so that whoever finds it can write on.
 
 use super::Manager;
-use super::lookup::Wanted;
+use super::lookup::PrefixQuery;
 use crate::error::Result;
 use crate::events::Kind;
 use crate::hash::Key;
 use crate::index::radix::{Partial, Path};
-use crate::index::{Found, Radix};
+use crate::index::{KeyMatch, Radix};
 use crate::policy::{NEVER, Use, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::SeqId;
-use crate::tickets::Copy;
+use crate::tickets::BlockCopy;
 
 /// A partial block that continues a hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Manager {
     /// the prompt. Of several copies of a hit, it may take another in its place.
     pub(super) fn find_tail(
         &self,
-        wanted: Wanted<'_>,
+        wanted: PrefixQuery<'_>,
         most: u32,
         hits: &mut [Vec<BlockId>],
     ) -> Option<Tail> {
@@ -50,7 +50,7 @@ impl Manager {
                 let ordered = self.layout.groups()[group].kind.is_ordered();
                 let parent = if ordered { hits.last().copied().unwrap_or(NIL) } else { NIL };
                 match self.find_key(key.for_group(group), None) {
-                    Found::Block(b) if self.pool.parent(b) == parent => Some(b),
+                    KeyMatch::Block(b) if self.pool.parent(b) == parent => Some(b),
                     _ => None,
                 }
             };
@@ -63,11 +63,11 @@ impl Manager {
     fn find_partial(
         &self,
         radix: &Radix,
-        wanted: Wanted<'_>,
+        wanted: PrefixQuery<'_>,
         most: u32,
         hits: &mut [Vec<BlockId>],
     ) -> Option<Tail> {
-        let Wanted { root, tokens, extras, .. } = wanted;
+        let PrefixQuery { root, tokens, extras, .. } = wanted;
         let marks = &self.hasher.marks(extras, hits.first().map_or(0, Vec::len) + 1)[..];
         let part = |(group, hits): (usize, &Vec<BlockId>)| {
             let path = Path { root: root.for_group(group), tokens, marks };
@@ -113,7 +113,7 @@ impl Manager {
             let dst = table[rows];
             self.pool.share(dst);
             self.note_block(Kind::Hold, 0, dst, 0);
-            self.tickets.add(Copy { src, dst, tokens: tail.tokens, seq, group: group as u8 });
+            self.tickets.add(BlockCopy { src, dst, tokens: tail.tokens, seq, group: group as u8 });
             if self.pool.parent(src) != NIL {
                 // A findable block keeps those it follows owned, also where only its copy needs it.
                 for &block in &table[..rows] {
@@ -163,7 +163,7 @@ impl Manager {
                 && self.pool.state(block) == State::Pending
                 && self.pool.refs(block) == 1;
             let key = key.for_group(group);
-            if !alone || self.find_key(key, None) != Found::Nothing {
+            if !alone || self.find_key(key, None) != KeyMatch::Nothing {
                 continue;
             }
             if parent != NIL && self.pool.state(parent) != State::Committed {

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use super::{Facts, Row};
+use super::{BlockRow, Facts};
 use crate::pool::{BlockId, NIL, Pool};
 
 /// Blocks offered to a policy, in the built-in (least recently used) order, children first.
@@ -25,7 +25,7 @@ pub struct Candidates {
 
 impl Candidates {
     /// What is known of the blocks that are offered, all at once.
-    pub(super) fn describe(&mut self, pool: &Pool, rows: &[Row]) {
+    pub(super) fn describe(&mut self, pool: &Pool, rows: &[BlockRow]) {
         let blocks = self.blocks.iter();
         self.generations.extend(blocks.clone().map(|&block| pool.generation(block)));
         if pool.is_banded() {

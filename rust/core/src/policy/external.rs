@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use super::offering::{Mark, Offering};
+use super::offering::{OfferMark, Offering};
 use super::{Candidates, Eviction, Lru, NEVER, Touch, Use, View, Why, grow};
 use crate::hash::Key;
 use crate::pool::{BlockId, NIL, Pool, State};
@@ -15,7 +15,7 @@ use crate::sequence::Meta;
 
 /// What the core keeps of a findable block for policies to rank by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row {
+pub struct BlockRow {
     /// Tick of the last hit or release.
     pub last_use: u64,
     /// Tick at which it became findable.
@@ -34,7 +34,7 @@ pub struct Row {
     pub meta: Meta,
 }
 
-impl Default for Row {
+impl Default for BlockRow {
     fn default() -> Self {
         Self {
             last_use: 0,
@@ -49,7 +49,7 @@ impl Default for Row {
     }
 }
 
-/// What happened to blocks, for policies that keep books.
+/// What happened to blocks, for policies that keep state of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EventKind {
@@ -71,7 +71,7 @@ pub enum EventKind {
 
 /// What a policy outside the core listens to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct Subscriptions {
     /// Events of blocks.
     pub events: bool,
     /// Keys, with what became findable.
@@ -105,7 +105,7 @@ impl Journal {
 #[derive(Debug, Default)]
 pub struct External {
     order: Lru,
-    rows: Vec<Row>,
+    rows: Vec<BlockRow>,
     picks: VecDeque<BlockId>,
     picked: Vec<bool>,
     valid: usize,
@@ -113,7 +113,7 @@ pub struct External {
     fallback: usize,
     fallbacks: u64,
     journal: Option<Journal>,
-    heard: Heard,
+    heard: Subscriptions,
     /// Keys of the pending operation that the policy was told ahead of it.
     announced: usize,
     /// As the engine told it.
@@ -121,14 +121,14 @@ pub struct External {
     /// What the pending operation is about to claim: not offered.
     spared: Vec<BlockId>,
     /// Scratch of `candidates`.
-    marks: Vec<Mark>,
+    marks: Vec<OfferMark>,
     loose: Vec<u32>,
     offers: u32,
 }
 
 impl External {
     /// Books; events are kept only if the policy hears any.
-    pub fn new(heard: Heard) -> Self {
+    pub fn new(heard: Subscriptions) -> Self {
         let any = heard.events || heard.keys || heard.missed;
         Self { journal: any.then(Journal::default), heard, ..Self::default() }
     }
@@ -181,7 +181,7 @@ impl External {
     }
 
     /// What is kept of a block.
-    pub fn row(&self, block: BlockId) -> Row {
+    pub fn row(&self, block: BlockId) -> BlockRow {
         self.rows.get(block as usize).copied().unwrap_or_default()
     }
 
@@ -193,10 +193,10 @@ impl External {
             self.marks.clear();
             1
         });
-        let unseen = Mark::new(self.offers);
-        self.marks.resize(pool.created() as usize, Mark::default());
+        let unseen = OfferMark::new(self.offers);
+        self.marks.resize(pool.created() as usize, OfferMark::default());
         for &block in &self.spared {
-            self.marks[block as usize] = Mark::spared(self.offers);
+            self.marks[block as usize] = OfferMark::spared(self.offers);
         }
         let spares = !self.spared.is_empty();
         let (marks, loose) = (&mut self.marks, &mut self.loose);
@@ -282,7 +282,7 @@ impl External {
     }
 
     fn used(&mut self, block: BlockId, touch: Touch<'_>, now: u64) {
-        grow(&mut self.rows, block, Row::default());
+        grow(&mut self.rows, block, BlockRow::default());
         let row = &mut self.rows[block as usize];
         row.last_use = now;
         row.last_use_time = self.time;
@@ -300,10 +300,10 @@ impl Eviction for External {
 
     fn insert(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>) {
         for (i, &block) in blocks.iter().enumerate() {
-            grow(&mut self.rows, block, Row::default());
+            grow(&mut self.rows, block, BlockRow::default());
             let time = self.time;
             self.rows[block as usize] =
-                Row { inserted: view.now, inserted_time: time, ..Row::default() };
+                BlockRow { inserted: view.now, inserted_time: time, ..BlockRow::default() };
             self.used(block, Touch { using: &using, i }, view.now);
             self.record_key(EventKind::Insert, block, view.pool.key(block), view.now);
         }

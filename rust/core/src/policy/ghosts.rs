@@ -9,9 +9,9 @@ use crate::hash::Key;
 
 /// A key's own mix of its two words.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Taken(u64);
+pub(super) struct KeyHasher(u64);
 
-impl Hasher for Taken {
+impl Hasher for KeyHasher {
     fn write(&mut self, bytes: &[u8]) {
         self.0 = bytes.iter().fold(self.0, |sum, &byte| sum.rotate_left(8) ^ u64::from(byte));
     }
@@ -26,7 +26,7 @@ impl Hasher for Taken {
 }
 
 /// A map by key.
-pub(super) type ByKey<T> = HashMap<Key, T, BuildHasherDefault<Taken>>;
+pub(super) type ByKey<T> = HashMap<Key, T, BuildHasherDefault<KeyHasher>>;
 
 /// A bounded memory of keys. Finding, adding and forgetting are O(1).
 #[derive(Debug, Clone)]

@@ -61,7 +61,7 @@ pub use bands::Bands;
 pub use candidates::Candidates;
 pub use classed::{Classed, Classes, Heads};
 pub use clock::Clock;
-pub use external::{EventKind, External, Heard, Journal, Row};
+pub use external::{BlockRow, EventKind, External, Journal, Subscriptions};
 pub use facts::{Fact, Facts};
 pub use fifo::Fifo;
 pub use filo::Filo;
@@ -199,7 +199,7 @@ pub trait Eviction: Send {
         true
     }
 
-    /// `block` is no longer findable. Called after it left the pool's books.
+    /// `block` is no longer findable. Called after it left the pool's index.
     fn remove(&mut self, block: BlockId, why: Why, view: View<'_>);
 
     /// The block that should die next, which must be evictable. The core evicts it at once, or asks
@@ -270,7 +270,7 @@ pub trait Eviction: Send {
         Vec::new()
     }
 
-    /// The books of a policy outside the core, if this is one.
+    /// The state of a policy outside the core, if this is one.
     fn external(&mut self) -> Option<&mut External> {
         None
     }
@@ -278,7 +278,7 @@ pub trait Eviction: Send {
     /// Every cached block in the present order of death, as far as it is settled. For tests.
     fn order(&self, view: View<'_>) -> Vec<BlockId>;
 
-    /// Checks the policy's own books against the pool's.
+    /// Checks the policy's own state against the pool's.
     ///
     /// # Errors
     /// One line that says what disagrees.

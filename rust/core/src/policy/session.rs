@@ -19,7 +19,7 @@ const NOBODY: u8 = 0;
 
 /// A session's turn, and when it was seen last.
 #[derive(Debug, Clone, Copy, Default)]
-struct Seen {
+struct SessionUse {
     turn: u32,
     class: u8,
     last: u64,
@@ -32,7 +32,7 @@ pub struct Session {
     columns: Vec<(u8, u64)>,
     returns: Returns,
     /// As many as there are blocks.
-    sessions: Ghosts<Seen>,
+    sessions: Ghosts<SessionUse>,
     /// The session, turn and tick of the last use, and its class.
     current: (u64, u32, u64, u8),
 }
@@ -61,7 +61,7 @@ impl Session {
         if before.is_none_or(|before| before.turn != turn) {
             self.returns.begin(class.into());
         }
-        self.sessions.add(key, Seen { turn, class, last: view.now });
+        self.sessions.add(key, SessionUse { turn, class, last: view.now });
         self.sessions.trim(view.pool.usable() as usize);
         self.current = (session, turn, view.now, class);
         class

@@ -4,17 +4,17 @@ use super::ranked::pack;
 use super::{Lfu, Rank, Touch, View};
 use crate::pool::BlockId;
 
-/// The books of lfu, read otherwise.
+/// The state of lfu, read otherwise.
 #[derive(Debug)]
 pub struct Slru {
     protected_uses: u32,
-    books: Lfu,
+    state: Lfu,
 }
 
 impl Slru {
     /// Blocks are protected from their `protected_uses`-th use on.
     pub fn new(protected_uses: u32) -> Self {
-        Self { protected_uses, books: Lfu::default() }
+        Self { protected_uses, state: Lfu::default() }
     }
 }
 
@@ -28,19 +28,19 @@ impl Rank for Slru {
     }
 
     fn insert(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>) {
-        self.books.insert(block, touch, view);
+        self.state.insert(block, touch, view);
     }
 
     fn hit(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>) {
-        self.books.hit(block, touch, view);
+        self.state.hit(block, touch, view);
     }
 
     fn release(&mut self, block: BlockId, view: View<'_>) {
-        self.books.release(block, view);
+        self.state.release(block, view);
     }
 
     fn rank(&self, block: BlockId, view: View<'_>) -> u128 {
-        let (uses, last) = self.books.past(block);
+        let (uses, last) = self.state.past(block);
         pack(u32::from(uses >= self.protected_uses), last, view.pool.depth(block))
     }
 }

@@ -5,14 +5,14 @@
 //! that may die, those with the lowest priority do; the eviction policy ranks those of the same. A
 //! block still dies after what follows it (rule 7), whatever their priorities are.
 
-mod book;
 mod hint;
 mod sessions;
+mod state;
 mod term;
 
-pub use book::Book;
-pub use hint::{Hint, Reply, Taken};
+pub use hint::{Hint, HintResult, HintStatus};
 pub use sessions::Sessions;
+pub use state::RetentionState;
 pub use term::{Decay, Keep, Retention, TokenRange};
 
 /// The priority of blocks nobody asked anything for, as in TensorRT-LLM.

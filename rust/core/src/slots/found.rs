@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::hash::Key;
 use crate::policy::Why;
 use crate::pool::NIL;
-use crate::tier::Known;
+use crate::tier::RequestInfo;
 
 impl Slots {
     /// Brings what is found of a slot up to what is committed.
@@ -23,7 +23,8 @@ impl Slots {
             return Ok(());
         }
         let outlook = [slot.next_use];
-        let known = Known { meta: slot.meta, tokens: slot.tokens.len() as u32, outlook: &outlook };
+        let known =
+            RequestInfo { meta: slot.meta, tokens: slot.tokens.len() as u32, outlook: &outlook };
         // No two contents have the same name, so ghosts of one are never taken for another.
         let block = self.policy.insert(
             Key(self.handle(at).into()),

@@ -112,7 +112,7 @@ pub enum Standing {
 /// A slot, for people to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // each is the slot's field of that name
-pub struct Row {
+pub struct SlotRow {
     pub version: u32,
     pub standing: Standing,
     pub known: u32,

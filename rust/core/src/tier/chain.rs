@@ -44,7 +44,7 @@ impl TierPolicy {
         self.release(&found)
     }
 
-    /// A block outside the order, for whoever keeps books of its own; `None` if none is free.
+    /// A block outside the order, for whoever keeps track by itself; `None` if none is free.
     pub(super) fn take(&mut self) -> Option<BlockId> {
         self.pool.lend()
     }
@@ -62,12 +62,12 @@ impl TierPolicy {
 
     /// Whether a policy outside the core has to name `n` victims first, none of `spared`.
     pub(super) fn must_ask(&mut self, n: u32, spared: &[BlockId]) -> bool {
-        if let Some(books) = self.policy.external() {
-            books.unpick_all(spared.iter().copied());
+        if let Some(outside) = self.policy.external() {
+            outside.unpick_all(spared.iter().copied());
         }
         let must = n > 0 && !self.policy.ready(n as usize);
-        if must && let Some(books) = self.policy.external() {
-            books.spare(spared.iter().copied());
+        if must && let Some(outside) = self.policy.external() {
+            outside.spare(spared.iter().copied());
         }
         must
     }

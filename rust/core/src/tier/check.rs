@@ -1,4 +1,4 @@
-//! A tier's books against each other.
+//! A tier's state against each other.
 
 use super::TierPages;
 use crate::error::{Error, Result};

@@ -13,8 +13,8 @@ mod room;
 mod transfers;
 mod victims;
 
-pub use pages::{Gone, Opened, Stored, TierLimits, TierPages};
-pub use transfers::{Ended, TierStats};
+pub use pages::{EvictedPages, LoadResult, StoreResult, TierLimits, TierPages};
+pub use transfers::{TierStats, TransferResult};
 
 use crate::error::{Error, Result};
 use crate::hash::Key;
@@ -24,7 +24,7 @@ use crate::sequence::Meta;
 
 /// What is known of a use.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Known<'a> {
+pub struct RequestInfo<'a> {
     /// The request.
     pub meta: Meta,
     /// Its length in tokens, or 0 where that is not known.
@@ -33,7 +33,7 @@ pub struct Known<'a> {
     pub outlook: &'a [u32],
 }
 
-impl<'a> Known<'a> {
+impl<'a> RequestInfo<'a> {
     fn using(&self) -> Use<'a> {
         Use { outlook: self.outlook, meta: self.meta, tokens: self.tokens }
     }
@@ -193,7 +193,7 @@ impl TierPolicy {
     ///
     /// # Errors
     /// [`Error::NoCapacity`]; [`Error::PolicyRefused`] in a tier that grows.
-    pub fn insert(&mut self, key: Key, depth: u32, known: Known<'_>) -> Result<BlockId> {
+    pub fn insert(&mut self, key: Key, depth: u32, known: RequestInfo<'_>) -> Result<BlockId> {
         self.insert_after(key, NIL, depth, known)
     }
 
@@ -206,7 +206,7 @@ impl TierPolicy {
         key: Key,
         parent: BlockId,
         depth: u32,
-        known: Known<'_>,
+        known: RequestInfo<'_>,
     ) -> Result<BlockId> {
         if let Some(told) = self.told
             && self.pool.free() == 0
@@ -233,7 +233,7 @@ impl TierPolicy {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a block that is not here.
-    pub fn hit(&mut self, blocks: &[BlockId], known: Known<'_>) -> Result<()> {
+    pub fn hit(&mut self, blocks: &[BlockId], known: RequestInfo<'_>) -> Result<()> {
         self.check(blocks)?;
         self.tick();
         self.take_unowned(blocks);
@@ -363,7 +363,7 @@ impl TierPolicy {
         self.pool.put_back(block);
     }
 
-    /// The policy's own books against the tier's.
+    /// The policy's own state against the tier's.
     ///
     /// # Errors
     /// [`Error::Integrity`] with what disagrees.

@@ -1,7 +1,7 @@
 //! Room in a tier: which pages are evicted for it, and pages on loan.
 
 use super::TierPages;
-use super::pages::Gone;
+use super::pages::EvictedPages;
 use crate::error::{Error, Result};
 use crate::hash::Key;
 use crate::pool::BlockId;
@@ -11,7 +11,7 @@ impl TierPages {
     ///
     /// # Errors
     /// [`Error::NeedVictims`].
-    pub fn evict_until(&mut self, free: u32) -> Result<Gone> {
+    pub fn evict_until(&mut self, free: u32) -> Result<EvictedPages> {
         let pool = self.tier.pool();
         let short = free.saturating_sub(pool.free()).min(pool.cached());
         if self.tier.must_ask(short, &[]) {
@@ -20,11 +20,11 @@ impl TierPages {
         self.shed(short)
     }
 
-    /// Pages for whoever keeps books of its own (swapped sequences), or none.
+    /// Pages for whoever keeps track by itself (swapped sequences), or none.
     ///
     /// # Errors
     /// [`Error::NoCapacity`], [`Error::NeedVictims`].
-    pub fn take(&mut self, n: u32) -> Result<(Vec<BlockId>, Gone)> {
+    pub fn take(&mut self, n: u32) -> Result<(Vec<BlockId>, EvictedPages)> {
         let evicted = self.make_room(n, &[])?;
         let pages: Vec<BlockId> = (0..n).map_while(|_| self.tier.take()).collect();
         self.lent += pages.len() as u32;
@@ -54,7 +54,7 @@ impl TierPages {
     }
 
     /// Room for `n` pages without those of `chain`; who made it.
-    pub(super) fn make_room(&mut self, n: u32, chain: &[BlockId]) -> Result<Gone> {
+    pub(super) fn make_room(&mut self, n: u32, chain: &[BlockId]) -> Result<EvictedPages> {
         let pool = self.tier.pool();
         let available = pool.free() + pool.cached() - self.tier.unowned(chain);
         let (short, total) = (n.saturating_sub(pool.free()), pool.capacity());
@@ -75,14 +75,14 @@ impl TierPages {
 
     /// Evicts up to `n` of the pages of `keys`, in their order, that may die and that the tier below
     /// has: whoever chose them had to wait until it has, and their reading moved them in the order.
-    pub fn evict_backed(&mut self, keys: &[Key], n: u32) -> Gone {
+    pub fn evict_backed(&mut self, keys: &[Key], n: u32) -> EvictedPages {
         let pages: Vec<BlockId> =
             keys.iter().filter_map(|key| self.by_key.get(key).copied()).collect();
         let victims = self.take_backed(&pages, n);
         self.see_off(victims)
     }
 
-    fn shed(&mut self, n: u32) -> Result<Gone> {
+    fn shed(&mut self, n: u32) -> Result<EvictedPages> {
         let mut victims = Vec::new();
         if self.limits.backed_first {
             victims = self.take_backed(&self.tier.order(), n);
@@ -109,7 +109,7 @@ impl TierPages {
         victims
     }
 
-    fn see_off(&mut self, victims: Vec<BlockId>) -> Gone {
+    fn see_off(&mut self, victims: Vec<BlockId>) -> EvictedPages {
         self.stats.evicted += victims.len() as u64;
         let unbacked = victims.iter().filter(|&&page| !self.backed[page as usize]).count();
         self.stats.unbacked += unbacked as u64;

@@ -66,12 +66,12 @@ impl TierPolicy {
             self.settle();
             return Ok(false);
         }
-        if let Some(books) = self.policy.external() {
-            books.unpick_all(self.moved.iter().copied());
+        if let Some(outside) = self.policy.external() {
+            outside.unpick_all(self.moved.iter().copied());
         }
         if !self.policy.ready(n as usize) {
-            if let Some(books) = self.policy.external() {
-                books.spare(self.moved.iter().copied());
+            if let Some(outside) = self.policy.external() {
+                outside.spare(self.moved.iter().copied());
             }
             return Err(Error::NeedVictims { n });
         }
@@ -131,7 +131,7 @@ impl TierPolicy {
             if !self.decide(n) {
                 return Err(Error::NeedVictims { n });
             }
-            let chosen = self.policy.external().map(|books| books.chosen()).unwrap_or_default();
+            let chosen = self.policy.external().map(|outside| outside.chosen()).unwrap_or_default();
             self.settle();
             return Ok(if chosen.len() == n as usize { chosen } else { self.order() });
         }
@@ -162,9 +162,9 @@ impl TierPolicy {
     /// What a policy outside the core may choose from; see [`crate::policy::External`].
     pub fn candidates(&mut self, limit: usize, out: &mut Candidates) -> Journal {
         match self.policy.external() {
-            Some(books) => {
-                books.candidates(&self.pool, limit, out);
-                books.take_journal()
+            Some(outside) => {
+                outside.candidates(&self.pool, limit, out);
+                outside.take_journal()
             }
             None => Journal::default(),
         }
@@ -172,18 +172,18 @@ impl TierPolicy {
 
     /// What it chose, in order; with too few, the built-in order names the `n` victims.
     pub fn choose(&mut self, n: u32, blocks: &[BlockId], generations: &[u32]) {
-        if let Some(books) = self.policy.external() {
+        if let Some(outside) = self.policy.external() {
             if blocks.len() >= n as usize {
-                books.choose(&self.pool, blocks, generations);
+                outside.choose(&self.pool, blocks, generations);
             } else {
-                books.fall_back(n as usize);
+                outside.fall_back(n as usize);
             }
         }
     }
 
     /// How many events a policy outside the core has not heard.
     pub fn journal_len(&mut self) -> usize {
-        self.policy.external().map_or(0, |books| books.journal_len())
+        self.policy.external().map_or(0, |outside| outside.journal_len())
     }
 
     /// Those events.
@@ -192,8 +192,8 @@ impl TierPolicy {
     }
 
     fn settle(&mut self) {
-        if let Some(books) = self.policy.external() {
-            books.settle();
+        if let Some(outside) = self.policy.external() {
+            outside.settle();
         }
     }
 }

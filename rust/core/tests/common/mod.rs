@@ -2,7 +2,7 @@
 #![allow(dead_code)]
 
 use kvframe_core::events::{Event, Kind};
-use kvframe_core::hash::{Extra, Space};
+use kvframe_core::hash::{MmItem, Space};
 use kvframe_core::index::IndexKind;
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::pool::State;
@@ -83,7 +83,7 @@ pub fn table(m: &Manager, seq: SeqId) -> Vec<BlockId> {
 
 type Columns = (State, u32, u32, Key, BlockId, u32, u32, u8, bool);
 type Held =
-    ((u32, u32, u32, u32, bool, u32, Key, Meta), Vec<u32>, Vec<Key>, Vec<Extra>, Vec<u32>, Tables);
+    ((u32, u32, u32, u32, bool, u32, Key, Meta), Vec<u32>, Vec<Key>, Vec<MmItem>, Vec<u32>, Tables);
 
 /// Everything of a manager that can be seen from outside, less the count of refusals.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,7 +2,7 @@
 
 use super::common::{SIZE, allocate, build, found, open, prompt, refused, request, run};
 use super::helpers::{FULL, STATE, chunked, group, grouped, kept, sink, window};
-use kvframe_core::policy::{External, Heard};
+use kvframe_core::policy::{External, Subscriptions};
 use kvframe_core::{Admission, Group, GroupKind, Manager, NIL, Options};
 use std::time::Instant;
 
@@ -168,7 +168,8 @@ fn giving_up_is_one_pass() {
     let once = |blocks: u32| {
         let groups = vec![sink(SIZE, SIZE).into()];
         let options = Options { blocks, block_size: SIZE, groups, ..Options::default() };
-        let mut m = Manager::new(options, Box::new(External::new(Heard::default()))).unwrap();
+        let mut m =
+            Manager::new(options, Box::new(External::new(Subscriptions::default()))).unwrap();
         let text: Vec<u32> = (0..blocks * SIZE).collect();
         let request = Admission { read: false, insert: false, ..request(&text) };
         let seq = m.allocate(&request).unwrap().seq;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::common::{SIZE, build, found, open, run};
-use kvframe_core::policy::{External, Heard};
+use kvframe_core::policy::{External, Subscriptions};
 use kvframe_core::pool::State;
 use kvframe_core::{BlockId, Group, GroupKind, Manager, NIL, Options, SeqId};
 
@@ -51,7 +51,7 @@ pub fn hit_of(kind: GroupKind, there: &[bool]) -> u32 {
 pub fn asked(groups: &[Group]) -> Manager {
     let groups = groups.to_vec();
     let options = Options { blocks: 64, block_size: SIZE, groups, ..Options::default() };
-    Manager::new(options, Box::new(External::new(Heard::default()))).unwrap()
+    Manager::new(options, Box::new(External::new(Subscriptions::default()))).unwrap()
 }
 
 /// Evicts the cached blocks that are `doomed`, the last of a prefix first.

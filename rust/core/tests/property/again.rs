@@ -1,7 +1,7 @@
 //! What came into a running manager of late: prompts that are matched again, namespaces and sessions
 //! that are forgotten, and room that is made behind a fence.
 
-use kvframe_core::manager::Preempt;
+use kvframe_core::manager::PreemptionOrder;
 use kvframe_core::origins::Scope;
 use kvframe_core::{BlockId, NIL, SeqId};
 
@@ -13,14 +13,14 @@ use crate::texts::{SPACES, Text, space};
 /// Prompts that are remembered.
 const TEXTS: usize = 8;
 
-const RULES: [Preempt; 7] = [
-    Preempt::FewestComputed,
-    Preempt::LastAdmitted,
-    Preempt::LowestPriority,
-    Preempt::LongestFirst,
-    Preempt::LeastRecent,
-    Preempt::LeastFrequent,
-    Preempt::MostFreed,
+const RULES: [PreemptionOrder; 7] = [
+    PreemptionOrder::FewestComputed,
+    PreemptionOrder::LastAdmitted,
+    PreemptionOrder::LowestPriority,
+    PreemptionOrder::LongestFirst,
+    PreemptionOrder::LeastRecent,
+    PreemptionOrder::LeastFrequent,
+    PreemptionOrder::MostFreed,
 ];
 
 impl Run {

@@ -14,7 +14,7 @@ use crate::groups;
 
 /// A request as it is asked, and how its owner grows it.
 #[derive(Debug, Clone)]
-struct Asked {
+struct RequestSpec {
     tokens: Vec<u32>,
     encoder: u32,
     max_tokens: u32,
@@ -23,7 +23,7 @@ struct Asked {
     resumed: bool,
 }
 
-impl Asked {
+impl RequestSpec {
     fn new(dice: &mut Dice, size: u32, crosses: bool) -> Self {
         let long = dice.between(1, 14 * size);
         let chunks = [u32::MAX, 1, size, 2 * size, dice.between(1, 5 * size), long];
@@ -73,7 +73,7 @@ fn build(options: &Options) -> Manager {
 }
 
 /// What `can_allocate` says, which is what `allocate` does, too: with nothing else in the pool, never "later".
-fn allocate(m: &mut Manager, asked: &Asked) -> Option<Allocation> {
+fn allocate(m: &mut Manager, asked: &RequestSpec) -> Option<Allocation> {
     let said = m.can_allocate(&asked.admission()).unwrap();
     match (m.allocate(&asked.admission()), said) {
         (Ok(allocation), AllocStatus::Ok) => Some(allocation),
@@ -83,7 +83,7 @@ fn allocate(m: &mut Manager, asked: &Asked) -> Option<Allocation> {
 }
 
 /// One growth by its owner, alone in the pool: it is never refused.
-fn grow(m: &mut Manager, dice: &mut Dice, seq: SeqId, asked: &Asked, budgets: bool) -> bool {
+fn grow(m: &mut Manager, dice: &mut Dice, seq: SeqId, asked: &RequestSpec, budgets: bool) -> bool {
     let (len, known) = (m.sequence(seq).unwrap().len, m.sequence(seq).unwrap().known());
     m.commit(seq, len).unwrap();
     if len == asked.longest() {
@@ -125,7 +125,7 @@ fn overreach(m: &mut Manager, dice: &mut Dice, seq: SeqId) {
 }
 
 /// Past its full length, whatever the verb, nothing comes.
-fn refuse_more(m: &mut Manager, seq: SeqId, asked: &Asked) {
+fn refuse_more(m: &mut Manager, seq: SeqId, asked: &RequestSpec) {
     if asked.max_tokens == 0 {
         return;
     }
@@ -146,7 +146,7 @@ fn refuse_more(m: &mut Manager, seq: SeqId, asked: &Asked) {
 
 /// Blocks held at the most on the way to the end, counted step by step from every length that a
 /// step may start from behind a prefix hit.
-fn counted(m: &Manager, asked: &Asked) -> u64 {
+fn counted(m: &Manager, asked: &RequestSpec) -> u64 {
     let (layout, known) = (m.layout(), asked.tokens.len() as u32);
     let held = |at: u32, to: u32| -> u64 {
         layout.groups().iter().map(|reach| u64::from(reach.held(at, to, 0))).sum()
@@ -162,12 +162,12 @@ fn counted(m: &Manager, asked: &Asked) -> u64 {
 }
 
 /// Leaves some of what a request begins with cached, and other things.
-fn warm(m: &mut Manager, dice: &mut Dice, asked: &Asked) {
+fn warm(m: &mut Manager, dice: &mut Dice, asked: &RequestSpec) {
     for _ in 0..dice.below(3) {
         let long = dice.below(asked.tokens.len() + 1);
         let mut text = asked.tokens[..long].to_vec();
         text.resize(long + dice.below(4), 7_000);
-        let short = Asked { tokens: text, max_tokens: 0, chunk: 1, ..asked.clone() };
+        let short = RequestSpec { tokens: text, max_tokens: 0, chunk: 1, ..asked.clone() };
         let Ok(allocation) = m.allocate(&short.admission()) else { continue };
         while m.sequence(allocation.seq).unwrap().len < short.longest() {
             let len = m.sequence(allocation.seq).unwrap().len;
@@ -186,7 +186,7 @@ fn what_is_let_in_alone_runs_to_its_end_and_comes_back_from_anywhere() {
     for _ in 0..3_000 {
         let options = options(&mut dice);
         let crosses = options.groups.iter().any(|group| group.kind == GroupKind::Cross);
-        let mut asked = Asked::new(&mut dice, options.block_size, crosses);
+        let mut asked = RequestSpec::new(&mut dice, options.block_size, crosses);
         let (mut m, mut empty) = (build(&options), build(&options));
         warm(&mut m, &mut dice, &asked);
         // "Never" does not depend on what is cached, and is said of nothing else.
@@ -205,7 +205,7 @@ fn what_is_let_in_alone_runs_to_its_end_and_comes_back_from_anywhere() {
         while grow(&mut m, &mut dice, allocation.seq, &asked, budgets) {
             if dice.one_in(20) {
                 let chunk = asked.chunk;
-                asked = Asked::back(m.preempt(allocation.seq).unwrap(), asked.encoder);
+                asked = RequestSpec::back(m.preempt(allocation.seq).unwrap(), asked.encoder);
                 assert!(asked.chunk <= chunk);
                 warm(&mut m, &mut dice, &asked);
                 allocation = allocate(&mut m, &asked).expect("it fitted before");
@@ -225,7 +225,7 @@ fn a_step_admits_as_fits_says_and_refuses_a_full_length_below_the_prompt() {
     let mut dice = Dice::new(7);
     for _ in 0..500 {
         let options = options(&mut dice);
-        let mut asked = Asked::new(&mut dice, options.block_size, false);
+        let mut asked = RequestSpec::new(&mut dice, options.block_size, false);
         let mut m = build(&options);
         let said = m.can_allocate(&asked.admission()).unwrap();
         let allocate = [asked.admission()];

@@ -2,7 +2,7 @@
 //! forks of a prefix, slots ahead.
 
 use kvframe_core::locks::Receipt;
-use kvframe_core::manager::{Pinner, TicketKind};
+use kvframe_core::manager::{PinRequest, TicketKind};
 use kvframe_core::{BlockId, Error, Key, NIL, SeqId};
 
 use crate::common::picture;
@@ -68,7 +68,7 @@ impl Run {
             return;
         }
         let pinned =
-            self.w.m.lock(&text.tokens, space(text.space), &text.extras, Pinner::default());
+            self.w.m.lock(&text.tokens, space(text.space), &text.extras, PinRequest::default());
         self.tell(format!("pin {:?} -> {pinned:x?}", text.tokens));
         // Pins may hold a share of the pool only.
         if matches!(pinned, Err(Error::PinsFull { .. })) {

@@ -1,7 +1,7 @@
 //! A whole scheduler step of random parts.
 
 use kvframe_core::SeqId;
-use kvframe_core::manager::{Growth, Ids, Step, StepOutcome};
+use kvframe_core::manager::{Growth, Ids, Step, StepResult};
 
 use crate::common::picture;
 use crate::ops::Run;
@@ -124,7 +124,7 @@ impl Run {
         (done, failed)
     }
 
-    fn grew(&mut self, outcome: &StepOutcome, append: &[(SeqId, Ids<'_>)]) {
+    fn grew(&mut self, outcome: &StepResult, append: &[(SeqId, Ids<'_>)]) {
         for live in &mut self.w.live {
             let grown = append.iter().position(|(seq, _)| *seq == live.seq);
             let refused =
@@ -137,7 +137,7 @@ impl Run {
 
     /// The forks of a step are of sequences as it leaves them, also of those that end with it; what is
     /// preempted comes back with all that is known of it.
-    fn came_and_went(&mut self, outcome: &StepOutcome, fork: &[SeqId], preempt: &[SeqId]) {
+    fn came_and_went(&mut self, outcome: &StepResult, fork: &[SeqId], preempt: &[SeqId]) {
         assert_eq!((outcome.forks.len(), outcome.preempted.len()), (fork.len(), preempt.len()));
         let of = |live: &[Live], seq| live.iter().find(|l| l.seq == seq).expect("live").clone();
         for (&seq, back) in preempt.iter().zip(&outcome.preempted) {

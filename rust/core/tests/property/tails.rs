@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use kvframe_core::hash::{Extra, Hasher};
+use kvframe_core::hash::{Hasher, MmItem};
 use kvframe_core::index::IndexKind;
 use kvframe_core::{BlockId, Key, Options, SeqId};
 
@@ -120,7 +120,7 @@ impl Run {
         // An item ends with its prompt: what is generated is no part of it.
         let len = tokens.len() as u32;
         let inside = known.extras.iter().filter(|extra| extra.start < len);
-        let extras = inside.map(|extra| Extra { end: extra.end.min(len), ..extra.clone() });
+        let extras = inside.map(|extra| MmItem { end: extra.end.min(len), ..extra.clone() });
         Text::of(tokens, extras.collect(), known.space)
     }
 }

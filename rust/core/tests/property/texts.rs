@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use kvframe_core::hash::{Extra, Space};
+use kvframe_core::hash::{MmItem, Space};
 use kvframe_core::retention::{Decay, Keep, Retention, TokenRange};
 use kvframe_core::sequence::Meta;
 use kvframe_core::{Admission, Fit, Prompt};
@@ -31,14 +31,14 @@ pub fn space(at: usize) -> Space<'static> {
 #[derive(Debug, Clone, Default)]
 pub struct Text {
     pub tokens: Vec<u32>,
-    pub extras: Vec<Extra>,
+    pub extras: Vec<MmItem>,
     pub atoms: Vec<u64>,
     pub space: usize,
 }
 
 impl Text {
     /// What the model makes of `tokens`.
-    pub fn of(tokens: Vec<u32>, extras: Vec<Extra>, space: usize) -> Self {
+    pub fn of(tokens: Vec<u32>, extras: Vec<MmItem>, space: usize) -> Self {
         let atoms = (0..).zip(&tokens).map(|(i, &t)| atom(i, t, &extras)).collect();
         Self { tokens, extras, atoms, space }
     }
@@ -62,7 +62,7 @@ pub fn text(dice: &mut Dice, size: u32) -> Text {
     if dice.one_in(6) && len > 0 {
         let (start, span) = (dice.below(len), 1 + dice.below(5));
         let end = (start + span).min(len) as u32;
-        text.extras = vec![Extra { start: start as u32, end, id: vec![dice.below(2) as u8] }];
+        text.extras = vec![MmItem { start: start as u32, end, id: vec![dice.below(2) as u8] }];
     }
     Text::of(text.tokens, text.extras, text.space)
 }
@@ -115,7 +115,7 @@ fn full_length(dice: &mut Dice, known: u32) -> u32 {
 }
 
 /// What a token means: its id, and the item it stands for.
-fn atom(at: u32, token: u32, extras: &[Extra]) -> u64 {
+fn atom(at: u32, token: u32, extras: &[MmItem]) -> u64 {
     let item = extras.iter().find(|e| e.start <= at && at < e.end);
     item.map_or(u64::from(token), |e| {
         mix(mix(u64::from(e.id[0]) + 1, u64::from(at - e.start)), u64::from(token))

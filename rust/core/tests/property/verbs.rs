@@ -1,6 +1,6 @@
 //! Loads, leases, fences, tokens without ids, and a pool that changes: each with its outcome checked.
 
-use kvframe_core::manager::{Pinner, Preempt};
+use kvframe_core::manager::{PinRequest, PreemptionOrder};
 use kvframe_core::pool::State;
 use kvframe_core::{Admission, Allocation, Error, GroupKind, SeqId};
 
@@ -39,7 +39,7 @@ impl Run {
         }
         let text = text(&mut self.dice, self.w.grain());
         let lease = Some(self.dice.below(3) as u64);
-        let pinner = Pinner { owner: "a lessee", lease, session: 0 };
+        let pinner = PinRequest { owner: "a lessee", lease, session: 0 };
         let before = picture(&self.w.m, &self.w.handles());
         let held = self.w.m.lock(&text.tokens, space(text.space), &text.extras, pinner);
         self.tell(format!("pin {:?} -> {held:?}", text.tokens));
@@ -53,8 +53,11 @@ impl Run {
         let Some((_, seq)) = self.pick() else { return };
         self.tell(format!("touch {seq:x}"));
         self.w.m.touch(&[seq]).expect("live");
-        let last =
-            self.w.m.preemption_order(&self.w.handles(), Preempt::LeastRecent).expect("live");
+        let last = self
+            .w
+            .m
+            .preemption_order(&self.w.handles(), PreemptionOrder::LeastRecent)
+            .expect("live");
         assert!(last.iter().rposition(|c| c.seq == seq).is_none_or(|at| at + 1 == last.len()));
     }
 
@@ -338,19 +341,19 @@ impl Run {
 
     /// Blocks that the end of `seq` would make available.
     pub fn frees(&self, seq: SeqId) -> u32 {
-        let order = self.w.m.preemption_order(&[seq], Preempt::LastAdmitted).expect("live");
+        let order = self.w.m.preemption_order(&[seq], PreemptionOrder::LastAdmitted).expect("live");
         order.first().map_or(0, |candidate| candidate.frees)
     }
 
     fn order(&mut self) {
         let seqs = self.w.handles();
         let m = &self.w.m;
-        let order = m.preemption_order(&seqs, Preempt::FewestComputed).expect("live");
+        let order = m.preemption_order(&seqs, PreemptionOrder::FewestComputed).expect("live");
         let left_out = seqs.iter().filter(|&&seq| order.iter().all(|c| c.seq != seq));
         assert!(left_out.clone().all(|&seq| self.frees(seq) == 0), "one with gain was left out");
         assert!(order.iter().all(|c| c.frees > 0), "one without gain was named");
         assert!(order.is_sorted_by_key(|c| c.computed));
-        let last = m.preemption_order(&seqs, Preempt::LastAdmitted).expect("live");
+        let last = m.preemption_order(&seqs, PreemptionOrder::LastAdmitted).expect("live");
         assert!(last.is_sorted_by_key(|c| u64::MAX - m.sequence(c.seq).expect("live").allocated));
         assert_eq!(last.len(), order.len());
     }

@@ -1,6 +1,6 @@
 //! A pool, a tree and locks, driven as a manager drives them.
 
-use kvframe_core::index::Found;
+use kvframe_core::index::KeyMatch;
 use kvframe_core::index::radix::{Path, Radix};
 use kvframe_core::locks::{Locks, Receipt};
 use kvframe_core::pool::{Pool, State};
@@ -55,12 +55,12 @@ impl Harness {
             let block = self.pool.take(0).expect("room");
             let parent = blocks.last().copied().unwrap_or(NIL);
             match self.tree.store(block, parent, depth as u32, path) {
-                Found::Nothing => {}
-                Found::Block(copy) => {
+                KeyMatch::Nothing => {}
+                KeyMatch::Block(copy) => {
                     assert!(copy != block && self.pool.is_findable(copy));
                     known += 1;
                 }
-                Found::Collision => unreachable!("tokens are compared"),
+                KeyMatch::Collision => unreachable!("tokens are compared"),
             }
             self.pool.publish(block, Key(0), parent, depth as u32);
             blocks.push(block);

@@ -4,14 +4,14 @@
 //! the head of `hash.rs`. They are part of every stored or published key: a change of one of them is
 //! a change of format.
 
-use kvframe_core::hash::{Extra, Hasher, Space};
+use kvframe_core::hash::{Hasher, MmItem, Space};
 use kvframe_core::{Admission, HashAlgo, Key, Manager, Options, Prompt};
 
 use crate::common::{SIZE, build, found, open, prompt, refused, request, serve, small};
 
 const ALGOS: [HashAlgo; 3] = [HashAlgo::Sha256, HashAlgo::Blake3, HashAlgo::Xxh3];
 
-fn keys(algo: HashAlgo, fingerprint: &[u8], space: Space<'_>, extras: &[Extra]) -> Vec<Key> {
+fn keys(algo: HashAlgo, fingerprint: &[u8], space: Space<'_>, extras: &[MmItem]) -> Vec<Key> {
     let hasher = Hasher::new(algo, 4, fingerprint);
     let tokens: Vec<u32> = (1..=12).collect();
     let mut keys = Vec::new();
@@ -19,8 +19,8 @@ fn keys(algo: HashAlgo, fingerprint: &[u8], space: Space<'_>, extras: &[Extra]) 
     keys
 }
 
-fn image(start: u32, end: u32, id: &[u8]) -> Extra {
-    Extra { start, end, id: id.to_vec() }
+fn image(start: u32, end: u32, id: &[u8]) -> MmItem {
+    MmItem { start, end, id: id.to_vec() }
 }
 
 #[test]

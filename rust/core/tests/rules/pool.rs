@@ -1,8 +1,8 @@
-//! Rules 1, 2 and 13: the books balance, a refusal changes nothing, block 0 is ordinary.
+//! Rules 1, 2 and 13: the state balance, a refusal changes nothing, block 0 is ordinary.
 
 use kvframe_core::events::Kind;
 use kvframe_core::hash::Space;
-use kvframe_core::manager::{Growth, Ids, Refused, Step, StepOutcome};
+use kvframe_core::manager::{Growth, Ids, Refusal, Step, StepResult};
 use kvframe_core::policy::NAMES;
 use kvframe_core::pool::State;
 use kvframe_core::{Admission, Error, Fit, NIL, Options};
@@ -192,14 +192,14 @@ fn rule_2_in_a_step_a_refusal_is_one_entry() {
     let step = Step { skip_refused: true, ..step };
     let outcome = m.step(&step).unwrap();
     assert_eq!((outcome.appended, m.sequence(a).unwrap().len), (1, 12));
-    assert!(matches!(outcome.refused[..], [Refused { growth: Growth::Allocate, place: 0, .. }]));
+    assert!(matches!(outcome.refused[..], [Refusal { growth: Growth::Allocate, place: 0, .. }]));
     assert!(matches!(outcome.refused[0].error, Error::NoCapacity { needed: 4, .. }));
     assert_eq!(outcome.allocated[0], None);
     assert_eq!(outcome.allocated[1].as_ref().unwrap().granted_tokens, SIZE);
     m.check_integrity().unwrap();
 }
 
-fn why(outcome: &StepOutcome) -> Vec<Error> {
+fn why(outcome: &StepResult) -> Vec<Error> {
     outcome.refused.iter().map(|refused| refused.error.clone()).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use kvframe_core::hash::Space;
 use kvframe_core::locks::Receipt;
-use kvframe_core::manager::{Locked, Pinner, Preempt};
+use kvframe_core::manager::{PinRequest, PinResult, PreemptionOrder};
 use kvframe_core::policy::NAMES;
 use kvframe_core::pool::BlockId;
 use kvframe_core::retention::{Decay, Keep, Retention, TokenRange};
@@ -185,7 +185,11 @@ fn a_wrong_priority_or_range_is_refused_and_changes_nothing() {
     }
 }
 
-fn pin(m: &mut Manager, blocks: &[u32], pinner: Pinner<'_>) -> Result<Option<Locked>, Error> {
+fn pin(
+    m: &mut Manager,
+    blocks: &[u32],
+    pinner: PinRequest<'_>,
+) -> Result<Option<PinResult>, Error> {
     m.lock(&prompt(blocks), Space::default(), &[], pinner)
 }
 
@@ -196,7 +200,7 @@ fn pins_hold_no_more_than_their_cap() {
     let mut m = build(options, "lru");
     serve(&mut m, &prompt(&[1, 2, 3]));
     serve(&mut m, &prompt(&[5]));
-    let owner = Pinner { owner: "system prompt", ..Pinner::default() };
+    let owner = PinRequest { owner: "system prompt", ..PinRequest::default() };
     let held = pin(&mut m, &[1, 2, 3], owner).unwrap().expect("cached");
     assert_eq!((held.tokens, held.found), (2 * SIZE, 3 * SIZE), "a part, and that is told");
     assert_eq!(pin(&mut m, &[1, 2], owner).unwrap().unwrap().tokens, 2 * SIZE, "held already");
@@ -219,8 +223,9 @@ fn a_lease_ends_a_pin_and_not_before() {
     let mut m = small(4);
     serve(&mut m, &prompt(&[1, 2]));
     m.expire_until(100).unwrap();
-    let held =
-        pin(&mut m, &[1, 2], Pinner { owner: "a", lease: Some(5), session: 0 }).unwrap().unwrap();
+    let held = pin(&mut m, &[1, 2], PinRequest { owner: "a", lease: Some(5), session: 0 })
+        .unwrap()
+        .unwrap();
     assert_eq!(m.pins(Some("a")).next().unwrap().holder.until, Some(105));
     assert!(m.expire_until(104).unwrap().pins.is_empty());
     assert_eq!(m.pool().referenced(), 2);
@@ -231,7 +236,7 @@ fn a_lease_ends_a_pin_and_not_before() {
     m.check_integrity().unwrap();
 }
 
-fn names(m: &Manager, seqs: &[SeqId], rule: Preempt, usage: f64) -> Vec<usize> {
+fn names(m: &Manager, seqs: &[SeqId], rule: PreemptionOrder, usage: f64) -> Vec<usize> {
     let order = m.preemption_to(seqs, rule, usage).unwrap();
     let place = |seq| seqs.iter().position(|&s| s == seq).unwrap();
     order.iter().map(|c| place(c.seq)).collect()
@@ -246,20 +251,28 @@ fn sequences_give_way_by_the_rule() {
         .map(|blocks| run(&mut m, &prompt(blocks)))
         .collect();
     let order = |m: &Manager, rule| names(m, &seqs, rule, 0.0);
-    assert_eq!(order(&m, Preempt::LeastRecent), [0, 1, 2, 3]);
-    assert_eq!(order(&m, Preempt::LongestFirst), [1, 2, 3, 0]);
-    assert_eq!(order(&m, Preempt::MostFreed), [1, 2, 3, 0]);
+    assert_eq!(order(&m, PreemptionOrder::LeastRecent), [0, 1, 2, 3]);
+    assert_eq!(order(&m, PreemptionOrder::LongestFirst), [1, 2, 3, 0]);
+    assert_eq!(order(&m, PreemptionOrder::MostFreed), [1, 2, 3, 0]);
     m.touch(&[seqs[0], seqs[2]]).unwrap();
     m.append(seqs[1], &[7]).unwrap();
     m.commit(seqs[1], 4 * SIZE + 1).unwrap();
-    assert_eq!(order(&m, Preempt::LeastRecent), [3, 0, 2, 1], "a read counts, and so does growth");
-    assert_eq!(order(&m, Preempt::LeastFrequent), [3, 1, 0, 2], "fewest touches, not appends");
+    assert_eq!(
+        order(&m, PreemptionOrder::LeastRecent),
+        [3, 0, 2, 1],
+        "a read counts, and so does growth"
+    );
+    assert_eq!(
+        order(&m, PreemptionOrder::LeastFrequent),
+        [3, 1, 0, 2],
+        "fewest touches, not appends"
+    );
     m.touch(&[seqs[0], seqs[0], seqs[0]]).unwrap();
     for _ in 0..3 * kvframe_core::manager::HALF_LIFE {
         m.touch(&[seqs[3]]).unwrap();
     }
     m.touch(&[seqs[2]]).unwrap();
-    assert_eq!(order(&m, Preempt::LeastFrequent)[..3], [1, 0, 2], "old touches fade");
+    assert_eq!(order(&m, PreemptionOrder::LeastFrequent)[..3], [1, 0, 2], "old touches fade");
     let stale = [seqs[0], 77 << 32];
     refused(&mut m, &seqs, |m| m.touch(&stale));
 }
@@ -269,10 +282,12 @@ fn sequences_give_way_by_the_rule() {
 fn use_is_brought_down_to_a_threshold_by_as_many_as_it_takes() {
     let mut m = small(10);
     let seqs: Vec<SeqId> = (1..=8).map(|b| run(&mut m, &prompt(&[b]))).collect();
-    for rule in [Preempt::LeastRecent, Preempt::LongestFirst, Preempt::MostFreed] {
+    for rule in
+        [PreemptionOrder::LeastRecent, PreemptionOrder::LongestFirst, PreemptionOrder::MostFreed]
+    {
         assert_eq!(names(&m, &seqs, rule, 0.5).len(), 3);
     }
-    for candidate in m.preemption_to(&seqs, Preempt::LeastRecent, 0.5).unwrap() {
+    for candidate in m.preemption_to(&seqs, PreemptionOrder::LeastRecent, 0.5).unwrap() {
         m.preempt(candidate.seq).unwrap();
     }
     assert!(m.usage() <= 0.5);
@@ -291,12 +306,16 @@ fn victims_are_ranked_by_what_they_free_once_those_before_have_ended() {
         lone.push(run(&mut m, &prompt(blocks)));
     }
     let seqs = [first, second, third, lone[0], lone[1]];
-    assert_eq!(names(&m, &seqs, Preempt::MostFreed, 0.0), [4, 3], "sharers free nothing alone");
+    assert_eq!(
+        names(&m, &seqs, PreemptionOrder::MostFreed, 0.0),
+        [4, 3],
+        "sharers free nothing alone"
+    );
     // Now one of them has blocks of its own, and its end leaves the others to each other.
     m.append(first, &prompt(&[6, 7, 8, 9])).unwrap();
     m.release(second).unwrap();
     let seqs = [first, third, lone[0], lone[1]];
-    let order = m.preemption_to(&seqs, Preempt::MostFreed, 0.0).unwrap();
+    let order = m.preemption_to(&seqs, PreemptionOrder::MostFreed, 0.0).unwrap();
     let told: Vec<(SeqId, u32)> = order.iter().map(|c| (c.seq, c.frees)).collect();
     let mut available = m.pool().available();
     for candidate in &order {

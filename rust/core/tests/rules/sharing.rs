@@ -4,7 +4,7 @@
 use kvframe_core::events::Kind;
 use kvframe_core::hash::Space;
 use kvframe_core::pool::State;
-use kvframe_core::tickets::Copy;
+use kvframe_core::tickets::BlockCopy;
 use kvframe_core::{Admission, Error, NIL, Options};
 
 use crate::common::{
@@ -25,7 +25,7 @@ fn rule_3_fork_copies_before_the_first_write() {
     assert_ne!(dst, tail);
     assert_eq!(table(&m, b), [head, tail]);
     let plan = m.take_plan().unwrap();
-    assert_eq!(plan.copies, [Copy { src: tail, dst, tokens: 1, seq: a, group: 0 }]);
+    assert_eq!(plan.copies, [BlockCopy { src: tail, dst, tokens: 1, seq: a, group: 0 }]);
     assert_eq!(m.take_plan(), None);
     // The page is b's alone now (the copy only reads it): b writes in place.
     m.append(b, &[6]).unwrap();

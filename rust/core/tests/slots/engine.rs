@@ -4,8 +4,8 @@
 use kvframe_core::hash::Space;
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::slots::{SlotAllocation, Slots};
-use kvframe_core::tickets::Plan;
-use kvframe_core::tier::Known;
+use kvframe_core::tickets::CopyPlan;
+use kvframe_core::tier::RequestInfo;
 use kvframe_core::{Result, SeqId};
 
 use crate::dice::mix;
@@ -47,11 +47,11 @@ impl Engine {
     }
 
     pub fn allocate(&mut self, prompt: &[u32], space: usize) -> Result<SlotAllocation> {
-        self.slots.allocate(prompt, SPACES[space], Known::default())
+        self.slots.allocate(prompt, SPACES[space], RequestInfo::default())
     }
 
     /// Carries out a plan.
-    pub fn run(&mut self, plan: &Plan) {
+    pub fn run(&mut self, plan: &CopyPlan) {
         for copy in &plan.copies {
             let prefix = self.memory[copy.src as usize][..copy.tokens as usize].to_vec();
             self.memory[copy.dst as usize][..prefix.len()].copy_from_slice(&prefix);

@@ -1,7 +1,7 @@
 //! Random calls: what is found, where it goes, and that what a hit promises is in memory.
 
 use kvframe_core::slots::Standing;
-use kvframe_core::tickets::{Copy, Plan};
+use kvframe_core::tickets::{BlockCopy, CopyPlan};
 use kvframe_core::{Error, SeqId};
 
 use crate::dice::Dice;
@@ -23,7 +23,7 @@ pub struct Walk {
     length: usize,
     least_copy: u32,
     runs: Vec<Run>,
-    plans: Vec<Plan>,
+    plans: Vec<CopyPlan>,
     found: Vec<(usize, Vec<u32>)>,
     hits: u32,
     copies: u32,
@@ -164,7 +164,7 @@ impl Walk {
         let plan = self.plans.swap_remove(self.dice.below(self.plans.len()));
         let copies = plan.copies.iter();
         let live = |seq: SeqId| self.runs.iter().position(|run| run.seq == seq);
-        let (running, over): (Vec<&Copy>, Vec<_>) =
+        let (running, over): (Vec<&BlockCopy>, Vec<_>) =
             copies.partition(|copy| live(copy.seq).is_some());
         let running: Vec<usize> = running.into_iter().filter_map(|copy| live(copy.seq)).collect();
         if self.dice.one_in(3) {

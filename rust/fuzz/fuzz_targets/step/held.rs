@@ -1,7 +1,7 @@
 //! What is kept without a sequence: pins, handles, deadlines, blocks in hand.
 
 use kvframe_core::hash::Space;
-use kvframe_core::manager::Pinner;
+use kvframe_core::manager::PinRequest;
 use kvframe_core::{Key, NIL, Scope};
 
 use crate::request::Owned;
@@ -37,7 +37,7 @@ impl World {
                 let request = Owned::new(&self.m, asked);
                 let (tokens, space, extras) = (request.tokens(), request.space(), request.extras());
                 let lease = Some(tokens.len() as u64);
-                let pinner = Pinner { lease, ..Pinner::default() };
+                let pinner = PinRequest { lease, ..PinRequest::default() };
                 let pinned = self.judged(|m| m.lock(tokens, space, extras, pinner));
                 self.pins.extend(pinned.flatten().map(|pinned| pinned.receipt));
             }

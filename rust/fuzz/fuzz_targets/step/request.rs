@@ -1,6 +1,6 @@
 //! A request with what it borrows.
 
-use kvframe_core::hash::{Extra, Space};
+use kvframe_core::hash::{MmItem, Space};
 use kvframe_core::retention::{self, Decay, Retention, TokenRange};
 use kvframe_core::sequence::Meta;
 use kvframe_core::{Admission, Fit, Key, Manager, Prompt};
@@ -11,7 +11,7 @@ pub struct Owned<'a> {
     asked: &'a Request,
     size: u32,
     tokens: Vec<u32>,
-    extras: Vec<Extra>,
+    extras: Vec<MmItem>,
     keys: Vec<Key>,
     outlook: Vec<u32>,
     retention: Option<Retention>,
@@ -40,7 +40,7 @@ pub fn tokens(bytes: &[u8]) -> Vec<u32> {
 
 impl<'a> Owned<'a> {
     pub fn new(m: &Manager, asked: &'a Request) -> Self {
-        let item = asked.item.map(|(start, len)| Extra {
+        let item = asked.item.map(|(start, len)| MmItem {
             start: start.into(),
             end: u32::from(start) + u32::from(len) + 1,
             id: vec![start % 2],
@@ -64,7 +64,7 @@ impl<'a> Owned<'a> {
         &self.tokens
     }
 
-    pub fn extras(&self) -> &[Extra] {
+    pub fn extras(&self) -> &[MmItem] {
         &self.extras
     }
 

@@ -3,8 +3,8 @@
 use kvframe_core::events::{Event, Kind};
 use kvframe_core::index::IndexKind;
 use kvframe_core::locks::Receipt;
-use kvframe_core::manager::{AllocStatus, Ids, Pinner, Preempt, Step};
-use kvframe_core::policy::{Candidates, External, Heard, NAMES, PolicyOptions, by_name};
+use kvframe_core::manager::{AllocStatus, Ids, PinRequest, PreemptionOrder, Step};
+use kvframe_core::policy::{Candidates, External, NAMES, PolicyOptions, Subscriptions, by_name};
 use kvframe_core::retention::Hint;
 use kvframe_core::{
     Allocation, Error, Group, GroupKind, HashAlgo, Manager, Options, Result, SeqId,
@@ -23,15 +23,15 @@ pub struct World {
     pub pins: Vec<Receipt>,
 }
 
-pub fn rule_of(number: usize) -> Preempt {
+pub fn rule_of(number: usize) -> PreemptionOrder {
     let rules = [
-        Preempt::FewestComputed,
-        Preempt::LastAdmitted,
-        Preempt::LowestPriority,
-        Preempt::LongestFirst,
-        Preempt::LeastRecent,
-        Preempt::LeastFrequent,
-        Preempt::MostFreed,
+        PreemptionOrder::FewestComputed,
+        PreemptionOrder::LastAdmitted,
+        PreemptionOrder::LowestPriority,
+        PreemptionOrder::LongestFirst,
+        PreemptionOrder::LeastRecent,
+        PreemptionOrder::LeastFrequent,
+        PreemptionOrder::MostFreed,
     ];
     rules[number % rules.len()]
 }
@@ -66,7 +66,9 @@ impl World {
         };
         let policy = match NAMES.get(setup.policy as usize % (NAMES.len() + 2)) {
             Some(name) => by_name(name, PolicyOptions::default()).expect("a shipped policy"),
-            None => Box::new(External::new(Heard { events: true, ..Heard::default() })),
+            None => {
+                Box::new(External::new(Subscriptions { events: true, ..Subscriptions::default() }))
+            }
         };
         let m = Manager::new(options, policy).ok()?;
         let (seqs, tickets, loans, pins) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -118,7 +120,7 @@ impl World {
         self.tickets.extend(allocation.load);
     }
 
-    /// Does it, then checks the books.
+    /// Does it, then checks the state.
     pub fn act(&mut self, verb: &Verb) {
         self.carry_out(verb);
         self.m.check_integrity().expect("sound");
@@ -273,7 +275,7 @@ impl World {
     /// Verbs about what stays.
     fn of_retention(&mut self, verb: &Verb) {
         let pinner =
-            |lease: Option<u8>| Pinner { lease: lease.map(u64::from), ..Pinner::default() };
+            |lease: Option<u8>| PinRequest { lease: lease.map(u64::from), ..PinRequest::default() };
         match *verb {
             Verb::Touch(ref picks) => {
                 let seqs: Vec<SeqId> = picks.iter().map(|&p| self.seq(p)).collect();

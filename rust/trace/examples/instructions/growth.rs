@@ -1,7 +1,7 @@
 //! Works that must not grow with what they do not name, each beside `size` things of its kind; those that
 //! name all of them may take n log n. See `works` for the others.
 
-use kvframe_core::manager::{Preempt, Step};
+use kvframe_core::manager::{PreemptionOrder, Step};
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::{Admission, Key, Manager, Options, Prompt, SeqId};
 
@@ -23,8 +23,8 @@ type Work = (&'static str, Names, fn(u32) -> Counted);
 pub const GROWTH: &[Work] = &[
     ("join_beside", Names::Few, join),
     ("commit_joined_beside", Names::Few, commit_joined),
-    ("preempt_lru_all", Names::All, |n| preempt(n, Preempt::LeastRecent)),
-    ("preempt_most_freed_all", Names::All, |n| preempt(n, Preempt::MostFreed)),
+    ("preempt_lru_all", Names::All, |n| preempt(n, PreemptionOrder::LeastRecent)),
+    ("preempt_most_freed_all", Names::All, |n| preempt(n, PreemptionOrder::MostFreed)),
     ("foresight_first_eviction", Names::Few, foresight),
     ("keys_that_count_up_mq", Names::All, |n| counted_keys(n, "mq")),
     ("keys_that_count_up_s3", Names::All, |n| counted_keys(n, "s3-fifo")),
@@ -82,7 +82,7 @@ fn commit_joined(size: u32) -> Counted {
 }
 
 /// Orders `size` sequences, as many as bring the use to nothing.
-fn preempt(size: u32, rule: Preempt) -> Counted {
+fn preempt(size: u32, rule: PreemptionOrder) -> Counted {
     let mut m = manager(4 * size, "lru")?;
     let seqs = live(&mut m, size)?;
     counted_part(|| {

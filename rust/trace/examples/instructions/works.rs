@@ -8,7 +8,7 @@ use kvframe_core::hash::Space;
 use kvframe_core::manager::{Ids, Step};
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::{Admission, HashAlgo, Key, Manager, Options, Prompt, SeqId};
-use kvframe_trace::replay::{Prepared, Undisturbed, node_key};
+use kvframe_trace::replay::{PreparedTrace, SilentHost, node_key};
 use kvframe_trace::{Mode, Trace};
 
 use crate::counted_part;
@@ -218,10 +218,10 @@ fn replay() -> Counted {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/kvframe/traces");
     let trace = Trace::load(Path::new(folder).join("synthetic.kvt.gz"), None)?;
     let plan = trace.plan(Mode::Engine);
-    let prepared = Prepared::new(&trace, Mode::Engine, &plan);
+    let prepared = PreparedTrace::new(&trace, Mode::Engine, &plan);
     let mut manager =
         Manager::new(prepared.options(Some(7_000))?, by_name("lru", PolicyOptions::default())?)?;
-    let outcome = counted_part(|| prepared.drive(&mut manager, &mut Undisturbed))?;
+    let outcome = counted_part(|| prepared.drive(&mut manager, &mut SilentHost))?;
     let outcome = outcome.ok_or("nobody stops it")?;
     assert!(outcome.evictions > 0);
     Ok(outcome.block_accesses)

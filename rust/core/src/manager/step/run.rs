@@ -1,7 +1,7 @@
 //! What a step changes, in order; it has been checked.
 
 use super::super::{Admission, Allocation, Manager};
-use super::{Growth, Step, StepOutcome, Waiting};
+use super::{Growth, Step, StepResult, Waiting};
 use crate::error::{Error, Result};
 use crate::sequence::{SeqId, Sequence};
 
@@ -10,18 +10,18 @@ impl Manager {
     ///
     /// # Errors
     /// As [`Manager::step`], half-way through, if it was not checked.
-    pub fn settle(&mut self, step: &Step<'_>) -> Result<StepOutcome> {
+    pub fn settle(&mut self, step: &Step<'_>) -> Result<StepResult> {
         if let Some(fence) = step.passed {
             self.pass(fence);
         }
         self.fence_up(step.fence);
-        let mut outcome = StepOutcome::default();
+        let mut outcome = StepResult::default();
         let settled = self.settle_into(step, &mut outcome);
         self.fence_down();
         settled.map(|()| outcome)
     }
 
-    fn settle_into(&mut self, step: &Step<'_>, outcome: &mut StepOutcome) -> Result<()> {
+    fn settle_into(&mut self, step: &Step<'_>, outcome: &mut StepResult) -> Result<()> {
         for &ticket in step.done {
             self.done(ticket)?;
         }
@@ -76,7 +76,7 @@ impl Manager {
     pub fn grow(
         &mut self,
         step: &Step<'_>,
-        outcome: &mut StepOutcome,
+        outcome: &mut StepResult,
         mut told: impl FnMut(usize, Option<(&Sequence, bool)>),
     ) -> Result<()> {
         while let Some(&(seq, ids)) = step.append.get(outcome.appended) {
@@ -126,14 +126,14 @@ impl Manager {
     }
 
     /// Tries the next admission of a step, one that does not stand in [`Step::allocate`] too; not where
-    /// [`StepOutcome::allocates_more`] is false.
+    /// [`StepResult::allocates_more`] is false.
     ///
     /// # Errors
     /// [`Error::NeedVictims`], for a policy outside the core: find them and call again.
     pub fn allocate_next(
         &mut self,
         step: &Step<'_>,
-        outcome: &mut StepOutcome,
+        outcome: &mut StepResult,
         request: &Admission<'_>,
     ) -> Result<()> {
         let budget = request.budget.min(outcome.left_for_allocations(step));
@@ -150,7 +150,7 @@ impl Manager {
     }
 
     /// Enters `error` for the next growth in line: what it needed cannot be had.
-    pub fn refuse_next(&self, step: &Step<'_>, outcome: &mut StepOutcome, error: Error) {
+    pub fn refuse_next(&self, step: &Step<'_>, outcome: &mut StepResult, error: Error) {
         if outcome.appended < step.append.len() {
             outcome.refuse(Growth::Append, outcome.appended, error);
             outcome.appended += 1;

@@ -25,7 +25,7 @@ use super::classed::{Classes, Heads};
 use super::ranked::pack;
 use super::{Touch, View, Why, grow};
 use crate::pool::{BlockId, NIL};
-use departed::Departed;
+use departed::Departures;
 use gaps::Gaps;
 use idle::Idle;
 use rival::Rival;
@@ -128,7 +128,7 @@ pub struct Foresight {
     time: u64,
     gaps: Gaps,
     idle: Idle,
-    departed: Departed,
+    departed: Departures,
     /// Victims until the next refresh.
     due: u32,
     /// Accesses until the next epoch.

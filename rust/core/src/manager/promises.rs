@@ -4,18 +4,18 @@
 use hashbrown::HashMap;
 
 use super::Manager;
-use super::growth::{Count, Way};
+use super::growth::{Count, GrowthPath};
 use crate::pool::BlockId;
 use crate::sequence::{BlockTable, SeqId, Sequence};
 
 /// The most blocks that each sequence admitted whole may yet take, and their sum.
 #[derive(Debug, Default)]
-pub(super) struct Promised {
+pub(super) struct Promises {
     most: HashMap<SeqId, u32>,
     sum: u64,
 }
 
-impl Promised {
+impl Promises {
     fn set(&mut self, seq: SeqId, most: u32) {
         let before = self.most.insert(seq, most).unwrap_or(0);
         self.sum = self.sum - u64::from(before) + u64::from(most);
@@ -57,8 +57,8 @@ impl Manager {
         self.still_lacks(&way, Count::Above, |_, _, _| true)
     }
 
-    fn way_of<'a>(&self, sequence: &'a Sequence) -> Way<'a, BlockTable> {
-        Way {
+    fn way_of<'a>(&self, sequence: &'a Sequence) -> GrowthPath<'a, BlockTable> {
+        GrowthPath {
             tokens: sequence.max_tokens.max(sequence.known()),
             encoder: sequence.encoder_tokens,
             committed: sequence.committed,
@@ -107,7 +107,7 @@ impl Manager {
     /// # Errors
     /// One line that says what disagrees.
     pub(super) fn check_promised(&self) -> std::result::Result<(), String> {
-        let Promised { most, sum } = &self.promised;
+        let Promises { most, sum } = &self.promised;
         let whole = self.sequences.iter().filter(|(_, s)| s.whole);
         let mut count = 0;
         for (seq, s) in whole {

@@ -14,14 +14,14 @@ struct Item {
 
 /// Handles by the key of the last full block of their prefix, or by its root where there is none.
 #[derive(Debug, Default)]
-pub struct Attached {
+pub struct Attachments {
     items: HashMap<Key, Vec<Item>>,
     /// Prefixes without a full block, which no block keeps; the oldest first.
     below: VecDeque<(Key, Key, Vec<u32>)>,
     detached: Vec<u64>,
 }
 
-impl Attached {
+impl Attachments {
     /// Whether nothing is attached.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()

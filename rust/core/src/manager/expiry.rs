@@ -34,7 +34,7 @@ pub struct Owners {
 
 /// What has lapsed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Lapsed {
+pub struct ExpiryResult {
     /// Tickets whose deadline had come.
     pub tickets: Vec<u64>,
     /// Sequences that were cut because a load or a copy did not come.
@@ -64,7 +64,7 @@ impl Manager {
     ///
     /// # Errors
     /// None of its own.
-    pub fn expire_until(&mut self, now: u64) -> Result<Lapsed> {
+    pub fn expire_until(&mut self, now: u64) -> Result<ExpiryResult> {
         let blocks = self.tell_time(now);
         let lapsed = self.tickets.lapsed(now);
         let mut cut = Vec::new();
@@ -79,7 +79,7 @@ impl Manager {
         for &receipt in &pins {
             self.unlock(receipt)?;
         }
-        Ok(Lapsed { tickets: lapsed, cut, pins, blocks })
+        Ok(ExpiryResult { tickets: lapsed, cut, pins, blocks })
     }
 
     /// Outstanding tickets: what each stands for, the blocks it keeps (once each), and its deadline.
