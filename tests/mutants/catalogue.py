@@ -104,7 +104,7 @@ MUTANTS = (
     Mutant(
         "claim-not-told",
         "manager/own.rs",
-        "        self.policy.claim(if some_owned { &cached } else { found }, view);\n",
+        "        self.policy.acquire(if some_owned { &cached } else { found }, view);\n",
         "",
         "the policy ranks a block that has an owner",
     ),

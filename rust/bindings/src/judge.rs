@@ -46,7 +46,7 @@ struct Loan {
     out: Lent,
 }
 
-/// Which `n` blocks should die, as the core puts it to a policy.
+/// Which `n` blocks should be evicted, as the core puts it to a policy.
 pub struct Decision {
     pub n: usize,
     pub now: u64,
@@ -59,7 +59,7 @@ pub struct Decision {
     pub journal: Journal,
 }
 
-/// The order in which offered blocks should die.
+/// The order in which offered blocks should be evicted.
 pub struct Verdict {
     pub blocks: Vec<u32>,
     pub generations: Vec<u32>,
@@ -91,7 +91,7 @@ impl Judge {
         Ok(Subscriptions {
             events: driver.getattr("wants_events")?.extract()?,
             keys: driver.getattr("wants_keys")?.extract()?,
-            missed: driver.getattr("wants_missed")?.extract()?,
+            misses: driver.getattr("wants_missed")?.extract()?,
         })
     }
 

@@ -67,7 +67,7 @@ impl Native {
                 let error = call_method(driver, intern!(driver.py(), "refused"), (found, needed))?;
                 return Err(PyErr::from_value(error));
             }
-            Err(LoadError::Contract(what)) => return Err(told(driver, &what)),
+            Err(LoadError::Contract(what)) => return Err(failure(driver, &what)),
         };
         let options = given.getattr("options")?.extract()?;
         let keep = Box::new((driver.clone().unbind(), given.unbind()));
@@ -100,7 +100,7 @@ impl Native {
 
     /// Warns of what has failed since the last call. What the warning raises is reported as
     /// unraisable: the operation has succeeded.
-    pub fn tell(&self, py: Python<'_>) {
+    pub fn report(&self, py: Python<'_>) {
         // What a policy that scores could not decide was refused, if it is strict.
         if let Some(what) = self.faults.news()
             && !(self.faults.is_strict() && self.window.is_some())
@@ -117,7 +117,7 @@ impl Native {
     }
 }
 
-fn told(driver: &Bound<'_, PyAny>, what: &str) -> PyErr {
+fn failure(driver: &Bound<'_, PyAny>, what: &str) -> PyErr {
     let origin = driver.getattr("origin").and_then(|origin| origin.extract::<String>());
     match origin {
         Ok(origin) => raise(driver.py(), "PolicyError", format!("{origin}: {what}")),
@@ -128,7 +128,7 @@ fn told(driver: &Bound<'_, PyAny>, what: &str) -> PyErr {
 /// A core error, which may be a policy's own refusal.
 pub fn from_core(py: Python<'_>, error: &Error, native: Option<&Native>) -> PyErr {
     match (error, native) {
-        (Error::PolicyRefused(what), Some(native)) => told(native.driver.bind(py), what),
+        (Error::PolicyRefused(what), Some(native)) => failure(native.driver.bind(py), what),
         _ => errors::from_core(py, error),
     }
 }

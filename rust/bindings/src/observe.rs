@@ -91,7 +91,7 @@ impl Manager {
         let dict = PyDict::new(py);
         let live = snapshot.sequences.iter().filter(|s| !s.stand_in).count();
         let waiting = snapshot.waiting();
-        let told = [
+        let extra = [
             ("freed", snapshot.freed),
             ("live_sequences", live as u64),
             ("waiting_blocks", waiting),
@@ -103,7 +103,7 @@ impl Manager {
             ("admission_lowered", gate.lowered),
             ("admission_failures", self.gate_failures()),
         ];
-        dict.set_item("stats", stats_dict(py, &snapshot.stats, &told)?)?;
+        dict.set_item("stats", stats_dict(py, &snapshot.stats, &extra)?)?;
         dict.set_item("tick", snapshot.tick)?;
         dict.set_item("counts", snapshot.counts)?;
         dict.set_item("usage", snapshot.usage)?;

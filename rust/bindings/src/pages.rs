@@ -187,7 +187,7 @@ impl TierPages {
         self.core.with_victims(py, |core| core.evict_until(free)).map(gone)
     }
 
-    /// Evicts up to `n` of the pages of `keys` that may die and that the tier below has.
+    /// Evicts up to `n` of the pages of `keys` that may be evicted and that the tier below has.
     fn evict_backed(
         &self,
         py: Python<'_>,
@@ -214,7 +214,7 @@ impl TierPages {
         self.core.with(py, |core| core.free(&pages))
     }
 
-    /// Pages in the order they would die, each with its key; a policy from outside is asked for it.
+    /// Pages in the order they would be evicted, each with its key; a policy from outside is asked for it.
     fn order(&self, py: Python<'_>) -> PyResult<EvictedTuple> {
         let order = self.core.order(py)?;
         self.core.locked(py, |core| {

@@ -196,7 +196,7 @@ pub fn replay<'py>(
         if strict {
             return Err(native.refusal(py));
         }
-        native.tell(py);
+        native.report(py);
     }
     let Some(outcome) = outcome else {
         return Err(crate::errors::raise(py, "PolicyError", "the replay was stopped".into()));

@@ -125,8 +125,9 @@ impl Manager {
         py: Python<'_>,
         block: BlockNumber,
     ) -> PyResult<(Vec<u64>, Vec<u64>, u32, u32, Vec<(u64, String)>)> {
-        let told = self.locked(py, |core| in_pool(core, block.0).map(|()| core.owners(block.0)))?;
-        let owners = told.map_err(|why| usage(py, why))?;
+        let owners =
+            self.locked(py, |core| in_pool(core, block.0).map(|()| core.owners(block.0)))?;
+        let owners = owners.map_err(|why| usage(py, why))?;
         let pins = owners.pins.into_iter().map(|(receipt, owner)| (receipt.id, owner)).collect();
         Ok((owners.sequences, owners.tickets, owners.waiting, owners.held, pins))
     }

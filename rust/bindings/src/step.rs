@@ -198,7 +198,7 @@ impl<'py> Run<'_, 'py> {
             question.close(core);
             begun
         })?;
-        let mut outcome = begun.map_err(|refused| refused.told(py))?;
+        let mut outcome = begun.map_err(|refused| refused.into_error(py))?;
         if let Some(native) = &manager.native {
             let failed = outcome.refused.iter().filter(|r| r.error == Error::PolicyFailed);
             self.failures.extend(failed.map(|_| native.refusal(py)));
@@ -223,16 +223,16 @@ impl<'py> Run<'_, 'py> {
             interrupt = interrupt.or_else(|| Some(altered(py, OUTPUTS)));
         }
         if self.level_changed {
-            manager.listeners.tell(py);
+            manager.listeners.notify(py);
         }
         let failures = std::mem::take(&mut self.failures).into_iter();
-        let told =
-            StepReport { py, step: self.step, queue: self.queue.len(), failures }.tell(outcome)?;
+        let result = StepReport { py, step: self.step, queue: self.queue.len(), failures }
+            .into_tuple(outcome)?;
         match interrupt {
-            None => Ok(told),
+            None => Ok(result),
             Some(error) => {
                 // What is done cannot be undone, and must not be lost.
-                error.value(py).setattr("stepped", told)?;
+                error.value(py).setattr("stepped", result)?;
                 Err(error)
             }
         }
@@ -429,7 +429,7 @@ enum Wrong {
 }
 
 impl Wrong {
-    fn told(self, py: Python<'_>) -> PyErr {
+    fn into_error(self, py: Python<'_>) -> PyErr {
         match self {
             Self::Step(error) => from_core(py, &error),
             Self::Buffer(message) => usage(py, message),
@@ -458,7 +458,7 @@ impl<'py, I: Iterator<Item = PyErr>> StepReport<'_, 'py, I> {
         own.unwrap_or_else(|| from_core(self.py, error)).into_value(self.py).into_any()
     }
 
-    fn tell(mut self, outcome: StepResult) -> PyResult<StepTuple<'py>> {
+    fn into_tuple(mut self, outcome: StepResult) -> PyResult<StepTuple<'py>> {
         let (py, step) = (self.py, self.step);
         let (appends, extensions) = (step.append.len(), step.extend.len());
         let mut reasons = vec![0_u8; appends + extensions + outcome.allocated.len()];

@@ -1,4 +1,4 @@
-//! The decisions of a KV cache: which blocks live, who shares them, which die next.
+//! The decisions of a KV cache: which blocks live, who shares them, which are evicted next.
 //!
 //! Pure Rust: no Python, no I/O, no clocks, no bytes of KV. [`Manager`] is the way in. The modules, in the
 //! order in which data flows:
@@ -10,7 +10,7 @@
 //! | [`hash`] | from tokens to chained block keys |
 //! | [`pool`] | blocks: owners, states, generations, the free list |
 //! | [`index`] | from keys or tokens to resident blocks |
-//! | [`policy`] | which block dies next, and which become findable |
+//! | [`policy`] | which block is evicted next, and which become findable |
 //! | [`sequence`] | block tables, lengths, what is known of a request |
 //! | [`manager`] | the operations: allocate, append, commit, release, fork, step |
 //! | [`locks`] | pins: prefixes held against eviction |

@@ -64,7 +64,7 @@ pub struct Locks {
 
 impl Locks {
     /// Owns every block of `path`, which are findable, each after the one it follows. Appends to
-    /// `claimed` those that had no owner before.
+    /// `acquired` those that had no owner before.
     ///
     /// # Errors
     /// [`Error::NotFindable`]; [`Error::Invalid`] for no block at all.
@@ -72,7 +72,7 @@ impl Locks {
         &mut self,
         pool: &mut Pool,
         path: &[BlockId],
-        claimed: &mut Vec<BlockId>,
+        acquired: &mut Vec<BlockId>,
     ) -> Result<Receipt> {
         if let Some(&block) = path.iter().find(|&&block| !pool.is_findable(block)) {
             let state = pool.state(block).name();
@@ -92,7 +92,7 @@ impl Locks {
         for &block in path {
             *self.counts.entry(block).or_default() += 1;
         }
-        claimed.extend(path.iter().filter(|&&block| pool.share(block)));
+        acquired.extend(path.iter().filter(|&&block| pool.share(block)));
         Ok(Receipt { id: (u64::from(held.generation) << 32) | u64::from(slot), block })
     }
 

@@ -240,7 +240,7 @@ impl Pool {
         self.blocks.get(block as usize).is_some_and(|b| b.state == State::Cached && b.children == 0)
     }
 
-    /// Its retention priority, 0 to 100: of the blocks that may die, those with the lowest do.
+    /// Its retention priority, 0 to 100: of the blocks that may be evicted, those with the lowest do.
     #[inline]
     pub fn priority(&self, block: BlockId) -> u8 {
         match self.blocks[block as usize].priority {
@@ -262,7 +262,7 @@ impl Pool {
 
     /// Whether any block may have another priority than the default.
     #[inline]
-    pub fn is_banded(&self) -> bool {
+    pub fn has_priorities(&self) -> bool {
         self.banded
     }
 

@@ -283,7 +283,7 @@ fn a_grant_larger_than_the_pool_never_fits() {
     m.allocate(&in_steps_of(4)).unwrap();
 }
 
-/// Two groups and one block to be had: nothing dies for a row that does not fit.
+/// Two groups and one block to be had: nothing is evicted for a row that does not fit.
 #[test]
 fn a_partial_grant_evicts_nothing_for_half_a_row() {
     let mut m = grouped(5, &[GroupKind::Full, GroupKind::Full]);
@@ -295,7 +295,7 @@ fn a_partial_grant_evicts_nothing_for_half_a_row() {
     let allocation = m.allocate(&Admission { fit: Fit::Partial, ..request(&tokens) }).unwrap();
     assert_eq!(allocation.granted_tokens, 4);
     let expected = m.stats().evictions - evictions;
-    assert_eq!((expected, m.pool().cached()), (1, 1), "one block died, one stays");
+    assert_eq!((expected, m.pool().cached()), (1, 1), "one block was evicted, one stays");
     m.check_integrity().unwrap();
 }
 

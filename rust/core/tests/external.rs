@@ -1,4 +1,4 @@
-//! A policy outside the core: what it is offered, and that its choice is what dies.
+//! A policy outside the core: what it is offered, and that its choice is what is evicted.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! The order of death of every policy, against a plain twin: sort all leaves that may die by the
+//! The order of eviction of every policy, against a plain twin: sort all leaves that may be evicted by the
 //! policy's key and take the first, of those with the lowest retention priority. The twin sees the event
 //! log alone.
 
@@ -35,7 +35,7 @@ struct Block {
     /// gdsf, cost: level of the cache when it was touched.
     level: u64,
     /// Retention priority.
-    band: u8,
+    bucket: u8,
     /// When it joined the cached blocks, counted in blocks.
     joined: u64,
 }
@@ -55,7 +55,7 @@ struct Twin {
 }
 
 impl Twin {
-    /// Lower dies first.
+    /// Lower is evicted first.
     fn rank(&self, id: BlockId) -> (u64, u64, u32, BlockId) {
         let b = &self.blocks[&id];
         let deeper_first = u32::MAX - b.depth;
@@ -96,7 +96,7 @@ impl Twin {
     fn victim(&self) -> Option<BlockId> {
         let leaves =
             self.blocks.iter().filter(|(_, b)| b.owners == 0 && b.key.is_some() && b.children == 0);
-        leaves.map(|(&id, _)| id).min_by_key(|&id| (self.blocks[&id].band, self.rank(id)))
+        leaves.map(|(&id, _)| id).min_by_key(|&id| (self.blocks[&id].bucket, self.rank(id)))
     }
 
     fn block(&mut self, id: BlockId) -> &mut Block {
@@ -143,8 +143,8 @@ impl Twin {
                 self.block(e.block).owners += 1;
             }
             Kind::Allocate => {
-                let band = DEFAULT_PRIORITY;
-                let fresh = Block { owners: 1, age: self.age, band, ..Block::default() };
+                let bucket = DEFAULT_PRIORITY;
+                let fresh = Block { owners: 1, age: self.age, bucket, ..Block::default() };
                 let old = self.blocks.insert(e.block, fresh);
                 assert!(old.is_none(), "block {} was still in use", e.block);
             }
@@ -153,10 +153,14 @@ impl Twin {
             Kind::Evict => {
                 let named = self.victim().expect("a leaf");
                 if OTHERS.contains(&self.policy) {
-                    let bands = [named, e.block].map(|id| self.blocks[&id].band);
-                    assert_eq!(bands[0], bands[1], "{}: the wrong priority dies", self.policy);
+                    let buckets = [named, e.block].map(|id| self.blocks[&id].bucket);
+                    assert_eq!(
+                        buckets[0], buckets[1],
+                        "{}: the wrong priority is evicted",
+                        self.policy
+                    );
                 } else {
-                    assert_eq!(named, e.block, "{}: the wrong block dies", self.policy);
+                    assert_eq!(named, e.block, "{}: the wrong block is evicted", self.policy);
                 }
                 if self.policy == "lfuda" {
                     self.age = self.rank(e.block).0 as u32;
@@ -165,7 +169,7 @@ impl Twin {
                 self.forget(e.block);
                 self.evictions += 1;
             }
-            Kind::Retain => self.block(e.block).band = e.value as u8,
+            Kind::Retain => self.block(e.block).bucket = e.value as u8,
             _ => {}
         }
     }
@@ -293,8 +297,11 @@ fn drive(policy: &'static str, seed: u64, retains: bool) -> Twin {
         m.take_events().iter().for_each(|e| twin.see(e));
         m.check_integrity().unwrap();
         let likely = m.policy().next(View { pool: m.pool(), now: 0 });
-        let bands = [likely, twin.victim()].map(|block| block.map(|id| twin.blocks[&id].band));
-        assert_eq!(bands[0], bands[1], "{policy}: one of another priority is likely to die");
+        let buckets = [likely, twin.victim()].map(|block| block.map(|id| twin.blocks[&id].bucket));
+        assert_eq!(
+            buckets[0], buckets[1],
+            "{policy}: one of another priority is likely to be evicted"
+        );
     }
     twin
 }

@@ -1,7 +1,7 @@
 //! A tier's blocks under every built-in policy.
 
 use kvframe_core::Key;
-use kvframe_core::policy::{NAMES, PolicyOptions, Why, by_name};
+use kvframe_core::policy::{NAMES, PolicyOptions, RemovalCause, by_name};
 use kvframe_core::tier::{RequestInfo, TierPolicy};
 
 fn tier(name: &str, capacity: u32) -> TierPolicy {
@@ -24,7 +24,7 @@ fn spared_and_owned_blocks_never_die_and_keep_their_place() {
     for name in NAMES {
         let (mut tier, blocks) = filled(name, 16);
         tier.hit(&blocks[4..8], RequestInfo::default()).unwrap();
-        tier.claim(&blocks[..2]).unwrap();
+        tier.acquire(&blocks[..2]).unwrap();
         let before = tier.order();
         let spared: Vec<u32> = before.iter().copied().take(3).collect();
         let victims = tier.victims(5, &spared).unwrap().unwrap();
@@ -43,7 +43,7 @@ fn spared_and_owned_blocks_never_die_and_keep_their_place() {
 fn all_or_nothing() {
     for name in NAMES {
         let (mut tier, blocks) = filled(name, 8);
-        tier.claim(&blocks[..3]).unwrap();
+        tier.acquire(&blocks[..3]).unwrap();
         let before = (tier.order(), tier.now());
         assert_eq!(tier.victims(5, &blocks[3..4]).unwrap(), None, "{name}");
         assert_eq!(before, (tier.order(), tier.now()), "{name}");
@@ -57,9 +57,9 @@ fn an_engine_may_evict_others_than_the_policy_chose() {
     for name in NAMES {
         let (mut tier, blocks) = filled(name, 12);
         tier.hit(&blocks[2..4], RequestInfo::default()).unwrap();
-        tier.claim(&blocks[..1]).unwrap();
+        tier.acquire(&blocks[..1]).unwrap();
         for block in [6, 0, 9, 5, 11] {
-            tier.remove(&blocks[block..=block], Why::Evicted).unwrap();
+            tier.remove(&blocks[block..=block], RemovalCause::Evicted).unwrap();
             tier.check_integrity().unwrap();
         }
         assert_eq!(tier.order().len(), 7, "{name}");
@@ -76,11 +76,11 @@ fn misuse_is_refused_and_changes_nothing() {
         let before = tier.order();
         assert!(tier.insert(Key(9), 0, RequestInfo::default()).is_err());
         assert!(tier.release(&blocks[..1]).is_err());
-        assert!(tier.claim(&[blocks[0], 99]).is_err());
-        assert!(tier.remove(&[blocks[0], blocks[0]], Why::Invalidated).is_err());
+        assert!(tier.acquire(&[blocks[0], 99]).is_err());
+        assert!(tier.remove(&[blocks[0], blocks[0]], RemovalCause::Invalidated).is_err());
         assert_eq!(before, tier.order(), "{name}");
-        tier.claim(&blocks[..1]).unwrap();
-        tier.remove(&blocks[..2], Why::Invalidated).unwrap();
+        tier.acquire(&blocks[..1]).unwrap();
+        tier.remove(&blocks[..2], RemovalCause::Invalidated).unwrap();
         assert_eq!(tier.pool().free(), 2, "{name}");
         tier.check_integrity().unwrap();
     }
@@ -125,12 +125,12 @@ fn a_call_costs_as_much_as_it_has_blocks() {
     let mut tier = tier("lru", many);
     let enter = |key: u32| tier.insert(Key(key.into()), 0, RequestInfo::default()).unwrap();
     let blocks: Vec<u32> = (0..many).map(enter).collect();
-    tier.claim(&blocks).unwrap();
+    tier.acquire(&blocks).unwrap();
     let twice: Vec<u32> = blocks.iter().chain(&blocks).copied().collect();
     tier.release(&twice).unwrap();
     assert_eq!(tier.pool().cached(), many);
     assert!(tier.release(&blocks).is_err());
-    assert!(tier.remove(&twice, Why::Evicted).is_err());
-    tier.remove(&blocks, Why::Evicted).unwrap();
+    assert!(tier.remove(&twice, RemovalCause::Evicted).is_err());
+    tier.remove(&blocks, RemovalCause::Evicted).unwrap();
     assert_eq!(tier.pool().free(), many);
 }

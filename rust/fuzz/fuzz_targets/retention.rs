@@ -1,5 +1,5 @@
 //! What is kept stays: pins, leases, loads and deadlines beside a plain count of who holds what, and
-//! the order of death by priority, age and time to live as one full sort.
+//! the order of eviction by priority, age and time to live as one full sort.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -192,7 +192,7 @@ impl World {
         }
     }
 
-    /// What the log says has happened to blocks. Whoever died had to be the first of those that might.
+    /// What the log says has happened to blocks. Whoever was evicted had to be the first of those that might.
     fn follow(&mut self) {
         for event in self.m.take_events() {
             let meta = self.metas.get(&event.seq).copied();

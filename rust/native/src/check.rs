@@ -54,9 +54,9 @@ pub unsafe fn put(table: &mut Table, name: &str, address: *const ()) -> bool {
         "resize" => (&raw mut table.resize).cast(),
         "insert" => (&raw mut table.insert).cast(),
         "hit" => (&raw mut table.hit).cast(),
-        "claim" => (&raw mut table.claim).cast(),
+        "acquire" => (&raw mut table.acquire).cast(),
         "release" => (&raw mut table.release).cast(),
-        "expose" => (&raw mut table.expose).cast(),
+        "on_evictable" => (&raw mut table.on_evictable).cast(),
         "remove" => (&raw mut table.remove).cast(),
         "victim" => (&raw mut table.victim).cast(),
         "score" => (&raw mut table.score).cast(),
@@ -101,8 +101,8 @@ pub fn sense(table: &Table) -> Result<(), LoadError> {
         (Some(_), None) if table.wants & columns != 0 => {
             return wrong("it wants columns, which only score gets");
         }
-        (None, Some(_)) if table.expose.is_some() => {
-            return wrong("it has score and expose: what is offered may die");
+        (None, Some(_)) if table.on_evictable.is_some() => {
+            return wrong("it has score and expose: what is offered may be evicted");
         }
         (Some(_), None) if table.window != 0 => {
             return wrong("it asks for a window, which only score has");

@@ -4,7 +4,9 @@ use std::ffi::c_void;
 use std::ptr::null;
 use std::sync::Arc;
 
-use kvframe_core::policy::{Candidates, Eviction, External, Fact, Subscriptions, Use, View, Why};
+use kvframe_core::policy::{
+    Access, Candidates, Eviction, External, Fact, RemovalCause, Subscriptions, View,
+};
 use kvframe_core::pool::{BlockId, Pool};
 
 use crate::faults::Faults;
@@ -102,19 +104,19 @@ impl Eviction for Scoring {
         self.policy.wants_block_keys()
     }
 
-    fn insert(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>) {
-        self.state.insert(blocks, using, view);
-        self.event(|policy| policy.insert(blocks, &using, view));
+    fn insert(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>) {
+        self.state.insert(blocks, access, view);
+        self.event(|policy| policy.insert(blocks, &access, view));
     }
 
-    fn hit(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>) {
-        self.state.hit(blocks, using, view);
-        self.event(|policy| policy.hit(blocks, &using, view));
+    fn hit(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>) {
+        self.state.hit(blocks, access, view);
+        self.event(|policy| policy.hit(blocks, &access, view));
     }
 
-    fn claim(&mut self, blocks: &[BlockId], view: View<'_>) {
-        self.state.claim(blocks, view);
-        self.event(|policy| policy.claim(blocks, view));
+    fn acquire(&mut self, blocks: &[BlockId], view: View<'_>) {
+        self.state.acquire(blocks, view);
+        self.event(|policy| policy.acquire(blocks, view));
     }
 
     fn release(&mut self, blocks: &[BlockId], view: View<'_>) {
@@ -122,17 +124,17 @@ impl Eviction for Scoring {
         self.event(|policy| policy.release(blocks, view));
     }
 
-    fn expose(&mut self, block: BlockId, view: View<'_>) {
-        self.state.expose(block, view);
+    fn on_evictable(&mut self, block: BlockId, view: View<'_>) {
+        self.state.on_evictable(block, view);
     }
 
-    fn rebanded(&mut self, block: BlockId, view: View<'_>) {
-        self.state.rebanded(block, view);
+    fn priority_changed(&mut self, block: BlockId, view: View<'_>) {
+        self.state.priority_changed(block, view);
     }
 
-    fn remove(&mut self, block: BlockId, why: Why, view: View<'_>) {
-        self.state.remove(block, why, view);
-        self.event(|policy| policy.remove(block, why, view));
+    fn remove(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
+        self.state.remove(block, cause, view);
+        self.event(|policy| policy.remove(block, cause, view));
     }
 
     fn victim(&mut self, view: View<'_>) -> Option<BlockId> {

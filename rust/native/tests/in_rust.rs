@@ -15,7 +15,7 @@ use kvframe_native::v1::{Config, NONE, Table};
 
 const SIZE: u32 = 4;
 
-/// Blocks that may die, the last released last.
+/// Blocks that may be evicted, the last released last.
 struct Stack {
     blocks: Vec<u32>,
 }
@@ -45,7 +45,7 @@ unsafe fn read<'a>(state: *mut c_void, n: u32, blocks: *const u32) -> (&'a mut S
     unsafe { (&mut *state.cast(), std::slice::from_raw_parts(blocks, n as usize)) }
 }
 
-unsafe extern "C" fn expose(
+unsafe extern "C" fn on_evictable(
     state: *mut c_void,
     _memory: *mut c_void,
     _now: u64,
@@ -58,7 +58,7 @@ unsafe extern "C" fn expose(
     0
 }
 
-unsafe extern "C" fn claim(
+unsafe extern "C" fn acquire(
     state: *mut c_void,
     _memory: *mut c_void,
     _now: u64,
@@ -79,7 +79,7 @@ unsafe extern "C" fn remove(
     _why: u32,
 ) -> i32 {
     // SAFETY: one block is one block.
-    unsafe { claim(state, memory, now, 1, &raw const block) }
+    unsafe { acquire(state, memory, now, 1, &raw const block) }
 }
 
 unsafe extern "C" fn victim(state: *mut c_void, _memory: *mut c_void, _now: u64) -> i64 {
@@ -92,8 +92,8 @@ fn table() -> Table {
     Table {
         create: Some(create),
         destroy: Some(destroy),
-        expose: Some(expose),
-        claim: Some(claim),
+        on_evictable: Some(on_evictable),
+        acquire: Some(acquire),
         remove: Some(remove),
         victim: Some(victim),
         ..Table::empty()
@@ -163,7 +163,7 @@ fn filled(m: &mut Manager, asked: [(u32, u8); 8]) {
     }
 }
 
-/// The order in which the blocks of these first tokens die, one after the other.
+/// The order in which the blocks of these first tokens are evicted, one after the other.
 fn deaths(m: &mut Manager, firsts: [u32; 8]) -> Vec<u32> {
     let mut left = firsts.to_vec();
     let mut dead = Vec::new();

@@ -8,7 +8,7 @@ use crate::groups::GroupKind;
 use crate::hash::Key;
 use crate::index::KeyMatch;
 use crate::options::Options;
-use crate::policy::Why;
+use crate::policy::RemovalCause;
 use crate::pool::BlockId;
 use crate::reasons::{Miss, MissReason, Reasons, Window};
 use crate::samples::Samples;
@@ -235,8 +235,8 @@ impl Manager {
 
     /// Notes how `block` leaves the cache, while its key is still known.
     #[inline]
-    pub(super) fn note_gone(&mut self, block: BlockId, why: Why) {
-        let evicted = why == Why::Evicted;
+    pub(super) fn note_gone(&mut self, block: BlockId, cause: RemovalCause) {
+        let evicted = cause == RemovalCause::Evicted;
         let gone = if evicted { Removal::Evicted } else { Removal::Cleared };
         self.observer.ghosts.note(self.pool.key(block), gone, self.tick);
         if self.observer.samples.is_on() {

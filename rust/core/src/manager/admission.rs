@@ -57,7 +57,7 @@ impl Manager {
 
     /// Tells the policy of the blocks that `sequence` has computed or found, each once.
     #[cold]
-    pub(super) fn tell_seen(&mut self, sequence: &mut Sequence) {
+    pub(super) fn notify_seen(&mut self, sequence: &mut Sequence) {
         let size = self.options.block_size;
         let units = sequence.committed / size;
         let Some(gate) = &mut self.gate else { return };

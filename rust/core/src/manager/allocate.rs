@@ -6,7 +6,7 @@ use super::tails::Tail;
 use super::{Admission, Allocation, Fit, Manager};
 use crate::error::{Error, Result};
 use crate::hash::Key;
-use crate::policy::{NEVER, Use};
+use crate::policy::{Access, NEVER};
 use crate::pool::{BlockId, NIL};
 use crate::retention::Retention;
 use crate::sequence::{SeqId, Sequence, Tables, Usage};
@@ -71,7 +71,7 @@ impl Manager {
         if let (&Err(Error::NeedVictims { n }), Some(outside)) = (&counted, self.policy.external())
         {
             outside.spare(wants);
-            if request.insert && outside.hears_missed() {
+            if request.insert && outside.hears_misses() {
                 self.announce_all(keys, start.rows, n);
             }
         }
@@ -186,8 +186,8 @@ impl Manager {
         let seq = self.sequences.create(hits.len());
         self.note_allocation(seq, request, known, start.good);
         let &BlockNeeds { until, external, .. } = counted;
-        let using = Use { outlook: request.outlook, meta: request.meta, tokens: known };
-        self.own_start(seq, start, hits, using);
+        let access = Access { outlook: request.outlook, meta: request.meta, tokens: known };
+        self.own_start(seq, start, hits, access);
         let mut tables = std::mem::take(&mut self.created(seq).tables);
         let spare = if request.prompt.tokens.is_empty() { 0 } else { ANSWER };
         let spare_blocks = self.blocks_for(spare) as usize;
@@ -261,7 +261,7 @@ impl Manager {
         tables: &mut Tables,
     ) -> u32 {
         let may_refuse = request.fit == Fit::Partial && self.policy.may_refuse();
-        let wants_missed = request.insert && self.policy.wants_missed();
+        let wants_missed = request.insert && self.policy.wants_misses();
         while rows < self.blocks_for(counted.until) {
             let row = self.row_blocks(tables, rows);
             if self.pool.available() < row.saturating_add(counted.leave) {

@@ -82,27 +82,27 @@ impl Manager {
         let (answer, _) = self.answers.as_ref()?.known.get(last)?;
         let limit = wanted.limit.min(answer.most.map_or(usize::MAX, |most| most as usize));
         let wanted = PrefixQuery { limit, ..wanted };
-        let Some(claimed) = &answer.blocks else { return Some(self.find_own(wanted, blocks)) };
+        let Some(acquired) = &answer.blocks else { return Some(self.find_own(wanted, blocks)) };
         let (found, others) = blocks.split_first_mut()?;
         others.iter_mut().for_each(Vec::clear);
         found.clear();
-        let count = self.verified(wanted, claimed.iter().copied(), found);
+        let count = self.verified(wanted, acquired.iter().copied(), found);
         if self.stats.duplicates > 0 {
             self.follow_chain(found);
         }
         Some((count, 0))
     }
 
-    /// Fills `found` with the blocks at the front of `claimed` that hold what is wanted.
+    /// Fills `found` with the blocks at the front of `acquired` that hold what is wanted.
     fn verified(
         &self,
         wanted: PrefixQuery<'_>,
-        claimed: impl Iterator<Item = BlockId>,
+        acquired: impl Iterator<Item = BlockId>,
         found: &mut Vec<BlockId>,
     ) -> usize {
         let Index::Hash(index) = &self.index else { return 0 };
         let limit = wanted.limit.min(wanted.keys.len());
-        for (i, block) in claimed.take(limit).enumerate() {
+        for (i, block) in acquired.take(limit).enumerate() {
             let there = block < self.pool.created()
                 && matches!(self.pool.state(block), State::Committed | State::Cached)
                 && self.pool.key(block) == self.key_of(wanted.keys, 0, i)

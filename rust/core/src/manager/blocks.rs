@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::hash::Key;
 use crate::index::KeyMatch;
-use crate::policy::{NEVER, Use, View};
+use crate::policy::{Access, NEVER, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::Meta;
 
@@ -52,8 +52,8 @@ impl Manager {
             _ => None,
         };
         self.stats.stored += 1;
-        let using = Use { outlook: &[NEVER], meta: Meta::default(), tokens: 0 };
-        self.policy.insert(&[block], using, View { pool: &self.pool, now: self.tick });
+        let access = Access { outlook: &[NEVER], meta: Meta::default(), tokens: 0 };
+        self.policy.insert(&[block], access, View { pool: &self.pool, now: self.tick });
         if self.observer.samples.is_on() {
             self.observer.samples.born(&[block], self.tick);
         }
@@ -84,7 +84,7 @@ impl Manager {
     /// # Errors
     /// [`Error::Invalid`] for one that is neither findable nor in hand, is of another generation than
     /// said, or follows one that is not in hand.
-    pub fn claim_blocks(&mut self, blocks: &[BlockId], generations: &[u32]) -> Result<()> {
+    pub fn acquire_blocks(&mut self, blocks: &[BlockId], generations: &[u32]) -> Result<()> {
         self.check_generations("claim", blocks, generations)?;
         for (taken, &block) in blocks.iter().enumerate() {
             let findable = matches!(self.pool.state(block), State::Committed | State::Cached);
@@ -106,18 +106,18 @@ impl Manager {
         for &block in blocks {
             self.note_block(Kind::Hit, 0, block, 0);
             if self.pool.share(block) {
-                self.policy.claim(&[block], View { pool: &self.pool, now: self.tick });
+                self.policy.acquire(&[block], View { pool: &self.pool, now: self.tick });
             }
             if self.pool.state(block) == State::Committed {
-                let using = Use { outlook: &[NEVER], meta: Meta::default(), tokens: 0 };
-                self.policy.hit(&[block], using, View { pool: &self.pool, now: self.tick });
+                let access = Access { outlook: &[NEVER], meta: Meta::default(), tokens: 0 };
+                self.policy.hit(&[block], access, View { pool: &self.pool, now: self.tick });
             }
         }
         Ok(())
     }
 
     /// Holds each of `blocks` (given as their table has them) once less; all of them or none. What is
-    /// not held any more stays cached, the last one first in line to die, or is free if it was never
+    /// not held any more stays cached, the last one first in line to be evicted, or is free if it was never
     /// published.
     ///
     /// # Errors

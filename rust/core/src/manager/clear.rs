@@ -6,7 +6,7 @@ use super::Manager;
 use crate::events::Kind;
 use crate::hash::Space;
 use crate::origins::Scope;
-use crate::policy::{View, Why};
+use crate::policy::{RemovalCause, View};
 use crate::pool::{BlockId, NIL, State};
 
 impl Manager {
@@ -59,11 +59,11 @@ impl Manager {
                 freed += 1;
             } else {
                 self.note_block(Kind::Forget, 0, block, 0);
-                self.note_gone(block, Why::Invalidated);
+                self.note_gone(block, RemovalCause::Invalidated);
                 self.unfind(block);
                 self.pool.unpublish(block);
                 let view = View { pool: &self.pool, now: self.tick };
-                self.policy.remove(block, Why::Invalidated, view);
+                self.policy.remove(block, RemovalCause::Invalidated, view);
             }
         }
         freed

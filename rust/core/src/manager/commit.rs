@@ -9,7 +9,7 @@ use crate::events::Kind;
 use crate::groups::GroupKind;
 use crate::index::radix::Path;
 use crate::index::{Index, KeyMatch};
-use crate::policy::{NEVER, Use, View};
+use crate::policy::{Access, NEVER, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{SeqId, Sequence, check_filled};
 
@@ -83,7 +83,7 @@ impl Manager {
         let joiners = self.vouch(seq);
         let done = self.publish(seq)?;
         self.note_computing(seq);
-        self.tell_joiners(joiners)?;
+        self.notify_joiners(joiners)?;
         Ok(done)
     }
 
@@ -99,7 +99,7 @@ impl Manager {
     fn publish_all(&mut self, seq: SeqId, sequence: &mut Sequence) -> CommitResult {
         let size = self.options.block_size;
         if self.gate.is_some() {
-            self.tell_seen(sequence);
+            self.notify_seen(sequence);
         }
         let (from, mut until) = (sequence.published as usize, (sequence.committed / size) as usize);
         if sequence.private || (from >= until && self.layout.settles_at_once()) {
@@ -217,8 +217,8 @@ impl Manager {
         self.stats.stored += u64::from(done.stored);
         let session = sequence.meta.session;
         self.origins.publish(&stored, sequence.root, Self::space_of(sequence), session);
-        let using = Use { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
-        self.policy.insert(&stored, using, View { pool: &self.pool, now: self.tick });
+        let access = Access { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
+        self.policy.insert(&stored, access, View { pool: &self.pool, now: self.tick });
         if self.observer.samples.is_on() {
             self.observer.samples.born(&stored, self.tick);
         }
@@ -265,8 +265,9 @@ impl Manager {
             self.stats.duplicates += 1;
             let at = i * reach.units as usize;
             let outlook = [sequence.outlook.get(at).copied().unwrap_or(NEVER)];
-            let using = Use { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
-            self.policy.hit(&[copy], using, View { pool: &self.pool, now: self.tick });
+            let access =
+                Access { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
+            self.policy.hit(&[copy], access, View { pool: &self.pool, now: self.tick });
         }
         self.note_store(seq, sequence, group, i);
         Some(found != KeyMatch::Nothing)

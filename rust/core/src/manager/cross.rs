@@ -5,7 +5,7 @@ use super::{Admission, Manager};
 use crate::error::{Error, Result};
 use crate::hash::{Hasher, Key};
 use crate::index::{Index, KeyMatch};
-use crate::policy::{Use, View};
+use crate::policy::{Access, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{BlockTable, SeqId, Sequence};
 
@@ -101,8 +101,8 @@ impl Manager {
             self.stats.stored += stored.len() as u64;
             let session = sequence.meta.session;
             self.origins.publish(&stored, sequence.root, Self::space_of(sequence), session);
-            let using = Use { outlook: &[], meta: sequence.meta, tokens: sequence.known() };
-            self.policy.insert(&stored, using, View { pool: &self.pool, now: self.tick });
+            let access = Access { outlook: &[], meta: sequence.meta, tokens: sequence.known() };
+            self.policy.insert(&stored, access, View { pool: &self.pool, now: self.tick });
             if self.observer.samples.is_on() {
                 self.observer.samples.born(&stored, self.tick);
             }

@@ -65,7 +65,7 @@ impl Manager {
     /// # Errors
     /// None of its own.
     pub fn expire_until(&mut self, now: u64) -> Result<ExpiryResult> {
-        let blocks = self.tell_time(now);
+        let blocks = self.notify_time(now);
         let lapsed = self.tickets.lapsed(now);
         let mut cut = Vec::new();
         for &ticket in &lapsed {

@@ -182,7 +182,7 @@ impl Manager {
     }
 
     /// Those who joined have as much computed, as far as they have kept what they joined.
-    pub(super) fn tell_joiners(&mut self, vouched: Vec<ReadyBlocks>) -> Result<()> {
+    pub(super) fn notify_joiners(&mut self, vouched: Vec<ReadyBlocks>) -> Result<()> {
         let groups = self.options.groups.len();
         for ReadyBlocks { start, pages, joiners, whole } in vouched {
             for seq in joiners {

@@ -146,13 +146,13 @@ impl Manager {
     /// # Errors
     /// [`crate::Error::NotFindable`]; [`crate::Error::Invalid`] for no block at all.
     pub fn lock_blocks(&mut self, path: &[BlockId]) -> Result<Receipt> {
-        let mut claimed = Vec::new();
-        let receipt = self.locks.lock(&mut self.pool, path, &mut claimed)?;
+        let mut acquired = Vec::new();
+        let receipt = self.locks.lock(&mut self.pool, path, &mut acquired)?;
         self.tick += 1;
         self.note_blocks(Kind::Hold, 0, path.iter(), 0);
         self.note_block(Kind::Pin, 0, receipt.block, receipt.id);
-        for group in claimed.chunk_by(|&a, &b| self.pool.group(a) == self.pool.group(b)) {
-            self.policy.claim(group, View { pool: &self.pool, now: self.tick });
+        for group in acquired.chunk_by(|&a, &b| self.pool.group(a) == self.pool.group(b)) {
+            self.policy.acquire(group, View { pool: &self.pool, now: self.tick });
         }
         Ok(receipt)
     }

@@ -318,7 +318,7 @@ impl Manager {
     }
 
     /// Where a key has several copies, takes those that the last block found follows: otherwise a
-    /// block could be owned while the one it follows is not, which then could not die.
+    /// block could be owned while the one it follows is not, which then could not are evicted.
     pub(super) fn follow_chain(&self, found: &mut [BlockId]) {
         for i in (1..found.len()).rev() {
             found[i - 1] = self.pool.parent(found[i]);

@@ -94,7 +94,7 @@ use crate::locks::Locks;
 use crate::options::Options;
 use crate::origins::Origins;
 use crate::policy::admission::Gate;
-use crate::policy::{Eviction, View, Why};
+use crate::policy::{Eviction, RemovalCause, View};
 use crate::pool::{BlockId, NIL, Pool};
 use crate::retention::{RetentionState, Sessions};
 use crate::sequence::{SeqId, Sequence, Sequences};
@@ -225,7 +225,7 @@ impl Manager {
         &*self.policy
     }
 
-    /// Every cached block that the policy has in its order, the next to die first.
+    /// Every cached block that the policy has in its order, the next to be evicted first.
     pub fn eviction_order(&self) -> Vec<BlockId> {
         self.policy.order(View { pool: &self.pool, now: self.tick })
     }
@@ -297,17 +297,17 @@ impl Manager {
         tokens - tokens % self.layout.unit_tokens()
     }
 
-    /// Refuses what needs more blocks than can be had; `claimed` cached blocks are spoken for.
-    fn check_room(&mut self, needed: u32, claimed: u32) -> Result<()> {
-        self.room_for(needed, claimed).inspect_err(|error| self.count_refusal(error))
+    /// Refuses what needs more blocks than can be had; `acquired` cached blocks are spoken for.
+    fn check_room(&mut self, needed: u32, acquired: u32) -> Result<()> {
+        self.room_for(needed, acquired).inspect_err(|error| self.count_refusal(error))
     }
 
     /// The same without counting.
-    fn room_for(&self, needed: u32, claimed: u32) -> Result<()> {
+    fn room_for(&self, needed: u32, acquired: u32) -> Result<()> {
         if self.asleep {
             return Err(Error::Asleep);
         }
-        let available = self.pool.available() - claimed;
+        let available = self.pool.available() - acquired;
         if needed > available {
             return Err(Error::NoCapacity {
                 needed: u64::from(needed),
@@ -323,7 +323,7 @@ impl Manager {
         Ok(())
     }
 
-    /// The block that dies next, if any may.
+    /// The block that is evicted next, if any may.
     fn next_victim(&mut self) -> Option<BlockId> {
         if self.pool.cached() == 0 {
             return None;
@@ -337,25 +337,25 @@ impl Manager {
     fn evict(&mut self, victim: BlockId) {
         self.note_block(Kind::Evict, 0, victim, 0);
         self.stats.evictions += 1;
-        self.forget(victim, Why::Evicted);
+        self.forget(victim, RemovalCause::Evicted);
     }
 
     /// Forgets a cached block that is not to be found any more.
     fn invalidate(&mut self, block: BlockId) {
         self.note_block(Kind::Forget, 0, block, 0);
-        self.forget(block, Why::Invalidated);
+        self.forget(block, RemovalCause::Invalidated);
     }
 
     /// Takes a cached block out of the index, the tree and the policy, and frees it.
     #[inline]
-    fn forget(&mut self, block: BlockId, why: Why) {
-        self.note_gone(block, why);
+    fn forget(&mut self, block: BlockId, cause: RemovalCause) {
+        self.note_gone(block, cause);
         self.unfind(block);
         let parent = self.pool.unpublish(block);
         let view = View { pool: &self.pool, now: self.tick };
-        self.policy.remove(block, why, view);
+        self.policy.remove(block, cause, view);
         if parent != NIL && self.pool.is_evictable(parent) {
-            self.policy.expose(parent, view);
+            self.policy.on_evictable(parent, view);
         }
         self.pool.put_back(block);
     }

@@ -87,9 +87,9 @@ impl Manager {
         let entries = hits.iter().map(Vec::len).sum::<usize>() as u64;
         let needed = self.layout.blocks(until, encoder) - entries;
         let needed = u32::try_from(needed).unwrap_or(u32::MAX);
-        let claimed = hits.iter().map(|h| self.pool.count_cached(h)).sum::<usize>();
-        let claimed = (claimed + self.pool.count_cached(tail)) as u32;
-        let room = self.pool.available() - claimed;
+        let acquired = hits.iter().map(|h| self.pool.count_cached(h)).sum::<usize>();
+        let acquired = (acquired + self.pool.count_cached(tail)) as u32;
+        let room = self.pool.available() - acquired;
         let usable = u64::from(self.pool.usable());
         if request.fit == Fit::Partial {
             let kept = self.kept_for_growth(hits, room.saturating_sub(needed));
@@ -103,13 +103,13 @@ impl Manager {
             }
             let least = self.cross_missing(hits, encoder);
             if least > room.saturating_sub(kept) {
-                return self.room_for(least.saturating_add(kept), claimed).map(|()| BlockNeeds {
+                return self.room_for(least.saturating_add(kept), acquired).map(|()| BlockNeeds {
                     until,
                     leave: kept,
                     external,
                 });
             }
-            self.room_for(needed.min(room.saturating_sub(kept)), claimed)?;
+            self.room_for(needed.min(room.saturating_sub(kept)), acquired)?;
             return Ok(BlockNeeds { until, leave: kept, external });
         }
         let total = self.needs_alone(request, known);
@@ -143,7 +143,7 @@ impl Manager {
                 coming: u64::from(self.pool.coming()),
             });
         }
-        self.room_for(needed, claimed)?;
+        self.room_for(needed, acquired)?;
         Ok(BlockNeeds { until, leave: 0, external })
     }
 

@@ -10,7 +10,7 @@ use crate::pool::BlockId;
 use crate::sequence::{SeqId, Sequence};
 
 impl Manager {
-    /// Ends `seq`. Its findable blocks stay cached, the tail first in line to die; the rest are free.
+    /// Ends `seq`. Its findable blocks stay cached, the tail first in line to be evicted; the rest are free.
     ///
     /// # Errors
     /// Unknown handles.

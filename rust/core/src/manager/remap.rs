@@ -4,7 +4,7 @@ use super::Manager;
 use super::lookup::PrefixQuery;
 use crate::events::Kind;
 use crate::index::KeyMatch;
-use crate::policy::{NEVER, Use, View};
+use crate::policy::{Access, NEVER, View};
 use crate::pool::{BlockId, NIL};
 use crate::sequence::{SeqId, Sequence};
 
@@ -51,11 +51,11 @@ impl Manager {
         let view = View { pool: &self.pool, now: self.tick };
         let unit = i * self.layout.groups()[group].units as usize;
         let outlook = [sequence.outlook.get(unit).copied().unwrap_or(NEVER)];
-        let using = Use { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
-        self.policy.hit(&[twin], using, view);
+        let access = Access { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
+        self.policy.hit(&[twin], access, view);
         self.origins.used(&[twin], sequence.meta.session);
         if self.pool.share(twin) {
-            self.policy.claim(&[twin], View { pool: &self.pool, now: self.tick });
+            self.policy.acquire(&[twin], View { pool: &self.pool, now: self.tick });
         }
         self.note_block(Kind::Hit, seq, twin, 0);
         let own = sequence.tables[group].replace(i, twin);

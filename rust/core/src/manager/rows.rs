@@ -16,7 +16,7 @@ impl Manager {
                 continue;
             };
             let view = View { pool: &self.pool, now: self.tick };
-            self.policy.missed(key.for_group(group), view);
+            self.policy.on_miss(key.for_group(group), view);
         }
     }
 

@@ -8,7 +8,7 @@ use crate::events::Kind;
 use crate::hash::Key;
 use crate::index::radix::{Partial, Path};
 use crate::index::{KeyMatch, Radix};
-use crate::policy::{NEVER, Use, View};
+use crate::policy::{Access, NEVER, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::SeqId;
 use crate::tickets::BlockCopy;
@@ -89,14 +89,14 @@ impl Manager {
     }
 
     /// Owns a found partial block for the copy to come.
-    pub(super) fn hold_tail(&mut self, seq: SeqId, tail: &Tail, using: Use<'_>) {
+    pub(super) fn hold_tail(&mut self, seq: SeqId, tail: &Tail, access: Access<'_>) {
         for &src in &tail.blocks {
             self.note_block(Kind::Hit, seq, src, 0);
             if self.pool.share(src) {
-                self.policy.claim(&[src], View { pool: &self.pool, now: self.tick });
+                self.policy.acquire(&[src], View { pool: &self.pool, now: self.tick });
             }
-            self.policy.hit(&[src], using, View { pool: &self.pool, now: self.tick });
-            self.origins.used(&[src], using.meta.session);
+            self.policy.hit(&[src], access, View { pool: &self.pool, now: self.tick });
+            self.origins.used(&[src], access.meta.session);
         }
     }
 
@@ -173,8 +173,8 @@ impl Manager {
             self.pool.publish(block, key, parent, at as u32);
             let sequence = self.sequences.get(seq)?;
             self.origins.publish(&[block], sequence.root, Self::space_of(sequence), meta.session);
-            let using = Use { outlook: &outlook, meta, tokens: length };
-            self.policy.insert(&[block], using, View { pool: &self.pool, now: self.tick });
+            let access = Access { outlook: &outlook, meta, tokens: length };
+            self.policy.insert(&[block], access, View { pool: &self.pool, now: self.tick });
             self.stats.stored += 1;
             if self.observer.samples.is_on() {
                 self.observer.samples.born(&[block], self.tick);

@@ -1,7 +1,7 @@
 //! Segmented LRU as `SGLang`'s `slru`: used often enough is protected, then recency.
 
-use super::ranked::pack;
-use super::{Lfu, Rank, Touch, View};
+use super::rank_order::pack;
+use super::{BlockAccess, Lfu, Rank, View};
 use crate::pool::BlockId;
 
 /// The state of lfu, read otherwise.
@@ -27,11 +27,11 @@ impl Rank for Slru {
         vec![("protected_uses", u64::from(self.protected_uses))]
     }
 
-    fn insert(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>) {
+    fn insert(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>) {
         self.state.insert(block, touch, view);
     }
 
-    fn hit(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>) {
+    fn hit(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>) {
         self.state.hit(block, touch, view);
     }
 

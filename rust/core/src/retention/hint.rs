@@ -8,7 +8,7 @@ use crate::manager::PinResult;
 pub enum Hint {
     /// It will go on: keep it so, and what it follows at least so.
     Retain(Keep),
-    /// It is over: its pins end, and its blocks are the first to die.
+    /// It is over: its pins end, and its blocks are the first to be evicted.
     Release,
     /// It pauses: its blocks get this priority.
     Demote(u8),

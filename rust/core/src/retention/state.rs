@@ -114,8 +114,8 @@ impl RetentionState {
 
     fn term(&self, pool: &Pool, block: BlockId) -> Option<Term> {
         let asked = pool.asked_priority(block)?;
-        let told = || Term::new(Keep::forever(asked), self.time, pool.generation(block));
-        Some(self.kept(pool, block).unwrap_or_else(told))
+        let default = || Term::new(Keep::forever(asked), self.time, pool.generation(block));
+        Some(self.kept(pool, block).unwrap_or_else(default))
     }
 
     fn kept(&self, pool: &Pool, block: BlockId) -> Option<Term> {

@@ -4,7 +4,7 @@ use super::Slots;
 use crate::error::Result;
 use crate::hash::Space;
 use crate::origins::Scope;
-use crate::policy::Why;
+use crate::policy::RemovalCause;
 
 impl Slots {
     /// Forgets what is cached. Sequences that run keep their slots and leave nothing to be found.
@@ -36,7 +36,7 @@ impl Slots {
             }
             let kept = if scope.session.is_some() { shared } else { 0 };
             if kept == 0 {
-                self.unfind(at, Why::Invalidated)?;
+                self.unfind(at, RemovalCause::Invalidated)?;
                 cleared += u32::from(idle);
                 if idle {
                     self.let_go(at)?;

@@ -21,7 +21,7 @@ impl Slots {
         let block =
             source.block.ok_or_else(|| Error::Integrity(format!("slot {from} has no block")))?;
         if source.is_idle() {
-            self.policy.claim(&[block])?;
+            self.policy.acquire(&[block])?;
         }
         self.all[from as usize].holds += 1;
         self.policy.hit(&[block], known)?;

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::Slots;
 use crate::error::Result;
 use crate::hash::Key;
-use crate::policy::Why;
+use crate::policy::RemovalCause;
 use crate::pool::NIL;
 use crate::tier::RequestInfo;
 
@@ -40,7 +40,7 @@ impl Slots {
     /// Less of a slot is found: its first `tokens` tokens.
     pub(super) fn shrink(&mut self, at: u32, tokens: u32) -> Result<()> {
         if tokens == 0 {
-            return self.unfind(at, Why::Invalidated);
+            return self.unfind(at, RemovalCause::Invalidated);
         }
         self.order.remove(at);
         self.all[at as usize].found = tokens;
@@ -49,7 +49,7 @@ impl Slots {
     }
 
     /// Nothing of a slot is found any more.
-    pub(super) fn unfind(&mut self, at: u32, why: Why) -> Result<()> {
+    pub(super) fn unfind(&mut self, at: u32, cause: RemovalCause) -> Result<()> {
         self.order.remove(at);
         let slot = &mut self.all[at as usize];
         slot.found = 0;
@@ -57,7 +57,7 @@ impl Slots {
         slot.pinned.clear();
         let Some(block) = slot.block.take() else { return Ok(()) };
         self.slot_of[block as usize] = NIL;
-        self.policy.remove(&[block], why)
+        self.policy.remove(&[block], cause)
     }
 
     /// A slot that nothing needs any more becomes cached or empty.

@@ -26,7 +26,7 @@ use self::slot::Slot;
 pub use self::slot::{Counters, SlotAllocation, SlotRow, Standing};
 use crate::error::{Error, Result};
 use crate::hash::{HashAlgo, Hasher, Space};
-use crate::policy::{Eviction, Why};
+use crate::policy::{Eviction, RemovalCause};
 use crate::pool::NIL;
 use crate::sequence::SeqId;
 use crate::tickets::Tickets;
@@ -202,7 +202,7 @@ impl Slots {
         let found = self.all[slot as usize].found;
         let block = self.all[slot as usize].block;
         let block = block.ok_or_else(|| Error::Integrity(format!("slot {slot} has no block")))?;
-        self.policy.claim(&[block])?;
+        self.policy.acquire(&[block])?;
         self.policy.hit(&[block], known)?;
         if found > tokens {
             self.counters.overwritten += u64::from(found - tokens);
@@ -218,7 +218,7 @@ impl Slots {
             return Ok(());
         }
         self.counters.evictions += 1;
-        self.unfind(slot, Why::Evicted)
+        self.unfind(slot, RemovalCause::Evicted)
     }
 
     /// More tokens of a sequence: drafts, or what is being computed.

@@ -107,7 +107,7 @@ impl Slots {
         let Some(slot) = chosen.filter(|_| tokens > 0) else { return Ok(None) };
         let block = self.all[slot as usize].block;
         let block = block.ok_or_else(|| Error::Integrity(format!("slot {slot} has no block")))?;
-        self.policy.claim(&[block])?;
+        self.policy.acquire(&[block])?;
         self.all[slot as usize].pinned.push(tokens);
         let life = self.all[slot as usize].life;
         let id = self.pins.add(SlotHold { slot, life, tokens, owner: owner.into() });

@@ -2,21 +2,21 @@
 
 use super::TierPolicy;
 use crate::error::Result;
-use crate::policy::{View, Why};
+use crate::policy::{RemovalCause, View};
 use crate::pool::{BlockId, NIL, State};
 
 impl TierPolicy {
     /// Takes a block out of the order and the tree; whoever owns it still does.
-    pub(super) fn unfind(&mut self, block: BlockId, why: Why) {
+    pub(super) fn unfind(&mut self, block: BlockId, cause: RemovalCause) {
         // Policies know a cached block from an owned one by its owners, which must be there still.
         let parent = self.pool.unpublish(block);
         let view = View { pool: &self.pool, now: self.now };
-        self.policy.remove(block, why, view);
+        self.policy.remove(block, cause, view);
         if parent == NIL || self.pool.children(parent) > 0 {
             return;
         }
         if self.pool.is_evictable(parent) {
-            self.policy.expose(parent, view);
+            self.policy.on_evictable(parent, view);
         } else if self.moved.contains(&parent) {
             self.bared.push(parent);
         }
@@ -26,7 +26,7 @@ impl TierPolicy {
     pub(super) fn forget(&mut self, block: BlockId) {
         self.take_back_named();
         self.moved.clear();
-        self.unfind(block, Why::Invalidated);
+        self.unfind(block, RemovalCause::Invalidated);
         if self.pool.refs(block) == 0 {
             self.pool.put_back(block);
         }
@@ -72,10 +72,10 @@ impl TierPolicy {
         must
     }
 
-    /// A block that may die does.
+    /// A block that may be evicted is evicted.
     pub(super) fn evict(&mut self, block: BlockId) {
         self.take_back_named();
         self.moved.clear();
-        self.leave(block, Why::Evicted);
+        self.leave(block, RemovalCause::Evicted);
     }
 }

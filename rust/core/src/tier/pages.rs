@@ -22,7 +22,7 @@ pub struct TierLimits {
     pub pages: u32,
     /// Pages on their way, in and out, together.
     pub in_flight: u32,
-    /// Pages that a tier below has too die first.
+    /// Pages that a tier below has too are evicted first.
     pub backed_first: bool,
 }
 
@@ -163,8 +163,8 @@ impl TierPages {
         }
         self.check_flight(wanted)?;
         let evicted = self.make_room(wanted, &chain)?;
-        self.tier.claim(&chain)?;
-        self.tier.missed(&keys[present as usize..]);
+        self.tier.acquire(&chain)?;
+        self.tier.on_miss(&keys[present as usize..]);
         let mut parent = chain.last().copied().unwrap_or(NIL);
         for (depth, &key) in (present..).zip(&keys[present as usize..]) {
             let page = self.tier.insert_after(key, parent, depth, known.behind(depth))?;
@@ -203,7 +203,7 @@ impl TierPages {
         if let Some(known) = used {
             self.tier.hit(&chain, known)?;
         }
-        self.tier.claim(&chain)?;
+        self.tier.acquire(&chain)?;
         let pages = chain[from as usize..].to_vec();
         let ticket = self.open(false, chain, wanted, parts);
         Ok(LoadResult { ticket, pages })

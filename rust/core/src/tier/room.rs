@@ -7,7 +7,7 @@ use crate::hash::Key;
 use crate::pool::BlockId;
 
 impl TierPages {
-    /// Evicts, in the policy's order, until `free` pages are free or none may die.
+    /// Evicts, in the policy's order, until `free` pages are free or none may be evicted.
     ///
     /// # Errors
     /// [`Error::NeedVictims`].
@@ -67,13 +67,13 @@ impl TierPages {
             return Err(Error::NeedVictims { n: short });
         }
         // Owned meanwhile, not only spared: an owner keeps those before it, too.
-        self.tier.claim(chain)?;
+        self.tier.acquire(chain)?;
         let evicted = self.shed(short);
         self.tier.release(chain)?;
         evicted
     }
 
-    /// Evicts up to `n` of the pages of `keys`, in their order, that may die and that the tier below
+    /// Evicts up to `n` of the pages of `keys`, in their order, that may be evicted and that the tier below
     /// has: whoever chose them had to wait until it has, and their reading moved them in the order.
     pub fn evict_backed(&mut self, keys: &[Key], n: u32) -> EvictedPages {
         let pages: Vec<BlockId> =
@@ -92,10 +92,10 @@ impl TierPages {
         Ok(self.see_off(victims))
     }
 
-    /// Has up to `n` of `pages` die, of those that a tier below has.
+    /// Has up to `n` of `pages` are evicted, of those that a tier below has.
     fn take_backed(&mut self, pages: &[BlockId], n: u32) -> Vec<BlockId> {
         let (mut victims, mut before) = (Vec::new(), usize::MAX);
-        // A parent may die once its children have: another round finds it.
+        // A parent may be evicted once its children have: another round finds it.
         while victims.len() != before && victims.len() < n as usize {
             before = victims.len();
             for &page in pages {

@@ -1,12 +1,12 @@
-//! Who of a tier dies next: named by a policy of the core's, or by one outside it.
+//! Who of a tier is evicted next: named by a policy of the core's, or by one outside it.
 
 use super::TierPolicy;
 use crate::error::{Error, Result};
-use crate::policy::{Candidates, External, Journal, View, Why};
+use crate::policy::{Candidates, External, Journal, RemovalCause, View};
 use crate::pool::{BlockId, State};
 
 impl TierPolicy {
-    /// The `n` blocks that die, in order, none of them owned or in `spared`; they have left the tier.
+    /// The `n` blocks that are evicted, in order, none of them owned or in `spared`; they have left the tier.
     /// `None`, and nothing has changed, if there are fewer.
     ///
     /// # Errors
@@ -19,7 +19,7 @@ impl TierPolicy {
         while victims.len() < n as usize
             && let Some(block) = self.name()
         {
-            self.leave(block, Why::Evicted);
+            self.leave(block, RemovalCause::Evicted);
             victims.push(block);
         }
         self.end();
@@ -50,13 +50,13 @@ impl TierPolicy {
             && !self.policy.shows_order()
         {
             self.pool.share(block);
-            self.policy.claim(&[block], View { pool: &self.pool, now: self.now });
+            self.policy.acquire(&[block], View { pool: &self.pool, now: self.now });
             self.pool.unshare(block);
             self.policy.restore(block, View { pool: &self.pool, now: self.now });
         }
     }
 
-    /// Sets `spared` aside. False if less than `n` blocks are left that may die.
+    /// Sets `spared` aside. False if less than `n` blocks are left that may be evicted.
     fn prepare(&mut self, n: u32, spared: &[BlockId]) -> Result<bool> {
         self.moved.clear();
         self.moved.extend(spared.iter().filter(|&&b| self.pool.state(b) == State::Cached));
@@ -95,7 +95,7 @@ impl TierPolicy {
             if self.pool.is_evictable(block) {
                 return Some(block);
             }
-            self.policy.claim(&[block], view);
+            self.policy.acquire(&[block], view);
             self.aside.push(block);
         }
     }
@@ -109,11 +109,11 @@ impl TierPolicy {
         let view = View { pool: &self.pool, now: self.now };
         self.aside.drain(..).for_each(|block| self.policy.restore(block, view));
         for block in self.bared.drain(..).filter(|&block| view.pool.is_evictable(block)) {
-            self.policy.expose(block, view);
+            self.policy.on_evictable(block, view);
         }
     }
 
-    /// The blocks that may die, in the present order of death as far as it is settled. A policy outside
+    /// The blocks that may be evicted, in the present order of eviction as far as it is settled. A policy outside
     /// the core is not asked: its order here is least recently used.
     pub fn order(&self) -> Vec<BlockId> {
         self.policy.order(View { pool: &self.pool, now: self.now })
@@ -143,7 +143,7 @@ impl TierPolicy {
             && let Some(block) = self.name()
         {
             self.pool.share(block);
-            self.policy.claim(&[block], View { pool: &self.pool, now: self.now });
+            self.policy.acquire(&[block], View { pool: &self.pool, now: self.now });
             named.push(block);
         }
         for &block in &named {

@@ -47,7 +47,7 @@ pub fn hit_of(kind: GroupKind, there: &[bool]) -> u32 {
     found(&m, &open(&blocks))
 }
 
-/// A manager that is told who dies.
+/// A manager that is told who is evicted.
 pub fn asked(groups: &[Group]) -> Manager {
     let groups = groups.to_vec();
     let options = Options { blocks: 64, block_size: SIZE, groups, ..Options::default() };

@@ -238,7 +238,7 @@ impl Run {
             return;
         }
         let before = picture(&self.w.m, &self.w.handles());
-        let outcome = self.w.m.claim_blocks(&[block], &[]);
+        let outcome = self.w.m.acquire_blocks(&[block], &[]);
         self.tell(format!("touch {block} -> {outcome:?}"));
         match outcome {
             Ok(()) => self.w.held.hands.push(block),

@@ -1,4 +1,4 @@
-//! Rule 7: the core says who may die, the policy ranks; tail first; the same log everywhere.
+//! Rule 7: the core says who may be evicted, the policy ranks; tail first; the same log everywhere.
 
 use kvframe_core::events::{Event, Kind};
 use kvframe_core::policy::{NAMES, PolicyOptions, by_name};
@@ -18,7 +18,7 @@ fn tiny(policy: &str, blocks: u32) -> Manager {
 }
 
 // scenario: MK-B14, V8
-/// MK-B14, V8: a prefix dies from its end, and before a neighbour that was used later.
+/// MK-B14, V8: a prefix is evicted from its end, and before a neighbour that was used later.
 #[test]
 fn rule_7_tail_first_under_every_policy() {
     for policy in NAMES {
@@ -26,7 +26,7 @@ fn rule_7_tail_first_under_every_policy() {
         serve(&mut m, &prompt(&[1, 2, 3, 4]));
         m.take_events();
         for (left, other) in [(3, 7), (2, 8), (1, 9)] {
-            // The newcomer is not kept, so that only the old prefix can die.
+            // The newcomer is not kept, so that only the old prefix can be evicted.
             let tokens = prompt(&[other]);
             let allocation = m.allocate(&Admission { insert: false, ..request(&tokens) }).unwrap();
             let mut loan = vec![NIL; 3 - left];
@@ -55,7 +55,7 @@ fn rule_7_lru_order_across_prefixes() {
 }
 
 /// VT1: the order itself runs from the first prefix's tail to the last one's head, so that the next
-/// to die is found at once.
+/// to be evicted is found at once.
 #[test]
 fn rule_7_lru_lists_tails_first() {
     let mut m = small(6);
@@ -108,7 +108,7 @@ fn rule_7_a_recycled_block_is_not_found_under_its_old_key() {
     assert_eq!((found(&m, &open(&[1])), found(&m, &open(&[2])), m.pool().generation(0)), (0, 4, 1));
 }
 
-/// Nothing dies while blocks are free, and no more than is needed.
+/// Nothing is evicted while blocks are free, and no more than is needed.
 #[test]
 fn rule_7_nothing_dies_for_nothing() {
     let mut m = small(6);
@@ -214,7 +214,7 @@ fn rule_7_the_farthest_next_use_dies_first() {
     }
 }
 
-/// A block that two sequences computed at once dies once, and not under the second's eyes.
+/// A block that two sequences computed at once is evicted once, and not under the second's eyes.
 #[test]
 fn rule_7_loans_evict_too() {
     let mut m = small(3);

@@ -59,7 +59,7 @@ fn rule_2_a_refused_admission_leaves_everything_as_it_was() {
         let mut m = build(Options { blocks: 6, block_size: SIZE, ..Options::default() }, policy);
         serve(&mut m, &open(&[1, 2]));
         let held = run(&mut m, &open(&[3]));
-        // The head is cached and would be found, the rest is not to be had: nothing may die for it.
+        // The head is cached and would be found, the rest is not to be had: nothing may be evicted for it.
         let error = refused(&mut m, &[held], |m| allocate(m, &open(&[1, 7, 8, 9])));
         assert_eq!(error, Error::NoCapacity { needed: 4, available: 3, total: 6, coming: 0 });
         let error = refused(&mut m, &[held], |m| allocate(m, &open(&[1, 2, 3, 4, 5, 6])));

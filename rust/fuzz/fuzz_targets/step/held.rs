@@ -59,7 +59,7 @@ impl World {
             }
             Held::Claim(ref blocks) => {
                 let blocks: Vec<u32> = blocks.iter().map(|&b| b.into()).collect();
-                self.judged(|m| m.claim_blocks(&blocks, &[]));
+                self.judged(|m| m.acquire_blocks(&blocks, &[]));
             }
             Held::Free(ref blocks) => {
                 let blocks: Vec<u32> = blocks.iter().map(|&b| b.into()).collect();

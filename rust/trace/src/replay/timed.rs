@@ -93,7 +93,7 @@ impl PreparedTrace<'_> {
         let (mut keys, mut turns) = (Vec::new(), vec![0; self.sessions()]);
         let (mut running, mut free) = (Ends::new(), 0.0f64);
         let capacity = manager.options().blocks;
-        // Where nothing ever waits or dies, room for answers changes nothing, and may be beyond memory.
+        // Where nothing ever waits or is evicted, room for answers changes nothing, and may be beyond memory.
         let ample = capacity >= self.ceiling();
         let mut waits = Vec::with_capacity(self.trace.requests.len());
         for (i, request) in self.trace.requests.iter().enumerate() {

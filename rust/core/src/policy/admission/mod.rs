@@ -117,7 +117,7 @@ pub struct Ask {
     pub free: u32,
     /// All its blocks.
     pub total: u32,
-    /// The key of the block that is likely to die next, if one is cached.
+    /// The key of the block that is likely to be evicted next, if one is cached.
     pub rival: Option<Key>,
 }
 
@@ -153,7 +153,7 @@ pub trait Admit: Send {
 #[derive(Debug, Clone, Copy)]
 pub struct AdmissionOptions {
     /// second-use, write-through, selective: kept from this use on; frequency: where nothing is
-    /// about to die.
+    /// about to be evicted.
     pub uses: Option<u32>,
     /// second-use, branch-point: keys remembered.
     pub remember: u32,
