@@ -89,7 +89,7 @@ MUTANTS = (
     Mutant(
         "key-without-salt",
         "hash.rs",
-        "            field(&mut hasher, SALT, space.salt);\n",
+        "            field(&mut hasher, SALT, space.cache_salt);\n",
         "",
         "tenants share blocks that a salt should keep apart",
         ("MK-B16",),

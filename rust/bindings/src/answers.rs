@@ -140,7 +140,7 @@ impl Manager {
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64)> {
         self.with(py, |core| {
             let sequence = core.sequence(seq.0)?;
-            let (salt, adapter) = (&sequence.salt, &sequence.adapter);
+            let (salt, adapter) = (&sequence.cache_salt, &sequence.lora_name);
             Ok((PyBytes::new(py, salt), PyBytes::new(py, adapter), sequence.meta.session))
         })
     }

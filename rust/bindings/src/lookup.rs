@@ -19,7 +19,7 @@ pub(crate) fn space_of<'a>(
     encoder: Option<&'a [u8]>,
 ) -> Space<'a> {
     let [salt, adapter, encoder] = [salt, adapter, encoder].map(Option::unwrap_or_default);
-    Space { salt, adapter, encoder }
+    Space { cache_salt: salt, lora_name: adapter, encoder }
 }
 
 /// (tokens, a block list a group, what is attached)

@@ -364,7 +364,11 @@ impl Manager {
         adapter: Option<&[u8]>,
         session: Option<Session>,
     ) -> PyResult<u32> {
-        let scope = Scope { salt, adapter, session: session.map(|session| session.0) };
+        let scope = Scope {
+            cache_salt: salt,
+            lora_name: adapter,
+            session: session.map(|session| session.0),
+        };
         if scope == Scope::default() {
             return self.locked_long(py, Core::reset_prefix_cache);
         }

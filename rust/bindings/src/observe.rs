@@ -190,9 +190,9 @@ fn sequence_dict<'py>(py: Python<'py>, s: &SequenceCopy) -> PyResult<Bound<'py, 
     let (m, miss) = (s.meta, s.miss.map(miss_tuple));
     row.set_item("meta", (m.session, m.turn, m.class, m.priority))?;
     row.set_item("admitted", s.admitted)?;
-    row.set_item("max_tokens", s.max_tokens)?;
-    row.set_item("salt", PyBytes::new(py, &s.salt))?;
-    row.set_item("adapter", PyBytes::new(py, &s.adapter))?;
+    row.set_item("max_tokens", s.max_seq_len)?;
+    row.set_item("salt", PyBytes::new(py, &s.cache_salt))?;
+    row.set_item("adapter", PyBytes::new(py, &s.lora_name))?;
     row.set_item("encoder", PyBytes::new(py, &s.encoder))?;
     row.set_item("encoder_tokens", s.encoder_tokens)?;
     row.set_item("miss", miss)?;

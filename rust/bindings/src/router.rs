@@ -213,5 +213,5 @@ impl RouterIndex {
 
 fn root(salt: Option<&[u8]>, adapter: Option<&[u8]>) -> u64 {
     let space = space_of(salt, adapter, None);
-    Router::space(space.salt, space.adapter)
+    Router::space(space.cache_salt, space.lora_name)
 }

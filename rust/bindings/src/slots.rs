@@ -175,7 +175,11 @@ impl Slots {
         adapter: Option<&[u8]>,
         session: Option<Session>,
     ) -> PyResult<u32> {
-        let scope = Scope { salt, adapter, session: session.map(|session| session.0) };
+        let scope = Scope {
+            cache_salt: salt,
+            lora_name: adapter,
+            session: session.map(|session| session.0),
+        };
         self.core.with(py, |core| core.clear_scope(scope))
     }
 

@@ -26,7 +26,7 @@ pub struct TierPolicy {
 /// As the core has it.
 pub fn known((session, turn, class, priority, tokens, outlook): &KnownTuple) -> RequestInfo<'_> {
     let meta = Meta { session: session.0, turn: turn.0, class: class.0, priority: priority.0 };
-    RequestInfo { meta, tokens: tokens.0, outlook: &outlook.0 }
+    RequestInfo { meta, tokens: tokens.0, next_use: &outlook.0 }
 }
 
 #[pymethods]

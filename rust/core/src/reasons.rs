@@ -25,7 +25,7 @@ pub enum MissReason {
     Group = 7,
     /// The manager looks nothing up.
     CachingOff = 8,
-    /// The request asked not to look (`read = false`), or its other input has no name.
+    /// The request asked not to look (`read_cache = false`), or its other input has no name.
     ReadSkipped = 9,
 }
 

@@ -247,8 +247,8 @@ fn a_long_partial_request_is_counted_in_full() {
 fn a_cut_item_is_no_part_of_later_keys() {
     let mut m = small(16);
     let image = MmItem { start: 4, end: 8, id: vec![1] };
-    let (tokens, extras) = (prompt(&[1, 2]), [image]);
-    let seq = m.allocate(&Admission { extras: &extras, ..request(&tokens) }).unwrap().seq;
+    let (tokens, mm_items) = (prompt(&[1, 2]), [image]);
+    let seq = m.allocate(&Admission { mm_items: &mm_items, ..request(&tokens) }).unwrap().seq;
     m.commit(seq, 8).unwrap();
     m.truncate(seq, 4).unwrap();
     m.append(seq, &prompt(&[2])).unwrap();
@@ -306,10 +306,10 @@ fn half_a_row_that_the_policy_refuses_goes_back() {
     let groups = vec![GroupKind::Full.into(); 2];
     let mut m = build(Options { blocks: 3, block_size: SIZE, groups, ..Options::default() }, "opt");
     let (near, far) = (prompt(&[1]), prompt(&[7]));
-    let first = m.allocate(&Admission { outlook: &[5], ..request(&near) }).unwrap();
+    let first = m.allocate(&Admission { next_use: &[5], ..request(&near) }).unwrap();
     m.commit(first.seq, SIZE).unwrap();
     m.release(first.seq).unwrap();
-    let later = Admission { outlook: &[9], fit: Fit::Partial, ..request(&far) };
+    let later = Admission { next_use: &[9], fit: Fit::Partial, ..request(&far) };
     assert_eq!(m.allocate(&later).unwrap().granted_tokens, 0);
     assert_eq!((m.pool().free(), m.pool().cached()), (1, 2));
     m.check_integrity().unwrap();

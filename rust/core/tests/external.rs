@@ -123,7 +123,7 @@ fn a_stale_choice_is_dropped() {
     serve(&mut m, &prompt(&[3]));
     m.choose(&old.blocks, &old.generations);
     let tokens = prompt(&[4]);
-    let again = m.allocate(&Admission { insert: false, ..request(&tokens) });
+    let again = m.allocate(&Admission { write_cache: false, ..request(&tokens) });
     assert_eq!(again.unwrap_err(), Error::NeedVictims { n: 1 });
     m.fall_back(1);
     m.allocate(&request(&tokens)).unwrap();

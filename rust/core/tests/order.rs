@@ -44,7 +44,7 @@ struct Block {
 struct Twin {
     policy: &'static str,
     blocks: HashMap<BlockId, Block>,
-    outlooks: HashMap<SeqId, Vec<u32>>,
+    next_uses: HashMap<SeqId, Vec<u32>>,
     metas: HashMap<SeqId, Meta>,
     hits: HashMap<SeqId, usize>,
     age: u32,
@@ -137,7 +137,7 @@ impl Twin {
         match e.kind {
             Kind::Hit => {
                 let at = self.hits.entry(e.seq).or_insert(0);
-                let next = self.outlooks[&e.seq].get(*at).copied().unwrap_or(u32::MAX);
+                let next = self.next_uses[&e.seq].get(*at).copied().unwrap_or(u32::MAX);
                 *at += 1;
                 self.touch(e.block, e.seq, next, e.tick);
                 self.block(e.block).owners += 1;
@@ -177,7 +177,7 @@ impl Twin {
     fn store(&mut self, e: &Event) {
         let parent = (e.value != u64::from(NIL)).then_some(e.value as BlockId);
         let depth = parent.map_or(0, |p| self.blocks[&p].depth + 1);
-        let next = self.outlooks[&e.seq].get(depth as usize).copied().unwrap_or(u32::MAX);
+        let next = self.next_uses[&e.seq].get(depth as usize).copied().unwrap_or(u32::MAX);
         if let Some(parent) = parent {
             self.block(parent).children += 1;
         }
@@ -252,7 +252,7 @@ fn drive(policy: &'static str, seed: u64, retains: bool) -> Twin {
     for step in 0..800 {
         // Two at a time at the most, and no prompt ends at a block's end: at most two copies of a
         // block, so that it is plain which one a use falls to.
-        let mut outlook = Vec::new();
+        let mut next_use = Vec::new();
         let meta =
             Meta { priority: dice.below(3) as i32 - 1, session: dice.below(2), ..Meta::default() };
         let mut admitted = None;
@@ -268,10 +268,10 @@ fn drive(policy: &'static str, seed: u64, retains: bool) -> Twin {
                 if tokens.last() != Some(&77) {
                     tokens.push(77);
                 }
-                outlook = tokens.chunks(4).map(|_| dice.below(30) as u32).collect();
+                next_use = tokens.chunks(4).map(|_| dice.below(30) as u32).collect();
                 let retention = if retains { retention(&mut dice) } else { None };
                 let retention = retention.as_ref();
-                let asked = Admission { outlook: &outlook, meta, retention, ..request(&tokens) };
+                let asked = Admission { next_use: &next_use, meta, retention, ..request(&tokens) };
                 if let Ok(allocation) = m.allocate(&asked) {
                     admitted = Some(allocation.seq);
                 }
@@ -290,7 +290,7 @@ fn drive(policy: &'static str, seed: u64, retains: bool) -> Twin {
             _ => {}
         }
         if let Some(seq) = admitted {
-            twin.outlooks.insert(seq, outlook);
+            twin.next_uses.insert(seq, next_use);
             twin.metas.insert(seq, meta);
             live.push(seq);
         }

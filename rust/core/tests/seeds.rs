@@ -19,7 +19,7 @@ fn order(m: &Manager, seqs: &[SeqId], rule: PreemptionOrder) -> Vec<SeqId> {
 fn a_prompt_is_told_without_its_answer() {
     let mut m = small(8);
     let tokens = prompt(&[1]);
-    let allocation = m.allocate(&Admission { max_tokens: 20, ..request(&tokens) }).unwrap();
+    let allocation = m.allocate(&Admission { max_seq_len: 20, ..request(&tokens) }).unwrap();
     assert_eq!((allocation.prompt_tokens, allocation.granted_tokens), (4, 4));
     assert_eq!(m.stats().prompt_tokens, 4);
 }

@@ -12,7 +12,8 @@ use kvframe_core::pool::State;
 use kvframe_core::{Admission, Allocation, Error, Fit, GroupKind, HashAlgo, Manager, NIL, Options};
 
 fn load(m: &mut Manager, tokens: &[u32], blocks: u32) -> (Allocation, u64) {
-    let allocation = m.allocate(&Admission { external: blocks * SIZE, ..request(tokens) }).unwrap();
+    let allocation =
+        m.allocate(&Admission { num_external_tokens: blocks * SIZE, ..request(tokens) }).unwrap();
     (allocation, allocation.load.expect("something comes from elsewhere"))
 }
 
@@ -133,7 +134,7 @@ fn loads_need_no_prefix_caching() {
 fn a_load_does_not_spend_the_token_budget() {
     let mut m = small(16);
     let (a, b) = (open(&[1, 2, 3]), open(&[4]));
-    let allocate = [Admission { external: 12, ..request(&a) }, request(&b)];
+    let allocate = [Admission { num_external_tokens: 12, ..request(&a) }, request(&b)];
     let step = Step { allocate: &allocate, token_budget: Some(6), ..Step::default() };
     let out = m.step(&step).unwrap();
     let granted: Vec<_> =
@@ -242,7 +243,8 @@ fn a_partial_admission_leaves_the_reserve() {
 fn a_whole_sequence_is_promised_its_room() {
     let mut m = small(10);
     let tokens = prompt(&[1]);
-    let whole = |tokens| Admission { whole_sequence: true, max_tokens: 24, ..request(tokens) };
+    let whole =
+        |tokens| Admission { full_sequence_must_fit: true, max_seq_len: 24, ..request(tokens) };
     let first = m.allocate(&whole(&tokens)).unwrap().seq;
     let other = prompt(&[2]);
     let error = refused(&mut m, &[first], |m| m.allocate(&whole(&other)));
@@ -279,18 +281,18 @@ fn a_cut_item_leaves_the_keys_before_it() {
     let options =
         Options { blocks: 8, block_size: SIZE, hash: HashAlgo::Xxh3, ..Options::default() };
     let mut m = build(options, "lru");
-    let (tokens, extras) = (open(&[1, 2]), [MmItem { start: 1, end: 7, id: b"i".to_vec() }]);
-    let with = Admission { extras: &extras, ..request(&tokens) };
+    let (tokens, mm_items) = (open(&[1, 2]), [MmItem { start: 1, end: 7, id: b"i".to_vec() }]);
+    let with = Admission { mm_items: &mm_items, ..request(&tokens) };
     let seq = m.allocate(&with).unwrap().seq;
-    let keys = m.keys(&tokens, Space::default(), &extras);
+    let keys = m.keys(&tokens, Space::default(), &mm_items);
     m.truncate(seq, 4).unwrap();
     m.commit(seq, 4).unwrap();
     assert_eq!(
-        m.keys(&tokens[..4], Space::default(), &m.sequence(seq).unwrap().extras.clone()),
+        m.keys(&tokens[..4], Space::default(), &m.sequence(seq).unwrap().mm_items.clone()),
         keys[..1]
     );
-    assert_eq!(m.lookup(&tokens, Space::default(), &extras).tokens, 4);
-    assert_eq!(m.lookup(&tokens, Space::default(), &extras).collisions, 0);
+    assert_eq!(m.lookup(&tokens, Space::default(), &mm_items).tokens, 4);
+    assert_eq!(m.lookup(&tokens, Space::default(), &mm_items).collisions, 0);
 }
 
 /// Shrinking takes cached blocks with what follows them, keeps generations, and refuses a block in

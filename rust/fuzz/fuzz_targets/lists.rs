@@ -28,7 +28,7 @@ enum Op {
     /// A sequence ends.
     End { pick: u8 },
     /// A copy of a findable block was computed.
-    BlockAccess { pick: u8, outlook: u8 },
+    Touch { pick: u8, next_use: u8 },
     /// The next victims are evicted.
     Evict { count: u8 },
     /// A leaf is forgotten for another reason.
@@ -37,7 +37,7 @@ enum Op {
     Choose { count: u8, window: u8, scores: Vec<u8> },
 }
 
-/// Ranks that the input gives: the outlook of the last insert or hit.
+/// Ranks that the input gives: the next_use of the last insert or hit.
 #[derive(Default)]
 struct Given(Vec<u32>);
 
@@ -125,7 +125,7 @@ impl World {
     }
 
     /// The blocks up to a findable one become a sequence's.
-    fn acquire(&mut self, leaf: BlockId, outlook: u32) -> Vec<BlockId> {
+    fn acquire(&mut self, leaf: BlockId, next_use: u32) -> Vec<BlockId> {
         let mut path = Vec::new();
         let mut block = leaf;
         while block != NIL {
@@ -138,32 +138,32 @@ impl World {
         assert_eq!(self.pool.share_chain(&path), cached.len());
         self.policy.acquire(&cached, view!(self));
         self.released.retain(|b| !cached.contains(b));
-        let outlook = vec![outlook; path.len()];
-        let access = Access { outlook: &outlook, ..Access::default() };
+        let next_use = vec![next_use; path.len()];
+        let access = Access { next_use: &next_use, ..Access::default() };
         self.policy.hit(&path, access, view!(self));
-        path.iter().for_each(|&b| self.ranks[b as usize] = outlook[0]);
+        path.iter().for_each(|&b| self.ranks[b as usize] = next_use[0]);
         path
     }
 
     /// New blocks behind `path`, findable at once.
-    fn extend(&mut self, path: &mut Vec<BlockId>, outlooks: &[u8]) {
+    fn extend(&mut self, path: &mut Vec<BlockId>, next_uses: &[u8]) {
         let start = path.len();
-        for &outlook in outlooks.iter().take(6) {
+        for &next_use in next_uses.iter().take(6) {
             if self.pool.free() == 0 && !self.evict() {
                 break;
             }
             let block = self.pool.take(0).expect("there is room");
             self.policy.take(block);
             path.push(block);
-            self.ranks[block as usize] = outlook.into();
+            self.ranks[block as usize] = next_use.into();
         }
         for i in start..path.len() {
             let parent = if i == 0 { NIL } else { path[i - 1] };
             self.pool.publish(path[i], Key(path[i].into()), parent, i as u32);
         }
         let new = &path[start..];
-        let outlook: Vec<u32> = new.iter().map(|&b| self.ranks[b as usize]).collect();
-        let access = Access { outlook: &outlook, tokens: path.len() as u32, ..Access::default() };
+        let next_use: Vec<u32> = new.iter().map(|&b| self.ranks[b as usize]).collect();
+        let access = Access { next_use: &next_use, tokens: path.len() as u32, ..Access::default() };
         self.policy.insert(new, access, view!(self));
     }
 
@@ -267,13 +267,13 @@ impl World {
                 let path = self.live.swap_remove(*pick as usize % self.live.len());
                 self.end(&path);
             }
-            Op::BlockAccess { pick, outlook } => {
+            Op::Touch { pick, next_use } => {
                 let findable = self.findable();
                 if let Some(&block) = findable.get(*pick as usize % findable.len().max(1)) {
-                    let outlook = [u32::from(*outlook)];
-                    let access = Access { outlook: &outlook, ..Access::default() };
+                    let next_use = [u32::from(*next_use)];
+                    let access = Access { next_use: &next_use, ..Access::default() };
                     self.policy.hit(&[block], access, view!(self));
-                    self.ranks[block as usize] = outlook[0];
+                    self.ranks[block as usize] = next_use[0];
                 }
             }
             Op::Evict { count } => {

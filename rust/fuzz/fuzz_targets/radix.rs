@@ -63,7 +63,7 @@ fn ids(tokens: &[bool]) -> Vec<u32> {
 }
 
 fn space(salted: bool) -> Space<'static> {
-    Space { salt: if salted { b"salt" } else { b"" }, ..Space::default() }
+    Space { cache_salt: if salted { b"salt" } else { b"" }, ..Space::default() }
 }
 
 impl World {

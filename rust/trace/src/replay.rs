@@ -219,7 +219,7 @@ impl<'a> PreparedTrace<'a> {
 
     /// When the blocks of request `i` are used next: the truth for a policy that needs it, nothing for
     /// others, which could not know it in an engine.
-    fn outlook(&self, manager: &Manager, i: usize) -> &[u32] {
+    fn next_use(&self, manager: &Manager, i: usize) -> &[u32] {
         if !manager.needs_future() {
             return &[];
         }
@@ -248,7 +248,7 @@ impl<'a> PreparedTrace<'a> {
             fit: Fit::Partial,
             until: slots,
             meta,
-            outlook: self.outlook(manager, i),
+            next_use: self.next_use(manager, i),
             ..Admission::default()
         };
         if !host.find(manager, &admission) {

@@ -112,7 +112,7 @@ MUTANTS = (
     Mutant(
         "key-without-adapter",
         "hash.rs",
-        "            field(&mut hasher, ADAPTER, space.adapter);\n",
+        "            field(&mut hasher, ADAPTER, space.lora_name);\n",
         "",
         "what one adapter computed is served to another",
         ("MK-B16",),

@@ -67,7 +67,7 @@ impl Manager {
         let miss = Miss { wanted: limit, ..Miss::default() };
         let reason = match () {
             () if !self.options.prefix_caching => MissReason::CachingOff,
-            () if !request.read => MissReason::ReadSkipped,
+            () if !request.read_cache => MissReason::ReadSkipped,
             () if found < limit => {
                 return self.why_ended(wanted, miss, found as usize, collisions);
             }

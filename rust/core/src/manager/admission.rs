@@ -61,7 +61,7 @@ impl Manager {
         let size = self.options.block_size;
         let units = sequence.committed / size;
         let Some(gate) = &mut self.gate else { return };
-        if units <= sequence.sighted || !sequence.insert || !self.options.prefix_caching {
+        if units <= sequence.sighted || !sequence.write_cache || !self.options.prefix_caching {
             return;
         }
         if !gate.policy.wants_keys() {
@@ -69,7 +69,7 @@ impl Manager {
             return;
         }
         let tokens = sequence.tokens.get(..(units * size) as usize).unwrap_or(&sequence.tokens);
-        self.hasher.extend(sequence.root, &sequence.extras, tokens, &mut sequence.keys);
+        self.hasher.extend(sequence.root, &sequence.mm_items, tokens, &mut sequence.keys);
         let known = units.min(sequence.keys.len() as u32).max(sequence.sighted);
         gate.policy.seen(&sequence.keys[sequence.sighted as usize..known as usize]);
         sequence.sighted = known;
@@ -197,7 +197,7 @@ impl Manager {
     }
 
     fn gather_due(&mut self, sequence: &mut Sequence, due: &Due<'_>, offer: &mut Offer) {
-        if !sequence.insert || !self.options.prefix_caching {
+        if !sequence.write_cache || !self.options.prefix_caching {
             return;
         }
         let size = self.options.block_size;
@@ -218,7 +218,7 @@ impl Manager {
         let tokens = changed.as_ref().unwrap_or(&sequence.tokens);
         let full = (upto - upto % size) as usize;
         let full = tokens.get(..full).unwrap_or(tokens);
-        self.hasher.extend(sequence.root, &sequence.extras, full, &mut keys);
+        self.hasher.extend(sequence.root, &sequence.mm_items, full, &mut keys);
         let units = ((upto / size) as usize).min(keys.len());
         let sighted = sequence.sighted.min(cut / size) as usize;
         if let Some(gate) = &mut self.gate

@@ -67,8 +67,8 @@ impl Manager {
     /// comes after is wrong.
     pub fn check_answer(&self, request: &Admission<'_>, blocks: &[BlockId]) -> usize {
         let Prompt { keys, tokens, .. } = request.prompt;
-        let (root, extras) = (self.hasher.root(request.space), request.extras);
-        let wanted = PrefixQuery { keys, tokens, root, extras, limit: keys.len() };
+        let (root, mm_items) = (self.hasher.root(request.space), request.mm_items);
+        let wanted = PrefixQuery { keys, tokens, root, mm_items, limit: keys.len() };
         self.verified(wanted, blocks.iter().copied(), &mut Vec::new())
     }
 

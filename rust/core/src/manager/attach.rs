@@ -24,7 +24,7 @@ impl Manager {
             keys: &sequence.keys,
             tokens: sequence.tokens.get(..upto as usize).unwrap_or(&[]),
             root: sequence.root,
-            extras: &sequence.extras,
+            mm_items: &sequence.mm_items,
             limit: 0,
         };
         let Some((key, link, tail)) = self.exact(wanted).filter(|_| !sequence.private) else {
@@ -81,7 +81,7 @@ impl Manager {
         let (size, length) = (self.options.block_size as usize, wanted.tokens.len());
         let link = |link, unit: usize| {
             let until = ((unit + 1) * size).min(length);
-            self.hasher.link_until(link, unit, wanted.extras, until)
+            self.hasher.link_until(link, unit, wanted.mm_items, until)
         };
         Some((key.for_group(group), (rows..length.div_ceil(size)).fold(key, link), tail))
     }

@@ -52,7 +52,7 @@ impl Manager {
             _ => None,
         };
         self.stats.stored += 1;
-        let access = Access { outlook: &[NEVER], meta: Meta::default(), tokens: 0 };
+        let access = Access { next_use: &[NEVER], meta: Meta::default(), tokens: 0 };
         self.policy.insert(&[block], access, View { pool: &self.pool, now: self.tick });
         if self.observer.samples.is_on() {
             self.observer.samples.born(&[block], self.tick);
@@ -109,7 +109,7 @@ impl Manager {
                 self.policy.acquire(&[block], View { pool: &self.pool, now: self.tick });
             }
             if self.pool.state(block) == State::Committed {
-                let access = Access { outlook: &[NEVER], meta: Meta::default(), tokens: 0 };
+                let access = Access { next_use: &[NEVER], meta: Meta::default(), tokens: 0 };
                 self.policy.hit(&[block], access, View { pool: &self.pool, now: self.tick });
             }
         }

@@ -44,8 +44,8 @@ impl Manager {
         let (known, request) = self.as_it_counts(request)?;
         Ok(self.with_found(&request, known, |wanted, found, collisions, mut blocks| {
             let mut tokens = found * self.block_size();
-            let loads = request.external > 0 || request.external_until > 0;
-            if request.read && !loads && self.options.partial_hits {
+            let loads = request.num_external_tokens > 0 || request.external_until > 0;
+            if request.read_cache && !loads && self.options.partial_hits {
                 let tail = self.find_tail(wanted, self.less_the_last(known), &mut blocks);
                 if let Some(tail) = tail {
                     tokens += tail.tokens;
@@ -63,15 +63,15 @@ impl Manager {
         known: u32,
         found: impl FnOnce(PrefixQuery<'_>, u32, u32, Vec<Vec<BlockId>>) -> T,
     ) -> T {
-        let Admission { prompt, extras, .. } = *request;
+        let Admission { prompt, mm_items, .. } = *request;
         let root = self.hasher.root(request.space);
-        let limit = if request.read { self.hit_limit(known) } else { 0 };
+        let limit = if request.read_cache { self.hit_limit(known) } else { 0 };
         let mut keys: Vec<Key> = prompt.keys.to_vec();
         if self.wants_keys() && keys.len() < prompt.tokens.len() / self.block_size() as usize {
-            self.hasher.extend(root, extras, prompt.tokens, &mut keys);
+            self.hasher.extend(root, mm_items, prompt.tokens, &mut keys);
         }
         let mut blocks = vec![Vec::new(); self.options.groups.len()];
-        let wanted = PrefixQuery { keys: &keys, tokens: prompt.tokens, root, extras, limit };
+        let wanted = PrefixQuery { keys: &keys, tokens: prompt.tokens, root, mm_items, limit };
         let (count, collisions) = self.find_prefix(wanted, &mut blocks);
         if self.layout.has_cross() {
             self.find_cross(request, root, &mut blocks);

@@ -108,7 +108,7 @@ impl Manager {
         let full = (until as u32 * size) as usize;
         let tokens = sequence.tokens.get(..full).unwrap_or(&sequence.tokens);
         if self.wants_keys() {
-            self.hasher.extend(sequence.root, &sequence.extras, tokens, &mut sequence.keys);
+            self.hasher.extend(sequence.root, &sequence.mm_items, tokens, &mut sequence.keys);
         }
         until = until.min(match self.index {
             Index::Hash(_) => sequence.keys.len(),
@@ -168,9 +168,9 @@ impl Manager {
     ) -> CommitResult {
         let mut done = CommitResult::default();
         let mut stored = std::mem::take(&mut self.scratch.blocks);
-        let mut outlook = std::mem::take(&mut self.scratch.outlook);
+        let mut next_use = std::mem::take(&mut self.scratch.next_use);
         stored.clear();
-        outlook.clear();
+        next_use.clear();
         let reach = self.layout.groups()[group];
         let units = reach.units as usize;
         let mut due = self.due_blocks(sequence, group, range);
@@ -178,9 +178,9 @@ impl Manager {
         let mut created = plain.len() as u32;
         due.start = plain.end;
         stored.extend_from_slice(sequence.tables[group].get(plain.clone()).unwrap_or_default());
-        let told = plain.start..plain.end.min(sequence.outlook.len());
-        outlook.extend_from_slice(sequence.outlook.get(told).unwrap_or_default());
-        outlook.resize(stored.len(), NEVER);
+        let told = plain.start..plain.end.min(sequence.next_use.len());
+        next_use.extend_from_slice(sequence.next_use.get(told).unwrap_or_default());
+        next_use.resize(stored.len(), NEVER);
         for i in due {
             let block = sequence.tables[group][i];
             if block == NIL {
@@ -208,7 +208,7 @@ impl Manager {
             done.duplicates += u32::from(copy);
             created += u32::from(!copy);
             stored.push(block);
-            outlook.push(sequence.outlook.get(i * units).copied().unwrap_or(NEVER));
+            next_use.push(sequence.next_use.get(i * units).copied().unwrap_or(NEVER));
         }
         done.stored = stored.len() as u32;
         if group == 0 {
@@ -217,13 +217,13 @@ impl Manager {
         self.stats.stored += u64::from(done.stored);
         let session = sequence.meta.session;
         self.origins.publish(&stored, sequence.root, Self::space_of(sequence), session);
-        let access = Access { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
+        let access = Access { next_use: &next_use, meta: sequence.meta, tokens: sequence.known() };
         self.policy.insert(&stored, access, View { pool: &self.pool, now: self.tick });
         if self.observer.samples.is_on() {
             self.observer.samples.born(&stored, self.tick);
         }
         self.scratch.blocks = stored;
-        self.scratch.outlook = outlook;
+        self.scratch.next_use = next_use;
         done
     }
 
@@ -234,7 +234,7 @@ impl Manager {
             keys: &sequence.keys,
             tokens: &sequence.tokens,
             root: sequence.root,
-            extras: &sequence.extras,
+            mm_items: &sequence.mm_items,
             limit: 0,
         };
         let table = &sequence.tables[group];
@@ -247,8 +247,8 @@ impl Manager {
         let found = match &mut self.index {
             Index::Hash(index) => index.store(&self.pool, block, key, proof),
             Index::Radix(index) => {
-                let marks = [(i as u32, self.hasher.mark(i, &sequence.extras))];
-                let marks = if sequence.extras.is_empty() { &[][..] } else { &marks };
+                let marks = [(i as u32, self.hasher.mark(i, &sequence.mm_items))];
+                let marks = if sequence.mm_items.is_empty() { &[][..] } else { &marks };
                 let root = sequence.root.for_group(group);
                 let path = Path { root, tokens: &sequence.tokens, marks };
                 index.store(block, parent, i as u32, path)
@@ -264,9 +264,9 @@ impl Manager {
             self.pool.set_duplicated(copy, true);
             self.stats.duplicates += 1;
             let at = i * reach.units as usize;
-            let outlook = [sequence.outlook.get(at).copied().unwrap_or(NEVER)];
+            let next_use = [sequence.next_use.get(at).copied().unwrap_or(NEVER)];
             let access =
-                Access { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
+                Access { next_use: &next_use, meta: sequence.meta, tokens: sequence.known() };
             self.policy.hit(&[copy], access, View { pool: &self.pool, now: self.tick });
         }
         self.note_store(seq, sequence, group, i);

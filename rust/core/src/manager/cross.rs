@@ -25,7 +25,7 @@ impl Manager {
     /// Fills the lists of the groups that attend to another input with its blocks, if all are there.
     pub(super) fn find_cross(&self, request: &Admission<'_>, root: Key, hits: &mut [Vec<BlockId>]) {
         self.layout.cross_groups().for_each(|group| hits[group].clear());
-        let reads = request.read && self.options.prefix_caching;
+        let reads = request.read_cache && self.options.prefix_caching;
         // Each block depends on all of the input: with one missing, all are computed again.
         if !reads || !self.all_cross(request.encoder_tokens, root, hits) {
             self.layout.cross_groups().for_each(|group| hits[group].clear());
@@ -101,7 +101,7 @@ impl Manager {
             self.stats.stored += stored.len() as u64;
             let session = sequence.meta.session;
             self.origins.publish(&stored, sequence.root, Self::space_of(sequence), session);
-            let access = Access { outlook: &[], meta: sequence.meta, tokens: sequence.known() };
+            let access = Access { next_use: &[], meta: sequence.meta, tokens: sequence.known() };
             self.policy.insert(&stored, access, View { pool: &self.pool, now: self.tick });
             if self.observer.samples.is_on() {
                 self.observer.samples.born(&stored, self.tick);

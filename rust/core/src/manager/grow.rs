@@ -210,7 +210,7 @@ impl Manager {
             return self.extend(seq, until);
         }
         sequence.check_tokens((until - known) as usize)?;
-        check_length("reserve", u64::from(until - known), (known, sequence.max_tokens))?;
+        check_length("reserve", u64::from(until - known), (known, sequence.max_seq_len))?;
         self.make_slots(seq, until)?;
         self.note_append(seq, until, Ids::Unknown(until - known));
         Ids::Unknown(until - known).enter(self.sequences.get_mut(seq)?);

@@ -124,7 +124,7 @@ impl Manager {
             let keys = sequence.keys.iter().zip(&wanted.keys[..limit]);
             return keys.take_while(|(a, b)| a == b).count();
         }
-        if sequence.extras != wanted.extras {
+        if sequence.mm_items != wanted.mm_items {
             return 0;
         }
         // Ids that are still being computed are no ids yet, and one that came as keys has none.

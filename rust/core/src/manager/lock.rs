@@ -43,7 +43,7 @@ impl Manager {
         &mut self,
         tokens: &[u32],
         space: Space<'_>,
-        extras: &[MmItem],
+        mm_items: &[MmItem],
         pinner: PinRequest<'_>,
     ) -> Result<Option<PinResult>> {
         let limit = if self.options.prefix_caching { tokens.len() as u32 } else { 0 };
@@ -51,10 +51,10 @@ impl Manager {
         let root = self.hasher.root(space);
         let mut keys = Vec::new();
         if self.index.takes_keys() {
-            self.hasher.extend(root, extras, tokens, &mut keys);
+            self.hasher.extend(root, mm_items, tokens, &mut keys);
         }
         let mut hits = vec![Vec::new(); self.options.groups.len()];
-        let mut wanted = PrefixQuery { keys: &keys, tokens, root, extras, limit };
+        let mut wanted = PrefixQuery { keys: &keys, tokens, root, mm_items, limit };
         let mut find = |limit| {
             wanted.limit = limit;
             let (found, _) = self.find_prefix(wanted, &mut hits);

@@ -26,19 +26,19 @@ pub(super) struct PrefixQuery<'a> {
     pub keys: &'a [Key],
     pub tokens: &'a [u32],
     pub root: Key,
-    pub extras: &'a [MmItem],
+    pub mm_items: &'a [MmItem],
     pub limit: usize,
 }
 
 impl Manager {
     /// How much of a prompt could be reused now.
-    pub fn lookup(&self, tokens: &[u32], space: Space<'_>, extras: &[MmItem]) -> Hit {
+    pub fn lookup(&self, tokens: &[u32], space: Space<'_>, mm_items: &[MmItem]) -> Hit {
         let mut keys = Vec::new();
         let limit = self.hit_limit(tokens.len() as u32) * self.block_size() as usize;
         if self.index.takes_keys() {
-            self.hasher.extend(self.hasher.root(space), extras, &tokens[..limit], &mut keys);
+            self.hasher.extend(self.hasher.root(space), mm_items, &tokens[..limit], &mut keys);
         }
-        self.lookup_hashed(&keys, tokens, space, extras)
+        self.lookup_hashed(&keys, tokens, space, mm_items)
     }
 
     /// The same, with the keys of the prompt's blocks at hand.
@@ -47,11 +47,11 @@ impl Manager {
         keys: &[Key],
         tokens: &[u32],
         space: Space<'_>,
-        extras: &[MmItem],
+        mm_items: &[MmItem],
     ) -> Hit {
         let (root, limit) = (self.hasher.root(space), self.hit_limit(tokens.len() as u32));
         let mut blocks = vec![Vec::new(); self.options.groups.len()];
-        let wanted = PrefixQuery { keys, tokens, root, extras, limit };
+        let wanted = PrefixQuery { keys, tokens, root, mm_items, limit };
         let (count, collisions) = self.find_prefix(wanted, &mut blocks);
         let mut tokens_found = count as u32 * self.block_size();
         if self.options.partial_hits {
@@ -65,16 +65,16 @@ impl Manager {
             None
         } else {
             let mut keys = keys.to_vec();
-            self.hasher.extend(root, extras, tokens, &mut keys);
-            self.find_attached(PrefixQuery { keys: &keys, tokens, root, extras, limit })
+            self.hasher.extend(root, mm_items, tokens, &mut keys);
+            self.find_attached(PrefixQuery { keys: &keys, tokens, root, mm_items, limit })
         };
         Hit { tokens: tokens_found, blocks, collisions, attached }
     }
 
     /// The keys of the full blocks of a prompt.
-    pub fn keys(&self, tokens: &[u32], space: Space<'_>, extras: &[MmItem]) -> Vec<Key> {
+    pub fn keys(&self, tokens: &[u32], space: Space<'_>, mm_items: &[MmItem]) -> Vec<Key> {
         let mut keys = Vec::new();
-        self.hasher.extend(self.hasher.root(space), extras, tokens, &mut keys);
+        self.hasher.extend(self.hasher.root(space), mm_items, tokens, &mut keys);
         keys
     }
 
@@ -105,8 +105,8 @@ impl Manager {
         let reach = &self.layout.groups()[group];
         let (size, units) = (reach.span as usize, reach.units as usize);
         let tokens = wanted.tokens.get(i * size..(i + 1) * size)?;
-        let PrefixQuery { root, keys, extras, .. } = wanted;
-        Some(Proof { link: self.hasher.link_of(root, keys, i * units, units, extras), tokens })
+        let PrefixQuery { root, keys, mm_items, .. } = wanted;
+        Some(Proof { link: self.hasher.link_of(root, keys, i * units, units, mm_items), tokens })
     }
 
     /// The key of block `i` of `group`: that of its last unit.
@@ -184,10 +184,10 @@ impl Manager {
         wanted: PrefixQuery<'_>,
         blocks: &mut [Vec<BlockId>],
     ) -> usize {
-        let PrefixQuery { root, tokens, extras, limit, .. } = wanted;
+        let PrefixQuery { root, tokens, mm_items, limit, .. } = wanted;
         // Whoever came by a length alone has no tokens to look for, however long it is.
         let limit = limit.min(tokens.len() / self.block_size() as usize);
-        let marks = &self.hasher.marks(extras, limit)[..];
+        let marks = &self.hasher.marks(mm_items, limit)[..];
         let mut count = limit;
         for (group, found) in blocks.iter_mut().enumerate() {
             radix.find(Path { root: root.for_group(group), tokens, marks }, count, found);

@@ -155,7 +155,7 @@ struct Scratch {
     keys: Vec<Key>,
     hits: Vec<Vec<BlockId>>,
     blocks: Vec<BlockId>,
-    outlook: Vec<u32>,
+    next_use: Vec<u32>,
     kept: Vec<BlockId>,
 }
 
@@ -360,12 +360,12 @@ impl Manager {
         self.pool.put_back(block);
     }
 
-    /// A block for `seq`: a free one, else the next victim's. With `outlook`, the policy may refuse.
+    /// A block for `seq`: a free one, else the next victim's. With `next_use`, the policy may refuse.
     #[inline]
-    fn obtain(&mut self, seq: SeqId, group: usize, outlook: Option<u32>) -> Option<BlockId> {
+    fn obtain(&mut self, seq: SeqId, group: usize, next_use: Option<u32>) -> Option<BlockId> {
         if self.pool.free() == 0 {
             let victim = self.next_victim()?;
-            if outlook.is_some_and(|o| self.policy.refuses(o, victim)) {
+            if next_use.is_some_and(|o| self.policy.refuses(o, victim)) {
                 return None;
             }
             self.evict(victim);

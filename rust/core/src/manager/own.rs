@@ -31,18 +31,18 @@ impl Manager {
         }
         if let Some(tail) = &start.tail {
             let row = hits.first().map_or(0, Vec::len);
-            let outlook = access.outlook.get(row..).unwrap_or(&[]);
-            self.hold_tail(seq, tail, Access { outlook, ..access });
+            let next_use = access.next_use.get(row..).unwrap_or(&[]);
+            self.hold_tail(seq, tail, Access { next_use, ..access });
         }
     }
 
     /// `seq` becomes an owner of the blocks found in one group.
     pub(super) fn own(&mut self, seq: SeqId, group: usize, found: &[BlockId], access: Access<'_>) {
         let units = self.layout.groups()[group].units as usize;
-        if units > 1 && !access.outlook.is_empty() {
+        if units > 1 && !access.next_use.is_empty() {
             // A block of several units is used again as soon as its first one.
-            let outlook: Vec<u32> = access.outlook.iter().copied().step_by(units).collect();
-            return self.own_runs(seq, found, Access { outlook: &outlook, ..access });
+            let next_use: Vec<u32> = access.next_use.iter().copied().step_by(units).collect();
+            return self.own_runs(seq, found, Access { next_use: &next_use, ..access });
         }
         self.own_runs(seq, found, access);
     }
@@ -51,8 +51,8 @@ impl Manager {
         let mut start = 0;
         // What is not needed lies before a window's blocks, or between a sink and them.
         for run in found.split(|&b| b == NIL) {
-            let outlook = access.outlook.get(start..).unwrap_or(&[]);
-            self.own_run(seq, run, Access { outlook, ..access });
+            let next_use = access.next_use.get(start..).unwrap_or(&[]);
+            self.own_run(seq, run, Access { next_use, ..access });
             start += run.len() + 1;
         }
     }

@@ -1,4 +1,4 @@
-//! What sequences that were admitted whole (`whole_sequence`) may yet take, kept as they grow, so that an
+//! What sequences that were admitted whole (`full_sequence_must_fit`) may yet take, kept as they grow, so that an
 //! admission does not have to ask each of them.
 
 use hashbrown::HashMap;
@@ -34,7 +34,7 @@ impl Manager {
     /// The number of slots of `seq`, or of the tokens known of it, has changed.
     #[inline]
     pub(super) fn note_promised(&mut self, seq: SeqId) {
-        if self.sequences.get(seq).is_ok_and(|sequence| sequence.whole) {
+        if self.sequences.get(seq).is_ok_and(|sequence| sequence.full_sequence_must_fit) {
             self.count_promised(seq);
         }
     }
@@ -59,7 +59,7 @@ impl Manager {
 
     fn way_of<'a>(&self, sequence: &'a Sequence) -> GrowthPath<'a, BlockTable> {
         GrowthPath {
-            tokens: sequence.max_tokens.max(sequence.known()),
+            tokens: sequence.max_seq_len.max(sequence.known()),
             encoder: sequence.encoder_tokens,
             committed: sequence.committed,
             cached: sequence.cached,
@@ -108,7 +108,7 @@ impl Manager {
     /// One line that says what disagrees.
     pub(super) fn check_promised(&self) -> std::result::Result<(), String> {
         let Promises { most, sum } = &self.promised;
-        let whole = self.sequences.iter().filter(|(_, s)| s.whole);
+        let whole = self.sequences.iter().filter(|(_, s)| s.full_sequence_must_fit);
         let mut count = 0;
         for (seq, s) in whole {
             count += 1;

@@ -62,12 +62,12 @@ impl Manager {
     /// Unknown handles.
     pub fn tier_keys(&self, seq: SeqId, upto: u32) -> Result<Vec<Key>> {
         let sequence = self.sequences.get(seq)?;
-        if sequence.private || !sequence.insert {
+        if sequence.private || !sequence.write_cache {
             return Ok(Vec::new());
         }
         let tokens = &sequence.tokens[..sequence.tokens.len().min(upto as usize)];
         let mut keys = sequence.keys.clone();
-        self.hasher.extend(sequence.root, &sequence.extras, tokens, &mut keys);
+        self.hasher.extend(sequence.root, &sequence.mm_items, tokens, &mut keys);
         keys.truncate((upto / self.block_size()) as usize);
         Ok(keys)
     }

@@ -133,13 +133,13 @@ impl Manager {
         sequence.tokens.truncate(len as usize);
         sequence.known = len;
         sequence.keys.truncate(full);
-        sequence.outlook.truncate(full);
+        sequence.next_use.truncate(full);
         // Other blocks come there, which nobody was asked about.
         sequence.sighted = sequence.sighted.min(full as u32);
         sequence.closed = sequence.closed.filter(|&closed| (closed as usize) < full);
         // What comes instead of a cut item is not the item.
-        sequence.extras.retain(|e| e.start < len);
-        sequence.extras.iter_mut().for_each(|e| e.end = e.end.min(len));
+        sequence.mm_items.retain(|e| e.start < len);
+        sequence.mm_items.iter_mut().for_each(|e| e.end = e.end.min(len));
         self.note_promised(seq);
         Ok(())
     }

@@ -35,7 +35,7 @@ impl Manager {
             keys: &sequence.keys,
             tokens: &sequence.tokens,
             root: sequence.root,
-            extras: &sequence.extras,
+            mm_items: &sequence.mm_items,
             limit: 0,
         };
         let KeyMatch::Block(twin) = self.find(wanted, group, i) else { return false };
@@ -50,8 +50,8 @@ impl Manager {
         }
         let view = View { pool: &self.pool, now: self.tick };
         let unit = i * self.layout.groups()[group].units as usize;
-        let outlook = [sequence.outlook.get(unit).copied().unwrap_or(NEVER)];
-        let access = Access { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
+        let next_use = [sequence.next_use.get(unit).copied().unwrap_or(NEVER)];
+        let access = Access { next_use: &next_use, meta: sequence.meta, tokens: sequence.known() };
         self.policy.hit(&[twin], access, view);
         self.origins.used(&[twin], sequence.meta.session);
         if self.pool.share(twin) {

@@ -30,7 +30,7 @@ impl Manager {
                 limit: format!("it has computed {computed} tokens: only one that has none"),
             });
         }
-        if waits || sequence.committed != cached || !sequence.read || sequence.private {
+        if waits || sequence.committed != cached || !sequence.read_cache || sequence.private {
             return Ok(cached);
         }
         let mut hits = std::mem::take(&mut self.scratch.hits);
@@ -82,13 +82,13 @@ impl Manager {
         let tokens = &sequence.tokens[..sequence.tokens.len().min(filled as usize)];
         if self.index.takes_keys() {
             keys.extend_from_slice(&sequence.keys);
-            self.hasher.extend(sequence.root, &sequence.extras, tokens, &mut keys);
+            self.hasher.extend(sequence.root, &sequence.mm_items, tokens, &mut keys);
         }
         let wanted = PrefixQuery {
             keys: &keys,
             tokens,
             root: sequence.root,
-            extras: &sequence.extras,
+            mm_items: &sequence.mm_items,
             limit: self.hit_limit(filled),
         };
         let found = self.find_prefix(wanted, hits).0 as u32;
@@ -141,9 +141,9 @@ impl Manager {
         let (before, slots) = (sequence.cached, sequence.len);
         let cached = units * size;
         if self.index.takes_keys() {
-            let Sequence { root, extras, tokens, keys, .. } = sequence;
+            let Sequence { root, mm_items, tokens, keys, .. } = sequence;
             let found = tokens.get(..cached as usize).unwrap_or(tokens);
-            self.hasher.extend(*root, extras, found, keys);
+            self.hasher.extend(*root, mm_items, found, keys);
         }
         (sequence.cached, sequence.committed, sequence.published) = (cached, cached, units);
         sequence.usage.read = cached;
@@ -172,8 +172,8 @@ impl Manager {
         let gives_up = |i: usize| had[i] != NIL && found[i] != had[i];
         let places: Vec<usize> = (0..had.len().min(found.len())).filter(|&i| gives_up(i)).collect();
         let before: Vec<BlockId> = had.iter().copied().collect();
-        let outlook = sequence.outlook.clone();
-        let access = Access { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
+        let next_use = sequence.next_use.clone();
+        let access = Access { next_use: &next_use, meta: sequence.meta, tokens: sequence.known() };
         self.own(seq, group, &fresh, access);
         let table = &mut self.sequences.get_mut(seq)?.tables[group];
         let within = table.len().min(found.len());

@@ -64,12 +64,12 @@ impl Manager {
         seq: SeqId,
         tables: &mut [BlockTable],
         row: u32,
-        outlook: Option<u32>,
+        next_use: Option<u32>,
     ) -> bool {
         let short = self.short_groups(tables, row);
         let is_short = |group: &usize| short >> group & 1 == 1;
         for group in (0..tables.len()).filter(is_short) {
-            let Some(block) = self.obtain(seq, group, outlook) else {
+            let Some(block) = self.obtain(seq, group, next_use) else {
                 for group in (0..group).filter(is_short) {
                     let block = tables[group].pop().expect("the group got its block just now");
                     self.note_block(Kind::Release, seq, block, 0);

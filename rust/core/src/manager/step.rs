@@ -82,7 +82,7 @@ impl Waiting {
         Self {
             tokens: request.prompt.tokens.len().max(request.prompt.len as usize) as u64,
             chunk: request.chunk,
-            brought: request.external.max(request.external_until),
+            brought: request.num_external_tokens.max(request.external_until),
             until: request.until,
             encoder: request.encoder_tokens,
         }

@@ -45,7 +45,7 @@ impl Manager {
         let most = (most as usize).min(wanted.tokens.len()).min(start + size - 1);
         let previous = if rows == 0 { wanted.root } else { wanted.keys[rows - 1] };
         (start + 1..=most).rev().find_map(|end| {
-            let key = self.hasher.tail(previous, rows, wanted.extras, &wanted.tokens[start..end]);
+            let key = self.hasher.tail(previous, rows, wanted.mm_items, &wanted.tokens[start..end]);
             let found = |(group, hits): (usize, &Vec<BlockId>)| {
                 let ordered = self.layout.groups()[group].kind.is_ordered();
                 let parent = if ordered { hits.last().copied().unwrap_or(NIL) } else { NIL };
@@ -67,8 +67,8 @@ impl Manager {
         most: u32,
         hits: &mut [Vec<BlockId>],
     ) -> Option<Tail> {
-        let PrefixQuery { root, tokens, extras, .. } = wanted;
-        let marks = &self.hasher.marks(extras, hits.first().map_or(0, Vec::len) + 1)[..];
+        let PrefixQuery { root, tokens, mm_items, .. } = wanted;
+        let marks = &self.hasher.marks(mm_items, hits.first().map_or(0, Vec::len) + 1)[..];
         let part = |(group, hits): (usize, &Vec<BlockId>)| {
             let path = Path { root: root.for_group(group), tokens, marks };
             radix.find_partial(path, hits, most as usize)
@@ -151,9 +151,9 @@ impl Manager {
         }
         let previous = if at == 0 { sequence.root } else { sequence.keys[at - 1] };
         let tokens = &sequence.tokens[at * size as usize..sequence.committed as usize];
-        let key = self.hasher.tail(previous, at, &sequence.extras, tokens);
+        let key = self.hasher.tail(previous, at, &sequence.mm_items, tokens);
         let (meta, length) = (sequence.meta, sequence.known());
-        let outlook = [sequence.outlook.get(at).copied().unwrap_or(NEVER)];
+        let next_use = [sequence.next_use.get(at).copied().unwrap_or(NEVER)];
         let ids = if self.log.is_on() { tokens.to_vec() } else { Vec::new() };
         for group in 0..self.options.groups.len() {
             let table = &self.sequences.get(seq)?.tables[group];
@@ -173,7 +173,7 @@ impl Manager {
             self.pool.publish(block, key, parent, at as u32);
             let sequence = self.sequences.get(seq)?;
             self.origins.publish(&[block], sequence.root, Self::space_of(sequence), meta.session);
-            let access = Access { outlook: &outlook, meta, tokens: length };
+            let access = Access { next_use: &next_use, meta, tokens: length };
             self.policy.insert(&[block], access, View { pool: &self.pool, now: self.tick });
             self.stats.stored += 1;
             if self.observer.samples.is_on() {

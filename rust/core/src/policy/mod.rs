@@ -102,7 +102,7 @@ use crate::hash::Key;
 use crate::pool::{BlockId, Pool};
 use crate::sequence::Meta;
 
-/// Never used again, as far as the outlook tells.
+/// Never used again, as far as is known.
 pub const NEVER: u32 = u32::MAX;
 
 /// What a policy may look at.
@@ -117,8 +117,8 @@ pub struct View<'a> {
 /// Who uses blocks, and when again.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Access<'a> {
-    /// `outlook[i]` says when the i-th block is used next, where that is known; empty otherwise.
-    pub outlook: &'a [u32],
+    /// `next_use[i]` says when the i-th block is used next, where that is known; empty otherwise.
+    pub next_use: &'a [u32],
     /// The request.
     pub meta: Meta,
     /// Its known length in tokens.
@@ -128,7 +128,7 @@ pub struct Access<'a> {
 impl Access<'_> {
     /// When the i-th block is used next.
     pub fn next(&self, i: usize) -> u32 {
-        self.outlook.get(i).copied().unwrap_or(NEVER)
+        self.next_use.get(i).copied().unwrap_or(NEVER)
     }
 }
 
@@ -230,7 +230,7 @@ pub trait Eviction: Send {
         false
     }
 
-    /// Whether a block with this outlook should stay out rather than replace `victim`.
+    /// Whether a block with this next use should stay out rather than replace `victim`.
     fn refuses(&self, _outlook: u32, _victim: BlockId) -> bool {
         false
     }

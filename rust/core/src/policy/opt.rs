@@ -49,7 +49,7 @@ impl Rank for Opt {
         self.bypass
     }
 
-    fn refuses(&self, outlook: u32, victim: BlockId) -> bool {
-        self.bypass && self.next[victim as usize] <= outlook
+    fn refuses(&self, next_use: u32, victim: BlockId) -> bool {
+        self.bypass && self.next[victim as usize] <= next_use
     }
 }

@@ -158,8 +158,8 @@ impl<R: Rank> Eviction for RankOrder<R> {
         self.policy.may_refuse()
     }
 
-    fn refuses(&self, outlook: u32, victim: BlockId) -> bool {
-        self.policy.refuses(outlook, victim)
+    fn refuses(&self, next_use: u32, victim: BlockId) -> bool {
+        self.policy.refuses(next_use, victim)
     }
 
     fn order(&self, _: View<'_>) -> Vec<BlockId> {

@@ -138,8 +138,10 @@ impl Sequences {
     pub fn disown(&mut self, scope: Scope<'_>) -> Vec<SeqId> {
         let mut disowned = Vec::new();
         for SequenceSlot { handle, sequence, .. } in &mut self.slots {
-            let Sequence { salt, adapter, encoder, meta, .. } = &*sequence;
-            if *handle != 0 && scope.runs(Space { salt, adapter, encoder }, meta.session) {
+            let Sequence { cache_salt: salt, lora_name: adapter, encoder, meta, .. } = &*sequence;
+            if *handle != 0
+                && scope.runs(Space { cache_salt: salt, lora_name: adapter, encoder }, meta.session)
+            {
                 (sequence.private, sequence.disowned) = (true, true);
                 disowned.push(*handle);
             }

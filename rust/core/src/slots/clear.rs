@@ -25,7 +25,11 @@ impl Slots {
         let mut cleared = 0;
         for at in 0..self.all.len() as u32 {
             let slot = &mut self.all[at as usize];
-            let space = Space { salt: &slot.salt, adapter: &slot.adapter, ..Space::default() };
+            let space = Space {
+                cache_salt: &slot.cache_salt,
+                lora_name: &slot.lora_name,
+                ..Space::default()
+            };
             if !scope.runs(space, slot.meta.session) {
                 continue;
             }

@@ -22,9 +22,9 @@ impl Slots {
             self.order.extend(&self.all, at, old);
             return Ok(());
         }
-        let outlook = [slot.next_use];
+        let next_use = [slot.next_use];
         let known =
-            RequestInfo { meta: slot.meta, tokens: slot.tokens.len() as u32, outlook: &outlook };
+            RequestInfo { meta: slot.meta, tokens: slot.tokens.len() as u32, next_use: &next_use };
         // No two contents have the same name, so ghosts of one are never taken for another.
         let block = self.policy.insert(
             Key(self.handle(at).into()),

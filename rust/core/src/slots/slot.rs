@@ -18,8 +18,8 @@ pub(super) struct Slot {
     /// Unsettled copies out of it and into it.
     pub holds: u32,
     pub root: Key,
-    pub salt: Vec<u8>,
-    pub adapter: Vec<u8>,
+    pub cache_salt: Vec<u8>,
+    pub lora_name: Vec<u8>,
     /// Leading tokens that requests of other sessions than the last used as well.
     pub shared: u32,
     /// Known tokens of a live sequence; those that are found of a cached one.
@@ -50,8 +50,8 @@ impl Default for Slot {
             private: false,
             holds: 0,
             root: Key(0),
-            salt: Vec::new(),
-            adapter: Vec::new(),
+            cache_salt: Vec::new(),
+            lora_name: Vec::new(),
             shared: 0,
             tokens: Vec::new(),
             committed: 0,
@@ -73,10 +73,10 @@ impl Slot {
 
     /// What is here from now on was computed in `space`.
     pub fn name(&mut self, space: Space<'_>) {
-        self.salt.clear();
-        self.salt.extend_from_slice(space.salt);
-        self.adapter.clear();
-        self.adapter.extend_from_slice(space.adapter);
+        self.cache_salt.clear();
+        self.cache_salt.extend_from_slice(space.cache_salt);
+        self.lora_name.clear();
+        self.lora_name.extend_from_slice(space.lora_name);
     }
 
     /// Whether neither a sequence nor a copy needs it.

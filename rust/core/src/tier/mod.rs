@@ -30,12 +30,12 @@ pub struct RequestInfo<'a> {
     /// Its length in tokens, or 0 where that is not known.
     pub tokens: u32,
     /// When each block is used next, where that is known.
-    pub outlook: &'a [u32],
+    pub next_use: &'a [u32],
 }
 
 impl<'a> RequestInfo<'a> {
     fn access(&self) -> Access<'a> {
-        Access { outlook: self.outlook, meta: self.meta, tokens: self.tokens }
+        Access { next_use: self.next_use, meta: self.meta, tokens: self.tokens }
     }
 
     /// When the first block is used next.
@@ -45,7 +45,7 @@ impl<'a> RequestInfo<'a> {
 
     /// The same of the blocks from the place `from` on.
     fn behind(self, from: u32) -> Self {
-        Self { outlook: self.outlook.get(from as usize..).unwrap_or(&[]), ..self }
+        Self { next_use: self.next_use.get(from as usize..).unwrap_or(&[]), ..self }
     }
 }
 

@@ -120,7 +120,7 @@ pub fn picture(m: &Manager, seqs: &[SeqId]) -> Picture {
         let numbers =
             (s.len, s.committed, s.cached, s.published, s.private, s.known, s.root, s.meta);
         let (tokens, keys) = (s.tokens.clone(), s.keys.clone());
-        Some((numbers, tokens, keys, s.extras.clone(), s.outlook.clone(), s.tables.clone()))
+        Some((numbers, tokens, keys, s.mm_items.clone(), s.next_use.clone(), s.tables.clone()))
     };
     Picture {
         blocks: (0..p.created()).map(column).collect(),

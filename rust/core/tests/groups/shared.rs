@@ -40,13 +40,13 @@ fn another_input_is_not_found_before_it_was_read_here() {
     let mut m = grouped(32, &[group(FULL), group(GroupKind::Cross)]);
     let space = Space { encoder: b"audio", ..Space::default() };
     let text = prompt(&[1, 2, 3]);
-    let ask = Admission { space, encoder_tokens: 6, external: 8, ..request(&text) };
+    let ask = Admission { space, encoder_tokens: 6, num_external_tokens: 8, ..request(&text) };
     let first = m.allocate(&ask).unwrap();
     m.done(first.load.unwrap()).unwrap();
     let twin = m.fork(first.seq).unwrap();
     m.commit(twin, 8).unwrap();
     let other = prompt(&[4]);
-    let again = Admission { external: 0, ..ask };
+    let again = Admission { num_external_tokens: 0, ..ask };
     let again = Admission { prompt: request(&other).prompt, ..again };
     assert!(!m.allocate(&again).unwrap().encoder_cached);
     m.commit(first.seq, 12).unwrap();
@@ -129,8 +129,8 @@ fn what_is_counted_is_what_is_taken() {
 fn admission_counts_what_each_kind_holds() {
     let request = |max_tokens| Admission {
         chunk: 4,
-        max_tokens,
-        whole_sequence: true,
+        max_seq_len: max_tokens,
+        full_sequence_must_fit: true,
         ..request(&[1, 2, 3, 4])
     };
     for (kind, fits, never) in [

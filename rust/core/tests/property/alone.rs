@@ -39,7 +39,9 @@ impl RequestSpec {
 
     /// What brings a sequence back.
     fn back(sequence: Sequence, encoder: u32) -> Self {
-        let Sequence { tokens, max_tokens, chunk, whole, .. } = sequence;
+        let Sequence {
+            tokens, max_seq_len: max_tokens, chunk, full_sequence_must_fit: whole, ..
+        } = sequence;
         Self { tokens, encoder, max_tokens, chunk, whole, resumed: true }
     }
 
@@ -48,9 +50,9 @@ impl RequestSpec {
             prompt: Prompt { tokens: &self.tokens, ..Prompt::default() },
             space: kvframe_core::hash::Space { encoder: b"input", ..Default::default() },
             encoder_tokens: self.encoder,
-            max_tokens: self.max_tokens,
+            max_seq_len: self.max_tokens,
             chunk: self.chunk,
-            whole_sequence: self.whole,
+            full_sequence_must_fit: self.whole,
             resumed: self.resumed,
             ..Admission::default()
         }
@@ -239,7 +241,7 @@ fn a_step_admits_as_fits_says_and_refuses_a_full_length_below_the_prompt() {
             m.can_allocate(&asked.admission()).unwrap_err();
             m.lookup_request(&asked.admission()).unwrap_err();
             let error = m.allocate(&asked.admission()).unwrap_err();
-            assert!(matches!(error, Error::Invalid { what: "max_tokens", .. }), "{error}");
+            assert!(matches!(error, Error::Invalid { what: "max_seq_len", .. }), "{error}");
         }
     }
 }

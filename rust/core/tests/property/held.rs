@@ -68,7 +68,7 @@ impl Run {
             return;
         }
         let pinned =
-            self.w.m.lock(&text.tokens, space(text.space), &text.extras, PinRequest::default());
+            self.w.m.lock(&text.tokens, space(text.space), &text.mm_items, PinRequest::default());
         self.tell(format!("pin {:?} -> {pinned:x?}", text.tokens));
         // Pins may hold a share of the pool only.
         if matches!(pinned, Err(Error::PinsFull { .. })) {

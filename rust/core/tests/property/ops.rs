@@ -103,14 +103,14 @@ impl Run {
 
     fn allocate(&mut self) {
         let text = self.text();
-        let outlook: Vec<u32> = (0..text.tokens.len()).map(|_| self.dice.between(0, 40)).collect();
-        let mut request = request(&mut self.dice, &text, &outlook);
+        let next_use: Vec<u32> = (0..text.tokens.len()).map(|_| self.dice.between(0, 40)).collect();
+        let mut request = request(&mut self.dice, &text, &next_use);
         request.chunk = if self.dice.one_in(3) { self.dice.between(0, 6) } else { u32::MAX };
         let before = picture(&self.w.m, &self.w.handles());
         request.encoder_tokens = self.w.encoder(text.space);
         let named = request.encoder_tokens == 0 || !request.space.encoder.is_empty();
-        let expected = if request.read && named { self.w.longest_hit(&text) } else { 0 };
-        request.external = self.external(&text, expected);
+        let expected = if request.read_cache && named { self.w.longest_hit(&text) } else { 0 };
+        request.num_external_tokens = self.external(&text, expected);
         request.join = self.joins();
         let outcome = self.w.judged(&mut self.dice, |m| m.allocate(&request));
         let whole = request.fit == Fit::Whole;
@@ -122,9 +122,9 @@ impl Run {
             Err(_) => self.unchanged(&before),
             Ok(allocation) => {
                 let cached = allocation.cached_tokens;
-                self.check_hit(&text, cached, expected, request.read);
+                self.check_hit(&text, cached, expected, request.read_cache);
                 assert!(cached < allocation.prompt_tokens || cached == 0, "rule 5");
-                let start = cached + request.external + allocation.joined_tokens;
+                let start = cached + request.num_external_tokens + allocation.joined_tokens;
                 let until = allocation.prompt_tokens.min(start.saturating_add(request.chunk));
                 assert!(!whole || allocation.granted_tokens == until, "not all that was asked for");
                 self.came_in(&text, &request, allocation);
@@ -316,7 +316,7 @@ impl Run {
     fn lookup(&mut self) {
         let text = self.text();
         let before = picture(&self.w.m, &self.w.handles());
-        let hit = self.w.m.lookup(&text.tokens, space(text.space), &text.extras);
+        let hit = self.w.m.lookup(&text.tokens, space(text.space), &text.mm_items);
         self.unchanged(&before);
         let whole = self.w.longest_hit(&text);
         self.check_hit(&text, hit.tokens, whole, true);

@@ -15,8 +15,8 @@ impl Run {
         let mut request = request(&mut self.dice, &text, &[]);
         request.encoder_tokens = self.w.encoder(text.space);
         let named = request.encoder_tokens == 0 || !request.space.encoder.is_empty();
-        let found = if request.read && named { self.w.longest_hit(&text) } else { 0 };
-        request.external = self.external(&text, found);
+        let found = if request.read_cache && named { self.w.longest_hit(&text) } else { 0 };
+        request.num_external_tokens = self.external(&text, found);
         request.join = self.joins();
         let mut step = Step { allocate: std::slice::from_ref(&request), ..Step::default() };
         let (done, failed) = self.some_tickets();

@@ -41,7 +41,7 @@ impl Run {
         let lease = Some(self.dice.below(3) as u64);
         let pinner = PinRequest { owner: "a lessee", lease, session: 0 };
         let before = picture(&self.w.m, &self.w.handles());
-        let held = self.w.m.lock(&text.tokens, space(text.space), &text.extras, pinner);
+        let held = self.w.m.lock(&text.tokens, space(text.space), &text.mm_items, pinner);
         self.tell(format!("pin {:?} -> {held:?}", text.tokens));
         match held {
             Ok(Some(_)) => {}
@@ -101,7 +101,7 @@ impl Run {
         let layout = self.w.m.layout().clone();
         let (start, count) = (
             allocation.cached_tokens / self.w.size,
-            request.external.min(left) / layout.unit_tokens(),
+            request.num_external_tokens.min(left) / layout.unit_tokens(),
         );
         assert_eq!(allocation.load.is_some(), count > 0);
         if let Some(ticket) = allocation.load {

@@ -383,7 +383,7 @@ impl World {
     /// The longest prefix every group can serve, found the slow way.
     pub fn longest_hit(&self, text: &Text) -> u32 {
         let options = self.m.options();
-        let keys = self.m.keys(&text.tokens, space(text.space), &text.extras);
+        let keys = self.m.keys(&text.tokens, space(text.space), &text.mm_items);
         let pool = self.m.pool();
         // Where no keys are kept, a block is known by what its page holds.
         let wanted = Live::new(0, text, 0, self.epoch);

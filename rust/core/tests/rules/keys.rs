@@ -11,11 +11,11 @@ use crate::common::{SIZE, build, found, open, prompt, refused, request, serve, s
 
 const ALGOS: [HashAlgo; 3] = [HashAlgo::Sha256, HashAlgo::Blake3, HashAlgo::Xxh3];
 
-fn keys(algo: HashAlgo, fingerprint: &[u8], space: Space<'_>, extras: &[MmItem]) -> Vec<Key> {
+fn keys(algo: HashAlgo, fingerprint: &[u8], space: Space<'_>, mm_items: &[MmItem]) -> Vec<Key> {
     let hasher = Hasher::new(algo, 4, fingerprint);
     let tokens: Vec<u32> = (1..=12).collect();
     let mut keys = Vec::new();
-    hasher.extend(hasher.root(space), extras, &tokens, &mut keys);
+    hasher.extend(hasher.root(space), mm_items, &tokens, &mut keys);
     keys
 }
 
@@ -67,7 +67,7 @@ fn rule_8_golden_keys_with_everything_in_them() {
         ],
     ];
     for (algo, golden) in ALGOS.into_iter().zip(golden) {
-        let space = Space { salt: b"bc", adapter: b"a", ..Space::default() };
+        let space = Space { cache_salt: b"bc", lora_name: b"a", ..Space::default() };
         let found = keys(algo, b"w1", space, &[image(2, 6, b"img")]);
         assert_eq!(found, golden.map(Key), "{}", algo.name());
     }
@@ -98,11 +98,11 @@ fn rule_8_hashing_is_incremental() {
     for algo in ALGOS {
         let hasher = Hasher::new(algo, 4, b"");
         let root = hasher.root(Space::default());
-        let extras = [image(5, 9, b"x")];
+        let mm_items = [image(5, 9, b"x")];
         let (mut whole, mut parts) = (Vec::new(), Vec::new());
-        hasher.extend(root, &extras, &tokens, &mut whole);
+        hasher.extend(root, &mm_items, &tokens, &mut whole);
         for len in 0..=tokens.len() {
-            hasher.extend(root, &extras, &tokens[..len], &mut parts);
+            hasher.extend(root, &mm_items, &tokens[..len], &mut parts);
             assert_eq!(parts, whole[..len / 4]);
         }
     }
@@ -111,7 +111,7 @@ fn rule_8_hashing_is_incremental() {
 /// Everything that KV depends on sets keys apart, each in a field of its own (S15, V16).
 #[test]
 fn rule_8_each_part_of_a_key_counts() {
-    let space = |salt, adapter| Space { salt, adapter, ..Space::default() };
+    let space = |salt, adapter| Space { cache_salt: salt, lora_name: adapter, ..Space::default() };
     let plain = Space::default();
     for algo in ALGOS {
         let all = [
@@ -156,9 +156,9 @@ fn rule_8_items_count_from_where_they_lie() {
 #[test]
 fn rule_8_equal_blocks_at_other_places_differ() {
     let mut m = small(16);
-    let extras = [image(0, 8, b"i")];
+    let mm_items = [image(0, 8, b"i")];
     let tokens = prompt(&[1, 1, 1]);
-    let found = m.keys(&tokens, Space::default(), &extras);
+    let found = m.keys(&tokens, Space::default(), &mm_items);
     assert_ne!(found[0], found[1]);
     assert_ne!(found[1], found[2]);
     serve(&mut m, &prompt(&[1, 5]));
@@ -175,7 +175,7 @@ fn rule_8_namespaces_do_not_share_blocks() {
         let tokens = open(&[1, 2]);
         for round in 0..2 {
             for (salt, adapter) in spaces {
-                let space = Space { salt, adapter, ..Space::default() };
+                let space = Space { cache_salt: salt, lora_name: adapter, ..Space::default() };
                 let seq = m.allocate(&Admission { space, ..request(&tokens) }).unwrap();
                 assert_eq!(seq.cached_tokens, round * 8, "{}: {space:?}", algo.name());
                 m.commit(seq.seq, 9).unwrap();
@@ -190,8 +190,9 @@ fn rule_8_another_image_ends_the_hit() {
     let mut m = small(16);
     let tokens = open(&[1, 2, 3]);
     let hit = |m: &mut Manager, id: &[u8]| {
-        let extras = [image(5, 7, id)];
-        let allocation = m.allocate(&Admission { extras: &extras, ..request(&tokens) }).unwrap();
+        let mm_items = [image(5, 7, id)];
+        let allocation =
+            m.allocate(&Admission { mm_items: &mm_items, ..request(&tokens) }).unwrap();
         m.commit(allocation.seq, 13).unwrap();
         m.release(allocation.seq).unwrap();
         allocation.cached_tokens
@@ -238,7 +239,7 @@ fn rule_8_a_collision_of_links_is_a_miss() {
     let first = m.allocate(&keyed(&tokens, &key)).unwrap();
     m.commit(first.seq, 5).unwrap();
     let salted =
-        Admission { space: Space { salt: b"s", ..Space::default() }, ..keyed(&tokens, &key) };
+        Admission { space: Space { cache_salt: b"s", ..Space::default() }, ..keyed(&tokens, &key) };
     assert_eq!(m.allocate(&salted).unwrap().cached_tokens, 0);
     assert_eq!(m.stats().collisions, 1);
 }

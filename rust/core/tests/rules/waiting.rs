@@ -58,7 +58,8 @@ fn what_has_ended_is_joined_no_more() {
 fn what_a_load_brings_is_not_computed_before_it_came() {
     let mut m = small(32);
     let tokens = open(&[1, 2]);
-    let load = m.allocate(&Admission { external: 2 * SIZE, ..request(&tokens) }).expect("room");
+    let load =
+        m.allocate(&Admission { num_external_tokens: 2 * SIZE, ..request(&tokens) }).expect("room");
     let allocation = m.allocate(&joining(&tokens)).expect("room");
     assert_eq!(allocation.joined_tokens, 2 * SIZE);
     // As of the one that the load is for: what is behind it is not computed on top of nothing.
@@ -74,7 +75,8 @@ fn what_a_load_brings_is_not_computed_before_it_came() {
 fn what_a_load_brought_is_not_taken_for_computed() {
     let mut m = small(32);
     let tokens = open(&[1, 2]);
-    let load = m.allocate(&Admission { external: 2 * SIZE, ..request(&tokens) }).expect("room");
+    let load =
+        m.allocate(&Admission { num_external_tokens: 2 * SIZE, ..request(&tokens) }).expect("room");
     let allocation = m.allocate(&joining(&tokens)).expect("room");
     m.loaded(load.load.expect("a load"), 2).expect("outstanding");
     assert_eq!(m.sequence(allocation.seq).expect("live").committed, 2 * SIZE);
@@ -270,7 +272,7 @@ fn a_block_on_its_way_is_not_in_use_and_one_that_another_has_is() {
 #[test]
 fn an_adapter_is_forgotten_down_to_its_first_block() {
     let mut m = small(16);
-    let lora = Space { adapter: b"lora", ..Space::default() };
+    let lora = Space { lora_name: b"lora", ..Space::default() };
     let tokens = open(&[1, 2]);
     let own = Admission { space: lora, ..request(&tokens) };
     let allocation = m.allocate(&own).expect("room");
@@ -278,7 +280,7 @@ fn an_adapter_is_forgotten_down_to_its_first_block() {
     m.release(allocation.seq).expect("live");
     serve(&mut m, &open(&[3]));
     let running = m.allocate(&own).expect("room").seq;
-    m.clear_scope(Scope { adapter: Some(b"lora"), ..Scope::default() });
+    m.clear_scope(Scope { lora_name: Some(b"lora"), ..Scope::default() });
     assert_eq!(m.lookup(&tokens, lora, &[]).tokens, 0);
     assert_eq!(found(&m, &open(&[3])), SIZE);
     // What runs under the old one leaves nothing for the new one.

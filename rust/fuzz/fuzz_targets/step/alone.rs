@@ -38,7 +38,7 @@ fn run(m: &mut Manager, asked: &Admission<'_>) {
     // Without a chunk, all came at once, unless `until` was short of it.
     let step = if asked.chunk == u32::MAX { 1 } else { asked.chunk.max(1) };
     while grow(m, allocation.seq, known, step) {}
-    let answer = if asked.max_tokens > 0 { asked.max_tokens - known } else { 0 };
+    let answer = if asked.max_seq_len > 0 { asked.max_seq_len - known } else { 0 };
     for _ in 0..answer.min(ANSWER) {
         m.append(allocation.seq, &[1]).expect("what was let in can finish");
         let len = m.sequence(allocation.seq).expect("live").len;

@@ -35,10 +35,11 @@ impl World {
             }
             Held::Pin(ref asked) => {
                 let request = Owned::new(&self.m, asked);
-                let (tokens, space, extras) = (request.tokens(), request.space(), request.extras());
+                let (tokens, space, mm_items) =
+                    (request.tokens(), request.space(), request.mm_items());
                 let lease = Some(tokens.len() as u64);
                 let pinner = PinRequest { lease, ..PinRequest::default() };
-                let pinned = self.judged(|m| m.lock(tokens, space, extras, pinner));
+                let pinned = self.judged(|m| m.lock(tokens, space, mm_items, pinner));
                 self.pins.extend(pinned.flatten().map(|pinned| pinned.receipt));
             }
             Held::Unpin(pick) => {
@@ -89,7 +90,7 @@ impl World {
                 let salt = salt.map(|salt| if salt { &b"salt"[..] } else { b"" });
                 let adapter = adapter.map(|adapter| if adapter { &b"lora"[..] } else { b"" });
                 let session = session.map(|session| u64::from(session % 4));
-                self.clear(Scope { salt, adapter, session });
+                self.clear(Scope { cache_salt: salt, lora_name: adapter, session });
             }
             Held::MakeRoom(rule, usage, fence) => {
                 self.make_room(usize::from(rule), f64::from(usage) / 255.0, fence);
@@ -108,13 +109,13 @@ impl World {
         self.m.clear_scope(scope);
         for &seq in &self.seqs {
             let Ok(s) = self.m.sequence(seq) else { continue };
-            let (salt, adapter, encoder) = (&s.salt[..], &s.adapter[..], &s.encoder[..]);
-            let space = Space { salt, adapter, encoder };
+            let (salt, adapter, encoder) = (&s.cache_salt[..], &s.lora_name[..], &s.encoder[..]);
+            let space = Space { cache_salt: salt, lora_name: adapter, encoder };
             if scope.runs(space, s.meta.session) {
                 assert!(s.private, "{seq:x} leaves something findable");
             }
             if scope.covers(space) && scope.session.is_none() && s.meta.session == 0 {
-                let hit = self.m.lookup(&s.tokens, space, &s.extras);
+                let hit = self.m.lookup(&s.tokens, space, &s.mm_items);
                 assert!(hit.blocks.iter().flatten().all(|&b| b == NIL), "{seq:x} is found");
             }
         }

@@ -146,7 +146,7 @@ impl World {
             }
             Verb::Lookup(ref asked) => {
                 let request = Owned::new(&self.m, asked);
-                let hit = self.m.lookup(request.tokens(), request.space(), request.extras());
+                let hit = self.m.lookup(request.tokens(), request.space(), request.mm_items());
                 assert!(hit.tokens as usize <= request.tokens().len().saturating_sub(1));
             }
             Verb::Fork(pick) => {

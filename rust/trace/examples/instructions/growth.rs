@@ -129,7 +129,7 @@ fn loaded(size: u32) -> Counted {
     let mut load = None;
     for i in 0..=size {
         let keys = keys(i, 2);
-        load = m.allocate(&Admission { external: SIZE, ..request(&keys) })?.load;
+        load = m.allocate(&Admission { num_external_tokens: SIZE, ..request(&keys) })?.load;
     }
     let ticket = load.ok_or("a block is loaded")?;
     counted_part(|| {
@@ -145,7 +145,8 @@ fn copy_done(size: u32) -> Counted {
     for i in 0..=size {
         let tokens = vec![i; SIZE as usize + 3];
         let prompt = Prompt { tokens: &tokens, keys: &[], len: 0 };
-        let request = Admission { prompt, read: false, insert: false, ..Admission::default() };
+        let request =
+            Admission { prompt, read_cache: false, write_cache: false, ..Admission::default() };
         let allocation = m.allocate(&request)?;
         m.commit(allocation.seq, allocation.granted_tokens)?;
         let child = m.fork(allocation.seq)?;
@@ -187,7 +188,7 @@ fn step_done(size: u32) -> Counted {
 }
 
 fn whole(keys: &[Key]) -> Admission<'_> {
-    Admission { whole_sequence: true, max_tokens: 4 * SIZE, ..request(keys) }
+    Admission { full_sequence_must_fit: true, max_seq_len: 4 * SIZE, ..request(keys) }
 }
 
 /// Admits a request whole beside `size` that came in whole.
@@ -229,7 +230,7 @@ fn failed_fork(size: u32) -> Counted {
     let mut m = manager(4 * size + 4_096, "lru")?;
     live(&mut m, size)?;
     let loading = keys(size, 2);
-    let allocation = m.allocate(&Admission { external: SIZE, ..request(&loading) })?;
+    let allocation = m.allocate(&Admission { num_external_tokens: SIZE, ..request(&loading) })?;
     m.fork(allocation.seq)?;
     let ticket = allocation.load.ok_or("a block is loaded")?;
     counted_part(|| {

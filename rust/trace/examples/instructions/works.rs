@@ -155,7 +155,8 @@ fn decode() -> Counted {
     for i in 0..running {
         let tokens = vec![i; (96 + i % SIZE) as usize];
         let prompt = Prompt { tokens: &tokens, keys: &[], len: 0 };
-        let request = Admission { prompt, read: false, insert: false, ..Admission::default() };
+        let request =
+            Admission { prompt, read_cache: false, write_cache: false, ..Admission::default() };
         lengths.push((m.allocate(&request)?.seq, tokens.len() as u32));
     }
     let seqs: Vec<SeqId> = lengths.iter().map(|&(seq, _)| seq).collect();

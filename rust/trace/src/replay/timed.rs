@@ -181,7 +181,7 @@ impl PreparedTrace<'_> {
         {
             keys[blocks - 1] = own_key(i, blocks - 1);
         }
-        Ok(Admission { outlook: self.outlook(manager, i), ..room(keys, len, meta) })
+        Ok(Admission { next_use: self.next_use(manager, i), ..room(keys, len, meta) })
     }
 
     fn count(&self, i: usize, cached_tokens: u32, outcome: &mut Outcome) {

@@ -4,7 +4,7 @@
 //! Its ids lie in one list, its tokens in a row a block, so that matching a prompt costs the compare.
 //! Where prefixes part there is a child for each; it is found by its first block's tokens in a table
 //! over all nodes. Each namespace (weights, salt, adapter) has a top node of its own, and a block that
-//! carries extras begins a node that is told apart by them.
+//! carries multimodal items begins a node that is told apart by them.
 //!
 //! Several blocks may stand at one place (copies that were computed side by side); they form a ring,
 //! and one of them represents it. A node splits when something is stored beside it, never at a match.
