@@ -122,7 +122,7 @@ typedef struct kvf_eviction_v1 {
     int32_t (*insert)(void *state, void *memory, uint64_t now, uint32_t n, const uint32_t *blocks,
                       const uint32_t *parents, const uint32_t *depths, const uint64_t *keys,
                       const kvf_access *access);
-    /* An admission found them. */
+    /* An allocation found them. */
     int32_t (*hit)(void *state, void *memory, uint64_t now, uint32_t n, const uint32_t *blocks,
                    const kvf_access *access);
     /* They had no owner and have one now: they may not be evicted. */

@@ -1,4 +1,4 @@
-//! What each logged admission asked for: enough to make it again.
+//! What each logged allocation asked for: enough to make it again.
 
 use crate::hash::{Key, MmItem};
 use crate::manager::Admission;
@@ -7,7 +7,7 @@ use crate::sequence::Meta;
 
 /// An [`Admission`] with its parts owned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)] // each is the admission's field of that name
+#[allow(missing_docs)] // each is the allocation's field of that name
 pub struct Asked {
     pub tokens: Vec<u32>,
     pub keys: Vec<Key>,

@@ -1,6 +1,6 @@
 //! The ordered log: every change of the manager, in the order it happened.
 //!
-//! Two sorts of entries: what was *asked* (an admission, a commit, a release …), one for each call
+//! Two sorts of entries: what was *asked* (an allocation, a commit, a release …), one for each call
 //! that did something, and the *effects* on blocks that came of it. The counters, the state of every
 //! block and the pressure follow from the log alone, and what was asked can be asked again.
 
@@ -13,7 +13,7 @@ use crate::sequence::SeqId;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// A sequence was admitted; `value`: prompt tokens, `other`: found of them.
+    /// A sequence was allocated; `value`: prompt tokens, `other`: found of them.
     Admit = 0,
     /// `block` was found for `seq`.
     Hit = 1,
@@ -89,9 +89,9 @@ pub enum Kind {
     Collect = 34,
     /// The pool has `value` blocks from now on.
     Resize = 35,
-    /// Nobody is admitted any more.
+    /// No sequence is allocated any more.
     Sleep = 36,
-    /// Sequences are admitted again.
+    /// Sequences are allocated again.
     Wake = 37,
     /// Other weights; the bytes of their fingerprint come along as ids.
     Weights = 38,
@@ -109,7 +109,7 @@ pub enum Kind {
     Join = 44,
     /// A table of `seq` has `block` instead of its own block `value`; `other`: the place.
     Remap = 45,
-    /// `value` tokens of a partial block were found for `seq`, besides those its admission names.
+    /// `value` tokens of a partial block were found for `seq`, besides those its allocation names.
     Partial = 46,
     /// The first `value` tokens of `seq` are forked; `other`: 1 if a partial block is copied at once.
     ForkPrefix = 47,
@@ -187,7 +187,7 @@ pub struct LogBatch {
     pub events: Vec<Event>,
     /// Token ids of the events, one event after the other.
     pub ids: Vec<u32>,
-    /// What each admission among the events asked for.
+    /// What each allocation among the events asked for.
     pub asked: Vec<(SeqId, Asked)>,
 }
 
@@ -222,7 +222,7 @@ impl Log {
         self.push(Event { ids: ids.len() as u32, ..event });
     }
 
-    /// What the admission of `seq` asked for.
+    /// What the allocation of `seq` asked for.
     pub fn asked(&mut self, seq: SeqId, asked: Asked) {
         self.kept.asked.push((seq, asked));
     }

@@ -20,7 +20,7 @@
 //! | [`slots`] | a contiguous slot for each sequence, prefixes copied from slot to slot |
 //! | [`origins`] | the salt, adapter and session that a block came of |
 //! | [`held_blocks`], [`attachments`] | blocks held by themselves; handles attached to a prefix |
-//! | [`events`], [`asked`] | the ordered event log; what each logged admission asked for |
+//! | [`events`], [`asked`] | the ordered event log; what each logged allocation asked for |
 //! | [`router`] | which of many workers holds which prefix |
 //! | [`stats`], [`reasons`], [`ghosts`], [`samples`] | counters; why prefixes ended; keys seen lately; how long blocks live |
 //!

@@ -77,7 +77,7 @@ pub struct Options {
     pub pin_cap: f64,
     /// Keep track of sessions, so that hints on them are taken.
     pub sessions: bool,
-    /// Blocks that an admission leaves available for running sequences to grow into.
+    /// Blocks that an allocation leaves available for running sequences to grow into.
     pub reserve: u32,
     /// Leave the last token of a prompt to be computed (rule 5). Off only in trace replay.
     pub compute_last_token: bool,

@@ -2,7 +2,7 @@
 
 use crate::options::MAX_GROUPS;
 
-/// Why an admission found no more of its prompt. One an admission: the first that holds.
+/// Why an allocation found no more of its prompt. One an allocation: the first that holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum MissReason {
@@ -64,7 +64,7 @@ impl MissReason {
     }
 }
 
-/// Where and why the prefix of one admission ended.
+/// Where and why the prefix of one allocation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Miss {
     /// Why.
@@ -80,7 +80,7 @@ pub struct Miss {
 /// Requests of the rolling window.
 pub const WINDOW: usize = 1000;
 
-/// What the last [`WINDOW`] admissions asked for and found; resumed ones are not among them.
+/// What the last [`WINDOW`] allocations asked for and found; resumed ones are not among them.
 #[derive(Debug, Clone, Default)]
 pub struct Window {
     /// (prompt tokens, hit tokens), the oldest at `next` once it is full.
@@ -90,12 +90,12 @@ pub struct Window {
     pub prompt_tokens: u64,
     /// Of those, found.
     pub hit_tokens: u64,
-    /// Admissions that found something.
+    /// Allocations that found something.
     pub with_hit: u64,
 }
 
 impl Window {
-    /// One more admission; the oldest leaves.
+    /// One more allocation; the oldest leaves.
     pub fn add(&mut self, prompt: u32, hit: u32) {
         if self.recent.len() < WINDOW {
             if self.recent.capacity() == 0 {
@@ -115,7 +115,7 @@ impl Window {
         self.with_hit += u64::from(hit > 0);
     }
 
-    /// Admissions in it.
+    /// Allocations in it.
     pub fn len(&self) -> usize {
         self.recent.len()
     }
@@ -126,17 +126,17 @@ impl Window {
     }
 }
 
-/// Admissions and prompt tokens not found, by reason.
+/// Allocations and prompt tokens not found, by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reasons {
-    /// (admissions, tokens that were not found) of each reason.
+    /// (allocations, tokens that were not found) of each reason.
     pub tally: [(u64, u64); REASONS],
-    /// Admissions that each layer group cut short ([`MissReason::Group`]).
+    /// Allocations that each layer group cut short ([`MissReason::Group`]).
     pub groups: [u64; MAX_GROUPS],
 }
 
 impl Reasons {
-    /// Counts one admission that did not find `tokens` of its prompt.
+    /// Counts one allocation that did not find `tokens` of its prompt.
     pub fn count(&mut self, miss: Miss, tokens: u32) {
         let (requests, missed) = &mut self.tally[miss.reason as usize];
         *requests += 1;

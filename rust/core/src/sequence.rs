@@ -42,7 +42,7 @@ pub struct Sequence {
     pub len: u32,
     /// Tokens computed and accepted.
     pub committed: u32,
-    /// Tokens found at admission.
+    /// Tokens found at allocation.
     pub cached: u32,
     /// Blocks at the front of the tables whose publication is settled.
     pub published: u32,
@@ -50,7 +50,7 @@ pub struct Sequence {
     pub unknown: u32,
     /// Tokens known, where only keys came.
     pub known: u32,
-    /// The tick of its last commit, touch or admission.
+    /// The tick of its last commit, touch or allocation.
     pub used: u64,
     /// Why blocks stop being published, if they do: a collision, `write_cache = false`.
     pub private: bool,
@@ -98,7 +98,7 @@ pub struct Sequence {
     pub disowned: bool,
     /// The end of what a load brings: computed elsewhere, over another copy of that input.
     pub brought: u32,
-    /// The tick of its admission.
+    /// The tick of its allocation.
     pub allocated: u64,
     /// Tokens of a step of its prompt; all of them where it came without.
     pub chunk: u32,
@@ -115,7 +115,7 @@ pub struct Sequence {
 /// Usage counts of a request, in tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Found in the cache at admission.
+    /// Found in the cache at allocation.
     pub read: u32,
     /// Made findable by it, and not findable before (in whole blocks).
     pub created: u32,

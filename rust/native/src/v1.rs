@@ -117,7 +117,7 @@ pub type Insert = unsafe extern "C" fn(
     *const u64,
     *const Access,
 ) -> i32;
-/// An admission found blocks.
+/// An allocation found blocks.
 pub type Hit =
     unsafe extern "C" fn(*mut c_void, *mut c_void, u64, u32, *const u32, *const Access) -> i32;
 /// Something else happened to blocks.
@@ -156,7 +156,7 @@ pub struct Table {
     pub resize: Option<Resize>,
     /// Blocks became findable.
     pub insert: Option<Insert>,
-    /// An admission found them.
+    /// An allocation found them.
     pub hit: Option<Hit>,
     /// Cached ones got an owner.
     pub acquire: Option<Event>,

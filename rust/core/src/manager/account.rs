@@ -1,4 +1,4 @@
-//! Statistics: each admission counted once, with the reason why it found no more.
+//! Statistics: each allocation counted once, with the reason why it found no more.
 
 use super::lookup::PrefixQuery;
 use super::{Admission, Allocation, Manager};
@@ -41,7 +41,7 @@ impl Observer {
 }
 
 impl Manager {
-    /// Why admissions found no more, and what the last ones found; `None` with statistics off.
+    /// Why allocations found no more, and what the last ones found; `None` with statistics off.
     pub fn prefix_statistics(&self) -> Option<(&Reasons, &Window)> {
         self.observer.on.then_some((&self.observer.reasons, &self.observer.window))
     }
@@ -51,7 +51,7 @@ impl Manager {
         &self.observer.samples
     }
 
-    /// Why `request` finds no more than `found` blocks, computed or joined. Before the admission changes anything.
+    /// Why `request` finds no more than `found` blocks, computed or joined. Before the allocation changes anything.
     pub(super) fn why_missed(
         &mut self,
         request: &Admission<'_>,
@@ -146,7 +146,7 @@ impl Manager {
         needed.into_iter().find(lacks).map(|i| self.key_of(wanted.keys, group, i))
     }
 
-    /// Counts an admission.
+    /// Counts an allocation.
     pub(super) fn count_allocation(
         &mut self,
         request: &Admission<'_>,
@@ -179,7 +179,7 @@ impl Manager {
         self.observer.on
     }
 
-    /// What a sequence found again counts with its admission: `cached` tokens instead of `before`.
+    /// What a sequence found again counts with its allocation: `cached` tokens instead of `before`.
     pub(super) fn count_more(&mut self, prompt: u32, before: u32, cached: u32, resumed: bool) {
         let stats = &mut self.stats;
         let more = u64::from(cached - before);
@@ -244,7 +244,7 @@ impl Manager {
         }
     }
 
-    /// Why the admission of a live sequence found no more.
+    /// Why the allocation of a live sequence found no more.
     ///
     /// # Errors
     /// Unknown handles.

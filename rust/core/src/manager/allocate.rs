@@ -1,4 +1,4 @@
-//! Admission: a new sequence owns what is cached of its prompt, and gets blocks for the rest.
+//! Allocation: a new sequence owns what is cached of its prompt, and gets blocks for the rest.
 
 use super::lookup::PrefixQuery;
 use super::needs::BlockNeeds;
@@ -15,7 +15,7 @@ use crate::sequence::{SeqId, Sequence, Tables, Usage};
 /// would move the prompt.
 const ANSWER: u32 = 1_024;
 
-/// What an admission starts from.
+/// What an allocation starts from.
 #[derive(Debug, Default)]
 pub(super) struct Start {
     /// Units at the front that every group owns already.
@@ -31,7 +31,7 @@ pub(super) struct Start {
 }
 
 impl Manager {
-    /// Admits a request: looks its prefix up, owns what was found, takes blocks for the rest.
+    /// Allocates a request: looks its prefix up, owns what was found, takes blocks for the rest.
     ///
     /// # Errors
     /// [`Error::NeverFits`], [`Error::NoCapacity`], [`Error::NeedVictims`]; [`Error::Invalid`] for

@@ -1,4 +1,4 @@
-//! Questions about a request that is not admitted yet: nothing is counted, moved or owned.
+//! Questions about a request that is not allocated yet: nothing is counted, moved or owned.
 
 use super::lookup::{Hit, PrefixQuery};
 use super::{Admission, Manager};
@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::hash::Key;
 use crate::pool::BlockId;
 
-/// Whether a request could be admitted.
+/// Whether a request could be allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AllocStatus {
     /// It is larger than the pool.

@@ -1,4 +1,4 @@
-//! Blocks of another input (an encoder's): there from admission to the end of the sequence, found by
+//! Blocks of another input (an encoder's): there from allocation to the end of the sequence, found by
 //! the content of that input alone.
 
 use super::{Admission, Manager};
@@ -48,7 +48,7 @@ impl Manager {
         true
     }
 
-    /// Blocks of another input that an admission has to take.
+    /// Blocks of another input that an allocation has to take.
     pub(super) fn cross_missing(&self, hits: &[Vec<BlockId>], tokens: u32) -> u32 {
         if !self.layout.has_cross() {
             return 0;

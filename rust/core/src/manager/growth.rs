@@ -1,4 +1,4 @@
-//! Blocks that sequences admitted whole (`full_sequence_must_fit`) may still take on their way to full length.
+//! Blocks that sequences allocated whole (`full_sequence_must_fit`) may still take on their way to full length.
 
 use std::ops::{Deref, Range};
 

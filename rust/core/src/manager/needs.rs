@@ -1,4 +1,4 @@
-//! What an admission needs, counted before anything moves.
+//! What an allocation needs, counted before anything moves.
 
 use super::allocate::Start;
 use super::growth::{Count, GrowthPath};
@@ -9,7 +9,7 @@ use crate::groups::Pace;
 use crate::pool::BlockId;
 use crate::sequence::Sequence;
 
-/// What an admission was counted to.
+/// What an allocation was counted to.
 pub(super) struct BlockNeeds {
     /// Tokens that get slots.
     pub(super) until: u32,
@@ -70,7 +70,7 @@ impl Manager {
         Ok(external.max(until.saturating_sub(cached)))
     }
 
-    /// Counts what an admission needs before anything moves.
+    /// Counts what an allocation needs before anything moves.
     pub(super) fn count_needs(
         &self,
         request: &Admission<'_>,

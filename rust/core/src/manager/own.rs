@@ -1,4 +1,4 @@
-//! An admission takes ownership of the blocks that were found for it.
+//! An allocation takes ownership of the blocks that were found for it.
 
 use super::Manager;
 use super::allocate::Start;

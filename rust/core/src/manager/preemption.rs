@@ -10,7 +10,7 @@ use crate::events::Kind;
 use crate::pool::{BlockId, NIL};
 use crate::sequence::{SeqId, Sequence};
 
-/// Which running sequence gives way first. Of equals, the last admitted, but where recency counts the
+/// Which running sequence gives way first. Of equals, the last allocated, but where recency counts the
 /// first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PreemptionOrder {
@@ -18,7 +18,7 @@ pub enum PreemptionOrder {
     FewestComputed,
     /// The one that came in last.
     LastAdmitted,
-    /// The one with the lowest priority, then the last admitted.
+    /// The one with the lowest priority, then the last allocated.
     LowestPriority,
     /// The one with the most tokens.
     LongestFirst,

@@ -138,7 +138,7 @@ impl Manager {
         cached
     }
 
-    /// Forgets all that is cached and admits nobody until `wake`; for engines that give their GPU
+    /// Forgets all that is cached and allocates nothing until `wake`; for engines that give their GPU
     /// memory away.
     ///
     /// # Errors

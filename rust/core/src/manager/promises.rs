@@ -1,5 +1,5 @@
-//! What sequences that were admitted whole (`full_sequence_must_fit`) may yet take, kept as they grow, so that an
-//! admission does not have to ask each of them.
+//! What sequences that were allocated whole (`full_sequence_must_fit`) may yet take, kept as they grow, so that an
+//! allocation does not have to ask each of them.
 
 use hashbrown::HashMap;
 
@@ -8,7 +8,7 @@ use super::growth::{Count, GrowthPath};
 use crate::pool::BlockId;
 use crate::sequence::{BlockTable, SeqId, Sequence};
 
-/// The most blocks that each sequence admitted whole may yet take, and their sum.
+/// The most blocks that each sequence allocated whole may yet take, and their sum.
 #[derive(Debug, Default)]
 pub(super) struct Promises {
     most: HashMap<SeqId, u32>,
@@ -69,7 +69,7 @@ impl Manager {
         }
     }
 
-    /// Blocks that an admission which finds `hits` must leave for running sequences: the reserve, and
+    /// Blocks that an allocation which finds `hits` must leave for running sequences: the reserve, and
     /// what those that came in with their whole length still lack. Exact where it is above `spare`.
     pub(super) fn kept_for_growth(&self, hits: &[Vec<BlockId>], spare: u32) -> u32 {
         // Nobody runs: nothing will grow, and waiting would not help.
@@ -102,7 +102,7 @@ impl Manager {
         if above <= spare { above } else { kept(Count::Exact) }
     }
 
-    /// Compares the sum with what each sequence admitted whole lacks.
+    /// Compares the sum with what each sequence allocated whole lacks.
     ///
     /// # Errors
     /// One line that says what disagrees.

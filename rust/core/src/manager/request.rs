@@ -1,4 +1,4 @@
-//! What an admission is asked for, and what it gives.
+//! What an allocation is asked for, and what it gives.
 
 use crate::hash::{Key, MmItem, Space};
 use crate::retention::Retention;
@@ -65,7 +65,7 @@ pub struct Admission<'a> {
     /// Tokens of the other input that groups of the kind [`crate::GroupKind::Cross`] attend to; its content is
     /// named in `space`, or it is shared with nobody.
     pub encoder_tokens: u32,
-    /// Admit only if all of `max_seq_len` could be had now; later admissions leave what it lacks.
+    /// Allocate only if all of `max_seq_len` could be had now; later allocations leave what it lacks.
     pub full_sequence_must_fit: bool,
     /// When each prompt block is used next (request index), if the future is known.
     pub next_use: &'a [u32],
@@ -99,7 +99,7 @@ impl Default for Admission<'_> {
     }
 }
 
-/// What an admission gave.
+/// What an allocation gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allocation {
     /// The sequence.

@@ -45,13 +45,13 @@ pub struct Step<'a> {
     pub extend: &'a [(SeqId, u32)],
     /// Requests that ask to come in.
     pub allocate: &'a [Admission<'a>],
-    /// Tokens that the admissions may leave to be computed, all together.
+    /// Tokens that the allocations may leave to be computed, all together.
     pub token_budget: Option<u32>,
     /// Tokens that the step may give slots to be computed, all together: appended ones are all or
-    /// nothing, an extension is cut to what is left, and so is an admission's chunk.
+    /// nothing, an extension is cut to what is left, and so is an allocation's chunk.
     pub batch_tokens: Option<u32>,
     /// Try requests behind one that was refused; otherwise the first refusal of any growth keeps
-    /// all admissions behind it out, first come first served.
+    /// all allocations behind it out, first come first served.
     pub skip_refused: bool,
 }
 
@@ -127,7 +127,7 @@ pub struct StepResult {
     pub appended: usize,
     /// Per extension, the length that has slots now.
     pub extended: Vec<u32>,
-    /// Per admission.
+    /// Per allocation.
     pub allocated: Vec<Option<Allocation>>,
     /// What was not granted, in the order tried.
     pub refused: Vec<Refusal>,
@@ -135,7 +135,7 @@ pub struct StepResult {
     pub plan: Option<CopyPlan>,
     /// Tokens that got slots to be computed.
     spent: u32,
-    /// Of those, tokens of admissions.
+    /// Of those, tokens of allocations.
     spent_on_allocations: u32,
 }
 
@@ -144,20 +144,20 @@ impl StepResult {
         self.refused.push(Refusal { growth, place, error });
     }
 
-    /// The admission in line is refused.
+    /// The allocation in line is refused.
     pub fn refuse_allocation(&mut self, error: Error) {
         self.refuse(Growth::Allocate, self.allocated.len(), error);
         self.allocated.push(None);
     }
 
-    /// Whether the admission in line is tried: nothing before it was refused, or refusals are
+    /// Whether the allocation in line is tried: nothing before it was refused, or refusals are
     /// skipped, and tokens are left.
     pub fn allocates_more(&self, step: &Step<'_>) -> bool {
         let kept_out = !self.refused.is_empty() && !step.skip_refused;
         !kept_out && self.left_for_allocations(step) > 0
     }
 
-    /// Tokens that the admission in line may leave to be computed.
+    /// Tokens that the allocation in line may leave to be computed.
     fn left_for_allocations(&self, step: &Step<'_>) -> u32 {
         let spent = self.spent_on_allocations;
         let left = step.token_budget.map_or(u32::MAX, |budget| budget.saturating_sub(spent));
@@ -173,7 +173,7 @@ impl StepResult {
 impl Manager {
     /// Carries a step out. What concerns sequences that exist is checked first: a bad handle, a
     /// bad length or a bad ticket refuses the whole step before anything moves. Want of room
-    /// refuses only the growth or admission concerned.
+    /// refuses only the growth or allocation concerned.
     ///
     /// # Errors
     /// The first thing wrong, as the single verbs say it.

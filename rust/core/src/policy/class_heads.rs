@@ -20,7 +20,7 @@ pub trait Classes: Clone + Send + 'static {
     fn size(&mut self, _blocks: u32, _block_size: u32) {}
     /// A block became findable.
     fn insert(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>);
-    /// An admission found it.
+    /// An allocation found it.
     fn hit(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>);
     /// A block whose class or rank has changed though nothing happened to it: asked for after
     /// every insertion, hit, release and removal, until there is none.

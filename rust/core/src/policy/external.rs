@@ -55,7 +55,7 @@ impl Default for BlockRow {
 pub enum EventKind {
     /// Became findable.
     Insert = 0,
-    /// Found by an admission.
+    /// Found by an allocation.
     Hit = 1,
     /// Got an owner.
     Claim = 2,

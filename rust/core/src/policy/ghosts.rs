@@ -79,7 +79,7 @@ impl<T> Ghosts<T> {
     }
 }
 
-/// Ghosts, and those of them that an admission has just asked for: these are no longer in anyone's way,
+/// Ghosts, and those of them that an allocation has just asked for: these are no longer in anyone's way,
 /// and wait for their block to be computed.
 #[derive(Debug, Clone)]
 pub(super) struct Memory<T> {
@@ -104,7 +104,7 @@ impl<T: Copy> Memory<T> {
         self.ghosts.add(key, value);
     }
 
-    /// An admission asks for `key`.
+    /// An allocation asks for `key`.
     pub fn call(&mut self, key: Key) -> Option<T> {
         let value = self.ghosts.forget(key)?;
         self.called.add(key, value);

@@ -165,7 +165,7 @@ pub trait Eviction: Send {
     /// `blocks` became findable; they have an owner.
     fn insert(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>);
 
-    /// An admission found `blocks` (or computed copies of them).
+    /// An allocation found `blocks` (or computed copies of them).
     fn hit(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>);
 
     /// `block` was free and got its first owner; it is not findable yet.
@@ -206,7 +206,7 @@ pub trait Eviction: Send {
     /// no more in this operation.
     fn victim(&mut self, view: View<'_>) -> Option<BlockId>;
 
-    /// An admission is about to get a block for `key`, which was not found: ghosts may be there.
+    /// An allocation is about to get a block for `key`, which was not found: ghosts may be there.
     fn on_miss(&mut self, _key: Key, _view: View<'_>) {}
 
     /// Whether [`Eviction::on_miss`] does anything.

@@ -10,7 +10,7 @@ pub trait Rank: Send {
     fn name(&self) -> &'static str;
     /// A block became findable.
     fn insert(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>);
-    /// An admission found it.
+    /// An allocation found it.
     fn hit(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>);
     /// It got an owner, free or cached as it was.
     fn acquire(&mut self, _block: BlockId) {}

@@ -47,7 +47,7 @@ impl Pool {
 
     /// Follows `keys` from `block` down the children that were used last, as far as they stand under
     /// those keys; appends them to `out`.
-    // Not inlined, as the two below: in the middle of an admission its variables spill.
+    // Not inlined, as the two below: in the middle of an allocation its variables spill.
     #[inline(never)]
     pub fn follow_last_children(&self, block: BlockId, keys: &[Key], out: &mut Vec<BlockId>) {
         let (blocks, column) = (&self.blocks[..], &self.key[..self.blocks.len()]);

@@ -13,7 +13,7 @@ pub(super) struct Slot {
     pub live: bool,
     /// Its prefix is being copied in.
     pub filling: bool,
-    /// What is here was admitted before the cache was cleared, and is never found.
+    /// What is here was allocated before the cache was cleared, and is never found.
     pub private: bool,
     /// Unsettled copies out of it and into it.
     pub holds: u32,
@@ -85,7 +85,7 @@ impl Slot {
     }
 }
 
-/// What an admission gave.
+/// What an allocation gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlotAllocation {
     /// The sequence: its slot in the low half, the slot's version in the high half.
@@ -125,7 +125,7 @@ pub struct SlotRow {
 /// What happened so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Sequences admitted.
+    /// Sequences allocated.
     pub allocated: u64,
     /// Of them, those that go on in a slot whose prefix they share.
     pub in_place: u64,

@@ -229,7 +229,7 @@ impl TierPolicy {
         Ok(block)
     }
 
-    /// An admission found `blocks`, in the order of their prefix: the last is evicted first of them.
+    /// An allocation found `blocks`, in the order of their prefix: the last is evicted first of them.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a block that is not here.

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::sequence::{SeqId, Sequence};
 
 impl Manager {
-    /// The first half of a step that `check_step` has just passed: all but growth and admissions.
+    /// The first half of a step that `check_step` has just passed: all but growth and allocations.
     ///
     /// # Errors
     /// As [`Manager::step`], half-way through, if it was not checked.
@@ -125,7 +125,7 @@ impl Manager {
         Ok(())
     }
 
-    /// Tries the next admission of a step, one that does not stand in [`Step::allocate`] too; not where
+    /// Tries the next allocation of a step, one that does not stand in [`Step::allocate`] too; not where
     /// [`StepResult::allocates_more`] is false.
     ///
     /// # Errors
@@ -177,7 +177,7 @@ impl Manager {
         let extended = step.extend.iter().map(|&(s, until)| more(s, &|_| u64::from(until)));
         let available = u64::from(self.pool.available());
         let mut blocks = appended.chain(extended).sum::<u64>();
-        // However a budget is shared out, each admission rounds it up once.
+        // However a budget is shared out, each allocation rounds it up once.
         let (mut admitted, mut rounding, mut budget) = (0, 0, step.token_budget);
         for request in queue {
             let most = budget.map_or(u64::MAX, |budget| self.layout.blocks(budget, 0) + rounding);
