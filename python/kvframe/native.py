@@ -28,7 +28,7 @@ CAPSULE = "kvframe.eviction.v1"
 NONE = 0xFFFF_FFFF
 """No block, no place, no victim."""
 
-USE: np.dtype[np.void] = np.dtype(
+ACCESS: np.dtype[np.void] = np.dtype(
     [
         ("session", np.uint64),
         ("turn", np.uint32),
@@ -51,9 +51,9 @@ SIGNATURES: Mapping[str, str] = {
     "insert": "int32(voidptr, voidptr, uint64, uint32, CPointer(uint32), CPointer(uint32), "
     "CPointer(uint32), CPointer(uint64), voidptr)",
     "hit": "int32(voidptr, voidptr, uint64, uint32, CPointer(uint32), voidptr)",
-    "claim": _EVENT,
+    "acquire": _EVENT,
     "release": _EVENT,
-    "expose": _EVENT,
+    "on_evictable": _EVENT,
     "remove": "int32(voidptr, voidptr, uint64, uint32, uint32)",
     "victim": "int64(voidptr, voidptr, uint64)",
     "score": "int32(voidptr, voidptr, uint64, uint32, CPointer(voidptr), CPointer(float64))",

@@ -33,9 +33,9 @@ MUTANTS = (
     Mutant(
         "lost-copy",
         "manager/grow.rs",
-        "        self.tickets.add(Copy { src, dst, tokens, seq, group: group as u8 });\n",
+        "        self.tickets.add(BlockCopy { src, dst, tokens, seq, group: group as u8 });\n",
         "        if group == 0 {\n"
-        "            self.tickets.add(Copy { src, dst, tokens, seq, group: 0 });\n"
+        "            self.tickets.add(BlockCopy { src, dst, tokens, seq, group: 0 });\n"
         "        }\n",
         "only the first group's page is copied before the write",
         ("FE-B6",),
@@ -89,7 +89,7 @@ MUTANTS = (
     Mutant(
         "key-without-salt",
         "hash.rs",
-        "            field(&mut hasher, SALT, space.salt);\n",
+        "            field(&mut hasher, SALT, space.cache_salt);\n",
         "",
         "tenants share blocks that a salt should keep apart",
         ("MK-B16",),
@@ -104,7 +104,7 @@ MUTANTS = (
     Mutant(
         "claim-not-told",
         "manager/own.rs",
-        "        self.policy.claim(if some_owned { &cached } else { found }, view);\n",
+        "        self.policy.acquire(if some_owned { &cached } else { found }, view);\n",
         "",
         "the policy ranks a block that has an owner",
     ),
@@ -151,8 +151,8 @@ MUTANTS = (
     Mutant(
         "plan-forgets-a-copy",
         "tickets.rs",
-        "        let plan = Plan { ticket: self.next + 1, copies: copies.clone() };\n",
-        "        let plan = Plan { ticket: self.next + 1, copies: copies[..1].to_vec() };\n",
+        "        let plan = CopyPlan { ticket: self.next + 1, copies: copies.clone() };\n",
+        "        let plan = CopyPlan { ticket: self.next + 1, copies: copies[..1].to_vec() };\n",
         "of several copies the data plane is told of one",
     ),
     Mutant(
@@ -291,7 +291,7 @@ MUTANTS = (
     ),
     Mutant(
         "promise-forgotten",
-        "manager/promised.rs",
+        "manager/promises.rs",
         "        if self.promised.most.is_empty() {\n",
         "        if self.promised.most.is_empty() || self.tick > 0 {\n",
         "a sequence let in with its whole length is pushed out later",
@@ -299,7 +299,7 @@ MUTANTS = (
     Mutant(
         "old-weights-found",
         "manager/pressure.rs",
-        "        let freed = self.clear_cache();\n        self.options.fingerprint",
+        "        let freed = self.reset_prefix_cache();\n        self.options.fingerprint",
         "        let freed = 0;\n        self.options.fingerprint",
         "what ran under the old weights is found when they come back",
     ),

@@ -14,7 +14,7 @@ MUTANTS = (
     ),
     Mutant(
         "shared-window-taken-for-its-own",
-        "manager/promised.rs",
+        "manager/promises.rs",
         "                    self.pool.refs(block) > 1 || found(group, at, block)\n",
         "                    found(group, at, block)\n",
         "who leaves a window that others share frees nothing: what it was promised is not there",
@@ -50,8 +50,8 @@ MUTANTS = (
     Mutant(
         "state-without-a-checkpoint",
         "manager/lookup.rs",
-        "                Found::Nothing | Found::Collision => true,\n",
-        "                Found::Nothing | Found::Collision => reach.kind != GroupKind::State,\n",
+        "                KeyMatch::Nothing | KeyMatch::Collision => true,\n",
+        "                KeyMatch::Nothing | KeyMatch::Collision => reach.kind != GroupKind::State,\n",
         "a recurrent group is told to go on at a length of which it has no state",
     ),
     Mutant(

@@ -8,8 +8,8 @@ MUTANTS = (
     Mutant(
         "highest-priority-first",
         "policy/heap.rs",
-        "(u64::from(band) << 56)",
-        "(u64::from(100 - band) << 56)",
+        "(u64::from(bucket) << 56)",
+        "(u64::from(100 - bucket) << 56)",
         "what was to be kept longest dies first",
     ),
     Mutant(
@@ -21,7 +21,7 @@ MUTANTS = (
     ),
     Mutant(
         "lru-deaf-to-a-new-priority",
-        "policy/bands.rs",
+        "policy/priority_buckets.rs",
         "        if self.remove(block) {\n",
         "        if self.remove(block) && pool.priority(block) > 35 {\n",
         "a block whose priority fell stands in no order any more: it cannot die",
@@ -29,8 +29,8 @@ MUTANTS = (
     Mutant(
         "sieve-moves-the-hand-of-another-priority",
         "policy/sieve.rs",
-        "        let hand = self.hand_mut(band);\n        let is_lowest",
-        "        let hand = self.hand_mut(band.max(35));\n        let is_lowest",
+        "        let hand = self.hand_mut(bucket);\n        let is_lowest",
+        "        let hand = self.hand_mut(bucket.max(35));\n        let is_lowest",
         "what dies at a low priority decides which block of the default one is next",
     ),
     Mutant(
@@ -42,7 +42,7 @@ MUTANTS = (
     ),
     Mutant(
         "priority-never-expires",
-        "retention/book.rs",
+        "retention/state.rs",
         "        while let Some(block) = self.timers.pop_until(self.time) {\n",
         "        while let Some(block) = self.timers.pop_until(self.time & 0) {\n",
         "what was kept for a minute is kept for ever",
@@ -56,7 +56,7 @@ MUTANTS = (
     ),
     Mutant(
         "anothers-block-lowered",
-        "retention/book.rs",
+        "retention/state.rs",
         "let other = || (!own).then(||",
         "let other = || (own && !own).then(||",
         "whoever asks for little takes from what others computed",
@@ -78,8 +78,8 @@ MUTANTS = (
     Mutant(
         "pin-owns-nothing",
         "locks.rs",
-        "        claimed.extend(path.iter().filter(|&&block| pool.share(block)));\n",
-        "        claimed.extend(path.iter().filter(|&&block| pool.refs(block) == 0));\n",
+        "        acquired.extend(path.iter().filter(|&&block| pool.share(block)));\n",
+        "        acquired.extend(path.iter().filter(|&&block| pool.refs(block) == 0));\n",
         "what is pinned is evicted like all else",
     ),
     Mutant(

@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "rematch-frees-under-a-fence",
         "manager/rematch.rs",
-        "        if self.fences.is_up() {\n            self.put_places",
+        "        if self.fences.is_up() {\n            self.put_places_behind",
         "        if false {\n            self.put_places",
         "a block that a step in flight still writes is given to others",
     ),

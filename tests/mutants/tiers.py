@@ -15,8 +15,8 @@ MUTANTS = (
     Mutant(
         "prefix-in-flight-not-owned",
         "tier/pages.rs",
-        "        self.tier.claim(&chain)?;\n        self.tier.missed(",
-        "        self.tier.missed(",
+        "        self.tier.acquire(&chain)?;\n        self.tier.on_miss(",
+        "        self.tier.on_miss(",
         "the pages that a store follows are evicted while it comes in",
     ),
     Mutant(

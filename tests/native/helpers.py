@@ -32,9 +32,9 @@ TYPES: Mapping[str, Any] = {
         *(ctypes.c_int32, Void, Void, U64, U32, Ids, Ids, Ids, ctypes.POINTER(U64), Void)
     ),
     "hit": ctypes.CFUNCTYPE(ctypes.c_int32, Void, Void, U64, U32, Ids, Void),
-    "claim": EVENT,
+    "acquire": EVENT,
     "release": EVENT,
-    "expose": EVENT,
+    "on_evictable": EVENT,
     "remove": ctypes.CFUNCTYPE(ctypes.c_int32, Void, Void, U64, U32, U32),
     "victim": ctypes.CFUNCTYPE(ctypes.c_int64, Void, Void, U64),
     "score": ctypes.CFUNCTYPE(

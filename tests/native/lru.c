@@ -47,7 +47,7 @@ static void leave(list *l, block *blocks, uint32_t b) {
     x->listed = x->leaf = 0;
 }
 
-static int32_t claim(void *state, void *memory, uint64_t now, uint32_t n, const uint32_t *ids) {
+static int32_t acquire(void *state, void *memory, uint64_t now, uint32_t n, const uint32_t *ids) {
     (void)now;
     for (uint32_t i = 0; i < n; i++) leave(state, memory, ids[i]);
     return 0;
@@ -67,7 +67,7 @@ static int32_t release(void *state, void *memory, uint64_t now, uint32_t n, cons
     return 0;
 }
 
-static int32_t expose(void *state, void *memory, uint64_t now, uint32_t n, const uint32_t *ids) {
+static int32_t on_evictable(void *state, void *memory, uint64_t now, uint32_t n, const uint32_t *ids) {
     block *blocks = memory;
     (void)state, (void)now;
     for (uint32_t i = 0; i < n; i++) blocks[ids[i]].leaf = 1;
@@ -95,9 +95,9 @@ const kvf_eviction_v1 order = {
     .create = create,
     .destroy = destroy,
     .resize = resize,
-    .claim = claim,
+    .acquire = acquire,
     .release = release,
-    .expose = expose,
+    .on_evictable = on_evictable,
     .remove = removed,
     .victim = victim,
 };
@@ -140,7 +140,7 @@ const kvf_eviction_v1 books = {KVF_HEAD,
 const uint32_t layout[] = {
     sizeof(kvf_eviction_v1),
     sizeof(kvf_config),
-    sizeof(kvf_use),
+    sizeof(kvf_access),
     offsetof(kvf_eviction_v1, wants),
     offsetof(kvf_eviction_v1, initial),
     offsetof(kvf_eviction_v1, create),

@@ -28,11 +28,11 @@ Bodies = dict[str, Callable[..., Any]]
 def lowest(exposed: set[int]) -> Bodies:
     """A good one: the lowest exposed block."""
 
-    def expose(state: int, memory: int, now: int, n: int, blocks: Any) -> int:
+    def on_evictable(state: int, memory: int, now: int, n: int, blocks: Any) -> int:
         exposed.update(blocks[:n])
         return 0
 
-    def claim(state: int, memory: int, now: int, n: int, blocks: Any) -> int:
+    def acquire(state: int, memory: int, now: int, n: int, blocks: Any) -> int:
         exposed.difference_update(blocks[:n])
         return 0
 
@@ -43,7 +43,7 @@ def lowest(exposed: set[int]) -> Bodies:
     def victim(state: int, memory: int, now: int) -> int:
         return min(exposed, default=NONE)
 
-    return {"expose": expose, "claim": claim, "remove": remove, "victim": victim}
+    return {"on_evictable": on_evictable, "acquire": acquire, "remove": remove, "victim": victim}
 
 
 def twice() -> Bodies:
@@ -75,15 +75,15 @@ ONCE: dict[str, tuple[Callable[[], Bodies], str]] = {
     "none": (lambda: {"victim": lambda *_: NONE}, "victim named none of 4 cached blocks"),
     "no block": (
         lambda: {"victim": lambda *_: 77},
-        r"victim named block 77, which may not die \(free\)",
+        r"victim named block 77, which may not be evicted \(free\)",
     ),
     "huge": (lambda: {"victim": lambda *_: 2**40}, "named 1099511627776, which is no block id"),
     "error": (lambda: {"victim": lambda *_: -7}, "victim answered error -7"),
     "a block in use": (
         lambda: {"victim": lambda *_: 4},
-        r"victim named block 4, which may not die \(committed\)",
+        r"victim named block 4, which may not be evicted \(committed\)",
     ),
-    "twice": (twice, r"victim named block \d, which may not die \(pending\)"),
+    "twice": (twice, r"victim named block \d, which may not be evicted \(pending\)"),
     "nan": (lambda: scored(0.0, float("nan")), r"score 3 of 4 \(block \d\) is NaN or unset"),
     "unset": (lambda: {"score": unset}, r"score 0 of 4 \(block \d\) is NaN or unset"),
     "error of score": (lambda: {"score": lambda *_: 3}, "score answered error 3"),
@@ -173,7 +173,7 @@ def test_a_strict_policy_with_an_order_decides_nothing_after_a_fault(case: str) 
     kv.check_integrity()
 
 
-@pytest.mark.parametrize("event", ["insert", "hit", "claim", "release", "expose", "remove"])
+@pytest.mark.parametrize("event", ["insert", "hit", "acquire", "release", "on_evictable", "remove"])
 @pytest.mark.parametrize("on_error", ["fallback", "raise"])
 def test_a_policy_that_failed_on_an_event_is_not_called_again(event: str, on_error: str) -> None:
     calls: list[str] = []
@@ -203,7 +203,7 @@ def test_a_policy_that_failed_on_an_event_is_not_called_again(event: str, on_err
             run()
     else:
         _, messages = warned(run)
-        assert f"{event} answered error 5; its books are not whole" in messages[0]
+        assert f"{event} answered error 5; its state is incomplete" in messages[0]
         assert len(messages) == 1
         # Like lru to the end, from whatever it had decided before.
         assert kv.lookup(list(range(800, 800 + 3 * SIZE))).tokens == 2 * SIZE

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kvframe import KVCacheManager, PolicyError, UsageError, _core
-from kvframe.native import COLUMNS, FACTS, NONE, USE, NativePolicy
+from kvframe.native import COLUMNS, FACTS, NONE, ACCESS, NativePolicy
 from kvframe.policies import COLUMNS as BATCHED
 from kvframe.policies import NO_NEXT_USE, BatchedEviction, Candidates
 from kvframe.policies.driver import driver
@@ -184,7 +184,7 @@ def test_events_bring_what_was_asked_for() -> None:
         state: int, memory: int, now: int, n: int, blocks: Any, parents: Any, depths: Any,
         keys: Any, use: int,
     ) -> int:  # fmt: skip
-        told = np.frombuffer(ctypes.string_at(use, USE.itemsize), USE)[0].item()
+        told = np.frombuffer(ctypes.string_at(use, ACCESS.itemsize), ACCESS)[0].item()
         *told, next_uses = told
         again = np.frombuffer(ctypes.string_at(next_uses, 4 * n), np.uint32).tolist()
         seen.append((blocks[:n], parents[:n], depths[:n], keys[: 2 * n], (*told, again), now))
@@ -211,7 +211,7 @@ def test_what_was_not_asked_for_is_null() -> None:
 
     def insert(*arguments: Any) -> int:
         seen.extend(bool(pointer) for pointer in arguments[5:8])
-        told = np.frombuffer(ctypes.string_at(arguments[8], USE.itemsize), USE)[0]
+        told = np.frombuffer(ctypes.string_at(arguments[8], ACCESS.itemsize), ACCESS)[0]
         assert not told["next_uses"]
         return 0
 

@@ -10,7 +10,7 @@ from numba import cfunc, types
 
 from kvframe import KVCacheManager, _core
 from kvframe.bench.traces import load
-from kvframe.native import COLUMNS, NONE, SIGNATURES, USE, NativePolicy
+from kvframe.native import COLUMNS, NONE, SIGNATURES, ACCESS, NativePolicy
 from kvframe.policies.driver import driver
 
 from .helpers import found, manager, serve
@@ -57,7 +57,7 @@ def insert(
     use: Any,
 ) -> int:  # fmt: skip
     fields = carray(state, 1, FIELDS)
-    fields[0].sessions += carray(use, 1, USE)[0].session
+    fields[0].sessions += carray(use, 1, ACCESS)[0].session
     fields[0].inserted += n
     rows = carray(memory, MANY, BLOCK)
     for i in range(n):
@@ -67,16 +67,16 @@ def insert(
     return 0
 
 
-@cfunc(SIGNATURES["expose"])
-def expose(state: Any, memory: Any, now: int, n: int, blocks: Any) -> int:
+@cfunc(SIGNATURES["on_evictable"])
+def on_evictable(state: Any, memory: Any, now: int, n: int, blocks: Any) -> int:
     rows = carray(memory, MANY, BLOCK)
     for i in range(n):
         rows[blocks[i]].exposed = 1
     return 0
 
 
-@cfunc(SIGNATURES["claim"])
-def claim(state: Any, memory: Any, now: int, n: int, blocks: Any) -> int:
+@cfunc(SIGNATURES["acquire"])
+def acquire(state: Any, memory: Any, now: int, n: int, blocks: Any) -> int:
     rows = carray(memory, MANY, BLOCK)
     for i in range(n):
         rows[blocks[i]].exposed = 0
@@ -102,7 +102,7 @@ def victim(state: Any, memory: Any, now: int) -> int:
 
 def test_an_order_in_the_cores_memory_is_the_built_in_fifo() -> None:
     functions: dict[str, Any] = {
-        "insert": insert, "expose": expose, "claim": claim, "remove": remove, "victim": victim,
+        "insert": insert, "on_evictable": on_evictable, "acquire": acquire, "remove": remove, "victim": victim,
     }  # fmt: skip
     policy = NativePolicy.of_functions(
         functions,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kvframe import AbiError, KVCacheManager, PolicyError
-from kvframe.native import COLUMNS, NONE, USE, NativePolicy
+from kvframe.native import COLUMNS, NONE, ACCESS, NativePolicy
 
 from . import helpers
 from .helpers import capsule, functions, manager, of, table
@@ -36,7 +36,7 @@ def test_python_c_and_rust_agree() -> None:
     layout = (ctypes.c_uint32 * 9).in_dll(helpers.compiled(), "layout")
     size, config, use, wants, initial, create, victim, score, columns = layout
     assert (size, config) == (SIZE, 24)
-    assert use == USE.itemsize
+    assert use == ACCESS.itemsize
     assert (wants, initial, create) == (4 * WANTS, 4 * INITIAL, 4 * CREATE)
     assert (victim, score) == (4 * VICTIM, 4 * SCORE)
     assert columns == len(COLUMNS)
@@ -114,7 +114,7 @@ def nothing(*_: object) -> int:
     [
         ({"victim": nothing, "score": nothing}, {}, "both victim and score"),
         ({"hit": nothing}, {}, "neither victim nor score"),
-        ({"score": nothing, "expose": nothing}, {}, "score and expose"),
+        ({"score": nothing, "on_evictable": nothing}, {}, "score and on_evictable"),
         ({"victim": nothing, "create": nothing}, {"state": b"x"}, "create and state_bytes"),
         ({"victim": nothing, "destroy": nothing}, {}, "destroy without create"),
         ({"score": nothing}, {"wants": ["las_use"]}, 'no column or fact is called "las_use"'),

@@ -15,11 +15,11 @@
  *   - may read and write its own state and memory, and read what it is given, until it returns.
  *
  * Blocks are numbered from 0 and numbers are used again. A block's life, as a policy sees it:
- *   insert  hit*  release  (expose  (claim  hit*  release)* ...)  remove
+ *   insert  hit*  release  (on_evictable  (acquire  hit*  release)* ...)  remove
  * `now` is the core's logical clock: one tick an operation that changed something, never wall time.
  *
  * Events and `score` answer 0. Anything else is an error: what an event failed on is missing in the
- * policy's books, so it is not called any more and the built-in order (least recently used) decides;
+ * policy's state, so it is not called any more and the built-in order (least recently used) decides;
  * after an error of `score` or `victim` the built-in order takes that one decision. Either is counted,
  * and one warning names the policy and its package. With on_error = "raise" it ends decisions.
  */
@@ -63,7 +63,7 @@ enum kvf_column {
 #define KVF_WANT_PARENTS (1u << 16) /* uint32_t each: the block before it, or KVF_NONE */
 #define KVF_WANT_DEPTHS (1u << 17)  /* uint32_t each: its place in its prefix */
 #define KVF_WANT_KEYS (1u << 18)    /* 2 uint64_t each, low word first: its key, for ghosts */
-/* What `use` is to tell of the blocks of `insert` and `hit`; without the bit the pointer is null. */
+/* What `access` is to say of the blocks of `insert` and `hit`; without the bit it is null. */
 #define KVF_WANT_NEXT_USES (1u << 19) /* uint32_t each: when it is used next, or KVF_NEVER */
 
 /* Why a block is gone. */
@@ -80,14 +80,14 @@ typedef struct kvf_config {
 } kvf_config;
 
 /* The request that an event comes from. */
-typedef struct kvf_use {
+typedef struct kvf_access {
     uint64_t session; /* 0 if the engine did not tell */
     uint32_t turn;
     uint32_t request_class;
     int32_t priority;
     uint32_t tokens; /* its known length */
     const uint32_t *next_uses; /* of each block of the event, if the policy wants them */
-} kvf_use;
+} kvf_access;
 
 typedef struct kvf_eviction_v1 {
     /* Every version begins with these. */
@@ -121,27 +121,28 @@ typedef struct kvf_eviction_v1 {
     /* Blocks became findable, in the order of their prefix; they have an owner. */
     int32_t (*insert)(void *state, void *memory, uint64_t now, uint32_t n, const uint32_t *blocks,
                       const uint32_t *parents, const uint32_t *depths, const uint64_t *keys,
-                      const kvf_use *use);
-    /* An admission found them. */
+                      const kvf_access *access);
+    /* An allocation found them. */
     int32_t (*hit)(void *state, void *memory, uint64_t now, uint32_t n, const uint32_t *blocks,
-                   const kvf_use *use);
-    /* They had no owner and have one now: they may not die. */
-    int32_t (*claim)(void *state, void *memory, uint64_t now, uint32_t n, const uint32_t *blocks);
-    /* The last owner of each left. In the order of their prefix: the last one dies first. */
+                   const kvf_access *access);
+    /* They had no owner and have one now: they may not be evicted. */
+    int32_t (*acquire)(void *state, void *memory, uint64_t now, uint32_t n, const uint32_t *blocks);
+    /* The last owner of each left. In the order of their prefix: the last one is evicted first. */
     int32_t (*release)(void *state, void *memory, uint64_t now, uint32_t n, const uint32_t *blocks);
-    /* With `victim` only: from now on, and until claimed or removed, these may die: nobody owns
-     * them and no findable block follows them. */
-    int32_t (*expose)(void *state, void *memory, uint64_t now, uint32_t n, const uint32_t *blocks);
+    /* With `victim` only: from now on, and until acquired or removed, these may be evicted: they have
+     * no owner, and no findable block follows them. */
+    int32_t (*on_evictable)(void *state, void *memory, uint64_t now, uint32_t n,
+                            const uint32_t *blocks);
     /* One is no longer findable, whatever it was before. */
     int32_t (*remove)(void *state, void *memory, uint64_t now, uint32_t block, uint32_t why);
 
     /* Exactly one of these two decides. */
 
-    /* The block that dies next: an exposed one; KVF_NONE if there is none; below 0: an error. It is
-     * removed at once, and its parent may be exposed, before the next is asked for. */
+    /* The block to evict next: an evictable one; KVF_NONE if there is none; below 0: an error. It is
+     * removed at once, and its parent may become evictable, before the next is asked for. */
     int64_t (*victim)(void *state, void *memory, uint64_t now);
-    /* Scores for n candidates, which may all die, each after its children: lower dies first. All of
-     * `out` is to be filled, without NaN. Once an operation that needs victims. */
+    /* Scores for n candidates, which may all be evicted, each after its children: the lowest first.
+     * All of `out` is to be filled, without NaN. Once an operation that needs victims. */
     int32_t (*score)(void *state, void *memory, uint64_t now, uint32_t n,
                      const void *const *columns, double *out);
 } kvf_eviction_v1;

@@ -35,8 +35,8 @@ pub fn make_admission(
         return Ok((gate, None, name));
     }
     let keeper = Gatekeeper::new(policy, strict)?;
-    let books = Verdicts::new(keeper.wants_seen());
-    Ok((Some(Box::new(books)), Some(keeper), policy.getattr("name")?.extract()?))
+    let state = Verdicts::new(keeper.wants_seen());
+    Ok((Some(Box::new(state)), Some(keeper), policy.getattr("name")?.extract()?))
 }
 
 /// Everything that a step would make findable.

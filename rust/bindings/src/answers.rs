@@ -1,7 +1,7 @@
 //! What a matcher in Python said of prompts, on its way into the core. An `impl` of `Manager`.
 
 use kvframe_core::index::Changes;
-use kvframe_core::manager::Answer;
+use kvframe_core::manager::MatchAnswer;
 use kvframe_core::pool::NIL;
 use kvframe_core::{Key, Manager as Core};
 use numpy::{PyArray1, PyArray2};
@@ -53,9 +53,9 @@ pub fn claimed(blocks: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
 }
 
 /// An answer as the core takes it.
-pub fn answer_of(answer: &AnswerTuple<'_>, block_size: u32) -> PyResult<Answer> {
+pub fn answer_of(answer: &AnswerTuple<'_>, block_size: u32) -> PyResult<MatchAnswer> {
     let blocks = answer.0.as_ref().map(claimed).transpose()?;
-    Ok(Answer { blocks, most: answer.1.map(|tokens| tokens / block_size) })
+    Ok(MatchAnswer { blocks, most: answer.1.map(|tokens| tokens / block_size) })
 }
 
 impl Manager {
@@ -140,7 +140,7 @@ impl Manager {
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64)> {
         self.with(py, |core| {
             let sequence = core.sequence(seq.0)?;
-            let (salt, adapter) = (&sequence.salt, &sequence.adapter);
+            let (salt, adapter) = (&sequence.cache_salt, &sequence.lora_name);
             Ok((PyBytes::new(py, salt), PyBytes::new(py, adapter), sequence.meta.session))
         })
     }

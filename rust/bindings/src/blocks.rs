@@ -54,7 +54,7 @@ impl Manager {
         generations: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let (blocks, generations) = expected(blocks, generations)?;
-        self.with(py, |core| core.claim_blocks(&blocks, &generations))
+        self.with(py, |core| core.acquire_blocks(&blocks, &generations))
     }
 
     /// Holds blocks once less.

@@ -47,14 +47,14 @@ pub fn tokens(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<u32>> {
 }
 
 /// Token ids that are read under the core's lock: a long prompt that is only looked at is not copied.
-pub enum Unread<'py> {
+pub enum PromptIds<'py> {
     /// The caller's, which may be changed until it is read.
     Array(Bound<'py, PyArray1<u32>>),
     /// As [`tokens`] reads them.
     Copied(Vec<u32>),
 }
 
-impl<'py> Unread<'py> {
+impl<'py> PromptIds<'py> {
     /// Of the same as [`tokens`].
     pub fn of(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Self> {
         match value.cast::<PyArray1<u32>>() {
@@ -86,7 +86,7 @@ impl<'py> Unread<'py> {
     }
 }
 
-/// Why [`Unread::read`] gave nothing; made where no lock is held.
+/// Why [`PromptIds::read`] gave nothing; made where no lock is held.
 pub fn changed(py: Python<'_>) -> PyErr {
     usage(py, "the array of token ids was changed while it was read".into())
 }

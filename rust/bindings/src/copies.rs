@@ -45,7 +45,7 @@ fn put<T: Copy + Into<i64>>(values: &[T], row: &mut [i32], most: i64) -> Option<
 }
 
 /// What is asked of pools: copies from one to another, of so many blocks each.
-struct Asked {
+struct CopyArgs {
     src: Column,
     dst: Column,
     tokens: Option<Column>,
@@ -53,7 +53,7 @@ struct Asked {
     blocks: (u32, u32),
 }
 
-impl Asked {
+impl CopyArgs {
     /// None where one of them is no integer array.
     fn of(
         [src, dst]: [&Bound<'_, PyAny>; 2],
@@ -102,7 +102,7 @@ pub fn few_copies(
     block_size: u32,
     blocks: u32,
 ) -> PyResult<usize> {
-    let asked = Asked::of([src, dst], tokens, block_size, (blocks, blocks));
+    let asked = CopyArgs::of([src, dst], tokens, block_size, (blocks, blocks));
     let mut array = whole(writable::<i32, Ix1>(row, "row")?, "row")?;
     let written = || {
         let asked = asked?;
@@ -131,7 +131,7 @@ pub fn copies<'py>(
     once: bool,
 ) -> Option<Bound<'py, PyArray2<i32>>> {
     let py = src.py();
-    let asked = Asked::of([src, dst], tokens, block_size, (src_blocks, dst_blocks))?;
+    let asked = CopyArgs::of([src, dst], tokens, block_size, (src_blocks, dst_blocks))?;
     let count = asked.src.len();
     let mut row = vec![0; 3 * count];
     asked.put(&mut row)?;

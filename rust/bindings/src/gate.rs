@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use kvframe_core::policy::admission::{Admit, Ask, Occasion, Offer, Row, Tier, Verdict};
+use kvframe_core::policy::admission::{Admit, Ask, Occasion, Offer, OfferRow, Tier, Verdict};
 use kvframe_core::{Error, Key};
 use numpy::PyArray1;
 use pyo3::prelude::*;
@@ -88,7 +88,7 @@ impl TierGate {
         let known = known(&using);
         let mut offer = Offer::default();
         for (i, &key) in keys.iter().enumerate() {
-            offer.push(Row {
+            offer.push(OfferRow {
                 key,
                 next: keys.get(i + 1).copied().unwrap_or(Key(0)),
                 depth: start + i as u32,

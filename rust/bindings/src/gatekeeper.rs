@@ -38,7 +38,7 @@ impl Gatekeeper {
         self.driver.traverse(visit)
     }
 
-    /// Whether the policy keeps books of what was seen.
+    /// Whether the policy keeps track of what was seen.
     pub fn wants_seen(&self) -> bool {
         self.wants_seen
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use kvframe_core::policy::{Candidates, Heard, Journal};
+use kvframe_core::policy::{Candidates, Journal, Subscriptions};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
@@ -46,7 +46,7 @@ struct Loan {
     out: Lent,
 }
 
-/// Which `n` blocks should die, as the core puts it to a policy.
+/// Which `n` blocks should be evicted, as the core puts it to a policy.
 pub struct Decision {
     pub n: usize,
     pub now: u64,
@@ -59,7 +59,7 @@ pub struct Decision {
     pub journal: Journal,
 }
 
-/// The order in which offered blocks should die.
+/// The order in which offered blocks should be evicted.
 pub struct Verdict {
     pub blocks: Vec<u32>,
     pub generations: Vec<u32>,
@@ -74,7 +74,7 @@ impl Judge {
             candidates: driver.getattr("candidates")?.unbind(),
             budget: (!budget.is_none()).then(|| budget.unbind()),
             block_size: driver.getattr("block_size")?.extract()?,
-            hears: Self::heard(driver)? != Heard::default(),
+            hears: Self::heard(driver)? != Subscriptions::default(),
             floats: driver.getattr("floats")?.extract()?,
             names_victims: driver.getattr("names_victims")?.extract()?,
             window: driver.getattr("window")?.extract()?,
@@ -86,12 +86,12 @@ impl Judge {
         })
     }
 
-    /// What the policy's own books are kept by.
-    pub fn heard(driver: &Bound<'_, PyAny>) -> PyResult<Heard> {
-        Ok(Heard {
+    /// What the policy's own state is kept by.
+    pub fn heard(driver: &Bound<'_, PyAny>) -> PyResult<Subscriptions> {
+        Ok(Subscriptions {
             events: driver.getattr("wants_events")?.extract()?,
             keys: driver.getattr("wants_keys")?.extract()?,
-            missed: driver.getattr("wants_missed")?.extract()?,
+            misses: driver.getattr("wants_missed")?.extract()?,
         })
     }
 
@@ -112,7 +112,7 @@ impl Judge {
     }
 
     /// To be held from before the journal is taken until the policy has been told; nothing to wait for where
-    /// it keeps no books.
+    /// it keeps no state.
     pub fn turn(&self, py: Python<'_>) -> PyResult<Option<Turn<'_>>> {
         if self.hears { self.turns.take(py) } else { Ok(None) }
     }

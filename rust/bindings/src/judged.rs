@@ -68,7 +68,7 @@ impl<C: Tiered + Send> Judged<C> {
             work(&mut core.unwrap_or_else(PoisonError::into_inner))
         };
         if let Some(native) = &self.native {
-            native.tell(py);
+            native.report(py);
         }
         Ok(done)
     }
@@ -137,7 +137,7 @@ impl<C: Tiered + Send> Judged<C> {
         }
     }
 
-    /// Asks for the `n` blocks that would die now.
+    /// Asks for the `n` blocks that would be evicted now.
     pub fn ask(
         &self,
         py: Python<'_>,
@@ -156,7 +156,7 @@ impl<C: Tiered + Send> Judged<C> {
         Ok((decision, verdict))
     }
 
-    /// Blocks nobody owns in the order they would die now; a policy from outside is asked for it.
+    /// Blocks nobody owns in the order they would be evicted now; a policy from outside is asked for it.
     pub fn order(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
         let n = self.locked(py, |core| core.tier().pool().cached())? as usize;
         if let Some(judge) = &self.judge

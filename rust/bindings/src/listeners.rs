@@ -79,7 +79,7 @@ impl Listeners {
     /// Tells every change that waits, without any lock. What a callback raises is reported as
     /// unraisable: the call that changed the level has succeeded. A change that a callback causes
     /// is told after the one at hand.
-    pub fn tell(&self, py: Python<'_>) {
+    pub fn notify(&self, py: Python<'_>) {
         if std::mem::replace(&mut self.inner().telling, true) {
             return;
         }

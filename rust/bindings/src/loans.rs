@@ -15,9 +15,9 @@ impl Manager {
         let out = Target::of(whole(writable::<i32, Ix1>(out, "out")?, "out")?);
         // Lent into a copy, so that a refusal leaves the caller's array alone.
         let mut blocks = vec![0; out.len()];
-        self.with_victims(py, |core| core.lend(&mut blocks))?.map_err(|e| from_core(py, &e))?;
+        self.with_victims(py, |core| core.take(&mut blocks))?.map_err(|e| from_core(py, &e))?;
         if !out.is_same() {
-            self.with(py, |core| core.give_back(&blocks))?;
+            self.with(py, |core| core.free(&blocks))?;
             return Err(altered(py, "out"));
         }
         // SAFETY: it is the same, and no Python code runs until all is written.
@@ -37,6 +37,6 @@ impl Manager {
             return Err(usage(py, message));
         }
         let ids: Vec<u32> = blocks.iter().map(|&b| b as u32).collect();
-        self.with(py, |core| core.give_back(&ids))
+        self.with(py, |core| core.free(&ids))
     }
 }

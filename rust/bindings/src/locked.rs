@@ -64,7 +64,7 @@ impl Manager {
             };
             work(&mut core)
         };
-        self.tell_faults(py);
+        self.report_faults(py);
         Ok(done)
     }
 
@@ -74,9 +74,9 @@ impl Manager {
         entered.ok_or_else(|| raise(py, "HandleError", message.into()))
     }
 
-    fn tell_faults(&self, py: Python<'_>) {
+    fn report_faults(&self, py: Python<'_>) {
         if let Some(native) = &self.native {
-            native.tell(py);
+            native.report(py);
         }
     }
 
@@ -101,7 +101,7 @@ impl Manager {
             outcome
         })?;
         if changed {
-            self.listeners.tell(py);
+            self.listeners.notify(py);
         }
         Ok(outcome)
     }
@@ -125,7 +125,7 @@ impl Manager {
         let inside = if self.native.is_some() { Some(self.enter(py)?) } else { None };
         let done = py.detach(|| self.core.lock().ok().map(|mut core| work(&mut core)));
         drop(inside);
-        self.tell_faults(py);
+        self.report_faults(py);
         done.ok_or_else(|| broken(py))
     }
 

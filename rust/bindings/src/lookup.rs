@@ -2,13 +2,13 @@
 //! `Manager`.
 
 use kvframe_core::Key;
-use kvframe_core::hash::{Extra, Space};
-use kvframe_core::manager::{Fits, Hit, Manager as Core};
+use kvframe_core::hash::{MmItem, Space};
+use kvframe_core::manager::{AllocStatus, Hit, Manager as Core};
 use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 
 use crate::answers::AnswerTuple;
-use crate::buffers::{Unread, changed, key_words, tokens};
+use crate::buffers::{PromptIds, changed, key_words, tokens};
 use crate::errors::from_core;
 use crate::manager::Manager;
 use crate::request::{ExtraTuple, LONG_TOKENS, Request, extras_of};
@@ -19,7 +19,7 @@ pub(crate) fn space_of<'a>(
     encoder: Option<&'a [u8]>,
 ) -> Space<'a> {
     let [salt, adapter, encoder] = [salt, adapter, encoder].map(Option::unwrap_or_default);
-    Space { salt, adapter, encoder }
+    Space { cache_salt: salt, lora_name: adapter, encoder }
 }
 
 /// (tokens, a block list a group, what is attached)
@@ -32,7 +32,7 @@ fn block_lists<'py>(py: Python<'py>, hit: &Hit) -> Vec<Bound<'py, PyArray1<i32>>
 
 impl Manager {
     /// The keys of the full blocks of `ids`.
-    fn hash(&self, py: Python<'_>, ids: &[u32], space: Space<'_>, extras: &[Extra]) -> Vec<Key> {
+    fn hash(&self, py: Python<'_>, ids: &[u32], space: Space<'_>, extras: &[MmItem]) -> Vec<Key> {
         let hasher = self.hasher();
         let hash = |ids: &[u32]| {
             let mut keys = Vec::new();
@@ -59,7 +59,7 @@ impl Manager {
         encoder: Option<&[u8]>,
         extras: Vec<ExtraTuple>,
     ) -> PyResult<HitTuple<'py>> {
-        let unread = Unread::of(prompt, "prompt")?;
+        let unread = PromptIds::of(prompt, "prompt")?;
         let space = space_of(salt, adapter, encoder);
         let extras = extras_of(extras);
         let hit = if self.is_keyed() && unread.len() >= LONG_TOKENS {
@@ -98,12 +98,12 @@ impl Manager {
             if asked.join {
                 core.expect_joins();
             }
-            core.fits(&asked)
+            core.can_allocate(&asked)
         })?;
         Ok(match fits.map_err(|e| from_core(py, &e))? {
-            Fits::Never => 0,
-            Fits::Later => 1,
-            Fits::Now => 2,
+            AllocStatus::Never => 0,
+            AllocStatus::Later => 1,
+            AllocStatus::Ok => 2,
         })
     }
 

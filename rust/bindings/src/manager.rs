@@ -29,7 +29,7 @@ use crate::listeners::Listeners;
 use crate::native::{self, Native};
 use crate::options;
 use crate::request::Request;
-use crate::step::{GrantTuple, PlanTuple, grant_tuple, plan_tuple};
+use crate::step::{AllocationTuple, PlanTuple, allocation_tuple, plan_tuple};
 
 /// The core as the package sees it; `kvframe.KVCacheManager` is the face for users.
 #[pyclass(frozen, module = "kvframe._core")]
@@ -261,7 +261,7 @@ impl Manager {
         partial: Option<Partial>,
         resumed: Option<Resumed>,
         answer: Option<AnswerTuple<'_>>,
-    ) -> PyResult<GrantTuple> {
+    ) -> PyResult<AllocationTuple> {
         let request = request.get();
         let keys = self.keys_of(py, request);
         let mut asked = request.admission(&keys);
@@ -274,9 +274,9 @@ impl Manager {
             Some(Partial(false)) => Fit::Whole,
         };
         let answers: Vec<_> = answer.into_iter().map(|answer| (&keys[..], answer)).collect();
-        let admit = || self.with_victims(py, |core| core.admit(&asked));
-        let grant = self.answered(py, &answers, admit)?;
-        grant.map(grant_tuple).map_err(|e| from_core(py, &e))
+        let admit = || self.with_victims(py, |core| core.allocate(&asked));
+        let allocation = self.answered(py, &answers, admit)?;
+        allocation.map(allocation_tuple).map_err(|e| from_core(py, &e))
     }
 
     /// Slots for tokens after everything known.
@@ -389,9 +389,13 @@ impl Manager {
         adapter: Option<&[u8]>,
         session: Option<Session>,
     ) -> PyResult<u32> {
-        let scope = Scope { salt, adapter, session: session.map(|session| session.0) };
+        let scope = Scope {
+            cache_salt: salt,
+            lora_name: adapter,
+            session: session.map(|session| session.0),
+        };
         if scope == Scope::default() {
-            return self.locked_long(py, Core::clear_cache);
+            return self.locked_long(py, Core::reset_prefix_cache);
         }
         self.locked_long(py, |core| core.clear_scope(scope))
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kvframe_core::Error;
 use kvframe_core::policy::Eviction;
-use kvframe_native::check::{self, Refused};
+use kvframe_native::check::{self, LoadError};
 use kvframe_native::faults::Faults;
 use kvframe_native::policy::Policy;
 use kvframe_native::v1::{self, Table};
@@ -63,11 +63,11 @@ impl Native {
         let taken = table(&given)?;
         let table = match taken {
             Ok(table) => table,
-            Err(Refused::Version { found, needed }) => {
+            Err(LoadError::Version { found, needed }) => {
                 let error = call_method(driver, intern!(driver.py(), "refused"), (found, needed))?;
                 return Err(PyErr::from_value(error));
             }
-            Err(Refused::Contract(what)) => return Err(told(driver, &what)),
+            Err(LoadError::Contract(what)) => return Err(failure(driver, &what)),
         };
         let options = given.getattr("options")?.extract()?;
         let keep = Box::new((driver.clone().unbind(), given.unbind()));
@@ -100,7 +100,7 @@ impl Native {
 
     /// Warns of what has failed since the last call. What the warning raises is reported as
     /// unraisable: the operation has succeeded.
-    pub fn tell(&self, py: Python<'_>) {
+    pub fn report(&self, py: Python<'_>) {
         // What a policy that scores could not decide was refused, if it is strict.
         if let Some(what) = self.faults.news()
             && !(self.faults.is_strict() && self.window.is_some())
@@ -117,7 +117,7 @@ impl Native {
     }
 }
 
-fn told(driver: &Bound<'_, PyAny>, what: &str) -> PyErr {
+fn failure(driver: &Bound<'_, PyAny>, what: &str) -> PyErr {
     let origin = driver.getattr("origin").and_then(|origin| origin.extract::<String>());
     match origin {
         Ok(origin) => raise(driver.py(), "PolicyError", format!("{origin}: {what}")),
@@ -128,13 +128,13 @@ fn told(driver: &Bound<'_, PyAny>, what: &str) -> PyErr {
 /// A core error, which may be a policy's own refusal.
 pub fn from_core(py: Python<'_>, error: &Error, native: Option<&Native>) -> PyErr {
     match (error, native) {
-        (Error::PolicyRefused(what), Some(native)) => told(native.driver.bind(py), what),
+        (Error::PolicyRefused(what), Some(native)) => failure(native.driver.bind(py), what),
         _ => errors::from_core(py, error),
     }
 }
 
 /// What a `kvframe.native.NativePolicy` brings: a capsule's table, or one made of addresses.
-fn table(given: &Bound<'_, PyAny>) -> PyResult<Result<Table, Refused>> {
+fn table(given: &Bound<'_, PyAny>) -> PyResult<Result<Table, LoadError>> {
     let capsule = given.getattr("capsule")?;
     if !capsule.is_none() {
         let capsule = capsule.cast_into::<PyCapsule>()?;
@@ -144,7 +144,7 @@ fn table(given: &Bound<'_, PyAny>) -> PyResult<Result<Table, Refused>> {
         if name != v1::CAPSULE {
             let found = format!("a capsule named {name:?}");
             let needed = format!("{:?}, {}", v1::CAPSULE, check::needed());
-            return Ok(Err(Refused::Version { found, needed }));
+            return Ok(Err(LoadError::Version { found, needed }));
         }
         let expected = c"kvframe.eviction.v1";
         let address = capsule.pointer_checked(Some(expected))?;
@@ -156,7 +156,7 @@ fn table(given: &Bound<'_, PyAny>) -> PyResult<Result<Table, Refused>> {
     (table.head.major, table.head.minor) = (major, minor);
     for name in given.getattr("wants")?.extract::<Vec<String>>()? {
         let Some(bit) = v1::want(&name) else {
-            return Ok(Err(Refused::Contract(format!("no column or fact is called {name:?}"))));
+            return Ok(Err(LoadError::Contract(format!("no column or fact is called {name:?}"))));
         };
         table.wants |= bit;
     }
@@ -177,7 +177,7 @@ fn table(given: &Bound<'_, PyAny>) -> PyResult<Result<Table, Refused>> {
         let (name, address) = (name.extract::<String>()?, address.extract::<usize>()?);
         // SAFETY: the author says that it is such a function, of the version stated.
         if !unsafe { check::put(&mut table, &name, address as *const ()) } {
-            return Ok(Err(Refused::Contract(format!("no function is called {name:?}"))));
+            return Ok(Err(LoadError::Contract(format!("no function is called {name:?}"))));
         }
     }
     // SAFETY: a table of our own.

@@ -1,11 +1,11 @@
 //! A manager looked into: its log with all that comes along, statistics, a snapshot. A further
 //! `impl` of `Manager`.
 
-use kvframe_core::manager::{Blocks as BlockColumns, SequenceCopy, Snapshot};
+use kvframe_core::manager::{SequenceCopy, Snapshot, SnapshotBlocks as BlockColumns};
 use kvframe_core::pool::NIL;
-use kvframe_core::reasons::{Miss, Reason};
+use kvframe_core::reasons::{Miss, MissReason};
 use kvframe_core::samples::Histogram;
-use kvframe_core::tickets::Outstanding;
+use kvframe_core::tickets::OutstandingTicket;
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -55,7 +55,7 @@ impl Manager {
         })?;
         let Some((reasons, groups, last)) = kept else { return Ok(None) };
         let dict = PyDict::new(py);
-        for (reason, tally) in Reason::ALL.iter().zip(reasons.tally) {
+        for (reason, tally) in MissReason::ALL.iter().zip(reasons.tally) {
             dict.set_item(reason.name(), tally)?;
         }
         Ok(Some((dict, reasons.groups[..groups].to_vec(), last)))
@@ -63,7 +63,7 @@ impl Manager {
 
     /// Why the admission of a live sequence found no more; None with statistics off.
     fn miss(&self, py: Python<'_>, seq: Seq) -> PyResult<Option<MissTuple>> {
-        Ok(self.with(py, |core| core.miss(seq.0))?.map(miss_tuple))
+        Ok(self.with(py, |core| core.miss_reason(seq.0))?.map(miss_tuple))
     }
 
     /// Histograms of sampled blocks: lifetime, idle before eviction, gap between uses; None if no
@@ -71,7 +71,7 @@ impl Manager {
     #[allow(clippy::type_complexity)]
     fn residency<'py>(&self, py: Python<'py>) -> PyResult<Option<[Bound<'py, PyArray1<u64>>; 3]>> {
         let kept = self.locked(py, |core| {
-            let samples = core.samples();
+            let samples = core.block_lifetimes();
             samples.is_on().then_some([samples.lifetime, samples.idle, samples.gap])
         })?;
         let array = |counts: Histogram| PyArray1::from_slice(py, &counts);
@@ -91,7 +91,7 @@ impl Manager {
         let dict = PyDict::new(py);
         let live = snapshot.sequences.iter().filter(|s| !s.stand_in).count();
         let waiting = snapshot.waiting();
-        let told = [
+        let extra = [
             ("freed", snapshot.freed),
             ("live_sequences", live as u64),
             ("waiting_blocks", waiting),
@@ -103,7 +103,7 @@ impl Manager {
             ("admission_lowered", gate.lowered),
             ("admission_failures", self.gate_failures()),
         ];
-        dict.set_item("stats", stats_dict(py, &snapshot.stats, &told)?)?;
+        dict.set_item("stats", stats_dict(py, &snapshot.stats, &extra)?)?;
         dict.set_item("tick", snapshot.tick)?;
         dict.set_item("counts", snapshot.counts)?;
         dict.set_item("usage", snapshot.usage)?;
@@ -152,10 +152,10 @@ fn ids<'py>(py: Python<'py>, blocks: &[u32]) -> Bound<'py, PyArray1<i32>> {
 type TicketTuple<'py> =
     (u64, &'static str, Bound<'py, numpy::PyArray2<i32>>, Bound<'py, PyArray1<i32>>);
 
-fn ticket_tuple<'py>(py: Python<'py>, ticket: &Outstanding) -> PyResult<TicketTuple<'py>> {
+fn ticket_tuple<'py>(py: Python<'py>, ticket: &OutstandingTicket) -> PyResult<TicketTuple<'py>> {
     let kind = match ticket {
-        Outstanding { load: true, .. } => "load",
-        Outstanding { copies, .. } if copies.is_empty() => "lease",
+        OutstandingTicket { load: true, .. } => "load",
+        OutstandingTicket { copies, .. } if copies.is_empty() => "lease",
         _ => "plan",
     };
     let flat = ticket.copies.iter().flat_map(|c| {
@@ -190,9 +190,9 @@ fn sequence_dict<'py>(py: Python<'py>, s: &SequenceCopy) -> PyResult<Bound<'py, 
     let (m, miss) = (s.meta, s.miss.map(miss_tuple));
     row.set_item("meta", (m.session, m.turn, m.class, m.priority))?;
     row.set_item("admitted", s.admitted)?;
-    row.set_item("max_tokens", s.max_tokens)?;
-    row.set_item("salt", PyBytes::new(py, &s.salt))?;
-    row.set_item("adapter", PyBytes::new(py, &s.adapter))?;
+    row.set_item("max_tokens", s.max_seq_len)?;
+    row.set_item("salt", PyBytes::new(py, &s.cache_salt))?;
+    row.set_item("adapter", PyBytes::new(py, &s.lora_name))?;
     row.set_item("encoder", PyBytes::new(py, &s.encoder))?;
     row.set_item("encoder_tokens", s.encoder_tokens)?;
     row.set_item("miss", miss)?;

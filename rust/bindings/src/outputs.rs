@@ -1,7 +1,7 @@
 //! What a step writes into the caller's buffers.
 
 use kvframe_core::Manager as Core;
-use kvframe_core::groups::{GroupKind, Reach};
+use kvframe_core::groups::{GroupKind, GroupReach};
 use kvframe_core::manager::{Extent, Remap, Step};
 use kvframe_core::pool::{BlockId, NIL};
 use kvframe_core::sequence::Sequence;
@@ -75,8 +75,8 @@ impl Outputs<'_> {
     /// Whether everything a step may write fits; says what does not.
     pub fn check(&mut self, core: &Core, step: &Step<'_>, reach: &[Extent]) -> Result<(), String> {
         self.null = null_entry(core);
-        let own = |group: &Reach| group.kind != GroupKind::Cross;
-        let span = |group: &Reach| own(group).then_some((group.span, group.lag));
+        let own = |group: &GroupReach| group.kind != GroupKind::Cross;
+        let span = |group: &GroupReach| own(group).then_some((group.span, group.lag));
         self.mixed = core.layout().is_mixed();
         self.spans = core.layout().groups().iter().map(span).collect();
         let groups = self.spans.len();

@@ -1,4 +1,4 @@
-//! `TierPages`: a tier's books, with its prefixes and what is on its way.
+//! `TierPages`: a tier's index, with its prefixes and what is on its way.
 
 use kvframe_core::Key;
 use kvframe_core::pool::BlockId;
@@ -13,9 +13,9 @@ use crate::manager::make_policy;
 use crate::tier::{KnownTuple, known};
 
 /// A key as two words, low first, and its page.
-type Gone = Vec<((u64, u64), BlockId)>;
+type EvictedTuple = Vec<((u64, u64), BlockId)>;
 /// (ticket, pages present, where the others go, who made room)
-type StoredTuple<'py> = (u64, u32, Bound<'py, PyArray1<u32>>, Gone);
+type StoredTuple<'py> = (u64, u32, Bound<'py, PyArray1<u32>>, EvictedTuple);
 
 /// The core of a tier of pages; `kvframe.tiers` has the face for users.
 #[pyclass(frozen, module = "kvframe._core")]
@@ -27,7 +27,7 @@ fn words(Key(key): Key) -> (u64, u64) {
     (key as u64, (key >> 64) as u64)
 }
 
-fn gone(pages: Vec<(Key, BlockId)>) -> Gone {
+fn gone(pages: Vec<(Key, BlockId)>) -> EvictedTuple {
     pages.into_iter().map(|(key, page)| (words(key), page)).collect()
 }
 
@@ -109,13 +109,13 @@ impl TierPages {
         ticket: u64,
         good: u32,
         keep: bool,
-    ) -> PyResult<(bool, u32, Gone)> {
+    ) -> PyResult<(bool, u32, EvictedTuple)> {
         let ended = self.core.with(py, |core| core.end(ticket, good, keep))?;
         Ok((ended.whole, ended.good, gone(ended.forgotten)))
     }
 
     /// Gives a transfer up; what is forgotten.
-    fn cancel(&self, py: Python<'_>, ticket: u64) -> PyResult<Gone> {
+    fn cancel(&self, py: Python<'_>, ticket: u64) -> PyResult<EvictedTuple> {
         self.core.with(py, |core| core.cancel(ticket)).map(gone)
     }
 
@@ -125,8 +125,8 @@ impl TierPages {
     }
 
     /// Gives up what is late: (tickets, what is forgotten).
-    fn expire(&self, py: Python<'_>, now: u64) -> PyResult<(Vec<u64>, Gone)> {
-        let (late, forgotten) = self.core.with(py, |core| core.expire(now))?;
+    fn expire(&self, py: Python<'_>, now: u64) -> PyResult<(Vec<u64>, EvictedTuple)> {
+        let (late, forgotten) = self.core.with(py, |core| core.expire_until(now))?;
         Ok((late, gone(forgotten)))
     }
 
@@ -159,14 +159,14 @@ impl TierPages {
     }
 
     /// Forgets pages and what follows them.
-    fn forget(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<Gone> {
+    fn forget(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<EvictedTuple> {
         let keys = self::keys(keys)?;
         let forget = |core: &mut Core| keys.iter().flat_map(|&key| core.forget(key)).collect();
         self.core.locked(py, forget).map(gone)
     }
 
     /// Forgets every page, those on their way too.
-    fn clear(&self, py: Python<'_>) -> PyResult<Gone> {
+    fn clear(&self, py: Python<'_>) -> PyResult<EvictedTuple> {
         self.core.locked(py, Core::clear).map(gone)
     }
 
@@ -183,34 +183,39 @@ impl TierPages {
     }
 
     /// Evicts until so many pages are free.
-    fn collect(&self, py: Python<'_>, free: u32) -> PyResult<Gone> {
-        self.core.with_victims(py, |core| core.collect(free)).map(gone)
+    fn collect(&self, py: Python<'_>, free: u32) -> PyResult<EvictedTuple> {
+        self.core.with_victims(py, |core| core.evict_until(free)).map(gone)
     }
 
-    /// Evicts up to `n` of the pages of `keys` that may die and that the tier below has.
-    fn evict_backed(&self, py: Python<'_>, keys: &Bound<'_, PyAny>, n: u32) -> PyResult<Gone> {
+    /// Evicts up to `n` of the pages of `keys` that may be evicted and that the tier below has.
+    fn evict_backed(
+        &self,
+        py: Python<'_>,
+        keys: &Bound<'_, PyAny>,
+        n: u32,
+    ) -> PyResult<EvictedTuple> {
         let keys = self::keys(keys)?;
         self.core.locked(py, |core| core.evict_backed(&keys, n)).map(gone)
     }
 
-    /// Pages for whoever keeps books of its own, and who made room.
+    /// Pages for whoever keeps track by itself, and who made room.
     fn lend<'py>(
         &self,
         py: Python<'py>,
         pages: u32,
-    ) -> PyResult<(Bound<'py, PyArray1<u32>>, Gone)> {
-        let (lent, evicted) = self.core.with_victims(py, |core| core.lend(pages))?;
+    ) -> PyResult<(Bound<'py, PyArray1<u32>>, EvictedTuple)> {
+        let (lent, evicted) = self.core.with_victims(py, |core| core.take(pages))?;
         Ok((PyArray1::from_vec(py, lent), gone(evicted)))
     }
 
     /// Takes such pages back.
     fn give_back(&self, py: Python<'_>, pages: &Bound<'_, PyAny>) -> PyResult<()> {
         let pages = tokens(pages, "pages")?;
-        self.core.with(py, |core| core.give_back(&pages))
+        self.core.with(py, |core| core.free(&pages))
     }
 
-    /// Pages in the order they would die, each with its key; a policy from outside is asked for it.
-    fn order(&self, py: Python<'_>) -> PyResult<Gone> {
+    /// Pages in the order they would be evicted, each with its key; a policy from outside is asked for it.
+    fn order(&self, py: Python<'_>) -> PyResult<EvictedTuple> {
         let order = self.core.order(py)?;
         self.core.locked(py, |core| {
             order.into_iter().map(|page| (words(core.tier().pool().key(page)), page)).collect()
@@ -223,7 +228,7 @@ impl TierPages {
     }
 
     /// Keys whose pages can be read, in the order of their places, each with its page.
-    fn stored(&self, py: Python<'_>) -> PyResult<Gone> {
+    fn stored(&self, py: Python<'_>) -> PyResult<EvictedTuple> {
         self.core.locked(py, |core| gone(core.stored_pages()))
     }
 
@@ -246,7 +251,7 @@ impl TierPages {
         Ok(out)
     }
 
-    /// Recounts the books.
+    /// Recounts the state.
     fn check_integrity(&self, py: Python<'_>) -> PyResult<()> {
         self.core.with(py, |core| core.check_integrity())
     }

@@ -1,7 +1,7 @@
 //! Prefixes that are held, and the tree for people to read. An `impl` of `Manager`.
 
 use kvframe_core::locks::Receipt;
-use kvframe_core::manager::{DumpFormat, Pinner};
+use kvframe_core::manager::{DumpFormat, PinRequest};
 use pyo3::prelude::*;
 
 use crate::buffers::tokens;
@@ -29,7 +29,7 @@ impl Manager {
     ) -> PyResult<Option<(u64, u32, u32, u32)>> {
         let ids = tokens(prompt, "prompt")?;
         let (space, extras) = (space_of(salt, adapter, encoder), extras_of(extras));
-        let pinner = Pinner { owner, lease: lease.map(|l| l.0), session: 0 };
+        let pinner = PinRequest { owner, lease: lease.map(|l| l.0), session: 0 };
         let locked = self.with(py, |core| core.lock(&ids, space, &extras, pinner))?;
         Ok(locked.map(|l| (l.receipt.id, l.receipt.block, l.tokens, l.found)))
     }

@@ -19,24 +19,24 @@ impl Question {
     pub fn gather(core: &mut Core, due: &[Due<'_>]) -> Option<Self> {
         let mut offer = Offer::default();
         let ask = core.admission_due(due, &mut offer);
-        let books = core.verdicts()?;
-        if offer.is_empty() && books.seen_len() < MANY_SEEN {
+        let state = core.verdicts()?;
+        if offer.is_empty() && state.seen_len() < MANY_SEEN {
             return None;
         }
-        Some(Self { offer, ask, seen: books.take_seen() })
+        Some(Self { offer, ask, seen: state.take_seen() })
     }
 
     /// Hands the verdicts in.
     pub fn answer(&self, core: &mut Core, verdicts: &[Verdict]) {
-        if let Some(books) = core.verdicts() {
-            books.enter(&self.offer, verdicts);
+        if let Some(state) = core.verdicts() {
+            state.enter(&self.offer, verdicts);
         }
     }
 
     /// The operation is over.
     pub fn close(&self, core: &mut Core) {
-        if let Some(books) = core.verdicts() {
-            books.leave(&self.offer);
+        if let Some(state) = core.verdicts() {
+            state.leave(&self.offer);
         }
     }
 }

@@ -19,13 +19,13 @@ fn wrapper(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
 }
 
 /// Requests and prompts, in the order they are tried.
-pub struct Queue<'py> {
+pub struct RequestQueue<'py> {
     items: Bound<'py, PyTuple>,
     /// The first one, if it is a prompt, converted: a step that cannot even try that one has not begun.
     first: Option<Bound<'py, Request>>,
 }
 
-impl<'py> Queue<'py> {
+impl<'py> RequestQueue<'py> {
     /// Checks what each one is, and converts the first if it is a prompt.
     pub fn new(py: Python<'py>, admit: Option<&Bound<'py, PyAny>>) -> PyResult<Self> {
         let Some(admit) = admit else {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kvframe_core::manager::{Answer, Due};
+use kvframe_core::manager::{Due, MatchAnswer};
 use kvframe_core::{Admission, Manager as Core, Prompt, SeqId};
-use kvframe_trace::replay::{Host, Outcome, Prepared};
+use kvframe_trace::replay::{Host, Outcome, PreparedTrace};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -102,11 +102,11 @@ fn answer_for(
     matcher: &Bound<'_, PyAny>,
     manager: &mut Core,
     request: &Admission<'_>,
-) -> PyResult<Answer> {
+) -> PyResult<MatchAnswer> {
     let py = matcher.py();
     let Prompt { keys, len, .. } = request.prompt;
     let size = manager.options().block_size;
-    let mut answer = Answer::default();
+    let mut answer = MatchAnswer::default();
     let mut found = None;
     if attribute(matcher, intern!(py, "is_index"))?.extract()? {
         let changes = changes_tuple(py, manager.take_changes())?;
@@ -177,7 +177,7 @@ pub fn replay<'py>(
     let capacity = if name == "infinite" { None } else { capacity.map(|c| c.0) };
     let (plan, prepare_seconds) = trace.with_plan(py, mode, |plan, s| (Arc::clone(plan), s))?;
     let replayed = py.detach(|| {
-        let prepared = Prepared::new(&trace.inner, mode, &plan);
+        let prepared = PreparedTrace::new(&trace.inner, mode, &plan);
         let mut options = prepared.options(capacity)?;
         options.event_log = log;
         let mut manager = Core::new(options, eviction)?.with_admission(gate);
@@ -196,7 +196,7 @@ pub fn replay<'py>(
         if strict {
             return Err(native.refusal(py));
         }
-        native.tell(py);
+        native.report(py);
     }
     let Some(outcome) = outcome else {
         return Err(crate::errors::raise(py, "PolicyError", "the replay was stopped".into()));

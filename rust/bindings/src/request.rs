@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 
 use kvframe_core::asked::Asked;
-use kvframe_core::hash::{Extra, Hasher, Space};
+use kvframe_core::hash::{Hasher, MmItem, Space};
 use kvframe_core::retention::Retention;
 use kvframe_core::sequence::{Meta, Sequence};
 use kvframe_core::{Admission, Fit, Key, Prompt};
@@ -37,7 +37,7 @@ pub struct Request {
     hashed: Mutex<Option<(Key, Vec<Key>)>>,
     salt: Vec<u8>,
     adapter: Vec<u8>,
-    extras: Vec<Extra>,
+    extras: Vec<MmItem>,
     meta: Meta,
     read: bool,
     insert: bool,
@@ -56,8 +56,8 @@ pub struct Request {
     retention: Option<Retention>,
 }
 
-pub fn extras_of(extras: Vec<ExtraTuple>) -> Vec<Extra> {
-    extras.into_iter().map(|(start, end, id)| Extra { start, end, id }).collect()
+pub fn extras_of(extras: Vec<ExtraTuple>) -> Vec<MmItem> {
+    extras.into_iter().map(|(start, end, id)| MmItem { start, end, id }).collect()
 }
 
 #[pymethods]
@@ -262,7 +262,7 @@ impl Request {
 
 impl Request {
     fn space(&self) -> Space<'_> {
-        Space { salt: &self.salt, adapter: &self.adapter, encoder: &self.encoder }
+        Space { cache_salt: &self.salt, lora_name: &self.adapter, encoder: &self.encoder }
     }
 
     /// The request that brings a preempted sequence back: its tokens, keys and all it was admitted
@@ -282,24 +282,24 @@ impl Request {
             len: known as u32,
             given_keys,
             hashed: Mutex::new(hashed),
-            salt: sequence.salt,
-            adapter: sequence.adapter,
-            extras: sequence.extras,
+            salt: sequence.cache_salt,
+            adapter: sequence.lora_name,
+            extras: sequence.mm_items,
             meta: sequence.meta,
-            read: sequence.read,
-            insert: sequence.insert,
+            read: sequence.read_cache,
+            insert: sequence.write_cache,
             resumed: true,
             partial: false,
             chunk: sequence.chunk,
             until: u32::MAX,
-            max_tokens: sequence.max_tokens,
-            whole_sequence: sequence.whole,
+            max_tokens: sequence.max_seq_len,
+            whole_sequence: sequence.full_sequence_must_fit,
             external: 0,
             external_until: 0,
             join: false,
             encoder: sequence.encoder,
             encoder_tokens: sequence.encoder_tokens,
-            outlook: sequence.outlook,
+            outlook: sequence.next_use,
             retention: sequence.retention.map(|asked| *asked),
         }
     }
@@ -311,24 +311,24 @@ impl Request {
             tokens: asked.tokens,
             given_keys: asked.keys,
             hashed: Mutex::new(None),
-            salt: asked.salt,
-            adapter: asked.adapter,
-            extras: asked.extras,
+            salt: asked.cache_salt,
+            adapter: asked.lora_name,
+            extras: asked.mm_items,
             meta: asked.meta,
-            read: asked.read,
-            insert: asked.insert,
+            read: asked.read_cache,
+            insert: asked.write_cache,
             resumed: asked.resumed,
             partial: asked.partial,
             chunk: asked.chunk,
             until: asked.until,
-            max_tokens: asked.max_tokens,
-            whole_sequence: asked.whole_sequence,
-            external: asked.external,
+            max_tokens: asked.max_seq_len,
+            whole_sequence: asked.full_sequence_must_fit,
+            external: asked.num_external_tokens,
             external_until: asked.external_until,
             join: asked.join,
             encoder: asked.encoder,
             encoder_tokens: asked.encoder_tokens,
-            outlook: asked.outlook,
+            outlook: asked.next_use,
             retention: asked.retention,
         }
     }
@@ -369,22 +369,22 @@ impl Request {
         Admission {
             prompt: Prompt { tokens: &self.tokens, keys, len: self.len },
             space: self.space(),
-            extras: &self.extras,
+            mm_items: &self.extras,
             meta: self.meta,
-            read: self.read,
-            insert: self.insert,
+            read_cache: self.read,
+            write_cache: self.insert,
             resumed: self.resumed,
             fit: if self.partial { Fit::Partial } else { Fit::Whole },
             chunk: self.chunk,
             budget: u32::MAX,
             until: self.until,
-            max_tokens: self.max_tokens,
-            whole_sequence: self.whole_sequence,
-            external: self.external,
+            max_seq_len: self.max_tokens,
+            full_sequence_must_fit: self.whole_sequence,
+            num_external_tokens: self.external,
             external_until: self.external_until,
             join: self.join,
             encoder_tokens: self.encoder_tokens,
-            outlook: &self.outlook,
+            next_use: &self.outlook,
             retention: self.retention.as_ref(),
         }
     }

@@ -1,8 +1,8 @@
 //! Retention: what requests ask for, who pins, how important a block is. An `impl` of `Manager`.
 
-use kvframe_core::locks::{Held, Receipt};
-use kvframe_core::manager::Pinner;
-use kvframe_core::retention::{Decay, Hint, Keep, Retention, Taken, TokenRange};
+use kvframe_core::locks::{PinInfo, Receipt};
+use kvframe_core::manager::PinRequest;
+use kvframe_core::retention::{Decay, Hint, HintStatus, Keep, Retention, TokenRange};
 use pyo3::prelude::*;
 
 use crate::blocks::in_pool;
@@ -39,18 +39,18 @@ pub fn retention_tuple(retention: &Retention) -> RetentionTuple {
     (retention.ranges.iter().map(range).collect(), retention.decode.map(keep_tuple))
 }
 
-fn pin_tuple(held: Held<'_>) -> PinTuple {
+fn pin_tuple(held: PinInfo<'_>) -> PinTuple {
     let (Receipt { id, block }, holder) = (held.receipt, held.holder);
     (id, block, holder.tokens, holder.owner.clone(), holder.until, held.path.len())
 }
 
-fn name_of(taken: Taken) -> &'static str {
+fn name_of(taken: HintStatus) -> &'static str {
     match taken {
-        Taken::Accepted => "accepted",
-        Taken::Clipped => "clipped",
-        Taken::Deferred => "deferred",
-        Taken::Refused => "refused",
-        Taken::Missing => "missing",
+        HintStatus::Accepted => "accepted",
+        HintStatus::Clipped => "clipped",
+        HintStatus::Deferred => "deferred",
+        HintStatus::Refused => "refused",
+        HintStatus::Missing => "missing",
     }
 }
 
@@ -87,7 +87,7 @@ impl Manager {
             }
         };
         let reply = self.with(py, |core| core.hint(session.0, hint))?;
-        Ok((name_of(reply.taken), reply.blocks))
+        Ok((name_of(reply.status), reply.blocks))
     }
 
     /// Pins what a session has: (how it was taken, blocks, the receipt, its block, tokens, and tokens
@@ -101,10 +101,10 @@ impl Manager {
         owner: &str,
         lease: Option<Lease>,
     ) -> PyResult<(&'static str, u32, Option<(u64, u32, u32, u32)>)> {
-        let pinner = Pinner { owner, lease: lease.map(|l| l.0), session: session.0 };
+        let pinner = PinRequest { owner, lease: lease.map(|l| l.0), session: session.0 };
         let reply = self.with(py, |core| core.pin_session(session.0, pinner))?;
         let pin = reply.pin.map(|l| (l.receipt.id, l.receipt.block, l.tokens, l.found));
-        Ok((name_of(reply.taken), reply.blocks, pin))
+        Ok((name_of(reply.status), reply.blocks, pin))
     }
 
     /// A block's retention priority, and when it changes by itself.

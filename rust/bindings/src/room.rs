@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use kvframe_core::Manager as Core;
 use kvframe_core::hash::Hasher;
-use kvframe_core::manager::Preempt;
+use kvframe_core::manager::PreemptionOrder;
 use pyo3::prelude::*;
 
 use crate::buffers::{tokens, u64s};
@@ -16,15 +16,15 @@ use crate::native;
 use crate::request::Request;
 
 /// Who gives way first, by its name.
-fn rule_of(name: &Bound<'_, PyAny>) -> PyResult<Preempt> {
+fn rule_of(name: &Bound<'_, PyAny>) -> PyResult<PreemptionOrder> {
     Ok(match name.extract::<String>().as_deref() {
-        Ok("fewest-computed") => Preempt::FewestComputed,
-        Ok("last-admitted") => Preempt::LastAdmitted,
-        Ok("lowest-priority") => Preempt::LowestPriority,
-        Ok("longest-first") => Preempt::LongestFirst,
-        Ok("lru") => Preempt::LeastRecent,
-        Ok("lfu-aged") => Preempt::LeastFrequent,
-        Ok("most-freed") => Preempt::MostFreed,
+        Ok("fewest-computed") => PreemptionOrder::FewestComputed,
+        Ok("last-admitted") => PreemptionOrder::LastAdmitted,
+        Ok("lowest-priority") => PreemptionOrder::LowestPriority,
+        Ok("longest-first") => PreemptionOrder::LongestFirst,
+        Ok("lru") => PreemptionOrder::LeastRecent,
+        Ok("lfu-aged") => PreemptionOrder::LeastFrequent,
+        Ok("most-freed") => PreemptionOrder::MostFreed,
         _ => {
             let known = "fewest-computed, last-admitted, lowest-priority, longest-first, lru, \
                          lfu-aged, most-freed";
@@ -38,14 +38,14 @@ fn rule_of(name: &Bound<'_, PyAny>) -> PyResult<Preempt> {
 impl Manager {
     /// Slots for tokens whose ids come later.
     fn append_unknown(&self, py: Python<'_>, seq: Seq, count: Count) -> PyResult<()> {
-        self.with_victims(py, |core| core.append_unknown(seq.0, count.0))?
+        self.with_victims(py, |core| core.append_placeholders(seq.0, count.0))?
             .map_err(|e| from_core(py, &e))
     }
 
     /// The ids of the first tokens that were appended without.
     fn fill(&self, py: Python<'_>, seq: Seq, ids: &Bound<'_, PyAny>) -> PyResult<()> {
         let ids = tokens(ids, "tokens")?;
-        self.with(py, |core| core.fill(seq.0, &ids))
+        self.with(py, |core| core.fill_placeholders(seq.0, &ids))
     }
 
     /// A load has ended with its first blocks good, of each group as many or as said; returns the
@@ -150,9 +150,9 @@ impl Manager {
     /// Evicts until so many blocks are free, or nothing is cached; returns how many went.
     fn collect(&self, py: Python<'_>, free: Free) -> PyResult<u32> {
         let collected = if self.asks_policy() {
-            self.with_victims(py, |core| core.collect(free.0))?
+            self.with_victims(py, |core| core.evict_until(free.0))?
         } else {
-            self.changing_long(py, |core| core.collect(free.0))?
+            self.changing_long(py, |core| core.evict_until(free.0))?
         };
         collected.map_err(|e| from_core(py, &e))
     }
@@ -176,7 +176,7 @@ impl Manager {
     /// The weights have changed; returns how many cached blocks were freed.
     fn set_fingerprint(&self, py: Python<'_>, fingerprint: &[u8]) -> PyResult<u32> {
         let freed = self.locked_long(py, |core| {
-            let freed = core.set_fingerprint(fingerprint);
+            let freed = core.set_weight_version(fingerprint);
             let options = core.options();
             let hasher = Hasher::new(options.chain_hash(), options.block_size, fingerprint);
             *self.hasher.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(hasher);

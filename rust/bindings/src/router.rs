@@ -2,12 +2,12 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use kvframe_core::router::{Rank, Reach, Router, Text};
+use kvframe_core::router::{PrefixReach, Rank, Router, Text};
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-use crate::buffers::{Unread, changed};
+use crate::buffers::{PromptIds, changed};
 use crate::calls::listed;
 use crate::errors::{raise, shown, usage};
 use crate::fork;
@@ -46,7 +46,7 @@ fn hash(item: &Bound<'_, PyAny>) -> PyResult<u64> {
 type ReachTuple = (u64, u32, (u32, u32, u32, u32));
 
 /// How far workers reach: each rank, or each worker by its ranks that reach farthest.
-fn reach_tuples(mut found: Vec<Reach>, ranks: bool) -> Vec<ReachTuple> {
+fn reach_tuples(mut found: Vec<PrefixReach>, ranks: bool) -> Vec<ReachTuple> {
     if !ranks {
         found.dedup_by(|next, kept| {
             let same = next.worker == kept.worker;
@@ -57,7 +57,7 @@ fn reach_tuples(mut found: Vec<Reach>, ranks: bool) -> Vec<ReachTuple> {
             same
         });
     }
-    let tuple = |reach: Reach| {
+    let tuple = |reach: PrefixReach| {
         let [gpu, host, disk, anywhere] = reach.blocks;
         (reach.worker, reach.rank, (gpu, host, disk, anywhere))
     };
@@ -136,7 +136,7 @@ impl RouterIndex {
         tier: u8,
     ) -> PyResult<usize> {
         let (keys, parent) = (hashes(blocks)?, parent.map(hash).transpose()?);
-        let (unread, space) = (Unread::of(ids, "token_ids")?, root(salt, adapter));
+        let (unread, space) = (PromptIds::of(ids, "token_ids")?, root(salt, adapter));
         let mut router = self.locked(py)?;
         let stored = unread.read(|tokens| {
             let text = Text { tokens, marks: &marks, space };
@@ -189,7 +189,7 @@ impl RouterIndex {
         adapter: Option<&[u8]>,
         ranks: bool,
     ) -> PyResult<Vec<ReachTuple>> {
-        let (unread, space) = (Unread::of(ids, "prompt")?, root(salt, adapter));
+        let (unread, space) = (PromptIds::of(ids, "prompt")?, root(salt, adapter));
         let mut router = self.locked(py)?;
         let found =
             unread.read(|tokens| router.match_tokens(Text { tokens, marks: &marks, space }));
@@ -213,5 +213,5 @@ impl RouterIndex {
 
 fn root(salt: Option<&[u8]>, adapter: Option<&[u8]>) -> u64 {
     let space = space_of(salt, adapter, None);
-    Router::space(space.salt, space.adapter)
+    Router::space(space.cache_salt, space.lora_name)
 }

@@ -43,7 +43,7 @@ impl Manager {
 
     /// Tokens that may be read.
     fn readable(&self, py: Python<'_>, seq: Seq) -> PyResult<u32> {
-        self.with(py, |core| core.readable(seq.0))
+        self.with(py, |core| core.num_readable_tokens(seq.0))
     }
 
     /// Pages of a range of tokens: (blocks, tokens before it in the first, tokens up to its end in
@@ -64,7 +64,7 @@ impl Manager {
 
     /// Blocks that nobody can find, in each group.
     fn unkeyed<'py>(&self, py: Python<'py>, seq: Seq) -> PyResult<Vec<Bound<'py, PyArray1<i32>>>> {
-        let groups = self.with(py, |core| core.unkeyed(seq.0))?;
+        let groups = self.with(py, |core| core.unhashed_blocks(seq.0))?;
         let array =
             |blocks: Vec<_>| PyArray1::from_iter(py, blocks.into_iter().map(|b| entry(b, -1)));
         Ok(groups.into_iter().map(array).collect())
@@ -89,7 +89,7 @@ impl Manager {
 
     /// Handles whose prefix is gone, since the last call.
     fn take_dropped(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
-        self.locked(py, kvframe_core::Manager::take_dropped)
+        self.locked(py, kvframe_core::Manager::take_detached)
     }
 
     /// Since the last call: (sequences cut with a computation they joined, changed table entries).
@@ -106,7 +106,7 @@ impl Manager {
     /// priority).
     #[allow(clippy::type_complexity)]
     fn expire(&self, py: Python<'_>, now: Now) -> PyResult<(Vec<u64>, Vec<u64>, Vec<u64>, u32)> {
-        let lapsed = self.with(py, |core| core.expire(now.0))?;
+        let lapsed = self.with(py, |core| core.expire_until(now.0))?;
         let pins = lapsed.pins.iter().map(|receipt| receipt.id).collect();
         Ok((lapsed.tickets, lapsed.cut, pins, lapsed.blocks))
     }
@@ -125,8 +125,9 @@ impl Manager {
         py: Python<'_>,
         block: BlockNumber,
     ) -> PyResult<(Vec<u64>, Vec<u64>, u32, u32, Vec<(u64, String)>)> {
-        let told = self.locked(py, |core| in_pool(core, block.0).map(|()| core.owners(block.0)))?;
-        let owners = told.map_err(|why| usage(py, why))?;
+        let owners =
+            self.locked(py, |core| in_pool(core, block.0).map(|()| core.owners(block.0)))?;
+        let owners = owners.map_err(|why| usage(py, why))?;
         let pins = owners.pins.into_iter().map(|(receipt, owner)| (receipt.id, owner)).collect();
         Ok((owners.sequences, owners.tickets, owners.waiting, owners.held, pins))
     }

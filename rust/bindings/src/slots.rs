@@ -1,7 +1,7 @@
 //! `Slots`: a contiguous slot for each sequence.
 
 use kvframe_core::Scope;
-use kvframe_core::slots::{Counters, Row, SlotPin, Slots as Core, Standing};
+use kvframe_core::slots::{Counters, SlotPin, SlotRow, Slots as Core, Standing};
 use kvframe_core::tier::TierPolicy;
 use numpy::PyArray1;
 use pyo3::prelude::*;
@@ -77,7 +77,7 @@ impl Slots {
     ) -> PyResult<(u64, u32, Option<u32>)> {
         let ids = tokens(prompt, "prompt")?;
         let (ids, space) = (&ids[..], space_of(salt, adapter, None));
-        let got = self.core.with_victims(py, |core| core.admit(ids, space, known(&using)))?;
+        let got = self.core.with_victims(py, |core| core.allocate(ids, space, known(&using)))?;
         Ok((got.seq, got.cached, got.copied_from))
     }
 
@@ -175,13 +175,17 @@ impl Slots {
         adapter: Option<&[u8]>,
         session: Option<Session>,
     ) -> PyResult<u32> {
-        let scope = Scope { salt, adapter, session: session.map(|session| session.0) };
+        let scope = Scope {
+            cache_salt: salt,
+            lora_name: adapter,
+            session: session.map(|session| session.0),
+        };
         self.core.with(py, |core| core.clear_scope(scope))
     }
 
     /// The same under other weights.
     fn set_fingerprint(&self, py: Python<'_>, fingerprint: &[u8]) -> PyResult<u32> {
-        self.core.with(py, |core| core.set_fingerprint(fingerprint))
+        self.core.with(py, |core| core.set_weight_version(fingerprint))
     }
 
     /// Every slot.
@@ -194,7 +198,8 @@ impl Slots {
                 Standing::Copying => "copying",
             };
             let rows = core.rows();
-            let row = |r: Row| (r.version, name(r.standing), r.known, r.committed, r.found, r.pins);
+            let row =
+                |r: SlotRow| (r.version, name(r.standing), r.known, r.committed, r.found, r.pins);
             rows.map(row).collect()
         })
     }
@@ -208,7 +213,7 @@ impl Slots {
     /// Counters by name.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let Counters {
-            admitted,
+            allocated,
             in_place,
             prompt_tokens,
             hit_tokens,
@@ -219,7 +224,7 @@ impl Slots {
         } = self.core.locked(py, |core| core.counters())?;
         let stats = PyDict::new(py);
         for (name, value) in [
-            ("admitted", admitted),
+            ("admitted", allocated),
             ("in_place", in_place),
             ("prompt_tokens", prompt_tokens),
             ("hit_tokens", hit_tokens),
@@ -242,7 +247,7 @@ impl Slots {
         self.core.traverse(&visit)
     }
 
-    /// Recounts the books.
+    /// Recounts the state.
     fn check_integrity(&self, py: Python<'_>) -> PyResult<()> {
         self.core.with(py, |core| core.check_integrity())
     }

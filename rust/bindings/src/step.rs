@@ -1,8 +1,8 @@
 //! The batched step: one call a scheduler step, buffers in and out. An `impl` of `Manager`.
 
-use kvframe_core::manager::{Extent, Growth, Ids, Step, StepOutcome};
-use kvframe_core::tickets::Plan;
-use kvframe_core::{Admission, Error, Grant, Manager as Core, SeqId};
+use kvframe_core::manager::{Extent, Growth, Ids, Step, StepResult};
+use kvframe_core::tickets::CopyPlan;
+use kvframe_core::{Admission, Allocation, Error, Manager as Core, SeqId};
 use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 
@@ -14,23 +14,23 @@ use crate::inputs::{Growths, flag, pairs};
 use crate::ints::{BatchTokens, Fence, Passed, TokenBudget};
 use crate::manager::Manager;
 use crate::outputs::{Outputs, Targets};
-use crate::queue::Queue;
+use crate::queue::RequestQueue;
 use crate::request::Request;
 use crate::sharing::{RemapTuple, remap_tuples};
 use crate::views::matrix;
 
 /// (sequence, cached tokens, tokens with slots, prompt tokens, ticket of a load, whether the other
 /// input was found, tokens the load brings, tokens joined, what is attached)
-pub type GrantTuple = (u64, u32, u32, u32, Option<u64>, bool, u32, u32, Option<u64>);
+pub type AllocationTuple = (u64, u32, u32, u32, Option<u64>, bool, u32, u32, Option<u64>);
 
 /// (ticket, rows of src, dst, tokens, group)
 pub type PlanTuple<'py> = (u64, Bound<'py, PyArray2<i32>>);
 
-/// (a grant or None an admission; refusals as (list, place, error); rewound sequences; the plan;
+/// (an allocation or None an admission; refusals as (list, place, error); rewound sequences; the plan;
 /// forks; preempted requests; the length of each extension; why each growth was refused, or 0;
 /// table entries that changed)
-type Stepped<'py> = (
-    Vec<Option<GrantTuple>>,
+type StepTuple<'py> = (
+    Vec<Option<AllocationTuple>>,
     Vec<(&'static str, usize, Py<PyAny>)>,
     Vec<u64>,
     Option<PlanTuple<'py>>,
@@ -42,7 +42,7 @@ type Stepped<'py> = (
 );
 
 /// A plan as Python takes it.
-pub fn plan_tuple<'py>(py: Python<'py>, plan: &Plan) -> PyResult<PlanTuple<'py>> {
+pub fn plan_tuple<'py>(py: Python<'py>, plan: &CopyPlan) -> PyResult<PlanTuple<'py>> {
     let flat = plan
         .copies
         .iter()
@@ -50,18 +50,18 @@ pub fn plan_tuple<'py>(py: Python<'py>, plan: &Plan) -> PyResult<PlanTuple<'py>>
     Ok((plan.ticket, matrix(py, flat.collect(), 4)?))
 }
 
-/// A grant as Python takes it.
-pub fn grant_tuple(grant: Grant) -> GrantTuple {
+/// An allocation as Python takes it.
+pub fn allocation_tuple(allocation: Allocation) -> AllocationTuple {
     (
-        grant.seq,
-        grant.cached_tokens,
-        grant.granted_tokens,
-        grant.prompt_tokens,
-        grant.load,
-        grant.encoder_cached,
-        grant.external_tokens,
-        grant.joined_tokens,
-        grant.attached,
+        allocation.seq,
+        allocation.cached_tokens,
+        allocation.granted_tokens,
+        allocation.prompt_tokens,
+        allocation.load,
+        allocation.encoder_cached,
+        allocation.external_tokens,
+        allocation.joined_tokens,
+        allocation.attached,
     )
 }
 
@@ -100,7 +100,7 @@ impl Manager {
         slots: Option<&Bound<'py, PyAny>>,
         rows: Option<&Bound<'py, PyAny>>,
         answers: Vec<AnswerTuple<'py>>,
-    ) -> PyResult<Stepped<'py>> {
+    ) -> PyResult<StepTuple<'py>> {
         let (done, failed) = (u64s(done, "done")?, u64s(failed, "failed")?);
         let (release, preempt) = (u64s(release, "release")?, u64s(preempt, "preempt")?);
         let fork = u64s(fork, "fork")?;
@@ -116,7 +116,7 @@ impl Manager {
             .collect();
         let append = Growths::new("append", append, counts, ids)?;
         let append = append.split(py)?;
-        let queue = Queue::new(py, admit)?;
+        let queue = RequestQueue::new(py, admit)?;
         let step = Step {
             done: &done,
             failed: &failed,
@@ -131,7 +131,7 @@ impl Manager {
             passed: passed.map(|p| p.0),
             append: &append,
             extend: &extend,
-            admit: &[],
+            allocate: &[],
             token_budget: token_budget.map(|b| b.0),
             batch_tokens: batch_tokens.map(|b| b.0),
             skip_refused: skip_refused.map_or(Ok(false), |value| flag("skip_refused", value))?,
@@ -179,7 +179,7 @@ struct Run<'a, 'py> {
     manager: &'a Manager,
     /// All but its admissions.
     step: &'a Step<'a>,
-    queue: Queue<'py>,
+    queue: RequestQueue<'py>,
     reach: Vec<Extent>,
     outputs: Outputs<'a>,
     /// Errors of a policy or a prompt, in the order of the growths they refused.
@@ -188,7 +188,7 @@ struct Run<'a, 'py> {
 }
 
 impl<'py> Run<'_, 'py> {
-    fn run(&mut self, py: Python<'py>) -> PyResult<Stepped<'py>> {
+    fn run(&mut self, py: Python<'py>) -> PyResult<StepTuple<'py>> {
         let manager = self.manager;
         let asked = manager.ask_step(py, self.step)?;
         let begun = manager.locked(py, |core| {
@@ -198,7 +198,7 @@ impl<'py> Run<'_, 'py> {
             question.close(core);
             begun
         })?;
-        let mut outcome = begun.map_err(|refused| refused.told(py))?;
+        let mut outcome = begun.map_err(|refused| refused.into_error(py))?;
         if let Some(native) = &manager.native {
             let failed = outcome.refused.iter().filter(|r| r.error == Error::PolicyFailed);
             self.failures.extend(failed.map(|_| native.refusal(py)));
@@ -211,7 +211,7 @@ impl<'py> Run<'_, 'py> {
             }
         }
         if self.queue.len() > 0 {
-            interrupt = self.admit_all(py, &mut outcome, interrupt).err();
+            interrupt = self.allocate_all(py, &mut outcome, interrupt).err();
         }
         if manager.has_judge() || self.queue.len() > 0 {
             manager.locked(py, |core| self.finish(core, &mut outcome))?;
@@ -223,22 +223,23 @@ impl<'py> Run<'_, 'py> {
             interrupt = interrupt.or_else(|| Some(altered(py, OUTPUTS)));
         }
         if self.level_changed {
-            manager.listeners.tell(py);
+            manager.listeners.notify(py);
         }
         let failures = std::mem::take(&mut self.failures).into_iter();
-        let told = Told { py, step: self.step, queue: self.queue.len(), failures }.tell(outcome)?;
+        let result = StepReport { py, step: self.step, queue: self.queue.len(), failures }
+            .into_tuple(outcome)?;
         match interrupt {
-            None => Ok(told),
+            None => Ok(result),
             Some(error) => {
                 // What is done cannot be undone, and must not be lost.
-                error.value(py).setattr("stepped", told)?;
+                error.value(py).setattr("stepped", result)?;
                 Err(error)
             }
         }
     }
 
     /// All that needs no policy outside the core, under one lock.
-    fn begin(&mut self, core: &mut Core) -> Result<StepOutcome, Wrong> {
+    fn begin(&mut self, core: &mut Core) -> Result<StepResult, Wrong> {
         core.check_step(self.step, &mut self.reach).map_err(Wrong::Step)?;
         if !self.outputs.keep() {
             return Err(Wrong::Altered);
@@ -262,25 +263,25 @@ impl<'py> Run<'_, 'py> {
 
     /// The admissions, one after the other: what stands behind the last one tried is not looked at.
     /// After an `interrupt` no policy is asked any more, and those that would need victims are refused.
-    fn admit_all(
+    fn allocate_all(
         &mut self,
         py: Python<'py>,
-        outcome: &mut StepOutcome,
+        outcome: &mut StepResult,
         mut interrupt: Option<PyErr>,
     ) -> PyResult<()> {
         for place in 0..self.queue.len() {
-            if !outcome.admits_more(self.step) {
+            if !outcome.allocates_more(self.step) {
                 break;
             }
             let request = match self.queue.get(place) {
                 Ok(request) => request,
                 Err(error) if !is_interrupt(py, &error) => {
                     self.failures.push(error);
-                    outcome.refuse_admission(Error::Unreadable);
+                    outcome.refuse_allocation(Error::Unreadable);
                     continue;
                 }
                 Err(error) => {
-                    outcome.refuse_admission(Error::Unreadable);
+                    outcome.refuse_allocation(Error::Unreadable);
                     self.failures.push(error.clone_ref(py));
                     interrupt.get_or_insert(error);
                     continue;
@@ -288,32 +289,32 @@ impl<'py> Run<'_, 'py> {
             };
             let keys = self.manager.keys_of(py, request.get());
             let asked = request.get().admission(&keys);
-            if let Err(error) = self.admit_one(py, outcome, &asked, interrupt.is_none()) {
+            if let Err(error) = self.allocate_one(py, outcome, &asked, interrupt.is_none()) {
                 interrupt.get_or_insert(error);
             }
         }
         interrupt.map_or(Ok(()), Err)
     }
 
-    fn admit_one(
+    fn allocate_one(
         &mut self,
         py: Python<'py>,
-        outcome: &mut StepOutcome,
+        outcome: &mut StepResult,
         asked: &Admission<'_>,
         decides: bool,
     ) -> PyResult<()> {
         let (manager, step) = (self.manager, self.step);
         loop {
             let tried = manager.locked(py, |core| {
-                let tried = core.admit_next(step, outcome, asked);
+                let tried = core.allocate_next(step, outcome, asked);
                 let Err(Error::NeedVictims { n }) = tried else { return tried };
                 let native = manager.native.is_some() && decides;
                 if native && core.decide(n) {
-                    return core.admit_next(step, outcome, asked);
+                    return core.allocate_next(step, outcome, asked);
                 }
                 if native {
                     core.settle_choice();
-                    outcome.refuse_admission(Error::PolicyFailed);
+                    outcome.refuse_allocation(Error::PolicyFailed);
                     return Ok(());
                 }
                 tried
@@ -334,7 +335,7 @@ impl<'py> Run<'_, 'py> {
                 continue;
             }
             manager.locked(py, Core::settle_choice)?;
-            outcome.refuse_admission(Error::PolicyFailed);
+            outcome.refuse_allocation(Error::PolicyFailed);
             match found {
                 Err(error) if is_interrupt(py, &error) => return Err(error),
                 Err(error) => self.failures.push(error),
@@ -344,7 +345,7 @@ impl<'py> Run<'_, 'py> {
         }
     }
 
-    fn grow(&mut self, core: &mut Core, outcome: &mut StepOutcome) -> Result<(), Error> {
+    fn grow(&mut self, core: &mut Core, outcome: &mut StepResult) -> Result<(), Error> {
         let (step, reach, outputs) = (self.step, &self.reach, &mut self.outputs);
         outputs.keep();
         core.grow(step, outcome, |i, granted| {
@@ -353,7 +354,7 @@ impl<'py> Run<'_, 'py> {
     }
 
     /// All of the growth, under a policy that answers inside the core.
-    fn grow_whole(&mut self, core: &mut Core, outcome: &mut StepOutcome) -> Result<(), Error> {
+    fn grow_whole(&mut self, core: &mut Core, outcome: &mut StepResult) -> Result<(), Error> {
         let Some(native) = &self.manager.native else { return self.grow(core, outcome) };
         // One question for the whole step, if it is one that takes looking at every candidate.
         let short =
@@ -369,7 +370,7 @@ impl<'py> Run<'_, 'py> {
     }
 
     /// What the step has done already must be told, so a failure of the policy refuses one growth.
-    fn refuse_next(&mut self, core: &mut Core, outcome: &mut StepOutcome) {
+    fn refuse_next(&mut self, core: &mut Core, outcome: &mut StepResult) {
         let place = outcome.appended;
         self.outputs.keep();
         core.refuse_next(self.step, outcome, Error::PolicyFailed);
@@ -378,7 +379,7 @@ impl<'py> Run<'_, 'py> {
         }
     }
 
-    fn grow_with_judge(&mut self, py: Python<'_>, outcome: &mut StepOutcome) -> PyResult<()> {
+    fn grow_with_judge(&mut self, py: Python<'_>, outcome: &mut StepResult) -> PyResult<()> {
         let (manager, step) = (self.manager, self.step);
         // One question for the whole step, instead of one a sequence.
         let short = manager.locked(py, |core| core.step_shortage(step, self.queue.sizes()))?;
@@ -403,14 +404,14 @@ impl<'py> Run<'_, 'py> {
     }
 
     /// The rest of the growth after an interrupt, when no policy is asked any more.
-    fn grow_undecided(&mut self, core: &mut Core, outcome: &mut StepOutcome) {
+    fn grow_undecided(&mut self, core: &mut Core, outcome: &mut StepResult) {
         while let Err(Error::NeedVictims { .. }) = self.grow(core, outcome) {
             core.settle_choice();
             self.refuse_next(core, outcome);
         }
     }
 
-    fn finish(&mut self, core: &mut Core, outcome: &mut StepOutcome) {
+    fn finish(&mut self, core: &mut Core, outcome: &mut StepResult) {
         core.settle_choice();
         outcome.plan = core.take_plan();
         self.level_changed = self.manager.watch(core);
@@ -428,7 +429,7 @@ enum Wrong {
 }
 
 impl Wrong {
-    fn told(self, py: Python<'_>) -> PyErr {
+    fn into_error(self, py: Python<'_>) -> PyErr {
         match self {
             Self::Step(error) => from_core(py, &error),
             Self::Buffer(message) => usage(py, message),
@@ -438,7 +439,7 @@ impl Wrong {
 }
 
 /// Turns an outcome into what Python gets.
-struct Told<'a, 'py, I> {
+struct StepReport<'a, 'py, I> {
     py: Python<'py>,
     step: &'a Step<'a>,
     /// How many requests came in it.
@@ -447,7 +448,7 @@ struct Told<'a, 'py, I> {
     failures: I,
 }
 
-impl<'py, I: Iterator<Item = PyErr>> Told<'_, 'py, I> {
+impl<'py, I: Iterator<Item = PyErr>> StepReport<'_, 'py, I> {
     fn error(&mut self, error: &Error) -> Py<PyAny> {
         let own = if matches!(error, Error::PolicyFailed | Error::Unreadable) {
             self.failures.next()
@@ -457,26 +458,30 @@ impl<'py, I: Iterator<Item = PyErr>> Told<'_, 'py, I> {
         own.unwrap_or_else(|| from_core(self.py, error)).into_value(self.py).into_any()
     }
 
-    fn tell(mut self, outcome: StepOutcome) -> PyResult<Stepped<'py>> {
+    fn into_tuple(mut self, outcome: StepResult) -> PyResult<StepTuple<'py>> {
         let (py, step) = (self.py, self.step);
         let (appends, extensions) = (step.append.len(), step.extend.len());
-        let mut reasons = vec![0_u8; appends + extensions + outcome.admitted.len()];
+        let mut reasons = vec![0_u8; appends + extensions + outcome.allocated.len()];
         reasons.resize(appends + extensions + self.queue, reason(&Error::NotTried));
         let mut refused = Vec::new();
         for refusal in &outcome.refused {
             let (name, from) = match refusal.growth {
                 Growth::Append => ("append", 0),
                 Growth::Extend => ("extend", appends),
-                Growth::Admit => ("allocate", appends + extensions),
+                Growth::Allocate => ("allocate", appends + extensions),
             };
             reasons[from + refusal.place] = reason(&refusal.error);
             // Not tried is not refused: the request stays where it is in the queue.
-            if refusal.growth != Growth::Admit || refusal.error != Error::NotTried {
+            if refusal.growth != Growth::Allocate || refusal.error != Error::NotTried {
                 refused.push((name, refusal.place, self.error(&refusal.error)));
             }
         }
         Ok((
-            outcome.admitted.into_iter().map(|grant| grant.map(grant_tuple)).collect(),
+            outcome
+                .allocated
+                .into_iter()
+                .map(|allocation| allocation.map(allocation_tuple))
+                .collect(),
             refused,
             outcome.rewound,
             outcome.plan.map(|plan| plan_tuple(py, &plan)).transpose()?,

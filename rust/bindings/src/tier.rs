@@ -1,9 +1,9 @@
 //! `TierPolicy`: the blocks of a tier without prefixes, under one policy.
 
 use kvframe_core::hash::Key;
-use kvframe_core::policy::Why;
+use kvframe_core::policy::RemovalCause;
 use kvframe_core::sequence::Meta;
-use kvframe_core::tier::{Known, TierPolicy as Core};
+use kvframe_core::tier::{RequestInfo, TierPolicy as Core};
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::PyDict;
@@ -24,9 +24,9 @@ pub struct TierPolicy {
 }
 
 /// As the core has it.
-pub fn known((session, turn, class, priority, tokens, outlook): &KnownTuple) -> Known<'_> {
+pub fn known((session, turn, class, priority, tokens, outlook): &KnownTuple) -> RequestInfo<'_> {
     let meta = Meta { session: session.0, turn: turn.0, class: class.0, priority: priority.0 };
-    Known { meta, tokens: tokens.0, outlook: &outlook.0 }
+    RequestInfo { meta, tokens: tokens.0, next_use: &outlook.0 }
 }
 
 #[pymethods]
@@ -54,7 +54,7 @@ impl TierPolicy {
     /// Blocks under these 16-byte digests are about to be got.
     fn missed(&self, py: Python<'_>, digests: Vec<[u8; 16]>) -> PyResult<()> {
         let keys: Vec<Key> = digests.into_iter().map(|d| Key(u128::from_le_bytes(d))).collect();
-        self.core.locked(py, |core| core.missed(&keys))
+        self.core.locked(py, |core| core.on_miss(&keys))
     }
 
     /// A block enters, owned once.
@@ -81,7 +81,7 @@ impl TierPolicy {
 
     /// An owner more for each.
     fn claim(&self, py: Python<'_>, blocks: Vec<u32>) -> PyResult<()> {
-        self.core.with(py, |core| core.claim(&blocks))
+        self.core.with(py, |core| core.acquire(&blocks))
     }
 
     /// An owner less for each.
@@ -91,21 +91,21 @@ impl TierPolicy {
 
     /// Blocks leave; `evicted` as if they had been victims.
     fn remove(&self, py: Python<'_>, blocks: Vec<u32>, evicted: bool) -> PyResult<()> {
-        let why = if evicted { Why::Evicted } else { Why::Invalidated };
+        let why = if evicted { RemovalCause::Evicted } else { RemovalCause::Invalidated };
         self.core.with(py, |core| core.remove(&blocks, why))
     }
 
-    /// The next to die, which have left; None if there are fewer.
+    /// The next to be evicted, which have left; None if there are fewer.
     fn victims(&self, py: Python<'_>, n: Victims, spared: Vec<u32>) -> PyResult<Option<Vec<u32>>> {
         self.core.with_victims(py, |core| core.victims(n.0, &spared))
     }
 
-    /// The next to die, which stays.
+    /// The next to be evicted, which stays.
     fn next(&self, py: Python<'_>, spared: Vec<u32>) -> PyResult<Option<u32>> {
         self.core.with_victims(py, |core| core.next(&spared))
     }
 
-    /// Blocks nobody owns in the order they would die now; a policy from outside is asked for it.
+    /// Blocks nobody owns in the order they would be evicted now; a policy from outside is asked for it.
     fn order(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
         self.core.order(py)
     }
@@ -130,7 +130,7 @@ impl TierPolicy {
         self.core.traverse(&visit)
     }
 
-    /// Recounts the books.
+    /// Recounts the state.
     fn check_integrity(&self, py: Python<'_>) -> PyResult<()> {
         self.core.with(py, |core| core.check_integrity())
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use kvframe_trace::{Given, Mode, Plan, TimeUnit, Trace as Inner};
+use kvframe_trace::{Mode, ReplayPlan, TimeUnit, Trace as Inner, TraceDefaults};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -18,7 +18,7 @@ pub struct Trace {
 }
 
 /// A plan, and the seconds it took.
-type Made = (Arc<Plan>, f64);
+type Made = (Arc<ReplayPlan>, f64);
 
 /// The mode of that name.
 pub fn mode_of(py: Python<'_>, mode: &str) -> PyResult<Mode> {
@@ -40,7 +40,7 @@ impl Trace {
         &self,
         py: Python<'_>,
         mode: Mode,
-        work: impl FnOnce(&Arc<Plan>, f64) -> T,
+        work: impl FnOnce(&Arc<ReplayPlan>, f64) -> T,
     ) -> PyResult<T> {
         let mut plans = lock(py, &self.plans)?.unwrap_or_else(PoisonError::into_inner);
         let (plan, seconds) = plans[mode as usize].get_or_insert_with(|| {
@@ -77,7 +77,7 @@ impl Trace {
             let wrong = || usage(py, format!("time_unit = {unit:?}: must be ms or s"));
             TimeUnit::named(unit).ok_or_else(wrong)
         });
-        let given = Given { block_size, time_unit: unit.transpose()? };
+        let given = TraceDefaults { block_size, time_unit: unit.transpose()? };
         let read = py.detach(|| Inner::parse_as(data, name, given));
         read.map(Self::new).map_err(|e| from_trace(py, &e))
     }

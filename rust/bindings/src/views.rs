@@ -74,9 +74,9 @@ impl Manager {
         let gate = self.locked(py, |core| core.admission_counts())?;
         let (stats, freed, live, waiting, fallbacks, peak) = self.locked(py, |core| {
             let (stats, freed, fallbacks) = (core.stats(), core.freed(), core.fallbacks());
-            (stats, freed, core.live_sequences(), core.waiting(), fallbacks, core.peak())
+            (stats, freed, core.num_running(), core.waiting(), fallbacks, core.peak())
         })?;
-        let told = [
+        let extra = [
             ("freed", freed),
             ("live_sequences", live as u64),
             ("waiting_blocks", waiting as u64),
@@ -88,7 +88,7 @@ impl Manager {
             ("admission_lowered", gate.lowered),
             ("admission_failures", self.gate_failures()),
         ];
-        stats_dict(py, &stats, &told)
+        stats_dict(py, &stats, &extra)
     }
 
     /// Counts the peak of blocks in use anew; the peak until then.
@@ -102,7 +102,7 @@ impl Manager {
         events_dict(py, &events)
     }
 
-    /// Cached blocks in the policy's present order of death, as far as it is settled.
+    /// Cached blocks in the policy's present order of eviction, as far as it is settled.
     fn eviction_order<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<i32>>> {
         let order = self.locked(py, |core| core.eviction_order())?;
         Ok(PyArray1::from_iter(py, order.iter().map(|&b| entry(b, -1))))
@@ -114,11 +114,11 @@ fn counts(core: &kvframe_core::Manager) -> (u32, u32, u32, u32) {
     (pool.free(), pool.cached(), pool.referenced(), pool.capacity())
 }
 
-/// The counters, with `told` besides.
+/// The counters, with `extra` besides.
 pub fn stats_dict<'py>(
     py: Python<'py>,
     stats: &Stats,
-    told: &[(&str, u64)],
+    extra: &[(&str, u64)],
 ) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     for (name, value) in [
@@ -155,7 +155,7 @@ pub fn stats_dict<'py>(
         ("remapped", stats.remapped),
     ]
     .iter()
-    .chain(told)
+    .chain(extra)
     {
         dict.set_item(*name, *value)?;
     }

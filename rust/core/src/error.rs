@@ -162,10 +162,10 @@ pub enum Error {
     /// The manager sleeps.
     #[error("the manager sleeps: wake it first")]
     Asleep,
-    /// A step admits nobody past a refusal or its token budget; this came after one.
+    /// A step allocates nothing past a refusal or its token budget; this came after one.
     #[error("not tried: the budget of the step is spent, or something before it was refused")]
     NotTried,
-    /// What was to be admitted is no request.
+    /// What was to be allocated is no request.
     #[error("not a request: its prompt could not be read")]
     Unreadable,
     /// The policy outside the core failed, and its caller wants to know.

@@ -1,6 +1,6 @@
 //! The ordered log: every change of the manager, in the order it happened.
 //!
-//! Two sorts of entries: what was *asked* (an admission, a commit, a release …), one for each call
+//! Two sorts of entries: what was *asked* (an allocation, a commit, a release …), one for each call
 //! that did something, and the *effects* on blocks that came of it. The counters, the state of every
 //! block and the pressure follow from the log alone, and what was asked can be asked again.
 
@@ -13,7 +13,7 @@ use crate::sequence::SeqId;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// A sequence was admitted; `value`: prompt tokens, `other`: found of them.
+    /// A sequence was allocated; `value`: prompt tokens, `other`: found of them.
     Admit = 0,
     /// `block` was found for `seq`.
     Hit = 1,
@@ -89,9 +89,9 @@ pub enum Kind {
     Collect = 34,
     /// The pool has `value` blocks from now on.
     Resize = 35,
-    /// Nobody is admitted any more.
+    /// No sequence is allocated any more.
     Sleep = 36,
-    /// Sequences are admitted again.
+    /// Sequences are allocated again.
     Wake = 37,
     /// Other weights; the bytes of their fingerprint come along as ids.
     Weights = 38,
@@ -109,7 +109,7 @@ pub enum Kind {
     Join = 44,
     /// A table of `seq` has `block` instead of its own block `value`; `other`: the place.
     Remap = 45,
-    /// `value` tokens of a partial block were found for `seq`, besides those its admission names.
+    /// `value` tokens of a partial block were found for `seq`, besides those its allocation names.
     Partial = 46,
     /// The first `value` tokens of `seq` are forked; `other`: 1 if a partial block is copied at once.
     ForkPrefix = 47,
@@ -159,7 +159,7 @@ pub struct Event {
     pub value: u64,
     /// What the kind says.
     pub other: u64,
-    /// Token ids of it, which follow those of the events before it in [`Taken::ids`].
+    /// Token ids of it, which follow those of the events before it in [`LogBatch::ids`].
     pub ids: u32,
 }
 
@@ -184,12 +184,12 @@ impl Event {
 
 /// A portion of the log.
 #[derive(Debug, Default)]
-pub struct Taken {
+pub struct LogBatch {
     /// In order.
     pub events: Vec<Event>,
     /// Token ids of the events, one event after the other.
     pub ids: Vec<u32>,
-    /// What each admission among the events asked for.
+    /// What each allocation among the events asked for.
     pub asked: Vec<(SeqId, Asked)>,
 }
 
@@ -197,13 +197,13 @@ pub struct Taken {
 #[derive(Debug, Default)]
 pub struct Log {
     on: bool,
-    kept: Taken,
+    kept: LogBatch,
 }
 
 impl Log {
     /// A log that keeps events only if `on`.
     pub fn new(on: bool) -> Self {
-        Self { on, kept: Taken::default() }
+        Self { on, kept: LogBatch::default() }
     }
 
     /// Whether events are kept.
@@ -224,13 +224,13 @@ impl Log {
         self.push(Event { ids: ids.len() as u32, ..event });
     }
 
-    /// What the admission of `seq` asked for.
+    /// What the allocation of `seq` asked for.
     pub fn asked(&mut self, seq: SeqId, asked: Asked) {
         self.kept.asked.push((seq, asked));
     }
 
     /// Everything since the last call.
-    pub fn take(&mut self) -> Taken {
+    pub fn take(&mut self) -> LogBatch {
         std::mem::take(&mut self.kept)
     }
 }

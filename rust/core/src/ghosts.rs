@@ -7,7 +7,7 @@ use crate::hash::Key;
 
 /// How a block left the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gone {
+pub enum Removal {
     /// It made room.
     Evicted,
     /// It was forgotten: a reset, a pool that shrank.
@@ -29,11 +29,11 @@ fn print(key: Key) -> u64 {
 
 /// Keys that left, 16 bytes a slot.
 #[derive(Debug, Default)]
-pub struct Ghosts {
+pub struct RecentKeys {
     slots: Vec<Ghost>,
 }
 
-impl Ghosts {
+impl RecentKeys {
     /// Room for about `most` keys, in twice as many slots; none are kept if it is 0.
     pub fn new(most: u32) -> Self {
         let size = if most == 0 { 0 } else { (2 * most as usize).next_power_of_two() };
@@ -46,18 +46,18 @@ impl Ghosts {
 
     /// `key` left at `tick`.
     #[inline]
-    pub fn note(&mut self, key: Key, gone: Gone, tick: u64) {
+    pub fn note(&mut self, key: Key, gone: Removal, tick: u64) {
         let at = self.slot(key);
         if let Some(slot) = self.slots.get_mut(at) {
-            let when = tick << 1 | u64::from(gone == Gone::Cleared);
+            let when = tick << 1 | u64::from(gone == Removal::Cleared);
             *slot = Ghost { print: print(key), when };
         }
     }
 
     /// How and when `key` left, if that is still known.
-    pub fn recall(&self, key: Key) -> Option<(Gone, u64)> {
+    pub fn recall(&self, key: Key) -> Option<(Removal, u64)> {
         let ghost = self.slots.get(self.slot(key)).filter(|g| g.when > 0)?;
-        let gone = if ghost.when & 1 == 1 { Gone::Cleared } else { Gone::Evicted };
+        let gone = if ghost.when & 1 == 1 { Removal::Cleared } else { Removal::Evicted };
         (ghost.print == print(key)).then_some((gone, ghost.when >> 1))
     }
 }
@@ -103,19 +103,19 @@ mod tests {
 
     #[test]
     fn a_key_is_recalled_with_how_and_when_it_left() {
-        let mut ghosts = Ghosts::new(5);
+        let mut ghosts = RecentKeys::new(5);
         let (a, b) = (Key(7 << 64 | 1), Key(8 << 64 | 1));
         assert_eq!(ghosts.recall(a), None);
-        ghosts.note(a, Gone::Evicted, 3);
-        ghosts.note(b, Gone::Cleared, 9);
-        assert_eq!(ghosts.recall(b), Some((Gone::Cleared, 9)));
+        ghosts.note(a, Removal::Evicted, 3);
+        ghosts.note(b, Removal::Cleared, 9);
+        assert_eq!(ghosts.recall(b), Some((Removal::Cleared, 9)));
         assert_eq!(ghosts.slots.len(), 16);
     }
 
     #[test]
     fn without_room_nothing_is_recalled() {
-        let mut ghosts = Ghosts::new(0);
-        ghosts.note(Key(1), Gone::Evicted, 1);
+        let mut ghosts = RecentKeys::new(0);
+        ghosts.note(Key(1), Removal::Evicted, 1);
         assert_eq!(ghosts.recall(Key(1)), None);
     }
 

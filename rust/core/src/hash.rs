@@ -1,7 +1,7 @@
 //! Chained block keys.
 //!
 //! `key[i] = H(link[i] || tokens[i])`, tokens as little-endian u32. `link[i]` is `key[i-1]`, or, where
-//! the block carries extras (multimodal items), `SHA256("extras" || key[i-1] || fields)`: of each item
+//! the block carries multimodal items, `SHA256("extras" || key[i-1] || fields)`: of each item
 //! its start, its end or the block's if that comes first, both from the block's start, and its id.
 //! `link[0]` starts from the *root*, `SHA256("kvframe.v1" || fields)` over block size, hash, weights
 //! fingerprint, salt, adapter and encoder input as tagged, length-prefixed fields. Every key is the
@@ -99,16 +99,16 @@ impl HashAlgo {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Space<'a> {
     /// Tenant isolation.
-    pub salt: &'a [u8],
+    pub cache_salt: &'a [u8],
     /// `LoRA` or other adapter.
-    pub adapter: &'a [u8],
+    pub lora_name: &'a [u8],
     /// Content id of the other input that is attended to (audio, an image).
     pub encoder: &'a [u8],
 }
 
 /// A multimodal item: the tokens `start..end` stand for the content `id`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Extra {
+pub struct MmItem {
     /// First token, absolute.
     pub start: u32,
     /// One past the last token.
@@ -156,7 +156,7 @@ impl Hasher {
 
     /// The link that block 0 of a prefix in `space` starts from.
     pub fn root(&self, space: Space<'_>) -> Key {
-        if space.salt.is_empty() && space.adapter.is_empty() && space.encoder.is_empty() {
+        if space.cache_salt.is_empty() && space.lora_name.is_empty() && space.encoder.is_empty() {
             return self.plain;
         }
         self.make_root(space)
@@ -167,11 +167,11 @@ impl Hasher {
         field(&mut hasher, BLOCK_SIZE, &(self.block_size as u32).to_le_bytes());
         field(&mut hasher, HASH, self.algo.name().as_bytes());
         field(&mut hasher, FINGERPRINT, &self.fingerprint);
-        if !space.salt.is_empty() {
-            field(&mut hasher, SALT, space.salt);
+        if !space.cache_salt.is_empty() {
+            field(&mut hasher, SALT, space.cache_salt);
         }
-        if !space.adapter.is_empty() {
-            field(&mut hasher, ADAPTER, space.adapter);
+        if !space.lora_name.is_empty() {
+            field(&mut hasher, ADAPTER, space.lora_name);
         }
         if !space.encoder.is_empty() {
             field(&mut hasher, ENCODER, space.encoder);
@@ -195,10 +195,10 @@ impl Hasher {
         keys: &[Key],
         first: usize,
         units: usize,
-        extras: &[Extra],
+        mm_items: &[MmItem],
     ) -> Key {
         let previous = |i: usize| if i == 0 { root } else { keys[i - 1] };
-        let link = |i: usize| self.link(previous(i), i, extras);
+        let link = |i: usize| self.link(previous(i), i, mm_items);
         if units == 1 {
             return link(first);
         }
@@ -208,16 +208,22 @@ impl Hasher {
     }
 
     /// The link of block `index` whose predecessor (or root) has the key `previous`.
-    pub fn link(&self, previous: Key, index: usize, extras: &[Extra]) -> Key {
-        self.link_until(previous, index, extras, (index + 1) * self.block_size)
+    pub fn link(&self, previous: Key, index: usize, mm_items: &[MmItem]) -> Key {
+        self.link_until(previous, index, mm_items, (index + 1) * self.block_size)
     }
 
     /// The same where tokens end at `until`, within block `index`: items behind them are not theirs.
-    pub fn link_until(&self, previous: Key, index: usize, extras: &[Extra], until: usize) -> Key {
+    pub fn link_until(
+        &self,
+        previous: Key,
+        index: usize,
+        mm_items: &[MmItem],
+        until: usize,
+    ) -> Key {
         let start = (index * self.block_size) as i64;
         let end = until as i64;
-        let overlaps = |e: &&Extra| i64::from(e.start) < end && i64::from(e.end) > start;
-        let mut items = extras.iter().filter(overlaps).peekable();
+        let overlaps = |e: &&MmItem| i64::from(e.start) < end && i64::from(e.end) > start;
+        let mut items = mm_items.iter().filter(overlaps).peekable();
         if items.peek().is_none() {
             return previous;
         }
@@ -235,21 +241,21 @@ impl Hasher {
     }
 
     /// What block `index` carries besides its tokens: its link without the prefix. `Key(0)` for nothing.
-    pub fn mark(&self, index: usize, extras: &[Extra]) -> Key {
-        self.link(Key::default(), index, extras)
+    pub fn mark(&self, index: usize, mm_items: &[MmItem]) -> Key {
+        self.link(Key::default(), index, mm_items)
     }
 
     /// The marks of those of the first `blocks` blocks that carry anything, in order.
-    pub fn marks(&self, extras: &[Extra], blocks: usize) -> Vec<(u32, Key)> {
+    pub fn marks(&self, mm_items: &[MmItem], blocks: usize) -> Vec<(u32, Key)> {
         let size = self.block_size;
-        let spans = extras.iter().map(|e| {
+        let spans = mm_items.iter().map(|e| {
             let end = (e.end as usize).div_ceil(size).min(blocks);
             e.start as usize / size..end
         });
         let mut at: Vec<usize> = spans.flatten().collect();
         at.sort_unstable();
         at.dedup();
-        let marks = at.into_iter().map(|i| (i as u32, self.mark(i, extras)));
+        let marks = at.into_iter().map(|i| (i as u32, self.mark(i, mm_items)));
         marks.filter(|&(_, mark)| mark != Key::default()).collect()
     }
 
@@ -263,10 +269,10 @@ impl Hasher {
     }
 
     /// The key of the partial block `tokens` at place `index` after `previous` (or the root).
-    pub fn tail(&self, previous: Key, index: usize, extras: &[Extra], tokens: &[u32]) -> Key {
+    pub fn tail(&self, previous: Key, index: usize, mm_items: &[MmItem], tokens: &[u32]) -> Key {
         let mut hasher = Sha256::new_with_prefix(b"tail");
         let until = index * self.block_size + tokens.len();
-        hasher.update(self.link_until(previous, index, extras, until).0.to_le_bytes());
+        hasher.update(self.link_until(previous, index, mm_items, until).0.to_le_bytes());
         for token in tokens {
             hasher.update(token.to_le_bytes());
         }
@@ -274,7 +280,7 @@ impl Hasher {
     }
 
     /// Appends to `keys` the keys of the full blocks of `tokens` that it does not hold yet.
-    pub fn extend(&self, root: Key, extras: &[Extra], tokens: &[u32], keys: &mut Vec<Key>) {
+    pub fn extend(&self, root: Key, mm_items: &[MmItem], tokens: &[u32], keys: &mut Vec<Key>) {
         let full = tokens.len() / self.block_size;
         if keys.len() >= full {
             return;
@@ -283,7 +289,8 @@ impl Hasher {
         let mut message = Message::new(self.block_size);
         for i in keys.len()..full {
             let previous = if i == 0 { root } else { keys[i - 1] };
-            let link = if extras.is_empty() { previous } else { self.link(previous, i, extras) };
+            let link =
+                if mm_items.is_empty() { previous } else { self.link(previous, i, mm_items) };
             let block = &tokens[i * self.block_size..(i + 1) * self.block_size];
             message.set(link, block);
             keys.push(self.key(&message));

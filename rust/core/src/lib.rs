@@ -1,4 +1,4 @@
-//! The decisions of a KV cache: which blocks live, who shares them, which die next.
+//! The decisions of a KV cache: which blocks live, who shares them, which are evicted next.
 //!
 //! Pure Rust: no Python, no I/O, no clocks, no bytes of KV. [`Manager`] is the way in. The modules, in the
 //! order in which data flows:
@@ -10,17 +10,17 @@
 //! | [`hash`] | from tokens to chained block keys |
 //! | [`pool`] | blocks: owners, states, generations, the free list |
 //! | [`index`] | from keys or tokens to resident blocks |
-//! | [`policy`] | which block dies next, and which become findable |
+//! | [`policy`] | which block is evicted next, and which become findable |
 //! | [`sequence`] | block tables, lengths, what is known of a request |
-//! | [`manager`] | the operations: admit, append, commit, release, fork, step |
+//! | [`manager`] | the operations: allocate, append, commit, release, fork, step |
 //! | [`locks`] | pins: prefixes held against eviction |
 //! | [`retention`] | how important blocks are, and for how long; sessions and hints on them |
 //! | [`tickets`] | copies, loads and leases in flight, and the blocks they hold |
 //! | [`tier`] | the pages of a lower tier, under the same policies |
 //! | [`slots`] | a contiguous slot for each sequence, prefixes copied from slot to slot |
 //! | [`origins`] | the salt, adapter and session that a block came of |
-//! | [`hands`], [`attached`] | blocks held by themselves; handles attached to a prefix |
-//! | [`events`], [`asked`] | the ordered event log; what each logged admission asked for |
+//! | [`held_blocks`], [`attachments`] | blocks held by themselves; handles attached to a prefix |
+//! | [`events`], [`asked`] | the ordered event log; what each logged allocation asked for |
 //! | [`router`] | which of many workers holds which prefix |
 //! | [`stats`], [`reasons`], [`ghosts`], [`samples`] | counters; why prefixes ended; keys seen lately; how long blocks live |
 //!
@@ -29,13 +29,13 @@
 #![forbid(unsafe_code)]
 
 pub mod asked;
-pub mod attached;
+pub mod attachments;
 pub mod error;
 pub mod events;
 pub mod ghosts;
 pub mod groups;
-pub mod hands;
 pub mod hash;
+pub mod held_blocks;
 pub mod index;
 pub mod locks;
 pub mod manager;
@@ -55,7 +55,7 @@ pub mod tier;
 
 pub use error::{Error, Result};
 pub use hash::{HashAlgo, Key};
-pub use manager::{Admission, Fit, Grant, Manager, Prompt};
+pub use manager::{Admission, Allocation, Fit, Manager, Prompt};
 pub use options::{Group, GroupKind, Options};
 pub use origins::Scope;
 pub use pool::{BlockId, NIL};

@@ -17,19 +17,19 @@ pub struct Receipt {
 
 /// A slot for a lock, used again with its buffer.
 #[derive(Debug, Default)]
-struct Slot {
+struct PinSlot {
     generation: u32,
     /// Prefixes before what follows them; empty while nothing is locked.
     path: Vec<BlockId>,
-    holder: Holder,
+    holder: PinOwner,
 }
 
 /// Who holds a lock, and what it was given for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Holder {
+pub struct PinOwner {
     /// Any name; empty if none was given.
     pub owner: String,
-    /// When it ends by itself, by the clock that `expire` is called with.
+    /// When it ends by itself, by the clock that `expire_until` is called with.
     pub until: Option<u64>,
     /// Tokens of the prefix.
     pub tokens: u32,
@@ -39,19 +39,19 @@ pub struct Holder {
 
 /// A lock that is held.
 #[derive(Debug, Clone, Copy)]
-pub struct Held<'a> {
+pub struct PinInfo<'a> {
     /// What ends it.
     pub receipt: Receipt,
     /// Its blocks.
     pub path: &'a [BlockId],
     /// Who holds it.
-    pub holder: &'a Holder,
+    pub holder: &'a PinOwner,
 }
 
 /// Locks that are held.
 #[derive(Debug, Default)]
 pub struct Locks {
-    slots: Vec<Slot>,
+    slots: Vec<PinSlot>,
     vacant: Vec<u32>,
     /// How many locks own each block.
     counts: HashMap<BlockId, u32>,
@@ -64,7 +64,7 @@ pub struct Locks {
 
 impl Locks {
     /// Owns every block of `path`, which are findable, each after the one it follows. Appends to
-    /// `claimed` those that had no owner before.
+    /// `acquired` those that had no owner before.
     ///
     /// # Errors
     /// [`Error::NotFindable`]; [`Error::Invalid`] for no block at all.
@@ -72,7 +72,7 @@ impl Locks {
         &mut self,
         pool: &mut Pool,
         path: &[BlockId],
-        claimed: &mut Vec<BlockId>,
+        acquired: &mut Vec<BlockId>,
     ) -> Result<Receipt> {
         if let Some(&block) = path.iter().find(|&&block| !pool.is_findable(block)) {
             let state = pool.state(block).name();
@@ -83,7 +83,7 @@ impl Locks {
             return Err(Error::Invalid { what: "blocks", value: "0".into(), limit });
         };
         let slot = self.vacant.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::default());
+            self.slots.push(PinSlot::default());
             self.slots.len() as u32 - 1
         });
         let held = &mut self.slots[slot as usize];
@@ -92,7 +92,7 @@ impl Locks {
         for &block in path {
             *self.counts.entry(block).or_default() += 1;
         }
-        claimed.extend(path.iter().filter(|&&block| pool.share(block)));
+        acquired.extend(path.iter().filter(|&&block| pool.share(block)));
         Ok(Receipt { id: (u64::from(held.generation) << 32) | u64::from(slot), block })
     }
 
@@ -118,7 +118,7 @@ impl Locks {
             Some(_) => {
                 path.clear();
                 path.append(&mut held.path);
-                let Holder { owner, until, session, .. } = std::mem::take(&mut held.holder);
+                let PinOwner { owner, until, session, .. } = std::mem::take(&mut held.holder);
                 if let Some(until) = until {
                     self.ends.remove(&(until, slot));
                 }
@@ -139,7 +139,7 @@ impl Locks {
     }
 
     /// Says who holds a lock that was given out just now.
-    pub fn set_holder(&mut self, receipt: Receipt, holder: Holder) {
+    pub fn set_holder(&mut self, receipt: Receipt, holder: PinOwner) {
         let slot = receipt.id as u32;
         self.ends.extend(holder.until.map(|until| (until, slot)));
         self.by_owner.insert((holder.owner.clone(), slot));
@@ -167,21 +167,21 @@ impl Locks {
         over.into_iter().map(|held| held.receipt).collect()
     }
 
-    fn held_in(&self, at: u32) -> Option<Held<'_>> {
+    fn held_in(&self, at: u32) -> Option<PinInfo<'_>> {
         let slot = self.slots.get(at as usize)?;
         let id = (u64::from(slot.generation) << 32) | u64::from(at);
         let receipt = Receipt { id, block: *slot.path.last()? };
-        Some(Held { receipt, path: &slot.path, holder: &slot.holder })
+        Some(PinInfo { receipt, path: &slot.path, holder: &slot.holder })
     }
 
     /// The locks of an owner.
-    pub fn held_by(&self, owner: &str) -> impl Iterator<Item = Held<'_>> {
+    pub fn held_by(&self, owner: &str) -> impl Iterator<Item = PinInfo<'_>> {
         let from = (owner.to_owned(), 0)..=(owner.to_owned(), u32::MAX);
         self.by_owner.range(from).filter_map(|&(_, slot)| self.held_in(slot))
     }
 
     /// The locks that hints made for a session.
-    pub fn held_for(&self, session: u64) -> impl Iterator<Item = Held<'_>> {
+    pub fn held_for(&self, session: u64) -> impl Iterator<Item = PinInfo<'_>> {
         let all = self.by_session.range((session, 0)..=(session, u32::MAX));
         all.filter_map(|&(_, slot)| self.held_in(slot))
     }
@@ -192,7 +192,7 @@ impl Locks {
     }
 
     /// The locks that are held.
-    pub fn held(&self) -> impl Iterator<Item = Held<'_>> {
+    pub fn held(&self) -> impl Iterator<Item = PinInfo<'_>> {
         (0..self.slots.len() as u32).filter_map(|slot| self.held_in(slot))
     }
 

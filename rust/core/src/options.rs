@@ -75,9 +75,9 @@ pub struct Options {
     pub watermarks: Watermarks,
     /// The share of the usable blocks that pins may hold, 0 to 1.
     pub pin_cap: f64,
-    /// Keep books of sessions, so that hints on them are taken.
+    /// Keep track of sessions, so that hints on them are taken.
     pub sessions: bool,
-    /// Blocks that an admission leaves available for running sequences to grow into.
+    /// Blocks that an allocation leaves available for running sequences to grow into.
     pub reserve: u32,
     /// Leave the last token of a prompt to be computed (rule 5). Off only in trace replay.
     pub compute_last_token: bool,

@@ -14,9 +14,9 @@ use crate::pool::{BlockId, Pool};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Scope<'a> {
     /// Computed under this salt.
-    pub salt: Option<&'a [u8]>,
+    pub cache_salt: Option<&'a [u8]>,
     /// Computed under this adapter.
-    pub adapter: Option<&'a [u8]>,
+    pub lora_name: Option<&'a [u8]>,
     /// Used by requests of this session alone.
     pub session: Option<u64>,
 }
@@ -24,8 +24,8 @@ pub struct Scope<'a> {
 impl Scope<'_> {
     /// Whether it holds what was computed in `space`, sessions apart.
     pub fn covers(&self, space: Space<'_>) -> bool {
-        self.salt.is_none_or(|salt| salt == space.salt)
-            && self.adapter.is_none_or(|adapter| adapter == space.adapter)
+        self.cache_salt.is_none_or(|salt| salt == space.cache_salt)
+            && self.lora_name.is_none_or(|adapter| adapter == space.lora_name)
     }
 
     /// Whether a sequence in `space` and of `session` computes what it holds.
@@ -70,7 +70,7 @@ impl Origins {
     /// `blocks` became findable: a request in `space`, whose keys start from `root`, computed them.
     #[inline]
     pub fn publish(&mut self, blocks: &[BlockId], root: Key, space: Space<'_>, session: u64) {
-        let plain = space.salt.is_empty() && space.adapter.is_empty();
+        let plain = space.cache_salt.is_empty() && space.lora_name.is_empty();
         if !plain || !self.spaces.is_empty() {
             self.name_all(blocks, root, space, plain);
         }
@@ -119,7 +119,7 @@ impl Origins {
     /// The findable blocks of `pool` in `scope`. One pass over the pool.
     pub fn blocks_in(&self, scope: Scope<'_>, pool: &Pool) -> Vec<BlockId> {
         let covered: Vec<bool> = self.names.iter().map(|name| scope.covers(name.space())).collect();
-        let unscoped = scope.salt.is_none() && scope.adapter.is_none();
+        let unscoped = scope.cache_salt.is_none() && scope.lora_name.is_none();
         let plain = scope.covers(Space::default());
         let in_space = |block: BlockId| match self.spaces.get(block as usize) {
             None | Some(&PLAIN) => plain,
@@ -188,7 +188,7 @@ impl Origins {
             self.names[at as usize].blocks += blocks;
             return at;
         }
-        let (salt, adapter) = (space.salt.to_vec(), space.adapter.to_vec());
+        let (salt, adapter) = (space.cache_salt.to_vec(), space.lora_name.to_vec());
         let name = Name { root, salt, adapter, blocks };
         let at = if let Some(at) = self.vacant.pop() {
             self.names[at as usize] = name;
@@ -214,6 +214,6 @@ impl Origins {
 
 impl Name {
     fn space(&self) -> Space<'_> {
-        Space { salt: &self.salt, adapter: &self.adapter, encoder: &[] }
+        Space { cache_salt: &self.salt, lora_name: &self.adapter, encoder: &[] }
     }
 }

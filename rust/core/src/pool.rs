@@ -62,7 +62,7 @@ struct Block {
     children: u32,
     parent: BlockId,
     /// The child that was used last; a hint that lookups check.
-    heir: BlockId,
+    last_child: BlockId,
     state: State,
     group: u8,
     /// [`DUPLICATED`], [`WAITS`].
@@ -84,7 +84,7 @@ const UNUSED: Block = Block {
     refs: 0,
     children: 0,
     parent: NIL,
-    heir: NIL,
+    last_child: NIL,
     state: State::Free,
     group: 0,
     marks: 0,
@@ -240,7 +240,7 @@ impl Pool {
         self.blocks.get(block as usize).is_some_and(|b| b.state == State::Cached && b.children == 0)
     }
 
-    /// Its retention priority, 0 to 100: of the blocks that may die, those with the lowest do.
+    /// Its retention priority, 0 to 100: of the blocks that may be evicted, those with the lowest do.
     #[inline]
     pub fn priority(&self, block: BlockId) -> u8 {
         match self.blocks[block as usize].priority {
@@ -262,7 +262,7 @@ impl Pool {
 
     /// Whether any block may have another priority than the default.
     #[inline]
-    pub fn is_banded(&self) -> bool {
+    pub fn has_priorities(&self) -> bool {
         self.banded
     }
 

@@ -2,10 +2,10 @@
 
 use crate::options::MAX_GROUPS;
 
-/// Why an admission found no more of its prompt. One an admission: the first that holds.
+/// Why an allocation found no more of its prompt. One an allocation: the first that holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
-pub enum Reason {
+pub enum MissReason {
     /// What is left is less than the least that can be reused: a block, or what all groups share.
     #[default]
     BelowUnit = 0,
@@ -25,14 +25,14 @@ pub enum Reason {
     Group = 7,
     /// The manager looks nothing up.
     CachingOff = 8,
-    /// The request asked not to look (`read = false`), or its other input has no name.
+    /// The request asked not to look (`read_cache = false`), or its other input has no name.
     ReadSkipped = 9,
 }
 
 /// How many reasons there are.
 pub const REASONS: usize = 10;
 
-impl Reason {
+impl MissReason {
     /// All of them, each at its number.
     pub const ALL: [Self; REASONS] = [
         Self::BelowUnit,
@@ -64,11 +64,11 @@ impl Reason {
     }
 }
 
-/// Where and why the prefix of one admission ended.
+/// Where and why the prefix of one allocation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Miss {
     /// Why.
-    pub reason: Reason,
+    pub reason: MissReason,
     /// Which layer group could not go on.
     pub group: u8,
     /// Full blocks that were looked for.
@@ -80,7 +80,7 @@ pub struct Miss {
 /// Requests of the rolling window.
 pub const WINDOW: usize = 1000;
 
-/// What the last [`WINDOW`] admissions asked for and found; resumed ones are not among them.
+/// What the last [`WINDOW`] allocations asked for and found; resumed ones are not among them.
 #[derive(Debug, Clone, Default)]
 pub struct Window {
     /// (prompt tokens, hit tokens), the oldest at `next` once it is full.
@@ -90,12 +90,12 @@ pub struct Window {
     pub prompt_tokens: u64,
     /// Of those, found.
     pub hit_tokens: u64,
-    /// Admissions that found something.
+    /// Allocations that found something.
     pub with_hit: u64,
 }
 
 impl Window {
-    /// One more admission; the oldest leaves.
+    /// One more allocation; the oldest leaves.
     pub fn add(&mut self, prompt: u32, hit: u32) {
         if self.recent.len() < WINDOW {
             if self.recent.capacity() == 0 {
@@ -115,7 +115,7 @@ impl Window {
         self.with_hit += u64::from(hit > 0);
     }
 
-    /// Admissions in it.
+    /// Allocations in it.
     pub fn len(&self) -> usize {
         self.recent.len()
     }
@@ -126,22 +126,22 @@ impl Window {
     }
 }
 
-/// Admissions and prompt tokens not found, by reason.
+/// Allocations and prompt tokens not found, by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reasons {
-    /// (admissions, tokens that were not found) of each reason.
+    /// (allocations, tokens that were not found) of each reason.
     pub tally: [(u64, u64); REASONS],
-    /// Admissions that each layer group cut short ([`Reason::Group`]).
+    /// Allocations that each layer group cut short ([`MissReason::Group`]).
     pub groups: [u64; MAX_GROUPS],
 }
 
 impl Reasons {
-    /// Counts one admission that did not find `tokens` of its prompt.
+    /// Counts one allocation that did not find `tokens` of its prompt.
     pub fn count(&mut self, miss: Miss, tokens: u32) {
         let (requests, missed) = &mut self.tally[miss.reason as usize];
         *requests += 1;
         *missed += u64::from(tokens);
-        if miss.reason == Reason::Group {
+        if miss.reason == MissReason::Group {
             self.groups[miss.group as usize] += 1;
         }
     }
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn reasons_have_the_number_of_their_place() {
-        for (i, reason) in Reason::ALL.iter().enumerate() {
+        for (i, reason) in MissReason::ALL.iter().enumerate() {
             assert_eq!(*reason as usize, i);
         }
     }

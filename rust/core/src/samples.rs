@@ -1,6 +1,6 @@
 //! How long blocks live and lie idle, of 1 block in n. Times are ticks of the logical clock.
 //!
-//! A block is born when it becomes findable, is used whenever an admission finds it, and ends when it
+//! A block is born when it becomes findable, is used whenever an allocation finds it, and ends when it
 //! is evicted; blocks that are forgotten otherwise are not counted. The three histograms are those of
 //! vLLM's KV-cache residency metrics (lifetime, idle time before eviction, gap between uses).
 
@@ -73,7 +73,7 @@ impl Samples {
         }
     }
 
-    /// An admission found `blocks`.
+    /// An allocation found `blocks`.
     pub fn used(&mut self, blocks: &[BlockId], tick: u64) {
         for &block in blocks {
             if self.is_timed(block)

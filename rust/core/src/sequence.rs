@@ -11,7 +11,7 @@ pub use slots::Sequences;
 pub use table::{BlockTable, Tables};
 
 use crate::error::{Error, Result};
-use crate::hash::{Extra, Key};
+use crate::hash::{Key, MmItem};
 use crate::manager::Heat;
 use crate::reasons::Miss;
 use crate::retention::Retention;
@@ -42,7 +42,7 @@ pub struct Sequence {
     pub len: u32,
     /// Tokens computed and accepted.
     pub committed: u32,
-    /// Tokens found at admission.
+    /// Tokens found at allocation.
     pub cached: u32,
     /// Blocks at the front of the tables whose publication is settled.
     pub published: u32,
@@ -50,18 +50,18 @@ pub struct Sequence {
     pub unknown: u32,
     /// Tokens known, where only keys came.
     pub known: u32,
-    /// The tick of its last commit, touch or admission.
+    /// The tick of its last commit, touch or allocation.
     pub used: u64,
-    /// Why blocks stop being published, if they do: a collision, `insert = false`.
+    /// Why blocks stop being published, if they do: a collision, `write_cache = false`.
     pub private: bool,
     /// Whether the request looked for cached blocks.
-    pub read: bool,
+    pub read_cache: bool,
     /// Whether the request lets its blocks be found.
-    pub insert: bool,
-    /// Whether it came in because all of `max_tokens` could be had.
-    pub whole: bool,
+    pub write_cache: bool,
+    /// Whether it came in because all of `max_seq_len` could be had.
+    pub full_sequence_must_fit: bool,
     /// Prompt and answer together, where that is known: it gets no slots past it. 0: it is not.
-    pub max_tokens: u32,
+    pub max_seq_len: u32,
     /// Tokens known: the prompt and what was appended. Empty if the request came as keys.
     pub tokens: Vec<u32>,
     /// Block table of each group.
@@ -69,9 +69,9 @@ pub struct Sequence {
     /// Keys of full blocks of known tokens, as far as they have been needed.
     pub keys: Vec<Key>,
     /// Multimodal items.
-    pub extras: Vec<Extra>,
+    pub mm_items: Vec<MmItem>,
     /// When each block is used next, where that is known.
-    pub outlook: Vec<u32>,
+    pub next_use: Vec<u32>,
     /// Blocks at the front that an admission policy was told of.
     pub sighted: u32,
     /// Blocks at the front after which an admission policy dropped one: the rest is not asked for.
@@ -85,9 +85,9 @@ pub struct Sequence {
     /// What it cost.
     pub usage: Usage,
     /// What `root` was chained from.
-    pub salt: Vec<u8>,
-    /// As `salt`.
-    pub adapter: Vec<u8>,
+    pub cache_salt: Vec<u8>,
+    /// As `cache_salt`.
+    pub lora_name: Vec<u8>,
     /// Content id of the other input that it attends to; empty: nobody shares it.
     pub encoder: Vec<u8>,
     /// Tokens of that input.
@@ -98,8 +98,8 @@ pub struct Sequence {
     pub disowned: bool,
     /// The end of what a load brings: computed elsewhere, over another copy of that input.
     pub brought: u32,
-    /// The tick of its admission.
-    pub admitted: u64,
+    /// The tick of its allocation.
+    pub allocated: u64,
     /// Tokens of a step of its prompt; all of them where it came without.
     pub chunk: u32,
     /// How often it was touched.
@@ -115,7 +115,7 @@ pub struct Sequence {
 /// Usage counts of a request, in tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Found in the cache at admission.
+    /// Found in the cache at allocation.
     pub read: u32,
     /// Made findable by it, and not findable before (in whole blocks).
     pub created: u32,
@@ -156,7 +156,7 @@ impl Sequence {
     #[inline]
     pub fn has_place(&self, place: u32) -> bool {
         // 0: it is not known.
-        place <= self.max_tokens.wrapping_sub(1)
+        place <= self.max_seq_len.wrapping_sub(1)
     }
 
     /// Whether all that is known has slots, and is known as tokens: more may come.
@@ -181,7 +181,7 @@ impl Sequence {
         match self.known() - self.len {
             0 => {
                 self.check_tokens(count)?;
-                check_length("append", count as u64, (self.len, self.max_tokens))
+                check_length("append", count as u64, (self.len, self.max_seq_len))
             }
             more => Err(Error::Invalid {
                 what: "append",
@@ -215,10 +215,10 @@ impl Sequence {
             tokens: refilled(&mut self.tokens, &other.tokens),
             tables,
             keys: refilled(&mut self.keys, &other.keys),
-            extras: refilled(&mut self.extras, &other.extras),
-            outlook: refilled(&mut self.outlook, &other.outlook),
-            salt: refilled(&mut self.salt, &other.salt),
-            adapter: refilled(&mut self.adapter, &other.adapter),
+            mm_items: refilled(&mut self.mm_items, &other.mm_items),
+            next_use: refilled(&mut self.next_use, &other.next_use),
+            cache_salt: refilled(&mut self.cache_salt, &other.cache_salt),
+            lora_name: refilled(&mut self.lora_name, &other.lora_name),
             encoder: refilled(&mut self.encoder, &other.encoder),
             retention: other.retention.clone(),
             ..*other
@@ -226,21 +226,23 @@ impl Sequence {
     }
 
     fn clear(&mut self) {
-        let Self { tokens, keys, extras, outlook, tables, salt, adapter, encoder, .. } = self;
+        let Self {
+            tokens, keys, mm_items, next_use, tables, cache_salt, lora_name, encoder, ..
+        } = self;
         tokens.clear();
         keys.clear();
-        extras.clear();
-        outlook.clear();
-        salt.clear();
-        adapter.clear();
+        mm_items.clear();
+        next_use.clear();
+        cache_salt.clear();
+        lora_name.clear();
         encoder.clear();
         (self.encoder_tokens, self.encoder_published) = (0, false);
         (self.brought, self.prompt) = (0, 0);
         tables.iter_mut().for_each(|table| table.truncate(0));
         (self.len, self.committed, self.cached, self.published) = (0, 0, 0, 0);
         (self.private, self.known, self.unknown) = (false, 0, 0);
-        (self.max_tokens, self.chunk) = (0, 0);
-        (self.whole, self.disowned) = (false, false);
+        (self.max_seq_len, self.chunk) = (0, 0);
+        (self.full_sequence_must_fit, self.disowned) = (false, false);
         (self.usage, self.joined) = (Usage::default(), 0);
         (self.meta, self.heat) = (Meta::default(), Heat::default());
         self.miss = Miss::default();
@@ -280,7 +282,7 @@ pub fn check_length(what: &'static str, count: u64, (len, most): (u32, u32)) -> 
     if most == 0 || u64::from(len) + count <= u64::from(most) {
         return Ok(());
     }
-    let limit = format!("the sequence has {len} tokens, and its request said max_tokens = {most}");
+    let limit = format!("the sequence has {len} tokens, and its request said max_seq_len = {most}");
     Err(Error::Invalid { what, value: count.to_string(), limit })
 }
 

@@ -3,13 +3,13 @@
 /// Totals since the manager was built.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Sequences admitted (resumed ones apart).
+    /// Sequences allocated (resumed ones apart).
     pub admissions: u64,
     /// Their prompt tokens.
     pub prompt_tokens: u64,
     /// Prompt tokens found, not to be computed.
     pub hit_tokens: u64,
-    /// Of the admissions, those that asked not to read the cache.
+    /// Of the allocations, those that asked not to read the cache.
     pub unread: u64,
     /// Their prompt tokens.
     pub unread_tokens: u64,
@@ -17,9 +17,9 @@ pub struct Stats {
     pub lookup_blocks: u64,
     /// Of those, found.
     pub hit_blocks: u64,
-    /// Sum over admissions of the share of the prompt found, in millionths.
+    /// Sum over allocations of the share of the prompt found, in millionths.
     pub hit_share_ppm: u64,
-    /// Admissions that found at least one token.
+    /// Allocations that found at least one token.
     pub admissions_with_hit: u64,
     /// Sequences that came back after a preemption.
     pub resumed: u64,
@@ -29,7 +29,7 @@ pub struct Stats {
     pub resumed_hit_tokens: u64,
     /// Tokens of resumed sequences that asked not to read the cache.
     pub resumed_unread_tokens: u64,
-    /// Admissions refused for want of blocks.
+    /// Allocations refused for want of blocks.
     pub refused: u64,
     /// Blocks taken from the pool.
     pub allocated: u64,
@@ -61,7 +61,7 @@ pub struct Stats {
     pub leased_tokens: u64,
     /// Copies and loaded pages that failed.
     pub failed_copies: u64,
-    /// Prompt tokens that admissions left to a computation in flight.
+    /// Prompt tokens that allocations left to a computation in flight.
     pub joined_tokens: u64,
     /// Table entries that gave way to a block findable already.
     pub remapped: u64,

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 use hashbrown::HashMap;
 
-use self::pages::Pages;
-use self::ticket::{Loading, Ticket};
+use self::pages::PageUses;
+use self::ticket::{LoadState, Ticket};
 use crate::error::{Error, Result};
 use crate::hash::Key;
 use crate::pool::{BlockId, NIL};
@@ -17,7 +17,7 @@ use crate::sequence::SeqId;
 
 /// One page to copy before the step's writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Copy {
+pub struct BlockCopy {
     /// Page to read; [`NIL`] for one that comes from elsewhere (a load).
     pub src: BlockId,
     /// Page to write.
@@ -32,17 +32,17 @@ pub struct Copy {
 
 /// Copies that the data plane carries out together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub struct CopyPlan {
     /// Hand it back when the copies are ordered on the stream that writes later, or have failed.
     pub ticket: u64,
     /// In the order to run them.
-    pub copies: Vec<Copy>,
+    pub copies: Vec<BlockCopy>,
 }
 
 /// Blocks of a sequence that somebody else fills; `Tickets` has their pages as copies without a
 /// source, block by block, in each a page of every group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Load {
+pub struct LoadTicket {
     /// Its ticket.
     pub ticket: u64,
     /// Place of the first block in the tables.
@@ -55,11 +55,11 @@ pub struct Load {
 
 /// What somebody looking in sees of a ticket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outstanding {
+pub struct OutstandingTicket {
     /// The ticket; 0 for the plan that is being gathered.
     pub ticket: u64,
     /// Copies to carry out; without a source in a load.
-    pub copies: Vec<Copy>,
+    pub copies: Vec<BlockCopy>,
     /// Blocks it keeps besides their ends; all that a lease keeps.
     pub held: Vec<BlockId>,
     /// Whether somebody else fills its pages.
@@ -68,18 +68,18 @@ pub struct Outstanding {
 
 /// A ticket that is settled: what it owned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settled {
+pub struct SettledTicket {
     /// Its number.
     pub ticket: u64,
     /// Its copies.
-    pub copies: Vec<Copy>,
+    pub copies: Vec<BlockCopy>,
     /// Blocks it kept besides their ends.
     pub held: Vec<BlockId>,
     /// Sequences that came to share a page that its copies write.
     pub sharers: Vec<(BlockId, SeqId)>,
 }
 
-impl Settled {
+impl SettledTicket {
     /// Every page that it owned and owns no more, prefixes before what follows them.
     pub fn owned(&self) -> Vec<BlockId> {
         let ends = self.copies.iter().flat_map(|c| [c.src, c.dst]);
@@ -93,11 +93,11 @@ impl Settled {
 /// Plans not given out yet, and those given out and not settled.
 #[derive(Debug, Default)]
 pub struct Tickets {
-    gathering: Vec<Copy>,
+    gathering: Vec<BlockCopy>,
     /// Blocks that the plan being gathered keeps besides the ends of its copies.
     gathering_held: Vec<BlockId>,
     outstanding: HashMap<u64, Ticket>,
-    pages: Pages,
+    pages: PageUses,
     /// How many of the outstanding ones are loads, joined computations included.
     loads: usize,
     /// The load that was opened for a sequence.
@@ -113,7 +113,7 @@ pub struct Tickets {
 
 impl Tickets {
     /// Adds a copy to the plan being gathered.
-    pub fn add(&mut self, copy: Copy) {
+    pub fn add(&mut self, copy: BlockCopy) {
         self.pages.add(&copy, 0);
         self.gathering.push(copy);
     }
@@ -129,13 +129,13 @@ impl Tickets {
     }
 
     /// Closes the plan being gathered; `None` if it is empty.
-    pub fn take_plan(&mut self) -> Option<Plan> {
+    pub fn take_plan(&mut self) -> Option<CopyPlan> {
         if self.gathering.is_empty() {
             return None;
         }
         let copies = std::mem::take(&mut self.gathering);
         let held = std::mem::take(&mut self.gathering_held);
-        let plan = Plan { ticket: self.next + 1, copies: copies.clone() };
+        let plan = CopyPlan { ticket: self.next + 1, copies: copies.clone() };
         self.pages.give_out(&copies, plan.ticket);
         self.issue(Ticket { copies, held, ..Ticket::default() });
         Some(plan)
@@ -153,7 +153,7 @@ impl Tickets {
         start: u32,
         blocks: u32,
         filler: Option<SeqId>,
-        copies: Vec<Copy>,
+        copies: Vec<BlockCopy>,
     ) -> u64 {
         let ticket = self.next + 1;
         for copy in &copies {
@@ -168,8 +168,8 @@ impl Tickets {
             None => drop(self.opened.insert(opened_for, ticket)),
         }
         self.loads += 1;
-        let load = Load { ticket, start, blocks, filler };
-        let loading = Loading { load, opened_for, name: None, joiners: BTreeSet::new() };
+        let load = LoadTicket { ticket, start, blocks, filler };
+        let loading = LoadState { load, opened_for, name: None, joiners: BTreeSet::new() };
         self.issue(Ticket { copies, loading: Some(Box::new(loading)), ..Ticket::default() })
     }
 
@@ -182,7 +182,7 @@ impl Tickets {
     }
 
     /// Loads whose first block has that name.
-    pub fn named(&self, name: Key) -> impl Iterator<Item = Load> + '_ {
+    pub fn named(&self, name: Key) -> impl Iterator<Item = LoadTicket> + '_ {
         let tickets = self.names.get(&name).into_iter().flatten();
         tickets.filter_map(|ticket| self.outstanding.get(ticket)?.load())
     }
@@ -199,7 +199,7 @@ impl Tickets {
     }
 
     /// What others joined of the computation of `filler`, by ticket.
-    pub fn joined_with(&self, filler: SeqId) -> Vec<Load> {
+    pub fn joined_with(&self, filler: SeqId) -> Vec<LoadTicket> {
         let tickets = self.fillers.get(&filler).into_iter().flatten();
         tickets.filter_map(|ticket| self.outstanding.get(ticket)?.load()).collect()
     }
@@ -224,12 +224,12 @@ impl Tickets {
         joined.into_iter().flat_map(|joined| &joined.joiners).map(|&(_, seq)| seq)
     }
 
-    fn loading_mut(&mut self, ticket: u64) -> Option<&mut Loading> {
+    fn loading_mut(&mut self, ticket: u64) -> Option<&mut LoadState> {
         self.outstanding.get_mut(&ticket)?.loading.as_deref_mut()
     }
 
     /// The load that was opened for `seq`, joined computations apart.
-    pub fn load_for(&self, seq: SeqId) -> Option<Load> {
+    pub fn load_for(&self, seq: SeqId) -> Option<LoadTicket> {
         self.outstanding.get(self.opened.get(&seq)?)?.load()
     }
 
@@ -242,9 +242,9 @@ impl Tickets {
         blocks: u32,
         groups: usize,
         front: bool,
-    ) -> Vec<Copy> {
+    ) -> Vec<BlockCopy> {
         let Some(split) = self.outstanding.get_mut(&ticket) else { return Vec::new() };
-        let Some(Loading { load, .. }) = split.loading.as_deref_mut() else { return Vec::new() };
+        let Some(LoadState { load, .. }) = split.loading.as_deref_mut() else { return Vec::new() };
         let blocks = blocks.min(load.blocks);
         if front {
             load.start += blocks;
@@ -349,7 +349,7 @@ impl Tickets {
     }
 
     /// An outstanding load, and its pages.
-    pub fn load(&self, ticket: u64) -> Option<(Load, &[Copy])> {
+    pub fn load(&self, ticket: u64) -> Option<(LoadTicket, &[BlockCopy])> {
         let ticket = self.outstanding.get(&ticket)?;
         Some((ticket.load()?, ticket.copies()))
     }
@@ -362,7 +362,7 @@ impl Tickets {
     }
 
     /// The load that brings `page`, joined computations apart.
-    pub fn loading(&self, page: BlockId) -> Option<Load> {
+    pub fn loading(&self, page: BlockId) -> Option<LoadTicket> {
         let (ticket, _) = self.pages.writer(page).filter(|&(_, load)| load)?;
         self.outstanding.get(&ticket)?.load()
     }
@@ -385,7 +385,7 @@ impl Tickets {
     ///
     /// # Errors
     /// [`Error::UnknownTicket`].
-    pub fn settle(&mut self, ticket: u64) -> Result<Settled> {
+    pub fn settle(&mut self, ticket: u64) -> Result<SettledTicket> {
         let mut gone = self.forget(ticket).ok_or(Error::UnknownTicket(ticket))?;
         gone.copies.drain(..gone.skip);
         let mut sharers = Vec::new();
@@ -394,15 +394,15 @@ impl Tickets {
             self.pages.remove(copy);
         }
         sharers.sort_unstable();
-        Ok(Settled { ticket, copies: gone.copies, held: gone.held, sharers })
+        Ok(SettledTicket { ticket, copies: gone.copies, held: gone.held, sharers })
     }
 
     /// Of a settled plan, hands each copy whose source another ticket has yet to fill over to that
     /// ticket: such a page is no better than its source. What a running sequence computes is written
     /// where it stands: a copy has what was there.
-    pub fn hand_over(&mut self, plan: &mut Settled) {
+    pub fn hand_over(&mut self, plan: &mut SettledTicket) {
         let Self { outstanding, pages, .. } = self;
-        let Settled { copies, sharers, .. } = plan;
+        let SettledTicket { copies, sharers, .. } = plan;
         copies.retain(|copy| {
             let Some((ticket, _)) = pages.writer(copy.src) else { return true };
             let Some(other) = outstanding.get_mut(&ticket) else { return true };
@@ -418,7 +418,7 @@ impl Tickets {
     /// The pages that become worthless if the copies of `plan` never ran: their targets, and the
     /// targets of copies made from those.
     /// Each with its group, and whose it was when it was planned.
-    pub fn spoiled(&self, plan: &Settled) -> Vec<(BlockId, u8, SeqId)> {
+    pub fn spoiled(&self, plan: &SettledTicket) -> Vec<(BlockId, u8, SeqId)> {
         let mut pages: Vec<_> = plan.copies.iter().map(|c| (c.dst, c.group, c.seq)).collect();
         let mut at = 0;
         while let Some(&(page, ..)) = pages.get(at) {
@@ -436,20 +436,20 @@ impl Tickets {
     }
 
     /// Every unsettled ticket, by number.
-    pub fn outstanding(&self) -> Vec<Outstanding> {
-        let gathering = (!self.gathering.is_empty()).then(|| Outstanding {
+    pub fn outstanding(&self) -> Vec<OutstandingTicket> {
+        let gathering = (!self.gathering.is_empty()).then(|| OutstandingTicket {
             ticket: 0,
             copies: self.gathering.clone(),
             held: self.gathering_held.clone(),
             load: false,
         });
-        let given = self.outstanding.iter().map(|(&ticket, t)| Outstanding {
+        let given = self.outstanding.iter().map(|(&ticket, t)| OutstandingTicket {
             ticket,
             copies: t.copies().to_vec(),
             held: t.held.clone(),
             load: t.loading.is_some(),
         });
-        let mut all: Vec<Outstanding> = gathering.into_iter().chain(given).collect();
+        let mut all: Vec<OutstandingTicket> = gathering.into_iter().chain(given).collect();
         all.sort_unstable_by_key(|given| given.ticket);
         all
     }
@@ -460,7 +460,7 @@ impl Tickets {
     }
 
     /// Every copy not settled, given out or not.
-    pub fn copies(&self) -> impl Iterator<Item = &Copy> {
+    pub fn copies(&self) -> impl Iterator<Item = &BlockCopy> {
         self.gathering.iter().chain(self.outstanding.values().flat_map(Ticket::copies))
     }
 

@@ -4,7 +4,7 @@ mod common;
 
 use common::{SIZE, build, found, open, prompt, run, serve};
 use kvframe_core::policy::admission::{
-    AdmissionOptions, Ask, Occasion, Offer, Row, Tier, Verdict, by_name,
+    AdmissionOptions, Ask, Occasion, Offer, OfferRow, Tier, Verdict, by_name,
 };
 use kvframe_core::{Error, Group, GroupKind, Key, Manager, Options};
 
@@ -63,7 +63,7 @@ fn ask(name: &str, tier: Tier, occasion: Occasion, uses: &[u32]) -> Vec<Verdict>
     let mut offer = Offer::default();
     for (depth, &uses) in (0..).zip(uses) {
         let key = Key(u128::from(depth) + 1);
-        offer.push(Row { key, depth, span: SIZE, uses, ..Row::default() });
+        offer.push(OfferRow { key, depth, span: SIZE, uses, ..OfferRow::default() });
     }
     let mut out = vec![Verdict::Keep; offer.len()];
     let mut policy = by_name(name, AdmissionOptions::default()).unwrap().expect("a policy");

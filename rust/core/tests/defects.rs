@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{SIZE, admit, build, open, prompt, refused, request, run, serve, small, table};
-use kvframe_core::hash::Extra;
+use common::{SIZE, allocate, build, open, prompt, refused, request, run, serve, small, table};
+use kvframe_core::hash::MmItem;
 use kvframe_core::manager::{Ids, Step};
 use kvframe_core::pool::State;
 use kvframe_core::{Admission, Error, Fit, GroupKind, Key, Manager, NIL, Options, Prompt};
@@ -72,13 +72,13 @@ fn a_failed_copy_is_found_after_the_window_has_left_it() {
 fn a_hit_is_one_chain() {
     for first in [[1, 2], [1, 3]] {
         let mut m = small(8);
-        let a = admit(&mut m, &prompt(&[1, 2])).unwrap().seq;
-        let b = admit(&mut m, &prompt(&[1, 3])).unwrap().seq;
+        let a = allocate(&mut m, &prompt(&[1, 2])).unwrap().seq;
+        let b = allocate(&mut m, &prompt(&[1, 3])).unwrap().seq;
         m.commit(a, 8).unwrap();
         m.commit(b, 8).unwrap();
         m.release(a).unwrap();
         m.release(b).unwrap();
-        let hit = admit(&mut m, &open(&first)).unwrap();
+        let hit = allocate(&mut m, &open(&first)).unwrap();
         assert_eq!(hit.cached_tokens, 8);
         m.check_integrity().unwrap();
     }
@@ -94,8 +94,8 @@ fn room_behind_a_copy_under_way_is_not_counted() {
     let plan = m.take_plan().unwrap();
     m.release(seq).unwrap();
     m.check_integrity().unwrap();
-    match admit(&mut m, &prompt(&[7, 8])) {
-        Ok(grant) => assert_eq!(grant.granted_tokens, 8, "less than the whole prompt"),
+    match allocate(&mut m, &prompt(&[7, 8])) {
+        Ok(allocation) => assert_eq!(allocation.granted_tokens, 8, "less than the whole prompt"),
         Err(error) => assert!(matches!(error, Error::NoCapacity { .. }), "{error}"),
     }
     m.done(plan.ticket).unwrap();
@@ -106,8 +106,8 @@ fn room_behind_a_copy_under_way_is_not_counted() {
 #[test]
 fn a_ticket_over_two_copies_of_a_block() {
     let mut m = small(12);
-    let a = admit(&mut m, &prompt(&[1, 2])).unwrap().seq;
-    let b = admit(&mut m, &prompt(&[1])).unwrap().seq;
+    let a = allocate(&mut m, &prompt(&[1, 2])).unwrap().seq;
+    let b = allocate(&mut m, &prompt(&[1])).unwrap().seq;
     m.commit(a, 8).unwrap();
     m.commit(b, 4).unwrap();
     for seq in [a, b] {
@@ -237,7 +237,7 @@ fn a_long_partial_request_is_counted_in_full() {
         chunk: 0,
         ..Admission::default()
     };
-    let seq = m.admit(&request).unwrap().seq;
+    let seq = m.allocate(&request).unwrap().seq;
     let error = refused(&mut m, &[seq], |m| m.extend(seq, 1 << 28));
     assert!(matches!(error, Error::NeverFits { needed: 0x1_0000_0000, total: 32 }), "{error}");
 }
@@ -246,9 +246,9 @@ fn a_long_partial_request_is_counted_in_full() {
 #[test]
 fn a_cut_item_is_no_part_of_later_keys() {
     let mut m = small(16);
-    let image = Extra { start: 4, end: 8, id: vec![1] };
-    let (tokens, extras) = (prompt(&[1, 2]), [image]);
-    let seq = m.admit(&Admission { extras: &extras, ..request(&tokens) }).unwrap().seq;
+    let image = MmItem { start: 4, end: 8, id: vec![1] };
+    let (tokens, mm_items) = (prompt(&[1, 2]), [image]);
+    let seq = m.allocate(&Admission { mm_items: &mm_items, ..request(&tokens) }).unwrap().seq;
     m.commit(seq, 8).unwrap();
     m.truncate(seq, 4).unwrap();
     m.append(seq, &prompt(&[2])).unwrap();
@@ -265,37 +265,37 @@ fn keys_past_the_prompt_are_refused() {
     let keys = [Key(1), Key(2)];
     let bad = Prompt { tokens: &tokens, keys: &keys, len: 0 };
     let error =
-        refused(&mut m, &[], |m| m.admit(&Admission { prompt: bad, ..Admission::default() }));
+        refused(&mut m, &[], |m| m.allocate(&Admission { prompt: bad, ..Admission::default() }));
     assert!(matches!(error, Error::Invalid { what: "keys", .. }), "{error}");
 }
 
-/// A request whose first grant is larger than the pool can never come in, windows or not.
+/// A request whose first allocation is larger than the pool can never come in, windows or not.
 #[test]
 fn a_grant_larger_than_the_pool_never_fits() {
     let mut m = grouped(8, &[GroupKind::Full, window(4)]);
-    let error = refused(&mut m, &[], |m| admit(m, &prompt(&[1, 2, 3, 4, 5, 6])));
+    let error = refused(&mut m, &[], |m| allocate(m, &prompt(&[1, 2, 3, 4, 5, 6])));
     assert!(matches!(error, Error::NeverFits { needed: 12, total: 8 }), "{error}");
     // Nor one whose last chunk is, beside what came before.
     let chunked = prompt(&[1, 2, 3, 4, 5, 6]);
     let in_steps_of = |chunk| Admission { chunk, ..request(&chunked) };
-    let error = refused(&mut m, &[], |m| m.admit(&in_steps_of(8)));
+    let error = refused(&mut m, &[], |m| m.allocate(&in_steps_of(8)));
     assert!(matches!(error, Error::NeverFits { needed: 9, total: 8 }), "{error}");
-    m.admit(&in_steps_of(4)).unwrap();
+    m.allocate(&in_steps_of(4)).unwrap();
 }
 
-/// Two groups and one block to be had: nothing dies for a row that does not fit.
+/// Two groups and one block to be had: nothing is evicted for a row that does not fit.
 #[test]
 fn a_partial_grant_evicts_nothing_for_half_a_row() {
     let mut m = grouped(5, &[GroupKind::Full, GroupKind::Full]);
     serve(&mut m, &prompt(&[1]));
     let mut loans = [0; 2];
-    m.lend(&mut loans).unwrap();
+    m.take(&mut loans).unwrap();
     let tokens = prompt(&[7, 8]);
     let evictions = m.stats().evictions;
-    let grant = m.admit(&Admission { fit: Fit::Partial, ..request(&tokens) }).unwrap();
-    assert_eq!(grant.granted_tokens, 4);
+    let allocation = m.allocate(&Admission { fit: Fit::Partial, ..request(&tokens) }).unwrap();
+    assert_eq!(allocation.granted_tokens, 4);
     let expected = m.stats().evictions - evictions;
-    assert_eq!((expected, m.pool().cached()), (1, 1), "one block died, one stays");
+    assert_eq!((expected, m.pool().cached()), (1, 1), "one block was evicted, one stays");
     m.check_integrity().unwrap();
 }
 
@@ -306,11 +306,11 @@ fn half_a_row_that_the_policy_refuses_goes_back() {
     let groups = vec![GroupKind::Full.into(); 2];
     let mut m = build(Options { blocks: 3, block_size: SIZE, groups, ..Options::default() }, "opt");
     let (near, far) = (prompt(&[1]), prompt(&[7]));
-    let first = m.admit(&Admission { outlook: &[5], ..request(&near) }).unwrap();
+    let first = m.allocate(&Admission { next_use: &[5], ..request(&near) }).unwrap();
     m.commit(first.seq, SIZE).unwrap();
     m.release(first.seq).unwrap();
-    let later = Admission { outlook: &[9], fit: Fit::Partial, ..request(&far) };
-    assert_eq!(m.admit(&later).unwrap().granted_tokens, 0);
+    let later = Admission { next_use: &[9], fit: Fit::Partial, ..request(&far) };
+    assert_eq!(m.allocate(&later).unwrap().granted_tokens, 0);
     assert_eq!((m.pool().free(), m.pool().cached()), (1, 2));
     m.check_integrity().unwrap();
 }

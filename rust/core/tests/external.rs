@@ -1,16 +1,19 @@
-//! A policy outside the core: what it is offered, and that its choice is what dies.
+//! A policy outside the core: what it is offered, and that its choice is what is evicted.
 
 mod common;
 
-use common::{SIZE, admit, open, prompt, request, run, serve, small};
+use common::{SIZE, allocate, open, prompt, request, run, serve, small};
 use kvframe_core::events::Kind;
-use kvframe_core::policy::{Candidates, External, Heard};
+use kvframe_core::policy::{Candidates, External, Subscriptions};
 use kvframe_core::{Admission, BlockId, Error, Manager, Options};
 
 fn external(blocks: u32) -> Manager {
     let options = Options { blocks, block_size: SIZE, event_log: true, ..Options::default() };
-    Manager::new(options, Box::new(External::new(Heard { events: true, ..Heard::default() })))
-        .unwrap()
+    Manager::new(
+        options,
+        Box::new(External::new(Subscriptions { events: true, ..Subscriptions::default() })),
+    )
+    .unwrap()
 }
 
 fn offer(m: &mut Manager, n: usize, limit: usize) -> Candidates {
@@ -26,7 +29,7 @@ fn evicted(m: &mut Manager) -> Vec<BlockId> {
 /// Admits `tokens`; the policy takes the highest block ids that it may.
 fn admit_judged(m: &mut Manager, tokens: &[u32]) -> Vec<BlockId> {
     let asked = request(tokens);
-    while let Err(error) = m.admit(&asked) {
+    while let Err(error) = m.allocate(&asked) {
         let Error::NeedVictims { n } = error else { panic!("{error}") };
         let out = offer(m, n as usize, 0);
         let scores: Vec<f64> = out.blocks.iter().map(|&b| -f64::from(b)).collect();
@@ -83,8 +86,8 @@ fn the_blocks_a_request_finds_are_not_chosen_for_it() {
 #[test]
 fn a_parent_older_than_its_child_is_offered() {
     let mut m = external(8);
-    let a = admit(&mut m, &prompt(&[1, 2, 4])).unwrap().seq;
-    let b = admit(&mut m, &prompt(&[1, 2])).unwrap().seq;
+    let a = allocate(&mut m, &prompt(&[1, 2, 4])).unwrap().seq;
+    let b = allocate(&mut m, &prompt(&[1, 2])).unwrap().seq;
     m.commit(a, 12).unwrap();
     m.commit(b, 8).unwrap();
     let c = m.fork(b).unwrap();
@@ -115,15 +118,15 @@ fn a_stale_choice_is_dropped() {
     serve(&mut m, &prompt(&[1]));
     let old = offer(&mut m, 1, 0);
     assert_eq!(old.generations, [0]);
-    m.clear_cache();
+    m.reset_prefix_cache();
     serve(&mut m, &prompt(&[2]));
     serve(&mut m, &prompt(&[3]));
     m.choose(&old.blocks, &old.generations);
     let tokens = prompt(&[4]);
-    let again = m.admit(&Admission { insert: false, ..request(&tokens) });
+    let again = m.allocate(&Admission { write_cache: false, ..request(&tokens) });
     assert_eq!(again.unwrap_err(), Error::NeedVictims { n: 1 });
     m.fall_back(1);
-    m.admit(&request(&tokens)).unwrap();
+    m.allocate(&request(&tokens)).unwrap();
     m.check_integrity().unwrap();
 }
 

@@ -48,7 +48,7 @@ fn fill(m: &mut Manager, blocks: u32, first: u32, keyed: bool) {
         } else {
             Prompt { tokens: &tokens, keys: &[], len: 0 }
         };
-        let seq = m.admit(&Admission { prompt, ..Admission::default() }).unwrap().seq;
+        let seq = m.allocate(&Admission { prompt, ..Admission::default() }).unwrap().seq;
         m.commit(seq, CHAIN * SIZE).unwrap();
         m.release(seq).unwrap();
     }

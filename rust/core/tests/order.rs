@@ -1,4 +1,4 @@
-//! The order of death of every policy, against a plain twin: sort all leaves that may die by the
+//! The order of eviction of every policy, against a plain twin: sort all leaves that may be evicted by the
 //! policy's key and take the first, of those with the lowest retention priority. The twin sees the event
 //! log alone.
 
@@ -35,7 +35,7 @@ struct Block {
     /// gdsf, cost: level of the cache when it was touched.
     level: u64,
     /// Retention priority.
-    band: u8,
+    bucket: u8,
     /// When it joined the cached blocks, counted in blocks.
     joined: u64,
 }
@@ -44,7 +44,7 @@ struct Block {
 struct Twin {
     policy: &'static str,
     blocks: HashMap<BlockId, Block>,
-    outlooks: HashMap<SeqId, Vec<u32>>,
+    next_uses: HashMap<SeqId, Vec<u32>>,
     metas: HashMap<SeqId, Meta>,
     hits: HashMap<SeqId, usize>,
     age: u32,
@@ -55,7 +55,7 @@ struct Twin {
 }
 
 impl Twin {
-    /// Lower dies first.
+    /// Lower is evicted first.
     fn rank(&self, id: BlockId) -> (u64, u64, u32, BlockId) {
         let b = &self.blocks[&id];
         let deeper_first = u32::MAX - b.depth;
@@ -96,7 +96,7 @@ impl Twin {
     fn victim(&self) -> Option<BlockId> {
         let leaves =
             self.blocks.iter().filter(|(_, b)| b.owners == 0 && b.key.is_some() && b.children == 0);
-        leaves.map(|(&id, _)| id).min_by_key(|&id| (self.blocks[&id].band, self.rank(id)))
+        leaves.map(|(&id, _)| id).min_by_key(|&id| (self.blocks[&id].bucket, self.rank(id)))
     }
 
     fn block(&mut self, id: BlockId) -> &mut Block {
@@ -137,14 +137,14 @@ impl Twin {
         match e.kind {
             Kind::Hit => {
                 let at = self.hits.entry(e.seq).or_insert(0);
-                let next = self.outlooks[&e.seq].get(*at).copied().unwrap_or(u32::MAX);
+                let next = self.next_uses[&e.seq].get(*at).copied().unwrap_or(u32::MAX);
                 *at += 1;
                 self.touch(e.block, e.seq, next, e.tick);
                 self.block(e.block).owners += 1;
             }
             Kind::Allocate => {
-                let band = DEFAULT_PRIORITY;
-                let fresh = Block { owners: 1, age: self.age, band, ..Block::default() };
+                let bucket = DEFAULT_PRIORITY;
+                let fresh = Block { owners: 1, age: self.age, bucket, ..Block::default() };
                 let old = self.blocks.insert(e.block, fresh);
                 assert!(old.is_none(), "block {} was still in use", e.block);
             }
@@ -153,10 +153,14 @@ impl Twin {
             Kind::Evict => {
                 let named = self.victim().expect("a leaf");
                 if OTHERS.contains(&self.policy) {
-                    let bands = [named, e.block].map(|id| self.blocks[&id].band);
-                    assert_eq!(bands[0], bands[1], "{}: the wrong priority dies", self.policy);
+                    let buckets = [named, e.block].map(|id| self.blocks[&id].bucket);
+                    assert_eq!(
+                        buckets[0], buckets[1],
+                        "{}: the wrong priority is evicted",
+                        self.policy
+                    );
                 } else {
-                    assert_eq!(named, e.block, "{}: the wrong block dies", self.policy);
+                    assert_eq!(named, e.block, "{}: the wrong block is evicted", self.policy);
                 }
                 if self.policy == "lfuda" {
                     self.age = self.rank(e.block).0 as u32;
@@ -165,7 +169,7 @@ impl Twin {
                 self.forget(e.block);
                 self.evictions += 1;
             }
-            Kind::Retain => self.block(e.block).band = e.value as u8,
+            Kind::Retain => self.block(e.block).bucket = e.value as u8,
             _ => {}
         }
     }
@@ -173,7 +177,7 @@ impl Twin {
     fn store(&mut self, e: &Event) {
         let parent = (e.value != u64::from(NIL)).then_some(e.value as BlockId);
         let depth = parent.map_or(0, |p| self.blocks[&p].depth + 1);
-        let next = self.outlooks[&e.seq].get(depth as usize).copied().unwrap_or(u32::MAX);
+        let next = self.next_uses[&e.seq].get(depth as usize).copied().unwrap_or(u32::MAX);
         if let Some(parent) = parent {
             self.block(parent).children += 1;
         }
@@ -248,7 +252,7 @@ fn drive(policy: &'static str, seed: u64, retains: bool) -> Twin {
     for step in 0..800 {
         // Two at a time at the most, and no prompt ends at a block's end: at most two copies of a
         // block, so that it is plain which one a use falls to.
-        let mut outlook = Vec::new();
+        let mut next_use = Vec::new();
         let meta =
             Meta { priority: dice.below(3) as i32 - 1, session: dice.below(2), ..Meta::default() };
         let mut admitted = None;
@@ -264,12 +268,12 @@ fn drive(policy: &'static str, seed: u64, retains: bool) -> Twin {
                 if tokens.last() != Some(&77) {
                     tokens.push(77);
                 }
-                outlook = tokens.chunks(4).map(|_| dice.below(30) as u32).collect();
+                next_use = tokens.chunks(4).map(|_| dice.below(30) as u32).collect();
                 let retention = if retains { retention(&mut dice) } else { None };
                 let retention = retention.as_ref();
-                let asked = Admission { outlook: &outlook, meta, retention, ..request(&tokens) };
-                if let Ok(grant) = m.admit(&asked) {
-                    admitted = Some(grant.seq);
+                let asked = Admission { next_use: &next_use, meta, retention, ..request(&tokens) };
+                if let Ok(allocation) = m.allocate(&asked) {
+                    admitted = Some(allocation.seq);
                 }
             }
             2 if !live.is_empty() => {
@@ -282,19 +286,22 @@ fn drive(policy: &'static str, seed: u64, retains: bool) -> Twin {
                 let seq = live.swap_remove(dice.below(live.len() as u64) as usize);
                 m.release(seq).unwrap();
             }
-            _ if retains => drop(m.expire(step / 2).unwrap()),
+            _ if retains => drop(m.expire_until(step / 2).unwrap()),
             _ => {}
         }
         if let Some(seq) = admitted {
-            twin.outlooks.insert(seq, outlook);
+            twin.next_uses.insert(seq, next_use);
             twin.metas.insert(seq, meta);
             live.push(seq);
         }
         m.take_events().iter().for_each(|e| twin.see(e));
         m.check_integrity().unwrap();
         let likely = m.policy().next(View { pool: m.pool(), now: 0 });
-        let bands = [likely, twin.victim()].map(|block| block.map(|id| twin.blocks[&id].band));
-        assert_eq!(bands[0], bands[1], "{policy}: one of another priority is likely to die");
+        let buckets = [likely, twin.victim()].map(|block| block.map(|id| twin.blocks[&id].bucket));
+        assert_eq!(
+            buckets[0], buckets[1],
+            "{policy}: one of another priority is likely to be evicted"
+        );
     }
     twin
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kvframe_core::router::{Rank, Reach, Router, SOMEWHERE, TIERS, Text};
+use kvframe_core::router::{PrefixReach, Rank, Router, SOMEWHERE, TIERS, Text};
 use proptest::prelude::*;
 
 const GPU: u8 = 0;
@@ -118,7 +118,7 @@ fn engines_that_hash_differently_are_asked_by_tokens() {
     router.removed(at(2), &[901], GPU);
     assert_eq!(
         router.match_tokens(text(&prompt, space))[1],
-        Reach { worker: 2, rank: 0, blocks: [0, 2, 2, 2] }
+        PrefixReach { worker: 2, rank: 0, blocks: [0, 2, 2, 2] }
     );
     assert_eq!(router.removed(at(1), &[13, 12, 13], GPU), 2);
     assert_eq!(reach(&mut router, &prompt, space), [(1, 1), (2, 0)]);

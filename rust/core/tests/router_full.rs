@@ -296,22 +296,22 @@ proptest! {
 /// Events of an engine that goes by tokens: a worker, its names for the blocks, the parent's, and two
 /// values of a token, so that prompts share heads.
 #[derive(Debug, Clone)]
-enum Told {
+enum RouterEvent {
     Stored(u64, Vec<(u64, bool)>, Option<u64>, u8),
     Lies(u64, Vec<u64>, u8),
     Removed(u64, Vec<u64>, u8),
     Cleared(u64),
 }
 
-fn told() -> impl Strategy<Value = Told> {
+fn told() -> impl Strategy<Value = RouterEvent> {
     let blocks = || prop::collection::vec((0..7_u64, any::<bool>()), 0..5);
     let names = || prop::collection::vec(0..7_u64, 0..5);
     prop_oneof![
         6 => (0..2_u64, blocks(), prop::option::of(0..7_u64), 0..2_u8)
-            .prop_map(|(w, b, p, t)| Told::Stored(w, b, p, t)),
-        1 => (0..2_u64, names(), 0..2_u8).prop_map(|(w, n, t)| Told::Lies(w, n, t)),
-        4 => (0..2_u64, names(), 0..2_u8).prop_map(|(w, n, t)| Told::Removed(w, n, t)),
-        1 => (0..2_u64).prop_map(Told::Cleared),
+            .prop_map(|(w, b, p, t)| RouterEvent::Stored(w, b, p, t)),
+        1 => (0..2_u64, names(), 0..2_u8).prop_map(|(w, n, t)| RouterEvent::Lies(w, n, t)),
+        4 => (0..2_u64, names(), 0..2_u8).prop_map(|(w, n, t)| RouterEvent::Removed(w, n, t)),
+        1 => (0..2_u64).prop_map(RouterEvent::Cleared),
     ]
 }
 
@@ -335,7 +335,7 @@ proptest! {
         let mut stands = BTreeSet::<(u64, u64, Vec<u32>)>::new();
         for one in stream {
             match one {
-                Told::Stored(w, blocks, parent, tier) => {
+                RouterEvent::Stored(w, blocks, parent, tier) => {
                     let names: Vec<u64> = blocks.iter().map(|(name, _)| *name).collect();
                     let tokens: Vec<u32> = blocks.iter().map(|(_, bit)| u32::from(*bit)).collect();
                     let text = Text { tokens: &tokens, marks: &[], space: 7 };
@@ -353,15 +353,15 @@ proptest! {
                         stands.extend(above.iter().map(|prefix| (w, *name, prefix.clone())));
                     }
                 }
-                Told::Lies(w, names, tier) => {
+                RouterEvent::Lies(w, names, tier) => {
                     router.stored(at(w), &names, None, Text::default(), tier);
                     held.extend(names.iter().map(|name| (w, *name, tier)));
                 }
-                Told::Removed(w, names, tier) => {
+                RouterEvent::Removed(w, names, tier) => {
                     router.removed(at(w), &names, tier);
                     held.retain(|(who, name, t)| !(*who == w && *t == tier && names.contains(name)));
                 }
-                Told::Cleared(w) => {
+                RouterEvent::Cleared(w) => {
                     router.cleared(at(w));
                     held.retain(|(who, ..)| *who != w);
                     stands.retain(|(who, ..)| *who != w);

@@ -2,15 +2,15 @@
 
 mod common;
 
-use common::{SIZE, admit, build, found, open, prompt, request, run, serve, small, table};
+use common::{SIZE, allocate, build, found, open, prompt, request, run, serve, small, table};
 use kvframe_core::hash::HashAlgo;
-use kvframe_core::manager::Preempt;
+use kvframe_core::manager::PreemptionOrder;
 use kvframe_core::options::Watermarks;
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::sequence::Meta;
 use kvframe_core::{Admission, GroupKind, Manager, Options, SeqId};
 
-fn order(m: &Manager, seqs: &[SeqId], rule: Preempt) -> Vec<SeqId> {
+fn order(m: &Manager, seqs: &[SeqId], rule: PreemptionOrder) -> Vec<SeqId> {
     m.preemption_order(seqs, rule).unwrap().iter().map(|victim| victim.seq).collect()
 }
 
@@ -19,8 +19,8 @@ fn order(m: &Manager, seqs: &[SeqId], rule: Preempt) -> Vec<SeqId> {
 fn a_prompt_is_told_without_its_answer() {
     let mut m = small(8);
     let tokens = prompt(&[1]);
-    let grant = m.admit(&Admission { max_tokens: 20, ..request(&tokens) }).unwrap();
-    assert_eq!((grant.prompt_tokens, grant.granted_tokens), (4, 4));
+    let allocation = m.allocate(&Admission { max_seq_len: 20, ..request(&tokens) }).unwrap();
+    assert_eq!((allocation.prompt_tokens, allocation.granted_tokens), (4, 4));
     assert_eq!(m.stats().prompt_tokens, 4);
 }
 
@@ -30,7 +30,7 @@ fn what_comes_back_has_computed_only_what_it_found() {
     let mut m = small(4);
     serve(&mut m, &prompt(&[1]));
     let tokens = open(&[1, 2]);
-    let back = m.admit(&Admission { resumed: true, ..request(&tokens) }).unwrap();
+    let back = m.allocate(&Admission { resumed: true, ..request(&tokens) }).unwrap();
     assert_eq!((back.cached_tokens, m.sequence(back.seq).unwrap().committed), (4, 4));
     assert_eq!(m.stats().resumed_hit_tokens, 4);
 }
@@ -44,11 +44,11 @@ fn an_admission_is_counted_once_however_often_it_is_tried_and_whatever_groups_th
     let first = run(&mut m, &open(&[1, 2]));
     let waits = run(&mut m, &open(&[7]));
     for _ in 0..5 {
-        admit(&mut m, &open(&[1, 2, 3])).unwrap_err();
+        allocate(&mut m, &open(&[1, 2, 3])).unwrap_err();
     }
     assert_eq!((m.stats().admissions, m.stats().hit_tokens), (2, 0));
     m.release(waits).unwrap();
-    admit(&mut m, &open(&[1, 2, 3])).unwrap();
+    allocate(&mut m, &open(&[1, 2, 3])).unwrap();
     let stats = m.stats();
     assert_eq!((stats.admissions, stats.admissions_with_hit, stats.hit_tokens), (3, 1, 8));
     m.release(first).unwrap();
@@ -71,13 +71,13 @@ fn who_gives_way_follows_from_priority_then_age_and_never_from_chance() {
     for (word, priority) in [5, 0, 5, 9, 0, 5, 5, 5].into_iter().enumerate() {
         let tokens = prompt(&[word as u32]);
         let meta = Meta { priority, ..Meta::default() };
-        seqs.push(m.admit(&Admission { meta, ..request(&tokens) }).unwrap().seq);
+        seqs.push(m.allocate(&Admission { meta, ..request(&tokens) }).unwrap().seq);
     }
     let by_priority = [4, 1, 7, 6, 5, 2, 0, 3].map(|place: usize| seqs[place]);
-    assert_eq!(order(&m, &seqs, Preempt::LowestPriority), by_priority);
-    let empty = admit(&mut m, &[]).unwrap().seq;
+    assert_eq!(order(&m, &seqs, PreemptionOrder::LowestPriority), by_priority);
+    let empty = allocate(&mut m, &[]).unwrap().seq;
     seqs.push(empty);
-    for rule in [Preempt::FewestComputed, Preempt::LastAdmitted] {
+    for rule in [PreemptionOrder::FewestComputed, PreemptionOrder::LastAdmitted] {
         let newest: Vec<SeqId> = seqs[..8].iter().rev().copied().collect();
         assert_eq!(order(&m, &seqs, rule), newest, "ties go by age; the empty one frees nothing");
     }
@@ -92,9 +92,9 @@ fn sharers_are_no_victims_and_nothing_else_is_touched() {
     seqs.extend((0..4).map(|_| m.fork(one).unwrap()));
     let alone = run(&mut m, &prompt(&[7, 8, 9]));
     seqs.push(alone);
-    assert_eq!(order(&m, &seqs, Preempt::FewestComputed), [alone]);
+    assert_eq!(order(&m, &seqs, PreemptionOrder::FewestComputed), [alone]);
     m.release(alone).unwrap();
-    assert_eq!(order(&m, &seqs[..5], Preempt::FewestComputed), []);
+    assert_eq!(order(&m, &seqs[..5], PreemptionOrder::FewestComputed), []);
     assert!((m.usage() - 0.6).abs() < 1e-9);
 }
 
@@ -125,11 +125,11 @@ fn marks_that_cannot_be_are_refused() {
 #[test]
 fn collecting_frees_what_nobody_owns_and_no_more() {
     let mut m = small(8);
-    assert_eq!(m.collect(8).unwrap(), 0);
+    assert_eq!(m.evict_until(8).unwrap(), 0);
     serve(&mut m, &prompt(&[1, 2, 3]));
     let runs = run(&mut m, &prompt(&[1, 7]));
-    assert_eq!((m.collect(5).unwrap(), found(&m, &open(&[1, 2, 3]))), (1, 8));
-    assert_eq!((m.collect(8).unwrap(), found(&m, &open(&[1, 2, 3]))), (1, 4));
+    assert_eq!((m.evict_until(5).unwrap(), found(&m, &open(&[1, 2, 3]))), (1, 8));
+    assert_eq!((m.evict_until(8).unwrap(), found(&m, &open(&[1, 2, 3]))), (1, 4));
     assert_eq!((m.pool().free(), m.pool().refs(table(&m, runs)[0])), (6, 1));
 }
 

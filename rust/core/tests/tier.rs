@@ -1,8 +1,8 @@
 //! A tier's blocks under every built-in policy.
 
 use kvframe_core::Key;
-use kvframe_core::policy::{NAMES, PolicyOptions, Why, by_name};
-use kvframe_core::tier::{Known, TierPolicy};
+use kvframe_core::policy::{NAMES, PolicyOptions, RemovalCause, by_name};
+use kvframe_core::tier::{RequestInfo, TierPolicy};
 
 fn tier(name: &str, capacity: u32) -> TierPolicy {
     TierPolicy::new(capacity, 16, by_name(name, PolicyOptions::default()).unwrap()).unwrap()
@@ -11,7 +11,7 @@ fn tier(name: &str, capacity: u32) -> TierPolicy {
 fn filled(name: &str, capacity: u32) -> (TierPolicy, Vec<u32>) {
     let mut tier = tier(name, capacity);
     let enter = |key| {
-        let block = tier.insert(Key(key), 0, Known::default()).unwrap();
+        let block = tier.insert(Key(key), 0, RequestInfo::default()).unwrap();
         tier.release(&[block]).unwrap();
         block
     };
@@ -23,8 +23,8 @@ fn filled(name: &str, capacity: u32) -> (TierPolicy, Vec<u32>) {
 fn spared_and_owned_blocks_never_die_and_keep_their_place() {
     for name in NAMES {
         let (mut tier, blocks) = filled(name, 16);
-        tier.hit(&blocks[4..8], Known::default()).unwrap();
-        tier.claim(&blocks[..2]).unwrap();
+        tier.hit(&blocks[4..8], RequestInfo::default()).unwrap();
+        tier.acquire(&blocks[..2]).unwrap();
         let before = tier.order();
         let spared: Vec<u32> = before.iter().copied().take(3).collect();
         let victims = tier.victims(5, &spared).unwrap().unwrap();
@@ -43,7 +43,7 @@ fn spared_and_owned_blocks_never_die_and_keep_their_place() {
 fn all_or_nothing() {
     for name in NAMES {
         let (mut tier, blocks) = filled(name, 8);
-        tier.claim(&blocks[..3]).unwrap();
+        tier.acquire(&blocks[..3]).unwrap();
         let before = (tier.order(), tier.now());
         assert_eq!(tier.victims(5, &blocks[3..4]).unwrap(), None, "{name}");
         assert_eq!(before, (tier.order(), tier.now()), "{name}");
@@ -56,10 +56,10 @@ fn all_or_nothing() {
 fn an_engine_may_evict_others_than_the_policy_chose() {
     for name in NAMES {
         let (mut tier, blocks) = filled(name, 12);
-        tier.hit(&blocks[2..4], Known::default()).unwrap();
-        tier.claim(&blocks[..1]).unwrap();
+        tier.hit(&blocks[2..4], RequestInfo::default()).unwrap();
+        tier.acquire(&blocks[..1]).unwrap();
         for block in [6, 0, 9, 5, 11] {
-            tier.remove(&blocks[block..=block], Why::Evicted).unwrap();
+            tier.remove(&blocks[block..=block], RemovalCause::Evicted).unwrap();
             tier.check_integrity().unwrap();
         }
         assert_eq!(tier.order().len(), 7, "{name}");
@@ -74,13 +74,13 @@ fn misuse_is_refused_and_changes_nothing() {
     for name in NAMES {
         let (mut tier, blocks) = filled(name, 4);
         let before = tier.order();
-        assert!(tier.insert(Key(9), 0, Known::default()).is_err());
+        assert!(tier.insert(Key(9), 0, RequestInfo::default()).is_err());
         assert!(tier.release(&blocks[..1]).is_err());
-        assert!(tier.claim(&[blocks[0], 99]).is_err());
-        assert!(tier.remove(&[blocks[0], blocks[0]], Why::Invalidated).is_err());
+        assert!(tier.acquire(&[blocks[0], 99]).is_err());
+        assert!(tier.remove(&[blocks[0], blocks[0]], RemovalCause::Invalidated).is_err());
         assert_eq!(before, tier.order(), "{name}");
-        tier.claim(&blocks[..1]).unwrap();
-        tier.remove(&blocks[..2], Why::Invalidated).unwrap();
+        tier.acquire(&blocks[..1]).unwrap();
+        tier.remove(&blocks[..2], RemovalCause::Invalidated).unwrap();
         assert_eq!(tier.pool().free(), 2, "{name}");
         tier.check_integrity().unwrap();
     }
@@ -90,7 +90,7 @@ fn misuse_is_refused_and_changes_nothing() {
 fn the_next_is_the_one_that_dies() {
     for name in NAMES {
         let (mut tier, blocks) = filled(name, 6);
-        tier.hit(&blocks[1..3], Known::default()).unwrap();
+        tier.hit(&blocks[1..3], RequestInfo::default()).unwrap();
         for _ in 0..5 {
             let next = tier.next(&blocks[5..]).unwrap().unwrap();
             let died = tier.victims(1, &blocks[5..]).unwrap().unwrap();
@@ -104,7 +104,7 @@ fn the_next_is_the_one_that_dies() {
 fn what_is_named_next_is_what_dies() {
     for name in NAMES {
         let (mut tier, blocks) = filled(name, 32);
-        tier.hit(&blocks[..7], Known::default()).unwrap();
+        tier.hit(&blocks[..7], RequestInfo::default()).unwrap();
         for round in 0..8 {
             let spared = [blocks[30], blocks[31]];
             let next = tier.next(&spared).unwrap().unwrap();
@@ -123,14 +123,14 @@ fn what_is_named_next_is_what_dies() {
 fn a_call_costs_as_much_as_it_has_blocks() {
     let many = 1 << 17;
     let mut tier = tier("lru", many);
-    let enter = |key: u32| tier.insert(Key(key.into()), 0, Known::default()).unwrap();
+    let enter = |key: u32| tier.insert(Key(key.into()), 0, RequestInfo::default()).unwrap();
     let blocks: Vec<u32> = (0..many).map(enter).collect();
-    tier.claim(&blocks).unwrap();
+    tier.acquire(&blocks).unwrap();
     let twice: Vec<u32> = blocks.iter().chain(&blocks).copied().collect();
     tier.release(&twice).unwrap();
     assert_eq!(tier.pool().cached(), many);
     assert!(tier.release(&blocks).is_err());
-    assert!(tier.remove(&twice, Why::Evicted).is_err());
-    tier.remove(&blocks, Why::Evicted).unwrap();
+    assert!(tier.remove(&twice, RemovalCause::Evicted).is_err());
+    tier.remove(&blocks, RemovalCause::Evicted).unwrap();
     assert_eq!(tier.pool().free(), many);
 }

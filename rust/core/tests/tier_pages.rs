@@ -1,7 +1,7 @@
 //! A tier's pages: what is on its way, what fails, what makes room.
 
 use kvframe_core::policy::{NAMES, PolicyOptions, by_name};
-use kvframe_core::tier::{Known, TierLimits, TierPages};
+use kvframe_core::tier::{RequestInfo, TierLimits, TierPages};
 use kvframe_core::{Error, Key};
 
 fn pages(name: &str, pages: u32) -> TierPages {
@@ -15,7 +15,7 @@ fn prefix(text: u32, n: u32) -> Vec<Key> {
 }
 
 fn put(tier: &mut TierPages, keys: &[Key]) -> Vec<Key> {
-    let stored = tier.store(keys, 1, Known::default()).unwrap();
+    let stored = tier.store(keys, 1, RequestInfo::default()).unwrap();
     if stored.ticket > 0 {
         tier.end(stored.ticket, stored.pages.len() as u32, false).unwrap();
     }
@@ -27,15 +27,15 @@ fn put(tier: &mut TierPages, keys: &[Key]) -> Vec<Key> {
 fn a_page_on_its_way_is_nobodys() {
     let mut tier = pages("lru", 4);
     let keys = prefix(1, 4);
-    let stored = tier.store(&keys, 1, Known::default()).unwrap();
+    let stored = tier.store(&keys, 1, RequestInfo::default()).unwrap();
     assert_eq!((tier.find(&keys), tier.present(&keys), tier.moving()), (0, 4, 4));
     assert!(matches!(
-        tier.load(&keys[..1], 0, 1, Some(Known::default())),
+        tier.load(&keys[..1], 0, 1, Some(RequestInfo::default())),
         Err(Error::Invalid { .. })
     ));
-    let again = tier.store(&keys, 1, Known::default()).unwrap();
+    let again = tier.store(&keys, 1, RequestInfo::default()).unwrap();
     assert_eq!((again.ticket, again.present), (0, 4));
-    let refused = tier.store(&prefix(2, 1), 1, Known::default());
+    let refused = tier.store(&prefix(2, 1), 1, RequestInfo::default());
     assert_eq!(refused, Err(Error::NoCapacity { needed: 1, available: 0, total: 4, coming: 0 }));
     tier.check_integrity().unwrap();
     assert_eq!(tier.end(stored.ticket, 4, false).unwrap().good, 4);
@@ -50,8 +50,8 @@ fn what_failed_leaves_nothing_behind_and_takes_what_follows_along() {
     for name in NAMES {
         let mut tier = pages(name, 16);
         let keys = prefix(1, 6);
-        let first = tier.store(&keys[..3], 1, Known::default()).unwrap();
-        let second = tier.store(&keys, 1, Known::default()).unwrap();
+        let first = tier.store(&keys[..3], 1, RequestInfo::default()).unwrap();
+        let second = tier.store(&keys, 1, RequestInfo::default()).unwrap();
         assert_eq!(second.present, 3, "{name}");
         let ended = tier.end(first.ticket, 1, false).unwrap();
         let gone: Vec<Key> = ended.forgotten.iter().map(|&(key, _)| key).collect();
@@ -70,12 +70,12 @@ fn what_failed_leaves_nothing_behind_and_takes_what_follows_along() {
 fn parts_live_and_die_together() {
     let mut tier = pages("lru", 4);
     let keys = prefix(1, 3);
-    let stored = tier.store(&keys, 2, Known::default()).unwrap();
+    let stored = tier.store(&keys, 2, RequestInfo::default()).unwrap();
     assert!(!tier.end(stored.ticket, 2, false).unwrap().whole);
     assert_eq!(tier.find(&keys), 0);
     let ended = tier.end(stored.ticket, 3, false).unwrap();
     assert_eq!((ended.whole, ended.good, tier.find(&keys)), (true, 2, 2));
-    let opened = tier.load(&keys[..2], 0, 2, Some(Known::default())).unwrap();
+    let opened = tier.load(&keys[..2], 0, 2, Some(RequestInfo::default())).unwrap();
     tier.end(opened.ticket, 2, false).unwrap();
     tier.end(opened.ticket, 1, false).unwrap();
     assert_eq!((tier.find(&keys), tier.stats().failed_loads), (1, 1));
@@ -90,10 +90,10 @@ fn an_eviction_that_cannot_suffice_changes_nothing() {
         let mut tier = pages(name, 8);
         put(&mut tier, &prefix(1, 5));
         let mine = prefix(2, 3);
-        let on_its_way = tier.store(&mine, 1, Known::default()).unwrap();
+        let on_its_way = tier.store(&mine, 1, RequestInfo::default()).unwrap();
         let before = (tier.counts(), tier.find(&prefix(1, 5)));
         let long: Vec<Key> = [mine, prefix(3, 6)].concat();
-        let refused = tier.store(&long, 1, Known::default());
+        let refused = tier.store(&long, 1, RequestInfo::default());
         assert_eq!(
             refused,
             Err(Error::NoCapacity { needed: 6, available: 5, total: 8, coming: 0 }),
@@ -110,7 +110,7 @@ fn an_eviction_that_cannot_suffice_changes_nothing() {
 fn recency_is_that_of_requests_not_of_finished_transfers() {
     let mut tier = pages("lru", 3);
     let open = |tier: &mut TierPages, text| {
-        tier.store(&prefix(text, 1), 1, Known::default()).unwrap().ticket
+        tier.store(&prefix(text, 1), 1, RequestInfo::default()).unwrap().ticket
     };
     let tickets: Vec<u64> = (1..=3).map(|text| open(&mut tier, text)).collect();
     for &ticket in tickets.iter().rev() {
@@ -123,12 +123,12 @@ fn recency_is_that_of_requests_not_of_finished_transfers() {
 #[test]
 fn a_transfer_that_was_given_up_holds_no_other_up() {
     let mut tier = pages("lru", 3);
-    let stuck = tier.store(&prefix(1, 2), 1, Known::default()).unwrap();
+    let stuck = tier.store(&prefix(1, 2), 1, RequestInfo::default()).unwrap();
     put(&mut tier, &prefix(2, 1));
     tier.set_deadline(stuck.ticket, 10).unwrap();
-    assert!(tier.expire(9).unwrap().0.is_empty());
+    assert!(tier.expire_until(9).unwrap().0.is_empty());
     assert_eq!(tier.counts(), (0, 0, 3));
-    assert_eq!(tier.expire(10).unwrap().0, [stuck.ticket]);
+    assert_eq!(tier.expire_until(10).unwrap().0, [stuck.ticket]);
     assert_eq!((tier.counts(), tier.find(&prefix(1, 2))), ((0, 1, 2), 0));
     assert!(tier.cancel(stuck.ticket).is_err());
     tier.end(stuck.ticket, 2, false).unwrap();
@@ -142,8 +142,8 @@ fn a_transfer_that_was_given_up_holds_no_other_up() {
 fn what_has_ended_is_neither_late_nor_given_up_nor_ended_again_while_it_waits_for_another() {
     let mut tier = pages("lru", 4);
     let (slow, fast) = (prefix(1, 1), prefix(2, 1));
-    let first = tier.store(&slow, 1, Known::default()).unwrap().ticket;
-    let second = tier.store(&fast, 1, Known::default()).unwrap().ticket;
+    let first = tier.store(&slow, 1, RequestInfo::default()).unwrap().ticket;
+    let second = tier.store(&fast, 1, RequestInfo::default()).unwrap().ticket;
     for ticket in [first, second] {
         tier.set_deadline(ticket, 10).unwrap();
     }
@@ -152,7 +152,7 @@ fn what_has_ended_is_neither_late_nor_given_up_nor_ended_again_while_it_waits_fo
     assert_eq!(tier.cancel(second), Err(unknown.clone()));
     assert_eq!(tier.end(second, 1, false), Err(unknown.clone()));
     assert_eq!(tier.set_deadline(second, 20), Err(unknown));
-    let (late, gone) = tier.expire(10).unwrap();
+    let (late, gone) = tier.expire_until(10).unwrap();
     assert_eq!((late, gone.len(), tier.stats().late), (vec![first], 1, 1));
     assert_eq!((tier.find(&fast), tier.find(&slow)), (1, 0));
     tier.end(first, 1, false).unwrap();
@@ -179,12 +179,12 @@ fn too_much_on_its_way_is_refused_and_one_large_transfer_goes_alone() {
     let limits = TierLimits { pages: 20, in_flight: 4, backed_first: false };
     let mut tier =
         TierPages::new(limits, 4, by_name("lru", PolicyOptions::default()).unwrap()).unwrap();
-    let large = tier.store(&prefix(1, 9), 1, Known::default()).unwrap();
+    let large = tier.store(&prefix(1, 9), 1, RequestInfo::default()).unwrap();
     let busy = |moving| Err(Error::Busy { moving, limit: 4 });
-    assert_eq!(tier.store(&prefix(2, 1), 1, Known::default()), busy(9));
+    assert_eq!(tier.store(&prefix(2, 1), 1, RequestInfo::default()), busy(9));
     tier.end(large.ticket, 9, false).unwrap();
-    let most = tier.store(&prefix(2, 3), 1, Known::default()).unwrap();
-    assert_eq!(tier.store(&prefix(3, 2), 1, Known::default()), busy(3));
+    let most = tier.store(&prefix(2, 3), 1, RequestInfo::default()).unwrap();
+    assert_eq!(tier.store(&prefix(3, 2), 1, RequestInfo::default()), busy(3));
     assert_eq!(put(&mut tier, &prefix(3, 1)), [], "there is room for one");
     tier.end(most.ticket, 0, false).unwrap();
     assert_eq!((tier.moving(), tier.stats().refused), (0, 2));
@@ -196,7 +196,7 @@ fn what_a_load_lost_is_no_hit() {
     let mut tier = pages("lru", 4);
     let keys = prefix(1, 3);
     put(&mut tier, &keys);
-    let opened = tier.load(&keys, 0, 1, Some(Known::default())).unwrap();
+    let opened = tier.load(&keys, 0, 1, Some(RequestInfo::default())).unwrap();
     tier.end(opened.ticket, 1, false).unwrap();
     assert_eq!((tier.stats().loaded, tier.stats().failed_loads), (1, 2));
     assert_eq!(tier.present(&keys), 1, "what was gone is not promised again");
@@ -208,8 +208,8 @@ fn what_a_load_lost_is_no_hit() {
 fn a_later_part_that_comes_first_is_found_behind_the_front_alone() {
     let mut tier = pages("lru", 4);
     let keys = prefix(1, 4);
-    let front = tier.store(&keys[..2], 1, Known::default()).unwrap();
-    let rest = tier.store(&keys, 1, Known::default()).unwrap();
+    let front = tier.store(&keys[..2], 1, RequestInfo::default()).unwrap();
+    let rest = tier.store(&keys, 1, RequestInfo::default()).unwrap();
     tier.end(rest.ticket, 2, false).unwrap();
     assert_eq!((tier.find(&keys), tier.present(&keys)), (0, 4));
     tier.end(front.ticket, 2, false).unwrap();
@@ -236,7 +236,7 @@ fn a_tier_that_is_cleared_forgets_what_is_on_its_way_too() {
     let mut tier = pages("lru", 16);
     put(&mut tier, &prefix(1, 3));
     let reading = tier.load(&prefix(1, 3), 0, 1, None).unwrap();
-    let coming = tier.store(&prefix(2, 2), 1, Known::default()).unwrap();
+    let coming = tier.store(&prefix(2, 2), 1, RequestInfo::default()).unwrap();
     let keys: Vec<Key> = tier.clear().into_iter().map(|(key, _)| key).collect();
     let (one, two) = (prefix(1, 3), prefix(2, 2));
     assert_eq!(keys, [one[2], one[1], two[1], one[0], two[0]]);
@@ -265,12 +265,12 @@ fn that_a_page_is_backed_ends_with_it() {
 fn lent_pages_are_no_ones_to_evict_and_come_back_once() {
     let mut tier = pages("lru", 4);
     put(&mut tier, &prefix(1, 3));
-    let (lent, evicted) = tier.lend(3).unwrap();
+    let (lent, evicted) = tier.take(3).unwrap();
     assert_eq!((lent.len(), evicted.len()), (3, 2));
-    assert!(tier.lend(2).is_err());
-    assert!(tier.give_back(&[lent[0], lent[0]]).is_err());
-    tier.give_back(&lent).unwrap();
-    assert!(tier.give_back(&lent).is_err());
+    assert!(tier.take(2).is_err());
+    assert!(tier.free(&[lent[0], lent[0]]).is_err());
+    tier.free(&lent).unwrap();
+    assert!(tier.free(&lent).is_err());
     assert_eq!(tier.counts(), (3, 1, 0));
     tier.check_integrity().unwrap();
 }
@@ -287,7 +287,7 @@ impl Dice {
 
 // scenario: T5, T8, T12
 #[test]
-fn random_transfers_keep_the_books_under_every_policy() {
+fn random_transfers_keep_the_state_under_every_policy() {
     for (seed, name) in (1..).zip(NAMES) {
         let mut dice = Dice(seed);
         let limits = TierLimits { pages: 24, in_flight: 16, backed_first: seed % 3 == 0 };
@@ -299,7 +299,7 @@ fn random_transfers_keep_the_books_under_every_policy() {
             let parts = 1 + dice.upto(2);
             match dice.upto(9) {
                 0..=2 => {
-                    if let Ok(stored) = tier.store(&keys, parts, Known::default())
+                    if let Ok(stored) = tier.store(&keys, parts, RequestInfo::default())
                         && stored.ticket > 0
                     {
                         let n = stored.pages.len() as u32;
@@ -310,7 +310,7 @@ fn random_transfers_keep_the_books_under_every_policy() {
                     let found = tier.find(&keys);
                     let from = dice.upto(found + 1);
                     let keys = &keys[..found as usize];
-                    if let Ok(opened) = tier.load(keys, from, parts, Some(Known::default())) {
+                    if let Ok(opened) = tier.load(keys, from, parts, Some(RequestInfo::default())) {
                         (0..parts).for_each(|_| open.push((opened.ticket, found - from)));
                     }
                 }
@@ -325,7 +325,7 @@ fn random_transfers_keep_the_books_under_every_policy() {
                 7 => drop(tier.forget(keys[0])),
                 _ => {
                     tier.set_backed(&keys, dice.upto(2) == 0);
-                    tier.collect(dice.upto(6)).unwrap();
+                    tier.evict_until(dice.upto(6)).unwrap();
                 }
             }
             tier.check_integrity().unwrap_or_else(|e| panic!("{name}, step {step}: {e}"));

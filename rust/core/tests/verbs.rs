@@ -3,15 +3,18 @@
 
 mod common;
 
-use common::{SIZE, admit, build, found, open, prompt, refused, request, run, serve, small, table};
-use kvframe_core::hash::{Extra, Space};
+use common::{
+    SIZE, allocate, build, found, open, prompt, refused, request, run, serve, small, table,
+};
+use kvframe_core::hash::{MmItem, Space};
 use kvframe_core::manager::{Ids, Step};
 use kvframe_core::pool::State;
-use kvframe_core::{Admission, Error, Fit, Grant, GroupKind, HashAlgo, Manager, NIL, Options};
+use kvframe_core::{Admission, Allocation, Error, Fit, GroupKind, HashAlgo, Manager, NIL, Options};
 
-fn load(m: &mut Manager, tokens: &[u32], blocks: u32) -> (Grant, u64) {
-    let grant = m.admit(&Admission { external: blocks * SIZE, ..request(tokens) }).unwrap();
-    (grant, grant.load.expect("something comes from elsewhere"))
+fn load(m: &mut Manager, tokens: &[u32], blocks: u32) -> (Allocation, u64) {
+    let allocation =
+        m.allocate(&Admission { num_external_tokens: blocks * SIZE, ..request(tokens) }).unwrap();
+    (allocation, allocation.load.expect("something comes from elsewhere"))
 }
 
 /// A cut inside a block that is being loaded would put the tokens that follow it where the load
@@ -19,9 +22,9 @@ fn load(m: &mut Manager, tokens: &[u32], blocks: u32) -> (Grant, u64) {
 #[test]
 fn a_block_that_is_being_loaded_is_not_cut_in_two() {
     let mut m = small(8);
-    let (grant, ticket) = load(&mut m, &open(&[1, 2]), 2);
-    let fork = m.fork(grant.seq).unwrap();
-    for seq in [grant.seq, fork] {
+    let (allocation, ticket) = load(&mut m, &open(&[1, 2]), 2);
+    let fork = m.fork(allocation.seq).unwrap();
+    for seq in [allocation.seq, fork] {
         let error = refused(&mut m, &[seq], |m| m.truncate(seq, 6));
         assert!(error.to_string().contains("is being loaded"), "{error}");
         let cut = [(seq, 6)];
@@ -31,11 +34,11 @@ fn a_block_that_is_being_loaded_is_not_cut_in_two() {
     // Between blocks it is: the page is the load's alone then, and others get what they write to.
     m.truncate(fork, 4).unwrap();
     m.append(fork, &[7, 7]).unwrap();
-    assert_ne!(table(&m, fork)[1], table(&m, grant.seq)[1]);
+    assert_ne!(table(&m, fork)[1], table(&m, allocation.seq)[1]);
     // In one step with the load's end, too.
-    let (done, cut) = ([ticket], [(grant.seq, 6)]);
+    let (done, cut) = ([ticket], [(allocation.seq, 6)]);
     m.step(&Step { done: &done, truncate: &cut, ..Step::default() }).unwrap();
-    assert_eq!(m.sequence(grant.seq).unwrap().committed, 6);
+    assert_eq!(m.sequence(allocation.seq).unwrap().committed, 6);
     assert_eq!(m.sequence(fork).unwrap().committed, 4);
     m.check_integrity().unwrap();
 }
@@ -45,10 +48,10 @@ fn a_block_that_is_being_loaded_is_not_cut_in_two() {
 #[test]
 fn a_load_counts_for_whoever_has_its_pages() {
     let mut m = small(12);
-    let (grant, ticket) = load(&mut m, &open(&[1, 2, 3]), 3);
-    let fork = m.fork(grant.seq).unwrap();
+    let (allocation, ticket) = load(&mut m, &open(&[1, 2, 3]), 3);
+    let fork = m.fork(allocation.seq).unwrap();
     m.truncate(fork, 8).unwrap();
-    m.release(grant.seq).unwrap();
+    m.release(allocation.seq).unwrap();
     m.loaded(ticket, 3).unwrap();
     assert_eq!(m.sequence(fork).unwrap().committed, 8);
     assert_eq!(found(&m, &open(&[1, 2, 3])), 12, "the sequence is gone, what it loaded is not");
@@ -62,8 +65,8 @@ fn a_load_counts_for_whoever_has_its_pages() {
 #[test]
 fn a_load_is_counted_behind_a_commit() {
     let mut m = small(8);
-    let (grant, ticket) = load(&mut m, &open(&[1, 2]), 2);
-    m.commit(grant.seq, 9).unwrap();
+    let (allocation, ticket) = load(&mut m, &open(&[1, 2]), 2);
+    m.commit(allocation.seq, 9).unwrap();
     assert_eq!(found(&m, &open(&[1, 2])), 0, "nothing is found before it is settled");
     m.done(ticket).unwrap();
     assert_eq!(found(&m, &open(&[1, 2])), 8);
@@ -75,11 +78,11 @@ fn a_load_is_counted_behind_a_commit() {
 fn a_load_may_bring_more_than_the_step_commits() {
     let mut m = small(8);
     let other = run(&mut m, &prompt(&[9]));
-    let (grant, ticket) = load(&mut m, &open(&[1, 2]), 2);
-    let (done, commit, release) = ([ticket], [(grant.seq, 4)], [other]);
+    let (allocation, ticket) = load(&mut m, &open(&[1, 2]), 2);
+    let (done, commit, release) = ([ticket], [(allocation.seq, 4)], [other]);
     let step = Step { done: &done, commit: &commit, release: &release, ..Step::default() };
     m.step(&step).unwrap();
-    assert_eq!(m.sequence(grant.seq).unwrap().committed, 8);
+    assert_eq!(m.sequence(allocation.seq).unwrap().committed, 8);
     m.sequence(other).expect_err("it ended");
 }
 
@@ -89,12 +92,12 @@ fn a_cut_beside_the_end_of_a_load_keeps_the_window() {
     let groups = vec![GroupKind::Full.into(), GroupKind::SlidingWindow { window: 3 }.into()];
     let mut m =
         build(Options { blocks: 40, block_size: SIZE, groups, ..Options::default() }, "lru");
-    let (grant, ticket) = load(&mut m, &open(&[1, 2, 3]), 3);
-    let (done, cut) = ([ticket], [(grant.seq, 5)]);
+    let (allocation, ticket) = load(&mut m, &open(&[1, 2, 3]), 3);
+    let (done, cut) = ([ticket], [(allocation.seq, 5)]);
     m.step(&Step { done: &done, truncate: &cut, ..Step::default() }).unwrap();
-    assert!(!m.sequence(grant.seq).unwrap().tables[1].contains(&NIL));
-    m.append(grant.seq, &[7, 8]).unwrap();
-    m.commit(grant.seq, 7).unwrap();
+    assert!(!m.sequence(allocation.seq).unwrap().tables[1].contains(&NIL));
+    m.append(allocation.seq, &[7, 8]).unwrap();
+    m.commit(allocation.seq, 7).unwrap();
     m.check_integrity().unwrap();
 }
 
@@ -102,13 +105,13 @@ fn a_cut_beside_the_end_of_a_load_keeps_the_window() {
 #[test]
 fn what_is_being_loaded_is_not_leased() {
     let mut m = small(8);
-    let (grant, ticket) = load(&mut m, &open(&[1, 2]), 2);
-    m.commit(grant.seq, 9).unwrap();
-    let error = refused(&mut m, &[grant.seq], |m| m.lease(grant.seq, 8));
+    let (allocation, ticket) = load(&mut m, &open(&[1, 2]), 2);
+    m.commit(allocation.seq, 9).unwrap();
+    let error = refused(&mut m, &[allocation.seq], |m| m.lease(allocation.seq, 8));
     assert!(matches!(error, Error::Invalid { what: "lease", .. }), "{error}");
     m.done(ticket).unwrap();
-    let lease = m.lease(grant.seq, 8).unwrap();
-    m.release(grant.seq).unwrap();
+    let lease = m.lease(allocation.seq, 8).unwrap();
+    m.release(allocation.seq).unwrap();
     assert_eq!(m.pool().referenced(), 2);
     m.done(lease).unwrap();
     assert_eq!(m.pool().referenced(), 0);
@@ -120,9 +123,9 @@ fn loads_need_no_prefix_caching() {
     let options =
         Options { blocks: 8, block_size: SIZE, prefix_caching: false, ..Options::default() };
     let mut m = build(options, "lru");
-    let (grant, ticket) = load(&mut m, &open(&[1, 2]), 2);
+    let (allocation, ticket) = load(&mut m, &open(&[1, 2]), 2);
     m.done(ticket).unwrap();
-    assert_eq!(m.sequence(grant.seq).unwrap().committed, 8);
+    assert_eq!(m.sequence(allocation.seq).unwrap().committed, 8);
     assert_eq!(found(&m, &open(&[1, 2])), 0);
 }
 
@@ -131,10 +134,11 @@ fn loads_need_no_prefix_caching() {
 fn a_load_does_not_spend_the_token_budget() {
     let mut m = small(16);
     let (a, b) = (open(&[1, 2, 3]), open(&[4]));
-    let admit = [Admission { external: 12, ..request(&a) }, request(&b)];
-    let step = Step { admit: &admit, token_budget: Some(6), ..Step::default() };
+    let allocate = [Admission { num_external_tokens: 12, ..request(&a) }, request(&b)];
+    let step = Step { allocate: &allocate, token_budget: Some(6), ..Step::default() };
     let out = m.step(&step).unwrap();
-    let granted: Vec<_> = out.admitted.iter().map(|g| g.as_ref().unwrap().granted_tokens).collect();
+    let granted: Vec<_> =
+        out.allocated.iter().map(|g| g.as_ref().unwrap().granted_tokens).collect();
     assert_eq!(granted, [13, 5]);
 }
 
@@ -143,7 +147,7 @@ fn a_load_does_not_spend_the_token_budget() {
 fn a_step_is_checked_for_ids_that_are_missing() {
     let mut m = small(8);
     let (a, b) = (run(&mut m, &open(&[1])), run(&mut m, &prompt(&[2])));
-    m.append_unknown(a, 2).unwrap();
+    m.append_placeholders(a, 2).unwrap();
     let (commit, release) = ([(a, 6)], [b]);
     let step = Step { commit: &commit, release: &release, ..Step::default() };
     let error = refused(&mut m, &[a, b], |m| m.step(&step));
@@ -165,8 +169,8 @@ fn a_huge_number_of_unknown_tokens_is_only_refused() {
     let windows = Options { blocks: 8, block_size: SIZE, groups, ..Options::default() };
     for mut m in [small(8), build(windows, "lru")] {
         let seq = run(&mut m, &open(&[1]));
-        refused(&mut m, &[seq], |m| m.append_unknown(seq, u32::MAX));
-        refused(&mut m, &[seq], |m| m.append_unknown(seq, u32::MAX - 8));
+        refused(&mut m, &[seq], |m| m.append_placeholders(seq, u32::MAX));
+        refused(&mut m, &[seq], |m| m.append_placeholders(seq, u32::MAX - 8));
     }
 }
 
@@ -193,10 +197,10 @@ fn cut_blocks_wait_for_the_fence() {
     assert_eq!((m.waiting(), m.pool().available()), (2, 4));
     m.pass(3);
     assert_eq!((m.waiting(), m.pool().available()), (0, 6));
-    let (grant, ticket) = load(&mut m, &open(&[2, 3]), 2);
+    let (allocation, ticket) = load(&mut m, &open(&[2, 3]), 2);
     let failed = [ticket];
     let out = m.step(&Step { failed: &failed, fence: Some(4), ..Step::default() }).unwrap();
-    assert_eq!((out.rewound, m.waiting()), (vec![grant.seq], 3));
+    assert_eq!((out.rewound, m.waiting()), (vec![allocation.seq], 3));
     m.pass(4);
     assert_eq!(m.pool().available(), 6);
     m.check_integrity().unwrap();
@@ -229,7 +233,7 @@ fn a_partial_admission_leaves_the_reserve() {
     let running = run(&mut m, &prompt(&[1]));
     let tokens = prompt(&[2, 3, 4, 5, 6, 7]);
     let partial = Admission { fit: Fit::Partial, ..request(&tokens) };
-    assert_eq!(m.admit(&partial).unwrap().granted_tokens, 16);
+    assert_eq!(m.allocate(&partial).unwrap().granted_tokens, 16);
     assert_eq!(m.pool().available(), 3);
     m.append(running, &prompt(&[8, 9])).unwrap();
 }
@@ -239,34 +243,35 @@ fn a_partial_admission_leaves_the_reserve() {
 fn a_whole_sequence_is_promised_its_room() {
     let mut m = small(10);
     let tokens = prompt(&[1]);
-    let whole = |tokens| Admission { whole_sequence: true, max_tokens: 24, ..request(tokens) };
-    let first = m.admit(&whole(&tokens)).unwrap().seq;
+    let whole =
+        |tokens| Admission { full_sequence_must_fit: true, max_seq_len: 24, ..request(tokens) };
+    let first = m.allocate(&whole(&tokens)).unwrap().seq;
     let other = prompt(&[2]);
-    let error = refused(&mut m, &[first], |m| m.admit(&whole(&other)));
+    let error = refused(&mut m, &[first], |m| m.allocate(&whole(&other)));
     assert!(matches!(error, Error::NoCapacity { needed: 11, available: 9, .. }), "{error}");
     let plain = prompt(&[3, 4, 5, 6]);
-    let second = admit(&mut m, &plain).unwrap().seq;
-    refused(&mut m, &[first, second], |m| admit(m, &other));
+    let second = allocate(&mut m, &plain).unwrap().seq;
+    refused(&mut m, &[first, second], |m| allocate(m, &other));
     m.append(first, &prompt(&[7, 8, 9, 10, 11])).unwrap();
     // A fork was promised nothing.
     let fork = m.fork(first).unwrap();
     m.release(first).unwrap();
     m.release(second).unwrap();
-    m.admit(&whole(&other)).expect_err("the fork holds six");
+    m.allocate(&whole(&other)).expect_err("the fork holds six");
     m.release(fork).unwrap();
-    m.admit(&whole(&other)).unwrap();
+    m.allocate(&whole(&other)).unwrap();
 }
 
 /// A sequence without blocks is a sequence that runs.
 #[test]
 fn nobody_sleeps_beside_a_live_sequence() {
     let mut m = small(4);
-    let seq = admit(&mut m, &[]).unwrap().seq;
+    let seq = allocate(&mut m, &[]).unwrap().seq;
     let error = refused(&mut m, &[seq], Manager::sleep);
     assert!(error.to_string().contains("1 sequences"), "{error}");
     m.release(seq).unwrap();
     m.sleep().unwrap();
-    assert_eq!(admit(&mut m, &[1]), Err(Error::Asleep));
+    assert_eq!(allocate(&mut m, &[1]), Err(Error::Asleep));
 }
 
 /// A cut through an item leaves the keys of the blocks before it: they do not depend on what comes
@@ -276,18 +281,18 @@ fn a_cut_item_leaves_the_keys_before_it() {
     let options =
         Options { blocks: 8, block_size: SIZE, hash: HashAlgo::Xxh3, ..Options::default() };
     let mut m = build(options, "lru");
-    let (tokens, extras) = (open(&[1, 2]), [Extra { start: 1, end: 7, id: b"i".to_vec() }]);
-    let with = Admission { extras: &extras, ..request(&tokens) };
-    let seq = m.admit(&with).unwrap().seq;
-    let keys = m.keys(&tokens, Space::default(), &extras);
+    let (tokens, mm_items) = (open(&[1, 2]), [MmItem { start: 1, end: 7, id: b"i".to_vec() }]);
+    let with = Admission { mm_items: &mm_items, ..request(&tokens) };
+    let seq = m.allocate(&with).unwrap().seq;
+    let keys = m.keys(&tokens, Space::default(), &mm_items);
     m.truncate(seq, 4).unwrap();
     m.commit(seq, 4).unwrap();
     assert_eq!(
-        m.keys(&tokens[..4], Space::default(), &m.sequence(seq).unwrap().extras.clone()),
+        m.keys(&tokens[..4], Space::default(), &m.sequence(seq).unwrap().mm_items.clone()),
         keys[..1]
     );
-    assert_eq!(m.lookup(&tokens, Space::default(), &extras).tokens, 4);
-    assert_eq!(m.lookup(&tokens, Space::default(), &extras).collisions, 0);
+    assert_eq!(m.lookup(&tokens, Space::default(), &mm_items).tokens, 4);
+    assert_eq!(m.lookup(&tokens, Space::default(), &mm_items).collisions, 0);
 }
 
 /// Shrinking takes cached blocks with what follows them, keeps generations, and refuses a block in
@@ -319,9 +324,9 @@ fn a_pool_shrinks_from_its_end() {
 fn what_follows_a_block_that_goes_goes_as_well() {
     let mut m = small(4);
     let mut lent = [0; 2];
-    m.lend(&mut lent).unwrap();
+    m.take(&mut lent).unwrap();
     serve(&mut m, &prompt(&[1]));
-    m.give_back(&lent).unwrap();
+    m.free(&lent).unwrap();
     serve(&mut m, &prompt(&[1, 2]));
     assert_eq!((m.pool().state(2), m.pool().parent(0)), (State::Cached, 2));
     m.resize(2).unwrap();

@@ -1,12 +1,12 @@
-//! Every order of death beside a plain one: a sorted list of the leaves, or of what was released.
+//! Every order of eviction beside a plain one: a sorted list of the leaves, or of what was released.
 //!
 //! The policies are driven as the manager drives them, over a tree of prefixes without copies.
 #![no_main]
 
 use arbitrary::Arbitrary;
 use kvframe_core::policy::{
-    Candidates, Eviction, External, Heard, NAMES, PolicyOptions, Rank, Ranked, Touch, Use, View,
-    Why, by_name,
+    Access, BlockAccess, Candidates, Eviction, External, NAMES, PolicyOptions, Rank, RankOrder,
+    RemovalCause, Subscriptions, View, by_name,
 };
 use kvframe_core::pool::{Pool, State};
 use kvframe_core::{BlockId, Key, NIL};
@@ -28,16 +28,16 @@ enum Op {
     /// A sequence ends.
     End { pick: u8 },
     /// A copy of a findable block was computed.
-    Touch { pick: u8, outlook: u8 },
-    /// The next victims die.
+    Touch { pick: u8, next_use: u8 },
+    /// The next victims are evicted.
     Evict { count: u8 },
     /// A leaf is forgotten for another reason.
     Forget { pick: u8 },
-    /// A policy outside the core is asked, and its choice dies.
+    /// A policy outside the core is asked, and its choice is evicted.
     Choose { count: u8, window: u8, scores: Vec<u8> },
 }
 
-/// Ranks that the input gives: the outlook of the last insert or hit.
+/// Ranks that the input gives: the next_use of the last insert or hit.
 #[derive(Default)]
 struct Given(Vec<u32>);
 
@@ -46,12 +46,12 @@ impl Rank for Given {
         "given"
     }
 
-    fn insert(&mut self, block: BlockId, touch: Touch<'_>, _: View<'_>) {
+    fn insert(&mut self, block: BlockId, touch: BlockAccess<'_>, _: View<'_>) {
         self.0.resize(self.0.len().max(block as usize + 1), 0);
         self.0[block as usize] = touch.next();
     }
 
-    fn hit(&mut self, block: BlockId, touch: Touch<'_>, _: View<'_>) {
+    fn hit(&mut self, block: BlockId, touch: BlockAccess<'_>, _: View<'_>) {
         self.0[block as usize] = touch.next();
     }
 
@@ -98,10 +98,10 @@ impl World {
                 (policy, if lists { Expected::Released } else { Expected::AnyLeaf })
             }
             None if at == NAMES.len() => (
-                Box::new(External::new(Heard { events: true, ..Heard::default() })),
+                Box::new(External::new(Subscriptions { events: true, ..Subscriptions::default() })),
                 Expected::Released,
             ),
-            None => (Box::new(Ranked::new(Given::default())), Expected::Given),
+            None => (Box::new(RankOrder::new(Given::default())), Expected::Given),
         };
         Self {
             pool: Pool::new(u32::from(capacity).max(1), false),
@@ -125,7 +125,7 @@ impl World {
     }
 
     /// The blocks up to a findable one become a sequence's.
-    fn claim(&mut self, leaf: BlockId, outlook: u32) -> Vec<BlockId> {
+    fn acquire(&mut self, leaf: BlockId, next_use: u32) -> Vec<BlockId> {
         let mut path = Vec::new();
         let mut block = leaf;
         while block != NIL {
@@ -136,35 +136,35 @@ impl World {
         let cached: Vec<_> =
             path.iter().copied().filter(|&b| self.pool.state(b) == State::Cached).collect();
         assert_eq!(self.pool.share_chain(&path), cached.len());
-        self.policy.claim(&cached, view!(self));
+        self.policy.acquire(&cached, view!(self));
         self.released.retain(|b| !cached.contains(b));
-        let outlook = vec![outlook; path.len()];
-        let using = Use { outlook: &outlook, ..Use::default() };
-        self.policy.hit(&path, using, view!(self));
-        path.iter().for_each(|&b| self.ranks[b as usize] = outlook[0]);
+        let next_use = vec![next_use; path.len()];
+        let access = Access { next_use: &next_use, ..Access::default() };
+        self.policy.hit(&path, access, view!(self));
+        path.iter().for_each(|&b| self.ranks[b as usize] = next_use[0]);
         path
     }
 
     /// New blocks behind `path`, findable at once.
-    fn extend(&mut self, path: &mut Vec<BlockId>, outlooks: &[u8]) {
+    fn extend(&mut self, path: &mut Vec<BlockId>, next_uses: &[u8]) {
         let start = path.len();
-        for &outlook in outlooks.iter().take(6) {
+        for &next_use in next_uses.iter().take(6) {
             if self.pool.free() == 0 && !self.evict() {
                 break;
             }
             let block = self.pool.take(0).expect("there is room");
             self.policy.take(block);
             path.push(block);
-            self.ranks[block as usize] = outlook.into();
+            self.ranks[block as usize] = next_use.into();
         }
         for i in start..path.len() {
             let parent = if i == 0 { NIL } else { path[i - 1] };
             self.pool.publish(path[i], Key(path[i].into()), parent, i as u32);
         }
         let new = &path[start..];
-        let outlook: Vec<u32> = new.iter().map(|&b| self.ranks[b as usize]).collect();
-        let using = Use { outlook: &outlook, tokens: path.len() as u32, ..Use::default() };
-        self.policy.insert(new, using, view!(self));
+        let next_use: Vec<u32> = new.iter().map(|&b| self.ranks[b as usize]).collect();
+        let access = Access { next_use: &next_use, tokens: path.len() as u32, ..Access::default() };
+        self.policy.insert(new, access, view!(self));
     }
 
     fn end(&mut self, path: &[BlockId]) {
@@ -182,17 +182,17 @@ impl World {
         self.released.extend(kept.iter().rev());
     }
 
-    fn forget(&mut self, block: BlockId, why: Why) {
+    fn forget(&mut self, block: BlockId, why: RemovalCause) {
         let parent = self.pool.unpublish(block);
         self.policy.remove(block, why, view!(self));
         if parent != NIL && self.pool.is_evictable(parent) {
-            self.policy.expose(parent, view!(self));
+            self.policy.on_evictable(parent, view!(self));
         }
         self.pool.put_back(block);
         self.released.retain(|&b| b != block);
     }
 
-    /// The next victim dies; false if nobody may.
+    /// The next victim is evicted; false if nobody may.
     fn evict(&mut self) -> bool {
         let leaves = self.leaves();
         let Some(victim) = self.policy.victim(view!(self)) else {
@@ -202,8 +202,8 @@ impl World {
         assert!(leaves.contains(&victim), "the victim {victim} is no leaf");
         let first =
             self.expected().and_then(|order| order.into_iter().find(|b| leaves.contains(b)));
-        assert!(first.is_none_or(|first| first == victim), "{victim} dies before {first:?}");
-        self.forget(victim, Why::Evicted);
+        assert!(first.is_none_or(|first| first == victim), "{victim} is evicted before {first:?}");
+        self.forget(victim, RemovalCause::Evicted);
         true
     }
 
@@ -221,9 +221,9 @@ impl World {
     }
 
     fn choose(&mut self, count: u8, window: u8, scores: &[u8]) {
-        let Some(books) = self.policy.external() else { return };
+        let Some(outside) = self.policy.external() else { return };
         let mut offer = Candidates::default();
-        books.candidates(&self.pool, window.into(), &mut offer);
+        outside.candidates(&self.pool, window.into(), &mut offer);
         for (i, &block) in offer.blocks.iter().enumerate() {
             assert_eq!(self.pool.state(block), State::Cached, "{block} is offered");
             assert_eq!(offer.children[i], self.pool.children(block), "children of {block}");
@@ -237,11 +237,11 @@ impl World {
         let blocks: Vec<_> = lowest.iter().map(|&p| offer.blocks[p as usize]).collect();
         assert_eq!(offer.check(&blocks).as_ref(), Ok(&lowest));
         let generations: Vec<_> = lowest.iter().map(|&p| offer.generations[p as usize]).collect();
-        books.choose(&self.pool, &blocks, &generations);
-        assert!(books.ready(blocks.len()));
+        outside.choose(&self.pool, &blocks, &generations);
+        assert!(outside.ready(blocks.len()));
         for block in blocks {
             assert_eq!(self.policy.victim(view!(self)), Some(block), "not the choice");
-            self.forget(block, Why::Evicted);
+            self.forget(block, RemovalCause::Evicted);
         }
         self.policy.external().expect("as before").settle();
     }
@@ -253,7 +253,7 @@ impl World {
                 let findable = self.findable();
                 let found = (*take && !findable.is_empty())
                     .then(|| findable[*leaf as usize % findable.len()]);
-                let mut path = found.map_or(Vec::new(), |b| self.claim(b, (*leaf).into()));
+                let mut path = found.map_or(Vec::new(), |b| self.acquire(b, (*leaf).into()));
                 self.extend(&mut path, new);
                 self.live.push(path);
             }
@@ -267,13 +267,13 @@ impl World {
                 let path = self.live.swap_remove(*pick as usize % self.live.len());
                 self.end(&path);
             }
-            Op::Touch { pick, outlook } => {
+            Op::Touch { pick, next_use } => {
                 let findable = self.findable();
                 if let Some(&block) = findable.get(*pick as usize % findable.len().max(1)) {
-                    let outlook = [u32::from(*outlook)];
-                    let using = Use { outlook: &outlook, ..Use::default() };
-                    self.policy.hit(&[block], using, view!(self));
-                    self.ranks[block as usize] = outlook[0];
+                    let next_use = [u32::from(*next_use)];
+                    let access = Access { next_use: &next_use, ..Access::default() };
+                    self.policy.hit(&[block], access, view!(self));
+                    self.ranks[block as usize] = next_use[0];
                 }
             }
             Op::Evict { count } => {
@@ -282,7 +282,7 @@ impl World {
             Op::Forget { pick } => {
                 let leaves = self.leaves();
                 if let Some(&block) = leaves.get(*pick as usize % leaves.len().max(1)) {
-                    self.forget(block, Why::Invalidated);
+                    self.forget(block, RemovalCause::Invalidated);
                 }
             }
             Op::Choose { count, window, scores } => self.choose(*count % 16, *window, scores),
@@ -295,7 +295,7 @@ fuzz_target!(|input: Input| {
     let mut world = World::new(input.capacity, input.policy);
     for op in &input.ops {
         world.act(op);
-        world.policy.validate(&world.pool).expect("sound books");
+        world.policy.validate(&world.pool).expect("a sound state");
         assert_eq!(world.released.len() as u32, world.pool.cached());
         if let Some(order) = world.expected() {
             assert_eq!(world.policy.order(view!(world)), order);

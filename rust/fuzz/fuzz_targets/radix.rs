@@ -8,7 +8,7 @@ use kvframe_core::events::Kind;
 use kvframe_core::hash::Space;
 use kvframe_core::index::IndexKind;
 use kvframe_core::locks::Receipt;
-use kvframe_core::manager::Pinner;
+use kvframe_core::manager::PinRequest;
 use kvframe_core::policy::{NAMES, PolicyOptions, by_name};
 use kvframe_core::{Admission, BlockId, Manager, NIL, Options, Prompt, SeqId};
 use libfuzzer_sys::fuzz_target;
@@ -31,7 +31,7 @@ struct Text {
 
 #[derive(Arbitrary, Debug)]
 enum Op {
-    Admit { text: Text, join: bool },
+    Allocate { text: Text, join: bool },
     Append { pick: u8, tokens: Vec<bool> },
     Commit { pick: u8, left: u8 },
     Truncate { pick: u8, less: u8 },
@@ -63,7 +63,7 @@ fn ids(tokens: &[bool]) -> Vec<u32> {
 }
 
 fn space(salted: bool) -> Space<'static> {
-    Space { salt: if salted { b"salt" } else { b"" }, ..Space::default() }
+    Space { cache_salt: if salted { b"salt" } else { b"" }, ..Space::default() }
 }
 
 impl World {
@@ -90,7 +90,7 @@ impl World {
 
     fn act(&mut self, op: &Op) -> Option<()> {
         match op {
-            Op::Admit { text, join } => self.admit(text, *join),
+            Op::Allocate { text, join } => self.allocate(text, *join),
             Op::Append { pick, tokens } => {
                 let at = self.pick(*pick)?;
                 let (seq, tokens) = (self.live[at].0, ids(tokens));
@@ -127,7 +127,7 @@ impl World {
             Op::Lock { text } => {
                 let locked = self
                     .m
-                    .lock(&ids(&text.tokens), space(text.salted), &[], Pinner::default())
+                    .lock(&ids(&text.tokens), space(text.salted), &[], PinRequest::default())
                     .ok()?;
                 let found = self.longest(&ids(&text.tokens), text.salted, 0);
                 assert_eq!(locked.map_or(0, |l| l.tokens as usize), found * self.size);
@@ -145,7 +145,7 @@ impl World {
                     self.held.swap_remove(at);
                 }
             }
-            Op::Evict { free } => drop(self.m.collect((*free).into())),
+            Op::Evict { free } => drop(self.m.evict_until((*free).into())),
             Op::Settle { good } => {
                 let ticket = self.m.take_plan()?.ticket;
                 if *good {
@@ -155,14 +155,14 @@ impl World {
                 }
             }
             Op::Clear => {
-                self.m.clear_cache();
+                self.m.reset_prefix_cache();
             }
             Op::Look { text } => self.look(&ids(&text.tokens), text.salted),
         }
         Some(())
     }
 
-    fn admit(&mut self, text: &Text, join: bool) {
+    fn allocate(&mut self, text: &Text, join: bool) {
         let tokens = ids(&text.tokens);
         let request = Admission {
             prompt: Prompt { tokens: &tokens, keys: &[], len: 0 },
@@ -174,10 +174,10 @@ impl World {
         if self.live.len() > 8 {
             return;
         }
-        if let Ok(grant) = self.m.admit(&request) {
-            let cached = grant.cached_tokens as usize;
+        if let Ok(allocation) = self.m.allocate(&request) {
+            let cached = allocation.cached_tokens as usize;
             assert!((found..found + self.size).contains(&cached), "{cached}, there are {found}");
-            self.live.push((grant.seq, (text.salted, tokens)));
+            self.live.push((allocation.seq, (text.salted, tokens)));
         }
     }
 

@@ -1,5 +1,5 @@
 //! What is kept stays: pins, leases, loads and deadlines beside a plain count of who holds what, and
-//! the order of death by priority, age and time to live as one full sort.
+//! the order of eviction by priority, age and time to live as one full sort.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use arbitrary::Arbitrary;
 use kvframe_core::events::Kind;
 use kvframe_core::hash::{Key, Space};
 use kvframe_core::locks::Receipt;
-use kvframe_core::manager::Pinner;
+use kvframe_core::manager::PinRequest;
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::pool::State;
 use kvframe_core::sequence::Meta;
@@ -114,8 +114,10 @@ impl World {
             }
             Op::Pin { tokens } => {
                 let tokens: Vec<u32> = tokens.iter().map(|&t| t.into()).collect();
-                let pinned =
-                    self.m.lock(&tokens, Space::default(), &[], Pinner::default()).expect("sound");
+                let pinned = self
+                    .m
+                    .lock(&tokens, Space::default(), &[], PinRequest::default())
+                    .expect("sound");
                 self.pins.extend(pinned.map(|pinned| pinned.receipt));
             }
             Op::Unpin { pick } => {
@@ -139,7 +141,7 @@ impl World {
                 self.now += u64::from(later % 8);
                 let due = self.deadlines.iter().filter(|&(_, &when)| when <= self.now);
                 let due: Vec<u64> = due.map(|(&ticket, _)| ticket).collect();
-                assert_eq!(self.m.expire(self.now).expect("sound").tickets, due);
+                assert_eq!(self.m.expire_until(self.now).expect("sound").tickets, due);
                 self.deadlines.retain(|ticket, _| !due.contains(ticket));
                 self.tickets.retain(|ticket| !due.contains(ticket));
             }
@@ -154,17 +156,19 @@ impl World {
                 }
                 self.m.done(ticket).expect_err("settled");
             }
-            Op::Collect { free } => drop(self.m.collect((*free).into()).expect("cached ones go")),
+            Op::Collect { free } => {
+                drop(self.m.evict_until((*free).into()).expect("cached ones go"))
+            }
             Op::Lend { count } => {
                 let mut out = vec![0; usize::from(count % 4)];
-                self.m.lend(&mut out).ok()?;
+                self.m.take(&mut out).ok()?;
                 self.lent.extend(out);
             }
             Op::GiveBack => {
-                self.m.give_back(&self.lent).expect("on loan");
+                self.m.free(&self.lent).expect("on loan");
                 self.lent.clear();
             }
-            Op::Clear => drop(self.m.clear_cache()),
+            Op::Clear => drop(self.m.reset_prefix_cache()),
         }
         Some(())
     }
@@ -181,14 +185,14 @@ impl World {
             meta,
             ..Admission::default()
         };
-        if let Ok(grant) = self.m.admit(&request) {
-            self.tickets.extend(grant.load);
-            self.live.push(grant.seq);
-            self.metas.insert(grant.seq, meta);
+        if let Ok(allocation) = self.m.allocate(&request) {
+            self.tickets.extend(allocation.load);
+            self.live.push(allocation.seq);
+            self.metas.insert(allocation.seq, meta);
         }
     }
 
-    /// What the log says has happened to blocks. Whoever died had to be the first of those that might.
+    /// What the log says has happened to blocks. Whoever was evicted had to be the first of those that might.
     fn follow(&mut self) {
         for event in self.m.take_events() {
             let meta = self.metas.get(&event.seq).copied();

@@ -1,4 +1,4 @@
-//! The whole manager by arbitrary verbs: no panic, typed refusals that change nothing, sound books
+//! The whole manager by arbitrary verbs: no panic, typed refusals that change nothing, a sound state
 //! after each, and what is said of a request holds for it alone in a pool.
 #![no_main]
 

@@ -1,13 +1,13 @@
 //! Blocks of a retention priority whose turn is far off, kept out of the order of a policy that names
 //! one victim at a time: it would name them over and over.
 
-use kvframe_core::policy::Bands;
+use kvframe_core::policy::PriorityBuckets;
 use kvframe_core::pool::{BlockId, Pool};
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Apart {
-    bands: Bands,
+    buckets: PriorityBuckets,
     /// By block: whether it is here.
     here: Vec<bool>,
     count: usize,
@@ -29,26 +29,26 @@ impl Apart {
             self.here[block as usize] = true;
         }
         self.count += blocks.len();
-        self.bands.release(blocks, pool);
+        self.buckets.release(blocks, pool);
     }
 
     /// Lets a block go that is here.
     pub fn remove(&mut self, block: BlockId) {
         self.here[block as usize] = false;
         self.count -= 1;
-        self.bands.remove(block);
+        self.buckets.remove(block);
     }
 
-    pub fn expose(&mut self, block: BlockId, pool: &Pool) {
-        self.bands.expose(block, pool);
+    pub fn on_evictable(&mut self, block: BlockId, pool: &Pool) {
+        self.buckets.on_evictable(block, pool);
     }
 
-    pub fn rebanded(&mut self, block: BlockId, pool: &Pool) {
-        self.bands.rebanded(block, pool);
+    pub fn priority_changed(&mut self, block: BlockId, pool: &Pool) {
+        self.buckets.priority_changed(block, pool);
     }
 
-    /// The leaf here that dies first.
+    /// The leaf here that is evicted first.
     pub fn first(&self) -> Option<BlockId> {
-        self.bands.first()
+        self.buckets.first()
     }
 }

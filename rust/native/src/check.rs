@@ -4,7 +4,7 @@ use crate::v1::{self, COLUMNS, FACT_NAMES, FACTS, Head, Table};
 
 /// Why a table is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refused {
+pub enum LoadError {
     /// It speaks another version of the interface.
     Version {
         /// What it says of itself.
@@ -25,14 +25,14 @@ pub fn needed() -> String {
 /// The table at `address`, copied, if it is of a version that is spoken here and makes sense.
 ///
 /// # Errors
-/// [`Refused`].
+/// [`LoadError`].
 ///
 /// # Safety
 /// `address` is null or points to a table of any version: to what [`Head`] says, and to as many
 /// bytes as that says.
-pub unsafe fn read(address: *const Table) -> Result<Table, Refused> {
+pub unsafe fn read(address: *const Table) -> Result<Table, LoadError> {
     if address.is_null() || !address.is_aligned() {
-        return Err(Refused::Contract(format!("a table cannot be at {address:p}")));
+        return Err(LoadError::Contract(format!("a table cannot be at {address:p}")));
     }
     // SAFETY: aligned and not null; every version begins with a head.
     let head = unsafe { std::ptr::read(address.cast::<Head>()) };
@@ -54,9 +54,9 @@ pub unsafe fn put(table: &mut Table, name: &str, address: *const ()) -> bool {
         "resize" => (&raw mut table.resize).cast(),
         "insert" => (&raw mut table.insert).cast(),
         "hit" => (&raw mut table.hit).cast(),
-        "claim" => (&raw mut table.claim).cast(),
+        "acquire" => (&raw mut table.acquire).cast(),
         "release" => (&raw mut table.release).cast(),
-        "expose" => (&raw mut table.expose).cast(),
+        "on_evictable" => (&raw mut table.on_evictable).cast(),
         "remove" => (&raw mut table.remove).cast(),
         "victim" => (&raw mut table.victim).cast(),
         "score" => (&raw mut table.score).cast(),
@@ -67,9 +67,9 @@ pub unsafe fn put(table: &mut Table, name: &str, address: *const ()) -> bool {
     true
 }
 
-fn version(head: Head) -> Result<(), Refused> {
+fn version(head: Head) -> Result<(), LoadError> {
     let Head { magic, major, minor, size } = head;
-    let refused = |found| Err(Refused::Version { found, needed: needed() });
+    let refused = |found| Err(LoadError::Version { found, needed: needed() });
     if magic != v1::MAGIC {
         return refused(format!("no table: magic {magic:#010x}, not {:#010x}", v1::MAGIC));
     }
@@ -83,14 +83,14 @@ fn version(head: Head) -> Result<(), Refused> {
 /// Whether the fields go together.
 ///
 /// # Errors
-/// [`Refused::Contract`].
-pub fn sense(table: &Table) -> Result<(), Refused> {
-    let wrong = |what: &str| Err(Refused::Contract(what.into()));
+/// [`LoadError::Contract`].
+pub fn sense(table: &Table) -> Result<(), LoadError> {
+    let wrong = |what: &str| Err(LoadError::Contract(what.into()));
     let columns = (1 << COLUMNS.len()) - 1;
     let facts = ((1 << FACT_NAMES.len()) - 1) << FACTS;
     let unknown = table.wants & !(columns | facts);
     if unknown != 0 || table.reserved != 0 {
-        return Err(Refused::Contract(format!(
+        return Err(LoadError::Contract(format!(
             "wants = {:#x}, reserved = {}: bits {unknown:#x} mean nothing",
             table.wants, table.reserved
         )));
@@ -101,8 +101,8 @@ pub fn sense(table: &Table) -> Result<(), Refused> {
         (Some(_), None) if table.wants & columns != 0 => {
             return wrong("it wants columns, which only score gets");
         }
-        (None, Some(_)) if table.expose.is_some() => {
-            return wrong("it has score and expose: what is offered may die");
+        (None, Some(_)) if table.on_evictable.is_some() => {
+            return wrong("it has score and expose: what is offered may be evicted");
         }
         (Some(_), None) if table.window != 0 => {
             return wrong("it asks for a window, which only score has");

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct Faults {
     strict: bool,
     count: AtomicU64,
-    told: AtomicU64,
+    reported: AtomicU64,
     /// The first one that is not told yet; else the last that was.
     last: Mutex<String>,
 }
@@ -17,7 +17,12 @@ impl Faults {
     /// `strict`: a policy that failed decides nothing more.
     #[must_use]
     pub fn new(strict: bool) -> Self {
-        Self { strict, count: AtomicU64::new(0), told: AtomicU64::new(0), last: Mutex::default() }
+        Self {
+            strict,
+            count: AtomicU64::new(0),
+            reported: AtomicU64::new(0),
+            last: Mutex::default(),
+        }
     }
 
     fn last(&self) -> MutexGuard<'_, String> {
@@ -27,7 +32,7 @@ impl Faults {
     /// Notes a fault.
     pub fn add(&self, what: String) {
         let mut last = self.last();
-        if self.told.load(Ordering::Acquire) == self.count() {
+        if self.reported.load(Ordering::Acquire) == self.count() {
             *last = what;
         }
         self.count.fetch_add(1, Ordering::Release);
@@ -51,11 +56,11 @@ impl Faults {
     /// The first fault since the last call, if there was one.
     pub fn news(&self) -> Option<String> {
         let count = self.count();
-        if self.told.load(Ordering::Acquire) == count {
+        if self.reported.load(Ordering::Acquire) == count {
             return None;
         }
         let what = self.last();
-        (self.told.swap(count, Ordering::AcqRel) < count).then(|| what.clone())
+        (self.reported.swap(count, Ordering::AcqRel) < count).then(|| what.clone())
     }
 
     /// What there is to say: the first fault that is not told, else the last that was.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kvframe_core::policy::{Bands, Eviction, Use, View, Why};
+use kvframe_core::policy::{Access, Eviction, PriorityBuckets, RemovalCause, View};
 use kvframe_core::pool::{BlockId, Pool};
 use kvframe_core::retention::DEFAULT_PRIORITY;
 
@@ -16,18 +16,18 @@ use crate::v1::NONE;
 pub struct Ordering {
     policy: Policy,
     spare: Spare,
-    /// Every block that may die, by retention priority, once these differ.
-    bands: Option<Bands>,
-    /// The highest priority of which the policy is told that blocks are cached.
-    told: u8,
+    /// Every block that may be evicted, by retention priority, once these differ.
+    buckets: Option<PriorityBuckets>,
+    /// The highest priority of which the policy is notified that blocks are cached.
+    notified: u8,
     /// Cached blocks of higher ones.
     apart: Apart,
     faults: Arc<Faults>,
-    /// It failed on an event: its books are not whole, and it is not called any more.
+    /// It failed on an event: its state is incomplete, and it is not called any more.
     lost: bool,
     fallbacks: u64,
-    exposed: Vec<BlockId>,
-    /// Blocks that may not die for the moment, though nobody owns them; sorted.
+    evictable: Vec<BlockId>,
+    /// Blocks that may not be evicted for the moment, though nobody owns them; sorted.
     aside: Vec<BlockId>,
 }
 
@@ -38,13 +38,13 @@ impl Ordering {
         Self {
             policy,
             spare: Spare::default(),
-            bands: None,
-            told: DEFAULT_PRIORITY,
+            buckets: None,
+            notified: DEFAULT_PRIORITY,
             apart: Apart::default(),
             faults,
             lost: false,
             fallbacks: 0,
-            exposed: Vec::new(),
+            evictable: Vec::new(),
             aside: Vec::new(),
         }
     }
@@ -61,25 +61,25 @@ impl Ordering {
     #[cold]
     fn lose(&mut self, fault: &Fault) {
         self.lost = true;
-        self.faults.add(format!("{fault}; its books are not whole, it is not asked again"));
+        self.faults.add(format!("{fault}; its state is incomplete, it is not asked again"));
     }
 
-    /// The bands, made of the built-in order where there were none.
-    fn banded(&mut self, view: View<'_>) -> &mut Bands {
+    /// The buckets, made of the built-in order where there were none.
+    fn banded(&mut self, view: View<'_>) -> &mut PriorityBuckets {
         let (spare, aside) = (&self.spare, &self.aside);
-        self.bands.get_or_insert_with(|| {
-            let mut bands = Bands::default();
+        self.buckets.get_or_insert_with(|| {
+            let mut buckets = PriorityBuckets::default();
             for block in spare.order(aside, view) {
-                bands.release(&[block], view.pool);
+                buckets.release(&[block], view.pool);
             }
-            bands
+            buckets
         })
     }
 
-    /// `blocks`, in the order of their prefix, are cached: the policy is told, or they are kept apart.
+    /// `blocks`, in the order of their prefix, are cached: the policy is notified, or they are kept apart.
     fn share_out(&mut self, blocks: &[BlockId], view: View<'_>) {
-        let told = self.told;
-        let apart = |block| view.pool.priority(block) > told;
+        let level = self.notified;
+        let apart = |block| view.pool.priority(block) > level;
         for run in blocks.chunk_by(|&a, &b| apart(a) == apart(b)).rev() {
             if apart(run[0]) {
                 self.apart.release(run, view.pool);
@@ -89,9 +89,9 @@ impl Ordering {
         }
     }
 
-    /// The policy is told of blocks of a priority whose turn it is now, leaves first.
-    fn tell_up_to(&mut self, priority: u8, view: View<'_>) {
-        self.told = priority;
+    /// The policy is notified of blocks of a priority whose turn it is now, leaves first.
+    fn notify_up_to(&mut self, priority: u8, view: View<'_>) {
+        self.notified = priority;
         while let Some(block) = self.apart.first()
             && view.pool.priority(block) <= priority
         {
@@ -100,12 +100,12 @@ impl Ordering {
         }
     }
 
-    /// What the policy names, if that is of the priority of `least`, which dies first by the built-in
+    /// What the policy names, if that is of the priority of `least`, which is evicted first by the built-in
     /// order; else that one.
     fn named_beside(&mut self, least: BlockId, view: View<'_>) -> Option<BlockId> {
         let lowest = view.pool.priority(least);
-        if lowest > self.told {
-            self.tell_up_to(lowest, view);
+        if lowest > self.notified {
+            self.notify_up_to(lowest, view);
         }
         let named = self.named(view)?;
         let priority = view.pool.priority(named);
@@ -114,8 +114,8 @@ impl Ordering {
         }
         if priority > DEFAULT_PRIORITY {
             // Its turn was, and is no more: it would be named again.
-            self.told = lowest.max(DEFAULT_PRIORITY);
-            self.event(|policy| policy.claim(&[named], view));
+            self.notified = lowest.max(DEFAULT_PRIORITY);
+            self.event(|policy| policy.acquire(&[named], view));
             self.apart.release(&[named], view.pool);
         }
         Some(least)
@@ -124,14 +124,14 @@ impl Ordering {
     /// `blocks`, in the order of their prefix, are cached, and the policy's to rank.
     fn enter(&mut self, blocks: &[BlockId], view: View<'_>) {
         self.event(|policy| policy.release(blocks, view));
-        if self.policy.hears_expose() {
-            let mut exposed = std::mem::take(&mut self.exposed);
-            exposed.clear();
-            exposed.extend(blocks.iter().copied().filter(|&b| view.pool.is_evictable(b)));
-            if !exposed.is_empty() {
-                self.event(|policy| policy.expose(&exposed, view));
+        if self.policy.hears_evictable() {
+            let mut evictable = std::mem::take(&mut self.evictable);
+            evictable.clear();
+            evictable.extend(blocks.iter().copied().filter(|&b| view.pool.is_evictable(b)));
+            if !evictable.is_empty() {
+                self.event(|policy| policy.on_evictable(&evictable, view));
             }
-            self.exposed = exposed;
+            self.evictable = evictable;
         }
     }
 
@@ -139,12 +139,12 @@ impl Ordering {
         let fault = match self.policy.victim(view) {
             Ok(block) if view.pool.is_evictable(block) => return Some(block),
             Ok(block) if self.aside.binary_search(&block).is_ok() => return Some(block),
-            // What it has may not die: blocks that follow it are apart.
+            // What it has may not be evicted: blocks that follow it are apart.
             Ok(_) if !self.apart.is_empty() => return None,
             Ok(NONE) => format!("victim named none of {} cached blocks", view.pool.cached()),
             Ok(block) => {
                 let state = view.pool.state(block).name();
-                format!("victim named block {block}, which may not die ({state})")
+                format!("victim named block {block}, which may not be evicted ({state})")
             }
             Err(fault) => fault,
         };
@@ -162,24 +162,24 @@ impl Eviction for Ordering {
         self.policy.wants_block_keys()
     }
 
-    fn insert(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>) {
-        self.event(|policy| policy.insert(blocks, &using, view));
+    fn insert(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>) {
+        self.event(|policy| policy.insert(blocks, &access, view));
     }
 
-    fn hit(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>) {
-        self.event(|policy| policy.hit(blocks, &using, view));
+    fn hit(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>) {
+        self.event(|policy| policy.hit(blocks, &access, view));
     }
 
-    fn claim(&mut self, blocks: &[BlockId], view: View<'_>) {
+    fn acquire(&mut self, blocks: &[BlockId], view: View<'_>) {
         self.aside.retain(|block| !blocks.contains(block));
-        self.spare.claim(blocks, view);
-        if let Some(bands) = &mut self.bands {
+        self.spare.acquire(blocks, view);
+        if let Some(buckets) = &mut self.buckets {
             for &block in blocks {
-                bands.remove(block);
+                buckets.remove(block);
             }
         }
         if self.apart.is_empty() {
-            return self.event(|policy| policy.claim(blocks, view));
+            return self.event(|policy| policy.acquire(blocks, view));
         }
         let runs: Vec<_> =
             blocks.chunk_by(|&a, &b| self.apart.has(a) == self.apart.has(b)).collect();
@@ -189,49 +189,49 @@ impl Eviction for Ordering {
                     self.apart.remove(block);
                 }
             } else {
-                self.event(|policy| policy.claim(run, view));
+                self.event(|policy| policy.acquire(run, view));
             }
         }
     }
 
     fn release(&mut self, blocks: &[BlockId], view: View<'_>) {
         self.spare.release(blocks, view);
-        if !view.pool.is_banded() {
+        if !view.pool.has_priorities() {
             return self.enter(blocks, view);
         }
-        match &mut self.bands {
-            Some(bands) => bands.release(blocks, view.pool),
+        match &mut self.buckets {
+            Some(buckets) => buckets.release(blocks, view.pool),
             None => drop(self.banded(view)),
         }
         self.share_out(blocks, view);
     }
 
-    fn expose(&mut self, block: BlockId, view: View<'_>) {
-        self.spare.expose(block, view);
-        if let Some(bands) = &mut self.bands {
-            bands.expose(block, view.pool);
+    fn on_evictable(&mut self, block: BlockId, view: View<'_>) {
+        self.spare.on_evictable(block, view);
+        if let Some(buckets) = &mut self.buckets {
+            buckets.on_evictable(block, view.pool);
         }
         if !self.apart.has(block) {
-            return self.event(|policy| policy.expose(&[block], view));
+            return self.event(|policy| policy.on_evictable(&[block], view));
         }
-        if view.pool.priority(block) > self.told {
-            return self.apart.expose(block, view.pool);
+        if view.pool.priority(block) > self.notified {
+            return self.apart.on_evictable(block, view.pool);
         }
         self.apart.remove(block);
         self.enter(&[block], view);
     }
 
-    fn rebanded(&mut self, block: BlockId, view: View<'_>) {
-        self.spare.rebanded(block, view);
-        self.banded(view).rebanded(block, view.pool);
-        match (self.apart.has(block), view.pool.priority(block) > self.told) {
-            (true, true) => self.apart.rebanded(block, view.pool),
+    fn priority_changed(&mut self, block: BlockId, view: View<'_>) {
+        self.spare.priority_changed(block, view);
+        self.banded(view).priority_changed(block, view.pool);
+        match (self.apart.has(block), view.pool.priority(block) > self.notified) {
+            (true, true) => self.apart.priority_changed(block, view.pool),
             (true, false) => {
                 self.apart.remove(block);
                 self.enter(&[block], view);
             }
             (false, true) => {
-                self.event(|policy| policy.claim(&[block], view));
+                self.event(|policy| policy.acquire(&[block], view));
                 self.apart.release(&[block], view.pool);
             }
             (false, false) => {}
@@ -239,10 +239,10 @@ impl Eviction for Ordering {
     }
 
     fn restore(&mut self, block: BlockId, view: View<'_>) {
-        // A policy that was told of an owner waits to be told that it left.
+        // A policy that was notified of an owner waits to be told that it left.
         self.spare.release(&[block], view);
-        if let Some(bands) = &mut self.bands {
-            bands.expose(block, view.pool);
+        if let Some(buckets) = &mut self.buckets {
+            buckets.on_evictable(block, view.pool);
         }
         self.share_out(&[block], view);
     }
@@ -257,22 +257,22 @@ impl Eviction for Ordering {
         self.lost
     }
 
-    fn remove(&mut self, block: BlockId, why: Why, view: View<'_>) {
-        self.spare.remove(block, why, view);
-        if let Some(bands) = &mut self.bands {
-            bands.remove(block);
+    fn remove(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
+        self.spare.remove(block, cause, view);
+        if let Some(buckets) = &mut self.buckets {
+            buckets.remove(block);
         }
         if self.apart.has(block) {
-            // As far as the policy knows, it has an owner; what dies is cached.
+            // As far as the policy knows, it has an owner; what is evicted is cached.
             self.apart.remove(block);
             self.event(|policy| policy.release(&[block], view));
         }
-        self.event(|policy| policy.remove(block, why, view));
+        self.event(|policy| policy.remove(block, cause, view));
     }
 
     fn victim(&mut self, view: View<'_>) -> Option<BlockId> {
         if !self.lost {
-            let least = self.bands.as_ref().and_then(Bands::first);
+            let least = self.buckets.as_ref().and_then(PriorityBuckets::first);
             let named = match least {
                 None => self.named(view),
                 Some(least) => self.named_beside(least, view),

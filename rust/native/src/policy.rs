@@ -4,7 +4,7 @@ use std::any::Any;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 
-use kvframe_core::policy::{Use, View, Why};
+use kvframe_core::policy::{Access, RemovalCause, View};
 use kvframe_core::pool::BlockId;
 
 use crate::v1::{self, Event, FACTS, Table};
@@ -34,7 +34,7 @@ pub struct Policy {
     /// Blocks that `memory` has room for.
     room: u32,
     /// Blocks that the policy was told of.
-    told: u32,
+    notified: u32,
     facts: Facts,
     /// What keeps the functions loaded; dropped last.
     _keep: Box<dyn Any + Send>,
@@ -51,19 +51,19 @@ struct Facts {
 
 impl Facts {
     /// The request of an event of `n` blocks, with their next uses where they are `wanted`.
-    fn told(&mut self, wanted: bool, n: usize, using: &Use<'_>) -> v1::Use {
+    fn access_of(&mut self, wanted: bool, n: usize, access: &Access<'_>) -> v1::Access {
         let mut next_uses = null();
         if wanted {
             self.next_uses.clear();
-            self.next_uses.extend((0..n).map(|i| using.next(i)));
+            self.next_uses.extend((0..n).map(|i| access.next(i)));
             next_uses = self.next_uses.as_ptr();
         }
-        v1::Use {
-            session: using.meta.session,
-            turn: using.meta.turn,
-            request_class: using.meta.class,
-            priority: using.meta.priority,
-            tokens: using.tokens,
+        v1::Access {
+            session: access.meta.session,
+            turn: access.meta.turn,
+            request_class: access.meta.class,
+            priority: access.meta.priority,
+            tokens: access.tokens,
             next_uses,
         }
     }
@@ -102,7 +102,7 @@ impl Policy {
             own,
             memory: Memory::new(),
             room: 0,
-            told: 0,
+            notified: 0,
             facts: Facts::default(),
             _keep: keep,
         }
@@ -114,10 +114,10 @@ impl Policy {
         self.table.score.is_some()
     }
 
-    /// Whether it listens to what may die.
+    /// Whether it listens to what may be evicted.
     #[must_use]
-    pub fn hears_expose(&self) -> bool {
-        self.table.expose.is_some()
+    pub fn hears_evictable(&self) -> bool {
+        self.table.on_evictable.is_some()
     }
 
     /// Whether it is told the keys of blocks that become findable.
@@ -153,12 +153,12 @@ impl Policy {
     /// # Errors
     /// It cannot serve them.
     pub fn size(&mut self, blocks: u32, block_size: u32) -> Result<(), Fault> {
-        if blocks <= self.told {
+        if blocks <= self.notified {
             return Ok(());
         }
         match (self.table.create, self.table.resize) {
             (Some(create), _) if !self.made => self.create(create, blocks, block_size)?,
-            (_, Some(resize)) if self.told > 0 => {
+            (_, Some(resize)) if self.notified > 0 => {
                 // SAFETY: `resize` is of this table, and `state` its state.
                 let code = unsafe { resize(self.state, blocks) };
                 done("resize", code)?;
@@ -166,12 +166,12 @@ impl Policy {
             (Some(_), None) => {
                 return Err(format!(
                     "it was created for {} blocks and has no resize: {blocks} are too many",
-                    self.told
+                    self.notified
                 ));
             }
             _ => {}
         }
-        self.told = blocks;
+        self.notified = blocks;
         Ok(())
     }
 
@@ -220,7 +220,7 @@ impl Policy {
     pub fn insert(
         &mut self,
         blocks: &[BlockId],
-        using: &Use<'_>,
+        access: &Access<'_>,
         view: View<'_>,
     ) -> Result<(), Fault> {
         let Some(insert) = self.table.insert else { return Ok(()) };
@@ -246,7 +246,7 @@ impl Policy {
             facts.keys.extend(blocks.iter().map(words));
             keys = facts.keys.as_ptr().cast();
         }
-        let using = facts.told(wants & NEXT_USES != 0, blocks.len(), using);
+        let c_access = facts.access_of(wants & NEXT_USES != 0, blocks.len(), access);
         let n = blocks.len() as u32;
         // SAFETY: `insert` is of this table; the arrays are n long and outlive the call.
         let code = unsafe {
@@ -259,7 +259,7 @@ impl Policy {
                 parents,
                 depths,
                 keys,
-                &raw const using,
+                &raw const c_access,
             )
         };
         done("insert", code)
@@ -272,26 +272,26 @@ impl Policy {
     pub fn hit(
         &mut self,
         blocks: &[BlockId],
-        using: &Use<'_>,
+        access: &Access<'_>,
         view: View<'_>,
     ) -> Result<(), Fault> {
         let Some(hit) = self.table.hit else { return Ok(()) };
         let memory = self.memory(view);
         let wanted = self.table.wants >> FACTS & NEXT_USES != 0;
-        let using = self.facts.told(wanted, blocks.len(), using);
+        let c_access = self.facts.access_of(wanted, blocks.len(), access);
         let n = blocks.len() as u32;
         // SAFETY: `hit` is of this table; the array is n long, all outlives the call.
         let code =
-            unsafe { hit(self.state, memory, view.now, n, blocks.as_ptr(), &raw const using) };
+            unsafe { hit(self.state, memory, view.now, n, blocks.as_ptr(), &raw const c_access) };
         done("hit", code)
     }
 
-    /// See [`kvframe_core::policy::Eviction::claim`].
+    /// See [`kvframe_core::policy::Eviction::acquire`].
     ///
     /// # Errors
     /// It failed.
-    pub fn claim(&mut self, blocks: &[BlockId], view: View<'_>) -> Result<(), Fault> {
-        self.event("claim", self.table.claim, blocks, view)
+    pub fn acquire(&mut self, blocks: &[BlockId], view: View<'_>) -> Result<(), Fault> {
+        self.event("acquire", self.table.acquire, blocks, view)
     }
 
     /// See [`kvframe_core::policy::Eviction::release`].
@@ -302,12 +302,12 @@ impl Policy {
         self.event("release", self.table.release, blocks, view)
     }
 
-    /// `blocks` may die from now on.
+    /// `blocks` may be evicted from now on.
     ///
     /// # Errors
     /// It failed.
-    pub fn expose(&mut self, blocks: &[BlockId], view: View<'_>) -> Result<(), Fault> {
-        self.event("expose", self.table.expose, blocks, view)
+    pub fn on_evictable(&mut self, blocks: &[BlockId], view: View<'_>) -> Result<(), Fault> {
+        self.event("on_evictable", self.table.on_evictable, blocks, view)
     }
 
     #[inline]
@@ -330,15 +330,20 @@ impl Policy {
     ///
     /// # Errors
     /// It failed.
-    pub fn remove(&mut self, block: BlockId, why: Why, view: View<'_>) -> Result<(), Fault> {
+    pub fn remove(
+        &mut self,
+        block: BlockId,
+        cause: RemovalCause,
+        view: View<'_>,
+    ) -> Result<(), Fault> {
         let Some(remove) = self.table.remove else { return Ok(()) };
         let memory = self.memory(view);
-        let why = u32::from(why != Why::Evicted);
+        let cause = u32::from(cause != RemovalCause::Evicted);
         // SAFETY: `remove` is of this table.
-        done("remove", unsafe { remove(self.state, memory, view.now, block, why) })
+        done("remove", unsafe { remove(self.state, memory, view.now, block, cause) })
     }
 
-    /// The block that it wants to die next. Not checked.
+    /// The block that it wants to be evicted next. Not checked.
     ///
     /// # Errors
     /// It failed.

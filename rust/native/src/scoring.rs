@@ -4,17 +4,19 @@ use std::ffi::c_void;
 use std::ptr::null;
 use std::sync::Arc;
 
-use kvframe_core::policy::{Candidates, Eviction, External, Fact, Heard, Use, View, Why};
+use kvframe_core::policy::{
+    Access, Candidates, Eviction, External, Fact, RemovalCause, Subscriptions, View,
+};
 use kvframe_core::pool::{BlockId, Pool};
 
 use crate::faults::Faults;
 use crate::policy::{Fault, Policy};
 use crate::v1::COLUMNS;
 
-/// The policy, and the core's books for one that is not built in.
+/// The policy, and the core's state for one that is not built in.
 pub struct Scoring {
     policy: Policy,
-    books: External,
+    state: External,
     faults: Arc<Faults>,
     /// Candidates offered at a time, 0 for all.
     window: u32,
@@ -33,7 +35,7 @@ impl Scoring {
         Self {
             window: window.unwrap_or_else(|| policy.window()),
             policy,
-            books: External::new(Heard::default()),
+            state: External::new(Subscriptions::default()),
             faults,
             lost: false,
             offer,
@@ -46,14 +48,14 @@ impl Scoring {
             && let Err(fault) = call(&mut self.policy)
         {
             self.lost = true;
-            self.faults.add(format!("{fault}; its books are not whole, it is not asked again"));
+            self.faults.add(format!("{fault}; its state is incomplete, it is not asked again"));
         }
     }
 
-    /// The policy's choice of `n` blocks, handed to the books.
+    /// The policy's choice of `n` blocks, handed to the state.
     fn choose(&mut self, n: usize, view: View<'_>) -> Result<(), Fault> {
         let limit = if self.window == 0 { 0 } else { (self.window as usize).max(n) };
-        self.books.candidates(view.pool, limit, &mut self.offer);
+        self.state.candidates(view.pool, limit, &mut self.offer);
         let offer = &self.offer;
         self.scores.clear();
         self.scores.resize(offer.blocks.len(), f64::NAN);
@@ -63,12 +65,12 @@ impl Scoring {
         offer.check_scores(&self.scores)?;
         let places = offer.lowest(&self.scores, n);
         if places.len() < n {
-            self.books.fall_back(n);
+            self.state.fall_back(n);
             return Ok(());
         }
         let at =
             |column: &[u32]| -> Vec<u32> { places.iter().map(|&p| column[p as usize]).collect() };
-        self.books.choose(view.pool, &at(&offer.blocks), &at(&offer.generations));
+        self.state.choose(view.pool, &at(&offer.blocks), &at(&offer.generations));
         Ok(())
     }
 }
@@ -102,45 +104,45 @@ impl Eviction for Scoring {
         self.policy.wants_block_keys()
     }
 
-    fn insert(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>) {
-        self.books.insert(blocks, using, view);
-        self.event(|policy| policy.insert(blocks, &using, view));
+    fn insert(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>) {
+        self.state.insert(blocks, access, view);
+        self.event(|policy| policy.insert(blocks, &access, view));
     }
 
-    fn hit(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>) {
-        self.books.hit(blocks, using, view);
-        self.event(|policy| policy.hit(blocks, &using, view));
+    fn hit(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>) {
+        self.state.hit(blocks, access, view);
+        self.event(|policy| policy.hit(blocks, &access, view));
     }
 
-    fn claim(&mut self, blocks: &[BlockId], view: View<'_>) {
-        self.books.claim(blocks, view);
-        self.event(|policy| policy.claim(blocks, view));
+    fn acquire(&mut self, blocks: &[BlockId], view: View<'_>) {
+        self.state.acquire(blocks, view);
+        self.event(|policy| policy.acquire(blocks, view));
     }
 
     fn release(&mut self, blocks: &[BlockId], view: View<'_>) {
-        self.books.release(blocks, view);
+        self.state.release(blocks, view);
         self.event(|policy| policy.release(blocks, view));
     }
 
-    fn expose(&mut self, block: BlockId, view: View<'_>) {
-        self.books.expose(block, view);
+    fn on_evictable(&mut self, block: BlockId, view: View<'_>) {
+        self.state.on_evictable(block, view);
     }
 
-    fn rebanded(&mut self, block: BlockId, view: View<'_>) {
-        self.books.rebanded(block, view);
+    fn priority_changed(&mut self, block: BlockId, view: View<'_>) {
+        self.state.priority_changed(block, view);
     }
 
-    fn remove(&mut self, block: BlockId, why: Why, view: View<'_>) {
-        self.books.remove(block, why, view);
-        self.event(|policy| policy.remove(block, why, view));
+    fn remove(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
+        self.state.remove(block, cause, view);
+        self.event(|policy| policy.remove(block, cause, view));
     }
 
     fn victim(&mut self, view: View<'_>) -> Option<BlockId> {
-        self.books.victim(view)
+        self.state.victim(view)
     }
 
     fn ready(&self, n: usize) -> bool {
-        self.books.ready(n)
+        self.state.ready(n)
     }
 
     fn decide(&mut self, n: usize, view: View<'_>) -> bool {
@@ -151,13 +153,13 @@ impl Eviction for Scoring {
             }
         }
         if !self.faults.is_strict() {
-            self.books.fall_back(n);
+            self.state.fall_back(n);
         }
         !self.faults.is_strict()
     }
 
     fn fallbacks(&self) -> u64 {
-        self.books.fallbacks()
+        self.state.fallbacks()
     }
 
     fn size(&mut self, blocks: u32, block_size: u32) -> Result<(), String> {
@@ -165,14 +167,14 @@ impl Eviction for Scoring {
     }
 
     fn external(&mut self) -> Option<&mut External> {
-        Some(&mut self.books)
+        Some(&mut self.state)
     }
 
     fn order(&self, view: View<'_>) -> Vec<BlockId> {
-        self.books.order(view)
+        self.state.order(view)
     }
 
     fn validate(&self, pool: &Pool) -> Result<(), String> {
-        self.books.validate(pool)
+        self.state.validate(pool)
     }
 }

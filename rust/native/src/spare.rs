@@ -1,7 +1,7 @@
 //! The built-in order behind a policy with an order of its own: costs a number a released block, and
 //! becomes a list only when it has to decide.
 
-use kvframe_core::policy::{Eviction, Lru, View, Why};
+use kvframe_core::policy::{Eviction, Lru, RemovalCause, View};
 use kvframe_core::pool::{BlockId, State};
 
 /// Least recently used, as [`Lru`] has it.
@@ -14,9 +14,9 @@ pub struct Spare {
 }
 
 impl Spare {
-    pub fn claim(&mut self, blocks: &[BlockId], view: View<'_>) {
+    pub fn acquire(&mut self, blocks: &[BlockId], view: View<'_>) {
         if let Some(order) = &mut self.order {
-            order.claim(blocks, view);
+            order.acquire(blocks, view);
         }
     }
 
@@ -34,21 +34,21 @@ impl Spare {
         }
     }
 
-    pub fn remove(&mut self, block: BlockId, why: Why, view: View<'_>) {
+    pub fn remove(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
         if let Some(order) = &mut self.order {
-            order.remove(block, why, view);
+            order.remove(block, cause, view);
         }
     }
 
-    pub fn expose(&mut self, block: BlockId, view: View<'_>) {
+    pub fn on_evictable(&mut self, block: BlockId, view: View<'_>) {
         if let Some(order) = &mut self.order {
-            order.expose(block, view);
+            order.on_evictable(block, view);
         }
     }
 
-    pub fn rebanded(&mut self, block: BlockId, view: View<'_>) {
+    pub fn priority_changed(&mut self, block: BlockId, view: View<'_>) {
         if let Some(order) = &mut self.order {
-            order.rebanded(block, view);
+            order.priority_changed(block, view);
         }
     }
 
@@ -58,7 +58,7 @@ impl Spare {
         self.order.get_or_insert_with(|| list(&cached, view)).victim(view)
     }
 
-    /// Every cached block, the next to die first.
+    /// Every cached block, the next to be evicted first.
     pub fn order(&self, aside: &[BlockId], view: View<'_>) -> Vec<BlockId> {
         match &self.order {
             Some(order) => order.order(view),

@@ -83,7 +83,7 @@ pub struct Config {
 /// Who uses the blocks of an event.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub struct Use {
+pub struct Access {
     /// Session, 0 if the engine did not tell.
     pub session: u64,
     /// Turn of the session.
@@ -115,16 +115,16 @@ pub type Insert = unsafe extern "C" fn(
     *const u32,
     *const u32,
     *const u64,
-    *const Use,
+    *const Access,
 ) -> i32;
-/// An admission found blocks.
+/// An allocation found blocks.
 pub type Hit =
-    unsafe extern "C" fn(*mut c_void, *mut c_void, u64, u32, *const u32, *const Use) -> i32;
+    unsafe extern "C" fn(*mut c_void, *mut c_void, u64, u32, *const u32, *const Access) -> i32;
 /// Something else happened to blocks.
 pub type Event = unsafe extern "C" fn(*mut c_void, *mut c_void, u64, u32, *const u32) -> i32;
 /// A block is gone: why is 0 if it was evicted, 1 if it was invalidated.
 pub type Remove = unsafe extern "C" fn(*mut c_void, *mut c_void, u64, u32, u32) -> i32;
-/// The block that dies next, [`NONE`], or an error below 0.
+/// The block that is evicted next, [`NONE`], or an error below 0.
 pub type Victim = unsafe extern "C" fn(*mut c_void, *mut c_void, u64) -> i64;
 /// Scores of n candidates, by columns.
 pub type Score =
@@ -156,19 +156,19 @@ pub struct Table {
     pub resize: Option<Resize>,
     /// Blocks became findable.
     pub insert: Option<Insert>,
-    /// An admission found them.
+    /// An allocation found them.
     pub hit: Option<Hit>,
     /// Cached ones got an owner.
-    pub claim: Option<Event>,
+    pub acquire: Option<Event>,
     /// The last owner of each left; in the order of their prefix.
     pub release: Option<Event>,
-    /// May die from now on, until claimed or removed.
-    pub expose: Option<Event>,
+    /// May are evicted from now on, until acquired or removed.
+    pub on_evictable: Option<Event>,
     /// Gone.
     pub remove: Option<Remove>,
-    /// Names the block that dies next.
+    /// Names the block that is evicted next.
     pub victim: Option<Victim>,
-    /// Scores candidates; lower dies first.
+    /// Scores candidates; lower is evicted first.
     pub score: Option<Score>,
 }
 
@@ -189,9 +189,9 @@ impl Table {
             resize: None,
             insert: None,
             hit: None,
-            claim: None,
+            acquire: None,
             release: None,
-            expose: None,
+            on_evictable: None,
             remove: None,
             victim: None,
             score: None,

@@ -8,14 +8,14 @@ use kvframe_core::hash::Space;
 use kvframe_core::manager::Prompt;
 use kvframe_core::retention::{Keep, Retention, TokenRange};
 use kvframe_core::{Admission, Error, Manager, Options};
-use kvframe_native::check::{self, Refused};
+use kvframe_native::check::{self, LoadError};
 use kvframe_native::faults::Faults;
 use kvframe_native::policy::Policy;
 use kvframe_native::v1::{Config, NONE, Table};
 
 const SIZE: u32 = 4;
 
-/// Blocks that may die, the last released last.
+/// Blocks that may be evicted, the last released last.
 struct Stack {
     blocks: Vec<u32>,
 }
@@ -45,7 +45,7 @@ unsafe fn read<'a>(state: *mut c_void, n: u32, blocks: *const u32) -> (&'a mut S
     unsafe { (&mut *state.cast(), std::slice::from_raw_parts(blocks, n as usize)) }
 }
 
-unsafe extern "C" fn expose(
+unsafe extern "C" fn on_evictable(
     state: *mut c_void,
     _memory: *mut c_void,
     _now: u64,
@@ -58,7 +58,7 @@ unsafe extern "C" fn expose(
     0
 }
 
-unsafe extern "C" fn claim(
+unsafe extern "C" fn acquire(
     state: *mut c_void,
     _memory: *mut c_void,
     _now: u64,
@@ -79,7 +79,7 @@ unsafe extern "C" fn remove(
     _why: u32,
 ) -> i32 {
     // SAFETY: one block is one block.
-    unsafe { claim(state, memory, now, 1, &raw const block) }
+    unsafe { acquire(state, memory, now, 1, &raw const block) }
 }
 
 unsafe extern "C" fn victim(state: *mut c_void, _memory: *mut c_void, _now: u64) -> i64 {
@@ -92,8 +92,8 @@ fn table() -> Table {
     Table {
         create: Some(create),
         destroy: Some(destroy),
-        expose: Some(expose),
-        claim: Some(claim),
+        on_evictable: Some(on_evictable),
+        acquire: Some(acquire),
         remove: Some(remove),
         victim: Some(victim),
         ..Table::empty()
@@ -126,11 +126,11 @@ fn serve_kept(
         retention,
         ..Admission::default()
     };
-    let grant = m.admit(&asked)?;
-    m.commit(grant.seq, blocks * SIZE)?;
-    m.release(grant.seq)?;
+    let allocation = m.allocate(&asked)?;
+    m.commit(allocation.seq, blocks * SIZE)?;
+    m.release(allocation.seq)?;
     m.check_integrity().unwrap();
-    Ok(grant.cached_tokens)
+    Ok(allocation.cached_tokens)
 }
 
 #[test]
@@ -163,12 +163,12 @@ fn filled(m: &mut Manager, asked: [(u32, u8); 8]) {
     }
 }
 
-/// The order in which the blocks of these first tokens die, one after the other.
+/// The order in which the blocks of these first tokens are evicted, one after the other.
 fn deaths(m: &mut Manager, firsts: [u32; 8]) -> Vec<u32> {
     let mut left = firsts.to_vec();
     let mut dead = Vec::new();
     for free in 1..=8 {
-        m.collect(free).unwrap();
+        m.evict_until(free).unwrap();
         m.check_integrity().unwrap();
         let gone = |first: &u32| {
             let tokens: Vec<u32> = (*first..=*first + SIZE).collect();
@@ -252,7 +252,7 @@ fn another_version_is_not_read() {
     let size = size_of::<Table>();
     assert_eq!(
         refused,
-        Refused::Version {
+        LoadError::Version {
             found: format!("ABI 2.0 ({size} bytes)"),
             needed: format!("ABI 1.0 ({size} bytes)"),
         }

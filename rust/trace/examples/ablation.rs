@@ -5,8 +5,8 @@
 //! Then what a choice among the variants is worth on what it was not chosen by: on the trace left
 //! out of three, and on the later half of all, chosen by the earlier one.
 
-use kvframe_core::policy::{Classed, Foresight, PolicyOptions, Tuning, by_name};
-use kvframe_trace::replay::{Outcome, Prepared, Undisturbed};
+use kvframe_core::policy::{ClassHeads, Foresight, PolicyOptions, Tuning, by_name};
+use kvframe_trace::replay::{Outcome, PreparedTrace, SilentHost};
 use kvframe_trace::{Mode, Trace};
 
 /// Capacities of a trace, the smaller half of them first.
@@ -75,13 +75,13 @@ fn replays(traces: &[Trace], mode: Mode, tuning: Option<Tuning>) -> Vec<(usize, 
     let mut outcomes = Vec::new();
     for (at, (trace, capacities)) in traces.iter().zip(CAPACITIES).enumerate() {
         let plan = trace.plan(mode);
-        let prepared = Prepared::new(trace, mode, &plan);
+        let prepared = PreparedTrace::new(trace, mode, &plan);
         for (i, &capacity) in capacities.iter().enumerate() {
             let policy = match tuning {
-                Some(tuning) => Box::new(Classed::new(Foresight::new(tuning))),
+                Some(tuning) => Box::new(ClassHeads::new(Foresight::new(tuning))),
                 None => by_name("lru", PolicyOptions::default()).expect("there is lru"),
             };
-            let outcome = prepared.replay(Some(capacity), policy, &mut Undisturbed);
+            let outcome = prepared.replay(Some(capacity), policy, &mut SilentHost);
             let outcome = outcome.expect("a capacity of some blocks").expect("nobody stops it");
             outcomes.push((at, i < capacities.len() / 2, outcome));
         }

@@ -2,8 +2,8 @@
 
 use hashbrown::HashMap;
 
-use crate::forest::{DEFAULT_BLOCK_SIZE, MAX_BLOCK_SIZE, ROOT, Request, Trace};
-use crate::load::Given;
+use crate::forest::{DEFAULT_BLOCK_SIZE, MAX_BLOCK_SIZE, ROOT, Trace, TraceRequest};
+use crate::load::TraceDefaults;
 use crate::time::{Stamp, TimeUnit};
 
 /// What a reader knows of a request before its blocks are interned.
@@ -32,8 +32,8 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    pub fn new(name: String, given: Given) -> Self {
-        let Given { block_size, time_unit } = given;
+    pub fn new(name: String, given: TraceDefaults) -> Self {
+        let TraceDefaults { block_size, time_unit } = given;
         Self {
             trace: Trace {
                 name,
@@ -123,7 +123,7 @@ impl Builder {
     }
 
     fn push(&mut self, head: &Head, start: usize) {
-        self.trace.requests.push(Request {
+        self.trace.requests.push(TraceRequest {
             timestamp_ms: head.timestamp_ms,
             input_tokens: head.input_tokens,
             output_tokens: head.output_tokens,
@@ -215,8 +215,10 @@ mod tests {
 
     #[test]
     fn nodes_are_told_apart_by_parent_and_id() {
-        let mut builder =
-            Builder::new("t".into(), Given { block_size: Some(1), ..Given::default() });
+        let mut builder = Builder::new(
+            "t".into(),
+            TraceDefaults { block_size: Some(1), ..TraceDefaults::default() },
+        );
         for ids in [[7, 7, 9], [7, 9, 9], [9, 7, 9], [7, 7, 9], [9, 7, 8]] {
             builder.push_raw(&head(3), &ids).unwrap();
         }
@@ -231,8 +233,10 @@ mod tests {
 
     #[test]
     fn too_many_nodes_is_an_error_not_a_wrap() {
-        let mut builder =
-            Builder::new("t".into(), Given { block_size: Some(1), ..Given::default() });
+        let mut builder = Builder::new(
+            "t".into(),
+            TraceDefaults { block_size: Some(1), ..TraceDefaults::default() },
+        );
         builder.max_nodes = 2;
         builder.push_raw(&head(2), &[1, 2]).unwrap();
         builder.push_raw(&head(2), &[1, 2]).unwrap();

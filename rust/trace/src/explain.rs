@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::row::{OPTIONAL, REQUIRED};
 use crate::time::Stamp;
 
-/// What is wrong with a line that [`Row::parse`](crate::row::Row::parse) refused.
+/// What is wrong with a line that [`Row::parse`](crate::row::TraceRow::parse) refused.
 pub(crate) fn explain(line: &str) -> String {
     match serde_json::from_str(line) {
         Err(error) => {

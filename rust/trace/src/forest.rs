@@ -4,7 +4,7 @@ use crate::time::TimeUnit;
 
 /// Parent of a request's first node.
 pub const ROOT: u32 = u32::MAX;
-/// [`Request::session`] of a request whose row names no session.
+/// [`TraceRequest::session`] of a request whose row names no session.
 pub const NO_SESSION: u32 = u32::MAX;
 /// Tokens a block where neither the rows nor the caller say.
 pub const DEFAULT_BLOCK_SIZE: u32 = 512;
@@ -13,7 +13,7 @@ pub const MAX_BLOCK_SIZE: u32 = 65_536;
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct TraceRequest {
     /// Arrival in milliseconds (fractions are rounded); never before the request above.
     pub timestamp_ms: i64,
     /// Tokens of the prompt.
@@ -42,7 +42,7 @@ pub struct Trace {
     /// Tokens a block.
     pub block_size: u32,
     /// In order of time; rows of equal time keep the file's order.
-    pub requests: Vec<Request>,
+    pub requests: Vec<TraceRequest>,
     /// The nodes of all requests, one chain after the other, each from the root on.
     pub nodes: Vec<u32>,
     /// Parent of each node, [`ROOT`] where a chain starts.

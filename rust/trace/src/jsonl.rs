@@ -6,7 +6,7 @@ use crate::build::{Builder, Head};
 use crate::error::TraceError;
 use crate::explain::explain;
 use crate::lines::Lines;
-use crate::row::Row;
+use crate::row::TraceRow;
 use crate::session::Sessions;
 use crate::time::TimeUnit;
 
@@ -22,7 +22,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, builder: &mut Builder) -> Result<(), T
     let mut sessions = Sessions::default();
     while let Some((number, line)) = lines.next()? {
         let at = |what| TraceError::at(path, number, what);
-        let row = Row::parse(line, &mut ids).ok_or_else(|| at(explain(line)))?;
+        let row = TraceRow::parse(line, &mut ids).ok_or_else(|| at(explain(line)))?;
         builder.row_block_size(row.block_size).map_err(at)?;
         let own = if row.bailian { TimeUnit::Seconds } else { TimeUnit::Milliseconds };
         let unit = given.unwrap_or(own);

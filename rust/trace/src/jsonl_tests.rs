@@ -3,7 +3,7 @@ use std::io::Write as _;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::{Given, NO_SESSION, TimeUnit, Trace};
+use crate::{NO_SESSION, TimeUnit, Trace, TraceDefaults};
 
 const GOOD: &str =
     r#"{"timestamp": 5, "input_length": 1000, "output_length": 5, "hash_ids": [1, 2]}"#;
@@ -176,7 +176,7 @@ fn bailian(at: &str) -> String {
 
 fn at(times: &[&str], row: impl Fn(&str) -> String, unit: Option<TimeUnit>) -> Trace {
     let text: String = times.iter().map(|at| row(at) + "\n").collect();
-    let given = Given { time_unit: unit, ..Given::default() };
+    let given = TraceDefaults { time_unit: unit, ..TraceDefaults::default() };
     Trace::parse_as(text.as_bytes(), "t", given).unwrap()
 }
 
@@ -213,7 +213,7 @@ fn rows_of_two_units_are_refused_unless_one_is_given() {
     let mixed = format!("{}\n{}\n", bailian("0.5"), GOOD.replace("p\": 5", "p\": 700"));
     let message = refused(&mixed);
     assert!(message.starts_with("t.jsonl:2: rows with chat_id and parent_chat_id"), "{message}");
-    let given = Given { time_unit: Some(TimeUnit::Seconds), ..Given::default() };
+    let given = TraceDefaults { time_unit: Some(TimeUnit::Seconds), ..TraceDefaults::default() };
     let trace = Trace::parse_as(mixed.as_bytes(), "t", given).unwrap();
     assert_eq!(trace.requests[1].timestamp_ms, 700_000);
     let back = format!("{}\n{}\n", bailian("0.5"), bailian("0.25"));

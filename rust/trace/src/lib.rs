@@ -27,7 +27,7 @@ mod session;
 mod time;
 
 pub use error::TraceError;
-pub use forest::{DEFAULT_BLOCK_SIZE, MAX_BLOCK_SIZE, NO_SESSION, ROOT, Request, Trace};
-pub use load::Given;
-pub use plan::{Mode, NEVER, Plan};
+pub use forest::{DEFAULT_BLOCK_SIZE, MAX_BLOCK_SIZE, NO_SESSION, ROOT, Trace, TraceRequest};
+pub use load::TraceDefaults;
+pub use plan::{Mode, NEVER, ReplayPlan};
 pub use time::TimeUnit;

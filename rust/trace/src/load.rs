@@ -17,7 +17,7 @@ const ENDINGS: [&str; 5] = [".gz", ".jsonl", ".json", ".kvt", ".csv"];
 
 /// What the caller says of a trace whose rows do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Given {
+pub struct TraceDefaults {
     /// Tokens a block, 1 to [`MAX_BLOCK_SIZE`](crate::MAX_BLOCK_SIZE), where the file gives none;
     /// [`DEFAULT_BLOCK_SIZE`](crate::DEFAULT_BLOCK_SIZE) where the caller gives none either.
     pub block_size: Option<u32>,
@@ -38,7 +38,7 @@ impl Trace {
         let path = path.as_ref();
         let label = path.display().to_string();
         let file = File::open(path).map_err(|error| TraceError::whole(&label, plain(&error)))?;
-        read(file, &label, name_of(path), Given { block_size, ..Given::default() })
+        read(file, &label, name_of(path), TraceDefaults { block_size, ..TraceDefaults::default() })
     }
 
     /// As [`load`](Self::load), from memory. `name` names the trace, and stands for the file in errors.
@@ -46,19 +46,24 @@ impl Trace {
     /// # Errors
     /// As [`load`](Self::load).
     pub fn parse(data: &[u8], name: &str, block_size: Option<u32>) -> Result<Self, TraceError> {
-        Self::parse_as(data, name, Given { block_size, ..Given::default() })
+        Self::parse_as(data, name, TraceDefaults { block_size, ..TraceDefaults::default() })
     }
 
     /// As [`parse`](Self::parse), with all that a caller may say of a trace.
     ///
     /// # Errors
     /// As [`load`](Self::load).
-    pub fn parse_as(data: &[u8], name: &str, given: Given) -> Result<Self, TraceError> {
+    pub fn parse_as(data: &[u8], name: &str, given: TraceDefaults) -> Result<Self, TraceError> {
         read(data, name, name.to_owned(), given)
     }
 }
 
-fn read(raw: impl Read, path: &str, name: String, given: Given) -> Result<Trace, TraceError> {
+fn read(
+    raw: impl Read,
+    path: &str,
+    name: String,
+    given: TraceDefaults,
+) -> Result<Trace, TraceError> {
     let clock = Instant::now();
     if let Some(block_size) = given.block_size {
         check_block_size(block_size).map_err(|what| TraceError::whole(path, what))?;

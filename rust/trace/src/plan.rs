@@ -2,7 +2,7 @@
 
 use crate::forest::Trace;
 
-/// [`Plan::next_use`] of an access that is its node's last.
+/// [`ReplayPlan::next_use`] of an access that is its node's last.
 pub const NEVER: u32 = u32::MAX;
 
 /// Which blocks of a request count.
@@ -18,7 +18,7 @@ pub enum Mode {
 
 /// The accesses of a trace in one mode, in order: request after request, each from the root on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct ReplayPlan {
     /// Where each request's accesses start; one more entry than requests, the last is `block_accesses`.
     pub offsets: Vec<u64>,
     /// For each access, the index of the next request that touches the node; [`NEVER`] if none does.
@@ -45,7 +45,7 @@ impl Trace {
     }
 
     /// Looks through the whole trace once, from its end: time and memory grow with the accesses.
-    pub fn plan(&self, mode: Mode) -> Plan {
+    pub fn plan(&self, mode: Mode) -> ReplayPlan {
         let mut offsets = Vec::with_capacity(self.requests.len() + 1);
         let mut end = 0;
         offsets.push(end);
@@ -63,7 +63,7 @@ impl Trace {
                 unique += u64::from(*access == NEVER);
             }
         }
-        Plan { offsets, next_use, unique, block_accesses: end }
+        ReplayPlan { offsets, next_use, unique, block_accesses: end }
     }
 }
 

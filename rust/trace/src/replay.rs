@@ -8,7 +8,7 @@ use kvframe_core::policy::Eviction;
 use kvframe_core::sequence::Meta;
 use kvframe_core::{Admission, Error, Fit, Key, Manager, Options, Prompt, SeqId};
 
-use crate::{Mode, NO_SESSION, Plan, Request, Trace};
+use crate::{Mode, NO_SESSION, ReplayPlan, Trace, TraceRequest};
 
 /// What a replay counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -46,10 +46,10 @@ pub struct Outcome {
 
 /// A trace made ready for one mode: who uses what next, and keys for its nodes.
 #[derive(Debug)]
-pub struct Prepared<'a> {
+pub struct PreparedTrace<'a> {
     trace: &'a Trace,
     mode: Mode,
-    plan: &'a Plan,
+    plan: &'a ReplayPlan,
 }
 
 /// Whoever runs a replay: asked now and then whether to go on, and for victims where the policy is
@@ -83,9 +83,9 @@ pub trait Host {
 
 /// A host that lets a replay of a built-in policy run to its end.
 #[derive(Debug, Clone, Copy)]
-pub struct Undisturbed;
+pub struct SilentHost;
 
-impl Host for Undisturbed {}
+impl Host for SilentHost {}
 
 /// How often a replay looks whether it should stop: requests.
 const PATIENCE: usize = 256;
@@ -99,9 +99,9 @@ pub fn node_key(node: u32) -> Key {
     Key((u128::from(x) << 64) | u128::from(node))
 }
 
-impl<'a> Prepared<'a> {
+impl<'a> PreparedTrace<'a> {
     /// `plan` is `trace.plan(mode)`.
-    pub fn new(trace: &'a Trace, mode: Mode, plan: &'a Plan) -> Self {
+    pub fn new(trace: &'a Trace, mode: Mode, plan: &'a ReplayPlan) -> Self {
         Self { trace, mode, plan }
     }
 
@@ -126,7 +126,7 @@ impl<'a> Prepared<'a> {
         let mut ceiling = self.plan.unique + u64::from(longest.unwrap_or(0)) + 1;
         if self.mode == Mode::Timed {
             // Nor than all that could run at once.
-            let blocks = |r: &Request| u64::from(r.input_tokens) + u64::from(r.output_tokens);
+            let blocks = |r: &TraceRequest| u64::from(r.input_tokens) + u64::from(r.output_tokens);
             let size = u64::from(self.trace.block_size);
             ceiling += self.trace.requests.iter().map(|r| blocks(r).div_ceil(size)).sum::<u64>();
         }
@@ -147,7 +147,7 @@ impl<'a> Prepared<'a> {
         self.drive(&mut manager, host)
     }
 
-    /// The same on a manager made with [`Prepared::options`]. `None` if the host stopped it.
+    /// The same on a manager made with [`PreparedTrace::options`]. `None` if the host stopped it.
     ///
     /// # Errors
     /// What the manager says.
@@ -219,7 +219,7 @@ impl<'a> Prepared<'a> {
 
     /// When the blocks of request `i` are used next: the truth for a policy that needs it, nothing for
     /// others, which could not know it in an engine.
-    fn outlook(&self, manager: &Manager, i: usize) -> &[u32] {
+    fn next_use(&self, manager: &Manager, i: usize) -> &[u32] {
         if !manager.needs_future() {
             return &[];
         }
@@ -248,14 +248,14 @@ impl<'a> Prepared<'a> {
             fit: Fit::Partial,
             until: slots,
             meta,
-            outlook: self.outlook(manager, i),
+            next_use: self.next_use(manager, i),
             ..Admission::default()
         };
         if !host.find(manager, &admission) {
             return Ok(None);
         }
-        let grant = loop {
-            match manager.admit(&admission) {
+        let allocation = loop {
+            match manager.allocate(&admission) {
                 Err(Error::NeedVictims { n }) if host.judge(manager, n) => {}
                 Err(Error::NeedVictims { .. }) => return Ok(None),
                 settled => break settled?,
@@ -263,20 +263,20 @@ impl<'a> Prepared<'a> {
         };
         manager.settle_choice();
         manager.forget_answer(admission.prompt.keys);
-        if !host.admit(manager, grant.seq, grant.granted_tokens) {
+        if !host.admit(manager, allocation.seq, allocation.granted_tokens) {
             return Ok(None);
         }
-        let done = manager.commit(grant.seq, grant.granted_tokens)?;
+        let done = manager.commit(allocation.seq, allocation.granted_tokens)?;
         host.admitted(manager);
-        manager.release(grant.seq)?;
+        manager.release(allocation.seq)?;
         let input = u64::from(request.input_tokens);
-        let hit = u64::from(grant.cached_tokens).min(input);
+        let hit = u64::from(allocation.cached_tokens).min(input);
         let allowed = if self.mode == Mode::Trace { slots } else { (len.max(1) - 1) / size * size };
-        if grant.cached_tokens < allowed {
+        if allocation.cached_tokens < allowed {
             outcome.after_gap_hit_tokens += u64::from(done.duplicates * size);
         }
         outcome.block_accesses += u64::from(blocks);
-        outcome.block_hits += u64::from(grant.cached_tokens / size);
+        outcome.block_hits += u64::from(allocation.cached_tokens / size);
         outcome.request_hit_rates += if input > 0 { hit as f64 / input as f64 } else { 0.0 };
         Ok(Some((input, hit)))
     }

@@ -15,7 +15,7 @@ pub(crate) const REQUIRED: [&str; 4] = ["timestamp", "input_length", "output_len
 pub(crate) const OPTIONAL: [&str; 2] = ["block_size", "session_id"];
 
 /// A row without its ids.
-pub(crate) struct Row {
+pub(crate) struct TraceRow {
     pub timestamp: Stamp,
     pub input_length: u32,
     pub output_length: u32,
@@ -25,7 +25,7 @@ pub(crate) struct Row {
     pub bailian: bool,
 }
 
-impl Row {
+impl TraceRow {
     /// Parses one line; the ids go to `ids`, a buffer that is reused. `None`: not a row.
     pub fn parse(line: &str, ids: &mut Vec<u64>) -> Option<Self> {
         let mut json = serde_json::Deserializer::from_str(line);
@@ -55,20 +55,20 @@ enum Key {
 }
 
 impl<'de> DeserializeSeed<'de> for RowSeed<'_> {
-    type Value = Row;
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Row, D::Error> {
+    type Value = TraceRow;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<TraceRow, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
 impl<'de> Visitor<'de> for RowSeed<'_> {
-    type Value = Row;
+    type Value = TraceRow;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Row, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<TraceRow, A::Error> {
         let (mut timestamp, mut input, mut output) = (None, None, None);
         let (mut block_size, mut session, mut has_ids) = (None, SessionName::None, false);
         let (mut chat, mut parent) = (false, false);
@@ -96,7 +96,7 @@ impl<'de> Visitor<'de> for RowSeed<'_> {
         if !has_ids {
             return Err(Error::missing_field("hash_ids"));
         }
-        Ok(Row {
+        Ok(TraceRow {
             timestamp: timestamp.ok_or_else(|| Error::missing_field("timestamp"))?,
             input_length: input.ok_or_else(|| Error::missing_field("input_length"))?,
             output_length: output.ok_or_else(|| Error::missing_field("output_length"))?,

@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "refused-keeps-its-hits",
-        "manager/admit.rs",
+        "manager/allocate.rs",
         "        let outcome = counted.inspect_err(",
         "        if counted.is_err() {\n"
         "            hits.iter().for_each(|hit| _ = self.pool.share_chain(hit));\n"
@@ -71,9 +71,9 @@ MUTANTS = (
     ),
     Mutant(
         "counted-a-group",
-        "manager/admit.rs",
-        "            self.count_admission(request, &grant, miss);\n",
-        "            hits.iter().for_each(|_| self.count_admission(request, &grant, miss));\n",
+        "manager/allocate.rs",
+        "            self.count_allocation(request, &allocation, miss);\n",
+        "            hits.iter().for_each(|_| self.count_allocation(request, &allocation, miss));\n",
         "a model of 32 layers has 32 times the hits",
         ("MK-B8",),
     ),
@@ -112,7 +112,7 @@ MUTANTS = (
     Mutant(
         "key-without-adapter",
         "hash.rs",
-        "            field(&mut hasher, ADAPTER, space.adapter);\n",
+        "            field(&mut hasher, ADAPTER, space.lora_name);\n",
         "",
         "what one adapter computed is served to another",
         ("MK-B16",),

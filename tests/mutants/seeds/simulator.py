@@ -39,7 +39,7 @@ MUTANTS = (
     ),
     Mutant(
         "refused-tries-counted",
-        "manager/admit.rs",
+        "manager/allocate.rs",
         "        let counted = self.count_needs(request, known, &start, &hits);\n",
         "        let counted = self.count_needs(request, known, &start, &hits);\n"
         "        self.stats.admissions += u64::from(counted.is_err());\n",
@@ -78,7 +78,7 @@ MUTANTS = (
     ),
     Mutant(
         "computed-kept-without-kv",
-        "manager/admit.rs",
+        "manager/allocate.rs",
         "        sequence.committed = cached;\n",
         "        sequence.committed = if request.resumed { until.min(slots) } else { cached };\n",
         "what was preempted goes on as if its KV had come along",
@@ -94,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "chunk-told-as-prompt",
-        "manager/admit.rs",
+        "manager/allocate.rs",
         "            prompt_tokens: known,\n",
         "            prompt_tokens: granted_tokens,\n",
         "a prompt that comes in by chunks is told to be as long as its first one",

@@ -30,11 +30,9 @@ MUTANTS = (
         "capacity-in-tokens",
         "manager/needs.rs",
         "    fn needs_alone(&self, request: &Admission<'_>, known: u32) -> u64 {\n"
-        "        let (encoder, longest) = "
-        "(request.encoder_tokens, known.max(request.max_tokens));\n",
+        "        let (encoder, longest) = (request.encoder_tokens, known.max(request.max_seq_len));\n",
         "    fn needs_alone(&self, request: &Admission<'_>, known: u32) -> u64 {\n"
-        "        let (encoder, longest) = "
-        "(request.encoder_tokens, known.max(request.max_tokens));\n"
+        "        let (encoder, longest) = (request.encoder_tokens, known.max(request.max_seq_len));\n"
         "        let longest = longest.saturating_mul(self.options.block_size);\n",
         "a prompt is refused that would fit block_size times over",
         ("SA-B4",),

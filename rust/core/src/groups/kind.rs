@@ -29,7 +29,7 @@ pub enum GroupKind {
     },
     /// Recurrent layers: a block holds the state after its last token.
     State,
-    /// Attention to another input: so many blocks as its tokens need, from admission to the end.
+    /// Attention to another input: so many blocks as its tokens need, from allocation to the end.
     Cross,
 }
 

@@ -1,12 +1,12 @@
 //! All groups of a manager together: the unit that hits come in, and which boundaries can be hit.
 
-use super::{Group, GroupKind, Reach, invalid};
+use super::{Group, GroupKind, GroupReach, invalid};
 use crate::error::Result;
 
 /// What the groups of one pool have in common.
 #[derive(Debug, Clone)]
 pub struct Layout {
-    groups: Vec<Reach>,
+    groups: Vec<GroupReach>,
     /// Tokens of a unit.
     block_size: u32,
     /// Units that the length of a hit is a multiple of.
@@ -91,8 +91,9 @@ impl Layout {
         if groups.iter().any(|g| g.interval == Some(0)) {
             step = 0;
         }
-        let reaches: Vec<Reach> = groups.iter().map(|g| Reach::new(g, block_size)).collect();
-        let own = |reach: &Reach| reach.kind != GroupKind::Cross;
+        let reaches: Vec<GroupReach> =
+            groups.iter().map(|g| GroupReach::new(g, block_size)).collect();
+        let own = |reach: &GroupReach| reach.kind != GroupKind::Cross;
         let first = reaches.iter().position(own).unwrap_or(0);
         let lagging = groups.iter().any(|g| g.lag > 0);
         let is_cross =
@@ -130,7 +131,7 @@ impl Layout {
 
     /// Every group.
     #[inline]
-    pub fn groups(&self) -> &[Reach] {
+    pub fn groups(&self) -> &[GroupReach] {
         &self.groups
     }
 

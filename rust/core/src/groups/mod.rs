@@ -1,7 +1,7 @@
 //! Layer groups: how their layers look back, and in blocks of how many tokens.
 //!
 //! The verbs ask kind-neutral questions: what does a token attend to ([`GroupKind::needs`]), which
-//! blocks may go ([`Reach::gone`]), how many are there ([`Reach::blocks`], [`Reach::most`]), and
+//! blocks may go ([`GroupReach::gone`]), how many are there ([`GroupReach::blocks`], [`GroupReach::most`]), and
 //! which boundaries can be hit ([`Layout`]). What follows from a kind is said here and nowhere else.
 
 mod kind;
@@ -12,7 +12,7 @@ mod reach;
 pub use kind::{GroupKind, Needs};
 pub use layout::Layout;
 pub use peak::Pace;
-pub use reach::Reach;
+pub use reach::GroupReach;
 
 use crate::error::{Error, Result};
 use crate::options::MAX_BLOCK_SIZE;

@@ -40,7 +40,7 @@ impl Layout {
     /// The same where some group gives blocks up.
     fn most(&self, len: u32, encoder: u32, pace: Pace, room: u64) -> u64 {
         let crossing = self.cross_blocks(encoder);
-        let sum = |of: &dyn Fn(&super::Reach) -> u32| -> u64 {
+        let sum = |of: &dyn Fn(&super::GroupReach) -> u32| -> u64 {
             self.groups().iter().map(|reach| u64::from(of(reach))).sum()
         };
         let one_by_one = sum(&|reach| reach.most(len)) + crossing;

@@ -7,7 +7,7 @@ use super::{Group, GroupKind, Pace};
 
 /// A group, and how many tokens its blocks span.
 #[derive(Debug, Clone, Copy)]
-pub struct Reach {
+pub struct GroupReach {
     /// How its layers look back.
     pub kind: GroupKind,
     /// Units that a block spans.
@@ -18,7 +18,7 @@ pub struct Reach {
     pub lag: u32,
 }
 
-impl Reach {
+impl GroupReach {
     pub(super) fn new(group: &Group, block_size: u32) -> Self {
         let Group { kind, units, lag, .. } = *group;
         Self { kind, units, span: units * block_size, lag }

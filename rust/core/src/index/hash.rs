@@ -44,7 +44,7 @@ pub struct Proof<'a> {
 
 /// A lookup's outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum KeyMatch {
     /// This block.
     Block(BlockId),
     /// Nothing under the key.
@@ -72,12 +72,14 @@ impl HashIndex {
 
     /// A block under `key`, checked against `proof` where the hash is not cryptographic.
     #[inline]
-    pub fn find(&self, pool: &Pool, key: Key, proof: Option<Proof<'_>>) -> Found {
+    pub fn find(&self, pool: &Pool, key: Key, proof: Option<Proof<'_>>) -> KeyMatch {
         match self.table.find(key.mixed(), |&b| pool.key(b) == key) {
-            None => Found::Nothing,
+            None => KeyMatch::Nothing,
             Some(&block) => match (&self.verify, proof) {
-                (Some(witness), Some(proof)) if !witness.vouches(block, proof) => Found::Collision,
-                _ => Found::Block(block),
+                (Some(witness), Some(proof)) if !witness.vouches(block, proof) => {
+                    KeyMatch::Collision
+                }
+                _ => KeyMatch::Block(block),
             },
         }
     }
@@ -112,25 +114,25 @@ impl HashIndex {
         block: BlockId,
         key: Key,
         proof: Option<Proof<'_>>,
-    ) -> Found {
+    ) -> KeyMatch {
         let hasher = |&b: &BlockId| pool.key(b).mixed();
         let found = match self.table.entry(key.mixed(), |&b| pool.key(b) == key, hasher) {
             Entry::Vacant(entry) => {
                 entry.insert(block);
-                Found::Nothing
+                KeyMatch::Nothing
             }
             Entry::Occupied(mut entry) => {
                 let first = *entry.get();
                 if let (Some(witness), Some(proof)) = (&self.verify, proof)
                     && !witness.vouches(first, proof)
                 {
-                    return Found::Collision;
+                    return KeyMatch::Collision;
                 }
                 let copies = self.copies.entry(key).or_default();
                 copies.extend([first, block]);
                 self.more += 1;
                 *entry.get_mut() = first.min(block);
-                Found::Block(first)
+                KeyMatch::Block(first)
             }
         };
         if let (Some(witness), Some(proof)) = (&mut self.verify, proof) {

@@ -10,7 +10,7 @@ pub struct Mirror {
     touched: Vec<BlockId>,
     waiting: Vec<bool>,
     /// The key that each block was last told with, if it was told to be findable.
-    told: Vec<Option<Key>>,
+    notified: Vec<Option<Key>>,
 }
 
 /// What an index outside is told: removals first, then what is findable now.
@@ -33,7 +33,7 @@ impl Mirror {
         let at = block as usize;
         if self.waiting.len() <= at {
             self.waiting.resize(at + 1, false);
-            self.told.resize(at + 1, None);
+            self.notified.resize(at + 1, None);
         }
         if !std::mem::replace(&mut self.waiting[at], true) {
             self.touched.push(block);
@@ -47,13 +47,13 @@ impl Mirror {
             let at = block as usize;
             self.waiting[at] = false;
             let key = is_findable(block).then(|| pool.key(block));
-            if self.told[at] == key {
+            if self.notified[at] == key {
                 continue;
             }
-            if self.told[at].is_some() {
+            if self.notified[at].is_some() {
                 changes.removed.push(block);
             }
-            self.told[at] = key;
+            self.notified[at] = key;
             if let Some(key) = key {
                 changes.inserted.push(block);
                 changes.keys.push(key);

@@ -4,7 +4,7 @@ mod hash;
 mod mirror;
 pub mod radix;
 
-pub use hash::{Found, HashIndex, Proof};
+pub use hash::{HashIndex, KeyMatch, Proof};
 pub use mirror::Changes;
 pub use radix::Radix;
 
@@ -102,10 +102,10 @@ impl Index {
 
     /// The block under `key`. A tree of tokens knows none.
     #[inline]
-    pub fn find(&self, pool: &Pool, key: Key, proof: Option<Proof<'_>>) -> Found {
+    pub fn find(&self, pool: &Pool, key: Key, proof: Option<Proof<'_>>) -> KeyMatch {
         match self {
             Self::Hash(hash) => hash.find(pool, key, proof),
-            Self::Radix(_) => Found::Nothing,
+            Self::Radix(_) => KeyMatch::Nothing,
         }
     }
 
@@ -113,7 +113,7 @@ impl Index {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a tree of tokens.
-    pub fn store(&mut self, pool: &Pool, block: BlockId, key: Key) -> Result<Found> {
+    pub fn store(&mut self, pool: &Pool, block: BlockId, key: Key) -> Result<KeyMatch> {
         match self {
             Self::Hash(hash) => Ok(hash.store(pool, block, key, None)),
             Self::Radix(_) => Err(self.no_keys()),

@@ -1,16 +1,16 @@
-//! Statistics: each admission counted once, with the reason why it found no more.
+//! Statistics: each allocation counted once, with the reason why it found no more.
 
-use super::lookup::Wanted;
-use super::{Admission, Grant, Manager};
+use super::lookup::PrefixQuery;
+use super::{Admission, Allocation, Manager};
 use crate::events::Kind;
-use crate::ghosts::{Ghosts, Gone, Spaces};
+use crate::ghosts::{RecentKeys, Removal, Spaces};
 use crate::groups::GroupKind;
 use crate::hash::Key;
-use crate::index::Found;
+use crate::index::KeyMatch;
 use crate::options::Options;
-use crate::policy::Why;
+use crate::policy::RemovalCause;
 use crate::pool::BlockId;
-use crate::reasons::{Miss, Reason, Reasons, Window};
+use crate::reasons::{Miss, MissReason, Reasons, Window};
 use crate::samples::Samples;
 use crate::sequence::SeqId;
 
@@ -20,7 +20,7 @@ pub(super) struct Observer {
     on: bool,
     reasons: Reasons,
     window: Window,
-    ghosts: Ghosts,
+    ghosts: RecentKeys,
     spaces: Spaces,
     pub samples: Samples,
 }
@@ -33,7 +33,7 @@ impl Observer {
             on: wanted.statistics,
             reasons: Reasons::default(),
             window: Window::default(),
-            ghosts: Ghosts::new(most),
+            ghosts: RecentKeys::new(most),
             spaces: Spaces::new(wanted.statistics),
             samples: Samples::new(wanted.sample),
         }
@@ -41,21 +41,21 @@ impl Observer {
 }
 
 impl Manager {
-    /// Why admissions found no more, and what the last ones found; `None` with statistics off.
+    /// Why allocations found no more, and what the last ones found; `None` with statistics off.
     pub fn prefix_statistics(&self) -> Option<(&Reasons, &Window)> {
         self.observer.on.then_some((&self.observer.reasons, &self.observer.window))
     }
 
     /// How long sampled blocks lived and lay idle.
-    pub fn samples(&self) -> &Samples {
+    pub fn block_lifetimes(&self) -> &Samples {
         &self.observer.samples
     }
 
-    /// Why `request` finds no more than `found` blocks, computed or joined. Before the admission changes anything.
+    /// Why `request` finds no more than `found` blocks, computed or joined. Before the allocation changes anything.
     pub(super) fn why_missed(
         &mut self,
         request: &Admission<'_>,
-        wanted: Wanted<'_>,
+        wanted: PrefixQuery<'_>,
         known: u32,
         found: u32,
         collisions: u32,
@@ -66,26 +66,32 @@ impl Manager {
         let limit = self.whole_units(wanted.limit as u32 * self.block_size()) / self.block_size();
         let miss = Miss { wanted: limit, ..Miss::default() };
         let reason = match () {
-            () if !self.options.prefix_caching => Reason::CachingOff,
-            () if !request.read => Reason::ReadSkipped,
+            () if !self.options.prefix_caching => MissReason::CachingOff,
+            () if !request.read_cache => MissReason::ReadSkipped,
             () if found < limit => {
                 return self.why_ended(wanted, miss, found as usize, collisions);
             }
             () if found * self.block_size() + self.layout.unit_tokens() == known => {
-                Reason::LastToken
+                MissReason::LastToken
             }
-            () => Reason::BelowUnit,
+            () => MissReason::BelowUnit,
         };
         Miss { reason, ..miss }
     }
 
     /// Why the prefix ended at `found` blocks, though more were looked for.
-    fn why_ended(&mut self, wanted: Wanted<'_>, miss: Miss, found: usize, collisions: u32) -> Miss {
+    fn why_ended(
+        &mut self,
+        wanted: PrefixQuery<'_>,
+        miss: Miss,
+        found: usize,
+        collisions: u32,
+    ) -> Miss {
         if collisions > 0 {
-            return Miss { reason: Reason::Collision, ..miss };
+            return Miss { reason: MissReason::Collision, ..miss };
         }
         if let Some(group) = self.group_to_blame(wanted, found) {
-            return Miss { reason: Reason::Group, group, ..miss };
+            return Miss { reason: MissReason::Group, group, ..miss };
         }
         let size = self.block_size() as usize;
         let moved = found == 0 && {
@@ -97,16 +103,20 @@ impl Manager {
         let gone = lacking.find_map(|key| self.observer.ghosts.recall(key));
         match gone {
             Some((gone, tick)) => {
-                let reason = if gone == Gone::Evicted { Reason::Evicted } else { Reason::Cleared };
+                let reason = if gone == Removal::Evicted {
+                    MissReason::Evicted
+                } else {
+                    MissReason::Cleared
+                };
                 Miss { reason, ago: Some(self.tick - tick), ..miss }
             }
-            None if moved => Miss { reason: Reason::OtherSpace, ..miss },
-            None => Miss { reason: Reason::NeverSeen, ..miss },
+            None if moved => Miss { reason: MissReason::OtherSpace, ..miss },
+            None => Miss { reason: MissReason::NeverSeen, ..miss },
         }
     }
 
     /// The first group that cannot go on from `found` units although another one could.
-    fn group_to_blame(&self, wanted: Wanted<'_>, found: usize) -> Option<u8> {
+    fn group_to_blame(&self, wanted: PrefixQuery<'_>, found: usize) -> Option<u8> {
         let groups = self.layout.groups();
         if groups.len() == 1 || !self.index.takes_keys() {
             return None;
@@ -118,7 +128,7 @@ impl Manager {
     }
 
     /// The key of a block that keeps `group` from a hit of one unit more than `found`.
-    fn lacks(&self, wanted: Wanted<'_>, group: usize, found: usize) -> Option<Key> {
+    fn lacks(&self, wanted: PrefixQuery<'_>, group: usize, found: usize) -> Option<Key> {
         let reach = &self.layout.groups()[group];
         let until = found + self.layout.unit() as usize;
         if reach.kind == GroupKind::Cross || wanted.keys.len() < until {
@@ -132,15 +142,20 @@ impl Manager {
             reach.gone(until as u32 * self.block_size())
         };
         let needed = (gone.end..end).chain(0..gone.start.min(end));
-        let lacks = |&i: &usize| !matches!(self.find(wanted, group, i), Found::Block(_));
+        let lacks = |&i: &usize| !matches!(self.find(wanted, group, i), KeyMatch::Block(_));
         needed.into_iter().find(lacks).map(|i| self.key_of(wanted.keys, group, i))
     }
 
-    /// Counts an admission.
-    pub(super) fn count_admission(&mut self, request: &Admission<'_>, grant: &Grant, miss: Miss) {
-        let (known, cached) = (grant.prompt_tokens, grant.cached_tokens);
-        if grant.granted_tokens < known {
-            self.note(Kind::Extend, grant.seq, u64::from(grant.granted_tokens));
+    /// Counts an allocation.
+    pub(super) fn count_allocation(
+        &mut self,
+        request: &Admission<'_>,
+        allocation: &Allocation,
+        miss: Miss,
+    ) {
+        let (known, cached) = (allocation.prompt_tokens, allocation.cached_tokens);
+        if allocation.granted_tokens < known {
+            self.note(Kind::Extend, allocation.seq, u64::from(allocation.granted_tokens));
         }
         let stats = &mut self.stats;
         if request.resumed {
@@ -155,7 +170,7 @@ impl Manager {
             stats.hit_share_ppm += u64::from(cached) * 1_000_000 / u64::from(known.max(1));
         }
         if self.observer.on {
-            self.count_prefix(request, grant, miss);
+            self.count_prefix(request, allocation, miss);
         }
     }
 
@@ -164,7 +179,7 @@ impl Manager {
         self.observer.on
     }
 
-    /// What a sequence found again counts with its admission: `cached` tokens instead of `before`.
+    /// What a sequence found again counts with its allocation: `cached` tokens instead of `before`.
     pub(super) fn count_more(&mut self, prompt: u32, before: u32, cached: u32, resumed: bool) {
         let stats = &mut self.stats;
         let more = u64::from(cached - before);
@@ -182,9 +197,9 @@ impl Manager {
         }
     }
 
-    fn count_prefix(&mut self, request: &Admission<'_>, grant: &Grant, miss: Miss) {
-        let (known, cached) = (grant.prompt_tokens, grant.cached_tokens);
-        let unread = miss.reason == Reason::ReadSkipped;
+    fn count_prefix(&mut self, request: &Admission<'_>, allocation: &Allocation, miss: Miss) {
+        let (known, cached) = (allocation.prompt_tokens, allocation.cached_tokens);
+        let unread = miss.reason == MissReason::ReadSkipped;
         if !request.resumed {
             self.stats.lookup_blocks += u64::from(miss.wanted);
             self.stats.hit_blocks += u64::from(cached / self.options.block_size);
@@ -198,11 +213,11 @@ impl Manager {
         } else if unread {
             self.stats.resumed_unread_tokens += u64::from(known);
         }
-        self.created(grant.seq).miss = miss;
+        self.created(allocation.seq).miss = miss;
         if self.log.is_on() {
             let event = crate::events::Event {
                 group: miss.group,
-                seq: grant.seq,
+                seq: allocation.seq,
                 value: miss.reason as u64,
                 other: u64::from(miss.wanted),
                 ..crate::events::Event::new(self.tick, Kind::Miss)
@@ -220,20 +235,20 @@ impl Manager {
 
     /// Notes how `block` leaves the cache, while its key is still known.
     #[inline]
-    pub(super) fn note_gone(&mut self, block: BlockId, why: Why) {
-        let evicted = why == Why::Evicted;
-        let gone = if evicted { Gone::Evicted } else { Gone::Cleared };
+    pub(super) fn note_gone(&mut self, block: BlockId, cause: RemovalCause) {
+        let evicted = cause == RemovalCause::Evicted;
+        let gone = if evicted { Removal::Evicted } else { Removal::Cleared };
         self.observer.ghosts.note(self.pool.key(block), gone, self.tick);
         if self.observer.samples.is_on() {
             self.observer.samples.ended(block, evicted, self.tick);
         }
     }
 
-    /// Why the admission of a live sequence found no more.
+    /// Why the allocation of a live sequence found no more.
     ///
     /// # Errors
     /// Unknown handles.
-    pub fn miss(&self, seq: SeqId) -> crate::Result<Option<Miss>> {
+    pub fn miss_reason(&self, seq: SeqId) -> crate::Result<Option<Miss>> {
         let miss = self.sequences.get(seq)?.miss;
         Ok(self.observer.on.then_some(miss))
     }

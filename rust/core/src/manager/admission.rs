@@ -6,7 +6,9 @@ use super::Manager;
 use crate::groups::GroupKind;
 use crate::hash::Key;
 use crate::policy::View;
-use crate::policy::admission::{Admit, Ask, Counts, Gate, Offer, Row, Verdict, Verdicts};
+use crate::policy::admission::{
+    AdmissionCounts, Admit, Ask, Gate, Offer, OfferRow, Verdict, Verdicts,
+};
 use crate::pool::{NIL, State};
 use crate::sequence::{SeqId, Sequence};
 
@@ -37,7 +39,7 @@ impl Manager {
     }
 
     /// What it did so far.
-    pub fn admission_counts(&self) -> Counts {
+    pub fn admission_counts(&self) -> AdmissionCounts {
         self.gate.as_ref().map(|gate| gate.counts).unwrap_or_default()
     }
 
@@ -55,11 +57,11 @@ impl Manager {
 
     /// Tells the policy of the blocks that `sequence` has computed or found, each once.
     #[cold]
-    pub(super) fn tell_seen(&mut self, sequence: &mut Sequence) {
+    pub(super) fn notify_seen(&mut self, sequence: &mut Sequence) {
         let size = self.options.block_size;
         let units = sequence.committed / size;
         let Some(gate) = &mut self.gate else { return };
-        if units <= sequence.sighted || !sequence.insert || !self.options.prefix_caching {
+        if units <= sequence.sighted || !sequence.write_cache || !self.options.prefix_caching {
             return;
         }
         if !gate.policy.wants_keys() {
@@ -67,7 +69,7 @@ impl Manager {
             return;
         }
         let tokens = sequence.tokens.get(..(units * size) as usize).unwrap_or(&sequence.tokens);
-        self.hasher.extend(sequence.root, &sequence.extras, tokens, &mut sequence.keys);
+        self.hasher.extend(sequence.root, &sequence.mm_items, tokens, &mut sequence.keys);
         let known = units.min(sequence.keys.len() as u32).max(sequence.sighted);
         gate.policy.seen(&sequence.keys[sequence.sighted as usize..known as usize]);
         sequence.sighted = known;
@@ -131,7 +133,7 @@ impl Manager {
         sequence: &Sequence,
         keys: &[Key],
         range: Range<usize>,
-        mut each: impl FnMut((usize, usize), Row),
+        mut each: impl FnMut((usize, usize), OfferRow),
     ) {
         let range = range.start.min(range.end)..range.end;
         for (group, table) in sequence.tables.iter().enumerate() {
@@ -147,7 +149,7 @@ impl Manager {
                     continue;
                 }
                 let key = |unit: usize| keys.get(unit).copied().unwrap_or_default();
-                let row = Row {
+                let row = OfferRow {
                     key: key((i + 1) * units - 1),
                     next: key((i + 2) * units - 1),
                     depth: i as u32,
@@ -195,7 +197,7 @@ impl Manager {
     }
 
     fn gather_due(&mut self, sequence: &mut Sequence, due: &Due<'_>, offer: &mut Offer) {
-        if !sequence.insert || !self.options.prefix_caching {
+        if !sequence.write_cache || !self.options.prefix_caching {
             return;
         }
         let size = self.options.block_size;
@@ -216,7 +218,7 @@ impl Manager {
         let tokens = changed.as_ref().unwrap_or(&sequence.tokens);
         let full = (upto - upto % size) as usize;
         let full = tokens.get(..full).unwrap_or(tokens);
-        self.hasher.extend(sequence.root, &sequence.extras, full, &mut keys);
+        self.hasher.extend(sequence.root, &sequence.mm_items, full, &mut keys);
         let units = ((upto / size) as usize).min(keys.len());
         let sighted = sequence.sighted.min(cut / size) as usize;
         if let Some(gate) = &mut self.gate

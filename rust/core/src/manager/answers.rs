@@ -3,7 +3,7 @@
 
 use hashbrown::HashMap;
 
-use super::lookup::Wanted;
+use super::lookup::PrefixQuery;
 use super::{Admission, Manager, Prompt};
 use crate::hash::Key;
 use crate::index::{Changes, Index};
@@ -11,7 +11,7 @@ use crate::pool::{BlockId, State};
 
 /// What was said of one prompt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct MatchAnswer {
     /// The blocks of its prefix, from the first on; `None`: the core's own index says.
     pub blocks: Option<Vec<BlockId>>,
     /// Blocks that are taken at the most.
@@ -20,8 +20,8 @@ pub struct Answer {
 
 /// Answers at hand, each with how many operations under way it is for.
 #[derive(Debug, Default)]
-pub(super) struct Answers {
-    known: HashMap<Key, (Answer, u32)>,
+pub(super) struct MatchAnswers {
+    known: HashMap<Key, (MatchAnswer, u32)>,
 }
 
 impl Manager {
@@ -44,7 +44,7 @@ impl Manager {
     }
 
     /// Takes in what was said of the prompt with these keys.
-    pub fn answer(&mut self, keys: &[Key], answer: Answer) {
+    pub fn answer(&mut self, keys: &[Key], answer: MatchAnswer) {
         if let (Some(answers), Some(&last)) = (&mut self.answers, keys.last()) {
             let entry = answers.known.entry(last).or_default();
             *entry = (answer, entry.1 + 1);
@@ -67,42 +67,42 @@ impl Manager {
     /// comes after is wrong.
     pub fn check_answer(&self, request: &Admission<'_>, blocks: &[BlockId]) -> usize {
         let Prompt { keys, tokens, .. } = request.prompt;
-        let (root, extras) = (self.hasher.root(request.space), request.extras);
-        let wanted = Wanted { keys, tokens, root, extras, limit: keys.len() };
+        let (root, mm_items) = (self.hasher.root(request.space), request.mm_items);
+        let wanted = PrefixQuery { keys, tokens, root, mm_items, limit: keys.len() };
         self.verified(wanted, blocks.iter().copied(), &mut Vec::new())
     }
 
     /// What was said of a prompt, applied.
     pub(super) fn find_answered(
         &self,
-        wanted: Wanted<'_>,
+        wanted: PrefixQuery<'_>,
         blocks: &mut [Vec<BlockId>],
     ) -> Option<(usize, u32)> {
         let last = wanted.keys.last()?;
         let (answer, _) = self.answers.as_ref()?.known.get(last)?;
         let limit = wanted.limit.min(answer.most.map_or(usize::MAX, |most| most as usize));
-        let wanted = Wanted { limit, ..wanted };
-        let Some(claimed) = &answer.blocks else { return Some(self.find_own(wanted, blocks)) };
+        let wanted = PrefixQuery { limit, ..wanted };
+        let Some(acquired) = &answer.blocks else { return Some(self.find_own(wanted, blocks)) };
         let (found, others) = blocks.split_first_mut()?;
         others.iter_mut().for_each(Vec::clear);
         found.clear();
-        let count = self.verified(wanted, claimed.iter().copied(), found);
+        let count = self.verified(wanted, acquired.iter().copied(), found);
         if self.stats.duplicates > 0 {
             self.follow_chain(found);
         }
         Some((count, 0))
     }
 
-    /// Fills `found` with the blocks at the front of `claimed` that hold what is wanted.
+    /// Fills `found` with the blocks at the front of `acquired` that hold what is wanted.
     fn verified(
         &self,
-        wanted: Wanted<'_>,
-        claimed: impl Iterator<Item = BlockId>,
+        wanted: PrefixQuery<'_>,
+        acquired: impl Iterator<Item = BlockId>,
         found: &mut Vec<BlockId>,
     ) -> usize {
         let Index::Hash(index) = &self.index else { return 0 };
         let limit = wanted.limit.min(wanted.keys.len());
-        for (i, block) in claimed.take(limit).enumerate() {
+        for (i, block) in acquired.take(limit).enumerate() {
             let there = block < self.pool.created()
                 && matches!(self.pool.state(block), State::Committed | State::Cached)
                 && self.pool.key(block) == self.key_of(wanted.keys, 0, i)

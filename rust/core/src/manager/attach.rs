@@ -1,11 +1,11 @@
 //! Handles attached to exact prefixes: valid only for a prompt of exactly those tokens.
 
 use super::Manager;
-use super::lookup::Wanted;
+use super::lookup::PrefixQuery;
 use crate::error::{Error, Result};
 use crate::groups::GroupKind;
 use crate::hash::Key;
-use crate::index::Found;
+use crate::index::KeyMatch;
 use crate::pool::BlockId;
 use crate::sequence::SeqId;
 
@@ -20,11 +20,11 @@ impl Manager {
         self.index.check_keys()?;
         let sequence = self.sequences.get(seq)?;
         sequence.check_computed(upto)?;
-        let wanted = Wanted {
+        let wanted = PrefixQuery {
             keys: &sequence.keys,
             tokens: sequence.tokens.get(..upto as usize).unwrap_or(&[]),
             root: sequence.root,
-            extras: &sequence.extras,
+            mm_items: &sequence.mm_items,
             limit: 0,
         };
         let Some((key, link, tail)) = self.exact(wanted).filter(|_| !sequence.private) else {
@@ -44,7 +44,7 @@ impl Manager {
     }
 
     /// What is attached to exactly the tokens wanted.
-    pub(super) fn find_attached(&self, wanted: Wanted<'_>) -> Option<u64> {
+    pub(super) fn find_attached(&self, wanted: PrefixQuery<'_>) -> Option<u64> {
         if self.attached.is_empty() {
             return None;
         }
@@ -54,7 +54,7 @@ impl Manager {
 
     /// The key of the last full block of what is wanted, if it is findable, and what comes after; the
     /// root and all of it, where it fills no block.
-    fn exact<'a>(&self, wanted: Wanted<'a>) -> Option<(Key, Key, &'a [u32])> {
+    fn exact<'a>(&self, wanted: PrefixQuery<'a>) -> Option<(Key, Key, &'a [u32])> {
         let (group, reach) = self.layout.groups().iter().enumerate().find(|(_, reach)| {
             // What another input holds is not named by tokens.
             reach.kind != GroupKind::Cross
@@ -70,7 +70,7 @@ impl Manager {
         } else {
             // Where tokens are compared, those of the last block say nothing of the ones before.
             let first = if self.index.wants_proof() { 0 } else { blocks - 1 };
-            let is_there = |at| matches!(self.find(wanted, group, at), Found::Block(_));
+            let is_there = |at| matches!(self.find(wanted, group, at), KeyMatch::Block(_));
             if !(first..blocks).all(is_there) {
                 return None;
             }
@@ -81,7 +81,7 @@ impl Manager {
         let (size, length) = (self.options.block_size as usize, wanted.tokens.len());
         let link = |link, unit: usize| {
             let until = ((unit + 1) * size).min(length);
-            self.hasher.link_until(link, unit, wanted.extras, until)
+            self.hasher.link_until(link, unit, wanted.mm_items, until)
         };
         Some((key.for_group(group), (rows..length.div_ceil(size)).fold(key, link), tail))
     }
@@ -92,14 +92,14 @@ impl Manager {
         self.origins.unpublish(block);
         if !self.attached.is_empty() {
             let key = self.pool.key(block);
-            if self.attached.has(key) && self.find_key(key, None) == Found::Nothing {
+            if self.attached.has(key) && self.find_key(key, None) == KeyMatch::Nothing {
                 self.attached.drop_key(key);
             }
         }
     }
 
     /// Handles whose prefix is gone, since the last call.
-    pub fn take_dropped(&mut self) -> Vec<u64> {
-        self.attached.take_dropped()
+    pub fn take_detached(&mut self) -> Vec<u64> {
+        self.attached.take_detached()
     }
 }

@@ -1,4 +1,4 @@
-//! Blocks one by one, for engines with request books of their own: what `lend` gave out is published
+//! Blocks one by one, for engines with a request table of their own: what `take` gave out is published
 //! under a key, found, held and given up again.
 
 use super::Manager;
@@ -6,8 +6,8 @@ use super::loans::NO_SUCH;
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::hash::Key;
-use crate::index::Found;
-use crate::policy::{NEVER, Use, View};
+use crate::index::KeyMatch;
+use crate::policy::{Access, NEVER, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::Meta;
 
@@ -29,7 +29,7 @@ impl Manager {
             return Err(self.not_lent(block, false));
         }
         if parent != NIL
-            && (self.hands.count(parent) == 0 || self.pool.state(parent) != State::Committed)
+            && (self.held_blocks.count(parent) == 0 || self.pool.state(parent) != State::Committed)
         {
             return Err(self.misused("publish", parent, "it is not findable and in hand"));
         }
@@ -41,9 +41,9 @@ impl Manager {
         let depth = if parent == NIL { 0 } else { self.pool.depth(parent) + 1 };
         self.pool.publish(block, key, parent, depth);
         self.origins.publish_unknown(block);
-        self.hands.take(block, parent);
+        self.held_blocks.take(block, parent);
         let copy = match found {
-            Found::Block(copy) => {
+            KeyMatch::Block(copy) => {
                 self.pool.set_duplicated(block, true);
                 self.pool.set_duplicated(copy, true);
                 self.stats.duplicates += 1;
@@ -52,8 +52,8 @@ impl Manager {
             _ => None,
         };
         self.stats.stored += 1;
-        let using = Use { outlook: &[NEVER], meta: Meta::default(), tokens: 0 };
-        self.policy.insert(&[block], using, View { pool: &self.pool, now: self.tick });
+        let access = Access { next_use: &[NEVER], meta: Meta::default(), tokens: 0 };
+        self.policy.insert(&[block], access, View { pool: &self.pool, now: self.tick });
         if self.observer.samples.is_on() {
             self.observer.samples.born(&[block], self.tick);
         }
@@ -65,7 +65,7 @@ impl Manager {
     /// The blocks under `keys`, one after the other, up to the first that is not there.
     pub fn find_blocks(&self, keys: &[Key]) -> Vec<BlockId> {
         let found = keys.iter().map_while(|&key| match self.find_key(key, None) {
-            Found::Block(block) => Some(block),
+            KeyMatch::Block(block) => Some(block),
             _ => None,
         });
         let mut blocks: Vec<BlockId> = found.collect();
@@ -84,19 +84,19 @@ impl Manager {
     /// # Errors
     /// [`Error::Invalid`] for one that is neither findable nor in hand, is of another generation than
     /// said, or follows one that is not in hand.
-    pub fn claim_blocks(&mut self, blocks: &[BlockId], generations: &[u32]) -> Result<()> {
+    pub fn acquire_blocks(&mut self, blocks: &[BlockId], generations: &[u32]) -> Result<()> {
         self.check_generations("claim", blocks, generations)?;
         for (taken, &block) in blocks.iter().enumerate() {
             let findable = matches!(self.pool.state(block), State::Committed | State::Cached);
-            let why = if !findable && self.hands.count(block) == 0 {
+            let why = if !findable && self.held_blocks.count(block) == 0 {
                 "it is neither findable nor in hand"
-            } else if !self.hands.take(block, self.pool.parent(block)) {
+            } else if !self.held_blocks.take(block, self.pool.parent(block)) {
                 "the block it follows is not in hand"
             } else {
                 continue;
             };
             for &before in blocks[..taken].iter().rev() {
-                self.hands.drop(before);
+                self.held_blocks.drop(before);
             }
             return Err(self.misused("claim", block, why));
         }
@@ -106,18 +106,18 @@ impl Manager {
         for &block in blocks {
             self.note_block(Kind::Hit, 0, block, 0);
             if self.pool.share(block) {
-                self.policy.claim(&[block], View { pool: &self.pool, now: self.tick });
+                self.policy.acquire(&[block], View { pool: &self.pool, now: self.tick });
             }
             if self.pool.state(block) == State::Committed {
-                let using = Use { outlook: &[NEVER], meta: Meta::default(), tokens: 0 };
-                self.policy.hit(&[block], using, View { pool: &self.pool, now: self.tick });
+                let access = Access { next_use: &[NEVER], meta: Meta::default(), tokens: 0 };
+                self.policy.hit(&[block], access, View { pool: &self.pool, now: self.tick });
             }
         }
         Ok(())
     }
 
     /// Holds each of `blocks` (given as their table has them) once less; all of them or none. What is
-    /// not held any more stays cached, the last one first in line to die, or is free if it was never
+    /// not held any more stays cached, the last one first in line to be evicted, or is free if it was never
     /// published.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ impl Manager {
         self.check_generations("free", blocks, generations)?;
         let (mut lent, mut dropped) = (Vec::new(), Vec::new());
         for &block in blocks.iter().rev() {
-            let parent = self.hands.parent(block);
+            let parent = self.held_blocks.parent(block);
             let why = if self.pool.state(block) == State::Lent {
                 // An ended loan marks the id, so that naming it twice is caught in one pass.
                 if self.pool.refs(block) == 1 {
@@ -136,7 +136,7 @@ impl Manager {
                     continue;
                 }
                 "it is named twice: a double free"
-            } else if self.hands.count(block) == 0 {
+            } else if self.held_blocks.count(block) == 0 {
                 let ours = dropped.iter().any(|&(before, _)| before == block);
                 let owned = self.pool.refs_or_none(block) > Some(0);
                 let never = block < self.pool.capacity() && self.pool.generation(block) == 0;
@@ -145,7 +145,7 @@ impl Manager {
                     (_, true) => "it was never taken",
                     _ => DOUBLE,
                 }
-            } else if !self.hands.drop(block) {
+            } else if !self.held_blocks.drop(block) {
                 "a block in hand follows it"
             } else {
                 dropped.push((block, parent));
@@ -153,7 +153,7 @@ impl Manager {
             };
             // What it followed in hand, which the pool may have forgotten.
             for &(before, parent) in dropped.iter().rev() {
-                self.hands.take(before, parent);
+                self.held_blocks.take(before, parent);
             }
             for &before in &lent {
                 self.pool.mark_lent(before);
@@ -174,7 +174,7 @@ impl Manager {
 
     /// How often a block is held one by one, on loan or findable.
     pub fn held(&self, block: BlockId) -> u32 {
-        self.hands.count(block) + u32::from(self.pool.state(block) == State::Lent)
+        self.held_blocks.count(block) + u32::from(self.pool.state(block) == State::Lent)
     }
 
     fn check_generations(

@@ -19,7 +19,7 @@ impl Manager {
 
     /// What the pending operation has found, for a policy that hears what it misses.
     pub fn found(&mut self) -> Vec<BlockId> {
-        self.external().map(|books| books.found().to_vec()).unwrap_or_default()
+        self.external().map(|outside| outside.found().to_vec()).unwrap_or_default()
     }
 
     /// Takes the policy's choice for the operation that follows.
@@ -66,8 +66,8 @@ impl Manager {
     /// It is `now`, for policies alone: nothing lapses.
     pub fn set_time(&mut self, now: u64) {
         self.retention.set_time(now);
-        if let Some(books) = self.policy.external() {
-            books.set_time(self.retention.time());
+        if let Some(outside) = self.policy.external() {
+            outside.set_time(self.retention.time());
         }
     }
 
@@ -78,10 +78,10 @@ impl Manager {
 
     /// Events not delivered yet.
     pub fn journal_len(&mut self) -> usize {
-        self.external().map_or(0, |books| books.journal_len())
+        self.external().map_or(0, |outside| outside.journal_len())
     }
 
-    /// Events for the policy's own books.
+    /// Events for the policy's own outside.
     pub fn take_journal(&mut self) -> Journal {
         self.external().map(External::take_journal).unwrap_or_default()
     }

@@ -6,13 +6,13 @@ use super::Manager;
 use crate::events::Kind;
 use crate::hash::Space;
 use crate::origins::Scope;
-use crate::policy::{View, Why};
+use crate::policy::{RemovalCause, View};
 use crate::pool::{BlockId, NIL, State};
 
 impl Manager {
     /// Forgets every cached block; running sequences keep theirs, and leave nothing findable.
     /// Returns how many blocks were freed.
-    pub fn clear_cache(&mut self) -> u32 {
+    pub fn reset_prefix_cache(&mut self) -> u32 {
         self.tick += 1;
         let freed = self.forget_all(self.index.blocks());
         self.attached.drop_below();
@@ -42,7 +42,9 @@ impl Manager {
     pub fn salts(&self) -> Vec<Vec<u8>> {
         let mut salts: Vec<Vec<u8>> =
             self.origins.salts().into_iter().map(<[u8]>::to_vec).collect();
-        salts.extend(self.sequences.iter().map(|(_, s)| s.salt.clone()).filter(|s| !s.is_empty()));
+        salts.extend(
+            self.sequences.iter().map(|(_, s)| s.cache_salt.clone()).filter(|s| !s.is_empty()),
+        );
         salts.sort_unstable();
         salts.dedup();
         salts
@@ -59,11 +61,11 @@ impl Manager {
                 freed += 1;
             } else {
                 self.note_block(Kind::Forget, 0, block, 0);
-                self.note_gone(block, Why::Invalidated);
+                self.note_gone(block, RemovalCause::Invalidated);
                 self.unfind(block);
                 self.pool.unpublish(block);
                 let view = View { pool: &self.pool, now: self.tick };
-                self.policy.remove(block, Why::Invalidated, view);
+                self.policy.remove(block, RemovalCause::Invalidated, view);
             }
         }
         freed
@@ -94,7 +96,7 @@ impl Manager {
 
     /// The bytes come along as ids: those of the salt, behind their number, then the adapter's.
     fn note_scope(&mut self, scope: Scope<'_>) {
-        let Scope { salt, adapter, session } = scope;
+        let Scope { cache_salt: salt, lora_name: adapter, session } = scope;
         let given = [salt.is_some(), adapter.is_some(), session.is_some()];
         let given = (0..).zip(given).map(|(at, given)| u64::from(given) << at).sum();
         let (salt, adapter) = (salt.unwrap_or_default(), adapter.unwrap_or_default());
@@ -105,7 +107,8 @@ impl Manager {
 
     /// The space of a sequence's keys.
     pub(super) fn space_of(sequence: &crate::sequence::Sequence) -> Space<'_> {
-        let crate::sequence::Sequence { salt, adapter, encoder, .. } = sequence;
-        Space { salt, adapter, encoder }
+        let crate::sequence::Sequence { cache_salt: salt, lora_name: adapter, encoder, .. } =
+            sequence;
+        Space { cache_salt: salt, lora_name: adapter, encoder }
     }
 }

@@ -3,19 +3,19 @@
 use std::ops::Range;
 
 use super::Manager;
-use super::lookup::Wanted;
+use super::lookup::PrefixQuery;
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::groups::GroupKind;
 use crate::index::radix::Path;
-use crate::index::{Found, Index};
-use crate::policy::{NEVER, Use, View};
+use crate::index::{Index, KeyMatch};
+use crate::policy::{Access, NEVER, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{SeqId, Sequence, check_filled};
 
 /// What a commit did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Committed {
+pub struct CommitResult {
     /// Blocks that became findable (in group 0).
     pub stored: u32,
     /// Of those, blocks that were findable elsewhere already.
@@ -31,9 +31,9 @@ impl Manager {
     /// # Errors
     /// Unknown handles; [`Error::CommitPastEnd`]; [`Error::Backwards`].
     #[inline]
-    pub fn commit(&mut self, seq: SeqId, upto: u32) -> Result<Committed> {
+    pub fn commit(&mut self, seq: SeqId, upto: u32) -> Result<CommitResult> {
         let mut done = match self.accept_in_block(seq, upto) {
-            Some(()) => Committed::default(),
+            Some(()) => CommitResult::default(),
             None => self.accept(seq, upto, Kind::Commit)?,
         };
         if self.layout.gives_up() {
@@ -61,7 +61,7 @@ impl Manager {
     }
 
     /// A commit that leaves windows as they are, noted as `kind`.
-    pub(super) fn accept(&mut self, seq: SeqId, upto: u32, kind: Kind) -> Result<Committed> {
+    pub(super) fn accept(&mut self, seq: SeqId, upto: u32, kind: Kind) -> Result<CommitResult> {
         let sequence = self.sequences.get_mut(seq)?;
         if upto > sequence.len {
             let limit = u64::from(sequence.len);
@@ -83,12 +83,12 @@ impl Manager {
         let joiners = self.vouch(seq);
         let done = self.publish(seq)?;
         self.note_computing(seq);
-        self.tell_joiners(joiners)?;
+        self.notify_joiners(joiners)?;
         Ok(done)
     }
 
     /// Makes the full committed blocks of `seq` findable, from the first that is not.
-    pub(super) fn publish(&mut self, seq: SeqId) -> Result<Committed> {
+    pub(super) fn publish(&mut self, seq: SeqId) -> Result<CommitResult> {
         // Taken out together: what a sequence holds would be a good deal to move.
         let mut sequences = std::mem::take(&mut self.sequences);
         let done = sequences.get_mut(seq).map(|sequence| self.publish_all(seq, sequence));
@@ -96,19 +96,19 @@ impl Manager {
         done
     }
 
-    fn publish_all(&mut self, seq: SeqId, sequence: &mut Sequence) -> Committed {
+    fn publish_all(&mut self, seq: SeqId, sequence: &mut Sequence) -> CommitResult {
         let size = self.options.block_size;
         if self.gate.is_some() {
-            self.tell_seen(sequence);
+            self.notify_seen(sequence);
         }
         let (from, mut until) = (sequence.published as usize, (sequence.committed / size) as usize);
         if sequence.private || (from >= until && self.layout.settles_at_once()) {
-            return Committed::default();
+            return CommitResult::default();
         }
         let full = (until as u32 * size) as usize;
         let tokens = sequence.tokens.get(..full).unwrap_or(&sequence.tokens);
         if self.wants_keys() {
-            self.hasher.extend(sequence.root, &sequence.extras, tokens, &mut sequence.keys);
+            self.hasher.extend(sequence.root, &sequence.mm_items, tokens, &mut sequence.keys);
         }
         until = until.min(match self.index {
             Index::Hash(_) => sequence.keys.len(),
@@ -121,7 +121,7 @@ impl Manager {
         if self.gate.is_some() {
             until = self.admitted(sequence, from..until);
         }
-        let mut done = Committed::default();
+        let mut done = CommitResult::default();
         for group in 0..sequence.tables.len() {
             if self.layout.groups()[group].kind == GroupKind::Cross {
                 continue;
@@ -165,12 +165,12 @@ impl Manager {
         sequence: &mut Sequence,
         group: usize,
         range: Range<usize>,
-    ) -> Committed {
-        let mut done = Committed::default();
+    ) -> CommitResult {
+        let mut done = CommitResult::default();
         let mut stored = std::mem::take(&mut self.scratch.blocks);
-        let mut outlook = std::mem::take(&mut self.scratch.outlook);
+        let mut next_use = std::mem::take(&mut self.scratch.next_use);
         stored.clear();
-        outlook.clear();
+        next_use.clear();
         let reach = self.layout.groups()[group];
         let units = reach.units as usize;
         let mut due = self.due_blocks(sequence, group, range);
@@ -178,9 +178,9 @@ impl Manager {
         let mut created = plain.len() as u32;
         due.start = plain.end;
         stored.extend_from_slice(sequence.tables[group].get(plain.clone()).unwrap_or_default());
-        let told = plain.start..plain.end.min(sequence.outlook.len());
-        outlook.extend_from_slice(sequence.outlook.get(told).unwrap_or_default());
-        outlook.resize(stored.len(), NEVER);
+        let told = plain.start..plain.end.min(sequence.next_use.len());
+        next_use.extend_from_slice(sequence.next_use.get(told).unwrap_or_default());
+        next_use.resize(stored.len(), NEVER);
         for i in due {
             let block = sequence.tables[group][i];
             if block == NIL {
@@ -208,7 +208,7 @@ impl Manager {
             done.duplicates += u32::from(copy);
             created += u32::from(!copy);
             stored.push(block);
-            outlook.push(sequence.outlook.get(i * units).copied().unwrap_or(NEVER));
+            next_use.push(sequence.next_use.get(i * units).copied().unwrap_or(NEVER));
         }
         done.stored = stored.len() as u32;
         if group == 0 {
@@ -217,24 +217,24 @@ impl Manager {
         self.stats.stored += u64::from(done.stored);
         let session = sequence.meta.session;
         self.origins.publish(&stored, sequence.root, Self::space_of(sequence), session);
-        let using = Use { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
-        self.policy.insert(&stored, using, View { pool: &self.pool, now: self.tick });
+        let access = Access { next_use: &next_use, meta: sequence.meta, tokens: sequence.known() };
+        self.policy.insert(&stored, access, View { pool: &self.pool, now: self.tick });
         if self.observer.samples.is_on() {
             self.observer.samples.born(&stored, self.tick);
         }
         self.scratch.blocks = stored;
-        self.scratch.outlook = outlook;
+        self.scratch.next_use = next_use;
         done
     }
 
     /// Makes one block findable. `Some(true)` if a copy was findable already; `None` if the key
     /// stands for other tokens, and this block must stay private.
     fn store(&mut self, seq: SeqId, sequence: &Sequence, group: usize, i: usize) -> Option<bool> {
-        let wanted = Wanted {
+        let wanted = PrefixQuery {
             keys: &sequence.keys,
             tokens: &sequence.tokens,
             root: sequence.root,
-            extras: &sequence.extras,
+            mm_items: &sequence.mm_items,
             limit: 0,
         };
         let table = &sequence.tables[group];
@@ -247,29 +247,30 @@ impl Manager {
         let found = match &mut self.index {
             Index::Hash(index) => index.store(&self.pool, block, key, proof),
             Index::Radix(index) => {
-                let marks = [(i as u32, self.hasher.mark(i, &sequence.extras))];
-                let marks = if sequence.extras.is_empty() { &[][..] } else { &marks };
+                let marks = [(i as u32, self.hasher.mark(i, &sequence.mm_items))];
+                let marks = if sequence.mm_items.is_empty() { &[][..] } else { &marks };
                 let root = sequence.root.for_group(group);
                 let path = Path { root, tokens: &sequence.tokens, marks };
                 index.store(block, parent, i as u32, path)
             }
         };
-        if found == Found::Collision {
+        if found == KeyMatch::Collision {
             self.count_collisions(1);
             return None;
         }
         self.pool.publish(block, key, parent, i as u32);
-        if let Found::Block(copy) = found {
+        if let KeyMatch::Block(copy) = found {
             self.pool.set_duplicated(block, true);
             self.pool.set_duplicated(copy, true);
             self.stats.duplicates += 1;
             let at = i * reach.units as usize;
-            let outlook = [sequence.outlook.get(at).copied().unwrap_or(NEVER)];
-            let using = Use { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
-            self.policy.hit(&[copy], using, View { pool: &self.pool, now: self.tick });
+            let next_use = [sequence.next_use.get(at).copied().unwrap_or(NEVER)];
+            let access =
+                Access { next_use: &next_use, meta: sequence.meta, tokens: sequence.known() };
+            self.policy.hit(&[copy], access, View { pool: &self.pool, now: self.tick });
         }
         self.note_store(seq, sequence, group, i);
-        Some(found != Found::Nothing)
+        Some(found != KeyMatch::Nothing)
     }
 
     /// The blocks of `group` that end in the units of `range`, as far as its KV is there.

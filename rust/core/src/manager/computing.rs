@@ -7,7 +7,7 @@ use std::hash::BuildHasher;
 use hashbrown::{DefaultHashBuilder, HashMap};
 
 use super::Manager;
-use super::lookup::Wanted;
+use super::lookup::PrefixQuery;
 use crate::hash::Key;
 use crate::sequence::{SeqId, Sequence};
 
@@ -18,20 +18,20 @@ const SEARCHES: usize = 64;
 
 /// Names of blocks that are being computed.
 #[derive(Debug, Default)]
-pub(super) struct Computing {
+pub(super) struct Computations {
     on: bool,
     /// What joins have cost so far that looked through all sequences, in sequences.
     searched: usize,
     /// Who computes a block of that name, by slot and handle.
     rows: HashMap<Key, BTreeSet<(u32, SeqId)>>,
-    offered: HashMap<SeqId, Offered>,
+    offered: HashMap<SeqId, BlockNames>,
     /// Makes names where blocks have no keys.
     hash: DefaultHashBuilder,
 }
 
 /// The blocks that one sequence is computing.
 #[derive(Debug, Default)]
-struct Offered {
+struct BlockNames {
     /// Place of the first of them.
     from: usize,
     names: VecDeque<Key>,
@@ -39,7 +39,7 @@ struct Offered {
     last: Key,
 }
 
-impl Computing {
+impl Computations {
     /// Whether joins are asked for.
     #[inline]
     pub(super) fn is_on(&self) -> bool {
@@ -69,7 +69,7 @@ impl Computing {
         let mut offered = self.offered.remove(&seq).unwrap_or_default();
         if to < offered.from + offered.names.len() {
             self.retract(seq, &mut offered);
-            offered = Offered::default();
+            offered = BlockNames::default();
         }
         while offered.from < from
             && let Some(name) = offered.names.pop_front()
@@ -89,7 +89,7 @@ impl Computing {
         self.offered.insert(seq, offered);
     }
 
-    fn retract(&mut self, seq: SeqId, offered: &mut Offered) {
+    fn retract(&mut self, seq: SeqId, offered: &mut BlockNames) {
         for name in offered.names.drain(..) {
             self.take_off(seq, name);
         }
@@ -106,7 +106,7 @@ impl Computing {
 
     /// That no block is found but of a sequence that runs and computes it.
     pub(super) fn validate(&self, runs: impl Fn(SeqId) -> bool) -> Result<(), String> {
-        let of = |(&seq, offered): (&SeqId, &'_ Offered)| {
+        let of = |(&seq, offered): (&SeqId, &'_ BlockNames)| {
             offered.names.iter().map(move |&name| (name, seq)).collect::<Vec<_>>()
         };
         let computed: BTreeSet<(Key, SeqId)> = self.offered.iter().flat_map(of).collect();
@@ -203,7 +203,7 @@ impl Manager {
     /// blocks they have in common, and how many of those are findable. Of equals, the first.
     pub(super) fn find_offered(
         &self,
-        wanted: Wanted<'_>,
+        wanted: PrefixQuery<'_>,
         found: usize,
     ) -> Option<(SeqId, usize, usize)> {
         if self.computing.rows.is_empty() {
@@ -233,7 +233,7 @@ impl Manager {
     }
 
     /// The names of the blocks that are wanted, where they have no keys.
-    fn names(&self, wanted: Wanted<'_>) -> Vec<Key> {
+    fn names(&self, wanted: PrefixQuery<'_>) -> Vec<Key> {
         let blocks = wanted.tokens.chunks_exact(self.options.block_size as usize);
         let mut before = wanted.root;
         let name = |tokens| {

@@ -1,11 +1,11 @@
-//! Blocks of another input (an encoder's): there from admission to the end of the sequence, found by
+//! Blocks of another input (an encoder's): there from allocation to the end of the sequence, found by
 //! the content of that input alone.
 
 use super::{Admission, Manager};
 use crate::error::{Error, Result};
 use crate::hash::{Hasher, Key};
-use crate::index::{Found, Index};
-use crate::policy::{Use, View};
+use crate::index::{Index, KeyMatch};
+use crate::policy::{Access, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{BlockTable, SeqId, Sequence};
 
@@ -25,7 +25,7 @@ impl Manager {
     /// Fills the lists of the groups that attend to another input with its blocks, if all are there.
     pub(super) fn find_cross(&self, request: &Admission<'_>, root: Key, hits: &mut [Vec<BlockId>]) {
         self.layout.cross_groups().for_each(|group| hits[group].clear());
-        let reads = request.read && self.options.prefix_caching;
+        let reads = request.read_cache && self.options.prefix_caching;
         // Each block depends on all of the input: with one missing, all are computed again.
         if !reads || !self.all_cross(request.encoder_tokens, root, hits) {
             self.layout.cross_groups().for_each(|group| hits[group].clear());
@@ -39,14 +39,16 @@ impl Manager {
         for group in self.layout.cross_groups() {
             for i in 0..self.layout.table_len(group, 0, tokens) {
                 let key = Hasher::cross_key(root, tokens, i as u32).for_group(group);
-                let Found::Block(block) = index.find(&self.pool, key, None) else { return false };
+                let KeyMatch::Block(block) = index.find(&self.pool, key, None) else {
+                    return false;
+                };
                 hits[group].push(block);
             }
         }
         true
     }
 
-    /// Blocks of another input that an admission has to take.
+    /// Blocks of another input that an allocation has to take.
     pub(super) fn cross_missing(&self, hits: &[Vec<BlockId>], tokens: u32) -> u32 {
         if !self.layout.has_cross() {
             return 0;
@@ -99,8 +101,8 @@ impl Manager {
             self.stats.stored += stored.len() as u64;
             let session = sequence.meta.session;
             self.origins.publish(&stored, sequence.root, Self::space_of(sequence), session);
-            let using = Use { outlook: &[], meta: sequence.meta, tokens: sequence.known() };
-            self.policy.insert(&stored, using, View { pool: &self.pool, now: self.tick });
+            let access = Access { next_use: &[], meta: sequence.meta, tokens: sequence.known() };
+            self.policy.insert(&stored, access, View { pool: &self.pool, now: self.tick });
             if self.observer.samples.is_on() {
                 self.observer.samples.born(&stored, self.tick);
             }
@@ -112,7 +114,7 @@ impl Manager {
         let Index::Hash(index) = &mut self.index else { return };
         let found = index.store(&self.pool, block, key, None);
         self.pool.publish(block, key, NIL, i);
-        if let Found::Block(copy) = found {
+        if let KeyMatch::Block(copy) = found {
             self.pool.set_duplicated(block, true);
             self.pool.set_duplicated(copy, true);
             self.stats.duplicates += 1;

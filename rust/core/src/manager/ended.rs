@@ -10,7 +10,7 @@ use crate::sequence::SeqId;
 
 /// Sequences that have ended, as a thought.
 #[derive(Debug, Default)]
-pub(super) struct Ended {
+pub(super) struct Endings {
     gone: HashSet<SeqId>,
     /// Tokens that are left of those that are cut.
     left: HashMap<SeqId, u32>,
@@ -20,7 +20,7 @@ pub(super) struct Ended {
     lost: HashMap<BlockId, u32>,
     /// Blocks that have lost all of them.
     freed: u32,
-    /// What was changed since the last [`Ended::keep`], and what it was before.
+    /// What was changed since the last [`Endings::keep`], and what it was before.
     journal: Vec<Change>,
 }
 
@@ -32,7 +32,7 @@ enum Change {
     Lost(BlockId, bool),
 }
 
-impl Ended {
+impl Endings {
     /// What was thought so far stays so.
     pub(super) fn keep(&mut self) {
         self.journal.clear();
@@ -88,7 +88,7 @@ impl Manager {
     /// Blocks that the end of `seq` makes available.
     pub(super) fn frees(&self, seq: SeqId) -> Result<u32> {
         if self.tickets.has_loads() {
-            return self.end_of(seq, &mut Ended::default());
+            return self.end_of(seq, &mut Endings::default());
         }
         // Nobody else loses anything.
         let tables = self.sequences.get(seq)?.tables.iter().flatten();
@@ -96,7 +96,7 @@ impl Manager {
     }
 
     /// The same where others have `ended` already; it has, too, from then on.
-    pub(super) fn end_of(&self, seq: SeqId, ended: &mut Ended) -> Result<u32> {
+    pub(super) fn end_of(&self, seq: SeqId, ended: &mut Endings) -> Result<u32> {
         // What a load still fills outlives its sequence, and what it follows with it.
         let stays = self.stays_for_load(seq)?.map_or(0, |(_, tokens)| tokens);
         let before = ended.freed;
@@ -109,7 +109,7 @@ impl Manager {
     }
 
     /// `seq` is cut to `keep` tokens, and so is whoever joined what it computes.
-    fn lose_owners(&self, seq: SeqId, keep: u32, ended: &mut Ended) -> Result<()> {
+    fn lose_owners(&self, seq: SeqId, keep: u32, ended: &mut Endings) -> Result<()> {
         let had = ended.left.get(&seq).copied().unwrap_or(u32::MAX);
         if keep >= had {
             return Ok(());
@@ -130,7 +130,7 @@ impl Manager {
     }
 
     /// Nobody waits any more for what `seq` had joined, if it was the last.
-    fn leave_ticket(&self, seq: SeqId, ended: &mut Ended) -> Result<()> {
+    fn leave_ticket(&self, seq: SeqId, ended: &mut Endings) -> Result<()> {
         let ticket = self.sequences.get(seq)?.joined;
         if ticket > 0 && self.tickets.joiners(ticket).all(|seq| ended.gone.contains(&seq)) {
             let start = self.tickets.load(ticket).map_or(0, |(load, _)| load.start);
@@ -140,7 +140,7 @@ impl Manager {
     }
 
     /// A joined computation goes no further than to the block `kept`.
-    fn lose_pages(&self, ticket: u64, kept: u32, ended: &mut Ended) {
+    fn lose_pages(&self, ticket: u64, kept: u32, ended: &mut Endings) {
         let Some((load, pages)) = self.tickets.load(ticket) else { return };
         let end = ended.ends.get(&ticket).copied().unwrap_or(load.start + load.blocks);
         if kept >= end {

@@ -98,7 +98,7 @@ impl Manager {
         let sequence = self.sequences.get_mut(child)?;
         sequence.tables = tables;
         // Nobody looked whether there is room for the child to grow, too.
-        (sequence.whole, sequence.usage) = (false, Usage::default());
+        (sequence.full_sequence_must_fit, sequence.usage) = (false, Usage::default());
         if joined > 0 {
             self.tickets.add_joiner(joined, child);
         }

@@ -3,10 +3,10 @@
 use super::Manager;
 use crate::error::{Error, Result};
 use crate::events::{Event, Kind, Log};
-use crate::groups::{GroupKind, Reach};
+use crate::groups::{GroupKind, GroupReach};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{BlockTable, SeqId, Sequence, check_length, check_missing, check_no_gap};
-use crate::tickets::Copy;
+use crate::tickets::BlockCopy;
 
 /// Tokens to append.
 #[derive(Debug, Clone, Copy)]
@@ -79,7 +79,7 @@ impl Manager {
     ///
     /// # Errors
     /// As [`Manager::append`].
-    pub fn append_unknown(&mut self, seq: SeqId, count: u32) -> Result<()> {
+    pub fn append_placeholders(&mut self, seq: SeqId, count: u32) -> Result<()> {
         self.append_ids(seq, Ids::Unknown(count))
     }
 
@@ -87,7 +87,7 @@ impl Manager {
     ///
     /// # Errors
     /// Unknown handles; [`Error::Invalid`] for more ids than are missing.
-    pub fn fill(&mut self, seq: SeqId, tokens: &[u32]) -> Result<()> {
+    pub fn fill_placeholders(&mut self, seq: SeqId, tokens: &[u32]) -> Result<()> {
         let sequence = self.sequences.get_mut(seq)?;
         check_missing(tokens.len(), sequence.unknown)?;
         let missing = sequence.unknown as usize;
@@ -199,7 +199,7 @@ impl Manager {
     }
 
     /// Slots up to `until`, as `extend` gives them, and past what is known for tokens whose ids come
-    /// later, as `append_unknown` does.
+    /// later, as `append_placeholders` does.
     ///
     /// # Errors
     /// As those two.
@@ -210,7 +210,7 @@ impl Manager {
             return self.extend(seq, until);
         }
         sequence.check_tokens((until - known) as usize)?;
-        check_length("reserve", u64::from(until - known), (known, sequence.max_tokens))?;
+        check_length("reserve", u64::from(until - known), (known, sequence.max_seq_len))?;
         self.make_slots(seq, until)?;
         self.note_append(seq, until, Ids::Unknown(until - known));
         Ids::Unknown(until - known).enter(self.sequences.get_mut(seq)?);
@@ -246,7 +246,7 @@ impl Manager {
     /// nothing else is in the pool.
     fn held_alone(&self, seq: SeqId, until: u32) -> Result<u64> {
         let sequence = self.sequences.get(seq)?;
-        let held = |reach: &Reach| {
+        let held = |reach: &GroupReach| {
             let computed = reach.computed(sequence.len, sequence.cached);
             u64::from(reach.held_up_to(computed, until))
         };
@@ -384,7 +384,7 @@ impl Manager {
         self.pool.share(dst);
         self.note_block(Kind::Hold, 0, dst, 0);
         self.sequences.get_mut(seq)?.tables[group].replace(at, dst);
-        self.tickets.add(Copy { src, dst, tokens, seq, group: group as u8 });
+        self.tickets.add(BlockCopy { src, dst, tokens, seq, group: group as u8 });
         if self.pool.parent(src) != NIL && self.pool.state(src) == State::Committed {
             // A findable block keeps those it follows owned, also where only its copy needs it.
             let path = &self.sequences.get(seq)?.tables[group][..at];

@@ -1,15 +1,15 @@
-//! Blocks that sequences admitted whole (`whole_sequence`) may still take on their way to full length.
+//! Blocks that sequences allocated whole (`full_sequence_must_fit`) may still take on their way to full length.
 
 use std::ops::{Deref, Range};
 
 use smallvec::SmallVec;
 
 use super::Manager;
-use crate::groups::{GroupKind, Pace, Reach};
+use crate::groups::{GroupKind, GroupReach, Pace};
 use crate::pool::{BlockId, NIL};
 
 /// A sequence on its way.
-pub(super) struct Way<'a, T> {
+pub(super) struct GrowthPath<'a, T> {
     /// Where it ends.
     pub(super) tokens: u32,
     /// Tokens of its other input.
@@ -52,7 +52,7 @@ impl Manager {
     /// entries (group, place) of its tables others own too.
     pub(super) fn still_lacks<T: Deref<Target = [BlockId]>>(
         &self,
-        way: &Way<'_, T>,
+        way: &GrowthPath<'_, T>,
         count: Count,
         is_shared: impl Fn(usize, usize, BlockId) -> bool,
     ) -> u32 {
@@ -71,7 +71,7 @@ impl Manager {
         });
         let goes_on = self.layout.gives_up() && way.len < way.pace.prompt;
         if count == Count::Above {
-            let lacks = |(reach, stake): (&Reach, Stake)| {
+            let lacks = |(reach, stake): (&GroupReach, Stake)| {
                 let most = reach.most(way.tokens);
                 let most = if goes_on { most.max(reach.most_in_steps(way.pace)) } else { most };
                 most.saturating_sub(stake.own)
@@ -96,7 +96,7 @@ impl Manager {
 
 /// What a sequence has of a group where its table has `len` entries and `computed` tokens are
 /// computed. What is shared is a prefix of what was not given up.
-fn stake(reach: &Reach, len: u32, computed: u32, is_shared: impl Fn(&u32) -> bool) -> Stake {
+fn stake(reach: &GroupReach, len: u32, computed: u32, is_shared: impl Fn(&u32) -> bool) -> Stake {
     if reach.kind.keeps_all() {
         return Stake { own: if reach.kind == GroupKind::Cross { 0 } else { len }, shared: 0..0 };
     }

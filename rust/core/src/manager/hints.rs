@@ -3,49 +3,49 @@
 use std::collections::HashSet;
 
 use super::Manager;
-use super::lock::{Locked, Pinner};
+use super::lock::{PinRequest, PinResult};
 use crate::error::Result;
 use crate::events::Kind;
 use crate::pool::{BlockId, NIL};
-use crate::retention::{Decay, Hint, Keep, Reply, Taken};
+use crate::retention::{Decay, Hint, HintResult, HintStatus, Keep};
 
 impl Manager {
     /// Takes a hint on `session`.
     ///
     /// # Errors
     /// [`crate::Error::Invalid`] for a priority over 100.
-    pub fn hint(&mut self, session: u64, hint: Hint) -> Result<Reply> {
+    pub fn hint(&mut self, session: u64, hint: Hint) -> Result<HintResult> {
         hint.keep().validate()?;
         if !self.options.sessions {
-            return Ok(reply(Taken::Refused, 0));
+            return Ok(reply(HintStatus::Refused, 0));
         }
         let pinned = hint == Hint::Release && self.end_pins_of(session)? > 0;
         let running = self.sessions.is_running(session);
         if !running && self.sessions.own(session, &self.pool).is_empty() {
-            return Ok(reply(if pinned { Taken::Accepted } else { Taken::Missing }, 0));
+            return Ok(reply(if pinned { HintStatus::Accepted } else { HintStatus::Missing }, 0));
         }
         self.tick += 1;
         self.note_hint(session, hint);
         let blocks = self.carry(session, hint);
         if !running {
-            return Ok(reply(Taken::Accepted, blocks));
+            return Ok(reply(HintStatus::Accepted, blocks));
         }
         self.sessions.defer(session, hint);
-        Ok(reply(Taken::Deferred, blocks))
+        Ok(reply(HintStatus::Deferred, blocks))
     }
 
     /// Pins what `session` alone has, and what that follows, the front first.
     ///
     /// # Errors
-    /// [`crate::Error::NotFindable`] if its books name what nobody can find: a defect.
-    pub fn pin_session(&mut self, session: u64, pinner: Pinner<'_>) -> Result<Reply> {
+    /// [`crate::Error::NotFindable`] if its state names a block that is not findable: a defect.
+    pub fn pin_session(&mut self, session: u64, pinner: PinRequest<'_>) -> Result<HintResult> {
         if !self.options.sessions {
-            return Ok(reply(Taken::Refused, 0));
+            return Ok(reply(HintStatus::Refused, 0));
         }
         let mut path = self.path_of(session);
         if path.is_empty() {
             let running = self.sessions.is_running(session);
-            return Ok(reply(if running { Taken::Deferred } else { Taken::Missing }, 0));
+            return Ok(reply(if running { HintStatus::Deferred } else { HintStatus::Missing }, 0));
         }
         let (all, found, mut room) = (path.len(), self.tokens_in(&path), self.pin_room());
         path.sort_unstable_by_key(|&b| (self.pool.depth(b), self.pool.group(b), b));
@@ -58,15 +58,15 @@ impl Manager {
         });
         self.drop_strays(&mut path);
         if path.is_empty() {
-            return Ok(reply(Taken::Refused, 0));
+            return Ok(reply(HintStatus::Refused, 0));
         }
         path.sort_unstable_by_key(|&b| (self.pool.group(b), self.pool.depth(b), b));
         let receipt = self.lock_blocks(&path)?;
         let tokens = self.tokens_in(&path);
-        self.name_lock(receipt, Pinner { session, ..pinner }, tokens);
-        let taken = if path.len() < all { Taken::Clipped } else { Taken::Accepted };
-        let pin = Some(Locked { receipt, tokens, found });
-        Ok(Reply { pin, ..reply(taken, path.len() as u32) })
+        self.name_lock(receipt, PinRequest { session, ..pinner }, tokens);
+        let taken = if path.len() < all { HintStatus::Clipped } else { HintStatus::Accepted };
+        let pin = Some(PinResult { receipt, tokens, found });
+        Ok(HintResult { pin, ..reply(taken, path.len() as u32) })
     }
 
     /// A sequence of `session` has ended: what waited for that is done.
@@ -153,6 +153,6 @@ fn number(hint: Hint) -> u64 {
     }
 }
 
-fn reply(taken: Taken, blocks: u32) -> Reply {
-    Reply { taken, blocks, pin: None }
+fn reply(taken: HintStatus, blocks: u32) -> HintResult {
+    HintResult { status: taken, blocks, pin: None }
 }

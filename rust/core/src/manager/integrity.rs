@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::pool::{BlockId, NIL, State};
 
 impl Manager {
-    /// Recounts owners, states, tree, index, tables and the policy's books. O(blocks); for tests,
+    /// Recounts owners, states, tree, index, tables and the policy's state. O(blocks); for tests,
     /// debugging and health checks.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl Manager {
         self.check_waits()?;
         for block in 0..self.pool.created() {
             let lent = u32::from(self.pool.state(block) == State::Lent);
-            let held = self.hands.count(block);
+            let held = self.held_blocks.count(block);
             let (counted, kept) = (owners[block as usize] + lent + held, self.pool.refs(block));
             if counted != kept {
                 return Err(format!("block {block} has {counted} owners, its count says {kept}"));

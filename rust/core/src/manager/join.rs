@@ -3,16 +3,16 @@
 //! before, so is whoever joined.
 
 use super::Manager;
-use super::lookup::Wanted;
+use super::lookup::PrefixQuery;
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{SeqId, Sequence};
-use crate::tickets::{Copy, Load};
+use crate::tickets::{BlockCopy, LoadTicket};
 
 /// What a sequence has vouched for: blocks of a ticket that are good now.
 #[derive(Debug, Clone)]
-pub(super) struct Vouched {
+pub(super) struct ReadyBlocks {
     /// Place of the first of them.
     start: u32,
     /// In each place, a page of every group.
@@ -38,7 +38,7 @@ impl Manager {
     /// of the blocks are findable already.
     pub(super) fn find_computing(
         &self,
-        wanted: Wanted<'_>,
+        wanted: PrefixQuery<'_>,
         hits: &mut [Vec<BlockId>],
     ) -> Option<(SeqId, u32)> {
         let found = hits.first().map_or(0, Vec::len);
@@ -57,7 +57,11 @@ impl Manager {
     }
 
     /// The same before the first join: the sequence, blocks in common, and how many are findable.
-    fn find_among_all(&self, wanted: Wanted<'_>, found: usize) -> Option<(SeqId, usize, usize)> {
+    fn find_among_all(
+        &self,
+        wanted: PrefixQuery<'_>,
+        found: usize,
+    ) -> Option<(SeqId, usize, usize)> {
         let mut best = None;
         let mut longest = found;
         for (seq, sequence) in self.sequences.iter() {
@@ -75,7 +79,7 @@ impl Manager {
     /// `None` if none is being computed.
     pub(super) fn shared_rows(
         &self,
-        wanted: Wanted<'_>,
+        wanted: PrefixQuery<'_>,
         seq: SeqId,
         sequence: &Sequence,
     ) -> Option<(usize, usize)> {
@@ -110,12 +114,17 @@ impl Manager {
     }
 
     /// Blocks at the front of `sequence` that hold what is wanted, at most `limit`.
-    pub(super) fn same_rows(&self, wanted: Wanted<'_>, sequence: &Sequence, limit: usize) -> usize {
+    pub(super) fn same_rows(
+        &self,
+        wanted: PrefixQuery<'_>,
+        sequence: &Sequence,
+        limit: usize,
+    ) -> usize {
         if self.index.takes_keys() {
             let keys = sequence.keys.iter().zip(&wanted.keys[..limit]);
             return keys.take_while(|(a, b)| a == b).count();
         }
-        if sequence.extras != wanted.extras {
+        if sequence.mm_items != wanted.mm_items {
             return 0;
         }
         // Ids that are still being computed are no ids yet, and one that came as keys has none.
@@ -140,7 +149,7 @@ impl Manager {
         let mut copies = Vec::new();
         for i in good..rows {
             for (group, table) in (0_u8..).zip(&self.created(seq).tables) {
-                copies.push(Copy { src: NIL, dst: table[i as usize], tokens, seq, group });
+                copies.push(BlockCopy { src: NIL, dst: table[i as usize], tokens, seq, group });
             }
         }
         for copy in &copies {
@@ -157,7 +166,7 @@ impl Manager {
     }
 
     /// `seq` has committed: what others joined of that is held for them no more.
-    pub(super) fn vouch(&mut self, seq: SeqId) -> Vec<Vouched> {
+    pub(super) fn vouch(&mut self, seq: SeqId) -> Vec<ReadyBlocks> {
         let Ok(sequence) = self.sequences.get(seq) else { return Vec::new() };
         let committed = sequence.committed / self.block_size();
         let mine = self.tickets.joined_with(seq).into_iter();
@@ -167,15 +176,15 @@ impl Manager {
             let end = committed.min(start + load.blocks);
             let joiners = self.joiners(ticket);
             let pages = self.split(ticket, end - start, true);
-            vouched.push(Vouched { start, pages, joiners, whole: end == start + load.blocks });
+            vouched.push(ReadyBlocks { start, pages, joiners, whole: end == start + load.blocks });
         }
         vouched
     }
 
     /// Those who joined have as much computed, as far as they have kept what they joined.
-    pub(super) fn tell_joiners(&mut self, vouched: Vec<Vouched>) -> Result<()> {
+    pub(super) fn notify_joiners(&mut self, vouched: Vec<ReadyBlocks>) -> Result<()> {
         let groups = self.options.groups.len();
-        for Vouched { start, pages, joiners, whole } in vouched {
+        for ReadyBlocks { start, pages, joiners, whole } in vouched {
             for seq in joiners {
                 let rows = pages.chunks(groups).zip(start as usize..);
                 let kept = rows.take_while(|&(row, at)| self.has_row(seq, at, row)).count();
@@ -205,7 +214,7 @@ impl Manager {
 
     /// If `seq` keeps `rows` whole blocks: the computations of it that others joined and that go on
     /// behind those, who of them still has what is lost, and the first place that is.
-    pub(super) fn left_alone(&self, seq: SeqId, rows: u32) -> Vec<(Load, Vec<SeqId>, u32)> {
+    pub(super) fn left_alone(&self, seq: SeqId, rows: u32) -> Vec<(LoadTicket, Vec<SeqId>, u32)> {
         let groups = self.options.groups.len();
         let mine = self.tickets.joined_with(seq).into_iter();
         let lost = mine.filter(|load| load.start + load.blocks > rows);
@@ -269,7 +278,7 @@ impl Manager {
     }
 
     /// A computation that somebody joined, by the ticket in [`Sequence::joined`], and its pages.
-    pub fn joined(&self, ticket: u64) -> Option<(Load, &[Copy])> {
+    pub fn joined(&self, ticket: u64) -> Option<(LoadTicket, &[BlockCopy])> {
         self.tickets.load(ticket).filter(|(load, _)| load.filler.is_some())
     }
 

@@ -3,26 +3,26 @@
 //! counts as computed, and the rest is cut.
 
 use super::Manager;
-use super::lookup::Wanted;
+use super::lookup::PrefixQuery;
 use crate::events::Kind;
 use crate::hash::Key;
 use crate::pool::{BlockId, NIL};
 use crate::sequence::{SeqId, Sequence};
-use crate::tickets::Load;
+use crate::tickets::LoadTicket;
 
 impl Manager {
     /// Replaces `hits` by the blocks of the sequence whose load goes on from them the farthest; that
     /// load's ticket, if there is one.
     pub(super) fn find_loading(
         &self,
-        wanted: Wanted<'_>,
+        wanted: PrefixQuery<'_>,
         hits: &mut [Vec<BlockId>],
     ) -> Option<u64> {
         if !self.tickets.has_loads() {
             return None;
         }
         let found = hits.first().map_or(0, Vec::len);
-        let Wanted { keys, tokens, root, limit, .. } = wanted;
+        let PrefixQuery { keys, tokens, root, limit, .. } = wanted;
         let name = self.name_of_row(keys, tokens, root, found).filter(|_| found < limit)?;
         let loads = self.tickets.named(name).filter(|load| load.start as usize == found);
         // Of equals, the load that began first.
@@ -64,7 +64,7 @@ impl Manager {
     }
 
     /// The sequence that a load is for, or who stands in for it.
-    fn owner_of(&self, load: Load) -> Option<&Sequence> {
+    fn owner_of(&self, load: LoadTicket) -> Option<&Sequence> {
         let (_, pages) = self.tickets.load(load.ticket)?;
         let seq = pages.first()?.seq;
         let candidates = [Some(seq), self.orphans.get(load.ticket).copied()];
@@ -74,7 +74,12 @@ impl Manager {
 
     /// Rows at the front of `sequence`, the last of them being loaded, that are those wanted; `None` if
     /// the load brings none of them.
-    fn loading_rows(&self, wanted: Wanted<'_>, sequence: &Sequence, load: Load) -> Option<usize> {
+    fn loading_rows(
+        &self,
+        wanted: PrefixQuery<'_>,
+        sequence: &Sequence,
+        load: LoadTicket,
+    ) -> Option<usize> {
         let size = self.block_size() as usize;
         if sequence.private || sequence.root != wanted.root {
             return None;

@@ -6,7 +6,7 @@ use crate::events::Kind;
 use crate::groups::GroupKind;
 use crate::pool::{BlockId, NIL};
 use crate::sequence::{BlockTable, SeqId, Sequence};
-use crate::tickets::Copy;
+use crate::tickets::BlockCopy;
 
 impl Manager {
     /// Opens the ticket of `blocks` blocks after the first `found` ones, which somebody fills.
@@ -18,7 +18,7 @@ impl Manager {
             for (group, at) in self.pages_of(row) {
                 let tokens = self.layout.groups()[group].span;
                 let (dst, group) = (tables[group][at], group as u8);
-                copies.push(Copy { src: NIL, dst, tokens, seq, group });
+                copies.push(BlockCopy { src: NIL, dst, tokens, seq, group });
             }
         }
         for copy in &copies {

@@ -1,4 +1,4 @@
-//! Raw blocks, for engines that keep their own books or need scratch pages.
+//! Raw blocks, for engines that keep their own tables or need scratch pages.
 
 use super::Manager;
 use crate::error::{Error, Result};
@@ -13,7 +13,7 @@ impl Manager {
     ///
     /// # Errors
     /// [`Error::NoCapacity`], [`Error::NeedVictims`].
-    pub fn lend(&mut self, out: &mut [BlockId]) -> Result<()> {
+    pub fn take(&mut self, out: &mut [BlockId]) -> Result<()> {
         let count = u32::try_from(out.len()).unwrap_or(u32::MAX);
         if count == 0 {
             return Ok(());
@@ -50,7 +50,7 @@ impl Manager {
     ///
     /// # Errors
     /// [`Error::NotLent`] for an unknown id, one that is not on loan, or one named twice.
-    pub fn give_back(&mut self, blocks: &[BlockId]) -> Result<()> {
+    pub fn free(&mut self, blocks: &[BlockId]) -> Result<()> {
         if blocks.is_empty() {
             return Ok(());
         }

@@ -1,20 +1,20 @@
 //! Prefixes that somebody holds against eviction, whatever sequences come and go.
 
 use super::Manager;
-use super::lookup::Wanted;
+use super::lookup::PrefixQuery;
 use crate::error::{Error, Result};
 use crate::events::Kind;
-use crate::hash::{Extra, Space};
-use crate::locks::{Held, Holder, Receipt};
+use crate::hash::{MmItem, Space};
+use crate::locks::{PinInfo, PinOwner, Receipt};
 use crate::policy::View;
 use crate::pool::{BlockId, NIL};
 
 /// Who pins, and for how long.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Pinner<'a> {
+pub struct PinRequest<'a> {
     /// Any name.
     pub owner: &'a str,
-    /// How long, by the clock that `expire` is called with; until the receipt is back if `None`.
+    /// How long, by the clock that `expire_until` is called with; until the receipt is back if `None`.
     pub lease: Option<u64>,
     /// The session that it is for, or 0.
     pub session: u64,
@@ -22,7 +22,7 @@ pub struct Pinner<'a> {
 
 /// A prefix that is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Locked {
+pub struct PinResult {
     /// Ends it, once.
     pub receipt: Receipt,
     /// Tokens held.
@@ -43,18 +43,18 @@ impl Manager {
         &mut self,
         tokens: &[u32],
         space: Space<'_>,
-        extras: &[Extra],
-        pinner: Pinner<'_>,
-    ) -> Result<Option<Locked>> {
+        mm_items: &[MmItem],
+        pinner: PinRequest<'_>,
+    ) -> Result<Option<PinResult>> {
         let limit = if self.options.prefix_caching { tokens.len() as u32 } else { 0 };
         let limit = (limit / self.block_size()) as usize;
         let root = self.hasher.root(space);
         let mut keys = Vec::new();
         if self.index.takes_keys() {
-            self.hasher.extend(root, extras, tokens, &mut keys);
+            self.hasher.extend(root, mm_items, tokens, &mut keys);
         }
         let mut hits = vec![Vec::new(); self.options.groups.len()];
-        let mut wanted = Wanted { keys: &keys, tokens, root, extras, limit };
+        let mut wanted = PrefixQuery { keys: &keys, tokens, root, mm_items, limit };
         let mut find = |limit| {
             wanted.limit = limit;
             let (found, _) = self.find_prefix(wanted, &mut hits);
@@ -82,16 +82,16 @@ impl Manager {
         }
         let receipt = self.lock_blocks(&path)?;
         let size = self.block_size();
-        let locked = Locked { receipt, tokens: held as u32 * size, found: found as u32 * size };
+        let locked = PinResult { receipt, tokens: held as u32 * size, found: found as u32 * size };
         self.name_lock(receipt, pinner, locked.tokens);
         Ok(Some(locked))
     }
 
-    pub(super) fn name_lock(&mut self, receipt: Receipt, pinner: Pinner<'_>, tokens: u32) {
+    pub(super) fn name_lock(&mut self, receipt: Receipt, pinner: PinRequest<'_>, tokens: u32) {
         let now = self.retention.time();
         let until = pinner.lease.map(|lease| now.saturating_add(lease));
         let (owner, session) = (pinner.owner.into(), pinner.session);
-        self.locks.set_holder(receipt, Holder { owner, until, tokens, session });
+        self.locks.set_holder(receipt, PinOwner { owner, until, tokens, session });
     }
 
     /// Blocks that pins may hold besides those they do.
@@ -118,8 +118,8 @@ impl Manager {
     }
 
     /// The pins of one owner, or of all.
-    pub fn pins(&self, owner: Option<&str>) -> impl Iterator<Item = Held<'_>> {
-        let pins: Vec<Held<'_>> = match owner {
+    pub fn pins(&self, owner: Option<&str>) -> impl Iterator<Item = PinInfo<'_>> {
+        let pins: Vec<PinInfo<'_>> = match owner {
             None => self.locks.held().collect(),
             // Who is not named may be anybody's.
             Some("") => self.locks.held().filter(|held| held.holder.owner.is_empty()).collect(),
@@ -146,13 +146,13 @@ impl Manager {
     /// # Errors
     /// [`crate::Error::NotFindable`]; [`crate::Error::Invalid`] for no block at all.
     pub fn lock_blocks(&mut self, path: &[BlockId]) -> Result<Receipt> {
-        let mut claimed = Vec::new();
-        let receipt = self.locks.lock(&mut self.pool, path, &mut claimed)?;
+        let mut acquired = Vec::new();
+        let receipt = self.locks.lock(&mut self.pool, path, &mut acquired)?;
         self.tick += 1;
         self.note_blocks(Kind::Hold, 0, path.iter(), 0);
         self.note_block(Kind::Pin, 0, receipt.block, receipt.id);
-        for group in claimed.chunk_by(|&a, &b| self.pool.group(a) == self.pool.group(b)) {
-            self.policy.claim(group, View { pool: &self.pool, now: self.tick });
+        for group in acquired.chunk_by(|&a, &b| self.pool.group(a) == self.pool.group(b)) {
+            self.policy.acquire(group, View { pool: &self.pool, now: self.tick });
         }
         Ok(receipt)
     }

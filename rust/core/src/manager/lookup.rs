@@ -2,9 +2,9 @@
 
 use super::Manager;
 use crate::groups::GroupKind;
-use crate::hash::{Extra, Key, Space};
+use crate::hash::{Key, MmItem, Space};
 use crate::index::radix::Path;
-use crate::index::{Found, Proof, Radix};
+use crate::index::{KeyMatch, Proof, Radix};
 use crate::pool::{BlockId, NIL};
 
 /// A lookup's answer.
@@ -22,23 +22,23 @@ pub struct Hit {
 
 /// What is looked up: keys, and the tokens they came from where those are known.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct PrefixQuery<'a> {
     pub keys: &'a [Key],
     pub tokens: &'a [u32],
     pub root: Key,
-    pub extras: &'a [Extra],
+    pub mm_items: &'a [MmItem],
     pub limit: usize,
 }
 
 impl Manager {
     /// How much of a prompt could be reused now.
-    pub fn lookup(&self, tokens: &[u32], space: Space<'_>, extras: &[Extra]) -> Hit {
+    pub fn lookup(&self, tokens: &[u32], space: Space<'_>, mm_items: &[MmItem]) -> Hit {
         let mut keys = Vec::new();
         let limit = self.hit_limit(tokens.len() as u32) * self.block_size() as usize;
         if self.index.takes_keys() {
-            self.hasher.extend(self.hasher.root(space), extras, &tokens[..limit], &mut keys);
+            self.hasher.extend(self.hasher.root(space), mm_items, &tokens[..limit], &mut keys);
         }
-        self.lookup_hashed(&keys, tokens, space, extras)
+        self.lookup_hashed(&keys, tokens, space, mm_items)
     }
 
     /// The same, with the keys of the prompt's blocks at hand.
@@ -47,11 +47,11 @@ impl Manager {
         keys: &[Key],
         tokens: &[u32],
         space: Space<'_>,
-        extras: &[Extra],
+        mm_items: &[MmItem],
     ) -> Hit {
         let (root, limit) = (self.hasher.root(space), self.hit_limit(tokens.len() as u32));
         let mut blocks = vec![Vec::new(); self.options.groups.len()];
-        let wanted = Wanted { keys, tokens, root, extras, limit };
+        let wanted = PrefixQuery { keys, tokens, root, mm_items, limit };
         let (count, collisions) = self.find_prefix(wanted, &mut blocks);
         let mut tokens_found = count as u32 * self.block_size();
         if self.options.partial_hits {
@@ -65,16 +65,16 @@ impl Manager {
             None
         } else {
             let mut keys = keys.to_vec();
-            self.hasher.extend(root, extras, tokens, &mut keys);
-            self.find_attached(Wanted { keys: &keys, tokens, root, extras, limit })
+            self.hasher.extend(root, mm_items, tokens, &mut keys);
+            self.find_attached(PrefixQuery { keys: &keys, tokens, root, mm_items, limit })
         };
         Hit { tokens: tokens_found, blocks, collisions, attached }
     }
 
     /// The keys of the full blocks of a prompt.
-    pub fn keys(&self, tokens: &[u32], space: Space<'_>, extras: &[Extra]) -> Vec<Key> {
+    pub fn keys(&self, tokens: &[u32], space: Space<'_>, mm_items: &[MmItem]) -> Vec<Key> {
         let mut keys = Vec::new();
-        self.hasher.extend(self.hasher.root(space), extras, tokens, &mut keys);
+        self.hasher.extend(self.hasher.root(space), mm_items, tokens, &mut keys);
         keys
     }
 
@@ -95,7 +95,7 @@ impl Manager {
     #[inline]
     pub(super) fn proof<'a>(
         &self,
-        wanted: Wanted<'a>,
+        wanted: PrefixQuery<'a>,
         group: usize,
         i: usize,
     ) -> Option<Proof<'a>> {
@@ -105,8 +105,8 @@ impl Manager {
         let reach = &self.layout.groups()[group];
         let (size, units) = (reach.span as usize, reach.units as usize);
         let tokens = wanted.tokens.get(i * size..(i + 1) * size)?;
-        let Wanted { root, keys, extras, .. } = wanted;
-        Some(Proof { link: self.hasher.link_of(root, keys, i * units, units, extras), tokens })
+        let PrefixQuery { root, keys, mm_items, .. } = wanted;
+        Some(Proof { link: self.hasher.link_of(root, keys, i * units, units, mm_items), tokens })
     }
 
     /// The key of block `i` of `group`: that of its last unit.
@@ -117,12 +117,12 @@ impl Manager {
     }
 
     #[inline]
-    pub(super) fn find(&self, wanted: Wanted<'_>, group: usize, i: usize) -> Found {
+    pub(super) fn find(&self, wanted: PrefixQuery<'_>, group: usize, i: usize) -> KeyMatch {
         self.find_key(self.key_of(wanted.keys, group, i), self.proof(wanted, group, i))
     }
 
     #[inline]
-    pub(super) fn find_key(&self, key: Key, proof: Option<Proof<'_>>) -> Found {
+    pub(super) fn find_key(&self, key: Key, proof: Option<Proof<'_>>) -> KeyMatch {
         self.index.find(&self.pool, key, proof)
     }
 
@@ -130,7 +130,7 @@ impl Manager {
     /// length in units, and collisions met.
     pub(super) fn find_prefix(
         &self,
-        wanted: Wanted<'_>,
+        wanted: PrefixQuery<'_>,
         blocks: &mut [Vec<BlockId>],
     ) -> (usize, u32) {
         if self.answers.is_some()
@@ -142,7 +142,11 @@ impl Manager {
     }
 
     /// The same by the core's own index.
-    pub(super) fn find_own(&self, wanted: Wanted<'_>, blocks: &mut [Vec<BlockId>]) -> (usize, u32) {
+    pub(super) fn find_own(
+        &self,
+        wanted: PrefixQuery<'_>,
+        blocks: &mut [Vec<BlockId>],
+    ) -> (usize, u32) {
         if let Some(radix) = self.index.radix() {
             return (self.find_path(radix, wanted, blocks), 0);
         }
@@ -174,11 +178,16 @@ impl Manager {
     }
 
     /// The same by the tokens themselves.
-    fn find_path(&self, radix: &Radix, wanted: Wanted<'_>, blocks: &mut [Vec<BlockId>]) -> usize {
-        let Wanted { root, tokens, extras, limit, .. } = wanted;
+    fn find_path(
+        &self,
+        radix: &Radix,
+        wanted: PrefixQuery<'_>,
+        blocks: &mut [Vec<BlockId>],
+    ) -> usize {
+        let PrefixQuery { root, tokens, mm_items, limit, .. } = wanted;
         // Whoever came by a length alone has no tokens to look for, however long it is.
         let limit = limit.min(tokens.len() / self.block_size() as usize);
-        let marks = &self.hasher.marks(extras, limit)[..];
+        let marks = &self.hasher.marks(mm_items, limit)[..];
         let mut count = limit;
         for (group, found) in blocks.iter_mut().enumerate() {
             radix.find(Path { root: root.for_group(group), tokens, marks }, count, found);
@@ -198,22 +207,22 @@ impl Manager {
     #[inline]
     fn find_chain(
         &self,
-        wanted: Wanted<'_>,
+        wanted: PrefixQuery<'_>,
         group: usize,
         count: usize,
         found: &mut Vec<BlockId>,
     ) -> u32 {
         while found.len() < count {
             let i = found.len();
-            if self.follow_heirs(wanted, group, count, found) {
+            if self.follow_last_children(wanted, group, count, found) {
                 continue;
             }
             match self.find(wanted, group, i) {
-                Found::Block(block) if self.follows(wanted, group, block, found) => {
+                KeyMatch::Block(block) if self.follows(wanted, group, block, found) => {
                     found.push(block);
                 }
-                Found::Block(_) | Found::Nothing => break,
-                Found::Collision => return 1,
+                KeyMatch::Block(_) | KeyMatch::Nothing => break,
+                KeyMatch::Collision => return 1,
             }
         }
         0
@@ -223,7 +232,7 @@ impl Manager {
     /// what the next token attends to. One group may need a shorter hit, and then another one too.
     fn find_ends(
         &self,
-        wanted: Wanted<'_>,
+        wanted: PrefixQuery<'_>,
         mut count: usize,
         blocks: &mut [Vec<BlockId>],
     ) -> usize {
@@ -244,9 +253,9 @@ impl Manager {
     /// most prompts go on as the last one did, and that is found without the index. Not where
     /// tokens have to be compared, nor in groups whose keys are not the prompt's own.
     #[inline]
-    fn follow_heirs(
+    fn follow_last_children(
         &self,
-        wanted: Wanted<'_>,
+        wanted: PrefixQuery<'_>,
         group: usize,
         count: usize,
         found: &mut Vec<BlockId>,
@@ -258,7 +267,7 @@ impl Manager {
                     && self.layout.groups()[0].units == 1
                     && !self.index.wants_proof() =>
             {
-                self.pool.follow_heirs(last, &wanted.keys[from..count], found);
+                self.pool.follow_last_children(last, &wanted.keys[from..count], found);
             }
             _ => {}
         }
@@ -270,7 +279,7 @@ impl Manager {
     #[inline]
     pub(super) fn follows(
         &self,
-        wanted: Wanted<'_>,
+        wanted: PrefixQuery<'_>,
         group: usize,
         block: BlockId,
         found: &[BlockId],
@@ -290,7 +299,7 @@ impl Manager {
     #[cold]
     fn is_copy(
         &self,
-        wanted: Wanted<'_>,
+        wanted: PrefixQuery<'_>,
         group: usize,
         mut block: BlockId,
         found: &[BlockId],
@@ -309,7 +318,7 @@ impl Manager {
     }
 
     /// Where a key has several copies, takes those that the last block found follows: otherwise a
-    /// block could be owned while the one it follows is not, which then could not die.
+    /// block could be owned while the one it follows is not, which then could not are evicted.
     pub(super) fn follow_chain(&self, found: &mut [BlockId]) {
         for i in (1..found.len()).rev() {
             found[i - 1] = self.pool.parent(found[i]);
@@ -319,7 +328,7 @@ impl Manager {
     /// The longest hit of at most `count` units that one group can serve; fills `found`.
     fn find_end(
         &self,
-        wanted: Wanted<'_>,
+        wanted: PrefixQuery<'_>,
         group: usize,
         mut count: usize,
         found: &mut Vec<BlockId>,
@@ -333,11 +342,11 @@ impl Manager {
             let needed =
                 (gone.end..found.len()).rev().chain((0..gone.start.min(found.len())).rev());
             let missing = needed.into_iter().find(|&i| match self.find(wanted, group, i) {
-                Found::Block(block) => {
+                KeyMatch::Block(block) => {
                     found[i] = block;
                     false
                 }
-                Found::Nothing | Found::Collision => true,
+                KeyMatch::Nothing | KeyMatch::Collision => true,
             });
             // Every shorter hit that reaches past a block needs it, too.
             let Some(missing) = missing else { return count };

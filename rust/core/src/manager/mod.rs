@@ -5,7 +5,7 @@
 //!
 //! | modules | purpose |
 //! | --- | --- |
-//! | `request`, `lookup`, `fits`, `needs`, `admit`, `own`, `rematch` | a request is looked up, counted, admitted |
+//! | `request`, `lookup`, `can_allocate`, `needs`, `allocate`, `own`, `rematch` | a request is looked up, counted, allocated |
 //! | `grow`, `rows`, `growth`, `windows`, `cross` | slots for more tokens; blocks given up again |
 //! | `commit`, `plain`, `tails`, `remap`, `admission` | computed blocks become findable |
 //! | `fork`, `release`, `owners`, `fence`, `ended`, `preemption` | sequences split and end |
@@ -19,10 +19,11 @@
 
 mod account;
 mod admission;
-mod admit;
+mod allocate;
 mod answers;
 mod attach;
 mod blocks;
+mod can_allocate;
 mod candidates;
 mod clear;
 mod commit;
@@ -30,8 +31,8 @@ mod computing;
 mod cross;
 mod dump;
 mod ended;
+mod expiry;
 mod fence;
-mod fits;
 mod fork;
 mod grow;
 mod growth;
@@ -39,7 +40,6 @@ mod hints;
 mod integrity;
 mod join;
 mod join_load;
-mod lapse;
 mod load;
 mod loans;
 mod lock;
@@ -52,7 +52,7 @@ mod owners;
 mod plain;
 mod preemption;
 mod pressure;
-mod promised;
+mod promises;
 mod read;
 mod release;
 mod remap;
@@ -66,40 +66,40 @@ mod tails;
 mod windows;
 
 pub use admission::Due;
-pub use answers::Answer;
-pub use commit::Committed;
+pub use answers::MatchAnswer;
+pub use can_allocate::AllocStatus;
+pub use commit::CommitResult;
 pub use dump::DumpFormat;
-pub use fits::Fits;
+pub use expiry::{ExpiryResult, Owners, TicketKind};
 pub use grow::Ids;
-pub use lapse::{Lapsed, Owners, TicketKind};
-pub use lock::{Locked, Pinner};
+pub use lock::{PinRequest, PinResult};
 pub use lookup::Hit;
-pub use preemption::{Candidate, HALF_LIFE, Heat, Preempt};
+pub use preemption::{HALF_LIFE, Heat, PreemptionCandidate, PreemptionOrder};
 pub use pressure::Pressure;
-pub use read::Pages;
+pub use read::PageRange;
 pub use remap::Remap;
-pub use request::{Admission, Fit, Grant, Prompt};
-pub use snapshot::{Blocks, SequenceCopy, Snapshot};
-pub use step::{Extent, Growth, Refused, Step, StepOutcome, Waiting};
-pub use windows::Sight;
+pub use request::{Admission, Allocation, Fit, Prompt};
+pub use snapshot::{SequenceCopy, Snapshot, SnapshotBlocks};
+pub use step::{Extent, Growth, Refusal, Step, StepResult, Waiting};
+pub use windows::VisibleRange;
 
-use crate::attached::Attached;
+use crate::attachments::Attachments;
 use crate::error::{Error, Result};
 use crate::events::{Kind, Log};
 use crate::groups::Layout;
-use crate::hands::Hands;
 use crate::hash::{Hasher, Key};
+use crate::held_blocks::HeldBlocks;
 use crate::index::Index;
 use crate::locks::Locks;
 use crate::options::Options;
 use crate::origins::Origins;
 use crate::policy::admission::Gate;
-use crate::policy::{Eviction, View, Why};
+use crate::policy::{Eviction, RemovalCause, View};
 use crate::pool::{BlockId, NIL, Pool};
-use crate::retention::{Book, Sessions};
+use crate::retention::{RetentionState, Sessions};
 use crate::sequence::{SeqId, Sequence, Sequences};
 use crate::stats::Stats;
-use crate::tickets::{Plan, Tickets};
+use crate::tickets::{CopyPlan, Tickets};
 
 use orphan::Orphans;
 
@@ -114,13 +114,13 @@ pub struct Manager {
     /// Who decides what becomes findable; nobody: all does.
     gate: Option<Box<Gate>>,
     /// What a matcher outside said of prompts, if there is one.
-    answers: Option<Box<answers::Answers>>,
+    answers: Option<Box<answers::MatchAnswers>>,
     sequences: Sequences,
     tickets: Tickets,
-    computing: computing::Computing,
+    computing: computing::Computations,
     fences: fence::Fences,
     locks: Locks,
-    retention: Book,
+    retention: RetentionState,
     sessions: Sessions,
     /// Whose KV the findable blocks hold.
     origins: Origins,
@@ -135,13 +135,13 @@ pub struct Manager {
     peak: u32,
     asleep: bool,
     /// What sequences that came in with their whole length may yet take.
-    promised: promised::Promised,
+    promised: promises::Promises,
     /// Loads whose sequence has ended, each with the stand-in that keeps their place.
     orphans: Orphans,
     /// What is attached to prefixes.
-    attached: Attached,
+    attached: Attachments,
     /// Blocks held one by one.
-    hands: Hands,
+    held_blocks: HeldBlocks,
     /// Sequences cut since the caller last asked, because a computation they joined was.
     rewound: Vec<SeqId>,
     /// Table entries changed since the caller last asked.
@@ -155,7 +155,7 @@ struct Scratch {
     keys: Vec<Key>,
     hits: Vec<Vec<BlockId>>,
     blocks: Vec<BlockId>,
-    outlook: Vec<u32>,
+    next_use: Vec<u32>,
     kept: Vec<BlockId>,
 }
 
@@ -179,10 +179,10 @@ impl Manager {
             answers: None,
             sequences: Sequences::default(),
             tickets: Tickets::default(),
-            computing: computing::Computing::default(),
+            computing: computing::Computations::default(),
             fences: fence::Fences::default(),
             locks: Locks::default(),
-            retention: Book::new(options.sessions),
+            retention: RetentionState::new(options.sessions),
             sessions: Sessions::default(),
             origins: Origins::default(),
             log: Log::new(options.event_log),
@@ -193,10 +193,10 @@ impl Manager {
             pressure: Pressure::Normal,
             peak: 0,
             asleep: false,
-            promised: promised::Promised::default(),
+            promised: promises::Promises::default(),
             orphans: Orphans::default(),
-            attached: Attached::default(),
-            hands: Hands::default(),
+            attached: Attachments::default(),
+            held_blocks: HeldBlocks::default(),
             rewound: Vec::new(),
             remapped: Vec::new(),
             scratch: Scratch { hits: vec![Vec::new(); groups], ..Scratch::default() },
@@ -225,7 +225,7 @@ impl Manager {
         &*self.policy
     }
 
-    /// Every cached block that the policy has in its order, the next to die first.
+    /// Every cached block that the policy has in its order, the next to be evicted first.
     pub fn eviction_order(&self) -> Vec<BlockId> {
         self.policy.order(View { pool: &self.pool, now: self.tick })
     }
@@ -248,12 +248,12 @@ impl Manager {
     }
 
     /// How many sequences are live.
-    pub fn live_sequences(&self) -> usize {
+    pub fn num_running(&self) -> usize {
         self.sequences.len() - self.orphans.len()
     }
 
     /// Their handles.
-    pub fn live(&self) -> Vec<SeqId> {
+    pub fn running(&self) -> Vec<SeqId> {
         self.sequences.iter().map(|(seq, _)| seq).filter(|&seq| !self.orphans.has(seq)).collect()
     }
 
@@ -266,7 +266,7 @@ impl Manager {
     }
 
     /// Closes the plan of copies gathered since the last call.
-    pub fn take_plan(&mut self) -> Option<Plan> {
+    pub fn take_plan(&mut self) -> Option<CopyPlan> {
         let plan = self.tickets.take_plan();
         if let Some(plan) = &plan {
             self.note_two(Kind::Plan, 0, plan.ticket, plan.copies.len() as u64);
@@ -297,17 +297,17 @@ impl Manager {
         tokens - tokens % self.layout.unit_tokens()
     }
 
-    /// Refuses what needs more blocks than can be had; `claimed` cached blocks are spoken for.
-    fn check_room(&mut self, needed: u32, claimed: u32) -> Result<()> {
-        self.room_for(needed, claimed).inspect_err(|error| self.count_refusal(error))
+    /// Refuses what needs more blocks than can be had; `acquired` cached blocks are spoken for.
+    fn check_room(&mut self, needed: u32, acquired: u32) -> Result<()> {
+        self.room_for(needed, acquired).inspect_err(|error| self.count_refusal(error))
     }
 
     /// The same without counting.
-    fn room_for(&self, needed: u32, claimed: u32) -> Result<()> {
+    fn room_for(&self, needed: u32, acquired: u32) -> Result<()> {
         if self.asleep {
             return Err(Error::Asleep);
         }
-        let available = self.pool.available() - claimed;
+        let available = self.pool.available() - acquired;
         if needed > available {
             return Err(Error::NoCapacity {
                 needed: u64::from(needed),
@@ -323,7 +323,7 @@ impl Manager {
         Ok(())
     }
 
-    /// The block that dies next, if any may.
+    /// The block that is evicted next, if any may.
     fn next_victim(&mut self) -> Option<BlockId> {
         if self.pool.cached() == 0 {
             return None;
@@ -337,35 +337,35 @@ impl Manager {
     fn evict(&mut self, victim: BlockId) {
         self.note_block(Kind::Evict, 0, victim, 0);
         self.stats.evictions += 1;
-        self.forget(victim, Why::Evicted);
+        self.forget(victim, RemovalCause::Evicted);
     }
 
     /// Forgets a cached block that is not to be found any more.
     fn invalidate(&mut self, block: BlockId) {
         self.note_block(Kind::Forget, 0, block, 0);
-        self.forget(block, Why::Invalidated);
+        self.forget(block, RemovalCause::Invalidated);
     }
 
     /// Takes a cached block out of the index, the tree and the policy, and frees it.
     #[inline]
-    fn forget(&mut self, block: BlockId, why: Why) {
-        self.note_gone(block, why);
+    fn forget(&mut self, block: BlockId, cause: RemovalCause) {
+        self.note_gone(block, cause);
         self.unfind(block);
         let parent = self.pool.unpublish(block);
         let view = View { pool: &self.pool, now: self.tick };
-        self.policy.remove(block, why, view);
+        self.policy.remove(block, cause, view);
         if parent != NIL && self.pool.is_evictable(parent) {
-            self.policy.expose(parent, view);
+            self.policy.on_evictable(parent, view);
         }
         self.pool.put_back(block);
     }
 
-    /// A block for `seq`: a free one, else the next victim's. With `outlook`, the policy may refuse.
+    /// A block for `seq`: a free one, else the next victim's. With `next_use`, the policy may refuse.
     #[inline]
-    fn obtain(&mut self, seq: SeqId, group: usize, outlook: Option<u32>) -> Option<BlockId> {
+    fn obtain(&mut self, seq: SeqId, group: usize, next_use: Option<u32>) -> Option<BlockId> {
         if self.pool.free() == 0 {
             let victim = self.next_victim()?;
-            if outlook.is_some_and(|o| self.policy.refuses(o, victim)) {
+            if next_use.is_some_and(|o| self.policy.refuses(o, victim)) {
                 return None;
             }
             self.evict(victim);

@@ -1,7 +1,7 @@
-//! What an admission needs, counted before anything moves.
+//! What an allocation needs, counted before anything moves.
 
-use super::admit::Start;
-use super::growth::{Count, Way};
+use super::allocate::Start;
+use super::growth::{Count, GrowthPath};
 use super::tails::Tail;
 use super::{Admission, Fit, Manager};
 use crate::error::{Error, Result};
@@ -9,11 +9,11 @@ use crate::groups::Pace;
 use crate::pool::BlockId;
 use crate::sequence::Sequence;
 
-/// What an admission was counted to.
-pub(super) struct Counted {
+/// What an allocation was counted to.
+pub(super) struct BlockNeeds {
     /// Tokens that get slots.
     pub(super) until: u32,
-    /// Blocks that a partial grant leaves.
+    /// Blocks that a partial allocation leaves.
     pub(super) leave: u32,
     /// Tokens that somebody else brings.
     pub(super) external: u32,
@@ -29,7 +29,8 @@ impl Manager {
         tail: &Tail,
         hits: &[Vec<BlockId>],
     ) -> bool {
-        let longest = if request.whole_sequence { known.max(request.max_tokens) } else { known };
+        let longest =
+            if request.full_sequence_must_fit { known.max(request.max_seq_len) } else { known };
         let blocks = self.layout.blocks(longest, request.encoder_tokens);
         let needed = blocks - hits.iter().map(Vec::len).sum::<usize>() as u64;
         let held = hits.iter().chain([&tail.blocks]).map(|blocks| self.pool.count_cached(blocks));
@@ -44,7 +45,7 @@ impl Manager {
         // Rule 5 holds for what somebody else computed, with prefix caching or without.
         let most = self.whole_units(self.less_the_last(known));
         let left = most.saturating_sub(cached);
-        let external = request.external;
+        let external = request.num_external_tokens;
         let unit = self.layout.unit_tokens();
         if !external.is_multiple_of(unit) || external > left {
             let whole = if unit == self.block_size() {
@@ -53,7 +54,7 @@ impl Manager {
                 format!("must be a multiple of {unit},")
             };
             return Err(Error::Invalid {
-                what: "external",
+                what: "num_external_tokens",
                 value: external.to_string(),
                 limit: format!("{whole} {left} tokens at the most after {cached} cached ones"),
             });
@@ -61,7 +62,7 @@ impl Manager {
         let until = self.whole_units(request.external_until.min(most));
         if until > 0 && external > 0 {
             return Err(Error::Invalid {
-                what: "external",
+                what: "num_external_tokens",
                 value: external.to_string(),
                 limit: "external_until says where it ends: give one of the two".into(),
             });
@@ -69,14 +70,14 @@ impl Manager {
         Ok(external.max(until.saturating_sub(cached)))
     }
 
-    /// Counts what an admission needs before anything moves.
+    /// Counts what an allocation needs before anything moves.
     pub(super) fn count_needs(
         &self,
         request: &Admission<'_>,
         known: u32,
         start: &Start,
         hits: &[Vec<BlockId>],
-    ) -> Result<Counted> {
+    ) -> Result<BlockNeeds> {
         let encoder = request.encoder_tokens;
         let tail = start.tail.as_ref().map_or(&[][..], |tail| &tail.blocks);
         let cached = start.rows * self.block_size() + start.tail.as_ref().map_or(0, |t| t.tokens);
@@ -87,14 +88,14 @@ impl Manager {
         let entries = hits.iter().map(Vec::len).sum::<usize>() as u64;
         let needed = self.layout.blocks(until, encoder) - entries;
         let needed = u32::try_from(needed).unwrap_or(u32::MAX);
-        let claimed = hits.iter().map(|h| self.pool.count_cached(h)).sum::<usize>();
-        let claimed = (claimed + self.pool.count_cached(tail)) as u32;
-        let room = self.pool.available() - claimed;
+        let acquired = hits.iter().map(|h| self.pool.count_cached(h)).sum::<usize>();
+        let acquired = (acquired + self.pool.count_cached(tail)) as u32;
+        let room = self.pool.available() - acquired;
         let usable = u64::from(self.pool.usable());
         if request.fit == Fit::Partial {
             let kept = self.kept_for_growth(hits, room.saturating_sub(needed));
             // The other input comes in whole; a full length that is told is a promise for this one, too.
-            let all = match request.max_tokens {
+            let all = match request.max_seq_len {
                 0 => self.layout.cross_blocks(encoder),
                 _ => self.needs_for_rest(request, known),
             };
@@ -103,14 +104,14 @@ impl Manager {
             }
             let least = self.cross_missing(hits, encoder);
             if least > room.saturating_sub(kept) {
-                return self.room_for(least.saturating_add(kept), claimed).map(|()| Counted {
+                return self.room_for(least.saturating_add(kept), acquired).map(|()| BlockNeeds {
                     until,
                     leave: kept,
                     external,
                 });
             }
-            self.room_for(needed.min(room.saturating_sub(kept)), claimed)?;
-            return Ok(Counted { until, leave: kept, external });
+            self.room_for(needed.min(room.saturating_sub(kept)), acquired)?;
+            return Ok(BlockNeeds { until, leave: kept, external });
         }
         let total = self.needs_alone(request, known);
         if total > usable {
@@ -118,8 +119,8 @@ impl Manager {
         }
         let lacks = |count| {
             let good = start.good * self.block_size();
-            let way = Way {
-                tokens: known.max(request.max_tokens),
+            let way = GrowthPath {
+                tokens: known.max(request.max_seq_len),
                 encoder,
                 committed: good,
                 cached: good,
@@ -129,7 +130,7 @@ impl Manager {
             };
             self.still_lacks(&way, count, |_, _, block| self.pool.refs(block) > 0)
         };
-        let whole = request.whole_sequence;
+        let whole = request.full_sequence_must_fit;
         let mut at_least = if whole { needed.max(lacks(Count::Above)) } else { needed };
         let kept = self.kept_for_growth(hits, room.saturating_sub(at_least));
         if whole && at_least.saturating_add(kept) > room {
@@ -143,8 +144,8 @@ impl Manager {
                 coming: u64::from(self.pool.coming()),
             });
         }
-        self.room_for(needed, claimed)?;
-        Ok(Counted { until, leave: 0, external })
+        self.room_for(needed, acquired)?;
+        Ok(BlockNeeds { until, leave: 0, external })
     }
 
     /// The pace of a prompt of `known` tokens that comes in steps of `chunk`. Without a chunk of its
@@ -162,7 +163,7 @@ impl Manager {
 
     /// Blocks that a request needs on its way to its full length if its first step takes what there is.
     fn needs_for_rest(&self, request: &Admission<'_>, known: u32) -> u64 {
-        let (encoder, longest) = (request.encoder_tokens, known.max(request.max_tokens));
+        let (encoder, longest) = (request.encoder_tokens, known.max(request.max_seq_len));
         if !self.layout.gives_up() {
             return self.layout.blocks(longest, encoder);
         }
@@ -173,7 +174,7 @@ impl Manager {
     /// Blocks that a request holds at some time on its way to its full length, growing at its pace,
     /// where nothing else is in the pool, and whatever is found of its prompt.
     fn needs_alone(&self, request: &Admission<'_>, known: u32) -> u64 {
-        let (encoder, longest) = (request.encoder_tokens, known.max(request.max_tokens));
+        let (encoder, longest) = (request.encoder_tokens, known.max(request.max_seq_len));
         if !self.layout.gives_up() {
             return self.layout.blocks(longest, encoder);
         }
@@ -190,7 +191,10 @@ impl Manager {
             let (chunk, grain) = (step.max(1), self.unit_of_hits());
             least(Pace { prompt: prompt.min(known), chunk, grain })
         };
-        let first = match (request.external, self.whole_units(request.external_until.min(known))) {
+        let first = match (
+            request.num_external_tokens,
+            self.whole_units(request.external_until.min(known)),
+        ) {
             (0, 0) => first(until, step),
             (0, end) => first(end.saturating_add(step).min(until.max(end)), u32::MAX),
             (tokens, _) => {
@@ -206,7 +210,7 @@ impl Manager {
     pub(super) fn chunk_to_return(&self, sequence: &Sequence) -> u32 {
         let asked = |chunk| Admission {
             chunk,
-            max_tokens: sequence.max_tokens,
+            max_seq_len: sequence.max_seq_len,
             encoder_tokens: sequence.encoder_tokens,
             ..Admission::default()
         };
@@ -220,7 +224,7 @@ impl Manager {
         let unit = self.layout.unit_tokens();
         let most = sequence.chunk.min(known);
         let whole = largest(most / unit, |units| fits(units * unit)) * unit;
-        let (longest, encoder) = (known.max(sequence.max_tokens), sequence.encoder_tokens);
+        let (longest, encoder) = (known.max(sequence.max_seq_len), sequence.encoder_tokens);
         let anywhere = |chunk| {
             let pace = Pace::new(known, chunk, 1);
             self.layout.least(longest, encoder, pace, usable) <= usable

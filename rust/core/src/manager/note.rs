@@ -2,7 +2,7 @@
 
 use super::{Admission, Manager};
 use crate::error::Error;
-use crate::events::{Event, Kind, Taken};
+use crate::events::{Event, Kind, LogBatch};
 use crate::hash::Key;
 use crate::pool::{BlockId, NIL};
 use crate::sequence::{SeqId, Sequence};
@@ -15,7 +15,7 @@ impl Manager {
     }
 
     /// The log since the last call.
-    pub fn take_log(&mut self) -> Taken {
+    pub fn take_log(&mut self) -> LogBatch {
         self.log.take()
     }
 
@@ -80,7 +80,7 @@ impl Manager {
         self.log.push(Event { group, block, seq, key, value, other, ..event });
     }
 
-    pub(super) fn note_admission(
+    pub(super) fn note_allocation(
         &mut self,
         seq: SeqId,
         request: &Admission<'_>,

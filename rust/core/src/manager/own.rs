@@ -1,9 +1,9 @@
-//! An admission takes ownership of the blocks that were found for it.
+//! An allocation takes ownership of the blocks that were found for it.
 
 use super::Manager;
-use super::admit::Start;
+use super::allocate::Start;
 use crate::events::Kind;
-use crate::policy::{Use, View};
+use crate::policy::{Access, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::SeqId;
 
@@ -14,7 +14,7 @@ impl Manager {
         seq: SeqId,
         start: &Start,
         hits: &[Vec<BlockId>],
-        using: Use<'_>,
+        access: Access<'_>,
     ) {
         for (group, found) in hits.iter().enumerate() {
             let mut found = &found[..];
@@ -27,37 +27,37 @@ impl Manager {
                 self.note_blocks(Kind::Hold, seq, computing.iter(), 0);
                 found = good;
             }
-            self.own(seq, group, found, using);
+            self.own(seq, group, found, access);
         }
         if let Some(tail) = &start.tail {
             let row = hits.first().map_or(0, Vec::len);
-            let outlook = using.outlook.get(row..).unwrap_or(&[]);
-            self.hold_tail(seq, tail, Use { outlook, ..using });
+            let next_use = access.next_use.get(row..).unwrap_or(&[]);
+            self.hold_tail(seq, tail, Access { next_use, ..access });
         }
     }
 
     /// `seq` becomes an owner of the blocks found in one group.
-    pub(super) fn own(&mut self, seq: SeqId, group: usize, found: &[BlockId], using: Use<'_>) {
+    pub(super) fn own(&mut self, seq: SeqId, group: usize, found: &[BlockId], access: Access<'_>) {
         let units = self.layout.groups()[group].units as usize;
-        if units > 1 && !using.outlook.is_empty() {
+        if units > 1 && !access.next_use.is_empty() {
             // A block of several units is used again as soon as its first one.
-            let outlook: Vec<u32> = using.outlook.iter().copied().step_by(units).collect();
-            return self.own_runs(seq, found, Use { outlook: &outlook, ..using });
+            let next_use: Vec<u32> = access.next_use.iter().copied().step_by(units).collect();
+            return self.own_runs(seq, found, Access { next_use: &next_use, ..access });
         }
-        self.own_runs(seq, found, using);
+        self.own_runs(seq, found, access);
     }
 
-    fn own_runs(&mut self, seq: SeqId, found: &[BlockId], using: Use<'_>) {
+    fn own_runs(&mut self, seq: SeqId, found: &[BlockId], access: Access<'_>) {
         let mut start = 0;
         // What is not needed lies before a window's blocks, or between a sink and them.
         for run in found.split(|&b| b == NIL) {
-            let outlook = using.outlook.get(start..).unwrap_or(&[]);
-            self.own_run(seq, run, Use { outlook, ..using });
+            let next_use = access.next_use.get(start..).unwrap_or(&[]);
+            self.own_run(seq, run, Access { next_use, ..access });
             start += run.len() + 1;
         }
     }
 
-    fn own_run(&mut self, seq: SeqId, found: &[BlockId], using: Use<'_>) {
+    fn own_run(&mut self, seq: SeqId, found: &[BlockId], access: Access<'_>) {
         if found.is_empty() {
             return;
         }
@@ -69,10 +69,10 @@ impl Manager {
             cached.extend(found.iter().filter(|&&b| self.pool.state(b) == State::Cached));
         }
         self.pool.share_chain(found);
-        self.origins.used(found, using.meta.session);
+        self.origins.used(found, access.meta.session);
         let view = View { pool: &self.pool, now: self.tick };
-        self.policy.claim(if some_owned { &cached } else { found }, view);
-        self.policy.hit(found, using, view);
+        self.policy.acquire(if some_owned { &cached } else { found }, view);
+        self.policy.hit(found, access, view);
         if self.observer.samples.is_on() {
             self.observer.samples.used(found, self.tick);
         }

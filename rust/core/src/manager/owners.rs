@@ -73,7 +73,7 @@ impl Manager {
         }
         self.invalidate(block);
         if self.pool.share(copy) {
-            self.policy.claim(&[copy], View { pool: &self.pool, now: self.tick });
+            self.policy.acquire(&[copy], View { pool: &self.pool, now: self.tick });
             kept.push(copy);
         }
         self.pool.unshare(copy);

@@ -4,28 +4,28 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use super::Manager;
-use super::ended::Ended;
+use super::ended::Endings;
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::pool::{BlockId, NIL};
 use crate::sequence::{SeqId, Sequence};
 
-/// Which running sequence gives way first. Of equals, the last admitted, but where recency counts the
+/// Which running sequence gives way first. Of equals, the last allocated, but where recency counts the
 /// first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Preempt {
+pub enum PreemptionOrder {
     /// The one with the fewest tokens to compute again.
     FewestComputed,
     /// The one that came in last.
     LastAdmitted,
-    /// The one with the lowest priority, then the last admitted.
+    /// The one with the lowest priority, then the last allocated.
     LowestPriority,
     /// The one with the most tokens.
     LongestFirst,
     /// The one whose last commit or touch is the longest ago.
     LeastRecent,
     /// The one with the fewest touches, each worth half after [`HALF_LIFE`] ticks; then as
-    /// [`Preempt::LeastRecent`].
+    /// [`PreemptionOrder::LeastRecent`].
     LeastFrequent,
     /// The one whose end frees the most, given those that went before.
     MostFreed,
@@ -39,11 +39,11 @@ const TOUCH: u64 = 1 << 16;
 
 /// A sequence that could give way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Candidate {
+pub struct PreemptionCandidate {
     /// The sequence.
     pub seq: SeqId,
     /// Blocks that nobody else holds, but for those who wait for a fence: what its preemption makes
-    /// available, once fences have passed. In an order of [`Preempt::MostFreed`], and of those that
+    /// available, once fences have passed. In an order of [`PreemptionOrder::MostFreed`], and of those that
     /// bring use down, once the candidates before it have ended.
     pub frees: u32,
     /// Tokens that would have to be computed again if nothing of it stayed cached.
@@ -65,8 +65,8 @@ impl Heat {
 }
 
 impl Manager {
-    /// `seqs` were read or scheduled, in this order: what [`Preempt::LeastRecent`] and
-    /// [`Preempt::LeastFrequent`] go by, besides commits.
+    /// `seqs` were read or scheduled, in this order: what [`PreemptionOrder::LeastRecent`] and
+    /// [`PreemptionOrder::LeastFrequent`] go by, besides commits.
     ///
     /// # Errors
     /// Unknown handles; nothing was touched then.
@@ -87,9 +87,13 @@ impl Manager {
     ///
     /// # Errors
     /// Unknown handles; [`Error::Invalid`] for one named twice.
-    pub fn preemption_order(&self, seqs: &[SeqId], rule: Preempt) -> Result<Vec<Candidate>> {
+    pub fn preemption_order(
+        &self,
+        seqs: &[SeqId],
+        rule: PreemptionOrder,
+    ) -> Result<Vec<PreemptionCandidate>> {
         let mut order = self.ranked(seqs, rule)?;
-        if rule == Preempt::MostFreed {
+        if rule == PreemptionOrder::MostFreed {
             return self.most_freed(order, u32::MAX);
         }
         for candidate in &mut order {
@@ -108,17 +112,17 @@ impl Manager {
     pub fn preemption_to(
         &self,
         seqs: &[SeqId],
-        rule: Preempt,
+        rule: PreemptionOrder,
         usage: f64,
-    ) -> Result<Vec<Candidate>> {
+    ) -> Result<Vec<PreemptionCandidate>> {
         let usable = self.pool.usable();
         let most = (usage * f64::from(usable)).floor() as u32;
         let over = self.in_use().saturating_sub(most);
         let ranked = self.ranked(seqs, rule)?;
-        if rule == Preempt::MostFreed {
+        if rule == PreemptionOrder::MostFreed {
             return self.most_freed(ranked, over);
         }
-        let (mut over, mut ended, mut taken) = (over, Ended::default(), Vec::new());
+        let (mut over, mut ended, mut taken) = (over, Endings::default(), Vec::new());
         for mut candidate in ranked {
             if over == 0 {
                 break;
@@ -137,7 +141,11 @@ impl Manager {
 
     /// Whoever frees the most goes first, and what it shared with one other is that one's from then
     /// on. Each pick looks through its own blocks.
-    fn most_freed(&self, mut left: Vec<Candidate>, mut over: u32) -> Result<Vec<Candidate>> {
+    fn most_freed(
+        &self,
+        mut left: Vec<PreemptionCandidate>,
+        mut over: u32,
+    ) -> Result<Vec<PreemptionCandidate>> {
         if self.tickets.has_loads() {
             return self.most_freed_by_trial(left, over);
         }
@@ -151,7 +159,7 @@ impl Manager {
             }
         }
         let (mut lost, mut taken) = (HashMap::<BlockId, u32>::new(), Vec::new());
-        let mut queue = Queue::new(&left);
+        let mut queue = CandidateQueue::new(&left);
         while over > 0 {
             let Some((at, candidate)) = queue.next(&left) else { break };
             left[at].frees = 0;
@@ -175,10 +183,10 @@ impl Manager {
     /// each pick, those are counted again that may free what it has left to few others.
     fn most_freed_by_trial(
         &self,
-        mut left: Vec<Candidate>,
+        mut left: Vec<PreemptionCandidate>,
         mut over: u32,
-    ) -> Result<Vec<Candidate>> {
-        let (mut ended, mut taken) = (Ended::default(), Vec::new());
+    ) -> Result<Vec<PreemptionCandidate>> {
+        let (mut ended, mut taken) = (Endings::default(), Vec::new());
         // Whose end takes how many owners of a block, the most first.
         let mut takers: HashMap<BlockId, Vec<(u32, usize)>> = HashMap::new();
         for (at, candidate) in left.iter_mut().enumerate() {
@@ -193,7 +201,7 @@ impl Manager {
             takers.sort_unstable_by_key(|&taker| Reverse(taker));
         }
         let mut gone = vec![false; left.len()];
-        let mut queue = Queue::new(&left);
+        let mut queue = CandidateQueue::new(&left);
         while over > 0 {
             let Some((at, candidate)) = queue.next(&left) else { break };
             gone[at] = true;
@@ -217,7 +225,7 @@ impl Manager {
         Ok(taken)
     }
 
-    fn ranked(&self, seqs: &[SeqId], rule: Preempt) -> Result<Vec<Candidate>> {
+    fn ranked(&self, seqs: &[SeqId], rule: PreemptionOrder) -> Result<Vec<PreemptionCandidate>> {
         let mut order = Vec::with_capacity(seqs.len());
         let mut named = HashSet::with_capacity(seqs.len());
         for &seq in seqs {
@@ -229,7 +237,7 @@ impl Manager {
                     limit: "is named twice".into(),
                 });
             }
-            let candidate = Candidate { seq, frees: 0, computed: sequence.committed };
+            let candidate = PreemptionCandidate { seq, frees: 0, computed: sequence.committed };
             order.push((candidate, self.rank(sequence, rule)));
         }
         order.sort_by_key(|&(_, rank)| rank);
@@ -237,35 +245,35 @@ impl Manager {
     }
 
     /// Lower gives way first.
-    fn rank(&self, sequence: &Sequence, rule: Preempt) -> (i64, u64, u64) {
-        let last = u64::MAX - sequence.admitted;
+    fn rank(&self, sequence: &Sequence, rule: PreemptionOrder) -> (i64, u64, u64) {
+        let last = u64::MAX - sequence.allocated;
         match rule {
-            Preempt::FewestComputed => (0, u64::from(sequence.committed), last),
-            Preempt::LastAdmitted | Preempt::MostFreed => (0, last, 0),
-            Preempt::LowestPriority => (sequence.meta.priority.into(), last, 0),
-            Preempt::LongestFirst => (-i64::from(sequence.len), last, 0),
-            Preempt::LeastRecent => (0, sequence.used, sequence.admitted),
-            Preempt::LeastFrequent => (0, sequence.heat.now(self.tick), sequence.used),
+            PreemptionOrder::FewestComputed => (0, u64::from(sequence.committed), last),
+            PreemptionOrder::LastAdmitted | PreemptionOrder::MostFreed => (0, last, 0),
+            PreemptionOrder::LowestPriority => (sequence.meta.priority.into(), last, 0),
+            PreemptionOrder::LongestFirst => (-i64::from(sequence.len), last, 0),
+            PreemptionOrder::LeastRecent => (0, sequence.used, sequence.allocated),
+            PreemptionOrder::LeastFrequent => (0, sequence.heat.now(self.tick), sequence.used),
         }
     }
 }
 
 /// Candidates by what they free; of equals, the first comes first.
-struct Queue(BinaryHeap<(u32, Reverse<usize>)>);
+struct CandidateQueue(BinaryHeap<(u32, Reverse<usize>)>);
 
-impl Queue {
-    fn new(left: &[Candidate]) -> Self {
+impl CandidateQueue {
+    fn new(left: &[PreemptionCandidate]) -> Self {
         let all = left.iter().zip(0..).map(|(candidate, at)| (candidate.frees, Reverse(at)));
         Self(all.collect())
     }
 
     /// The candidate at `at` frees another number now.
-    fn changed(&mut self, at: usize, left: &[Candidate]) {
+    fn changed(&mut self, at: usize, left: &[PreemptionCandidate]) {
         self.0.push((left[at].frees, Reverse(at)));
     }
 
     /// Takes out who frees the most, if anybody frees anything, and its place.
-    fn next(&mut self, left: &[Candidate]) -> Option<(usize, Candidate)> {
+    fn next(&mut self, left: &[PreemptionCandidate]) -> Option<(usize, PreemptionCandidate)> {
         while let Some((frees, Reverse(at))) = self.0.pop() {
             if frees > 0 && frees == left[at].frees {
                 return Some((at, left[at]));

@@ -71,7 +71,7 @@ impl Manager {
     ///
     /// # Errors
     /// [`Error::NeedVictims`].
-    pub fn collect(&mut self, free: u32) -> Result<u32> {
+    pub fn evict_until(&mut self, free: u32) -> Result<u32> {
         let short = free.saturating_sub(self.pool.free()).min(self.pool.cached());
         if short == 0 {
             return Ok(0);
@@ -138,7 +138,7 @@ impl Manager {
         cached
     }
 
-    /// Forgets all that is cached and admits nobody until `wake`; for engines that give their GPU
+    /// Forgets all that is cached and allocates nothing until `wake`; for engines that give their GPU
     /// memory away.
     ///
     /// # Errors
@@ -158,7 +158,7 @@ impl Manager {
             });
         }
         self.note(Kind::Sleep, 0, 0);
-        self.clear_cache();
+        self.reset_prefix_cache();
         self.asleep = true;
         Ok(())
     }
@@ -171,10 +171,10 @@ impl Manager {
 
     /// The weights have changed: nothing of the old is found again, and what runs keeps its blocks
     /// to itself.
-    pub fn set_fingerprint(&mut self, fingerprint: &[u8]) -> u32 {
+    pub fn set_weight_version(&mut self, fingerprint: &[u8]) -> u32 {
         let bytes: Vec<u32> = fingerprint.iter().map(|&byte| u32::from(byte)).collect();
         self.note_ids(Kind::Weights, 0, (0, 0), &bytes);
-        let freed = self.clear_cache();
+        let freed = self.reset_prefix_cache();
         self.options.fingerprint = fingerprint.to_vec();
         self.hasher = crate::hash::Hasher::new(
             self.options.chain_hash(),

@@ -9,7 +9,7 @@ use crate::sequence::{SeqId, Usage};
 
 /// Pages of a range of tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pages {
+pub struct PageRange {
     /// Their blocks, in order.
     pub blocks: Vec<BlockId>,
     /// Tokens of the first block that come before the range.
@@ -24,7 +24,7 @@ impl Manager {
     ///
     /// # Errors
     /// Unknown handles.
-    pub fn readable(&self, seq: SeqId) -> Result<u32> {
+    pub fn num_readable_tokens(&self, seq: SeqId) -> Result<u32> {
         let sequence = self.sequences.get(seq)?;
         let mut readable = sequence.committed;
         if sequence.joined > 0
@@ -62,12 +62,12 @@ impl Manager {
     /// Unknown handles.
     pub fn tier_keys(&self, seq: SeqId, upto: u32) -> Result<Vec<Key>> {
         let sequence = self.sequences.get(seq)?;
-        if sequence.private || !sequence.insert {
+        if sequence.private || !sequence.write_cache {
             return Ok(Vec::new());
         }
         let tokens = &sequence.tokens[..sequence.tokens.len().min(upto as usize)];
         let mut keys = sequence.keys.clone();
-        self.hasher.extend(sequence.root, &sequence.extras, tokens, &mut keys);
+        self.hasher.extend(sequence.root, &sequence.mm_items, tokens, &mut keys);
         keys.truncate((upto / self.block_size()) as usize);
         Ok(keys)
     }
@@ -94,8 +94,8 @@ impl Manager {
     ///
     /// # Errors
     /// Unknown handles; [`Error::Invalid`] past what the group has computed, or where a window moved on.
-    pub fn pages(&self, seq: SeqId, start: u32, stop: u32, group: usize) -> Result<Pages> {
-        let readable = self.readable(seq)?;
+    pub fn pages(&self, seq: SeqId, start: u32, stop: u32, group: usize) -> Result<PageRange> {
+        let readable = self.num_readable_tokens(seq)?;
         let sequence = self.sequences.get(seq)?;
         let wrong = |limit: String| Error::Invalid {
             what: "read",
@@ -113,7 +113,7 @@ impl Manager {
             return Err(wrong(format!("the first {computed} tokens are computed")));
         }
         if start == stop {
-            return Ok(Pages { blocks: Vec::new(), offset: 0, last: 0 });
+            return Ok(PageRange { blocks: Vec::new(), offset: 0, last: 0 });
         }
         let span = reach.span;
         let places = (start / span) as usize..reach.blocks(stop) as usize;
@@ -121,7 +121,7 @@ impl Manager {
         if blocks.contains(&NIL) {
             return Err(wrong("some of it left the window".into()));
         }
-        Ok(Pages { blocks, offset: start % span, last: (stop - 1) % span + 1 })
+        Ok(PageRange { blocks, offset: start % span, last: (stop - 1) % span + 1 })
     }
 
     /// The blocks of `seq` that nobody can find, in each group by place: not full, not computed,
@@ -129,7 +129,7 @@ impl Manager {
     ///
     /// # Errors
     /// Unknown handles.
-    pub fn unkeyed(&self, seq: SeqId) -> Result<Vec<Vec<BlockId>>> {
+    pub fn unhashed_blocks(&self, seq: SeqId) -> Result<Vec<Vec<BlockId>>> {
         let unkeyed = |&block: &BlockId| block != NIL && self.pool.state(block) == State::Pending;
         let tables = &self.sequences.get(seq)?.tables;
         Ok(tables.iter().map(|table| table.iter().copied().filter(unkeyed).collect()).collect())

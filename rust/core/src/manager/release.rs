@@ -5,12 +5,12 @@ use hashbrown::HashMap;
 use super::Manager;
 use crate::error::{Error, Result};
 use crate::events::Kind;
-use crate::groups::{GroupKind, Reach};
+use crate::groups::{GroupKind, GroupReach};
 use crate::pool::BlockId;
 use crate::sequence::{SeqId, Sequence};
 
 impl Manager {
-    /// Ends `seq`. Its findable blocks stay cached, the tail first in line to die; the rest are free.
+    /// Ends `seq`. Its findable blocks stay cached, the tail first in line to be evicted; the rest are free.
     ///
     /// # Errors
     /// Unknown handles.
@@ -103,7 +103,7 @@ impl Manager {
             .map(|(reach, table)| (reach, (len / reach.span) as usize, table))
             .filter_map(|(reach, tail, table)| Some((reach, tail, *table.get(tail)?)));
         // What a load brings is the state at the end of its block, also if it has just come.
-        let loading = |reach: &Reach, page| match reach.kind {
+        let loading = |reach: &GroupReach, page| match reach.kind {
             GroupKind::State => self.tickets.is_loading(page, sequence.joined, &|_| false),
             _ => self.tickets.is_loading(page, sequence.joined, settled),
         };
@@ -144,13 +144,13 @@ impl Manager {
         sequence.tokens.truncate(len as usize);
         sequence.known = len;
         sequence.keys.truncate(full);
-        sequence.outlook.truncate(full);
+        sequence.next_use.truncate(full);
         // Other blocks come there, which nobody was asked about.
         sequence.sighted = sequence.sighted.min(full as u32);
         sequence.closed = sequence.closed.filter(|&closed| (closed as usize) < full);
         // What comes instead of a cut item is not the item.
-        sequence.extras.retain(|e| e.start < len);
-        sequence.extras.iter_mut().for_each(|e| e.end = e.end.min(len));
+        sequence.mm_items.retain(|e| e.start < len);
+        sequence.mm_items.iter_mut().for_each(|e| e.end = e.end.min(len));
         self.note_promised(seq);
         Ok(())
     }

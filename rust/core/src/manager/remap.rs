@@ -1,10 +1,10 @@
 //! A freshly computed block that is findable already gives way to the one that is.
 
 use super::Manager;
-use super::lookup::Wanted;
+use super::lookup::PrefixQuery;
 use crate::events::Kind;
-use crate::index::Found;
-use crate::policy::{NEVER, Use, View};
+use crate::index::KeyMatch;
+use crate::policy::{Access, NEVER, View};
 use crate::pool::{BlockId, NIL};
 use crate::sequence::{SeqId, Sequence};
 
@@ -31,14 +31,14 @@ impl Manager {
         group: usize,
         i: usize,
     ) -> bool {
-        let wanted = Wanted {
+        let wanted = PrefixQuery {
             keys: &sequence.keys,
             tokens: &sequence.tokens,
             root: sequence.root,
-            extras: &sequence.extras,
+            mm_items: &sequence.mm_items,
             limit: 0,
         };
-        let Found::Block(twin) = self.find(wanted, group, i) else { return false };
+        let KeyMatch::Block(twin) = self.find(wanted, group, i) else { return false };
         // Whoever shares the block shares what follows it too, and would own that without the twin.
         if self.pool.refs(sequence.tables[group][i]) > 1 {
             return false;
@@ -50,12 +50,12 @@ impl Manager {
         }
         let view = View { pool: &self.pool, now: self.tick };
         let unit = i * self.layout.groups()[group].units as usize;
-        let outlook = [sequence.outlook.get(unit).copied().unwrap_or(NEVER)];
-        let using = Use { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
-        self.policy.hit(&[twin], using, view);
+        let next_use = [sequence.next_use.get(unit).copied().unwrap_or(NEVER)];
+        let access = Access { next_use: &next_use, meta: sequence.meta, tokens: sequence.known() };
+        self.policy.hit(&[twin], access, view);
         self.origins.used(&[twin], sequence.meta.session);
         if self.pool.share(twin) {
-            self.policy.claim(&[twin], View { pool: &self.pool, now: self.tick });
+            self.policy.acquire(&[twin], View { pool: &self.pool, now: self.tick });
         }
         self.note_block(Kind::Hit, seq, twin, 0);
         let own = sequence.tables[group].replace(i, twin);

@@ -2,11 +2,11 @@
 //! ones that others have made findable since.
 
 use super::Manager;
-use super::lookup::Wanted;
+use super::lookup::PrefixQuery;
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::groups::GroupKind;
-use crate::policy::Use;
+use crate::policy::Access;
 use crate::pool::{BlockId, NIL};
 use crate::sequence::{SeqId, Sequence};
 
@@ -30,7 +30,7 @@ impl Manager {
                 limit: format!("it has computed {computed} tokens: only one that has none"),
             });
         }
-        if waits || sequence.committed != cached || !sequence.read || sequence.private {
+        if waits || sequence.committed != cached || !sequence.read_cache || sequence.private {
             return Ok(cached);
         }
         let mut hits = std::mem::take(&mut self.scratch.hits);
@@ -82,13 +82,13 @@ impl Manager {
         let tokens = &sequence.tokens[..sequence.tokens.len().min(filled as usize)];
         if self.index.takes_keys() {
             keys.extend_from_slice(&sequence.keys);
-            self.hasher.extend(sequence.root, &sequence.extras, tokens, &mut keys);
+            self.hasher.extend(sequence.root, &sequence.mm_items, tokens, &mut keys);
         }
-        let wanted = Wanted {
+        let wanted = PrefixQuery {
             keys: &keys,
             tokens,
             root: sequence.root,
-            extras: &sequence.extras,
+            mm_items: &sequence.mm_items,
             limit: self.hit_limit(filled),
         };
         let found = self.find_prefix(wanted, hits).0 as u32;
@@ -100,7 +100,7 @@ impl Manager {
     /// sequences must keep what they were promised.
     fn may_trade(&self, seq: SeqId, hits: &[Vec<BlockId>]) -> bool {
         let Ok(sequence) = self.sequences.get(seq) else { return false };
-        let (mut claimed, mut freed) = (0, 0);
+        let (mut acquired, mut freed) = (0, 0);
         for ((found, table), reach) in hits.iter().zip(&sequence.tables).zip(self.layout.groups()) {
             let mut kept = table.iter().skip(found.len()).filter(|&&block| block != NIL);
             let changes = found.iter().zip(table).any(|(new, had)| new != had);
@@ -115,14 +115,14 @@ impl Manager {
                 if before == block {
                     continue;
                 }
-                claimed += u32::from(block != NIL && self.pool.refs(block) == 0);
+                acquired += u32::from(block != NIL && self.pool.refs(block) == 0);
                 freed += u32::from(before != NIL && self.pool.refs(before) == 1);
             }
         }
         if self.fences.is_up() {
             freed = 0;
         }
-        let more = claimed.saturating_sub(freed);
+        let more = acquired.saturating_sub(freed);
         let room = self.pool.available() - more;
         more == 0 || self.kept_for_growth(hits, room) <= room
     }
@@ -141,9 +141,9 @@ impl Manager {
         let (before, slots) = (sequence.cached, sequence.len);
         let cached = units * size;
         if self.index.takes_keys() {
-            let Sequence { root, extras, tokens, keys, .. } = sequence;
+            let Sequence { root, mm_items, tokens, keys, .. } = sequence;
             let found = tokens.get(..cached as usize).unwrap_or(tokens);
-            self.hasher.extend(*root, extras, found, keys);
+            self.hasher.extend(*root, mm_items, found, keys);
         }
         (sequence.cached, sequence.committed, sequence.published) = (cached, cached, units);
         sequence.usage.read = cached;
@@ -151,8 +151,8 @@ impl Manager {
         sequence.len = slots.max(cached);
         let (prompt, resumed) = (sequence.prompt.max(1), sequence.usage.resumed);
         self.count_more(prompt, before, cached, resumed);
-        let told = [prompt, u32::from(resumed), u32::from(self.counts_blocks())];
-        self.note_ids(Kind::Rematch, seq, (u64::from(cached), u64::from(before)), &told);
+        let facts = [prompt, u32::from(resumed), u32::from(self.counts_blocks())];
+        self.note_ids(Kind::Rematch, seq, (u64::from(cached), u64::from(before)), &facts);
         if slots < cached {
             self.note(Kind::Extend, seq, u64::from(cached));
         }
@@ -172,9 +172,9 @@ impl Manager {
         let gives_up = |i: usize| had[i] != NIL && found[i] != had[i];
         let places: Vec<usize> = (0..had.len().min(found.len())).filter(|&i| gives_up(i)).collect();
         let before: Vec<BlockId> = had.iter().copied().collect();
-        let outlook = sequence.outlook.clone();
-        let using = Use { outlook: &outlook, meta: sequence.meta, tokens: sequence.known() };
-        self.own(seq, group, &fresh, using);
+        let next_use = sequence.next_use.clone();
+        let access = Access { next_use: &next_use, meta: sequence.meta, tokens: sequence.known() };
+        self.own(seq, group, &fresh, access);
         let table = &mut self.sequences.get_mut(seq)?.tables[group];
         let within = table.len().min(found.len());
         for (i, &block) in found[..within].iter().enumerate() {

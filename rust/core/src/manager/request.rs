@@ -1,6 +1,6 @@
-//! What an admission is asked for, and what it gives.
+//! What an allocation is asked for, and what it gives.
 
-use crate::hash::{Extra, Key, Space};
+use crate::hash::{Key, MmItem, Space};
 use crate::retention::Retention;
 use crate::sequence::{Meta, SeqId};
 
@@ -33,13 +33,13 @@ pub struct Admission<'a> {
     /// Salt and adapter.
     pub space: Space<'a>,
     /// Multimodal items.
-    pub extras: &'a [Extra],
+    pub mm_items: &'a [MmItem],
     /// For policies and statistics.
     pub meta: Meta,
     /// Look for cached blocks.
-    pub read: bool,
+    pub read_cache: bool,
     /// Leave blocks findable.
-    pub insert: bool,
+    pub write_cache: bool,
     /// It comes back after a preemption: counted apart.
     pub resumed: bool,
     /// All or as much as fits.
@@ -53,10 +53,10 @@ pub struct Admission<'a> {
     pub until: u32,
     /// Prompt and answer together, where that is known (0: it is not): what can never fit is refused
     /// at once, and so are tokens past it.
-    pub max_tokens: u32,
+    pub max_seq_len: u32,
     /// Tokens after the cached ones that somebody else brings: whole blocks, filled by the time that
-    /// the grant's `load` is settled.
-    pub external: u32,
+    /// the allocation's `load` is settled.
+    pub num_external_tokens: u32,
     /// The same as a length: the prompt's first tokens up to here can be brought; what is cached of
     /// them is not. Whole blocks of it, and nothing of it is an error.
     pub external_until: u32,
@@ -65,10 +65,10 @@ pub struct Admission<'a> {
     /// Tokens of the other input that groups of the kind [`crate::GroupKind::Cross`] attend to; its content is
     /// named in `space`, or it is shared with nobody.
     pub encoder_tokens: u32,
-    /// Admit only if all of `max_tokens` could be had now; later admissions leave what it lacks.
-    pub whole_sequence: bool,
+    /// Allocate only if all of `max_seq_len` could be had now; later allocations leave what it lacks.
+    pub full_sequence_must_fit: bool,
     /// When each prompt block is used next (request index), if the future is known.
-    pub outlook: &'a [u32],
+    pub next_use: &'a [u32],
     /// How important its blocks are, and for how long.
     pub retention: Option<&'a Retention>,
 }
@@ -78,30 +78,30 @@ impl Default for Admission<'_> {
         Self {
             prompt: Prompt::default(),
             space: Space::default(),
-            extras: &[],
+            mm_items: &[],
             meta: Meta::default(),
-            read: true,
-            insert: true,
+            read_cache: true,
+            write_cache: true,
             resumed: false,
             fit: Fit::Whole,
             chunk: u32::MAX,
             budget: u32::MAX,
             until: u32::MAX,
-            max_tokens: 0,
-            external: 0,
+            max_seq_len: 0,
+            num_external_tokens: 0,
             external_until: 0,
             join: false,
             encoder_tokens: 0,
-            whole_sequence: false,
-            outlook: &[],
+            full_sequence_must_fit: false,
+            next_use: &[],
             retention: None,
         }
     }
 }
 
-/// What an admission gave.
+/// What an allocation gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Grant {
+pub struct Allocation {
     /// The sequence.
     pub seq: SeqId,
     /// Prompt tokens found; computing starts here, or behind what is joined or loaded.

@@ -89,7 +89,7 @@ impl Manager {
     }
 
     /// It is `now` by the caller's clock, or as late as it was; how many blocks have another priority.
-    pub(super) fn tell_time(&mut self, now: u64) -> u32 {
+    pub(super) fn notify_time(&mut self, now: u64) -> u32 {
         if now > self.retention.time() {
             self.set_time(now);
             self.note(Kind::Clock, 0, now);
@@ -106,7 +106,7 @@ impl Manager {
     fn reprioritised(&mut self, block: BlockId) {
         self.note_block(Kind::Retain, 0, block, u64::from(self.pool.priority(block)));
         if self.pool.state(block) == State::Cached {
-            self.policy.rebanded(block, View { pool: &self.pool, now: self.tick });
+            self.policy.priority_changed(block, View { pool: &self.pool, now: self.tick });
         }
     }
 }

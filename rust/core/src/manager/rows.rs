@@ -16,7 +16,7 @@ impl Manager {
                 continue;
             };
             let view = View { pool: &self.pool, now: self.tick };
-            self.policy.missed(key.for_group(group), view);
+            self.policy.on_miss(key.for_group(group), view);
         }
     }
 
@@ -33,8 +33,8 @@ impl Manager {
         };
         let taken = n.saturating_add(self.pool.free()) as usize;
         let announced = (rows..keys.len() as u32).flat_map(of_row).take(taken);
-        if let Some(books) = self.policy.external() {
-            books.announce(announced, self.tick);
+        if let Some(outside) = self.policy.external() {
+            outside.announce(announced, self.tick);
         }
     }
 
@@ -64,12 +64,12 @@ impl Manager {
         seq: SeqId,
         tables: &mut [BlockTable],
         row: u32,
-        outlook: Option<u32>,
+        next_use: Option<u32>,
     ) -> bool {
         let short = self.short_groups(tables, row);
         let is_short = |group: &usize| short >> group & 1 == 1;
         for group in (0..tables.len()).filter(is_short) {
-            let Some(block) = self.obtain(seq, group, outlook) else {
+            let Some(block) = self.obtain(seq, group, next_use) else {
                 for group in (0..group).filter(is_short) {
                     let block = tables[group].pop().expect("the group got its block just now");
                     self.note_block(Kind::Release, seq, block, 0);

@@ -8,12 +8,12 @@ use crate::reasons::Miss;
 use crate::retention::DEFAULT_PRIORITY;
 use crate::sequence::{Meta, SeqId, Sequence, Tables};
 use crate::stats::Stats;
-use crate::tickets::Outstanding;
+use crate::tickets::OutstandingTicket;
 
 /// The blocks of the pool as columns.
 #[derive(Debug, Default)]
 #[allow(missing_docs)] // each is the pool's column of that name
-pub struct Blocks {
+pub struct SnapshotBlocks {
     pub state: Vec<u8>,
     pub refs: Vec<u32>,
     pub group: Vec<u8>,
@@ -39,9 +39,9 @@ pub struct SequenceCopy {
     pub tables: Tables,
     pub meta: Meta,
     pub admitted: u64,
-    pub max_tokens: u32,
-    pub salt: Vec<u8>,
-    pub adapter: Vec<u8>,
+    pub max_seq_len: u32,
+    pub cache_salt: Vec<u8>,
+    pub lora_name: Vec<u8>,
     pub encoder: Vec<u8>,
     pub encoder_tokens: u32,
     pub miss: Option<Miss>,
@@ -61,9 +61,9 @@ pub struct Snapshot {
     pub pressure: Pressure,
     pub peak: u32,
     pub asleep: bool,
-    pub blocks: Blocks,
+    pub blocks: SnapshotBlocks,
     pub sequences: Vec<SequenceCopy>,
-    pub tickets: Vec<Outstanding>,
+    pub tickets: Vec<OutstandingTicket>,
     /// (the step, the blocks that wait for it).
     pub fences: Vec<(u64, Vec<BlockId>)>,
     pub passed: Option<u64>,
@@ -103,7 +103,7 @@ impl Manager {
             fences: self.fences.waiting(),
             passed: self.fences.passed(),
             pins: self.locks.held().map(|held| (held.receipt.id, held.path.to_vec())).collect(),
-            held: self.hands.held(),
+            held: self.held_blocks.held(),
         }
     }
 
@@ -126,10 +126,10 @@ impl Manager {
             private: s.private,
             tables: s.tables.clone(),
             meta: s.meta,
-            admitted: s.admitted,
-            max_tokens: s.max_tokens,
-            salt: s.salt.clone(),
-            adapter: s.adapter.clone(),
+            admitted: s.allocated,
+            max_seq_len: s.max_seq_len,
+            cache_salt: s.cache_salt.clone(),
+            lora_name: s.lora_name.clone(),
             encoder: s.encoder.clone(),
             encoder_tokens: s.encoder_tokens,
             miss: self.prefix_statistics().is_some().then_some(s.miss),
@@ -137,9 +137,9 @@ impl Manager {
         }
     }
 
-    fn copy_blocks(&self) -> Blocks {
+    fn copy_blocks(&self) -> SnapshotBlocks {
         let pool = &self.pool;
-        let mut blocks = Blocks::default();
+        let mut blocks = SnapshotBlocks::default();
         for block in 0..pool.capacity() {
             let state = pool.state(block);
             let used = block < pool.created();

@@ -6,10 +6,10 @@ mod run;
 pub use check::Extent;
 
 use super::grow::Ids;
-use super::{Admission, Grant, Manager, Remap};
+use super::{Admission, Allocation, Manager, Remap};
 use crate::error::{Error, Result};
 use crate::sequence::{SeqId, Sequence};
-use crate::tickets::Plan;
+use crate::tickets::CopyPlan;
 
 /// Everything a scheduler step changes, in the order it is carried out: settled tickets give pages
 /// back, sequences are cut, commits make blocks findable, ended sequences make room, then running
@@ -44,14 +44,14 @@ pub struct Step<'a> {
     /// Sequences whose known tokens get slots up to a length (chunked prefill).
     pub extend: &'a [(SeqId, u32)],
     /// Requests that ask to come in.
-    pub admit: &'a [Admission<'a>],
-    /// Tokens that the admissions may leave to be computed, all together.
+    pub allocate: &'a [Admission<'a>],
+    /// Tokens that the allocations may leave to be computed, all together.
     pub token_budget: Option<u32>,
     /// Tokens that the step may give slots to be computed, all together: appended ones are all or
-    /// nothing, an extension is cut to what is left, and so is an admission's chunk.
+    /// nothing, an extension is cut to what is left, and so is an allocation's chunk.
     pub batch_tokens: Option<u32>,
     /// Try requests behind one that was refused; otherwise the first refusal of any growth keeps
-    /// all admissions behind it out, first come first served.
+    /// all allocations behind it out, first come first served.
     pub skip_refused: bool,
 }
 
@@ -82,7 +82,7 @@ impl Waiting {
         Self {
             tokens: request.prompt.tokens.len().max(request.prompt.len as usize) as u64,
             chunk: request.chunk,
-            brought: request.external.max(request.external_until),
+            brought: request.num_external_tokens.max(request.external_until),
             until: request.until,
             encoder: request.encoder_tokens,
         }
@@ -96,13 +96,13 @@ pub enum Growth {
     Append,
     /// [`Step::extend`].
     Extend,
-    /// [`Step::admit`].
-    Admit,
+    /// [`Step::allocate`].
+    Allocate,
 }
 
 /// A growth that was refused; its sequence, and every other, is as it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct Refusal {
     /// Which list of the step it is in.
     pub growth: Growth,
     /// Its place there.
@@ -113,7 +113,7 @@ pub struct Refused {
 
 /// What a step did.
 #[derive(Debug, Default)]
-pub struct StepOutcome {
+pub struct StepResult {
     /// Sequences cut because their copy failed, not all of their load came, or a computation that
     /// they joined was cut.
     pub rewound: Vec<SeqId>,
@@ -127,39 +127,39 @@ pub struct StepOutcome {
     pub appended: usize,
     /// Per extension, the length that has slots now.
     pub extended: Vec<u32>,
-    /// Per admission.
-    pub admitted: Vec<Option<Grant>>,
+    /// Per allocation.
+    pub allocated: Vec<Option<Allocation>>,
     /// What was not granted, in the order tried.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<Refusal>,
     /// Copies to run before this step's writes.
-    pub plan: Option<Plan>,
+    pub plan: Option<CopyPlan>,
     /// Tokens that got slots to be computed.
     spent: u32,
-    /// Of those, tokens of admissions.
-    spent_on_admissions: u32,
+    /// Of those, tokens of allocations.
+    spent_on_allocations: u32,
 }
 
-impl StepOutcome {
+impl StepResult {
     fn refuse(&mut self, growth: Growth, place: usize, error: Error) {
-        self.refused.push(Refused { growth, place, error });
+        self.refused.push(Refusal { growth, place, error });
     }
 
-    /// The admission in line is refused.
-    pub fn refuse_admission(&mut self, error: Error) {
-        self.refuse(Growth::Admit, self.admitted.len(), error);
-        self.admitted.push(None);
+    /// The allocation in line is refused.
+    pub fn refuse_allocation(&mut self, error: Error) {
+        self.refuse(Growth::Allocate, self.allocated.len(), error);
+        self.allocated.push(None);
     }
 
-    /// Whether the admission in line is tried: nothing before it was refused, or refusals are
+    /// Whether the allocation in line is tried: nothing before it was refused, or refusals are
     /// skipped, and tokens are left.
-    pub fn admits_more(&self, step: &Step<'_>) -> bool {
+    pub fn allocates_more(&self, step: &Step<'_>) -> bool {
         let kept_out = !self.refused.is_empty() && !step.skip_refused;
-        !kept_out && self.left_for_admissions(step) > 0
+        !kept_out && self.left_for_allocations(step) > 0
     }
 
-    /// Tokens that the admission in line may leave to be computed.
-    fn left_for_admissions(&self, step: &Step<'_>) -> u32 {
-        let spent = self.spent_on_admissions;
+    /// Tokens that the allocation in line may leave to be computed.
+    fn left_for_allocations(&self, step: &Step<'_>) -> u32 {
+        let spent = self.spent_on_allocations;
         let left = step.token_budget.map_or(u32::MAX, |budget| budget.saturating_sub(spent));
         left.min(self.left(step))
     }
@@ -173,11 +173,11 @@ impl StepOutcome {
 impl Manager {
     /// Carries a step out. What concerns sequences that exist is checked first: a bad handle, a
     /// bad length or a bad ticket refuses the whole step before anything moves. Want of room
-    /// refuses only the growth or admission concerned.
+    /// refuses only the growth or allocation concerned.
     ///
     /// # Errors
     /// The first thing wrong, as the single verbs say it.
-    pub fn step(&mut self, step: &Step<'_>) -> Result<StepOutcome> {
+    pub fn step(&mut self, step: &Step<'_>) -> Result<StepResult> {
         self.check_step(step, &mut Vec::new())?;
         let mut outcome = self.settle(step)?;
         while let Err(Error::NeedVictims { n }) = self.grow(step, &mut outcome, |_, _| {}) {

@@ -2,16 +2,16 @@
 //! copied, so that whoever finds it can write on.
 
 use super::Manager;
-use super::lookup::Wanted;
+use super::lookup::PrefixQuery;
 use crate::error::Result;
 use crate::events::Kind;
 use crate::hash::Key;
 use crate::index::radix::{Partial, Path};
-use crate::index::{Found, Radix};
-use crate::policy::{NEVER, Use, View};
+use crate::index::{KeyMatch, Radix};
+use crate::policy::{Access, NEVER, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::SeqId;
-use crate::tickets::Copy;
+use crate::tickets::BlockCopy;
 
 /// A partial block that continues a hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Manager {
     /// the prompt. Of several copies of a hit, it may take another in its place.
     pub(super) fn find_tail(
         &self,
-        wanted: Wanted<'_>,
+        wanted: PrefixQuery<'_>,
         most: u32,
         hits: &mut [Vec<BlockId>],
     ) -> Option<Tail> {
@@ -45,12 +45,12 @@ impl Manager {
         let most = (most as usize).min(wanted.tokens.len()).min(start + size - 1);
         let previous = if rows == 0 { wanted.root } else { wanted.keys[rows - 1] };
         (start + 1..=most).rev().find_map(|end| {
-            let key = self.hasher.tail(previous, rows, wanted.extras, &wanted.tokens[start..end]);
+            let key = self.hasher.tail(previous, rows, wanted.mm_items, &wanted.tokens[start..end]);
             let found = |(group, hits): (usize, &Vec<BlockId>)| {
                 let ordered = self.layout.groups()[group].kind.is_ordered();
                 let parent = if ordered { hits.last().copied().unwrap_or(NIL) } else { NIL };
                 match self.find_key(key.for_group(group), None) {
-                    Found::Block(b) if self.pool.parent(b) == parent => Some(b),
+                    KeyMatch::Block(b) if self.pool.parent(b) == parent => Some(b),
                     _ => None,
                 }
             };
@@ -63,12 +63,12 @@ impl Manager {
     fn find_partial(
         &self,
         radix: &Radix,
-        wanted: Wanted<'_>,
+        wanted: PrefixQuery<'_>,
         most: u32,
         hits: &mut [Vec<BlockId>],
     ) -> Option<Tail> {
-        let Wanted { root, tokens, extras, .. } = wanted;
-        let marks = &self.hasher.marks(extras, hits.first().map_or(0, Vec::len) + 1)[..];
+        let PrefixQuery { root, tokens, mm_items, .. } = wanted;
+        let marks = &self.hasher.marks(mm_items, hits.first().map_or(0, Vec::len) + 1)[..];
         let part = |(group, hits): (usize, &Vec<BlockId>)| {
             let path = Path { root: root.for_group(group), tokens, marks };
             radix.find_partial(path, hits, most as usize)
@@ -89,14 +89,14 @@ impl Manager {
     }
 
     /// Owns a found partial block for the copy to come.
-    pub(super) fn hold_tail(&mut self, seq: SeqId, tail: &Tail, using: Use<'_>) {
+    pub(super) fn hold_tail(&mut self, seq: SeqId, tail: &Tail, access: Access<'_>) {
         for &src in &tail.blocks {
             self.note_block(Kind::Hit, seq, src, 0);
             if self.pool.share(src) {
-                self.policy.claim(&[src], View { pool: &self.pool, now: self.tick });
+                self.policy.acquire(&[src], View { pool: &self.pool, now: self.tick });
             }
-            self.policy.hit(&[src], using, View { pool: &self.pool, now: self.tick });
-            self.origins.used(&[src], using.meta.session);
+            self.policy.hit(&[src], access, View { pool: &self.pool, now: self.tick });
+            self.origins.used(&[src], access.meta.session);
         }
     }
 
@@ -113,7 +113,7 @@ impl Manager {
             let dst = table[rows];
             self.pool.share(dst);
             self.note_block(Kind::Hold, 0, dst, 0);
-            self.tickets.add(Copy { src, dst, tokens: tail.tokens, seq, group: group as u8 });
+            self.tickets.add(BlockCopy { src, dst, tokens: tail.tokens, seq, group: group as u8 });
             if self.pool.parent(src) != NIL {
                 // A findable block keeps those it follows owned, also where only its copy needs it.
                 for &block in &table[..rows] {
@@ -151,9 +151,9 @@ impl Manager {
         }
         let previous = if at == 0 { sequence.root } else { sequence.keys[at - 1] };
         let tokens = &sequence.tokens[at * size as usize..sequence.committed as usize];
-        let key = self.hasher.tail(previous, at, &sequence.extras, tokens);
+        let key = self.hasher.tail(previous, at, &sequence.mm_items, tokens);
         let (meta, length) = (sequence.meta, sequence.known());
-        let outlook = [sequence.outlook.get(at).copied().unwrap_or(NEVER)];
+        let next_use = [sequence.next_use.get(at).copied().unwrap_or(NEVER)];
         let ids = if self.log.is_on() { tokens.to_vec() } else { Vec::new() };
         for group in 0..self.options.groups.len() {
             let table = &self.sequences.get(seq)?.tables[group];
@@ -163,7 +163,7 @@ impl Manager {
                 && self.pool.state(block) == State::Pending
                 && self.pool.refs(block) == 1;
             let key = key.for_group(group);
-            if !alone || self.find_key(key, None) != Found::Nothing {
+            if !alone || self.find_key(key, None) != KeyMatch::Nothing {
                 continue;
             }
             if parent != NIL && self.pool.state(parent) != State::Committed {
@@ -173,8 +173,8 @@ impl Manager {
             self.pool.publish(block, key, parent, at as u32);
             let sequence = self.sequences.get(seq)?;
             self.origins.publish(&[block], sequence.root, Self::space_of(sequence), meta.session);
-            let using = Use { outlook: &outlook, meta, tokens: length };
-            self.policy.insert(&[block], using, View { pool: &self.pool, now: self.tick });
+            let access = Access { next_use: &next_use, meta, tokens: length };
+            self.policy.insert(&[block], access, View { pool: &self.pool, now: self.tick });
             self.stats.stored += 1;
             if self.observer.samples.is_on() {
                 self.observer.samples.born(&[block], self.tick);

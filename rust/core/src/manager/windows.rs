@@ -10,7 +10,7 @@ use crate::sequence::SeqId;
 
 /// What the next token of a sequence sees of one group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sight {
+pub struct VisibleRange {
     /// Tokens it attends to, by their absolute places.
     pub visible: Vec<Range<u32>>,
     /// Tokens whose KV is in a kept block, and which it must not attend to.
@@ -74,7 +74,7 @@ impl Manager {
     ///
     /// # Errors
     /// Unknown handles; [`Error::Invalid`] for a group there is not.
-    pub fn sight(&self, seq: SeqId, group: usize) -> Result<Sight> {
+    pub fn visible_range(&self, seq: SeqId, group: usize) -> Result<VisibleRange> {
         let sequence = self.sequences.get(seq)?;
         let Some(reach) = self.layout.groups().get(group) else {
             return Err(Error::Invalid {
@@ -104,7 +104,7 @@ impl Manager {
         }
         let blocks = sequence.tables[group].iter().filter(|&&b| b != NIL).count() as u32;
         let visible = visible.into_iter().filter(|range| !range.is_empty()).collect();
-        Ok(Sight { visible, masked, blocks })
+        Ok(VisibleRange { visible, masked, blocks })
     }
 
     /// The shortest length above 0 after which every group still has what the next token needs.

@@ -1,10 +1,10 @@
 //! ARC: recency and frequency share the cache by what their ghosts would have hit (Megiddo and
 //! Modha, FAST 2003).
 
-use super::classed::{Classes, Heads};
+use super::class_heads::{Classes, Heads};
 use super::ghosts::Memory;
-use super::ranked::pack;
-use super::{Touch, View, Why, grow};
+use super::rank_order::pack;
+use super::{BlockAccess, RemovalCause, View, grow};
 use crate::hash::Key;
 use crate::pool::BlockId;
 
@@ -46,7 +46,7 @@ impl Classes for Arc {
         "arc"
     }
 
-    fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         let (key, capacity) = (view.pool.key(block), f64::from(view.pool.usable()));
         let before = self.remembered();
         let mut class = ONCE;
@@ -64,7 +64,7 @@ impl Classes for Arc {
         self.sizes[class] += 1;
     }
 
-    fn hit(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn hit(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         let column = &mut self.columns[block as usize];
         self.sizes[column.class as usize] -= 1;
         self.sizes[OFTEN] += 1;
@@ -89,10 +89,10 @@ impl Classes for Arc {
         heads.first_of(if over { &[ONCE, OFTEN] } else { &[OFTEN, ONCE] })
     }
 
-    fn removed(&mut self, block: BlockId, why: Why, view: View<'_>) {
+    fn removed(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
         let class = self.columns[block as usize].class as usize;
         self.sizes[class] -= 1;
-        if why != Why::Evicted {
+        if cause != RemovalCause::Evicted {
             return;
         }
         self.ghosts[class].add(view.pool.key(block), ());
@@ -105,7 +105,7 @@ impl Classes for Arc {
         self.ghosts[OFTEN].trim((2 * capacity).saturating_sub(others), blocks);
     }
 
-    fn missed(&mut self, key: Key, view: View<'_>) {
+    fn on_miss(&mut self, key: Key, view: View<'_>) {
         let before = self.remembered();
         self.coming = [ONCE, OFTEN].into_iter().find(|&list| self.ghosts[list].call(key).is_some());
         if let Some(list) = self.coming {
@@ -113,7 +113,7 @@ impl Classes for Arc {
         }
     }
 
-    fn wants_missed(&self) -> bool {
+    fn wants_misses(&self) -> bool {
         true
     }
 }

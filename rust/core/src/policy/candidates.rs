@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use super::{Facts, Row};
+use super::{BlockRow, Facts};
 use crate::pool::{BlockId, NIL, Pool};
 
 /// Blocks offered to a policy, in the built-in (least recently used) order, children first.
@@ -15,21 +15,21 @@ pub struct Candidates {
     pub generations: Vec<u32>,
     /// For each, the place in `blocks` of its parent, or [`NIL`] if that is not offered.
     pub parents: Vec<u32>,
-    /// For each, how many of its findable children are offered (all of them: it dies after).
+    /// For each, how many of its findable children are offered (all of them: it is evicted after).
     pub children: Vec<u32>,
     /// What is known of each.
     pub facts: Facts,
-    /// Retention priorities, if any block has its own: the lower dies first, whatever a policy says.
-    pub bands: Vec<u8>,
+    /// Retention priorities, if any block has its own: the lower is evicted first, whatever a policy says.
+    pub buckets: Vec<u8>,
 }
 
 impl Candidates {
     /// What is known of the blocks that are offered, all at once.
-    pub(super) fn describe(&mut self, pool: &Pool, rows: &[Row]) {
+    pub(super) fn describe(&mut self, pool: &Pool, rows: &[BlockRow]) {
         let blocks = self.blocks.iter();
         self.generations.extend(blocks.clone().map(|&block| pool.generation(block)));
-        if pool.is_banded() {
-            self.bands.extend(blocks.map(|&block| pool.priority(block)));
+        if pool.has_priorities() {
+            self.buckets.extend(blocks.map(|&block| pool.priority(block)));
         }
         self.facts.gather(&self.blocks, pool, rows);
     }
@@ -40,7 +40,7 @@ impl Candidates {
         self.parents.clear();
         self.children.clear();
         self.facts.clear();
-        self.bands.clear();
+        self.buckets.clear();
     }
 
     /// Whether each has a score.
@@ -61,10 +61,10 @@ impl Candidates {
     /// The `n` lowest by `scores`, every child before its parent, ties in the order offered.
     /// Scores must not be NaN.
     pub fn lowest(&self, scores: &[f64], n: usize) -> Vec<u32> {
-        if self.bands.is_empty() {
+        if self.buckets.is_empty() {
             return self.lowest_by(n, |i| bits(scores[i]));
         }
-        self.lowest_by(n, |i| (self.bands[i], bits(scores[i])))
+        self.lowest_by(n, |i| (self.buckets[i], bits(scores[i])))
     }
 
     fn lowest_by<K: Ord>(&self, n: usize, key: impl Fn(usize) -> K) -> Vec<u32> {
@@ -81,7 +81,7 @@ impl Candidates {
             chosen.push(place);
             next = self.freed(place, &mut waiting).map(|parent| {
                 let parent = Reverse((key(parent as usize), parent));
-                // A prefix mostly dies as a whole: nothing goes through the heap then.
+                // A prefix mostly is evicted as a whole: nothing goes through the heap then.
                 match heap.peek_mut() {
                     Some(mut first) if *first > parent => std::mem::replace(&mut *first, parent),
                     _ => parent,
@@ -134,7 +134,7 @@ impl Candidates {
 
     /// As many as `chosen`, lower priorities first, and each priority's as they were chosen.
     fn by_band(&self, chosen: Vec<u32>) -> Vec<u32> {
-        if self.bands.windows(2).all(|pair| pair[0] == pair[1]) {
+        if self.buckets.windows(2).all(|pair| pair[0] == pair[1]) {
             return chosen;
         }
         let mut scores = vec![f64::INFINITY; self.blocks.len()];

@@ -1,9 +1,9 @@
 //! CLOCK, the second-chance FIFO: what was used goes another round (Corbató, 1968).
 
-use super::classed::{Classes, Heads};
-use super::ranked::pack;
+use super::class_heads::{Classes, Heads};
+use super::rank_order::pack;
 use super::turns::Turns;
-use super::{Touch, View, grow};
+use super::{BlockAccess, View, grow};
 use crate::pool::BlockId;
 
 /// See the module.
@@ -19,12 +19,12 @@ impl Classes for Clock {
         "clock"
     }
 
-    fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         grow(&mut self.columns, block, (0, false));
         self.columns[block as usize] = (self.turns.at(view.now), false);
     }
 
-    fn hit(&mut self, block: BlockId, _: Touch<'_>, _: View<'_>) {
+    fn hit(&mut self, block: BlockId, _: BlockAccess<'_>, _: View<'_>) {
         self.columns[block as usize].1 = true;
     }
 

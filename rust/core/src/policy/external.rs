@@ -7,15 +7,15 @@
 
 use std::collections::VecDeque;
 
-use super::offering::{Mark, Offering};
-use super::{Candidates, Eviction, Lru, NEVER, Touch, Use, View, Why, grow};
+use super::offering::{OfferMark, Offering};
+use super::{Access, BlockAccess, Candidates, Eviction, Lru, NEVER, RemovalCause, View, grow};
 use crate::hash::Key;
 use crate::pool::{BlockId, NIL, Pool, State};
 use crate::sequence::Meta;
 
 /// What the core keeps of a findable block for policies to rank by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row {
+pub struct BlockRow {
     /// Tick of the last hit or release.
     pub last_use: u64,
     /// Tick at which it became findable.
@@ -34,7 +34,7 @@ pub struct Row {
     pub meta: Meta,
 }
 
-impl Default for Row {
+impl Default for BlockRow {
     fn default() -> Self {
         Self {
             last_use: 0,
@@ -49,13 +49,13 @@ impl Default for Row {
     }
 }
 
-/// What happened to blocks, for policies that keep books.
+/// What happened to blocks, for policies that keep state of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EventKind {
     /// Became findable.
     Insert = 0,
-    /// Found by an admission.
+    /// Found by an allocation.
     Hit = 1,
     /// Got an owner.
     Claim = 2,
@@ -71,13 +71,13 @@ pub enum EventKind {
 
 /// What a policy outside the core listens to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct Subscriptions {
     /// Events of blocks.
     pub events: bool,
     /// Keys, with what became findable.
     pub keys: bool,
     /// [`EventKind::Missed`], with keys.
-    pub missed: bool,
+    pub misses: bool,
 }
 
 /// Events not delivered yet, in order.
@@ -105,7 +105,7 @@ impl Journal {
 #[derive(Debug, Default)]
 pub struct External {
     order: Lru,
-    rows: Vec<Row>,
+    rows: Vec<BlockRow>,
     picks: VecDeque<BlockId>,
     picked: Vec<bool>,
     valid: usize,
@@ -113,23 +113,23 @@ pub struct External {
     fallback: usize,
     fallbacks: u64,
     journal: Option<Journal>,
-    heard: Heard,
+    heard: Subscriptions,
     /// Keys of the pending operation that the policy was told ahead of it.
     announced: usize,
     /// As the engine told it.
     time: u64,
-    /// What the pending operation is about to claim: not offered.
+    /// What the pending operation is about to acquire: not offered.
     spared: Vec<BlockId>,
     /// Scratch of `candidates`.
-    marks: Vec<Mark>,
+    marks: Vec<OfferMark>,
     loose: Vec<u32>,
     offers: u32,
 }
 
 impl External {
     /// Books; events are kept only if the policy hears any.
-    pub fn new(heard: Heard) -> Self {
-        let any = heard.events || heard.keys || heard.missed;
+    pub fn new(heard: Subscriptions) -> Self {
+        let any = heard.events || heard.keys || heard.misses;
         Self { journal: any.then(Journal::default), heard, ..Self::default() }
     }
 
@@ -146,7 +146,7 @@ impl External {
     /// Tells a policy that hears what is missed, ahead of its decision, for which keys the pending
     /// operation will compute blocks: it would else hear of them when that has happened.
     pub fn announce(&mut self, keys: impl Iterator<Item = Key>, now: u64) {
-        if !self.heard.missed || self.announced > 0 {
+        if !self.heard.misses || self.announced > 0 {
             return;
         }
         for key in keys {
@@ -156,13 +156,13 @@ impl External {
     }
 
     /// Whether the policy hears of what is missed.
-    pub fn hears_missed(&self) -> bool {
-        self.heard.missed
+    pub fn hears_misses(&self) -> bool {
+        self.heard.misses
     }
 
     /// What the pending operation has found, for a policy that hears what is missed; it is not offered.
     pub fn found(&self) -> &[BlockId] {
-        if self.heard.missed { &self.spared } else { &[] }
+        if self.heard.misses { &self.spared } else { &[] }
     }
 
     /// The pending operation is over.
@@ -181,11 +181,11 @@ impl External {
     }
 
     /// What is kept of a block.
-    pub fn row(&self, block: BlockId) -> Row {
+    pub fn row(&self, block: BlockId) -> BlockRow {
         self.rows.get(block as usize).copied().unwrap_or_default()
     }
 
-    /// Up to `limit` blocks that may die (0: all), each after its children.
+    /// Up to `limit` blocks that may be evicted (0: all), each after its children.
     pub fn candidates(&mut self, pool: &Pool, limit: usize, out: &mut Candidates) {
         let limit = if limit == 0 { usize::MAX } else { limit };
         out.clear();
@@ -193,17 +193,17 @@ impl External {
             self.marks.clear();
             1
         });
-        let unseen = Mark::new(self.offers);
-        self.marks.resize(pool.created() as usize, Mark::default());
+        let unseen = OfferMark::new(self.offers);
+        self.marks.resize(pool.created() as usize, OfferMark::default());
         for &block in &self.spared {
-            self.marks[block as usize] = Mark::spared(self.offers);
+            self.marks[block as usize] = OfferMark::spared(self.offers);
         }
         let spares = !self.spared.is_empty();
         let (marks, loose) = (&mut self.marks, &mut self.loose);
         let offering = Offering { pool, limit, marks, unseen, spares, out, loose, awaited: NIL };
-        match self.order.bands() {
+        match self.order.buckets() {
             None => offering.all(self.order.iter()),
-            Some(bands) => offering.all(bands.descent(pool)),
+            Some(buckets) => offering.all(buckets.descent(pool)),
         }
         out.describe(pool, &self.rows);
     }
@@ -214,7 +214,7 @@ impl External {
         self.spared.extend(blocks);
     }
 
-    /// The policy's choice, in the order to die. Stands until [`External::settle`].
+    /// The policy's choice, in the order of eviction. Stands until [`External::settle`].
     pub fn choose(&mut self, pool: &Pool, blocks: &[BlockId], generations: &[u32]) {
         self.forget_choice();
         for (&block, &generation) in blocks.iter().zip(generations) {
@@ -227,7 +227,7 @@ impl External {
         }
     }
 
-    /// The choice as it stands, in the order to die.
+    /// The choice as it stands, in the order of eviction.
     pub fn chosen(&self) -> Vec<BlockId> {
         self.picks.iter().copied().filter(|&b| self.picked[b as usize]).collect()
     }
@@ -268,7 +268,7 @@ impl External {
     fn record(&mut self, kind: EventKind, block: BlockId, now: u64) {
         if let Some(journal) = &mut self.journal {
             journal.add(kind, block, now);
-            if self.heard.keys || self.heard.missed {
+            if self.heard.keys || self.heard.misses {
                 journal.keys.push(Key(0));
             }
         }
@@ -281,15 +281,15 @@ impl External {
         }
     }
 
-    fn used(&mut self, block: BlockId, touch: Touch<'_>, now: u64) {
-        grow(&mut self.rows, block, Row::default());
+    fn used(&mut self, block: BlockId, touch: BlockAccess<'_>, now: u64) {
+        grow(&mut self.rows, block, BlockRow::default());
         let row = &mut self.rows[block as usize];
         row.last_use = now;
         row.last_use_time = self.time;
         row.uses = row.uses.saturating_add(1);
-        row.reach = row.reach.max(touch.using.tokens);
+        row.reach = row.reach.max(touch.access.tokens);
         row.next_use = touch.next();
-        row.meta = touch.using.meta;
+        row.meta = touch.access.meta;
     }
 }
 
@@ -298,26 +298,26 @@ impl Eviction for External {
         "external"
     }
 
-    fn insert(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>) {
+    fn insert(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>) {
         for (i, &block) in blocks.iter().enumerate() {
-            grow(&mut self.rows, block, Row::default());
+            grow(&mut self.rows, block, BlockRow::default());
             let time = self.time;
             self.rows[block as usize] =
-                Row { inserted: view.now, inserted_time: time, ..Row::default() };
-            self.used(block, Touch { using: &using, i }, view.now);
+                BlockRow { inserted: view.now, inserted_time: time, ..BlockRow::default() };
+            self.used(block, BlockAccess { access: &access, i }, view.now);
             self.record_key(EventKind::Insert, block, view.pool.key(block), view.now);
         }
     }
 
-    fn hit(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>) {
+    fn hit(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>) {
         for (i, &block) in blocks.iter().enumerate() {
-            self.used(block, Touch { using: &using, i }, view.now);
+            self.used(block, BlockAccess { access: &access, i }, view.now);
             self.record(EventKind::Hit, block, view.now);
         }
     }
 
-    fn claim(&mut self, blocks: &[BlockId], view: View<'_>) {
-        self.order.claim(blocks, view);
+    fn acquire(&mut self, blocks: &[BlockId], view: View<'_>) {
+        self.order.acquire(blocks, view);
         for &block in blocks {
             self.unpick(block);
             self.record(EventKind::Claim, block, view.now);
@@ -344,21 +344,21 @@ impl Eviction for External {
         }
     }
 
-    fn expose(&mut self, block: BlockId, view: View<'_>) {
-        self.order.expose(block, view);
+    fn on_evictable(&mut self, block: BlockId, view: View<'_>) {
+        self.order.on_evictable(block, view);
     }
 
-    fn rebanded(&mut self, block: BlockId, view: View<'_>) {
+    fn priority_changed(&mut self, block: BlockId, view: View<'_>) {
         self.unpick(block);
-        self.order.rebanded(block, view);
+        self.order.priority_changed(block, view);
     }
 
-    fn remove(&mut self, block: BlockId, why: Why, view: View<'_>) {
+    fn remove(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
         self.unpick(block);
-        self.order.remove(block, why, view);
-        let kind = match why {
-            Why::Evicted => EventKind::Evicted,
-            Why::Invalidated => EventKind::Invalidated,
+        self.order.remove(block, cause, view);
+        let kind = match cause {
+            RemovalCause::Evicted => EventKind::Evicted,
+            RemovalCause::Invalidated => EventKind::Invalidated,
         };
         self.record(kind, block, view.now);
     }
@@ -376,20 +376,20 @@ impl Eviction for External {
         self.order.victim(view)
     }
 
-    fn missed(&mut self, key: Key, view: View<'_>) {
+    fn on_miss(&mut self, key: Key, view: View<'_>) {
         if self.announced > 0 {
             self.announced -= 1;
-        } else if self.heard.missed {
+        } else if self.heard.misses {
             self.record_key(EventKind::Missed, NIL, key, view.now);
         }
     }
 
-    fn wants_missed(&self) -> bool {
-        self.heard.missed
+    fn wants_misses(&self) -> bool {
+        self.heard.misses
     }
 
     fn wants_keys(&self) -> bool {
-        self.heard.keys || self.wants_missed()
+        self.heard.keys || self.wants_misses()
     }
 
     fn next(&self, view: View<'_>) -> Option<BlockId> {

@@ -1,6 +1,6 @@
 //! What a policy outside the core is told of the blocks that it is offered.
 
-use super::Row;
+use super::BlockRow;
 use crate::pool::{BlockId, Pool};
 
 /// A fact of a block.
@@ -8,13 +8,13 @@ use crate::pool::{BlockId, Pool};
 pub enum Fact {
     /// Place in the prefix.
     Depth,
-    /// See [`Row::last_use`].
+    /// See [`BlockRow::last_use`].
     LastUse,
-    /// See [`Row::inserted`].
+    /// See [`BlockRow::inserted`].
     Inserted,
-    /// See [`Row::uses`].
+    /// See [`BlockRow::uses`].
     Uses,
-    /// See [`Row::reach`].
+    /// See [`BlockRow::reach`].
     Reach,
     /// Of the request that used it last; see [`Meta`](crate::sequence::Meta).
     Session,
@@ -24,13 +24,13 @@ pub enum Fact {
     Class,
     /// See `Session`.
     Priority,
-    /// See [`Row::next_use`].
+    /// See [`BlockRow::next_use`].
     NextUse,
     /// Its key.
     Key,
-    /// See [`Row::last_use_time`].
+    /// See [`BlockRow::last_use_time`].
     LastUseTime,
-    /// See [`Row::inserted_time`].
+    /// See [`BlockRow::inserted_time`].
     InsertedTime,
 }
 
@@ -99,7 +99,7 @@ impl Facts {
         self.unwanted & (1 << fact as u16) == 0
     }
 
-    pub(super) fn gather(&mut self, blocks: &[BlockId], pool: &Pool, rows: &[Row]) {
+    pub(super) fn gather(&mut self, blocks: &[BlockId], pool: &Pool, rows: &[BlockRow]) {
         fn fill<T>(wanted: bool, column: &mut Vec<T>, facts: impl Iterator<Item = T>) {
             if wanted {
                 column.extend(facts);
@@ -141,7 +141,7 @@ impl Facts {
         &mut self,
         blocks: &[BlockId],
         pool: &Pool,
-        rows: impl Iterator<Item = &'a Row> + Clone,
+        rows: impl Iterator<Item = &'a BlockRow> + Clone,
     ) {
         if self.wants(Fact::Key) {
             let keys = blocks.iter().map(|&block| pool.key(block).0);

@@ -1,7 +1,7 @@
 //! First in, first out among the leaves.
 
-use super::ranked::pack;
-use super::{Rank, Touch, View, grow};
+use super::rank_order::pack;
+use super::{BlockAccess, Rank, View, grow};
 use crate::pool::BlockId;
 
 /// When each block became findable.
@@ -15,12 +15,12 @@ impl Rank for Fifo {
         "fifo"
     }
 
-    fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         grow(&mut self.inserted, block, 0);
         self.inserted[block as usize] = view.now;
     }
 
-    fn hit(&mut self, _: BlockId, _: Touch<'_>, _: View<'_>) {}
+    fn hit(&mut self, _: BlockId, _: BlockAccess<'_>, _: View<'_>) {}
 
     fn release(&mut self, _: BlockId, _: View<'_>) {}
 

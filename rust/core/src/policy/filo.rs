@@ -1,6 +1,6 @@
 //! First in, last out among the leaves (`SGLang` and `FlexKV` have it).
 
-use super::keyed::{Formula, Past};
+use super::scored::{Formula, Past};
 
 /// The order of fifo, reversed among the leaves.
 #[derive(Debug, Default)]

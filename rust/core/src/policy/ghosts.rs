@@ -9,9 +9,9 @@ use crate::hash::Key;
 
 /// A key's own mix of its two words.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Taken(u64);
+pub(super) struct KeyHasher(u64);
 
-impl Hasher for Taken {
+impl Hasher for KeyHasher {
     fn write(&mut self, bytes: &[u8]) {
         self.0 = bytes.iter().fold(self.0, |sum, &byte| sum.rotate_left(8) ^ u64::from(byte));
     }
@@ -26,7 +26,7 @@ impl Hasher for Taken {
 }
 
 /// A map by key.
-pub(super) type ByKey<T> = HashMap<Key, T, BuildHasherDefault<Taken>>;
+pub(super) type ByKey<T> = HashMap<Key, T, BuildHasherDefault<KeyHasher>>;
 
 /// A bounded memory of keys. Finding, adding and forgetting are O(1).
 #[derive(Debug, Clone)]
@@ -79,7 +79,7 @@ impl<T> Ghosts<T> {
     }
 }
 
-/// Ghosts, and those of them that an admission has just asked for: these are no longer in anyone's way,
+/// Ghosts, and those of them that an allocation has just asked for: these are no longer in anyone's way,
 /// and wait for their block to be computed.
 #[derive(Debug, Clone)]
 pub(super) struct Memory<T> {
@@ -104,7 +104,7 @@ impl<T: Copy> Memory<T> {
         self.ghosts.add(key, value);
     }
 
-    /// An admission asks for `key`.
+    /// An allocation asks for `key`.
     pub fn call(&mut self, key: Key) -> Option<T> {
         let value = self.ghosts.forget(key)?;
         self.called.add(key, value);

@@ -3,8 +3,8 @@
 //! All blocks take the same memory; a block deep in its prompt takes more attention. `cost` is Young's
 //! rule (Algorithmica 11, 1994), `gdsf` counts the uses, too (Cherkasova, HPL-98-69, 1998).
 
-use super::Touch;
-use super::keyed::{Formula, Past};
+use super::BlockAccess;
+use super::scored::{Formula, Past};
 
 /// The cost of a block without attention.
 const LINEAR: u64 = 1 << 16;
@@ -37,7 +37,7 @@ impl<const USES: bool> Formula for GreedyDual<USES> {
         ((past.score >> 32) as u32, (past.score << 32) | last)
     }
 
-    fn touch(&self, past: &Past, _: Touch<'_>) -> u64 {
+    fn touch(&self, past: &Past, _: BlockAccess<'_>) -> u64 {
         let attention = LINEAR * u64::from(past.depth) / u64::from(self.attention_blocks);
         let uses = if USES { u64::from(past.uses) } else { 1 };
         self.level.saturating_add(uses.saturating_mul(LINEAR + attention))

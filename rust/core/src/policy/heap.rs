@@ -2,11 +2,11 @@
 
 use crate::pool::{BlockId, NIL, Pool};
 
-/// A block and its rank; the lower dies first, of equals the lower id. A lower retention priority goes
+/// A block and its rank; the lower is evicted first, of equals the lower id. A lower retention priority goes
 /// before any rank.
 ///
 /// Band (8 bits), rank (128) and block (32) lie in one number of 192 bits, the order of which is that
-/// of the heap: one comparison, and nothing about bands costs a pool that has none.
+/// of the heap: one comparison, and nothing about buckets costs a pool that has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Entry {
     high: u64,
@@ -16,9 +16,9 @@ pub(super) struct Entry {
 
 impl Entry {
     #[inline]
-    pub fn new(band: u8, rank: u128, block: BlockId) -> Self {
+    pub fn new(bucket: u8, rank: u128, block: BlockId) -> Self {
         Self {
-            high: (u64::from(band) << 56) | (rank >> 72) as u64,
+            high: (u64::from(bucket) << 56) | (rank >> 72) as u64,
             middle: (rank >> 8) as u64,
             low: ((rank as u64) << 56) | u64::from(block),
         }
@@ -31,7 +31,7 @@ impl Entry {
     }
 
     #[inline]
-    pub fn band(self) -> u8 {
+    pub fn bucket(self) -> u8 {
         (self.high >> 56) as u8
     }
 
@@ -45,13 +45,13 @@ impl Entry {
         self.low as BlockId
     }
 
-    /// Band and rank but for its last 8 bits. Below 2^127, as a band is at most 100.
+    /// Band and rank but for its last 8 bits. Below 2^127, as a bucket is at most 100.
     #[inline]
     fn top(&self) -> i128 {
         (i128::from(self.high) << 64) | i128::from(self.middle)
     }
 
-    /// Whether it dies before `other`: the sign of a difference, without a branch to mispredict.
+    /// Whether it is evicted before `other`: the sign of a difference, without a branch to mispredict.
     #[inline]
     fn is_before(&self, other: &Self) -> bool {
         self.top() - other.top() < i128::from(self.low < other.low)
@@ -67,7 +67,7 @@ pub(super) struct Heap {
 
 const ARITY: usize = 4;
 
-/// Of four children the one that dies first.
+/// Of four children the one that is evicted first.
 #[inline]
 fn least(four: &[Entry; ARITY]) -> usize {
     let a = usize::from(four[1].is_before(&four[0]));
@@ -76,7 +76,7 @@ fn least(four: &[Entry; ARITY]) -> usize {
 }
 
 impl Heap {
-    /// The entry that dies first.
+    /// The entry that is evicted first.
     #[inline]
     pub fn first(&self) -> Option<Entry> {
         self.entries.first().copied()
@@ -147,16 +147,16 @@ impl Heap {
         self.up(places, hole, last);
     }
 
-    /// Whether all of its blocks may die, and have the priority they stand at.
+    /// Whether all of its blocks may be evicted, and have the priority they stand at.
     pub fn validate_blocks(&self, pool: &Pool) -> Result<(), String> {
         if let Some(entry) = self.entries.iter().find(|e| !pool.is_evictable(e.block())) {
-            return Err(format!("block {} may not die", entry.block()));
+            return Err(format!("block {} may not be evicted", entry.block()));
         }
-        match self.entries.iter().find(|e| pool.priority(e.block()) != e.band()) {
+        match self.entries.iter().find(|e| pool.priority(e.block()) != e.bucket()) {
             None => Ok(()),
             Some(entry) => {
-                let (block, band) = (entry.block(), entry.band());
-                Err(format!("block {block} has priority {}, not {band}", pool.priority(block)))
+                let (block, bucket) = (entry.block(), entry.bucket());
+                Err(format!("block {block} has priority {}, not {bucket}", pool.priority(block)))
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Fewest hits a token of the prefix first: what a leaf's whole chain has brought for the room it
 //! takes (proposed as HPT in `SGLang` #30300).
 
-use super::keyed::{Formula, Past};
+use super::scored::{Formula, Past};
 
 /// Hits by blocks up to the leaf, then recency.
 #[derive(Debug, Default)]

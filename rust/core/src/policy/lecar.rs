@@ -3,8 +3,8 @@
 
 use super::ghosts::Ghosts;
 use super::heap::{Entry, Heap};
-use super::ranked::pack;
-use super::{Eviction, Use, View, Why, grow};
+use super::rank_order::pack;
+use super::{Access, Eviction, RemovalCause, View, grow};
 use crate::hash::Key;
 use crate::pool::{BlockId, NIL, Pool};
 
@@ -105,7 +105,7 @@ impl Eviction for Lecar {
         "lecar"
     }
 
-    fn insert(&mut self, blocks: &[BlockId], _: Use<'_>, view: View<'_>) {
+    fn insert(&mut self, blocks: &[BlockId], _: Access<'_>, view: View<'_>) {
         for &block in blocks {
             self.time += 1;
             grow(&mut self.columns, block, Column::default());
@@ -113,7 +113,7 @@ impl Eviction for Lecar {
         }
     }
 
-    fn hit(&mut self, blocks: &[BlockId], _: Use<'_>, view: View<'_>) {
+    fn hit(&mut self, blocks: &[BlockId], _: Access<'_>, view: View<'_>) {
         for &block in blocks {
             self.time += 1;
             let placed = self.take_out(block);
@@ -126,7 +126,7 @@ impl Eviction for Lecar {
         }
     }
 
-    fn claim(&mut self, blocks: &[BlockId], _: View<'_>) {
+    fn acquire(&mut self, blocks: &[BlockId], _: View<'_>) {
         for &block in blocks {
             self.take_out(block);
         }
@@ -141,19 +141,19 @@ impl Eviction for Lecar {
         }
     }
 
-    fn expose(&mut self, block: BlockId, view: View<'_>) {
+    fn on_evictable(&mut self, block: BlockId, view: View<'_>) {
         self.push(block, view);
     }
 
-    fn rebanded(&mut self, block: BlockId, view: View<'_>) {
+    fn priority_changed(&mut self, block: BlockId, view: View<'_>) {
         if self.take_out(block) {
             self.push(block, view);
         }
     }
 
-    fn remove(&mut self, block: BlockId, why: Why, view: View<'_>) {
+    fn remove(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
         self.take_out(block);
-        if let Some(expert) = self.blamed.take().filter(|_| why == Why::Evicted) {
+        if let Some(expert) = self.blamed.take().filter(|_| cause == RemovalCause::Evicted) {
             self.ghosts[expert].add(view.pool.key(block), self.time);
             self.ghosts[expert].trim(view.pool.usable() as usize / 2);
         }
@@ -175,7 +175,7 @@ impl Eviction for Lecar {
         self.orders[RECENCY].heap.first().map(Entry::block)
     }
 
-    fn missed(&mut self, key: Key, view: View<'_>) {
+    fn on_miss(&mut self, key: Key, view: View<'_>) {
         for expert in [RECENCY, FREQUENCY] {
             if let Some(then) = self.ghosts[expert].forget(key) {
                 self.blame(expert, self.time - then, f64::from(view.pool.usable()));
@@ -183,7 +183,7 @@ impl Eviction for Lecar {
         }
     }
 
-    fn wants_missed(&self) -> bool {
+    fn wants_misses(&self) -> bool {
         true
     }
 
@@ -203,7 +203,7 @@ impl Eviction for Lecar {
             heap.validate(places).map_err(|fault| format!("lecar: {fault}"))?;
             heap.validate_blocks(pool).map_err(|fault| format!("lecar: {fault}"))?;
             if leaves != heap.len() {
-                return Err(format!("lecar: {} in a heap, {leaves} may die", heap.len()));
+                return Err(format!("lecar: {} in a heap, {leaves} may be evicted", heap.len()));
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Least frequently used, then least recently; no ageing (`SGLang` and `LMCache` call this `lfu`).
 
-use super::ranked::pack;
-use super::{Rank, Touch, View, grow};
+use super::rank_order::pack;
+use super::{BlockAccess, Rank, View, grow};
 use crate::pool::BlockId;
 
 /// (uses since it became findable, time of last use)
@@ -22,12 +22,12 @@ impl Rank for Lfu {
         "lfu"
     }
 
-    fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         grow(&mut self.uses, block, (0, 0));
         self.uses[block as usize] = (1, view.now);
     }
 
-    fn hit(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn hit(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         let (uses, last) = &mut self.uses[block as usize];
         *uses = uses.saturating_add(1);
         *last = view.now;

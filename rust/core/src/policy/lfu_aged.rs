@@ -4,8 +4,8 @@
 //! All counts fade alike, so their order never changes by itself: log2 of the sum of 2^(t / half-life)
 //! over the times t of all uses is a key that stays.
 
-use super::Touch;
-use super::keyed::{Formula, Past};
+use super::BlockAccess;
+use super::scored::{Formula, Past};
 
 /// Counts as logarithms.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Formula for LfuAged {
         (0, past.score)
     }
 
-    fn touch(&self, past: &Past, _: Touch<'_>) -> u64 {
+    fn touch(&self, past: &Past, _: BlockAccess<'_>) -> u64 {
         let this = past.last as f64 / f64::from(self.half_life);
         let count = if past.uses == 1 {
             this

@@ -1,8 +1,8 @@
 //! LFU with dynamic ageing: uses plus the age at which the block was last touched, the age being
 //! the rank of the last victim (Arlitt et al., 1999).
 
-use super::ranked::pack;
-use super::{Rank, Touch, View, grow};
+use super::rank_order::pack;
+use super::{BlockAccess, Rank, View, grow};
 use crate::pool::BlockId;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -24,18 +24,18 @@ impl Rank for Lfuda {
         "lfuda"
     }
 
-    fn claim(&mut self, block: BlockId) {
+    fn acquire(&mut self, block: BlockId) {
         grow(&mut self.columns, block, Column::default());
         self.columns[block as usize].age = self.age;
     }
 
-    fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         let column = &mut self.columns[block as usize];
         column.uses = 1;
         column.last = view.now;
     }
 
-    fn hit(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn hit(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         let age = self.age;
         let column = &mut self.columns[block as usize];
         column.uses = column.uses.saturating_add(1);

@@ -4,13 +4,13 @@
 //! The paper's stack holds all blocks used since the least recently used short one was, resident or
 //! not. Kept here is what follows from that: a block is in the stack if it was used after that one.
 
-use super::classed::{Classes, Heads};
+use super::class_heads::{Classes, Heads};
 use super::ghosts::Memory;
 use super::queue::Queue;
-use super::ranked::pack;
+use super::rank_order::pack;
 use super::slru_lists::share;
 use super::turns::Turns;
-use super::{Touch, View, Why, grow};
+use super::{BlockAccess, RemovalCause, View, grow};
 use crate::hash::Key;
 use crate::pool::BlockId;
 
@@ -72,7 +72,7 @@ impl Classes for Lirs {
         vec![("hir_percent", u64::from(self.percent))]
     }
 
-    fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         let ghost = self.ghosts.forget(view.pool.key(block));
         let back = ghost.is_some_and(|(_, last)| self.is_recent(last));
         grow(&mut self.columns, block, Column::default());
@@ -83,7 +83,7 @@ impl Classes for Lirs {
         }
     }
 
-    fn hit(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn hit(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         let Column { class, last, .. } = self.columns[block as usize];
         let short = class == SHORT as u8 || self.is_recent(last);
         self.columns[block as usize].last = view.now;
@@ -122,21 +122,21 @@ impl Classes for Lirs {
         heads.first_of(&[LONG, SHORT])
     }
 
-    fn removed(&mut self, block: BlockId, why: Why, view: View<'_>) {
+    fn removed(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
         let last = self.columns[block as usize].last;
         let short = self.short.take(block);
-        if why == Why::Evicted && (short || self.is_recent(last)) {
+        if cause == RemovalCause::Evicted && (short || self.is_recent(last)) {
             self.ghosts.add(view.pool.key(block), last);
             let blocks = view.pool.usable();
             self.ghosts.trim(blocks as usize, blocks);
         }
     }
 
-    fn missed(&mut self, key: Key, _: View<'_>) {
+    fn on_miss(&mut self, key: Key, _: View<'_>) {
         self.ghosts.call(key);
     }
 
-    fn wants_missed(&self) -> bool {
+    fn wants_misses(&self) -> bool {
         true
     }
 }

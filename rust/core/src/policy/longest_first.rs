@@ -1,6 +1,6 @@
 //! The deepest leaf first: long prefixes give way to many short ones (cbtop's `LongestFirst`).
 
-use super::keyed::{Formula, Past};
+use super::scored::{Formula, Past};
 
 /// Depth, then recency.
 #[derive(Debug, Default)]

@@ -1,15 +1,15 @@
 //! Least recently used: cached blocks in the order their last owner left.
 //!
 //! A request's blocks are released tail first, so the order is leaf-first by itself. Linked by
-//! index: claim, release and eviction are O(1) at every size. Once any block has a retention priority
+//! index: acquire, release and eviction are O(1) at every size. Once any block has a retention priority
 //! of its own, the list becomes a heap of leaves.
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Bands, Eviction, Use, View, Why, grow};
+use super::{Access, Eviction, PriorityBuckets, RemovalCause, View, grow};
 use crate::pool::{BlockId, NIL, Pool, State};
 
-/// The order: a list from the next to die to the last used. A block is in it exactly while it is
+/// The order: a list from the next to be evicted to the last used. A block is in it exactly while it is
 /// cached, so its links need no mark of their own and mean nothing at other times.
 #[derive(Debug)]
 pub struct Lru {
@@ -20,7 +20,7 @@ pub struct Lru {
     /// Blocks of the pool.
     pool: u32,
     /// In place of the list, once priorities differ.
-    bands: Option<Box<Bands>>,
+    buckets: Option<Box<PriorityBuckets>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ const ALONE: Links = Links { before: NIL, after: NIL };
 
 impl Default for Lru {
     fn default() -> Self {
-        Self { links: Vec::new(), head: NIL, tail: NIL, len: 0, pool: 0, bands: None }
+        Self { links: Vec::new(), head: NIL, tail: NIL, len: 0, pool: 0, buckets: None }
     }
 }
 
@@ -59,7 +59,7 @@ impl Lru {
         self.len -= 1;
     }
 
-    /// The next to die. A prefix is released whole and tail first, so the head is a leaf; only where a
+    /// The next to be evicted. A prefix is released whole and tail first, so the head is a leaf; only where a
     /// superfluous copy has moved its twin up may others have to be passed.
     fn first(&self, pool: &Pool) -> Option<BlockId> {
         if self.head != NIL && pool.is_evictable(self.head) {
@@ -89,19 +89,19 @@ impl Lru {
     }
 
     /// The heap, once priorities differ.
-    pub(super) fn bands(&self) -> Option<&Bands> {
-        self.bands.as_deref()
+    pub(super) fn buckets(&self) -> Option<&PriorityBuckets> {
+        self.buckets.as_deref()
     }
 
     /// The heap, made of the list where there was one.
     #[cold]
-    fn banded(&mut self, pool: &Pool) -> &mut Bands {
-        if self.bands.is_none() {
-            let mut bands = Box::<Bands>::default();
-            self.iter().for_each(|block| bands.release(&[block], pool));
-            *self = Self { bands: Some(bands), ..Self::default() };
+    fn banded(&mut self, pool: &Pool) -> &mut PriorityBuckets {
+        if self.buckets.is_none() {
+            let mut buckets = Box::<PriorityBuckets>::default();
+            self.iter().for_each(|block| buckets.release(&[block], pool));
+            *self = Self { buckets: Some(buckets), ..Self::default() };
         }
-        self.bands.get_or_insert_default()
+        self.buckets.get_or_insert_default()
     }
 
     /// Room for as many links again, and for no more than the pool has blocks.
@@ -132,15 +132,15 @@ impl Eviction for Lru {
         Ok(())
     }
 
-    fn insert(&mut self, _: &[BlockId], _: Use<'_>, _: View<'_>) {}
+    fn insert(&mut self, _: &[BlockId], _: Access<'_>, _: View<'_>) {}
 
-    fn hit(&mut self, _: &[BlockId], _: Use<'_>, _: View<'_>) {}
+    fn hit(&mut self, _: &[BlockId], _: Access<'_>, _: View<'_>) {}
 
-    fn claim(&mut self, blocks: &[BlockId], view: View<'_>) {
+    fn acquire(&mut self, blocks: &[BlockId], view: View<'_>) {
         debug_assert!(blocks.iter().all(|&b| view.pool.state(b) == State::Committed));
-        if let Some(bands) = &mut self.bands {
+        if let Some(buckets) = &mut self.buckets {
             for &block in blocks {
-                bands.remove(block);
+                buckets.remove(block);
             }
             return;
         }
@@ -161,7 +161,7 @@ impl Eviction for Lru {
     }
 
     fn release(&mut self, blocks: &[BlockId], view: View<'_>) {
-        if view.pool.is_banded() {
+        if view.pool.has_priorities() {
             return self.banded(view.pool).release(blocks, view.pool);
         }
         let Some((&root, &leaf)) = blocks.first().zip(blocks.last()) else { return };
@@ -183,19 +183,19 @@ impl Eviction for Lru {
         self.len += blocks.len() as u32;
     }
 
-    fn expose(&mut self, block: BlockId, view: View<'_>) {
-        if let Some(bands) = &mut self.bands {
-            bands.expose(block, view.pool);
+    fn on_evictable(&mut self, block: BlockId, view: View<'_>) {
+        if let Some(buckets) = &mut self.buckets {
+            buckets.on_evictable(block, view.pool);
         }
     }
 
-    fn rebanded(&mut self, block: BlockId, view: View<'_>) {
-        self.banded(view.pool).rebanded(block, view.pool);
+    fn priority_changed(&mut self, block: BlockId, view: View<'_>) {
+        self.banded(view.pool).priority_changed(block, view.pool);
     }
 
-    fn remove(&mut self, block: BlockId, _: Why, view: View<'_>) {
-        if let Some(bands) = &mut self.bands {
-            bands.remove(block);
+    fn remove(&mut self, block: BlockId, _: RemovalCause, view: View<'_>) {
+        if let Some(buckets) = &mut self.buckets {
+            buckets.remove(block);
             return;
         }
         // One that still has owners was not in the list.
@@ -205,32 +205,34 @@ impl Eviction for Lru {
     }
 
     fn victim(&mut self, view: View<'_>) -> Option<BlockId> {
-        if let Some(bands) = &self.bands {
-            return bands.first();
+        if let Some(buckets) = &self.buckets {
+            return buckets.first();
         }
         self.first(view.pool)
     }
 
     fn next(&self, view: View<'_>) -> Option<BlockId> {
-        if let Some(bands) = &self.bands {
-            return bands.first();
+        if let Some(buckets) = &self.buckets {
+            return buckets.first();
         }
         self.first(view.pool)
     }
 
     fn order(&self, view: View<'_>) -> Vec<BlockId> {
-        match &self.bands {
+        match &self.buckets {
             None => self.leaves_first(view.pool),
-            Some(bands) => bands.descent(view.pool).collect(),
+            Some(buckets) => buckets.descent(view.pool).collect(),
         }
     }
 
     fn validate(&self, pool: &Pool) -> Result<(), String> {
-        if let Some(bands) = &self.bands {
+        if let Some(buckets) = &self.buckets {
             let leaves = (0..pool.created()).filter(|&b| pool.is_evictable(b)).count();
-            return match bands.validate(pool) {
-                Ok(()) if bands.len() == leaves => Ok(()),
-                Ok(()) => Err(format!("lru: {} in the heap, {leaves} may die", bands.len())),
+            return match buckets.validate(pool) {
+                Ok(()) if buckets.len() == leaves => Ok(()),
+                Ok(()) => {
+                    Err(format!("lru: {} in the heap, {leaves} may be evicted", buckets.len()))
+                }
                 Err(fault) => Err(format!("lru: {fault}")),
             };
         }

@@ -5,9 +5,9 @@
 //! largest such: attention makes it grow with the block's place in its prefix. Places are told apart
 //! in quarters of a power of two; so within a class recency decides, and heads are compared.
 
-use super::classed::{Classes, Heads};
-use super::ranked::pack;
-use super::{Touch, View, grow};
+use super::class_heads::{Classes, Heads};
+use super::rank_order::pack;
+use super::{BlockAccess, View, grow};
 use crate::pool::BlockId;
 
 const STEPS: u32 = 4;
@@ -65,13 +65,13 @@ impl Classes for Marconi {
         ]
     }
 
-    fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         grow(&mut self.columns, block, (0, 0));
         self.columns[block as usize].0 = bucket(view.pool.depth(block).saturating_add(1));
         self.release(block, view);
     }
 
-    fn hit(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn hit(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         self.release(block, view);
     }
 

@@ -1,17 +1,16 @@
-//! Eviction policies: which block dies next.
+//! Eviction policies: which block is evicted next.
 //!
-//! The core decides who *may* die (rule 7); a policy only says in which order. Events reach it in
+//! The core decides what *may* be evicted (rule 7); a policy only says in which order. Events reach it in
 //! the order things happened; per block it sees `take` and `insert` when it is taken and becomes
-//! findable, then any number of `claim … release` pairs, then `remove`.
+//! findable, then any number of `acquire … release` pairs, then `remove`.
 //!
-//! A policy that only ranks implements [`Rank`] and gets its order from [`Ranked`], a heap over the
+//! A policy that only ranks implements [`Rank`] and gets its order from [`RankOrder`], a heap over the
 //! evictable leaves. One with lists of its own implements [`Eviction`].
 
 pub mod admission;
 mod arc;
-mod bands;
 mod candidates;
-mod classed;
+mod class_heads;
 mod clock;
 mod external;
 mod facts;
@@ -22,7 +21,6 @@ mod ghosts;
 mod greedy_dual;
 mod heap;
 mod hpt;
-mod keyed;
 mod lecar;
 mod lfu;
 mod lfu_aged;
@@ -38,10 +36,12 @@ mod offering;
 mod opt;
 mod options;
 mod priority;
+mod priority_buckets;
 mod queue;
-mod ranked;
+mod rank_order;
 mod returns;
 mod s3fifo;
+mod scored;
 mod session;
 mod sieve;
 mod sketch;
@@ -57,18 +57,16 @@ mod wlfu;
 mod workload;
 
 pub use arc::Arc;
-pub use bands::Bands;
 pub use candidates::Candidates;
-pub use classed::{Classed, Classes, Heads};
+pub use class_heads::{ClassHeads, Classes, Heads};
 pub use clock::Clock;
-pub use external::{EventKind, External, Heard, Journal, Row};
+pub use external::{BlockRow, EventKind, External, Journal, Subscriptions};
 pub use facts::{Fact, Facts};
 pub use fifo::Fifo;
 pub use filo::Filo;
 pub use foresight::{Foresight, Tuning};
 pub use greedy_dual::{Cost, Gdsf, GreedyDual};
 pub use hpt::Hpt;
-pub use keyed::{Formula, Keyed, Past};
 pub use lecar::Lecar;
 pub use lfu::Lfu;
 pub use lfu_aged::LfuAged;
@@ -83,8 +81,10 @@ pub use next_use::NextUse;
 pub use opt::Opt;
 pub use options::PolicyOptions;
 pub use priority::Priority;
-pub use ranked::{Rank, Ranked};
+pub use priority_buckets::PriorityBuckets;
+pub use rank_order::{Rank, RankOrder};
 pub use s3fifo::S3Fifo;
+pub use scored::{Formula, Past, Scored};
 pub use session::Session;
 pub use sieve::Sieve;
 pub use slru::Slru;
@@ -102,7 +102,7 @@ use crate::hash::Key;
 use crate::pool::{BlockId, Pool};
 use crate::sequence::Meta;
 
-/// Never used again, as far as the outlook tells.
+/// Never used again, as far as is known.
 pub const NEVER: u32 = u32::MAX;
 
 /// What a policy may look at.
@@ -116,41 +116,41 @@ pub struct View<'a> {
 
 /// Who uses blocks, and when again.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Use<'a> {
-    /// `outlook[i]` says when the i-th block is used next, where that is known; empty otherwise.
-    pub outlook: &'a [u32],
+pub struct Access<'a> {
+    /// `next_use[i]` says when the i-th block is used next, where that is known; empty otherwise.
+    pub next_use: &'a [u32],
     /// The request.
     pub meta: Meta,
     /// Its known length in tokens.
     pub tokens: u32,
 }
 
-impl Use<'_> {
+impl Access<'_> {
     /// When the i-th block is used next.
     pub fn next(&self, i: usize) -> u32 {
-        self.outlook.get(i).copied().unwrap_or(NEVER)
+        self.next_use.get(i).copied().unwrap_or(NEVER)
     }
 }
 
 /// One block's share of a [`Use`].
 #[derive(Debug, Clone, Copy)]
-pub struct Touch<'a> {
+pub struct BlockAccess<'a> {
     /// The use of all blocks together.
-    pub using: &'a Use<'a>,
+    pub access: &'a Access<'a>,
     /// Which of them this is.
     pub i: usize,
 }
 
-impl Touch<'_> {
+impl BlockAccess<'_> {
     /// When the block is used next.
     pub fn next(&self) -> u32 {
-        self.using.next(self.i)
+        self.access.next(self.i)
     }
 }
 
 /// Why a block left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum RemovalCause {
     /// It was the victim.
     Evicted,
     /// It was forgotten: a reset, new weights, a superfluous copy.
@@ -163,34 +163,34 @@ pub trait Eviction: Send {
     fn name(&self) -> &'static str;
 
     /// `blocks` became findable; they have an owner.
-    fn insert(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>);
+    fn insert(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>);
 
-    /// An admission found `blocks` (or computed copies of them).
-    fn hit(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>);
+    /// An allocation found `blocks` (or computed copies of them).
+    fn hit(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>);
 
     /// `block` was free and got its first owner; it is not findable yet.
     fn take(&mut self, _block: BlockId) {}
 
     /// `blocks` were cached and got an owner: they must leave the order.
-    fn claim(&mut self, blocks: &[BlockId], view: View<'_>);
+    fn acquire(&mut self, blocks: &[BlockId], view: View<'_>);
 
     /// The last owner of each of `blocks` left. They are in the order of their prefix: the last one
-    /// dies first.
+    /// is evicted first.
     fn release(&mut self, blocks: &[BlockId], view: View<'_>);
 
-    /// `block` is cached and the last block after it is gone: it may die now.
-    fn expose(&mut self, block: BlockId, view: View<'_>);
+    /// `block` is cached and the last block after it is gone: it may be evicted now.
+    fn on_evictable(&mut self, block: BlockId, view: View<'_>);
 
     /// `block`, which is cached, has another retention priority now ([`Pool::priority`]). Blocks of a
-    /// lower one die first, whatever the policy says of them; it ranks those of the same.
-    fn rebanded(&mut self, block: BlockId, view: View<'_>);
+    /// lower one are evicted first, whatever the policy says of them; it ranks those of the same.
+    fn priority_changed(&mut self, block: BlockId, view: View<'_>);
 
-    /// `block` was named a victim, claimed in its place, and may die again: it keeps its place.
+    /// `block` was named a victim, acquired in its place, and may be evicted again: it keeps its place.
     fn restore(&mut self, block: BlockId, view: View<'_>) {
-        self.expose(block, view);
+        self.on_evictable(block, view);
     }
 
-    /// These are cached but may not die in this operation: each that is named is claimed at once, and
+    /// These are cached but may not be evicted in this operation: each that is named is acquired at once, and
     /// restored at the end. Empty: it has ended.
     fn set_aside(&mut self, _blocks: &[BlockId]) {}
 
@@ -199,25 +199,25 @@ pub trait Eviction: Send {
         true
     }
 
-    /// `block` is no longer findable. Called after it left the pool's books.
-    fn remove(&mut self, block: BlockId, why: Why, view: View<'_>);
+    /// `block` is no longer findable. Called after it left the pool's index.
+    fn remove(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>);
 
-    /// The block that should die next, which must be evictable. The core evicts it at once, or asks
+    /// The block that should be evicted next, which must be evictable. The core evicts it at once, or asks
     /// no more in this operation.
     fn victim(&mut self, view: View<'_>) -> Option<BlockId>;
 
-    /// An admission is about to get a block for `key`, which was not found: ghosts may be there.
-    fn missed(&mut self, _key: Key, _view: View<'_>) {}
+    /// An allocation is about to get a block for `key`, which was not found: ghosts may be there.
+    fn on_miss(&mut self, _key: Key, _view: View<'_>) {}
 
-    /// Whether [`Eviction::missed`] does anything.
-    fn wants_missed(&self) -> bool {
+    /// Whether [`Eviction::on_miss`] does anything.
+    fn wants_misses(&self) -> bool {
         false
     }
 
     /// Whether it goes by keys, for example of blocks that are gone: they are then made even where the
     /// index needs none.
     fn wants_keys(&self) -> bool {
-        self.wants_missed()
+        self.wants_misses()
     }
 
     /// Whether it ranks by what only a replay knows.
@@ -230,12 +230,12 @@ pub trait Eviction: Send {
         false
     }
 
-    /// Whether a block with this outlook should stay out rather than replace `victim`.
+    /// Whether a block with this next use should stay out rather than replace `victim`.
     fn refuses(&self, _outlook: u32, _victim: BlockId) -> bool {
         false
     }
 
-    /// The block that is likely to die next, as far as that can be said without a decision.
+    /// The block that is likely to be evicted next, as far as that can be said without a decision.
     fn next(&self, _view: View<'_>) -> Option<BlockId> {
         None
     }
@@ -270,15 +270,15 @@ pub trait Eviction: Send {
         Vec::new()
     }
 
-    /// The books of a policy outside the core, if this is one.
+    /// The state of a policy outside the core, if this is one.
     fn external(&mut self) -> Option<&mut External> {
         None
     }
 
-    /// Every cached block in the present order of death, as far as it is settled. For tests.
+    /// Every cached block in the present order of eviction, as far as it is settled. For tests.
     fn order(&self, view: View<'_>) -> Vec<BlockId>;
 
-    /// Checks the policy's own books against the pool's.
+    /// Checks the policy's own state against the pool's.
     ///
     /// # Errors
     /// One line that says what disagrees.
@@ -287,53 +287,55 @@ pub trait Eviction: Send {
 
 type Make = fn(PolicyOptions) -> Box<dyn Eviction>;
 
-fn ranked<R: Rank + 'static>(policy: R) -> Box<dyn Eviction> {
-    Box::new(Ranked::new(policy))
+fn rank_order<R: Rank + 'static>(policy: R) -> Box<dyn Eviction> {
+    Box::new(RankOrder::new(policy))
 }
 
-fn keyed<F: Formula + 'static>(formula: F) -> Box<dyn Eviction> {
-    ranked(Keyed::new(formula))
+fn scored<F: Formula + 'static>(formula: F) -> Box<dyn Eviction> {
+    rank_order(Scored::new(formula))
 }
 
-fn classed<P: Classes>(policy: P) -> Box<dyn Eviction> {
-    Box::new(Classed::new(policy))
+fn class_heads<P: Classes>(policy: P) -> Box<dyn Eviction> {
+    Box::new(ClassHeads::new(policy))
 }
 
 /// Every policy; `infinite` is lru in a pool that never fills.
 const POLICIES: &[(&str, Make)] = &[
     ("lru", |_| Box::new(Lru::default())),
-    ("foresight", |_| classed(Foresight::default())),
-    ("mru", |_| keyed(Mru)),
-    ("fifo", |_| ranked(Fifo::default())),
-    ("filo", |_| keyed(Filo)),
-    ("lfu", |_| ranked(Lfu::default())),
-    ("lfuda", |_| ranked(Lfuda::default())),
-    ("lfu-aged", |o| keyed(LfuAged::new(o.half_life_ticks))),
-    ("wlfu", |o| keyed(Wlfu::new(o.bonus_ticks))),
-    ("hpt", |_| keyed(Hpt)),
-    ("slru", |o| ranked(Slru::new(o.protected_uses))),
-    ("gdsf", |o| keyed(Gdsf::new(o.attention_blocks))),
-    ("cost", |o| keyed(Cost::new(o.attention_blocks))),
-    ("priority", |_| keyed(Priority)),
-    ("longest-first", |_| keyed(LongestFirst)),
-    ("ttl", |o| keyed(Ttl::new(o.session_ticks, o.one_shot_ticks))),
-    ("clock", |_| classed(Clock::default())),
-    ("sieve", |_| classed(Sieve::default())),
-    ("2q", |o| classed(TwoQ::new(o.in_percent, o.out_percent))),
-    ("arc", |_| classed(Arc::default())),
-    ("mq", |o| classed(Mq::new(u64::from(o.lifetime)))),
-    ("s3-fifo", |o| classed(S3Fifo::new(o.small_percent))),
-    ("slru-lists", |o| classed(SlruLists::new(o.protected_percent))),
-    ("slru-decay", |o| classed(SlruDecay::new(o.protected_uses, o.debounce_ticks, o.decay_ticks))),
-    ("lirs", |o| classed(Lirs::new(o.hir_percent))),
-    ("w-tinylfu", |o| classed(WTinyLfu::new(o.window_percent))),
+    ("foresight", |_| class_heads(Foresight::default())),
+    ("mru", |_| scored(Mru)),
+    ("fifo", |_| rank_order(Fifo::default())),
+    ("filo", |_| scored(Filo)),
+    ("lfu", |_| rank_order(Lfu::default())),
+    ("lfuda", |_| rank_order(Lfuda::default())),
+    ("lfu-aged", |o| scored(LfuAged::new(o.half_life_ticks))),
+    ("wlfu", |o| scored(Wlfu::new(o.bonus_ticks))),
+    ("hpt", |_| scored(Hpt)),
+    ("slru", |o| rank_order(Slru::new(o.protected_uses))),
+    ("gdsf", |o| scored(Gdsf::new(o.attention_blocks))),
+    ("cost", |o| scored(Cost::new(o.attention_blocks))),
+    ("priority", |_| scored(Priority)),
+    ("longest-first", |_| scored(LongestFirst)),
+    ("ttl", |o| scored(Ttl::new(o.session_ticks, o.one_shot_ticks))),
+    ("clock", |_| class_heads(Clock::default())),
+    ("sieve", |_| class_heads(Sieve::default())),
+    ("2q", |o| class_heads(TwoQ::new(o.in_percent, o.out_percent))),
+    ("arc", |_| class_heads(Arc::default())),
+    ("mq", |o| class_heads(Mq::new(u64::from(o.lifetime)))),
+    ("s3-fifo", |o| class_heads(S3Fifo::new(o.small_percent))),
+    ("slru-lists", |o| class_heads(SlruLists::new(o.protected_percent))),
+    ("slru-decay", |o| {
+        class_heads(SlruDecay::new(o.protected_uses, o.debounce_ticks, o.decay_ticks))
+    }),
+    ("lirs", |o| class_heads(Lirs::new(o.hir_percent))),
+    ("w-tinylfu", |o| class_heads(WTinyLfu::new(o.window_percent))),
     ("lecar", |_| Box::new(Lecar::default())),
-    ("marconi", |o| classed(Marconi::new(o.alpha_percent, o.attention_blocks))),
-    ("workload", |_| classed(Workload::default())),
-    ("session", |_| classed(Session::default())),
-    ("next-use", |_| ranked(NextUse::default())),
-    ("opt", |_| ranked(Opt::new(true))),
-    ("opt-forced", |_| ranked(Opt::new(false))),
+    ("marconi", |o| class_heads(Marconi::new(o.alpha_percent, o.attention_blocks))),
+    ("workload", |_| class_heads(Workload::default())),
+    ("session", |_| class_heads(Session::default())),
+    ("next-use", |_| rank_order(NextUse::default())),
+    ("opt", |_| rank_order(Opt::new(true))),
+    ("opt-forced", |_| rank_order(Opt::new(false))),
     ("infinite", |_| Box::new(Lru::default())),
 ];
 

@@ -1,12 +1,12 @@
 //! MQ: a queue a power of two of uses, each an LRU; what lies idle too long moves one down (Zhou,
 //! Philbin and Li, USENIX 2001).
 
-use super::classed::{Classes, Heads};
+use super::class_heads::{Classes, Heads};
 use super::ghosts::Memory;
 use super::heap::{Entry, Heap};
-use super::ranked::pack;
+use super::rank_order::pack;
 use super::turns::Turns;
-use super::{Touch, View, Why, grow};
+use super::{BlockAccess, RemovalCause, View, grow};
 use crate::hash::Key;
 use crate::pool::{BlockId, NIL};
 
@@ -29,7 +29,7 @@ struct Column {
 pub struct Mq {
     lifetime: u64,
     columns: Vec<Column>,
-    /// Every block's place in its queue, whether it may die or not.
+    /// Every block's place in its queue, whether it may be evicted or not.
     queues: [Heap; QUEUES],
     places: Vec<u32>,
     ghosts: Memory<u32>,
@@ -88,13 +88,13 @@ impl Classes for Mq {
         vec![("lifetime", self.lifetime)]
     }
 
-    fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         grow(&mut self.columns, block, Column::default());
         let before = self.ghosts.forget(view.pool.key(block)).map_or(0, |(_, uses)| uses);
         self.used(block, before.saturating_add(1), view);
     }
 
-    fn hit(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn hit(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         let uses = self.columns[block as usize].uses.saturating_add(1);
         self.leave(block);
         self.used(block, uses, view);
@@ -127,20 +127,20 @@ impl Classes for Mq {
         heads.first_of(&[])
     }
 
-    fn removed(&mut self, block: BlockId, why: Why, view: View<'_>) {
+    fn removed(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
         self.leave(block);
-        if why == Why::Evicted {
+        if cause == RemovalCause::Evicted {
             self.ghosts.add(view.pool.key(block), self.columns[block as usize].uses);
             let blocks = view.pool.usable();
             self.ghosts.trim(GHOSTS * blocks as usize, blocks);
         }
     }
 
-    fn missed(&mut self, key: Key, _: View<'_>) {
+    fn on_miss(&mut self, key: Key, _: View<'_>) {
         self.ghosts.call(key);
     }
 
-    fn wants_missed(&self) -> bool {
+    fn wants_misses(&self) -> bool {
         true
     }
 }

@@ -1,6 +1,6 @@
 //! Most recently used first: best for loops longer than the cache (`FlexKV` and `LMCache` have it).
 
-use super::keyed::{Formula, Past};
+use super::scored::{Formula, Past};
 
 /// The order of lru, reversed among the leaves.
 #[derive(Debug, Default)]

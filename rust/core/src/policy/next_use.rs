@@ -3,8 +3,8 @@
 //!
 //! Next uses are those that requests tell. Where all are known this is [`Opt`](super::Opt).
 
-use super::ranked::pack;
-use super::{NEVER, Rank, Touch, View, grow};
+use super::rank_order::pack;
+use super::{BlockAccess, NEVER, Rank, View, grow};
 use crate::pool::BlockId;
 
 /// (next use, time of last use)
@@ -18,12 +18,12 @@ impl Rank for NextUse {
         "next-use"
     }
 
-    fn insert(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>) {
+    fn insert(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>) {
         grow(&mut self.columns, block, (NEVER, 0));
         self.columns[block as usize] = (touch.next(), view.now);
     }
 
-    fn hit(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>) {
+    fn hit(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>) {
         self.columns[block as usize] = (touch.next(), view.now);
     }
 

@@ -5,7 +5,7 @@ use crate::pool::{BlockId, NIL, Pool};
 
 /// What an offer knows of a block.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Mark {
+pub(super) struct OfferMark {
     /// The offer that it was written for; else it says nothing. None is the 0th.
     offer: u32,
     /// Its place there, or [`NIL`].
@@ -16,7 +16,7 @@ pub(super) struct Mark {
     passed: bool,
 }
 
-impl Mark {
+impl OfferMark {
     /// Of a block that the offer of this number has not met.
     pub fn new(offer: u32) -> Self {
         Self { offer, place: NIL, children: 0, passed: false }
@@ -34,8 +34,8 @@ pub(super) struct Offering<'a> {
     /// How many there may be.
     pub limit: usize,
     /// By block.
-    pub marks: &'a mut [Mark],
-    pub unseen: Mark,
+    pub marks: &'a mut [OfferMark],
+    pub unseen: OfferMark,
     /// Whether the marks keep blocks out: by a count of children that no block has.
     pub spares: bool,
     pub out: &'a mut Candidates,
@@ -117,7 +117,7 @@ impl Offering<'_> {
     }
 
     #[inline]
-    fn mark(&mut self, block: BlockId) -> &mut Mark {
+    fn mark(&mut self, block: BlockId) -> &mut OfferMark {
         let mark = &mut self.marks[block as usize];
         if mark.offer != self.unseen.offer {
             *mark = self.unseen;

@@ -1,10 +1,10 @@
-//! Belady's rule over a known future: the farthest next use dies first, the deepest on ties.
+//! Belady's rule over a known future: the farthest next use is evicted first, the deepest on ties.
 //!
 //! With deepest-first ties the cache stays closed under prefixes, so leaf-only costs nothing and
 //! the rule is optimal for blocks of equal cost.
 
-use super::ranked::pack;
-use super::{NEVER, Rank, Touch, View, grow};
+use super::rank_order::pack;
+use super::{BlockAccess, NEVER, Rank, View, grow};
 use crate::pool::BlockId;
 
 /// Next use a block.
@@ -26,12 +26,12 @@ impl Rank for Opt {
         if self.bypass { "opt" } else { "opt-forced" }
     }
 
-    fn insert(&mut self, block: BlockId, touch: Touch<'_>, _: View<'_>) {
+    fn insert(&mut self, block: BlockId, touch: BlockAccess<'_>, _: View<'_>) {
         grow(&mut self.next, block, NEVER);
         self.next[block as usize] = touch.next();
     }
 
-    fn hit(&mut self, block: BlockId, touch: Touch<'_>, _: View<'_>) {
+    fn hit(&mut self, block: BlockId, touch: BlockAccess<'_>, _: View<'_>) {
         self.next[block as usize] = touch.next();
     }
 
@@ -49,7 +49,7 @@ impl Rank for Opt {
         self.bypass
     }
 
-    fn refuses(&self, outlook: u32, victim: BlockId) -> bool {
-        self.bypass && self.next[victim as usize] <= outlook
+    fn refuses(&self, next_use: u32, victim: BlockId) -> bool {
+        self.bypass && self.next[victim as usize] <= next_use
     }
 }

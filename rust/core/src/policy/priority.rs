@@ -1,7 +1,7 @@
 //! The highest priority of any request that used a block, then recency (`SGLang`'s `priority`).
 
-use super::Touch;
-use super::keyed::{Formula, Past};
+use super::BlockAccess;
+use super::scored::{Formula, Past};
 
 /// Priorities of requests, as the blocks inherit them.
 #[derive(Debug, Default)]
@@ -14,9 +14,9 @@ impl Formula for Priority {
         (past.score as u32, past.last)
     }
 
-    fn touch(&self, past: &Past, touch: Touch<'_>) -> u64 {
+    fn touch(&self, past: &Past, touch: BlockAccess<'_>) -> u64 {
         // From the lowest priority on, so that none is below that of a block nobody used.
-        let priority = touch.using.meta.priority.wrapping_sub(i32::MIN) as u32;
+        let priority = touch.access.meta.priority.wrapping_sub(i32::MIN) as u32;
         past.score.max(u64::from(priority))
     }
 }

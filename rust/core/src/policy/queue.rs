@@ -1,4 +1,4 @@
-//! All members of a bounded list in their order, those that may not die now, too.
+//! All members of a bounded list in their order, those that may not be evicted now, too.
 
 use super::grow;
 use super::heap::{Entry, Heap};

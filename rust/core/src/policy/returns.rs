@@ -2,7 +2,7 @@
 //! is exponentially distributed ("`KVCache` in the Wild", USENIX ATC 2025, finds that for requests of
 //! one type and turn).
 
-use super::classed::Heads;
+use super::class_heads::Heads;
 use crate::pool::BlockId;
 
 /// Waits after which a class's counts are halved.

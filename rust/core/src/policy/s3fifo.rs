@@ -1,12 +1,12 @@
 //! S3-FIFO: a small FIFO filters what is used once, a main FIFO gives what is used another round
 //! (Yang et al., SOSP 2023).
 
-use super::classed::{Classes, Heads};
+use super::class_heads::{Classes, Heads};
 use super::ghosts::Memory;
-use super::ranked::pack;
+use super::rank_order::pack;
 use super::slru_lists::share;
 use super::turns::Turns;
-use super::{Touch, View, Why, grow};
+use super::{BlockAccess, RemovalCause, View, grow};
 use crate::hash::Key;
 use crate::pool::BlockId;
 
@@ -58,7 +58,7 @@ impl Classes for S3Fifo {
         vec![("small_percent", u64::from(self.percent))]
     }
 
-    fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         let back = self.ghosts.forget(view.pool.key(block)).is_some();
         self.small += usize::from(!back);
         let class = if back { MAIN } else { SMALL } as u8;
@@ -66,7 +66,7 @@ impl Classes for S3Fifo {
         self.columns[block as usize] = Column { class, uses: 0, since: self.turns.at(view.now) };
     }
 
-    fn hit(&mut self, block: BlockId, _: Touch<'_>, _: View<'_>) {
+    fn hit(&mut self, block: BlockId, _: BlockAccess<'_>, _: View<'_>) {
         let uses = &mut self.columns[block as usize].uses;
         *uses = (*uses + 1).min(MOST_USES);
     }
@@ -105,23 +105,23 @@ impl Classes for S3Fifo {
         true
     }
 
-    fn removed(&mut self, block: BlockId, why: Why, view: View<'_>) {
+    fn removed(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
         if self.class(block) == MAIN {
             return;
         }
         self.small -= 1;
-        if why == Why::Evicted {
+        if cause == RemovalCause::Evicted {
             self.ghosts.add(view.pool.key(block), ());
             let rest = 100u32.saturating_sub(self.percent);
             self.ghosts.trim(share(view, rest), view.pool.usable());
         }
     }
 
-    fn missed(&mut self, key: Key, _: View<'_>) {
+    fn on_miss(&mut self, key: Key, _: View<'_>) {
         self.ghosts.call(key);
     }
 
-    fn wants_missed(&self) -> bool {
+    fn wants_misses(&self) -> bool {
         true
     }
 }

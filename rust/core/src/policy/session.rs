@@ -5,12 +5,12 @@
 //! turns it had, and on how long it has been silent. Blocks of requests without a session are one more
 //! class, whose uses count as turns.
 
-use super::classed::{Classes, Heads};
+use super::class_heads::{Classes, Heads};
 use super::ghosts::Ghosts;
-use super::ranked::pack;
+use super::rank_order::pack;
 use super::returns::Returns;
 use super::workload::log;
-use super::{Touch, View, Why, grow};
+use super::{BlockAccess, RemovalCause, View, grow};
 use crate::hash::Key;
 use crate::pool::BlockId;
 
@@ -19,7 +19,7 @@ const NOBODY: u8 = 0;
 
 /// A session's turn, and when it was seen last.
 #[derive(Debug, Clone, Copy, Default)]
-struct Seen {
+struct SessionUse {
     turn: u32,
     class: u8,
     last: u64,
@@ -32,7 +32,7 @@ pub struct Session {
     columns: Vec<(u8, u64)>,
     returns: Returns,
     /// As many as there are blocks.
-    sessions: Ghosts<Seen>,
+    sessions: Ghosts<SessionUse>,
     /// The session, turn and tick of the last use, and its class.
     current: (u64, u32, u64, u8),
 }
@@ -44,8 +44,8 @@ fn key(session: u64) -> Key {
 
 impl Session {
     /// The class of a use, whose turn is counted if it is new.
-    fn turn(&mut self, touch: Touch<'_>, view: View<'_>) -> u8 {
-        let (session, turn) = (touch.using.meta.session, touch.using.meta.turn);
+    fn turn(&mut self, touch: BlockAccess<'_>, view: View<'_>) -> u8 {
+        let (session, turn) = (touch.access.meta.session, touch.access.meta.turn);
         if session == 0 {
             return NOBODY;
         }
@@ -61,7 +61,7 @@ impl Session {
         if before.is_none_or(|before| before.turn != turn) {
             self.returns.begin(class.into());
         }
-        self.sessions.add(key, Seen { turn, class, last: view.now });
+        self.sessions.add(key, SessionUse { turn, class, last: view.now });
         self.sessions.trim(view.pool.usable() as usize);
         self.current = (session, turn, view.now, class);
         class
@@ -73,7 +73,7 @@ impl Classes for Session {
         "session"
     }
 
-    fn insert(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>) {
+    fn insert(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>) {
         let class = self.turn(touch, view);
         if class == NOBODY {
             self.returns.begin(NOBODY.into());
@@ -82,7 +82,7 @@ impl Classes for Session {
         self.columns[block as usize] = (class, view.now);
     }
 
-    fn hit(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>) {
+    fn hit(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>) {
         let (before, last) = self.columns[block as usize];
         if before == NOBODY {
             self.returns.returned(NOBODY.into(), view.now - last);
@@ -106,8 +106,8 @@ impl Classes for Session {
         self.returns.least(heads, view.now, |block| self.columns[block as usize].1)
     }
 
-    fn removed(&mut self, block: BlockId, why: Why, view: View<'_>) {
-        if why == Why::Evicted {
+    fn removed(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
+        if cause == RemovalCause::Evicted {
             self.returns.evicted(view.now - self.columns[block as usize].1);
         }
     }

@@ -1,8 +1,8 @@
 //! SIEVE: a FIFO whose hand spares what was used since it last came by, without moving it (Zhang et
 //! al., NSDI 2024).
 
-use super::classed::{Classes, Heads};
-use super::{Touch, View, grow};
+use super::class_heads::{Classes, Heads};
+use super::{BlockAccess, View, grow};
 use crate::pool::BlockId;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -12,7 +12,7 @@ struct Column {
     /// Since the hand came by.
     used: bool,
     /// The retention priority that it stands at, which names the hand that goes over it.
-    band: u8,
+    bucket: u8,
 }
 
 /// Where a hand is in the queue, and which class is what it has not come to yet.
@@ -30,10 +30,10 @@ impl Hand {
 
 /// The hand moves from the oldest on. Blocks ahead of it are one class, those behind it the other;
 /// when it starts anew, the two change their parts. It does so behind the newest block, even if others
-/// come before the next one must die.
+/// come before the next one must be evicted.
 ///
 /// Each retention priority has a hand of its own, which meets no blocks but those of that priority: what
-/// dies at one moves no hand of another, and the two classes stay what they are to each hand. A block
+/// is evicted at one moves no hand of another, and the two classes stay what they are to each hand. A block
 /// whose priority changes keeps its place in the queue.
 #[derive(Debug, Clone, Default)]
 pub struct Sieve {
@@ -44,15 +44,15 @@ pub struct Sieve {
 }
 
 impl Sieve {
-    fn hand(&self, band: u8) -> Hand {
-        self.hands.get(band as usize).copied().unwrap_or_default()
+    fn hand(&self, bucket: u8) -> Hand {
+        self.hands.get(bucket as usize).copied().unwrap_or_default()
     }
 
-    fn hand_mut(&mut self, band: u8) -> &mut Hand {
-        if self.hands.len() <= band as usize {
-            self.hands.resize(band as usize + 1, Hand::default());
+    fn hand_mut(&mut self, bucket: u8) -> &mut Hand {
+        if self.hands.len() <= bucket as usize {
+            self.hands.resize(bucket as usize + 1, Hand::default());
         }
-        &mut self.hands[band as usize]
+        &mut self.hands[bucket as usize]
     }
 }
 
@@ -61,7 +61,7 @@ impl Classes for Sieve {
         "sieve"
     }
 
-    fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         grow(&mut self.columns, block, Column::default());
         // Each its own, in the order of `pack` and the heap: the hand must pass no two at once.
         let deeper = u32::MAX - view.pool.depth(block);
@@ -70,17 +70,17 @@ impl Classes for Sieve {
         self.newest = self.newest.max(place);
     }
 
-    fn hit(&mut self, block: BlockId, _: Touch<'_>, _: View<'_>) {
+    fn hit(&mut self, block: BlockId, _: BlockAccess<'_>, _: View<'_>) {
         self.columns[block as usize].used = true;
     }
 
-    fn stands_at(&mut self, block: BlockId, band: u8) {
-        self.columns[block as usize].band = band;
+    fn stands_at(&mut self, block: BlockId, bucket: u8) {
+        self.columns[block as usize].bucket = bucket;
     }
 
     fn class(&self, block: BlockId) -> usize {
-        let Column { place, band, .. } = self.columns[block as usize];
-        let hand = self.hand(band);
+        let Column { place, bucket, .. } = self.columns[block as usize];
+        let hand = self.hand(bucket);
         if place > hand.place { hand.ahead } else { 1 - hand.ahead }
     }
 
@@ -89,7 +89,7 @@ impl Classes for Sieve {
     }
 
     fn choose(&mut self, heads: Heads<'_>, _: View<'_>) -> usize {
-        let hand = self.hand_mut(heads.band());
+        let hand = self.hand_mut(heads.bucket());
         if heads.is_empty(hand.ahead) {
             hand.start_anew();
         }
@@ -97,20 +97,20 @@ impl Classes for Sieve {
     }
 
     fn spare(&mut self, block: BlockId, _: View<'_>) -> bool {
-        let Column { place, used, band } = self.columns[block as usize];
+        let Column { place, used, bucket } = self.columns[block as usize];
         if used {
             self.columns[block as usize].used = false;
-            self.hand_mut(band).place = place;
+            self.hand_mut(bucket).place = place;
         }
         used
     }
 
     fn evicted(&mut self, block: BlockId, heads: Heads<'_>) {
-        let Column { place, band, .. } = self.columns[block as usize];
+        let Column { place, bucket, .. } = self.columns[block as usize];
         let newest = self.newest;
-        let hand = self.hand_mut(band);
-        let is_lowest = heads.band() >= band || heads.lowest().is_none();
-        let before = (heads.band() == band).then(|| heads.first(hand.ahead)).flatten();
+        let hand = self.hand_mut(bucket);
+        let is_lowest = heads.bucket() >= bucket || heads.lowest().is_none();
+        let before = (heads.bucket() == bucket).then(|| heads.first(hand.ahead)).flatten();
         // The hand came to no other block but the first that is ahead of it.
         if is_lowest && place > hand.place && before.is_none_or(|(_, next)| next > place) {
             hand.place = place;

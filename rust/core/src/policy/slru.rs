@@ -1,20 +1,20 @@
 //! Segmented LRU as `SGLang`'s `slru`: used often enough is protected, then recency.
 
-use super::ranked::pack;
-use super::{Lfu, Rank, Touch, View};
+use super::rank_order::pack;
+use super::{BlockAccess, Lfu, Rank, View};
 use crate::pool::BlockId;
 
-/// The books of lfu, read otherwise.
+/// The state of lfu, read otherwise.
 #[derive(Debug)]
 pub struct Slru {
     protected_uses: u32,
-    books: Lfu,
+    state: Lfu,
 }
 
 impl Slru {
     /// Blocks are protected from their `protected_uses`-th use on.
     pub fn new(protected_uses: u32) -> Self {
-        Self { protected_uses, books: Lfu::default() }
+        Self { protected_uses, state: Lfu::default() }
     }
 }
 
@@ -27,20 +27,20 @@ impl Rank for Slru {
         vec![("protected_uses", u64::from(self.protected_uses))]
     }
 
-    fn insert(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>) {
-        self.books.insert(block, touch, view);
+    fn insert(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>) {
+        self.state.insert(block, touch, view);
     }
 
-    fn hit(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>) {
-        self.books.hit(block, touch, view);
+    fn hit(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>) {
+        self.state.hit(block, touch, view);
     }
 
     fn release(&mut self, block: BlockId, view: View<'_>) {
-        self.books.release(block, view);
+        self.state.release(block, view);
     }
 
     fn rank(&self, block: BlockId, view: View<'_>) -> u128 {
-        let (uses, last) = self.books.past(block);
+        let (uses, last) = self.state.past(block);
         pack(u32::from(uses >= self.protected_uses), last, view.pool.depth(block))
     }
 }

@@ -1,9 +1,9 @@
 //! `SGLang`'s `slru` with what its #24075 proposes: a burst of uses counts once, and protection ends
 //! when a block lies idle for long.
 
-use super::classed::{Classes, Heads};
-use super::ranked::pack;
-use super::{Touch, View, grow};
+use super::class_heads::{Classes, Heads};
+use super::rank_order::pack;
+use super::{BlockAccess, View, grow};
 use crate::pool::BlockId;
 
 const PROBATION: usize = 0;
@@ -18,7 +18,7 @@ struct Column {
     last: u64,
 }
 
-/// Whether a block's uses protect it is its class; whether that still holds shows when one must die.
+/// Whether a block's uses protect it is its class; whether that still holds shows when one must be evicted.
 #[derive(Debug, Clone)]
 pub struct SlruDecay {
     protected_uses: u32,
@@ -48,12 +48,12 @@ impl Classes for SlruDecay {
         ]
     }
 
-    fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         grow(&mut self.columns, block, Column::default());
         self.columns[block as usize] = Column { uses: 1, counted: view.now, last: view.now };
     }
 
-    fn hit(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn hit(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         let Column { uses, counted, last } = &mut self.columns[block as usize];
         *last = view.now;
         if view.now - *counted >= u64::from(self.debounce) {

@@ -3,11 +3,11 @@
 //!
 //! `SGLang`'s rule of that name, without a bound and so without a way back, is [`super::Slru`].
 
-use super::classed::{Classes, Heads};
+use super::class_heads::{Classes, Heads};
 use super::queue::Queue;
-use super::ranked::pack;
+use super::rank_order::pack;
 use super::turns::Turns;
-use super::{Touch, View, Why, grow};
+use super::{BlockAccess, RemovalCause, View, grow};
 use crate::pool::BlockId;
 
 const PROBATION: usize = 0;
@@ -50,13 +50,13 @@ impl Classes for SlruLists {
         vec![("protected_percent", u64::from(self.percent))]
     }
 
-    fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         grow(&mut self.columns, block, Column::default());
         self.columns[block as usize] =
             Column { class: PROBATION as u8, since: self.turns.at(view.now) };
     }
 
-    fn hit(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn hit(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         self.columns[block as usize].class = PROTECTED as u8;
         self.release(block, view);
     }
@@ -86,7 +86,7 @@ impl Classes for SlruLists {
         heads.first_of(&[PROBATION, PROTECTED])
     }
 
-    fn removed(&mut self, block: BlockId, _: Why, _: View<'_>) {
+    fn removed(&mut self, block: BlockId, _: RemovalCause, _: View<'_>) {
         self.protected.take(block);
     }
 }

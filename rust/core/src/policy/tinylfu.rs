@@ -1,16 +1,16 @@
 //! W-TinyLFU: what comes in passes through a small window, and stays after it only if it was asked for
-//! more often than what would die for it (Einziger, Friedman and Manes, ACM TOS 13(4), 2017).
+//! more often than what would be evicted for it (Einziger, Friedman and Manes, ACM TOS 13(4), 2017).
 //!
 //! The window is an LRU, the main part a segmented LRU with 80 % of it protected, and how often keys
 //! were asked for is known from a [`Sketch`].
 
-use super::classed::{Classes, Heads};
+use super::class_heads::{Classes, Heads};
 use super::queue::Queue;
-use super::ranked::pack;
+use super::rank_order::pack;
 use super::sketch::Sketch;
 use super::slru_lists::share;
 use super::turns::Turns;
-use super::{Touch, View, Why, grow};
+use super::{BlockAccess, RemovalCause, View, grow};
 use crate::pool::BlockId;
 
 const WINDOW: usize = 0;
@@ -99,14 +99,14 @@ impl Classes for WTinyLfu {
         vec![("window_percent", u64::from(self.percent))]
     }
 
-    fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         self.count(block, view);
         grow(&mut self.columns, block, Column::default());
         let since = self.turns.at(view.now);
         self.enter(block, WINDOW, since, view);
     }
 
-    fn hit(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn hit(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         self.count(block, view);
         let class = if self.class(block) == WINDOW { WINDOW } else { PROTECTED };
         self.leave(block);
@@ -159,7 +159,7 @@ impl Classes for WTinyLfu {
         main
     }
 
-    fn removed(&mut self, block: BlockId, _: Why, _: View<'_>) {
+    fn removed(&mut self, block: BlockId, _: RemovalCause, _: View<'_>) {
         self.leave(block);
     }
 }

@@ -1,8 +1,8 @@
-//! What expires first dies first: a time to live from the last use on, one for blocks of sessions,
+//! What expires first is evicted first: a time to live from the last use on, one for blocks of sessions,
 //! which may come back, and one for the rest (`inference-lab` and Continuum keep KV by time).
 
-use super::Touch;
-use super::keyed::{Formula, Past};
+use super::BlockAccess;
+use super::scored::{Formula, Past};
 
 /// Times to live in ticks of the logical clock; the longest that applied to a block counts.
 #[derive(Debug)]
@@ -25,8 +25,8 @@ impl Formula for Ttl {
         (0, past.last.saturating_add(past.score))
     }
 
-    fn touch(&self, past: &Past, touch: Touch<'_>) -> u64 {
-        let lives = if touch.using.meta.session == 0 { self.one_shot } else { self.session };
+    fn touch(&self, past: &Past, touch: BlockAccess<'_>) -> u64 {
+        let lives = if touch.access.meta.session == 0 { self.one_shot } else { self.session };
         past.score.max(u64::from(lives))
     }
 

@@ -1,6 +1,6 @@
 //! Places at the end of a list, as numbers that only grow.
 
-/// Blocks of one operation share a number, so that the deeper one dies first; what is put behind them
+/// Blocks of one operation share a number, so that the deeper one is evicted first; what is put behind them
 /// has one of its own.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Turns {

@@ -1,11 +1,11 @@
 //! 2Q: what is used once passes through a FIFO; what comes back after that joins an LRU (Johnson and
 //! Shasha, VLDB 1994).
 
-use super::classed::{Classes, Heads};
+use super::class_heads::{Classes, Heads};
 use super::ghosts::Memory;
-use super::ranked::pack;
+use super::rank_order::pack;
 use super::slru_lists::share;
-use super::{Touch, View, Why, grow};
+use super::{BlockAccess, RemovalCause, View, grow};
 use crate::hash::Key;
 use crate::pool::BlockId;
 
@@ -42,14 +42,14 @@ impl Classes for TwoQ {
         ]
     }
 
-    fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         let back = self.out.forget(view.pool.key(block)).is_some();
         self.within += usize::from(!back);
         grow(&mut self.columns, block, (0, 0));
         self.columns[block as usize] = (if back { MAIN } else { IN } as u8, view.now);
     }
 
-    fn hit(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn hit(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         self.release(block, view);
     }
 
@@ -73,22 +73,22 @@ impl Classes for TwoQ {
         heads.first_of(if self.within > most { &[IN, MAIN] } else { &[MAIN, IN] })
     }
 
-    fn removed(&mut self, block: BlockId, why: Why, view: View<'_>) {
+    fn removed(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
         if self.class(block) == MAIN {
             return;
         }
         self.within -= 1;
-        if why == Why::Evicted {
+        if cause == RemovalCause::Evicted {
             self.out.add(view.pool.key(block), ());
             self.out.trim(share(view, self.out_percent), view.pool.usable());
         }
     }
 
-    fn missed(&mut self, key: Key, _: View<'_>) {
+    fn on_miss(&mut self, key: Key, _: View<'_>) {
         self.out.call(key);
     }
 
-    fn wants_missed(&self) -> bool {
+    fn wants_misses(&self) -> bool {
         true
     }
 }

@@ -1,6 +1,6 @@
 //! Recency with a bonus for hits: last use + a · ln(1 + hits) (proposed as WLFU in `SGLang` #23781).
 
-use super::keyed::{Formula, Past};
+use super::scored::{Formula, Past};
 
 /// The bonus in ticks of the logical clock.
 #[derive(Debug)]

@@ -6,11 +6,11 @@
 //! in the background from a sampled history; here each use counts as it comes, and evicted blocks are
 //! watched for as long as there are blocks.
 
-use super::classed::{Classes, Heads};
+use super::class_heads::{Classes, Heads};
 use super::ghosts::Ghosts;
-use super::ranked::pack;
+use super::rank_order::pack;
 use super::returns::Returns;
-use super::{Touch, View, Why, grow};
+use super::{BlockAccess, RemovalCause, View, grow};
 use crate::pool::{BlockId, NIL};
 
 /// Types of requests that are told apart; higher ones count as the last.
@@ -50,7 +50,7 @@ impl Classes for Workload {
         true
     }
 
-    fn insert(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>) {
+    fn insert(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>) {
         if let Some((class, last)) = self.ghosts.forget(view.pool.key(block)) {
             self.returns.returned(class.into(), view.now - last);
         }
@@ -59,13 +59,13 @@ impl Classes for Workload {
             Some(p) if parent != NIL => p.turn + u32::from(p.inserted != view.now),
             _ => 0,
         };
-        let class = (touch.using.meta.class.min(TYPES - 1) * TURNS + log(turn)) as u8;
+        let class = (touch.access.meta.class.min(TYPES - 1) * TURNS + log(turn)) as u8;
         self.returns.begin(class.into());
         grow(&mut self.columns, block, Column::default());
         self.columns[block as usize] = Column { class, turn, inserted: view.now, last: view.now };
     }
 
-    fn hit(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn hit(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         let Column { class, last, .. } = self.columns[block as usize];
         self.returns.returned(class.into(), view.now - last);
         self.returns.begin(class.into());
@@ -88,8 +88,8 @@ impl Classes for Workload {
         self.returns.least(heads, view.now, |block| self.columns[block as usize].last)
     }
 
-    fn removed(&mut self, block: BlockId, why: Why, view: View<'_>) {
-        if why == Why::Evicted {
+    fn removed(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
+        if cause == RemovalCause::Evicted {
             let Column { class, last, .. } = self.columns[block as usize];
             self.returns.evicted(view.now - last);
             self.ghosts.add(view.pool.key(block), (class, last));

@@ -33,7 +33,7 @@ impl Pool {
             b.marks &= !DUPLICATED;
             if below != NIL {
                 b.children += 1;
-                b.heir = below;
+                b.last_child = below;
             }
             depths[block as usize] = depth + i as u32;
             below = block;
@@ -41,28 +41,28 @@ impl Pool {
         if parent != NIL && below != NIL {
             let above = &mut column[parent as usize];
             above.children += 1;
-            above.heir = below;
+            above.last_child = below;
         }
     }
 
     /// Follows `keys` from `block` down the children that were used last, as far as they stand under
     /// those keys; appends them to `out`.
-    // Not inlined, as the two below: in the middle of an admission its variables spill.
+    // Not inlined, as the two below: in the middle of an allocation its variables spill.
     #[inline(never)]
-    pub fn follow_heirs(&self, block: BlockId, keys: &[Key], out: &mut Vec<BlockId>) {
+    pub fn follow_last_children(&self, block: BlockId, keys: &[Key], out: &mut Vec<BlockId>) {
         let (blocks, column) = (&self.blocks[..], &self.key[..self.blocks.len()]);
         let start = out.len();
         out.resize(start + keys.len(), NIL);
-        let (mut above, mut heir, mut found) = (block, blocks[block as usize].heir, 0);
+        let (mut above, mut last_child, mut found) = (block, blocks[block as usize].last_child, 0);
         for (slot, key) in out[start..].iter_mut().zip(keys) {
             // NIL is no index; only a findable block has a parent.
-            let Some(child) = blocks.get(heir as usize) else { break };
-            if child.parent != above || column[heir as usize] != *key {
+            let Some(child) = blocks.get(last_child as usize) else { break };
+            if child.parent != above || column[last_child as usize] != *key {
                 break;
             }
-            *slot = heir;
+            *slot = last_child;
             found += 1;
-            (above, heir) = (heir, child.heir);
+            (above, last_child) = (last_child, child.last_child);
         }
         out.truncate(start + found);
     }
@@ -88,7 +88,7 @@ impl Pool {
             b.refs += 1;
             marks |= b.marks;
             if below != NIL {
-                b.heir = below;
+                b.last_child = below;
             }
             below = block;
             if b.state == State::Cached {

@@ -71,7 +71,7 @@ impl Pool {
         }
     }
 
-    /// Lent → Pending: the block goes into the books.
+    /// Lent → Pending: the block is indexed.
     pub fn enter(&mut self, block: BlockId) {
         let b = &mut self.blocks[block as usize];
         debug_assert_eq!(b.state, State::Lent);
@@ -125,7 +125,7 @@ impl Pool {
         if parent != NIL {
             let above = &mut self.blocks[parent as usize];
             above.children += 1;
-            above.heir = block;
+            above.last_child = block;
         }
     }
 

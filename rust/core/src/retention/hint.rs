@@ -1,14 +1,14 @@
 //! Hints on sessions, and the answers to them.
 
 use super::Keep;
-use crate::manager::Locked;
+use crate::manager::PinResult;
 
 /// What is to become of what a session alone has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hint {
     /// It will go on: keep it so, and what it follows at least so.
     Retain(Keep),
-    /// It is over: its pins end, and its blocks are the first to die.
+    /// It is over: its pins end, and its blocks are the first to be evicted.
     Release,
     /// It pauses: its blocks get this priority.
     Demote(u8),
@@ -27,7 +27,7 @@ impl Hint {
 
 /// How a hint was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
+pub enum HintStatus {
     /// Done.
     Accepted,
     /// Done for the front of it: pins may hold no more.
@@ -35,7 +35,7 @@ pub enum Taken {
     /// Requests of the session run: done for what it has given up, and again once they have ended. A
     /// pin is not made later: ask again.
     Deferred,
-    /// Not done: pins hold as much as they may, or no books are kept of sessions.
+    /// Not done: pins hold as much as they may, or sessions are not tracked.
     Refused,
     /// The session has nothing.
     Missing,
@@ -43,11 +43,11 @@ pub enum Taken {
 
 /// The answer to a hint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reply {
+pub struct HintResult {
     /// How it was taken.
-    pub taken: Taken,
+    pub status: HintStatus,
     /// Blocks that it concerned.
     pub blocks: u32,
     /// The pin that it made.
-    pub pin: Option<Locked>,
+    pub pin: Option<PinResult>,
 }

@@ -2,17 +2,17 @@
 //!
 //! Each findable block has a retention priority from 0 to 100 (TensorRT-LLM's
 //! `KvCacheRetentionConfig`), [`DEFAULT_PRIORITY`] unless somebody asked for another. Of the blocks
-//! that may die, those with the lowest priority do; the eviction policy ranks those of the same. A
-//! block still dies after what follows it (rule 7), whatever their priorities are.
+//! that may be evicted, those with the lowest priority do; the eviction policy ranks those of the same. A
+//! block still is evicted after what follows it (rule 7), whatever their priorities are.
 
-mod book;
 mod hint;
 mod sessions;
+mod state;
 mod term;
 
-pub use book::Book;
-pub use hint::{Hint, Reply, Taken};
+pub use hint::{Hint, HintResult, HintStatus};
 pub use sessions::Sessions;
+pub use state::RetentionState;
 pub use term::{Decay, Keep, Retention, TokenRange};
 
 /// The priority of blocks nobody asked anything for, as in TensorRT-LLM.

@@ -36,7 +36,7 @@ impl Default for Entry {
 }
 
 /// Books of sessions, 20 bytes a block. Blocks come into them as a sequence gives them up; those that
-/// have died since are passed over.
+/// have been evicted since are passed over.
 #[derive(Debug, Default)]
 pub struct Sessions {
     links: Vec<Link>,

@@ -20,7 +20,7 @@ pub enum Decay {
 pub struct Keep {
     /// 0 to 100.
     pub priority: u8,
-    /// From when its sequence gives a block up, by the clock that `expire` is called with; for ever
+    /// From when its sequence gives a block up, by the clock that `expire_until` is called with; for ever
     /// if `None`. Uses by others do not prolong it.
     pub duration: Option<u64>,
     /// The priority once the duration is over.

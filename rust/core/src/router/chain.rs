@@ -2,7 +2,7 @@
 
 use hashbrown::hash_table::Entry;
 
-use super::holders::{Held, Holder};
+use super::holders::{BlockHolders, Holder};
 use super::leaves::Leaf;
 use super::nodes::{Node, Nodes, slot};
 
@@ -49,7 +49,7 @@ impl Nodes {
                 (known.bucket_index(), kept)
             }
             Entry::Vacant(free) if room => {
-                let held = Held::NONE;
+                let held = BlockHolders::NONE;
                 let node = Node { key, parent: 0, held, used: now, children: 1 };
                 (free.insert(node).bucket_index(), Some(key))
             }
@@ -83,7 +83,7 @@ impl Nodes {
         holder: Holder,
     ) -> (usize, Option<usize>) {
         let (now, before) = (self.now, chain.tip());
-        let mut held = Held::by(holder);
+        let mut held = BlockHolders::by(holder);
         held.linked = before.is_some();
         let (mut parent, mut last, mut known) = (before.unwrap_or(0), None, None);
         let mut room = match chain.above {
@@ -294,7 +294,7 @@ impl Chain {
     /// A block that is new behind this chain.
     #[inline]
     fn node(&self, key: u64, holder: Holder, now: u32, more: bool) -> Node {
-        let mut held = Held::by(holder);
+        let mut held = BlockHolders::by(holder);
         held.linked = matches!(self.above, Above::Tip(_));
         Node { key, parent: self.tip().unwrap_or(0), held, used: now, children: u32::from(more) }
     }

@@ -3,13 +3,13 @@
 use smallvec::SmallVec;
 
 /// How far from compute a copy is: GPU 0, host 1, disk 2, elsewhere 3.
-pub type Tier = u8;
+pub type TierId = u8;
 
 /// Tiers that are told apart.
 pub const TIERS: usize = 4;
 
 /// A tier of a name that is not known: as far as any, and apart from those that are known.
-pub const SOMEWHERE: Tier = 4;
+pub const SOMEWHERE: TierId = 4;
 
 /// A worker's slot and a bit for each tier with a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,20 +20,20 @@ pub(super) struct Holder {
 
 impl Holder {
     #[inline]
-    pub fn new(worker: u32, tier: Tier) -> Self {
+    pub fn new(worker: u32, tier: TierId) -> Self {
         Self { worker, tiers: 1 << tier }
     }
 
     /// The tier of its nearest copy.
     #[inline]
-    pub fn nearest(self) -> Tier {
-        (self.tiers.trailing_zeros() as Tier).min(TIERS as Tier - 1)
+    pub fn nearest(self) -> TierId {
+        (self.tiers.trailing_zeros() as TierId).min(TIERS as TierId - 1)
     }
 }
 
 /// What is known of a block: who holds it, mostly one worker, and whether it counts in another.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Held {
+pub(super) struct BlockHolders {
     /// The one holder's slot; of more than one, the place of their crowd.
     at: u32,
     /// The one holder's tiers; [`CROWD`]; 0 where there is none any more.
@@ -45,7 +45,7 @@ pub(super) struct Held {
 /// No set of tiers.
 const CROWD: u8 = u8::MAX;
 
-impl Held {
+impl BlockHolders {
     /// By no worker.
     pub const NONE: Self = Self { at: 0, tiers: 0, linked: false };
 
@@ -96,7 +96,7 @@ fn place(crowd: &Crowd, worker: u32) -> Result<usize, usize> {
 
 impl Crowds {
     #[inline]
-    pub fn of(&self, held: Held) -> Holders<'_> {
+    pub fn of(&self, held: BlockHolders) -> Holders<'_> {
         if held.tiers == CROWD {
             Holders::Many(&self.slots[held.at as usize])
         } else {
@@ -106,7 +106,7 @@ impl Crowds {
 
     /// One more tier of a worker.
     #[inline]
-    pub fn add(&mut self, held: &mut Held, holder: Holder) {
+    pub fn add(&mut self, held: &mut BlockHolders, holder: Holder) {
         if held.tiers != CROWD && held.at == holder.worker {
             held.tiers |= holder.tiers;
         } else {
@@ -114,7 +114,7 @@ impl Crowds {
         }
     }
 
-    fn add_other(&mut self, held: &mut Held, holder: Holder) {
+    fn add_other(&mut self, held: &mut BlockHolders, holder: Holder) {
         if held.tiers != CROWD {
             let at = self.vacant.pop().unwrap_or_else(|| {
                 self.slots.push(Crowd::new());
@@ -132,7 +132,7 @@ impl Crowds {
 
     /// A tier less of a worker: whether it held the block there, and whether it did and now holds it
     /// nowhere any more.
-    pub fn remove(&mut self, held: &mut Held, worker: u32, tier: Tier) -> (bool, bool) {
+    pub fn remove(&mut self, held: &mut BlockHolders, worker: u32, tier: TierId) -> (bool, bool) {
         let bit = 1 << tier;
         if held.tiers != CROWD {
             let was = held.at == worker && held.tiers & bit != 0;
@@ -152,7 +152,7 @@ impl Crowds {
     }
 
     /// Whether the worker held it anywhere.
-    pub fn remove_worker(&mut self, held: &mut Held, worker: u32) -> bool {
+    pub fn remove_worker(&mut self, held: &mut BlockHolders, worker: u32) -> bool {
         if held.tiers != CROWD {
             let was = held.at == worker && held.tiers != 0;
             held.tiers = if was { 0 } else { held.tiers };
@@ -165,7 +165,7 @@ impl Crowds {
     }
 
     /// A crowd of one is none.
-    fn thin_out(&mut self, held: &mut Held) {
+    fn thin_out(&mut self, held: &mut BlockHolders) {
         if let [last] = self.slots[held.at as usize][..] {
             self.release(*held);
             held.set(last);
@@ -173,7 +173,7 @@ impl Crowds {
     }
 
     /// The block is forgotten.
-    pub fn release(&mut self, held: Held) {
+    pub fn release(&mut self, held: BlockHolders) {
         if held.tiers == CROWD {
             self.slots[held.at as usize].clear();
             self.vacant.push(held.at);

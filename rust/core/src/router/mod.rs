@@ -22,8 +22,8 @@ use holders::Holder;
 use nodes::Nodes;
 use reach::Walk;
 
-pub use holders::{SOMEWHERE, TIERS, Tier};
-pub use reach::Reach;
+pub use holders::{SOMEWHERE, TIERS, TierId};
+pub use reach::PrefixReach;
 
 /// Who holds blocks: a worker, or one of its data-parallel ranks, each of which has a cache of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,7 +50,7 @@ struct Worker {
 
 /// What happened to events so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct RouterCounts {
     /// Events of workers that are not known (any more).
     pub ignored: u64,
     /// Blocks that could not be placed: an unknown parent, too few tokens, or a block behind itself.
@@ -86,7 +86,7 @@ pub struct Router {
     nodes: Nodes,
     workers: Vec<Worker>,
     slots: HashMap<Rank, u32>,
-    counts: Counts,
+    counts: RouterCounts,
 }
 
 impl Router {
@@ -97,7 +97,7 @@ impl Router {
             nodes: Nodes::new(capacity.max(1)),
             workers: Vec::new(),
             slots: HashMap::new(),
-            counts: Counts::default(),
+            counts: RouterCounts::default(),
         }
     }
 
@@ -112,8 +112,8 @@ impl Router {
     }
 
     /// What happened to events so far.
-    pub fn counts(&self) -> Counts {
-        Counts { dropped: self.counts.dropped + self.nodes.dropped, ..self.counts }
+    pub fn counts(&self) -> RouterCounts {
+        RouterCounts { dropped: self.counts.dropped + self.nodes.dropped, ..self.counts }
     }
 
     /// Whether all that is counted twice agrees; for tests.
@@ -211,7 +211,7 @@ impl Router {
         hashes: &[u64],
         parent: Option<u64>,
         text: Text<'_>,
-        tier: Tier,
+        tier: TierId,
     ) -> usize {
         let Some(slot) = self.slot(rank) else { return 0 };
         self.counts.somewhere += u64::from(tier == SOMEWHERE);
@@ -305,7 +305,7 @@ impl Router {
 
     /// Blocks that a rank has in a tier no longer; elsewhere it may still hold them. How many it
     /// held there.
-    pub fn removed(&mut self, rank: Rank, hashes: &[u64], tier: Tier) -> usize {
+    pub fn removed(&mut self, rank: Rank, hashes: &[u64], tier: TierId) -> usize {
         let Some(slot) = self.slot(rank) else { return 0 };
         self.counts.somewhere += u64::from(tier == SOMEWHERE);
         let aliases = &mut self.workers[slot as usize].aliases;
@@ -334,7 +334,7 @@ impl Router {
     }
 
     /// How far each worker reaches into a prompt, by the keys of its blocks.
-    pub fn match_keys(&mut self, keys: impl IntoIterator<Item = u64>) -> Vec<Reach> {
+    pub fn match_keys(&mut self, keys: impl IntoIterator<Item = u64>) -> Vec<PrefixReach> {
         self.nodes.tick();
         let (mut walk, mut depth) = (Walk::default(), 0);
         for key in keys {
@@ -351,7 +351,7 @@ impl Router {
     }
 
     /// How far each worker reaches into a prompt. None where workers' own keys are used.
-    pub fn match_tokens(&mut self, text: Text<'_>) -> Vec<Reach> {
+    pub fn match_tokens(&mut self, text: Text<'_>) -> Vec<PrefixReach> {
         if self.block_size == 0 {
             return Vec::new();
         }

@@ -8,7 +8,7 @@
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use super::holders::{Crowds, Held, Holders, Tier};
+use super::holders::{BlockHolders, Crowds, Holders, TierId};
 use super::leaves::{Leaf, Leaves};
 use crate::hash::fold;
 
@@ -18,7 +18,7 @@ pub(super) struct Node {
     pub key: u64,
     /// The block before it, which counts this one where `held.linked`.
     pub parent: u64,
-    pub held: Held,
+    pub held: BlockHolders,
     /// The tick of its last use.
     pub used: u32,
     /// Blocks that are linked to it.
@@ -89,7 +89,7 @@ impl Nodes {
 
     /// `worker` holds a block in a tier no longer: whether it did, and whether it holds it nowhere any
     /// more. None if no worker holds it.
-    pub fn release(&mut self, key: u64, worker: u32, tier: Tier) -> Option<(bool, bool)> {
+    pub fn release(&mut self, key: u64, worker: u32, tier: TierId) -> Option<(bool, bool)> {
         let mut known = self.table.find_entry(slot(key), |node| node.key == key).ok()?;
         let node = known.get_mut();
         if node.held.is_empty() {

@@ -1,11 +1,11 @@
 //! How far into a prompt each worker reaches, found block by block.
 
 use super::Rank;
-use super::holders::{Holder, TIERS, Tier};
+use super::holders::{Holder, TIERS, TierId};
 
 /// Leading blocks of a prompt that a worker holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reach {
+pub struct PrefixReach {
     /// The worker, by its own number.
     pub worker: u64,
     /// Its data-parallel rank.
@@ -18,7 +18,7 @@ pub struct Reach {
 struct Active {
     worker: u32,
     /// The farthest tier that was needed so far.
-    tier: Tier,
+    tier: TierId,
     blocks: [u32; TIERS],
 }
 
@@ -58,7 +58,7 @@ impl Walk {
         self.active.retain_mut(|active| {
             while holders.next_if(|holder| holder.worker < active.worker).is_some() {}
             let held = holders.next_if(|holder| holder.worker == active.worker);
-            let until = held.map_or(TIERS as Tier, |holder| holder.nearest());
+            let until = held.map_or(TIERS as TierId, |holder| holder.nearest());
             for tier in active.tier..until.max(active.tier) {
                 active.blocks[tier as usize] = depth;
             }
@@ -72,7 +72,7 @@ impl Walk {
     }
 
     /// All workers that reach anywhere, `depth` blocks having been looked at; in their order.
-    pub fn end(mut self, depth: u32, name: impl Fn(u32) -> Rank) -> Vec<Reach> {
+    pub fn end(mut self, depth: u32, name: impl Fn(u32) -> Rank) -> Vec<PrefixReach> {
         for mut active in self.active {
             active.blocks[active.tier as usize..].fill(depth);
             self.stopped.push(active);
@@ -82,7 +82,7 @@ impl Walk {
             .iter()
             .map(|a| {
                 let Rank { worker, rank } = name(a.worker);
-                Reach { worker, rank, blocks: a.blocks }
+                PrefixReach { worker, rank, blocks: a.blocks }
             })
             .collect();
         found.sort_unstable_by_key(|reach| (reach.worker, reach.rank));

@@ -8,7 +8,7 @@ use crate::origins::Scope;
 /// Where a sequence is kept.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-struct Slot {
+struct SequenceSlot {
     /// The handle of who lives here; 0: nobody.
     handle: SeqId,
     generation: u32,
@@ -18,7 +18,7 @@ struct Slot {
 /// Live sequences by handle. Slots are reused with their buffers, handles are not.
 #[derive(Debug, Default)]
 pub struct Sequences {
-    slots: Vec<Slot>,
+    slots: Vec<SequenceSlot>,
     /// One a slot: what a step notes down while it is checked.
     marks: Vec<Mark>,
     vacant: Vec<u32>,
@@ -28,7 +28,7 @@ impl Sequences {
     /// A new empty sequence with `groups` tables.
     pub fn create(&mut self, groups: usize) -> SeqId {
         let at = self.vacant.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::default());
+            self.slots.push(SequenceSlot::default());
             self.marks.push(Mark::default());
             self.slots.len() as u32 - 1
         });
@@ -81,7 +81,7 @@ impl Sequences {
     #[cold]
     fn wrong(&self, seq: SeqId) -> Error {
         let (at, generation) = (seq as u32 as usize, (seq >> 32) as u32);
-        let stale = |slot: &Slot| generation != 0 && generation <= slot.generation;
+        let stale = |slot: &SequenceSlot| generation != 0 && generation <= slot.generation;
         if self.slots.get(at).is_some_and(stale) {
             Error::StaleSequence(seq)
         } else {
@@ -137,9 +137,11 @@ impl Sequences {
     /// The same of those in `scope`, whose KV is to be forgotten. Which they are.
     pub fn disown(&mut self, scope: Scope<'_>) -> Vec<SeqId> {
         let mut disowned = Vec::new();
-        for Slot { handle, sequence, .. } in &mut self.slots {
-            let Sequence { salt, adapter, encoder, meta, .. } = &*sequence;
-            if *handle != 0 && scope.runs(Space { salt, adapter, encoder }, meta.session) {
+        for SequenceSlot { handle, sequence, .. } in &mut self.slots {
+            let Sequence { cache_salt: salt, lora_name: adapter, encoder, meta, .. } = &*sequence;
+            if *handle != 0
+                && scope.runs(Space { cache_salt: salt, lora_name: adapter, encoder }, meta.session)
+            {
                 (sequence.private, sequence.disowned) = (true, true);
                 disowned.push(*handle);
             }

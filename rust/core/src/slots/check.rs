@@ -4,10 +4,10 @@ use super::{Slot, Slots, Standing};
 use crate::error::{Error, Result};
 use crate::pool::NIL;
 
-type Checked = std::result::Result<(), String>;
+type CheckResult = std::result::Result<(), String>;
 
 impl Slots {
-    /// Recounts slots, copies, the order and the policy's books: O(tokens).
+    /// Recounts slots, copies, the order and the policy's state: O(tokens).
     ///
     /// # Errors
     /// [`Error::Integrity`] with what disagrees.
@@ -16,7 +16,7 @@ impl Slots {
         self.policy.check_integrity()
     }
 
-    fn check(&self) -> Checked {
+    fn check(&self) -> CheckResult {
         self.order.validate(&self.all)?;
         self.check_pins()?;
         let mut found: Vec<u32> = self.order.slots().collect();
@@ -50,7 +50,7 @@ impl Slots {
         Ok(())
     }
 
-    fn check_slot(&self, slot: &Slot, at: u32, fills: usize) -> Checked {
+    fn check_slot(&self, slot: &Slot, at: u32, fills: usize) -> CheckResult {
         let known = slot.tokens.len() as u32;
         if slot.found > slot.committed || slot.committed > known || known > self.length {
             return Err(format!(

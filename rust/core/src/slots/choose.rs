@@ -8,7 +8,7 @@ use crate::hash::Key;
 
 /// The way a prompt goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct SlotChoice {
     /// Its slot.
     pub into: u32,
     /// The slot that has its prefix: `into` itself, or one to copy from.
@@ -23,7 +23,7 @@ impl Slots {
     ///
     /// # Errors
     /// [`Error::NoSlot`], [`Error::NeedVictims`].
-    pub(super) fn choose(&mut self, root: Key, prompt: &[u32]) -> Result<Way> {
+    pub(super) fn choose(&mut self, root: Key, prompt: &[u32]) -> Result<SlotChoice> {
         let mut sharers = std::mem::take(&mut self.sharers);
         let most = &prompt[..prompt.len() - 1];
         let tokens = self.order.longest(&self.all, root, most, &mut sharers);
@@ -33,13 +33,13 @@ impl Slots {
         way
     }
 
-    fn choose_among(&mut self, sharers: &[u32], tokens: u32) -> Result<Way> {
+    fn choose_among(&mut self, sharers: &[u32], tokens: u32) -> Result<SlotChoice> {
         let whole = sharers.iter().copied().find(|&at| {
             let slot = &self.all[at as usize];
             slot.is_idle() && slot.found == tokens
         });
         if let Some(slot) = whole {
-            return Ok(Way { into: slot, from: Some(slot), tokens });
+            return Ok(SlotChoice { into: slot, from: Some(slot), tokens });
         }
         let into = match self.empty.peek() {
             Some(&Reverse(slot)) => slot,
@@ -49,10 +49,10 @@ impl Slots {
             },
         };
         if sharers.contains(&into) {
-            return Ok(Way { into, from: Some(into), tokens });
+            return Ok(SlotChoice { into, from: Some(into), tokens });
         }
         // A live slot goes on being written behind the prefix, which does not matter to a copy.
         let from = sharers.first().copied().filter(|_| tokens >= self.least_copy);
-        Ok(Way { into, from, tokens: if from.is_some() { tokens } else { 0 } })
+        Ok(SlotChoice { into, from, tokens: if from.is_some() { tokens } else { 0 } })
     }
 }

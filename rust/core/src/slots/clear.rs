@@ -4,7 +4,7 @@ use super::Slots;
 use crate::error::Result;
 use crate::hash::Space;
 use crate::origins::Scope;
-use crate::policy::Why;
+use crate::policy::RemovalCause;
 
 impl Slots {
     /// Forgets what is cached. Sequences that run keep their slots and leave nothing to be found.
@@ -25,7 +25,11 @@ impl Slots {
         let mut cleared = 0;
         for at in 0..self.all.len() as u32 {
             let slot = &mut self.all[at as usize];
-            let space = Space { salt: &slot.salt, adapter: &slot.adapter, ..Space::default() };
+            let space = Space {
+                cache_salt: &slot.cache_salt,
+                lora_name: &slot.lora_name,
+                ..Space::default()
+            };
             if !scope.runs(space, slot.meta.session) {
                 continue;
             }
@@ -36,7 +40,7 @@ impl Slots {
             }
             let kept = if scope.session.is_some() { shared } else { 0 };
             if kept == 0 {
-                self.unfind(at, Why::Invalidated)?;
+                self.unfind(at, RemovalCause::Invalidated)?;
                 cleared += u32::from(idle);
                 if idle {
                     self.let_go(at)?;

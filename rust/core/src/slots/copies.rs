@@ -4,8 +4,8 @@
 use super::Slots;
 use crate::error::{Error, Result};
 use crate::sequence::SeqId;
-use crate::tickets::{Copy, Plan};
-use crate::tier::Known;
+use crate::tickets::{BlockCopy, CopyPlan};
+use crate::tier::RequestInfo;
 
 impl Slots {
     /// Plans the copy of the first `tokens` tokens of `from` into `into`, which holds nothing.
@@ -14,28 +14,28 @@ impl Slots {
         from: u32,
         into: u32,
         tokens: u32,
-        known: Known<'_>,
+        known: RequestInfo<'_>,
     ) -> Result<()> {
         let seq = self.handle(into);
         let source = &mut self.all[from as usize];
         let block =
             source.block.ok_or_else(|| Error::Integrity(format!("slot {from} has no block")))?;
         if source.is_idle() {
-            self.policy.claim(&[block])?;
+            self.policy.acquire(&[block])?;
         }
         self.all[from as usize].holds += 1;
         self.policy.hit(&[block], known)?;
         let target = &mut self.all[into as usize];
         target.holds += 1;
         target.filling = true;
-        self.tickets.add(Copy { src: from, dst: into, tokens, seq, group: 0 });
+        self.tickets.add(BlockCopy { src: from, dst: into, tokens, seq, group: 0 });
         self.counters.copies += 1;
         self.counters.copied_tokens += u64::from(tokens);
         Ok(())
     }
 
     /// The copies to make before the next write, from slot to slot.
-    pub fn take_plan(&mut self) -> Option<Plan> {
+    pub fn take_plan(&mut self) -> Option<CopyPlan> {
         self.tickets.take_plan()
     }
 
@@ -69,7 +69,7 @@ impl Slots {
         Ok(rewound)
     }
 
-    fn end(&mut self, copy: Copy) -> Result<()> {
+    fn end(&mut self, copy: BlockCopy) -> Result<()> {
         for at in [copy.src, copy.dst] {
             self.all[at as usize].holds -= 1;
             self.let_go(at)?;

@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use super::Slots;
 use crate::error::Result;
 use crate::hash::Key;
-use crate::policy::Why;
+use crate::policy::RemovalCause;
 use crate::pool::NIL;
-use crate::tier::Known;
+use crate::tier::RequestInfo;
 
 impl Slots {
     /// Brings what is found of a slot up to what is committed.
@@ -22,8 +22,9 @@ impl Slots {
             self.order.extend(&self.all, at, old);
             return Ok(());
         }
-        let outlook = [slot.next_use];
-        let known = Known { meta: slot.meta, tokens: slot.tokens.len() as u32, outlook: &outlook };
+        let next_use = [slot.next_use];
+        let known =
+            RequestInfo { meta: slot.meta, tokens: slot.tokens.len() as u32, next_use: &next_use };
         // No two contents have the same name, so ghosts of one are never taken for another.
         let block = self.policy.insert(
             Key(self.handle(at).into()),
@@ -39,7 +40,7 @@ impl Slots {
     /// Less of a slot is found: its first `tokens` tokens.
     pub(super) fn shrink(&mut self, at: u32, tokens: u32) -> Result<()> {
         if tokens == 0 {
-            return self.unfind(at, Why::Invalidated);
+            return self.unfind(at, RemovalCause::Invalidated);
         }
         self.order.remove(at);
         self.all[at as usize].found = tokens;
@@ -48,7 +49,7 @@ impl Slots {
     }
 
     /// Nothing of a slot is found any more.
-    pub(super) fn unfind(&mut self, at: u32, why: Why) -> Result<()> {
+    pub(super) fn unfind(&mut self, at: u32, cause: RemovalCause) -> Result<()> {
         self.order.remove(at);
         let slot = &mut self.all[at as usize];
         slot.found = 0;
@@ -56,7 +57,7 @@ impl Slots {
         slot.pinned.clear();
         let Some(block) = slot.block.take() else { return Ok(()) };
         self.slot_of[block as usize] = NIL;
-        self.policy.remove(&[block], why)
+        self.policy.remove(&[block], cause)
     }
 
     /// A slot that nothing needs any more becomes cached or empty.

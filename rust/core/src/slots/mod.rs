@@ -18,19 +18,19 @@ mod slot;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use self::choose::Way;
+use self::choose::SlotChoice;
 use self::order::Order;
 use self::pins::Pins;
 pub use self::pins::SlotPin;
 use self::slot::Slot;
-pub use self::slot::{Admitted, Counters, Row, Standing};
+pub use self::slot::{Counters, SlotAllocation, SlotRow, Standing};
 use crate::error::{Error, Result};
 use crate::hash::{HashAlgo, Hasher, Space};
-use crate::policy::{Eviction, Why};
+use crate::policy::{Eviction, RemovalCause};
 use crate::pool::NIL;
 use crate::sequence::SeqId;
 use crate::tickets::Tickets;
-use crate::tier::{Known, TierPolicy};
+use crate::tier::{RequestInfo, TierPolicy};
 
 /// Slots of a fixed length under one eviction policy.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub struct Slots {
     sharers: Vec<u32>,
 }
 
-/// Slots that there can be: each holds a whole sequence, and its books are made at once.
+/// Slots that there can be: each holds a whole sequence, and its state is made at once.
 const MOST: u32 = 1 << 20;
 
 impl Slots {
@@ -109,8 +109,8 @@ impl Slots {
     }
 
     /// Every slot from 0 on.
-    pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
-        self.all.iter().map(|slot| Row {
+    pub fn rows(&self) -> impl Iterator<Item = SlotRow> + '_ {
+        self.all.iter().map(|slot| SlotRow {
             version: slot.version,
             standing: match (slot.live, slot.holds, slot.found) {
                 (true, ..) => Standing::Live,
@@ -142,15 +142,15 @@ impl Slots {
     /// # Errors
     /// [`Error::Invalid`] for an empty prompt, [`Error::SlotFull`] for one longer than a slot,
     /// [`Error::NoSlot`] while none can be had, [`Error::NeedVictims`].
-    pub fn admit(
+    pub fn allocate(
         &mut self,
         prompt: &[u32],
         space: Space<'_>,
-        known: Known<'_>,
-    ) -> Result<Admitted> {
+        known: RequestInfo<'_>,
+    ) -> Result<SlotAllocation> {
         self.check_prompt(prompt)?;
         let root = self.hasher.root(space);
-        let Way { into, from, tokens } = self.choose(root, prompt)?;
+        let SlotChoice { into, from, tokens } = self.choose(root, prompt)?;
         let in_place = from == Some(into);
         if in_place {
             self.go_on(into, tokens, known)?;
@@ -175,11 +175,11 @@ impl Slots {
         if let Some(from) = copied_from {
             self.plan_copy(from, into, tokens, known)?;
         }
-        self.counters.admitted += 1;
+        self.counters.allocated += 1;
         self.counters.in_place += u64::from(in_place);
         self.counters.prompt_tokens += prompt.len() as u64;
         self.counters.hit_tokens += u64::from(tokens);
-        Ok(Admitted { seq, cached: tokens, copied_from })
+        Ok(SlotAllocation { seq, cached: tokens, copied_from })
     }
 
     fn check_prompt(&self, prompt: &[u32]) -> Result<()> {
@@ -198,11 +198,11 @@ impl Slots {
     }
 
     /// A cached slot goes on behind its first `tokens` tokens; what is behind them is lost.
-    fn go_on(&mut self, slot: u32, tokens: u32, known: Known<'_>) -> Result<()> {
+    fn go_on(&mut self, slot: u32, tokens: u32, known: RequestInfo<'_>) -> Result<()> {
         let found = self.all[slot as usize].found;
         let block = self.all[slot as usize].block;
         let block = block.ok_or_else(|| Error::Integrity(format!("slot {slot} has no block")))?;
-        self.policy.claim(&[block])?;
+        self.policy.acquire(&[block])?;
         self.policy.hit(&[block], known)?;
         if found > tokens {
             self.counters.overwritten += u64::from(found - tokens);
@@ -218,7 +218,7 @@ impl Slots {
             return Ok(());
         }
         self.counters.evictions += 1;
-        self.unfind(slot, Why::Evicted)
+        self.unfind(slot, RemovalCause::Evicted)
     }
 
     /// More tokens of a sequence: drafts, or what is being computed.
@@ -322,7 +322,7 @@ impl Slots {
     ///
     /// # Errors
     /// As there.
-    pub fn set_fingerprint(&mut self, fingerprint: &[u8]) -> Result<u32> {
+    pub fn set_weight_version(&mut self, fingerprint: &[u8]) -> Result<u32> {
         self.hasher = hasher(fingerprint);
         self.clear()
     }

@@ -19,11 +19,11 @@ pub struct SlotPin {
 #[derive(Debug, Default)]
 struct Place {
     generation: u32,
-    held: Option<Held>,
+    held: Option<SlotHold>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct SlotHold {
     slot: u32,
     /// Of the slot when it was pinned: a pin holds nothing of what came later.
     life: u32,
@@ -39,7 +39,7 @@ pub(super) struct Pins {
 }
 
 impl Pins {
-    fn add(&mut self, held: Held) -> u64 {
+    fn add(&mut self, held: SlotHold) -> u64 {
         let at = self.vacant.pop().unwrap_or_else(|| {
             self.places.push(Place::default());
             self.places.len() as u32 - 1
@@ -50,7 +50,7 @@ impl Pins {
         (u64::from(place.generation) << 32) | u64::from(at)
     }
 
-    fn end(&mut self, pin: SlotPin) -> Result<Held> {
+    fn end(&mut self, pin: SlotPin) -> Result<SlotHold> {
         let (at, generation) = (pin.id as u32, (pin.id >> 32) as u32);
         let refuse = |why| Err(Error::UnknownPin { id: pin.id, slot: pin.slot.into(), why });
         let Some(place) = self.places.get_mut(at as usize) else {
@@ -72,7 +72,7 @@ impl Pins {
         }
     }
 
-    fn all(&self) -> impl Iterator<Item = (SlotPin, &Held)> {
+    fn all(&self) -> impl Iterator<Item = (SlotPin, &SlotHold)> {
         self.places.iter().zip(0_u64..).filter_map(|(place, at)| {
             let held = place.held.as_ref()?;
             let id = (u64::from(place.generation) << 32) | at;
@@ -107,10 +107,10 @@ impl Slots {
         let Some(slot) = chosen.filter(|_| tokens > 0) else { return Ok(None) };
         let block = self.all[slot as usize].block;
         let block = block.ok_or_else(|| Error::Integrity(format!("slot {slot} has no block")))?;
-        self.policy.claim(&[block])?;
+        self.policy.acquire(&[block])?;
         self.all[slot as usize].pinned.push(tokens);
         let life = self.all[slot as usize].life;
-        let id = self.pins.add(Held { slot, life, tokens, owner: owner.into() });
+        let id = self.pins.add(SlotHold { slot, life, tokens, owner: owner.into() });
         Ok(Some(SlotPin { id, slot, tokens }))
     }
 

@@ -13,13 +13,13 @@ pub(super) struct Slot {
     pub live: bool,
     /// Its prefix is being copied in.
     pub filling: bool,
-    /// What is here was admitted before the cache was cleared, and is never found.
+    /// What is here was allocated before the cache was cleared, and is never found.
     pub private: bool,
     /// Unsettled copies out of it and into it.
     pub holds: u32,
     pub root: Key,
-    pub salt: Vec<u8>,
-    pub adapter: Vec<u8>,
+    pub cache_salt: Vec<u8>,
+    pub lora_name: Vec<u8>,
     /// Leading tokens that requests of other sessions than the last used as well.
     pub shared: u32,
     /// Known tokens of a live sequence; those that are found of a cached one.
@@ -50,8 +50,8 @@ impl Default for Slot {
             private: false,
             holds: 0,
             root: Key(0),
-            salt: Vec::new(),
-            adapter: Vec::new(),
+            cache_salt: Vec::new(),
+            lora_name: Vec::new(),
             shared: 0,
             tokens: Vec::new(),
             committed: 0,
@@ -73,10 +73,10 @@ impl Slot {
 
     /// What is here from now on was computed in `space`.
     pub fn name(&mut self, space: Space<'_>) {
-        self.salt.clear();
-        self.salt.extend_from_slice(space.salt);
-        self.adapter.clear();
-        self.adapter.extend_from_slice(space.adapter);
+        self.cache_salt.clear();
+        self.cache_salt.extend_from_slice(space.cache_salt);
+        self.lora_name.clear();
+        self.lora_name.extend_from_slice(space.lora_name);
     }
 
     /// Whether neither a sequence nor a copy needs it.
@@ -85,9 +85,9 @@ impl Slot {
     }
 }
 
-/// What an admission gave.
+/// What an allocation gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Admitted {
+pub struct SlotAllocation {
     /// The sequence: its slot in the low half, the slot's version in the high half.
     pub seq: SeqId,
     /// Tokens that need not be computed.
@@ -112,7 +112,7 @@ pub enum Standing {
 /// A slot, for people to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // each is the slot's field of that name
-pub struct Row {
+pub struct SlotRow {
     pub version: u32,
     pub standing: Standing,
     pub known: u32,
@@ -125,8 +125,8 @@ pub struct Row {
 /// What happened so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Sequences admitted.
-    pub admitted: u64,
+    /// Sequences allocated.
+    pub allocated: u64,
     /// Of them, those that go on in a slot whose prefix they share.
     pub in_place: u64,
     /// Tokens of their prompts.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 
-use super::Copy;
+use super::BlockCopy;
 use crate::pool::{BlockId, NIL};
 use crate::sequence::SeqId;
 
@@ -24,7 +24,7 @@ struct Page {
 
 /// A copy within the pool: see [`Copy`].
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Read {
+pub(super) struct PageRead {
     pub(super) tokens: u32,
     pub(super) seq: SeqId,
     pub(super) group: u8,
@@ -32,24 +32,24 @@ pub(super) struct Read {
 
 /// Pages with ends of unsettled copies.
 #[derive(Debug, Default)]
-pub(super) struct Pages {
+pub(super) struct PageUses {
     by_block: HashMap<BlockId, Page>,
     /// Copies within the pool by source and target. A page is the target of one copy at a time.
-    reads: BTreeMap<(BlockId, BlockId), Read>,
+    reads: BTreeMap<(BlockId, BlockId), PageRead>,
     /// Sequences that came to share a page while it had ends of copies.
     sharers: BTreeSet<(BlockId, SeqId)>,
 }
 
-impl Pages {
+impl PageUses {
     pub(super) fn is_empty(&self) -> bool {
         self.by_block.is_empty()
     }
 
     /// A copy of `writer`, or of the plan being gathered (0).
-    pub(super) fn add(&mut self, copy: &Copy, writer: u64) {
+    pub(super) fn add(&mut self, copy: &BlockCopy, writer: u64) {
         if copy.src != NIL {
-            let Copy { tokens, seq, group, .. } = *copy;
-            self.reads.insert((copy.src, copy.dst), Read { tokens, seq, group });
+            let BlockCopy { tokens, seq, group, .. } = *copy;
+            self.reads.insert((copy.src, copy.dst), PageRead { tokens, seq, group });
             self.by_block.entry(copy.src).or_default().ends += 1;
         }
         let page = self.by_block.entry(copy.dst).or_default();
@@ -58,7 +58,7 @@ impl Pages {
     }
 
     /// The plan being gathered is given out as `writer`.
-    pub(super) fn give_out(&mut self, copies: &[Copy], writer: u64) {
+    pub(super) fn give_out(&mut self, copies: &[BlockCopy], writer: u64) {
         for copy in copies {
             if let Some(page) = self.by_block.get_mut(&copy.dst) {
                 page.writer = writer;
@@ -67,7 +67,7 @@ impl Pages {
     }
 
     /// A copy is settled.
-    pub(super) fn remove(&mut self, copy: &Copy) {
+    pub(super) fn remove(&mut self, copy: &BlockCopy) {
         if copy.src != NIL {
             self.reads.remove(&(copy.src, copy.dst));
             self.lose_end(copy.src, |_| ());
@@ -140,7 +140,7 @@ impl Pages {
     }
 
     /// Copies that read `block`, by their targets.
-    pub(super) fn reads(&self, block: BlockId) -> impl Iterator<Item = (BlockId, Read)> + '_ {
+    pub(super) fn reads(&self, block: BlockId) -> impl Iterator<Item = (BlockId, PageRead)> + '_ {
         let all = self.reads.range((block, 0)..=(block, BlockId::MAX));
         all.map(|(&(_, dst), &read)| (dst, read))
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Copy, Load};
+use super::{BlockCopy, LoadTicket};
 use crate::hash::Key;
 use crate::pool::BlockId;
 use crate::sequence::SeqId;
@@ -11,20 +11,20 @@ use crate::sequence::SeqId;
 #[derive(Debug, Default)]
 pub(super) struct Ticket {
     /// Its copies, behind the first `skip`, which are settled.
-    pub(super) copies: Vec<Copy>,
+    pub(super) copies: Vec<BlockCopy>,
     pub(super) skip: usize,
     /// Blocks it keeps besides their ends.
     pub(super) held: Vec<BlockId>,
     /// Where somebody else fills its pages. Not in place: most tickets are copies, and move.
-    pub(super) loading: Option<Box<Loading>>,
+    pub(super) loading: Option<Box<LoadState>>,
     /// When it lapses, by the caller's clock.
     pub(super) deadline: Option<u64>,
 }
 
 /// What a ticket has if it is a load, or joined a computation.
 #[derive(Debug)]
-pub(super) struct Loading {
-    pub(super) load: Load,
+pub(super) struct LoadState {
+    pub(super) load: LoadTicket,
     /// Whose load it is, where it is no joined computation.
     pub(super) opened_for: SeqId,
     /// What the first block that it brings is called.
@@ -34,11 +34,11 @@ pub(super) struct Loading {
 }
 
 impl Ticket {
-    pub(super) fn copies(&self) -> &[Copy] {
+    pub(super) fn copies(&self) -> &[BlockCopy] {
         &self.copies[self.skip..]
     }
 
-    pub(super) fn load(&self) -> Option<Load> {
+    pub(super) fn load(&self) -> Option<LoadTicket> {
         self.loading.as_ref().map(|loading| loading.load)
     }
 
@@ -47,7 +47,7 @@ impl Ticket {
     }
 
     /// Takes its first `count` copies out of it.
-    pub(super) fn take_front(&mut self, count: usize) -> Vec<Copy> {
+    pub(super) fn take_front(&mut self, count: usize) -> Vec<BlockCopy> {
         let end = self.skip + count;
         let taken = self.copies[self.skip..end].to_vec();
         self.skip = end;

@@ -2,21 +2,21 @@
 
 use super::TierPolicy;
 use crate::error::Result;
-use crate::policy::{View, Why};
+use crate::policy::{RemovalCause, View};
 use crate::pool::{BlockId, NIL, State};
 
 impl TierPolicy {
     /// Takes a block out of the order and the tree; whoever owns it still does.
-    pub(super) fn unfind(&mut self, block: BlockId, why: Why) {
+    pub(super) fn unfind(&mut self, block: BlockId, cause: RemovalCause) {
         // Policies know a cached block from an owned one by its owners, which must be there still.
         let parent = self.pool.unpublish(block);
         let view = View { pool: &self.pool, now: self.now };
-        self.policy.remove(block, why, view);
+        self.policy.remove(block, cause, view);
         if parent == NIL || self.pool.children(parent) > 0 {
             return;
         }
         if self.pool.is_evictable(parent) {
-            self.policy.expose(parent, view);
+            self.policy.on_evictable(parent, view);
         } else if self.moved.contains(&parent) {
             self.bared.push(parent);
         }
@@ -26,7 +26,7 @@ impl TierPolicy {
     pub(super) fn forget(&mut self, block: BlockId) {
         self.take_back_named();
         self.moved.clear();
-        self.unfind(block, Why::Invalidated);
+        self.unfind(block, RemovalCause::Invalidated);
         if self.pool.refs(block) == 0 {
             self.pool.put_back(block);
         }
@@ -44,13 +44,13 @@ impl TierPolicy {
         self.release(&found)
     }
 
-    /// A block outside the order, for whoever keeps books of its own; `None` if none is free.
-    pub(super) fn lend(&mut self) -> Option<BlockId> {
+    /// A block outside the order, for whoever keeps track by itself; `None` if none is free.
+    pub(super) fn take(&mut self) -> Option<BlockId> {
         self.pool.lend()
     }
 
     /// Takes such a block back.
-    pub(super) fn give_back(&mut self, block: BlockId) {
+    pub(super) fn free(&mut self, block: BlockId) {
         self.pool.end_loan(block);
         self.pool.put_back(block);
     }
@@ -62,20 +62,20 @@ impl TierPolicy {
 
     /// Whether a policy outside the core has to name `n` victims first, none of `spared`.
     pub(super) fn must_ask(&mut self, n: u32, spared: &[BlockId]) -> bool {
-        if let Some(books) = self.policy.external() {
-            books.unpick_all(spared.iter().copied());
+        if let Some(outside) = self.policy.external() {
+            outside.unpick_all(spared.iter().copied());
         }
         let must = n > 0 && !self.policy.ready(n as usize);
-        if must && let Some(books) = self.policy.external() {
-            books.spare(spared.iter().copied());
+        if must && let Some(outside) = self.policy.external() {
+            outside.spare(spared.iter().copied());
         }
         must
     }
 
-    /// A block that may die does.
+    /// A block that may be evicted is evicted.
     pub(super) fn evict(&mut self, block: BlockId) {
         self.take_back_named();
         self.moved.clear();
-        self.leave(block, Why::Evicted);
+        self.leave(block, RemovalCause::Evicted);
     }
 }

@@ -1,4 +1,4 @@
-//! A tier's books against each other.
+//! A tier's state against each other.
 
 use super::TierPages;
 use crate::error::{Error, Result};
@@ -52,7 +52,7 @@ impl TierPages {
                 return fault(format!("tier: page {page} is not one behind {parent}"));
             }
             if state == State::Cached && !self.stored[page as usize] {
-                return fault(format!("tier: page {page} may die and is not stored"));
+                return fault(format!("tier: page {page} may be evicted and is not stored"));
             }
         }
         if findable != self.by_key.len() || lent != self.lent {

@@ -1,4 +1,4 @@
-//! The blocks of one tier without prefixes: which of them dies next.
+//! The blocks of one tier without prefixes: which of them is evicted next.
 //!
 //! A tier below the engine's, or another engine's plug point, holds blocks that know no parent. Each
 //! is its own leaf. The same [`Eviction`] that ranks the blocks of a [`crate::Manager`] ranks these,
@@ -13,62 +13,62 @@ mod room;
 mod transfers;
 mod victims;
 
-pub use pages::{Gone, Opened, Stored, TierLimits, TierPages};
-pub use transfers::{Ended, TierStats};
+pub use pages::{EvictedPages, LoadResult, StoreResult, TierLimits, TierPages};
+pub use transfers::{TierStats, TransferResult};
 
 use crate::error::{Error, Result};
 use crate::hash::Key;
-use crate::policy::{Eviction, Use, View, Why};
+use crate::policy::{Access, Eviction, RemovalCause, View};
 use crate::pool::{BlockId, NIL, Pool, State};
 use crate::sequence::Meta;
 
 /// What is known of a use.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Known<'a> {
+pub struct RequestInfo<'a> {
     /// The request.
     pub meta: Meta,
     /// Its length in tokens, or 0 where that is not known.
     pub tokens: u32,
     /// When each block is used next, where that is known.
-    pub outlook: &'a [u32],
+    pub next_use: &'a [u32],
 }
 
-impl<'a> Known<'a> {
-    fn using(&self) -> Use<'a> {
-        Use { outlook: self.outlook, meta: self.meta, tokens: self.tokens }
+impl<'a> RequestInfo<'a> {
+    fn access(&self) -> Access<'a> {
+        Access { next_use: self.next_use, meta: self.meta, tokens: self.tokens }
     }
 
     /// When the first block is used next.
     pub fn next(&self) -> u32 {
-        self.using().next(0)
+        self.access().next(0)
     }
 
     /// The same of the blocks from the place `from` on.
     fn behind(self, from: u32) -> Self {
-        Self { outlook: self.outlook.get(from as usize..).unwrap_or(&[]), ..self }
+        Self { next_use: self.next_use.get(from as usize..).unwrap_or(&[]), ..self }
     }
 }
 
 /// Blocks without parents under one policy.
 ///
 /// A block is owned (in transfer, pinned, not ready) from [`TierPolicy::insert`] and
-/// [`TierPolicy::claim`] on until [`TierPolicy::release`]; only what nobody owns is ever a victim.
+/// [`TierPolicy::acquire`] on until [`TierPolicy::release`]; only what nobody owns is ever a victim.
 pub struct TierPolicy {
     pool: Pool,
     policy: Box<dyn Eviction>,
     now: u64,
-    /// Scratch: blocks whose order of death is being changed.
+    /// Scratch: blocks whose order of eviction is being changed.
     moved: Vec<BlockId>,
     /// Scratch: protected blocks that the policy named, to go back where they were.
     aside: Vec<BlockId>,
     /// Scratch: protected blocks that lost their last child meanwhile.
     bared: Vec<BlockId>,
-    /// The block that [`TierPolicy::next`] named and that dies next: a policy may name another when it
+    /// The block that [`TierPolicy::next`] named and that is evicted next: a policy may name another when it
     /// is asked again, or take this one for gone.
     named: Option<BlockId>,
     block_size: u32,
     /// Blocks that the policy was told of, where the tier grows.
-    told: Option<u32>,
+    notified: Option<u32>,
     /// Scratch: how often a block is named in one call.
     times: Vec<u32>,
 }
@@ -100,10 +100,10 @@ impl TierPolicy {
             bared: Vec::new(),
             named: None,
             block_size,
-            told: None,
+            notified: None,
             times: Vec::new(),
         };
-        tier.tell_size(capacity)?;
+        tier.notify_size(capacity)?;
         Ok(tier)
     }
 
@@ -113,13 +113,13 @@ impl TierPolicy {
     /// [`Error::PolicyRefused`], here and not later: the policy cannot grow.
     pub fn growing(block_size: u32, policy: Box<dyn Eviction>) -> Result<Self> {
         let mut tier = Self::new(0, block_size, policy)?;
-        tier.tell_size(FEW)?;
-        tier.tell_size(2 * FEW)?;
-        tier.told = Some(2 * FEW);
+        tier.notify_size(FEW)?;
+        tier.notify_size(2 * FEW)?;
+        tier.notified = Some(2 * FEW);
         Ok(tier)
     }
 
-    fn tell_size(&mut self, blocks: u32) -> Result<()> {
+    fn notify_size(&mut self, blocks: u32) -> Result<()> {
         if blocks == 0 {
             return Ok(());
         }
@@ -130,8 +130,8 @@ impl TierPolicy {
     fn grow(&mut self, told: u32) -> Result<()> {
         let capacity = self.pool.capacity().saturating_add(1);
         if capacity > told {
-            self.tell_size(told.saturating_mul(2))?;
-            self.told = Some(told.saturating_mul(2));
+            self.notify_size(told.saturating_mul(2))?;
+            self.notified = Some(told.saturating_mul(2));
         }
         self.pool.resize(capacity);
         Ok(())
@@ -158,7 +158,7 @@ impl TierPolicy {
             let from = capacity.into();
             return Err(Error::InUse { blocks, from, first: first.into(), coming: 0 });
         }
-        self.tell_size(capacity)?;
+        self.notify_size(capacity)?;
         self.take_back_named();
         self.pool.resize(capacity);
         Ok(())
@@ -181,11 +181,11 @@ impl TierPolicy {
     }
 
     /// Blocks for `keys` are about to be got, which were not here: ghosts may be.
-    pub fn missed(&mut self, keys: &[Key]) {
+    pub fn on_miss(&mut self, keys: &[Key]) {
         self.tick();
         let view = View { pool: &self.pool, now: self.now };
         for &key in keys {
-            self.policy.missed(key, view);
+            self.policy.on_miss(key, view);
         }
     }
 
@@ -193,11 +193,11 @@ impl TierPolicy {
     ///
     /// # Errors
     /// [`Error::NoCapacity`]; [`Error::PolicyRefused`] in a tier that grows.
-    pub fn insert(&mut self, key: Key, depth: u32, known: Known<'_>) -> Result<BlockId> {
+    pub fn insert(&mut self, key: Key, depth: u32, known: RequestInfo<'_>) -> Result<BlockId> {
         self.insert_after(key, NIL, depth, known)
     }
 
-    /// As [`TierPolicy::insert`], after `parent`, which cannot die before it; [`NIL`] is none.
+    /// As [`TierPolicy::insert`], after `parent`, which cannot be evicted before it; [`NIL`] is none.
     ///
     /// # Errors
     /// As there.
@@ -206,9 +206,9 @@ impl TierPolicy {
         key: Key,
         parent: BlockId,
         depth: u32,
-        known: Known<'_>,
+        known: RequestInfo<'_>,
     ) -> Result<BlockId> {
-        if let Some(told) = self.told
+        if let Some(told) = self.notified
             && self.pool.free() == 0
         {
             self.grow(told)?;
@@ -225,19 +225,19 @@ impl TierPolicy {
         self.policy.take(block);
         self.pool.publish(block, key, parent, depth);
         let view = View { pool: &self.pool, now: self.now };
-        self.policy.insert(&[block], known.using(), view);
+        self.policy.insert(&[block], known.access(), view);
         Ok(block)
     }
 
-    /// An admission found `blocks`, in the order of their prefix: the last dies first of them.
+    /// An allocation found `blocks`, in the order of their prefix: the last is evicted first of them.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a block that is not here.
-    pub fn hit(&mut self, blocks: &[BlockId], known: Known<'_>) -> Result<()> {
+    pub fn hit(&mut self, blocks: &[BlockId], known: RequestInfo<'_>) -> Result<()> {
         self.check(blocks)?;
         self.tick();
         self.take_unowned(blocks);
-        self.policy.hit(blocks, known.using(), View { pool: &self.pool, now: self.now });
+        self.policy.hit(blocks, known.access(), View { pool: &self.pool, now: self.now });
         self.put_moved_back();
         Ok(())
     }
@@ -265,7 +265,7 @@ impl TierPolicy {
                 self.moved.push(block);
             }
         }
-        self.policy.claim(&self.moved, View { pool: &self.pool, now: self.now });
+        self.policy.acquire(&self.moved, View { pool: &self.pool, now: self.now });
     }
 
     fn put_moved_back(&mut self) {
@@ -279,7 +279,7 @@ impl TierPolicy {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a block that is not here.
-    pub fn claim(&mut self, blocks: &[BlockId]) -> Result<()> {
+    pub fn acquire(&mut self, blocks: &[BlockId]) -> Result<()> {
         self.check(blocks)?;
         self.tick();
         self.take_back_named();
@@ -289,7 +289,7 @@ impl TierPolicy {
                 self.moved.push(block);
             }
         }
-        self.policy.claim(&self.moved, View { pool: &self.pool, now: self.now });
+        self.policy.acquire(&self.moved, View { pool: &self.pool, now: self.now });
         Ok(())
     }
 
@@ -321,7 +321,7 @@ impl TierPolicy {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a block that is not here, or is named twice.
-    pub fn remove(&mut self, blocks: &[BlockId], why: Why) -> Result<()> {
+    pub fn remove(&mut self, blocks: &[BlockId], cause: RemovalCause) -> Result<()> {
         self.check(blocks)?;
         if let Some(block) = self.over(blocks, |_, _| 1) {
             return Err(Error::Invalid {
@@ -333,7 +333,7 @@ impl TierPolicy {
         self.tick();
         self.take_back_named();
         for &block in blocks {
-            self.leave(block, why);
+            self.leave(block, cause);
         }
         Ok(())
     }
@@ -355,15 +355,15 @@ impl TierPolicy {
         found
     }
 
-    fn leave(&mut self, block: BlockId, why: Why) {
-        self.unfind(block, why);
+    fn leave(&mut self, block: BlockId, cause: RemovalCause) {
+        self.unfind(block, cause);
         while self.pool.refs(block) > 0 {
             self.pool.unshare(block);
         }
         self.pool.put_back(block);
     }
 
-    /// The policy's own books against the tier's.
+    /// The policy's own state against the tier's.
     ///
     /// # Errors
     /// [`Error::Integrity`] with what disagrees.

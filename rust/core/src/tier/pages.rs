@@ -6,14 +6,14 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::transfers::{TierStats, Transfer};
-use super::{Known, TierPolicy};
+use super::{RequestInfo, TierPolicy};
 use crate::error::{Error, Result};
 use crate::hash::Key;
 use crate::policy::Eviction;
 use crate::pool::{BlockId, NIL};
 
 /// Pages that left, each with the place that it had.
-pub type Gone = Vec<(Key, BlockId)>;
+pub type EvictedPages = Vec<(Key, BlockId)>;
 
 /// What a tier may do at once.
 #[derive(Debug, Clone, Copy)]
@@ -22,13 +22,13 @@ pub struct TierLimits {
     pub pages: u32,
     /// Pages on their way, in and out, together.
     pub in_flight: u32,
-    /// Pages that a tier below has too die first.
+    /// Pages that a tier below has too are evicted first.
     pub backed_first: bool,
 }
 
 /// Pages that are to come in.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Stored {
+pub struct StoreResult {
     /// Of the transfer; 0 if every page is there or on its way already.
     pub ticket: u64,
     /// Pages of the prefix that need not move.
@@ -36,19 +36,19 @@ pub struct Stored {
     /// Where the others go, in order.
     pub pages: Vec<BlockId>,
     /// Who made room: their bytes stand until the transfer's are written.
-    pub evicted: Gone,
+    pub evicted: EvictedPages,
 }
 
 /// Pages that are to be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Opened {
+pub struct LoadResult {
     /// Of the transfer.
     pub ticket: u64,
     /// Where they are, in order.
     pub pages: Vec<BlockId>,
 }
 
-/// The books of one tier.
+/// The state of one tier.
 ///
 /// Every key belongs to one prefix: `keys` of each call are the whole of it, from its first page on.
 #[derive(Debug)]
@@ -133,7 +133,7 @@ impl TierPages {
     }
 
     /// Every page that can be read, by place.
-    pub fn stored_pages(&self) -> Gone {
+    pub fn stored_pages(&self) -> EvictedPages {
         let pool = self.tier.pool();
         let stored =
             (0..pool.created()).filter(|&b| pool.is_findable(b) && self.stored[b as usize]);
@@ -149,17 +149,22 @@ impl TierPages {
     /// # Errors
     /// [`Error::Busy`] if too much is on its way; [`Error::NoCapacity`]; [`Error::NeedVictims`]. In
     /// each case nothing has changed.
-    pub fn store(&mut self, keys: &[Key], parts: u32, known: Known<'_>) -> Result<Stored> {
+    pub fn store(
+        &mut self,
+        keys: &[Key],
+        parts: u32,
+        known: RequestInfo<'_>,
+    ) -> Result<StoreResult> {
         let mut chain = self.pages_of(keys);
         let present = chain.len() as u32;
         let wanted = keys.len() as u32 - present;
         if wanted == 0 {
-            return Ok(Stored { present, ..Stored::default() });
+            return Ok(StoreResult { present, ..StoreResult::default() });
         }
         self.check_flight(wanted)?;
         let evicted = self.make_room(wanted, &chain)?;
-        self.tier.claim(&chain)?;
-        self.tier.missed(&keys[present as usize..]);
+        self.tier.acquire(&chain)?;
+        self.tier.on_miss(&keys[present as usize..]);
         let mut parent = chain.last().copied().unwrap_or(NIL);
         for (depth, &key) in (present..).zip(&keys[present as usize..]) {
             let page = self.tier.insert_after(key, parent, depth, known.behind(depth))?;
@@ -169,7 +174,7 @@ impl TierPages {
         }
         let pages = chain[present as usize..].to_vec();
         let ticket = self.open(true, chain, wanted, parts);
-        Ok(Stored { ticket, present, pages, evicted })
+        Ok(StoreResult { ticket, present, pages, evicted })
     }
 
     /// Opens the pages of a prefix from the place `from` on, for `parts` movers to read; `used` if a
@@ -182,8 +187,8 @@ impl TierPages {
         keys: &[Key],
         from: u32,
         parts: u32,
-        used: Option<Known<'_>>,
-    ) -> Result<Opened> {
+        used: Option<RequestInfo<'_>>,
+    ) -> Result<LoadResult> {
         let found = self.find(keys);
         if (found as usize) < keys.len() || from > found {
             return Err(Error::Invalid {
@@ -198,13 +203,13 @@ impl TierPages {
         if let Some(known) = used {
             self.tier.hit(&chain, known)?;
         }
-        self.tier.claim(&chain)?;
+        self.tier.acquire(&chain)?;
         let pages = chain[from as usize..].to_vec();
         let ticket = self.open(false, chain, wanted, parts);
-        Ok(Opened { ticket, pages })
+        Ok(LoadResult { ticket, pages })
     }
 
-    /// A page that was here before the books were, behind `parent`. `None`, and nothing has changed,
+    /// A page that was here before the state were, behind `parent`. `None`, and nothing has changed,
     /// if that is not here, there is no room, or the page is known.
     ///
     /// # Errors
@@ -217,7 +222,7 @@ impl TierPages {
         }
         let above = above.flatten().unwrap_or(NIL);
         let depth = if above == NIL { 0 } else { self.tier.pool().depth(above) + 1 };
-        let page = self.tier.insert_after(key, above, depth, Known::default())?;
+        let page = self.tier.insert_after(key, above, depth, RequestInfo::default())?;
         self.enter(key, page, true);
         self.tier.release(&[page])?;
         Ok(Some(page))
@@ -227,19 +232,19 @@ impl TierPages {
     ///
     /// # Errors
     /// [`Error::Integrity`].
-    pub fn touch(&mut self, keys: &[Key], known: Known<'_>) -> Result<()> {
+    pub fn touch(&mut self, keys: &[Key], known: RequestInfo<'_>) -> Result<()> {
         let chain = self.pages_of(keys);
         self.tier.hit(&chain, known)
     }
 
     /// Forgets a page that turned out to be gone or wrong, and all that follow it; each after those
     /// that follow it.
-    pub fn forget(&mut self, key: Key) -> Gone {
+    pub fn forget(&mut self, key: Key) -> EvictedPages {
         self.by_key.get(&key).copied().map_or_else(Vec::new, |page| self.forget_from(page))
     }
 
     /// Forgets every page, those on their way too; each after those that follow it.
-    pub fn clear(&mut self) -> Gone {
+    pub fn clear(&mut self) -> EvictedPages {
         let pool = self.tier.pool();
         let mut pages: Vec<BlockId> =
             (0..pool.created()).filter(|&page| pool.is_findable(page)).collect();
@@ -262,7 +267,7 @@ impl TierPages {
     }
 
     /// Forgets `page` and all that follow it, the deepest first.
-    pub(super) fn forget_from(&mut self, page: BlockId) -> Gone {
+    pub(super) fn forget_from(&mut self, page: BlockId) -> EvictedPages {
         let pool = self.tier.pool();
         let depth = pool.depth(page);
         let found = (0..pool.created()).filter(|&b| pool.is_findable(b) && pool.depth(b) > depth);
@@ -280,7 +285,7 @@ impl TierPages {
         self.drop_all(gone)
     }
 
-    fn drop_all(&mut self, pages: Vec<BlockId>) -> Gone {
+    fn drop_all(&mut self, pages: Vec<BlockId>) -> EvictedPages {
         self.stats.forgotten += pages.len() as u64;
         let forgotten = |page: BlockId| {
             let key = self.leave(page);

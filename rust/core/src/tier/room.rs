@@ -1,17 +1,17 @@
 //! Room in a tier: which pages are evicted for it, and pages on loan.
 
 use super::TierPages;
-use super::pages::Gone;
+use super::pages::EvictedPages;
 use crate::error::{Error, Result};
 use crate::hash::Key;
 use crate::pool::BlockId;
 
 impl TierPages {
-    /// Evicts, in the policy's order, until `free` pages are free or none may die.
+    /// Evicts, in the policy's order, until `free` pages are free or none may be evicted.
     ///
     /// # Errors
     /// [`Error::NeedVictims`].
-    pub fn collect(&mut self, free: u32) -> Result<Gone> {
+    pub fn evict_until(&mut self, free: u32) -> Result<EvictedPages> {
         let pool = self.tier.pool();
         let short = free.saturating_sub(pool.free()).min(pool.cached());
         if self.tier.must_ask(short, &[]) {
@@ -20,13 +20,13 @@ impl TierPages {
         self.shed(short)
     }
 
-    /// Pages for whoever keeps books of its own (swapped sequences), or none.
+    /// Pages for whoever keeps track by itself (swapped sequences), or none.
     ///
     /// # Errors
     /// [`Error::NoCapacity`], [`Error::NeedVictims`].
-    pub fn lend(&mut self, n: u32) -> Result<(Vec<BlockId>, Gone)> {
+    pub fn take(&mut self, n: u32) -> Result<(Vec<BlockId>, EvictedPages)> {
         let evicted = self.make_room(n, &[])?;
-        let pages: Vec<BlockId> = (0..n).map_while(|_| self.tier.lend()).collect();
+        let pages: Vec<BlockId> = (0..n).map_while(|_| self.tier.take()).collect();
         self.lent += pages.len() as u32;
         Ok((pages, evicted))
     }
@@ -35,10 +35,10 @@ impl TierPages {
     ///
     /// # Errors
     /// [`Error::NotLent`].
-    pub fn give_back(&mut self, pages: &[BlockId]) -> Result<()> {
+    pub fn free(&mut self, pages: &[BlockId]) -> Result<()> {
         self.check_lent(pages)?;
         for &page in pages {
-            self.tier.give_back(page);
+            self.tier.free(page);
         }
         self.lent -= pages.len() as u32;
         Ok(())
@@ -54,7 +54,7 @@ impl TierPages {
     }
 
     /// Room for `n` pages without those of `chain`; who made it.
-    pub(super) fn make_room(&mut self, n: u32, chain: &[BlockId]) -> Result<Gone> {
+    pub(super) fn make_room(&mut self, n: u32, chain: &[BlockId]) -> Result<EvictedPages> {
         let pool = self.tier.pool();
         let available = pool.free() + pool.cached() - self.tier.unowned(chain);
         let (short, total) = (n.saturating_sub(pool.free()), pool.capacity());
@@ -67,22 +67,22 @@ impl TierPages {
             return Err(Error::NeedVictims { n: short });
         }
         // Owned meanwhile, not only spared: an owner keeps those before it, too.
-        self.tier.claim(chain)?;
+        self.tier.acquire(chain)?;
         let evicted = self.shed(short);
         self.tier.release(chain)?;
         evicted
     }
 
-    /// Evicts up to `n` of the pages of `keys`, in their order, that may die and that the tier below
+    /// Evicts up to `n` of the pages of `keys`, in their order, that may be evicted and that the tier below
     /// has: whoever chose them had to wait until it has, and their reading moved them in the order.
-    pub fn evict_backed(&mut self, keys: &[Key], n: u32) -> Gone {
+    pub fn evict_backed(&mut self, keys: &[Key], n: u32) -> EvictedPages {
         let pages: Vec<BlockId> =
             keys.iter().filter_map(|key| self.by_key.get(key).copied()).collect();
         let victims = self.take_backed(&pages, n);
         self.see_off(victims)
     }
 
-    fn shed(&mut self, n: u32) -> Result<Gone> {
+    fn shed(&mut self, n: u32) -> Result<EvictedPages> {
         let mut victims = Vec::new();
         if self.limits.backed_first {
             victims = self.take_backed(&self.tier.order(), n);
@@ -92,10 +92,10 @@ impl TierPages {
         Ok(self.see_off(victims))
     }
 
-    /// Has up to `n` of `pages` die, of those that a tier below has.
+    /// Has up to `n` of `pages` are evicted, of those that a tier below has.
     fn take_backed(&mut self, pages: &[BlockId], n: u32) -> Vec<BlockId> {
         let (mut victims, mut before) = (Vec::new(), usize::MAX);
-        // A parent may die once its children have: another round finds it.
+        // A parent may be evicted once its children have: another round finds it.
         while victims.len() != before && victims.len() < n as usize {
             before = victims.len();
             for &page in pages {
@@ -109,7 +109,7 @@ impl TierPages {
         victims
     }
 
-    fn see_off(&mut self, victims: Vec<BlockId>) -> Gone {
+    fn see_off(&mut self, victims: Vec<BlockId>) -> EvictedPages {
         self.stats.evicted += victims.len() as u64;
         let unbacked = victims.iter().filter(|&&page| !self.backed[page as usize]).count();
         self.stats.unbacked += unbacked as u64;

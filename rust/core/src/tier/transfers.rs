@@ -9,7 +9,7 @@
 //!   cancelled ── end ─────▶ gone       found no more at once; nobody's until its mover has ended
 //! ```
 
-use super::pages::{Gone, TierPages};
+use super::pages::{EvictedPages, TierPages};
 use crate::error::{Error, Result};
 use crate::pool::BlockId;
 
@@ -83,13 +83,13 @@ impl Transfer {
 
 /// How a transfer ended.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Ended {
+pub struct TransferResult {
     /// Whether every part has.
     pub whole: bool,
     /// Pages that are good in all of them, from the first that moved.
     pub good: u32,
     /// Keys that are forgotten, each after those that follow it: their bytes are worth nothing.
-    pub forgotten: Gone,
+    pub forgotten: EvictedPages,
 }
 
 impl TierPages {
@@ -99,7 +99,7 @@ impl TierPages {
     ///
     /// # Errors
     /// [`Error::UnknownTicket`]; [`Error::Invalid`] for more than moved.
-    pub fn end(&mut self, ticket: u64, good: u32, keep: bool) -> Result<Ended> {
+    pub fn end(&mut self, ticket: u64, good: u32, keep: bool) -> Result<TransferResult> {
         let at = self.position(ticket)?;
         let transfer = &mut self.transfers[at];
         if good > transfer.moving {
@@ -112,13 +112,13 @@ impl TierPages {
         transfer.good = transfer.good.min(good);
         transfer.parts -= 1;
         if transfer.parts > 0 {
-            return Ok(Ended::default());
+            return Ok(TransferResult::default());
         }
         let (store, cancelled, good) = (transfer.store, transfer.cancelled, transfer.good);
         let (fine, bad) = transfer.moves().split_at(good as usize);
         let (fine, bad) = (fine.to_vec(), bad.to_vec());
         self.moving -= fine.len() as u32 + bad.len() as u32;
-        let mut ended = Ended { whole: true, good: 0, forgotten: Vec::new() };
+        let mut ended = TransferResult { whole: true, good: 0, forgotten: Vec::new() };
         if !cancelled {
             for &page in &fine {
                 // A page whose parent failed meanwhile is forgotten already.
@@ -149,7 +149,7 @@ impl TierPages {
     ///
     /// # Errors
     /// [`Error::UnknownTicket`] if it has ended, or was given up before.
-    pub fn cancel(&mut self, ticket: u64) -> Result<Gone> {
+    pub fn cancel(&mut self, ticket: u64) -> Result<EvictedPages> {
         let at = self.position(ticket)?;
         let transfer = &mut self.transfers[at];
         if transfer.cancelled {
@@ -178,7 +178,7 @@ impl TierPages {
     ///
     /// # Errors
     /// [`Error::Integrity`].
-    pub fn expire(&mut self, now: u64) -> Result<(Vec<u64>, Gone)> {
+    pub fn expire_until(&mut self, now: u64) -> Result<(Vec<u64>, EvictedPages)> {
         let due =
             |t: &&Transfer| t.parts > 0 && !t.cancelled && t.deadline.is_some_and(|at| at <= now);
         let late: Vec<u64> = self.transfers.iter().filter(due).map(|t| t.ticket).collect();

@@ -1,12 +1,12 @@
-//! Who of a tier dies next: named by a policy of the core's, or by one outside it.
+//! Who of a tier is evicted next: named by a policy of the core's, or by one outside it.
 
 use super::TierPolicy;
 use crate::error::{Error, Result};
-use crate::policy::{Candidates, External, Journal, View, Why};
+use crate::policy::{Candidates, External, Journal, RemovalCause, View};
 use crate::pool::{BlockId, State};
 
 impl TierPolicy {
-    /// The `n` blocks that die, in order, none of them owned or in `spared`; they have left the tier.
+    /// The `n` blocks that are evicted, in order, none of them owned or in `spared`; they have left the tier.
     /// `None`, and nothing has changed, if there are fewer.
     ///
     /// # Errors
@@ -19,7 +19,7 @@ impl TierPolicy {
         while victims.len() < n as usize
             && let Some(block) = self.name()
         {
-            self.leave(block, Why::Evicted);
+            self.leave(block, RemovalCause::Evicted);
             victims.push(block);
         }
         self.end();
@@ -50,13 +50,13 @@ impl TierPolicy {
             && !self.policy.shows_order()
         {
             self.pool.share(block);
-            self.policy.claim(&[block], View { pool: &self.pool, now: self.now });
+            self.policy.acquire(&[block], View { pool: &self.pool, now: self.now });
             self.pool.unshare(block);
             self.policy.restore(block, View { pool: &self.pool, now: self.now });
         }
     }
 
-    /// Sets `spared` aside. False if less than `n` blocks are left that may die.
+    /// Sets `spared` aside. False if less than `n` blocks are left that may be evicted.
     fn prepare(&mut self, n: u32, spared: &[BlockId]) -> Result<bool> {
         self.moved.clear();
         self.moved.extend(spared.iter().filter(|&&b| self.pool.state(b) == State::Cached));
@@ -66,12 +66,12 @@ impl TierPolicy {
             self.settle();
             return Ok(false);
         }
-        if let Some(books) = self.policy.external() {
-            books.unpick_all(self.moved.iter().copied());
+        if let Some(outside) = self.policy.external() {
+            outside.unpick_all(self.moved.iter().copied());
         }
         if !self.policy.ready(n as usize) {
-            if let Some(books) = self.policy.external() {
-                books.spare(self.moved.iter().copied());
+            if let Some(outside) = self.policy.external() {
+                outside.spare(self.moved.iter().copied());
             }
             return Err(Error::NeedVictims { n });
         }
@@ -95,7 +95,7 @@ impl TierPolicy {
             if self.pool.is_evictable(block) {
                 return Some(block);
             }
-            self.policy.claim(&[block], view);
+            self.policy.acquire(&[block], view);
             self.aside.push(block);
         }
     }
@@ -109,11 +109,11 @@ impl TierPolicy {
         let view = View { pool: &self.pool, now: self.now };
         self.aside.drain(..).for_each(|block| self.policy.restore(block, view));
         for block in self.bared.drain(..).filter(|&block| view.pool.is_evictable(block)) {
-            self.policy.expose(block, view);
+            self.policy.on_evictable(block, view);
         }
     }
 
-    /// The blocks that may die, in the present order of death as far as it is settled. A policy outside
+    /// The blocks that may be evicted, in the present order of eviction as far as it is settled. A policy outside
     /// the core is not asked: its order here is least recently used.
     pub fn order(&self) -> Vec<BlockId> {
         self.policy.order(View { pool: &self.pool, now: self.now })
@@ -131,7 +131,7 @@ impl TierPolicy {
             if !self.decide(n) {
                 return Err(Error::NeedVictims { n });
             }
-            let chosen = self.policy.external().map(|books| books.chosen()).unwrap_or_default();
+            let chosen = self.policy.external().map(|outside| outside.chosen()).unwrap_or_default();
             self.settle();
             return Ok(if chosen.len() == n as usize { chosen } else { self.order() });
         }
@@ -143,7 +143,7 @@ impl TierPolicy {
             && let Some(block) = self.name()
         {
             self.pool.share(block);
-            self.policy.claim(&[block], View { pool: &self.pool, now: self.now });
+            self.policy.acquire(&[block], View { pool: &self.pool, now: self.now });
             named.push(block);
         }
         for &block in &named {
@@ -162,9 +162,9 @@ impl TierPolicy {
     /// What a policy outside the core may choose from; see [`crate::policy::External`].
     pub fn candidates(&mut self, limit: usize, out: &mut Candidates) -> Journal {
         match self.policy.external() {
-            Some(books) => {
-                books.candidates(&self.pool, limit, out);
-                books.take_journal()
+            Some(outside) => {
+                outside.candidates(&self.pool, limit, out);
+                outside.take_journal()
             }
             None => Journal::default(),
         }
@@ -172,18 +172,18 @@ impl TierPolicy {
 
     /// What it chose, in order; with too few, the built-in order names the `n` victims.
     pub fn choose(&mut self, n: u32, blocks: &[BlockId], generations: &[u32]) {
-        if let Some(books) = self.policy.external() {
+        if let Some(outside) = self.policy.external() {
             if blocks.len() >= n as usize {
-                books.choose(&self.pool, blocks, generations);
+                outside.choose(&self.pool, blocks, generations);
             } else {
-                books.fall_back(n as usize);
+                outside.fall_back(n as usize);
             }
         }
     }
 
     /// How many events a policy outside the core has not heard.
     pub fn journal_len(&mut self) -> usize {
-        self.policy.external().map_or(0, |books| books.journal_len())
+        self.policy.external().map_or(0, |outside| outside.journal_len())
     }
 
     /// Those events.
@@ -192,8 +192,8 @@ impl TierPolicy {
     }
 
     fn settle(&mut self) {
-        if let Some(books) = self.policy.external() {
-            books.settle();
+        if let Some(outside) = self.policy.external() {
+            outside.settle();
         }
     }
 }

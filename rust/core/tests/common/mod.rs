@@ -2,14 +2,14 @@
 #![allow(dead_code)]
 
 use kvframe_core::events::{Event, Kind};
-use kvframe_core::hash::{Extra, Space};
+use kvframe_core::hash::{MmItem, Space};
 use kvframe_core::index::IndexKind;
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::pool::State;
 use kvframe_core::sequence::{Meta, Tables};
 use kvframe_core::stats::Stats;
 use kvframe_core::{
-    Admission, BlockId, Grant, GroupKind, Key, Manager, NIL, Options, Prompt, Result, SeqId,
+    Admission, Allocation, BlockId, GroupKind, Key, Manager, NIL, Options, Prompt, Result, SeqId,
 };
 
 /// Tokens a block in hand-written tests.
@@ -52,23 +52,23 @@ pub fn request(tokens: &[u32]) -> Admission<'_> {
 }
 
 /// Admits `tokens`.
-pub fn admit(m: &mut Manager, tokens: &[u32]) -> Result<Grant> {
-    m.admit(&request(tokens))
+pub fn allocate(m: &mut Manager, tokens: &[u32]) -> Result<Allocation> {
+    m.allocate(&request(tokens))
 }
 
 /// Admits and computes `tokens`; the sequence stays.
 pub fn run(m: &mut Manager, tokens: &[u32]) -> SeqId {
-    let grant = admit(m, tokens).expect("room");
-    m.commit(grant.seq, grant.granted_tokens).expect("granted");
-    grant.seq
+    let allocation = allocate(m, tokens).expect("room");
+    m.commit(allocation.seq, allocation.granted_tokens).expect("granted");
+    allocation.seq
 }
 
 /// Admits, computes and releases `tokens`; returns how many were found.
 pub fn serve(m: &mut Manager, tokens: &[u32]) -> u32 {
-    let grant = admit(m, tokens).expect("room");
-    m.commit(grant.seq, grant.granted_tokens).expect("granted");
-    m.release(grant.seq).expect("live");
-    grant.cached_tokens
+    let allocation = allocate(m, tokens).expect("room");
+    m.commit(allocation.seq, allocation.granted_tokens).expect("granted");
+    m.release(allocation.seq).expect("live");
+    allocation.cached_tokens
 }
 
 /// Tokens that could be found now.
@@ -83,7 +83,7 @@ pub fn table(m: &Manager, seq: SeqId) -> Vec<BlockId> {
 
 type Columns = (State, u32, u32, Key, BlockId, u32, u32, u8, bool);
 type Held =
-    ((u32, u32, u32, u32, bool, u32, Key, Meta), Vec<u32>, Vec<Key>, Vec<Extra>, Vec<u32>, Tables);
+    ((u32, u32, u32, u32, bool, u32, Key, Meta), Vec<u32>, Vec<Key>, Vec<MmItem>, Vec<u32>, Tables);
 
 /// Everything of a manager that can be seen from outside, less the count of refusals.
 #[derive(Debug, Clone, PartialEq)]
@@ -120,7 +120,7 @@ pub fn picture(m: &Manager, seqs: &[SeqId]) -> Picture {
         let numbers =
             (s.len, s.committed, s.cached, s.published, s.private, s.known, s.root, s.meta);
         let (tokens, keys) = (s.tokens.clone(), s.keys.clone());
-        Some((numbers, tokens, keys, s.extras.clone(), s.outlook.clone(), s.tables.clone()))
+        Some((numbers, tokens, keys, s.mm_items.clone(), s.next_use.clone(), s.tables.clone()))
     };
     Picture {
         blocks: (0..p.created()).map(column).collect(),
@@ -128,7 +128,7 @@ pub fn picture(m: &Manager, seqs: &[SeqId]) -> Picture {
         counts: (p.free(), p.cached(), p.referenced()),
         order: m.eviction_order(),
         stats: Stats { refused: 0, ..m.stats() },
-        live: m.live_sequences(),
+        live: m.num_running(),
         sequences: seqs.iter().map(held).collect(),
     }
 }

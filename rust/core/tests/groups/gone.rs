@@ -1,8 +1,8 @@
 //! What is given up and when, and what is left of it.
 
-use super::common::{SIZE, admit, build, found, open, prompt, refused, request, run};
+use super::common::{SIZE, allocate, build, found, open, prompt, refused, request, run};
 use super::helpers::{FULL, STATE, chunked, group, grouped, kept, sink, window};
-use kvframe_core::policy::{External, Heard};
+use kvframe_core::policy::{External, Subscriptions};
 use kvframe_core::{Admission, Group, GroupKind, Manager, NIL, Options};
 use std::time::Instant;
 
@@ -28,7 +28,7 @@ fn what_no_token_attends_to_is_given_up_tail_first() {
     ];
     for &(kind, committed, entries) in cases {
         let mut m = grouped(16, &[group(FULL), group(kind)]);
-        let seq = admit(&mut m, &prompt(&[1, 2, 3])).unwrap().seq;
+        let seq = allocate(&mut m, &prompt(&[1, 2, 3])).unwrap().seq;
         let table = m.sequence(seq).unwrap().tables[1].clone();
         let freed = m.commit(seq, committed).unwrap().freed as usize;
         assert_eq!(kept(&m, seq, 1), entries, "{kind:?} at {committed}");
@@ -77,7 +77,7 @@ fn places_stay_absolute_behind_a_sink() {
     let mut m = build(Options { blocks: 64, groups, ..Options::default() }, "lru");
     let text: Vec<u32> = (0..256).collect();
     let seq = run(&mut m, &text);
-    let sight = m.sight(seq, 0).unwrap();
+    let sight = m.visible_range(seq, 0).unwrap();
     assert_eq!(sight.visible, [0..4, 194..256]);
     assert_eq!(sight.masked, [4..16, 192..194]);
     assert_eq!(sight.blocks, 5);
@@ -93,9 +93,10 @@ fn places_stay_absolute_behind_a_sink() {
 #[test]
 fn only_what_nobody_else_holds_is_told_as_freed() {
     let mut m = grouped(32, &[group(sink(4, 4))]);
-    let grant =
-        m.admit(&Admission { insert: false, ..request(&prompt(&[1, 2, 3, 4, 5])) }).unwrap();
-    let twin = grant.seq;
+    let allocation = m
+        .allocate(&Admission { write_cache: false, ..request(&prompt(&[1, 2, 3, 4, 5])) })
+        .unwrap();
+    let twin = allocation.seq;
     m.commit(twin, 8).unwrap();
     m.truncate(twin, 8).unwrap();
     let seq = m.fork(twin).unwrap();
@@ -113,7 +114,7 @@ fn only_what_nobody_else_holds_is_told_as_freed() {
 fn what_is_computed_behind_a_cut_is_not_published() {
     let mut m = grouped(64, &[group(FULL), group(sink(4, 4))]);
     let text = prompt(&[1, 2, 3, 4, 5, 6]);
-    let seq = admit(&mut m, &text).unwrap().seq;
+    let seq = allocate(&mut m, &text).unwrap().seq;
     m.commit(seq, 12).unwrap();
     m.commit(seq, 24).unwrap();
     m.release(seq).unwrap();
@@ -148,7 +149,7 @@ fn a_state_cannot_be_wound_back() {
 fn scratch_blocks_are_used_before_cached_ones() {
     let mut m =
         grouped(8, &[Group { units: 1, ..window(5).into() }, Group { units: 4, ..FULL.into() }]);
-    let seq = admit(&mut m, &prompt(&[1, 2, 3, 4])).unwrap().seq;
+    let seq = allocate(&mut m, &prompt(&[1, 2, 3, 4])).unwrap().seq;
     let table = m.sequence(seq).unwrap().tables[0].clone();
     m.commit(seq, 16).unwrap();
     let free = m.pool().free_list().to_vec();
@@ -157,7 +158,7 @@ fn scratch_blocks_are_used_before_cached_ones() {
     assert_eq!(m.pool().cached(), 2, "what a hit at 16 needs");
     let evictions = m.stats().evictions;
     let mut loan = [NIL; 6];
-    m.lend(&mut loan).unwrap();
+    m.take(&mut loan).unwrap();
     assert_eq!(m.stats().evictions, evictions);
 }
 
@@ -168,10 +169,11 @@ fn giving_up_is_one_pass() {
     let once = |blocks: u32| {
         let groups = vec![sink(SIZE, SIZE).into()];
         let options = Options { blocks, block_size: SIZE, groups, ..Options::default() };
-        let mut m = Manager::new(options, Box::new(External::new(Heard::default()))).unwrap();
+        let mut m =
+            Manager::new(options, Box::new(External::new(Subscriptions::default()))).unwrap();
         let text: Vec<u32> = (0..blocks * SIZE).collect();
-        let request = Admission { read: false, insert: false, ..request(&text) };
-        let seq = m.admit(&request).unwrap().seq;
+        let request = Admission { read_cache: false, write_cache: false, ..request(&text) };
+        let seq = m.allocate(&request).unwrap().seq;
         let start = Instant::now();
         assert_eq!(m.commit(seq, text.len() as u32).unwrap().freed, blocks - 2);
         start.elapsed()

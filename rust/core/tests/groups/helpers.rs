@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::common::{SIZE, build, found, open, run};
-use kvframe_core::policy::{External, Heard};
+use kvframe_core::policy::{External, Subscriptions};
 use kvframe_core::pool::State;
 use kvframe_core::{BlockId, Group, GroupKind, Manager, NIL, Options, SeqId};
 
@@ -47,11 +47,11 @@ pub fn hit_of(kind: GroupKind, there: &[bool]) -> u32 {
     found(&m, &open(&blocks))
 }
 
-/// A manager that is told who dies.
+/// A manager that is told who is evicted.
 pub fn asked(groups: &[Group]) -> Manager {
     let groups = groups.to_vec();
     let options = Options { blocks: 64, block_size: SIZE, groups, ..Options::default() };
-    Manager::new(options, Box::new(External::new(Heard::default()))).unwrap()
+    Manager::new(options, Box::new(External::new(Subscriptions::default()))).unwrap()
 }
 
 /// Evicts the cached blocks that are `doomed`, the last of a prefix first.
@@ -61,6 +61,6 @@ pub fn kill(m: &mut Manager, doomed: impl Fn(&Manager, BlockId) -> bool) {
     doomed.sort_by_key(|&b| Reverse(m.pool().depth(b)));
     let generations: Vec<u32> = doomed.iter().map(|&b| m.pool().generation(b)).collect();
     m.choose(&doomed, &generations);
-    m.collect(m.pool().free() + doomed.len() as u32).unwrap();
+    m.evict_until(m.pool().free() + doomed.len() as u32).unwrap();
     m.check_integrity().unwrap();
 }

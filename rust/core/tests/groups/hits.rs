@@ -1,6 +1,6 @@
 //! What a hit needs of each kind, and what is worth finding.
 
-use super::common::{SIZE, admit, found, open, prompt, run};
+use super::common::{SIZE, allocate, found, open, prompt, run};
 use super::helpers::{FULL, STATE, asked, chunked, group, grouped, hit_of, kill, sink, window};
 use kvframe_core::groups::Layout;
 use kvframe_core::hash::Space;
@@ -83,7 +83,7 @@ fn an_interval_keeps_the_boundaries_it_promises() {
         (Some(12), vec![12, 24, 28]),
     ] {
         let mut m = grouped(64, &[group(FULL), Group { interval, ..STATE.into() }]);
-        let seq = admit(&mut m, &text).unwrap().seq;
+        let seq = allocate(&mut m, &text).unwrap().seq;
         for upto in 1..=28 {
             m.commit(seq, upto).unwrap();
         }

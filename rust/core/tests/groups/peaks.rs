@@ -51,7 +51,7 @@ fn step(m: &mut Manager, seq: SeqId) -> Result<(), Error> {
 fn way(groups: &[Group], tokens: u32) -> Vec<u32> {
     let mut m = pool(1_000, groups);
     let text = vec![1; tokens as usize];
-    let seq = m.admit(&Admission { chunk: 1, read: false, ..request(&text) }).unwrap().seq;
+    let seq = m.allocate(&Admission { chunk: 1, read_cache: false, ..request(&text) }).unwrap().seq;
     let mut held = vec![own(&m, seq)];
     while m.sequence(seq).unwrap().len < tokens {
         step(&mut m, seq).unwrap();
@@ -69,15 +69,15 @@ fn a_prompt_is_refused_for_ever_only_where_it_cannot_run_alone() {
         let (groups, tokens) = (groups(&mut dice), dice.between(1, 70));
         let most = *way(&groups, tokens).iter().max().unwrap();
         let text = vec![1; tokens as usize];
-        let asked = Admission { chunk: 1, read: false, ..request(&text) };
+        let asked = Admission { chunk: 1, read_cache: false, ..request(&text) };
         let mut m = pool(most, &groups);
-        let seq = m.admit(&asked).unwrap_or_else(|e| panic!("{groups:?}, {tokens}: {e}")).seq;
+        let seq = m.allocate(&asked).unwrap_or_else(|e| panic!("{groups:?}, {tokens}: {e}")).seq;
         for _ in 1..tokens {
             step(&mut m, seq).unwrap();
         }
         m.check_integrity().unwrap();
         if most > 1 {
-            let error = pool(most - 1, &groups).admit(&asked).unwrap_err();
+            let error = pool(most - 1, &groups).allocate(&asked).unwrap_err();
             let total = u64::from(most) - 1;
             assert_eq!(
                 error,
@@ -86,8 +86,8 @@ fn a_prompt_is_refused_for_ever_only_where_it_cannot_run_alone() {
             );
             // The same for an answer, a token at a time.
             let mut m = pool(most - 1, &groups);
-            let Ok(grant) = m.admit(&request(&[1])) else { continue };
-            let error = (1..tokens).find_map(|_| step(&mut m, grant.seq).err()).unwrap();
+            let Ok(allocation) = m.allocate(&request(&[1])) else { continue };
+            let error = (1..tokens).find_map(|_| step(&mut m, allocation.seq).err()).unwrap();
             assert!(matches!(error, Error::NeverFits { .. }), "{groups:?}, {tokens}: {error}");
         }
     }
@@ -104,19 +104,20 @@ fn what_a_whole_sequence_lacks_is_left_and_no_more() {
         let at = dice.between(1, tokens - 1) as usize;
         let lacks = held[at - 1..].iter().max().unwrap() - held[at - 1];
         let other = groups.len() as u32;
-        let first = Admission { max_tokens: tokens, whole_sequence: true, ..request(&[1]) };
+        let first =
+            Admission { max_seq_len: tokens, full_sequence_must_fit: true, ..request(&[1]) };
         for fits in [true, false] {
             let blocks = held[at - 1] + lacks + other - u32::from(!fits);
             let mut m = pool(blocks, &groups);
             // It may have needed more before.
-            let Ok(grant) = m.admit(&first) else { continue };
+            let Ok(allocation) = m.allocate(&first) else { continue };
             for _ in 1..at {
-                step(&mut m, grant.seq).unwrap();
+                step(&mut m, allocation.seq).unwrap();
             }
-            let second = m.admit(&Admission { insert: false, ..request(&[2]) });
+            let second = m.allocate(&Admission { write_cache: false, ..request(&[2]) });
             assert_eq!(second.is_ok(), fits, "{groups:?}, {at} of {tokens}: {second:?}");
             for _ in at as u32..tokens {
-                step(&mut m, grant.seq).unwrap();
+                step(&mut m, allocation.seq).unwrap();
             }
             m.check_integrity().unwrap();
             asked += 1;
@@ -140,9 +141,14 @@ fn a_promise_holds_where_a_prefix_is_shared() {
                 let text: Vec<u32> = (0..long).collect();
                 let max_tokens = long + dice.between(0, 30);
                 let chunk = dice.pick(&[1, 4, 100]);
-                let asked = Admission { max_tokens, whole_sequence: true, chunk, ..request(&text) };
-                if let Ok(grant) = m.admit(&asked) {
-                    runs.push((grant.seq, max_tokens));
+                let asked = Admission {
+                    max_seq_len: max_tokens,
+                    full_sequence_must_fit: true,
+                    chunk,
+                    ..request(&text)
+                };
+                if let Ok(allocation) = m.allocate(&asked) {
+                    runs.push((allocation.seq, max_tokens));
                 }
             } else if !runs.is_empty() {
                 let at = dice.below(runs.len());

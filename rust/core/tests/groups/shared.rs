@@ -1,6 +1,6 @@
 //! What sequences share, copy and are counted for.
 
-use super::common::{admit, open, prompt, refused, request, run, serve};
+use super::common::{allocate, open, prompt, refused, request, run, serve};
 use super::helpers::{FULL, STATE, chunked, group, grouped, sink, window};
 use kvframe_core::hash::Space;
 use kvframe_core::{Admission, Error, Group, GroupKind, Manager, NIL};
@@ -40,17 +40,17 @@ fn another_input_is_not_found_before_it_was_read_here() {
     let mut m = grouped(32, &[group(FULL), group(GroupKind::Cross)]);
     let space = Space { encoder: b"audio", ..Space::default() };
     let text = prompt(&[1, 2, 3]);
-    let ask = Admission { space, encoder_tokens: 6, external: 8, ..request(&text) };
-    let first = m.admit(&ask).unwrap();
+    let ask = Admission { space, encoder_tokens: 6, num_external_tokens: 8, ..request(&text) };
+    let first = m.allocate(&ask).unwrap();
     m.done(first.load.unwrap()).unwrap();
     let twin = m.fork(first.seq).unwrap();
     m.commit(twin, 8).unwrap();
     let other = prompt(&[4]);
-    let again = Admission { external: 0, ..ask };
+    let again = Admission { num_external_tokens: 0, ..ask };
     let again = Admission { prompt: request(&other).prompt, ..again };
-    assert!(!m.admit(&again).unwrap().encoder_cached);
+    assert!(!m.allocate(&again).unwrap().encoder_cached);
     m.commit(first.seq, 12).unwrap();
-    assert!(m.admit(&again).unwrap().encoder_cached);
+    assert!(m.allocate(&again).unwrap().encoder_cached);
     m.check_integrity().unwrap();
 }
 
@@ -64,19 +64,19 @@ fn another_input_is_shared_by_its_content() {
         encoder_tokens: 10,
         ..request(&text)
     };
-    let first = m.admit(&request(b"a")).unwrap();
+    let first = m.allocate(&request(b"a")).unwrap();
     assert!(!first.encoder_cached);
     m.commit(first.seq, 5).unwrap();
     m.append(first.seq, &prompt(&[2, 3])).unwrap();
     assert_eq!(m.sequence(first.seq).unwrap().tables[1].len(), 3, "it never grows");
-    let same = m.admit(&request(b"a")).unwrap();
+    let same = m.allocate(&request(b"a")).unwrap();
     assert!(same.encoder_cached && same.cached_tokens == 4);
     let table = |m: &Manager, seq| m.sequence(seq).unwrap().tables[1].clone();
     assert_eq!(table(&m, same.seq), table(&m, first.seq));
-    let other = m.admit(&request(b"b")).unwrap();
+    let other = m.allocate(&request(b"b")).unwrap();
     assert!(!other.encoder_cached && other.cached_tokens == 0);
     for encoder in [&b""[..], b""] {
-        let nameless = m.admit(&request(encoder)).unwrap();
+        let nameless = m.allocate(&request(encoder)).unwrap();
         assert!(!nameless.encoder_cached && nameless.cached_tokens == 0);
         m.commit(nameless.seq, 5).unwrap();
         m.release(nameless.seq).unwrap();
@@ -84,10 +84,10 @@ fn another_input_is_shared_by_its_content() {
     for seq in [first.seq, same.seq, other.seq] {
         m.release(seq).unwrap();
     }
-    m.clear_cache();
+    m.reset_prefix_cache();
     assert_eq!(m.pool().free(), 64);
     let mut plain = grouped(8, &[group(FULL)]);
-    refused(&mut plain, &[], |m| m.admit(&request(b"a")));
+    refused(&mut plain, &[], |m| m.allocate(&request(b"a")));
 }
 
 // scenario: VT38, VT40, V11
@@ -108,9 +108,9 @@ fn what_is_counted_is_what_is_taken() {
             let entries: usize = hit.blocks.iter().map(Vec::len).sum();
             let predicted = m.layout().blocks(text.len() as u32, 0) - entries as u64;
             let before = m.stats().allocated;
-            let grant = admit(&mut m, &text).unwrap();
+            let allocation = allocate(&mut m, &text).unwrap();
             assert_eq!(m.stats().allocated - before, predicted, "{groups:?}");
-            let tables = &m.sequence(grant.seq).unwrap().tables;
+            let tables = &m.sequence(allocation.seq).unwrap().tables;
             let mut ids: Vec<_> = tables.iter().flatten().copied().collect();
             ids.retain(|&b| b != NIL);
             let all = ids.len();
@@ -129,8 +129,8 @@ fn what_is_counted_is_what_is_taken() {
 fn admission_counts_what_each_kind_holds() {
     let request = |max_tokens| Admission {
         chunk: 4,
-        max_tokens,
-        whole_sequence: true,
+        max_seq_len: max_tokens,
+        full_sequence_must_fit: true,
         ..request(&[1, 2, 3, 4])
     };
     for (kind, fits, never) in [
@@ -141,10 +141,10 @@ fn admission_counts_what_each_kind_holds() {
         (FULL, 24, Some(25)),
     ] {
         let mut m = grouped(6, &[group(kind)]);
-        let grant = m.admit(&request(fits)).unwrap();
-        m.release(grant.seq).unwrap();
+        let allocation = m.allocate(&request(fits)).unwrap();
+        m.release(allocation.seq).unwrap();
         if let Some(never) = never {
-            let error = refused(&mut m, &[], |m| m.admit(&request(never)));
+            let error = refused(&mut m, &[], |m| m.allocate(&request(never)));
             assert!(matches!(error, Error::NeverFits { needed: 7, .. }), "{error}");
         }
     }

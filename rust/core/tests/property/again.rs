@@ -1,7 +1,7 @@
 //! What came into a running manager of late: prompts that are matched again, namespaces and sessions
 //! that are forgotten, and room that is made behind a fence.
 
-use kvframe_core::manager::Preempt;
+use kvframe_core::manager::PreemptionOrder;
 use kvframe_core::origins::Scope;
 use kvframe_core::{BlockId, NIL, SeqId};
 
@@ -13,14 +13,14 @@ use crate::texts::{SPACES, Text, space};
 /// Prompts that are remembered.
 const TEXTS: usize = 8;
 
-const RULES: [Preempt; 7] = [
-    Preempt::FewestComputed,
-    Preempt::LastAdmitted,
-    Preempt::LowestPriority,
-    Preempt::LongestFirst,
-    Preempt::LeastRecent,
-    Preempt::LeastFrequent,
-    Preempt::MostFreed,
+const RULES: [PreemptionOrder; 7] = [
+    PreemptionOrder::FewestComputed,
+    PreemptionOrder::LastAdmitted,
+    PreemptionOrder::LowestPriority,
+    PreemptionOrder::LongestFirst,
+    PreemptionOrder::LeastRecent,
+    PreemptionOrder::LeastFrequent,
+    PreemptionOrder::MostFreed,
 ];
 
 impl Run {
@@ -58,9 +58,9 @@ impl Run {
         let counted = hits(self);
         let there = {
             let text = &s.tokens[..s.tokens.len().min(s.filled() as usize)];
-            let (salt, adapter, encoder) = (&s.salt[..], &s.adapter[..], &s.encoder[..]);
-            let asked = kvframe_core::hash::Space { salt, adapter, encoder };
-            self.w.m.lookup(text, asked, &s.extras).tokens / self.w.size * self.w.size
+            let (salt, adapter, encoder) = (&s.cache_salt[..], &s.lora_name[..], &s.encoder[..]);
+            let asked = kvframe_core::hash::Space { cache_salt: salt, lora_name: adapter, encoder };
+            self.w.m.lookup(text, asked, &s.mm_items).tokens / self.w.size * self.w.size
         };
         let outcome = match fence {
             Some(fence) => self.w.m.rematch_behind(seq, fence),
@@ -97,14 +97,14 @@ impl Run {
         let (salt, adapter, _) = SPACES[self.dice.below(SPACES.len())];
         let session = self.dice.one_in(3).then(|| self.dice.below(3) as u64 + 1);
         let scope = Scope {
-            salt: self.dice.one_in(2).then_some(salt),
-            adapter: self.dice.one_in(2).then_some(adapter),
+            cache_salt: self.dice.one_in(2).then_some(salt),
+            lora_name: self.dice.one_in(2).then_some(adapter),
             session,
         };
         let texts = std::mem::take(&mut self.texts);
         // Of what starts again at a length, nothing need be there to be found.
         let found = |run: &Self, text: &Text| {
-            let hit = run.w.m.lookup(&text.tokens, space(text.space), &text.extras);
+            let hit = run.w.m.lookup(&text.tokens, space(text.space), &text.mm_items);
             hit.blocks.iter().flatten().filter(|&&block| block != NIL).count()
         };
         let before: Vec<usize> = texts.iter().map(|text| found(self, text)).collect();
@@ -125,8 +125,8 @@ impl Run {
         for live in &self.w.live {
             let s = self.w.m.sequence(live.seq).expect("live");
             let own = kvframe_core::hash::Space {
-                salt: &s.salt,
-                adapter: &s.adapter,
+                cache_salt: &s.cache_salt,
+                lora_name: &s.lora_name,
                 encoder: &s.encoder,
             };
             if scope.runs(own, s.meta.session) {

@@ -1,10 +1,12 @@
 //! What a manager says of a request before it is let in holds until its end: of all kinds of groups,
 //! steps of a prompt and sizes of a pool.
 
-use kvframe_core::manager::{Fits, Growth, Step};
+use kvframe_core::manager::{AllocStatus, Growth, Step};
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::sequence::Sequence;
-use kvframe_core::{Admission, Error, Grant, Group, GroupKind, Manager, Options, Prompt, SeqId};
+use kvframe_core::{
+    Admission, Allocation, Error, Group, GroupKind, Manager, Options, Prompt, SeqId,
+};
 
 use crate::common::picture;
 use crate::dice::Dice;
@@ -12,7 +14,7 @@ use crate::groups;
 
 /// A request as it is asked, and how its owner grows it.
 #[derive(Debug, Clone)]
-struct Asked {
+struct RequestSpec {
     tokens: Vec<u32>,
     encoder: u32,
     max_tokens: u32,
@@ -21,7 +23,7 @@ struct Asked {
     resumed: bool,
 }
 
-impl Asked {
+impl RequestSpec {
     fn new(dice: &mut Dice, size: u32, crosses: bool) -> Self {
         let long = dice.between(1, 14 * size);
         let chunks = [u32::MAX, 1, size, 2 * size, dice.between(1, 5 * size), long];
@@ -37,7 +39,9 @@ impl Asked {
 
     /// What brings a sequence back.
     fn back(sequence: Sequence, encoder: u32) -> Self {
-        let Sequence { tokens, max_tokens, chunk, whole, .. } = sequence;
+        let Sequence {
+            tokens, max_seq_len: max_tokens, chunk, full_sequence_must_fit: whole, ..
+        } = sequence;
         Self { tokens, encoder, max_tokens, chunk, whole, resumed: true }
     }
 
@@ -46,9 +50,9 @@ impl Asked {
             prompt: Prompt { tokens: &self.tokens, ..Prompt::default() },
             space: kvframe_core::hash::Space { encoder: b"input", ..Default::default() },
             encoder_tokens: self.encoder,
-            max_tokens: self.max_tokens,
+            max_seq_len: self.max_tokens,
             chunk: self.chunk,
-            whole_sequence: self.whole,
+            full_sequence_must_fit: self.whole,
             resumed: self.resumed,
             ..Admission::default()
         }
@@ -70,18 +74,18 @@ fn build(options: &Options) -> Manager {
     Manager::new(options.clone(), by_name("lru", PolicyOptions::default()).unwrap()).unwrap()
 }
 
-/// What `fits` says, which is what `admit` does, too: with nothing else in the pool, never "later".
-fn admit(m: &mut Manager, asked: &Asked) -> Option<Grant> {
-    let said = m.fits(&asked.admission()).unwrap();
-    match (m.admit(&asked.admission()), said) {
-        (Ok(grant), Fits::Now) => Some(grant),
-        (Err(Error::NeverFits { .. }), Fits::Never) => None,
+/// What `can_allocate` says, which is what `allocate` does, too: with nothing else in the pool, never "later".
+fn allocate(m: &mut Manager, asked: &RequestSpec) -> Option<Allocation> {
+    let said = m.can_allocate(&asked.admission()).unwrap();
+    match (m.allocate(&asked.admission()), said) {
+        (Ok(allocation), AllocStatus::Ok) => Some(allocation),
+        (Err(Error::NeverFits { .. }), AllocStatus::Never) => None,
         (done, said) => panic!("{said:?} was said, and then {done:?}: {asked:?} {:?}", m.options()),
     }
 }
 
 /// One growth by its owner, alone in the pool: it is never refused.
-fn grow(m: &mut Manager, dice: &mut Dice, seq: SeqId, asked: &Asked, budgets: bool) -> bool {
+fn grow(m: &mut Manager, dice: &mut Dice, seq: SeqId, asked: &RequestSpec, budgets: bool) -> bool {
     let (len, known) = (m.sequence(seq).unwrap().len, m.sequence(seq).unwrap().known());
     m.commit(seq, len).unwrap();
     if len == asked.longest() {
@@ -123,7 +127,7 @@ fn overreach(m: &mut Manager, dice: &mut Dice, seq: SeqId) {
 }
 
 /// Past its full length, whatever the verb, nothing comes.
-fn refuse_more(m: &mut Manager, seq: SeqId, asked: &Asked) {
+fn refuse_more(m: &mut Manager, seq: SeqId, asked: &RequestSpec) {
     if asked.max_tokens == 0 {
         return;
     }
@@ -132,7 +136,7 @@ fn refuse_more(m: &mut Manager, seq: SeqId, asked: &Asked) {
     let step = Step { append: &append, ..Step::default() };
     let refused = [
         m.append(seq, &[1]).unwrap_err(),
-        m.append_unknown(seq, 1).unwrap_err(),
+        m.append_placeholders(seq, 1).unwrap_err(),
         m.reserve(seq, asked.max_tokens + 1).unwrap_err(),
         m.step(&step).unwrap_err(),
     ];
@@ -144,7 +148,7 @@ fn refuse_more(m: &mut Manager, seq: SeqId, asked: &Asked) {
 
 /// Blocks held at the most on the way to the end, counted step by step from every length that a
 /// step may start from behind a prefix hit.
-fn counted(m: &Manager, asked: &Asked) -> u64 {
+fn counted(m: &Manager, asked: &RequestSpec) -> u64 {
     let (layout, known) = (m.layout(), asked.tokens.len() as u32);
     let held = |at: u32, to: u32| -> u64 {
         layout.groups().iter().map(|reach| u64::from(reach.held(at, to, 0))).sum()
@@ -160,20 +164,20 @@ fn counted(m: &Manager, asked: &Asked) -> u64 {
 }
 
 /// Leaves some of what a request begins with cached, and other things.
-fn warm(m: &mut Manager, dice: &mut Dice, asked: &Asked) {
+fn warm(m: &mut Manager, dice: &mut Dice, asked: &RequestSpec) {
     for _ in 0..dice.below(3) {
         let long = dice.below(asked.tokens.len() + 1);
         let mut text = asked.tokens[..long].to_vec();
         text.resize(long + dice.below(4), 7_000);
-        let short = Asked { tokens: text, max_tokens: 0, chunk: 1, ..asked.clone() };
-        let Ok(grant) = m.admit(&short.admission()) else { continue };
-        while m.sequence(grant.seq).unwrap().len < short.longest() {
-            let len = m.sequence(grant.seq).unwrap().len;
-            m.commit(grant.seq, len).unwrap();
-            m.extend(grant.seq, len + 1).unwrap();
+        let short = RequestSpec { tokens: text, max_tokens: 0, chunk: 1, ..asked.clone() };
+        let Ok(allocation) = m.allocate(&short.admission()) else { continue };
+        while m.sequence(allocation.seq).unwrap().len < short.longest() {
+            let len = m.sequence(allocation.seq).unwrap().len;
+            m.commit(allocation.seq, len).unwrap();
+            m.extend(allocation.seq, len + 1).unwrap();
         }
-        m.commit(grant.seq, short.longest()).unwrap();
-        m.release(grant.seq).unwrap();
+        m.commit(allocation.seq, short.longest()).unwrap();
+        m.release(allocation.seq).unwrap();
     }
 }
 
@@ -184,34 +188,34 @@ fn what_is_let_in_alone_runs_to_its_end_and_comes_back_from_anywhere() {
     for _ in 0..3_000 {
         let options = options(&mut dice);
         let crosses = options.groups.iter().any(|group| group.kind == GroupKind::Cross);
-        let mut asked = Asked::new(&mut dice, options.block_size, crosses);
+        let mut asked = RequestSpec::new(&mut dice, options.block_size, crosses);
         let (mut m, mut empty) = (build(&options), build(&options));
         warm(&mut m, &mut dice, &asked);
         // "Never" does not depend on what is cached, and is said of nothing else.
-        let said = m.fits(&asked.admission()).unwrap();
-        assert_eq!(said, empty.fits(&asked.admission()).unwrap(), "{asked:?} {options:?}");
+        let said = m.can_allocate(&asked.admission()).unwrap();
+        assert_eq!(said, empty.can_allocate(&asked.admission()).unwrap(), "{asked:?} {options:?}");
         let most = counted(&m, &asked);
         let fits = most <= u64::from(m.pool().usable());
-        assert_eq!(fits, said == Fits::Now, "{most}: {asked:?} {options:?}");
+        assert_eq!(fits, said == AllocStatus::Ok, "{most}: {asked:?} {options:?}");
         nevers += u32::from(!fits);
-        let Some(mut grant) = admit(&mut m, &asked) else {
-            assert!(admit(&mut empty, &asked).is_none());
+        let Some(mut allocation) = allocate(&mut m, &asked) else {
+            assert!(allocate(&mut empty, &asked).is_none());
             continue;
         };
         came += 1;
         let budgets = dice.one_in(3);
-        while grow(&mut m, &mut dice, grant.seq, &asked, budgets) {
+        while grow(&mut m, &mut dice, allocation.seq, &asked, budgets) {
             if dice.one_in(20) {
                 let chunk = asked.chunk;
-                asked = Asked::back(m.preempt(grant.seq).unwrap(), asked.encoder);
+                asked = RequestSpec::back(m.preempt(allocation.seq).unwrap(), asked.encoder);
                 assert!(asked.chunk <= chunk);
                 warm(&mut m, &mut dice, &asked);
-                grant = admit(&mut m, &asked).expect("it fitted before");
+                allocation = allocate(&mut m, &asked).expect("it fitted before");
                 backs += 1;
             }
         }
         m.check_integrity().unwrap();
-        m.release(grant.seq).unwrap();
+        m.release(allocation.seq).unwrap();
     }
     assert!(came > 1_000 && nevers > 500 && backs > 300, "{came} came, {backs} back, {nevers} not");
 }
@@ -223,21 +227,21 @@ fn a_step_admits_as_fits_says_and_refuses_a_full_length_below_the_prompt() {
     let mut dice = Dice::new(7);
     for _ in 0..500 {
         let options = options(&mut dice);
-        let mut asked = Asked::new(&mut dice, options.block_size, false);
+        let mut asked = RequestSpec::new(&mut dice, options.block_size, false);
         let mut m = build(&options);
-        let said = m.fits(&asked.admission()).unwrap();
-        let admit = [asked.admission()];
-        let outcome = m.step(&Step { admit: &admit, ..Step::default() }).unwrap();
-        assert_eq!(outcome.admitted[0].is_some(), said == Fits::Now);
+        let said = m.can_allocate(&asked.admission()).unwrap();
+        let allocate = [asked.admission()];
+        let outcome = m.step(&Step { allocate: &allocate, ..Step::default() }).unwrap();
+        assert_eq!(outcome.allocated[0].is_some(), said == AllocStatus::Ok);
         let never = matches!(&outcome.refused[..], [refused]
-            if refused.growth == Growth::Admit && matches!(refused.error, Error::NeverFits { .. }));
-        assert_eq!(never, said == Fits::Never, "{:?}", outcome.refused);
+            if refused.growth == Growth::Allocate && matches!(refused.error, Error::NeverFits { .. }));
+        assert_eq!(never, said == AllocStatus::Never, "{:?}", outcome.refused);
         if asked.tokens.len() > 1 {
             asked.max_tokens = asked.tokens.len() as u32 - 1;
-            m.fits(&asked.admission()).unwrap_err();
+            m.can_allocate(&asked.admission()).unwrap_err();
             m.lookup_request(&asked.admission()).unwrap_err();
-            let error = m.admit(&asked.admission()).unwrap_err();
-            assert!(matches!(error, Error::Invalid { what: "max_tokens", .. }), "{error}");
+            let error = m.allocate(&asked.admission()).unwrap_err();
+            assert!(matches!(error, Error::Invalid { what: "max_seq_len", .. }), "{error}");
         }
     }
 }

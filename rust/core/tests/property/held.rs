@@ -2,7 +2,7 @@
 //! forks of a prefix, slots ahead.
 
 use kvframe_core::locks::Receipt;
-use kvframe_core::manager::{Pinner, TicketKind};
+use kvframe_core::manager::{PinRequest, TicketKind};
 use kvframe_core::{BlockId, Error, Key, NIL, SeqId};
 
 use crate::common::picture;
@@ -43,7 +43,7 @@ impl Run {
             8..10 => self.reserve(),
             10 => self.attach(),
             11..14 => self.set_deadlines(),
-            14 => self.expire(),
+            14 => self.expire_until(),
             15 => self.preempt(),
             16..18 => self.publish_block(),
             18 => self.touch(),
@@ -68,7 +68,7 @@ impl Run {
             return;
         }
         let pinned =
-            self.w.m.lock(&text.tokens, space(text.space), &text.extras, Pinner::default());
+            self.w.m.lock(&text.tokens, space(text.space), &text.mm_items, PinRequest::default());
         self.tell(format!("pin {:?} -> {pinned:x?}", text.tokens));
         // Pins may hold a share of the pool only.
         if matches!(pinned, Err(Error::PinsFull { .. })) {
@@ -146,8 +146,8 @@ impl Run {
             // It replaces itself, and nothing else.
             assert_eq!(self.w.m.attach(seq, upto, handle), Ok(Some(handle)));
         }
-        let dropped = self.w.m.take_dropped();
-        assert!(dropped.iter().all(|&gone| gone <= handle) && self.w.m.take_dropped().is_empty());
+        let dropped = self.w.m.take_detached();
+        assert!(dropped.iter().all(|&gone| gone <= handle) && self.w.m.take_detached().is_empty());
     }
 
     /// Of some of what is outstanding: a lease ends when it lapses, copies and loads have failed.
@@ -169,7 +169,7 @@ impl Run {
     }
 
     /// Time goes on: tickets lapse, what is kept for a time falls, and leases of pins end.
-    pub fn expire(&mut self) {
+    pub fn expire_until(&mut self) {
         self.w.time += self.dice.below(4) as u64;
         let now = self.w.time;
         let outstanding = self.w.m.tickets();
@@ -178,7 +178,7 @@ impl Run {
         let mut due: Vec<u64> = due.map(|&(ticket, _)| ticket).collect();
         due.sort_unstable();
         let (cut, sure) = self.lapse(&due);
-        let outcome = self.w.m.expire(now).expect("sound");
+        let outcome = self.w.m.expire_until(now).expect("sound");
         self.tell(format!("expire {now} -> {outcome:?}"));
         assert_eq!(outcome.tickets, due);
         assert!(!sure || outcome.cut == cut, "{:x?} were cut, not {cut:x?}", outcome.cut);
@@ -238,7 +238,7 @@ impl Run {
             return;
         }
         let before = picture(&self.w.m, &self.w.handles());
-        let outcome = self.w.m.claim_blocks(&[block], &[]);
+        let outcome = self.w.m.acquire_blocks(&[block], &[]);
         self.tell(format!("touch {block} -> {outcome:?}"));
         match outcome {
             Ok(()) => self.w.held.hands.push(block),

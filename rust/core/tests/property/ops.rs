@@ -57,7 +57,7 @@ impl Run {
             144.. => self.newest_verb(),
             128.. => self.held_verb(),
             100.. => self.newer_verb(),
-            0..20 => self.admit(),
+            0..20 => self.allocate(),
             20..34 => self.append(),
             34..40 => self.extend(),
             40..57 => self.commit(),
@@ -90,44 +90,44 @@ impl Run {
             self.w.check();
         }
         self.let_go();
-        self.w.m.give_back(&self.w.loans).expect("on loan");
+        self.w.m.free(&self.w.loans).expect("on loan");
         self.w.loans.clear();
-        self.w.m.clear_cache();
+        self.w.m.reset_prefix_cache();
         self.w.check();
         let (m, pool) = (&self.w.m, self.w.m.pool());
         assert_eq!(pool.free(), pool.usable(), "blocks leaked");
         assert_eq!(m.stats().copies, self.w.pages.copied, "a copy was never planned");
-        assert_eq!(m.live_sequences(), 0);
+        assert_eq!(m.num_running(), 0);
         self.sleep();
     }
 
-    fn admit(&mut self) {
+    fn allocate(&mut self) {
         let text = self.text();
-        let outlook: Vec<u32> = (0..text.tokens.len()).map(|_| self.dice.between(0, 40)).collect();
-        let mut request = request(&mut self.dice, &text, &outlook);
+        let next_use: Vec<u32> = (0..text.tokens.len()).map(|_| self.dice.between(0, 40)).collect();
+        let mut request = request(&mut self.dice, &text, &next_use);
         request.chunk = if self.dice.one_in(3) { self.dice.between(0, 6) } else { u32::MAX };
         let before = picture(&self.w.m, &self.w.handles());
         request.encoder_tokens = self.w.encoder(text.space);
         let named = request.encoder_tokens == 0 || !request.space.encoder.is_empty();
-        let expected = if request.read && named { self.w.longest_hit(&text) } else { 0 };
-        request.external = self.external(&text, expected);
+        let expected = if request.read_cache && named { self.w.longest_hit(&text) } else { 0 };
+        request.num_external_tokens = self.external(&text, expected);
         request.join = self.joins();
-        let outcome = self.w.judged(&mut self.dice, |m| m.admit(&request));
+        let outcome = self.w.judged(&mut self.dice, |m| m.allocate(&request));
         let whole = request.fit == Fit::Whole;
         self.tell(format!(
-            "admit {:?} {:?} whole {whole} -> {outcome:x?}",
+            "allocate {:?} {:?} whole {whole} -> {outcome:x?}",
             text.space, text.tokens
         ));
         match outcome {
             Err(_) => self.unchanged(&before),
-            Ok(grant) => {
-                let cached = grant.cached_tokens;
-                self.check_hit(&text, cached, expected, request.read);
-                assert!(cached < grant.prompt_tokens || cached == 0, "rule 5");
-                let start = cached + request.external + grant.joined_tokens;
-                let until = grant.prompt_tokens.min(start.saturating_add(request.chunk));
-                assert!(!whole || grant.granted_tokens == until, "not all that was asked for");
-                self.came_in(&text, &request, grant);
+            Ok(allocation) => {
+                let cached = allocation.cached_tokens;
+                self.check_hit(&text, cached, expected, request.read_cache);
+                assert!(cached < allocation.prompt_tokens || cached == 0, "rule 5");
+                let start = cached + request.num_external_tokens + allocation.joined_tokens;
+                let until = allocation.prompt_tokens.min(start.saturating_add(request.chunk));
+                assert!(!whole || allocation.granted_tokens == until, "not all that was asked for");
+                self.came_in(&text, &request, allocation);
             }
         }
     }
@@ -263,7 +263,7 @@ impl Run {
             let before = picture(&self.w.m, &self.w.handles());
             let outcome = self.w.judged(&mut self.dice, |m| {
                 let mut out = vec![NIL; count];
-                m.lend(&mut out).map(|()| out)
+                m.take(&mut out).map(|()| out)
             });
             self.tell(format!("lend {count} -> {outcome:?}"));
             match outcome {
@@ -274,7 +274,7 @@ impl Run {
             let keep = self.w.loans.len() - count.min(self.w.loans.len());
             let back = self.w.loans.split_off(keep);
             self.tell(format!("give back {back:?}"));
-            self.w.m.give_back(&back).expect("on loan");
+            self.w.m.free(&back).expect("on loan");
         }
     }
 
@@ -292,8 +292,8 @@ impl Run {
         let mut twice = self.w.loans.clone();
         twice.extend(self.w.loans.first());
         twice.push((0..m.pool().capacity()).find(|b| !self.w.loans.contains(b)).unwrap_or(NIL));
-        m.give_back(&twice).expect_err("not on loan");
-        m.give_back(&[m.pool().capacity()]).expect_err("unknown");
+        m.free(&twice).expect_err("not on loan");
+        m.free(&[m.pool().capacity()]).expect_err("unknown");
         for live in &self.w.live {
             let s = m.sequence(live.seq).expect("live");
             let (len, committed, known) = (s.len, s.committed, s.known());
@@ -308,7 +308,7 @@ impl Run {
     }
 
     fn clear(&mut self) {
-        let freed = self.w.m.clear_cache();
+        let freed = self.w.m.reset_prefix_cache();
         self.tell(format!("clear -> {freed}"));
         self.w.forgotten();
     }
@@ -316,7 +316,7 @@ impl Run {
     fn lookup(&mut self) {
         let text = self.text();
         let before = picture(&self.w.m, &self.w.handles());
-        let hit = self.w.m.lookup(&text.tokens, space(text.space), &text.extras);
+        let hit = self.w.m.lookup(&text.tokens, space(text.space), &text.mm_items);
         self.unchanged(&before);
         let whole = self.w.longest_hit(&text);
         self.check_hit(&text, hit.tokens, whole, true);

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use kvframe_core::pool::State;
-use kvframe_core::tickets::Plan;
+use kvframe_core::tickets::CopyPlan;
 use kvframe_core::{BlockId, GroupKind, Key, Manager};
 
 use crate::tails::Tails;
@@ -121,7 +121,7 @@ impl Pages {
     }
 
     /// Carries a plan out at once; `fail` loses every page of it.
-    pub fn carry_out(&mut self, m: &Manager, plan: &Plan, fail: bool) {
+    pub fn carry_out(&mut self, m: &Manager, plan: &CopyPlan, fail: bool) {
         self.spoil_freed(m);
         for copy in &plan.copies {
             assert_ne!(copy.src, copy.dst, "a page is copied onto itself");

@@ -1,6 +1,6 @@
 //! Pages that must stay as they are: under a lease, behind a fence, or being loaded.
 
-use kvframe_core::groups::Reach;
+use kvframe_core::groups::GroupReach;
 use kvframe_core::manager::Pressure;
 use kvframe_core::pool::State;
 use kvframe_core::sequence::BlockTable;
@@ -21,7 +21,14 @@ impl Kept {
 
     /// The first `upto` tokens of a table, from the block `from` on. A state that moves on keeps
     /// nothing but its page.
-    pub fn add(&mut self, pages: &Pages, reach: &Reach, table: &[BlockId], from: usize, upto: u32) {
+    pub fn add(
+        &mut self,
+        pages: &Pages,
+        reach: &GroupReach,
+        table: &[BlockId],
+        from: usize,
+        upto: u32,
+    ) {
         let span = reach.span as usize;
         for (i, &block) in table.iter().enumerate().skip(from).filter(|&(_, &b)| b != NIL) {
             let page = pages.page(block);

@@ -1,7 +1,7 @@
 //! A whole scheduler step of random parts.
 
 use kvframe_core::SeqId;
-use kvframe_core::manager::{Growth, Ids, Step, StepOutcome};
+use kvframe_core::manager::{Growth, Ids, Step, StepResult};
 
 use crate::common::picture;
 use crate::ops::Run;
@@ -15,10 +15,10 @@ impl Run {
         let mut request = request(&mut self.dice, &text, &[]);
         request.encoder_tokens = self.w.encoder(text.space);
         let named = request.encoder_tokens == 0 || !request.space.encoder.is_empty();
-        let found = if request.read && named { self.w.longest_hit(&text) } else { 0 };
-        request.external = self.external(&text, found);
+        let found = if request.read_cache && named { self.w.longest_hit(&text) } else { 0 };
+        request.num_external_tokens = self.external(&text, found);
         request.join = self.joins();
-        let mut step = Step { admit: std::slice::from_ref(&request), ..Step::default() };
+        let mut step = Step { allocate: std::slice::from_ref(&request), ..Step::default() };
         let (done, failed) = self.some_tickets();
         let fence = self.dice.one_in(3).then(|| self.step_ahead());
         let passed = self.dice.one_in(3).then(|| self.step_behind());
@@ -100,8 +100,8 @@ impl Run {
         self.w.live.retain(|l| !ended.contains(&l.seq));
         self.w.ended.extend(&ended);
         self.grew(&outcome, &append);
-        if let Some(grant) = outcome.admitted[0] {
-            self.came_in(&text, &request, grant);
+        if let Some(allocation) = outcome.allocated[0] {
+            self.came_in(&text, &request, allocation);
         }
         if let Some(plan) = outcome.plan {
             self.w.pages.carry_out(&self.w.m, &plan, self.dice.one_in(5));
@@ -124,7 +124,7 @@ impl Run {
         (done, failed)
     }
 
-    fn grew(&mut self, outcome: &StepOutcome, append: &[(SeqId, Ids<'_>)]) {
+    fn grew(&mut self, outcome: &StepResult, append: &[(SeqId, Ids<'_>)]) {
         for live in &mut self.w.live {
             let grown = append.iter().position(|(seq, _)| *seq == live.seq);
             let refused =
@@ -137,7 +137,7 @@ impl Run {
 
     /// The forks of a step are of sequences as it leaves them, also of those that end with it; what is
     /// preempted comes back with all that is known of it.
-    fn came_and_went(&mut self, outcome: &StepOutcome, fork: &[SeqId], preempt: &[SeqId]) {
+    fn came_and_went(&mut self, outcome: &StepResult, fork: &[SeqId], preempt: &[SeqId]) {
         assert_eq!((outcome.forks.len(), outcome.preempted.len()), (fork.len(), preempt.len()));
         let of = |live: &[Live], seq| live.iter().find(|l| l.seq == seq).expect("live").clone();
         for (&seq, back) in preempt.iter().zip(&outcome.preempted) {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use kvframe_core::hash::{Extra, Hasher};
+use kvframe_core::hash::{Hasher, MmItem};
 use kvframe_core::index::IndexKind;
 use kvframe_core::{BlockId, Key, Options, SeqId};
 
@@ -58,16 +58,16 @@ impl World {
         }
         let s = self.m.sequence(seq).expect("live");
         let Tails { hasher, tokens: named, ended, .. } = &mut self.tails;
-        let name = (&s.salt[..], &s.adapter[..], &s.encoder[..]);
+        let name = (&s.cache_salt[..], &s.lora_name[..], &s.encoder[..]);
         let space = SPACES.iter().position(|&other| other == name).expect("one of them");
-        ended.push_front(Text::of(s.tokens.clone(), s.extras.clone(), space));
+        ended.push_front(Text::of(s.tokens.clone(), s.mm_items.clone(), space));
         ended.truncate(4);
         let mut keys = Vec::new();
-        hasher.extend(s.root, &s.extras, &s.tokens, &mut keys);
+        hasher.extend(s.root, &s.mm_items, &s.tokens, &mut keys);
         for (row, part) in s.tokens.chunks(self.size as usize).enumerate() {
             let previous = if row == 0 { s.root } else { keys[row - 1] };
             for end in 1..=part.len().min(self.size as usize - 1) {
-                let key = hasher.tail(previous, row, &s.extras, &part[..end]);
+                let key = hasher.tail(previous, row, &s.mm_items, &part[..end]);
                 let groups = 0..s.tables.len();
                 named.extend(groups.map(|group| (key.for_group(group), end as u32)));
             }
@@ -84,13 +84,13 @@ impl World {
         let hasher = &self.tails.hasher;
         let (root, row) = (hasher.root(space(text.space)), (whole / self.size) as usize);
         let mut keys = Vec::new();
-        hasher.extend(root, &text.extras, &text.tokens[..whole as usize], &mut keys);
+        hasher.extend(root, &text.mm_items, &text.tokens[..whole as usize], &mut keys);
         let previous = keys.last().copied().unwrap_or(root);
         let groups = || 0..self.m.options().groups.len();
         ends.copied = row > 0 && groups().any(|g| self.named(previous.for_group(g)).len() > 1);
         for end in whole + 1..=most {
             let tokens = &text.tokens[whole as usize..end as usize];
-            let key = hasher.tail(previous, row, &text.extras, tokens);
+            let key = hasher.tail(previous, row, &text.mm_items, tokens);
             let blocks = groups().map(|group| self.named(key.for_group(group)).len());
             if blocks.clone().all(|count| count > 0) {
                 ends.at.push(end);
@@ -119,8 +119,8 @@ impl Run {
         tokens.truncate(tokens.len() - self.dice.below(3).min(tokens.len()));
         // An item ends with its prompt: what is generated is no part of it.
         let len = tokens.len() as u32;
-        let inside = known.extras.iter().filter(|extra| extra.start < len);
-        let extras = inside.map(|extra| Extra { end: extra.end.min(len), ..extra.clone() });
-        Text::of(tokens, extras.collect(), known.space)
+        let inside = known.mm_items.iter().filter(|extra| extra.start < len);
+        let mm_items = inside.map(|extra| MmItem { end: extra.end.min(len), ..extra.clone() });
+        Text::of(tokens, mm_items.collect(), known.space)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use kvframe_core::hash::{Extra, Space};
+use kvframe_core::hash::{MmItem, Space};
 use kvframe_core::retention::{Decay, Keep, Retention, TokenRange};
 use kvframe_core::sequence::Meta;
 use kvframe_core::{Admission, Fit, Prompt};
@@ -24,23 +24,23 @@ pub const SPACES: &[(&[u8], &[u8], &[u8])] = &[
 /// The namespace of that number.
 pub fn space(at: usize) -> Space<'static> {
     let (salt, adapter, encoder) = SPACES[at];
-    Space { salt, adapter, encoder }
+    Space { cache_salt: salt, lora_name: adapter, encoder }
 }
 
 /// A prompt: tokens, items, and what each token means to the model.
 #[derive(Debug, Clone, Default)]
 pub struct Text {
     pub tokens: Vec<u32>,
-    pub extras: Vec<Extra>,
+    pub mm_items: Vec<MmItem>,
     pub atoms: Vec<u64>,
     pub space: usize,
 }
 
 impl Text {
     /// What the model makes of `tokens`.
-    pub fn of(tokens: Vec<u32>, extras: Vec<Extra>, space: usize) -> Self {
-        let atoms = (0..).zip(&tokens).map(|(i, &t)| atom(i, t, &extras)).collect();
-        Self { tokens, extras, atoms, space }
+    pub fn of(tokens: Vec<u32>, mm_items: Vec<MmItem>, space: usize) -> Self {
+        let atoms = (0..).zip(&tokens).map(|(i, &t)| atom(i, t, &mm_items)).collect();
+        Self { tokens, mm_items, atoms, space }
     }
 }
 
@@ -62,9 +62,9 @@ pub fn text(dice: &mut Dice, size: u32) -> Text {
     if dice.one_in(6) && len > 0 {
         let (start, span) = (dice.below(len), 1 + dice.below(5));
         let end = (start + span).min(len) as u32;
-        text.extras = vec![Extra { start: start as u32, end, id: vec![dice.below(2) as u8] }];
+        text.mm_items = vec![MmItem { start: start as u32, end, id: vec![dice.below(2) as u8] }];
     }
-    Text::of(text.tokens, text.extras, text.space)
+    Text::of(text.tokens, text.mm_items, text.space)
 }
 
 /// What some requests ask for their blocks.
@@ -87,19 +87,19 @@ fn asked() -> &'static [Option<&'static Retention>; 3] {
 }
 
 /// A request for `text` with some switches thrown.
-pub fn request<'a>(dice: &mut Dice, text: &'a Text, outlook: &'a [u32]) -> Admission<'a> {
+pub fn request<'a>(dice: &mut Dice, text: &'a Text, next_use: &'a [u32]) -> Admission<'a> {
     Admission {
         prompt: Prompt { tokens: &text.tokens, keys: &[], len: 0 },
         space: space(text.space),
-        extras: &text.extras,
-        read: !dice.one_in(8),
-        insert: !dice.one_in(8),
+        mm_items: &text.mm_items,
+        read_cache: !dice.one_in(8),
+        write_cache: !dice.one_in(8),
         resumed: dice.one_in(8),
         fit: if dice.one_in(4) { Fit::Partial } else { Fit::Whole },
-        outlook,
+        next_use,
         meta: Meta { session: dice.below(4) as u64, ..Meta::default() },
-        max_tokens: full_length(dice, text.tokens.len() as u32),
-        whole_sequence: dice.one_in(8),
+        max_seq_len: full_length(dice, text.tokens.len() as u32),
+        full_sequence_must_fit: dice.one_in(8),
         retention: if dice.one_in(4) { dice.pick(asked()) } else { None },
         ..Admission::default()
     }
@@ -115,8 +115,8 @@ fn full_length(dice: &mut Dice, known: u32) -> u32 {
 }
 
 /// What a token means: its id, and the item it stands for.
-fn atom(at: u32, token: u32, extras: &[Extra]) -> u64 {
-    let item = extras.iter().find(|e| e.start <= at && at < e.end);
+fn atom(at: u32, token: u32, mm_items: &[MmItem]) -> u64 {
+    let item = mm_items.iter().find(|e| e.start <= at && at < e.end);
     item.map_or(u64::from(token), |e| {
         mix(mix(u64::from(e.id[0]) + 1, u64::from(at - e.start)), u64::from(token))
     })

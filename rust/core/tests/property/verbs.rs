@@ -1,10 +1,10 @@
 //! Loads, leases, fences, tokens without ids, and a pool that changes: each with its outcome checked.
 
-use kvframe_core::manager::{Pinner, Preempt};
+use kvframe_core::manager::{PinRequest, PreemptionOrder};
 use kvframe_core::pool::State;
-use kvframe_core::{Admission, Error, Grant, GroupKind, SeqId};
+use kvframe_core::{Admission, Allocation, Error, GroupKind, SeqId};
 
-use crate::common::{admit, picture};
+use crate::common::{allocate, picture};
 use crate::ops::Run;
 use crate::pages::POISON;
 use crate::promises::{Kept, Load, spoiled};
@@ -15,17 +15,17 @@ impl Run {
     /// One of them.
     pub fn newer_verb(&mut self) {
         match self.dice.below(32) {
-            0..6 => self.append_unknown(),
-            6..11 => self.fill(),
+            0..6 => self.append_placeholders(),
+            6..11 => self.fill_placeholders(),
             11..16 => self.settle_load(),
             16..18 => self.pass(),
             18..20 => self.lease(),
             20..22 => self.end_lease(),
             22..24 => self.resize(),
-            24 => self.collect(),
+            24 => self.evict_until(),
             25 => self.level(),
             26 => self.fingerprint(),
-            28..30 => self.expire(),
+            28..30 => self.expire_until(),
             30 => self.pin_for_a_time(),
             31 => self.touch_sequence(),
             _ => self.order(),
@@ -39,9 +39,9 @@ impl Run {
         }
         let text = text(&mut self.dice, self.w.grain());
         let lease = Some(self.dice.below(3) as u64);
-        let pinner = Pinner { owner: "a lessee", lease, session: 0 };
+        let pinner = PinRequest { owner: "a lessee", lease, session: 0 };
         let before = picture(&self.w.m, &self.w.handles());
-        let held = self.w.m.lock(&text.tokens, space(text.space), &text.extras, pinner);
+        let held = self.w.m.lock(&text.tokens, space(text.space), &text.mm_items, pinner);
         self.tell(format!("pin {:?} -> {held:?}", text.tokens));
         match held {
             Ok(Some(_)) => {}
@@ -53,8 +53,11 @@ impl Run {
         let Some((_, seq)) = self.pick() else { return };
         self.tell(format!("touch {seq:x}"));
         self.w.m.touch(&[seq]).expect("live");
-        let last =
-            self.w.m.preemption_order(&self.w.handles(), Preempt::LeastRecent).expect("live");
+        let last = self
+            .w
+            .m
+            .preemption_order(&self.w.handles(), PreemptionOrder::LeastRecent)
+            .expect("live");
         assert!(last.iter().rposition(|c| c.seq == seq).is_none_or(|at| at + 1 == last.len()));
     }
 
@@ -90,18 +93,20 @@ impl Run {
     }
 
     /// Books a sequence that was admitted, and what is being loaded for it.
-    pub fn came_in(&mut self, text: &Text, request: &Admission<'_>, grant: Grant) {
+    pub fn came_in(&mut self, text: &Text, request: &Admission<'_>, allocation: Allocation) {
         self.remember(text);
-        let live = Live::new(grant.seq, text, request.encoder_tokens, self.w.epoch);
-        self.w.encode(&live, grant.encoder_cached);
-        let left = grant.granted_tokens - grant.cached_tokens;
+        let live = Live::new(allocation.seq, text, request.encoder_tokens, self.w.epoch);
+        self.w.encode(&live, allocation.encoder_cached);
+        let left = allocation.granted_tokens - allocation.cached_tokens;
         let layout = self.w.m.layout().clone();
-        let (start, count) =
-            (grant.cached_tokens / self.w.size, request.external.min(left) / layout.unit_tokens());
-        assert_eq!(grant.load.is_some(), count > 0);
-        if let Some(ticket) = grant.load {
+        let (start, count) = (
+            allocation.cached_tokens / self.w.size,
+            request.num_external_tokens.min(left) / layout.unit_tokens(),
+        );
+        assert_eq!(allocation.load.is_some(), count > 0);
+        if let Some(ticket) = allocation.load {
             let good = if self.dice.one_in(3) { self.dice.between(0, count) } else { count };
-            let tables = self.w.m.sequence(grant.seq).expect("live").tables.clone();
+            let tables = self.w.m.sequence(allocation.seq).expect("live").tables.clone();
             let row = |i: u32| {
                 let mut pages = Vec::new();
                 for (group, reach) in layout.groups().iter().enumerate() {
@@ -174,11 +179,12 @@ impl Run {
         self.w.m.done(ticket).expect_err("settled");
     }
 
-    fn append_unknown(&mut self) {
+    fn append_placeholders(&mut self) {
         let Some((at, seq)) = self.pick() else { return };
         let ids: Vec<u32> = (0..self.dice.below(5)).map(|_| self.dice.between(0, 1)).collect();
         let before = picture(&self.w.m, &self.w.handles());
-        let outcome = self.w.judged(&mut self.dice, |m| m.append_unknown(seq, ids.len() as u32));
+        let outcome =
+            self.w.judged(&mut self.dice, |m| m.append_placeholders(seq, ids.len() as u32));
         self.tell(format!("append unknown {seq:x} {ids:?} -> {outcome:?}"));
         if outcome.is_err() {
             return self.unchanged(&before);
@@ -190,17 +196,20 @@ impl Run {
         if missing > 0 {
             let before = picture(&self.w.m, &self.w.handles());
             self.w.m.append(seq, &[1]).expect_err("ids before it are missing");
-            self.w.m.fill(seq, &vec![0; missing + 1]).expect_err("more than are missing");
+            self.w
+                .m
+                .fill_placeholders(seq, &vec![0; missing + 1])
+                .expect_err("more than are missing");
             self.unchanged(&before);
         }
     }
 
-    fn fill(&mut self) {
+    fn fill_placeholders(&mut self) {
         let Some((at, seq)) = self.pick() else { return };
         let count = self.dice.below(self.w.live[at].unknown.len() + 1);
         let ids: Vec<u32> = self.w.live[at].unknown.drain(..count).collect();
         self.tell(format!("fill {seq:x} {ids:?}"));
-        self.w.m.fill(seq, &ids).expect("they were missing");
+        self.w.m.fill_placeholders(seq, &ids).expect("they were missing");
     }
 
     /// The number of a step that is in flight, or of one that has passed.
@@ -301,11 +310,12 @@ impl Run {
         self.w.pages.resize(blocks);
     }
 
-    fn collect(&mut self) {
+    fn evict_until(&mut self) {
         let pool = self.w.m.pool();
         let (free, cached) = (pool.free(), pool.cached());
         let wanted = self.dice.between(0, free + cached + 1);
-        let outcome = self.w.judged(&mut self.dice, |m| m.collect(wanted)).expect("cached ones go");
+        let outcome =
+            self.w.judged(&mut self.dice, |m| m.evict_until(wanted)).expect("cached ones go");
         self.tell(format!("collect {wanted} -> {outcome}"));
         assert_eq!(outcome, wanted.saturating_sub(free).min(cached));
         assert_eq!(self.w.m.pool().free(), free + outcome);
@@ -324,27 +334,27 @@ impl Run {
         let cached = self.w.m.pool().cached();
         let weights = [self.dice.below(3) as u8];
         self.tell(format!("fingerprint {weights:?}"));
-        assert_eq!(self.w.m.set_fingerprint(&weights), cached);
+        assert_eq!(self.w.m.set_weight_version(&weights), cached);
         self.w.tails.reset(self.w.m.options(), &weights);
         self.w.forgotten();
     }
 
     /// Blocks that the end of `seq` would make available.
     pub fn frees(&self, seq: SeqId) -> u32 {
-        let order = self.w.m.preemption_order(&[seq], Preempt::LastAdmitted).expect("live");
+        let order = self.w.m.preemption_order(&[seq], PreemptionOrder::LastAdmitted).expect("live");
         order.first().map_or(0, |candidate| candidate.frees)
     }
 
     fn order(&mut self) {
         let seqs = self.w.handles();
         let m = &self.w.m;
-        let order = m.preemption_order(&seqs, Preempt::FewestComputed).expect("live");
+        let order = m.preemption_order(&seqs, PreemptionOrder::FewestComputed).expect("live");
         let left_out = seqs.iter().filter(|&&seq| order.iter().all(|c| c.seq != seq));
         assert!(left_out.clone().all(|&seq| self.frees(seq) == 0), "one with gain was left out");
         assert!(order.iter().all(|c| c.frees > 0), "one without gain was named");
         assert!(order.is_sorted_by_key(|c| c.computed));
-        let last = m.preemption_order(&seqs, Preempt::LastAdmitted).expect("live");
-        assert!(last.is_sorted_by_key(|c| u64::MAX - m.sequence(c.seq).expect("live").admitted));
+        let last = m.preemption_order(&seqs, PreemptionOrder::LastAdmitted).expect("live");
+        assert!(last.is_sorted_by_key(|c| u64::MAX - m.sequence(c.seq).expect("live").allocated));
         assert_eq!(last.len(), order.len());
     }
 
@@ -352,9 +362,9 @@ impl Run {
     pub fn sleep(&mut self) {
         let m = &mut self.w.m;
         m.sleep().expect("nothing is in use");
-        assert_eq!(admit(m, &[]), Err(Error::Asleep));
+        assert_eq!(allocate(m, &[]), Err(Error::Asleep));
         m.wake();
-        let seq = admit(m, &[]).map(|grant| grant.seq);
+        let seq = allocate(m, &[]).map(|allocation| allocation.seq);
         assert!(m.sleep().is_err() || seq.is_err(), "somebody runs");
     }
 }

@@ -1,7 +1,7 @@
 //! A manager, the pages under it, and the sequences an engine believes in.
 
-use kvframe_core::groups::Reach;
-use kvframe_core::policy::{Candidates, External, Heard, PolicyOptions, by_name};
+use kvframe_core::groups::GroupReach;
+use kvframe_core::policy::{Candidates, External, PolicyOptions, Subscriptions, by_name};
 use kvframe_core::pool::State;
 use kvframe_core::{BlockId, Error, Group, GroupKind, Key, Manager, NIL, Options, Result, SeqId};
 
@@ -76,12 +76,12 @@ impl Live {
     }
 
     /// What block `at` of `group` must hold.
-    pub fn page(&self, at: u32, group: usize, reach: &Reach) -> Vec<u64> {
+    pub fn page(&self, at: u32, group: usize, reach: &GroupReach) -> Vec<u64> {
         self.page_of(at, group, reach, u32::MAX)
     }
 
     /// The same as far as it comes before the token `upto`.
-    pub fn page_of(&self, at: u32, group: usize, reach: &Reach, upto: u32) -> Vec<u64> {
+    pub fn page_of(&self, at: u32, group: usize, reach: &GroupReach, upto: u32) -> Vec<u64> {
         let (first, end) = (at * reach.span, (at + 1) * reach.span);
         let state = reach.kind == GroupKind::State;
         let slot = |t| if state && t + 1 < end { STALE } else { self.content(t, group) };
@@ -115,7 +115,9 @@ impl World {
         let (blocks, size) = (options.blocks, options.block_size);
         let tails = Tails::new(&options);
         let policy = match policy {
-            "external" => Box::new(External::new(Heard { events: true, ..Heard::default() })),
+            "external" => {
+                Box::new(External::new(Subscriptions { events: true, ..Subscriptions::default() }))
+            }
             name => by_name(name, PolicyOptions::default()).expect("a shipped policy"),
         };
         let m = Manager::new(options, policy).expect("sound options");
@@ -381,7 +383,7 @@ impl World {
     /// The longest prefix every group can serve, found the slow way.
     pub fn longest_hit(&self, text: &Text) -> u32 {
         let options = self.m.options();
-        let keys = self.m.keys(&text.tokens, space(text.space), &text.extras);
+        let keys = self.m.keys(&text.tokens, space(text.space), &text.mm_items);
         let pool = self.m.pool();
         // Where no keys are kept, a block is known by what its page holds.
         let wanted = Live::new(0, text, 0, self.epoch);

@@ -1,6 +1,6 @@
 //! A pool, a tree and locks, driven as a manager drives them.
 
-use kvframe_core::index::Found;
+use kvframe_core::index::KeyMatch;
 use kvframe_core::index::radix::{Path, Radix};
 use kvframe_core::locks::{Locks, Receipt};
 use kvframe_core::pool::{Pool, State};
@@ -55,12 +55,12 @@ impl Harness {
             let block = self.pool.take(0).expect("room");
             let parent = blocks.last().copied().unwrap_or(NIL);
             match self.tree.store(block, parent, depth as u32, path) {
-                Found::Nothing => {}
-                Found::Block(copy) => {
+                KeyMatch::Nothing => {}
+                KeyMatch::Block(copy) => {
                     assert!(copy != block && self.pool.is_findable(copy));
                     known += 1;
                 }
-                Found::Collision => unreachable!("tokens are compared"),
+                KeyMatch::Collision => unreachable!("tokens are compared"),
             }
             self.pool.publish(block, Key(0), parent, depth as u32);
             blocks.push(block);
@@ -78,13 +78,13 @@ impl Harness {
     }
 
     pub fn lock(&mut self, block: BlockId) -> Result<Receipt> {
-        let mut claimed = Vec::new();
+        let mut acquired = Vec::new();
         let findable = self.pool.is_findable(block);
         let above = |&b: &BlockId| findable.then(|| self.pool.parent(b)).filter(|&b| b != NIL);
         let mut path: Vec<_> = std::iter::successors(Some(block), above).collect();
         path.reverse();
-        let receipt = self.locks.lock(&mut self.pool, &path, &mut claimed)?;
-        assert!(claimed.iter().all(|&b| self.pool.refs(b) == 1));
+        let receipt = self.locks.lock(&mut self.pool, &path, &mut acquired)?;
+        assert!(acquired.iter().all(|&b| self.pool.refs(b) == 1));
         Ok(receipt)
     }
 

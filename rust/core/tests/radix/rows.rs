@@ -84,7 +84,7 @@ fn a_leaf_grows_and_is_trimmed_in_place() {
 fn namespaces_share_nothing() {
     let mut h = Harness::new(16, 2);
     let hasher = Hasher::new(HashAlgo::Sha256, 2, b"");
-    let space = |salt, adapter| Space { salt, adapter, ..Space::default() };
+    let space = |salt, adapter| Space { cache_salt: salt, lora_name: adapter, ..Space::default() };
     let spaces: [Space<'_>; 5] = [
         Space::default(),
         space(b"a", b"bc"),

@@ -1,4 +1,4 @@
-//! Rule 7: the core says who may die, the policy ranks; tail first; the same log everywhere.
+//! Rule 7: the core says who may be evicted, the policy ranks; tail first; the same log everywhere.
 
 use kvframe_core::events::{Event, Kind};
 use kvframe_core::policy::{NAMES, PolicyOptions, by_name};
@@ -6,7 +6,7 @@ use kvframe_core::pool::State;
 use kvframe_core::{Admission, BlockId, Error, Fit, Manager, NIL, Options};
 
 use crate::common::{
-    SIZE, admit, build, found, open, prompt, refused, request, run, serve, small, table,
+    SIZE, allocate, build, found, open, prompt, refused, request, run, serve, small, table,
 };
 
 fn evicted(m: &mut Manager) -> Vec<BlockId> {
@@ -18,7 +18,7 @@ fn tiny(policy: &str, blocks: u32) -> Manager {
 }
 
 // scenario: MK-B14, V8
-/// MK-B14, V8: a prefix dies from its end, and before a neighbour that was used later.
+/// MK-B14, V8: a prefix is evicted from its end, and before a neighbour that was used later.
 #[test]
 fn rule_7_tail_first_under_every_policy() {
     for policy in NAMES {
@@ -26,14 +26,15 @@ fn rule_7_tail_first_under_every_policy() {
         serve(&mut m, &prompt(&[1, 2, 3, 4]));
         m.take_events();
         for (left, other) in [(3, 7), (2, 8), (1, 9)] {
-            // The newcomer is not kept, so that only the old prefix can die.
+            // The newcomer is not kept, so that only the old prefix can be evicted.
             let tokens = prompt(&[other]);
-            let grant = m.admit(&Admission { insert: false, ..request(&tokens) }).unwrap();
+            let allocation =
+                m.allocate(&Admission { write_cache: false, ..request(&tokens) }).unwrap();
             let mut loan = vec![NIL; 3 - left];
-            m.lend(&mut loan).unwrap();
+            m.take(&mut loan).unwrap();
             assert_eq!(found(&m, &open(&[1, 2, 3, 4])), left as u32 * SIZE, "{policy}");
-            m.release(grant.seq).unwrap();
-            m.give_back(&loan).unwrap();
+            m.release(allocation.seq).unwrap();
+            m.free(&loan).unwrap();
             m.check_integrity().unwrap();
         }
         assert_eq!(evicted(&mut m), [3, 2, 1], "{policy}");
@@ -55,7 +56,7 @@ fn rule_7_lru_order_across_prefixes() {
 }
 
 /// VT1: the order itself runs from the first prefix's tail to the last one's head, so that the next
-/// to die is found at once.
+/// to be evicted is found at once.
 #[test]
 fn rule_7_lru_lists_tails_first() {
     let mut m = small(6);
@@ -89,7 +90,7 @@ fn rule_7_owned_blocks_do_not_die() {
         serve(&mut m, &prompt(&[1, 2]));
         serve(&mut m, &prompt(&[3]));
         let a = run(&mut m, &open(&[1]));
-        let error = refused(&mut m, &[a], |m| admit(m, &prompt(&[7, 8, 9])));
+        let error = refused(&mut m, &[a], |m| allocate(m, &prompt(&[7, 8, 9])));
         assert!(matches!(error, Error::NoCapacity { available: 2, .. }), "{policy}: {error}");
         run(&mut m, &prompt(&[7, 8]));
         assert_eq!(m.pool().state(table(&m, a)[0]), State::Committed, "{policy}");
@@ -108,7 +109,7 @@ fn rule_7_a_recycled_block_is_not_found_under_its_old_key() {
     assert_eq!((found(&m, &open(&[1])), found(&m, &open(&[2])), m.pool().generation(0)), (0, 4, 1));
 }
 
-/// Nothing dies while blocks are free, and no more than is needed.
+/// Nothing is evicted while blocks are free, and no more than is needed.
 #[test]
 fn rule_7_nothing_dies_for_nothing() {
     let mut m = small(6);
@@ -171,13 +172,13 @@ fn rule_7_opt_knows_the_future() {
         let mut m = tiny(policy, 2);
         let (a, b, c) = (prompt(&[1]), prompt(&[2]), prompt(&[3]));
         for (tokens, next) in [(&a, 5), (&b, 6)] {
-            let seq = m.admit(&Admission { outlook: &[next], ..request(tokens) }).unwrap().seq;
+            let seq = m.allocate(&Admission { next_use: &[next], ..request(tokens) }).unwrap().seq;
             m.commit(seq, 4).unwrap();
             m.release(seq).unwrap();
         }
-        let late = Admission { outlook: &[9], fit: Fit::Partial, ..request(&c) };
-        let grant = m.admit(&late).unwrap();
-        assert_eq!(grant.granted_tokens, granted, "{policy}");
+        let late = Admission { next_use: &[9], fit: Fit::Partial, ..request(&c) };
+        let allocation = m.allocate(&late).unwrap();
+        assert_eq!(allocation.granted_tokens, granted, "{policy}");
         assert_eq!(found(&m, &open(&[1])) + found(&m, &open(&[2])), kept, "{policy}");
         assert_eq!(found(&m, &open(&[1])), 4, "{policy}: the nearer use stays");
     }
@@ -185,42 +186,42 @@ fn rule_7_opt_knows_the_future() {
 
 // scenario: U-6
 /// U-6: the prefix without a next use goes first, then the one used farthest from now; of a prefix whose
-/// outlook reaches its head only, the tail has none.
+/// next_use reaches its head only, the tail has none.
 #[test]
 fn rule_7_the_farthest_next_use_dies_first() {
     let mut m = tiny("opt-forced", 6);
     let prefixes = [[1, 2], [3, 4], [5, 6]];
-    for (pair, outlook) in prefixes.iter().zip([&[100, 100][..], &[10, 10], &[]]) {
+    for (pair, next_use) in prefixes.iter().zip([&[100, 100][..], &[10, 10], &[]]) {
         let tokens = prompt(pair);
-        let seq = m.admit(&Admission { outlook, ..request(&tokens) }).unwrap().seq;
+        let seq = m.allocate(&Admission { next_use, ..request(&tokens) }).unwrap().seq;
         m.commit(seq, 8).unwrap();
         m.release(seq).unwrap();
     }
     let left = |m: &Manager| prefixes.map(|pair| found(m, &open(&pair)) / SIZE);
     for kept in [[2, 2, 1], [2, 2, 0], [1, 2, 0], [0, 2, 0], [0, 1, 0]] {
-        m.lend(&mut [NIL]).unwrap();
+        m.take(&mut [NIL]).unwrap();
         assert_eq!(left(&m), kept);
     }
     let mut m = tiny("opt-forced", 4);
-    for (pair, outlook) in [([1, 2], &[10][..]), ([3, 4], &[90, 90])] {
+    for (pair, next_use) in [([1, 2], &[10][..]), ([3, 4], &[90, 90])] {
         let tokens = prompt(&pair);
-        let seq = m.admit(&Admission { outlook, ..request(&tokens) }).unwrap().seq;
+        let seq = m.allocate(&Admission { next_use, ..request(&tokens) }).unwrap().seq;
         m.commit(seq, 8).unwrap();
         m.release(seq).unwrap();
     }
     for kept in [[1, 2], [1, 1], [1, 0], [0, 0]] {
-        m.lend(&mut [NIL]).unwrap();
+        m.take(&mut [NIL]).unwrap();
         assert_eq!([[1, 2], [3, 4]].map(|pair| found(&m, &open(&pair)) / SIZE), kept);
     }
 }
 
-/// A block that two sequences computed at once dies once, and not under the second's eyes.
+/// A block that two sequences computed at once is evicted once, and not under the second's eyes.
 #[test]
 fn rule_7_loans_evict_too() {
     let mut m = small(3);
     serve(&mut m, &prompt(&[1, 2, 3]));
     let mut loan = [NIL; 2];
-    m.lend(&mut loan).unwrap();
+    m.take(&mut loan).unwrap();
     assert_eq!((found(&m, &open(&[1, 2, 3])), m.stats().evictions), (4, 2));
     m.check_integrity().unwrap();
 }

@@ -3,7 +3,7 @@
 use kvframe_core::pool::State;
 use kvframe_core::{Admission, Error, GroupKind, Manager, NIL, Options};
 
-use crate::common::{SIZE, admit, build, found, open, prompt, refused, request, run, serve};
+use crate::common::{SIZE, allocate, build, found, open, prompt, refused, request, run, serve};
 
 fn grouped(blocks: u32, groups: &[GroupKind]) -> Manager {
     let groups = groups.iter().map(|&kind| kind.into()).collect();
@@ -24,13 +24,13 @@ fn rule_11_two_full_groups_serve_the_shorter_prefix() {
     serve(&mut m, &prompt(&[1, 2, 3]));
     assert_eq!(found(&m, &open(&[1, 2, 3])), 12);
     let mut loan = [NIL; 3];
-    m.lend(&mut loan).unwrap();
+    m.take(&mut loan).unwrap();
     let hit = m.lookup(&open(&[1, 2, 3]), kvframe_core::hash::Space::default(), &[]);
     assert_eq!(hit.tokens, 8, "one group lost its third block");
     assert_eq!(hit.blocks.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
-    let grant = m.admit(&Admission { chunk: 0, ..request(&open(&[1, 2, 3])) }).unwrap();
-    let tables = &m.sequence(grant.seq).unwrap().tables;
-    assert_eq!((grant.cached_tokens, tables[0].len(), tables[1].len()), (8, 2, 2));
+    let allocation = m.allocate(&Admission { chunk: 0, ..request(&open(&[1, 2, 3])) }).unwrap();
+    let tables = &m.sequence(allocation.seq).unwrap().tables;
+    assert_eq!((allocation.cached_tokens, tables[0].len(), tables[1].len()), (8, 2, 2));
     m.check_integrity().unwrap();
 }
 
@@ -105,7 +105,7 @@ fn rule_11_blocks_that_left_the_window_are_free() {
     ];
     for (tokens, committed, gone) in cases {
         let mut m = grouped(16, &[FULL, window(tokens)]);
-        let seq = admit(&mut m, &prompt(&[1, 2, 3])).unwrap().seq;
+        let seq = allocate(&mut m, &prompt(&[1, 2, 3])).unwrap().seq;
         m.commit(seq, committed).unwrap();
         let table = &m.sequence(seq).unwrap().tables[1];
         let given_up = table.iter().take_while(|&&b| b == NIL).count();
@@ -127,9 +127,9 @@ fn rule_11_a_hit_needs_the_last_window() {
         let hit = m.lookup(&open(&[1, 2, 3, 4]), kvframe_core::hash::Space::default(), &[]);
         let gaps = hit.blocks[1].iter().filter(|&&b| b == NIL).count();
         assert_eq!((hit.tokens, gaps), (16, 4 - held), "window {tokens}");
-        let grant = admit(&mut m, &open(&[1, 2, 3, 4])).unwrap();
-        assert_eq!(grant.cached_tokens, 16);
-        m.commit(grant.seq, 17).unwrap();
+        let allocation = allocate(&mut m, &open(&[1, 2, 3, 4])).unwrap();
+        assert_eq!(allocation.cached_tokens, 16);
+        m.commit(allocation.seq, 17).unwrap();
         m.check_integrity().unwrap();
     }
 }
@@ -138,7 +138,7 @@ fn rule_11_a_hit_needs_the_last_window() {
 #[test]
 fn rule_11_a_gap_in_a_window_shortens_the_hit() {
     let mut m = grouped(32, &[FULL, window(5)]);
-    let seq = admit(&mut m, &prompt(&[1, 2, 3, 4])).unwrap().seq;
+    let seq = allocate(&mut m, &prompt(&[1, 2, 3, 4])).unwrap().seq;
     m.commit(seq, 16).unwrap();
     let cached = m.eviction_order();
     assert_eq!(cached.len(), 3, "three blocks left the window, the latest first in line");
@@ -149,7 +149,7 @@ fn rule_11_a_gap_in_a_window_shortens_the_hit() {
     // Kill blocks one by one: at each point, lookup says exactly what both groups can serve.
     for _ in 0..8 {
         let mut loan = vec![NIL; m.pool().free() as usize + 1];
-        m.lend(&mut loan).unwrap();
+        m.take(&mut loan).unwrap();
         let hit = m.lookup(&open(&[1, 2, 3, 4]), kvframe_core::hash::Space::default(), &[]);
         let count = hit.tokens / SIZE;
         if count > 0 {

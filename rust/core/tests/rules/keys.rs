@@ -4,23 +4,23 @@
 //! the head of `hash.rs`. They are part of every stored or published key: a change of one of them is
 //! a change of format.
 
-use kvframe_core::hash::{Extra, Hasher, Space};
+use kvframe_core::hash::{Hasher, MmItem, Space};
 use kvframe_core::{Admission, HashAlgo, Key, Manager, Options, Prompt};
 
 use crate::common::{SIZE, build, found, open, prompt, refused, request, serve, small};
 
 const ALGOS: [HashAlgo; 3] = [HashAlgo::Sha256, HashAlgo::Blake3, HashAlgo::Xxh3];
 
-fn keys(algo: HashAlgo, fingerprint: &[u8], space: Space<'_>, extras: &[Extra]) -> Vec<Key> {
+fn keys(algo: HashAlgo, fingerprint: &[u8], space: Space<'_>, mm_items: &[MmItem]) -> Vec<Key> {
     let hasher = Hasher::new(algo, 4, fingerprint);
     let tokens: Vec<u32> = (1..=12).collect();
     let mut keys = Vec::new();
-    hasher.extend(hasher.root(space), extras, &tokens, &mut keys);
+    hasher.extend(hasher.root(space), mm_items, &tokens, &mut keys);
     keys
 }
 
-fn image(start: u32, end: u32, id: &[u8]) -> Extra {
-    Extra { start, end, id: id.to_vec() }
+fn image(start: u32, end: u32, id: &[u8]) -> MmItem {
+    MmItem { start, end, id: id.to_vec() }
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn rule_8_golden_keys_with_everything_in_them() {
         ],
     ];
     for (algo, golden) in ALGOS.into_iter().zip(golden) {
-        let space = Space { salt: b"bc", adapter: b"a", ..Space::default() };
+        let space = Space { cache_salt: b"bc", lora_name: b"a", ..Space::default() };
         let found = keys(algo, b"w1", space, &[image(2, 6, b"img")]);
         assert_eq!(found, golden.map(Key), "{}", algo.name());
     }
@@ -98,11 +98,11 @@ fn rule_8_hashing_is_incremental() {
     for algo in ALGOS {
         let hasher = Hasher::new(algo, 4, b"");
         let root = hasher.root(Space::default());
-        let extras = [image(5, 9, b"x")];
+        let mm_items = [image(5, 9, b"x")];
         let (mut whole, mut parts) = (Vec::new(), Vec::new());
-        hasher.extend(root, &extras, &tokens, &mut whole);
+        hasher.extend(root, &mm_items, &tokens, &mut whole);
         for len in 0..=tokens.len() {
-            hasher.extend(root, &extras, &tokens[..len], &mut parts);
+            hasher.extend(root, &mm_items, &tokens[..len], &mut parts);
             assert_eq!(parts, whole[..len / 4]);
         }
     }
@@ -111,7 +111,7 @@ fn rule_8_hashing_is_incremental() {
 /// Everything that KV depends on sets keys apart, each in a field of its own (S15, V16).
 #[test]
 fn rule_8_each_part_of_a_key_counts() {
-    let space = |salt, adapter| Space { salt, adapter, ..Space::default() };
+    let space = |salt, adapter| Space { cache_salt: salt, lora_name: adapter, ..Space::default() };
     let plain = Space::default();
     for algo in ALGOS {
         let all = [
@@ -156,9 +156,9 @@ fn rule_8_items_count_from_where_they_lie() {
 #[test]
 fn rule_8_equal_blocks_at_other_places_differ() {
     let mut m = small(16);
-    let extras = [image(0, 8, b"i")];
+    let mm_items = [image(0, 8, b"i")];
     let tokens = prompt(&[1, 1, 1]);
-    let found = m.keys(&tokens, Space::default(), &extras);
+    let found = m.keys(&tokens, Space::default(), &mm_items);
     assert_ne!(found[0], found[1]);
     assert_ne!(found[1], found[2]);
     serve(&mut m, &prompt(&[1, 5]));
@@ -175,8 +175,8 @@ fn rule_8_namespaces_do_not_share_blocks() {
         let tokens = open(&[1, 2]);
         for round in 0..2 {
             for (salt, adapter) in spaces {
-                let space = Space { salt, adapter, ..Space::default() };
-                let seq = m.admit(&Admission { space, ..request(&tokens) }).unwrap();
+                let space = Space { cache_salt: salt, lora_name: adapter, ..Space::default() };
+                let seq = m.allocate(&Admission { space, ..request(&tokens) }).unwrap();
                 assert_eq!(seq.cached_tokens, round * 8, "{}: {space:?}", algo.name());
                 m.commit(seq.seq, 9).unwrap();
                 m.release(seq.seq).unwrap();
@@ -190,11 +190,12 @@ fn rule_8_another_image_ends_the_hit() {
     let mut m = small(16);
     let tokens = open(&[1, 2, 3]);
     let hit = |m: &mut Manager, id: &[u8]| {
-        let extras = [image(5, 7, id)];
-        let grant = m.admit(&Admission { extras: &extras, ..request(&tokens) }).unwrap();
-        m.commit(grant.seq, 13).unwrap();
-        m.release(grant.seq).unwrap();
-        grant.cached_tokens
+        let mm_items = [image(5, 7, id)];
+        let allocation =
+            m.allocate(&Admission { mm_items: &mm_items, ..request(&tokens) }).unwrap();
+        m.commit(allocation.seq, 13).unwrap();
+        m.release(allocation.seq).unwrap();
+        allocation.cached_tokens
     };
     assert_eq!((hit(&mut m, b"cat"), hit(&mut m, b"dog"), hit(&mut m, b"cat")), (0, 4, 12));
 }
@@ -211,20 +212,20 @@ fn rule_8_a_collision_is_a_miss() {
         Options { blocks: 16, block_size: SIZE, hash: HashAlgo::Xxh3, ..Options::default() };
     let mut m = build(options, "lru");
     let (a, b, key) = (open(&[1]), open(&[2]), [Key(42)]);
-    let first = m.admit(&keyed(&a, &key)).unwrap();
+    let first = m.allocate(&keyed(&a, &key)).unwrap();
     m.commit(first.seq, 5).unwrap();
     assert_eq!(m.stats().collisions, 0);
-    let grant = m.admit(&keyed(&a, &key)).unwrap();
-    assert_eq!(grant.cached_tokens, 4, "the same tokens are found");
-    let grant = m.admit(&keyed(&b, &key)).unwrap();
-    assert_eq!((grant.cached_tokens, m.stats().collisions), (0, 1));
+    let allocation = m.allocate(&keyed(&a, &key)).unwrap();
+    assert_eq!(allocation.cached_tokens, 4, "the same tokens are found");
+    let allocation = m.allocate(&keyed(&b, &key)).unwrap();
+    assert_eq!((allocation.cached_tokens, m.stats().collisions), (0, 1));
     // Its own block stays private, and nothing after it is published either.
-    let done = m.commit(grant.seq, 5).unwrap();
+    let done = m.commit(allocation.seq, 5).unwrap();
     assert_eq!((done.stored, m.stats().collisions), (0, 2));
-    m.append(grant.seq, &prompt(&[7])).unwrap();
-    assert_eq!(m.commit(grant.seq, 9).unwrap().stored, 0);
-    m.release(grant.seq).unwrap();
-    assert_eq!(m.admit(&keyed(&a, &key)).unwrap().cached_tokens, 4);
+    m.append(allocation.seq, &prompt(&[7])).unwrap();
+    assert_eq!(m.commit(allocation.seq, 9).unwrap().stored, 0);
+    m.release(allocation.seq).unwrap();
+    assert_eq!(m.allocate(&keyed(&a, &key)).unwrap().cached_tokens, 4);
     m.check_integrity().unwrap();
 }
 
@@ -235,11 +236,11 @@ fn rule_8_a_collision_of_links_is_a_miss() {
         Options { blocks: 16, block_size: SIZE, hash: HashAlgo::Xxh3, ..Options::default() };
     let mut m = build(options, "lru");
     let (tokens, key) = (open(&[1]), [Key(42)]);
-    let first = m.admit(&keyed(&tokens, &key)).unwrap();
+    let first = m.allocate(&keyed(&tokens, &key)).unwrap();
     m.commit(first.seq, 5).unwrap();
     let salted =
-        Admission { space: Space { salt: b"s", ..Space::default() }, ..keyed(&tokens, &key) };
-    assert_eq!(m.admit(&salted).unwrap().cached_tokens, 0);
+        Admission { space: Space { cache_salt: b"s", ..Space::default() }, ..keyed(&tokens, &key) };
+    assert_eq!(m.allocate(&salted).unwrap().cached_tokens, 0);
     assert_eq!(m.stats().collisions, 1);
 }
 
@@ -250,12 +251,12 @@ fn rule_8_keys_alone_serve_engines_that_hash_themselves() {
         let mut m = build(options, "lru");
         let prompt = Prompt { tokens: &[], keys: &[Key(1), Key(2)], len: 9 };
         let request = Admission { prompt, ..Admission::default() };
-        let a = m.admit(&request).unwrap();
+        let a = m.allocate(&request).unwrap();
         m.commit(a.seq, 9).unwrap();
         let error = refused(&mut m, &[a.seq], |m| m.append(a.seq, &[1]));
         assert!(matches!(error, kvframe_core::Error::Invalid { what: "append", .. }), "{error}");
         m.release(a.seq).unwrap();
-        assert_eq!(m.admit(&request).unwrap().cached_tokens, 8, "{}", algo.name());
+        assert_eq!(m.allocate(&request).unwrap().cached_tokens, 8, "{}", algo.name());
         assert_eq!(found(&m, &open(&[1, 2])), 0);
     }
 }

@@ -3,7 +3,7 @@
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::{Error, GroupKind, Manager, NIL, Options};
 
-use crate::common::{admit, open, prompt, refused, run, small};
+use crate::common::{allocate, open, prompt, refused, run, small};
 
 // scenario: CB-7, IL-B7
 /// CB-7, IL-B7: a handle that ended does not reach the sequence that took its slot.
@@ -37,22 +37,22 @@ fn rule_9_loans_are_given_back_once() {
     let mut m = small(8);
     let seq = run(&mut m, &prompt(&[1]));
     let mut loan = [NIL; 3];
-    m.lend(&mut loan).unwrap();
+    m.take(&mut loan).unwrap();
     let owned = m.sequence(seq).unwrap().tables[0][0];
     let why = |error: Error| match error {
         Error::NotLent { block, state, why } => (block, state, why),
         other => panic!("{other}"),
     };
     let two = [loan[0], loan[1], loan[0]];
-    let error = refused(&mut m, &[seq], |m| m.give_back(&two));
+    let error = refused(&mut m, &[seq], |m| m.free(&two));
     assert_eq!(why(error), (u64::from(loan[0]), "on loan", "it is named twice"));
-    let error = refused(&mut m, &[seq], |m| m.give_back(&[loan[2], owned]));
+    let error = refused(&mut m, &[seq], |m| m.free(&[loan[2], owned]));
     assert_eq!(why(error), (u64::from(owned), "committed", "it was never lent"));
-    let error = refused(&mut m, &[seq], |m| m.give_back(&[loan[2], 8]));
+    let error = refused(&mut m, &[seq], |m| m.free(&[loan[2], 8]));
     assert_eq!(why(error), (8, "free", "the pool has no such block"));
-    refused(&mut m, &[seq], |m| m.give_back(&[NIL]));
-    m.give_back(&loan).unwrap();
-    let error = refused(&mut m, &[seq], |m| m.give_back(&loan));
+    refused(&mut m, &[seq], |m| m.free(&[NIL]));
+    m.free(&loan).unwrap();
+    let error = refused(&mut m, &[seq], |m| m.free(&loan));
     assert_eq!(why(error).2, "it was given back before: a double free");
     assert_eq!(m.pool().free(), 7, "seven, not ten");
 }
@@ -62,17 +62,17 @@ fn rule_9_loans_are_given_back_once() {
 fn rule_9_loans_are_distinct_and_all_or_nothing() {
     let mut m = small(4);
     let mut loan = [NIL; 4];
-    m.lend(&mut loan).unwrap();
+    m.take(&mut loan).unwrap();
     let mut ids = loan;
     ids.sort_unstable();
     assert_eq!(ids, [0, 1, 2, 3]);
-    refused(&mut m, &[], |m| m.lend(&mut [NIL]));
-    m.give_back(&[2, 0]).unwrap();
+    refused(&mut m, &[], |m| m.take(&mut [NIL]));
+    m.free(&[2, 0]).unwrap();
     let mut again = [NIL; 2];
-    m.lend(&mut again).unwrap();
+    m.take(&mut again).unwrap();
     assert_eq!(again, [2, 0]);
-    m.lend(&mut []).unwrap();
-    m.give_back(&[]).unwrap();
+    m.take(&mut []).unwrap();
+    m.free(&[]).unwrap();
     m.check_integrity().unwrap();
 }
 
@@ -160,7 +160,7 @@ fn rule_9_handles_are_distinct() {
     let mut handles = Vec::new();
     for _ in 0..4 {
         for i in 0..8 {
-            handles.push(admit(&mut m, &[i]).unwrap().seq);
+            handles.push(allocate(&mut m, &[i]).unwrap().seq);
         }
         for seq in &handles[handles.len() - 4..] {
             m.release(*seq).unwrap();
@@ -169,5 +169,5 @@ fn rule_9_handles_are_distinct() {
     let all = handles.len();
     handles.sort_unstable();
     handles.dedup();
-    assert_eq!((handles.len(), m.live_sequences()), (all, 16));
+    assert_eq!((handles.len(), m.num_running()), (all, 16));
 }

@@ -1,14 +1,14 @@
-//! Rules 1, 2 and 13: the books balance, a refusal changes nothing, block 0 is ordinary.
+//! Rules 1, 2 and 13: the state balance, a refusal changes nothing, block 0 is ordinary.
 
 use kvframe_core::events::Kind;
 use kvframe_core::hash::Space;
-use kvframe_core::manager::{Growth, Ids, Refused, Step, StepOutcome};
+use kvframe_core::manager::{Growth, Ids, Refusal, Step, StepResult};
 use kvframe_core::policy::NAMES;
 use kvframe_core::pool::State;
 use kvframe_core::{Admission, Error, Fit, NIL, Options};
 
 use crate::common::{
-    SIZE, admit, build, open, picture, prompt, refused, request, run, serve, small, table,
+    SIZE, allocate, build, open, picture, prompt, refused, request, run, serve, small, table,
 };
 
 #[test]
@@ -26,7 +26,7 @@ fn rule_1_free_cached_and_referenced_make_the_total() {
     assert_eq!(counts(&m), (6, 1, 3), "one block cached, the tail free, the head still b's");
     m.release(b).unwrap();
     assert_eq!(counts(&m), (7, 3, 0));
-    assert_eq!(m.clear_cache(), 3);
+    assert_eq!(m.reset_prefix_cache(), 3);
     assert_eq!(counts(&m), (10, 0, 0));
     m.check_integrity().unwrap();
 }
@@ -48,7 +48,7 @@ fn rule_1_owners_are_tables_loans_and_copies_under_way() {
     m.done(plan.ticket).unwrap();
     assert_eq!((m.pool().state(tail), m.pool().state(copied)), (State::Free, State::Free));
     let mut loan = [NIL];
-    m.lend(&mut loan).unwrap();
+    m.take(&mut loan).unwrap();
     assert_eq!((m.pool().refs(loan[0]), m.pool().referenced()), (1, 1));
     m.check_integrity().unwrap();
 }
@@ -59,10 +59,10 @@ fn rule_2_a_refused_admission_leaves_everything_as_it_was() {
         let mut m = build(Options { blocks: 6, block_size: SIZE, ..Options::default() }, policy);
         serve(&mut m, &open(&[1, 2]));
         let held = run(&mut m, &open(&[3]));
-        // The head is cached and would be found, the rest is not to be had: nothing may die for it.
-        let error = refused(&mut m, &[held], |m| admit(m, &open(&[1, 7, 8, 9])));
+        // The head is cached and would be found, the rest is not to be had: nothing may be evicted for it.
+        let error = refused(&mut m, &[held], |m| allocate(m, &open(&[1, 7, 8, 9])));
         assert_eq!(error, Error::NoCapacity { needed: 4, available: 3, total: 6, coming: 0 });
-        let error = refused(&mut m, &[held], |m| admit(m, &open(&[1, 2, 3, 4, 5, 6])));
+        let error = refused(&mut m, &[held], |m| allocate(m, &open(&[1, 2, 3, 4, 5, 6])));
         assert_eq!(error, Error::NeverFits { needed: 7, total: 6 });
         assert_eq!(m.stats().refused, 2);
     }
@@ -75,10 +75,10 @@ fn rule_2_hits_are_not_counted_as_room() {
     let mut m = small(2);
     serve(&mut m, &prompt(&[1]));
     let b = run(&mut m, &open(&[1]));
-    refused(&mut m, &[b], |m| admit(m, &prompt(&[9])));
-    refused(&mut m, &[b], |m| admit(m, &open(&[1])));
+    refused(&mut m, &[b], |m| allocate(m, &prompt(&[9])));
+    refused(&mut m, &[b], |m| allocate(m, &open(&[1])));
     m.release(b).unwrap();
-    assert_eq!(admit(&mut m, &open(&[1])).unwrap().cached_tokens, SIZE);
+    assert_eq!(allocate(&mut m, &open(&[1])).unwrap().cached_tokens, SIZE);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn rule_2_a_refused_append_or_loan_leaves_everything_as_it_was() {
     assert_eq!(error, Error::NoCapacity { needed: 3, available: 2, total: 5, coming: 0 });
     let error = refused(&mut m, &[a], |m| m.append(a, &prompt(&[5, 6, 7, 8])));
     assert_eq!(error, Error::NeverFits { needed: 6, total: 5 });
-    refused(&mut m, &[a, b], |m| m.lend(&mut [0; 3]));
+    refused(&mut m, &[a, b], |m| m.take(&mut [0; 3]));
     // MK-7: once there is room the same call works.
     m.append(a, &prompt(&[5, 6])).unwrap();
     assert_eq!(m.sequence(a).unwrap().len, 13);
@@ -104,12 +104,12 @@ fn rule_2_and_3_the_copy_is_counted() {
     let a = run(&mut m, &open(&[1])[..3]);
     let b = m.fork(a).unwrap();
     let mut loan = [NIL];
-    m.lend(&mut loan).unwrap();
+    m.take(&mut loan).unwrap();
     let error = refused(&mut m, &[a, b], |m| m.append(a, &[5, 6]));
     assert_eq!(error, Error::NoCapacity { needed: 2, available: 1, total: 3, coming: 0 });
     m.append(a, &[5]).unwrap();
     refused(&mut m, &[a, b], |m| m.append(a, &[6]));
-    m.give_back(&loan).unwrap();
+    m.free(&loan).unwrap();
     m.append(a, &[6]).unwrap();
     m.check_integrity().unwrap();
 }
@@ -129,9 +129,9 @@ fn rule_2_refusals_leave_no_trace_in_what_follows() {
                 m.extend(a, 99).unwrap_err();
                 m.release(a + 1).unwrap_err();
                 m.fork(a + 1).unwrap_err();
-                admit(&mut m, &open(&[8, 9, 10])).unwrap_err();
-                m.lend(&mut [0; 4]).unwrap_err();
-                m.give_back(&[0]).unwrap_err();
+                allocate(&mut m, &open(&[8, 9, 10])).unwrap_err();
+                m.take(&mut [0; 4]).unwrap_err();
+                m.free(&[0]).unwrap_err();
                 m.done(9).unwrap_err();
                 m.failed(9).unwrap_err();
                 m.step(&Step { release: &[a, a], ..Step::default() }).unwrap_err();
@@ -187,18 +187,19 @@ fn rule_2_in_a_step_a_refusal_is_one_entry() {
     let a = run(&mut m, &open(&[1, 2]));
     let (big, little) = (prompt(&[7, 8, 9, 10]), prompt(&[6]));
     let requests = [request(&big), request(&little)];
-    let step = Step { append: &[(a, Ids::Known(&[1, 2, 3]))], admit: &requests, ..Step::default() };
+    let step =
+        Step { append: &[(a, Ids::Known(&[1, 2, 3]))], allocate: &requests, ..Step::default() };
     let step = Step { skip_refused: true, ..step };
     let outcome = m.step(&step).unwrap();
     assert_eq!((outcome.appended, m.sequence(a).unwrap().len), (1, 12));
-    assert!(matches!(outcome.refused[..], [Refused { growth: Growth::Admit, place: 0, .. }]));
+    assert!(matches!(outcome.refused[..], [Refusal { growth: Growth::Allocate, place: 0, .. }]));
     assert!(matches!(outcome.refused[0].error, Error::NoCapacity { needed: 4, .. }));
-    assert_eq!(outcome.admitted[0], None);
-    assert_eq!(outcome.admitted[1].as_ref().unwrap().granted_tokens, SIZE);
+    assert_eq!(outcome.allocated[0], None);
+    assert_eq!(outcome.allocated[1].as_ref().unwrap().granted_tokens, SIZE);
     m.check_integrity().unwrap();
 }
 
-fn why(outcome: &StepOutcome) -> Vec<Error> {
+fn why(outcome: &StepResult) -> Vec<Error> {
     outcome.refused.iter().map(|refused| refused.error.clone()).collect()
 }
 
@@ -208,12 +209,12 @@ fn in_a_step_nobody_overtakes_unless_told_to() {
     let mut m = small(3);
     let (big, little) = (prompt(&[7, 8, 9, 10]), prompt(&[6]));
     let requests = [request(&big), request(&little)];
-    let step = Step { admit: &requests, ..Step::default() };
+    let step = Step { allocate: &requests, ..Step::default() };
     let outcome = m.step(&step).unwrap();
     assert!(matches!(why(&outcome)[..], [Error::NeverFits { .. }, Error::NotTried]));
     let outcome = m.step(&Step { skip_refused: true, ..step }).unwrap();
     assert!(matches!(why(&outcome)[..], [Error::NeverFits { .. }]));
-    assert!(matches!(outcome.admitted[..], [None, Some(_)]));
+    assert!(matches!(outcome.allocated[..], [None, Some(_)]));
 }
 
 /// The budget counts tokens to compute; hits come on top.
@@ -223,9 +224,9 @@ fn a_step_grants_what_its_budget_allows() {
     serve(&mut m, &prompt(&[1]));
     let (a, b) = (open(&[1, 2]), open(&[3, 4]));
     let requests = [request(&a), request(&b), request(&b)];
-    let step = Step { admit: &requests, token_budget: Some(7), ..Step::default() };
+    let step = Step { allocate: &requests, token_budget: Some(7), ..Step::default() };
     let outcome = m.step(&step).unwrap();
-    let granted: Vec<_> = outcome.admitted.iter().flatten().map(|g| g.granted_tokens).collect();
+    let granted: Vec<_> = outcome.allocated.iter().flatten().map(|g| g.granted_tokens).collect();
     assert_eq!(granted, [9, 2], "4 found and 5 to compute, then 2 of the budget");
     assert_eq!(why(&outcome), [Error::NotTried]);
 }
@@ -235,14 +236,14 @@ fn a_partial_grant_takes_what_there_is_from_the_front() {
     let mut m = small(3);
     let held = run(&mut m, &prompt(&[9]));
     let tokens = open(&[1, 2, 3]);
-    let grant = m.admit(&Admission { fit: Fit::Partial, ..request(&tokens) }).unwrap();
-    assert_eq!((grant.granted_tokens, grant.prompt_tokens), (8, 13));
-    let error = refused(&mut m, &[grant.seq], |m| m.append(grant.seq, &[1]));
+    let allocation = m.allocate(&Admission { fit: Fit::Partial, ..request(&tokens) }).unwrap();
+    assert_eq!((allocation.granted_tokens, allocation.prompt_tokens), (8, 13));
+    let error = refused(&mut m, &[allocation.seq], |m| m.append(allocation.seq, &[1]));
     assert!(matches!(error, Error::Invalid { what: "append", .. }), "{error}");
-    m.commit(grant.seq, 8).unwrap();
+    m.commit(allocation.seq, 8).unwrap();
     m.release(held).unwrap();
-    m.extend(grant.seq, 12).unwrap();
-    assert_eq!(table(&m, grant.seq).len(), 3);
+    m.extend(allocation.seq, 12).unwrap();
+    assert_eq!(table(&m, allocation.seq).len(), 3);
     m.check_integrity().unwrap();
 }
 
@@ -251,15 +252,15 @@ fn chunks_are_granted_on_top_of_hits() {
     let mut m = small(16);
     serve(&mut m, &prompt(&[1, 2]));
     let tokens = open(&[1, 2, 3, 4]);
-    let grant = m.admit(&Admission { chunk: 5, ..request(&tokens) }).unwrap();
-    assert_eq!((grant.cached_tokens, grant.granted_tokens), (8, 13));
-    let error = refused(&mut m, &[grant.seq], |m| m.commit(grant.seq, 14));
+    let allocation = m.allocate(&Admission { chunk: 5, ..request(&tokens) }).unwrap();
+    assert_eq!((allocation.cached_tokens, allocation.granted_tokens), (8, 13));
+    let error = refused(&mut m, &[allocation.seq], |m| m.commit(allocation.seq, 14));
     assert_eq!(error, Error::CommitPastEnd { asked: 14, limit: 13 });
-    m.commit(grant.seq, 13).unwrap();
-    assert_eq!(m.pool().state(table(&m, grant.seq)[2]), State::Committed);
-    m.extend(grant.seq, 17).unwrap();
-    m.commit(grant.seq, 17).unwrap();
-    m.append(grant.seq, &[1]).unwrap();
+    m.commit(allocation.seq, 13).unwrap();
+    assert_eq!(m.pool().state(table(&m, allocation.seq)[2]), State::Committed);
+    m.extend(allocation.seq, 17).unwrap();
+    m.commit(allocation.seq, 17).unwrap();
+    m.append(allocation.seq, &[1]).unwrap();
 }
 
 #[test]
@@ -270,7 +271,7 @@ fn rule_13_block_0_is_an_ordinary_block() {
     m.release(a).unwrap();
     assert_eq!(m.lookup(&open(&[1]), Space::default(), &[]).blocks, [[0]]);
     let mut loan = [NIL, NIL];
-    m.lend(&mut loan).unwrap();
+    m.take(&mut loan).unwrap();
     assert!(loan.contains(&0));
 }
 
@@ -281,14 +282,14 @@ fn rule_13_the_null_block_is_nobodys() {
     assert_eq!((m.pool().usable(), m.pool().free(), m.pool().referenced()), (2, 2, 1));
     assert_eq!(m.pool().state(0), State::Null);
     let before = picture(&m, &[]);
-    let error = refused(&mut m, &[], |m| admit(m, &prompt(&[1, 2, 3])));
+    let error = refused(&mut m, &[], |m| allocate(m, &prompt(&[1, 2, 3])));
     assert_eq!(error, Error::NeverFits { needed: 3, total: 2 });
-    refused(&mut m, &[], |m| m.give_back(&[0]));
+    refused(&mut m, &[], |m| m.free(&[0]));
     assert_eq!(picture(&m, &[]), before);
     let a = run(&mut m, &prompt(&[1, 2]));
     assert_eq!(table(&m, a), [1, 2]);
     m.release(a).unwrap();
-    m.clear_cache();
+    m.reset_prefix_cache();
     m.check_integrity().unwrap();
     let one = Options { blocks: 1, null_block: true, ..Options::default() };
     assert!(matches!(one.validate(), Err(Error::Invalid { what: "blocks", .. })));

@@ -2,14 +2,14 @@
 
 use kvframe_core::hash::Space;
 use kvframe_core::locks::Receipt;
-use kvframe_core::manager::{Locked, Pinner, Preempt};
+use kvframe_core::manager::{PinRequest, PinResult, PreemptionOrder};
 use kvframe_core::policy::NAMES;
 use kvframe_core::pool::BlockId;
 use kvframe_core::retention::{Decay, Keep, Retention, TokenRange};
 use kvframe_core::{Admission, Error, Manager, Options, SeqId};
 
 use crate::common::{
-    SIZE, admit, build, found, open, prompt, refused, request, run, serve, small, table,
+    SIZE, allocate, build, found, open, prompt, refused, request, run, serve, small, table,
 };
 
 fn keep(priority: u8, duration: impl Into<Option<u64>>) -> Keep {
@@ -24,9 +24,9 @@ fn all(keep: Keep) -> Retention {
 fn keep_served(m: &mut Manager, blocks: &[u32], retention: &Retention) {
     let tokens = prompt(blocks);
     let asked = Admission { retention: Some(retention), ..request(&tokens) };
-    let grant = m.admit(&asked).expect("room");
-    m.commit(grant.seq, grant.granted_tokens).expect("granted");
-    m.release(grant.seq).expect("live");
+    let allocation = m.allocate(&asked).expect("room");
+    m.commit(allocation.seq, allocation.granted_tokens).expect("granted");
+    m.release(allocation.seq).expect("live");
 }
 
 /// How many blocks of these are found.
@@ -36,7 +36,7 @@ fn there(m: &Manager, blocks: &[u32]) -> u32 {
 
 fn squeeze(m: &mut Manager, blocks: u32) {
     let free = m.pool().free() + blocks;
-    m.collect(free).expect("room");
+    m.evict_until(free).expect("room");
     m.check_integrity().expect("sound");
 }
 
@@ -49,11 +49,11 @@ fn a_range_is_kept_for_its_time_and_no_longer_under_any_policy() {
         let asked = Retention { ranges: vec![range], decode: None };
         keep_served(&mut m, &[1, 2, 3, 4], &asked);
         serve(&mut m, &prompt(&[5, 6, 7, 8]));
-        m.expire(10).expect("time goes on");
+        m.expire_until(10).expect("time goes on");
         squeeze(&mut m, 6);
         assert_eq!((there(&m, &[1, 2]), there(&m, &[5])), (2, 0), "{policy}: kept at 10");
         serve(&mut m, &prompt(&[5, 6]));
-        assert_eq!(m.expire(40).expect("time goes on").blocks, 2);
+        assert_eq!(m.expire_until(40).expect("time goes on").blocks, 2);
         m.check_integrity().expect("sound");
         if *policy == "lru" {
             squeeze(&mut m, 2);
@@ -110,16 +110,16 @@ fn what_dies_at_one_priority_moves_no_hand_of_another() {
 fn reads_do_not_prolong_a_soft_pin() {
     let mut m = small(4);
     keep_served(&mut m, &[1, 2], &all(keep(90, 10)));
-    m.expire(9).unwrap();
+    m.expire_until(9).unwrap();
     assert_eq!(serve(&mut m, &open(&[1, 2])), 2 * SIZE, "read shortly before");
     let block = m.lookup(&open(&[1]), Space::default(), &[]).blocks[0][0];
     assert_eq!(m.priority(block), (90, Some(10)));
-    m.expire(10).unwrap();
+    m.expire_until(10).unwrap();
     assert_eq!(m.priority(block), (35, None));
     assert_eq!(serve(&mut m, &open(&[1, 2])), 2 * SIZE);
-    m.expire(11).unwrap();
+    m.expire_until(11).unwrap();
     assert_eq!(m.priority(block), (35, None));
-    m.expire(3).unwrap();
+    m.expire_until(3).unwrap();
     assert_eq!(m.priority(block), (35, None), "time does not go back");
     m.check_integrity().unwrap();
 }
@@ -139,7 +139,7 @@ fn whoever_asks_for_more_is_heard_and_less_only_for_what_one_computed() {
     let falls = Keep { then: 0, decay: Decay::Linear, ..keep(100, 10) };
     keep_served(&mut m, &[1, 2], &all(falls));
     for (time, priority) in [(1, 94), (5, 68), (9, 42), (10, 35)] {
-        m.expire(time).unwrap();
+        m.expire_until(time).unwrap();
         assert_eq!(m.priority(block(&m)).0, priority, "at {time}: no lower than others asked");
     }
     m.check_integrity().unwrap();
@@ -162,10 +162,10 @@ fn what_a_copy_takes_over_it_keeps() {
     let mut m = small(8);
     let tokens = prompt(&[1, 2]);
     let asked = all(keep(70, None));
-    let first = admit(&mut m, &tokens).unwrap();
-    let twin = m.admit(&Admission { retention: Some(&asked), ..request(&tokens) }).unwrap();
-    for grant in [first, twin] {
-        m.commit(grant.seq, grant.granted_tokens).unwrap();
+    let first = allocate(&mut m, &tokens).unwrap();
+    let twin = m.allocate(&Admission { retention: Some(&asked), ..request(&tokens) }).unwrap();
+    for allocation in [first, twin] {
+        m.commit(allocation.seq, allocation.granted_tokens).unwrap();
     }
     m.release(first.seq).unwrap();
     m.release(twin.seq).unwrap();
@@ -181,11 +181,15 @@ fn a_wrong_priority_or_range_is_refused_and_changes_nothing() {
     let tokens = prompt(&[1]);
     for wrong in [all(keep(101, None)), all(Keep { then: 101, ..keep(3, 4) })] {
         let asked = Admission { retention: Some(&wrong), ..request(&tokens) };
-        assert!(matches!(refused(&mut m, &[], |m| m.admit(&asked)), Error::Invalid { .. }));
+        assert!(matches!(refused(&mut m, &[], |m| m.allocate(&asked)), Error::Invalid { .. }));
     }
 }
 
-fn pin(m: &mut Manager, blocks: &[u32], pinner: Pinner<'_>) -> Result<Option<Locked>, Error> {
+fn pin(
+    m: &mut Manager,
+    blocks: &[u32],
+    pinner: PinRequest<'_>,
+) -> Result<Option<PinResult>, Error> {
     m.lock(&prompt(blocks), Space::default(), &[], pinner)
 }
 
@@ -196,7 +200,7 @@ fn pins_hold_no_more_than_their_cap() {
     let mut m = build(options, "lru");
     serve(&mut m, &prompt(&[1, 2, 3]));
     serve(&mut m, &prompt(&[5]));
-    let owner = Pinner { owner: "system prompt", ..Pinner::default() };
+    let owner = PinRequest { owner: "system prompt", ..PinRequest::default() };
     let held = pin(&mut m, &[1, 2, 3], owner).unwrap().expect("cached");
     assert_eq!((held.tokens, held.found), (2 * SIZE, 3 * SIZE), "a part, and that is told");
     assert_eq!(pin(&mut m, &[1, 2], owner).unwrap().unwrap().tokens, 2 * SIZE, "held already");
@@ -218,20 +222,21 @@ fn pins_hold_no_more_than_their_cap() {
 fn a_lease_ends_a_pin_and_not_before() {
     let mut m = small(4);
     serve(&mut m, &prompt(&[1, 2]));
-    m.expire(100).unwrap();
-    let held =
-        pin(&mut m, &[1, 2], Pinner { owner: "a", lease: Some(5), session: 0 }).unwrap().unwrap();
+    m.expire_until(100).unwrap();
+    let held = pin(&mut m, &[1, 2], PinRequest { owner: "a", lease: Some(5), session: 0 })
+        .unwrap()
+        .unwrap();
     assert_eq!(m.pins(Some("a")).next().unwrap().holder.until, Some(105));
-    assert!(m.expire(104).unwrap().pins.is_empty());
+    assert!(m.expire_until(104).unwrap().pins.is_empty());
     assert_eq!(m.pool().referenced(), 2);
-    assert_eq!(m.expire(105).unwrap().pins, [held.receipt]);
+    assert_eq!(m.expire_until(105).unwrap().pins, [held.receipt]);
     assert_eq!((m.pool().referenced(), m.locks()), (0, 0));
     let again = Receipt { ..held.receipt };
     assert!(matches!(m.unlock(again), Err(Error::UnknownReceipt { .. })));
     m.check_integrity().unwrap();
 }
 
-fn names(m: &Manager, seqs: &[SeqId], rule: Preempt, usage: f64) -> Vec<usize> {
+fn names(m: &Manager, seqs: &[SeqId], rule: PreemptionOrder, usage: f64) -> Vec<usize> {
     let order = m.preemption_to(seqs, rule, usage).unwrap();
     let place = |seq| seqs.iter().position(|&s| s == seq).unwrap();
     order.iter().map(|c| place(c.seq)).collect()
@@ -246,20 +251,28 @@ fn sequences_give_way_by_the_rule() {
         .map(|blocks| run(&mut m, &prompt(blocks)))
         .collect();
     let order = |m: &Manager, rule| names(m, &seqs, rule, 0.0);
-    assert_eq!(order(&m, Preempt::LeastRecent), [0, 1, 2, 3]);
-    assert_eq!(order(&m, Preempt::LongestFirst), [1, 2, 3, 0]);
-    assert_eq!(order(&m, Preempt::MostFreed), [1, 2, 3, 0]);
+    assert_eq!(order(&m, PreemptionOrder::LeastRecent), [0, 1, 2, 3]);
+    assert_eq!(order(&m, PreemptionOrder::LongestFirst), [1, 2, 3, 0]);
+    assert_eq!(order(&m, PreemptionOrder::MostFreed), [1, 2, 3, 0]);
     m.touch(&[seqs[0], seqs[2]]).unwrap();
     m.append(seqs[1], &[7]).unwrap();
     m.commit(seqs[1], 4 * SIZE + 1).unwrap();
-    assert_eq!(order(&m, Preempt::LeastRecent), [3, 0, 2, 1], "a read counts, and so does growth");
-    assert_eq!(order(&m, Preempt::LeastFrequent), [3, 1, 0, 2], "fewest touches, not appends");
+    assert_eq!(
+        order(&m, PreemptionOrder::LeastRecent),
+        [3, 0, 2, 1],
+        "a read counts, and so does growth"
+    );
+    assert_eq!(
+        order(&m, PreemptionOrder::LeastFrequent),
+        [3, 1, 0, 2],
+        "fewest touches, not appends"
+    );
     m.touch(&[seqs[0], seqs[0], seqs[0]]).unwrap();
     for _ in 0..3 * kvframe_core::manager::HALF_LIFE {
         m.touch(&[seqs[3]]).unwrap();
     }
     m.touch(&[seqs[2]]).unwrap();
-    assert_eq!(order(&m, Preempt::LeastFrequent)[..3], [1, 0, 2], "old touches fade");
+    assert_eq!(order(&m, PreemptionOrder::LeastFrequent)[..3], [1, 0, 2], "old touches fade");
     let stale = [seqs[0], 77 << 32];
     refused(&mut m, &seqs, |m| m.touch(&stale));
 }
@@ -269,10 +282,12 @@ fn sequences_give_way_by_the_rule() {
 fn use_is_brought_down_to_a_threshold_by_as_many_as_it_takes() {
     let mut m = small(10);
     let seqs: Vec<SeqId> = (1..=8).map(|b| run(&mut m, &prompt(&[b]))).collect();
-    for rule in [Preempt::LeastRecent, Preempt::LongestFirst, Preempt::MostFreed] {
+    for rule in
+        [PreemptionOrder::LeastRecent, PreemptionOrder::LongestFirst, PreemptionOrder::MostFreed]
+    {
         assert_eq!(names(&m, &seqs, rule, 0.5).len(), 3);
     }
-    for candidate in m.preemption_to(&seqs, Preempt::LeastRecent, 0.5).unwrap() {
+    for candidate in m.preemption_to(&seqs, PreemptionOrder::LeastRecent, 0.5).unwrap() {
         m.preempt(candidate.seq).unwrap();
     }
     assert!(m.usage() <= 0.5);
@@ -291,12 +306,16 @@ fn victims_are_ranked_by_what_they_free_once_those_before_have_ended() {
         lone.push(run(&mut m, &prompt(blocks)));
     }
     let seqs = [first, second, third, lone[0], lone[1]];
-    assert_eq!(names(&m, &seqs, Preempt::MostFreed, 0.0), [4, 3], "sharers free nothing alone");
+    assert_eq!(
+        names(&m, &seqs, PreemptionOrder::MostFreed, 0.0),
+        [4, 3],
+        "sharers free nothing alone"
+    );
     // Now one of them has blocks of its own, and its end leaves the others to each other.
     m.append(first, &prompt(&[6, 7, 8, 9])).unwrap();
     m.release(second).unwrap();
     let seqs = [first, third, lone[0], lone[1]];
-    let order = m.preemption_to(&seqs, Preempt::MostFreed, 0.0).unwrap();
+    let order = m.preemption_to(&seqs, PreemptionOrder::MostFreed, 0.0).unwrap();
     let told: Vec<(SeqId, u32)> = order.iter().map(|c| (c.seq, c.frees)).collect();
     let mut available = m.pool().available();
     for candidate in &order {
@@ -313,14 +332,14 @@ fn a_block_has_one_priority_in_each_of_its_lives() {
     let mut m = small(2);
     keep_served(&mut m, &[1, 2], &all(keep(80, 5)));
     let blocks: Vec<BlockId> = (0..2).collect();
-    m.clear_cache();
+    m.reset_prefix_cache();
     let seq = run(&mut m, &open(&[3]));
     assert_eq!(table(&m, seq).len(), 2);
     for &block in &blocks {
         assert_eq!(m.priority(block), (35, None));
     }
     m.release(seq).unwrap();
-    m.expire(9).unwrap();
+    m.expire_until(9).unwrap();
     assert_eq!(m.priority(0), (35, None));
     m.check_integrity().unwrap();
 }

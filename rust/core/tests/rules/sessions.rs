@@ -1,7 +1,7 @@
 //! Hints on sessions: which blocks they concern, and when.
 
 use kvframe_core::hash::Space;
-use kvframe_core::retention::{Hint, Taken};
+use kvframe_core::retention::{Hint, HintStatus};
 use kvframe_core::sequence::Meta;
 use kvframe_core::{Admission, Manager, Options, SeqId};
 
@@ -15,9 +15,9 @@ fn with_sessions(blocks: u32) -> Manager {
 fn begin(m: &mut Manager, session: u64, blocks: &[u32]) -> SeqId {
     let tokens = open(blocks);
     let meta = Meta { session, ..Meta::default() };
-    let grant = m.admit(&Admission { meta, ..request(&tokens) }).expect("room");
-    m.commit(grant.seq, grant.granted_tokens).expect("granted");
-    grant.seq
+    let allocation = m.allocate(&Admission { meta, ..request(&tokens) }).expect("room");
+    m.commit(allocation.seq, allocation.granted_tokens).expect("granted");
+    allocation.seq
 }
 
 fn turn(m: &mut Manager, session: u64, blocks: &[u32]) {
@@ -37,7 +37,7 @@ fn the_end_of_a_session_concerns_what_no_other_has_used() {
     turn(&mut m, 1, &[1, 2]);
     turn(&mut m, 2, &[1, 3]);
     let reply = m.hint(1, Hint::Release).unwrap();
-    assert_eq!((reply.taken, reply.blocks), (Taken::Accepted, 1));
+    assert_eq!((reply.status, reply.blocks), (HintStatus::Accepted, 1));
     assert_eq!((priorities(&m, &[1, 2]), priorities(&m, &[1, 3])), (vec![35, 0], vec![35, 35]));
     m.check_integrity().unwrap();
 }
@@ -48,7 +48,7 @@ fn what_is_said_while_requests_run_is_done_once_they_have_ended() {
     let mut m = with_sessions(16);
     let seq = begin(&mut m, 1, &[1, 2]);
     let reply = m.hint(1, Hint::Demote(5)).unwrap();
-    assert_eq!((reply.taken, reply.blocks), (Taken::Deferred, 0));
+    assert_eq!((reply.status, reply.blocks), (HintStatus::Deferred, 0));
     m.release(seq).unwrap();
     assert_eq!(priorities(&m, &[1, 2]), [5, 5]);
     m.check_integrity().unwrap();

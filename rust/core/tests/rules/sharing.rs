@@ -4,11 +4,11 @@
 use kvframe_core::events::Kind;
 use kvframe_core::hash::Space;
 use kvframe_core::pool::State;
-use kvframe_core::tickets::Copy;
+use kvframe_core::tickets::BlockCopy;
 use kvframe_core::{Admission, Error, NIL, Options};
 
 use crate::common::{
-    SIZE, admit, build, found, open, picture, prompt, refused, request, run, serve, small, table,
+    SIZE, allocate, build, found, open, picture, prompt, refused, request, run, serve, small, table,
 };
 
 // scenario: CB-B1
@@ -25,7 +25,7 @@ fn rule_3_fork_copies_before_the_first_write() {
     assert_ne!(dst, tail);
     assert_eq!(table(&m, b), [head, tail]);
     let plan = m.take_plan().unwrap();
-    assert_eq!(plan.copies, [Copy { src: tail, dst, tokens: 1, seq: a, group: 0 }]);
+    assert_eq!(plan.copies, [BlockCopy { src: tail, dst, tokens: 1, seq: a, group: 0 }]);
     assert_eq!(m.take_plan(), None);
     // The page is b's alone now (the copy only reads it): b writes in place.
     m.append(b, &[6]).unwrap();
@@ -95,7 +95,7 @@ fn rule_3_pages_of_a_copy_are_held_until_it_is_settled() {
     m.release(a).unwrap();
     m.release(b).unwrap();
     assert_eq!(m.pool().free(), 2);
-    let error = refused(&mut m, &[], |m| admit(m, &prompt(&[1, 2, 3])));
+    let error = refused(&mut m, &[], |m| allocate(m, &prompt(&[1, 2, 3])));
     assert_eq!(error, Error::NoCapacity { needed: 3, available: 2, total: 4, coming: 0 });
     let plan = m.take_plan().unwrap();
     m.done(plan.ticket).unwrap();
@@ -105,7 +105,7 @@ fn rule_3_pages_of_a_copy_are_held_until_it_is_settled() {
 #[test]
 fn rule_4_findable_once_committed_not_when_allocated() {
     let mut m = small(8);
-    let a = admit(&mut m, &open(&[1, 2])).unwrap().seq;
+    let a = allocate(&mut m, &open(&[1, 2])).unwrap().seq;
     assert_eq!(found(&m, &open(&[1, 2])), 0);
     m.commit(a, 7).unwrap();
     assert_eq!(found(&m, &open(&[1, 2])), 4, "seven tokens are one full block");
@@ -187,7 +187,7 @@ fn rule_4_a_failed_copy_is_recomputed_and_counted() {
 fn rule_4_what_is_private_is_never_found() {
     let mut m = small(8);
     let tokens = open(&[1]);
-    let a = m.admit(&Admission { insert: false, ..request(&tokens) }).unwrap().seq;
+    let a = m.allocate(&Admission { write_cache: false, ..request(&tokens) }).unwrap().seq;
     m.commit(a, 5).unwrap();
     m.release(a).unwrap();
     assert_eq!((found(&m, &tokens), m.pool().free()), (0, 8));
@@ -202,7 +202,7 @@ fn rule_4_a_reset_is_for_good() {
     let mut m = small(8);
     let a = run(&mut m, &prompt(&[1]));
     serve(&mut m, &prompt(&[2, 3]));
-    assert_eq!(m.clear_cache(), 2);
+    assert_eq!(m.reset_prefix_cache(), 2);
     assert_eq!((found(&m, &open(&[1])), found(&m, &open(&[2]))), (0, 0));
     m.append(a, &prompt(&[5])).unwrap();
     m.commit(a, 8).unwrap();
@@ -219,10 +219,10 @@ fn rule_4_a_second_copy_is_freed_with_its_owner() {
     let mut m = small(8);
     serve(&mut m, &prompt(&[1, 2]));
     let tokens = prompt(&[1, 2]);
-    let grant = m.admit(&Admission { read: false, ..request(&tokens) }).unwrap();
-    let done = m.commit(grant.seq, 8).unwrap();
-    assert_eq!((grant.cached_tokens, done.stored, done.duplicates), (0, 2, 2));
-    m.release(grant.seq).unwrap();
+    let allocation = m.allocate(&Admission { read_cache: false, ..request(&tokens) }).unwrap();
+    let done = m.commit(allocation.seq, 8).unwrap();
+    assert_eq!((allocation.cached_tokens, done.stored, done.duplicates), (0, 2, 2));
+    m.release(allocation.seq).unwrap();
     assert_eq!((m.pool().cached(), m.pool().free()), (2, 6));
     assert_eq!(found(&m, &open(&[1, 2])), 8);
     m.check_integrity().unwrap();
@@ -232,8 +232,8 @@ fn rule_4_a_second_copy_is_freed_with_its_owner() {
 #[test]
 fn rule_4_a_copy_that_others_follow_stays() {
     let mut m = small(8);
-    let a = admit(&mut m, &prompt(&[1, 2])).unwrap().seq;
-    let b = admit(&mut m, &prompt(&[1])).unwrap().seq;
+    let a = allocate(&mut m, &prompt(&[1, 2])).unwrap().seq;
+    let b = allocate(&mut m, &prompt(&[1])).unwrap().seq;
     m.commit(b, 4).unwrap();
     m.commit(a, 8).unwrap();
     m.release(a).unwrap();
@@ -250,7 +250,7 @@ fn rule_5_a_hit_leaves_a_token_to_compute() {
     let mut m = small(40);
     serve(&mut m, &prompt(&[1, 2, 3, 4]));
     for len in 1..=16 {
-        let hit = admit(&mut m, &prompt(&[1, 2, 3, 4])[..len]).unwrap();
+        let hit = allocate(&mut m, &prompt(&[1, 2, 3, 4])[..len]).unwrap();
         assert_eq!(hit.cached_tokens, (len as u32 - 1) / SIZE * SIZE);
         m.release(hit.seq).unwrap();
     }
@@ -303,13 +303,13 @@ fn rule_6_each_admission_is_counted_once() {
     let mut m = small(8);
     serve(&mut m, &prompt(&[1, 2]));
     let tokens = open(&[1, 2]);
-    let a = m.admit(&Admission { chunk: 0, ..request(&tokens) }).unwrap().seq;
+    let a = m.allocate(&Admission { chunk: 0, ..request(&tokens) }).unwrap().seq;
     m.extend(a, 9).unwrap();
     m.commit(a, 9).unwrap();
     let s = m.stats();
     assert_eq!((s.admissions, s.prompt_tokens, s.hit_tokens, s.admissions_with_hit), (2, 17, 8, 1));
     m.release(a).unwrap();
-    m.admit(&Admission { resumed: true, ..request(&tokens) }).unwrap();
+    m.allocate(&Admission { resumed: true, ..request(&tokens) }).unwrap();
     let s = m.stats();
     assert_eq!((s.admissions, s.hit_tokens, s.resumed, s.resumed_hit_tokens), (2, 8, 1, 8));
 }
@@ -321,15 +321,15 @@ fn rule_6_each_admission_is_counted_once() {
 fn of_several_copies_the_lowest_id_is_found() {
     let mut m = small(8);
     let mut lowest = [NIL];
-    m.lend(&mut lowest).expect("room");
+    m.take(&mut lowest).expect("room");
     let tokens = open(&[1]);
-    let apart = Admission { read: false, ..request(&tokens) };
+    let apart = Admission { read_cache: false, ..request(&tokens) };
     for copies in 1..=3 {
         if copies == 3 {
-            m.give_back(&lowest).expect("on loan");
+            m.free(&lowest).expect("on loan");
         }
-        let grant = m.admit(&apart).expect("room");
-        m.commit(grant.seq, 5).expect("granted");
+        let allocation = m.allocate(&apart).expect("room");
+        m.commit(allocation.seq, 5).expect("granted");
     }
     let hit = m.lookup(&tokens, Space::default(), &[]);
     assert_eq!((m.stats().duplicates, hit.blocks), (2, vec![vec![lowest[0]]]));

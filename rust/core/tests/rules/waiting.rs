@@ -15,9 +15,9 @@ fn joining(tokens: &[u32]) -> Admission<'_> {
 /// Admits and computes `tokens` for `session`, and ends.
 fn serve_for(m: &mut kvframe_core::Manager, tokens: &[u32], session: u64) {
     let meta = Meta { session, ..Meta::default() };
-    let grant = m.admit(&Admission { meta, ..request(tokens) }).expect("room");
-    m.commit(grant.seq, grant.granted_tokens).expect("granted");
-    m.release(grant.seq).expect("live");
+    let allocation = m.allocate(&Admission { meta, ..request(tokens) }).expect("room");
+    m.commit(allocation.seq, allocation.granted_tokens).expect("granted");
+    m.release(allocation.seq).expect("live");
 }
 
 fn forget(m: &mut kvframe_core::Manager, session: u64) -> u32 {
@@ -31,11 +31,11 @@ fn each_of_several_prompts_that_are_computed_can_be_joined() {
     m.expect_joins();
     let prompts = [open(&[1, 2]), open(&[3, 4]), open(&[5, 6])];
     for tokens in &prompts {
-        admit(&mut m, tokens).expect("room");
+        allocate(&mut m, tokens).expect("room");
     }
     for tokens in &prompts {
-        let grant = m.admit(&joining(tokens)).expect("room");
-        assert_eq!(grant.joined_tokens, 2 * SIZE);
+        let allocation = m.allocate(&joining(tokens)).expect("room");
+        assert_eq!(allocation.joined_tokens, 2 * SIZE);
         m.check_integrity().expect("sound");
     }
 }
@@ -45,11 +45,11 @@ fn each_of_several_prompts_that_are_computed_can_be_joined() {
 fn what_has_ended_is_joined_no_more() {
     let mut m = small(32);
     m.expect_joins();
-    let first = admit(&mut m, &open(&[1, 2])).expect("room").seq;
+    let first = allocate(&mut m, &open(&[1, 2])).expect("room").seq;
     m.release(first).expect("live");
-    let other = admit(&mut m, &open(&[3, 4])).expect("room");
+    let other = allocate(&mut m, &open(&[3, 4])).expect("room");
     assert_eq!(other.joined_tokens, 0);
-    assert_eq!(m.admit(&joining(&open(&[1, 2]))).expect("room").joined_tokens, 0);
+    assert_eq!(m.allocate(&joining(&open(&[1, 2]))).expect("room").joined_tokens, 0);
     m.check_integrity().expect("sound");
 }
 
@@ -58,13 +58,14 @@ fn what_has_ended_is_joined_no_more() {
 fn what_a_load_brings_is_not_computed_before_it_came() {
     let mut m = small(32);
     let tokens = open(&[1, 2]);
-    let load = m.admit(&Admission { external: 2 * SIZE, ..request(&tokens) }).expect("room");
-    let grant = m.admit(&joining(&tokens)).expect("room");
-    assert_eq!(grant.joined_tokens, 2 * SIZE);
+    let load =
+        m.allocate(&Admission { num_external_tokens: 2 * SIZE, ..request(&tokens) }).expect("room");
+    let allocation = m.allocate(&joining(&tokens)).expect("room");
+    assert_eq!(allocation.joined_tokens, 2 * SIZE);
     // As of the one that the load is for: what is behind it is not computed on top of nothing.
-    assert!(matches!(m.rematch(grant.seq), Ok(0)));
+    assert!(matches!(m.rematch(allocation.seq), Ok(0)));
     m.failed(load.load.expect("a load")).expect("outstanding");
-    let s = m.sequence(grant.seq).expect("live");
+    let s = m.sequence(allocation.seq).expect("live");
     assert_eq!((s.committed, s.cached), (0, 0));
     m.check_integrity().expect("sound");
 }
@@ -74,11 +75,12 @@ fn what_a_load_brings_is_not_computed_before_it_came() {
 fn what_a_load_brought_is_not_taken_for_computed() {
     let mut m = small(32);
     let tokens = open(&[1, 2]);
-    let load = m.admit(&Admission { external: 2 * SIZE, ..request(&tokens) }).expect("room");
-    let grant = m.admit(&joining(&tokens)).expect("room");
+    let load =
+        m.allocate(&Admission { num_external_tokens: 2 * SIZE, ..request(&tokens) }).expect("room");
+    let allocation = m.allocate(&joining(&tokens)).expect("room");
     m.loaded(load.load.expect("a load"), 2).expect("outstanding");
-    assert_eq!(m.sequence(grant.seq).expect("live").committed, 2 * SIZE);
-    for seq in [load.seq, grant.seq] {
+    assert_eq!(m.sequence(allocation.seq).expect("live").committed, 2 * SIZE);
+    for seq in [load.seq, allocation.seq] {
         m.rematch(seq).expect("it has computed no token");
     }
     m.check_integrity().expect("sound");
@@ -89,7 +91,7 @@ fn what_a_load_brought_is_not_taken_for_computed() {
 fn a_match_again_counts_what_it_found_once() {
     let mut m = small(32);
     serve(&mut m, &open(&[1]));
-    let waits = admit(&mut m, &open(&[1, 2, 3])).expect("room");
+    let waits = allocate(&mut m, &open(&[1, 2, 3])).expect("room");
     assert_eq!(waits.cached_tokens, SIZE);
     serve(&mut m, &open(&[1, 2, 3]));
     let before = m.stats().hit_tokens;
@@ -103,7 +105,7 @@ fn a_match_again_counts_what_it_found_once() {
 #[test]
 fn a_fork_keeps_what_it_follows_when_the_other_is_matched_again() {
     let mut m = small(32);
-    let waits = admit(&mut m, &open(&[1, 2, 3, 4])).expect("room").seq;
+    let waits = allocate(&mut m, &open(&[1, 2, 3, 4])).expect("room").seq;
     let twin = m.fork(waits).expect("live");
     serve(&mut m, &open(&[1, 2]));
     // The twin shares the blocks behind those found: they would follow blocks that it does not own.
@@ -114,7 +116,7 @@ fn a_fork_keeps_what_it_follows_when_the_other_is_matched_again() {
     m.release(twin).expect("live");
     m.check_integrity().expect("sound");
     // With nothing behind them, both can trade.
-    let waits = admit(&mut m, &open(&[7])).expect("room").seq;
+    let waits = allocate(&mut m, &open(&[7])).expect("room").seq;
     m.release(waits).expect("live");
 }
 
@@ -122,7 +124,7 @@ fn a_fork_keeps_what_it_follows_when_the_other_is_matched_again() {
 #[test]
 fn what_a_match_again_gives_up_waits_for_the_fence() {
     let mut m = small(8);
-    let waits = admit(&mut m, &open(&[1, 2])).expect("room").seq;
+    let waits = allocate(&mut m, &open(&[1, 2])).expect("room").seq;
     let had = table(&m, waits);
     serve(&mut m, &open(&[1, 2]));
     let available = m.pool().available();
@@ -141,10 +143,10 @@ fn what_a_match_again_gives_up_waits_for_the_fence() {
 fn a_copy_that_a_match_again_makes_superfluous_waits_for_the_fence() {
     let mut m = small(16);
     let (short, long) = (open(&[1]), open(&[1, 2]));
-    let first = admit(&mut m, &short).expect("room").seq;
-    let second = admit(&mut m, &long).expect("room").seq;
+    let first = allocate(&mut m, &short).expect("room").seq;
+    let second = allocate(&mut m, &long).expect("room").seq;
     m.commit(first, SIZE).expect("slots");
-    let waits = admit(&mut m, &open(&[1, 2, 3])).expect("room").seq;
+    let waits = allocate(&mut m, &open(&[1, 2, 3])).expect("room").seq;
     let copy = table(&m, waits)[0];
     m.commit(second, 2 * SIZE).expect("slots");
     m.release(first).expect("live");
@@ -167,10 +169,10 @@ fn a_copy_that_a_match_again_makes_superfluous_waits_for_the_fence() {
 fn what_waits_keeps_the_blocks_that_it_follows() {
     let mut m = small(16);
     serve(&mut m, &open(&[1]));
-    let first = admit(&mut m, &open(&[1, 2])).expect("room").seq;
-    let second = admit(&mut m, &open(&[1, 2, 3])).expect("room").seq;
+    let first = allocate(&mut m, &open(&[1, 2])).expect("room").seq;
+    let second = allocate(&mut m, &open(&[1, 2, 3])).expect("room").seq;
     m.commit(first, 2 * SIZE).expect("slots");
-    let waits = admit(&mut m, &open(&[1, 2, 3, 4])).expect("room").seq;
+    let waits = allocate(&mut m, &open(&[1, 2, 3, 4])).expect("room").seq;
     let had = table(&m, waits);
     m.commit(second, 3 * SIZE).expect("slots");
     assert_eq!(m.rematch_behind(waits, 5), Ok(3 * SIZE));
@@ -192,7 +194,7 @@ fn a_fork_may_make_findable_what_its_twin_left_to_a_fence() {
     let mut m = small(16);
     serve(&mut m, &open(&[1]));
     let tokens = open(&[1, 2, 3]);
-    let waits = m.admit(&Admission { chunk: SIZE, ..request(&tokens) }).expect("room").seq;
+    let waits = m.allocate(&Admission { chunk: SIZE, ..request(&tokens) }).expect("room").seq;
     let twin = m.fork(waits).expect("live");
     let had = table(&m, twin);
     assert_eq!(had.len(), 2);
@@ -214,8 +216,8 @@ fn a_fork_may_make_findable_what_its_twin_left_to_a_fence() {
 fn what_a_fork_made_findable_behind_a_match_keeps_what_it_follows() {
     let mut m = small(16);
     let tokens = prompt(&[1, 2]);
-    let other = admit(&mut m, &open(&[1])).expect("room").seq;
-    let waits = admit(&mut m, &tokens).expect("room").seq;
+    let other = allocate(&mut m, &open(&[1])).expect("room").seq;
+    let waits = allocate(&mut m, &tokens).expect("room").seq;
     let twin = m.fork(waits).expect("live");
     m.commit(other, SIZE).expect("slots");
     m.commit(twin, 2 * SIZE).expect("slots");
@@ -270,15 +272,15 @@ fn a_block_on_its_way_is_not_in_use_and_one_that_another_has_is() {
 #[test]
 fn an_adapter_is_forgotten_down_to_its_first_block() {
     let mut m = small(16);
-    let lora = Space { adapter: b"lora", ..Space::default() };
+    let lora = Space { lora_name: b"lora", ..Space::default() };
     let tokens = open(&[1, 2]);
     let own = Admission { space: lora, ..request(&tokens) };
-    let grant = m.admit(&own).expect("room");
-    m.commit(grant.seq, grant.granted_tokens).expect("granted");
-    m.release(grant.seq).expect("live");
+    let allocation = m.allocate(&own).expect("room");
+    m.commit(allocation.seq, allocation.granted_tokens).expect("granted");
+    m.release(allocation.seq).expect("live");
     serve(&mut m, &open(&[3]));
-    let running = m.admit(&own).expect("room").seq;
-    m.clear_scope(Scope { adapter: Some(b"lora"), ..Scope::default() });
+    let running = m.allocate(&own).expect("room").seq;
+    m.clear_scope(Scope { lora_name: Some(b"lora"), ..Scope::default() });
     assert_eq!(m.lookup(&tokens, lora, &[]).tokens, 0);
     assert_eq!(found(&m, &open(&[3])), SIZE);
     // What runs under the old one leaves nothing for the new one.

@@ -3,17 +3,17 @@
 
 use kvframe_core::hash::Space;
 use kvframe_core::policy::{PolicyOptions, by_name};
-use kvframe_core::slots::{Admitted, Slots};
-use kvframe_core::tickets::Plan;
-use kvframe_core::tier::Known;
+use kvframe_core::slots::{SlotAllocation, Slots};
+use kvframe_core::tickets::CopyPlan;
+use kvframe_core::tier::RequestInfo;
 use kvframe_core::{Result, SeqId};
 
 use crate::dice::mix;
 
 /// Two namespaces.
 pub const SPACES: [Space<'static>; 2] = [
-    Space { salt: b"", adapter: b"", encoder: b"" },
-    Space { salt: b"a", adapter: b"", encoder: b"" },
+    Space { cache_salt: b"", lora_name: b"", encoder: b"" },
+    Space { cache_salt: b"a", lora_name: b"", encoder: b"" },
 ];
 
 pub fn slots(count: u32, length: u32, least_copy: u32, policy: &str) -> Slots {
@@ -46,12 +46,12 @@ impl Engine {
         Self { slots: slots(count, length, least_copy, policy), memory }
     }
 
-    pub fn admit(&mut self, prompt: &[u32], space: usize) -> Result<Admitted> {
-        self.slots.admit(prompt, SPACES[space], Known::default())
+    pub fn allocate(&mut self, prompt: &[u32], space: usize) -> Result<SlotAllocation> {
+        self.slots.allocate(prompt, SPACES[space], RequestInfo::default())
     }
 
     /// Carries out a plan.
-    pub fn run(&mut self, plan: &Plan) {
+    pub fn run(&mut self, plan: &CopyPlan) {
         for copy in &plan.copies {
             let prefix = self.memory[copy.src as usize][..copy.tokens as usize].to_vec();
             self.memory[copy.dst as usize][..prefix.len()].copy_from_slice(&prefix);
@@ -66,8 +66,8 @@ impl Engine {
     }
 
     /// A prompt from its admission to its end, with any copy. Returns what it was given.
-    pub fn serve(&mut self, prompt: &[u32]) -> Admitted {
-        let got = self.admit(prompt, 0).expect("room");
+    pub fn serve(&mut self, prompt: &[u32]) -> SlotAllocation {
+        let got = self.allocate(prompt, 0).expect("room");
         if let Some(plan) = self.slots.take_plan() {
             self.run(&plan);
             self.slots.done(plan.ticket).expect("outstanding");

@@ -13,14 +13,14 @@ fn engine() -> Engine {
 #[test]
 fn the_lowest_empty_slot_comes_first_and_a_reused_one_has_another_version() {
     let mut e = engine();
-    let seqs: Vec<_> = (0..4).map(|i| e.admit(&[i], 0).unwrap().seq).collect();
+    let seqs: Vec<_> = (0..4).map(|i| e.allocate(&[i], 0).unwrap().seq).collect();
     assert_eq!(seqs, [1 << 32, (1 << 32) + 1, (1 << 32) + 2, (1 << 32) + 3]);
-    assert_eq!(e.admit(&[9], 0), Err(Error::NoSlot { slots: 4 }));
+    assert_eq!(e.allocate(&[9], 0), Err(Error::NoSlot { slots: 4 }));
     for slot in [3, 1, 2] {
         e.slots.release(seqs[slot]).unwrap();
     }
     for slot in [1, 2, 3] {
-        assert_eq!(e.admit(&[9], 0).unwrap().seq, (2 << 32) + slot);
+        assert_eq!(e.allocate(&[9], 0).unwrap().seq, (2 << 32) + slot);
     }
     assert_eq!(e.slots.release(seqs[2]), Err(Error::StaleSequence(seqs[2])));
     assert_eq!(e.slots.release(9), Err(Error::UnknownSequence(9)));
@@ -68,7 +68,7 @@ fn what_was_overwritten_is_not_found_by_its_old_words() {
 fn of_several_slots_each_is_found_for_what_it_holds() {
     let mut e = engine();
     e.serve(&[1, 2, 3]);
-    let longer = e.admit(&[1, 2, 7, 8], 0).unwrap();
+    let longer = e.allocate(&[1, 2, 7, 8], 0).unwrap();
     assert_eq!(longer.copied_from, Some(0));
     let plan = e.slots.take_plan().unwrap();
     e.run(&plan);
@@ -76,7 +76,7 @@ fn of_several_slots_each_is_found_for_what_it_holds() {
     e.compute(longer.seq, 0, &[1, 2, 7, 8], 2, 4);
     assert_eq!(e.slots.lookup(&[1, 2, 3, 0], SPACES[0]), 3, "the older slot is not forgotten");
     assert_eq!(e.slots.lookup(&[1, 2, 7, 8, 0], SPACES[0]), 4);
-    let on = e.admit(&[1, 2, 3, 4], 0).unwrap();
+    let on = e.allocate(&[1, 2, 3, 4], 0).unwrap();
     assert_eq!((place(on.seq), on.cached, on.copied_from), (0, 3, None));
 }
 
@@ -85,13 +85,13 @@ fn of_several_slots_each_is_found_for_what_it_holds() {
 fn an_unsettled_copy_keeps_both_its_ends_and_is_no_hit() {
     let mut e = Engine::new(2, 16, 1, "lru");
     e.serve(&[1, 2, 3, 4]);
-    let got = e.admit(&[1, 2, 9], 0).unwrap();
+    let got = e.allocate(&[1, 2, 9], 0).unwrap();
     let plan = e.slots.take_plan().unwrap();
     assert_eq!((plan.copies.len(), plan.copies[0].tokens), (1, 2));
     e.slots.release(got.seq).unwrap();
     let standing = |e: &Engine| e.slots.rows().map(|row| row.standing).collect::<Vec<_>>();
     assert_eq!(standing(&e), [Standing::Copying, Standing::Copying]);
-    assert_eq!(e.admit(&[7], 0), Err(Error::NoSlot { slots: 2 }));
+    assert_eq!(e.allocate(&[7], 0), Err(Error::NoSlot { slots: 2 }));
     e.slots.check_integrity().unwrap();
     e.slots.done(plan.ticket).unwrap();
     assert_eq!(e.slots.done(plan.ticket), Err(Error::UnknownTicket(plan.ticket)));
@@ -104,7 +104,7 @@ fn an_unsettled_copy_keeps_both_its_ends_and_is_no_hit() {
 fn a_failed_copy_leaves_nothing_to_find_and_tells_who_starts_anew() {
     let mut e = engine();
     e.serve(&[1, 2, 3, 4]);
-    let (gone, kept) = (e.admit(&[1, 2, 8], 0).unwrap(), e.admit(&[1, 2, 9], 0).unwrap());
+    let (gone, kept) = (e.allocate(&[1, 2, 8], 0).unwrap(), e.allocate(&[1, 2, 9], 0).unwrap());
     let plan = e.slots.take_plan().unwrap();
     e.slots.release(gone.seq).unwrap();
     assert_eq!(e.slots.failed(plan.ticket), Ok(vec![kept.seq]));
@@ -120,8 +120,8 @@ fn a_failed_copy_leaves_nothing_to_find_and_tells_who_starts_anew() {
 fn a_slot_ends_where_it_ends() {
     let mut e = Engine::new(1, 4, 1, "lru");
     let full = |needed| Err(Error::SlotFull { needed, holds: 4 });
-    assert_eq!(e.admit(&[1; 5], 0).map(drop), full(5));
-    let seq = e.admit(&[1, 2, 3], 0).unwrap().seq;
+    assert_eq!(e.allocate(&[1; 5], 0).map(drop), full(5));
+    let seq = e.allocate(&[1, 2, 3], 0).unwrap().seq;
     assert_eq!(e.slots.append(seq, &[4, 5]), full(5));
     e.slots.append(seq, &[4]).unwrap();
     assert_eq!(e.slots.advance(&[seq], &[5]), full(5));
@@ -129,18 +129,18 @@ fn a_slot_ends_where_it_ends() {
     e.slots.commit(seq, 2).unwrap();
     assert!(matches!(e.slots.commit(seq, 1), Err(Error::Backwards { .. })));
     assert!(matches!(e.slots.truncate(seq, 5), Err(Error::Invalid { what: "length", .. })));
-    assert!(matches!(e.admit(&[], 0), Err(Error::Invalid { what: "prompt", .. })));
+    assert!(matches!(e.allocate(&[], 0), Err(Error::Invalid { what: "prompt", .. })));
     e.slots.check_integrity().unwrap();
 }
 
 #[test]
 fn a_cut_below_what_is_found_is_found_no_more_and_waits_for_readers() {
     let mut e = engine();
-    let seq = e.admit(&[1, 2, 3, 4], 0).unwrap().seq;
+    let seq = e.allocate(&[1, 2, 3, 4], 0).unwrap().seq;
     e.compute(seq, 0, &[1, 2, 3, 4], 0, 4);
     e.slots.truncate(seq, 2).unwrap();
     assert_eq!(e.slots.lookup(&[1, 2, 3, 4, 5], SPACES[0]), 2);
-    e.admit(&[1, 2, 9], 0).unwrap();
+    e.allocate(&[1, 2, 9], 0).unwrap();
     let refused = e.slots.truncate(seq, 1).unwrap_err();
     assert!(refused.to_string().contains("reads 2 tokens"), "{refused}");
     let plan = e.slots.take_plan().unwrap();
@@ -153,8 +153,8 @@ fn a_cut_below_what_is_found_is_found_no_more_and_waits_for_readers() {
 #[test]
 fn a_decode_step_is_one_call_and_all_or_nothing() {
     let mut e = engine();
-    let a = e.admit(&[1, 2], 0).unwrap().seq;
-    let b = e.admit(&[5], 0).unwrap().seq;
+    let a = e.allocate(&[1, 2], 0).unwrap().seq;
+    let b = e.allocate(&[5], 0).unwrap().seq;
     for (seqs, tokens) in
         [(vec![a, b, a], vec![1, 2, 3]), (vec![a, 77], vec![1, 2]), (vec![a], vec![])]
     {
@@ -195,9 +195,9 @@ fn the_policy_says_which_slot_is_given_up() {
 fn after_a_clear_nothing_old_is_found_and_what_runs_leaves_nothing() {
     let mut e = engine();
     e.serve(&[1, 2, 3]);
-    let runs = e.admit(&[7, 8], 0).unwrap().seq;
+    let runs = e.allocate(&[7, 8], 0).unwrap().seq;
     e.compute(runs, 0, &[7, 8], 0, 2);
-    assert_eq!(e.slots.set_fingerprint(b"others"), Ok(1));
+    assert_eq!(e.slots.set_weight_version(b"others"), Ok(1));
     e.slots.check_integrity().unwrap();
     for prompt in [[1, 2, 3], [7, 8, 9]] {
         assert_eq!(e.slots.lookup(&prompt, SPACES[0]), 0);

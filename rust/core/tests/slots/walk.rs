@@ -1,7 +1,7 @@
 //! Random calls: what is found, where it goes, and that what a hit promises is in memory.
 
 use kvframe_core::slots::Standing;
-use kvframe_core::tickets::{Copy, Plan};
+use kvframe_core::tickets::{BlockCopy, CopyPlan};
 use kvframe_core::{Error, SeqId};
 
 use crate::dice::Dice;
@@ -23,7 +23,7 @@ pub struct Walk {
     length: usize,
     least_copy: u32,
     runs: Vec<Run>,
-    plans: Vec<Plan>,
+    plans: Vec<CopyPlan>,
     found: Vec<(usize, Vec<u32>)>,
     hits: u32,
     copies: u32,
@@ -55,7 +55,7 @@ impl Walk {
     /// One call, and everything checked.
     pub fn step(&mut self) {
         match self.dice.below(12) {
-            0..=3 => self.admit(),
+            0..=3 => self.allocate(),
             4..=5 => self.compute(),
             6 => self.append(),
             7..=8 => self.release(),
@@ -68,7 +68,7 @@ impl Walk {
         }
     }
 
-    fn admit(&mut self) {
+    fn allocate(&mut self) {
         let (rare, len) = (self.dice.below(5) + 2, self.dice.between(1, self.length as u32));
         let prompt: Vec<u32> = (0..len).map(|_| u32::from(self.dice.one_in(rare))).collect();
         let space = usize::from(self.dice.one_in(4));
@@ -79,7 +79,7 @@ impl Walk {
         let before: Vec<_> = self.e.slots.rows().collect();
         let order = self.e.slots.eviction_order();
         let free = |standing| before.iter().position(|row| row.standing == standing);
-        let got = match self.e.admit(&prompt, space) {
+        let got = match self.e.allocate(&prompt, space) {
             Ok(got) => got,
             Err(Error::NoSlot { .. }) => {
                 assert_eq!((free(Standing::Empty), free(Standing::Cached)), (None, None));
@@ -164,7 +164,7 @@ impl Walk {
         let plan = self.plans.swap_remove(self.dice.below(self.plans.len()));
         let copies = plan.copies.iter();
         let live = |seq: SeqId| self.runs.iter().position(|run| run.seq == seq);
-        let (running, over): (Vec<&Copy>, Vec<_>) =
+        let (running, over): (Vec<&BlockCopy>, Vec<_>) =
             copies.partition(|copy| live(copy.seq).is_some());
         let running: Vec<usize> = running.into_iter().filter_map(|copy| live(copy.seq)).collect();
         if self.dice.one_in(3) {

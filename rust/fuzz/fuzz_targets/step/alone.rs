@@ -1,6 +1,6 @@
 //! A request alone in a pool: what may come in runs to its end, and nothing else is refused for ever.
 
-use kvframe_core::manager::Fits;
+use kvframe_core::manager::AllocStatus;
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::{Admission, Fit, Manager, Options, SeqId};
 
@@ -8,37 +8,41 @@ use kvframe_core::{Admission, Fit, Manager, Options, SeqId};
 const ANSWER: u32 = 8;
 
 /// Asks a manager of the same options and nothing in it, beside one that `said` something.
-pub fn check(options: &Options, asked: &Admission<'_>, said: Option<&Fits>) {
-    // A partial grant is no promise, and a prompt that came as keys gets no answer.
+pub fn check(options: &Options, asked: &Admission<'_>, said: Option<&AllocStatus>) {
+    // A partial allocation is no promise, and a prompt that came as keys gets no answer.
     if asked.fit == Fit::Partial || asked.prompt.tokens.is_empty() {
         return;
     }
     let lru = by_name("lru", PolicyOptions::default()).expect("a shipped policy");
     let mut m = Manager::new(options.clone(), lru).expect("the same options");
-    let Ok(alone) = m.fits(asked) else { return };
-    assert_ne!(alone, Fits::Later, "nothing is in the way");
+    let Ok(alone) = m.can_allocate(asked) else { return };
+    assert_ne!(alone, AllocStatus::Later, "nothing is in the way");
     if let Some(&said) = said {
-        assert_eq!(said == Fits::Never, alone == Fits::Never, "it depends on what is there");
+        assert_eq!(
+            said == AllocStatus::Never,
+            alone == AllocStatus::Never,
+            "it depends on what is there"
+        );
     }
-    if alone == Fits::Now {
+    if alone == AllocStatus::Ok {
         run(&mut m, asked);
     }
 }
 
 fn run(m: &mut Manager, asked: &Admission<'_>) {
-    let grant = m.admit(asked).expect("it was said to fit");
-    if let Some(load) = grant.load {
+    let allocation = m.allocate(asked).expect("it was said to fit");
+    if let Some(load) = allocation.load {
         m.done(load).expect("it came");
     }
-    let known = grant.prompt_tokens;
+    let known = allocation.prompt_tokens;
     // Without a chunk, all came at once, unless `until` was short of it.
     let step = if asked.chunk == u32::MAX { 1 } else { asked.chunk.max(1) };
-    while grow(m, grant.seq, known, step) {}
-    let answer = if asked.max_tokens > 0 { asked.max_tokens - known } else { 0 };
+    while grow(m, allocation.seq, known, step) {}
+    let answer = if asked.max_seq_len > 0 { asked.max_seq_len - known } else { 0 };
     for _ in 0..answer.min(ANSWER) {
-        m.append(grant.seq, &[1]).expect("what was let in can finish");
-        let len = m.sequence(grant.seq).expect("live").len;
-        m.commit(grant.seq, len).expect("computed");
+        m.append(allocation.seq, &[1]).expect("what was let in can finish");
+        let len = m.sequence(allocation.seq).expect("live").len;
+        m.commit(allocation.seq, len).expect("computed");
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is kept without a sequence: pins, handles, deadlines, blocks in hand.
 
 use kvframe_core::hash::Space;
-use kvframe_core::manager::Pinner;
+use kvframe_core::manager::PinRequest;
 use kvframe_core::{Key, NIL, Scope};
 
 use crate::request::Owned;
@@ -30,15 +30,16 @@ impl World {
                 self.judged(|m| m.attach(seq, upto.into(), 7));
             }
             Held::TakeDropped => {
-                self.m.take_dropped();
-                assert!(self.m.take_dropped().is_empty(), "told twice");
+                self.m.take_detached();
+                assert!(self.m.take_detached().is_empty(), "told twice");
             }
             Held::Pin(ref asked) => {
                 let request = Owned::new(&self.m, asked);
-                let (tokens, space, extras) = (request.tokens(), request.space(), request.extras());
+                let (tokens, space, mm_items) =
+                    (request.tokens(), request.space(), request.mm_items());
                 let lease = Some(tokens.len() as u64);
-                let pinner = Pinner { lease, ..Pinner::default() };
-                let pinned = self.judged(|m| m.lock(tokens, space, extras, pinner));
+                let pinner = PinRequest { lease, ..PinRequest::default() };
+                let pinned = self.judged(|m| m.lock(tokens, space, mm_items, pinner));
                 self.pins.extend(pinned.flatten().map(|pinned| pinned.receipt));
             }
             Held::Unpin(pick) => {
@@ -50,7 +51,7 @@ impl World {
                 self.judged(|m| m.set_deadline(ticket, at.into()));
             }
             Held::Expire(now) => {
-                self.judged(|m| m.expire(now.into()));
+                self.judged(|m| m.expire_until(now.into()));
             }
             Held::Publish(block, parent, name) => {
                 let parent = parent.map_or(NIL, u32::from);
@@ -59,7 +60,7 @@ impl World {
             }
             Held::Claim(ref blocks) => {
                 let blocks: Vec<u32> = blocks.iter().map(|&b| b.into()).collect();
-                self.judged(|m| m.claim_blocks(&blocks, &[]));
+                self.judged(|m| m.acquire_blocks(&blocks, &[]));
             }
             Held::Free(ref blocks) => {
                 let blocks: Vec<u32> = blocks.iter().map(|&b| b.into()).collect();
@@ -89,7 +90,7 @@ impl World {
                 let salt = salt.map(|salt| if salt { &b"salt"[..] } else { b"" });
                 let adapter = adapter.map(|adapter| if adapter { &b"lora"[..] } else { b"" });
                 let session = session.map(|session| u64::from(session % 4));
-                self.clear(Scope { salt, adapter, session });
+                self.clear(Scope { cache_salt: salt, lora_name: adapter, session });
             }
             Held::MakeRoom(rule, usage, fence) => {
                 self.make_room(usize::from(rule), f64::from(usage) / 255.0, fence);
@@ -108,13 +109,13 @@ impl World {
         self.m.clear_scope(scope);
         for &seq in &self.seqs {
             let Ok(s) = self.m.sequence(seq) else { continue };
-            let (salt, adapter, encoder) = (&s.salt[..], &s.adapter[..], &s.encoder[..]);
-            let space = Space { salt, adapter, encoder };
+            let (salt, adapter, encoder) = (&s.cache_salt[..], &s.lora_name[..], &s.encoder[..]);
+            let space = Space { cache_salt: salt, lora_name: adapter, encoder };
             if scope.runs(space, s.meta.session) {
                 assert!(s.private, "{seq:x} leaves something findable");
             }
             if scope.covers(space) && scope.session.is_none() && s.meta.session == 0 {
-                let hit = self.m.lookup(&s.tokens, space, &s.extras);
+                let hit = self.m.lookup(&s.tokens, space, &s.mm_items);
                 assert!(hit.blocks.iter().flatten().all(|&b| b == NIL), "{seq:x} is found");
             }
         }
@@ -140,11 +141,12 @@ impl World {
     /// Questions: whatever the answer, nothing changes.
     fn look(&mut self, pick: crate::verbs::Pick, start: u8, stop: u8, group: u8) {
         let (seq, group) = (self.seq(pick), usize::from(group % 4));
-        let _ = self.m.readable(seq);
+        let _ = self.m.num_readable_tokens(seq);
         if let Ok(pages) = self.m.pages(seq, start.into(), stop.into(), group) {
             assert!(!pages.blocks.contains(&NIL), "a page that is not there");
         }
-        let _ = (self.m.sight(seq, group), self.m.unkeyed(seq), self.m.usage_of(seq));
+        let _ =
+            (self.m.visible_range(seq, group), self.m.unhashed_blocks(seq), self.m.usage_of(seq));
         let (owners, tickets) = (self.m.owners(start.into()), self.m.tickets());
         assert!(owners.tickets.iter().all(|held| tickets.iter().any(|(t, ..)| t == held)));
     }

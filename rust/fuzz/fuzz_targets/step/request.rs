@@ -1,6 +1,6 @@
 //! A request with what it borrows.
 
-use kvframe_core::hash::{Extra, Space};
+use kvframe_core::hash::{MmItem, Space};
 use kvframe_core::retention::{self, Decay, Retention, TokenRange};
 use kvframe_core::sequence::Meta;
 use kvframe_core::{Admission, Fit, Key, Manager, Prompt};
@@ -11,9 +11,9 @@ pub struct Owned<'a> {
     asked: &'a Request,
     size: u32,
     tokens: Vec<u32>,
-    extras: Vec<Extra>,
+    mm_items: Vec<MmItem>,
     keys: Vec<Key>,
-    outlook: Vec<u32>,
+    next_use: Vec<u32>,
     retention: Option<Retention>,
 }
 
@@ -40,7 +40,7 @@ pub fn tokens(bytes: &[u8]) -> Vec<u32> {
 
 impl<'a> Owned<'a> {
     pub fn new(m: &Manager, asked: &'a Request) -> Self {
-        let item = asked.item.map(|(start, len)| Extra {
+        let item = asked.item.map(|(start, len)| MmItem {
             start: start.into(),
             end: u32::from(start) + u32::from(len) + 1,
             id: vec![start % 2],
@@ -49,13 +49,13 @@ impl<'a> Owned<'a> {
             asked,
             size: m.options().block_size,
             tokens: tokens(&asked.tokens),
-            extras: item.into_iter().collect(),
+            mm_items: item.into_iter().collect(),
             keys: Vec::new(),
-            outlook: asked.outlook.iter().map(|&o| o.into()).collect(),
+            next_use: asked.next_use.iter().map(|&o| o.into()).collect(),
             retention: asked.keep.as_ref().map(retention_of),
         };
         if asked.only_keys {
-            owned.keys = m.keys(&owned.tokens, owned.space(), &owned.extras);
+            owned.keys = m.keys(&owned.tokens, owned.space(), &owned.mm_items);
         }
         owned
     }
@@ -64,14 +64,14 @@ impl<'a> Owned<'a> {
         &self.tokens
     }
 
-    pub fn extras(&self) -> &[Extra] {
-        &self.extras
+    pub fn mm_items(&self) -> &[MmItem] {
+        &self.mm_items
     }
 
     pub fn space(&self) -> Space<'static> {
         Space {
-            salt: if self.asked.salt { b"salt" } else { b"" },
-            adapter: if self.asked.adapter { b"lora" } else { b"" },
+            cache_salt: if self.asked.cache_salt { b"salt" } else { b"" },
+            lora_name: if self.asked.lora_name { b"lora" } else { b"" },
             ..Space::default()
         }
     }
@@ -85,22 +85,23 @@ impl<'a> Owned<'a> {
             Prompt { tokens: &self.tokens, keys: &[], len: 0 }
         };
         // Mostly whole blocks: nothing else is taken.
-        let external = u32::from(asked.external % 4) * self.size + u32::from(asked.external / 250);
+        let num_external_tokens = u32::from(asked.num_external_tokens % 4) * self.size
+            + u32::from(asked.num_external_tokens / 250);
         Admission {
             prompt,
             space: self.space(),
-            extras: &self.extras,
-            read: !asked.unread,
-            insert: !asked.uninserted,
+            mm_items: &self.mm_items,
+            read_cache: !asked.unread,
+            write_cache: !asked.uninserted,
             resumed: asked.resumed,
             fit: if asked.partial { Fit::Partial } else { Fit::Whole },
             chunk: asked.chunk.map_or(u32::MAX, u32::from),
             until: asked.until.map_or(u32::MAX, u32::from),
-            max_tokens: asked.max_tokens.into(),
-            external,
-            whole_sequence: asked.whole_sequence,
+            max_seq_len: asked.max_seq_len.into(),
+            num_external_tokens,
+            full_sequence_must_fit: asked.full_sequence_must_fit,
             join: asked.join,
-            outlook: &self.outlook,
+            next_use: &self.next_use,
             meta: Meta { session: (asked.session % 4).into(), ..Meta::default() },
             retention: self.retention.as_ref(),
             ..Admission::default()

@@ -35,8 +35,8 @@ pub struct Request {
     /// Tokens of a small vocabulary, so that prefixes meet.
     pub tokens: Vec<u8>,
     pub only_keys: bool,
-    pub salt: bool,
-    pub adapter: bool,
+    pub cache_salt: bool,
+    pub lora_name: bool,
     pub item: Option<(u8, u8)>,
     pub unread: bool,
     pub uninserted: bool,
@@ -44,11 +44,11 @@ pub struct Request {
     pub partial: bool,
     pub chunk: Option<u8>,
     pub until: Option<u8>,
-    pub max_tokens: u8,
-    pub external: u8,
-    pub whole_sequence: bool,
+    pub max_seq_len: u8,
+    pub num_external_tokens: u8,
+    pub full_sequence_must_fit: bool,
     pub join: bool,
-    pub outlook: Vec<u8>,
+    pub next_use: Vec<u8>,
     pub session: u8,
     pub keep: Option<Keep>,
 }
@@ -65,7 +65,7 @@ pub struct Keep {
 
 #[derive(Arbitrary, Debug)]
 pub enum Verb {
-    Admit(Request),
+    Allocate(Request),
     Lookup(Request),
     Append(Pick, Vec<u8>),
     AppendUnknown(Pick, u8),
@@ -142,7 +142,7 @@ pub struct Step {
     pub passed: Option<u8>,
     pub append: Vec<(Pick, u8)>,
     pub extend: Vec<(Pick, u8)>,
-    pub admit: Vec<Request>,
+    pub allocate: Vec<Request>,
     pub token_budget: Option<u8>,
     pub skip_refused: bool,
 }

@@ -3,10 +3,12 @@
 use kvframe_core::events::{Event, Kind};
 use kvframe_core::index::IndexKind;
 use kvframe_core::locks::Receipt;
-use kvframe_core::manager::{Fits, Ids, Pinner, Preempt, Step};
-use kvframe_core::policy::{Candidates, External, Heard, NAMES, PolicyOptions, by_name};
+use kvframe_core::manager::{AllocStatus, Ids, PinRequest, PreemptionOrder, Step};
+use kvframe_core::policy::{Candidates, External, NAMES, PolicyOptions, Subscriptions, by_name};
 use kvframe_core::retention::Hint;
-use kvframe_core::{Error, Grant, Group, GroupKind, HashAlgo, Manager, Options, Result, SeqId};
+use kvframe_core::{
+    Allocation, Error, Group, GroupKind, HashAlgo, Manager, Options, Result, SeqId,
+};
 
 use crate::alone;
 use crate::common::picture;
@@ -21,15 +23,15 @@ pub struct World {
     pub pins: Vec<Receipt>,
 }
 
-pub fn rule_of(number: usize) -> Preempt {
+pub fn rule_of(number: usize) -> PreemptionOrder {
     let rules = [
-        Preempt::FewestComputed,
-        Preempt::LastAdmitted,
-        Preempt::LowestPriority,
-        Preempt::LongestFirst,
-        Preempt::LeastRecent,
-        Preempt::LeastFrequent,
-        Preempt::MostFreed,
+        PreemptionOrder::FewestComputed,
+        PreemptionOrder::LastAdmitted,
+        PreemptionOrder::LowestPriority,
+        PreemptionOrder::LongestFirst,
+        PreemptionOrder::LeastRecent,
+        PreemptionOrder::LeastFrequent,
+        PreemptionOrder::MostFreed,
     ];
     rules[number % rules.len()]
 }
@@ -64,7 +66,9 @@ impl World {
         };
         let policy = match NAMES.get(setup.policy as usize % (NAMES.len() + 2)) {
             Some(name) => by_name(name, PolicyOptions::default()).expect("a shipped policy"),
-            None => Box::new(External::new(Heard { events: true, ..Heard::default() })),
+            None => {
+                Box::new(External::new(Subscriptions { events: true, ..Subscriptions::default() }))
+            }
         };
         let m = Manager::new(options, policy).ok()?;
         let (seqs, tickets, loans, pins) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -111,12 +115,12 @@ impl World {
         }
     }
 
-    fn came_in(&mut self, grant: Grant) {
-        self.seqs.push(grant.seq);
-        self.tickets.extend(grant.load);
+    fn came_in(&mut self, allocation: Allocation) {
+        self.seqs.push(allocation.seq);
+        self.tickets.extend(allocation.load);
     }
 
-    /// Does it, then checks the books.
+    /// Does it, then checks the state.
     pub fn act(&mut self, verb: &Verb) {
         self.carry_out(verb);
         self.m.check_integrity().expect("sound");
@@ -126,19 +130,23 @@ impl World {
 
     fn carry_out(&mut self, verb: &Verb) {
         match *verb {
-            Verb::Admit(ref asked) => {
+            Verb::Allocate(ref asked) => {
                 let request = Owned::new(&self.m, asked);
-                let said = self.m.fits(&request.admission());
+                let said = self.m.can_allocate(&request.admission());
                 alone::check(self.m.options(), &request.admission(), said.as_ref().ok());
-                let grant = self.judged(|m| m.admit(&request.admission()));
-                assert_eq!(grant.is_some(), said == Ok(Fits::Now), "fits and admit differ");
-                if let Some(grant) = grant {
-                    self.came_in(grant);
+                let allocation = self.judged(|m| m.allocate(&request.admission()));
+                assert_eq!(
+                    allocation.is_some(),
+                    said == Ok(AllocStatus::Ok),
+                    "can_allocate and allocate differ"
+                );
+                if let Some(allocation) = allocation {
+                    self.came_in(allocation);
                 }
             }
             Verb::Lookup(ref asked) => {
                 let request = Owned::new(&self.m, asked);
-                let hit = self.m.lookup(request.tokens(), request.space(), request.extras());
+                let hit = self.m.lookup(request.tokens(), request.space(), request.mm_items());
                 assert!(hit.tokens as usize <= request.tokens().len().saturating_sub(1));
             }
             Verb::Fork(pick) => {
@@ -158,14 +166,14 @@ impl World {
                 let blocks = vec![0; usize::from(count % 24)];
                 let lent = self.judged(|m| {
                     let mut out = blocks.clone();
-                    m.lend(&mut out).map(|()| out)
+                    m.take(&mut out).map(|()| out)
                 });
                 self.loans.extend(lent.into_iter().flatten());
             }
             Verb::GiveBack(ref picks) => {
                 let loan = |&p: &u8| self.loans.get(usize::from(p)).copied().unwrap_or(p.into());
                 let blocks: Vec<u32> = picks.iter().map(loan).collect();
-                if self.judged(|m| m.give_back(&blocks)).is_some() {
+                if self.judged(|m| m.free(&blocks)).is_some() {
                     self.loans.retain(|b| !blocks.contains(b));
                 }
             }
@@ -184,11 +192,11 @@ impl World {
             }
             Verb::AppendUnknown(pick, count) => {
                 let seq = self.seq(pick);
-                self.judged(|m| m.append_unknown(seq, count.into()));
+                self.judged(|m| m.append_placeholders(seq, count.into()));
             }
             Verb::Fill(pick, ref ids) => {
                 let (seq, ids) = (self.seq(pick), tokens(ids));
-                self.judged(|m| m.fill(seq, &ids));
+                self.judged(|m| m.fill_placeholders(seq, &ids));
             }
             Verb::Extend(pick, until) => {
                 let seq = self.seq(pick);
@@ -236,13 +244,13 @@ impl World {
         match *verb {
             Verb::Pass(fence) => self.m.pass(fence.into()),
             Verb::ClearCache => {
-                self.m.clear_cache();
+                self.m.reset_prefix_cache();
             }
             Verb::SetFingerprint(name) => {
-                self.m.set_fingerprint(&[name % 3]);
+                self.m.set_weight_version(&[name % 3]);
             }
             Verb::Collect(free) => {
-                self.judged(|m| m.collect(free.into()));
+                self.judged(|m| m.evict_until(free.into()));
             }
             Verb::Resize(blocks) => {
                 self.judged(|m| m.resize(u32::from(blocks % 64)));
@@ -267,7 +275,7 @@ impl World {
     /// Verbs about what stays.
     fn of_retention(&mut self, verb: &Verb) {
         let pinner =
-            |lease: Option<u8>| Pinner { lease: lease.map(u64::from), ..Pinner::default() };
+            |lease: Option<u8>| PinRequest { lease: lease.map(u64::from), ..PinRequest::default() };
         match *verb {
             Verb::Touch(ref picks) => {
                 let seqs: Vec<SeqId> = picks.iter().map(|&p| self.seq(p)).collect();
@@ -311,8 +319,8 @@ impl World {
         let append: Vec<(SeqId, Ids<'_>)> =
             asked.append.iter().map(|&(p, n)| (self.seq(p), ids(n))).collect();
         let extend = pairs(&asked.extend);
-        let requests: Vec<Owned> = asked.admit.iter().map(|r| Owned::new(&self.m, r)).collect();
-        let admit: Vec<_> = requests.iter().map(Owned::admission).collect();
+        let requests: Vec<Owned> = asked.allocate.iter().map(|r| Owned::new(&self.m, r)).collect();
+        let allocate: Vec<_> = requests.iter().map(Owned::admission).collect();
         let step = Step {
             done: &done,
             failed: &failed,
@@ -325,17 +333,17 @@ impl World {
             passed: asked.passed.map(u64::from),
             append: &append,
             extend: &extend,
-            admit: &admit,
+            allocate: &allocate,
             token_budget: asked.token_budget.map(u32::from),
             skip_refused: asked.skip_refused,
             ..Step::default()
         };
         let Some(outcome) = self.judged(|m| m.step(&step)) else { return };
-        let sizes = (outcome.appended, outcome.extended.len(), outcome.admitted.len());
-        assert_eq!(sizes, (append.len(), extend.len(), admit.len()), "one answer a request");
+        let sizes = (outcome.appended, outcome.extended.len(), outcome.allocated.len());
+        assert_eq!(sizes, (append.len(), extend.len(), allocate.len()), "one answer a request");
         assert_eq!((outcome.forks.len(), outcome.preempted.len()), (fork.len(), preempt.len()));
         self.seqs.extend(&outcome.forks);
-        outcome.admitted.into_iter().flatten().for_each(|grant| self.came_in(grant));
+        outcome.allocated.into_iter().flatten().for_each(|allocation| self.came_in(allocation));
         self.tickets.extend(outcome.plan.map(|plan| plan.ticket));
     }
 }

@@ -1,7 +1,7 @@
 //! Works that must not grow with what they do not name, each beside `size` things of its kind; those that
 //! name all of them may take n log n. See `works` for the others.
 
-use kvframe_core::manager::{Preempt, Step};
+use kvframe_core::manager::{PreemptionOrder, Step};
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::{Admission, Key, Manager, Options, Prompt, SeqId};
 
@@ -23,8 +23,8 @@ type Work = (&'static str, Names, fn(u32) -> Counted);
 pub const GROWTH: &[Work] = &[
     ("join_beside", Names::Few, join),
     ("commit_joined_beside", Names::Few, commit_joined),
-    ("preempt_lru_all", Names::All, |n| preempt(n, Preempt::LeastRecent)),
-    ("preempt_most_freed_all", Names::All, |n| preempt(n, Preempt::MostFreed)),
+    ("preempt_lru_all", Names::All, |n| preempt(n, PreemptionOrder::LeastRecent)),
+    ("preempt_most_freed_all", Names::All, |n| preempt(n, PreemptionOrder::MostFreed)),
     ("foresight_first_eviction", Names::Few, foresight),
     ("keys_that_count_up_mq", Names::All, |n| counted_keys(n, "mq")),
     ("keys_that_count_up_s3", Names::All, |n| counted_keys(n, "s3-fifo")),
@@ -47,16 +47,16 @@ fn join(size: u32) -> Counted {
     let mut m = manager(4 * size + 4_096, "lru")?;
     let apart: Vec<Vec<Key>> = (0..size).map(|i| keys(i, 1)).collect();
     for keys in &apart {
-        m.admit(&request(keys))?;
+        m.allocate(&request(keys))?;
     }
     let joined = keys(size, 16);
     let asked = Admission { join: true, ..request(&joined) };
-    m.admit(&asked)?;
+    m.allocate(&asked)?;
     // Joins are asked for so often that what is computed is noted by now.
     (0..64).for_each(|_| m.expect_joins());
     counted_part(|| {
         for _ in 0..20 {
-            assert_eq!(m.admit(&asked)?.joined_tokens, 16 * SIZE);
+            assert_eq!(m.allocate(&asked)?.joined_tokens, 16 * SIZE);
         }
         Ok(20)
     })
@@ -69,11 +69,11 @@ fn commit_joined(size: u32) -> Counted {
     for i in 0..=size / 4 {
         let joined = keys(i, 4);
         let asked = Admission { join: true, ..request(&joined) };
-        let grant = m.admit(&asked)?;
+        let allocation = m.allocate(&asked)?;
         for _ in 0..4 {
-            m.admit(&asked)?;
+            m.allocate(&asked)?;
         }
-        last = (grant.seq, grant.granted_tokens);
+        last = (allocation.seq, allocation.granted_tokens);
     }
     counted_part(|| {
         m.commit(last.0, last.1)?;
@@ -82,7 +82,7 @@ fn commit_joined(size: u32) -> Counted {
 }
 
 /// Orders `size` sequences, as many as bring the use to nothing.
-fn preempt(size: u32, rule: Preempt) -> Counted {
+fn preempt(size: u32, rule: PreemptionOrder) -> Counted {
     let mut m = manager(4 * size, "lru")?;
     let seqs = live(&mut m, size)?;
     counted_part(|| {
@@ -99,10 +99,10 @@ fn foresight(size: u32) -> Counted {
         m.release(seq)?;
     }
     let mut taken = vec![0; m.pool().free() as usize];
-    m.lend(&mut taken)?;
+    m.take(&mut taken)?;
     let mut one = [0];
     counted_part(|| {
-        m.lend(&mut one)?;
+        m.take(&mut one)?;
         Ok(1)
     })
 }
@@ -115,9 +115,9 @@ fn counted_keys(size: u32, policy: &str) -> Counted {
     counted_part(|| {
         for keys in all.iter().chain(&all) {
             let prompt = Prompt { keys, len: SIZE + 1, tokens: &[] };
-            let grant = m.admit(&Admission { prompt, ..Admission::default() })?;
-            m.commit(grant.seq, SIZE + 1)?;
-            m.release(grant.seq)?;
+            let allocation = m.allocate(&Admission { prompt, ..Admission::default() })?;
+            m.commit(allocation.seq, SIZE + 1)?;
+            m.release(allocation.seq)?;
         }
         Ok(1)
     })
@@ -129,7 +129,7 @@ fn loaded(size: u32) -> Counted {
     let mut load = None;
     for i in 0..=size {
         let keys = keys(i, 2);
-        load = m.admit(&Admission { external: SIZE, ..request(&keys) })?.load;
+        load = m.allocate(&Admission { num_external_tokens: SIZE, ..request(&keys) })?.load;
     }
     let ticket = load.ok_or("a block is loaded")?;
     counted_part(|| {
@@ -145,10 +145,11 @@ fn copy_done(size: u32) -> Counted {
     for i in 0..=size {
         let tokens = vec![i; SIZE as usize + 3];
         let prompt = Prompt { tokens: &tokens, keys: &[], len: 0 };
-        let request = Admission { prompt, read: false, insert: false, ..Admission::default() };
-        let grant = m.admit(&request)?;
-        m.commit(grant.seq, grant.granted_tokens)?;
-        let child = m.fork(grant.seq)?;
+        let request =
+            Admission { prompt, read_cache: false, write_cache: false, ..Admission::default() };
+        let allocation = m.allocate(&request)?;
+        m.commit(allocation.seq, allocation.granted_tokens)?;
+        let child = m.fork(allocation.seq)?;
         m.append(child, &[9])?;
         last = m.take_plan().ok_or("a fork that grows copies its tail")?.ticket;
     }
@@ -187,20 +188,20 @@ fn step_done(size: u32) -> Counted {
 }
 
 fn whole(keys: &[Key]) -> Admission<'_> {
-    Admission { whole_sequence: true, max_tokens: 4 * SIZE, ..request(keys) }
+    Admission { full_sequence_must_fit: true, max_seq_len: 4 * SIZE, ..request(keys) }
 }
 
 /// Admits a request whole beside `size` that came in whole.
 fn admit_beside_whole(size: u32) -> Counted {
     let mut m = manager(8 * size + 4_096, "lru")?;
     for i in 0..size {
-        m.admit(&whole(&keys(i, 1)))?;
+        m.allocate(&whole(&keys(i, 1)))?;
     }
     // What an admission beside so many makes room for once is not counted.
     let (first, mine) = (keys(size, 2), keys(size + 1, 2));
-    m.admit(&whole(&first))?;
+    m.allocate(&whole(&first))?;
     counted_part(|| {
-        m.admit(&whole(&mine))?;
+        m.allocate(&whole(&mine))?;
         Ok(1)
     })
 }
@@ -209,7 +210,7 @@ fn admit_beside_whole(size: u32) -> Counted {
 fn commit_copy(size: u32) -> Counted {
     let mut m = manager(4 * size + 4_096, "lru")?;
     let same = keys(1, 1);
-    let seqs = (0..=size).map(|_| Ok(m.admit(&request(&same))?.seq));
+    let seqs = (0..=size).map(|_| Ok(m.allocate(&request(&same))?.seq));
     let seqs = seqs.collect::<kvframe_core::Result<Vec<SeqId>>>()?;
     let (&last, others) = seqs.split_last().ok_or("one at least")?;
     for &seq in others {
@@ -229,9 +230,9 @@ fn failed_fork(size: u32) -> Counted {
     let mut m = manager(4 * size + 4_096, "lru")?;
     live(&mut m, size)?;
     let loading = keys(size, 2);
-    let grant = m.admit(&Admission { external: SIZE, ..request(&loading) })?;
-    m.fork(grant.seq)?;
-    let ticket = grant.load.ok_or("a block is loaded")?;
+    let allocation = m.allocate(&Admission { num_external_tokens: SIZE, ..request(&loading) })?;
+    m.fork(allocation.seq)?;
+    let ticket = allocation.load.ok_or("a block is loaded")?;
     counted_part(|| {
         assert_eq!(m.failed(ticket)?.len(), 2);
         Ok(1)

@@ -8,7 +8,7 @@ use kvframe_core::hash::Space;
 use kvframe_core::manager::{Ids, Step};
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::{Admission, HashAlgo, Key, Manager, Options, Prompt, SeqId};
-use kvframe_trace::replay::{Prepared, Undisturbed, node_key};
+use kvframe_trace::replay::{PreparedTrace, SilentHost, node_key};
 use kvframe_trace::{Mode, Trace};
 
 use crate::counted_part;
@@ -51,21 +51,21 @@ pub fn request(keys: &[Key]) -> Admission<'_> {
 
 /// Admits and computes; the sequence stays.
 pub fn enter(m: &mut Manager, keys: &[Key]) -> kvframe_core::Result<SeqId> {
-    let grant = m.admit(&request(keys))?;
-    m.commit(grant.seq, grant.granted_tokens)?;
-    Ok(grant.seq)
+    let allocation = m.allocate(&request(keys))?;
+    m.commit(allocation.seq, allocation.granted_tokens)?;
+    Ok(allocation.seq)
 }
 
 /// Takes 64 blocks of an empty pool and gives them back.
 fn get_free() -> Counted {
     let mut m = manager(20_000, "lru")?;
     let mut blocks = [0; TAKEN];
-    m.lend(&mut blocks)?;
-    m.give_back(&blocks)?;
+    m.take(&mut blocks)?;
+    m.free(&blocks)?;
     counted_part(|| {
         for _ in 0..100 {
-            m.lend(&mut blocks)?;
-            m.give_back(&blocks)?;
+            m.take(&mut blocks)?;
+            m.free(&blocks)?;
         }
         Ok(100)
     })
@@ -76,18 +76,18 @@ fn evict(policy: &str) -> Counted {
     let blocks = 1 << 12;
     let mut m = manager(blocks, policy)?;
     for prefix in 0..blocks {
-        let grant = m.admit(&Admission {
+        let allocation = m.allocate(&Admission {
             prompt: Prompt { keys: &keys(prefix, 1), len: SIZE, tokens: &[] },
             ..Admission::default()
         })?;
-        m.commit(grant.seq, SIZE)?;
-        m.release(grant.seq)?;
+        m.commit(allocation.seq, SIZE)?;
+        m.release(allocation.seq)?;
     }
     let mut taken = [0; TAKEN];
     let operations = u64::from(blocks) / TAKEN as u64;
     counted_part(|| {
         for _ in 0..operations {
-            m.lend(&mut taken)?;
+            m.take(&mut taken)?;
         }
         assert_eq!(m.stats().evictions, u64::from(blocks));
         Ok(operations)
@@ -122,9 +122,9 @@ fn admit_hit() -> Counted {
     m.release(seq)?;
     counted_part(|| {
         for _ in 0..50 {
-            let grant = m.admit(&request(&keys))?;
-            assert_eq!(grant.cached_tokens, 256 * SIZE);
-            m.release(grant.seq)?;
+            let allocation = m.allocate(&request(&keys))?;
+            assert_eq!(allocation.cached_tokens, 256 * SIZE);
+            m.release(allocation.seq)?;
         }
         Ok(50)
     })
@@ -135,11 +135,11 @@ fn publish() -> Counted {
     let mut m = manager(20_000, "lru")?;
     let mut granted = Vec::new();
     for prefix in 0..50 {
-        granted.push(m.admit(&request(&keys(prefix, 256)))?);
+        granted.push(m.allocate(&request(&keys(prefix, 256)))?);
     }
     counted_part(|| {
-        for grant in &granted {
-            m.commit(grant.seq, grant.granted_tokens)?;
+        for allocation in &granted {
+            m.commit(allocation.seq, allocation.granted_tokens)?;
         }
         assert_eq!(m.stats().stored, 50 * 256);
         Ok(50)
@@ -155,8 +155,9 @@ fn decode() -> Counted {
     for i in 0..running {
         let tokens = vec![i; (96 + i % SIZE) as usize];
         let prompt = Prompt { tokens: &tokens, keys: &[], len: 0 };
-        let request = Admission { prompt, read: false, insert: false, ..Admission::default() };
-        lengths.push((m.admit(&request)?.seq, tokens.len() as u32));
+        let request =
+            Admission { prompt, read_cache: false, write_cache: false, ..Admission::default() };
+        lengths.push((m.allocate(&request)?.seq, tokens.len() as u32));
     }
     let seqs: Vec<SeqId> = lengths.iter().map(|&(seq, _)| seq).collect();
     let append: Vec<_> = seqs.iter().map(|&seq| (seq, Ids::Known(&[7]))).collect();
@@ -179,12 +180,12 @@ fn fork_copy() -> Counted {
     let tokens = vec![3; 16 * SIZE as usize + 5];
     let keys = keys(1, 16);
     let prompt = Prompt { tokens: &tokens, keys: &keys, len: 0 };
-    let grant = m.admit(&Admission { prompt, ..Admission::default() })?;
-    m.commit(grant.seq, grant.granted_tokens)?;
+    let allocation = m.allocate(&Admission { prompt, ..Admission::default() })?;
+    m.commit(allocation.seq, allocation.granted_tokens)?;
     let mut copies = 0;
     counted_part(|| {
         for _ in 0..100 {
-            let child = m.fork(grant.seq)?;
+            let child = m.fork(allocation.seq)?;
             m.append(child, &[9])?;
             let plan = m.take_plan().ok_or("a fork that grows copies its tail")?;
             copies += plan.copies.len();
@@ -203,8 +204,8 @@ fn lookup() -> Counted {
     let mut m = Manager::new(options, by_name("lru", PolicyOptions::default())?)?;
     let tokens: Vec<u32> = (0..=256 * SIZE).collect();
     let prompt = Prompt { tokens: &tokens, keys: &[], len: 0 };
-    let grant = m.admit(&Admission { prompt, ..Admission::default() })?;
-    m.commit(grant.seq, grant.granted_tokens)?;
+    let allocation = m.allocate(&Admission { prompt, ..Admission::default() })?;
+    m.commit(allocation.seq, allocation.granted_tokens)?;
     counted_part(|| {
         for _ in 0..50 {
             assert_eq!(m.lookup(&tokens, Space::default(), &[]).tokens, 256 * SIZE);
@@ -218,10 +219,10 @@ fn replay() -> Counted {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/kvframe/traces");
     let trace = Trace::load(Path::new(folder).join("synthetic.kvt.gz"), None)?;
     let plan = trace.plan(Mode::Engine);
-    let prepared = Prepared::new(&trace, Mode::Engine, &plan);
+    let prepared = PreparedTrace::new(&trace, Mode::Engine, &plan);
     let mut manager =
         Manager::new(prepared.options(Some(7_000))?, by_name("lru", PolicyOptions::default())?)?;
-    let outcome = counted_part(|| prepared.drive(&mut manager, &mut Undisturbed))?;
+    let outcome = counted_part(|| prepared.drive(&mut manager, &mut SilentHost))?;
     let outcome = outcome.ok_or("nobody stops it")?;
     assert!(outcome.evictions > 0);
     Ok(outcome.block_accesses)

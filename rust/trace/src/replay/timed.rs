@@ -7,9 +7,9 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use kvframe_core::sequence::Meta;
-use kvframe_core::{Admission, Error, Grant, Key, Manager, Prompt, SeqId};
+use kvframe_core::{Admission, Allocation, Error, Key, Manager, Prompt, SeqId};
 
-use super::{Host, Outcome, PATIENCE, Prepared, node_key};
+use super::{Host, Outcome, PATIENCE, PreparedTrace, node_key};
 
 /// Prompt tokens that the server computes in a second.
 const PREFILL: f64 = 50_000.0;
@@ -18,21 +18,21 @@ const DECODE: f64 = 0.020;
 
 /// A running sequence, ordered by when it ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Running {
+struct RunningSequence {
     end: f64,
     request: usize,
     seq: SeqId,
 }
 
-impl Eq for Running {}
+impl Eq for RunningSequence {}
 
-impl PartialOrd for Running {
+impl PartialOrd for RunningSequence {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Running {
+impl Ord for RunningSequence {
     fn cmp(&self, other: &Self) -> Ordering {
         self.end.total_cmp(&other.end).then(self.request.cmp(&other.request))
     }
@@ -48,7 +48,7 @@ fn room(keys: &[Key], len: u32, meta: Meta) -> Admission<'_> {
     Admission { prompt: Prompt { keys, len, tokens: &[] }, meta, ..Admission::default() }
 }
 
-type Ends = BinaryHeap<Reverse<Running>>;
+type Ends = BinaryHeap<Reverse<RunningSequence>>;
 
 /// Ends what has ended by `now`.
 fn end_until(manager: &mut Manager, running: &mut Ends, now: f64) -> Result<(), Error> {
@@ -81,8 +81,8 @@ fn nearest_rank(sorted: &[f64], percent: usize) -> f64 {
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
 }
 
-impl Prepared<'_> {
-    /// As [`Prepared::drive`], by the clock. `None` if the host stopped it.
+impl PreparedTrace<'_> {
+    /// As [`PreparedTrace::drive`], by the clock. `None` if the host stopped it.
     pub(super) fn drive_timed(
         &self,
         manager: &mut Manager,
@@ -93,7 +93,7 @@ impl Prepared<'_> {
         let (mut keys, mut turns) = (Vec::new(), vec![0; self.sessions()]);
         let (mut running, mut free) = (Ends::new(), 0.0f64);
         let capacity = manager.options().blocks;
-        // Where nothing ever waits or dies, room for answers changes nothing, and may be beyond memory.
+        // Where nothing ever waits or is evicted, room for answers changes nothing, and may be beyond memory.
         let ample = capacity >= self.ceiling();
         let mut waits = Vec::with_capacity(self.trace.requests.len());
         for (i, request) in self.trace.requests.iter().enumerate() {
@@ -110,7 +110,7 @@ impl Prepared<'_> {
             let meta = self.meta(i, &mut turns);
             let answer = if ample { 0 } else { request.output_tokens };
             let len = request.input_tokens.saturating_add(answer);
-            let grant = loop {
+            let allocation = loop {
                 if len.div_ceil(self.trace.block_size) > capacity {
                     break None; // before keys are made for all of it
                 }
@@ -118,7 +118,7 @@ impl Prepared<'_> {
                 if !host.find(manager, &admission) {
                     return Ok(None);
                 }
-                let tried = with_victims(manager, host, |manager| manager.admit(&admission));
+                let tried = with_victims(manager, host, |manager| manager.allocate(&admission));
                 manager.settle_choice();
                 manager.forget_answer(admission.prompt.keys);
                 match tried {
@@ -128,12 +128,12 @@ impl Prepared<'_> {
                     }
                     Err(Error::NeverFits { .. }) => break None,
                     got => match got? {
-                        Some(grant) => break Some(grant),
+                        Some(allocation) => break Some(allocation),
                         None => return Ok(None),
                     },
                 }
             };
-            let Some(Grant { seq, cached_tokens, .. }) = grant else {
+            let Some(Allocation { seq, cached_tokens, .. }) = allocation else {
                 outcome.rejected += 1;
                 continue;
             };
@@ -145,7 +145,7 @@ impl Prepared<'_> {
             free = now + f64::from(request.input_tokens - cached_tokens) / PREFILL;
             waits.push(free - arrival);
             let end = free + f64::from(request.output_tokens) * DECODE;
-            running.push(Reverse(Running { end, request: i, seq }));
+            running.push(Reverse(RunningSequence { end, request: i, seq }));
             self.count(i, cached_tokens, &mut outcome);
             if i >= half {
                 outcome.hit_tokens_last_half += u64::from(cached_tokens);
@@ -181,7 +181,7 @@ impl Prepared<'_> {
         {
             keys[blocks - 1] = own_key(i, blocks - 1);
         }
-        Ok(Admission { outlook: self.outlook(manager, i), ..room(keys, len, meta) })
+        Ok(Admission { next_use: self.next_use(manager, i), ..room(keys, len, meta) })
     }
 
     fn count(&self, i: usize, cached_tokens: u32, outcome: &mut Outcome) {

@@ -5,14 +5,14 @@ use super::nodes::{Node, NodeId};
 use super::path::PLAIN;
 use crate::pool::{BlockId, NIL, Pool, State};
 
-type Checked = std::result::Result<(), String>;
+type CheckResult = std::result::Result<(), String>;
 
 impl Radix {
     /// Checks nodes, lists, tables and rings against each other and against the pool.
     ///
     /// # Errors
     /// One line that says what disagrees.
-    pub fn validate(&self, pool: &Pool) -> Checked {
+    pub fn validate(&self, pool: &Pool) -> CheckResult {
         let mut children = vec![0_u32; self.tree.nodes.slots()];
         let mut findable = 0;
         for id in self.children.ids() {
@@ -20,9 +20,9 @@ impl Radix {
             findable += self.check_node(pool, id)?;
         }
         for id in self.children.ids().chain(self.tops.iter().copied()) {
-            let heir = self.tree.nodes[id].heir;
-            if heir != NIL && self.tree.nodes[heir].parent != id {
-                return Err(format!("node {heir} is no child of node {id}, which says so"));
+            let last_child = self.tree.nodes[id].last_child;
+            if last_child != NIL && self.tree.nodes[last_child].parent != id {
+                return Err(format!("node {last_child} is no child of node {id}, which says so"));
             }
             let (counted, kept) = (children[id as usize], self.tree.nodes[id].children);
             if counted != kept {
@@ -83,7 +83,7 @@ impl Radix {
         pool: &Pool,
         block: BlockId,
         (id, first, depth): (NodeId, BlockId, u32),
-    ) -> Checked {
+    ) -> CheckResult {
         let wrong = |what: &str| Err(format!("block {block} at {depth} of node {id}: {what}"));
         if self.place[block as usize] != id || pool.depth(block) != depth {
             return wrong("it says that it stands elsewhere");

@@ -30,10 +30,10 @@ impl Radix {
         out.reserve(limit);
         while out.len() < limit {
             let from = out.len();
-            // Blocks inside a node carry no extras; where the prompt's do, it ends there.
+            // Blocks inside a node carry no multimodal items; where the prompt's do, it ends there.
             let most = path.next_mark(from + 1).min(limit) - from;
             let (mark, tokens) = (path.mark(from), &path.tokens[from * size..]);
-            let mut child = self.tree.nodes[node].heir;
+            let mut child = self.tree.nodes[node].last_child;
             let mut same = self.common(child, mark, most, tokens);
             if same == 0 {
                 let text = &tokens[..size];

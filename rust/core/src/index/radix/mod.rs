@@ -4,7 +4,7 @@
 //! Its ids lie in one list, its tokens in a row a block, so that matching a prompt costs the compare.
 //! Where prefixes part there is a child for each; it is found by its first block's tokens in a table
 //! over all nodes. Each namespace (weights, salt, adapter) has a top node of its own, and a block that
-//! carries extras begins a node that is told apart by them.
+//! carries multimodal items begins a node that is told apart by them.
 //!
 //! Several blocks may stand at one place (copies that were computed side by side); they form a ring,
 //! and one of them represents it. A node splits when something is stored beside it, never at a match.
@@ -25,7 +25,7 @@ use self::children::{Children, Tree};
 use self::nodes::{Node, NodeId, Nodes};
 use self::runs::{Run, Runs};
 use self::texts::Texts;
-use super::Found;
+use super::KeyMatch;
 use crate::hash::Key;
 use crate::pool::{BlockId, NIL, Pool};
 
@@ -68,7 +68,13 @@ impl Radix {
 
     /// Makes `block`, which holds block `depth` of `path`, findable after `parent` ([`NIL`] at the
     /// front), which is. Says which block was there already, if any; then both are.
-    pub fn store(&mut self, block: BlockId, parent: BlockId, depth: u32, path: Path<'_>) -> Found {
+    pub fn store(
+        &mut self,
+        block: BlockId,
+        parent: BlockId,
+        depth: u32,
+        path: Path<'_>,
+    ) -> KeyMatch {
         let size = self.tree.texts.size();
         let text = &path.tokens[depth as usize * size..][..size];
         self.keep(block, text);
@@ -82,14 +88,14 @@ impl Radix {
         if let Some(&there) = self.tree.blocks(node).get(offset) {
             if mark == PLAIN && self.tree.texts.of(there) == text {
                 self.pair(node, offset, block);
-                return Found::Block(there);
+                return KeyMatch::Block(there);
             }
             let head = self.split(node, offset);
             self.add_child(head, depth, mark, block);
         } else if let Some(child) = self.children.find(&self.tree, node, mark, text) {
             let there = self.tree.blocks(child)[0];
             self.pair(child, 0, block);
-            return Found::Block(there);
+            return KeyMatch::Block(there);
         } else if children == 0 && mark == PLAIN && above != NIL {
             let mut run = run;
             self.tree.runs.push(&mut run, block);
@@ -98,7 +104,7 @@ impl Radix {
         } else {
             self.add_child(node, depth, mark, block);
         }
-        Found::Nothing
+        KeyMatch::Nothing
     }
 
     fn keep(&mut self, block: BlockId, text: &[u32]) {
@@ -125,7 +131,8 @@ impl Radix {
     fn top_or_new(&mut self, namespace: Key) -> NodeId {
         self.top(namespace).unwrap_or_else(|| {
             let run = Run::default();
-            let top = Node { parent: NIL, start: 0, children: 0, heir: NIL, run, mark: namespace };
+            let top =
+                Node { parent: NIL, start: 0, children: 0, last_child: NIL, run, mark: namespace };
             let id = self.tree.nodes.add(top);
             let nodes = &self.tree.nodes;
             self.tops.insert_unique(namespace.mixed(), id, |&id| nodes[id].mark.mixed());
@@ -135,12 +142,12 @@ impl Radix {
 
     fn add_child(&mut self, parent: NodeId, depth: u32, mark: Key, block: BlockId) {
         let run = self.tree.runs.make(&[block]);
-        let node = Node { parent, start: depth, children: 0, heir: NIL, run, mark };
+        let node = Node { parent, start: depth, children: 0, last_child: NIL, run, mark };
         let id = self.tree.nodes.add(node);
         let above = &mut self.tree.nodes[parent];
         above.children += 1;
-        if above.heir == NIL {
-            above.heir = id;
+        if above.last_child == NIL {
+            above.last_child = id;
         }
         self.place[block as usize] = id;
         self.children.add(&self.tree, id);
@@ -152,10 +159,10 @@ impl Radix {
         let old = self.tree.nodes[node];
         self.children.remove(&self.tree, node);
         let run = self.tree.runs.copy_head(old.run, count);
-        let head = self.tree.nodes.add(Node { children: 1, heir: node, run, ..old });
+        let head = self.tree.nodes.add(Node { children: 1, last_child: node, run, ..old });
         let above = &mut self.tree.nodes[old.parent];
-        if above.heir == node {
-            above.heir = head;
+        if above.last_child == node {
+            above.last_child = head;
         }
         for &block in self.tree.runs.get(run) {
             let mut at = block;
@@ -213,8 +220,8 @@ impl Radix {
         self.tree.nodes.remove(node);
         let above = &mut self.tree.nodes[parent];
         above.children -= 1;
-        if above.heir == node {
-            above.heir = NIL;
+        if above.last_child == node {
+            above.last_child = NIL;
         }
         if above.parent != NIL || above.children > 0 {
             return;

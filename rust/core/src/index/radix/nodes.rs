@@ -16,7 +16,7 @@ pub(super) struct Node {
     pub children: u32,
     /// The child that has been there longest, or [`NIL`]; a hint that lookups check. A long prompt from
     /// which others part goes on there, and its nodes follow one another without a look into a table.
-    pub heir: NodeId,
+    pub last_child: NodeId,
     pub run: Run,
     /// What its first block carries besides tokens; of a top, the namespace.
     pub mark: Key,

@@ -2,7 +2,7 @@
 
 use crate::hash::Key;
 
-/// The mark of a block without extras.
+/// The mark of a block without multimodal items.
 pub const PLAIN: Key = Key(0);
 
 /// Tokens in a namespace.
@@ -12,7 +12,7 @@ pub struct Path<'a> {
     pub root: Key,
     /// Token ids from the first on.
     pub tokens: &'a [u32],
-    /// Blocks that carry extras, rising, each with the link over what it carries.
+    /// Blocks that carry multimodal items, rising, each with the link over what it carries.
     pub marks: &'a [(u32, Key)],
 }
 

@@ -185,7 +185,7 @@ impl Manager {
         if let Ids::Known(tokens) = ids {
             check_no_gap(tokens.len(), mark.missing)?;
         }
-        check_length("append", ids.len() as u64, (mark.len, sequence.max_tokens))
+        check_length("append", ids.len() as u64, (mark.len, sequence.max_seq_len))
     }
 }
 

@@ -1,27 +1,27 @@
 //! What a step changes, in order; it has been checked.
 
-use super::super::{Admission, Grant, Manager};
-use super::{Growth, Step, StepOutcome, Waiting};
+use super::super::{Admission, Allocation, Manager};
+use super::{Growth, Step, StepResult, Waiting};
 use crate::error::{Error, Result};
 use crate::sequence::{SeqId, Sequence};
 
 impl Manager {
-    /// The first half of a step that `check_step` has just passed: all but growth and admissions.
+    /// The first half of a step that `check_step` has just passed: all but growth and allocations.
     ///
     /// # Errors
     /// As [`Manager::step`], half-way through, if it was not checked.
-    pub fn settle(&mut self, step: &Step<'_>) -> Result<StepOutcome> {
+    pub fn settle(&mut self, step: &Step<'_>) -> Result<StepResult> {
         if let Some(fence) = step.passed {
             self.pass(fence);
         }
         self.fence_up(step.fence);
-        let mut outcome = StepOutcome::default();
+        let mut outcome = StepResult::default();
         let settled = self.settle_into(step, &mut outcome);
         self.fence_down();
         settled.map(|()| outcome)
     }
 
-    fn settle_into(&mut self, step: &Step<'_>, outcome: &mut StepOutcome) -> Result<()> {
+    fn settle_into(&mut self, step: &Step<'_>, outcome: &mut StepResult) -> Result<()> {
         for &ticket in step.done {
             self.done(ticket)?;
         }
@@ -35,7 +35,7 @@ impl Manager {
             self.cut(seq, len)?;
         }
         for &(seq, tokens) in step.fill {
-            self.fill(seq, tokens)?;
+            self.fill_placeholders(seq, tokens)?;
         }
         let settles = !(step.done.is_empty() && step.failed.is_empty() && step.loaded.is_empty())
             || self.tickets.has_joined();
@@ -76,7 +76,7 @@ impl Manager {
     pub fn grow(
         &mut self,
         step: &Step<'_>,
-        outcome: &mut StepOutcome,
+        outcome: &mut StepResult,
         mut told: impl FnMut(usize, Option<(&Sequence, bool)>),
     ) -> Result<()> {
         while let Some(&(seq, ids)) = step.append.get(outcome.appended) {
@@ -115,50 +115,50 @@ impl Manager {
                 outcome.extended.push(until);
             }
         }
-        while let Some(request) = step.admit.get(outcome.admitted.len()) {
-            if outcome.admits_more(step) {
-                self.admit_next(step, outcome, request)?;
+        while let Some(request) = step.allocate.get(outcome.allocated.len()) {
+            if outcome.allocates_more(step) {
+                self.allocate_next(step, outcome, request)?;
             } else {
-                outcome.refuse_admission(Error::NotTried);
+                outcome.refuse_allocation(Error::NotTried);
             }
         }
         Ok(())
     }
 
-    /// Tries the next admission of a step, one that does not stand in [`Step::admit`] too; not where
-    /// [`StepOutcome::admits_more`] is false.
+    /// Tries the next allocation of a step, one that does not stand in [`Step::allocate`] too; not where
+    /// [`StepResult::allocates_more`] is false.
     ///
     /// # Errors
     /// [`Error::NeedVictims`], for a policy outside the core: find them and call again.
-    pub fn admit_next(
+    pub fn allocate_next(
         &mut self,
         step: &Step<'_>,
-        outcome: &mut StepOutcome,
+        outcome: &mut StepResult,
         request: &Admission<'_>,
     ) -> Result<()> {
-        let budget = request.budget.min(outcome.left_for_admissions(step));
-        match wanted(self.admit(&Admission { budget, ..*request }))? {
-            Ok(grant) => {
-                let tokens = left_of(&grant);
+        let budget = request.budget.min(outcome.left_for_allocations(step));
+        match wanted(self.allocate(&Admission { budget, ..*request }))? {
+            Ok(allocation) => {
+                let tokens = left_of(&allocation);
                 outcome.spent = outcome.spent.saturating_add(tokens);
-                outcome.spent_on_admissions = outcome.spent_on_admissions.saturating_add(tokens);
-                outcome.admitted.push(Some(grant));
+                outcome.spent_on_allocations = outcome.spent_on_allocations.saturating_add(tokens);
+                outcome.allocated.push(Some(allocation));
             }
-            Err(error) => outcome.refuse_admission(error),
+            Err(error) => outcome.refuse_allocation(error),
         }
         Ok(())
     }
 
     /// Enters `error` for the next growth in line: what it needed cannot be had.
-    pub fn refuse_next(&self, step: &Step<'_>, outcome: &mut StepOutcome, error: Error) {
+    pub fn refuse_next(&self, step: &Step<'_>, outcome: &mut StepResult, error: Error) {
         if outcome.appended < step.append.len() {
             outcome.refuse(Growth::Append, outcome.appended, error);
             outcome.appended += 1;
         } else if let Some(&(seq, _)) = step.extend.get(outcome.extended.len()) {
             outcome.refuse(Growth::Extend, outcome.extended.len(), error);
             outcome.extended.push(self.sequences.get(seq).map_or(0, |s| s.len));
-        } else if outcome.admitted.len() < step.admit.len() {
-            outcome.refuse_admission(error);
+        } else if outcome.allocated.len() < step.allocate.len() {
+            outcome.refuse_allocation(error);
         }
     }
 
@@ -177,7 +177,7 @@ impl Manager {
         let extended = step.extend.iter().map(|&(s, until)| more(s, &|_| u64::from(until)));
         let available = u64::from(self.pool.available());
         let mut blocks = appended.chain(extended).sum::<u64>();
-        // However a budget is shared out, each admission rounds it up once.
+        // However a budget is shared out, each allocation rounds it up once.
         let (mut admitted, mut rounding, mut budget) = (0, 0, step.token_budget);
         for request in queue {
             let most = budget.map_or(u64::MAX, |budget| self.layout.blocks(budget, 0) + rounding);
@@ -205,8 +205,8 @@ fn wanted<T>(result: Result<T>) -> Result<Result<T>> {
     }
 }
 
-/// Tokens with slots that a grant leaves to be computed.
-fn left_of(grant: &Grant) -> u32 {
-    let spared = grant.cached_tokens + grant.joined_tokens + grant.external_tokens;
-    grant.granted_tokens.saturating_sub(spared)
+/// Tokens with slots that an allocation leaves to be computed.
+fn left_of(allocation: &Allocation) -> u32 {
+    let spared = allocation.cached_tokens + allocation.joined_tokens + allocation.external_tokens;
+    allocation.granted_tokens.saturating_sub(spared)
 }

@@ -1,4 +1,4 @@
-//! Kept if used more often than what would die for it, as far as a sketch can tell.
+//! Kept if used more often than what would be evicted for it, as far as a sketch can tell.
 //!
 //! Source: `TinyLFU` (Einziger, Friedman and Manes, ACM Transactions on Storage 13(4), 2017).
 
@@ -15,7 +15,7 @@ pub struct Frequency {
 }
 
 impl Frequency {
-    /// A sketch for `capacity` keys. Where no cached block could die, `uses` sights are enough.
+    /// A sketch for `capacity` keys. Where no cached block could be evicted, `uses` sights are enough.
     pub fn new(uses: u32, capacity: u32) -> Self {
         let mut sketch = Sketch::default();
         sketch.reserve(capacity);
@@ -40,7 +40,7 @@ impl Admit for Frequency {
 
     fn admit(&mut self, offer: &Offer, ask: Ask, out: &mut [Verdict]) {
         let least = match ask.rival {
-            // There is room: nothing dies for it.
+            // There is room: nothing is evicted for it.
             _ if ask.free > 0 => 0,
             Some(rival) => self.sketch.count(rival) + 1,
             None => self.uses.into(),

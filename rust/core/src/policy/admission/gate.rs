@@ -4,7 +4,7 @@ use super::{Admit, Ask, Offer, Verdict};
 
 /// What came of the blocks that were to become findable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct AdmissionCounts {
     /// Kept.
     pub kept: u64,
     /// Dropped, or behind one that was.
@@ -18,7 +18,7 @@ pub struct Gate {
     /// Who decides.
     pub policy: Box<dyn Admit>,
     /// What came of it.
-    pub counts: Counts,
+    pub counts: AdmissionCounts,
     /// Rows of the question at hand.
     pub offer: Offer,
     /// Its answers.
@@ -33,7 +33,7 @@ impl Gate {
     pub fn new(policy: Box<dyn Admit>) -> Self {
         Self {
             policy,
-            counts: Counts::default(),
+            counts: AdmissionCounts::default(),
             offer: Offer::default(),
             verdicts: Vec::new(),
             gaps: Vec::new(),

@@ -17,8 +17,8 @@ mod write;
 pub use branch_point::BranchPoint;
 pub use external::Verdicts;
 pub use frequency::Frequency;
-pub use gate::{Counts, Gate};
-pub use offer::{Offer, Row};
+pub use gate::{AdmissionCounts, Gate};
+pub use offer::{Offer, OfferRow};
 pub use second_use::SecondUse;
 pub use size::{Cost, Size};
 pub use write::{WriteBack, WriteThrough};
@@ -117,7 +117,7 @@ pub struct Ask {
     pub free: u32,
     /// All its blocks.
     pub total: u32,
-    /// The key of the block that is likely to die next, if one is cached.
+    /// The key of the block that is likely to be evicted next, if one is cached.
     pub rival: Option<Key>,
 }
 
@@ -153,7 +153,7 @@ pub trait Admit: Send {
 #[derive(Debug, Clone, Copy)]
 pub struct AdmissionOptions {
     /// second-use, write-through, selective: kept from this use on; frequency: where nothing is
-    /// about to die.
+    /// about to be evicted.
     pub uses: Option<u32>,
     /// second-use, branch-point: keys remembered.
     pub remember: u32,

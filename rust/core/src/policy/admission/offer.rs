@@ -5,7 +5,7 @@ use crate::sequence::Meta;
 
 /// One block about to enter.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Row {
+pub struct OfferRow {
     /// Key of its prefix, the same in every layer group.
     pub key: Key,
     /// Key of the prefix one block longer, where its sequence knows so much; 0 otherwise.
@@ -57,7 +57,7 @@ impl Offer {
     }
 
     /// Adds a row.
-    pub fn push(&mut self, row: Row) {
+    pub fn push(&mut self, row: OfferRow) {
         self.keys.push(row.key);
         self.nexts.push(row.next);
         self.depths.push(row.depth);

@@ -4,7 +4,7 @@ use crate::hash::Key;
 
 /// What is remembered of a block.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Gone {
+pub(super) struct Departure {
     /// Part of its key. Two keys are taken for one in 2^-30 of all questions: a use counted wrongly.
     tag: u32,
     pub uses: u16,
@@ -13,7 +13,7 @@ pub(super) struct Gone {
     pub time: u64,
 }
 
-impl Gone {
+impl Departure {
     /// Two words, of which the first is not 0.
     fn words(self) -> [u64; 2] {
         let head = u64::from(self.tag) | u64::from(self.uses) << 32 | u64::from(self.class) << 48;
@@ -36,12 +36,12 @@ const SET: usize = 2 * WAYS;
 /// line, and nothing is allocated after the first block has gone. An empty table is all zeros, which
 /// the system hands out page by page as they are written: its size costs the first block nothing.
 #[derive(Debug, Default)]
-pub(super) struct Departed {
+pub(super) struct Departures {
     words: Vec<u64>,
     sets: usize,
 }
 
-impl Clone for Departed {
+impl Clone for Departures {
     fn clone(&self) -> Self {
         let mut clone = Self::default();
         if self.is_reserved() {
@@ -54,7 +54,7 @@ impl Clone for Departed {
     }
 }
 
-impl Departed {
+impl Departures {
     /// Room for about `blocks`, a power of two of sets. Empties the table.
     pub fn reserve(&mut self, blocks: usize) {
         self.sets = (blocks / WAYS).max(1).next_power_of_two();
@@ -76,9 +76,9 @@ impl Departed {
         (self.first() + ((mixed >> 32) as usize & (self.sets - 1)) * SET, mixed as u32)
     }
 
-    fn way(&self, set: usize, way: usize) -> Option<Gone> {
+    fn way(&self, set: usize, way: usize) -> Option<Departure> {
         let at = set + 2 * way;
-        Gone::of_words([self.words[at], self.words[at + 1]])
+        Departure::of_words([self.words[at], self.words[at + 1]])
     }
 
     fn put(&mut self, set: usize, way: usize, words: [u64; 2]) {
@@ -86,23 +86,23 @@ impl Departed {
     }
 
     /// Remembers a block; returns the one that is forgotten for it.
-    pub fn add(&mut self, key: Key, class: u8, uses: u16, time: u64) -> Option<Gone> {
+    pub fn add(&mut self, key: Key, class: u8, uses: u16, time: u64) -> Option<Departure> {
         let (set, tag) = self.place(key);
         let ways: [_; WAYS] = std::array::from_fn(|way| self.way(set, way));
         let same = ways.iter().position(|way| way.is_some_and(|gone| gone.tag == tag));
         let oldest = || (0..WAYS).min_by_key(|&way| ways[way].map(|gone| gone.time)).unwrap_or(0);
         let way = same.unwrap_or_else(oldest);
-        self.put(set, way, Gone { tag, uses, class, time }.words());
+        self.put(set, way, Departure { tag, uses, class, time }.words());
         ways[way]
     }
 
     /// What is remembered under `key`, which is forgotten now.
-    pub fn take(&mut self, key: Key) -> Option<Gone> {
+    pub fn take(&mut self, key: Key) -> Option<Departure> {
         if !self.is_reserved() {
             return None;
         }
         let (set, tag) = self.place(key);
-        let same = |&(_, gone): &(usize, Gone)| gone.tag == tag;
+        let same = |&(_, gone): &(usize, Departure)| gone.tag == tag;
         let known = (0..WAYS).filter_map(|way| Some((way, self.way(set, way)?)));
         let (way, gone) = known.into_iter().find(same)?;
         self.put(set, way, [0; 2]);
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn what_has_gone_is_known_until_it_is_asked_for() {
-        let mut departed = Departed::default();
+        let mut departed = Departures::default();
         assert!(!departed.is_reserved() && departed.take(key(0)).is_none());
         departed.reserve(100);
         for x in 0..20 {
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn one_key_is_remembered_once() {
-        let mut departed = Departed::default();
+        let mut departed = Departures::default();
         departed.reserve(8);
         departed.add(key(1), 1, 1, 10);
         let before = departed.add(key(1), 2, 2, 20).expect("the older one gives way");
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn of_a_full_set_the_one_idle_longest_is_forgotten() {
-        let mut departed = Departed::default();
+        let mut departed = Departures::default();
         departed.reserve(WAYS);
         // One set: every key goes there. Times are out of order.
         for time in [40, 10, 30, 20] {

@@ -37,7 +37,7 @@ struct Class {
     worth: Row,
 }
 
-/// The books of all classes: 4 kB each, whatever the number of blocks.
+/// The state of all classes: 4 kB each, whatever the number of blocks.
 #[derive(Debug, Clone)]
 pub(super) struct Gaps {
     classes: Vec<Class>,
@@ -93,11 +93,11 @@ impl Gaps {
         // Ages grow by factors: with the same chance in each bucket, whatever is older is worth less,
         // as under lru. All classes together may tell otherwise, then those used as often, and then
         // each of them.
-        let all = Pooled::of(&self.reached, &self.classes, limit);
+        let all = ClassPool::of(&self.reached, &self.classes, limit);
         let mean = all.used.iter().sum::<f64>() / (all.reached.iter().sum::<f64>() + 1.0);
         let all = all.hazards(trust, |_| mean);
         for (reached, classes) in self.reached.chunks(FAMILY).zip(self.classes.chunks_mut(FAMILY)) {
-            let family = Pooled::of(reached, classes, limit).hazards(trust, |b| all[b]);
+            let family = ClassPool::of(reached, classes, limit).hazards(trust, |b| all[b]);
             let mut known = [0.0; BUCKETS];
             fill_worth(&mut known[..limit], |b| family[b]);
             for (class, row) in classes.iter_mut().zip(reached) {
@@ -116,12 +116,12 @@ impl Gaps {
 }
 
 /// Several classes as if they were one.
-struct Pooled {
+struct ClassPool {
     used: Row,
     reached: Row,
 }
 
-impl Pooled {
+impl ClassPool {
     fn of(reached: &[Row], classes: &[Class], limit: usize) -> Self {
         let mut all = Self { used: [0.0; BUCKETS], reached: [0.0; BUCKETS] };
         for (row, class) in reached.iter().zip(classes) {

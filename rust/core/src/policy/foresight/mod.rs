@@ -21,11 +21,11 @@ mod gaps;
 mod idle;
 mod rival;
 
-use super::classed::{Classes, Heads};
-use super::ranked::pack;
-use super::{Touch, View, Why, grow};
+use super::class_heads::{Classes, Heads};
+use super::rank_order::pack;
+use super::{BlockAccess, RemovalCause, View, grow};
 use crate::pool::{BlockId, NIL};
-use departed::Departed;
+use departed::Departures;
 use gaps::Gaps;
 use idle::Idle;
 use rival::Rival;
@@ -98,7 +98,7 @@ struct Streak {
     /// The operation.
     now: u64,
     /// Its retention priority.
-    band: u8,
+    bucket: u8,
     class: usize,
     /// What its next head has to be worth less than: no head of another class can come before it then.
     limit: f64,
@@ -128,7 +128,7 @@ pub struct Foresight {
     time: u64,
     gaps: Gaps,
     idle: Idle,
-    departed: Departed,
+    departed: Departures,
     /// Victims until the next refresh.
     due: u32,
     /// Accesses until the next epoch.
@@ -212,7 +212,7 @@ impl Classes for Foresight {
         self.block_size = block_size;
     }
 
-    fn insert(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         self.time += 1;
         let parent = view.pool.parent(block);
         let generation = match self.columns.get(parent as usize) {
@@ -235,7 +235,7 @@ impl Classes for Foresight {
         self.begin(block, column, view);
     }
 
-    fn hit(&mut self, block: BlockId, _: Touch<'_>, view: View<'_>) {
+    fn hit(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
         self.time += 1;
         let column = self.columns[block as usize];
         self.end(column.class, column.time, true);
@@ -248,7 +248,7 @@ impl Classes for Foresight {
         self.columns[block as usize].last = view.now;
     }
 
-    fn expose(&mut self, block: BlockId, _: View<'_>) {
+    fn on_evictable(&mut self, block: BlockId, _: View<'_>) {
         let class = self.class(block);
         if class != self.streak.class {
             let limit = self.rival.doubt() * self.worth(class, block);
@@ -269,8 +269,8 @@ impl Classes for Foresight {
             0 => self.refresh(view.pool.usable()),
             _ => self.due -= 1,
         }
-        let Streak { now, band, class, limit } = self.streak;
-        if (now, band) == (view.now, heads.band())
+        let Streak { now, bucket, class, limit } = self.streak;
+        if (now, bucket) == (view.now, heads.bucket())
             && heads.first(class).is_some_and(|(b, _)| self.worth(class, b) < limit)
         {
             return class;
@@ -294,13 +294,13 @@ impl Classes for Foresight {
         let class = if least.0 < self.rival.doubt() * oldest.2 { least.2 } else { oldest.1 };
         // Of another class than that of least worth, the next head may be worth anything.
         let limit = if class == least.2 { self.rival.doubt() * next } else { 0.0 };
-        self.streak = Streak { now: view.now, band: heads.band(), class, limit };
+        self.streak = Streak { now: view.now, bucket: heads.bucket(), class, limit };
         class
     }
 
-    fn removed(&mut self, block: BlockId, why: Why, view: View<'_>) {
+    fn removed(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
         let Column { class, uses, time, .. } = self.columns[block as usize];
-        if why != Why::Evicted {
+        if cause != RemovalCause::Evicted {
             self.rival.lost(time);
             return self.end(class, time, false);
         }

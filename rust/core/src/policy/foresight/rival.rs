@@ -55,7 +55,7 @@ impl Rival {
     }
 
     /// What the worth of lru's victim is multiplied with before others are compared with it: 1 while
-    /// lru is not ahead, 0 once it is ahead by the budget, when only its own victim dies.
+    /// lru is not ahead, 0 once it is ahead by the budget, when only its own victim is evicted.
     pub fn doubt(&self) -> f64 {
         self.doubt
     }

@@ -10,7 +10,7 @@ use crate::pool::{BlockId, NIL, Pool, State};
 
 /// The order. Blocks inside a prefix wait until what follows them is gone.
 #[derive(Debug, Default)]
-pub struct Bands {
+pub struct PriorityBuckets {
     heap: Heap,
     places: Vec<u32>,
     /// By block: larger was released later, or comes before in a prefix released with it.
@@ -18,7 +18,7 @@ pub struct Bands {
     clock: u64,
 }
 
-impl Bands {
+impl PriorityBuckets {
     /// `blocks`, in the order of their prefix, are cached from now on.
     pub fn release(&mut self, blocks: &[BlockId], pool: &Pool) {
         for &block in blocks.iter().rev() {
@@ -32,14 +32,14 @@ impl Bands {
     }
 
     /// The last block after `block` is gone.
-    pub fn expose(&mut self, block: BlockId, pool: &Pool) {
+    pub fn on_evictable(&mut self, block: BlockId, pool: &Pool) {
         if self.place(block).is_none() {
             self.push(block, pool);
         }
     }
 
     /// `block` has another priority.
-    pub fn rebanded(&mut self, block: BlockId, pool: &Pool) {
+    pub fn priority_changed(&mut self, block: BlockId, pool: &Pool) {
         if self.remove(block) {
             self.push(block, pool);
         }
@@ -54,7 +54,7 @@ impl Bands {
         place.is_some()
     }
 
-    /// The leaf that dies next.
+    /// The leaf that is evicted next.
     pub fn first(&self) -> Option<BlockId> {
         self.heap.first().map(Entry::block)
     }

@@ -14,14 +14,14 @@ struct Item {
 
 /// Handles by the key of the last full block of their prefix, or by its root where there is none.
 #[derive(Debug, Default)]
-pub struct Attached {
+pub struct Attachments {
     items: HashMap<Key, Vec<Item>>,
     /// Prefixes without a full block, which no block keeps; the oldest first.
     below: VecDeque<(Key, Key, Vec<u32>)>,
-    dropped: Vec<u64>,
+    detached: Vec<u64>,
 }
 
-impl Attached {
+impl Attachments {
     /// Whether nothing is attached.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
@@ -60,7 +60,7 @@ impl Attached {
         let Some((root, link, tail)) = self.below.pop_front() else { return };
         let Some(items) = self.items.get_mut(&root) else { return };
         if let Some(at) = items.iter().position(|i| i.link == link && i.tail == tail) {
-            self.dropped.push(items.swap_remove(at).handle);
+            self.detached.push(items.swap_remove(at).handle);
         }
         if items.is_empty() {
             self.items.remove(&root);
@@ -77,11 +77,11 @@ impl Attached {
     /// The last block of this key is no longer findable.
     pub fn drop_key(&mut self, key: Key) {
         let items = self.items.remove(&key).unwrap_or_default();
-        self.dropped.extend(items.into_iter().map(|item| item.handle));
+        self.detached.extend(items.into_iter().map(|item| item.handle));
     }
 
     /// Handles whose prefix is gone, since the last call.
-    pub fn take_dropped(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.dropped)
+    pub fn take_detached(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.detached)
     }
 }

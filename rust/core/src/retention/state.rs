@@ -6,7 +6,7 @@ use crate::pool::{BlockId, Pool};
 
 /// What was asked for blocks, and when that changes. Empty, and a branch, until anything is.
 #[derive(Debug, Default)]
-pub struct Book {
+pub struct RetentionState {
     on: bool,
     /// As the caller told it last.
     time: u64,
@@ -16,8 +16,8 @@ pub struct Book {
     timers: Timers,
 }
 
-impl Book {
-    /// A book in which uses of blocks count from the start, or once somebody asks.
+impl RetentionState {
+    /// A state in which uses of blocks count from the start, or once somebody asks.
     pub fn new(on: bool) -> Self {
         Self { on, ..Self::default() }
     }
@@ -114,8 +114,8 @@ impl Book {
 
     fn term(&self, pool: &Pool, block: BlockId) -> Option<Term> {
         let asked = pool.asked_priority(block)?;
-        let told = || Term::new(Keep::forever(asked), self.time, pool.generation(block));
-        Some(self.kept(pool, block).unwrap_or_else(told))
+        let default = || Term::new(Keep::forever(asked), self.time, pool.generation(block));
+        Some(self.kept(pool, block).unwrap_or_else(default))
     }
 
     fn kept(&self, pool: &Pool, block: BlockId) -> Option<Term> {

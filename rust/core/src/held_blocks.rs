@@ -6,22 +6,22 @@ use crate::pool::{BlockId, NIL};
 
 /// One block in hand.
 #[derive(Debug, Clone, Copy)]
-pub struct Hand {
+pub struct HeldBlock {
     /// How often it is held.
     pub count: u32,
     /// Blocks in hand that follow it.
-    pub kids: u32,
+    pub children: u32,
     /// The block it follows, or [`NIL`].
     pub parent: BlockId,
 }
 
 /// Findable blocks in hand.
 #[derive(Debug, Clone, Default)]
-pub struct Hands {
-    map: HashMap<BlockId, Hand>,
+pub struct HeldBlocks {
+    map: HashMap<BlockId, HeldBlock>,
 }
 
-impl Hands {
+impl HeldBlocks {
     /// How often `block` is held.
     pub fn count(&self, block: BlockId) -> u32 {
         self.map.get(&block).map_or(0, |hand| hand.count)
@@ -40,17 +40,17 @@ impl Hands {
     }
 
     /// Blocks in hand that follow `block`.
-    pub fn kids(&self, block: BlockId) -> u32 {
-        self.map.get(&block).map_or(0, |hand| hand.kids)
+    pub fn children(&self, block: BlockId) -> u32 {
+        self.map.get(&block).map_or(0, |hand| hand.children)
     }
 
     /// Holds `block`, which follows `parent`, once more. False if `parent` is not in hand.
     pub fn take(&mut self, block: BlockId, parent: BlockId) -> bool {
         if self.count(block) == 0 && parent != NIL {
             let Some(above) = self.map.get_mut(&parent) else { return false };
-            above.kids += 1;
+            above.children += 1;
         }
-        self.map.entry(block).or_insert(Hand { count: 0, kids: 0, parent }).count += 1;
+        self.map.entry(block).or_insert(HeldBlock { count: 0, children: 0, parent }).count += 1;
         true
     }
 
@@ -61,13 +61,13 @@ impl Hands {
             hand.count -= 1;
             return true;
         }
-        if hand.kids > 0 {
+        if hand.children > 0 {
             return false;
         }
         let parent = hand.parent;
         self.map.remove(&block);
         if let Some(above) = self.map.get_mut(&parent) {
-            above.kids -= 1;
+            above.children -= 1;
         }
         true
     }

@@ -1,22 +1,22 @@
 //! From a ranking to an order: a heap over the evictable leaves.
 
 use super::heap::{Entry, Heap};
-use super::{Eviction, Touch, Use, View, Why, grow};
+use super::{Access, BlockAccess, Eviction, RemovalCause, View, grow};
 use crate::pool::{BlockId, NIL, Pool};
 
-/// A policy that only ranks. Columns are its own; `grow` them in `insert` and `claim`.
+/// A policy that only ranks. Columns are its own; `grow` them in `insert` and `acquire`.
 pub trait Rank: Send {
     /// Its name in configuration.
     fn name(&self) -> &'static str;
     /// A block became findable.
-    fn insert(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>);
-    /// An admission found it.
-    fn hit(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>);
+    fn insert(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>);
+    /// An allocation found it.
+    fn hit(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>);
     /// It got an owner, free or cached as it was.
-    fn claim(&mut self, _block: BlockId) {}
+    fn acquire(&mut self, _block: BlockId) {}
     /// Its last owner left.
     fn release(&mut self, block: BlockId, view: View<'_>);
-    /// Lower dies first. Must not change while the block is neither hit, claimed nor released.
+    /// Lower is evicted first. Must not change while the block is neither hit, acquired nor released.
     fn rank(&self, block: BlockId, view: View<'_>) -> u128;
     /// It was the victim, at this rank.
     fn evicted(&mut self, _rank: u128) {}
@@ -46,13 +46,13 @@ pub fn pack(main: u32, last: u64, depth: u32) -> u128 {
 /// An [`Eviction`] that takes the lowest [`Rank`] among the leaves: O(log n) a leaf, nothing for
 /// blocks inside a prefix.
 #[derive(Debug)]
-pub struct Ranked<R> {
+pub struct RankOrder<R> {
     policy: R,
     heap: Heap,
     place: Vec<u32>,
 }
 
-impl<R: Rank> Ranked<R> {
+impl<R: Rank> RankOrder<R> {
     /// The order of `policy`.
     pub fn new(policy: R) -> Self {
         Self { policy, heap: Heap::default(), place: Vec::new() }
@@ -78,20 +78,20 @@ impl<R: Rank> Ranked<R> {
     }
 }
 
-impl<R: Rank> Eviction for Ranked<R> {
+impl<R: Rank> Eviction for RankOrder<R> {
     fn name(&self) -> &'static str {
         self.policy.name()
     }
 
-    fn insert(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>) {
+    fn insert(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>) {
         for (i, &block) in blocks.iter().enumerate() {
-            self.policy.insert(block, Touch { using: &using, i }, view);
+            self.policy.insert(block, BlockAccess { access: &access, i }, view);
         }
     }
 
-    fn hit(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>) {
+    fn hit(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>) {
         for (i, &block) in blocks.iter().enumerate() {
-            self.policy.hit(block, Touch { using: &using, i }, view);
+            self.policy.hit(block, BlockAccess { access: &access, i }, view);
             // A computed copy may touch a block that nobody owns: its rank has changed.
             if self.take_out(block) {
                 self.push(block, view);
@@ -100,12 +100,12 @@ impl<R: Rank> Eviction for Ranked<R> {
     }
 
     fn take(&mut self, block: BlockId) {
-        self.policy.claim(block);
+        self.policy.acquire(block);
     }
 
-    fn claim(&mut self, blocks: &[BlockId], _: View<'_>) {
+    fn acquire(&mut self, blocks: &[BlockId], _: View<'_>) {
         for &block in blocks {
-            self.policy.claim(block);
+            self.policy.acquire(block);
             self.take_out(block);
         }
     }
@@ -119,19 +119,19 @@ impl<R: Rank> Eviction for Ranked<R> {
         }
     }
 
-    fn expose(&mut self, block: BlockId, view: View<'_>) {
+    fn on_evictable(&mut self, block: BlockId, view: View<'_>) {
         self.push(block, view);
     }
 
-    fn rebanded(&mut self, block: BlockId, view: View<'_>) {
+    fn priority_changed(&mut self, block: BlockId, view: View<'_>) {
         if self.take_out(block) {
             self.push(block, view);
         }
     }
 
-    fn remove(&mut self, block: BlockId, why: Why, _: View<'_>) {
+    fn remove(&mut self, block: BlockId, cause: RemovalCause, _: View<'_>) {
         if let Some(at) = self.placed(block) {
-            if why == Why::Evicted {
+            if cause == RemovalCause::Evicted {
                 self.policy.evicted(self.heap.entries()[at].rank());
             }
             self.heap.take_out(&mut self.place, at);
@@ -158,8 +158,8 @@ impl<R: Rank> Eviction for Ranked<R> {
         self.policy.may_refuse()
     }
 
-    fn refuses(&self, outlook: u32, victim: BlockId) -> bool {
-        self.policy.refuses(outlook, victim)
+    fn refuses(&self, next_use: u32, victim: BlockId) -> bool {
+        self.policy.refuses(next_use, victim)
     }
 
     fn order(&self, _: View<'_>) -> Vec<BlockId> {
@@ -174,7 +174,10 @@ impl<R: Rank> Eviction for Ranked<R> {
         self.heap.validate_blocks(pool).map_err(|fault| format!("{name}: {fault}"))?;
         let leaves = (0..pool.created()).filter(|&b| pool.is_evictable(b)).count();
         if leaves != self.heap.len() {
-            return Err(format!("{name}: {} in the heap, {leaves} may die", self.heap.len()));
+            return Err(format!(
+                "{name}: {} in the heap, {leaves} may be evicted",
+                self.heap.len()
+            ));
         }
         Ok(())
     }

@@ -6,39 +6,39 @@
 //! scores drift with time compare the heads of their classes only.
 
 use super::heap::{Entry, Heap};
-use super::{Eviction, Touch, Use, View, Why, grow};
+use super::{Access, BlockAccess, Eviction, RemovalCause, View, grow};
 use crate::hash::Key;
 use crate::pool::{BlockId, NIL, Pool};
 use crate::retention::DEFAULT_PRIORITY;
 
 /// A policy over classes. Its columns are its own. A block's class and rank may change only while
-/// it is inserted, hit, claimed, released or spared, or when it is named by [`Classes::moved`].
+/// it is inserted, hit, acquired, released or spared, or when it is named by [`Classes::moved`].
 pub trait Classes: Clone + Send + 'static {
     /// Its name in configuration.
     fn name(&self) -> &'static str;
     /// See [`Eviction::size`].
     fn size(&mut self, _blocks: u32, _block_size: u32) {}
     /// A block became findable.
-    fn insert(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>);
-    /// An admission found it.
-    fn hit(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>);
+    fn insert(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>);
+    /// An allocation found it.
+    fn hit(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>);
     /// A block whose class or rank has changed though nothing happened to it: asked for after
     /// every insertion, hit, release and removal, until there is none.
     fn moved(&mut self, _view: View<'_>) -> Option<BlockId> {
         None
     }
-    /// It is cached and the last block after it is gone: it may die now.
-    fn expose(&mut self, _block: BlockId, _view: View<'_>) {}
+    /// It is cached and the last block after it is gone: it may be evicted now.
+    fn on_evictable(&mut self, _block: BlockId, _view: View<'_>) {}
     /// Its last owner left.
     fn release(&mut self, _block: BlockId, _view: View<'_>) {}
-    /// It may die from now on, among those of this retention priority: asked for its class next.
+    /// It may be evicted from now on, among those of this retention priority: asked for its class next.
     fn stands_at(&mut self, _block: BlockId, _band: u8) {}
     /// The class of a findable block.
     fn class(&self, block: BlockId) -> usize;
-    /// Lower dies first within its class.
+    /// Lower is evicted first within its class.
     fn rank(&self, block: BlockId, view: View<'_>) -> u128;
     /// The class that gives the next victim, one that is not empty. At least one is not. Leaves of one
-    /// retention priority ([`Heads::band`]) are seen: where a policy stands among them says nothing of
+    /// retention priority ([`Heads::bucket`]) are seen: where a policy stands among them says nothing of
     /// another priority's.
     fn choose(&mut self, heads: Heads<'_>, view: View<'_>) -> usize;
     /// Whether the head just chosen gets another chance; its class or rank has changed then.
@@ -49,16 +49,16 @@ pub trait Classes: Clone + Send + 'static {
     /// leaves that are left.
     fn evicted(&mut self, _block: BlockId, _heads: Heads<'_>) {}
     /// It is no longer findable. Its key can still be read.
-    fn removed(&mut self, _block: BlockId, _why: Why, _view: View<'_>) {}
-    /// See [`Eviction::missed`].
-    fn missed(&mut self, _key: Key, _view: View<'_>) {}
-    /// See [`Eviction::wants_missed`].
-    fn wants_missed(&self) -> bool {
+    fn removed(&mut self, _block: BlockId, _cause: RemovalCause, _view: View<'_>) {}
+    /// See [`Eviction::on_miss`].
+    fn on_miss(&mut self, _key: Key, _view: View<'_>) {}
+    /// See [`Eviction::wants_misses`].
+    fn wants_misses(&self) -> bool {
         false
     }
     /// See [`Eviction::wants_keys`].
     fn wants_keys(&self) -> bool {
-        self.wants_missed()
+        self.wants_misses()
     }
     /// See [`Eviction::options`].
     fn options(&self) -> Vec<(&'static str, u64)> {
@@ -71,31 +71,31 @@ pub trait Classes: Clone + Send + 'static {
 pub struct Heads<'a> {
     heaps: &'a [Heap],
     /// The lowest retention priority of them all: leaves of higher ones are not seen.
-    band: u8,
+    bucket: u8,
 }
 
 impl<'a> Heads<'a> {
     fn of(heaps: &'a [Heap], pool: &Pool) -> Self {
-        let mut band = DEFAULT_PRIORITY;
-        if pool.is_banded() {
-            let firsts = heaps.iter().filter_map(Heap::first).map(Entry::band);
-            band = firsts.min().unwrap_or(band);
+        let mut bucket = DEFAULT_PRIORITY;
+        if pool.has_priorities() {
+            let firsts = heaps.iter().filter_map(Heap::first).map(Entry::bucket);
+            bucket = firsts.min().unwrap_or(bucket);
         }
-        Self { heaps, band }
+        Self { heaps, bucket }
     }
 
     /// The retention priority that the next victim has.
-    pub fn band(&self) -> u8 {
-        self.band
+    pub fn bucket(&self) -> u8 {
+        self.bucket
     }
 
-    /// The first to die of a class, and its rank.
+    /// The first to be evicted of a class, and its rank.
     pub fn first(&self, class: usize) -> Option<(BlockId, u128)> {
         let entry = self.heaps.get(class)?.first()?;
-        (entry.band() == self.band).then_some((entry.block(), entry.rank()))
+        (entry.bucket() == self.bucket).then_some((entry.block(), entry.rank()))
     }
 
-    /// Whether a class has no leaf that may die.
+    /// Whether a class has no leaf that may be evicted.
     pub fn is_empty(&self, class: usize) -> bool {
         self.first(class).is_none()
     }
@@ -111,7 +111,7 @@ impl<'a> Heads<'a> {
         all.find(|&class| !self.is_empty(class)).unwrap_or(0)
     }
 
-    /// The first to die of the lowest class that is not empty.
+    /// The first to be evicted of the lowest class that is not empty.
     pub fn lowest(&self) -> Option<BlockId> {
         self.first(self.first_of(&[])).map(|(block, _)| block)
     }
@@ -119,7 +119,7 @@ impl<'a> Heads<'a> {
 
 /// An [`Eviction`] of [`Classes`].
 #[derive(Debug, Clone)]
-pub struct Classed<P> {
+pub struct ClassHeads<P> {
     policy: P,
     heaps: Vec<Heap>,
     place: Vec<u32>,
@@ -127,7 +127,7 @@ pub struct Classed<P> {
     leaves: usize,
 }
 
-impl<P: Classes> Classed<P> {
+impl<P: Classes> ClassHeads<P> {
     /// The order of `policy`.
     pub fn new(policy: P) -> Self {
         Self { policy, heaps: Vec::new(), place: Vec::new(), home: Vec::new(), leaves: 0 }
@@ -166,7 +166,7 @@ impl<P: Classes> Classed<P> {
     }
 }
 
-impl<P: Classes> Eviction for Classed<P> {
+impl<P: Classes> Eviction for ClassHeads<P> {
     fn name(&self) -> &'static str {
         self.policy.name()
     }
@@ -176,17 +176,17 @@ impl<P: Classes> Eviction for Classed<P> {
         Ok(())
     }
 
-    fn insert(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>) {
+    fn insert(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>) {
         for (i, &block) in blocks.iter().enumerate() {
-            self.policy.insert(block, Touch { using: &using, i }, view);
+            self.policy.insert(block, BlockAccess { access: &access, i }, view);
             self.settle(view);
         }
     }
 
-    fn hit(&mut self, blocks: &[BlockId], using: Use<'_>, view: View<'_>) {
+    fn hit(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>) {
         for (i, &block) in blocks.iter().enumerate() {
             let placed = self.take_out(block);
-            self.policy.hit(block, Touch { using: &using, i }, view);
+            self.policy.hit(block, BlockAccess { access: &access, i }, view);
             // A computed copy may touch a block that nobody owns.
             if placed {
                 self.push(block, view);
@@ -195,7 +195,7 @@ impl<P: Classes> Eviction for Classed<P> {
         }
     }
 
-    fn claim(&mut self, blocks: &[BlockId], _: View<'_>) {
+    fn acquire(&mut self, blocks: &[BlockId], _: View<'_>) {
         for &block in blocks {
             self.take_out(block);
         }
@@ -210,23 +210,23 @@ impl<P: Classes> Eviction for Classed<P> {
         }
     }
 
-    fn expose(&mut self, block: BlockId, view: View<'_>) {
-        self.policy.expose(block, view);
+    fn on_evictable(&mut self, block: BlockId, view: View<'_>) {
+        self.policy.on_evictable(block, view);
         self.push(block, view);
     }
 
-    fn rebanded(&mut self, block: BlockId, view: View<'_>) {
+    fn priority_changed(&mut self, block: BlockId, view: View<'_>) {
         if self.take_out(block) {
             self.push(block, view);
         }
     }
 
-    fn remove(&mut self, block: BlockId, why: Why, view: View<'_>) {
+    fn remove(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
         self.take_out(block);
-        if why == Why::Evicted {
+        if cause == RemovalCause::Evicted {
             self.policy.evicted(block, Heads::of(&self.heaps, view.pool));
         }
-        self.policy.removed(block, why, view);
+        self.policy.removed(block, cause, view);
         self.settle(view);
     }
 
@@ -247,12 +247,12 @@ impl<P: Classes> Eviction for Classed<P> {
         Heads::of(&self.heaps, view.pool).lowest()
     }
 
-    fn missed(&mut self, key: Key, view: View<'_>) {
-        self.policy.missed(key, view);
+    fn on_miss(&mut self, key: Key, view: View<'_>) {
+        self.policy.on_miss(key, view);
     }
 
-    fn wants_missed(&self) -> bool {
-        self.policy.wants_missed()
+    fn wants_misses(&self) -> bool {
+        self.policy.wants_misses()
     }
 
     fn wants_keys(&self) -> bool {
@@ -271,7 +271,7 @@ impl<P: Classes> Eviction for Classed<P> {
         let mut rest = self.clone();
         let mut order = Vec::with_capacity(self.leaves);
         while let Some(block) = rest.victim(view) {
-            rest.remove(block, Why::Evicted, view);
+            rest.remove(block, RemovalCause::Evicted, view);
             order.push(block);
         }
         order
@@ -294,7 +294,7 @@ impl<P: Classes> Eviction for Classed<P> {
         }
         let leaves = (0..pool.created()).filter(|&b| pool.is_evictable(b)).count();
         if leaves != placed || leaves != self.leaves {
-            return Err(format!("{name}: {placed} in the heaps, {leaves} may die"));
+            return Err(format!("{name}: {placed} in the heaps, {leaves} may be evicted"));
         }
         Ok(())
     }

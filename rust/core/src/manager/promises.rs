@@ -1,21 +1,21 @@
-//! What sequences that were admitted whole (`whole_sequence`) may yet take, kept as they grow, so that an
-//! admission does not have to ask each of them.
+//! What sequences that were allocated whole (`full_sequence_must_fit`) may yet take, kept as they grow, so that an
+//! allocation does not have to ask each of them.
 
 use hashbrown::HashMap;
 
 use super::Manager;
-use super::growth::{Count, Way};
+use super::growth::{Count, GrowthPath};
 use crate::pool::BlockId;
 use crate::sequence::{BlockTable, SeqId, Sequence};
 
-/// The most blocks that each sequence admitted whole may yet take, and their sum.
+/// The most blocks that each sequence allocated whole may yet take, and their sum.
 #[derive(Debug, Default)]
-pub(super) struct Promised {
+pub(super) struct Promises {
     most: HashMap<SeqId, u32>,
     sum: u64,
 }
 
-impl Promised {
+impl Promises {
     fn set(&mut self, seq: SeqId, most: u32) {
         let before = self.most.insert(seq, most).unwrap_or(0);
         self.sum = self.sum - u64::from(before) + u64::from(most);
@@ -34,7 +34,7 @@ impl Manager {
     /// The number of slots of `seq`, or of the tokens known of it, has changed.
     #[inline]
     pub(super) fn note_promised(&mut self, seq: SeqId) {
-        if self.sequences.get(seq).is_ok_and(|sequence| sequence.whole) {
+        if self.sequences.get(seq).is_ok_and(|sequence| sequence.full_sequence_must_fit) {
             self.count_promised(seq);
         }
     }
@@ -57,9 +57,9 @@ impl Manager {
         self.still_lacks(&way, Count::Above, |_, _, _| true)
     }
 
-    fn way_of<'a>(&self, sequence: &'a Sequence) -> Way<'a, BlockTable> {
-        Way {
-            tokens: sequence.max_tokens.max(sequence.known()),
+    fn way_of<'a>(&self, sequence: &'a Sequence) -> GrowthPath<'a, BlockTable> {
+        GrowthPath {
+            tokens: sequence.max_seq_len.max(sequence.known()),
             encoder: sequence.encoder_tokens,
             committed: sequence.committed,
             cached: sequence.cached,
@@ -69,7 +69,7 @@ impl Manager {
         }
     }
 
-    /// Blocks that an admission which finds `hits` must leave for running sequences: the reserve, and
+    /// Blocks that an allocation which finds `hits` must leave for running sequences: the reserve, and
     /// what those that came in with their whole length still lack. Exact where it is above `spare`.
     pub(super) fn kept_for_growth(&self, hits: &[Vec<BlockId>], spare: u32) -> u32 {
         // Nobody runs: nothing will grow, and waiting would not help.
@@ -102,13 +102,13 @@ impl Manager {
         if above <= spare { above } else { kept(Count::Exact) }
     }
 
-    /// Compares the sum with what each sequence admitted whole lacks.
+    /// Compares the sum with what each sequence allocated whole lacks.
     ///
     /// # Errors
     /// One line that says what disagrees.
     pub(super) fn check_promised(&self) -> std::result::Result<(), String> {
-        let Promised { most, sum } = &self.promised;
-        let whole = self.sequences.iter().filter(|(_, s)| s.whole);
+        let Promises { most, sum } = &self.promised;
+        let whole = self.sequences.iter().filter(|(_, s)| s.full_sequence_must_fit);
         let mut count = 0;
         for (seq, s) in whole {
             count += 1;

@@ -1,51 +1,51 @@
-//! Questions about a request that is not admitted yet: nothing is counted, moved or owned.
+//! Questions about a request that is not allocated yet: nothing is counted, moved or owned.
 
-use super::lookup::{Hit, Wanted};
+use super::lookup::{Hit, PrefixQuery};
 use super::{Admission, Manager};
 use crate::error::{Error, Result};
 use crate::hash::Key;
 use crate::pool::BlockId;
 
-/// Whether a request could be admitted.
+/// Whether a request could be allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fits {
+pub enum AllocStatus {
     /// It is larger than the pool.
     Never,
     /// Once others have ended, or the manager is awake.
     Later,
-    /// `admit` would take it in.
-    Now,
+    /// `allocate` would take it in.
+    Ok,
 }
 
 impl Manager {
-    /// Whether `admit` would take the request in now.
+    /// Whether `allocate` would take the request in now.
     ///
     /// # Errors
-    /// [`Error::Invalid`], as `admit`.
-    pub fn fits(&self, request: &Admission<'_>) -> Result<Fits> {
+    /// [`Error::Invalid`], as `allocate`.
+    pub fn can_allocate(&self, request: &Admission<'_>) -> Result<AllocStatus> {
         let (known, request) = self.as_it_counts(request)?;
         let counted = self.with_found(&request, known, |wanted, found, _, mut hits| {
             let start = self.find_start(&request, wanted, known, found, &mut hits);
             self.count_needs(&request, known, &start, &hits)
         });
         match counted {
-            Ok(_) | Err(Error::NeedVictims { .. }) => Ok(Fits::Now),
-            Err(Error::NoCapacity { .. } | Error::Asleep) => Ok(Fits::Later),
-            Err(Error::NeverFits { .. }) => Ok(Fits::Never),
+            Ok(_) | Err(Error::NeedVictims { .. }) => Ok(AllocStatus::Ok),
+            Err(Error::NoCapacity { .. } | Error::Asleep) => Ok(AllocStatus::Later),
+            Err(Error::NeverFits { .. }) => Ok(AllocStatus::Never),
             Err(error) => Err(error),
         }
     }
 
-    /// What `admit` would find of a request: nothing, if it is not to read.
+    /// What `allocate` would find of a request: nothing, if it is not to read.
     ///
     /// # Errors
-    /// [`Error::Invalid`], as `admit`.
+    /// [`Error::Invalid`], as `allocate`.
     pub fn lookup_request(&self, request: &Admission<'_>) -> Result<Hit> {
         let (known, request) = self.as_it_counts(request)?;
         Ok(self.with_found(&request, known, |wanted, found, collisions, mut blocks| {
             let mut tokens = found * self.block_size();
-            let loads = request.external > 0 || request.external_until > 0;
-            if request.read && !loads && self.options.partial_hits {
+            let loads = request.num_external_tokens > 0 || request.external_until > 0;
+            if request.read_cache && !loads && self.options.partial_hits {
                 let tail = self.find_tail(wanted, self.less_the_last(known), &mut blocks);
                 if let Some(tail) = tail {
                     tokens += tail.tokens;
@@ -56,22 +56,22 @@ impl Manager {
         }))
     }
 
-    /// What `admit` would find first: units at the front, keys that stood for other tokens, blocks.
+    /// What `allocate` would find first: units at the front, keys that stood for other tokens, blocks.
     fn with_found<T>(
         &self,
         request: &Admission<'_>,
         known: u32,
-        found: impl FnOnce(Wanted<'_>, u32, u32, Vec<Vec<BlockId>>) -> T,
+        found: impl FnOnce(PrefixQuery<'_>, u32, u32, Vec<Vec<BlockId>>) -> T,
     ) -> T {
-        let Admission { prompt, extras, .. } = *request;
+        let Admission { prompt, mm_items, .. } = *request;
         let root = self.hasher.root(request.space);
-        let limit = if request.read { self.hit_limit(known) } else { 0 };
+        let limit = if request.read_cache { self.hit_limit(known) } else { 0 };
         let mut keys: Vec<Key> = prompt.keys.to_vec();
         if self.wants_keys() && keys.len() < prompt.tokens.len() / self.block_size() as usize {
-            self.hasher.extend(root, extras, prompt.tokens, &mut keys);
+            self.hasher.extend(root, mm_items, prompt.tokens, &mut keys);
         }
         let mut blocks = vec![Vec::new(); self.options.groups.len()];
-        let wanted = Wanted { keys: &keys, tokens: prompt.tokens, root, extras, limit };
+        let wanted = PrefixQuery { keys: &keys, tokens: prompt.tokens, root, mm_items, limit };
         let (count, collisions) = self.find_prefix(wanted, &mut blocks);
         if self.layout.has_cross() {
             self.find_cross(request, root, &mut blocks);

@@ -1,7 +1,7 @@
 //! Policies that are a formula over what a block has been through.
 
-use super::ranked::pack;
-use super::{Rank, Touch, View, grow};
+use super::rank_order::pack;
+use super::{BlockAccess, Rank, View, grow};
 use crate::pool::BlockId;
 
 /// What a block has been through since it became findable.
@@ -23,10 +23,10 @@ pub struct Past {
 pub trait Formula: Send {
     /// Its name in configuration.
     const NAME: &'static str;
-    /// Lower dies first; then the deeper block, then the lower id.
+    /// Lower is evicted first; then the deeper block, then the lower id.
     fn key(&self, past: &Past) -> (u32, u64);
     /// The score of a block that is used now; `past` counts the use already.
-    fn touch(&self, past: &Past, _touch: Touch<'_>) -> u64 {
+    fn touch(&self, past: &Past, _touch: BlockAccess<'_>) -> u64 {
         past.score
     }
     /// A block with this key was the victim.
@@ -39,24 +39,24 @@ pub trait Formula: Send {
 
 /// A [`Rank`] of a [`Formula`]: 32 bytes a block.
 #[derive(Debug, Default)]
-pub struct Keyed<F> {
+pub struct Scored<F> {
     formula: F,
     pasts: Vec<Past>,
 }
 
-impl<F: Formula> Keyed<F> {
+impl<F: Formula> Scored<F> {
     /// The ranking of `formula`.
     pub fn new(formula: F) -> Self {
         Self { formula, pasts: Vec::new() }
     }
 
-    fn touched(&mut self, block: BlockId, past: Past, touch: Touch<'_>) {
+    fn touched(&mut self, block: BlockId, past: Past, touch: BlockAccess<'_>) {
         let score = self.formula.touch(&past, touch);
         self.pasts[block as usize] = Past { score, ..past };
     }
 }
 
-impl<F: Formula> Rank for Keyed<F> {
+impl<F: Formula> Rank for Scored<F> {
     fn name(&self) -> &'static str {
         F::NAME
     }
@@ -65,14 +65,14 @@ impl<F: Formula> Rank for Keyed<F> {
         self.formula.options()
     }
 
-    fn insert(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>) {
+    fn insert(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>) {
         grow(&mut self.pasts, block, Past::default());
         let depth = view.pool.depth(block);
         let past = Past { uses: 1, depth, inserted: view.now, last: view.now, score: 0 };
         self.touched(block, past, touch);
     }
 
-    fn hit(&mut self, block: BlockId, touch: Touch<'_>, view: View<'_>) {
+    fn hit(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>) {
         let past = self.pasts[block as usize];
         let uses = past.uses.saturating_add(1);
         self.touched(block, Past { uses, last: view.now, ..past }, touch);

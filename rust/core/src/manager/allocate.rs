@@ -1,12 +1,12 @@
-//! Admission: a new sequence owns what is cached of its prompt, and gets blocks for the rest.
+//! Allocation: a new sequence owns what is cached of its prompt, and gets blocks for the rest.
 
-use super::lookup::Wanted;
-use super::needs::Counted;
+use super::lookup::PrefixQuery;
+use super::needs::BlockNeeds;
 use super::tails::Tail;
-use super::{Admission, Fit, Grant, Manager};
+use super::{Admission, Allocation, Fit, Manager};
 use crate::error::{Error, Result};
 use crate::hash::Key;
-use crate::policy::{NEVER, Use};
+use crate::policy::{Access, NEVER};
 use crate::pool::{BlockId, NIL};
 use crate::retention::Retention;
 use crate::sequence::{SeqId, Sequence, Tables, Usage};
@@ -15,7 +15,7 @@ use crate::sequence::{SeqId, Sequence, Tables, Usage};
 /// would move the prompt.
 const ANSWER: u32 = 1_024;
 
-/// What an admission starts from.
+/// What an allocation starts from.
 #[derive(Debug, Default)]
 pub(super) struct Start {
     /// Units at the front that every group owns already.
@@ -31,18 +31,18 @@ pub(super) struct Start {
 }
 
 impl Manager {
-    /// Admits a request: looks its prefix up, owns what was found, takes blocks for the rest.
+    /// Allocates a request: looks its prefix up, owns what was found, takes blocks for the rest.
     ///
     /// # Errors
     /// [`Error::NeverFits`], [`Error::NoCapacity`], [`Error::NeedVictims`]; [`Error::Invalid`] for
     /// more keys than the prompt has full blocks.
-    pub fn admit(&mut self, request: &Admission<'_>) -> Result<Grant> {
+    pub fn allocate(&mut self, request: &Admission<'_>) -> Result<Allocation> {
         let (known, request) = &self.as_it_counts(request)?;
-        let (known, Admission { prompt, extras, .. }) = (*known, *request);
+        let (known, Admission { prompt, mm_items, .. }) = (*known, *request);
         if request.join {
             self.expect_joins();
         }
-        let findable = self.options.prefix_caching && (request.read || request.insert);
+        let findable = self.options.prefix_caching && (request.read_cache || request.write_cache);
         let root = self.hasher.root(request.space);
         let mut hashed = std::mem::take(&mut self.scratch.keys);
         let mut hits = std::mem::take(&mut self.scratch.hits);
@@ -50,13 +50,13 @@ impl Manager {
         let keys = if findable && self.wants_keys() && prompt.keys.len() < full {
             hashed.clear();
             hashed.extend_from_slice(prompt.keys);
-            self.hasher.extend(root, extras, prompt.tokens, &mut hashed);
+            self.hasher.extend(root, mm_items, prompt.tokens, &mut hashed);
             &hashed[..]
         } else {
             prompt.keys
         };
-        let limit = if request.read { self.hit_limit(known) } else { 0 };
-        let wanted = Wanted { keys, tokens: prompt.tokens, root, extras, limit };
+        let limit = if request.read_cache { self.hit_limit(known) } else { 0 };
+        let wanted = PrefixQuery { keys, tokens: prompt.tokens, root, mm_items, limit };
         let (found, collisions) = self.find_prefix(wanted, &mut hits);
         if self.layout.has_cross() {
             self.find_cross(request, root, &mut hits);
@@ -64,26 +64,27 @@ impl Manager {
         let start = self.find_start(request, wanted, known, found as u32, &mut hits);
         let tail = start.tail.as_ref().map_or(&[][..], |tail| &tail.blocks);
         let wants = hits.iter().flatten().chain(tail).copied().filter(|&b| b != NIL);
-        if let Some(books) = self.policy.external() {
-            books.unpick_all(wants.clone());
+        if let Some(outside) = self.policy.external() {
+            outside.unpick_all(wants.clone());
         }
         let counted = self.count_needs(request, known, &start, &hits);
-        if let (&Err(Error::NeedVictims { n }), Some(books)) = (&counted, self.policy.external()) {
-            books.spare(wants);
-            if request.insert && books.hears_missed() {
+        if let (&Err(Error::NeedVictims { n }), Some(outside)) = (&counted, self.policy.external())
+        {
+            outside.spare(wants);
+            if request.write_cache && outside.hears_misses() {
                 self.announce_all(keys, start.rows, n);
             }
         }
         let outcome = counted.inspect_err(|error| self.count_refusal(error)).map(|counted| {
             let miss = self.why_missed(request, wanted, known, start.rows, collisions);
             self.count_collisions(collisions);
-            let attached = if request.read { self.find_attached(wanted) } else { None };
-            let grant = self.carry_out(request, known, &counted, &start, (root, keys), &hits);
-            if let Some(books) = self.policy.external() {
-                books.end_announced();
+            let attached = if request.read_cache { self.find_attached(wanted) } else { None };
+            let allocation = self.carry_out(request, known, &counted, &start, (root, keys), &hits);
+            if let Some(outside) = self.policy.external() {
+                outside.end_announced();
             }
-            self.count_admission(request, &grant, miss);
-            Grant { attached, ..grant }
+            self.count_allocation(request, &allocation, miss);
+            Allocation { attached, ..allocation }
         });
         self.scratch.keys = hashed;
         self.scratch.hits = hits;
@@ -93,14 +94,14 @@ impl Manager {
     /// Tokens of the prompt, and the request with what it may read and insert.
     pub(super) fn as_it_counts<'a>(&self, request: &Admission<'a>) -> Result<(u32, Admission<'a>)> {
         let known = self.check_keys(request)?;
-        check_full_length(request.max_tokens, known)?;
+        check_full_length(request.max_seq_len, known)?;
         self.check_encoder(request)?;
         self.check_join(request.join)?;
         request.retention.map_or(Ok(()), Retention::validate)?;
         // What no key names is nobody else's, and so is all that is computed over it.
         let nameless = request.encoder_tokens > 0 && request.space.encoder.is_empty();
-        let (read, insert) = (request.read && !nameless, request.insert && !nameless);
-        Ok((known, Admission { read, insert, ..*request }))
+        let (read, insert) = (request.read_cache && !nameless, request.write_cache && !nameless);
+        Ok((known, Admission { read_cache: read, write_cache: insert, ..*request }))
     }
 
     /// Tokens of the prompt, unless its keys cannot be right.
@@ -114,7 +115,7 @@ impl Manager {
                 limit: format!("the prompt has {} full blocks", known / self.block_size()),
             });
         }
-        let findable = self.options.prefix_caching && (request.read || request.insert);
+        let findable = self.options.prefix_caching && (request.read_cache || request.write_cache);
         if findable
             && prompt.tokens.is_empty()
             && !prompt.keys.is_empty()
@@ -135,13 +136,13 @@ impl Manager {
     pub(super) fn find_start(
         &self,
         request: &Admission<'_>,
-        wanted: Wanted<'_>,
+        wanted: PrefixQuery<'_>,
         known: u32,
         found: u32,
         hits: &mut [Vec<BlockId>],
     ) -> Start {
         let mut start = Start { rows: found, good: found, ..Start::default() };
-        if !request.read || request.external > 0 {
+        if !request.read_cache || request.num_external_tokens > 0 {
             return start;
         }
         if request.join
@@ -170,11 +171,11 @@ impl Manager {
         &mut self,
         request: &Admission<'_>,
         known: u32,
-        counted: &Counted,
+        counted: &BlockNeeds,
         start: &Start,
         (root, keys): (Key, &[Key]),
         hits: &[Vec<BlockId>],
-    ) -> Grant {
+    ) -> Allocation {
         self.tick += 1;
         if request.retention.is_some() {
             self.retention.turn_on();
@@ -183,10 +184,10 @@ impl Manager {
             self.sessions.begin(request.meta.session);
         }
         let seq = self.sequences.create(hits.len());
-        self.note_admission(seq, request, known, start.good);
-        let &Counted { until, external, .. } = counted;
-        let using = Use { outlook: request.outlook, meta: request.meta, tokens: known };
-        self.own_start(seq, start, hits, using);
+        self.note_allocation(seq, request, known, start.good);
+        let &BlockNeeds { until, external, .. } = counted;
+        let access = Access { next_use: request.next_use, meta: request.meta, tokens: known };
+        self.own_start(seq, start, hits, access);
         let mut tables = std::mem::take(&mut self.created(seq).tables);
         let spare = if request.prompt.tokens.is_empty() { 0 } else { ANSWER };
         let spare_blocks = self.blocks_for(spare) as usize;
@@ -199,7 +200,7 @@ impl Manager {
         let rows = self.take_rows(seq, request, counted, start.rows, keys, &mut tables);
         let cached = start.good * self.block_size();
         let slots = rows.saturating_mul(self.block_size());
-        let insert = request.insert && self.options.prefix_caching;
+        let insert = request.write_cache && self.options.prefix_caching;
         let admitted = self.tick;
         let (cut, size) = (self.is_cut(hits), self.block_size());
         let sequence = self.created(seq);
@@ -211,7 +212,7 @@ impl Manager {
         sequence.published = start.good;
         sequence.private = !insert || cut;
         sequence.encoder_published = encoder_cached;
-        (sequence.admitted, sequence.used) = (admitted, admitted);
+        (sequence.allocated, sequence.used) = (admitted, admitted);
         // What came back was told of when it came first.
         sequence.sighted = if request.resumed { known / size } else { 0 };
         let granted_tokens = sequence.len;
@@ -227,7 +228,7 @@ impl Manager {
             (None, None) => 0,
         };
         self.note_computing(seq);
-        if request.whole_sequence {
+        if request.full_sequence_must_fit {
             self.note_promised(seq);
         }
         self.created(seq).usage = Usage {
@@ -236,7 +237,7 @@ impl Manager {
             resumed: request.resumed,
             ..Usage::default()
         };
-        Grant {
+        Allocation {
             seq,
             cached_tokens: cached,
             granted_tokens,
@@ -254,23 +255,23 @@ impl Manager {
         &mut self,
         seq: SeqId,
         request: &Admission<'_>,
-        counted: &Counted,
+        counted: &BlockNeeds,
         mut rows: u32,
         keys: &[Key],
         tables: &mut Tables,
     ) -> u32 {
         let may_refuse = request.fit == Fit::Partial && self.policy.may_refuse();
-        let wants_missed = request.insert && self.policy.wants_missed();
+        let wants_missed = request.write_cache && self.policy.wants_misses();
         while rows < self.blocks_for(counted.until) {
             let row = self.row_blocks(tables, rows);
             if self.pool.available() < row.saturating_add(counted.leave) {
                 break;
             }
-            let outlook = request.outlook.get(rows as usize).copied().unwrap_or(NEVER);
+            let next_use = request.next_use.get(rows as usize).copied().unwrap_or(NEVER);
             if wants_missed {
                 self.announce(keys, rows);
             }
-            if !self.obtain_row(seq, tables, rows, may_refuse.then_some(outlook)) {
+            if !self.obtain_row(seq, tables, rows, may_refuse.then_some(next_use)) {
                 break;
             }
             rows += 1;
@@ -297,16 +298,17 @@ fn remember(
     sequence.keys.reserve(keys.len() + spare.1);
     sequence.keys.extend_from_slice(keys);
     sequence.root = root;
-    sequence.salt.extend_from_slice(request.space.salt);
-    sequence.adapter.extend_from_slice(request.space.adapter);
+    sequence.cache_salt.extend_from_slice(request.space.cache_salt);
+    sequence.lora_name.extend_from_slice(request.space.lora_name);
     sequence.encoder.extend_from_slice(request.space.encoder);
     sequence.encoder_tokens = request.encoder_tokens;
-    (sequence.read, sequence.insert) = (request.read, request.insert);
-    sequence.extras.extend_from_slice(request.extras);
-    sequence.outlook.extend_from_slice(request.outlook);
+    (sequence.read_cache, sequence.write_cache) = (request.read_cache, request.write_cache);
+    sequence.mm_items.extend_from_slice(request.mm_items);
+    sequence.next_use.extend_from_slice(request.next_use);
     sequence.meta = request.meta;
     sequence.retention = request.retention.cloned().map(Box::new);
-    (sequence.max_tokens, sequence.whole) = (request.max_tokens, request.whole_sequence);
+    (sequence.max_seq_len, sequence.full_sequence_must_fit) =
+        (request.max_seq_len, request.full_sequence_must_fit);
     sequence.chunk = request.chunk;
 }
 
@@ -319,7 +321,7 @@ fn check_full_length(most: u32, known: u32) -> Result<()> {
         return Ok(());
     }
     Err(Error::Invalid {
-        what: "max_tokens",
+        what: "max_seq_len",
         value: most.to_string(),
         limit: format!("counts prompt and answer together, and the prompt has {known} tokens"),
     })

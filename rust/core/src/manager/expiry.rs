@@ -34,7 +34,7 @@ pub struct Owners {
 
 /// What has lapsed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Lapsed {
+pub struct ExpiryResult {
     /// Tickets whose deadline had come.
     pub tickets: Vec<u64>,
     /// Sequences that were cut because a load or a copy did not come.
@@ -46,7 +46,7 @@ pub struct Lapsed {
 }
 
 impl Manager {
-    /// Lets an outstanding ticket lapse at `at`, by whatever clock `expire` is called with.
+    /// Lets an outstanding ticket lapse at `at`, by whatever clock `expire_until` is called with.
     ///
     /// # Errors
     /// [`Error::UnknownTicket`].
@@ -64,8 +64,8 @@ impl Manager {
     ///
     /// # Errors
     /// None of its own.
-    pub fn expire(&mut self, now: u64) -> Result<Lapsed> {
-        let blocks = self.tell_time(now);
+    pub fn expire_until(&mut self, now: u64) -> Result<ExpiryResult> {
+        let blocks = self.notify_time(now);
         let lapsed = self.tickets.lapsed(now);
         let mut cut = Vec::new();
         for &ticket in &lapsed {
@@ -79,7 +79,7 @@ impl Manager {
         for &receipt in &pins {
             self.unlock(receipt)?;
         }
-        Ok(Lapsed { tickets: lapsed, cut, pins, blocks })
+        Ok(ExpiryResult { tickets: lapsed, cut, pins, blocks })
     }
 
     /// Outstanding tickets: what each stands for, the blocks it keeps (once each), and its deadline.
