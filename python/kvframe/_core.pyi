@@ -36,12 +36,10 @@ class Manager:
         statistics: bool = True,
         ghosts: SupportsIndex = ...,
         sample: SupportsIndex = 0,
-        strict: bool = False,
         remap_duplicates: bool = False,
         partial_hits: bool = False,
         admission: Any | None = None,
         admission_options: dict | None = None,
-        admission_strict: bool = False,
         matched: bool = False,
         mirrored: bool = False,
         pin_cap: SupportsFloat | SupportsIndex = 1.0,
@@ -757,7 +755,6 @@ class Slots:
         fingerprint: bytes,
         policy: Any,
         policy_options: dict | None = None,
-        strict: bool = False,
     ) -> Slots:
         """
         Empty slots; `policy` is a built-in's name or a driver of a Python policy.
@@ -883,7 +880,8 @@ class TierGate:
     """
     def __new__(cls, /, policy: Any, options: dict | None = None) -> TierGate:
         """
-        The built-in policy of that name.
+        The built-in policy of that name, or a driver of a Python policy, which is passed over where it
+        fails.
         """
     def admit(
         self,
@@ -904,7 +902,7 @@ class TierGate:
     ) -> Incomplete:
         """
         A verdict for each page from a place of a prefix on: 0 drops it, 1 keeps it, 2 is for the tier
-        below.
+        below. A page on which a Python policy is silent is kept.
         """
     def seen(self, /, keys: Any, now: SupportsIndex) -> None:
         """
@@ -925,7 +923,6 @@ class TierPages:
         in_flight: SupportsIndex,
         policy: Any,
         policy_options: dict | None = None,
-        strict: bool = False,
         backed_first: bool = False,
     ) -> TierPages:
         """
@@ -1084,7 +1081,6 @@ class TierPolicy:
         block_size: SupportsIndex,
         policy: Any,
         policy_options: dict | None = None,
-        strict: bool = False,
     ) -> TierPolicy:
         """
         An empty tier; `policy` is a built-in's name or a driver. Without `blocks` it is as large as it
@@ -1296,7 +1292,6 @@ def replay(
     mode: str,
     options: dict | None = None,
     *,
-    strict: bool = True,
     log: bool = False,
     admission: Any | None = None,
     admission_options: dict | None = None,

@@ -18,12 +18,11 @@ from kvframe.arguments import shown
 from kvframe.config import Config, Resolved
 from kvframe.config.rules import reusable_unit
 from kvframe.config.schema import GroupConfig
+from kvframe.drivers import admission, eviction, prefix
+from kvframe.drivers.asker import Terms
 from kvframe.errors import UsageError
 from kvframe.matched import Matched, check_index
 from kvframe.observe import Observed
-from kvframe.policies.driver import driver
-from kvframe.policies.gate import AdmissionDriver, gate_of
-from kvframe.policies.match import MatchDriver, matcher_of
 from kvframe.registry import Registry
 from kvframe.request import Extra, Request, TokenIds, name_bytes, one_session
 from kvframe.results import Committed, Counts, Lengths, Plan, Sight, Span
@@ -40,19 +39,17 @@ def _group(group: GroupConfig) -> dict[str, Any]:
 
 
 def _core_of(
-    resolved: Resolved, gate: AdmissionDriver | str, matcher: MatchDriver | None
+    resolved: Resolved, gate: admission.AdmissionDriver | None, matcher: prefix.PrefixDriver | None
 ) -> _core.Manager:
     """The core's manager, with what it calls of policies outside of it."""
     config = resolved.config
-    cache, policy, observe = config.cache, config.policy, config.observe
+    cache, observe = config.cache, config.observe
     pressure, retention = config.pressure, config.retention
-    asked = driver(
-        resolved.policy, resolved.options, policy.window, cache.block_size, policy.budget_ms
-    )
+    terms = Terms.of(config.policy, resolved.options, cache.block_size)
     return _core.Manager(
         blocks=resolved.capacity_blocks,
         block_size=cache.block_size,
-        policy=asked or resolved.policy.descriptor.name,
+        policy=eviction.driver(resolved.policy, terms) or resolved.policy.descriptor.name,
         policy_options=resolved.policy_options,
         hash=cache.hash,
         index=cache.index,
@@ -68,12 +65,10 @@ def _core_of(
         ghosts=observe.ghosts,
         sample=observe.sample,
         watermarks=(pressure.low, pressure.high, pressure.critical),
-        strict=policy.on_error == "raise",
         remap_duplicates=cache.remap_duplicates,
         partial_hits=cache.partial_hits,
-        admission=gate,
+        admission=gate or resolved.admission.descriptor.name,
         admission_options=resolved.admission_values,
-        admission_strict=config.admission.on_error == "raise",
         matched=matcher is not None,
         mirrored=matcher is not None and matcher.is_index,
     )
@@ -127,19 +122,14 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
         if not isinstance(config, Resolved):
             config = (config or Config()).resolve()
         self.resolved = config
-        admission, prefix = config.config.admission, config.config.prefix
-        self.block_size = size = config.config.cache.block_size
-        strict = admission.on_error == "raise"
-        gate = gate_of(
-            config.admission, config.admission_options, size, admission.budget_ms, strict
-        )
-        self._gate = gate if isinstance(gate, AdmissionDriver) else None
-        strict = prefix.on_error == "raise"
-        self._matcher = matcher_of(
-            config.prefix, config.prefix_options, size, strict, prefix.budget_ms
-        )
-        check_index(self._matcher, config.config)
-        self._core = _core_of(config, gate, self._matcher)
+        sections = config.config
+        self.block_size = size = sections.cache.block_size
+        terms = Terms.of(sections.admission, config.admission_options, size)
+        self._gate = admission.driver(config.admission, terms)
+        terms = Terms.of(sections.prefix, config.prefix_options, size)
+        self._matcher = prefix.driver(config.prefix, terms)
+        check_index(self._matcher, sections)
+        self._core = _core_of(config, self._gate, self._matcher)
 
     @classmethod
     def from_toml(
@@ -169,7 +159,8 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
 
         A page has room for the largest block of all groups.
         """
-        return {**self._core.options(), "padding": self.resolved.padding}
+        on_error = self.resolved.config.policy.on_error
+        return {**self._core.options(), "on_error": on_error, "padding": self.resolved.padding}
 
     @property
     def reusable_unit(self) -> int:

@@ -12,10 +12,10 @@ from kvframe._core import Manager as Core
 from kvframe._core import Request as CoreRequest
 from kvframe.arguments import shown
 from kvframe.config import Config
+from kvframe.drivers.admission import AdmissionDriver
+from kvframe.drivers.prefix import Answer, PrefixDriver
 from kvframe.errors import ConfigError, HeldError, UsageError
 from kvframe.policies.admission import Waiting
-from kvframe.policies.gate import AdmissionDriver
-from kvframe.policies.match import Answer, MatchDriver
 from kvframe.request import Extra, Request, RequestOptions, TokenIds, name_bytes, space
 from kvframe.results import Fit, Grant, Hit, Reason, Stepped
 
@@ -23,7 +23,7 @@ PER_TRY = ("chunk", "until", "partial", "resumed")
 """Options of a request that each attempt to admit it may set anew."""
 
 
-def check_index(matcher: MatchDriver | None, config: Config) -> None:
+def check_index(matcher: PrefixDriver | None, config: Config) -> None:
     """Check that the configuration suits an index in Python, whose answers the core checks by key.
 
     Raises:
@@ -98,7 +98,7 @@ class Matched:
     """The methods of `KVCacheManager` that ask about requests and admit them."""
 
     _core: Core
-    _matcher: MatchDriver | None
+    _matcher: PrefixDriver | None
     _gate: AdmissionDriver | None
 
     def _asks_of_queue(self) -> bool:

@@ -9,9 +9,9 @@ import random
 from functools import cache
 from pathlib import Path
 
+from kvframe.flat import TierPolicy, Use, resolve
 from kvframe.integrations.seams import FACTS, SEAMS
 from kvframe.policies.builtin import BUILTIN
-from kvframe.policies.tier import TierPolicy, Use, resolve
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "other-engines.md"
 BEGIN = "<!-- written by: python -m tests.integrations.losses -->\n"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from kvframe.flat import UNKNOWN, TierPolicy, Use
 from kvframe.integrations.peers import use_of
-from kvframe.policies.tier import UNKNOWN, TierPolicy, Use
 
 
 def test_what_is_said_is_taken() -> None:

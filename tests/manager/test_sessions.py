@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from kvframe import KVCacheManager, Request, SlotCache, Taken, UsageError, _core, session_id
+from kvframe.flat import TierPolicy, Use
 from kvframe.integrations.peers import use_of
 from kvframe.observe.redrive import redrive
 from kvframe.policies import BatchedEviction, Candidates
-from kvframe.policies.tier import TierPolicy, Use
 
 from .helpers import cached, manager, registry
 

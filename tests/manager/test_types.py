@@ -20,7 +20,7 @@ from kvframe import (
     UsageError,
 )
 from kvframe.blocks import BlockPool
-from kvframe.policies.tier import TierPolicy
+from kvframe.flat import TierPolicy
 
 from .helpers import cached, manager, state
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from kvframe import KVCacheManager, Request, SlotCache
+from kvframe.flat import TierPolicy, Use
 from kvframe.native import COLUMNS, USE
 from kvframe.observe.redrive import redrive
 from kvframe.policies import NO_NEXT_USE, BatchedEviction, Candidates
-from kvframe.policies.tier import TierPolicy, Use
 
 from ..native import helpers as native
 

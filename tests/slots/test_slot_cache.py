@@ -21,8 +21,8 @@ from kvframe import (
     StaleHandleError,
     UsageError,
 )
+from kvframe.flat import Use
 from kvframe.policies import BatchedEviction, Candidates
-from kvframe.policies.tier import Use
 
 from ..manager.helpers import registry
 

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import msgspec
 
-from kvframe.policies.tier import UNKNOWN, Use
+from kvframe.flat import UNKNOWN, Use
 
 PREFIX = "kvframe:"
 """What stands before a policy's name in an engine's configuration."""

@@ -10,7 +10,7 @@ import msgspec
 
 from kvframe.arguments import is_int, shown
 from kvframe.errors import BusyError, CapacityError, UsageError
-from kvframe.policies.tier import UNKNOWN, Use
+from kvframe.flat import UNKNOWN, Use
 from kvframe.tiers.below import Read, Rows, StoreTier, Written
 from kvframe.tiers.books import Keys, as_keys, as_tuples
 from kvframe.tiers.gate import EVICTED

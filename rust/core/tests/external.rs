@@ -4,7 +4,7 @@ mod common;
 
 use common::{SIZE, admit, open, prompt, request, run, serve, small};
 use kvframe_core::events::Kind;
-use kvframe_core::policy::{Candidates, External, Heard};
+use kvframe_core::policy::{Candidates, Consult, External, Heard};
 use kvframe_core::{Admission, BlockId, Error, Manager, Options};
 
 fn external(blocks: u32) -> Manager {

@@ -4,7 +4,7 @@ use kvframe_core::events::{Event, Kind};
 use kvframe_core::index::IndexKind;
 use kvframe_core::locks::Receipt;
 use kvframe_core::manager::{Fits, Ids, Pinner, Preempt, Step};
-use kvframe_core::policy::{Candidates, External, Heard, NAMES, PolicyOptions, by_name};
+use kvframe_core::policy::{Candidates, Consult, External, Heard, NAMES, PolicyOptions, by_name};
 use kvframe_core::retention::Hint;
 use kvframe_core::{Error, Grant, Group, GroupKind, HashAlgo, Manager, Options, Result, SeqId};
 
