@@ -199,12 +199,8 @@ impl<'py> Run<'_, 'py> {
             }
         })?;
         let mut outcome = begun.map_err(|refused| refused.told(py))?;
-        if let Some(native) = manager.host.outside().native() {
-            let failed = outcome.refused.iter().filter(|r| r.error == Error::PolicyFailed);
-            self.failures.extend(failed.map(|_| native.refusal(py)));
-        }
         let mut interrupt = None;
-        if manager.host.asks_python() {
+        if manager.host.consults() {
             interrupt = self.grow_consulting(py, &mut outcome).err();
             if interrupt.is_some() {
                 manager.locked(py, |core| self.grow_undecided(core, &mut outcome))?;
@@ -213,10 +209,10 @@ impl<'py> Run<'_, 'py> {
         if self.queue.len() > 0 {
             interrupt = self.admit_all(py, &mut outcome, interrupt).err();
         }
-        if manager.host.asks_python() || self.queue.len() > 0 {
+        if manager.host.consults() || self.queue.len() > 0 {
             manager.locked(py, |core| self.finish(core, &mut outcome))?;
         }
-        if manager.host.asks_python() {
+        if manager.host.consults() {
             interrupt = interrupt.or(manager.host.deliver_events(py).err());
         }
         if self.outputs.lost {
@@ -251,8 +247,8 @@ impl<'py> Run<'_, 'py> {
                 self.outputs.patch(i, entry);
             }
         }
-        if !self.manager.host.asks_python() {
-            self.grow_whole(core, &mut outcome).map_err(Wrong::Step)?;
+        if !self.manager.host.consults() {
+            self.grow(core, &mut outcome).map_err(Wrong::Step)?;
             if self.queue.len() == 0 {
                 self.finish(core, &mut outcome);
             }
@@ -304,30 +300,9 @@ impl<'py> Run<'_, 'py> {
     ) -> PyResult<()> {
         let (manager, step) = (self.manager, self.step);
         loop {
-            let tried = manager.locked(py, |core| {
-                let tried = core.admit_next(step, outcome, asked);
-                let Err(Error::NeedVictims { n }) = tried else { return tried };
-                let native = manager.host.outside().native().is_some() && decides;
-                if native && core.decide(n) {
-                    return core.admit_next(step, outcome, asked);
-                }
-                if native {
-                    core.settle_choice();
-                    outcome.refuse_admission(Error::PolicyFailed);
-                    return Ok(());
-                }
-                tried
-            })?;
-            let n = match tried {
+            let n = match manager.locked(py, |core| core.admit_next(step, outcome, asked))? {
                 Err(Error::NeedVictims { n }) => n,
-                other => {
-                    if let Some(native) = manager.host.outside().native()
-                        && outcome.refused.last().is_some_and(|r| r.error == Error::PolicyFailed)
-                    {
-                        self.failures.push(native.refusal(py));
-                    }
-                    return other.map_err(|error| from_core(py, &error));
-                }
+                other => return other.map_err(|error| from_core(py, &error)),
             };
             let found = if decides { manager.host.find_victims(py, n) } else { Ok(()) };
             if decides && found.is_ok() {
@@ -352,24 +327,6 @@ impl<'py> Run<'_, 'py> {
         })
     }
 
-    /// All of the growth, under a policy that answers inside the core.
-    fn grow_whole(&mut self, core: &mut Core, outcome: &mut StepOutcome) -> Result<(), Error> {
-        let Some(native) = self.manager.host.outside().native() else {
-            return self.grow(core, outcome);
-        };
-        // One question for the whole step, if it is one that takes looking at every candidate.
-        let short =
-            native.window().map_or(0, |_| core.step_shortage(self.step, self.queue.sizes()));
-        let mut able = short == 0 || core.decide(short);
-        while let Err(Error::NeedVictims { n }) = self.grow(core, outcome) {
-            if !std::mem::replace(&mut able, true) || !core.decide(n) {
-                core.settle_choice();
-                self.refuse_next(core, outcome);
-            }
-        }
-        Ok(())
-    }
-
     /// What the step has done already must be told, so a failure of the policy refuses one growth.
     fn refuse_next(&mut self, core: &mut Core, outcome: &mut StepOutcome) {
         let place = outcome.appended;
@@ -382,8 +339,11 @@ impl<'py> Run<'_, 'py> {
 
     fn grow_consulting(&mut self, py: Python<'_>, outcome: &mut StepOutcome) -> PyResult<()> {
         let (manager, step) = (self.manager, self.step);
-        // One question for the whole step, instead of one a sequence.
-        let short = manager.locked(py, |core| core.step_shortage(step, self.queue.sizes()))?;
+        // One question for the whole step, instead of one a sequence, if it is one about candidates.
+        let short = match manager.host.outside().window() {
+            Some(_) => manager.locked(py, |core| core.step_shortage(step, self.queue.sizes()))?,
+            None => 0,
+        };
         let mut asked = if short > 0 { manager.host.find_victims(py, short) } else { Ok(()) };
         while let Err(Error::NeedVictims { n }) =
             manager.locked(py, |core| self.grow(core, outcome))?

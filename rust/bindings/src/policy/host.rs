@@ -93,9 +93,9 @@ impl<C: Consult + Send> PolicyHost<C> {
         &self.outside
     }
 
-    /// Whether the policy is in Python.
-    pub fn asks_python(&self) -> bool {
-        matches!(self.outside, Outside::Python(_))
+    /// Whether a policy outside the core names the victims.
+    pub fn consults(&self) -> bool {
+        !matches!(self.outside, Outside::Nothing)
     }
 
     // --- the lock -------------------------------------------------------------------------------
@@ -176,39 +176,36 @@ impl<C: Consult + Send> PolicyHost<C> {
         self.locked(py, work)?.map_err(|e| self.error(py, &e))
     }
 
-    /// The same for work that may need victims: a policy in Python is asked for them without the lock,
-    /// as often as it takes, a native one under it.
+    /// The same for work that may need victims: the policy is asked for them between two tries, as often
+    /// as it takes.
     pub fn with_victims<T>(
         &self,
         py: Python<'_>,
         mut work: impl FnMut(&mut C) -> Result<T, Error>,
     ) -> PyResult<T> {
-        let native = self.outside.native().is_some();
         self.deliver_events(py)?;
         loop {
-            let tried = self.locked(py, |core| {
-                if native { with_native_victims(core, &mut work) } else { work(core) }
-            })?;
-            let found = match tried {
-                Err(Error::NeedVictims { n }) => self.find_victims(py, n),
-                outcome => {
-                    if self.asks_python() {
-                        self.locked(py, C::settle_choice)?;
-                    }
-                    return outcome.map_err(|e| self.error(py, &e));
-                }
+            let ended = match self.locked(py, &mut work)? {
+                Err(Error::NeedVictims { n }) => match self.find_victims(py, n) {
+                    Ok(()) => continue,
+                    Err(error) => Err(error),
+                },
+                outcome => outcome.map_err(|e| self.error(py, &e)),
             };
-            if let Err(error) = found {
+            if self.consults() {
                 self.locked(py, C::settle_choice)?;
-                return Err(error);
             }
+            return ended;
         }
     }
 
-    /// Has the policy choose `n` victims for the operation that follows.
+    /// Has the policy choose `n` victims for the operation that follows: one in Python without the lock,
+    /// a native one under it.
     pub fn find_victims(&self, py: Python<'_>, n: u32) -> PyResult<()> {
-        let Outside::Python(policy) = &self.outside else {
-            return Err(self.error(py, &Error::NeedVictims { n }));
+        let policy = match &self.outside {
+            Outside::Python(policy) => policy,
+            Outside::Native(_) if self.locked(py, |core| core.decide(n))? => return Ok(()),
+            _ => return Err(self.error(py, &Error::NeedVictims { n })),
         };
         let (decision, choice) = self.ask(py, policy, n as usize)?;
         self.locked(py, |core| core.decided(decision.n, choice.as_ref()))?;
@@ -254,21 +251,4 @@ impl<C: Consult + Send> PolicyHost<C> {
             None => self.locked(py, |core| tier(core).order()),
         }
     }
-}
-
-/// Work that may need victims of a native policy: it answers under the same lock. Want of victims is
-/// the outcome only where the policy decides nothing more.
-fn with_native_victims<C: Consult, T>(
-    core: &mut C,
-    work: &mut impl FnMut(&mut C) -> Result<T, Error>,
-) -> Result<T, Error> {
-    let mut outcome = work(core);
-    while let Err(Error::NeedVictims { n }) = outcome {
-        if !core.decide(n) {
-            break;
-        }
-        outcome = work(core);
-    }
-    core.settle_choice();
-    outcome
 }
