@@ -24,8 +24,9 @@ import numpy.typing as npt
 
 from kvframe import CacheConfig, Config, EvictionPolicy, KVCacheManager, PolicyConfig, _core
 from kvframe.bench.traces import load
+from kvframe.drivers.asker import Terms
+from kvframe.drivers.eviction import driver
 from kvframe.policies import BatchedEviction, Candidates
-from kvframe.policies.driver import driver
 from kvframe.registry import Loaded
 from perf.measure import MICRO, Sample, per_call, quiet
 from perf.native import compiled, compiler, manager
@@ -200,7 +201,7 @@ def hit_rates(trace_name: str, capacities: list[int], mode: str) -> list[dict[st
         for name in ("lru", "lfu"):
             row[name] = rate(_core.replay(trace, name, capacity, mode))
         for window in WINDOWS:
-            made = driver(found(Frequent), None, window, trace.block_size)
+            made = driver(found(Frequent), Terms(trace.block_size, window=window))
             row[f"window_{window}"] = rate(_core.replay(trace, made, capacity, mode))
         if row["window_0"] != row["lfu"]:
             raise AssertionError(f"{row['window_0']} with a full scan, lfu {row['lfu']}")

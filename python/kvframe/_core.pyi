@@ -36,12 +36,10 @@ class Manager:
         statistics: bool = True,
         ghosts: SupportsIndex = ...,
         sample: SupportsIndex = 0,
-        strict: bool = False,
         remap_duplicates: bool = False,
         partial_hits: bool = False,
         admission: Any | None = None,
         admission_options: dict | None = None,
-        admission_strict: bool = False,
         matched: bool = False,
         mirrored: bool = False,
         pin_cap: SupportsFloat | SupportsIndex = 1.0,
@@ -165,7 +163,7 @@ class Manager:
         """
     def eviction_order(self, /) -> Incomplete:
         """
-        Cached blocks in the policy's present order of death, as far as it is settled.
+        Cached blocks in the policy's present order of eviction, as far as it is settled.
         """
     def expire(self, /, now: SupportsIndex) -> tuple[list[int], list[int], list[int], int]:
         """
@@ -767,7 +765,6 @@ class Slots:
         fingerprint: bytes,
         policy: Any,
         policy_options: dict | None = None,
-        strict: bool = False,
     ) -> Slots:
         """
         Empty slots; `policy` is a built-in's name or a driver of a Python policy.
@@ -800,7 +797,7 @@ class Slots:
         """
     def check_integrity(self, /) -> None:
         """
-        Recounts the books.
+        Recounts the state.
         """
     def clear(
         self,
@@ -893,7 +890,8 @@ class TierGate:
     """
     def __new__(cls, /, policy: Any, options: dict | None = None) -> TierGate:
         """
-        The built-in policy of that name.
+        The built-in policy of that name, or a driver of a Python policy, which is passed over where it
+        fails.
         """
     def admit(
         self,
@@ -914,7 +912,7 @@ class TierGate:
     ) -> Incomplete:
         """
         A verdict for each page from a place of a prefix on: 0 drops it, 1 keeps it, 2 is for the tier
-        below.
+        below. A page on which a Python policy is silent is kept.
         """
     def seen(self, /, keys: Any, now: SupportsIndex) -> None:
         """
@@ -935,7 +933,6 @@ class TierPages:
         in_flight: SupportsIndex,
         policy: Any,
         policy_options: dict | None = None,
-        strict: bool = False,
         backed_first: bool = False,
     ) -> TierPages:
         """
@@ -956,7 +953,7 @@ class TierPages:
         """
     def check_integrity(self, /) -> None:
         """
-        Recounts the books.
+        Recounts the state.
         """
     def clear(self, /) -> list[tuple[tuple[int, int], int]]:
         """
@@ -978,7 +975,7 @@ class TierPages:
         """
     def evict_backed(self, /, keys: Any, n: SupportsIndex) -> list[tuple[tuple[int, int], int]]:
         """
-        Evicts up to `n` of the pages of `keys` that may die and that the tier below has.
+        Evicts up to `n` of the pages of `keys` that may be evicted and that the tier below has.
         """
     def expire(self, /, now: SupportsIndex) -> tuple[list[int], list[tuple[tuple[int, int], int]]]:
         """
@@ -998,7 +995,7 @@ class TierPages:
         """
     def lend(self, /, pages: SupportsIndex) -> tuple[Incomplete, list[tuple[tuple[int, int], int]]]:
         """
-        Pages for whoever keeps books of its own, and who made room.
+        Pages for whoever keeps track by itself, and who made room.
         """
     def load(
         self,
@@ -1094,7 +1091,6 @@ class TierPolicy:
         block_size: SupportsIndex,
         policy: Any,
         policy_options: dict | None = None,
-        strict: bool = False,
     ) -> TierPolicy:
         """
         An empty tier; `policy` is a built-in's name or a driver. Without `blocks` it is as large as it
@@ -1102,7 +1098,7 @@ class TierPolicy:
         """
     def check_integrity(self, /) -> None:
         """
-        Recounts the books.
+        Recounts the state.
         """
     def claim(self, /, blocks: SupportsGetItem[int, SupportsIndex]) -> None:
         """
@@ -1157,11 +1153,11 @@ class TierPolicy:
         """
     def next(self, /, spared: SupportsGetItem[int, SupportsIndex]) -> int | None:
         """
-        The next to die, which stays.
+        The next to be evicted, which stays.
         """
     def order(self, /) -> list[int]:
         """
-        Blocks nobody owns in the order they would die now; a policy from outside is asked for it.
+        Blocks nobody owns in the order they would be evicted now; a policy from outside is asked for it.
         """
     def refresh(self, /, blocks: SupportsGetItem[int, SupportsIndex]) -> None:
         """
@@ -1183,7 +1179,7 @@ class TierPolicy:
         self, /, n: SupportsIndex, spared: SupportsGetItem[int, SupportsIndex]
     ) -> list[int] | None:
         """
-        The next to die, which have left; None if there are fewer.
+        The next to be evicted, which have left; None if there are fewer.
         """
 
 @final
@@ -1306,7 +1302,6 @@ def replay(
     mode: str,
     options: dict | None = None,
     *,
-    strict: bool = True,
     log: bool = False,
     admission: Any | None = None,
     admission_options: dict | None = None,

@@ -11,10 +11,10 @@ import numpy.typing as npt
 from kvframe._core import Manager as Core
 from kvframe._core import Request as CoreRequest
 from kvframe.config import Config
+from kvframe.drivers.admission import AdmissionDriver
+from kvframe.drivers.prefix import Answer, PrefixDriver
 from kvframe.errors import ConfigError, HeldError
 from kvframe.policies.admission import Waiting
-from kvframe.policies.gate import AdmissionDriver
-from kvframe.policies.match import Answer, MatchDriver
 from kvframe.request import MMItem, Request, TokenIds, name_bytes, space
 from kvframe.results import Allocation, Reason, StepResult
 
@@ -22,7 +22,7 @@ PER_TRY = ("chunk", "until", "partial", "resumed")
 """Options of a request that each attempt to admit it may set anew."""
 
 
-def check_index(matcher: MatchDriver | None, config: Config) -> None:
+def check_index(matcher: PrefixDriver | None, config: Config) -> None:
     """Check that the configuration suits an index in Python, whose answers the core checks by key.
 
     Raises:
@@ -103,7 +103,7 @@ class Prompts:
     """
 
     def __init__(
-        self, core: Core, matcher: MatchDriver | None, gate: AdmissionDriver | None
+        self, core: Core, matcher: PrefixDriver | None, gate: AdmissionDriver | None
     ) -> None:
         self.matcher = matcher
         self._core, self._gate = core, gate

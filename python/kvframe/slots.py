@@ -10,9 +10,10 @@ import numpy.typing as npt
 from kvframe._core import Slots as _Slots
 from kvframe.arguments import shown
 from kvframe.config import Resolved
+from kvframe.drivers.asker import Terms
+from kvframe.drivers.eviction import driver
 from kvframe.errors import UsageError
-from kvframe.policies.driver import driver
-from kvframe.policies.flat import UNKNOWN, Access, resolve, row_of
+from kvframe.flat import UNKNOWN, Access, resolve, row_of
 from kvframe.request import Handles, TokenIds, name_bytes, one_session, space
 from kvframe.results import NO_COPIES, CopyPlan
 
@@ -116,18 +117,14 @@ class SlotCache:
         weight_version: str = "",
     ) -> None:
         resolved = policy if isinstance(policy, Resolved) else resolve(policy)
-        config = resolved.config.policy
+        terms = Terms.of(resolved.config.policy, resolved.options, length)
         self._core = _Slots(
             slots=slots,
             length=length,
             least_copy=least_copy,
             fingerprint=name_bytes("weight_version", weight_version),
-            policy=driver(
-                resolved.policy, resolved.options, config.window, length, config.budget_ms
-            )
-            or resolved.policy.descriptor.name,
+            policy=driver(resolved.policy, terms) or resolved.policy.descriptor.name,
             policy_options=resolved.policy_options,
-            strict=config.on_error == "raise",
         )
 
     # --- a request's life -----------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 from kvframe import KVCacheManager, PluginError, Request, UsageError
 from kvframe.config import Resolved
-from kvframe.policies.flat import TierPolicy
+from kvframe.flat import TierPolicy
 
 from ..policies.drive import follow, traffic
 from ..policies.twins import TWINS

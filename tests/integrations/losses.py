@@ -9,9 +9,9 @@ import random
 from functools import cache
 from pathlib import Path
 
+from kvframe.flat import Access, TierPolicy, resolve
 from kvframe.integrations.plug_points import FACTS, PLUG_POINTS
 from kvframe.policies.builtin import BUILTIN
-from kvframe.policies.flat import Access, TierPolicy, resolve
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "other-engines.md"
 BEGIN = "<!-- written by: python -m tests.integrations.losses -->\n"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from kvframe.flat import UNKNOWN, Access, TierPolicy
 from kvframe.integrations.peers import use_of
-from kvframe.policies.flat import UNKNOWN, Access, TierPolicy
 
 
 def test_what_is_said_is_taken() -> None:

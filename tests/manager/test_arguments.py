@@ -24,8 +24,8 @@ from kvframe import (
     UsageError,
 )
 from kvframe.blocks import BlockPool
+from kvframe.flat import Access, TierPolicy
 from kvframe.policies import BatchedPrefix
-from kvframe.policies.flat import Access, TierPolicy
 from kvframe.retention import Keep, Retention, TokenRange
 
 from .gates import serve

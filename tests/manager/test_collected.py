@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kvframe import Config, PolicyConfig, Resolved, SlotCache
+from kvframe.flat import TierPolicy
 from kvframe.policies import BatchedEviction, BatchedPrefix
-from kvframe.policies.flat import TierPolicy
 
 from .gates import UsedTwice, gated, gates
 from .helpers import cached, manager, registry

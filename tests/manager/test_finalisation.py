@@ -89,8 +89,9 @@ def serves(kv):
 
 def replays():
     trace = _core.Trace.parse(TRACE, "t")
-    from kvframe.policies.driver import driver
-    _core.replay(trace, driver(known.eviction("score"), None, None, 512), 2, "engine")
+    from kvframe.drivers.asker import Terms
+    from kvframe.drivers.eviction import driver
+    _core.replay(trace, driver(known.eviction("score"), Terms(512)), 2, "engine")
 
 class Array:
     def __array__(self, *_, **__): never_back()

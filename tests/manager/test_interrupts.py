@@ -10,8 +10,8 @@ import pytest
 
 from kvframe import KVCacheManager
 from kvframe.config import Resolved
+from kvframe.flat import TierPolicy
 from kvframe.policies import BatchedEviction
-from kvframe.policies.flat import TierPolicy
 
 from .helpers import cached, manager, registry, state
 

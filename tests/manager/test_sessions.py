@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from kvframe import HintStatus, KVCacheManager, Request, SlotCache, UsageError, _core, session_id
+from kvframe.flat import Access, TierPolicy
 from kvframe.integrations.peers import use_of
 from kvframe.policies import BatchedEviction, Candidates
-from kvframe.policies.flat import Access, TierPolicy
-from kvframe.stats.redrive import redrive
+from kvframe.stats import redrive
 
 from .helpers import cached, manager, registry
 

@@ -73,7 +73,7 @@ def test_one_in_time_is_asked_again() -> None:
 def test_a_decision_that_does_not_return_is_named_by_a_watchdog(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kvframe.policies.budget.OVERDUE_S", 0.02)
+    monkeypatch.setattr("kvframe.drivers.budget.OVERDUE_S", 0.02)
 
     class Stuck(BatchedEviction):
         def score(self, candidates: Any, out: Any) -> None:

@@ -19,7 +19,7 @@ from kvframe import (
     TokenRange,
     UsageError,
 )
-from kvframe.policies.flat import TierPolicy
+from kvframe.flat import TierPolicy
 
 from .helpers import cached, manager, state
 

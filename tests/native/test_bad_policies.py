@@ -15,8 +15,9 @@ import pytest
 
 from kvframe import KVCacheManager, PolicyError, _core
 from kvframe.bench.traces import load
+from kvframe.drivers.asker import Terms
+from kvframe.drivers.eviction import driver
 from kvframe.native import NONE
-from kvframe.policies.driver import driver
 
 from .helpers import found, manager, of, serve
 
@@ -225,8 +226,9 @@ def test_a_replay_tells_at_its_end() -> None:
     trace = load("conversation").trace
 
     def replay(strict: bool) -> Any:
-        made = driver(found(lambda: of({"victim": lambda *_: NONE})), None, None, trace.block_size)
-        return _core.replay(trace, made, 20_000, "engine", strict=strict)
+        policy = found(lambda: of({"victim": lambda *_: NONE}))
+        made = driver(policy, Terms(trace.block_size, strict=strict))
+        return _core.replay(trace, made, 20_000, "engine")
 
     with pytest.raises(PolicyError, match="victim named none of"):
         replay(strict=True)

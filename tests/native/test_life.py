@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from kvframe import KVCacheManager, PolicyError, UsageError, _core
-from kvframe.native import COLUMNS, FACTS, NONE, ACCESS, NativePolicy
+from kvframe.drivers.asker import Terms
+from kvframe.drivers.eviction import driver
+from kvframe.native import ACCESS, COLUMNS, FACTS, NONE, NativePolicy
 from kvframe.policies import COLUMNS as BATCHED
 from kvframe.policies import NO_NEXT_USE, BatchedEviction, Candidates
-from kvframe.policies.driver import driver
 
 from . import helpers
 from .helpers import Function, found, in_c, manager, of, serve
@@ -62,7 +63,7 @@ def test_destroy_gets_what_create_made() -> None:
 def test_a_cache_that_cannot_be_made_leaves_no_state() -> None:
     states = helpers.compiled().states
     before = states()
-    made = driver(found(lambda: in_c("order")), None, None, SIZE)
+    made = driver(found(lambda: in_c("order")), Terms(SIZE))
     with pytest.raises(UsageError):
         _core.Manager(blocks=0, block_size=SIZE, policy=made)
     del made

@@ -10,8 +10,9 @@ from numba import cfunc, types
 
 from kvframe import KVCacheManager, _core
 from kvframe.bench.traces import load
-from kvframe.native import COLUMNS, NONE, SIGNATURES, ACCESS, NativePolicy
-from kvframe.policies.driver import driver
+from kvframe.drivers.asker import Terms
+from kvframe.drivers.eviction import driver
+from kvframe.native import ACCESS, COLUMNS, NONE, SIGNATURES, NativePolicy
 
 from .helpers import found, manager, serve
 
@@ -43,7 +44,7 @@ def test_a_score_by_columns_is_the_built_in_lfu() -> None:
     policy = NativePolicy.of_functions(
         {"score": frequent}, abi=(1, 0), wants=["uses", "last_use"], window=0
     )
-    made = driver(found(lambda: policy), None, None, trace.block_size)
+    made = driver(found(lambda: policy), Terms(trace.block_size))
     ours = _core.replay(trace, made, 2_000, "engine")
     lfu = _core.replay(trace, "lfu", 2_000, "engine")
     assert ours["policy_failures"] == 0

@@ -12,7 +12,8 @@ import pytest
 
 from kvframe import HandleError, KVCacheManager, _core
 from kvframe.bench.traces import load
-from kvframe.policies.driver import driver
+from kvframe.drivers.asker import Terms
+from kvframe.drivers.eviction import driver
 from tests.workers import beside, together
 
 from . import helpers
@@ -31,7 +32,7 @@ def jealous() -> Any:
 def test_a_replay_runs_while_python_is_busy(jealous: None) -> None:
     """The busy thread does not let go before the replay has long ended."""
     trace = load("conversation").trace
-    made = driver(found(lambda: in_c("order")), None, None, trace.block_size)
+    made = driver(found(lambda: in_c("order")), Terms(trace.block_size))
     alone = _core.replay(trace, "lru", 4_000, "engine")
     states = helpers.compiled().states  # a PyDLL would let go
     with beside(lambda: _core.replay(trace, made, 4_000, "engine")) as (replay,):

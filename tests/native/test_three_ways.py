@@ -21,8 +21,9 @@ from kvframe import (
     _core,
 )
 from kvframe.bench.traces import load
+from kvframe.drivers.asker import Terms
+from kvframe.drivers.eviction import driver
 from kvframe.policies import BatchedEviction, Candidates
-from kvframe.policies.driver import driver
 
 from .helpers import found, in_c, manager
 
@@ -137,7 +138,7 @@ def test_a_replay_gives_the_same_log(form: str, trace: str) -> None:
     way, make = FORMS[form]
     blocks = 1_000
     loaded = load(trace).trace
-    made = driver(found(make, way), None, None, loaded.block_size)
+    made = driver(found(make, way), Terms(loaded.block_size))
     ours = _core.replay(loaded, made, blocks, "engine", log=True)
     lru = _core.replay(loaded, "lru", blocks, "engine", log=True)
     assert ours["policy_failures"] == 0

@@ -12,8 +12,8 @@ import pytest
 
 from kvframe.config import Resolved
 from kvframe.errors import HandleError, PolicyError
+from kvframe.flat import TierPolicy
 from kvframe.native import NativePolicy
-from kvframe.policies.flat import TierPolicy
 
 from .helpers import found, in_c, of
 

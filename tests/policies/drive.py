@@ -103,7 +103,6 @@ def run(
         policy=policy,
         policy_options=options,
         event_log=True,
-        strict=True,
         sessions=bool(load.hints),
     )
     asked: dict[int, Request] = {}

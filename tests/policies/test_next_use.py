@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from kvframe import KVCacheManager, Request, SlotCache
-from kvframe.native import COLUMNS, USE
+from kvframe.flat import Access, TierPolicy
+from kvframe.native import COLUMNS
 from kvframe.policies import NO_NEXT_USE, BatchedEviction, Candidates
-from kvframe.policies.flat import Access, TierPolicy
-from kvframe.stats.redrive import redrive
+from kvframe.stats import redrive
 
 from ..native import helpers as native
 

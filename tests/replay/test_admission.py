@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 
 from kvframe import _core
+from kvframe.drivers.admission import AdmissionDriver
+from kvframe.drivers.asker import Terms
 from kvframe.errors import PolicyError
 from kvframe.policies import BatchedAdmission
-from kvframe.policies.gate import AdmissionDriver
 
 from ..manager.gates import UsedTwice, gates
 from .traces import replay, trace
 
 
-def driver(make: Any, name: str = "mine") -> AdmissionDriver:
-    return AdmissionDriver(make(), gates(name, make).admission(name), 512, None)
+def driver(make: Any, name: str = "mine", strict: bool = True) -> AdmissionDriver:
+    return AdmissionDriver(gates(name, lambda _: make()).admission(name), Terms(512, strict=strict))
 
 
 @pytest.mark.parametrize("mode", ["trace", "engine"])
@@ -65,8 +66,7 @@ def test_or_keeps_everything_if_it_may() -> None:
             "lru",
             1_000,
             "engine",
-            strict=False,
-            admission=driver(Broken, "broken-gate"),
+            admission=driver(Broken, "broken-gate", strict=False),
         )
     assert got["admission_failures"] > 1_000
     assert got["hit_tokens"] == replay("synthetic", "lru", 1_000, "engine")["hit_tokens"]

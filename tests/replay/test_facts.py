@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from kvframe import EvictionPolicy, KVCacheManager, Registry, Resolved, _core, session_id
+from kvframe.drivers.asker import Terms
+from kvframe.drivers.eviction import EvictionDriver
 from kvframe.hookspecs import hookimpl
 from kvframe.policies import COLUMNS, NO_NEXT_USE, BatchedEviction, Candidates
-from kvframe.policies.driver import Driver
-from kvframe.policies.driver import driver as build
 
 from .arc import Arc
 
@@ -35,10 +35,8 @@ def registry(make: Callable[[], BatchedEviction]) -> Registry:
     return known
 
 
-def driver(make: Callable[[], BatchedEviction]) -> Driver:
-    built = build(registry(make).eviction("mine"), None, None, SIZE)
-    assert isinstance(built, Driver)
-    return built
+def driver(make: Callable[[], BatchedEviction]) -> EvictionDriver:
+    return EvictionDriver(registry(make).eviction("mine"), Terms(SIZE))
 
 
 def rows(requests: int) -> list[dict[str, Any]]:

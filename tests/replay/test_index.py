@@ -7,16 +7,17 @@ from typing import Any
 import pytest
 
 from kvframe import _core
+from kvframe.drivers.asker import Terms
+from kvframe.drivers.prefix import PrefixDriver
 from kvframe.errors import PolicyError
 from kvframe.policies import BatchedPrefix
-from kvframe.policies.match import MatchDriver
 
 from ..manager.matchers import DictIndex, matchers
 from .traces import replay, trace
 
 
-def driver(make: Any, name: str = "mine", strict: bool = True) -> MatchDriver:
-    return MatchDriver(make(), matchers(name, make).prefix(name), 512, strict, None)
+def driver(make: Any, name: str = "mine", strict: bool = True) -> PrefixDriver:
+    return PrefixDriver(matchers(name, lambda _: make()).prefix(name), Terms(512, strict=strict))
 
 
 @pytest.mark.parametrize("mode", ["trace", "engine"])

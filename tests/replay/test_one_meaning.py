@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from kvframe import EvictionPolicy, Registry, _core, hookimpl
+from kvframe.drivers.asker import Terms
+from kvframe.drivers.eviction import EvictionDriver
 from kvframe.errors import PolicyError
 from kvframe.policies import BatchedEviction
-from kvframe.policies.driver import Driver
 
 from .traces import replay, trace
 
@@ -72,7 +73,7 @@ class Named(Ranked):
         out[:] = offer["block"][order[: len(out)]]
 
 
-def driver(make: type[BatchedEviction], name: str = "mine") -> Driver:
+def driver(make: type[BatchedEviction], name: str = "mine", strict: bool = True) -> EvictionDriver:
     class Plugin:
         @hookimpl
         def kvframe_eviction(self) -> list[EvictionPolicy]:
@@ -83,11 +84,7 @@ def driver(make: type[BatchedEviction], name: str = "mine") -> Driver:
 
     known = Registry()
     known.register(Plugin(), name, "kvframe-test", "3.2.1")
-    from kvframe.policies.driver import driver as build
-
-    built = build(known.eviction(name), None, None, 512)
-    assert isinstance(built, Driver)
-    return built
+    return EvictionDriver(known.eviction(name), Terms(512, strict=strict))
 
 
 PAIRS = [
@@ -146,8 +143,9 @@ def test_or_goes_on_in_the_built_in_order_if_it_may(
     make: type[BatchedEviction], message: str
 ) -> None:
     name = f"bad-{make.__name__.lower()}"
+    made = driver(make, name, strict=False)
     with pytest.warns(RuntimeWarning, match=message):
-        got = _core.replay(trace("synthetic"), driver(make, name), 1_000, "engine", strict=False)
+        got = _core.replay(trace("synthetic"), made, 1_000, "engine")
     assert got["policy_failures"] > 1_000
     assert got["hit_tokens"] == replay("synthetic", "lru", 1_000, "engine")["hit_tokens"]
 

@@ -101,9 +101,7 @@ class Bare:
     """The core under a policy that no configuration may name, with the manager's verbs."""
 
     def __init__(self, policy: str, capacity: int) -> None:
-        self.core = _core.Manager(
-            blocks=capacity, block_size=SIZE, policy=policy, event_log=True, strict=True
-        )
+        self.core = _core.Manager(blocks=capacity, block_size=SIZE, policy=policy, event_log=True)
 
     def admit(self, prompt: None, **options: Any) -> Any:
         from kvframe import Allocation

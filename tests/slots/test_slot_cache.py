@@ -21,8 +21,8 @@ from kvframe import (
     StaleHandleError,
     UsageError,
 )
+from kvframe.flat import Access
 from kvframe.policies import BatchedEviction, Candidates
-from kvframe.policies.flat import Access
 
 from ..manager.helpers import registry
 

@@ -11,8 +11,8 @@ import pytest
 
 from kvframe.config import Resolved
 from kvframe.errors import PolicyError, UsageError
+from kvframe.flat import TierPolicy
 from kvframe.policies import BatchedEviction
-from kvframe.policies.flat import TierPolicy
 
 from ..manager.helpers import VERSION, registry
 from ..manager.test_bad_policies import CASES, Body

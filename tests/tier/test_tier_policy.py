@@ -13,10 +13,11 @@ import kvframe
 from kvframe import KVCacheManager, _core
 from kvframe.config import Resolved
 from kvframe.descriptors import EvictionPolicy
+from kvframe.drivers.asker import Terms
+from kvframe.drivers.eviction import driver
 from kvframe.errors import CapacityError, ConfigError, UsageError
+from kvframe.flat import Access, TierPolicy
 from kvframe.policies import BatchedEviction, Candidates
-from kvframe.policies.driver import driver
-from kvframe.policies.flat import Access, TierPolicy
 from kvframe.registry import Registry
 
 BUILTIN = [
@@ -267,7 +268,7 @@ def test_one_plugin_runs_in_the_manager_the_tier_and_the_replay() -> None:
     assert tier.victims(2) == ["a", "b"]
     line = '{"timestamp": %d, "input_length": 1024, "output_length": 1, "hash_ids": [%d, %d]}\n'
     lines = "".join(line % (n, 2 * n, 2 * n + 1) for n in range(8))
-    made = driver(resolved.policy, resolved.options, None, 512)
+    made = driver(resolved.policy, Terms(512, resolved.options))
     _core.replay(_core.Trace.parse(lines.encode(), "eight"), made, 8, "trace")
     in_manager, in_tier, in_replay = MADE
     assert type(in_manager) is type(in_tier) is type(in_replay) is OldestFirst

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from kvframe.bench.named import Named, options_of
 from kvframe.bench.options import keyed
 from kvframe.descriptors import AdmissionPolicy
-from kvframe.policies.gate import AdmissionDriver, gate_of
+from kvframe.drivers.admission import AdmissionDriver, driver
+from kvframe.drivers.asker import Terms
 from kvframe.registry import Registry
 
 KEEP_ALL = "always"
@@ -21,7 +22,8 @@ class Admission(Named[AdmissionPolicy]):
         Raises:
             PluginError: the policy cannot be made.
         """
-        return gate_of(self.loaded, self.options, block_size), self.option_values
+        made = driver(self.loaded, Terms(block_size, self.options))
+        return made or self.loaded.descriptor.name, self.option_values
 
 
 def choose_all(texts: Iterable[str], registry: Registry) -> list[Admission]:

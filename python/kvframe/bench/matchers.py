@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from kvframe.bench.named import Named, options_of
 from kvframe.bench.options import keyed
 from kvframe.descriptors import PrefixMatcher
+from kvframe.drivers.asker import Terms
+from kvframe.drivers.prefix import PrefixDriver, driver
 from kvframe.errors import ConfigError
-from kvframe.policies.match import MatchDriver, matcher_of
 from kvframe.registry import Registry
 
 OWN = "hash"
@@ -18,13 +19,13 @@ DEFAULT = (OWN,)
 class Matcher(Named[PrefixMatcher]):
     """A prefix matcher and its options."""
 
-    def engine_policy(self, block_size: int) -> MatchDriver | None:
+    def engine_policy(self, block_size: int) -> PrefixDriver | None:
         """What `kvframe._core.replay` takes, made anew.
 
         Raises:
             PluginError: the matcher cannot be made.
         """
-        return matcher_of(self.loaded, self.options, block_size)
+        return driver(self.loaded, Terms(block_size, self.options))
 
 
 def choose_all(texts: Iterable[str], registry: Registry) -> list[Matcher]:

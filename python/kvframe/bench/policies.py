@@ -16,8 +16,9 @@ from kvframe.config.environment import EnvText
 from kvframe.config.schema import PolicyConfig
 from kvframe.config.values import build
 from kvframe.descriptors import EvictionPolicy
+from kvframe.drivers.asker import Terms
+from kvframe.drivers.eviction import driver
 from kvframe.errors import KVFrameError
-from kvframe.policies.driver import driver
 from kvframe.registry import Loaded, Registry
 
 BASELINE, OPTIMUM, BOUND = "lru", "opt", "infinite"
@@ -71,7 +72,7 @@ class Choice:
         Raises:
             PluginError: the policy cannot be made.
         """
-        made = driver(self.loaded, self.options, self.window, block_size)
+        made = driver(self.loaded, Terms(block_size, self.options, window=self.window))
         if made is None:
             values = msgspec.structs.asdict(self.options) if self.options is not None else None
             return EnginePolicy(self.name, values)

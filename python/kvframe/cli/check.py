@@ -12,10 +12,9 @@ import click
 from kvframe.cli import BAD_INPUT, fail
 from kvframe.config import Resolved
 from kvframe.config.show import json_schema, show
+from kvframe.drivers import admission, eviction, prefix
+from kvframe.drivers.asker import Terms
 from kvframe.errors import ConfigError
-from kvframe.policies.driver import driver
-from kvframe.policies.gate import gate_of
-from kvframe.policies.match import matcher_of
 from kvframe.registry import Registry
 
 
@@ -58,10 +57,10 @@ def _made(file: Path | None) -> Resolved:
     """What the file resolves to; its policies are made, where mistakes of their own show."""
     resolved = Resolved.load(file)
     block_size = resolved.config.cache.block_size
-    driver(resolved.policy, resolved.options, None, block_size)
-    gate_of(resolved.admission, resolved.admission_options, block_size)
-    matcher_of(resolved.prefix, resolved.prefix_options, block_size)
+    eviction.driver(resolved.policy, Terms(block_size, resolved.options))
+    admission.driver(resolved.admission, Terms(block_size, resolved.admission_options))
+    prefix.driver(resolved.prefix, Terms(block_size, resolved.prefix_options))
     for tier in resolved.tiers:
-        driver(tier.policy, tier.policy_options, None, block_size)
-        gate_of(tier.admission, tier.admission_options, block_size)
+        eviction.driver(tier.policy, Terms(block_size, tier.policy_options))
+        admission.driver(tier.admission, Terms(block_size, tier.admission_options))
     return resolved

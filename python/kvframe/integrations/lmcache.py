@@ -16,8 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kvframe.config import Resolved
+from kvframe.flat import TierPolicy, resolve
 from kvframe.integrations.peers import PREFIX, seam
-from kvframe.policies.flat import TierPolicy, resolve
 from kvframe.registry import Registry
 
 SUPPORTED = "0.5.6"

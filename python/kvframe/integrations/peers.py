@@ -8,7 +8,7 @@ from types import ModuleType
 
 import msgspec
 
-from kvframe.policies.flat import UNKNOWN, Access
+from kvframe.flat import UNKNOWN, Access
 
 PREFIX = "kvframe:"
 """What stands before a policy's name in an engine's configuration."""

@@ -23,8 +23,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from kvframe.config import Resolved
+from kvframe.flat import Access, TierPolicy, resolve
 from kvframe.integrations.peers import PREFIX, seam
-from kvframe.policies.flat import Access, TierPolicy, resolve
 from kvframe.registry import Registry
 
 SUPPORTED = "0.5.23"

@@ -8,7 +8,7 @@ In ``kv_connector_extra_config``, beside ``cpu_bytes_to_use``::
 ``kvframe:NAME`` is the policy of that name with its defaults; ``KvframeCachePolicy`` is what
 kvframe.toml and the environment say. vLLM gives no parents; it gives places in the prompt, which
 are passed on as depths, and ``kv_transfer_params["kvframe"]`` of a request, which may hold the
-fields of `kvframe.policies.flat.Use`; what a client puts there wrong is left out, with a warning.
+fields of `kvframe.flat.Access`; what a client puts there wrong is left out, with a warning.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from kvframe.config import Resolved
+from kvframe.flat import Access, TierPolicy, resolve
 from kvframe.integrations.peers import PREFIX, seam, use_of
-from kvframe.policies.flat import Access, TierPolicy, resolve
 
 SUPPORTED = "0.33"
 """Versions of vLLM whose plug point this is."""

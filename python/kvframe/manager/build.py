@@ -7,9 +7,8 @@ from typing import Any
 from kvframe import _core
 from kvframe.config import Resolved
 from kvframe.config.schema import GroupConfig
-from kvframe.policies.driver import driver
-from kvframe.policies.gate import AdmissionDriver
-from kvframe.policies.match import MatchDriver
+from kvframe.drivers import admission, eviction, prefix
+from kvframe.drivers.asker import Terms
 from kvframe.request import name_bytes
 
 
@@ -19,19 +18,17 @@ def _group(group: GroupConfig) -> dict[str, Any]:
 
 
 def core_of(
-    resolved: Resolved, gate: AdmissionDriver | str, matcher: MatchDriver | None
+    resolved: Resolved, gate: admission.AdmissionDriver | None, matcher: prefix.PrefixDriver | None
 ) -> _core.Manager:
     """The core's manager, with what it calls of policies outside of it."""
     config = resolved.config
-    cache, policy, observe = config.cache, config.policy, config.observe
+    cache, observe = config.cache, config.observe
     pressure, retention = config.pressure, config.retention
-    asked = driver(
-        resolved.policy, resolved.options, policy.window, cache.block_size, policy.budget_ms
-    )
+    terms = Terms.of(config.policy, resolved.options, cache.block_size)
     return _core.Manager(
         blocks=resolved.capacity_blocks,
         block_size=cache.block_size,
-        policy=asked or resolved.policy.descriptor.name,
+        policy=eviction.driver(resolved.policy, terms) or resolved.policy.descriptor.name,
         policy_options=resolved.policy_options,
         hash=cache.hash,
         index=cache.index,
@@ -47,12 +44,10 @@ def core_of(
         ghosts=observe.ghosts,
         sample=observe.sample,
         watermarks=(pressure.low, pressure.high, pressure.critical),
-        strict=policy.on_error == "raise",
         remap_duplicates=cache.remap_duplicates,
         partial_hits=cache.partial_hits,
-        admission=gate,
+        admission=gate or resolved.admission.descriptor.name,
         admission_options=resolved.admission_values,
-        admission_strict=config.admission.on_error == "raise",
         matched=matcher is not None,
         mirrored=matcher is not None and matcher.is_index,
     )

@@ -17,13 +17,13 @@ from kvframe import renamed
 from kvframe.arguments import is_int, shown
 from kvframe.blocks import BlockPool
 from kvframe.config import Config, Resolved
+from kvframe.drivers import admission, prefix
+from kvframe.drivers.asker import Terms
 from kvframe.errors import UsageError
 from kvframe.manager.build import core_of
 from kvframe.manager.step import queue_of, requests_of, step_result
 from kvframe.manager.tables import Offsets, ragged, slot_count, widest
 from kvframe.pins import Pins
-from kvframe.policies.gate import AdmissionDriver, gate_of
-from kvframe.policies.match import matcher_of
 from kvframe.pressure import PressureRoom
 from kvframe.prompts import PER_TRY, Prompts, check_index
 from kvframe.registry import Registry
@@ -108,19 +108,13 @@ class KVCacheManager:
         resolved = _resolved(config, settings)
         sections = resolved.config
         self.block_size = size = sections.cache.block_size
-        admission, prefix = sections.admission, sections.prefix
-        strict = admission.on_error == "raise"
-        gate = gate_of(
-            resolved.admission, resolved.admission_options, size, admission.budget_ms, strict
-        )
-        strict = prefix.on_error == "raise"
-        matcher = matcher_of(
-            resolved.prefix, resolved.prefix_options, size, strict, prefix.budget_ms
-        )
+        terms = Terms.of(sections.admission, resolved.admission_options, size)
+        gate = admission.driver(resolved.admission, terms)
+        terms = Terms.of(sections.prefix, resolved.prefix_options, size)
+        matcher = prefix.driver(resolved.prefix, terms)
         check_index(matcher, sections)
         self._core = core = core_of(resolved, gate, matcher)
-        asked = gate if isinstance(gate, AdmissionDriver) else None
-        self._prompts = prompts = Prompts(core, matcher, asked)
+        self._prompts = prompts = Prompts(core, matcher, gate)
         self.pins = Pins(core, prompts)
         self.blocks = BlockPool(core, prompts)
         self.pressure = PressureRoom(core)

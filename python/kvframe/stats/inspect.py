@@ -68,7 +68,8 @@ class Inspect:
 
         A page has room for the largest block of all groups.
         """
-        return {**self._core.options(), "padding": self.resolved.padding}
+        on_error = self.resolved.config.policy.on_error
+        return {**self._core.options(), "on_error": on_error, "padding": self.resolved.padding}
 
     @property
     def reusable_unit(self) -> int:

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe.config.tiers import ResolvedTier
+from kvframe.drivers.report import origin_of
 from kvframe.errors import ConfigError, KVFrameError, TierError, UsageError
 from kvframe.pages.layout import PageShape
 from kvframe.plugin import one_line
-from kvframe.policies.report import origin_of
 from kvframe.tiers.books import Books, Gone, Keys, as_keys, as_tuples
 from kvframe.tiers.codec import Codec, CorruptError
 from kvframe.tiers.found import Found, adopt, listed

@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from kvframe._core import TierPages
 from kvframe.config.tiers import ResolvedTier
-from kvframe.policies.driver import driver
-from kvframe.policies.flat import UNKNOWN, Access
+from kvframe.drivers.asker import Terms
+from kvframe.drivers.eviction import driver
+from kvframe.flat import UNKNOWN, Access
 from kvframe.tiers.space import Key
 
 Keys = npt.NDArray[np.uint64]
@@ -63,7 +64,7 @@ class Books:
     def __init__(self, tier: ResolvedTier, block_size: int, parts: int) -> None:
         config = tier.config
         self.tier, self.name, self.parts = tier, config.name, parts
-        made = driver(tier.policy, tier.policy_options, None, block_size)
+        made = driver(tier.policy, Terms(block_size, tier.policy_options, strict=False))
         self._told = 0
         self._core = TierPages(
             pages=tier.pages,

@@ -10,7 +10,7 @@ import msgspec
 
 from kvframe.arguments import is_int, shown
 from kvframe.errors import BusyError, CapacityError, UsageError
-from kvframe.policies.flat import UNKNOWN, Access
+from kvframe.flat import UNKNOWN, Access
 from kvframe.tiers.below import Read, Rows, StoreTier, Written
 from kvframe.tiers.books import Keys, as_keys, as_tuples
 from kvframe.tiers.gate import EVICTED

@@ -7,10 +7,9 @@ import numpy.typing as npt
 
 from kvframe._core import TierGate
 from kvframe.config.tiers import ResolvedTier
-from kvframe.errors import PolicyError
-from kvframe.policies.flat import UNKNOWN, Access, KnownRow
-from kvframe.policies.gate import AdmissionDriver, gate_of
-from kvframe.request import session_id
+from kvframe.drivers.admission import driver
+from kvframe.drivers.asker import Terms
+from kvframe.flat import UNKNOWN, Access
 from kvframe.tiers.books import Books, Keys
 
 COMPUTED, USED, EVICTED = 0, 1, 2
@@ -33,13 +32,9 @@ class Gate:
     """
 
     def __init__(self, tier: ResolvedTier, books: Books, kind: str, block_size: int) -> None:
-        gate = gate_of(tier.admission, tier.admission_options, block_size, None, False)
         self.name = tier.config.admission
-        self._asked: Driven | TierGate
-        if isinstance(gate, AdmissionDriver):
-            self._asked = Driven(gate)
-        else:
-            self._asked = TierGate(gate, tier.admission_values)
+        made = driver(tier.admission, Terms(block_size, tier.admission_options, strict=False))
+        self._asked = TierGate(made or self.name, tier.admission_values)
         self._books, self._kind, self._block_size = books, kind, block_size
         self._now = 0
         # Where every page enters at once, nobody has to count.
@@ -73,59 +68,3 @@ class Gate:
         verdicts = self._asked.admit(keys[start:], start, self._block_size, uses, use.row(), about)
         dropped = np.flatnonzero(verdicts == 0)
         return int(dropped[0]) if len(dropped) else len(verdicts)
-
-
-class Driven:
-    """A policy in Python, asked as a `TierGate` is."""
-
-    def __init__(self, driver: AdmissionDriver) -> None:
-        self._driver = driver
-
-    def seen(self, keys: Keys, now: int) -> None:
-        if not self._driver.wants_seen:
-            return
-        try:
-            self._driver.policy.seen(keys, now)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            self._driver.failed(error, strict=False)
-
-    def admit(
-        self,
-        keys: Keys,
-        start: int,
-        block_size: int,
-        uses: Uses,
-        using: KnownRow,
-        about: tuple[int, str, int, int, int],
-    ) -> npt.NDArray[np.uint8]:
-        session, turn, request_class, priority, tokens, _ = using
-        n = len(keys)
-        out = np.ones(n, np.uint8)
-        columns: dict[str, npt.NDArray[np.generic]] = {
-            "key": keys,
-            "next": np.concatenate([keys[1:], np.zeros((1, 2), np.uint64)]),
-            "depth": np.arange(start, start + n, dtype=np.uint32),
-            "tokens": np.full(n, block_size, np.uint32),
-            "group": np.zeros(n, np.uint8),
-            "state": np.zeros(n, np.bool_),
-            "reach": np.full(n, tokens, np.uint32),
-            "prompt": np.full(n, tokens, np.uint32),
-            "uses": uses,
-            "session": np.full(n, session_id(session), np.uint64),
-            "turn": np.full(n, turn, np.uint32),
-            "request_class": np.full(n, request_class, np.uint32),
-            "priority": np.full(n, priority, np.int32),
-        }
-        asked = {name: columns[name] for name in self._driver.columns}
-        try:
-            self._driver.admit(about, asked, None, out)
-            if out.dtype != np.uint8 or out.shape != (n,) or (out > 2).any():
-                raise PolicyError("admit: a verdict is 0, 1 or 2, one a block")
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            self._driver.failed(error, strict=False)  # everything is kept
-            return np.ones(n, np.uint8)
-        return out

@@ -10,8 +10,8 @@ from typing import TypeVar
 import numpy as np
 
 from kvframe.errors import CapacityError, HandleError, UsageError
+from kvframe.flat import UNKNOWN, Access
 from kvframe.manager import KVCacheManager
-from kvframe.policies.flat import UNKNOWN, Access
 from kvframe.tiers.below import StoreTier
 from kvframe.tiers.books import Gone, Keys, Stored, as_tuples, keys_of
 from kvframe.tiers.gate import COMPUTED, USED

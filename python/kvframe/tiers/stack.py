@@ -12,10 +12,10 @@ import msgspec
 
 from kvframe.arguments import is_int, shown
 from kvframe.errors import ConfigError, UsageError
+from kvframe.flat import Access
 from kvframe.manager import KVCacheManager
 from kvframe.pages.numpy import NumpyPool
 from kvframe.pages.pool import PagePool
-from kvframe.policies.flat import Access
 from kvframe.request import Request, RequestOptions, TokenIds, name_bytes
 from kvframe.results import Allocation
 from kvframe.tiers.below import StoreTier, check_apart

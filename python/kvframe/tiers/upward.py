@@ -10,7 +10,7 @@ import numpy as np
 
 from kvframe.arguments import is_int, shown
 from kvframe.errors import BusyError, CapacityError, HandleError, UsageError
-from kvframe.policies.flat import UNKNOWN, Access
+from kvframe.flat import UNKNOWN, Access
 from kvframe.tiers.below import Read, StoreTier
 from kvframe.tiers.books import Keys, Stored
 from kvframe.tiers.levels import Levels

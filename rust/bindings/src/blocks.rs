@@ -5,9 +5,9 @@ use kvframe_core::pool::NIL;
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
+use crate::args::BlockNumber;
 use crate::buffers::{keys, tokens};
 use crate::errors::usage;
-use crate::ints::BlockNumber;
 use crate::manager::Manager;
 use crate::views::entry;
 

@@ -1,4 +1,4 @@
-//! `TierGate`: a built-in admission policy, asked for a tier below the pool.
+//! `TierGate`: an admission policy, asked for a tier below the pool.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,12 +6,13 @@ use kvframe_core::policy::admission::{Admit, Ask, Occasion, Offer, OfferRow, Tie
 use kvframe_core::{Error, Key};
 use numpy::PyArray1;
 use pyo3::prelude::*;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::PyDict;
 
-use crate::admission::make_admission;
 use crate::buffers::keys;
 use crate::calls::lock;
 use crate::errors::from_core;
+use crate::policy::admission::{PyAdmission, Question, make_admission};
 use crate::tier::{KnownTuple, known};
 
 /// (tick, tier, occasion, free pages, all pages)
@@ -20,24 +21,19 @@ type AboutTuple = (u64, String, u8, u32, u32);
 /// One tier's admission policy; `kvframe.tiers` has the face for users.
 #[pyclass(frozen, module = "kvframe._core")]
 pub struct TierGate {
-    /// None keeps everything.
-    policy: Mutex<Option<Box<dyn Admit>>>,
+    policy: Policy,
 }
 
-impl TierGate {
-    fn with<T>(
-        &self,
-        py: Python<'_>,
-        work: impl FnOnce(&mut dyn Admit) -> T,
-    ) -> PyResult<Option<T>> {
-        let mut policy = lock(py, &self.policy)?.unwrap_or_else(PoisonError::into_inner);
-        Ok(policy.as_mut().map(|policy| work(policy.as_mut())))
-    }
+enum Policy {
+    /// None keeps everything.
+    Core(Mutex<Option<Box<dyn Admit>>>),
+    Python(PyAdmission),
 }
 
 #[pymethods]
 impl TierGate {
-    /// The built-in policy of that name.
+    /// The built-in policy of that name, or a driver of a Python policy, which is passed over where it
+    /// fails.
     #[new]
     #[pyo3(signature = (policy, options=None))]
     fn new(
@@ -45,20 +41,24 @@ impl TierGate {
         policy: &Bound<'_, PyAny>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let (policy, ..) = make_admission(py, policy, options, false)?;
-        Ok(Self { policy: Mutex::new(policy) })
+        let (core, made) = make_admission(py, Some(policy), options)?;
+        let policy = made.python.map_or(Policy::Core(Mutex::new(core)), Policy::Python);
+        Ok(Self { policy })
     }
 
     /// A request has found or computed pages.
     fn seen(&self, py: Python<'_>, keys: &Bound<'_, PyAny>, now: u64) -> PyResult<()> {
-        let _ = now;
-        let keys = self::keys(keys)?;
-        self.with(py, |policy| policy.seen(&keys))?;
+        let seen = self::keys(keys)?;
+        let is_deaf = matches!(&self.policy, Policy::Python(policy) if !policy.wants_seen());
+        if !is_deaf && !seen.is_empty() {
+            let ask = Ask { now, ..Ask::default() };
+            self.ask(py, Question { offer: Offer::default(), ask, seen })?;
+        }
         Ok(())
     }
 
     /// A verdict for each page from a place of a prefix on: 0 drops it, 1 keeps it, 2 is for the tier
-    /// below.
+    /// below. A page on which a Python policy is silent is kept.
     fn admit<'py>(
         &self,
         py: Python<'py>,
@@ -101,9 +101,31 @@ impl TierGate {
                 meta: known.meta,
             });
         }
-        let mut verdicts = vec![Verdict::Keep; keys.len()];
         let ask = Ask { tier, occasion, now, free, total, rival: None };
-        self.with(py, |policy| policy.admit(&offer, ask, &mut verdicts))?;
+        let verdicts = self.ask(py, Question { offer, ask, seen: Vec::new() })?;
         Ok(PyArray1::from_iter(py, verdicts.into_iter().map(|verdict| verdict as u8)))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Policy::Python(policy) = &self.policy { policy.traverse(&visit) } else { Ok(()) }
+    }
+}
+
+impl TierGate {
+    fn ask(&self, py: Python<'_>, question: Question) -> PyResult<Vec<Verdict>> {
+        let policy = match &self.policy {
+            Policy::Python(policy) => return policy.ask(py, &question, Verdict::Keep as u8),
+            Policy::Core(policy) => policy,
+        };
+        let Question { offer, ask, seen } = question;
+        let mut verdicts = vec![Verdict::Keep; offer.len()];
+        let mut policy = lock(py, policy)?.unwrap_or_else(PoisonError::into_inner);
+        if let Some(policy) = policy.as_mut() {
+            policy.seen(&seen);
+            if !offer.is_empty() {
+                policy.admit(&offer, ask, &mut verdicts);
+            }
+        }
+        Ok(verdicts)
     }
 }

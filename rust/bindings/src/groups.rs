@@ -4,8 +4,8 @@ use kvframe_core::{Group, GroupKind};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::args::{Group as GroupNumber, Seq};
 use crate::errors::{raise, shown};
-use crate::ints::{Group as GroupNumber, Seq};
 use crate::manager::Manager;
 use crate::options;
 

@@ -6,14 +6,9 @@
 //! | [`request`] | `Request`: a prompt converted and hashed once |
 //! | [`step`], [`inputs`], [`outputs`] | the batched step, what it takes and what it writes |
 //! | [`tables`] | block tables and slots, written into the caller's arrays |
-//! | [`driver`], [`lent`] | how a policy in Python of any kind is asked; arrays lent to it |
-//! | [`judge`], [`column`] | victims asked of a Python policy, outside the lock |
-//! | [`turn`] | events are told to a policy by one thread at a time |
-//! | [`native`] | a compiled policy taken from a capsule or from addresses |
-//! | [`gatekeeper`], [`question`], [`admission`] | which blocks become findable, asked of a Python policy |
-//! | [`gate`] | what enters a tier below, asked of a built-in policy |
-//! | [`answers`] | a Python matcher's answers about prompts |
-//! | [`locked`] | the core's lock beside the interpreter's, and victims named between two tries |
+//! | [`policy`] | policies in Python or compiled: how they are made and asked |
+//! | [`gate`] | what enters a tier below, asked of an admission policy |
+//! | [`locked`] | the manager's way to its core |
 //! | [`room`], [`listeners`] | pressure and its callbacks, preemption order, loads, resizing |
 //! | [`sharing`], [`blocks`] | prefixes shared, read and attached to; blocks held by themselves |
 //! | [`observe`] | the log with token ids and requests, statistics, a snapshot |
@@ -23,12 +18,11 @@
 //! | [`tier`], [`pages`] | `TierPolicy`: blocks without prefixes under a policy; `TierPages`: with them |
 //! | [`copies`] | copies of pages, checked |
 //! | [`slots`] | `Slots`: a contiguous slot for each sequence |
-//! | [`judged`] | what `tier`, `pages` and `slots` share: the lock, and a policy in Python |
 //! | [`trace`], [`replay`] | `Trace` and `replay` |
 //! | [`options`] | unknown options are refused |
 //! | [`calls`] | Python code called so that a thread in it outlasts the interpreter |
 //! | [`look`] | a caller's array, written without being borrowed |
-//! | [`buffers`], [`ints`], [`errors`], [`fork`] | conversions and guards |
+//! | [`buffers`], [`args`], [`errors`], [`fork`] | conversions and guards |
 
 // Arguments come extracted from Python, by value and as many as there are keywords.
 #![allow(
@@ -39,37 +33,28 @@
 
 use pyo3::prelude::*;
 
-mod admission;
-mod answers;
+mod args;
 mod blocks;
 mod buffers;
 mod calls;
-mod column;
 mod copies;
-mod driver;
 mod errors;
 mod fork;
 mod gate;
-mod gatekeeper;
 mod groups;
 mod inputs;
-mod ints;
-mod judge;
-mod judged;
-mod lent;
 mod listeners;
 mod loans;
 mod locked;
 mod look;
 mod lookup;
 mod manager;
-mod native;
 mod observe;
 mod options;
 mod outputs;
 mod pages;
 mod pins;
-mod question;
+mod policy;
 mod queue;
 mod replay;
 mod request;
@@ -82,7 +67,6 @@ mod step;
 mod tables;
 mod tier;
 mod trace;
-mod turn;
 mod unwinding;
 mod views;
 

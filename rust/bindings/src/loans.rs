@@ -4,7 +4,7 @@ use numpy::Ix1;
 use pyo3::prelude::*;
 
 use crate::buffers::{altered, readable, whole, writable};
-use crate::errors::{from_core, usage};
+use crate::errors::usage;
 use crate::look::Target;
 use crate::manager::Manager;
 
@@ -15,7 +15,7 @@ impl Manager {
         let out = Target::of(whole(writable::<i32, Ix1>(out, "out")?, "out")?);
         // Lent into a copy, so that a refusal leaves the caller's array alone.
         let mut blocks = vec![0; out.len()];
-        self.with_victims(py, |core| core.take(&mut blocks))?.map_err(|e| from_core(py, &e))?;
+        self.with_victims(py, |core| core.take(&mut blocks))?;
         if !out.is_same() {
             self.with(py, |core| core.free(&blocks))?;
             return Err(altered(py, "out"));

@@ -6,11 +6,14 @@ use kvframe_core::hash::{MmItem, Space};
 use kvframe_core::manager::{AllocStatus, Hit, Manager as Core};
 use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
-use crate::answers::AnswerTuple;
+use crate::args::{BlockNumber, Seq, Upto};
 use crate::buffers::{PromptIds, changed, key_words, tokens};
 use crate::errors::from_core;
 use crate::manager::Manager;
+use crate::policy::asker::words;
+use crate::policy::prefix::AnswerTuple;
 use crate::request::{ExtraTuple, LONG_TOKENS, Request, extras_of};
 
 pub(crate) fn space_of<'a>(
@@ -21,6 +24,9 @@ pub(crate) fn space_of<'a>(
     let [salt, adapter, encoder] = [salt, adapter, encoder].map(Option::unwrap_or_default);
     Space { cache_salt: salt, lora_name: adapter, encoder }
 }
+
+/// (blocks, their keys)
+type PrefixTuple<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyAny>);
 
 /// (tokens, a block list a group, what is attached)
 type HitTuple<'py> = (u32, Vec<Bound<'py, PyArray1<i32>>>, Option<u64>);
@@ -124,5 +130,58 @@ impl Manager {
         let keys = self.hash(py, &ids, space, &extras);
         let words: Vec<u64> = keys.iter().flat_map(|&key| key_words(key)).collect();
         crate::views::matrix(py, words, 2)
+    }
+
+    /// The keys under which lower tiers keep a request's full blocks, whatever the index here.
+    fn tier_keys_of_request<'py>(
+        &self,
+        py: Python<'py>,
+        request: &Bound<'py, Request>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (hasher, request) = (self.hasher(), request.get());
+        let long = request.is_long();
+        let keys = if long { py.detach(|| request.keys(&hasher)) } else { request.keys(&hasher) };
+        words(py, &keys)
+    }
+
+    /// The keys under which lower tiers keep the full blocks of a sequence's first tokens.
+    fn tier_keys<'py>(&self, py: Python<'py>, seq: Seq, upto: Upto) -> PyResult<Bound<'py, PyAny>> {
+        let keys = self.locked(py, |core| core.tier_keys(seq.0, upto.0))?;
+        words(py, &keys.map_err(|e| from_core(py, &e))?)
+    }
+
+    /// The blocks of the prefix that ends with `block`, and the keys under which lower tiers keep them;
+    /// none of either where that is not known.
+    fn tier_prefix<'py>(&self, py: Python<'py>, block: BlockNumber) -> PyResult<PrefixTuple<'py>> {
+        let chain = self.locked(py, |core| core.prefix_of(block.0))?;
+        let (blocks, keys): (Vec<u32>, Vec<Key>) = chain.into_iter().unzip();
+        Ok((PyArray1::from_vec(py, blocks), words(py, &keys)?))
+    }
+
+    /// A sequence's salt, adapter and session.
+    fn origin<'py>(
+        &self,
+        py: Python<'py>,
+        seq: Seq,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64)> {
+        self.with(py, |core| {
+            let sequence = core.sequence(seq.0)?;
+            let (salt, adapter) = (&sequence.cache_salt, &sequence.lora_name);
+            Ok((PyBytes::new(py, salt), PyBytes::new(py, adapter), sequence.meta.session))
+        })
+    }
+
+    /// The weights' fingerprint; None for a sequence that was admitted under others.
+    #[pyo3(signature = (seq=None))]
+    fn fingerprint<'py>(
+        &self,
+        py: Python<'py>,
+        seq: Option<Seq>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let found = self.locked(py, |core| {
+            let current = seq.map_or(Ok(true), |seq| core.is_current(seq.0));
+            current.map(|current| current.then(|| core.options().fingerprint.clone()))
+        })?;
+        Ok(found.map_err(|e| from_core(py, &e))?.map(|bytes| PyBytes::new(py, &bytes)))
     }
 }

@@ -8,84 +8,40 @@ use kvframe_core::index::IndexKind;
 use kvframe_core::manager::Due;
 use kvframe_core::options::{Observe, Watermarks};
 use kvframe_core::policy::admission::Admit;
-use kvframe_core::policy::{self, Eviction, External, PolicyOptions};
 use kvframe_core::{Fit, GroupKind, HashAlgo, Key, Manager as Core, Options, Scope};
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::admission::make_admission;
-use crate::answers::AnswerTuple;
-use crate::buffers::tokens;
-use crate::errors::from_core;
-use crate::fork;
-use crate::gatekeeper::Gatekeeper;
-use crate::groups::{group_dict, group_of};
-use crate::ints::{
+use crate::args::{
     Chunk, Fence, Forks, Length, Partial, Resumed, Seq, Session, Ticket, Until, Upto,
 };
-use crate::judge::Judge;
+use crate::buffers::tokens;
+use crate::errors::from_core;
+use crate::groups::{group_dict, group_of};
 use crate::listeners::Listeners;
-use crate::native::{self, Native};
-use crate::options;
+use crate::policy::admission::{Admission, make_admission};
+use crate::policy::eviction::make_policy;
+use crate::policy::host::{Outside, PolicyHost};
+use crate::policy::prefix::AnswerTuple;
 use crate::request::Request;
 use crate::step::{AllocationTuple, PlanTuple, allocation_tuple, plan_tuple};
 
 /// The core as the package sees it; `kvframe.KVCacheManager` is the face for users.
 #[pyclass(frozen, module = "kvframe._core")]
 pub struct Manager {
-    pub(crate) core: Mutex<Core>,
+    pub(crate) host: PolicyHost<Core>,
     /// The core's hasher, for hashing without its lock.
     pub(crate) hasher: Mutex<Arc<Hasher>>,
     prefix_caching: bool,
     /// Whether the core goes by keys: requests are then hashed before they come to it.
     wants_keys: bool,
-    pub(crate) judge: Option<Judge>,
-    pub(crate) native: Option<Native>,
-    pub(crate) gatekeeper: Option<Gatekeeper>,
-    admission: String,
+    pub(crate) admission: Admission,
     admission_options: Option<Py<PyDict>>,
     policy: String,
     /// The options of a policy in Python, as they were given.
     policy_options: Option<Py<PyDict>>,
-    strict: bool,
-    pub(crate) forks: u32,
     pub(crate) listeners: Listeners,
-}
-
-/// A policy as the core runs it, and what of it lies outside.
-pub(crate) struct Policy {
-    pub eviction: Box<dyn Eviction>,
-    pub judge: Option<Judge>,
-    pub native: Option<Native>,
-    pub name: String,
-}
-
-/// The policy of that name, or the one behind a driver of `kvframe.policies.driver`.
-pub(crate) fn make_policy(
-    py: Python<'_>,
-    policy: &Bound<'_, PyAny>,
-    given: Option<&Bound<'_, PyDict>>,
-    strict: bool,
-) -> PyResult<Policy> {
-    if let Ok(name) = policy.extract::<String>() {
-        let mut built = PolicyOptions::default();
-        let set = |name: &str, value| {
-            built.set(name, value);
-        };
-        let given = options::numbers("policy_options", given, set)?;
-        let eviction = policy::by_name(&name, built).map_err(|e| from_core(py, &e))?;
-        let known: Vec<&str> = eviction.options().into_iter().map(|(name, _)| name).collect();
-        options::check(py, "policy_options", &name, &given, &known)?;
-        return Ok(Policy { eviction, judge: None, native: None, name });
-    }
-    let name = policy.getattr("name")?.extract()?;
-    if Native::is_behind(policy)? {
-        let (eviction, native) = Native::load(policy, strict)?;
-        return Ok(Policy { eviction, judge: None, native: Some(native), name });
-    }
-    let eviction = Box::new(External::new(Judge::heard(policy)?));
-    Ok(Policy { eviction, judge: Some(Judge::new(policy, strict)?), native: None, name })
 }
 
 impl Manager {
@@ -115,7 +71,7 @@ impl Manager {
 impl Manager {
     /// A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
     #[new]
-    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", index="hash", groups=vec![], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, statistics=true, ghosts=1 << 15, sample=0, strict=false, remap_duplicates=false, partial_hits=false, admission=None, admission_options=None, admission_strict=false, matched=false, mirrored=false, pin_cap=1.0, sessions=false))]
+    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", index="hash", groups=vec![], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, statistics=true, ghosts=1 << 15, sample=0, remap_duplicates=false, partial_hits=false, admission=None, admission_options=None, matched=false, mirrored=false, pin_cap=1.0, sessions=false))]
     fn new(
         py: Python<'_>,
         blocks: u32,
@@ -134,12 +90,10 @@ impl Manager {
         statistics: bool,
         ghosts: u32,
         sample: u32,
-        strict: bool,
         remap_duplicates: bool,
         partial_hits: bool,
         admission: Option<&Bound<'_, PyAny>>,
         admission_options: Option<&Bound<'_, PyDict>>,
-        admission_strict: bool,
         matched: bool,
         mirrored: bool,
         pin_cap: f64,
@@ -173,31 +127,26 @@ impl Manager {
             partial_hits,
         };
         let given = policy_options.map(|o| o.clone().unbind());
-        let made = make_policy(py, policy, policy_options, strict)?;
+        let made = make_policy(py, policy, policy_options)?;
         let hasher = Hasher::new(options.chain_hash(), block_size, &options.fingerprint);
-        let (gate, gatekeeper, admission) = match admission {
-            Some(admission) => make_admission(py, admission, admission_options, admission_strict)?,
-            None => (None, None, "always".into()),
-        };
-        let core = Core::new(options, made.eviction)
-            .map_err(|e| native::from_core(py, &e, made.native.as_ref()))?;
-        let core = core.with_admission(gate);
-        let core = if matched { core.with_matcher(mirrored) } else { core };
-        let wants_keys = core.wants_keys();
+        let name = made.name.clone();
+        let (gate, admission) = make_admission(py, admission, admission_options)?;
+        let mut wants_keys = false;
+        let host = PolicyHost::new(py, "manager", made, |eviction| {
+            let core = Core::new(options, eviction)?.with_admission(gate);
+            let core = if matched { core.with_matcher(mirrored) } else { core };
+            wants_keys = core.wants_keys();
+            Ok(core)
+        })?;
         Ok(Self {
-            core: Mutex::new(core),
+            host,
             hasher: Mutex::new(Arc::new(hasher)),
             prefix_caching,
             wants_keys,
-            judge: made.judge,
-            native: made.native,
-            gatekeeper,
             admission,
             admission_options: admission_options.map(|o| o.clone().unbind()),
-            policy: made.name,
+            policy: name,
             policy_options: given,
-            strict,
-            forks: fork::generation(),
             listeners: Listeners::default(),
         })
     }
@@ -229,23 +178,21 @@ impl Manager {
         let Watermarks { low, high, critical } = options.watermarks;
         dict.set_item("watermarks", (low, high, critical))?;
         dict.set_item("policy", &self.policy)?;
-        if self.judge.is_some() || self.native.is_some() {
-            dict.set_item("policy_options", &self.policy_options)?;
-        } else {
+        if let Outside::Nothing = self.host.outside() {
             let options = self.locked(py, |core| core.policy().options())?;
             dict.set_item("policy_options", options.into_iter().collect::<HashMap<_, _>>())?;
+        } else {
+            dict.set_item("policy_options", &self.policy_options)?;
         }
-        dict.set_item("admission", &self.admission)?;
-        if self.gatekeeper.is_some() {
+        dict.set_item("admission", &self.admission.name)?;
+        if self.admission.python.is_some() {
             dict.set_item("admission_options", &self.admission_options)?;
         } else {
             let options = self.locked(py, |core| core.admission().map(Admit::options))?;
             let options = options.into_iter().flatten();
             dict.set_item("admission_options", options.collect::<HashMap<_, _>>())?;
         }
-        dict.set_item("on_error", if self.strict { "raise" } else { "fallback" })?;
-        let window = self.judge.as_ref().map(|judge| judge.window() as u32);
-        dict.set_item("window", window.or(self.native.as_ref().and_then(Native::window)))?;
+        dict.set_item("window", self.host.outside().window())?;
         Ok(dict)
     }
 
@@ -275,19 +222,18 @@ impl Manager {
         };
         let answers: Vec<_> = answer.into_iter().map(|answer| (&keys[..], answer)).collect();
         let admit = || self.with_victims(py, |core| core.allocate(&asked));
-        let allocation = self.answered(py, &answers, admit)?;
-        allocation.map(allocation_tuple).map_err(|e| from_core(py, &e))
+        self.answered(py, &answers, admit).map(allocation_tuple)
     }
 
     /// Slots for tokens after everything known.
     fn append(&self, py: Python<'_>, seq: Seq, ids: &Bound<'_, PyAny>) -> PyResult<()> {
         let ids = tokens(ids, "tokens")?;
-        self.with_victims(py, |core| core.append(seq.0, &ids))?.map_err(|e| from_core(py, &e))
+        self.with_victims(py, |core| core.append(seq.0, &ids))
     }
 
     /// Slots for known tokens up to a length.
     fn extend(&self, py: Python<'_>, seq: Seq, until: Until) -> PyResult<()> {
-        self.with_victims(py, |core| core.extend(seq.0, until.0))?.map_err(|e| from_core(py, &e))
+        self.with_victims(py, |core| core.extend(seq.0, until.0))
     }
 
     /// Computed and accepted up to a length; returns (blocks stored, of them duplicates,
@@ -323,8 +269,7 @@ impl Manager {
         tokens: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Vec<u64>> {
         let ids = tokens.map(|ids| self::tokens(ids, "tokens")).transpose()?.unwrap_or_default();
-        self.with_victims(py, |core| core.fork_many(seq.0, n.0, &ids))?
-            .map_err(|e| from_core(py, &e))
+        self.with_victims(py, |core| core.fork_many(seq.0, n.0, &ids))
     }
 
     /// Ends a sequence and makes nothing more of it findable.
@@ -422,9 +367,8 @@ impl Manager {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.judge.as_ref().map_or(Ok(()), |judge| judge.traverse(&visit))?;
-        self.native.as_ref().map_or(Ok(()), |native| native.traverse(&visit))?;
-        self.gatekeeper.as_ref().map_or(Ok(()), |gatekeeper| gatekeeper.traverse(&visit))?;
+        self.host.traverse(&visit)?;
+        self.admission.python.as_ref().map_or(Ok(()), |policy| policy.traverse(&visit))?;
         self.listeners.traverse(&visit)
     }
 

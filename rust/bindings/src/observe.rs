@@ -10,8 +10,8 @@ use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
+use crate::args::{Fence, Passed, Seq};
 use crate::buffers::key_words;
-use crate::ints::{Fence, Passed, Seq};
 use crate::manager::Manager;
 use crate::request::Request;
 use crate::views::{entry, events_dict, matrix, stats_dict};
@@ -96,12 +96,12 @@ impl Manager {
             ("live_sequences", live as u64),
             ("waiting_blocks", waiting),
             ("peak_blocks", u64::from(snapshot.peak)),
-            ("policy_failures", self.judge_failures()),
+            ("policy_failures", self.host.outside().failures()),
             ("policy_fallbacks", fallbacks),
             ("admission_kept", gate.kept),
             ("admission_dropped", gate.dropped),
             ("admission_lowered", gate.lowered),
-            ("admission_failures", self.gate_failures()),
+            ("admission_failures", self.admission.failures()),
         ];
         dict.set_item("stats", stats_dict(py, &snapshot.stats, &extra)?)?;
         dict.set_item("tick", snapshot.tick)?;

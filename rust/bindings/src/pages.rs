@@ -2,14 +2,14 @@
 
 use kvframe_core::Key;
 use kvframe_core::pool::BlockId;
-use kvframe_core::tier::{TierLimits, TierPages as Core, TierPolicy};
+use kvframe_core::tier::{TierLimits, TierPages as Core};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::buffers::{keys, tokens};
-use crate::judged::{Judged, Tiered};
-use crate::manager::make_policy;
+use crate::policy::eviction::make_policy;
+use crate::policy::host::PolicyHost;
 use crate::tier::{KnownTuple, known};
 
 /// A key as two words, low first, and its page.
@@ -20,7 +20,7 @@ type StoredTuple<'py> = (u64, u32, Bound<'py, PyArray1<u32>>, EvictedTuple);
 /// The core of a tier of pages; `kvframe.tiers` has the face for users.
 #[pyclass(frozen, module = "kvframe._core")]
 pub struct TierPages {
-    core: Judged<Core>,
+    core: PolicyHost<Core>,
 }
 
 fn words(Key(key): Key) -> (u64, u64) {
@@ -31,18 +31,12 @@ fn gone(pages: Vec<(Key, BlockId)>) -> EvictedTuple {
     pages.into_iter().map(|(key, page)| (words(key), page)).collect()
 }
 
-impl Tiered for Core {
-    fn tier(&mut self) -> &mut TierPolicy {
-        Core::tier(self)
-    }
-}
-
 #[pymethods]
 impl TierPages {
     /// An empty tier; `policy` is a built-in's name or a driver of a Python policy.
     #[new]
     #[pyo3(signature = (
-        *, pages, block_size, in_flight, policy, policy_options=None, strict=false, backed_first=false
+        *, pages, block_size, in_flight, policy, policy_options=None, backed_first=false
     ))]
     fn new(
         py: Python<'_>,
@@ -51,13 +45,12 @@ impl TierPages {
         in_flight: u32,
         policy: &Bound<'_, PyAny>,
         policy_options: Option<&Bound<'_, PyDict>>,
-        strict: bool,
         backed_first: bool,
     ) -> PyResult<Self> {
-        let made = make_policy(py, policy, policy_options, strict)?;
+        let made = make_policy(py, policy, policy_options)?;
         let limits = TierLimits { pages, in_flight, backed_first };
         let make = |eviction| Core::new(limits, block_size, eviction);
-        Ok(Self { core: Judged::new(py, "tier", made, make)? })
+        Ok(Self { core: PolicyHost::new(py, "tier", made, make)? })
     }
 
     /// Pages of a prefix that can be read now.
@@ -214,9 +207,9 @@ impl TierPages {
         self.core.with(py, |core| core.free(&pages))
     }
 
-    /// Pages in the order they would be evicted, each with its key; a policy from outside is asked for it.
+    /// Pages in the order they would die, each with its key; a policy from outside is asked for it.
     fn order(&self, py: Python<'_>) -> PyResult<EvictedTuple> {
-        let order = self.core.order(py)?;
+        let order = self.core.order(py, Core::tier)?;
         self.core.locked(py, |core| {
             order.into_iter().map(|page| (words(core.tier().pool().key(page)), page)).collect()
         })
@@ -247,7 +240,7 @@ impl TierPages {
         for (name, count) in stats.named() {
             out.set_item(name, count)?;
         }
-        out.set_item("policy_failures", self.core.failures())?;
+        out.set_item("policy_failures", self.core.outside().failures())?;
         Ok(out)
     }
 

@@ -4,9 +4,9 @@ use kvframe_core::locks::Receipt;
 use kvframe_core::manager::{DumpFormat, PinRequest};
 use pyo3::prelude::*;
 
+use crate::args::{BlockNumber, Lease, ReceiptNumber};
 use crate::buffers::tokens;
 use crate::errors::{shown, usage};
-use crate::ints::{BlockNumber, Lease, ReceiptNumber};
 use crate::lookup::space_of;
 use crate::manager::Manager;
 use crate::request::{ExtraTuple, extras_of};

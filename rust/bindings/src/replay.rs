@@ -3,30 +3,25 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kvframe_core::manager::{Due, MatchAnswer};
-use kvframe_core::{Admission, Manager as Core, Prompt, SeqId};
+use kvframe_core::manager::Due;
+use kvframe_core::policy::Consult;
+use kvframe_core::{Admission as Asked, Manager as Core, SeqId};
 use kvframe_trace::replay::{Host, Outcome, PreparedTrace};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::admission::make_admission;
-use crate::answers::{changes_tuple, claimed};
-use crate::calls::{attribute, call_method};
-use crate::errors::from_core;
-use crate::gatekeeper::{Gatekeeper, words};
-use crate::ints::Capacity;
-use crate::judge::Judge;
-use crate::manager::{Policy, make_policy};
-use crate::native::{self, Native};
-use crate::question::Question;
+use crate::args::Capacity;
+use crate::policy::admission::{Admission, Question, UNSET, make_admission};
+use crate::policy::eviction::{Policy, make_policy};
+use crate::policy::host::Outside;
+use crate::policy::native;
+use crate::policy::prefix::answer_for;
 use crate::trace::{Trace, mode_of};
 
 /// A replay's link to Python: interrupts, and a policy's verdicts.
 struct Link {
-    judge: Option<Judge>,
-    native: Option<Native>,
-    gatekeeper: Option<Gatekeeper>,
+    outside: Outside,
+    admission: Admission,
     question: Option<Question>,
     matcher: Option<Py<PyAny>>,
     error: Option<PyErr>,
@@ -48,28 +43,22 @@ impl Host for Link {
     }
 
     fn judge(&mut self, manager: &mut Core, n: u32) -> bool {
-        if self.native.is_some() {
-            return manager.decide(n);
-        }
-        let Some(judge) = &self.judge else {
-            return false;
+        let policy = match &self.outside {
+            Outside::Nothing => return false,
+            Outside::Native(_) => return manager.decide(n),
+            Outside::Python(policy) => policy,
         };
-        let n = n as usize;
-        let mut decision = judge.decision(n);
-        manager.candidates(n, judge.window(), &mut decision.offer);
-        decision.journal = manager.take_journal();
-        decision.found = manager.found();
-        (decision.now, decision.time) = (manager.now(), manager.time());
-        match Python::attach(|py| judge.ask(py, &decision)) {
-            Ok(Some(v)) if v.blocks.len() >= n => manager.choose(&v.blocks, &v.generations),
-            Ok(_) => drop(manager.fall_back(n)),
+        let mut decision = policy.decision(n as usize);
+        manager.consult(policy.window(), &mut decision);
+        match Python::attach(|py| policy.ask(py, &decision)) {
+            Ok(choice) => manager.decided(decision.n, choice.as_ref()),
             Err(error) => self.error = Some(error),
         }
-        judge.done_with(decision);
+        policy.done_with(decision);
         self.error.is_none()
     }
 
-    fn find(&mut self, manager: &mut Core, request: &Admission<'_>) -> bool {
+    fn find(&mut self, manager: &mut Core, request: &Asked<'_>) -> bool {
         let Some(matcher) = &self.matcher else { return true };
         match Python::attach(|py| answer_for(matcher.bind(py), manager, request)) {
             Ok(answer) => manager.answer(request.prompt.keys, answer),
@@ -79,10 +68,10 @@ impl Host for Link {
     }
 
     fn admit(&mut self, manager: &mut Core, seq: SeqId, upto: u32) -> bool {
-        let Some(keeper) = &self.gatekeeper else { return true };
+        let Some(policy) = &self.admission.python else { return true };
         let due = Due { seq, upto: Some(upto), cut: None, fill: &[] };
         let Some(question) = Question::gather(manager, &[due]) else { return true };
-        match Python::attach(|py| keeper.ask(py, &question)) {
+        match Python::attach(|py| policy.ask(py, &question, UNSET)) {
             Ok(verdicts) => question.answer(manager, &verdicts),
             Err(error) => self.error = Some(error),
         }
@@ -97,51 +86,13 @@ impl Host for Link {
     }
 }
 
-/// What the matcher says of a request that came as keys.
-fn answer_for(
-    matcher: &Bound<'_, PyAny>,
-    manager: &mut Core,
-    request: &Admission<'_>,
-) -> PyResult<MatchAnswer> {
-    let py = matcher.py();
-    let Prompt { keys, len, .. } = request.prompt;
-    let size = manager.options().block_size;
-    let mut answer = MatchAnswer::default();
-    let mut found = None;
-    if attribute(matcher, intern!(py, "is_index"))?.extract()? {
-        let changes = changes_tuple(py, manager.take_changes())?;
-        let args = (changes, words(py, keys)?);
-        let named = call_method(matcher, intern!(py, "match_keys"), args)?;
-        if !named.is_none() {
-            let blocks = claimed(&named)?;
-            let good = manager.check_answer(request, &blocks);
-            if good < blocks.len() {
-                call_method(matcher, intern!(py, "was_wrong"), (1,))?;
-            }
-            found = Some(good as u32 * size);
-            answer.blocks = Some(blocks[..good].to_vec());
-        }
-    }
-    if attribute(matcher, intern!(py, "takes"))?.extract()? {
-        let found = match found {
-            Some(found) => found,
-            None => manager.lookup_request(request).map_err(|e| from_core(py, &e))?.tokens,
-        };
-        let facts = (len, request.meta.session, request.meta.turn);
-        let most: Option<u32> =
-            call_method(matcher, intern!(py, "taken_of"), (found, facts))?.extract()?;
-        answer.most = most.map(|tokens| tokens / size);
-    }
-    Ok(answer)
-}
-
 /// Replays a trace through the manager: admit, commit, release, one request at a time, or (`mode`
 /// "timed") by the clock, beside those that still run.
 ///
 /// `policy` and `admission` are a built-in's name or a driver of a Python policy; `capacity` counts blocks, None
 /// holds everything. Returns what was counted, a dict.
 #[pyfunction]
-#[pyo3(signature = (trace, policy, capacity, mode, options=None, *, strict=true, log=false, admission=None, admission_options=None, matcher=None))]
+#[pyo3(signature = (trace, policy, capacity, mode, options=None, *, log=false, admission=None, admission_options=None, matcher=None))]
 pub fn replay<'py>(
     py: Python<'py>,
     trace: &Trace,
@@ -149,26 +100,21 @@ pub fn replay<'py>(
     capacity: Option<Capacity>,
     mode: &str,
     options: Option<&Bound<'py, PyDict>>,
-    strict: bool,
     log: bool,
     admission: Option<&Bound<'py, PyAny>>,
     admission_options: Option<&Bound<'py, PyDict>>,
     matcher: Option<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let mode = mode_of(py, mode)?;
-    let Policy { eviction, judge, native, name } = make_policy(py, policy, options, strict)?;
-    let (gate, gatekeeper, _) = match admission {
-        Some(admission) => make_admission(py, admission, admission_options, strict)?,
-        None => (None, None, String::new()),
-    };
+    let Policy { eviction, outside, name } = make_policy(py, policy, options)?;
+    let (gate, admission) = make_admission(py, admission, admission_options)?;
     let mirrored = match &matcher {
         Some(matcher) => Some(matcher.getattr("is_index")?.extract::<bool>()?),
         None => None,
     };
     let mut link = Link {
-        judge,
-        native,
-        gatekeeper,
+        outside,
+        admission,
         question: None,
         matcher: matcher.map(Bound::unbind),
         error: None,
@@ -188,12 +134,12 @@ pub fn replay<'py>(
         Ok((outcome, manager))
     });
     let (outcome, mut manager) =
-        replayed.map_err(|e| native::from_core(py, &e, link.native.as_ref()))?;
+        replayed.map_err(|e| native::from_core(py, &e, link.outside.native()))?;
     if let Some(error) = link.error {
         return Err(error);
     }
-    if let Some(native) = link.native.as_ref().filter(|native| native.failures() > 0) {
-        if strict {
+    if let Some(native) = link.outside.native().filter(|native| native.failures() > 0) {
+        if native.is_strict() {
             return Err(native.refusal(py));
         }
         native.report(py);
@@ -206,10 +152,8 @@ pub fn replay<'py>(
     let gate = manager.admission_counts();
     dict.set_item("admission_kept", gate.kept)?;
     dict.set_item("admission_dropped", gate.dropped)?;
-    let failures = link.gatekeeper.as_ref().map_or(0, Gatekeeper::failures);
-    dict.set_item("admission_failures", failures)?;
-    let failures = link.native.as_ref().map_or(0, Native::failures);
-    dict.set_item("policy_failures", link.judge.as_ref().map_or(failures, Judge::failures))?;
+    dict.set_item("admission_failures", link.admission.failures())?;
+    dict.set_item("policy_failures", link.outside.failures())?;
     if log {
         dict.set_item("events", crate::views::events_dict(py, &manager.take_events())?)?;
     }

@@ -12,12 +12,12 @@ use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::buffers::{key_words, keys, length, tokens};
-use crate::errors::raise;
-use crate::ints::{
+use crate::args::{
     Chunk, EncoderTokens, External, ExternalUntil, Insert, Join, MaxTokens, NumTokens, Partial,
     Priority, Read, RequestClass, Resumed, Session, Turn, Until, WholeSequence,
 };
+use crate::buffers::{key_words, keys, length, tokens};
+use crate::errors::raise;
 use crate::retention::{RetentionTuple, retention_of, retention_tuple};
 use crate::views::matrix;
 

@@ -5,9 +5,9 @@ use kvframe_core::manager::PinRequest;
 use kvframe_core::retention::{Decay, Hint, HintStatus, Keep, Retention, TokenRange};
 use pyo3::prelude::*;
 
+use crate::args::{BlockNumber, Lease, Session};
 use crate::blocks::in_pool;
 use crate::errors::usage;
-use crate::ints::{BlockNumber, Lease, Session};
 use crate::manager::Manager;
 
 /// (priority, duration, priority after it, whether it falls evenly)

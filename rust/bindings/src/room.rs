@@ -7,12 +7,12 @@ use kvframe_core::hash::Hasher;
 use kvframe_core::manager::PreemptionOrder;
 use pyo3::prelude::*;
 
+use crate::args::{Blocks, Count, Fence, Free, Seq, Share, Ticket, Until, Upto};
 use crate::buffers::{tokens, u64s};
-use crate::errors::{from_core, is_of, shown, usage};
-use crate::ints::{Blocks, Count, Fence, Free, Seq, Share, Ticket, Until, Upto};
+use crate::errors::{is_of, shown, usage};
 use crate::listeners::level;
 use crate::manager::Manager;
-use crate::native;
+use crate::policy::host::Outside;
 use crate::request::Request;
 
 /// Who gives way first, by its name.
@@ -38,8 +38,7 @@ fn rule_of(name: &Bound<'_, PyAny>) -> PyResult<PreemptionOrder> {
 impl Manager {
     /// Slots for tokens whose ids come later.
     fn append_unknown(&self, py: Python<'_>, seq: Seq, count: Count) -> PyResult<()> {
-        self.with_victims(py, |core| core.append_placeholders(seq.0, count.0))?
-            .map_err(|e| from_core(py, &e))
+        self.with_victims(py, |core| core.append_placeholders(seq.0, count.0))
     }
 
     /// The ids of the first tokens that were appended without.
@@ -73,7 +72,7 @@ impl Manager {
 
     /// Slots up to a length, past what is known for tokens whose ids come later.
     fn reserve(&self, py: Python<'_>, seq: Seq, until: Until) -> PyResult<()> {
-        self.with_victims(py, |core| core.reserve(seq.0, until.0))?.map_err(|e| from_core(py, &e))
+        self.with_victims(py, |core| core.reserve(seq.0, until.0))
     }
 
     /// The share of blocks in use, and the pressure level: 0 normal, 1 high, 2 critical.
@@ -149,23 +148,20 @@ impl Manager {
 
     /// Evicts until so many blocks are free, or nothing is cached; returns how many went.
     fn collect(&self, py: Python<'_>, free: Free) -> PyResult<u32> {
-        let collected = if self.asks_policy() {
-            self.with_victims(py, |core| core.evict_until(free.0))?
-        } else {
-            self.changing_long(py, |core| core.evict_until(free.0))?
-        };
-        collected.map_err(|e| from_core(py, &e))
+        match self.host.outside() {
+            Outside::Nothing => self.with_long(py, |core| core.evict_until(free.0)),
+            _ => self.with_victims(py, |core| core.evict_until(free.0)),
+        }
     }
 
     /// Another number of blocks.
     fn resize(&self, py: Python<'_>, blocks: Blocks) -> PyResult<()> {
-        self.changing_long(py, |core| core.resize(blocks.0))?
-            .map_err(|e| native::from_core(py, &e, self.native.as_ref()))
+        self.with_long(py, |core| core.resize(blocks.0))
     }
 
     /// Forgets what is cached and admits nobody until `wake`.
     fn sleep(&self, py: Python<'_>) -> PyResult<()> {
-        self.changing_long(py, Core::sleep)?.map_err(|e| from_core(py, &e))
+        self.with_long(py, Core::sleep)
     }
 
     /// Ends `sleep`.

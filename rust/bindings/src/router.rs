@@ -7,11 +7,11 @@ use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
+use crate::args::{BlockSize, IndexCapacity, RankNumber, Worker};
 use crate::buffers::{PromptIds, changed};
 use crate::calls::listed;
 use crate::errors::{raise, shown, usage};
 use crate::fork;
-use crate::ints::{BlockSize, IndexCapacity, RankNumber, Worker};
 use crate::lookup::space_of;
 
 /// Hashes of blocks: of a uint64 array, or of ints of which negative ones stand for their low 64

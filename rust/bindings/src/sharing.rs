@@ -4,11 +4,11 @@ use kvframe_core::manager::{Remap, TicketKind};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
-use crate::blocks::in_pool;
-use crate::errors::usage;
-use crate::ints::{
+use crate::args::{
     BlockNumber, CopyTail, Deadline, Group, Handle, Now, Seq, Start, Stop, Ticket, Upto,
 };
+use crate::blocks::in_pool;
+use crate::errors::usage;
 use crate::manager::Manager;
 use crate::views::entry;
 
@@ -37,8 +37,7 @@ impl Manager {
     /// copied at once.
     #[pyo3(signature = (seq, upto, *, copy=CopyTail(false)))]
     fn fork_prefix(&self, py: Python<'_>, seq: Seq, upto: Upto, copy: CopyTail) -> PyResult<u64> {
-        self.with_victims(py, |core| core.fork_prefix(seq.0, upto.0, copy.0))?
-            .map_err(|e| crate::errors::from_core(py, &e))
+        self.with_victims(py, |core| core.fork_prefix(seq.0, upto.0, copy.0))
     }
 
     /// Tokens that may be read.

@@ -2,27 +2,20 @@
 
 use kvframe_core::Scope;
 use kvframe_core::slots::{Counters, SlotPin, SlotRow, Slots as Core, Standing};
-use kvframe_core::tier::TierPolicy;
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::PyDict;
 
-use crate::buffers::{tokens, u64s};
-use crate::ints::{
+use crate::args::{
     LeastCopy, Length, ReceiptNumber, Seq, Session, SlotCount, SlotNumber, Ticket, Upto,
 };
-use crate::judged::{Judged, Tiered};
+use crate::buffers::{tokens, u64s};
 use crate::lookup::space_of;
-use crate::manager::make_policy;
+use crate::policy::eviction::make_policy;
+use crate::policy::host::PolicyHost;
 use crate::step::{PlanTuple, plan_tuple};
 use crate::tier::{KnownTuple, known};
-
-impl Tiered for Core {
-    fn tier(&mut self) -> &mut TierPolicy {
-        self.policy()
-    }
-}
 
 /// (version, "empty" | "cached" | "live" | "copying", known, committed, found tokens, pins)
 type RowTuple = (u32, &'static str, u32, u32, u32, u32);
@@ -30,14 +23,14 @@ type RowTuple = (u32, &'static str, u32, u32, u32, u32);
 /// Fixed slots; `kvframe.SlotCache` is the face for users.
 #[pyclass(frozen, module = "kvframe._core")]
 pub struct Slots {
-    core: Judged<Core>,
+    core: PolicyHost<Core>,
 }
 
 #[pymethods]
 impl Slots {
     /// Empty slots; `policy` is a built-in's name or a driver of a Python policy.
     #[new]
-    #[pyo3(signature = (*, slots, length, least_copy, fingerprint, policy, policy_options=None, strict=false))]
+    #[pyo3(signature = (*, slots, length, least_copy, fingerprint, policy, policy_options=None))]
     fn new(
         py: Python<'_>,
         slots: SlotCount,
@@ -46,11 +39,10 @@ impl Slots {
         fingerprint: &[u8],
         policy: &Bound<'_, PyAny>,
         policy_options: Option<&Bound<'_, PyDict>>,
-        strict: bool,
     ) -> PyResult<Self> {
-        let made = make_policy(py, policy, policy_options, strict)?;
+        let made = make_policy(py, policy, policy_options)?;
         let make = |eviction| Core::new(slots.0, length.0, least_copy.0, fingerprint, eviction);
-        Ok(Self { core: Judged::new(py, "slot cache", made, make)? })
+        Ok(Self { core: PolicyHost::new(py, "slot cache", made, make)? })
     }
 
     /// Tokens of a prompt that some slot holds.
@@ -240,7 +232,7 @@ impl Slots {
 
     /// Decisions that the built-in order took for a policy that failed.
     fn failures(&self) -> u64 {
-        self.core.failures()
+        self.core.outside().failures()
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -1,19 +1,20 @@
 //! The batched step: one call a scheduler step, buffers in and out. An `impl` of `Manager`.
 
 use kvframe_core::manager::{Extent, Growth, Ids, Step, StepResult};
+use kvframe_core::policy::Consult;
 use kvframe_core::tickets::CopyPlan;
 use kvframe_core::{Admission, Allocation, Error, Manager as Core, SeqId};
 use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 
-use crate::answers::AnswerTuple;
+use crate::args::{BatchTokens, Fence, Passed, TokenBudget};
 use crate::buffers::{altered, arrays, u64s};
-use crate::driver::is_interrupt;
 use crate::errors::{from_core, usage};
 use crate::inputs::{Growths, flag, pairs};
-use crate::ints::{BatchTokens, Fence, Passed, TokenBudget};
 use crate::manager::Manager;
 use crate::outputs::{Outputs, Targets};
+use crate::policy::asker::is_interrupt;
+use crate::policy::prefix::AnswerTuple;
 use crate::queue::RequestQueue;
 use crate::request::Request;
 use crate::sharing::{RemapTuple, remap_tuples};
@@ -191,21 +192,16 @@ impl<'py> Run<'_, 'py> {
     fn run(&mut self, py: Python<'py>) -> PyResult<StepTuple<'py>> {
         let manager = self.manager;
         let asked = manager.ask_step(py, self.step)?;
-        let begun = manager.locked(py, |core| {
-            let Some((question, verdicts)) = &asked else { return self.begin(core) };
-            question.answer(core, verdicts);
-            let begun = self.begin(core);
-            question.close(core);
-            begun
+        let begun = manager.locked(py, |core| match &asked {
+            None => self.begin(core),
+            Some((question, verdicts)) => {
+                question.answered(core, verdicts, |core| self.begin(core))
+            }
         })?;
         let mut outcome = begun.map_err(|refused| refused.into_error(py))?;
-        if let Some(native) = &manager.native {
-            let failed = outcome.refused.iter().filter(|r| r.error == Error::PolicyFailed);
-            self.failures.extend(failed.map(|_| native.refusal(py)));
-        }
         let mut interrupt = None;
-        if manager.has_judge() {
-            interrupt = self.grow_with_judge(py, &mut outcome).err();
+        if manager.host.consults() {
+            interrupt = self.grow_consulting(py, &mut outcome).err();
             if interrupt.is_some() {
                 manager.locked(py, |core| self.grow_undecided(core, &mut outcome))?;
             }
@@ -213,11 +209,11 @@ impl<'py> Run<'_, 'py> {
         if self.queue.len() > 0 {
             interrupt = self.allocate_all(py, &mut outcome, interrupt).err();
         }
-        if manager.has_judge() || self.queue.len() > 0 {
+        if manager.host.consults() || self.queue.len() > 0 {
             manager.locked(py, |core| self.finish(core, &mut outcome))?;
         }
-        if manager.has_judge() {
-            interrupt = interrupt.or(manager.deliver_events(py).err());
+        if manager.host.consults() {
+            interrupt = interrupt.or(manager.host.deliver_events(py).err());
         }
         if self.outputs.lost {
             interrupt = interrupt.or_else(|| Some(altered(py, OUTPUTS)));
@@ -252,8 +248,8 @@ impl<'py> Run<'_, 'py> {
                 self.outputs.patch(i, entry);
             }
         }
-        if !self.manager.has_judge() {
-            self.grow_whole(core, &mut outcome).map_err(Wrong::Step)?;
+        if !self.manager.host.consults() {
+            self.grow(core, &mut outcome).map_err(Wrong::Step)?;
             if self.queue.len() == 0 {
                 self.finish(core, &mut outcome);
             }
@@ -305,32 +301,11 @@ impl<'py> Run<'_, 'py> {
     ) -> PyResult<()> {
         let (manager, step) = (self.manager, self.step);
         loop {
-            let tried = manager.locked(py, |core| {
-                let tried = core.allocate_next(step, outcome, asked);
-                let Err(Error::NeedVictims { n }) = tried else { return tried };
-                let native = manager.native.is_some() && decides;
-                if native && core.decide(n) {
-                    return core.allocate_next(step, outcome, asked);
-                }
-                if native {
-                    core.settle_choice();
-                    outcome.refuse_allocation(Error::PolicyFailed);
-                    return Ok(());
-                }
-                tried
-            })?;
-            let n = match tried {
+            let n = match manager.locked(py, |core| core.allocate_next(step, outcome, asked))? {
                 Err(Error::NeedVictims { n }) => n,
-                other => {
-                    if let Some(native) = &manager.native
-                        && outcome.refused.last().is_some_and(|r| r.error == Error::PolicyFailed)
-                    {
-                        self.failures.push(native.refusal(py));
-                    }
-                    return other.map_err(|error| from_core(py, &error));
-                }
+                other => return other.map_err(|error| from_core(py, &error)),
             };
-            let found = if decides { manager.find_victims(py, n) } else { Ok(()) };
+            let found = if decides { manager.host.find_victims(py, n) } else { Ok(()) };
             if decides && found.is_ok() {
                 continue;
             }
@@ -353,22 +328,6 @@ impl<'py> Run<'_, 'py> {
         })
     }
 
-    /// All of the growth, under a policy that answers inside the core.
-    fn grow_whole(&mut self, core: &mut Core, outcome: &mut StepResult) -> Result<(), Error> {
-        let Some(native) = &self.manager.native else { return self.grow(core, outcome) };
-        // One question for the whole step, if it is one that takes looking at every candidate.
-        let short =
-            native.window().map_or(0, |_| core.step_shortage(self.step, self.queue.sizes()));
-        let mut able = short == 0 || core.decide(short);
-        while let Err(Error::NeedVictims { n }) = self.grow(core, outcome) {
-            if !std::mem::replace(&mut able, true) || !core.decide(n) {
-                core.settle_choice();
-                self.refuse_next(core, outcome);
-            }
-        }
-        Ok(())
-    }
-
     /// What the step has done already must be told, so a failure of the policy refuses one growth.
     fn refuse_next(&mut self, core: &mut Core, outcome: &mut StepResult) {
         let place = outcome.appended;
@@ -379,16 +338,21 @@ impl<'py> Run<'_, 'py> {
         }
     }
 
-    fn grow_with_judge(&mut self, py: Python<'_>, outcome: &mut StepResult) -> PyResult<()> {
+    fn grow_consulting(&mut self, py: Python<'_>, outcome: &mut StepResult) -> PyResult<()> {
         let (manager, step) = (self.manager, self.step);
-        // One question for the whole step, instead of one a sequence.
-        let short = manager.locked(py, |core| core.step_shortage(step, self.queue.sizes()))?;
-        let mut asked = if short > 0 { manager.find_victims(py, short) } else { Ok(()) };
+        // One question for the whole step, instead of one a sequence, if it is one about candidates.
+        let short = match manager.host.outside().window() {
+            Some(_) => manager.locked(py, |core| core.step_shortage(step, self.queue.sizes()))?,
+            None => 0,
+        };
+        let mut asked = if short > 0 { manager.host.find_victims(py, short) } else { Ok(()) };
         while let Err(Error::NeedVictims { n }) =
             manager.locked(py, |core| self.grow(core, outcome))?
         {
             let found = std::mem::replace(&mut asked, Ok(()));
-            let Err(error) = found.and_then(|()| manager.find_victims(py, n)) else { continue };
+            let Err(error) = found.and_then(|()| manager.host.find_victims(py, n)) else {
+                continue;
+            };
             manager.locked(py, Core::settle_choice)?;
             if is_interrupt(py, &error) {
                 return Err(error);

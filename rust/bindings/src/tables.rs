@@ -7,9 +7,9 @@ use kvframe_core::sequence::Sequence;
 use numpy::{Ix1, Ix2, PyArray1};
 use pyo3::prelude::*;
 
+use crate::args::{Group, Pad};
 use crate::buffers::{Offsets, altered, target, u64s, whole, writable};
 use crate::errors::{from_core, usage};
-use crate::ints::{Group, Pad};
 use crate::look::Target;
 use crate::manager::Manager;
 use crate::views::{entry, no_group};

@@ -8,11 +8,11 @@ use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::PyDict;
 
-use crate::ints::{
+use crate::args::{
     BlockSize, Blocks, Depth, Outlook, Priority, RequestClass, Session, TokenCount, Turn, Victims,
 };
-use crate::judged::Judged;
-use crate::manager::make_policy;
+use crate::policy::eviction::make_policy;
+use crate::policy::host::PolicyHost;
 
 /// (session, turn, class, priority, tokens, next uses) of the request that uses blocks.
 pub type KnownTuple = (Session, Turn, RequestClass, Priority, TokenCount, Outlook);
@@ -20,7 +20,7 @@ pub type KnownTuple = (Session, Turn, RequestClass, Priority, TokenCount, Outloo
 /// The core of a tier as the package sees it; `kvframe.tier.TierPolicy` is the face for users.
 #[pyclass(frozen, module = "kvframe._core")]
 pub struct TierPolicy {
-    core: Judged<Core>,
+    core: PolicyHost<Core>,
 }
 
 /// As the core has it.
@@ -34,17 +34,16 @@ impl TierPolicy {
     /// An empty tier; `policy` is a built-in's name or a driver. Without `blocks` it is as large as it
     /// ever was.
     #[new]
-    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, strict=false))]
+    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None))]
     fn new(
         py: Python<'_>,
         blocks: Option<Blocks>,
         block_size: BlockSize,
         policy: &Bound<'_, PyAny>,
         policy_options: Option<&Bound<'_, PyDict>>,
-        strict: bool,
     ) -> PyResult<Self> {
-        let made = make_policy(py, policy, policy_options, strict)?;
-        let core = Judged::new(py, "tier", made, |eviction| match blocks {
+        let made = make_policy(py, policy, policy_options)?;
+        let core = PolicyHost::new(py, "tier", made, |eviction| match blocks {
             Some(blocks) => Core::new(blocks.0, block_size.0, eviction),
             None => Core::growing(block_size.0, eviction),
         })?;
@@ -107,7 +106,7 @@ impl TierPolicy {
 
     /// Blocks nobody owns in the order they would be evicted now; a policy from outside is asked for it.
     fn order(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
-        self.core.order(py)
+        self.core.order(py, |tier| tier)
     }
 
     /// (free, cached, referenced) blocks.
@@ -123,7 +122,7 @@ impl TierPolicy {
 
     /// Decisions that the built-in order took for a policy that failed.
     fn failures(&self) -> u64 {
-        self.core.failures()
+        self.core.outside().failures()
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -7,7 +7,7 @@ use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::ints::{BlockNumber, FromEntry, Group, Seq};
+use crate::args::{BlockNumber, FromEntry, Group, Seq};
 use crate::manager::Manager;
 use crate::tables::null_entry;
 
@@ -81,12 +81,12 @@ impl Manager {
             ("live_sequences", live as u64),
             ("waiting_blocks", waiting as u64),
             ("peak_blocks", u64::from(peak)),
-            ("policy_failures", self.judge_failures()),
+            ("policy_failures", self.host.outside().failures()),
             ("policy_fallbacks", fallbacks),
             ("admission_kept", gate.kept),
             ("admission_dropped", gate.dropped),
             ("admission_lowered", gate.lowered),
-            ("admission_failures", self.gate_failures()),
+            ("admission_failures", self.admission.failures()),
         ];
         stats_dict(py, &stats, &extra)
     }

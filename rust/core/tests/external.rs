@@ -4,7 +4,7 @@ mod common;
 
 use common::{SIZE, allocate, open, prompt, request, run, serve, small};
 use kvframe_core::events::Kind;
-use kvframe_core::policy::{Candidates, External, Subscriptions};
+use kvframe_core::policy::{Candidates, Consult, External, Subscriptions};
 use kvframe_core::{Admission, BlockId, Error, Manager, Options};
 
 fn external(blocks: u32) -> Manager {

@@ -4,7 +4,7 @@ mod timed;
 
 use std::time::Instant;
 
-use kvframe_core::policy::Eviction;
+use kvframe_core::policy::{Consult, Eviction};
 use kvframe_core::sequence::Meta;
 use kvframe_core::{Admission, Error, Fit, Key, Manager, Options, Prompt, SeqId};
 

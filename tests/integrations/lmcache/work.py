@@ -9,8 +9,8 @@ from lmcache.v1.distributed.api import ObjectKey
 from lmcache.v1.distributed.eviction import L1EvictionPolicy
 from lmcache.v1.storage_backend.cache_policy import get_cache_policy
 
+from kvframe.flat import resolve
 from kvframe.integrations.lmcache import KvframeEvictionPolicy, install
-from kvframe.policies.flat import resolve
 
 
 def backend(name: str) -> list[str]:

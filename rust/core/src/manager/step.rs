@@ -8,6 +8,7 @@ pub use check::Extent;
 use super::grow::Ids;
 use super::{Admission, Allocation, Manager, Remap};
 use crate::error::{Error, Result};
+use crate::policy::Consult;
 use crate::sequence::{SeqId, Sequence};
 use crate::tickets::CopyPlan;
 

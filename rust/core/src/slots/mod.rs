@@ -26,7 +26,7 @@ use self::slot::Slot;
 pub use self::slot::{Counters, SlotAllocation, SlotRow, Standing};
 use crate::error::{Error, Result};
 use crate::hash::{HashAlgo, Hasher, Space};
-use crate::policy::{Eviction, RemovalCause};
+use crate::policy::{Consult, Eviction, RemovalCause, View};
 use crate::pool::NIL;
 use crate::sequence::SeqId;
 use crate::tickets::Tickets;
@@ -57,6 +57,12 @@ pub struct Slots {
 
 /// Slots that there can be: each holds a whole sequence, and its state is made at once.
 const MOST: u32 = 1 << 20;
+
+impl Consult for Slots {
+    fn consulted(&mut self) -> (&mut dyn Eviction, View<'_>) {
+        self.policy.consulted()
+    }
+}
 
 impl Slots {
     /// `count` empty slots of `length` tokens. Prefixes shorter than `least_copy` are not copied.
@@ -96,11 +102,6 @@ impl Slots {
             calls: 0,
             sharers: Vec::new(),
         })
-    }
-
-    /// The policy's side: who of the cached slots is given up.
-    pub fn policy(&mut self) -> &mut TierPolicy {
-        &mut self.policy
     }
 
     /// What happened so far.

@@ -9,7 +9,7 @@ use super::transfers::{TierStats, Transfer};
 use super::{RequestInfo, TierPolicy};
 use crate::error::{Error, Result};
 use crate::hash::Key;
-use crate::policy::Eviction;
+use crate::policy::{Consult, Eviction, View};
 use crate::pool::{BlockId, NIL};
 
 /// Pages that left, each with the place that it had.
@@ -68,6 +68,12 @@ pub struct TierPages {
     /// Pages on loan.
     pub(super) lent: u32,
     last: u64,
+}
+
+impl Consult for TierPages {
+    fn consulted(&mut self) -> (&mut dyn Eviction, View<'_>) {
+        self.tier.consulted()
+    }
 }
 
 impl TierPages {

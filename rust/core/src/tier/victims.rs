@@ -2,8 +2,14 @@
 
 use super::TierPolicy;
 use crate::error::{Error, Result};
-use crate::policy::{Candidates, External, Journal, RemovalCause, View};
+use crate::policy::{Consult, Eviction, RemovalCause, View};
 use crate::pool::{BlockId, State};
+
+impl Consult for TierPolicy {
+    fn consulted(&mut self) -> (&mut dyn Eviction, View<'_>) {
+        (self.policy.as_mut(), View { pool: &self.pool, now: self.now })
+    }
+}
 
 impl TierPolicy {
     /// The `n` blocks that are evicted, in order, none of them owned or in `spared`; they have left the tier.
@@ -151,44 +157,6 @@ impl TierPolicy {
             self.policy.release(&[block], View { pool: &self.pool, now: self.now });
         }
         Ok(named)
-    }
-
-    /// Lets a compiled policy name `n` victims for the call that was just refused with
-    /// [`Error::NeedVictims`]. False if that stands.
-    pub fn decide(&mut self, n: u32) -> bool {
-        self.policy.decide(n as usize, View { pool: &self.pool, now: self.now })
-    }
-
-    /// What a policy outside the core may choose from; see [`crate::policy::External`].
-    pub fn candidates(&mut self, limit: usize, out: &mut Candidates) -> Journal {
-        match self.policy.external() {
-            Some(outside) => {
-                outside.candidates(&self.pool, limit, out);
-                outside.take_journal()
-            }
-            None => Journal::default(),
-        }
-    }
-
-    /// What it chose, in order; with too few, the built-in order names the `n` victims.
-    pub fn choose(&mut self, n: u32, blocks: &[BlockId], generations: &[u32]) {
-        if let Some(outside) = self.policy.external() {
-            if blocks.len() >= n as usize {
-                outside.choose(&self.pool, blocks, generations);
-            } else {
-                outside.fall_back(n as usize);
-            }
-        }
-    }
-
-    /// How many events a policy outside the core has not heard.
-    pub fn journal_len(&mut self) -> usize {
-        self.policy.external().map_or(0, |outside| outside.journal_len())
-    }
-
-    /// Those events.
-    pub fn take_journal(&mut self) -> Journal {
-        self.policy.external().map(External::take_journal).unwrap_or_default()
     }
 
     fn settle(&mut self) {

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::common::{SIZE, build, found, open, run};
-use kvframe_core::policy::{External, Subscriptions};
+use kvframe_core::policy::{Consult, External, Subscriptions};
 use kvframe_core::pool::State;
 use kvframe_core::{BlockId, Group, GroupKind, Manager, NIL, Options, SeqId};
 

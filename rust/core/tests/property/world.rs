@@ -1,7 +1,7 @@
 //! A manager, the pages under it, and the sequences an engine believes in.
 
 use kvframe_core::groups::GroupReach;
-use kvframe_core::policy::{Candidates, External, PolicyOptions, Subscriptions, by_name};
+use kvframe_core::policy::{Candidates, Consult, External, PolicyOptions, Subscriptions, by_name};
 use kvframe_core::pool::State;
 use kvframe_core::{BlockId, Error, Group, GroupKind, Key, Manager, NIL, Options, Result, SeqId};
 

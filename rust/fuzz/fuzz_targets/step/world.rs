@@ -4,7 +4,9 @@ use kvframe_core::events::{Event, Kind};
 use kvframe_core::index::IndexKind;
 use kvframe_core::locks::Receipt;
 use kvframe_core::manager::{AllocStatus, Ids, PinRequest, PreemptionOrder, Step};
-use kvframe_core::policy::{Candidates, External, NAMES, PolicyOptions, Subscriptions, by_name};
+use kvframe_core::policy::{
+    Candidates, Consult, External, NAMES, PolicyOptions, Subscriptions, by_name,
+};
 use kvframe_core::retention::Hint;
 use kvframe_core::{
     Allocation, Error, Group, GroupKind, HashAlgo, Manager, Options, Result, SeqId,

@@ -6,6 +6,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
+use kvframe_core::policy::Consult;
 use kvframe_core::sequence::Meta;
 use kvframe_core::{Admission, Allocation, Error, Key, Manager, Prompt, SeqId};
 

@@ -1,4 +1,4 @@
-"""What the core calls to ask a policy written in Python."""
+"""What the core calls to ask an eviction policy written in Python, or takes from a compiled one."""
 
 from __future__ import annotations
 
@@ -11,18 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe.descriptors import EvictionPolicy
-from kvframe.errors import AbiError, PolicyError
+from kvframe.drivers.asker import Asker, Terms
+from kvframe.errors import AbiError
 from kvframe.native import NativePolicy
-from kvframe.policies.batched import (
-    COLUMNS,
-    DEFAULT_WINDOW,
-    BatchedEviction,
-    Candidates,
-)
-from kvframe.policies.budget import Budget
+from kvframe.policies.batched import COLUMNS, DEFAULT_WINDOW, BatchedEviction, Candidates
 from kvframe.policies.columns import wrong_columns
-from kvframe.policies.making import made
-from kvframe.policies.report import failure, origin_of
 from kvframe.registry import Loaded
 
 _EVENTS = ("insert", "hit", "claim", "release", "remove", "remove")
@@ -32,66 +25,45 @@ _WHY = {4: "evicted", 5: "invalidated"}
 Events = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]] | None
 """(kinds, blocks, ticks, keys) in the order things happened, or None. Keys only if wanted."""
 
+INSTEAD = "the built-in order takes this decision"
 
-class Driver:
-    """Declares what a policy wants, passes events on, tells of failures.
 
-    One driver belongs to one manager or replay, as the policy object does.
+class EvictionDriver(Asker[BatchedEviction]):
+    """Declares what a policy wants, and passes events on.
 
     Attributes:
         policy: The core calls its ``score`` or ``victims`` itself, one call a decision.
         candidates: What it is offered is made with this.
-        budget: Started before each decision and stopped after it; None if it may take its time.
     """
 
-    def __init__(
-        self,
-        policy: object,
-        loaded: Loaded[EvictionPolicy],
-        window: int | None,
-        block_size: int,
-        budget_ms: float | None = None,
-    ) -> None:
-        self.name = loaded.descriptor.name
-        self.origin = origin_of(loaded)
-        if not isinstance(policy, BatchedEviction):
-            raise PolicyError(
-                f"{self.origin}: make() gave a {type(policy).__name__}, "
-                "not a kvframe.policies.BatchedEviction"
-            )
-        kind = type(policy)
-        wrong = (
+    base = BatchedEviction
+    instead = INSTEAD
+    passes_over = False
+
+    def __init__(self, loaded: Loaded[EvictionPolicy], terms: Terms) -> None:
+        super().__init__(loaded, terms)
+        policy, kind = self.policy, type(self.policy)
+        self.refuse(
             wrong_columns(policy.columns, COLUMNS)
             or _wrong_window(policy.window)
             or _wrong_floats(policy.floats)
         )
-        if wrong is not None:
-            raise PolicyError(f"{self.origin}: {wrong}")
-        self.policy = policy
-        self.block_size = block_size
         self.names_victims = kind.victims is not BatchedEviction.victims
         self.candidates = Candidates
         asked = DEFAULT_WINDOW if policy.window is None else policy.window
-        self.window = asked if window is None else window
+        self.window = asked if terms.window is None else terms.window
         self.wants_events = any(_overrides(kind, event) for event in _EVENTS)
         self.wants_keys = _overrides(kind, "insert_keyed") or "key" in policy.columns
         self.wants_missed = _overrides(kind, "missed")
         self.floats = bool(policy.floats)
         needs_ids = self.names_victims and "block" not in policy.columns
         self.columns = [*policy.columns, *(["block"] if needs_ids else [])]
-        self._lost: BaseException | None = None
         # (event, blocks, keys, tick), left by an interrupt or a policy that asks its manager.
         self._waiting: deque[tuple[int, npt.NDArray[Any], npt.NDArray[Any], int]] = deque()
-        self.budget = None if budget_ms is None else Budget(budget_ms, self.origin)
 
     def deliver(self, events: Events) -> None:
-        """Hand the policy its events. One that fails here has lost some, and is not asked again.
-
-        An interrupt is no failure: what it kept from the policy comes first the next time.
-        """
-        if self._lost is not None:
-            raise PolicyError(f"it failed on events before, its books are not whole: {self._lost}")
-        if events is not None:
+        """Hand the policy its events. What an interrupt kept from it comes first the next time."""
+        if events is not None and self._lost is None:
             kinds, blocks, ticks, keys = events
             # Runs of one kind at one tick go out in one call.
             changed = (np.diff(kinds) != 0) | (np.diff(ticks) != 0)
@@ -100,17 +72,15 @@ class Driver:
                 (int(kinds[start]), blocks[start:end], keys[start:end], int(ticks[start]))
                 for start, end in pairwise(edges)
             )
-        try:
-            while self._waiting:
-                self._tell(*self._waiting.popleft())
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            self._lost = error
-            self._waiting.clear()
-            raise
+        self.tell("events", "its books are", self._tell_waiting)
 
-    def _tell(self, kind: int, blocks: npt.NDArray[Any], keys: npt.NDArray[Any], now: int) -> None:
+    def _tell_waiting(self) -> None:
+        while self._waiting:
+            self._tell_of(*self._waiting.popleft())
+
+    def _tell_of(
+        self, kind: int, blocks: npt.NDArray[Any], keys: npt.NDArray[Any], now: int
+    ) -> None:
         if kind == _MISSED:
             self.policy.missed(keys, now)
         elif kind in _WHY:
@@ -119,10 +89,6 @@ class Driver:
             getattr(self.policy, _EVENTS[kind])(blocks, now)
         if kind == _INSERT and self.wants_keys:
             self.policy.insert_keyed(blocks, keys, now)
-
-    def failed(self, error: BaseException, strict: bool) -> PolicyError:
-        """The policy failed: the error to raise if it is strict, else warn once."""
-        return failure(self.origin, error, strict)
 
 
 def _overrides(kind: type[BatchedEviction], event: str) -> bool:
@@ -142,27 +108,20 @@ def _wrong_floats(floats: object) -> str | None:
     return f"floats = {floats!r}: must be True or False"
 
 
-class NativeDriver:
-    """Brings a compiled policy to the core, which calls it itself; tells of failures.
+class NativeDriver(Asker[NativePolicy]):
+    """Brings a compiled policy to the core, which calls it itself.
 
     Attributes:
+        native: The policy.
         window: Candidates offered at a time in place of what the policy asks for.
     """
 
-    def __init__(self, policy: object, loaded: Loaded[EvictionPolicy], window: int | None) -> None:
-        self.name, self.version = loaded.descriptor.name, loaded.version
-        self.origin = origin_of(loaded)
-        if not isinstance(policy, NativePolicy):
-            raise PolicyError(
-                f"{self.origin}: make() gave a {type(policy).__name__}, "
-                "not a kvframe.native.NativePolicy"
-            )
-        self.native = policy
-        self.window = window
+    base = NativePolicy
+    instead = INSTEAD
 
-    def failed(self, error: BaseException, strict: bool) -> PolicyError:
-        """As `Driver.failed`."""
-        return failure(self.origin, error, strict)
+    def __init__(self, loaded: Loaded[EvictionPolicy], terms: Terms) -> None:
+        super().__init__(loaded, msgspec.structs.replace(terms, budget_ms=None))
+        self.native, self.version, self.window = self.policy, loaded.version, terms.window
 
     def refused(self, found: str, needed: str) -> AbiError:
         """The error of a policy that speaks another version of the interface."""
@@ -176,20 +135,10 @@ class NativeDriver:
         )
 
 
-def driver(
-    loaded: Loaded[EvictionPolicy],
-    options: msgspec.Struct | None,
-    window: int | None,
-    block_size: int,
-    budget_ms: float | None = None,
-) -> Driver | NativeDriver | None:
-    """The driver of a batched or native policy, made anew; None for a built-in one.
-
-    The budget is for what is written in Python: a native policy runs inside the core.
-    """
+def driver(loaded: Loaded[EvictionPolicy], terms: Terms) -> EvictionDriver | NativeDriver | None:
+    """The driver of a batched or native policy, made anew; None for a built-in one."""
     if loaded.descriptor.make is None:
         return None
-    policy = made(loaded, options)
     if loaded.descriptor.way == "native":
-        return NativeDriver(policy, loaded, window)
-    return Driver(policy, loaded, window, block_size, budget_ms)
+        return NativeDriver(loaded, terms)
+    return EvictionDriver(loaded, terms)

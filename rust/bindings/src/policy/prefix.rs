@@ -1,33 +1,29 @@
-//! What a matcher in Python said of prompts, on its way into the core. An `impl` of `Manager`.
+//! A prefix matcher in Python: what it said of prompts, on its way into the core.
 
 use kvframe_core::index::Changes;
 use kvframe_core::manager::MatchAnswer;
 use kvframe_core::pool::NIL;
-use kvframe_core::{Key, Manager as Core};
+use kvframe_core::{Admission, Key, Manager as Core, Prompt};
 use numpy::{PyArray1, PyArray2};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
+use super::asker::{frozen, words};
 use crate::buffers::u64s;
-use crate::driver::frozen;
+use crate::calls::{attribute, call_method};
 use crate::errors::{from_core, usage};
-use crate::gatekeeper::words;
-use crate::ints::{BlockNumber, Seq, Upto};
 use crate::manager::Manager;
 use crate::request::Request;
 
 /// (blocks of the prefix or None, tokens taken at the most or None)
 pub type AnswerTuple<'py> = (Option<Bound<'py, PyAny>>, Option<u32>);
 
-/// (blocks, their keys)
-type PrefixTuple<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyAny>);
-
 /// (removed; inserted, their keys, the blocks they follow or -1, their places)
-pub type ChangesTuple<'py> =
+type ChangesTuple<'py> =
     (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 
 /// Changes as Python takes them; None if there are none.
-pub fn changes_tuple(py: Python<'_>, changes: Changes) -> PyResult<Option<ChangesTuple<'_>>> {
+fn changes_tuple(py: Python<'_>, changes: Changes) -> PyResult<Option<ChangesTuple<'_>>> {
     let Changes { removed, inserted, keys, parents, depths } = changes;
     if removed.is_empty() && inserted.is_empty() {
         return Ok(None);
@@ -42,8 +38,8 @@ pub fn changes_tuple(py: Python<'_>, changes: Changes) -> PyResult<Option<Change
     )))
 }
 
-/// Block ids of an answer; what is none ends them.
-pub fn claimed(blocks: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
+/// Block ids of an answer.
+fn claimed(blocks: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
     let py = blocks.py();
     let ids = u64s(Some(blocks), "blocks")?;
     let id = |&id: &u64| {
@@ -53,9 +49,47 @@ pub fn claimed(blocks: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
 }
 
 /// An answer as the core takes it.
-pub fn answer_of(answer: &AnswerTuple<'_>, block_size: u32) -> PyResult<MatchAnswer> {
+fn answer_of(answer: &AnswerTuple<'_>, block_size: u32) -> PyResult<MatchAnswer> {
     let blocks = answer.0.as_ref().map(claimed).transpose()?;
     Ok(MatchAnswer { blocks, most: answer.1.map(|tokens| tokens / block_size) })
+}
+
+/// What a matcher says of a request that a replay has as keys.
+pub fn answer_for(
+    matcher: &Bound<'_, PyAny>,
+    manager: &mut Core,
+    request: &Admission<'_>,
+) -> PyResult<MatchAnswer> {
+    let py = matcher.py();
+    let Prompt { keys, len, .. } = request.prompt;
+    let size = manager.options().block_size;
+    let mut answer = MatchAnswer::default();
+    let mut found = None;
+    if attribute(matcher, intern!(py, "is_index"))?.extract()? {
+        let changes = changes_tuple(py, manager.take_changes())?;
+        let args = (changes, words(py, keys)?);
+        let named = call_method(matcher, intern!(py, "match_keys"), args)?;
+        if !named.is_none() {
+            let blocks = claimed(&named)?;
+            let good = manager.check_answer(request, &blocks);
+            if good < blocks.len() {
+                call_method(matcher, intern!(py, "was_wrong"), (1,))?;
+            }
+            found = Some(good as u32 * size);
+            answer.blocks = Some(blocks[..good].to_vec());
+        }
+    }
+    if attribute(matcher, intern!(py, "takes"))?.extract()? {
+        let found = match found {
+            Some(found) => found,
+            None => manager.lookup_request(request).map_err(|e| from_core(py, &e))?.tokens,
+        };
+        let facts = (len, request.meta.session, request.meta.turn);
+        let most: Option<u32> =
+            call_method(matcher, intern!(py, "taken_of"), (found, facts))?.extract()?;
+        answer.most = most.map(|tokens| tokens / size);
+    }
+    Ok(answer)
 }
 
 impl Manager {
@@ -78,11 +112,7 @@ impl Manager {
             }
         })?;
         let done = work();
-        self.locked(py, |core| {
-            for (keys, _) in answers {
-                core.forget_answer(keys);
-            }
-        })?;
+        self.locked(py, |core| answers.iter().for_each(|(keys, _)| core.forget_answer(keys)))?;
         done
     }
 }
@@ -104,59 +134,6 @@ impl Manager {
     ) -> PyResult<Bound<'py, PyArray2<u64>>> {
         let keys = self.keys_of(py, request.get());
         Ok(words(py, &keys)?.cast_into::<PyArray2<u64>>()?)
-    }
-
-    /// The keys under which lower tiers keep a request's full blocks, whatever the index here.
-    fn tier_keys_of_request<'py>(
-        &self,
-        py: Python<'py>,
-        request: &Bound<'py, Request>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let (hasher, request) = (self.hasher(), request.get());
-        let long = request.is_long();
-        let keys = if long { py.detach(|| request.keys(&hasher)) } else { request.keys(&hasher) };
-        words(py, &keys)
-    }
-
-    /// The keys under which lower tiers keep the full blocks of a sequence's first tokens.
-    fn tier_keys<'py>(&self, py: Python<'py>, seq: Seq, upto: Upto) -> PyResult<Bound<'py, PyAny>> {
-        let keys = self.locked(py, |core| core.tier_keys(seq.0, upto.0))?;
-        words(py, &keys.map_err(|e| from_core(py, &e))?)
-    }
-
-    /// The blocks of the prefix that ends with `block`, and the keys under which lower tiers keep them;
-    /// none of either where that is not known.
-    fn tier_prefix<'py>(&self, py: Python<'py>, block: BlockNumber) -> PyResult<PrefixTuple<'py>> {
-        let chain = self.locked(py, |core| core.prefix_of(block.0))?;
-        let (blocks, keys): (Vec<u32>, Vec<Key>) = chain.into_iter().unzip();
-        Ok((PyArray1::from_vec(py, blocks), words(py, &keys)?))
-    }
-
-    /// A sequence's salt, adapter and session.
-    fn origin<'py>(
-        &self,
-        py: Python<'py>,
-        seq: Seq,
-    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64)> {
-        self.with(py, |core| {
-            let sequence = core.sequence(seq.0)?;
-            let (salt, adapter) = (&sequence.cache_salt, &sequence.lora_name);
-            Ok((PyBytes::new(py, salt), PyBytes::new(py, adapter), sequence.meta.session))
-        })
-    }
-
-    /// The weights' fingerprint; None for a sequence that was admitted under others.
-    #[pyo3(signature = (seq=None))]
-    fn fingerprint<'py>(
-        &self,
-        py: Python<'py>,
-        seq: Option<Seq>,
-    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let found = self.locked(py, |core| {
-            let current = seq.map_or(Ok(true), |seq| core.is_current(seq.0));
-            current.map(|current| current.then(|| core.options().fingerprint.clone()))
-        })?;
-        Ok(found.map_err(|e| from_core(py, &e))?.map(|bytes| PyBytes::new(py, &bytes)))
     }
 
     /// How many of `blocks`, from the first on, hold the prefix of each request: int64.

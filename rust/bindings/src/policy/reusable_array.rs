@@ -1,4 +1,4 @@
-//! An array that a policy is lent for one decision, and lent again for the next one.
+//! An array that a policy is lent for one decision, and again for the next one.
 
 use std::any::TypeId;
 use std::slice;
@@ -9,12 +9,12 @@ use pyo3::prelude::*;
 
 use crate::look::Look;
 
-/// An array of one dimension, used again only if whoever had it has kept nothing of it, no view
-/// either, and left its length, type and flags alone. Else there is a new one.
+/// An array of one dimension. It is reused unless the policy kept a reference or a view, or changed its
+/// length, type or flags; then there is a new one.
 #[derive(Default)]
-pub struct Lent(Option<(Py<PyAny>, TypeId, Look)>);
+pub struct ReusableArray(Option<(Py<PyAny>, TypeId, Look)>);
 
-impl Lent {
+impl ReusableArray {
     /// The array, with these values in it; a `frozen` one is read-only, and so is every view of it.
     pub fn put<'py, T: Element + Copy + 'static>(
         &mut self,
@@ -40,7 +40,7 @@ impl Lent {
         Ok(array.into_any())
     }
 
-    /// What whoever had it wrote; `None` if it has not the type and the shape it was lent with.
+    /// What the policy wrote; `None` if the array has another type or shape than it was lent with.
     pub fn written<'a, T: Element + 'static>(&'a self, py: Python<'a>) -> Option<&'a [T]> {
         let (array, _, look) = self.0.as_ref()?;
         // SAFETY: it was made as an array; whether it still is as it was, its look tells.

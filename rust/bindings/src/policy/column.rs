@@ -6,8 +6,8 @@ use numpy::Element;
 use pyo3::intern;
 use pyo3::prelude::*;
 
+use super::reusable_array::ReusableArray;
 use crate::calls::call_method;
-use crate::lent::Lent;
 
 /// A column of the offer.
 #[derive(Debug, Clone, Copy)]
@@ -35,38 +35,38 @@ impl Column {
         }
     }
 
-    /// It, in the array lent; as float64 if `floats` is said and it is a number, not a name.
+    /// It, in `array`; as float64 if `floats` is said and it is a number, not a name.
     pub fn of<'py>(
         self,
         py: Python<'py>,
         offer: &Candidates,
         floats: bool,
-        lent: &mut Lent,
+        array: &mut ReusableArray,
     ) -> PyResult<Bound<'py, PyAny>> {
         let facts = &offer.facts;
         match self {
-            Self::Block => lent.put(py, true, offer.blocks.iter().map(|&b| i64::from(b))),
+            Self::Block => array.put(py, true, offer.blocks.iter().map(|&b| i64::from(b))),
             Self::Parent => {
                 let place = |&p: &u32| if p == NIL { -1 } else { i64::from(p) };
-                lent.put(py, true, offer.parents.iter().map(place))
+                array.put(py, true, offer.parents.iter().map(place))
             }
-            Self::Fact(Fact::Session) => lent.put(py, true, facts.session.iter().copied()),
-            Self::Fact(Fact::Class) => lent.put(py, true, facts.class.iter().copied()),
-            Self::Fact(Fact::Depth) => number(py, floats, lent, &facts.depth, f64::from),
-            Self::Fact(Fact::LastUse) => number(py, floats, lent, &facts.last_use, tick),
-            Self::Fact(Fact::Inserted) => number(py, floats, lent, &facts.inserted, tick),
-            Self::Fact(Fact::Uses) => number(py, floats, lent, &facts.uses, f64::from),
-            Self::Fact(Fact::Reach) => number(py, floats, lent, &facts.reach, f64::from),
-            Self::Fact(Fact::Turn) => number(py, floats, lent, &facts.turn, f64::from),
-            Self::Fact(Fact::NextUse) => number(py, floats, lent, &facts.next_use, f64::from),
+            Self::Fact(Fact::Session) => array.put(py, true, facts.session.iter().copied()),
+            Self::Fact(Fact::Class) => array.put(py, true, facts.class.iter().copied()),
+            Self::Fact(Fact::Depth) => number(py, floats, array, &facts.depth, f64::from),
+            Self::Fact(Fact::LastUse) => number(py, floats, array, &facts.last_use, tick),
+            Self::Fact(Fact::Inserted) => number(py, floats, array, &facts.inserted, tick),
+            Self::Fact(Fact::Uses) => number(py, floats, array, &facts.uses, f64::from),
+            Self::Fact(Fact::Reach) => number(py, floats, array, &facts.reach, f64::from),
+            Self::Fact(Fact::Turn) => number(py, floats, array, &facts.turn, f64::from),
+            Self::Fact(Fact::NextUse) => number(py, floats, array, &facts.next_use, f64::from),
             Self::Fact(Fact::Key) => {
                 let words = facts.key.as_flattened().iter().copied();
-                let flat = lent.put(py, true, words)?;
+                let flat = array.put(py, true, words)?;
                 call_method(&flat, intern!(py, "reshape"), ((facts.key.len(), 2),))
             }
-            Self::Fact(Fact::LastUseTime) => number(py, floats, lent, &facts.last_use_time, tick),
-            Self::Fact(Fact::InsertedTime) => number(py, floats, lent, &facts.inserted_time, tick),
-            Self::Fact(Fact::Priority) => number(py, floats, lent, &facts.priority, f64::from),
+            Self::Fact(Fact::LastUseTime) => number(py, floats, array, &facts.last_use_time, tick),
+            Self::Fact(Fact::InsertedTime) => number(py, floats, array, &facts.inserted_time, tick),
+            Self::Fact(Fact::Priority) => number(py, floats, array, &facts.priority, f64::from),
         }
     }
 }
@@ -74,12 +74,12 @@ impl Column {
 fn number<'py, T: Element + Copy + 'static>(
     py: Python<'py>,
     floats: bool,
-    lent: &mut Lent,
+    array: &mut ReusableArray,
     values: &[T],
     float: impl Fn(T) -> f64,
 ) -> PyResult<Bound<'py, PyAny>> {
     let values = values.iter().copied();
-    if floats { lent.put(py, true, values.map(float)) } else { lent.put(py, true, values) }
+    if floats { array.put(py, true, values.map(float)) } else { array.put(py, true, values) }
 }
 
 /// Exact up to 2^53, which no clock of operations reaches.

@@ -8,8 +8,8 @@ import time
 import weakref
 from typing import ClassVar
 
+from kvframe.drivers.report import warn_once
 from kvframe.errors import PolicyError
-from kvframe.policies.report import warn_once
 
 OVERDUE_S = 1.0
 """Seconds, besides ten budgets, after which a decision that has not returned is told of."""
@@ -22,39 +22,42 @@ class Budget:
     second, is named in a warning by a thread beside it: nothing can end it.
 
     Args:
-        milliseconds: None if it may take its time.
+        milliseconds: The time.
         origin: The policy with its package and version, for the warning.
+        passes_over: Whether the policy is passed over without a word once the time is spent.
     """
 
-    def __init__(self, milliseconds: float | None, origin: str) -> None:
-        self._seconds = None if milliseconds is None else milliseconds / 1000
-        self._origin = origin
+    def __init__(self, milliseconds: float, origin: str, passes_over: bool) -> None:
+        self._seconds = milliseconds / 1000
+        self._origin, self._passes_over = origin, passes_over
         # By thread: a policy may call its manager, which may ask it again.
         self._starts: dict[int, list[float]] = {}
         self.is_spent = False
-        if milliseconds is not None:
-            _Watchdog.watch(self)
+        _Watchdog.watch(self)
 
     def __enter__(self) -> None:
         self._starts.setdefault(threading.get_ident(), []).append(time.perf_counter())
 
     def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
         took = time.perf_counter() - self._starts[threading.get_ident()].pop()
-        if self._seconds is not None and took > self._seconds:
+        if took > self._seconds:
             self.is_spent = True
             if kind is not None and issubclass(kind, KeyboardInterrupt):
                 return  # it is the user's, and goes before the policy's
             raise self.error(f"a decision took {took * 1000:.0f} ms")
 
-    def start(self) -> None:
-        """A decision starts.
+    def start(self) -> bool:
+        """A decision starts; False if there is none, as the policy is passed over.
 
         Raises:
             PolicyError: One before took too long.
         """
         if self.is_spent:
+            if self._passes_over:
+                return False
             raise self.error("a decision before took too long")
         self.__enter__()
+        return True
 
     def stop(self) -> None:
         """It has returned.
@@ -66,14 +69,14 @@ class Budget:
 
     def error(self, found: str) -> PolicyError:
         """What a policy is refused with that took too long."""
-        milliseconds = (self._seconds or 0) * 1000
-        return PolicyError(f"{found}, its budget is {milliseconds:g} ms: it is asked no more")
+        budget = f"its budget is {self._seconds * 1000:g} ms"
+        return PolicyError(f"{found}, {budget}: it is asked no more")
 
     def tell_if_overdue(self) -> None:
         """Warn, once a policy, if a decision should have ended long ago."""
         starts = [start for stack in list(self._starts.values()) for start in stack]
         limit = self._seconds
-        if not starts or limit is None:
+        if not starts:
             return
         took = time.perf_counter() - min(starts)
         if took > OVERDUE_S + 10 * limit:

@@ -17,8 +17,9 @@ import msgspec
 from kvframe._core import TierPolicy as Core
 from kvframe.arguments import is_int, shown
 from kvframe.config import Resolved
+from kvframe.drivers.asker import Terms
+from kvframe.drivers.eviction import driver
 from kvframe.errors import UsageError
-from kvframe.policies.driver import driver
 
 K = TypeVar("K", bound=Hashable)
 
@@ -120,15 +121,13 @@ class TierPolicy(Generic[K]):
     def clear(self) -> None:
         """Forget every block, ghosts and what the policy has learnt included."""
         self._check_idle()
-        config = self.resolved.config.policy
-        policy, options = self.resolved.policy, self.resolved.options
-        made = driver(policy, options, config.window, self._block_size, config.budget_ms)
+        resolved = self.resolved
+        terms = Terms.of(resolved.config.policy, resolved.options, self._block_size)
         self._core = Core(
             blocks=self._capacity,
             block_size=self._block_size,
-            policy=made or self.policy,
-            policy_options=self.resolved.policy_options,
-            strict=config.on_error == "raise",
+            policy=driver(resolved.policy, terms) or self.policy,
+            policy_options=resolved.policy_options,
         )
         self._ids: dict[K, int] = {}
         self._keys: dict[int, K] = {}

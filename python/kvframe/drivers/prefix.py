@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -13,51 +13,31 @@ import numpy.typing as npt
 from kvframe._core import Manager as Core
 from kvframe._core import Request as CoreRequest
 from kvframe.descriptors import PrefixMatcher
+from kvframe.drivers.asker import Asker, Terms, check_filled
+from kvframe.drivers.report import warn_once
 from kvframe.errors import PolicyError, UsageError
-from kvframe.policies.budget import Budget
-from kvframe.policies.making import made
 from kvframe.policies.prefix import BatchedIndex, BatchedPrefix, Ids, Keys, Prompts, overrides
-from kvframe.policies.report import failure, origin_of, warn_once
 from kvframe.registry import Loaded
 
-T = TypeVar("T")
 Changes = tuple[Any, Any, Any, Any, Any] | None
 Answer = tuple[npt.NDArray[np.integer[Any]] | None, int | None]
 Counts = npt.NDArray[np.int64]
 
 
-class MatchDriver:
-    """Passes prompts on, checks what comes back, tells of failures.
+class PrefixDriver(Asker[BatchedPrefix]):
+    """Passes prompts on, and checks what comes back."""
 
-    One driver belongs to one manager or replay, as the policy object does.
-    """
+    base = BatchedPrefix
+    instead = "prompts are matched without it"
 
-    def __init__(
-        self,
-        policy: object,
-        loaded: Loaded[PrefixMatcher],
-        block_size: int,
-        strict: bool,
-        budget_ms: float | None,
-    ) -> None:
-        self.name = loaded.descriptor.name
-        self.origin = origin_of(loaded)
-        if not isinstance(policy, BatchedPrefix):
-            raise PolicyError(
-                f"{self.origin}: make() gave a {type(policy).__name__}, "
-                "not a kvframe.policies.BatchedPrefix"
-            )
-        self.policy = policy
-        self.block_size = block_size
-        self.strict = strict
+    def __init__(self, loaded: Loaded[PrefixMatcher], terms: Terms) -> None:
+        super().__init__(loaded, terms)
+        policy = self.policy
         self.is_index = isinstance(policy, BatchedIndex)
         self.takes = overrides(policy, "take")
         self.loads = overrides(policy, "load")
         self.rewrites = overrides(policy, "normalise") or overrides(policy, "namespace")
-        self.failures = 0
         self.wrong = 0
-        self._budget = Budget(budget_ms, self.origin)
-        self._lost: BaseException | None = None
         # Changes are told in the order they were taken from the core.
         self._order = threading.RLock()
 
@@ -68,7 +48,7 @@ class MatchDriver:
         if not self.rewrites or not requests:
             return list(requests)
         prompts = self._prompts(requests, None)
-        texts = self._guarded(lambda: self._normalised(requests, prompts))
+        texts = self.asked(lambda: self._normalised(requests, prompts))
         salts = self._salts(prompts)
         ready = []
         for i, request in enumerate(requests):
@@ -117,7 +97,7 @@ class MatchDriver:
                     f"{self.origin} has a namespace for each prompt: keys alone cannot say it, "
                     "give the token ids"
                 )
-        names = self._guarded(lambda: self._named(prompts))
+        names = self.asked(lambda: self._named(prompts))
         if names is None:
             # Apart from all that has one: a salt could be made to look like it.
             names = [""] * len(prompts)
@@ -173,25 +153,12 @@ class MatchDriver:
     ) -> list[npt.NDArray[np.integer[Any]]] | None:
         with self._order:
             told = changes()
-            return self._guarded(lambda: self._match(told, prompts))
+            return self.asked(lambda: self._match(told, prompts))
 
     def _match(self, changes: Changes, prompts: Prompts) -> list[npt.NDArray[np.integer[Any]]]:
         index = self.policy
         assert isinstance(index, BatchedIndex)
-        if self._lost is not None:
-            raise PolicyError(f"it failed on changes before, it is not whole: {self._lost}")
-        try:
-            if changes is not None:
-                removed, inserted, keys, parents, depths = changes
-                if len(removed):
-                    index.remove(removed)
-                if len(inserted):
-                    index.insert(inserted, keys, parents, depths)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            self._lost = error
-            raise
+        self.tell("changes", "it is", lambda: _tell_of(index, changes))
         named = [np.asarray(blocks) for blocks in index.match(prompts)]
         self._check_count("match", named, prompts)
         for i, blocks in enumerate(named):
@@ -214,7 +181,7 @@ class MatchDriver:
             told: object = self.policy.take(prompts, given, out)  # type: ignore[func-returns-value]
             return self._checked("take", told, out, given)
 
-        taken = self._guarded(ask)
+        taken = self.asked(ask)
         return found if taken is None else taken
 
     def _load(self, requests: list[CoreRequest], prompts: Prompts, taken: Counts) -> None:
@@ -233,7 +200,7 @@ class MatchDriver:
             told: object = self.policy.load(some, found, given, out)  # type: ignore[func-returns-value]
             return self._checked("load", told, out, given)
 
-        loaded = self._guarded(ask)
+        loaded = self.asked(ask)
         if loaded is None:
             return
         for place, tokens in zip(asked.tolist(), loaded.tolist(), strict=True):
@@ -252,7 +219,7 @@ class MatchDriver:
         """Block ids for a prompt known by its keys; None if the index failed."""
         facts = (len(keys) * self.block_size, 0, 0)
         prompts = self._of_keys(facts, keys)
-        named = self._guarded(lambda: self._match(changes, prompts))
+        named = self.asked(lambda: self._match(changes, prompts))
         return None if named is None else named[0]
 
     def taken_of(self, found: int, facts: tuple[int, int, int]) -> int | None:
@@ -272,31 +239,12 @@ class MatchDriver:
 
     # --- checks ----------------------------------------------------------------------------------
 
-    def _guarded(self, ask: Callable[[], T]) -> T | None:
-        """What the policy says; None where it failed, or is not asked any more."""
-        if self._budget.is_spent:
-            return None
-        try:
-            with self._budget, np.errstate(invalid="raise"):
-                return ask()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            self.failures += 1
-            told = failure(self.origin, error, self.strict, "prompts are matched without it")
-            if self.strict:
-                raise told from error
-            return None
-
     def _check_count(self, method: str, given: Sequence[object], prompts: Prompts) -> None:
         if len(given) != len(prompts):
             raise PolicyError(f"{method} gave {len(given)} answers for {len(prompts)} prompts")
 
     def _checked(self, method: str, told: object, out: Counts, most: Counts) -> Counts:
-        if told is not None:
-            raise PolicyError(f"{method} must fill out and return None")
-        if out.dtype != np.int64 or out.shape != most.shape:
-            raise PolicyError(f"{method} changed the type or the shape of out")
+        check_filled(method, told, out, len(most))
         wrong = np.flatnonzero((out < 0) | (out > most))
         if len(wrong):
             i = int(wrong[0])
@@ -337,6 +285,15 @@ class MatchDriver:
         )
 
 
+def _tell_of(index: BatchedIndex, changes: Changes) -> None:
+    if changes is not None:
+        removed, inserted, keys, parents, depths = changes
+        if len(removed):
+            index.remove(removed)
+        if len(inserted):
+            index.insert(inserted, keys, parents, depths)
+
+
 def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     view = array.view()
     view.setflags(write=False)
@@ -354,14 +311,6 @@ def _picked(prompts: Prompts, rows: npt.NDArray[np.int64]) -> Prompts:
     return msgspec.structs.replace(prompts, **columns)
 
 
-def matcher_of(
-    loaded: Loaded[PrefixMatcher],
-    options: msgspec.Struct | None,
-    block_size: int,
-    strict: bool = True,
-    budget_ms: float | None = None,
-) -> MatchDriver | None:
+def driver(loaded: Loaded[PrefixMatcher], terms: Terms) -> PrefixDriver | None:
     """The driver of a matcher in Python, made anew; None for an index of the core."""
-    if loaded.descriptor.make is None:
-        return None
-    return MatchDriver(made(loaded, options), loaded, block_size, strict, budget_ms)
+    return None if loaded.descriptor.make is None else PrefixDriver(loaded, terms)

@@ -58,7 +58,7 @@ impl Native {
     }
 
     /// Reads the table that the driver brings.
-    pub fn load(driver: &Bound<'_, PyAny>, strict: bool) -> PyResult<(Box<dyn Eviction>, Self)> {
+    pub fn load(driver: &Bound<'_, PyAny>) -> PyResult<(Box<dyn Eviction>, Self)> {
         let given = driver.getattr("native")?;
         let taken = table(&given)?;
         let table = match taken {
@@ -77,7 +77,7 @@ impl Native {
         let asked: Option<u32> = driver.getattr("window")?.extract()?;
         // As for a built-in policy, a window says nothing to one with an order of its own.
         let window = policy.scores().then(|| asked.unwrap_or_else(|| policy.window()));
-        let faults = Arc::new(Faults::new(strict));
+        let faults = Arc::new(Faults::new(driver.getattr("strict")?.extract()?));
         let eviction = kvframe_native::eviction(policy, window, Arc::clone(&faults));
         Ok((eviction, Self { driver: driver.clone().unbind(), faults, window }))
     }
@@ -89,6 +89,10 @@ impl Native {
 
     pub fn failures(&self) -> u64 {
         self.faults.count()
+    }
+
+    pub fn is_strict(&self) -> bool {
+        self.faults.is_strict()
     }
 
     /// The error of a policy that decides nothing more.

@@ -19,12 +19,7 @@ def origin_of(loaded: Loaded[Any]) -> str:
     return f"{loaded.descriptor.name} ({package})"
 
 
-def failure(
-    origin: str,
-    error: BaseException,
-    strict: bool,
-    instead: str = "the built-in order takes this decision",
-) -> PolicyError:
+def failure(origin: str, error: BaseException, strict: bool, instead: str) -> PolicyError:
     """The policy failed: the error to raise if it is strict, else warn once, with what is done."""
     told = PolicyError(f"{origin}: {one_line(error)}")
     told.__cause__ = error

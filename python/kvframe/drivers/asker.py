@@ -1,0 +1,158 @@
+"""How a policy from a plugin is asked, whatever its kind: made anew, timed, its failures told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, ClassVar, Generic, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from kvframe.descriptors import Descriptor
+from kvframe.drivers.budget import Budget
+from kvframe.drivers.report import failure, origin_of
+from kvframe.errors import PolicyError
+from kvframe.plugin import one_line
+from kvframe.registry import Loaded
+
+P = TypeVar("P")
+T = TypeVar("T")
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """On what terms a policy is asked: one table for every kind.
+
+    Attributes:
+        block_size: Tokens in a block.
+        options: The policy's checked options; None if it takes none.
+        strict: Whether its failure is an error; otherwise it is passed over, with a warning.
+        budget_ms: Milliseconds that a decision in Python may take; None if it may take its time. A
+            native policy runs inside the core, and has no budget.
+        window: Candidates offered at a time in place of what the policy asks for, 0 for all.
+    """
+
+    block_size: int
+    options: msgspec.Struct | None = None
+    strict: bool = True
+    budget_ms: float | None = None
+    window: int | None = None
+
+    @classmethod
+    def of(cls, section: Any, options: msgspec.Struct | None, block_size: int) -> Terms:
+        """Those of a section of the configuration: ``[policy]``, ``[admission]``, ``[prefix]``."""
+        strict, window = section.on_error == "raise", getattr(section, "window", None)
+        return cls(block_size, options, strict, section.budget_ms, window)
+
+
+class Asker(Generic[P]):
+    """Makes a policy, times its decisions, tells of its failures.
+
+    One driver belongs to one manager or replay, as the policy object does.
+
+    Attributes:
+        base: What the policy has to be.
+        instead: What is done where it fails.
+        passes_over: Whether one that has spent its budget is passed over without a word; it else
+            fails at each decision.
+        budget: Times each decision; None if there is no limit.
+
+    Raises:
+        PolicyError: The policy cannot be made, or is none of the kind.
+    """
+
+    base: ClassVar[type[Any]]
+    instead: ClassVar[str]
+    passes_over: ClassVar[bool] = True
+
+    def __init__(self, loaded: Loaded[Any], terms: Terms) -> None:
+        self.name = loaded.descriptor.name
+        self.origin = origin_of(loaded)
+        policy = _made(loaded, terms.options)
+        if not isinstance(policy, self.base):
+            package = ".".join(self.base.__module__.split(".")[:2])
+            raise PolicyError(
+                f"{self.origin}: make() gave a {type(policy).__name__}, "
+                f"not a {package}.{self.base.__name__}"
+            )
+        self.policy: P = policy
+        self.block_size, self.strict = terms.block_size, terms.strict
+        self.budget: Budget | None = None
+        if terms.budget_ms is not None:
+            self.budget = Budget(terms.budget_ms, self.origin, self.passes_over)
+        self.failures = 0
+        self._lost: BaseException | None = None
+
+    def refuse(self, wrong: str | None) -> None:
+        """Refuse a policy that declares something wrong; None if nothing is.
+
+        Raises:
+            PolicyError: Something is.
+        """
+        if wrong is not None:
+            raise PolicyError(f"{self.origin}: {wrong}")
+
+    def asked(self, decide: Callable[[], T], instead: str | None = None) -> T | None:
+        """What the policy says; None where it failed, or is not asked any more."""
+        if self.budget is not None and self.budget.is_spent:
+            return None
+        try:
+            # What is no number must not become one.
+            with self.budget or nullcontext(), np.errstate(invalid="raise"):
+                return decide()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self.failures += 1
+            told = self.failed(error, self.strict, instead)
+            if self.strict:
+                raise told from error
+            return None
+
+    def tell(self, what: str, state: str, tell: Callable[[], None]) -> None:
+        """Tell the policy what happened. One that fails here has lost some, and is not asked again.
+
+        An interrupt is no failure.
+
+        Args:
+            what: What it is told of.
+            state: What it lacks once it has failed.
+            tell: Tells it.
+        """
+        if self._lost is not None:
+            raise PolicyError(f"it failed on {what} before, {state} not whole: {self._lost}")
+        try:
+            tell()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self._lost = error
+            raise
+
+    def failed(self, error: BaseException, strict: bool, instead: str | None = None) -> PolicyError:
+        """The policy failed: the error to raise if it is strict, else warn once."""
+        return failure(self.origin, error, strict, instead or self.instead)
+
+
+def check_filled(method: str, told: object, out: npt.NDArray[np.int64], count: int) -> None:
+    """Check that a policy's answer is in ``out``, of ``count`` entries.
+
+    Raises:
+        PolicyError: It is not.
+    """
+    if told is not None:
+        raise PolicyError(f"{method} must fill out and return None")
+    if out.dtype != np.int64 or out.shape != (count,):
+        raise PolicyError(f"{method} changed the type or the shape of out")
+
+
+def _made(loaded: Loaded[Any], options: msgspec.Struct | None) -> object:
+    descriptor: Descriptor = loaded.descriptor
+    assert descriptor.make is not None
+    try:
+        return descriptor.make(options)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # as where a plugin is imported
+        raise PolicyError(f"{origin_of(loaded)}: cannot be made: {one_line(error)}") from error

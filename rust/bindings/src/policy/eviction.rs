@@ -1,0 +1,223 @@
+//! An eviction policy in Python, asked without the core's lock; how an eviction policy is made.
+
+use std::sync::Mutex;
+
+use kvframe_core::policy::{
+    self, Candidates, Choice, Decision, Eviction, External, Journal, PolicyOptions, Subscriptions,
+};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
+use pyo3::types::PyDict;
+
+use super::asker::{Arrays, Asker, frozen, words};
+use super::column::Column;
+use super::host::Outside;
+use super::native::Native;
+use super::turn::{Turn, Turns};
+use crate::calls::{call, call_method};
+use crate::errors::{from_core, raise};
+use crate::options;
+
+/// A policy as the core runs it, and what of it lies outside.
+pub struct Policy {
+    pub eviction: Box<dyn Eviction>,
+    pub outside: Outside,
+    pub name: String,
+}
+
+/// The policy of that name, or the one behind a driver of `kvframe.drivers.eviction`.
+pub fn make_policy(
+    py: Python<'_>,
+    policy: &Bound<'_, PyAny>,
+    given: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Policy> {
+    if let Ok(name) = policy.extract::<String>() {
+        let mut built = PolicyOptions::default();
+        let set = |name: &str, value| {
+            built.set(name, value);
+        };
+        let given = options::numbers("policy_options", given, set)?;
+        let eviction = policy::by_name(&name, built).map_err(|e| from_core(py, &e))?;
+        let known: Vec<&str> = eviction.options().into_iter().map(|(name, _)| name).collect();
+        options::check(py, "policy_options", &name, &given, &known)?;
+        return Ok(Policy { eviction, outside: Outside::Nothing, name });
+    }
+    let name = policy.getattr("name")?.extract()?;
+    if Native::is_behind(policy)? {
+        let (eviction, native) = Native::load(policy)?;
+        return Ok(Policy { eviction, outside: Outside::Native(native), name });
+    }
+    let python = PyEviction::new(policy)?;
+    let eviction = Box::new(External::new(python.heard));
+    Ok(Policy { eviction, outside: Outside::Python(Box::new(python)), name })
+}
+
+/// A policy written in Python, behind `kvframe.drivers.eviction.EvictionDriver`.
+pub struct PyEviction {
+    asker: Asker<Column>,
+    policy: Py<PyAny>,
+    /// Makes what it is offered.
+    candidates: Py<PyAny>,
+    block_size: u32,
+    names_victims: bool,
+    heard: Subscriptions,
+    /// Numbers go out as float64.
+    floats: bool,
+    /// Candidates offered at a time; 0 offers all.
+    window: usize,
+    scratch: Mutex<Candidates>,
+    turns: Turns,
+}
+
+impl PyEviction {
+    /// Reads what the driver declares.
+    fn new(driver: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Ok(Self {
+            policy: driver.getattr("policy")?.unbind(),
+            candidates: driver.getattr("candidates")?.unbind(),
+            block_size: driver.getattr("block_size")?.extract()?,
+            heard: Subscriptions {
+                events: driver.getattr("wants_events")?.extract()?,
+                keys: driver.getattr("wants_keys")?.extract()?,
+                misses: driver.getattr("wants_missed")?.extract()?,
+            },
+            floats: driver.getattr("floats")?.extract()?,
+            names_victims: driver.getattr("names_victims")?.extract()?,
+            window: driver.getattr("window")?.extract()?,
+            asker: Asker::new(driver, Column::by_name)?,
+            scratch: Mutex::default(),
+            turns: Turns::default(),
+        })
+    }
+
+    /// For Python's garbage collector: a policy may hold whatever it ranks the blocks of.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.asker.traverse(visit)?;
+        visit.call(&self.policy)?;
+        visit.call(&self.candidates)
+    }
+
+    pub fn window(&self) -> usize {
+        self.window
+    }
+
+    pub fn failures(&self) -> u64 {
+        self.asker.failures()
+    }
+
+    fn hears(&self) -> bool {
+        self.heard != Subscriptions::default()
+    }
+
+    /// Hold it from before the journal is taken until the policy has been told. A policy that keeps no
+    /// index has no turns.
+    pub fn turn(&self, py: Python<'_>) -> PyResult<Option<Turn<'_>>> {
+        if self.hears() { self.turns.take(py) } else { Ok(None) }
+    }
+
+    /// A decision on `n` victims, to be filled in by the core; `done_with` takes its buffers back.
+    pub fn decision(&self, n: usize) -> Decision {
+        let kept = self.scratch.try_lock().map(|mut kept| std::mem::take(&mut *kept));
+        let mut offer = kept.unwrap_or_default();
+        offer.facts.want(self.asker.kinds().filter_map(Column::fact));
+        Decision { n, offer, ..Decision::default() }
+    }
+
+    /// The decision is taken.
+    pub fn done_with(&self, decision: Decision) {
+        if let Ok(mut slot) = self.scratch.try_lock() {
+            *slot = decision.offer;
+        }
+    }
+
+    /// The policy's choice; `None` if it failed and may be passed over.
+    pub fn ask(&self, py: Python<'_>, decision: &Decision) -> PyResult<Option<Choice>> {
+        let places = self.asker.ask(py, |arrays| self.places(py, decision, arrays))?;
+        let (blocks, generations) = (&decision.offer.blocks, &decision.offer.generations);
+        Ok(places.map(|places| Choice {
+            blocks: places.iter().map(|&place| blocks[place as usize]).collect(),
+            generations: places.iter().map(|&place| generations[place as usize]).collect(),
+        }))
+    }
+
+    /// Hands events over outside a decision.
+    pub fn deliver(&self, py: Python<'_>, journal: &Journal) -> PyResult<()> {
+        self.asker.tell(py, || self.hand_over(py, journal))
+    }
+
+    fn hand_over(&self, py: Python<'_>, journal: &Journal) -> PyResult<()> {
+        let events = events(py, journal)?;
+        call_method(self.asker.driver(py), intern!(py, "deliver"), (events,)).map(drop)
+    }
+
+    /// Asks; the places in the offer that were answered.
+    fn places(
+        &self,
+        py: Python<'_>,
+        decision: &Decision,
+        arrays: &mut Arrays,
+    ) -> PyResult<Vec<u32>> {
+        let (n, offer, policy) = (decision.n, &decision.offer, self.policy.bind(py));
+        if self.hears() {
+            self.hand_over(py, &decision.journal)?;
+        }
+        let offered = self.offered(py, decision, arrays)?;
+        let all = offer.blocks.len();
+        let wanted = n.min(all);
+        let refuse = |why| raise(py, "PolicyError", why);
+        let places = if self.names_victims {
+            let unset = std::iter::repeat_n(-1_i64, wanted);
+            let named = arrays.filled(py, "victims", unset, |out| {
+                call_method(policy, intern!(py, "victims"), (n, offered, out))
+            })?;
+            victims(n, offer, named).map_err(refuse)?
+        } else {
+            let unset = std::iter::repeat_n(f64::NAN, all);
+            let scores = arrays.filled(py, "score", unset, |out| {
+                call_method(policy, intern!(py, "score"), (offered, out))
+            })?;
+            offer.check_scores(scores).map_err(refuse)?;
+            offer.lowest(scores, n)
+        };
+        if places.len() < wanted {
+            return Err(refuse(format!("named {} of {n} victims", places.len())));
+        }
+        Ok(places)
+    }
+
+    /// A `kvframe.policies.Candidates`.
+    fn offered<'py>(
+        &self,
+        py: Python<'py>,
+        decision: &Decision,
+        arrays: &mut Arrays,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let column = |kind: Column, array: &mut _| kind.of(py, &decision.offer, self.floats, array);
+        let columns = self.asker.columns(py, arrays, column)?;
+        let (now, size, time) = (decision.now, self.block_size, decision.time);
+        let candidates = self.candidates.bind(py);
+        if decision.found.is_empty() {
+            return call(candidates, (now, size, columns, time));
+        }
+        let found = frozen(py, decision.found.clone())?;
+        call(candidates, (now, size, columns, time, found))
+    }
+}
+
+/// Kinds, blocks, ticks, and the keys' words if any are wanted.
+type Events<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
+
+fn events<'py>(py: Python<'py>, journal: &Journal) -> PyResult<Option<Events<'py>>> {
+    if journal.kinds.is_empty() {
+        return Ok(None);
+    }
+    let Journal { kinds, blocks, ticks, keys } = journal.clone();
+    Ok(Some((frozen(py, kinds)?, frozen(py, blocks)?, frozen(py, ticks)?, words(py, &keys)?)))
+}
+
+fn victims(n: usize, offer: &Candidates, named: &[i64]) -> Result<Vec<u32>, String> {
+    let ids = named.iter().take_while(|&&id| id != -1).take(n);
+    let id = |&id| u32::try_from(id).map_err(|_| format!("victim {id} is not a block id"));
+    offer.check(&ids.map(id).collect::<Result<Vec<u32>, String>>()?)
+}

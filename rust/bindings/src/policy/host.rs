@@ -1,0 +1,254 @@
+//! A core behind its lock, beside the interpreter's; its eviction policy may live outside the core.
+
+use std::sync::Mutex;
+
+use kvframe_core::Error;
+use kvframe_core::policy::{Choice, Consult, Decision, Eviction};
+use kvframe_core::tier::TierPolicy;
+use pyo3::prelude::*;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
+
+use super::eviction::{Policy, PyEviction};
+use super::native::{self, Inside, Native};
+use crate::calls::lock;
+use crate::errors::raise;
+use crate::fork;
+
+/// Pools from here on are walked detached from the interpreter: 100 µs and more.
+const LONG_BLOCKS: u32 = 1 << 12;
+
+/// Events that wait for the next decision at the most.
+const MANY_EVENTS: usize = 1 << 16;
+
+/// What of an eviction policy lies outside the core.
+pub enum Outside {
+    /// It is a built-in one.
+    Nothing,
+    /// It is consulted without the lock.
+    Python(Box<PyEviction>),
+    /// It answers under the lock, and may not call back.
+    Native(Native),
+}
+
+impl Outside {
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Python(policy) => policy.traverse(visit),
+            Self::Native(native) => native.traverse(visit),
+        }
+    }
+
+    pub fn native(&self) -> Option<&Native> {
+        if let Self::Native(native) = self { Some(native) } else { None }
+    }
+
+    /// Decisions that the built-in order took for a policy that failed.
+    pub fn failures(&self) -> u64 {
+        match self {
+            Self::Nothing => 0,
+            Self::Python(policy) => policy.failures(),
+            Self::Native(native) => native.failures(),
+        }
+    }
+
+    /// Candidates that it is offered at a time.
+    pub fn window(&self) -> Option<u32> {
+        match self {
+            Self::Nothing => None,
+            Self::Python(policy) => Some(policy.window() as u32),
+            Self::Native(native) => native.window(),
+        }
+    }
+}
+
+/// The core, the lock around it, and the policy that is consulted for victims.
+pub struct PolicyHost<C> {
+    core: Mutex<C>,
+    outside: Outside,
+    /// The core's name in messages.
+    what: &'static str,
+    forks: u32,
+}
+
+impl<C: Consult + Send> PolicyHost<C> {
+    /// `make` builds the core around the policy.
+    pub fn new(
+        py: Python<'_>,
+        what: &'static str,
+        policy: Policy,
+        make: impl FnOnce(Box<dyn Eviction>) -> Result<C, Error>,
+    ) -> PyResult<Self> {
+        let Policy { eviction, outside, .. } = policy;
+        let core = make(eviction).map_err(|e| native::from_core(py, &e, outside.native()))?;
+        Ok(Self { core: Mutex::new(core), outside, what, forks: fork::generation() })
+    }
+
+    /// For Python's garbage collector.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.outside.traverse(visit)
+    }
+
+    pub fn outside(&self) -> &Outside {
+        &self.outside
+    }
+
+    /// Whether a policy outside the core names the victims.
+    pub fn consults(&self) -> bool {
+        !matches!(self.outside, Outside::Nothing)
+    }
+
+    // --- the lock -------------------------------------------------------------------------------
+
+    /// Work on the locked core; refused in a forked child. A native policy may not call back, and its
+    /// faults are told.
+    pub fn locked<T>(&self, py: Python<'_>, work: impl FnOnce(&mut C) -> T) -> PyResult<T> {
+        if self.forks != fork::generation() {
+            let belongs = "belongs to the parent of a fork; make one in the child";
+            return Err(raise(py, "HandleError", format!("this {} {belongs}", self.what)));
+        }
+        let inside = self.enter(py)?;
+        let Ok(mut core) = lock(py, &self.core)? else { return Err(self.broken(py)) };
+        let done = work(&mut core);
+        drop((core, inside));
+        self.tell_faults(py);
+        Ok(done)
+    }
+
+    /// The same for work that grows with the pool: detached from the interpreter where that is
+    /// large, so that other threads run meanwhile.
+    pub fn locked_long<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut C) -> T + Send,
+    ) -> PyResult<T> {
+        if self.locked(py, |core| core.consulted().1.pool.created())? < LONG_BLOCKS {
+            return self.locked(py, work);
+        }
+        let inside = self.enter(py)?;
+        let done = py.detach(|| self.core.lock().ok().map(|mut core| work(&mut core)));
+        drop(inside);
+        self.tell_faults(py);
+        done.ok_or_else(|| self.broken(py))
+    }
+
+    fn enter(&self, py: Python<'_>) -> PyResult<Option<Inside>> {
+        if self.outside.native().is_none() {
+            return Ok(None);
+        }
+        if let Some(inside) = Inside::enter(std::ptr::from_ref(self).addr()) {
+            return Ok(Some(inside));
+        }
+        let what = self.what;
+        let message = format!("a native policy has called its own {what}, which waits for it");
+        Err(raise(py, "HandleError", message))
+    }
+
+    fn tell_faults(&self, py: Python<'_>) {
+        if let Some(native) = self.outside.native() {
+            native.report(py);
+        }
+    }
+
+    fn broken(&self, py: Python<'_>) -> PyErr {
+        let message = format!("a call failed half-way before; the {} refuses to go on", self.what);
+        raise(py, "IntegrityError", message)
+    }
+
+    /// The exception of a core error, which may be the policy's own.
+    pub fn error(&self, py: Python<'_>, error: &Error) -> PyErr {
+        match (error, self.outside.native()) {
+            (Error::NeedVictims { .. }, Some(native)) => native.refusal(py),
+            (error, native) => native::from_core(py, error, native),
+        }
+    }
+
+    // --- work that the policy takes part in -------------------------------------------------------
+
+    /// Work that needs no victims. A policy in Python is first told what has piled up: an interrupt
+    /// then comes before anything is done.
+    pub fn with<T>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut C) -> Result<T, Error>,
+    ) -> PyResult<T> {
+        self.deliver_events(py)?;
+        self.locked(py, work)?.map_err(|e| self.error(py, &e))
+    }
+
+    /// The same for work that may need victims: the policy is asked for them between two tries, as often
+    /// as it takes.
+    pub fn with_victims<T>(
+        &self,
+        py: Python<'_>,
+        mut work: impl FnMut(&mut C) -> Result<T, Error>,
+    ) -> PyResult<T> {
+        self.deliver_events(py)?;
+        loop {
+            let ended = match self.locked(py, &mut work)? {
+                Err(Error::NeedVictims { n }) => match self.find_victims(py, n) {
+                    Ok(()) => continue,
+                    Err(error) => Err(error),
+                },
+                outcome => outcome.map_err(|e| self.error(py, &e)),
+            };
+            if self.consults() {
+                self.locked(py, C::settle_choice)?;
+            }
+            return ended;
+        }
+    }
+
+    /// Has the policy choose `n` victims for the operation that follows: one in Python without the lock,
+    /// a native one under it.
+    pub fn find_victims(&self, py: Python<'_>, n: u32) -> PyResult<()> {
+        let policy = match &self.outside {
+            Outside::Python(policy) => policy,
+            Outside::Native(_) if self.locked(py, |core| core.decide(n))? => return Ok(()),
+            _ => return Err(self.error(py, &Error::NeedVictims { n })),
+        };
+        let (decision, choice) = self.ask(py, policy, n as usize)?;
+        self.locked(py, |core| core.decided(decision.n, choice.as_ref()))?;
+        policy.done_with(decision);
+        Ok(())
+    }
+
+    fn ask(
+        &self,
+        py: Python<'_>,
+        policy: &PyEviction,
+        n: usize,
+    ) -> PyResult<(Decision, Option<Choice>)> {
+        let _turn = policy.turn(py)?;
+        let mut decision = policy.decision(n);
+        self.locked(py, |core| core.consult(policy.window(), &mut decision))?;
+        let choice = policy.ask(py, &decision)?;
+        Ok((decision, choice))
+    }
+
+    /// Hands a policy its events where it has not been asked for so long that they pile up.
+    pub fn deliver_events(&self, py: Python<'_>) -> PyResult<()> {
+        let Outside::Python(policy) = &self.outside else { return Ok(()) };
+        if self.locked(py, C::journal_len)? >= MANY_EVENTS {
+            let _turn = policy.turn(py)?;
+            let journal = self.locked(py, C::take_journal)?;
+            policy.deliver(py, &journal)?;
+        }
+        Ok(())
+    }
+
+    /// A tier's blocks without an owner in the order in which they would be evicted now; a policy outside
+    /// the core is asked for it, and where it fails the built-in order decides.
+    pub fn order(&self, py: Python<'_>, tier: fn(&mut C) -> &mut TierPolicy) -> PyResult<Vec<u32>> {
+        let Outside::Python(policy) = &self.outside else {
+            return self.locked(py, |core| tier(core).ranking())?.map_err(|e| self.error(py, &e));
+        };
+        let n = self.locked(py, |core| tier(core).pool().cached())? as usize;
+        let (decision, choice) = self.ask(py, policy, n)?;
+        policy.done_with(decision);
+        match choice {
+            Some(choice) => Ok(choice.blocks),
+            None => self.locked(py, |core| tier(core).order()),
+        }
+    }
+}
