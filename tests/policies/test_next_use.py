@@ -198,7 +198,7 @@ def test_a_native_policy_has_a_column_and_is_told_with_events() -> None:
     told: list[list[int]] = []
 
     def note(n: int, use: int) -> None:
-        facts = np.frombuffer(ctypes.string_at(use, USE.itemsize), USE)[0]
+        facts = np.frombuffer(ctypes.string_at(use, ACCESS.itemsize), USE)[0]
         words = ctypes.string_at(int(facts["next_uses"]), 4 * n)
         told.append(np.frombuffer(words, np.uint32).tolist())
 
