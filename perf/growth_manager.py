@@ -44,7 +44,7 @@ def with_load(act: Callable[[World, int, int], object]) -> Verb:
     """Settles a load of one block."""
 
     def prepare(world: World) -> Call:
-        grant = world.kv.admit(Request(world.prompt(3), external=SIZE))
+        grant = world.kv.admit(Request(world.prompt(3), num_external_tokens=SIZE))
         assert grant.load is not None
         seq, load = grant.seq, grant.load
         return lambda: act(world, seq, load)
@@ -54,7 +54,7 @@ def with_load(act: Callable[[World, int, int], object]) -> Verb:
 
 def release_loading(world: World) -> Call:
     """Ends a sequence whose load goes on."""
-    grant = world.kv.admit(Request(world.prompt(3), external=SIZE))
+    grant = world.kv.admit(Request(world.prompt(3), num_external_tokens=SIZE))
     return lambda: world.kv.release(grant.seq)
 
 
@@ -281,7 +281,7 @@ def clear_session(world: World) -> Call:
 def clear_adapter(world: World) -> Call:
     """Forgets what one request left under an adapter."""
     world.kv.release(world.admitted(world.prompt(3), adapter="a"))
-    return lambda: world.kv.clear_cache(adapter="a")
+    return lambda: world.kv.clear_cache(lora_name="a")
 
 
 def resize(world: World) -> Call:
@@ -296,8 +296,8 @@ VERBS: dict[str, Verb] = {
     "fits (join)": fits_join,
     "admit": admit(),
     "admit (hit)": admit_hit,
-    "admit (load)": admit(external=SIZE),
-    "admit (whole)": admit(whole_sequence=True, max_tokens=16),
+    "admit (load)": admit(num_external_tokens=SIZE),
+    "admit (whole)": admit(full_sequence_must_fit=True, max_seq_len=16),
     "admit (join)": join,
     "commit (joined)": commit_joined,
     "release (joined)": end_joined,

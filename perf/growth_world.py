@@ -54,7 +54,9 @@ class World:
             kv.set_deadline(self.tickets[-1], 1 << 40)
             self.pins.append(kv.pin(prompt, lease=1 << 40))
         for _ in range(size):
-            grant = kv.admit(Request(self.prompt(2), external=SIZE, max_tokens=4 * SIZE))
+            grant = kv.admit(
+                Request(self.prompt(2), num_external_tokens=SIZE, max_seq_len=4 * SIZE)
+            )
             assert grant.load is not None
             self.loads.append((grant.seq, grant.load))
 

@@ -68,7 +68,7 @@ class Engine:
         if needed > total:
             raise NeverFitsError(f"{needed} blocks needed, but the cache has {total}")
         session, index = turn.session, turn.index
-        request = Request(turn.prompt, session=session, turn=index, max_tokens=length)
+        request = Request(turn.prompt, session=session, turn=index, max_seq_len=length)
         order, tokens = (self.arrivals, 0), list(turn.prompt)
         self.waiting.append(Sequence(turn, order, tokens, request, branches=turn.samples))
         self.arrivals += 1

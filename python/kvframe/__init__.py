@@ -3,7 +3,7 @@
 | name | what for |
 | --- | --- |
 | `KVCacheManager` | the object that an engine holds |
-| `Request`, `Extra` | what an engine asks for: a prompt, and the multimodal items in it |
+| `Request`, `MMItem` | what an engine asks for: a prompt, and the multimodal items in it |
 | `session_id` | the number by which policies see a session that has a name |
 | `Grant`, `Stepped`, `Plan`, `Hit` | what the manager answers; more in `kvframe.results` |
 | `Config`, `CacheConfig` and the other sections | the configuration, as kvframe.toml holds it |
@@ -76,7 +76,7 @@ from kvframe.events import EventKind
 from kvframe.hookspecs import hookimpl
 from kvframe.manager import KVCacheManager
 from kvframe.registry import Registry
-from kvframe.request import Extra, Request, session_id
+from kvframe.request import MMItem, Request, session_id
 from kvframe.results import (
     Answer,
     Changes,
@@ -124,7 +124,6 @@ __all__ = [
     "EventKind",
     "EvictionPolicy",
     "Expired",
-    "Extra",
     "Fit",
     "Grant",
     "GroupConfig",
@@ -136,6 +135,7 @@ __all__ = [
     "KVFrameError",
     "Keep",
     "Lengths",
+    "MMItem",
     "ModelConfig",
     "NeverFitsError",
     "ObserveConfig",

@@ -25,7 +25,7 @@ from kvframe.policies.driver import driver
 from kvframe.policies.gate import AdmissionDriver, gate_of
 from kvframe.policies.match import MatchDriver, matcher_of
 from kvframe.registry import Registry
-from kvframe.request import Extra, Request, TokenIds, name_bytes, one_session
+from kvframe.request import MMItem, Request, TokenIds, name_bytes, one_session
 from kvframe.results import Committed, Counts, Lengths, Plan, Sight, Span
 from kvframe.retain import RetentionVerbs
 from kvframe.room import Room
@@ -280,7 +280,7 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
         request with ``read=False``, which finds nothing this time either. With a ``fence``, the
         blocks make room only once that step has passed, as in `step`.
         """
-        return Request.of_core(self._core.preempt(seq, fence))
+        return self._core.preempt(seq, fence)
 
     def release(self, seq: int, *, fence: int | None = None) -> None:
         """End a sequence. Its findable blocks stay cached until they are evicted.
@@ -342,17 +342,17 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
         self,
         prompt: TokenIds,
         *,
-        salt: str = "",
-        adapter: str = "",
+        cache_salt: str = "",
+        lora_name: str = "",
         encoder: bytes = b"",
-        extras: Iterable[Extra] = (),
+        mm_items: Iterable[MMItem] = (),
     ) -> npt.NDArray[np.uint64]:
         """Keys of a prompt's full blocks: uint64 of shape (blocks, 2), low word first.
 
         They are the keys under which a request for the prompt would store its blocks, after a
         prefix matcher has rewritten it. The other arguments are as in `Request`.
         """
-        tokens, apart = self._stored_as(prompt, salt, adapter, extras, encoder)
+        tokens, apart = self._stored_as(prompt, cache_salt, lora_name, mm_items, encoder)
         keys: npt.NDArray[np.uint64] = self._core.hash_blocks(tokens, **apart)
         return keys
 
@@ -373,8 +373,8 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
     def clear_cache(
         self,
         *,
-        adapter: str | None = None,
-        salt: str | None = None,
+        lora_name: str | None = None,
+        cache_salt: str | None = None,
         session: int | str | None = None,
     ) -> int:
         """Forget every cached block, or those that all of the given applies to.
@@ -385,15 +385,15 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
         `kvframe.tiers.Tiers.clear_cache` forgets in lower tiers as well.
 
         Args:
-            adapter: Blocks computed under this adapter; "" for those without one.
-            salt: Blocks computed under this salt; "" for those without one.
+            lora_name: Blocks computed under this adapter; "" for those without one.
+            cache_salt: Blocks computed under this salt; "" for those without one.
             session: Blocks that requests of this session alone have used.
 
         Returns:
             Blocks that were freed; those that running sequences hold are not.
         """
-        name = None if adapter is None else name_bytes("adapter", adapter)
-        salts = [None] if salt is None else self._salts_of(salt)
+        name = None if lora_name is None else name_bytes("lora_name", lora_name)
+        salts = [None] if cache_salt is None else self._salts_of(cache_salt)
         number = one_session(session)
         return sum(self._core.clear_cache(one, name, number) for one in salts)
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from kvframe._core import Manager as Core
-from kvframe._core import Request as CoreRequest
 from kvframe.arguments import shown
 from kvframe.config import Config
 from kvframe.errors import ConfigError, HeldError, UsageError
 from kvframe.policies.admission import Waiting
 from kvframe.policies.gate import AdmissionDriver
 from kvframe.policies.match import Answer, MatchDriver
-from kvframe.request import Extra, Request, RequestOptions, TokenIds, name_bytes, space
+from kvframe.request import MMItem, Request, RequestOptions, TokenIds, name_bytes, space
 from kvframe.results import Fit, Grant, Hit, Reason, Stepped
 
 PER_TRY = ("chunk", "until", "partial", "resumed")
@@ -50,7 +49,7 @@ class Ready(NamedTuple):
         prompts: The prompt to compute in place of the one that was asked for, or None.
     """
 
-    cores: list[CoreRequest]
+    cores: list[Request]
     answers: list[Answer]
     prompts: list[npt.NDArray[np.uint32] | None]
 
@@ -105,40 +104,27 @@ class Matched:
         """Whether something in Python is asked about all that waits before any of it is tried."""
         return self._matcher is not None or (self._gate is not None and self._gate.holds)
 
-    def _rewritten(self, requests: Sequence[Request]) -> list[CoreRequest]:
+    def _rewritten(self, requests: Sequence[Request]) -> list[Request]:
         """Each request as the matcher rewrites it; it is asked about a request once."""
         matcher = self._matcher
-        if matcher is None or not matcher.rewrites:
-            return [request.core for request in requests]
-        fresh = [
-            request
-            for request in requests
-            if not request.resumed and (request.prepared or (None,))[0] is not matcher
-        ]
-        ready = matcher.prepare([request.core for request in fresh])
-        for request, core in zip(fresh, ready, strict=True):
-            request.prepared = (matcher, core)
-        return [
-            request.core if request.prepared is None else request.prepared[1]
-            for request in requests
-        ]
+        return list(requests) if matcher is None else matcher.rewritten(requests)
 
     def _stored_as(
         self,
         prompt: TokenIds,
         salt: str,
         adapter: str,
-        extras: Iterable[Extra],
+        extras: Iterable[MMItem],
         encoder: bytes = b"",
     ) -> tuple[TokenIds, dict[str, Any]]:
         """A prompt, and what sets it apart, as a request for it is stored."""
         matcher = self._matcher
         if matcher is None or not matcher.rewrites:
             return prompt, space(salt, adapter, extras, encoder)
-        asked = Request(prompt, salt=salt, adapter=adapter, extras=extras, encoder=encoder)
-        tokens, (*names, input_name), items, *_ = self._rewritten([asked])[0].parts()
-        named = dict(zip(("salt", "adapter"), names, strict=True))
-        return tokens, {**named, "encoder": input_name, "extras": items}
+        (stored,) = self._rewritten([_asked(prompt, salt, adapter, extras, encoder)])
+        stored_salt, stored_adapter, _ = stored.origin()
+        named = {"salt": stored_salt, "adapter": stored_adapter, "encoder": stored.encoder}
+        return cast(TokenIds, stored.prompt), {**named, "extras": stored.mm_items}
 
     def _salt_of(self, stored: bytes) -> str:
         """The salt of the requests that the core knows by that salt."""
@@ -147,7 +133,7 @@ class Matched:
 
     def _salts_of(self, salt: str) -> list[bytes]:
         """The salts by which the core knows requests of a salt, as far as it has any."""
-        stored = name_bytes("salt", salt)
+        stored = name_bytes("cache_salt", salt)
         if self._matcher is None or not self._matcher.rewrites:
             return [stored]
         return [one for one in (b"", *self._core.salts()) if self._salt_of(one) == salt]
@@ -155,7 +141,7 @@ class Matched:
     def _ready(self, requests: Sequence[Request]) -> Ready:
         cores = self._rewritten(requests)
         prompts = [
-            None if core is request.core else _other(core, request.core)
+            None if core is request else other_prompt(core, request)
             for core, request in zip(cores, requests, strict=True)
         ]
         matcher = self._matcher
@@ -178,9 +164,6 @@ class Matched:
         gate = self._gate
         if gate is None or not gate.holds or not requests:
             return [None] * len(requests)
-        facts = zip(*(request.core.facts()[:5] for request in requests), strict=True)
-        tokens, sessions, *numbers = map(list, facts)
-        turns, classes, priorities = np.array(numbers, np.int64)
         free, cached, referenced, total = self._core.counts()
         about = Waiting(
             block_size=gate.block_size,
@@ -189,11 +172,11 @@ class Matched:
             referenced=referenced,
             total=total,
             running=len(self._core.live()),
-            tokens=np.array(tokens, np.int64),
-            sessions=np.array(sessions, np.uint64),
-            turns=turns,
-            request_classes=classes,
-            priorities=priorities,
+            tokens=np.array([len(request) for request in requests], np.int64),
+            sessions=np.array([request.session for request in requests], np.uint64),
+            turns=np.array([request.turn for request in requests], np.int64),
+            request_classes=np.array([r.request_class for r in requests], np.int64),
+            priorities=np.array([request.priority for request in requests], np.int64),
         )
         told = gate.waits(about)
         return [None if reason is None else HeldError(reason) for reason in told]
@@ -202,32 +185,35 @@ class Matched:
         self,
         prompt: Request | TokenIds,
         *,
-        salt: str = "",
-        adapter: str = "",
+        cache_salt: str = "",
+        lora_name: str = "",
         encoder: bytes = b"",
-        extras: Iterable[Extra] = (),
+        mm_items: Iterable[MMItem] = (),
     ) -> Hit:
         """How much of a prompt could be reused now. Changes and counts nothing.
 
         Args:
             prompt: Token ids, or a `Request`, which is then hashed once for this and for `admit`.
-            salt: As in `Request`; a `Request` has its own, as it has the other three.
-            adapter: As in `Request`.
+            cache_salt: As in `Request`; a `Request` has its own, as it has the other three.
+            lora_name: As in `Request`.
             encoder: As in `Request`.
-            extras: As in `Request`.
+            mm_items: As in `Request`.
 
         Raises:
             UsageError: A value is wrong, or is given beside a `Request`.
         """
         if isinstance(prompt, Request):
-            if salt or adapter or encoder or tuple(extras):
+            if cache_salt or lora_name or encoder or tuple(mm_items):
                 raise UsageError(
-                    "salt, adapter, encoder and extras are the request's own: leave them out"
+                    "cache_salt, lora_name, encoder and mm_items are the request's own: "
+                    "leave them out"
                 )
         elif self._matcher is None:
-            return Hit(*self._core.lookup(prompt, **space(salt, adapter, extras, encoder)))
+            return Hit(
+                *self._core.lookup(prompt, **space(cache_salt, lora_name, mm_items, encoder))
+            )
         else:
-            prompt = Request(prompt, salt=salt, adapter=adapter, extras=extras, encoder=encoder)
+            prompt = _asked(prompt, cache_salt, lora_name, mm_items, encoder)
         ready = self._ready([prompt])
         return Hit(*self._core.lookup_request(ready.cores[0], *ready.answers))
 
@@ -265,7 +251,7 @@ class Matched:
 
     def _admitted(self, request: Request, **tries: Any) -> Grant:
         if self._matcher is None and self._gate is None:
-            return Grant(*self._core.admit(request.core, **tries))
+            return Grant(*self._core.admit(request, **tries))
         (held,) = self._waits([request])
         if held is not None:
             raise held
@@ -281,7 +267,13 @@ class Matched:
         return {"prefix_failures": matcher.failures, "prefix_wrong": matcher.wrong}
 
 
-def _other(core: CoreRequest, asked: CoreRequest) -> npt.NDArray[np.uint32] | None:
-    """The tokens of ``core``, if they are others."""
-    tokens: npt.NDArray[Any] = core.parts()[0]
-    return None if np.array_equal(tokens, asked.parts()[0]) else tokens
+def other_prompt(stored: Request, asked: Request) -> npt.NDArray[np.uint32] | None:
+    """The prompt as it is stored, if it is another than the one that was asked for."""
+    tokens = stored.prompt
+    return None if tokens is None or np.array_equal(tokens, cast(Any, asked.prompt)) else tokens
+
+
+def _asked(
+    prompt: TokenIds, salt: str, adapter: str, extras: Iterable[MMItem], encoder: bytes
+) -> Request:
+    return Request(prompt, cache_salt=salt, lora_name=adapter, mm_items=extras, encoder=encoder)

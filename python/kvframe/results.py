@@ -21,8 +21,9 @@ class Grant(NamedTuple):
             tokens that ``load`` brings.
         granted_tokens: Prompt tokens that have slots.
         prompt_tokens: Tokens of the prompt.
-        load: Ticket of the tokens that come from elsewhere (``Request.external``). Settle it with
-            `KVCacheManager.loaded`, or as ``done`` or ``failed``. None if there are none.
+        load: Ticket of the tokens that come from elsewhere (``Request.num_external_tokens``).
+            Settle it with `KVCacheManager.loaded`, or as ``done`` or ``failed``. None if there are
+            none.
         encoder_cached: Whether the KV of the input that ``cross`` groups attend to was found.
         external_tokens: Tokens after the cached ones that ``load`` brings.
         joined_tokens: Tokens after the cached ones that another sequence is computing (``join``).

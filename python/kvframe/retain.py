@@ -12,7 +12,7 @@ from kvframe._core import Manager as Core
 from kvframe.arguments import shown
 from kvframe.errors import UsageError
 from kvframe.matched import Matched
-from kvframe.request import Extra, TokenIds, name_bytes
+from kvframe.request import MMItem, TokenIds, name_bytes
 from kvframe.results import Answer, Pin, Pinned, Priority, Taken
 from kvframe.retention import Keep
 
@@ -29,10 +29,10 @@ class RetentionVerbs(Matched):
         self,
         prompt: TokenIds,
         *,
-        salt: str = "",
-        adapter: str = "",
+        cache_salt: str = "",
+        lora_name: str = "",
         encoder: bytes = b"",
-        extras: Iterable[Extra] = (),
+        mm_items: Iterable[MMItem] = (),
         owner: str = "",
         lease: int | None = None,
     ) -> Pin | None:
@@ -43,10 +43,10 @@ class RetentionVerbs(Matched):
 
         Args:
             prompt: Token ids.
-            salt: As in `Request`.
-            adapter: As in `Request`.
+            cache_salt: As in `Request`.
+            lora_name: As in `Request`.
             encoder: As in `Request`; the blocks of that input are not kept.
-            extras: As in `Request`.
+            mm_items: As in `Request`.
             owner: Any name; `pins` and `owners` report it.
             lease: How long it lasts, in the unit of `expire`; None: until `unpin`.
 
@@ -58,7 +58,7 @@ class RetentionVerbs(Matched):
             CapacityError: Pins already hold as much as they may, and this one would add to it.
         """
         name_bytes("owner", owner)
-        tokens, apart = self._stored_as(prompt, salt, adapter, extras, encoder)
+        tokens, apart = self._stored_as(prompt, cache_salt, lora_name, mm_items, encoder)
         held = self._core.pin(tokens, **apart, owner=owner, lease=lease)
         return None if held is None else Pin(*held)
 

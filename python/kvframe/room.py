@@ -123,9 +123,9 @@ class Room:
             preempted = self._core.preempt_to(seqs, rule, usage, fence)
         except BaseException as error:
             if (left := error.__dict__.get("preempted")) is not None:
-                error.__dict__["preempted"] = [*map(Request.of_core, left)]
+                error.__dict__["preempted"] = left
             raise
-        return [*map(Request.of_core, preempted)]
+        return preempted
 
     def touch(self, seqs: Handles) -> None:
         """Note that sequences were read or scheduled, in this order, for ``lru`` and ``lfu-aged``.

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from kvframe._core import RouterIndex as _RouterIndex
 from kvframe.arguments import is_int, shown
 from kvframe.errors import UsageError
-from kvframe.request import Extra, TokenIds, items_of, name_bytes
+from kvframe.request import MMItem, TokenIds, items_of, name_bytes
 
 BlockHashes = npt.NDArray[np.uint64] | Sequence[int]
 """Hashes as KV events carry them: unsigned 64 bits; of negative ints the low 64 bits count."""
@@ -137,8 +137,8 @@ class RouterIndex:
         rank: int = 0,
         block_size: int | None = None,
         medium: str = "GPU",
-        salt: str | None = None,
-        adapter: str | None = None,
+        cache_salt: str | None = None,
+        lora_name: str | None = None,
         extra_keys: Sequence[Any] | None = None,
     ) -> int:
         """A worker holds blocks, each the child of the one before (BlockStored).
@@ -154,8 +154,8 @@ class RouterIndex:
                 than the index's are not placed.
             medium: The tier, one of `MEDIUMS` in any case. Blocks in any other one count in no
                 nearer tier than `Reach.anywhere`.
-            salt: What sets tenants apart; only where ``parent`` is None.
-            adapter: The LoRA or other adapter; only where ``parent`` is None.
+            cache_salt: What sets tenants apart; only where ``parent`` is None.
+            lora_name: The LoRA or other adapter; only where ``parent`` is None.
             extra_keys: What else sets blocks apart, one entry per block: None, or a list with
                 [identifier, offset from the block's first token] for each multimodal item that has
                 tokens in the block (vLLM). With anything else in it, no prompt matches the block.
@@ -184,8 +184,8 @@ class RouterIndex:
             parent,
             token_ids,
             marks,
-            _name("salt", salt),
-            _name("adapter", adapter),
+            _name("cache_salt", cache_salt),
+            _name("lora_name", lora_name),
             _tier(medium),
         )
 
@@ -239,9 +239,9 @@ class RouterIndex:
         self,
         prompt: TokenIds,
         *,
-        salt: str | None = None,
-        adapter: str | None = None,
-        extras: Iterable[Extra] = (),
+        cache_salt: str | None = None,
+        lora_name: str | None = None,
+        mm_items: Iterable[MMItem] = (),
         ranks: Literal[False] = False,
     ) -> dict[int, Reach]: ...
 
@@ -250,9 +250,9 @@ class RouterIndex:
         self,
         prompt: TokenIds,
         *,
-        salt: str | None = None,
-        adapter: str | None = None,
-        extras: Iterable[Extra] = (),
+        cache_salt: str | None = None,
+        lora_name: str | None = None,
+        mm_items: Iterable[MMItem] = (),
         ranks: Literal[True],
     ) -> dict[tuple[int, int], Reach]: ...
 
@@ -260,19 +260,19 @@ class RouterIndex:
         self,
         prompt: TokenIds,
         *,
-        salt: str | None = None,
-        adapter: str | None = None,
-        extras: Iterable[Extra] = (),
+        cache_salt: str | None = None,
+        lora_name: str | None = None,
+        mm_items: Iterable[MMItem] = (),
         ranks: bool = False,
     ) -> dict[int, Reach] | dict[tuple[int, int], Reach]:
         """How many leading blocks of a prompt each worker holds; workers with none are left out.
 
         Args:
             prompt: Token ids.
-            salt: What sets tenants apart.
-            adapter: The LoRA or other adapter.
-            extras: Multimodal items among the tokens, by the identifiers that the engines give them
-                (UTF-8). Without these a match ends where the first item begins.
+            cache_salt: What sets tenants apart.
+            lora_name: The LoRA or other adapter.
+            mm_items: Multimodal items among the tokens, by the identifiers that the engines give
+                them (UTF-8). Without these a match ends where the first item begins.
             ranks: Answer for each data-parallel rank, by (worker, rank), instead of for each worker
                 by the rank that reaches farthest.
 
@@ -281,8 +281,8 @@ class RouterIndex:
         """
         if self.block_size is None:
             raise UsageError("the index goes by hashes: give it a block_size to match tokens")
-        keys = _extra_keys(extras, self.block_size, _count(prompt) // self.block_size)
-        names = _name("salt", salt), _name("adapter", adapter)
+        keys = _extra_keys(mm_items, self.block_size, _count(prompt) // self.block_size)
+        names = _name("cache_salt", cache_salt), _name("lora_name", lora_name)
         found = self._core.match_tokens(prompt, _marks(keys, len(keys)), *names, ranks)
         return _reaches(found, ranks)
 
@@ -341,10 +341,10 @@ def _blocks(block_hashes: BlockHashes) -> int:
         raise UsageError(f"block_hashes = {shown(block_hashes)}: {limit}") from None
 
 
-def _extra_keys(extras: Iterable[Extra], size: int, blocks: int) -> list[Any]:
+def _extra_keys(mm_items: Iterable[MMItem], size: int, blocks: int) -> list[Any]:
     """Items of a prompt by block, as vLLM's events have them; None for blocks without."""
     keys: dict[int, list[Any]] = {}
-    for start, end, name in sorted(items_of(extras)):
+    for start, end, name in sorted(items_of(mm_items)):
         for block in range(start // size, min(-(-end // size), blocks)):
             keys.setdefault(block, []).append([name, start - block * size])
     return [keys.get(block) for block in range(max(keys, default=-1) + 1)]

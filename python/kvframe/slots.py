@@ -132,21 +132,21 @@ class SlotCache:
 
     # --- a request's life -----------------------------------------------------------------------
 
-    def lookup(self, prompt: TokenIds, *, salt: str = "", adapter: str = "") -> int:
+    def lookup(self, prompt: TokenIds, *, cache_salt: str = "", lora_name: str = "") -> int:
         """Leading tokens of a prompt that some slot holds, never its last. Changes nothing."""
-        found: int = self._core.lookup(prompt, *_space(salt, adapter))
+        found: int = self._core.lookup(prompt, *_space(cache_salt, lora_name))
         return found
 
     def admit(
-        self, prompt: TokenIds, *, salt: str = "", adapter: str = "", use: Use = UNKNOWN
+        self, prompt: TokenIds, *, cache_salt: str = "", lora_name: str = "", use: Use = UNKNOWN
     ) -> SlotGrant:
         """Give a prompt a slot. Its tokens past ``cached_tokens`` are to be computed.
 
         Args:
             prompt: Token ids.
-            salt: Prefixes are shared only among prompts of the same salt.
-            adapter: As ``salt``, for LoRA and other adapters. Whatever else the KV depends on, such
-                as images, goes into the salt.
+            cache_salt: Prefixes are shared only among prompts of the same salt.
+            lora_name: As ``cache_salt``, for LoRA and other adapters. Whatever else the KV depends
+                on, such as images, goes into the salt.
             use: What the policy may know of the request.
 
         Raises:
@@ -154,7 +154,7 @@ class SlotCache:
             NeverFitsError: The prompt is longer than a slot.
             UsageError: The prompt is empty.
         """
-        seq, cached, source = self._core.admit(prompt, *_space(salt, adapter), row_of(use))
+        seq, cached, source = self._core.admit(prompt, *_space(cache_salt, lora_name), row_of(use))
         return SlotGrant(seq, seq & 0xFFFFFFFF, seq >> 32, cached, source)
 
     def append(self, seq: int, tokens: TokenIds) -> None:
@@ -218,7 +218,7 @@ class SlotCache:
     # --- pins -----------------------------------------------------------------------------------
 
     def pin(
-        self, prompt: TokenIds, *, salt: str = "", adapter: str = "", owner: str = ""
+        self, prompt: TokenIds, *, cache_salt: str = "", lora_name: str = "", owner: str = ""
     ) -> SlotPin | None:
         """Keep the longest prefix of ``prompt`` that some slot holds; None if no slot holds any.
 
@@ -228,12 +228,12 @@ class SlotCache:
 
         Args:
             prompt: Token ids.
-            salt: As for `admit`.
-            adapter: As for `admit`.
+            cache_salt: As for `admit`.
+            lora_name: As for `admit`.
             owner: Any name, for `pins` and `unpin_all`.
         """
         name_bytes("owner", owner)
-        held = self._core.pin(prompt, *_space(salt, adapter), owner)
+        held = self._core.pin(prompt, *_space(cache_salt, lora_name), owner)
         return None if held is None else SlotPin(*held)
 
     def unpin(self, pin: SlotPin) -> None:
@@ -268,8 +268,8 @@ class SlotCache:
     def clear_cache(
         self,
         *,
-        adapter: str | None = None,
-        salt: str | None = None,
+        lora_name: str | None = None,
+        cache_salt: str | None = None,
         session: int | str | None = None,
     ) -> int:
         """Forget what is cached, or what of it all of the given applies to.
@@ -278,8 +278,8 @@ class SlotCache:
         of forgotten tokens keep nothing.
 
         Args:
-            adapter: What was computed under this adapter; "" for what was computed without one.
-            salt: What was computed under this salt; "" for what was computed without one.
+            lora_name: What was computed under this adapter; "" for what was computed without one.
+            cache_salt: What was computed under this salt; "" for what was computed without one.
             session: Tokens that requests of this session alone have used, by ``Use.session``.
 
         Returns:
@@ -287,8 +287,8 @@ class SlotCache:
             those.
         """
         cleared: int = self._core.clear(
-            None if salt is None else name_bytes("salt", salt),
-            None if adapter is None else name_bytes("adapter", adapter),
+            None if cache_salt is None else name_bytes("cache_salt", cache_salt),
+            None if lora_name is None else name_bytes("lora_name", lora_name),
             one_session(session),
         )
         return cleared
@@ -320,6 +320,6 @@ class SlotCache:
         self._core.check_integrity()
 
 
-def _space(salt: str, adapter: str) -> tuple[Any, Any]:
-    names = space(salt, adapter, ())
+def _space(cache_salt: str, lora_name: str) -> tuple[Any, Any]:
+    names = space(cache_salt, lora_name, ())
     return names["salt"], names["adapter"]

@@ -165,7 +165,7 @@ def _stepped(told: Any, turns: Turns | None, count: int) -> Stepped:
         rewound,
         None if plan is None else Plan(*plan),
         forks,
-        [Request.of_core(request) for request in preempted],
+        preempted,
         extended,
         reasons,
         [Remap(*entry) for entry in remaps],

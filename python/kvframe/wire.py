@@ -140,8 +140,8 @@ def _apply(index: RouterIndex, worker: int, rank: int, event: Event) -> None:
         rank=rank,
         block_size=size if isinstance(size, int) else None,
         medium=medium,
-        salt=salt,
-        adapter=_adapter(fields),
+        cache_salt=salt,
+        lora_name=_adapter(fields),
         extra_keys=extra_keys,
     )
 

@@ -290,7 +290,7 @@ def test_lengths_do_not_overflow() -> None:
         lambda: kv.append_unknown(seq, 2**32 - 1),
         lambda: kv.append_unknown(seq, 2**32 - 8),
         lambda: kv.admit(None, num_tokens=2**32 - 1),
-        lambda: kv.admit([5], max_tokens=2**32 - 1),
+        lambda: kv.admit([5], max_seq_len=2**32 - 1),
     ):
         with pytest.raises(KVFrameError):
             call()

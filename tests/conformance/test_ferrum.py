@@ -200,9 +200,9 @@ def test_ten_hits_in_a_hundred_are_a_tenth() -> None:
     kv = manager(200, 16)
     cached(kv, words(0))
     for n in range(1, 90):
-        kv.release(kv.admit([*words(n), 5], insert=False).seq)
+        kv.release(kv.admit([*words(n), 5], write_cache=False).seq)
     for _ in range(10):
-        kv.release(kv.admit([*words(0), 5], insert=False).seq)
+        kv.release(kv.admit([*words(0), 5], write_cache=False).seq)
     stats = kv.stats()
     assert stats["admissions_with_hit"] / stats["admissions"] == 0.1
     assert stats["hit_tokens"] / stats["prompt_tokens"] == 160 / (16 + 99 * 17)

@@ -16,10 +16,10 @@ from kvframe import (
     CapacityError,
     Config,
     ConfigError,
-    Extra,
     GroupConfig,
     KVCacheManager,
     KVFrameError,
+    MMItem,
     NeverFitsError,
     SequenceCapacity,
     UsageError,
@@ -202,11 +202,11 @@ def test_positions_layers_and_limits_are_checked() -> None:
             Config.load(env={}, cache={"capacity": "1 MiB"}, model=shape).resolve()
     size = SequenceCapacity(max_seq_len=8, max_requests=2)
     kv = KVCacheManager(Config(cache=CacheConfig(capacity=size, block_size=4)))
-    seqs = [kv.admit([n] * 8, max_tokens=8).seq for n in (1, 2)]
+    seqs = [kv.admit([n] * 8, max_seq_len=8).seq for n in (1, 2)]
     with pytest.raises(CapacityError):
         kv.admit([3] * 8)
     with pytest.raises(NeverFitsError):
-        kv.admit([3] * 8, max_tokens=17)
+        kv.admit([3] * 8, max_seq_len=17)
     out = np.zeros(1, np.int64)
     for start, group in ((-1, 0), (8, 0), (0, -1), (0, 1)):
         with pytest.raises(KVFrameError):
@@ -225,10 +225,10 @@ def test_the_head_of_a_prefix_outlives_its_tail() -> None:
 
 SPACES: list[dict[str, Any]] = [
     {},
-    {"salt": "a"},
-    {"adapter": "a"},
-    {"extras": [Extra(0, 2, b"cat")]},
-    {"extras": [Extra(0, 2, b"dog")]},
+    {"cache_salt": "a"},
+    {"lora_name": "a"},
+    {"mm_items": [MMItem(0, 2, b"cat")]},
+    {"mm_items": [MMItem(0, 2, b"dog")]},
 ]
 
 

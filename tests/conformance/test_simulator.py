@@ -194,7 +194,7 @@ def test_an_impossible_capacity_is_told_before_anything_runs(name: str) -> None:
 @pytest.mark.scenario("IL-B12", "IL-B13")
 def test_what_comes_back_has_only_what_is_still_there() -> None:
     kv = manager(5, 16)
-    grant = kv.admit(words(1, 2), max_tokens=64)
+    grant = kv.admit(words(1, 2), max_seq_len=64)
     assert grant.prompt_tokens == 32
     kv.commit(grant.seq, 32)
     kv.append(grant.seq, words(3)[:10])

@@ -51,7 +51,7 @@ def test_what_went_away_comes_back_in_other_pages_and_is_read_there() -> None:
     kv.lend(order)
     kv.give_back(order[[2, 0, 3, 1]])
     pages[:] = -1
-    grant = kv.admit(Request(text, external=12))
+    grant = kv.admit(Request(text, num_external_tokens=12))
     assert grant.load is not None
     table = kv.block_table(grant.seq).tolist()
     assert table != before
@@ -112,11 +112,11 @@ def test_events_of_one_salt_name_no_block_of_another() -> None:
     kv = manager(16, event_log=True)
     keys: dict[str, list[tuple[int, ...]]] = {}
     for salt in ("", "s1", "s2"):
-        cached(kv, range(12), salt=salt)
+        cached(kv, range(12), cache_salt=salt)
         events = kv.take_events()
         stored = events["kind"] == EventKind.STORE
         keys[salt] = [tuple(key) for key in events["key"][stored].tolist()]
-        asked = kv.hash_blocks(list(range(12)), salt=salt).tolist()
+        asked = kv.hash_blocks(list(range(12)), cache_salt=salt).tolist()
         assert keys[salt] == [tuple(key) for key in asked]
         # The later blocks, too: each follows one of its own tenant.
         own = {*events["block"][stored].tolist(), 2**32 - 1}
@@ -140,7 +140,7 @@ def test_two_chains_that_end_alike_have_other_keys() -> None:
 @pytest.mark.parametrize("copies", [1, 2])
 def test_a_block_in_its_next_life_has_no_old_key(copies: int) -> None:
     kv = manager(2 * copies)
-    seqs = [kv.admit(words(1, 2 + n, size=4), read=n == 0).seq for n in range(copies)]
+    seqs = [kv.admit(words(1, 2 + n, size=4), read_cache=n == 0).seq for n in range(copies)]
     for seq in seqs:
         kv.commit(seq, 8)
         kv.release(seq)

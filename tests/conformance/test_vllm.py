@@ -18,8 +18,8 @@ import pytest
 from kvframe import (
     CapacityError,
     EventKind,
-    Extra,
     KVCacheManager,
+    MMItem,
     StaleHandleError,
 )
 
@@ -77,7 +77,7 @@ def test_one_that_does_not_read_makes_copies_of_its_own() -> None:
     first = kv.admit([*COMMON, 7]).seq
     kv.commit(first, 49)
     keys = [key for _, _, key in stores(kv)]
-    second = kv.admit([*COMMON, 7], read=False)
+    second = kv.admit([*COMMON, 7], read_cache=False)
     assert second.cached_tokens == 0
     kv.commit(second.seq, 49)
     assert [key for _, _, key in stores(kv)] == keys
@@ -147,21 +147,23 @@ def test_only_blocks_that_are_full_are_cached(committed: int, full: int) -> None
 def test_no_hit_goes_past_another_image() -> None:
     kv = manager(16)
     prompt = [*range(6), *[77] * 6, *range(50, 54)]
-    cat, dog = [Extra(6, 12, b"cat")], [Extra(6, 12, b"dog")]
-    embedded = [Extra(0, 16, b"sha256 of the embeddings")]
-    cached(kv, prompt, extras=cat)
-    assert kv.lookup([*prompt, 0], extras=cat).tokens == 16
-    assert kv.lookup([*prompt, 0], extras=dog).tokens == 4
-    assert kv.lookup([*prompt, 0], extras=embedded).tokens == 0
-    assert kv.admit([*prompt, 0], extras=dog).cached_tokens == 4
+    cat, dog = [MMItem(6, 12, b"cat")], [MMItem(6, 12, b"dog")]
+    embedded = [MMItem(0, 16, b"sha256 of the embeddings")]
+    cached(kv, prompt, mm_items=cat)
+    assert kv.lookup([*prompt, 0], mm_items=cat).tokens == 16
+    assert kv.lookup([*prompt, 0], mm_items=dog).tokens == 4
+    assert kv.lookup([*prompt, 0], mm_items=embedded).tokens == 0
+    assert kv.admit([*prompt, 0], mm_items=dog).cached_tokens == 4
 
 
 @pytest.mark.scenario("VT11", "V18")
 @pytest.mark.parametrize("hash_name", HASHES)
 def test_a_salt_shares_with_itself_only(hash_name: str) -> None:
     kv = manager(32, 16, hash=hash_name)
-    cached(kv, [*COMMON, 7], salt="a")
-    hits = [kv.admit([*COMMON, 8], salt=salt, chunk=0).cached_tokens for salt in ("a", "b", "")]
+    cached(kv, [*COMMON, 7], cache_salt="a")
+    hits = [
+        kv.admit([*COMMON, 8], cache_salt=salt, chunk=0).cached_tokens for salt in ("a", "b", "")
+    ]
     assert hits == [48, 0, 0]
 
 
@@ -169,11 +171,11 @@ def test_a_salt_shares_with_itself_only(hash_name: str) -> None:
 def test_an_adapter_of_a_salts_name_and_another_version_of_it() -> None:
     kv = manager(8)
     spaces: list[dict[str, Any]] = [
-        {"adapter": "x"},
-        {"salt": "x"},
-        {"adapter": "x", "salt": "x"},
-        {"adapter": "/models/x"},
-        {"adapter": "/models/x/2"},
+        {"lora_name": "x"},
+        {"cache_salt": "x"},
+        {"lora_name": "x", "cache_salt": "x"},
+        {"lora_name": "/models/x"},
+        {"lora_name": "/models/x/2"},
     ]
     keys = {kv.hash_blocks([5] * 4, **space).tobytes() for space in spaces}
     assert len(keys) == len(spaces)
@@ -226,7 +228,7 @@ def test_a_key_is_found_until_its_last_block_goes() -> None:
     kv = manager(4)
     assert found(kv, words(1, size=4)) == 0
     one = kv.admit(words(1, 2, size=4)).seq
-    two = kv.admit(words(1, 3, size=4), read=False).seq
+    two = kv.admit(words(1, 3, size=4), read_cache=False).seq
     for seq in (one, two):
         kv.commit(seq, 8)
         kv.release(seq)

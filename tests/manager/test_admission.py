@@ -83,7 +83,7 @@ def test_a_preempted_request_that_comes_back_is_no_second_use(way: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_a_request_that_leaves_nothing_is_not_seen(way: str) -> None:
     kv = second_use(way)
-    serve(kv, [*A, 7], insert=False)
+    serve(kv, [*A, 7], write_cache=False)
     serve(kv, [*A, 7])
     assert found(kv, A) == 0
 
@@ -227,7 +227,7 @@ def test_a_fork_shares_the_verdict() -> None:
 
 def test_a_load_is_asked_about_too() -> None:
     kv, policy = chosen({2})
-    grant = kv.admit([*A, 7], external=8)
+    grant = kv.admit([*A, 7], num_external_tokens=8)
     assert grant.load is not None
     kv.loaded(grant.load, 2)
     assert policy.asked == [[0, 1]]

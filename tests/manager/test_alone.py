@@ -77,7 +77,7 @@ def refuse_more(kv: KVCacheManager, seq: int, most: int) -> None:
         lambda: kv.reserve(seq, most + 1),
         lambda: kv.step(append=[seq], tokens=[1]),
     ):
-        with pytest.raises(UsageError, match=f"max_tokens = {most}"):
+        with pytest.raises(UsageError, match=f"max_seq_len = {most}"):
             more()
     assert state(kv, [seq]) == before
 
@@ -90,7 +90,7 @@ def test_an_admitted_request_alone_finishes_and_comes_back_from_anywhere() -> No
         kv = manager(dice.randint(1, 12) * len(groups), size, groups=groups, index="hash")
         prompt, most = list(range(long)), long + dice.randint(0, 20)
         crosses = {"encoder": b"e", "encoder_tokens": 5} if CROSS in groups else {}
-        request = Request(prompt, max_tokens=most, chunk=chunk, **crosses)  # type: ignore[arg-type]
+        request = Request(prompt, max_seq_len=most, chunk=chunk, **crosses)
         said = kv.fits(request)
         seq = admit(kv, request)
         seen[said] += 1
@@ -117,14 +117,14 @@ def test_an_admitted_request_alone_finishes_and_comes_back_from_anywhere() -> No
 def test_a_window_and_a_chunk_are_counted_together() -> None:
     """The first of a prompt's chunks may fit where those behind it never do."""
     kv = manager(5, groups=[WINDOW])
-    request = Request(np.arange(100), max_tokens=110, chunk=16)
+    request = Request(np.arange(100), max_seq_len=110, chunk=16)
     assert kv.fits(request) == Fit.NEVER
     with pytest.raises(NeverFitsError, match="needs 6 blocks, but the whole pool has 5"):
         kv.admit(request)
     stepped = kv.step(admit=[request], batch_tokens=8)
     assert [Reason(why) for why in stepped.reasons] == [Reason.NEVER_FITS]
     for chunk in (4, 8, 12):
-        seq = admit(kv, Request(np.arange(100), max_tokens=110, chunk=chunk))
+        seq = admit(kv, Request(np.arange(100), max_seq_len=110, chunk=chunk))
         assert seq is not None
         finish(kv, seq, chunk, 110)
         kv.release(seq)
@@ -136,7 +136,7 @@ def test_a_partial_request_with_a_full_length_is_refused_where_it_never_fits() -
     for groups in ([FULL], [WINDOW], [FULL, WINDOW]):
         kv = manager(5, groups=groups, index="hash")
         for prompt, most, chunk in ((100, 110, 16), (8, 400, 4)):
-            request = Request(np.arange(prompt), max_tokens=most, chunk=chunk, partial=True)
+            request = Request(np.arange(prompt), max_seq_len=most, chunk=chunk, partial=True)
             can = groups == [WINDOW] and chunk == 4
             assert kv.fits(request) == (Fit.NOW if can else Fit.NEVER)
             seq = admit(kv, request)
@@ -182,7 +182,7 @@ def test_never_does_not_depend_on_what_is_cached() -> None:
 def test_what_was_preempted_keeps_its_chunk() -> None:
     """Without it, 340 tokens at once would need twice the pool."""
     kv = manager(120, groups=[FULL, WINDOW])
-    request = Request(np.arange(340), max_tokens=400, chunk=16)
+    request = Request(np.arange(340), max_seq_len=400, chunk=16)
     seq = admit(kv, request)
     assert seq is not None
     finish(kv, seq, 16, 372)
@@ -195,7 +195,7 @@ def test_what_was_preempted_keeps_its_chunk() -> None:
 @pytest.mark.scenario("F7")
 def test_what_was_decoded_comes_back_in_steps_that_the_pool_can_hold() -> None:
     kv = manager(5, groups=[WINDOW])
-    seq = kv.admit([1] * 8, max_tokens=100).seq
+    seq = kv.admit([1] * 8, max_seq_len=100).seq
     finish(kv, seq, 8, 60)
     back = kv.preempt(seq)
     kv.clear_cache()
@@ -238,21 +238,21 @@ def test_growth_past_a_window_pool_is_refused_for_ever() -> None:
 @pytest.mark.scenario("F10")
 def test_a_full_length_below_the_prompt_is_refused() -> None:
     kv = manager(8)
-    message = "max_tokens = 7: counts prompt and answer together, and the prompt has 8 tokens"
+    message = "max_seq_len = 7: counts prompt and answer together, and the prompt has 8 tokens"
     keys = kv.hash_blocks([1] * 8)
     before = state(kv)
     for call in (
-        lambda: Request([1] * 8, max_tokens=7),
-        lambda: Request(None, keys=keys, num_tokens=8, max_tokens=7),
-        lambda: kv.admit([1] * 8, max_tokens=7),
-        lambda: kv.fits(Request([1] * 8, max_tokens=7)),
-        lambda: kv.lookup(Request([1] * 8, max_tokens=7)),
-        lambda: kv.step(admit=[Request([1] * 8, max_tokens=7)]),
+        lambda: Request([1] * 8, max_seq_len=7),
+        lambda: Request(None, keys=keys, num_tokens=8, max_seq_len=7),
+        lambda: kv.admit([1] * 8, max_seq_len=7),
+        lambda: kv.fits(Request([1] * 8, max_seq_len=7)),
+        lambda: kv.lookup(Request([1] * 8, max_seq_len=7)),
+        lambda: kv.step(admit=[Request([1] * 8, max_seq_len=7)]),
     ):
         with pytest.raises(UsageError, match=message):
             call()
     assert state(kv) == before
-    seq = kv.admit([1] * 8, max_tokens=8).seq
+    seq = kv.admit([1] * 8, max_seq_len=8).seq
     kv.commit(seq, 8)
     assert len(kv.preempt(seq)) == 8
 
@@ -260,23 +260,23 @@ def test_a_full_length_below_the_prompt_is_refused() -> None:
 @pytest.mark.scenario("F10")
 def test_forks_and_what_comes_back_keep_the_full_length() -> None:
     kv = manager(16)
-    seq = kv.admit([1] * 6, max_tokens=8).seq
+    seq = kv.admit([1] * 6, max_seq_len=8).seq
     kv.commit(seq, 6)
     child = kv.fork(seq)
     kv.append(child, [2, 2])
     kv.append(seq, [3])
     for one, more in ((child, 1), (seq, 2)):
-        with pytest.raises(UsageError, match="max_tokens = 8"):
+        with pytest.raises(UsageError, match="max_seq_len = 8"):
             kv.append_unknown(one, more)
     kv.commit(child, 8)
     back = kv.preempt(child)
     assert len(back) == 8
     again = kv.admit(back).seq
-    with pytest.raises(UsageError, match="max_tokens = 8"):
+    with pytest.raises(UsageError, match="max_seq_len = 8"):
         kv.append(again, [1])
     # A step that names one length too many changes nothing.
     before = state(kv, [seq, again])
-    with pytest.raises(UsageError, match="max_tokens = 8"):
+    with pytest.raises(UsageError, match="max_seq_len = 8"):
         kv.step(append=[seq, again], tokens=[4, 4])
     assert state(kv, [seq, again]) == before
     # Cut, it may grow again.

@@ -133,7 +133,8 @@ def test_a_block_that_there_is_not_is_said_to_be_none() -> None:
 
 @pytest.mark.scenario("I13")
 @pytest.mark.parametrize(
-    "name", ["read", "insert", "resumed", "partial", "whole_sequence", "join", "copy"]
+    "name",
+    ["read_cache", "write_cache", "resumed", "partial", "full_sequence_must_fit", "join", "copy"],
 )
 def test_yes_or_no_is_asked_for_by_name(name: str) -> None:
     kv = manager()
@@ -180,10 +181,10 @@ def managers_verbs(kv: KVCacheManager, seq: int) -> dict[str, Callable[[Any], ob
         "seq": kv.append_unknown,
         "upto": lambda value: kv.commit(seq, value),
         "commit": lambda value: kv.step(commit=value),
-        "salt": lambda value: kv.admit([1], salt=value),
-        "adapter": lambda value: kv.lookup([1], adapter=value),
+        "cache_salt": lambda value: kv.admit([1], cache_salt=value),
+        "lora_name": lambda value: kv.lookup([1], lora_name=value),
         "encoder": lambda value: kv.lookup([1], encoder=value),
-        "extras": lambda value: kv.lookup([1], extras=[value]),
+        "mm_items": lambda value: kv.lookup([1], mm_items=[value]),
         "fingerprint": kv.set_fingerprint,
         "pin": kv.unpin,
         "request": kv.fits,
@@ -193,7 +194,7 @@ def managers_verbs(kv: KVCacheManager, seq: int) -> dict[str, Callable[[Any], ob
 
 
 VALUES = [-1, 2**64, 1.5, None, SURROGATE, "y" * 5000, np.zeros((2, 2)), list(range(999)), object()]
-STRINGS = {"salt", "adapter", "fingerprint"}
+STRINGS = {"cache_salt", "lora_name", "fingerprint"}
 
 
 def is_fine(name: str, value: Any) -> bool:
@@ -293,12 +294,12 @@ def test_no_salt_looks_like_a_namespace() -> None:
     prompt = [1, 2, 3, 4, 5]
     spaces = [(1, "a\0"), (2, ""), (3, "a"), (1, ""), (1, "b"), (2, "c"), (3, "b\0")]
     for number, salt in spaces:
-        assert serve(kv, prompt, request_class=number, salt=salt) == 0
+        assert serve(kv, prompt, request_class=number, cache_salt=salt) == 0
     for number, salt in spaces:
-        assert serve(kv, prompt, request_class=number, salt=salt) == 4
+        assert serve(kv, prompt, request_class=number, cache_salt=salt) == 4
     crafted = ["", "a\0b", "1:b", "\x001:ba\0", "0:", "3:b\0ca"]
     with pytest.warns(RuntimeWarning, match="KeyError: 0"):
-        hits = [serve(kv, prompt, request_class=0, salt=salt) for salt in crafted]
+        hits = [serve(kv, prompt, request_class=0, cache_salt=salt) for salt in crafted]
     assert not any(hits)
 
 

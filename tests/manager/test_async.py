@@ -96,7 +96,7 @@ def test_forks_are_filled_each_for_itself() -> None:
 @pytest.mark.scenario("V20", "IL-B12")
 def test_preemption_forgets_what_is_unknown_and_no_more() -> None:
     kv = manager()
-    seq = kv.admit([1] * 8, max_tokens=20).seq
+    seq = kv.admit([1] * 8, max_seq_len=20).seq
     kv.commit(seq, 8)
     kv.append(seq, [2])
     kv.append_unknown(seq, 2)

@@ -254,7 +254,7 @@ def test_a_sequence_that_ends_while_the_policy_thinks_is_refused_not_lost() -> N
 @pytest.mark.parametrize("blocks", [4, 2**31, 2**32 - 1])
 def test_more_blocks_than_a_load_is_of_are_refused_before_the_policy_is_asked(blocks: int) -> None:
     kv, _ = holds(answers, "raise")
-    grant = kv.admit([*A, 7], external=12)
+    grant = kv.admit([*A, 7], num_external_tokens=12)
     assert grant.load is not None
     before = state(kv, [grant.seq])
     for told in (blocks, [blocks]):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvframe import Extra, KVCacheManager, KVFrameError, Request, RouterIndex, UsageError
+from kvframe import KVCacheManager, KVFrameError, MMItem, Request, RouterIndex, UsageError
 
 from .helpers import manager, state
 
@@ -174,7 +174,7 @@ def test_the_callers_array_is_neither_kept_nor_written(kind: str, way: str) -> N
     assert list(more) == [9, 9, 9]
     overwrite(whole)
     overwrite(more)
-    assert np.asarray(kv.preempt(seq).core.parts()[0]).tolist() == [*range(100, 109), 9, 9, 9]
+    assert np.asarray(kv.preempt(seq).prompt).tolist() == [*range(100, 109), 9, 9, 9]
     seq = kv.admit([*range(100, 109), 9, 9, 9]).seq
     kv.commit(seq, 12)
     kv.release(seq)
@@ -186,7 +186,7 @@ def test_the_callers_array_is_neither_kept_nor_written(kind: str, way: str) -> N
 def test_a_request_and_its_forks_have_tokens_of_their_own() -> None:
     kv = manager(16)
     ids, keys = np.arange(12, dtype=np.uint32), manager().hash_blocks(list(range(12)))
-    request = Request(ids, keys=keys, extras=[Extra(4, 6, b"item")])
+    request = Request(ids, keys=keys, mm_items=[MMItem(4, 6, b"item")])
     overwrite(ids)
     keys[:] = 0
     first, second = kv.admit(request).seq, kv.admit(request).seq
@@ -194,7 +194,7 @@ def test_a_request_and_its_forks_have_tokens_of_their_own() -> None:
     kv.append(first, [1, 1, 1, 1])
     kv.append(fork, [2, 2, 2, 2])
     for seq, tail in ((first, [1] * 4), (fork, [2] * 4), (second, [])):
-        assert np.asarray(kv.preempt(seq).core.parts()[0]).tolist() == [*range(12), *tail]
+        assert np.asarray(kv.preempt(seq).prompt).tolist() == [*range(12), *tail]
 
 
 @pytest.mark.parametrize(

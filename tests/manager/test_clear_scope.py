@@ -26,9 +26,9 @@ def found(kv: KVCacheManager, **space: Any) -> int:
 
 def three(kv: KVCacheManager) -> None:
     cached(kv, TEXT)
-    cached(kv, TEXT, adapter="a")
-    cached(kv, TEXT, adapter="a", salt="s")
-    cached(kv, TEXT, salt="s")
+    cached(kv, TEXT, lora_name="a")
+    cached(kv, TEXT, lora_name="a", cache_salt="s")
+    cached(kv, TEXT, cache_salt="s")
 
 
 @pytest.mark.scenario("F30")
@@ -36,12 +36,12 @@ def three(kv: KVCacheManager) -> None:
 @pytest.mark.parametrize(
     ("scope", "left"),
     [
-        ({"adapter": "a"}, [12, 0, 0, 12]),
-        ({"salt": "s"}, [12, 12, 0, 0]),
-        ({"adapter": "a", "salt": "s"}, [12, 12, 0, 12]),
-        ({"adapter": "a", "salt": ""}, [12, 0, 12, 12]),
-        ({"adapter": ""}, [0, 12, 12, 0]),
-        ({"adapter": "b"}, [12, 12, 12, 12]),
+        ({"lora_name": "a"}, [12, 0, 0, 12]),
+        ({"cache_salt": "s"}, [12, 12, 0, 0]),
+        ({"lora_name": "a", "cache_salt": "s"}, [12, 12, 0, 12]),
+        ({"lora_name": "a", "cache_salt": ""}, [12, 0, 12, 12]),
+        ({"lora_name": ""}, [0, 12, 12, 0]),
+        ({"lora_name": "b"}, [12, 12, 12, 12]),
         ({}, [0, 0, 0, 0]),
     ],
 )
@@ -52,7 +52,7 @@ def test_what_all_of_the_scope_applies_to_goes(
     three(kv)
     before = kv.counts()
     freed = kv.clear_cache(**scope)
-    spaces = [{}, {"adapter": "a"}, {"adapter": "a", "salt": "s"}, {"salt": "s"}]
+    spaces = [{}, {"lora_name": "a"}, {"lora_name": "a", "cache_salt": "s"}, {"cache_salt": "s"}]
     assert [found(kv, **space) for space in spaces] == left
     assert kv.counts().free == before.free + freed
     assert (freed > 0) == (left != [12] * 4)
@@ -62,41 +62,41 @@ def test_what_all_of_the_scope_applies_to_goes(
 @pytest.mark.scenario("F30")
 def test_what_runs_keeps_its_blocks_and_leaves_nothing_to_be_found() -> None:
     kv = manager(32)
-    old = kv.admit(TEXT, adapter="a").seq
+    old = kv.admit(TEXT, lora_name="a").seq
     kv.commit(old, 8)
-    other = kv.admit(TEXT, adapter="b").seq
+    other = kv.admit(TEXT, lora_name="b").seq
     fork = kv.fork(old)
-    assert kv.clear_cache(adapter="a") == 0
-    assert found(kv, adapter="a") == 0
+    assert kv.clear_cache(lora_name="a") == 0
+    assert found(kv, lora_name="a") == 0
     kv.commit(old, 13)
     kv.append(fork, [1, 2, 3])
     kv.commit(fork, 16)
     kv.commit(other, 13)
-    new = kv.admit(TEXT, adapter="a", join=True)
+    new = kv.admit(TEXT, lora_name="a", join=True)
     assert (new.cached_tokens, new.joined_tokens) == (0, 0)
     back = kv.preempt(old)
     kv.release(fork)
-    assert (found(kv, adapter="a"), found(kv, adapter="b")) == (0, 12)
+    assert (found(kv, lora_name="a"), found(kv, lora_name="b")) == (0, 12)
     # What comes back is computed again, by the adapter as it is now.
     again = kv.admit(back)
     assert again.cached_tokens == 0
     kv.commit(again.seq, 13)
-    assert found(kv, adapter="a") == 12
+    assert found(kv, lora_name="a") == 12
     kv.check_integrity()
 
 
 @pytest.mark.scenario("F30")
 def test_a_load_in_flight_brings_nothing_of_the_old() -> None:
     kv = manager(16)
-    running = kv.admit(TEXT, adapter="a", external=12)
-    ended = kv.admit([9, *TEXT], adapter="a", external=12)
+    running = kv.admit(TEXT, lora_name="a", num_external_tokens=12)
+    ended = kv.admit([9, *TEXT], lora_name="a", num_external_tokens=12)
     kv.release(ended.seq)
-    kv.clear_cache(adapter="a")
+    kv.clear_cache(lora_name="a")
     for grant in (running, ended):
         assert grant.load is not None
         assert kv.loaded(grant.load, 3) == []
     assert kv.lengths(running.seq).committed == 12
-    assert found(kv, adapter="a") == kv.lookup([9, *TEXT], adapter="a").tokens == 0
+    assert found(kv, lora_name="a") == kv.lookup([9, *TEXT], lora_name="a").tokens == 0
     kv.release(running.seq)
     assert kv.counts().cached == 0
     kv.check_integrity()
@@ -105,11 +105,11 @@ def test_a_load_in_flight_brings_nothing_of_the_old() -> None:
 @pytest.mark.scenario("F30")
 def test_a_pin_holds_its_blocks_and_they_are_not_found() -> None:
     kv = manager(16)
-    cached(kv, TEXT, adapter="a")
-    pin = kv.pin(TEXT, adapter="a")
+    cached(kv, TEXT, lora_name="a")
+    pin = kv.pin(TEXT, lora_name="a")
     assert pin is not None
-    assert kv.clear_cache(adapter="a") == 0
-    assert found(kv, adapter="a") == 0
+    assert kv.clear_cache(lora_name="a") == 0
+    assert found(kv, lora_name="a") == 0
     assert kv.counts().referenced == 3
     kv.unpin(pin)
     assert kv.counts() == (16, 0, 0, 16)
@@ -148,9 +148,9 @@ def test_a_session_loses_what_it_alone_used() -> None:
 def test_a_session_and_an_adapter_are_both_to_apply() -> None:
     kv = manager(32)
     cached(kv, TEXT, session=7)
-    cached(kv, TEXT, session=7, adapter="a")
-    assert kv.clear_cache(session=7, adapter="a") == 3
-    assert (found(kv), found(kv, adapter="a")) == (12, 0)
+    cached(kv, TEXT, session=7, lora_name="a")
+    assert kv.clear_cache(session=7, lora_name="a") == 3
+    assert (found(kv), found(kv, lora_name="a")) == (12, 0)
 
 
 @pytest.mark.scenario("F30")
@@ -161,7 +161,7 @@ def test_the_log_says_it_and_redriven_says_the_same(index: str) -> None:
     three(kv)
     cached(kv, [7] * 8, session=3)
     events.feed(kv.take_log())
-    kv.clear_cache(adapter="a", salt="s")
+    kv.clear_cache(lora_name="a", cache_salt="s")
     kv.clear_cache(session=3)
     log = kv.take_log()
     assert [e.kind for e in log].count(EventKind.FORGET) == 5
@@ -171,12 +171,12 @@ def test_the_log_says_it_and_redriven_says_the_same(index: str) -> None:
 
     def run(kv: KVCacheManager) -> None:
         three(kv)
-        live = kv.admit(TEXT, adapter="a").seq
-        kv.clear_cache(adapter="a")
+        live = kv.admit(TEXT, lora_name="a").seq
+        kv.clear_cache(lora_name="a")
         kv.commit(live, 13)
         cached(kv, [7] * 8, session=3)
         kv.clear_cache(session=3)
-        kv.clear_cache(salt="s", adapter="")
+        kv.clear_cache(cache_salt="s", lora_name="")
         kv.release(live)
 
     first, fresh = (manager(32, event_log=True, index=index) for _ in range(2))
@@ -192,9 +192,9 @@ def test_the_log_says_it_and_redriven_says_the_same(index: str) -> None:
 @pytest.mark.scenario("F30")
 def test_misses_say_that_it_was_cleared() -> None:
     kv = manager(16)
-    cached(kv, TEXT, adapter="a")
-    kv.clear_cache(adapter="a")
-    seq = kv.admit(TEXT, adapter="a").seq
+    cached(kv, TEXT, lora_name="a")
+    kv.clear_cache(lora_name="a")
+    seq = kv.admit(TEXT, lora_name="a").seq
     miss = kv.miss(seq)
     assert miss is not None
     assert miss.reason.name == "CLEARED"
@@ -204,8 +204,8 @@ def test_misses_say_that_it_was_cleared() -> None:
 def test_arguments_are_checked() -> None:
     kv = manager(4)
     wrongs: tuple[dict[str, Any], ...] = (
-        {"adapter": 5},
-        {"salt": b"x"},
+        {"lora_name": 5},
+        {"cache_salt": b"x"},
         {"session": 1.5},
         {"session": -1},
     )
@@ -220,14 +220,14 @@ def test_blocks_published_by_hand_are_of_no_adapter() -> None:
     blocks = BlockPool(kv)
     key = np.array([[1, 2]], np.uint64)
     blocks.publish(int(blocks.take(1)[0]), key)
-    kv.clear_cache(adapter="")
-    kv.clear_cache(salt="")
+    kv.clear_cache(lora_name="")
+    kv.clear_cache(cache_salt="")
     assert len(blocks.find(key)) == 1
     kv.check_integrity()
 
 
 @pytest.mark.scenario("F30")
-@pytest.mark.parametrize(("adapter", "left"), [("", 0), ("a", 3)])
+@pytest.mark.parametrize(("lora_name", "left"), [("", 0), ("a", 3)])
 @pytest.mark.parametrize("held", [True, False])
 def test_a_block_published_by_hand_goes_with_the_block_that_it_follows(
     adapter: str, left: int, held: bool
@@ -243,7 +243,7 @@ def test_a_block_published_by_hand_goes_with_the_block_that_it_follows(
     blocks.publish(hand[1], own[1], hand[0])
     if not held:
         blocks.free([before, *hand])
-    assert kv.clear_cache(adapter=adapter) == (0 if held else 3 - left)
+    assert kv.clear_cache(lora_name=adapter) == (0 if held else 3 - left)
     assert len(blocks.find(np.concatenate([kv.hash_blocks([1] * 4), own]))) == left
     kv.check_integrity()
     if held:

@@ -188,7 +188,7 @@ def test_the_tree_and_slots_compare_tokens() -> None:
 @pytest.mark.parametrize("groups", [name for name in GROUPS if name not in NEEDS_NOTHING])
 def test_a_load_is_found_by_its_own_prefix(groups: str) -> None:
     kv = fast(groups)
-    grant = kv.admit(Request([*PROMPT, 7], external=len(PROMPT)))
+    grant = kv.admit(Request([*PROMPT, 7], num_external_tokens=len(PROMPT)))
     assert grant.load is not None
     kv.loaded(grant.load, len(PROMPT) // SIZE)
     kv.release(grant.seq)

@@ -185,7 +185,7 @@ def test_a_prompt_over_another_input_is_pinned_by_its_id() -> None:
 def test_another_input_is_not_found_by_what_a_load_brought() -> None:
     """Tokens that came from elsewhere were not computed over the blocks that are here."""
     kv = manager([FULL, GroupConfig(name="x", kind="cross")])
-    grant = kv.admit([1] * 9, encoder=b"audio", encoder_tokens=10, external=8)
+    grant = kv.admit([1] * 9, encoder=b"audio", encoder_tokens=10, num_external_tokens=8)
     assert grant.load is not None
     kv.done(grant.load)
     assert kv.lengths(grant.seq).committed == 8

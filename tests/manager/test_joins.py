@@ -105,7 +105,7 @@ def test_a_cut_of_the_first_cuts_forks_of_the_second_too() -> None:
 
 def test_private_requests_are_not_joined_and_the_default_joins_nothing() -> None:
     kv = manager(12)
-    kv.admit(PROMPT, insert=False)
+    kv.admit(PROMPT, write_cache=False)
     assert kv.admit(PROMPT, join=True).joined_tokens == 0
     assert kv.admit(PROMPT).joined_tokens == 0
 

@@ -20,13 +20,13 @@ def test_what_is_cached_is_not_brought_again(local: int) -> None:
     assert (grant.cached_tokens, grant.external_tokens) == (local, max(8 - local, 0))
     assert (grant.load is None) == (local >= 8)
     with pytest.raises(UsageError, match="one of the two"):
-        kv.admit([9] * 13, external=4, external_until=8)
+        kv.admit([9] * 13, num_external_tokens=4, external_until=8)
 
 
 @pytest.mark.scenario("V12")
 def test_a_load_whose_end_is_never_told_lapses_and_not_before() -> None:
     kv = manager(4)
-    grant = kv.admit(PROMPT, external=12)
+    grant = kv.admit(PROMPT, num_external_tokens=12)
     assert grant.load is not None
     kv.set_deadline(grant.load, 50)
     kv.release(grant.seq)
@@ -51,7 +51,7 @@ def test_leases_end_and_late_loads_cut_their_sequence() -> None:
     lease = kv.lease(seq, 4)
     kv.set_deadline(lease, 5)
     kv.release(seq)
-    grant = kv.admit(PROMPT, external=12)
+    grant = kv.admit(PROMPT, num_external_tokens=12)
     assert grant.load is not None
     kv.set_deadline(grant.load, 4)
     assert kv.expire(9)[:2] == ([lease, grant.load], [grant.seq])
@@ -65,7 +65,7 @@ def test_leases_end_and_late_loads_cut_their_sequence() -> None:
 def test_what_a_load_brings_for_an_ended_sequence_is_cached(good: int) -> None:
     kv = manager(8)
     cached(kv, PROMPT[:4])
-    grant = kv.admit([*PROMPT, 13, 14, 15, 16], external=12)
+    grant = kv.admit([*PROMPT, 13, 14, 15, 16], num_external_tokens=12)
     assert grant.load is not None
     kv.release(grant.seq)
     assert kv.stats()["live_sequences"] == 0
@@ -78,7 +78,7 @@ def test_what_a_load_brings_for_an_ended_sequence_is_cached(good: int) -> None:
 @pytest.mark.scenario("T1")
 def test_groups_that_came_to_different_lengths_go_as_far_as_the_shortest() -> None:
     kv = manager(16, groups=[GroupConfig(name="a"), GroupConfig(name="b")])
-    grant = kv.admit(PROMPT, external=12)
+    grant = kv.admit(PROMPT, num_external_tokens=12)
     assert grant.load is not None
     with pytest.raises(UsageError, match="3 blocks in each of 2 layer groups"):
         kv.loaded(grant.load, [3, 4])

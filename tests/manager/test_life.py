@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvframe import CapacityError, Extra, NeverFitsError, Request, UsageError
+from kvframe import CapacityError, MMItem, NeverFitsError, Request, UsageError
 from kvframe.policies import BatchedEviction
 
 from .helpers import cached, manager, registry, state
@@ -109,14 +109,14 @@ def test_without_prefix_caching_nothing_is_found() -> None:
 def test_read_and_insert_are_switches() -> None:
     kv = manager(12)
     cached(kv, range(8))
-    blind = kv.admit(list(range(9)), read=False)
+    blind = kv.admit(list(range(9)), read_cache=False)
     assert blind.cached_tokens == 0
     kv.commit(blind.seq, 9)
     assert kv.stats()["duplicates"] == 2
     kv.release(blind.seq)
     kv.check_integrity()
     assert kv.counts().cached == 2
-    cached(kv, range(60, 68), insert=False)
+    cached(kv, range(60, 68), write_cache=False)
     assert kv.lookup(list(range(60, 69))).tokens == 0
     assert kv.counts() == (10, 2, 0, 12)
 
@@ -126,7 +126,7 @@ def test_who_was_not_to_read_is_not_to_when_it_comes_back() -> None:
     """As prompt log-probabilities are wanted of every token, computed before or not."""
     kv = manager(12)
     cached(kv, range(8))
-    blind = kv.admit(list(range(9)), read=False)
+    blind = kv.admit(list(range(9)), read_cache=False)
     kv.commit(blind.seq, 9)
     back = kv.preempt(blind.seq)
     assert kv.lookup(back).tokens == 0
@@ -143,7 +143,7 @@ def test_whoever_came_as_keys_comes_back_as_keys(cache: dict[str, Any]) -> None:
     """Where tokens are compared, keys alone are for those who neither read nor insert."""
     kv = manager(12, **cache)
     keys = np.arange(4, dtype=np.uint64).reshape(2, 2)
-    seq = kv.admit(None, keys=keys, num_tokens=9, read=False, insert=False).seq
+    seq = kv.admit(None, keys=keys, num_tokens=9, read_cache=False, write_cache=False).seq
     kv.commit(seq, 9)
     again = kv.admit(kv.preempt(seq))
     assert (again.cached_tokens, again.granted_tokens) == (0, 9)
@@ -280,7 +280,12 @@ def test_keys_stand_for_the_prompt(index: str) -> None:
     if index == "radix":
         with pytest.raises(UsageError, match="the radix index matches tokens"):
             kv.admit(None, keys=keys, num_tokens=11)
-        assert kv.admit(None, keys=keys, num_tokens=11, read=False, insert=False).cached_tokens == 0
+        assert (
+            kv.admit(
+                None, keys=keys, num_tokens=11, read_cache=False, write_cache=False
+            ).cached_tokens
+            == 0
+        )
         return
     first = kv.admit(None, keys=keys, num_tokens=11)
     kv.commit(first.seq, 11)
@@ -348,7 +353,7 @@ def test_wrong_keys_are_refused(keys: Any, message: str) -> None:
 @pytest.mark.parametrize("kind", ["hash", "radix"])
 def test_a_length_without_tokens_costs_no_memory(kind: str) -> None:
     kv = manager(8, index=kind)
-    huge = Request(None, num_tokens=2**32 - 1, extras=[Extra(0, 2**32 - 1, b"x")])
+    huge = Request(None, num_tokens=2**32 - 1, mm_items=[MMItem(0, 2**32 - 1, b"x")])
     assert kv.lookup(huge).tokens == 0
     with pytest.raises(NeverFitsError):
         kv.admit(huge)

@@ -12,7 +12,7 @@ from .helpers import cached, manager, state
 
 
 def load(kv: KVCacheManager, prompt: list[int], external: int, **more: Any) -> tuple[Grant, int]:
-    grant = kv.admit(prompt, external=external, **more)
+    grant = kv.admit(prompt, num_external_tokens=external, **more)
     assert grant.load is not None
     return grant, grant.load
 
@@ -138,13 +138,13 @@ def test_what_cannot_be_loaded_is_refused_and_changes_nothing() -> None:
     before = state(kv)
     for external in (3, 8, 400, 2**32 - 4):
         with pytest.raises(UsageError, match="4 tokens at the most after 8 cached ones"):
-            kv.admit(PROMPT, external=external)
+            kv.admit(PROMPT, num_external_tokens=external)
     assert state(kv) == before
     blocker = kv.admit([9] * 5).seq
     blocked = state(kv, [blocker])
     for _ in range(3):
         with pytest.raises(CapacityError):
-            kv.admit(PROMPT, external=4)
+            kv.admit(PROMPT, num_external_tokens=4)
     assert state(kv, [blocker]) == blocked
     assert kv.counts() == (0, 2, 2, 4)
     kv.check_integrity()
@@ -184,7 +184,7 @@ def test_prefix_caching_may_be_off() -> None:
 
 def test_a_load_costs_no_tokens_of_the_budget() -> None:
     kv = manager(16)
-    out = kv.step(admit=[Request(PROMPT, external=12), Request([9] * 5)], token_budget=6)
+    out = kv.step(admit=[Request(PROMPT, num_external_tokens=12), Request([9] * 5)], token_budget=6)
     assert [grant and grant.granted_tokens for grant in out.grants] == [13, 5]
 
 

@@ -80,8 +80,8 @@ def test_a_failed_copy_is_computed_again() -> None:
 @pytest.mark.parametrize("salt", ["", "a"])
 def test_namespaces_stay_apart(salt: str) -> None:
     kv = radix()
-    cached(kv, PROMPT, salt="b")
-    assert kv.lookup(PROMPT[:3], salt=salt).tokens == 0
+    cached(kv, PROMPT, cache_salt="b")
+    assert kv.lookup(PROMPT[:3], cache_salt=salt).tokens == 0
 
 
 def test_who_fits_without_a_copy_is_not_refused_for_it() -> None:

@@ -67,9 +67,9 @@ def test_a_pin_takes_the_whole_prompt_and_counts_no_hit() -> None:
 
 def test_pins_of_other_namespaces_are_others() -> None:
     kv = manager(8)
-    cached(kv, PROMPT[:4], salt="a")
+    cached(kv, PROMPT[:4], cache_salt="a")
     assert kv.pin(PROMPT[:4]) is None
-    pin = kv.pin(PROMPT[:4], salt="a")
+    pin = kv.pin(PROMPT[:4], cache_salt="a")
     assert pin is not None
     kv.unpin(pin)
 

@@ -74,7 +74,7 @@ def test_a_namespace_parts_prefixes() -> None:
     assert serve(kv, [*A, 7], session=1) == 0
     assert serve(kv, [*A, 7], session=2) == 0
     assert serve(kv, [*A, 7], session=1) == 12
-    assert serve(kv, [*A, 7], session=1, salt="x") == 0
+    assert serve(kv, [*A, 7], session=1, cache_salt="x") == 0
     assert kv.lookup(Request([*A, 7], session=2)).tokens == 12
     assert kv.lookup([*A, 7]).tokens == 0
 
@@ -87,10 +87,10 @@ def test_a_salt_is_forgotten_in_every_namespace() -> None:
 
     kv = matched(BySession())
     for session, salt in ((1, ""), (1, "x"), (2, "x"), (2, "1:x")):
-        serve(kv, [*A, 7], session=session, salt=salt)
-    assert kv.clear_cache(salt="x") == 6
+        serve(kv, [*A, 7], session=session, cache_salt=salt)
+    assert kv.clear_cache(cache_salt="x") == 6
     found = [
-        kv.lookup(Request([*A, 7], session=session, salt=salt)).tokens
+        kv.lookup(Request([*A, 7], session=session, cache_salt=salt)).tokens
         for session, salt in ((1, ""), (1, "x"), (2, "x"), (2, "1:x"))
     ]
     assert found == [12, 0, 0, 12]
@@ -106,11 +106,11 @@ def test_what_is_pinned_and_hashed_is_what_is_stored() -> None:
 
     kv = matched(BySalt())
     asked = [*A[:4], 900, 17, 901, *A[4:], 7]
-    keys = kv.hash_blocks(asked, salt="s")
-    assert np.array_equal(keys, kv.hash_blocks([*A, 7], salt="s"))
-    serve(kv, asked, salt="s")
+    keys = kv.hash_blocks(asked, cache_salt="s")
+    assert np.array_equal(keys, kv.hash_blocks([*A, 7], cache_salt="s"))
+    serve(kv, asked, cache_salt="s")
     assert kv.pin(asked) is None
-    pin = kv.pin([*A[:4], 900, 23, 901, *A[4:]], salt="s")
+    pin = kv.pin([*A[:4], 900, 23, 901, *A[4:]], cache_salt="s")
     assert pin is not None
     assert (pin.tokens, pin.clipped) == (12, False)
     assert kv.collect(kv.counts().total) == 0
@@ -128,7 +128,7 @@ def test_min_hit_takes_all_or_nothing() -> None:
     kv.check_integrity()
 
 
-@pytest.mark.parametrize("way", ["external", "external_until"])
+@pytest.mark.parametrize("way", ["num_external_tokens", "external_until"])
 def test_load_or_recompute(way: str) -> None:
     # A token takes 1 s to load after 5 s, and 2 s to compute.
     costs = {

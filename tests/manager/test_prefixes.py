@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvframe import CapacityError, Extra, StaleHandleError, UsageError
+from kvframe import CapacityError, MMItem, StaleHandleError, UsageError
 
 from .helpers import cached, manager, state
 
@@ -62,7 +62,7 @@ def test_reading_ends_where_the_computed_tokens_do() -> None:
     for start, stop in ((0, 11), (5, 4)):
         with pytest.raises(UsageError, match="the first 10 tokens are computed"):
             kv.pages(seq, start, stop)
-    loading = kv.admit([9] * 13, external=8)
+    loading = kv.admit([9] * 13, num_external_tokens=8)
     kv.commit(loading.seq, 13)
     assert kv.readable(loading.seq) == 0
     assert loading.load is not None
@@ -84,7 +84,7 @@ def test_extras_are_of_exactly_their_prompt_and_die_with_its_block() -> None:
     assert kv.lookup(PROMPT[:12]).attached == 9
     for other in ([*PROMPT, 1], PROMPT[:11], [*PROMPT[:12], 99]):
         assert kv.lookup(other).attached is None
-    assert kv.lookup(PROMPT, salt="x").attached is None
+    assert kv.lookup(PROMPT, cache_salt="x").attached is None
     kv.release(seq)
     again = kv.admit(PROMPT)
     assert again.attached == 8
@@ -109,10 +109,10 @@ def test_usage_says_what_a_request_read_and_created() -> None:
     assert kv.request_usage(again) == (12, 0, 0, 0, True)
     assert kv.stats()["resumed_hit_tokens"] == 12
     assert kv.stats()["hit_tokens"] == 8
-    private = kv.admit(PROMPT, read=False).seq
+    private = kv.admit(PROMPT, read_cache=False).seq
     kv.commit(private, 13)
     assert kv.request_usage(private) == (0, 0, 0, 0, False)
-    hidden = kv.admit([7] * 13, insert=False).seq
+    hidden = kv.admit([7] * 13, write_cache=False).seq
     kv.commit(hidden, 13)
     assert kv.request_usage(hidden).created == kv.lookup([7] * 13).tokens == 0
 
@@ -184,12 +184,12 @@ def test_a_prefix_below_a_block_may_have_a_handle(partial: bool) -> None:
     assert kv.attach(seq, 3) == 1
     # Exactly these tokens, salt and all; what a hit finds of them is told apart.
     assert [kv.lookup(PROMPT[:n]).attached for n in range(1, 5)] == [None, 2, 3, None]
-    assert kv.lookup(PROMPT[:3], salt="x").attached is None
+    assert kv.lookup(PROMPT[:3], cache_salt="x").attached is None
     assert kv.lookup([*PROMPT[:2], 99]).attached is None
-    assert kv.lookup(PROMPT[:3], extras=[Extra(0, 3, b"image")]).attached is None
+    assert kv.lookup(PROMPT[:3], mm_items=[MMItem(0, 3, b"image")]).attached is None
     kv.release(seq)
     assert kv.admit(PROMPT[:3]).attached == 3
-    assert kv.admit(PROMPT[:3], read=False).attached is None
+    assert kv.admit(PROMPT[:3], read_cache=False).attached is None
     kv.check_integrity()
     assert kv.take_dropped() == []
     kv.clear_cache()
@@ -207,7 +207,7 @@ def test_handles_below_a_block_are_as_many_as_blocks() -> None:
         kv.release(seq)
     assert kv.take_dropped() == [0, 1]
     assert [kv.lookup([token]).attached for token in range(5)] == [None, None, 2, 3, 4]
-    private = kv.admit([7], insert=False).seq
+    private = kv.admit([7], write_cache=False).seq
     kv.commit(private, 1)
     with pytest.raises(UsageError, match="findable"):
         kv.attach(private, 7)

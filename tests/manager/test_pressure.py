@@ -135,7 +135,7 @@ def test_who_has_ended_meanwhile_costs_nobody_their_request() -> None:
 
     kv.add_pressure_callback(end_the_first)
     back = kv.preempt_to(0.0, seqs, "last-admitted")
-    assert [request.core.parts()[0][0] for request in back] == [3, 2, 1]
+    assert [np.asarray(request.prompt)[0] for request in back] == [3, 2, 1]
     assert (kv.live().size, kv.usage()) == (0, 0.0)
     kv.check_integrity()
 
@@ -170,9 +170,9 @@ def test_can_admit_agrees_with_admit(reserve: int) -> None:
     cache = CacheConfig(capacity=8, block_size=4)
     kv = KVCacheManager(Config(cache=cache, pressure=PressureConfig(reserve=reserve)))
     cached(kv, [9] * 8)
-    kv.admit([1] * 8, max_tokens=12, whole_sequence=True)
+    kv.admit([1] * 8, max_seq_len=12, full_sequence_must_fit=True)
     requests = [
-        Request([2] * n, max_tokens=most, whole_sequence=whole, partial=partial)
+        Request([2] * n, max_seq_len=most, full_sequence_must_fit=whole, partial=partial)
         for n in (1, 8, 12, 24, 36)
         for most in (0, 28, 40)
         if most == 0 or most >= n

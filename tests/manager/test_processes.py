@@ -11,10 +11,10 @@ import pytest
 KEYS = """
 import numpy as np
 from kvframe import Config, KVCacheManager
-from kvframe.request import Extra
+from kvframe.request import MMItem
 for name in ("sha256", "blake3", "xxh3-128"):
     kv = KVCacheManager(Config.load(env={}, cache={"hash": name}))
-    keys = kv.hash_blocks(range(70), salt="s", adapter="a", extras=[Extra(3, 40, b"cat")])
+    keys = kv.hash_blocks(range(70), salt="s", adapter="a", extras=[MMItem(3, 40, b"cat")])
     print(name, keys.tolist())
 """
 

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvframe import CacheConfig, Config, ConfigError, Extra, GroupConfig, KVCacheManager, UsageError
+from kvframe import (
+    CacheConfig,
+    Config,
+    ConfigError,
+    GroupConfig,
+    KVCacheManager,
+    MMItem,
+    UsageError,
+)
 from kvframe.bench.build import debug_warning
 
 from .helpers import cached, manager
@@ -47,7 +55,7 @@ def test_hits_are_whole_blocks_as_far_as_the_tokens_agree() -> None:
 @pytest.mark.scenario("ST18")
 def test_what_is_not_inserted_leaves_nothing() -> None:
     kv = radix()
-    cached(kv, range(12), insert=False)
+    cached(kv, range(12), write_cache=False)
     assert kv.lookup([*range(12), 99]).tokens == 0
     assert kv.counts().free == 16
 
@@ -77,10 +85,10 @@ def test_namespaces_share_nothing() -> None:
     kv = radix(64)
     spaces: list[dict[str, Any]] = [
         {},
-        {"salt": "a", "adapter": "bc"},
-        {"salt": "ab", "adapter": "c"},
-        {"salt": "X"},
-        {"adapter": "X"},
+        {"cache_salt": "a", "lora_name": "bc"},
+        {"cache_salt": "ab", "lora_name": "c"},
+        {"cache_salt": "X"},
+        {"lora_name": "X"},
     ]
     for space in spaces:
         assert kv.lookup([*range(8), 99], **space).tokens == 0
@@ -92,10 +100,10 @@ def test_namespaces_share_nothing() -> None:
 def test_items_part_prompts_with_the_same_tokens() -> None:
     kv = radix()
     prompt = [1, 2, 3, 4, 0, 0, 0, 0, 5, 6, 7, 8]
-    cat, dog = [Extra(4, 8, b"cat")], [Extra(4, 8, b"dog")]
-    cached(kv, prompt, extras=cat)
-    assert kv.lookup([*prompt, 99], extras=cat).tokens == 12
-    assert kv.lookup([*prompt, 99], extras=dog).tokens == 4
+    cat, dog = [MMItem(4, 8, b"cat")], [MMItem(4, 8, b"dog")]
+    cached(kv, prompt, mm_items=cat)
+    assert kv.lookup([*prompt, 99], mm_items=cat).tokens == 12
+    assert kv.lookup([*prompt, 99], mm_items=dog).tokens == 4
     assert kv.lookup([*prompt, 99]).tokens == 4
     kv.check_integrity()
 

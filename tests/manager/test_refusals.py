@@ -183,12 +183,12 @@ def test_wrong_extras_are_refused(name: str) -> None:
     kv = manager()
     for call in (kv.admit, kv.lookup, kv.hash_blocks):
         with pytest.raises((UsageError, TypeError)):
-            call([1] * 8, extras=EXTRAS[name])
+            call([1] * 8, mm_items=EXTRAS[name])
     assert kv.counts().free == 8
 
 
-@pytest.mark.parametrize("salt", [None, b"x", 3])
-@pytest.mark.parametrize("name", ["salt", "adapter"])
+@pytest.mark.parametrize("cache_salt", [None, b"x", 3])
+@pytest.mark.parametrize("name", ["cache_salt", "lora_name"])
 def test_a_salt_that_is_no_text_is_told_by_name(name: str, salt: Any) -> None:
     kv = manager()
     with pytest.raises((UsageError, TypeError), match=name):

@@ -97,11 +97,11 @@ def test_a_chunk_may_grow_past_its_slots() -> None:
 @pytest.mark.parametrize("why", ["no read", "private", "nothing", "other adapter"])
 def test_nothing_changes_where_nothing_can_be_had(why: str) -> None:
     kv = manager(32)
-    late = kv.admit(PROMPT, read=why != "no read").seq
+    late = kv.admit(PROMPT, read_cache=why != "no read").seq
     if why == "private":
         kv.clear_cache()
     if why != "nothing":
-        cached(kv, PROMPT, adapter="a" if why == "other adapter" else "")
+        cached(kv, PROMPT, lora_name="a" if why == "other adapter" else "")
     before = state(kv, [late])
     assert kv.rematch(late) == 0
     assert state(kv, [late]) == before
@@ -183,7 +183,7 @@ def test_the_log_says_it_and_redriven_says_the_same() -> None:
 @pytest.mark.scenario("F31")
 def test_a_load_is_joined_and_lands_for_both() -> None:
     kv = manager(32)
-    loads = kv.admit(PROMPT, external=12)
+    loads = kv.admit(PROMPT, num_external_tokens=12)
     joins = kv.admit(PROMPT, join=True)
     assert loads.load is not None
     assert (joins.cached_tokens, joins.joined_tokens, joins.load) == (0, 12, None)
@@ -208,7 +208,7 @@ def test_a_load_is_joined_and_lands_for_both() -> None:
 @pytest.mark.parametrize("ends", [False, True])
 def test_a_load_that_fails_cuts_who_joined_it(good: int, ends: bool) -> None:
     kv = manager(32)
-    loads = kv.admit(PROMPT, external=12)
+    loads = kv.admit(PROMPT, num_external_tokens=12)
     joins = kv.admit(PROMPT, join=True)
     assert loads.load is not None
     if ends:
@@ -226,7 +226,7 @@ def test_a_load_that_fails_cuts_who_joined_it(good: int, ends: bool) -> None:
 @pytest.mark.scenario("F31")
 def test_the_longest_load_is_joined_and_more_can_be_brought_behind_it() -> None:
     kv = manager(64)
-    short, long = kv.admit(PROMPT, external=8), kv.admit(PROMPT, external=12)
+    short, long = kv.admit(PROMPT, num_external_tokens=8), kv.admit(PROMPT, num_external_tokens=12)
     grant = kv.admit(PROMPT, join=True, external_until=20)
     assert (grant.joined_tokens, grant.external_tokens) == (12, 8)
     assert grant.load is not None
@@ -244,8 +244,8 @@ def test_the_longest_load_is_joined_and_more_can_be_brought_behind_it() -> None:
 @pytest.mark.parametrize("index", ["hash", "radix"])
 def test_other_prompts_and_namespaces_join_nothing(index: str) -> None:
     kv = manager(64, index=index)
-    kv.admit(PROMPT, external=12)
+    kv.admit(PROMPT, num_external_tokens=12)
     assert kv.admit([5, *PROMPT[1:]], join=True).joined_tokens == 0
-    assert kv.admit(PROMPT, join=True, adapter="a").joined_tokens == 0
+    assert kv.admit(PROMPT, join=True, lora_name="a").joined_tokens == 0
     assert kv.admit([*PROMPT[:8], 7, 7, 7, 7, 7], join=True).joined_tokens == 8
     kv.check_integrity()

@@ -122,10 +122,10 @@ def test_the_reserve_keeps_nobody_out_of_an_empty_house() -> None:
 @pytest.mark.scenario("U-12", "VT28")
 def test_what_can_never_fit_is_refused_at_once() -> None:
     kv = manager(4)
-    kv.release(kv.admit([1] * 12, max_tokens=16).seq)
+    kv.release(kv.admit([1] * 12, max_seq_len=16).seq)
     for most in (17, 2**32 - 1):
         with pytest.raises(NeverFitsError, match="it can never fit"):
-            kv.admit([1] * 12, max_tokens=most)
+            kv.admit([1] * 12, max_seq_len=most)
     with pytest.raises(NeverFitsError):
         kv.admit([1] * 17, chunk=4)
     assert kv.counts() == (4, 0, 0, 4)
@@ -135,7 +135,7 @@ def test_what_can_never_fit_is_refused_at_once() -> None:
 def test_a_window_bounds_what_a_long_prompt_needs() -> None:
     window = GroupConfig(name="w", kind="sliding_window", window=4)
     kv = manager(4, groups=[window])
-    seq = kv.admit([1] * 100, chunk=4, whole_sequence=True, max_tokens=200).seq
+    seq = kv.admit([1] * 100, chunk=4, full_sequence_must_fit=True, max_seq_len=200).seq
     for until in range(8, 104, 4):
         kv.commit(seq, until - 4)
         kv.extend(seq, until)
@@ -156,7 +156,7 @@ def test_a_chunk_that_lies_across_blocks_needs_them_all(size: int, chunk: int, l
         most = max(at // size + 1 - start for at, start in enumerate(first))
         group = GroupConfig(name="c", kind="chunked", chunk=chunk, lag=lag)
         kv = manager(most, size, groups=[group])
-        seq = kv.admit([1] * tokens, chunk=1, read=False).seq
+        seq = kv.admit([1] * tokens, chunk=1, read_cache=False).seq
         for until in range(2, tokens + 1):
             kv.commit(seq, until - 1)
             kv.extend(seq, until)
@@ -171,7 +171,7 @@ def test_a_shared_prefix_is_admitted_for_its_rest() -> None:
     kv = manager(6)
     head = list(range(12))
     kv.commit(kv.admit([*head, *[20] * 4]).seq, 16)
-    shares = kv.admit([*head, *[30] * 4], whole_sequence=True)
+    shares = kv.admit([*head, *[30] * 4], full_sequence_must_fit=True)
     assert (shares.cached_tokens, kv.counts().free) == (12, 1)
     kv.commit(shares.seq, 16)
     same = kv.admit([*head, *[30] * 4])
@@ -181,8 +181,8 @@ def test_a_shared_prefix_is_admitted_for_its_rest() -> None:
 @pytest.mark.scenario("U-13")
 def test_two_that_would_outgrow_the_pool_do_not_run_together() -> None:
     kv = manager(10)
-    first = kv.admit([1] * 4, whole_sequence=True, max_tokens=24).seq
-    second = Request([2] * 4, whole_sequence=True, max_tokens=24)
+    first = kv.admit([1] * 4, full_sequence_must_fit=True, max_seq_len=24).seq
+    second = Request([2] * 4, full_sequence_must_fit=True, max_seq_len=24)
     for grown in range(5):
         with pytest.raises(CapacityError):
             kv.admit(second)
@@ -322,7 +322,7 @@ def test_nothing_of_the_old_weights_is_found_again(change: str) -> None:
     kv.commit(leased, 8)
     lease = kv.lease(leased, 8)
     kv.release(leased, fence=3)
-    loading = kv.admit([9] * 9, external=8)
+    loading = kv.admit([9] * 9, num_external_tokens=8)
     assert loading.load is not None
     if change == "clear":
         kv.clear_cache()

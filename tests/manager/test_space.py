@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvframe.request import Extra
+from kvframe.request import MMItem
 
 from .helpers import cached, manager
 
@@ -18,20 +18,20 @@ PROMPT = list(range(12))
 
 SPACES: dict[str, dict[str, Any]] = {
     "plain": {},
-    "salt a": {"salt": "a"},
-    "salt b": {"salt": "b"},
-    "adapter a": {"adapter": "a"},
-    "salt bc, adapter a": {"salt": "bc", "adapter": "a"},
-    "salt c, adapter ab": {"salt": "c", "adapter": "ab"},
-    "salt b, adapter ca": {"salt": "b", "adapter": "ca"},
-    "salt not ascii": {"salt": "é"},
-    "salt decomposed": {"salt": "e\u0301"},
-    "salt zero": {"salt": "\x00"},
-    "an image": {"extras": [Extra(0, 4, b"x")]},
-    "another image": {"extras": [Extra(0, 4, b"y")]},
-    "an empty name": {"extras": [Extra(0, 4, b"")]},
-    "a shorter image": {"extras": [Extra(0, 3, b"x")]},
-    "two images": {"extras": [Extra(0, 2, b"x"), Extra(2, 4, b"x")]},
+    "salt a": {"cache_salt": "a"},
+    "salt b": {"cache_salt": "b"},
+    "adapter a": {"lora_name": "a"},
+    "salt bc, adapter a": {"cache_salt": "bc", "lora_name": "a"},
+    "salt c, adapter ab": {"cache_salt": "c", "lora_name": "ab"},
+    "salt b, adapter ca": {"cache_salt": "b", "lora_name": "ca"},
+    "salt not ascii": {"cache_salt": "é"},
+    "salt decomposed": {"cache_salt": "e\u0301"},
+    "salt zero": {"cache_salt": "\x00"},
+    "an image": {"mm_items": [MMItem(0, 4, b"x")]},
+    "another image": {"mm_items": [MMItem(0, 4, b"y")]},
+    "an empty name": {"mm_items": [MMItem(0, 4, b"")]},
+    "a shorter image": {"mm_items": [MMItem(0, 3, b"x")]},
+    "two images": {"mm_items": [MMItem(0, 2, b"x"), MMItem(2, 4, b"x")]},
 }
 
 
@@ -54,38 +54,38 @@ def test_no_two_spaces_share_a_block(hash_name: str) -> None:
 def test_an_item_changes_its_blocks_and_those_after_it() -> None:
     kv = manager(64)
     plain = kv.hash_blocks(PROMPT)
-    image = kv.hash_blocks(PROMPT, extras=[Extra(5, 7, b"cat")])
+    image = kv.hash_blocks(PROMPT, mm_items=[MMItem(5, 7, b"cat")])
     assert (plain == image).all(axis=1).tolist() == [True, False, False]
-    cached(kv, PROMPT, extras=[Extra(5, 7, b"cat")])
-    assert kv.lookup(PROMPT, extras=[Extra(5, 7, b"cat")]).tokens == 8
-    assert kv.lookup(PROMPT, extras=[Extra(5, 7, b"dog")]).tokens == 4
-    assert kv.lookup(PROMPT, extras=[Extra(6, 8, b"cat")]).tokens == 4
+    cached(kv, PROMPT, mm_items=[MMItem(5, 7, b"cat")])
+    assert kv.lookup(PROMPT, mm_items=[MMItem(5, 7, b"cat")]).tokens == 8
+    assert kv.lookup(PROMPT, mm_items=[MMItem(5, 7, b"dog")]).tokens == 4
+    assert kv.lookup(PROMPT, mm_items=[MMItem(6, 8, b"cat")]).tokens == 4
     assert kv.lookup(PROMPT).tokens == 4
 
 
 def test_an_item_may_span_blocks_and_reach_past_the_prompt() -> None:
     kv = manager(64)
-    long = [Extra(2, 10, b"cat")]
-    assert not (kv.hash_blocks(PROMPT, extras=long) == kv.hash_blocks(PROMPT)).all(axis=1).any()
+    long = [MMItem(2, 10, b"cat")]
+    assert not (kv.hash_blocks(PROMPT, mm_items=long) == kv.hash_blocks(PROMPT)).all(axis=1).any()
     # Where the block lies in the item matters; how far the item goes on behind the block does not.
-    first = kv.hash_blocks([1] * 4, extras=[Extra(0, 8, b"cat")])
-    shifted = kv.hash_blocks([1] * 4, extras=[Extra(1, 8, b"cat")])
-    ended = kv.hash_blocks([1] * 4, extras=[Extra(0, 4, b"cat")])
+    first = kv.hash_blocks([1] * 4, mm_items=[MMItem(0, 8, b"cat")])
+    shifted = kv.hash_blocks([1] * 4, mm_items=[MMItem(1, 8, b"cat")])
+    ended = kv.hash_blocks([1] * 4, mm_items=[MMItem(0, 4, b"cat")])
     assert (first != shifted).any()
     assert (first == ended).all()
-    seq = kv.admit(PROMPT[:6], extras=[Extra(6, 8, b"dog")]).seq
+    seq = kv.admit(PROMPT[:6], mm_items=[MMItem(6, 8, b"dog")]).seq
     kv.append(seq, PROMPT[6:8])
     kv.commit(seq, 8)
-    assert kv.lookup(PROMPT, extras=[Extra(6, 8, b"dog")]).tokens == 8
+    assert kv.lookup(PROMPT, mm_items=[MMItem(6, 8, b"dog")]).tokens == 8
     assert kv.lookup(PROMPT).tokens == 4
 
 
 def test_the_order_of_items_does_not_matter_to_what_is_cached() -> None:
     kv = manager(64)
-    items = [Extra(0, 2, b"x"), Extra(5, 6, b"y")]
-    cached(kv, PROMPT, extras=items)
-    assert kv.lookup([*PROMPT, 0], extras=iter(items)).tokens == 12
-    assert kv.lookup([*PROMPT, 0], extras=[tuple(e) for e in items]).tokens == 12  # type: ignore[misc]
+    items = [MMItem(0, 2, b"x"), MMItem(5, 6, b"y")]
+    cached(kv, PROMPT, mm_items=items)
+    assert kv.lookup([*PROMPT, 0], mm_items=iter(items)).tokens == 12
+    assert kv.lookup([*PROMPT, 0], mm_items=[tuple(e) for e in items]).tokens == 12  # type: ignore[misc]
 
 
 @pytest.mark.scenario("V29", "T30", "ST30")
@@ -115,7 +115,7 @@ def field(tag: int, value: bytes) -> bytes:
     return bytes([tag]) + struct.pack("<Q", len(value)) + value
 
 
-def by_hand(tokens: list[int], size: int, salt: bytes, adapter: bytes, items: list[Extra]) -> Any:
+def by_hand(tokens: list[int], size: int, salt: bytes, adapter: bytes, items: list[MMItem]) -> Any:
     """The default keys, from the layout that the core's hash module documents."""
     root = b"kvframe.v1" + field(4, struct.pack("<I", size)) + field(5, b"sha256") + field(3, b"w1")
     root += (field(1, salt) if salt else b"") + (field(2, adapter) if adapter else b"")
@@ -136,13 +136,13 @@ def by_hand(tokens: list[int], size: int, salt: bytes, adapter: bytes, items: li
 
 
 @pytest.mark.parametrize("size", [1, 4, 16, 200])
-@pytest.mark.parametrize("salt", ["", "tenant"])
-@pytest.mark.parametrize("items", [[], [Extra(3, 9, b"cat"), Extra(9, 300, b"")]])
-def test_keys_are_what_the_layout_says(size: int, salt: str, items: list[Extra]) -> None:
+@pytest.mark.parametrize("cache_salt", ["", "tenant"])
+@pytest.mark.parametrize("items", [[], [MMItem(3, 9, b"cat"), MMItem(9, 300, b"")]])
+def test_keys_are_what_the_layout_says(size: int, salt: str, items: list[MMItem]) -> None:
     """They name blocks in every tier and on every machine, so they may never change."""
     tokens = [(7 * i) % 2**32 for i in range(410)]
     keys = manager(8, size, fingerprint="w1").hash_blocks(
-        tokens, salt=salt, adapter="lora", extras=items
+        tokens, cache_salt=salt, lora_name="lora", mm_items=items
     )
     expected = by_hand(tokens, size, salt.encode(), b"lora", items)
     assert [tuple(key) for key in keys.tolist()] == expected

@@ -47,7 +47,7 @@ def world() -> World:
     kv.release(ended)
     seq, chunked = kv.admit([1] * 6).seq, kv.admit([2] * 12, chunk=4).seq
     kv.append_unknown(seq, 2)
-    return World(kv, seq, chunked, kv.admit([3] * 12, external=8), ended)
+    return World(kv, seq, chunked, kv.admit([3] * 12, num_external_tokens=8), ended)
 
 
 def tables(dtype: Any = np.int32, shape: tuple[int, ...] = (1, 8)) -> np.ndarray[Any, Any]:

@@ -37,7 +37,7 @@ class Mute:
 OTHERS: list[Any] = [1.5, 10**400, b"x", "\ud800", "y" * 5000, np.zeros((2, 2)), Mute(), [[1], [2]]]
 """None of them is a word that is known, a flag, a share, an item, or one of our own objects."""
 
-FLAGS = ("read", "insert", "resumed", "partial", "whole_sequence", "join")
+FLAGS = ("read_cache", "write_cache", "resumed", "partial", "full_sequence_must_fit", "join")
 
 
 def verbs(kv: KVCacheManager, seq: int) -> dict[str, Callable[[Any], object]]:
@@ -51,7 +51,7 @@ def verbs(kv: KVCacheManager, seq: int) -> dict[str, Callable[[Any], object]]:
         "resumed of a try": lambda value: kv.admit(Request([1]), resumed=value),
         "copy": lambda value: kv.fork(seq, upto=1, copy=value),
         "copy of a fork": lambda value: kv.fork(seq, copy=value),
-        "extras": lambda value: kv.lookup([1], extras=value),
+        "mm_items": lambda value: kv.lookup([1], mm_items=value),
         "retention": lambda value: kv.admit([1], retention=value),
         "owner": lambda value: kv.pin([1], owner=value),
         "owner of pins": kv.pins,
@@ -108,7 +108,11 @@ def test_no_share_preempts_nobody() -> None:
 @pytest.mark.scenario("I13", "IL-B10")
 def test_flags_and_numbers_of_numpy_are_taken() -> None:
     kv = manager()
-    options: dict[str, Any] = {"read": np.True_, "partial": np.False_, "priority": np.int16(-3)}
+    options: dict[str, Any] = {
+        "read_cache": np.True_,
+        "partial": np.False_,
+        "priority": np.int16(-3),
+    }
     grant = kv.admit([1, 2, 3], **options)
     kv.commit(grant.seq, np.int64(3))  # type: ignore[arg-type]
     fork = kv.fork(grant.seq, upto=np.uint8(3), copy=np.True_)  # type: ignore[arg-type]

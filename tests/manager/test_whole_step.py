@@ -75,8 +75,8 @@ def test_slots_come_first_and_ids_with_a_later_step() -> None:
 
 def test_a_load_that_came_in_part_cuts_its_sequence() -> None:
     kv = manager(8)
-    grant = kv.admit(list(range(12)), external=8)
-    whole = kv.admit(list(range(50, 62)), external=8)
+    grant = kv.admit(list(range(12)), num_external_tokens=8)
+    whole = kv.admit(list(range(50, 62)), num_external_tokens=8)
     assert grant.load is not None
     assert whole.load is not None
     before = state(kv, [grant.seq])
@@ -204,12 +204,12 @@ def test_a_request_may_be_tried_in_another_way() -> None:
     cached(kv, [1] * 4)
     request = Request([1] * 12, chunk=8)
     assert kv.lookup(request).tokens == 4
-    assert kv.lookup(Request([1] * 12, read=False)).tokens == 0
+    assert kv.lookup(Request([1] * 12, read_cache=False)).tokens == 0
     grant = kv.admit(request, chunk=3, resumed=True)
     assert (grant.cached_tokens, grant.granted_tokens) == (4, 7)
     assert kv.stats()["resumed"] == 1
-    for options in ({"salt": "x"}, {"priority": 1, "chunk": 2}):
+    for options in ({"cache_salt": "x"}, {"priority": 1, "chunk": 2}):
         with pytest.raises(UsageError, match="part of the Request"):
             kv.admit(request, **options)
     with pytest.raises(UsageError, match="the request's own"):
-        kv.lookup(request, salt="x")
+        kv.lookup(request, cache_salt="x")

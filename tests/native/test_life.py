@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kvframe import KVCacheManager, PolicyError, UsageError, _core
-from kvframe.native import COLUMNS, FACTS, NONE, ACCESS, NativePolicy
+from kvframe.native import ACCESS, COLUMNS, FACTS, NONE, NativePolicy
 from kvframe.policies import COLUMNS as BATCHED
 from kvframe.policies import NO_NEXT_USE, BatchedEviction, Candidates
 from kvframe.policies.driver import driver
@@ -193,7 +193,7 @@ def test_events_bring_what_was_asked_for() -> None:
     kv = manager(lambda: of({"insert": insert, "score": ok}, wants=FACTS), 8, SIZE)
     tokens = list(range(3 * SIZE))
     grant = kv.admit(
-        tokens, session=9, turn=2, request_class=3, priority=-4, outlook=np.array([70, 50])
+        tokens, session=9, turn=2, request_class=3, priority=-4, next_use=np.array([70, 50])
     )
     kv.commit(grant.seq, 2 * SIZE)
     kv.commit(grant.seq, 3 * SIZE)

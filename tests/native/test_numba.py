@@ -10,7 +10,7 @@ from numba import cfunc, types
 
 from kvframe import KVCacheManager, _core
 from kvframe.bench.traces import load
-from kvframe.native import COLUMNS, NONE, SIGNATURES, ACCESS, NativePolicy
+from kvframe.native import ACCESS, COLUMNS, NONE, SIGNATURES, NativePolicy
 from kvframe.policies.driver import driver
 
 from .helpers import found, manager, serve
@@ -102,7 +102,8 @@ def victim(state: Any, memory: Any, now: int) -> int:
 
 def test_an_order_in_the_cores_memory_is_the_built_in_fifo() -> None:
     functions: dict[str, Any] = {
-        "insert": insert, "on_evictable": on_evictable, "acquire": acquire, "remove": remove, "victim": victim,
+        "insert": insert, "on_evictable": on_evictable, "acquire": acquire,
+        "remove": remove, "victim": victim,
     }  # fmt: skip
     policy = NativePolicy.of_functions(
         functions,

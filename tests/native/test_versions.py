@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kvframe import AbiError, KVCacheManager, PolicyError
-from kvframe.native import COLUMNS, NONE, ACCESS, NativePolicy
+from kvframe.native import ACCESS, COLUMNS, NONE, NativePolicy
 
 from . import helpers
 from .helpers import capsule, functions, manager, of, table

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvframe import Extra, GroupConfig, KVCacheManager
+from kvframe import GroupConfig, KVCacheManager, MMItem
 from kvframe.observe import AllBlocksCleared, BlockEvents, BlockRemoved, BlockStored
 from tests.manager.helpers import cached, manager
 
@@ -103,7 +103,7 @@ def test_removed_is_told_when_the_last_copy_is_gone() -> None:
 @pytest.mark.scenario("VT17")
 def test_the_parent_is_that_of_the_prompt_where_a_window_left_none() -> None:
     kv, reader = pair(groups=[GroupConfig(name="w", kind="sliding_window", window=4)])
-    seq = kv.admit(range(4), max_tokens=16).seq
+    seq = kv.admit(range(4), max_seq_len=16).seq
     for upto in (4, 8, 12):
         kv.commit(seq, upto)
         if upto < 12:
@@ -122,28 +122,36 @@ def test_the_parent_is_that_of_the_prompt_where_a_window_left_none() -> None:
 def test_adapter_salt_and_items_come_along_and_the_session_is_no_identity() -> None:
     kv, reader = pair()
     seen = {}
-    spaces: list[dict[str, Any]] = [{}, {"salt": "s1"}, {"salt": "s2"}, {"adapter": "lora"}]
+    spaces: list[dict[str, Any]] = [
+        {},
+        {"cache_salt": "s1"},
+        {"cache_salt": "s2"},
+        {"lora_name": "lora"},
+    ]
     for session, space in enumerate(spaces, 1):
         cached(kv, range(9), session=session, **space)
         (event,) = reader.feed(kv.take_log())
         assert isinstance(event, BlockStored)
-        assert (event.salt, event.adapter) == (space.get("salt", ""), space.get("adapter", ""))
+        assert (event.salt, event.adapter) == (
+            space.get("cache_salt", ""),
+            space.get("lora_name", ""),
+        )
         assert event.session == session
         seen[event.keys] = event
     assert len({key for run in seen for key in run}) == 8
-    assert kv.admit(range(9), session=77, salt="s1").cached_tokens == 8
+    assert kv.admit(range(9), session=77, cache_salt="s1").cached_tokens == 8
     assert reader.feed(kv.take_log()) == []
-    cached(kv, range(50, 62), extras=[Extra(2, 6, b"cat")])
+    cached(kv, range(50, 62), mm_items=[MMItem(2, 6, b"cat")])
     (event,) = reader.feed(kv.take_log())
     assert isinstance(event, BlockStored)
-    assert event.extras == (Extra(2, 6, b"cat"),)
+    assert event.extras == (MMItem(2, 6, b"cat"),)
 
 
 @pytest.mark.scenario("VT10", "I15")
 def test_an_item_goes_with_the_tokens_that_are_cut() -> None:
     """What comes instead is plain text, and a router must find it by that."""
     kv, reader = pair()
-    seq = kv.admit(range(50, 62), extras=[Extra(1, 9, b"cat"), Extra(10, 11, b"dog")]).seq
+    seq = kv.admit(range(50, 62), mm_items=[MMItem(1, 9, b"cat"), MMItem(10, 11, b"dog")]).seq
     kv.commit(seq, 6)
     fork = kv.fork(seq, upto=0)
     kv.truncate(seq, 6)
@@ -153,7 +161,7 @@ def test_an_item_goes_with_the_tokens_that_are_cut() -> None:
     kv.commit(fork, 4)
     told = [event for event in reader.feed(kv.take_log()) if isinstance(event, BlockStored)]
     items = {event.token_ids[0]: event.extras for event in told}
-    assert items == {50: (Extra(1, 9, b"cat"),), 54: (Extra(1, 6, b"cat"),), 2: ()}
+    assert items == {50: (MMItem(1, 9, b"cat"),), 54: (MMItem(1, 6, b"cat"),), 2: ()}
     assert told[-1].keys == tuple(keys(kv, [2] * 4))
 
 

@@ -209,7 +209,7 @@ def test_another_configuration_is_told_with_the_event(options: Any, told: str) -
 @pytest.mark.scenario("I10")
 def test_a_cut_beside_a_failed_load_is_redriven() -> None:
     kv = manager(8, event_log=True)
-    grant = kv.admit(range(9), external=8)
+    grant = kv.admit(range(9), num_external_tokens=8)
     assert grant.load is not None
     kv.step(failed=[grant.load], truncate=([grant.seq], [5]))
     assert kv.lengths(grant.seq)[:2] == (5, 0)

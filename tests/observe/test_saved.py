@@ -18,7 +18,7 @@ from kvframe.bench import logs
 from kvframe.bench.traces import load
 from kvframe.cli import main
 from kvframe.observe import EventLog, redrive
-from kvframe.request import Extra
+from kvframe.request import MMItem
 from kvframe.retention import Keep, Retention, TokenRange
 from tests.manager.helpers import manager
 
@@ -38,7 +38,7 @@ def same(one: EventLog, two: EventLog) -> None:
     assert one.block_size == two.block_size
     assert list(one.requests) == list(two.requests)
     for seq, request in one.requests.items():
-        told = [repr(r.core.arguments()) for r in (request, two.requests[seq])]
+        told = [repr((r.prompt, r.options)) for r in (request, two.requests[seq])]
         assert told[0] == told[1]
 
 
@@ -74,12 +74,13 @@ def test_all_of_it_comes_back(tmp_path: Path, name: str) -> None:
 def test_every_keyword_of_a_request_comes_back(tmp_path: Path) -> None:
     kv = manager(64, SIZE, event_log=True)
     kv.admit(
-        range(16), salt="s", adapter="a", extras=[Extra(2, 5, b"\x00i")], session=2**64 - 1, turn=3,
-        request_class=4, priority=-5, read=False, partial=True, chunk=8, until=12, max_tokens=40,
-        outlook=np.array([5, 2**32 - 1], np.uint32),
+        range(16), cache_salt="s", lora_name="a", mm_items=[MMItem(2, 5, b"\x00i")],
+        session=2**64 - 1, turn=3, request_class=4, priority=-5, read_cache=False, partial=True,
+        chunk=8, until=12, max_seq_len=40,
+        next_use=np.array([5, 2**32 - 1], np.uint32),
         retention=Retention([TokenRange(0, None, Keep(90, 7))], Keep(10, 3, decay="linear")),
     )  # fmt: skip
-    kv.admit(range(9), external=8, insert=False)
+    kv.admit(range(9), num_external_tokens=8, write_cache=False)
     kv.admit(None, keys=kv.hash_blocks(range(8)), num_tokens=11)
     log = kv.take_log()
     log.save(tmp_path / "x.kvlog")
@@ -176,7 +177,7 @@ def recorded(policy: str, capacity: int, seed: int) -> tuple[KVCacheManager, Eve
         if len(chats[who]) > 5 * SIZE:
             chats[who] = chats[who][: SIZE * dice.randrange(3)]
         chats[who] = chats[who] + [dice.randrange(3) for _ in range(SIZE * dice.randint(1, 2))]
-        grant = kv.admit(chats[who], session=who + 1, turn=turns[who], salt="ab"[who % 2])
+        grant = kv.admit(chats[who], session=who + 1, turn=turns[who], cache_salt="ab"[who % 2])
         turns[who] += 1
         kv.commit(grant.seq, len(chats[who]))
         kv.release(grant.seq)
@@ -245,9 +246,9 @@ def test_what_a_row_says() -> None:
     kv.commit(first.seq, 10)
     kv.append(first.seq, [1, 2, 3])
     kv.admit(kv.preempt(first.seq))
-    other = kv.admit(range(10), salt="other")
+    other = kv.admit(range(10), cache_salt="other")
     kv.release(other.seq)
-    kv.admit(range(9), read=False, insert=False)
+    kv.admit(range(9), read_cache=False, write_cache=False)
     kv.admit([*range(8), 9])
     one, two, three, four = rows(kv.take_log())
     assert (one["input_length"], one["output_length"], one["session_id"]) == (10, 3, 7)

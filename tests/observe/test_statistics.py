@@ -52,9 +52,9 @@ def test_every_reason_is_told() -> None:
     cached(kv, range(12))
     assert why(kv, range(12)) is MissReason.LAST_TOKEN
     assert why(kv, range(10)) is MissReason.BELOW_UNIT
-    assert why(kv, range(12), read=False) is MissReason.READ_SKIPPED
-    assert why(kv, range(12), salt="tenant") is MissReason.OTHER_SPACE
-    assert why(kv, range(12), adapter="lora") is MissReason.OTHER_SPACE
+    assert why(kv, range(12), read_cache=False) is MissReason.READ_SKIPPED
+    assert why(kv, range(12), cache_salt="tenant") is MissReason.OTHER_SPACE
+    assert why(kv, range(12), lora_name="lora") is MissReason.OTHER_SPACE
     cached(kv, [50] * 24)
     seq = kv.admit(range(12)).seq
     miss = kv.miss(seq)
@@ -128,7 +128,7 @@ def test_statistics_off_stay_none() -> None:
 
 
 @pytest.mark.scenario("F25")
-@pytest.mark.parametrize("asks", [{"read": False}, {"read": False, "salt": "t"}])
+@pytest.mark.parametrize("asks", [{"read_cache": False}, {"read_cache": False, "cache_salt": "t"}])
 def test_who_asked_not_to_read_is_in_no_rate(asks: dict[str, Any]) -> None:
     kv = manager(16, event_log=True)
     cached(kv, range(8))
@@ -213,7 +213,7 @@ def test_before_the_first_request_rates_are_zero() -> None:
 @pytest.mark.scenario("CB-13", "T41")
 def test_each_direction_has_its_counter() -> None:
     kv = manager(16)
-    seq = kv.admit(range(10), external=4).seq
+    seq = kv.admit(range(10), num_external_tokens=4).seq
     load = kv.snapshot().tickets[0].ticket
     kv.loaded(load, 1)
     kv.commit(seq, 10)

@@ -89,7 +89,7 @@ class Walk:
         if self.below(3) == 0:
             more["chunk"] = self.below(3 * self.size)
         if self.below(4) == 0:
-            more["external"] = self.below(3) * 2 * self.size
+            more["num_external_tokens"] = self.below(3) * 2 * self.size
         elif self.below(8) == 0:
             more["external_until"] = self.below(5) * self.size
         elif self.below(2) and self.joins:
@@ -98,15 +98,18 @@ class Walk:
             more["retention"] = self.retention()
         match self.below(12):
             case 0:
-                more["salt"] = "s"
+                more["cache_salt"] = "s"
             case 1:
                 more["partial"] = True
             case 2:
-                more["insert"] = False
+                more["write_cache"] = False
             case 3:
-                more |= {"max_tokens": len(tokens) + self.below(12), "whole_sequence": True}
+                more |= {
+                    "max_seq_len": len(tokens) + self.below(12),
+                    "full_sequence_must_fit": True,
+                }
             case 4:
-                more["read"] = False
+                more["read_cache"] = False
             case _:
                 pass
         return Request(tokens + self.bits(self.below(self.size + 1)), **more)

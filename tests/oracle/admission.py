@@ -68,7 +68,7 @@ class Admissions(Joins):
 
         def serves(group: int, tokens: int) -> bool:
             ends = [(row + 1) * self.kinds[group].span for row in self.kinds[group].needs(tokens)]
-            return all((group, *head(ask, ask.tokens, ask.extras, end)) in keys for end in ends)
+            return all((group, *head(ask, ask.tokens, ask.mm_items, end)) in keys for end in ends)
 
         longest = self.whole(max(len(ask.tokens) - (not whole), 0))
         longest = longest if self.caching and ask.reads else 0
@@ -89,7 +89,7 @@ class Admissions(Joins):
         cached = self.found(ask)
         tables = self.check_hits(ask, cached, told.hits)
         start = Start(cached // self.size, cached // self.size, tables)
-        if not ask.reads or ask.external:
+        if not ask.reads or ask.num_external_tokens:
             return start
         if ask.join and (loading := self.loading_for(ask, start.rows)):
             ticket, rows, s = loading
@@ -111,7 +111,7 @@ class Admissions(Joins):
         start = Start(self.found(ask) // self.size, 0, [])
         start.tables = self.check_hits(ask, start.rows * self.size, told.hits)
         tail = self.partial and self.caching and ask.reads and not ask.keys_only
-        tail = tail and not (ask.external or ask.external_until)
+        tail = tail and not (ask.num_external_tokens or ask.external_until)
         return start.rows * self.size + (self.found_tail(ask, start, told)[1] if tail else 0)
 
     def found_tail(self, ask: Ask, start: Start, told: Told) -> tuple[list[Block], int]:
@@ -147,9 +147,9 @@ class Admissions(Joins):
         if self.by_key:
             end = len(ids)
             inside = begin < end <= last and end < begin + self.size
-            same = block.key == (block.group, *head(ask, ask.tokens, ask.extras, end))
+            same = block.key == (block.group, *head(ask, ask.tokens, ask.mm_items, end))
             return end - begin if inside and same else 0
-        if any(i[0] < begin + self.size and i[1] > begin for i in (*items, *ask.extras)):
+        if any(i[0] < begin + self.size and i[1] > begin for i in (*items, *ask.mm_items)):
             return 0
         alike = [a == b for a, b in zip(ask.tokens[begin:last], ids[begin:], strict=False)]
         return min((*alike, False).index(False), self.size - 1)
@@ -157,7 +157,7 @@ class Admissions(Joins):
     def fits_beside(self, ask: Ask, start: Start, tail: list[Block]) -> bool:
         """Who fits without the copy is not refused for it."""
         known = len(ask.tokens)
-        longest = max(known, ask.max_tokens) if ask.whole_sequence else known
+        longest = max(known, ask.max_seq_len) if ask.full_sequence_must_fit else known
         needed = sum(self.rows(longest)) - sum(len(table) for table in start.tables)
         held = [b for table in start.tables for b in self.of(table)] + tail
         room = max(self.pool.room() - self.kept(start.tables), 0)
@@ -175,7 +175,7 @@ class Admissions(Joins):
             rows = kind.rows(cached)
             needed = sorted(kind.needs(cached))
             ends = [(row + 1) * kind.span for row in needed]
-            keys = [(group, *head(ask, ask.tokens, ask.extras, end)) for end in ends]
+            keys = [(group, *head(ask, ask.tokens, ask.mm_items, end)) for end in ends]
             if told is None:
                 ids: list[int | None] = [None] * rows
                 for row, key in zip(needed, keys, strict=True):
@@ -198,7 +198,7 @@ class Admissions(Joins):
         """The sequence comes in as ``told.seq``."""
         known = len(ask.tokens)
         encoder = ask.encoder_tokens
-        need(not ask.max_tokens or known <= ask.max_tokens)
+        need(not ask.max_seq_len or known <= ask.max_seq_len)
         need(not encoder or any(kind.cross for kind in self.kinds))
         need(self.plain or not ask.join)
         start = self.start(ask, told)
@@ -241,10 +241,13 @@ class Admissions(Joins):
     def external(self, ask: Ask, cached: int) -> int:
         """Tokens that somebody else brings after those."""
         most = self.whole(max(len(ask.tokens) - 1, 0))
-        need(ask.external % self.unit == 0 and ask.external <= max(most - cached, 0))
+        need(
+            ask.num_external_tokens % self.unit == 0
+            and ask.num_external_tokens <= max(most - cached, 0)
+        )
         until = self.whole(min(ask.external_until, most))
-        need(not (until and ask.external))
-        return max(ask.external, until - cached)
+        need(not (until and ask.num_external_tokens))
+        return max(ask.num_external_tokens, until - cached)
 
     def check_needs(self, ask: Ask, start: Start, until: int, missing: int) -> int:
         """How far slots go."""
@@ -255,15 +258,15 @@ class Admissions(Joins):
         kept = self.kept(start.tables)
         if ask.partial:
             # The other input comes in whole; a full length that is told has to fit.
-            self.check_ever(self.alone(ask) if ask.max_tokens else sum(self.rows(0, encoder)))
+            self.check_ever(self.alone(ask) if ask.max_seq_len else sum(self.rows(0, encoder)))
             if missing > max(room - kept, 0):
                 self.check_room(missing + kept, room)
             self.check_room(min(blocks, max(room - kept, 0)), room)
             return self.fitting(base, until, max(room - kept, 0) - missing)
-        longest = max(known, ask.max_tokens)
+        longest = max(known, ask.max_seq_len)
         self.check_ever(self.alone(ask))
         coming = self.coming(ask, start.good * self.size, until, start.tables)
-        lacks = self.lacks(longest, coming) if ask.whole_sequence else 0
+        lacks = self.lacks(longest, coming) if ask.full_sequence_must_fit else 0
         if blocks <= room:
             self.check_room(max(blocks, lacks) + kept, room, asleep=False)
         self.check_room(blocks, room)
@@ -287,14 +290,14 @@ class Admissions(Joins):
         new = Seq(
             ask,
             list(ask.tokens),
-            ask.extras,
+            ask.mm_items,
             start.tables,
             start.rows * self.size,
             good,
             good,
             private,
             0,
-            ask.whole_sequence,
+            ask.full_sequence_must_fit,
             ask.keys_only,
         )
         new.private = new.private or self.is_cut(new)
@@ -387,7 +390,7 @@ class Admissions(Joins):
 
     def fits(self, ask: Ask) -> None:
         """Whether it can be asked at all."""
-        need(not ask.max_tokens or len(ask.tokens) <= ask.max_tokens)
+        need(not ask.max_seq_len or len(ask.tokens) <= ask.max_seq_len)
         need(not ask.encoder_tokens or any(kind.cross for kind in self.kinds))
         need(self.plain or not ask.join)
         start = self.start(ask, Told())
@@ -396,7 +399,7 @@ class Admissions(Joins):
     def keys(self, ask: Ask) -> list[tuple[Any, ...]]:
         """Of the full blocks of a prompt in the first group."""
         ends = range(self.size, len(ask.tokens) + 1, self.size)
-        return [(0, *head(ask, ask.tokens, ask.extras, end)) for end in ends]
+        return [(0, *head(ask, ask.tokens, ask.mm_items, end)) for end in ends]
 
     # --- what is attached to a prompt ---------------------------------------------------------
 
@@ -404,5 +407,5 @@ class Admissions(Joins):
         """The handle of exactly this prompt."""
         if not ask.reads or ask.keys_only:
             return None
-        told = self.pool.attached.get(head(ask, ask.tokens, ask.extras, len(ask.tokens)))
+        told = self.pool.attached.get(head(ask, ask.tokens, ask.mm_items, len(ask.tokens)))
         return told[1] if told else None

@@ -20,7 +20,7 @@ class Growth(Admissions):
             need(not count or s.filled == len(s.tokens))
         need(len(s.tokens) == s.slots and not (count and s.keyed))
         until = s.slots + count
-        need(not s.ask.max_tokens or until <= s.ask.max_tokens)
+        need(not s.ask.max_seq_len or until <= s.ask.max_seq_len)
         if not count:
             return
         self.grow(seq, until)
@@ -44,7 +44,7 @@ class Growth(Admissions):
         if until <= len(s.tokens):
             return self.extend(seq, until)
         need(not s.keyed)
-        need(not s.ask.max_tokens or until <= s.ask.max_tokens)
+        need(not s.ask.max_seq_len or until <= s.ask.max_seq_len)
         self.grow(seq, until)
         s.ask = replace(s.ask, keys_only=False)
         s.tokens += [None] * (until - len(s.tokens))

@@ -161,7 +161,7 @@ class Model:
         """Blocks that a request holds on its way, alone in the pool, whatever is found."""
         known, encoder = len(ask.tokens), ask.encoder_tokens
         until = min(known, known if ask.until is None else ask.until)
-        every = known + ask.external + 1
+        every = known + ask.num_external_tokens + 1
         step = min(n for n in (ask.chunk, ask.budget, every) if n is not None)
 
         def steps(pace: Pace) -> int:
@@ -177,15 +177,17 @@ class Model:
         end = self.whole(min(ask.external_until, known))
         if ask.partial:
             pass  # Its first step takes what there is.
-        elif ask.external:
-            most = max(most, first(max(until, ask.external), ask.external + step))
-            most = max(most, first(known, ask.external))
+        elif ask.num_external_tokens:
+            most = max(
+                most, first(max(until, ask.num_external_tokens), ask.num_external_tokens + step)
+            )
+            most = max(most, first(known, ask.num_external_tokens))
         elif end:
             to = min(end + step, max(until, end), known)
             most = max(most, first(to, max(to, 1)))
         else:
             most = max(most, first(until, step))
-        longest = self.most(max(known, ask.max_tokens), encoder)
+        longest = self.most(max(known, ask.max_seq_len), encoder)
         return max(longest, most + sum(self.rows(0, encoder)))
 
     def held_alone(self, s: Seq, until: int) -> int:
@@ -266,7 +268,7 @@ class Model:
 
         whole = [s for s in self.seqs.values() if s.whole]
         return self.spare + sum(
-            self.lacks(max(s.ask.max_tokens, len(s.tokens)), way(s)) for s in whole
+            self.lacks(max(s.ask.max_seq_len, len(s.tokens)), way(s)) for s in whole
         )
 
     def is_cut(self, s: Seq) -> bool:

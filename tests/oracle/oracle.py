@@ -55,7 +55,7 @@ class Oracle(Hands):
 
         self.pool.now += 1
         for _, s in self.every():
-            if covers((s.ask.salt, s.ask.adapter)) and session in (None, s.ask.session):
+            if covers((s.ask.cache_salt, s.ask.lora_name)) and session in (None, s.ask.session):
                 s.private = True
         doomed = [b for b in self.pool.blocks.values() if inside(b)]
         gone = self.pool.forget(self.with_followers(doomed))
@@ -85,7 +85,7 @@ class Oracle(Hands):
         if waits or s.committed != s.cached or not s.ask.reads or s.private:
             return s.cached
         known = tuple(token for token in s.tokens[: s.filled] if token is not None)
-        ask = replace(s.ask, tokens=known, extras=s.extras)
+        ask = replace(s.ask, tokens=known, mm_items=s.mm_items)
         cached = self.found(ask)
         tables = self.check_hits(ask, cached, told.hits)
         if cached > s.cached and self.may_trade(s, tables, fence):

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from kvframe import Extra, Grant, Remap, Request
+from kvframe import Grant, MMItem, Remap, Request
 
 from .admission import Came, Told
 from .machine import Machine
 from .retains import retention
 from .sequence import Ask, Seq, Token
 
-SPACES: list[tuple[str, str, tuple[Extra, ...]]] = [
+SPACES: list[tuple[str, str, tuple[MMItem, ...]]] = [
     *[("", "", ())] * 5,
     ("s", "", ()),
     ("", "s", ()),
-    ("", "", (Extra(2, 6, b"i"),)),
+    ("", "", (MMItem(2, 6, b"i"),)),
 ]
 LONG = 30
 """Tokens of a prompt that goes on where another ended, at the most, or so."""
@@ -67,7 +67,7 @@ class Rules(Machine):
         # What a window or a state leaves there is rarer.
         keys = [key for key in keys if not self.o.kinds[key[0]].full] or keys
         _, salt, adapter, encoder, items, *tokens = self.dice.pick(keys)
-        extras = tuple(Extra(*item) for item in items)
+        extras = tuple(MMItem(*item) for item in items)
         more = self.dice.bits(1 + self.dice.below(self.o.unit))
         return Ask((*tokens, *more), salt, adapter, extras, encoder, self.other_input()[1])
 
@@ -86,27 +86,27 @@ class Rules(Machine):
         more: dict[str, Any] = {}
         match dice.below(16):
             case 8:
-                more = {"read": False}
+                more = {"read_cache": False}
             case 9:
-                more = {"insert": False}
+                more = {"write_cache": False}
             case 10 | 11:
                 more = {"partial": True}
             case 12:
                 more = {"until": dice.below(len(tokens) + 2)}
             case 13:
                 longest = len(tokens) + dice.below(3 * self.size)
-                more = {"max_tokens": longest, "whole_sequence": dice.one_in(2)}
+                more = {"max_seq_len": longest, "full_sequence_must_fit": dice.one_in(2)}
             case 14:
                 more = {"keys_only": self.setup.takes_keys and len(tokens) > 0}
             case 15:
-                more = {"read": False, "insert": False}
+                more = {"read_cache": False, "write_cache": False}
             case _:
                 pass
         if dice.one_in(3):
             more["chunk"] = dice.below(2 * self.size)
         if dice.one_in(4):
             hits = dice.below(max(len(tokens) - 1, 0) // self.o.unit + 1)
-            more["external"] = hits * self.o.unit + dice.one_in(12)
+            more["num_external_tokens"] = hits * self.o.unit + dice.one_in(12)
         if dice.one_in(16):
             more["external_until"] = dice.below(len(tokens) + 2)
         if dice.one_in(3) and (self.o.plain or dice.one_in(8)):
@@ -150,10 +150,15 @@ class Rules(Machine):
         same = s.tokens[: s.slots + 1 - self.dice.pick([0, 0, 1, self.dice.below(s.slots)])]
         tokens = (*(t for t in same if t is not None), *self.dice.bits(self.dice.below(3)))
         ask = replace(
-            self.ask(), tokens=tokens, external=0, external_until=0, read=True, max_tokens=0
+            self.ask(),
+            tokens=tokens,
+            num_external_tokens=0,
+            external_until=0,
+            read_cache=True,
+            max_seq_len=0,
         )
-        ask = replace(ask, keys_only=False, join=True, extras=s.extras)
-        ask = replace(ask, salt=s.ask.salt, adapter=s.ask.adapter)
+        ask = replace(ask, keys_only=False, join=True, mm_items=s.mm_items)
+        ask = replace(ask, cache_salt=s.ask.cache_salt, lora_name=s.ask.lora_name)
         self.come(self.request(ask), ask)
 
     def admit(self) -> None:
@@ -198,7 +203,7 @@ class Rules(Machine):
         seq = grant.seq
         self.coming[seq] = []
         ask = self.o.live(seq).ask
-        epoch = self.plane.epochs[seq] = self.plane.now(ask.salt, ask.adapter)
+        epoch = self.plane.epochs[seq] = self.plane.now(ask.cache_salt, ask.lora_name)
         self.count("hit", grant.cached_tokens > 0)
         self.count("joined", grant.joined_tokens > 0)
         self.count("partial", grant.cached_tokens % self.o.unit > 0)
@@ -222,7 +227,7 @@ class Rules(Machine):
             self.in_flight += 1
             fence = max(self.in_flight - self.dice.below(3), 0)
         known = tuple(token for token in s.tokens[: s.filled] if token is not None)
-        ask = replace(s.ask, tokens=known, extras=s.extras)
+        ask = replace(s.ask, tokens=known, mm_items=s.mm_items)
         if self.setup.partial:
             # Whole blocks alone: a partial one behind them may follow other copies of them.
             ask = replace(ask, tokens=known[: self.o.found(ask) + 1])

@@ -116,7 +116,7 @@ class AllRules(StepRules):
             ("failed", lambda: kv.failed(0), lambda _: o.failed(0)),
             ("loaded", lambda: kv.loaded(10**9, 0), lambda _: o.loaded(10**9, 0)),
         ]
-        never = Ask(tuple(self.dice.bits(8)), max_tokens=10**6)
+        never = Ask(tuple(self.dice.bits(8)), max_seq_len=10**6)
         name, call, model = self.dice.pick(wrong)
         self.both(f"{name} {stale:#x}", call, model)
         self.come(self.request(never), never)

@@ -23,7 +23,7 @@ class HandRules(PoolRules):
         ask = replace(self.prompt(), encoder=b"", encoder_tokens=0)
         if len(self.pins) > 2:
             return self.unpin()
-        space = {name: ask.space[name] for name in ("salt", "adapter", "extras")}
+        space = {name: ask.space[name] for name in ("cache_salt", "lora_name", "mm_items")}
         # A token more than what is found: the last block may be, and nothing behind it, which may
         # follow other copies.
         found = self.o.found(ask, whole=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kvframe import Extra
+from kvframe import MMItem
 
 from .rules import Rules
 from .sequence import Ask
@@ -154,7 +154,7 @@ class PoolRules(Rules):
         )
         self.both(
             f"clear adapter {adapter!r} salt {salt!r} session {session}",
-            lambda: self.kv.clear_cache(adapter=adapter, salt=salt, session=session),
+            lambda: self.kv.clear_cache(lora_name=adapter, cache_salt=salt, session=session),
             lambda gone: self.same("gone", gone, self.o.clear_scope(adapter, salt, session)),
         )
         if session is None:
@@ -217,13 +217,13 @@ class PoolRules(Rules):
         if self.o.pool.attached and self.dice.one_in(2):
             # Exactly what somebody attached a handle to.
             salt, adapter, encoder, items, *tokens = self.dice.pick(list(self.o.pool.attached))
-            extras = tuple(Extra(*item) for item in items)
+            extras = tuple(MMItem(*item) for item in items)
             ask = Ask(tuple(tokens), salt, adapter, extras, encoder)
             self.count("attached", self.dice.one_in(2) and self.come(self.request(ask), ask))
         if self.dice.one_in(2):
             hit = self.kv.lookup(self.request(replace(ask, join=False, encoder_tokens=0)))
         else:
-            ask = replace(ask, keys_only=False, external=0, external_until=0)
+            ask = replace(ask, keys_only=False, num_external_tokens=0, external_until=0)
             hit = self.kv.lookup(list(ask.tokens), **ask.space)
         if ask.reads:
             self.same("found", hit.tokens, self.o.lookup(ask, self.told(ask)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from kvframe import Extra, Retention
+from kvframe import MMItem, Retention
 
 if TYPE_CHECKING:
     from .joins import Join
@@ -19,22 +19,22 @@ class Ask:
     """A request, as `kvframe.Request` takes it."""
 
     tokens: tuple[int, ...]
-    salt: str = ""
-    adapter: str = ""
-    extras: tuple[Extra, ...] = ()
+    cache_salt: str = ""
+    lora_name: str = ""
+    mm_items: tuple[MMItem, ...] = ()
     encoder: bytes = b""
     encoder_tokens: int = 0
-    read: bool = True
-    insert: bool = True
+    read_cache: bool = True
+    write_cache: bool = True
     resumed: bool = False
     partial: bool = False
     chunk: int | None = None
     budget: int | None = None
     """Of a step: no word of the request's own."""
     until: int | None = None
-    max_tokens: int = 0
-    whole_sequence: bool = False
-    external: int = 0
+    max_seq_len: int = 0
+    full_sequence_must_fit: bool = False
+    num_external_tokens: int = 0
     external_until: int = 0
     join: bool = False
     session: int = 0
@@ -51,19 +51,19 @@ class Ask:
 
     @property
     def reads(self) -> bool:
-        return self.read and not self.nameless
+        return self.read_cache and not self.nameless
 
     @property
     def inserts(self) -> bool:
-        return self.insert and not self.nameless
+        return self.write_cache and not self.nameless
 
     @property
     def space_name(self) -> tuple[str, str, bytes]:
-        return self.salt, self.adapter, self.encoder
+        return self.cache_salt, self.lora_name, self.encoder
 
     @property
     def space(self) -> dict[str, Any]:
-        names = ("salt", "adapter", "extras", "encoder")
+        names = ("cache_salt", "lora_name", "mm_items", "encoder")
         return {name: getattr(self, name) for name in names}
 
     def __repr__(self) -> str:
@@ -89,7 +89,7 @@ class Seq:
 
     ask: Ask
     tokens: list[Token]
-    extras: tuple[Extra, ...]
+    mm_items: tuple[MMItem, ...]
     tables: list[list[int | None]]
     slots: int
     committed: int
@@ -125,15 +125,15 @@ class Seq:
         return self.encoder_found or self.committed > max(self.cached, self.brought)
 
     def key(self, group: int, upto: int) -> tuple[Any, ...]:
-        return (group, *head(self.ask, self.tokens, self.extras, upto))
+        return (group, *head(self.ask, self.tokens, self.mm_items, upto))
 
     def cut(self, length: int) -> None:
         """What is cut is gone, and so is what an item said of it."""
         self.keyed = self.keyed and length > 0
         self.apart = self.apart if self.apart and self.apart[0] < length else None
         del self.tokens[length:]
-        inside = [e for e in self.extras if e.start < length]
-        self.extras = tuple(e._replace(end=min(e.end, length)) for e in inside)
+        inside = [e for e in self.mm_items if e.start < length]
+        self.mm_items = tuple(e._replace(end=min(e.end, length)) for e in inside)
 
     def twin(self) -> Seq:
         tables = [list(table) for table in self.tables]
@@ -144,17 +144,17 @@ class Seq:
         known = tuple(t for t in self.tokens[: self.filled] if t is not None)
         return Ask(
             known,
-            self.ask.salt,
-            self.ask.adapter,
-            self.extras,
+            self.ask.cache_salt,
+            self.ask.lora_name,
+            self.mm_items,
             self.ask.encoder,
             self.ask.encoder_tokens,
-            read=self.ask.read,
-            insert=self.ask.insert,
+            read_cache=self.ask.read_cache,
+            write_cache=self.ask.write_cache,
             resumed=True,
             chunk=self.ask.chunk,
-            max_tokens=self.ask.max_tokens,
-            whole_sequence=self.whole,
+            max_seq_len=self.ask.max_seq_len,
+            full_sequence_must_fit=self.whole,
             session=self.ask.session,
             turn=self.ask.turn,
             request_class=self.ask.request_class,
@@ -164,16 +164,16 @@ class Seq:
 
 
 def head(
-    ask: Ask, tokens: list[Token] | tuple[int, ...], extras: tuple[Extra, ...], upto: int
+    ask: Ask, tokens: list[Token] | tuple[int, ...], extras: tuple[MMItem, ...], upto: int
 ) -> tuple[Any, ...]:
     """All that the KV of the first tokens depends on."""
     items = tuple((e.start, min(e.end, upto), e.id) for e in extras if e.start < upto)
-    return (ask.salt, ask.adapter, ask.encoder, items, *tokens[:upto])
+    return (ask.cache_salt, ask.lora_name, ask.encoder, items, *tokens[:upto])
 
 
 def cross_key(ask: Ask, group: int, row: int) -> tuple[Any, ...]:
     """All that the KV of another input depends on."""
-    return (group, ask.salt, ask.adapter, ask.encoder, "input", ask.encoder_tokens, row)
+    return (group, ask.cache_salt, ask.lora_name, ask.encoder, "input", ask.encoder_tokens, row)
 
 
 @dataclass

@@ -200,7 +200,7 @@ def check(o: Oracle, call: Call) -> None:
         need(call.unknown or not tokens or filled == known)
         whole = len(s.tokens) == s.slots and not (tokens and s.keyed)
         need(seq in cuts or whole)
-        need(not s.ask.max_tokens or after[seq][0] + len(tokens) <= s.ask.max_tokens)
+        need(not s.ask.max_seq_len or after[seq][0] + len(tokens) <= s.ask.max_seq_len)
     for seq, until in call.extend:
         need(seq not in cuts and o.live(seq).slots <= until <= len(o.live(seq).tokens))
 

@@ -74,7 +74,7 @@ def test_pages_hold_what_was_written_and_zeros(order: str) -> None:
     """Ferrum's own numbers, in a fresh block and in one that somebody used before."""
     kv, pool = new(4, order)
     for _ in range(2):
-        grant = kv.admit(np.arange(6), read=False)
+        grant = kv.admit(np.arange(6), read_cache=False)
         table = kv.block_table(grant.seq)
         pool.zero(table)
         keys = np.array([[p * 100 + i for i in range(8)] for p in range(6)], np.float32)

@@ -8,7 +8,7 @@ import numpy as np
 
 from kvframe import CapacityError, KVCacheManager, NeverFitsError
 from kvframe.events import EventKind
-from kvframe.request import Extra
+from kvframe.request import MMItem
 
 STORED = {EventKind.STORE: "stored", EventKind.EVICT: "removed", EventKind.FORGET: "removed"}
 
@@ -155,4 +155,4 @@ def _apart(salt: str = "", image: list[Any] | None = None) -> dict[str, Any]:
     if image is None:
         return {"salt": salt}
     start, count, name = image
-    return {"salt": salt, "extras": [Extra(start, start + count, name.encode())]}
+    return {"salt": salt, "extras": [MMItem(start, start + count, name.encode())]}

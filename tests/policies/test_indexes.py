@@ -29,7 +29,7 @@ def order_of_death(kv: KVCacheManager, seed: int, requests: int) -> list[Any]:
         ]
         prompt.append(0)
         prompts.append(prompt[:-1])
-        grant = kv.admit(prompt, salt=dice.choice(("", "", "s")), session=dice.randint(0, 3))
+        grant = kv.admit(prompt, cache_salt=dice.choice(("", "", "s")), session=dice.randint(0, 3))
         told.append((grant.cached_tokens, kv.block_table(grant.seq).tolist()))
         kv.commit(grant.seq, len(prompt))
         kv.release(grant.seq)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kvframe import KVCacheManager, Request, SlotCache
-from kvframe.native import COLUMNS, USE
+from kvframe.native import ACCESS, COLUMNS
 from kvframe.observe.redrive import redrive
 from kvframe.policies import NO_NEXT_USE, BatchedEviction, Candidates
 from kvframe.policies.tier import TierPolicy, Use
@@ -31,7 +31,7 @@ def outlook(*uses: int | None) -> Any:
 
 
 def serve(kv: KVCacheManager, prompt: list[int], *uses: int | None) -> None:
-    grant = kv.admit(prompt, outlook=outlook(*uses) if uses else None)
+    grant = kv.admit(prompt, next_use=outlook(*uses) if uses else None)
     if (plan := kv.take_plan()) is not None:
         kv.done(plan.ticket)
     kv.commit(grant.seq, len(prompt))
@@ -92,7 +92,7 @@ def test_a_request_that_hits_says_anew() -> None:
 
 
 def preempted(kv: KVCacheManager, prompt: list[int]) -> None:
-    grant = kv.admit(prompt, outlook=outlook(7, 7))
+    grant = kv.admit(prompt, next_use=outlook(7, 7))
     again = kv.preempt(grant.seq)
     grant = kv.admit(again)
     kv.commit(grant.seq, len(prompt))
@@ -100,7 +100,7 @@ def preempted(kv: KVCacheManager, prompt: list[int]) -> None:
 
 
 def forked(kv: KVCacheManager, prompt: list[int]) -> None:
-    grant = kv.admit(prompt, outlook=outlook(7, 7))
+    grant = kv.admit(prompt, next_use=outlook(7, 7))
     child = kv.fork(grant.seq)
     kv.release(grant.seq)
     kv.commit(child, len(prompt))
@@ -108,21 +108,21 @@ def forked(kv: KVCacheManager, prompt: list[int]) -> None:
 
 
 def grown(kv: KVCacheManager, prompt: list[int]) -> None:
-    grant = kv.admit(prompt[:2], outlook=outlook(7, 7))
+    grant = kv.admit(prompt[:2], next_use=outlook(7, 7))
     kv.append(grant.seq, prompt[2:])
     kv.commit(grant.seq, len(prompt))
     kv.release(grant.seq)
 
 
 def loaded(kv: KVCacheManager, prompt: list[int]) -> None:
-    grant = kv.admit([*prompt, 1], outlook=outlook(7, 7), external=8)
+    grant = kv.admit([*prompt, 1], next_use=outlook(7, 7), num_external_tokens=8)
     assert grant.load is not None
     kv.done(grant.load)
     kv.release(grant.seq)
 
 
 def in_steps(kv: KVCacheManager, prompt: list[int]) -> None:
-    request = Request(prompt, outlook=outlook(7, 7), chunk=4)
+    request = Request(prompt, next_use=outlook(7, 7), chunk=4)
     (grant,) = kv.step(admit=[request]).grants
     assert grant is not None
     kv.step(commit=([grant.seq], [4]), extend=([grant.seq], [8]))
@@ -198,7 +198,7 @@ def test_a_native_policy_has_a_column_and_is_told_with_events() -> None:
     told: list[list[int]] = []
 
     def note(n: int, use: int) -> None:
-        facts = np.frombuffer(ctypes.string_at(use, USE.itemsize), USE)[0]
+        facts = np.frombuffer(ctypes.string_at(use, ACCESS.itemsize), ACCESS)[0]
         words = ctypes.string_at(int(facts["next_uses"]), 4 * n)
         told.append(np.frombuffer(words, np.uint32).tolist())
 

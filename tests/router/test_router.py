@@ -142,11 +142,13 @@ def test_workers_that_hash_differently_are_asked_by_tokens() -> None:
     assert index.stored(1, [11, 12], None, [1, 2, 3, 4, 5, 6, 7, 8]) == 2
     assert index.stored(2, [-5], None, np.array([1, 2, 3, 4], np.uint32)) == 1
     assert index.stored(2, [6], 99, [5, 6, 7, 8]) == 0
-    assert index.stored(1, [21], None, [1, 2, 3, 4], salt="tenant", adapter="lora") == 1
+    assert index.stored(1, [21], None, [1, 2, 3, 4], cache_salt="tenant", lora_name="lora") == 1
     prompt = [1, 2, 3, 4, 5, 6, 7, 8, 9]
     assert {w: r.gpu for w, r in index.match_tokens(prompt).items()} == {1: 2, 2: 1}
-    assert {w: r.gpu for w, r in index.match_tokens(prompt, salt="tenant").items()} == {}
-    assert index.match_tokens(prompt, salt="tenant", adapter="lora") == {1: Reach(1, 1, 1, 1)}
+    assert {w: r.gpu for w, r in index.match_tokens(prompt, cache_salt="tenant").items()} == {}
+    assert index.match_tokens(prompt, cache_salt="tenant", lora_name="lora") == {
+        1: Reach(1, 1, 1, 1)
+    }
     assert index.counts().unplaced == 1
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kvframe import Extra, RouterIndex, UsageError
+from kvframe import MMItem, RouterIndex, UsageError
 from kvframe.wire import apply, decode
 
 STORED = ["block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium"]
@@ -67,9 +67,9 @@ def test_maps_and_arrays_make_the_same_index() -> None:
     prompt = list(range(20))
     for index in (maps, arrays):
         assert index.match_tokens(prompt)[7] == (3, 3, 3, 3)
-        assert index.match_tokens(prompt, adapter="L")[7].gpu == 1
-        assert index.match_tokens(prompt, salt="s")[7].gpu == 1
-        assert index.match_tokens(prompt, salt="t") == {}
+        assert index.match_tokens(prompt, lora_name="L")[7].gpu == 1
+        assert index.match_tokens(prompt, cache_salt="s")[7].gpu == 1
+        assert index.match_tokens(prompt, cache_salt="t") == {}
         index.removed(7, [1, 2, 3], medium="GPU")
         assert index.match_tokens(prompt)[7] == (0, 2, 2, 2)
     assert maps.counts() == arrays.counts()
@@ -185,14 +185,14 @@ def test_a_bare_salt_and_a_numbered_adapter_set_tenants_apart() -> None:
     stored(index, [4], lora_id=5)
     prompt = range(5)
     assert index.match_tokens(prompt) == {}
-    assert index.match_tokens(prompt, salt="L", adapter="L") == {}
+    assert index.match_tokens(prompt, cache_salt="L", lora_name="L") == {}
     stored(index, [5], cache_salt="u", extra_keys=[["dynamo-cache-salt:u"]])
     stored(index, [6], lora_id=6, extra_keys=[[6]])
     for salt, adapter in (("s", None), (None, "M"), (None, "5"), ("u", None), (None, "6")):
-        assert index.match_tokens(prompt, salt=salt, adapter=adapter)[7].gpu == 1
-    image = Extra(0, 1, b"image")
-    assert index.match_tokens(prompt, salt="t", adapter="L", extras=[image])[7].gpu == 1
-    assert index.match_tokens(prompt, salt="t", adapter="L") == {}
+        assert index.match_tokens(prompt, cache_salt=salt, lora_name=adapter)[7].gpu == 1
+    image = MMItem(0, 1, b"image")
+    assert index.match_tokens(prompt, cache_salt="t", lora_name="L", mm_items=[image])[7].gpu == 1
+    assert index.match_tokens(prompt, cache_salt="t", lora_name="L") == {}
 
 
 @pytest.mark.scenario("VT10", "MK-B16")
@@ -209,23 +209,23 @@ def test_images_of_the_same_placeholders_are_told_apart() -> None:
         stored(index, hashes, token_ids=ids, extra_keys=keys, **more)
 
     tell_of([1, 2, 3], "cat")
-    cat, dog = (Extra(2, 9, image) for image in (b"cat", b"dog"))
-    assert index.match_tokens(ids, extras=[cat])[7].gpu == 3
-    assert index.match_tokens(ids, extras=[dog]) == index.match_tokens(ids) == {}
-    assert index.match_tokens(ids, extras=[Extra(1, 9, b"cat")]) == {}
+    cat, dog = (MMItem(2, 9, image) for image in (b"cat", b"dog"))
+    assert index.match_tokens(ids, mm_items=[cat])[7].gpu == 3
+    assert index.match_tokens(ids, mm_items=[dog]) == index.match_tokens(ids) == {}
+    assert index.match_tokens(ids, mm_items=[MMItem(1, 9, b"cat")]) == {}
     tell_of([11, 12, 13], "dog", lora_name="L")
-    assert index.match_tokens(ids, extras=[dog], adapter="L")[7].gpu == 3
-    assert index.match_tokens(ids, extras=[dog]) == {}
+    assert index.match_tokens(ids, mm_items=[dog], lora_name="L")[7].gpu == 3
+    assert index.match_tokens(ids, mm_items=[dog]) == {}
     # The text before an image is shared, and a block behind it has no keys of its own.
     stored(index, [21, 22, 23], token_ids=ids, extra_keys=[None, [["cat", 1]], None])
-    later = Extra(5, 7, b"cat")
-    assert index.match_tokens(ids, extras=[later])[7].gpu == 3
+    later = MMItem(5, 7, b"cat")
+    assert index.match_tokens(ids, mm_items=[later])[7].gpu == 3
     assert index.match_tokens(ids)[7].gpu == 1
-    assert index.match_tokens(ids, extras=[later, Extra(9, 10, b"dog")])[7].gpu == 2
+    assert index.match_tokens(ids, mm_items=[later, MMItem(9, 10, b"dog")])[7].gpu == 2
     # Two in a block, and one that ends where the next block begins.
     stored(index, [31], token_ids=ids[:4], extra_keys=[[["a", 0], ["b", 2]]])
-    both = [Extra(2, 4, b"b"), Extra(0, 2, b"a")]
-    assert index.match_tokens(ids, extras=both)[7].gpu == 1
+    both = [MMItem(2, 4, b"b"), MMItem(0, 2, b"a")]
+    assert index.match_tokens(ids, mm_items=both)[7].gpu == 1
 
 
 @pytest.mark.scenario("VT10", "MK-B16")

@@ -111,10 +111,10 @@ def test_a_decode_step_and_a_cut() -> None:
 def test_namespaces_and_weights_share_nothing() -> None:
     kv = SlotCache(4, 64)
     served(kv, [1, 2, 3], salt="a", adapter="bc")
-    assert kv.lookup([1, 2, 3, 4], salt="ab", adapter="c") == 0
-    assert kv.lookup([1, 2, 3, 4], salt="a", adapter="bc") == 3
+    assert kv.lookup([1, 2, 3, 4], cache_salt="ab", lora_name="c") == 0
+    assert kv.lookup([1, 2, 3, 4], cache_salt="a", lora_name="bc") == 3
     assert kv.set_fingerprint("others") == 1
-    assert kv.lookup([1, 2, 3, 4], salt="a", adapter="bc") == 0
+    assert kv.lookup([1, 2, 3, 4], cache_salt="a", lora_name="bc") == 0
     assert kv.clear_cache() == 0
 
 
@@ -133,7 +133,7 @@ def test_wrong_values_are_named() -> None:
     with pytest.raises(NeverFitsError):
         kv.admit([0] * 5)
     with pytest.raises(UsageError, match=r"salt = 3"):
-        kv.lookup([1], salt=3)  # type: ignore[arg-type]
+        kv.lookup([1], cache_salt=3)  # type: ignore[arg-type]
 
 
 class Shortest(BatchedEviction):
@@ -195,7 +195,7 @@ def test_a_pinned_slot_is_not_given_up() -> None:
     assert pin is not None
     assert (pin.slot, pin.tokens) == (0, 3)
     assert kv.pin([5], owner="one") is None
-    assert kv.pin([1, 2], salt="x") is None
+    assert kv.pin([1, 2], cache_salt="x") is None
     assert kv.eviction_order().tolist() == [1]
     for word in range(20, 30):
         assert served(kv, [word, word])[0] == 1
@@ -327,13 +327,13 @@ def test_an_adapter_salt_or_session_is_forgotten() -> None:
 
     for space in spaces:
         served(kv, prompt, **space)
-    live = kv.admit([1, 2, 3, 4, 5], adapter="a")
+    live = kv.admit([1, 2, 3, 4, 5], lora_name="a")
     kv.commit(live.seq, 5)
-    pin, other = kv.pin(prompt, adapter="a", salt="s"), kv.pin(prompt, salt="s")
+    pin, other = kv.pin(prompt, lora_name="a", cache_salt="s"), kv.pin(prompt, cache_salt="s")
     assert pin is not None
     assert other is not None
     assert found() == [4] * 4
-    assert kv.clear_cache(adapter="a") == 1
+    assert kv.clear_cache(lora_name="a") == 1
     kv.check_integrity()
     assert found() == [4, 0, 0, 4]
     assert (kv.slots()[pin.slot].state, kv.slots()[live.slot].state) == ("empty", "live")
@@ -344,11 +344,11 @@ def test_an_adapter_salt_or_session_is_forgotten() -> None:
     kv.unpin(pin)
     assert found() == [4, 0, 0, 4]
     assert [slot.pins for slot in kv.slots()] == [0, 0, 0, 1, 0, 0]
-    assert kv.clear_cache(adapter="a") == 0
+    assert kv.clear_cache(lora_name="a") == 0
     served(kv, prompt, adapter="a")
-    assert kv.clear_cache(adapter="", salt="s") == 1
+    assert kv.clear_cache(lora_name="", cache_salt="s") == 1
     assert found() == [4, 4, 0, 0]
-    assert kv.clear_cache(salt="") == 2
+    assert kv.clear_cache(cache_salt="") == 2
     assert [slot.state for slot in kv.slots()] == ["empty"] * 6
     kv.unpin(other)
     kv.check_integrity()
@@ -371,7 +371,7 @@ def test_of_a_session_goes_what_it_alone_used() -> None:
     assert (kv.lookup([*head, 6, 7, 0]), kv.lookup([8, 9, 8, 0])) == (3, 0)
     # Another session goes on where the first ended: all before is shared from then on.
     served(kv, [*head, 9], use=Use(session="chat 3"))
-    assert kv.clear_cache(session="chat 3", adapter="a") == 0
+    assert kv.clear_cache(session="chat 3", lora_name="a") == 0
     kv.clear_cache(session="chat 3")
     assert kv.lookup([*head, 9, 0]) == 3
     for pin in pins:
@@ -400,14 +400,14 @@ def test_nothing_of_what_was_forgotten_is_found_among_random_calls(policy: str) 
             case 0 | 1 if live:
                 kv.release(seq := dice.choice(list(live)))
                 del live[seq]
-            case 2 if (pin := kv.pin(prompt, adapter=adapter)) is not None:
+            case 2 if (pin := kv.pin(prompt, lora_name=adapter)) is not None:
                 pins.append(pin)
                 if len(pins) > 2:
                     kv.unpin(pins.pop(0))
             case 3 if dice.random() < 0.3:
-                kv.clear_cache(adapter=adapter)
+                kv.clear_cache(lora_name=adapter)
                 users = {name: who for name, who in users.items() if name[0] != adapter}
-                assert kv.lookup([*prompt, 9], adapter=adapter) == 0
+                assert kv.lookup([*prompt, 9], lora_name=adapter) == 0
             case 4 if dice.random() < 0.3:
                 kv.clear_cache(session=session)
                 users = {name: who for name, who in users.items() if who != {session}}
@@ -415,7 +415,7 @@ def test_nothing_of_what_was_forgotten_is_found_among_random_calls(policy: str) 
                 (kv.done if dice.random() < 0.8 else kv.failed)(plans.pop(0))
             case _:
                 try:
-                    grant = kv.admit(prompt, adapter=adapter, use=Use(session=session))
+                    grant = kv.admit(prompt, lora_name=adapter, use=Use(session=session))
                 except CapacityError:
                     continue
                 if (plan := kv.take_plan()) is not None:
@@ -426,5 +426,5 @@ def test_nothing_of_what_was_forgotten_is_found_among_random_calls(policy: str) 
                 for end in range(1, len(prompt) + 1):
                     users.setdefault((adapter, tuple(prompt[:end])), set()).add(session)
         kv.check_integrity()
-        reach = kv.lookup([*prompt, 9], adapter=adapter)
+        reach = kv.lookup([*prompt, 9], lora_name=adapter)
         assert reach == 0 or (adapter, tuple(prompt[:reach])) in users

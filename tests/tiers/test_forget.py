@@ -12,7 +12,12 @@ from kvframe.tiers import SwapCost, Swapped
 from .helpers import BLOCK, Engine, Shelf, below, host, text
 
 TEXT = text(1, 13)
-SPACES: list[dict[str, Any]] = [{}, {"adapter": "a"}, {"adapter": "a", "salt": "s"}, {"salt": "s"}]
+SPACES: list[dict[str, Any]] = [
+    {},
+    {"lora_name": "a"},
+    {"lora_name": "a", "cache_salt": "s"},
+    {"cache_salt": "s"},
+]
 
 
 def best(engine: Engine) -> list[int]:
@@ -35,14 +40,14 @@ def test_an_adapter_that_is_loaded_anew_finds_nothing_in_any_tier(where: str) ->
     elif where == "store":
         engine.only_below()
     assert best(engine) == [12] * 4
-    engine.tiers.clear_cache(adapter="a")
+    engine.tiers.clear_cache(lora_name="a")
     assert best(engine) == [12, 0, 0, 12]
     engine.settle()
     assert best(engine) == [12, 0, 0, 12]
     assert len(engine.tiers.below[0].books.stored()) == 6
     engine.run(TEXT, adapter="a")
     assert best(engine) == [12, 12, 0, 12]
-    engine.tiers.clear_cache(salt="s")
+    engine.tiers.clear_cache(cache_salt="s")
     assert best(engine) == [12, 12, 0, 0]
     engine.tiers.clear_cache()
     assert best(engine) == [0] * 4
@@ -55,9 +60,9 @@ def test_what_is_on_its_way_is_dropped_where_it_arrives() -> None:
     grant = engine.start(TEXT, adapter="a")
     engine.compute(grant.seq)
     assert engine.tiers.offload(grant.seq) == 3
-    engine.tiers.clear_cache(adapter="a")
+    engine.tiers.clear_cache(lora_name="a")
     engine.settle()
-    assert engine.tiers.lookup(TEXT, adapter="a").best == 0
+    assert engine.tiers.lookup(TEXT, lora_name="a").best == 0
     # It still runs, and gives nothing away.
     assert engine.tiers.offload(grant.seq) == 0
     engine.kv.release(grant.seq)
@@ -65,18 +70,18 @@ def test_what_is_on_its_way_is_dropped_where_it_arrives() -> None:
     # A prefetch is under way, and then a load.
     engine.run(TEXT, adapter="a")
     engine.only_below()
-    engine.tiers.prefetch(TEXT, adapter="a")
-    engine.tiers.clear_cache(adapter="a")
+    engine.tiers.prefetch(TEXT, lora_name="a")
+    engine.tiers.clear_cache(lora_name="a")
     engine.settle()
-    assert engine.tiers.lookup(TEXT, adapter="a").best == 0
+    assert engine.tiers.lookup(TEXT, lora_name="a").best == 0
     engine.run(TEXT, adapter="a")
     engine.forget()
     grant = engine.start(TEXT, adapter="a")
     assert grant.load is not None
-    engine.tiers.clear_cache(adapter="a")
+    engine.tiers.clear_cache(lora_name="a")
     engine.settle()
-    assert engine.kv.lookup(TEXT, adapter="a").tokens == 0
-    assert engine.tiers.lookup(TEXT, adapter="a").best == 0
+    assert engine.kv.lookup(TEXT, lora_name="a").tokens == 0
+    assert engine.tiers.lookup(TEXT, lora_name="a").best == 0
     engine.tiers.check_integrity()
 
 
@@ -89,7 +94,7 @@ def test_a_sequence_that_was_swapped_out_is_computed_again() -> None:
         grant = engine.start(text(len(swapped), 13), adapter=adapter)
         engine.compute(grant.seq)
         if len(swapped) == 2:
-            engine.tiers.clear_cache(adapter="a")
+            engine.tiers.clear_cache(lora_name="a")
         out = engine.tiers.preempt(grant.seq, cost)
         engine.settle()
         swapped.append(out)
@@ -130,11 +135,11 @@ def test_pages_from_before_a_restart_may_be_of_any_adapter(tmp_path: Path) -> No
         engine.run(TEXT, adapter=adapter)
     engine.tiers.close()
     engine = start()
-    assert [engine.tiers.lookup(TEXT, adapter=a).best for a in ("", "a", "b")] == [12] * 3
+    assert [engine.tiers.lookup(TEXT, lora_name=a).best for a in ("", "a", "b")] == [12] * 3
     engine.run(TEXT)
-    engine.tiers.clear_cache(adapter="a")
+    engine.tiers.clear_cache(lora_name="a")
     # Whose the others are was never said; none of them may be the old adapter's.
-    assert [engine.tiers.lookup(TEXT, adapter=a).best for a in ("", "a", "b")] == [12, 0, 0]
+    assert [engine.tiers.lookup(TEXT, lora_name=a).best for a in ("", "a", "b")] == [12, 0, 0]
     engine.tiers.close()
 
 
@@ -216,7 +221,7 @@ def sharing(objects: dict[str, bytes]) -> Engine:
 
 @pytest.mark.scenario("F30")
 @pytest.mark.parametrize(
-    "scope", [{"adapter": "a"}, {"salt": "s"}, {"adapter": "a", "salt": "s"}, {}]
+    "scope", [{"lora_name": "a"}, {"cache_salt": "s"}, {"lora_name": "a", "cache_salt": "s"}, {}]
 )
 def test_what_others_wrote_before_an_adapter_was_loaded_anew_is_not_read(
     scope: dict[str, Any],

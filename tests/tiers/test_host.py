@@ -98,7 +98,7 @@ def test_tiers_that_cannot_be_are_told(tiers: list[TierConfig], message: str) ->
         ({"host": [NumpyPool(Layout.of(BLOCK_FIRST, WIDE, 16))]}, "must be BLPTH, dense, with 16"),
         ({"movers": [None, None]}, "movers: 2 of them for 1 parts"),
         ({"model": 5}, "model = 5: must be a string"),
-        ({"salt": "\ud800"}, "salt = .*surrogates not allowed"),
+        ({"cache_salt": "\ud800"}, "cache_salt = .*surrogates not allowed"),
     ],
 )
 def test_what_tiers_are_given_is_checked(wrong: dict[str, Any], message: str) -> None:
@@ -281,9 +281,9 @@ def test_prompts_of_other_tenants_and_adapters_are_other_pages() -> None:
     engine.run(one, salt="a")
     engine.forget()
     assert engine.tiers.lookup(one).best == 0
-    assert engine.tiers.lookup(one, salt="b").best == 0
-    assert engine.tiers.lookup(one, adapter="a").best == 0
-    assert engine.tiers.lookup(one, salt="a").best == 12
+    assert engine.tiers.lookup(one, cache_salt="b").best == 0
+    assert engine.tiers.lookup(one, lora_name="a").best == 0
+    assert engine.tiers.lookup(one, cache_salt="a").best == 12
 
 
 @pytest.mark.scenario("T7", "T5")

@@ -225,7 +225,7 @@ class Sequences(FullAttentionCacheAllocator):  # type: ignore[misc]
         self, request_id: str, prompt: npt.NDArray[np.uint32], until: int, *, read: bool
     ) -> Running | None:
         try:
-            grant = self.kv.admit(prompt, until=until, read=read)
+            grant = self.kv.admit(prompt, until=until, read_cache=read)
         except CapacityError:
             return None
         run = Running(grant.seq, len(prompt), grant.granted_tokens, grant.cached_tokens)

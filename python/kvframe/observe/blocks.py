@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from kvframe.events import EventKind as K
 from kvframe.observe.log import Event, EventLog, checked
-from kvframe.request import Extra, Request
+from kvframe.request import MMItem, Request
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class BlockStored:
     salt: str = ""
     adapter: str = ""
     encoder: bytes = b""
-    extras: tuple[Extra, ...] = ()
+    extras: tuple[MMItem, ...] = ()
     session: int = 0
     medium: str = "GPU"
     origin: Literal["new", "reused"] = "new"
@@ -77,19 +77,18 @@ class _Asked:
     salt: str = ""
     adapter: str = ""
     encoder: bytes = b""
-    extras: tuple[Extra, ...] = ()
+    extras: tuple[MMItem, ...] = ()
     session: int = 0
 
     @classmethod
     def of(cls, request: Request) -> _Asked:
-        _, space, extras, session, _ = request.core.parts()
-        salt, adapter, encoder = (bytes(part) for part in space)
-        items = tuple(Extra(*item) for item in extras)
-        return cls(salt.decode(), adapter.decode(), encoder, items, session)
+        items = tuple(MMItem(*item) for item in request.mm_items)
+        names = request.cache_salt, request.lora_name
+        return cls(*names, request.encoder, items, request.session)
 
     def cut(self, length: int) -> _Asked:
         """Where so many tokens are left: what comes instead of an item is not the item."""
-        items = (Extra(x.start, min(x.end, length), x.id) for x in self.extras if x.start < length)
+        items = (MMItem(x.start, min(x.end, length), x.id) for x in self.extras if x.start < length)
         return replace(self, extras=tuple(items)) if self.extras else self
 
 

@@ -19,7 +19,6 @@ from kvframe.observe.statistics import (
     hit_rates,
     miss_of,
 )
-from kvframe.request import Request
 
 
 class Observed:
@@ -85,7 +84,7 @@ class Observed:
     def take_log(self) -> EventLog:
         """The ordered log since it was taken last, with token ids and requests."""
         events, ids, requests = self._core.take_log()
-        asked = {seq: Request.of_core(request) for seq, request in requests}
+        asked = dict(requests)
         return EventLog(events, ids, asked, self.block_size)
 
     def snapshot(self) -> Snapshot:

@@ -76,8 +76,8 @@ class Forgetting(Levels):
     def clear_cache(
         self,
         *,
-        adapter: str | None = None,
-        salt: str | None = None,
+        lora_name: str | None = None,
+        cache_salt: str | None = None,
         session: int | str | None = None,
     ) -> int:
         """Forget in the pool and in every tier what all of the given applies to; else everything.
@@ -92,24 +92,24 @@ class Forgetting(Levels):
         this: give an adapter's new version another name, or another ``cache.fingerprint``.
 
         Args:
-            adapter: As in `KVCacheManager.clear_cache`, and so are the other two.
-            salt: As there.
+            lora_name: As in `KVCacheManager.clear_cache`, and so are the other two.
+            cache_salt: As there.
             session: As there; in tiers, pages that requests of this session alone asked for.
 
         Returns:
             Blocks freed in the pool.
         """
         self._check_open()
-        freed = self.kv.clear_cache(adapter=adapter, salt=salt, session=session)
+        freed = self.kv.clear_cache(lora_name=lora_name, cache_salt=cache_salt, session=session)
         number = None if session is None else session_id(session)
-        name = None if adapter is None else adapter.encode()
+        name = None if lora_name is None else lora_name.encode()
 
         def covers(its_salt: bytes, its_adapter: bytes) -> bool:
-            fits = salt is None or self.kv._salt_of(its_salt) == salt
+            fits = cache_salt is None or self.kv._salt_of(its_salt) == cache_salt
             return fits and name in (None, its_adapter)
 
         for level in self.levels:
-            if adapter is None and salt is None and number is None:
+            if lora_name is None and cache_salt is None and number is None:
                 gone = level.books.clear()
             elif number is None:
                 heads = [head for head, told in self._origins.heads.items() if covers(*told)]
@@ -118,9 +118,9 @@ class Forgetting(Levels):
                 gone = level.books.forget(as_keys(self._origins.of(number, covers)))
             self._left(level, gone)
         if number is None and any(below.shared for below in self.below):
-            self._names.renew(salt, adapter, covers)
+            self._names.renew(cache_salt, lora_name, covers)
         for swapped in self._swapped:
-            its_salt, its_adapter, its_session = swapped.request.core.origin()
+            its_salt, its_adapter, its_session = swapped.request.origin()
             if covers(its_salt, its_adapter) and number in (None, its_session):
                 swapped._weights = None
         return freed

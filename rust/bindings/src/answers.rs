@@ -114,7 +114,8 @@ impl Manager {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (hasher, request) = (self.hasher(), request.get());
         let long = request.is_long();
-        let keys = if long { py.detach(|| request.keys(&hasher)) } else { request.keys(&hasher) };
+        let keys =
+            if long { py.detach(|| request.keys_by(&hasher)) } else { request.keys_by(&hasher) };
         words(py, &keys)
     }
 
@@ -171,7 +172,7 @@ impl Manager {
         let good = self.locked(py, |core| {
             let rows = requests.iter().zip(&keys).zip(&claims);
             rows.map(|((request, keys), blocks)| {
-                core.check_answer(&request.get().admission(keys), blocks) as i64
+                core.check_answer(request.get().attempt(keys), blocks) as i64
             })
             .collect::<Vec<_>>()
         })?;

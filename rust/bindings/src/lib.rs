@@ -48,6 +48,7 @@ mod column;
 mod copies;
 mod driver;
 mod errors;
+mod fields;
 mod fork;
 mod gate;
 mod gatekeeper;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kvframe_core::manager::{Due, MatchAnswer};
-use kvframe_core::{Admission, Manager as Core, Prompt, SeqId};
+use kvframe_core::{Manager as Core, Request, SeqId};
 use kvframe_trace::replay::{Host, Outcome, PreparedTrace};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -69,10 +69,10 @@ impl Host for Link {
         self.error.is_none()
     }
 
-    fn find(&mut self, manager: &mut Core, request: &Admission<'_>) -> bool {
+    fn find(&mut self, manager: &mut Core, request: &Request) -> bool {
         let Some(matcher) = &self.matcher else { return true };
         match Python::attach(|py| answer_for(matcher.bind(py), manager, request)) {
-            Ok(answer) => manager.answer(request.prompt.keys, answer),
+            Ok(answer) => manager.answer(&request.keys, answer),
             Err(error) => self.error = Some(error),
         }
         self.error.is_none()
@@ -101,10 +101,10 @@ impl Host for Link {
 fn answer_for(
     matcher: &Bound<'_, PyAny>,
     manager: &mut Core,
-    request: &Admission<'_>,
+    request: &Request,
 ) -> PyResult<MatchAnswer> {
     let py = matcher.py();
-    let Prompt { keys, len, .. } = request.prompt;
+    let (keys, len) = (&request.keys[..], request.len());
     let size = manager.options().block_size;
     let mut answer = MatchAnswer::default();
     let mut found = None;
