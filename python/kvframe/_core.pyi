@@ -4,7 +4,8 @@ kvframe's compiled core.
 
 from _typeshed import Incomplete, SupportsGetItem, SupportsLenAndGetItem
 from os import PathLike
-from typing import Any, SupportsFloat, SupportsIndex, final
+from typing import Any, Final, SupportsFloat, SupportsIndex, final
+from typing_extensions import disjoint_base
 
 @final
 class Manager:
@@ -617,90 +618,228 @@ class Manager:
         Ends `sleep`.
         """
 
-@final
+@disjoint_base
 class Request:
     """
-    A request for admission. See `kvframe.KVCacheManager.admit` for the arguments.
+    A prompt and how to serve it, for `KVCacheManager.allocate` and `KVCacheManager.step`.
+
+    Its prompt is copied, and hashed the first time it is tried; a retry hashes nothing. It never
+    changes: `replace` makes another one.
+
+    Args:
+        prompt: Token ids, any integer dtype. None if only ``keys`` and ``num_tokens`` are known.
+        keys: uint64 (blocks, 2), as `BlockPool.hash_blocks` returns them.
+        num_tokens: Length of the prompt where the token ids are not known; with them, theirs.
+        cache_salt: Prefixes are shared only among requests of the same salt.
+        lora_name: As ``cache_salt``, for LoRA and other adapters.
+        mm_items: Multimodal items among the tokens, as `MMItem`.
+        session: The conversation, a number or a name (`session_id` is the number that policies
+            see). For policies, as are the next three; 0 if unknown.
+        turn: Turn within the session.
+        request_class: The engine's own numbering of request types.
+        priority: Larger is more important.
+        read_cache: Look for cached blocks.
+        write_cache: Leave computed blocks findable.
+        resumed: It comes back after a preemption; statistics count it apart.
+        partial: Take as many slots as can be had instead of refusing for lack of room. With
+            ``max_seq_len``, what can never fit is refused all the same.
+        chunk: Slots for this many tokens after the cached ones; `KVCacheManager.extend` gives more,
+            in steps of as many. Where layer groups give blocks up, it bounds what the prompt holds
+            at once: a request that could not be computed in such steps is refused at once.
+        until: Slots up to this length at most.
+        max_seq_len: Most tokens of prompt and answer together: what can never fit is refused at
+            once, and so are tokens past it. 0 if it is unknown; then a sequence may outgrow the
+            cache.
+        full_sequence_must_fit: Allocate only if all of ``max_seq_len`` could be had now. Later
+            allocations leave it the room that it still lacks.
+        num_external_tokens: Tokens after the cached ones whose KV comes from elsewhere (a lower
+            tier, another engine's prefill); whole blocks, of all groups. `Allocation.load` is their
+            ticket.
+        external_until: The same, given as a length: KV of the prompt's first tokens up to here can
+            be brought. Tokens that are cached are not brought; it is no error if none are left.
+        join: Share blocks that a running sequence is computing for the same prompt, instead of
+            computing them too: `Allocation.joined_tokens`. They are good once that sequence commits
+            them. If it is cut or ends before that, this sequence is cut to what is good, and
+            `StepResult.rewound` or `KVCacheManager.take_changes` says so. Blocks that are being
+            loaded for another sequence are shared, too: they are good once the load has ended, and
+            ``loaded`` or ``failed`` names this sequence among those that it cuts. Only where every
+            group is of full attention or a sliding window, in blocks of ``cache.block_size``.
+        encoder: Content id of the input that ``cross`` groups attend to; a prefix is shared only
+            among requests with the same input. Without an id, nothing of the sequence is shared.
+        encoder_tokens: Tokens of that input; their blocks are held from allocation to the end.
+        next_use: uint32 per block of ``cache.block_size`` tokens: when it is used next, as far as
+            the engine can tell, in any count of its own that grows with time, such as the index of
+            the request. 4294967295 (`kvframe.policies.NO_NEXT_USE`) is "not known", and so is an
+            entry that is missing. Each request that uses a block says it anew. The built-in policy
+            ``next-use`` goes by it.
+        retention: How important its blocks are, and for how long (`kvframe.retention.Retention`).
+
+    Raises:
+        UsageError: An option is unknown, a value is of the wrong type or out of range, or
+            ``max_seq_len`` is below the length of the prompt.
+    """
+
+    OPTIONS: Final[tuple]
+    """
+    The names of its options, beside ``num_tokens``.
     """
     def __len__(self, /) -> int:
         """
         Tokens of the prompt.
         """
-    def __new__(
-        cls,
-        /,
-        prompt: Any | None,
-        *,
-        keys: Any | None = None,
-        num_tokens: SupportsIndex = ...,
-        salt: bytes | None = None,
-        adapter: bytes | None = None,
-        extras: SupportsGetItem[
-            int, tuple[SupportsIndex, SupportsIndex, SupportsGetItem[int, SupportsIndex]]
-        ] = ...,
-        session: SupportsIndex | str = ...,
-        turn: SupportsIndex = ...,
-        request_class: SupportsIndex = ...,
-        priority: SupportsIndex = ...,
-        read: bool = ...,
-        insert: bool = ...,
-        resumed: bool = ...,
-        partial: bool = ...,
-        chunk: SupportsIndex | None = None,
-        until: SupportsIndex | None = None,
-        max_tokens: SupportsIndex = ...,
-        whole_sequence: bool = ...,
-        external: SupportsIndex = ...,
-        external_until: SupportsIndex = ...,
-        join: bool = ...,
-        encoder: bytes | None = None,
-        encoder_tokens: SupportsIndex = ...,
-        outlook: Any | None = None,
-        retention: tuple[
-            SupportsGetItem[
-                int,
-                tuple[
-                    SupportsIndex,
-                    SupportsIndex,
-                    tuple[SupportsIndex, SupportsIndex | None, SupportsIndex, bool],
-                ],
-            ],
-            tuple[SupportsIndex, SupportsIndex | None, SupportsIndex, bool] | None,
-        ]
-        | None = None,
-    ) -> Request: ...
-    def arguments(self, /) -> tuple[Incomplete | None, dict]:
+    def __new__(cls, /, prompt: Any | None, **options: "Any") -> Request: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def cache_salt(self, /) -> str:
         """
-        The arguments that make it anew: the prompt, and the keywords.
+        Prefixes are shared only among requests of the same salt.
         """
-    def changed(
-        self,
-        /,
-        tokens: Any | None = None,
-        salt: SupportsGetItem[int, SupportsIndex] | None = None,
-        external: SupportsIndex | None = None,
-        external_until: SupportsIndex | None = None,
-    ) -> Request:
+    @property
+    def chunk(self, /) -> int | None:
         """
-        The same request with other tokens, another salt, or with less that is brought.
+        Tokens of a step of its prompt; None for all of it.
         """
-    def facts(self, /) -> tuple[int, int, int, int, int, bool, int, int]:
+    @property
+    def encoder(self, /) -> bytes:
         """
-        (prompt tokens, session, turn, class, priority, whether it reads, tokens that somebody brings:
-        after the cached ones, and as a length)
+        Content id of the input that ``cross`` groups attend to.
+        """
+    @property
+    def encoder_tokens(self, /) -> int:
+        """
+        Tokens of that input.
+        """
+    @property
+    def external_until(self, /) -> int:
+        """
+        The length up to which KV can be brought.
+        """
+    @property
+    def full_sequence_must_fit(self, /) -> bool:
+        """
+        Whether all of ``max_seq_len`` must be there before it starts.
+        """
+    @property
+    def join(self, /) -> bool:
+        """
+        Whether it shares blocks that are being computed.
+        """
+    @property
+    def keys(self, /) -> Any | None:
+        """
+        Keys of full blocks that came with it, uint64 (blocks, 2); None where it came without.
+        """
+    @property
+    def lora_name(self, /) -> str:
+        """
+        As ``cache_salt``, for adapters.
+        """
+    @property
+    def max_seq_len(self, /) -> int:
+        """
+        Most tokens of prompt and answer together; 0 if unknown.
+        """
+    @property
+    def mm_items(self, /) -> list[tuple[int, int, bytes]]:
+        """
+        Multimodal items: (start, end, id).
+        """
+    @property
+    def next_use(self, /) -> Incomplete | None:
+        """
+        When each block is used next, uint32; None where that is not known.
+        """
+    @property
+    def num_external_tokens(self, /) -> int:
+        """
+        Tokens after the cached ones whose KV comes from elsewhere.
+        """
+    @property
+    def num_tokens(self, /) -> int:
+        """
+        Tokens of the prompt.
+        """
+    @property
+    def options(self, /) -> dict:
+        """
+        The options that differ from the defaults, by name: what makes it anew beside its prompt.
         """
     def origin(self, /) -> tuple[bytes, bytes, int]:
         """
-        Its salt, adapter and session.
+        Its salt and adapter as they are stored, and its session.
         """
-    def outlook(self, /) -> list[int]:
+    @property
+    def partial(self, /) -> bool:
         """
-        When each block is used next.
+        Whether it takes as many slots as can be had.
         """
-    def parts(self, /) -> tuple[Incomplete, list[bytes], list[tuple[int, int, bytes]], int, int]:
+    @property
+    def priority(self, /) -> int:
         """
-        Its token ids (empty where only keys are known), salt, adapter, name of another input, extras,
-        session and turn.
+        Larger is more important.
+        """
+    @property
+    def prompt(self, /) -> Incomplete | None:
+        """
+        Token ids of the prompt; None where only keys are known.
+        """
+    @property
+    def read_cache(self, /) -> bool:
+        """
+        Whether it looks for cached blocks.
+        """
+    def replace(self, /, **changes: "Any") -> Request:
+        """
+        The same request with other options; ``prompt`` replaces its tokens, too.
+        """
+    @property
+    def request_class(self, /) -> int:
+        """
+        The engine's own numbering of request types.
+        """
+    @property
+    def resumed(self, /) -> bool:
+        """
+        Whether it comes back after a preemption.
+        """
+    @property
+    def retention(self, /) -> Any | None:
+        """
+        How important its blocks are, and for how long.
+        """
+    def rewrite(
+        self,
+        /,
+        tokens: Any | None = None,
+        cache_salt: SupportsGetItem[int, SupportsIndex] | None = None,
+    ) -> Request:
+        """
+        The request as a matcher has its prompt and salt stored; None for what stays.
+        """
+    @property
+    def rewritten(self, /) -> bool:
+        """
+        Whether its prompt is as the cache stores it, so that no matcher rewrites it again.
+        """
+    @property
+    def session(self, /) -> int:
+        """
+        The number of its session; 0 if it has none.
+        """
+    @property
+    def turn(self, /) -> int:
+        """
+        Turn within the session.
+        """
+    @property
+    def until(self, /) -> int | None:
+        """
+        The length up to which it gets slots; None for all of it.
+        """
+    @property
+    def write_cache(self, /) -> bool:
+        """
+        Whether it leaves computed blocks findable.
         """
 
 @final

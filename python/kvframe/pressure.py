@@ -121,13 +121,7 @@ class PressureRoom(Room):
             PolicyError: From an admission policy in Python, as may be an interrupt. The exception's
                 ``preempted`` has the requests that bring back what was preempted before it.
         """
-        try:
-            preempted = self._core.preempt_to(seqs, rule, usage, fence)
-        except BaseException as error:
-            if (left := error.__dict__.get("preempted")) is not None:
-                error.__dict__["preempted"] = [*map(Request.of_core, left)]
-            raise
-        return [*map(Request.of_core, preempted)]
+        return self._core.preempt_to(seqs, rule, usage, fence)
 
     def touch(self, seqs: Handles) -> None:
         """Note that sequences were read or scheduled, in this order, for ``lru`` and ``lfu-aged``.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from kvframe._core import Manager as Core
-from kvframe._core import Request as CoreRequest
 from kvframe.config import Config
 from kvframe.drivers.admission import AdmissionDriver
 from kvframe.drivers.prefix import Answer, PrefixDriver
@@ -49,7 +48,7 @@ class Ready(NamedTuple):
         prompts: The prompt to compute in place of the one that was asked for, or None.
     """
 
-    cores: list[CoreRequest]
+    cores: list[Request]
     answers: list[Answer]
     prompts: list[npt.NDArray[np.uint32] | None]
 
@@ -118,23 +117,10 @@ class Prompts:
         """Whether something in Python is asked about all that waits before any of it is tried."""
         return self.matcher is not None or (self._gate is not None and self._gate.holds)
 
-    def rewritten(self, requests: Sequence[Request]) -> list[CoreRequest]:
+    def rewritten(self, requests: Sequence[Request]) -> list[Request]:
         """Each request as the matcher rewrites it; it is asked about a request once."""
         matcher = self.matcher
-        if matcher is None or not matcher.rewrites:
-            return [request.core for request in requests]
-        fresh = [
-            request
-            for request in requests
-            if not request.resumed and (request.prepared or (None,))[0] is not matcher
-        ]
-        ready = matcher.prepare([request.core for request in fresh])
-        for request, core in zip(fresh, ready, strict=True):
-            request.prepared = (matcher, core)
-        return [
-            request.core if request.prepared is None else request.prepared[1]
-            for request in requests
-        ]
+        return list(requests) if matcher is None else matcher.rewritten(requests)
 
     def stored_as(
         self,
@@ -155,9 +141,10 @@ class Prompts:
             mm_items=mm_items,
             encoder=encoder,
         )
-        tokens, (*names, input_name), items, *_ = self.rewritten([asked])[0].parts()
-        named = dict(zip(("salt", "adapter"), names, strict=True))
-        return tokens, {**named, "encoder": input_name, "extras": items}
+        (stored,) = self.rewritten([asked])
+        stored_salt, stored_adapter, _ = stored.origin()
+        named = {"salt": stored_salt, "adapter": stored_adapter, "encoder": stored.encoder}
+        return cast(TokenIds, stored.prompt), {**named, "extras": stored.mm_items}
 
     def salt_of(self, stored: bytes) -> str:
         """The salt of the requests that the core knows by that salt."""
@@ -166,7 +153,7 @@ class Prompts:
 
     def salts_of(self, salt: str) -> list[bytes]:
         """The salts by which the core knows requests of a salt, as far as it has any."""
-        stored = name_bytes("salt", salt)
+        stored = name_bytes("cache_salt", salt)
         if self.matcher is None or not self.matcher.rewrites:
             return [stored]
         return [one for one in (b"", *self._core.salts()) if self.salt_of(one) == salt]
@@ -174,7 +161,7 @@ class Prompts:
     def ready(self, requests: Sequence[Request]) -> Ready:
         cores = self.rewritten(requests)
         prompts = [
-            None if core is request.core else _other(core, request.core)
+            None if core is request else other_prompt(core, request)
             for core, request in zip(cores, requests, strict=True)
         ]
         matcher = self.matcher
@@ -197,9 +184,6 @@ class Prompts:
         gate = self._gate
         if gate is None or not gate.holds or not requests:
             return [None] * len(requests)
-        facts = zip(*(request.core.facts()[:5] for request in requests), strict=True)
-        tokens, sessions, *numbers = map(list, facts)
-        turns, classes, priorities = np.array(numbers, np.int64)
         free, cached, referenced, total = self._core.counts()
         about = Waiting(
             block_size=gate.block_size,
@@ -208,17 +192,17 @@ class Prompts:
             referenced=referenced,
             total=total,
             running=len(self._core.live()),
-            tokens=np.array(tokens, np.int64),
-            sessions=np.array(sessions, np.uint64),
-            turns=turns,
-            request_classes=classes,
-            priorities=priorities,
+            tokens=np.array([len(request) for request in requests], np.int64),
+            sessions=np.array([request.session for request in requests], np.uint64),
+            turns=np.array([request.turn for request in requests], np.int64),
+            request_classes=np.array([r.request_class for r in requests], np.int64),
+            priorities=np.array([request.priority for request in requests], np.int64),
         )
         reasons = gate.waits(about)
         return [None if reason is None else HeldError(reason) for reason in reasons]
 
 
-def _other(core: CoreRequest, asked: CoreRequest) -> npt.NDArray[np.uint32] | None:
-    """The tokens of ``core``, if they are others."""
-    tokens: npt.NDArray[Any] = core.parts()[0]
-    return None if np.array_equal(tokens, asked.parts()[0]) else tokens
+def other_prompt(stored: Request, asked: Request) -> npt.NDArray[np.uint32] | None:
+    """The prompt as it is stored, if it is another than the one that was asked for."""
+    tokens = stored.prompt
+    return None if tokens is None or np.array_equal(tokens, cast(Any, asked.prompt)) else tokens

@@ -59,6 +59,11 @@ class Keep:
         if not isinstance(self.decay, str) or self.decay not in ("step", "linear"):
             raise UsageError(f'decay = {shown(self.decay)}: must be "step" or "linear"')
 
+    @classmethod
+    def from_core(cls, priority: int, duration: int | None, then: int, linear: bool) -> Keep:
+        """What the core was given by `of_core`."""
+        return cls(priority, duration, then, "linear" if linear else "step")
+
     def of_core(self) -> _KeepTuple:
         """As the core takes it."""
         return self.priority, self.duration, self.then, self.decay == "linear"
@@ -120,6 +125,19 @@ class Retention:
         if self.decode is not None and not isinstance(self.decode, Keep):
             raise UsageError(f"decode = {shown(self.decode)}: must be a Keep, or None")
         object.__setattr__(self, "ranges", ranges)
+
+    @classmethod
+    def from_core(
+        cls, ranges: list[tuple[int, int, _KeepTuple]], decode: _KeepTuple | None
+    ) -> Retention:
+        """What the core was given by `of_core`."""
+        return cls(
+            [
+                TokenRange(a, None if b == _LAST else b, Keep.from_core(*keep))
+                for a, b, keep in ranges
+            ],
+            None if decode is None else Keep.from_core(*decode),
+        )
 
     def of_core(self) -> tuple[list[tuple[int, int, _KeepTuple]], _KeepTuple | None]:
         """As the core takes it."""

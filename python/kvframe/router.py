@@ -341,10 +341,10 @@ def _blocks(block_hashes: BlockHashes) -> int:
         raise UsageError(f"block_hashes = {shown(block_hashes)}: {limit}") from None
 
 
-def _extra_keys(extras: Iterable[MMItem], size: int, blocks: int) -> list[Any]:
+def _extra_keys(mm_items: Iterable[MMItem], size: int, blocks: int) -> list[Any]:
     """Items of a prompt by block, as vLLM's events have them; None for blocks without."""
     keys: dict[int, list[Any]] = {}
-    for start, end, name in sorted(items_of(extras)):
+    for start, end, name in sorted(items_of(mm_items)):
         for block in range(start // size, min(-(-end // size), blocks)):
             keys.setdefault(block, []).append([name, start - block * size])
     return [keys.get(block) for block in range(max(keys, default=-1) + 1)]

@@ -317,6 +317,6 @@ class SlotCache:
         self._core.check_integrity()
 
 
-def _space(salt: str, adapter: str) -> tuple[Any, Any]:
-    names = space(salt, adapter, ())
+def _space(cache_salt: str, lora_name: str) -> tuple[Any, Any]:
+    names = space(cache_salt, lora_name, ())
     return names["salt"], names["adapter"]

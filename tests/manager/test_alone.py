@@ -77,7 +77,7 @@ def refuse_more(kv: KVCacheManager, seq: int, most: int) -> None:
         lambda: kv.extend(seq, 0, lookahead=most + 1),
         lambda: kv.step(append=[seq], tokens=[1]),
     ):
-        with pytest.raises(UsageError, match=f"max_tokens = {most}"):
+        with pytest.raises(UsageError, match=f"max_seq_len = {most}"):
             more()
     assert state(kv, [seq]) == before
 
@@ -90,7 +90,7 @@ def test_an_admitted_request_alone_finishes_and_comes_back_from_anywhere() -> No
         kv = manager(dice.randint(1, 12) * len(groups), size, groups=groups, index="hash")
         prompt, most = list(range(long)), long + dice.randint(0, 20)
         crosses = {"encoder": b"e", "encoder_tokens": 5} if CROSS in groups else {}
-        request = Request(prompt, max_seq_len=most, chunk=chunk, **crosses)  # type: ignore[arg-type]
+        request = Request(prompt, max_seq_len=most, chunk=chunk, **crosses)
         said = kv.can_allocate(request)
         seq = admit(kv, request)
         seen[said] += 1
@@ -276,7 +276,7 @@ def test_forks_and_what_comes_back_keep_the_full_length() -> None:
         kv.append(again, [1])
     # A step that names one length too many changes nothing.
     before = state(kv, [seq, again])
-    with pytest.raises(UsageError, match="max_tokens = 8"):
+    with pytest.raises(UsageError, match="max_seq_len = 8"):
         kv.step(append=[seq, again], tokens=[4, 4])
     assert state(kv, [seq, again]) == before
     # Cut, it may grow again.

@@ -177,7 +177,7 @@ def test_the_callers_array_is_neither_kept_nor_written(kind: str, way: str) -> N
     assert list(more) == [9, 9, 9]
     overwrite(whole)
     overwrite(more)
-    assert np.asarray(kv.preempt(seq).core.parts()[0]).tolist() == [*range(100, 109), 9, 9, 9]
+    assert np.asarray(kv.preempt(seq).prompt).tolist() == [*range(100, 109), 9, 9, 9]
     seq = kv.allocate([*range(100, 109), 9, 9, 9]).seq
     kv.commit(seq, 12)
     kv.release(seq)
@@ -197,7 +197,7 @@ def test_a_request_and_its_forks_have_tokens_of_their_own() -> None:
     kv.append(first, [1, 1, 1, 1])
     kv.append(fork, [2, 2, 2, 2])
     for seq, tail in ((first, [1] * 4), (fork, [2] * 4), (second, [])):
-        assert np.asarray(kv.preempt(seq).core.parts()[0]).tolist() == [*range(12), *tail]
+        assert np.asarray(kv.preempt(seq).prompt).tolist() == [*range(12), *tail]
 
 
 @pytest.mark.parametrize(

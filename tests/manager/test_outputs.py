@@ -124,7 +124,7 @@ def test_tables_one_after_the_other(dtype: Any) -> None:
         (indptr.astype(np.uint8), blocks),
     ):
         with pytest.raises(UsageError):
-            kv.block_tables(seqs, out, indptr=ends)
+            kv.block_tables(seqs, out, indptr=ends)  # type: ignore[arg-type]
     with pytest.raises(KVFrameError):
         kv.block_tables([*seqs, 77], blocks, indptr=indptr)
     assert (indptr == 5).all()

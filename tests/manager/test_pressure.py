@@ -135,7 +135,7 @@ def test_who_has_ended_meanwhile_costs_nobody_their_request() -> None:
 
     kv.pressure.add_callback(end_the_first)
     back = kv.pressure.preempt_to(0.0, seqs, "last-admitted")
-    assert [request.core.parts()[0][0] for request in back] == [3, 2, 1]
+    assert [np.asarray(request.prompt)[0] for request in back] == [3, 2, 1]
     assert (kv.inspect.running().size, kv.pressure.usage()) == (0, 0.0)
     kv.check_integrity()
 

@@ -8,7 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvframe import CapacityError, GroupConfig, KVCacheManager, NeverFitsError, Request, UsageError
+from kvframe import (
+    CapacityError,
+    GroupConfig,
+    Keep,
+    KVCacheManager,
+    MMItem,
+    NeverFitsError,
+    Request,
+    Retention,
+    TokenRange,
+    UsageError,
+)
+from kvframe.request import RequestOptions
 
 from .helpers import cached, manager, state
 
@@ -242,5 +254,64 @@ def test_a_wrong_request_is_never_made(options: dict[str, Any], message: str) ->
 
 
 def test_an_unknown_option_is_no_option() -> None:
-    with pytest.raises(TypeError, match="sallt"):
-        Request([1], sallt="x")  # type: ignore[call-arg]
+    with pytest.raises(UsageError, match=r"^cache_sallt: .*did you mean cache_salt\?"):
+        Request([1], cache_sallt="x")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("salt", "cache_salt"),
+        ("adapter", "lora_name"),
+        ("extras", "mm_items"),
+        ("outlook", "next_use"),
+        ("whole_sequence", "full_sequence_must_fit"),
+        ("external", "num_external_tokens"),
+        ("read", "read_cache"),
+        ("insert", "write_cache"),
+        ("max_tokens", "max_seq_len"),
+    ],
+)
+def test_an_old_option_says_what_it_is_called(old: str, new: str) -> None:
+    with pytest.raises(UsageError, match=f"^{old}: .* is called {new}"):
+        Request([1], **{old: 1})
+
+
+def test_type_checkers_know_every_option() -> None:
+    assert set(RequestOptions.__annotations__) == {"num_tokens", *Request.OPTIONS}
+
+
+def test_a_request_shows_what_it_is() -> None:
+    request = Request(range(9), cache_salt="a", chunk=4)
+    assert repr(request) == "Request([0, 1, 2, 3, ...], num_tokens=9, cache_salt='a', chunk=4)"
+    assert request.options == {"cache_salt": "a", "chunk": 4}
+    retention = Retention([TokenRange(0, 4, Keep(90, 3))], Keep(1, decay="linear"))
+    given: RequestOptions = {
+        "mm_items": [MMItem(1, 3, b"x")], "turn": 2, "retention": retention, "until": 5,
+        "next_use": np.array([3], np.uint32), "encoder": b"y", "read_cache": False,
+    }  # fmt: skip
+    made = Request([1, 2, 3, 4, 5], **given)
+    assert made.options.keys() == given.keys()
+    for name, value in given.items():
+        assert getattr(made, name) == value, name
+    assert np.asarray(made.prompt).tolist() == [1, 2, 3, 4, 5]
+    assert made.keys is None
+
+
+def test_replace_makes_another_request() -> None:
+    kv = manager(16)
+    request = Request(list(range(9)), cache_salt="a", max_seq_len=20)
+    other = request.replace(cache_salt="b", chunk=None)
+    assert (request.cache_salt, other.cache_salt, other.max_seq_len) == ("a", "b", 20)
+    shorter = request.replace(prompt=[1, 2])
+    assert (len(shorter), shorter.cache_salt, len(request)) == (2, "a", 9)
+    for one in (request, other):
+        grant = kv.allocate(one)
+        assert grant.cached_tokens == 0, "another salt"
+        kv.commit(grant.seq, 9)
+        kv.release(grant.seq)
+    assert kv.allocate(request.replace(turn=3)).cached_tokens == 8
+    with pytest.raises(UsageError, match="max_seq_len = 3"):
+        request.replace(max_seq_len=3)
+    by_keys = Request(None, keys=kv.blocks.hash_blocks(range(8)), num_tokens=9).replace(turn=1)
+    assert (by_keys.prompt, len(by_keys), by_keys.turn) == (None, 9, 1)

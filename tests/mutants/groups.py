@@ -51,7 +51,8 @@ MUTANTS = (
         "state-without-a-checkpoint",
         "manager/lookup.rs",
         "                KeyMatch::Nothing | KeyMatch::Collision => true,\n",
-        "                KeyMatch::Nothing | KeyMatch::Collision => reach.kind != GroupKind::State,\n",
+        "                KeyMatch::Nothing | KeyMatch::Collision => "
+        "reach.kind != GroupKind::State,\n",
         "a recurrent group is told to go on at a length of which it has no state",
     ),
     Mutant(

@@ -55,7 +55,8 @@ MUTANTS = (
         "clear-forgets-what-runs",
         "manager/clear.rs",
         "        for seq in self.sequences.disown(scope) {\n",
-        '        for seq in self.sequences.disown(Scope { salt: Some(b"no such"), ..scope }) {\n',
+        '        let none = Scope { cache_salt: Some(b"no such"), ..scope };\n'
+        "        for seq in self.sequences.disown(none) {\n",
         "what runs under the old adapter leaves its KV for the new one",
     ),
     Mutant(
@@ -76,7 +77,7 @@ MUTANTS = (
         "rematch-frees-under-a-fence",
         "manager/rematch.rs",
         "        if self.fences.is_up() {\n            self.put_places_behind",
-        "        if false {\n            self.put_places",
+        "        if false {\n            self.put_places_behind",
         "a block that a step in flight still writes is given to others",
     ),
     Mutant(

@@ -103,7 +103,8 @@ def victim(state: Any, memory: Any, now: int) -> int:
 
 def test_an_order_in_the_cores_memory_is_the_built_in_fifo() -> None:
     functions: dict[str, Any] = {
-        "insert": insert, "on_evictable": on_evictable, "acquire": acquire, "remove": remove, "victim": victim,
+        "insert": insert, "on_evictable": on_evictable, "acquire": acquire,
+        "remove": remove, "victim": victim,
     }  # fmt: skip
     policy = NativePolicy.of_functions(
         functions,

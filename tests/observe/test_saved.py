@@ -38,7 +38,7 @@ def same(one: EventLog, two: EventLog) -> None:
     assert one.block_size == two.block_size
     assert list(one.requests) == list(two.requests)
     for seq, request in one.requests.items():
-        told = [repr(r.core.arguments()) for r in (request, two.requests[seq])]
+        told = [repr((r.prompt, r.options)) for r in (request, two.requests[seq])]
         assert told[0] == told[1]
 
 

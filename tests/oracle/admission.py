@@ -28,7 +28,7 @@ class Told:
 
 @dataclass
 class Came:
-    """A grant, by `kvframe.Allocation`'s names."""
+    """A grant, by `kvframe.Grant`'s names."""
 
     cached_tokens: int
     granted_tokens: int

@@ -52,7 +52,7 @@ class Hands(Tickets):
         need(upto > 0 and end <= s.hashed and not s.keyed and not s.private)
         key = s.key(group, end) if end else None
         need(key is None or bool(self.pool.named(key)))
-        name = head(s.ask, s.tokens, s.extras, upto)
+        name = head(s.ask, s.tokens, s.mm_items, upto)
         before = self.pool.attached.get(name)
         self.pool.attached[name] = (key, handle)
         self.pool.lose_below(self.pool.usable)

@@ -60,11 +60,11 @@ class Joins(Model):
         rows = min(limit, s.slots, known) // self.size
         if s.private or ask.space_name != s.ask.space_name:
             return None
-        if not self.by_key and s.extras != ask.mm_items:
+        if not self.by_key and s.mm_items != ask.mm_items:
             return None
         ends = [(row + 1) * self.size for row in range(rows)]
         alike = [
-            head(ask, ask.tokens, ask.mm_items, end) == head(s.ask, s.tokens, s.extras, end)
+            head(ask, ask.tokens, ask.mm_items, end) == head(s.ask, s.tokens, s.mm_items, end)
             for end in ends
         ]
         same = (*alike, False).index(False)
@@ -106,11 +106,11 @@ class Joins(Model):
         rows = min(rows, load.start + load.rows)
         if s.private or ask.space_name != s.ask.space_name:
             return 0
-        if not self.by_key and s.extras != ask.mm_items:
+        if not self.by_key and s.mm_items != ask.mm_items:
             return 0
         ends = [(row + 1) * self.size for row in range(rows)]
         alike = [
-            head(ask, ask.tokens, ask.mm_items, end) == head(s.ask, s.tokens, s.extras, end)
+            head(ask, ask.tokens, ask.mm_items, end) == head(s.ask, s.tokens, s.mm_items, end)
             for end in ends
         ]
         same = (*alike, False).index(False)

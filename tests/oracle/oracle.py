@@ -85,7 +85,7 @@ class Oracle(Hands):
         if waits or s.committed != s.cached or not s.ask.reads or s.private:
             return s.cached
         known = tuple(token for token in s.tokens[: s.filled] if token is not None)
-        ask = replace(s.ask, tokens=known, mm_items=s.extras)
+        ask = replace(s.ask, tokens=known, mm_items=s.mm_items)
         cached = self.found(ask)
         tables = self.check_hits(ask, cached, told.hits)
         if cached > s.cached and self.may_trade(s, tables, fence):

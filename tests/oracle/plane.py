@@ -71,7 +71,7 @@ class Plane:
                 self.spaces[name] += 1
 
     def value(self, s: Seq, group: int, at: int, epoch: Epoch) -> int:
-        what = (epoch, group, *head(s.ask, s.tokens, s.extras, at + 1))
+        what = (epoch, group, *head(s.ask, s.tokens, s.mm_items, at + 1))
         apart: tuple[int, ...] = (s.apart[1],) if s.apart and at >= s.apart[0] else ()
         apart += (s.origin,) if s.ask.nameless else ()
         return digest(what + apart)

@@ -157,7 +157,7 @@ class Rules(Machine):
             read_cache=True,
             max_seq_len=0,
         )
-        ask = replace(ask, keys_only=False, join=True, mm_items=s.extras)
+        ask = replace(ask, keys_only=False, join=True, mm_items=s.mm_items)
         ask = replace(ask, cache_salt=s.ask.cache_salt, lora_name=s.ask.lora_name)
         self.come(self.request(ask), ask)
 
@@ -227,7 +227,7 @@ class Rules(Machine):
             self.in_flight += 1
             fence = max(self.in_flight - self.dice.below(3), 0)
         known = tuple(token for token in s.tokens[: s.filled] if token is not None)
-        ask = replace(s.ask, tokens=known, mm_items=s.extras)
+        ask = replace(s.ask, tokens=known, mm_items=s.mm_items)
         if self.setup.partial:
             # Whole blocks alone: a partial one behind them may follow other copies of them.
             ask = replace(ask, tokens=known[: self.o.found(ask) + 1])

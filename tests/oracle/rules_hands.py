@@ -280,8 +280,8 @@ class HandRules(PoolRules):
             for t in range(at, at + n)
         ):
             return
-        wrote = kv.slot_mapping(seqs, starts, counts, slots, group=group)
-        self.same("slots", len(wrote), sum(counts))
+        mapped = kv.slot_mapping(seqs, starts, counts, slots, group=group)
+        self.same("slots", len(mapped), sum(counts))
         wanted_slots = [
             table[t // kind.span] * kind.span + t % kind.span
             for table, at, n in zip(tables, starts, counts, strict=True)

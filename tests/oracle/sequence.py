@@ -74,7 +74,7 @@ class Ask:
 
 @dataclass
 class Usage:
-    """As `kvframe.results.RequestUsage`."""
+    """As `kvframe.results.Usage`."""
 
     read: int = 0
     created: int = 0
@@ -89,7 +89,7 @@ class Seq:
 
     ask: Ask
     tokens: list[Token]
-    extras: tuple[MMItem, ...]
+    mm_items: tuple[MMItem, ...]
     tables: list[list[int | None]]
     slots: int
     committed: int
@@ -125,15 +125,15 @@ class Seq:
         return self.encoder_found or self.committed > max(self.cached, self.brought)
 
     def key(self, group: int, upto: int) -> tuple[Any, ...]:
-        return (group, *head(self.ask, self.tokens, self.extras, upto))
+        return (group, *head(self.ask, self.tokens, self.mm_items, upto))
 
     def cut(self, length: int) -> None:
         """What is cut is gone, and so is what an item said of it."""
         self.keyed = self.keyed and length > 0
         self.apart = self.apart if self.apart and self.apart[0] < length else None
         del self.tokens[length:]
-        inside = [e for e in self.extras if e.start < length]
-        self.extras = tuple(e._replace(end=min(e.end, length)) for e in inside)
+        inside = [e for e in self.mm_items if e.start < length]
+        self.mm_items = tuple(e._replace(end=min(e.end, length)) for e in inside)
 
     def twin(self) -> Seq:
         tables = [list(table) for table in self.tables]
@@ -146,7 +146,7 @@ class Seq:
             known,
             self.ask.cache_salt,
             self.ask.lora_name,
-            self.extras,
+            self.mm_items,
             self.ask.encoder,
             self.ask.encoder_tokens,
             read_cache=self.ask.read_cache,

@@ -121,7 +121,7 @@ def run(
                 turn=request.turn,
                 request_class=request.kind,
                 priority=request.priority,
-                outlook=np.array(request.next, np.uint32),
+                next_use=np.array(request.next, np.uint32),
                 retention=asks(request, size),
             )
         )

@@ -10,7 +10,7 @@ import pytest
 
 from kvframe import KVCacheManager, Request, SlotCache
 from kvframe.flat import Access, TierPolicy
-from kvframe.native import COLUMNS
+from kvframe.native import ACCESS, COLUMNS
 from kvframe.policies import NO_NEXT_USE, BatchedEviction, Candidates
 from kvframe.stats import redrive
 
@@ -198,7 +198,7 @@ def test_a_native_policy_has_a_column_and_is_told_with_events() -> None:
     told: list[list[int]] = []
 
     def note(n: int, use: int) -> None:
-        facts = np.frombuffer(ctypes.string_at(use, ACCESS.itemsize), USE)[0]
+        facts = np.frombuffer(ctypes.string_at(use, ACCESS.itemsize), ACCESS)[0]
         words = ctypes.string_at(int(facts["next_uses"]), 4 * n)
         told.append(np.frombuffer(words, np.uint32).tolist())
 

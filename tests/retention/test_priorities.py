@@ -147,7 +147,7 @@ def test_the_log_says_it_and_is_redriven(index: str) -> None:
         (lambda: TokenRange(4, 4, Keep(1)), r"range \[4, 4\)"),
         (lambda: TokenRange(0, 2**32, Keep(1)), "at most 4294967295"),
         (
-            lambda: Request([1], retention=3),  # type: ignore[arg-type]
+            lambda: Request([1], retention=3),
             "retention = 3: must be a Retention",
         ),
     ],

@@ -48,9 +48,8 @@ def _rows(log: EventLog, name: str, size: int, unit: str | None) -> Iterator[dic
     ids: dict[bytes, int] = {}
     for at in np.flatnonzero(kinds == EventKind.ADMIT).tolist():
         seq = int(events["seq"][at])
-        core = log.requests[seq].core
-        tokens, session, *_ = core.facts()
-        keys = core.arguments()[1].get("keys")
+        request = log.requests[seq]
+        tokens, session, keys = len(request), request.session, request.keys
         row = {
             "timestamp": int(times[at]),
             "input_length": tokens,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from kvframe._core import Manager as Core
-from kvframe._core import Request as CoreRequest
+from kvframe._core import Request
 from kvframe.descriptors import PrefixMatcher
 from kvframe.drivers.asker import Asker, Terms, check_filled
 from kvframe.drivers.report import warn_once
@@ -38,12 +39,13 @@ class PrefixDriver(Asker[BatchedPrefix]):
         self.loads = overrides(policy, "load")
         self.rewrites = overrides(policy, "normalise") or overrides(policy, "namespace")
         self.wrong = 0
+        self._rewritten: WeakKeyDictionary[Request, Request] = WeakKeyDictionary()
         # Changes are told in the order they were taken from the core.
         self._order = threading.RLock()
 
     # --- before keys are made -------------------------------------------------------------------
 
-    def prepare(self, requests: Sequence[CoreRequest]) -> list[CoreRequest]:
+    def prepare(self, requests: Sequence[Request]) -> list[Request]:
         """The requests with their prompts rewritten and their namespaces in their salts."""
         if not self.rewrites or not requests:
             return list(requests)
@@ -54,17 +56,24 @@ class PrefixDriver(Asker[BatchedPrefix]):
         for i, request in enumerate(requests):
             text = texts[i] if texts is not None else None
             salt = salts[i] if salts is not None else None
-            plain = text is None and salt is None
-            ready.append(request if plain else request.changed(text, salt))
+            ready.append(request.rewrite(text, salt))
         return ready
 
-    def _normalised(self, requests: Sequence[CoreRequest], prompts: Prompts) -> list[Ids | None]:
+    def rewritten(self, requests: Sequence[Request]) -> list[Request]:
+        """Each request as `prepare` has it; the policy is asked about a request once."""
+        if not self.rewrites:
+            return list(requests)
+        fresh = [r for r in requests if not r.rewritten and r not in self._rewritten]
+        self._rewritten.update(zip(fresh, self.prepare(fresh), strict=True))
+        return [self._rewritten.get(request, request) for request in requests]
+
+    def _normalised(self, requests: Sequence[Request], prompts: Prompts) -> list[Ids | None]:
         if not overrides(self.policy, "normalise"):
             return [None] * len(prompts)
         texts = list(self.policy.normalise(prompts))
         self._check_count("normalise", texts, prompts)
         for i, (request, text) in enumerate(zip(requests, texts, strict=True)):
-            fixed = bool(request.parts()[2]) or not len(prompts.tokens[i])
+            fixed = bool(request.mm_items) or not len(prompts.tokens[i])
             if text is None or fixed:
                 texts[i] = None
                 continue
@@ -117,7 +126,7 @@ class PrefixDriver(Asker[BatchedPrefix]):
 
     # --- what is found, and taken ----------------------------------------------------------------
 
-    def answers(self, core: Core, requests: list[CoreRequest]) -> list[Answer]:
+    def answers(self, core: Core, requests: list[Request]) -> list[Answer]:
         """What to tell the core of each request; where less is to be loaded, it is replaced."""
         if not (self.is_index or self.takes or self.loads) or not requests:
             return []
@@ -184,10 +193,9 @@ class PrefixDriver(Asker[BatchedPrefix]):
         taken = self.asked(ask)
         return found if taken is None else taken
 
-    def _load(self, requests: list[CoreRequest], prompts: Prompts, taken: Counts) -> None:
-        facts = [request.facts() for request in requests]
-        untils = np.array([until for *_, until in facts], np.int64)
-        exact = np.array([external for *_, external, _ in facts], np.int64)
+    def _load(self, requests: list[Request], prompts: Prompts, taken: Counts) -> None:
+        untils = np.array([request.external_until for request in requests], np.int64)
+        exact = np.array([request.num_external_tokens for request in requests], np.int64)
         offered = np.where(untils > 0, np.maximum(untils - taken, 0), exact)
         asked = np.flatnonzero(offered)
         if not len(asked):
@@ -209,9 +217,9 @@ class PrefixDriver(Asker[BatchedPrefix]):
                 continue
             if untils[place] > 0:
                 until = int(taken[place]) + whole if whole else 0
-                requests[place] = requests[place].changed(external_until=until)
+                requests[place] = requests[place].replace(external_until=until)
             else:
-                requests[place] = requests[place].changed(external=whole)
+                requests[place] = requests[place].replace(num_external_tokens=whole)
 
     # --- a replay --------------------------------------------------------------------------------
 
@@ -251,22 +259,19 @@ class PrefixDriver(Asker[BatchedPrefix]):
             raise PolicyError(f"{method}: out[{i}] = {out[i]}: must be between 0 and {most[i]}")
         return out
 
-    def _prompts(self, requests: Sequence[CoreRequest], keys: Sequence[Keys] | None) -> Prompts:
-        facts = [request.facts() for request in requests]
-        parts = [request.parts() for request in requests]
-        lengths, sessions, turns, classes, priorities = (
-            [row[column] for row in facts] for column in range(5)
-        )
+    def _prompts(self, requests: Sequence[Request], keys: Sequence[Keys] | None) -> Prompts:
+        prompts = [request.prompt for request in requests]
+        none = np.zeros(0, np.uint32)
         return Prompts(
             self.block_size,
-            [_frozen(part[0]) for part in parts],
+            [_frozen(none if prompt is None else prompt) for prompt in prompts],
             keys,
-            _frozen(np.array(lengths, np.int64)),
-            [bytes(part[1][0]).decode(errors="surrogateescape") for part in parts],
-            _frozen(np.array(sessions, np.uint64)),
-            _frozen(np.array(turns, np.uint32)),
-            _frozen(np.array(classes, np.uint32)),
-            _frozen(np.array(priorities, np.int32)),
+            _frozen(np.array([len(request) for request in requests], np.int64)),
+            [request.cache_salt for request in requests],
+            _frozen(np.array([request.session for request in requests], np.uint64)),
+            _frozen(np.array([request.turn for request in requests], np.uint32)),
+            _frozen(np.array([request.request_class for request in requests], np.uint32)),
+            _frozen(np.array([request.priority for request in requests], np.int32)),
         )
 
     def _of_keys(self, facts: tuple[int, int, int], keys: Keys) -> Prompts:

@@ -220,7 +220,7 @@ class KVCacheManager:
             request, attempt = prompt, dict(options)
         prompts = self._prompts
         if prompts.are_plain:
-            return Allocation(*self._core.admit(request.core, **attempt))
+            return Allocation(*self._core.admit(request, **attempt))
         (held,) = prompts.waits([request])
         if held is not None:
             raise held
@@ -512,7 +512,7 @@ class KVCacheManager:
         request with ``read_cache=False``, which finds nothing this time either. With a ``fence``,
         the blocks make room only once that step has passed, as in `step`.
         """
-        return Request.of_core(self._core.preempt(seq, fence))
+        return self._core.preempt(seq, fence)
 
     def release(self, seq: int, *, fence: int | None = None) -> None:
         """End a sequence. Its findable blocks stay cached until they are evicted.

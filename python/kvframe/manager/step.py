@@ -25,7 +25,7 @@ def step_result(told: Any, turns: Turns | None, count: int) -> StepResult:
         rewound,
         NO_COPIES if plan is None else CopyPlan(*plan),
         forks,
-        [Request.of_core(request) for request in preempted],
+        preempted,
         extended,
         reasons,
         [Remap(*entry) for entry in remaps],

@@ -82,10 +82,9 @@ class _Asked:
 
     @classmethod
     def of(cls, request: Request) -> _Asked:
-        _, space, extras, session, _ = request.core.parts()
-        salt, adapter, encoder = (bytes(part) for part in space)
-        items = tuple(MMItem(*item) for item in extras)
-        return cls(salt.decode(), adapter.decode(), encoder, items, session)
+        items = tuple(MMItem(*item) for item in request.mm_items)
+        names = request.cache_salt, request.lora_name
+        return cls(*names, request.encoder, items, request.session)
 
     def cut(self, length: int) -> _Asked:
         """Where so many tokens are left: what comes instead of an item is not the item."""

@@ -7,7 +7,6 @@ from typing import Any
 import numpy.typing as npt
 
 from kvframe._core import Manager as Core
-from kvframe.request import Request
 from kvframe.results import Changes, Remap
 from kvframe.stats.log import EventLog
 
@@ -28,8 +27,7 @@ class Log:
     def take(self) -> EventLog:
         """The ordered log since it was taken last, with token ids and requests."""
         events, ids, requests = self._core.take_log()
-        made = {seq: Request.of_core(request) for seq, request in requests}
-        return EventLog(events, ids, made, self._block_size)
+        return EventLog(events, ids, dict(requests), self._block_size)
 
     def take_changes(self) -> Changes:
         """What calls have changed besides their own sequence, since this was asked last.

@@ -85,7 +85,7 @@ def _ask(recorded: list[Event], at: int, requests: Mapping[int, Request], fresh:
         if event.kind is K.FENCE:
             core.put_fence(None if event.other else event.value)
         elif event.kind in (K.ADMIT, K.RESUME):
-            core.admit(requests[event.seq].core)
+            core.admit(requests[event.seq])
             return at
         elif event.kind in (K.LEND, K.RETURN):
             _loan(recorded, ahead, core)

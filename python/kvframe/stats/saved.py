@@ -20,15 +20,15 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from kvframe._core import Request as CoreRequest
 from kvframe.errors import KVFrameError, TraceError
 from kvframe.events import EventKind
 from kvframe.request import Request
+from kvframe.retention import Retention
 
 if TYPE_CHECKING:
     from kvframe.stats.log import EventLog
 
-MAGIC, VERSION = b"#kvframe-log ", 1
+MAGIC, VERSION = b"#kvframe-log ", 2
 GZIP = b"\x1f\x8b"
 COLUMNS = ("tick", "kind", "group", "block", "seq", "key", "parent", "value", "other", "ids")
 Contents = tuple[
@@ -129,9 +129,10 @@ def encode(log: EventLog) -> bytes:
 
 
 def _asked(seq: int, request: Request) -> _Asked:
-    prompt, arguments = request.core.arguments()
-    arrays = {k: _Array.of(v) for k, v in arguments.items() if isinstance(v, np.ndarray)}
-    options = {name: value for name, value in arguments.items() if name not in arrays}
+    prompt, options = request.prompt, request.options
+    arrays = {k: _Array.of(options.pop(k)) for k in ("keys", "next_use") if k in options}
+    if request.retention is not None:
+        options["retention"] = request.retention.of_core()
     return _Asked(seq, None if prompt is None else _Array.of(prompt), arrays, options)
 
 
@@ -188,15 +189,12 @@ def _contents(body: _Body, block_size: int | None) -> Contents:
 
 
 def _request(asked: _Asked) -> Request:
-    arguments: dict[str, Any] = {name: one.array() for name, one in asked.arrays.items()}
-    arguments |= {name: _tuples(value) for name, value in asked.options.items()}
+    options: dict[str, Any] = {name: one.array() for name, one in asked.arrays.items()}
+    options |= asked.options
+    if "retention" in options:
+        options["retention"] = Retention.from_core(*options["retention"])
     prompt = None if asked.prompt is None else asked.prompt.array()
-    return Request.of_core(CoreRequest(prompt, **arguments))
-
-
-def _tuples(value: object) -> object:
-    """MessagePack has lists where the core takes tuples."""
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+    return Request(prompt, **options).rewrite()
 
 
 def _plain(error: Exception) -> str:

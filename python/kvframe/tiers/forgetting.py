@@ -122,7 +122,7 @@ class Forgetting(Levels):
         if number is None and any(below.shared for below in self.below):
             self._names.renew(cache_salt, lora_name, covers)
         for swapped in self._swapped:
-            its_salt, its_adapter, its_session = swapped.request.core.origin()
+            its_salt, its_adapter, its_session = swapped.request.origin()
             if covers(its_salt, its_adapter) and number in (None, its_session):
                 swapped._weights = None
         return freed

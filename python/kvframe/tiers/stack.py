@@ -16,6 +16,7 @@ from kvframe.flat import Access
 from kvframe.manager import KVCacheManager
 from kvframe.pages.numpy import NumpyPool
 from kvframe.pages.pool import PagePool
+from kvframe.prompts import other_prompt
 from kvframe.request import Request, RequestOptions, TokenIds, name_bytes
 from kvframe.results import Allocation
 from kvframe.tiers.below import StoreTier, check_apart
@@ -202,15 +203,13 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending):
         """
         self._check_open()
         request = prompt if isinstance(prompt, Request) else Request(prompt, **options)
-        if any(request.core.facts()[6:]):
+        if request.num_external_tokens or request.external_until:
             return self.kv.allocate(request)  # the caller brings KV itself
         keys = self._keys(request)
         found = max([level.books.find(keys) for level in self._up()], default=0)
         found = max(found, self.host.books.present(keys))
         (core,) = self.kv._prompts.rewritten([request])
-        asked = Request.of_core(core.changed(external_until=found * self.block_size))
-        asked.resumed = True
-        grant = self.kv.allocate(asked)
+        grant = self.kv.allocate(core.replace(external_until=found * self.block_size))
         self._requests[grant.seq] = self._use(request)
         self._note_request(request, keys)
         if grant.joined_tokens:
@@ -221,8 +220,8 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending):
         self._count_uses(keys, count)
         for below in self.below:
             below.used(keys[:count])
-        if core is not request.core:
-            grant = grant._replace(prompt=core.parts()[0])
+        if core is not request:
+            grant = grant._replace(prompt=other_prompt(core, request))
         if grant.load is not None:
             self._load(grant, keys, self._use(request))
         elif found:
@@ -318,7 +317,7 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending):
     def _keys(self, request: Request) -> Keys:
         """Keys of the blocks that may be taken: at least one token is always computed."""
         (core,) = self.kv._prompts.rewritten([request])
-        if not core.facts()[5]:
+        if not core.read_cache:
             return as_keys([])
         keys: Keys = self.kv._core.tier_keys_of_request(core)
         salt, adapter, _ = core.origin()
@@ -339,14 +338,14 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending):
                 del self._joined[seq]
 
     def _use(self, request: Request) -> Access:
-        tokens, session, turn, kind, priority, *_ = request.core.facts()
+        next_use = request.next_use
         return Access(
-            session=session,
-            turn=turn,
-            request_class=kind,
-            priority=priority,
-            tokens=tokens,
-            next_use=request.core.outlook(),
+            session=request.session,
+            turn=request.turn,
+            request_class=request.request_class,
+            priority=request.priority,
+            tokens=len(request),
+            next_use=[] if next_use is None else next_use.tolist(),
         )
 
     def _load(self, grant: Allocation, keys: Keys, use: Access) -> None:

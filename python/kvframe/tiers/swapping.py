@@ -142,18 +142,18 @@ class Swapping(Levels):
             raise BusyError("the sequence is still on its way out: try again after poll()")
         if swapped.state in ("back", "dropped"):
             raise HandleError(f"the swapped sequence is {swapped.state}: it is taken once")
-        core = swapped.request.core
+        request = swapped.request
         if swapped._weights != self.kv._core.fingerprint():
             swapped.state = "failed"
             self._give_back(swapped)
         if swapped.state == "failed":
-            grant = self.kv.allocate(swapped.request)
+            grant = self.kv.allocate(request)
             swapped.state = "back"
             return grant
         size = self.block_size
-        whole = min(swapped.tokens, max(len(core) - 1, 0)) // size
+        whole = min(swapped.tokens, max(len(request) - 1, 0)) // size
         # Never 0: a hit inside a block would be copied over its page after `_tail` has filled it.
-        grant = self.kv.allocate(Request.of_core(core.changed(external_until=max(whole * size, 1))))
+        grant = self.kv.allocate(request.replace(external_until=max(whole * size, 1)))
         swapped.state = "back"
         start = grant.cached_tokens // size
         self._tail(swapped, grant, max(whole, start))

@@ -47,12 +47,8 @@ macro_rules! flags {
 argument!(Share(f64) = "usage", "must be a share of the pool, 0 to 1");
 
 flags! {
-    Read = "read";
-    Insert = "insert";
     Resumed = "resumed";
     Partial = "partial";
-    WholeSequence = "whole_sequence";
-    Join = "join";
     CopyTail = "copy";
 }
 
@@ -65,7 +61,6 @@ integers! {
     Chunk(u32) = "chunk";
     Group(usize) = "group";
     Pad(i32) = "pad";
-    NumTokens(u64) = "num_tokens";
     Turn(u32) = "turn";
     RequestClass(u32) = "request_class";
     Priority(i32) = "priority";
@@ -73,16 +68,12 @@ integers! {
     Capacity(u32) = "capacity";
     TokenBudget(u32) = "token_budget";
     BatchTokens(u32) = "batch_tokens";
-    MaxTokens(u32) = "max_tokens";
-    External(u32) = "external";
-    ExternalUntil(u32) = "external_until";
     Start(u32) = "start";
     Stop(u32) = "stop";
     Handle(u64) = "handle";
     Deadline(u64) = "deadline";
     Now(u64) = "now";
     Lease(u64) = "lease";
-    EncoderTokens(u32) = "encoder_tokens";
     Fence(u64) = "fence";
     Passed(u64) = "passed";
     Count(u32) = "count";

@@ -39,6 +39,7 @@ mod buffers;
 mod calls;
 mod copies;
 mod errors;
+mod fields;
 mod fork;
 mod gate;
 mod groups;

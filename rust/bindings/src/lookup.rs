@@ -11,10 +11,11 @@ use pyo3::types::PyBytes;
 use crate::args::{BlockNumber, Seq, Upto};
 use crate::buffers::{PromptIds, changed, key_words, tokens};
 use crate::errors::from_core;
+use crate::fields::{ItemTuple, items_of};
 use crate::manager::Manager;
 use crate::policy::asker::words;
 use crate::policy::prefix::AnswerTuple;
-use crate::request::{ExtraTuple, LONG_TOKENS, Request, extras_of};
+use crate::request::{LONG_TOKENS, Request};
 
 pub(crate) fn space_of<'a>(
     salt: Option<&'a [u8]>,
@@ -63,11 +64,11 @@ impl Manager {
         salt: Option<&[u8]>,
         adapter: Option<&[u8]>,
         encoder: Option<&[u8]>,
-        extras: Vec<ExtraTuple>,
+        extras: Vec<ItemTuple>,
     ) -> PyResult<HitTuple<'py>> {
         let unread = PromptIds::of(prompt, "prompt")?;
         let space = space_of(salt, adapter, encoder);
-        let extras = extras_of(extras);
+        let extras = items_of(extras);
         let hit = if self.is_keyed() && unread.len() >= LONG_TOKENS {
             let ids = unread.read(<[u32]>::to_vec).ok_or_else(|| changed(py))?;
             let keys = self.hash(py, &ids, space, &extras);
@@ -88,9 +89,9 @@ impl Manager {
         answer: Option<AnswerTuple<'py>>,
     ) -> PyResult<HitTuple<'py>> {
         let keys = self.keys_of(py, request.get());
-        let asked = request.get().admission(&keys);
+        let asked = request.get().attempt(&keys);
         let answers: Vec<_> = answer.into_iter().map(|answer| (&keys[..], answer)).collect();
-        let look = || self.locked(py, |core| core.lookup_request(&asked));
+        let look = || self.locked(py, |core| core.lookup_request(asked));
         let hit = self.answered(py, &answers, look)?;
         let hit = hit.map_err(|e| from_core(py, &e))?;
         Ok((hit.tokens, block_lists(py, &hit), hit.attached))
@@ -99,12 +100,12 @@ impl Manager {
     /// Whether a request could be admitted: 0 never, 1 later, 2 now.
     fn fits(&self, py: Python<'_>, request: &Bound<'_, Request>) -> PyResult<u8> {
         let keys = self.keys_of(py, request.get());
-        let asked = request.get().admission(&keys);
+        let asked = request.get().attempt(&keys);
         let fits = self.locked(py, |core| {
             if asked.join {
                 core.expect_joins();
             }
-            core.can_allocate(&asked)
+            core.can_allocate(asked)
         })?;
         Ok(match fits.map_err(|e| from_core(py, &e))? {
             AllocStatus::Never => 0,
@@ -122,11 +123,11 @@ impl Manager {
         salt: Option<&[u8]>,
         adapter: Option<&[u8]>,
         encoder: Option<&[u8]>,
-        extras: Vec<ExtraTuple>,
+        extras: Vec<ItemTuple>,
     ) -> PyResult<Bound<'py, PyArray2<u64>>> {
         let ids = tokens(prompt, "prompt")?;
         let space = space_of(salt, adapter, encoder);
-        let extras = extras_of(extras);
+        let extras = items_of(extras);
         let keys = self.hash(py, &ids, space, &extras);
         let words: Vec<u64> = keys.iter().flat_map(|&key| key_words(key)).collect();
         crate::views::matrix(py, words, 2)
@@ -140,7 +141,8 @@ impl Manager {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (hasher, request) = (self.hasher(), request.get());
         let long = request.is_long();
-        let keys = if long { py.detach(|| request.keys(&hasher)) } else { request.keys(&hasher) };
+        let keys =
+            if long { py.detach(|| request.keys_by(&hasher)) } else { request.keys_by(&hasher) };
         words(py, &keys)
     }
 

@@ -8,7 +8,7 @@ use kvframe_core::index::IndexKind;
 use kvframe_core::manager::Due;
 use kvframe_core::options::{Observe, Watermarks};
 use kvframe_core::policy::admission::Admit;
-use kvframe_core::{Fit, GroupKind, HashAlgo, Key, Manager as Core, Options, Scope};
+use kvframe_core::{GroupKind, HashAlgo, Key, Manager as Core, Options, Scope};
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyBytes, PyDict};
@@ -54,11 +54,15 @@ impl Manager {
     pub(crate) fn keys_of(&self, py: Python<'_>, request: &Request) -> Vec<Key> {
         match (self.prefix_caching, self.wants_keys) {
             (false, _) => return Vec::new(),
-            (true, false) => return request.given_keys().to_vec(),
+            (true, false) => return request.core().keys.clone(),
             (true, true) => {}
         }
         let hasher = self.hasher();
-        if request.is_long() { py.detach(|| request.keys(&hasher)) } else { request.keys(&hasher) }
+        if request.is_long() {
+            py.detach(|| request.keys_by(&hasher))
+        } else {
+            request.keys_by(&hasher)
+        }
     }
 
     /// Whether lookups go by keys.
@@ -211,17 +215,13 @@ impl Manager {
     ) -> PyResult<AllocationTuple> {
         let request = request.get();
         let keys = self.keys_of(py, request);
-        let mut asked = request.admission(&keys);
+        let mut asked = request.attempt(&keys);
         asked.chunk = chunk.map_or(asked.chunk, |chunk| chunk.0);
         asked.until = until.map_or(asked.until, |until| until.0);
         asked.resumed = resumed.map_or(asked.resumed, |resumed| resumed.0);
-        asked.fit = match partial {
-            None => asked.fit,
-            Some(Partial(true)) => Fit::Partial,
-            Some(Partial(false)) => Fit::Whole,
-        };
+        asked.partial = partial.map_or(asked.partial, |partial| partial.0);
         let answers: Vec<_> = answer.into_iter().map(|answer| (&keys[..], answer)).collect();
-        let admit = || self.with_victims(py, |core| core.allocate(&asked));
+        let admit = || self.with_victims(py, |core| core.allocate(asked));
         self.answered(py, &answers, admit).map(allocation_tuple)
     }
 

@@ -33,7 +33,7 @@ impl Manager {
         py: Python<'py>,
     ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyArray1<u32>>, Vec<(u64, Request)>)> {
         let taken = self.locked(py, kvframe_core::Manager::take_log)?;
-        let asked = taken.asked.into_iter().map(|(seq, asked)| (seq, Request::of_asked(asked)));
+        let asked = taken.asked.into_iter().map(Request::of_logged);
         let (events, ids) = (events_dict(py, &taken.events)?, PyArray1::from_vec(py, taken.ids));
         Ok((events, ids, asked.collect()))
     }

@@ -7,9 +7,9 @@ use pyo3::prelude::*;
 use crate::args::{BlockNumber, Lease, ReceiptNumber};
 use crate::buffers::tokens;
 use crate::errors::{shown, usage};
+use crate::fields::{ItemTuple, items_of};
 use crate::lookup::space_of;
 use crate::manager::Manager;
-use crate::request::{ExtraTuple, extras_of};
 
 #[pymethods]
 impl Manager {
@@ -23,12 +23,12 @@ impl Manager {
         salt: Option<&[u8]>,
         adapter: Option<&[u8]>,
         encoder: Option<&[u8]>,
-        extras: Vec<ExtraTuple>,
+        extras: Vec<ItemTuple>,
         owner: &str,
         lease: Option<Lease>,
     ) -> PyResult<Option<(u64, u32, u32, u32)>> {
         let ids = tokens(prompt, "prompt")?;
-        let (space, extras) = (space_of(salt, adapter, encoder), extras_of(extras));
+        let (space, extras) = (space_of(salt, adapter, encoder), items_of(extras));
         let pinner = PinRequest { owner, lease: lease.map(|l| l.0), session: 0 };
         let locked = self.with(py, |core| core.lock(&ids, space, &extras, pinner))?;
         Ok(locked.map(|l| (l.receipt.id, l.receipt.block, l.tokens, l.found)))

@@ -3,20 +3,11 @@
 
 use kvframe_core::manager::Waiting;
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyList, PyTuple, PyType};
+use pyo3::types::{PyList, PyTuple};
 
-use crate::calls::{call, discard};
 use crate::errors::{shown, usage};
 use crate::request::Request;
-
-/// `kvframe.Request`, which holds the core's.
-fn wrapper(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
-    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    CLASS.import(py, "kvframe.request", "Request")
-}
 
 /// Requests and prompts, in the order they are tried.
 pub struct RequestQueue<'py> {
@@ -42,14 +33,11 @@ impl<'py> RequestQueue<'py> {
         if items.is_empty() {
             return Ok(Self { items, first: None });
         }
-        let request = wrapper(py)?;
         for (place, item) in items.iter_borrowed().enumerate() {
-            if item.get_type_ptr() != request.as_type_ptr() {
-                check(place, &item, request)?;
-            }
+            check(place, &item)?;
         }
         let mut queue = Self { items, first: None };
-        if !is_request(&*queue.items.get_borrowed_item(0)?) {
+        if !queue.items.get_borrowed_item(0)?.is_instance_of::<Request>() {
             queue.first = Some(queue.get(0)?);
         }
         Ok(queue)
@@ -67,42 +55,33 @@ impl<'py> RequestQueue<'py> {
             return Ok(first.clone());
         }
         let (py, item) = (self.items.py(), self.items.get_borrowed_item(place)?);
-        if let Ok(request) = item.cast::<Request>() {
-            return Ok(request.to_owned());
+        match item.cast::<Request>() {
+            Ok(request) => Ok(request.to_owned()),
+            Err(_) => Bound::new(py, Request::of_prompt(&item)?),
         }
-        let class = wrapper(py)?;
-        let held = if item.is_instance(class)? { item.to_owned() } else { call(class, (item,))? };
-        Ok(held.getattr(intern!(py, "core"))?.cast_into::<Request>()?)
     }
 
     /// What each would take at the most; prompts are not converted for that.
     pub fn sizes(&self) -> impl Iterator<Item = Waiting> + '_ {
         (0..self.len()).map(|place| {
             let Ok(item) = self.items.get_borrowed_item(place) else { return Waiting::default() };
-            if is_request(&item)
-                && let Ok(request) = self.get(place)
-            {
-                return Waiting::of(&request.get().admission(&[]));
+            if let Ok(request) = item.cast::<Request>() {
+                return Waiting::of(request.get().core());
             }
             Waiting { tokens: item.len().unwrap_or(0) as u64, ..Waiting::default() }
         })
     }
 }
 
-fn is_request(item: &Bound<'_, PyAny>) -> bool {
-    let wrapped = |class: &Bound<'_, PyType>| item.is_instance(class).unwrap_or(false);
-    item.is_instance_of::<Request>() || wrapper(item.py()).is_ok_and(wrapped)
-}
-
 /// Refuses what is neither a request nor a prompt.
-fn check(place: usize, item: &Bound<'_, PyAny>, request: &Bound<'_, PyType>) -> PyResult<()> {
+fn check(place: usize, item: &Bound<'_, PyAny>) -> PyResult<()> {
     // The cheap looks first: a type's flags, then its bases.
     let is_array = || {
         item.cast::<PyUntypedArray>()
             .is_ok_and(|array| array.ndim() == 1 && matches!(array.dtype().kind(), b'i' | b'u'))
     };
     let is_prompt = item.is_instance_of::<PyList>() || item.is_instance_of::<PyTuple>();
-    if is_prompt || is_array() || item.is_instance_of::<Request>() || item.is_instance(request)? {
+    if item.is_instance_of::<Request>() || is_prompt || is_array() {
         return Ok(());
     }
     if item.is_none() {
@@ -110,7 +89,7 @@ fn check(place: usize, item: &Bound<'_, PyAny>, request: &Bound<'_, PyType>) -> 
         return Err(usage(item.py(), message));
     }
     // Whatever else is a sequence of ids: it is converted to see.
-    call(request, (item,)).map(discard).map_err(|error| {
+    Request::of_prompt(item).map(drop).map_err(|error| {
         if error.is_instance_of::<pyo3::exceptions::PyException>(item.py()) {
             let limit = "must be a request or a prompt";
             return usage(item.py(), format!("allocate[{place}] = {}: {limit}", shown(item)));

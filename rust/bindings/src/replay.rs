@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use kvframe_core::manager::Due;
 use kvframe_core::policy::Consult;
-use kvframe_core::{Admission as Asked, Manager as Core, SeqId};
+use kvframe_core::{Manager as Core, Request, SeqId};
 use kvframe_trace::replay::{Host, Outcome, PreparedTrace};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -58,10 +58,10 @@ impl Host for Link {
         self.error.is_none()
     }
 
-    fn find(&mut self, manager: &mut Core, request: &Asked<'_>) -> bool {
+    fn find(&mut self, manager: &mut Core, request: &Request) -> bool {
         let Some(matcher) = &self.matcher else { return true };
         match Python::attach(|py| answer_for(matcher.bind(py), manager, request)) {
-            Ok(answer) => manager.answer(request.prompt.keys, answer),
+            Ok(answer) => manager.answer(&request.keys, answer),
             Err(error) => self.error = Some(error),
         }
         self.error.is_none()

@@ -1,392 +1,423 @@
-//! `Request`: a prompt and all that goes with it, converted and hashed once however often it is
-//! tried.
+//! `Request`: the core's, converted and hashed once however often it is tried. Its options are one table.
 
 use std::sync::Mutex;
 
-use kvframe_core::asked::Asked;
-use kvframe_core::hash::{Hasher, MmItem, Space};
-use kvframe_core::retention::Retention;
-use kvframe_core::sequence::{Meta, Sequence};
-use kvframe_core::{Admission, Fit, Key, Prompt};
+use kvframe_core::hash::Hasher;
+use kvframe_core::request::{Attempt, Request as CoreRequest};
+use kvframe_core::sequence::Sequence;
+use kvframe_core::{Key, SeqId};
 use numpy::PyArray1;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 
-use crate::args::{
-    Chunk, EncoderTokens, External, ExternalUntil, Insert, Join, MaxTokens, NumTokens, Partial,
-    Priority, Read, RequestClass, Resumed, Session, Turn, Until, WholeSequence,
-};
-use crate::buffers::{key_words, keys, length, tokens};
-use crate::errors::raise;
-use crate::retention::{RetentionTuple, retention_of, retention_tuple};
-use crate::views::matrix;
+use crate::args::Session;
+use crate::buffers::{length, tokens};
+use crate::calls::repr;
+use crate::errors::usage;
+use crate::fields::{bytes, flag, int, items, keys, limit, next_uses, retention, session, text};
+use crate::options::did_you_mean;
 
 /// Prompts from here on are hashed detached from the interpreter: 100 µs and more.
 pub const LONG_TOKENS: usize = 1 << 14;
 
-/// An item of `extras`: (first token, one past the last, content id).
-pub type ExtraTuple = (u32, u32, Vec<u8>);
-
-/// A request for admission. See `kvframe.KVCacheManager.admit` for the arguments.
-#[pyclass(frozen, module = "kvframe._core")]
+/// A prompt and how to serve it, for `KVCacheManager.allocate` and `KVCacheManager.step`.
+///
+/// Its prompt is copied, and hashed the first time it is tried; a retry hashes nothing. It never
+/// changes: `replace` makes another one.
+///
+/// Args:
+///     prompt: Token ids, any integer dtype. None if only ``keys`` and ``num_tokens`` are known.
+///     keys: uint64 (blocks, 2), as `BlockPool.hash_blocks` returns them.
+///     num_tokens: Length of the prompt where the token ids are not known; with them, theirs.
+///     cache_salt: Prefixes are shared only among requests of the same salt.
+///     lora_name: As ``cache_salt``, for LoRA and other adapters.
+///     mm_items: Multimodal items among the tokens, as `MMItem`.
+///     session: The conversation, a number or a name (`session_id` is the number that policies
+///         see). For policies, as are the next three; 0 if unknown.
+///     turn: Turn within the session.
+///     request_class: The engine's own numbering of request types.
+///     priority: Larger is more important.
+///     read_cache: Look for cached blocks.
+///     write_cache: Leave computed blocks findable.
+///     resumed: It comes back after a preemption; statistics count it apart.
+///     partial: Take as many slots as can be had instead of refusing for lack of room. With
+///         ``max_seq_len``, what can never fit is refused all the same.
+///     chunk: Slots for this many tokens after the cached ones; `KVCacheManager.extend` gives more,
+///         in steps of as many. Where layer groups give blocks up, it bounds what the prompt holds
+///         at once: a request that could not be computed in such steps is refused at once.
+///     until: Slots up to this length at most.
+///     max_seq_len: Most tokens of prompt and answer together: what can never fit is refused at
+///         once, and so are tokens past it. 0 if it is unknown; then a sequence may outgrow the
+///         cache.
+///     full_sequence_must_fit: Allocate only if all of ``max_seq_len`` could be had now. Later
+///         allocations leave it the room that it still lacks.
+///     num_external_tokens: Tokens after the cached ones whose KV comes from elsewhere (a lower
+///         tier, another engine's prefill); whole blocks, of all groups. `Allocation.load` is their
+///         ticket.
+///     external_until: The same, given as a length: KV of the prompt's first tokens up to here can
+///         be brought. Tokens that are cached are not brought; it is no error if none are left.
+///     join: Share blocks that a running sequence is computing for the same prompt, instead of
+///         computing them too: `Allocation.joined_tokens`. They are good once that sequence commits
+///         them. If it is cut or ends before that, this sequence is cut to what is good, and
+///         `StepResult.rewound` or `KVCacheManager.take_changes` says so. Blocks that are being
+///         loaded for another sequence are shared, too: they are good once the load has ended, and
+///         ``loaded`` or ``failed`` names this sequence among those that it cuts. Only where every
+///         group is of full attention or a sliding window, in blocks of ``cache.block_size``.
+///     encoder: Content id of the input that ``cross`` groups attend to; a prefix is shared only
+///         among requests with the same input. Without an id, nothing of the sequence is shared.
+///     encoder_tokens: Tokens of that input; their blocks are held from allocation to the end.
+///     next_use: uint32 per block of ``cache.block_size`` tokens: when it is used next, as far as
+///         the engine can tell, in any count of its own that grows with time, such as the index of
+///         the request. 4294967295 (`kvframe.policies.NO_NEXT_USE`) is "not known", and so is an
+///         entry that is missing. Each request that uses a block says it anew. The built-in policy
+///         ``next-use`` goes by it.
+///     retention: How important its blocks are, and for how long (`kvframe.retention.Retention`).
+///
+/// Raises:
+///     UsageError: An option is unknown, a value is of the wrong type or out of range, or
+///         ``max_seq_len`` is below the length of the prompt.
+#[allow(clippy::doc_markdown)] // Python reads it
+#[pyclass(frozen, subclass, weakref, module = "kvframe")]
 pub struct Request {
-    tokens: Vec<u32>,
-    len: u32,
-    given_keys: Vec<Key>,
-    /// The root that `hashed` was chained from, and the keys: a retry does not hash again.
+    core: CoreRequest,
+    /// The root that the keys were chained from, and the keys: a retry does not hash again.
     hashed: Mutex<Option<(Key, Vec<Key>)>>,
-    salt: Vec<u8>,
-    adapter: Vec<u8>,
-    extras: Vec<MmItem>,
-    meta: Meta,
-    read: bool,
-    insert: bool,
-    resumed: bool,
-    partial: bool,
-    chunk: u32,
-    until: u32,
-    max_tokens: u32,
-    whole_sequence: bool,
-    external: u32,
-    external_until: u32,
-    join: bool,
-    encoder: Vec<u8>,
-    encoder_tokens: u32,
-    outlook: Vec<u32>,
-    retention: Option<Retention>,
+    /// Whether its prompt is as the cache stores it: a matcher has rewritten it.
+    rewritten: bool,
 }
 
-pub fn extras_of(extras: Vec<ExtraTuple>) -> Vec<MmItem> {
-    extras.into_iter().map(|(start, end, id)| MmItem { start, end, id }).collect()
+macro_rules! fields {
+    ($($(#[$doc:meta])* $name:ident -> $shown:ty: $kind:ident = $($field:ident).+;)*) => {
+        #[allow(clippy::elidable_lifetime_names, clippy::needless_lifetimes)] // some types need it
+        #[pymethods]
+        impl Request {
+            $($(#[$doc])* #[getter] fn $name<'py>(&self, py: Python<'py>) -> PyResult<$shown> {
+                $kind::show(py, &self.core.$($field).+)
+            })*
+        }
+
+        /// Every option but `num_tokens`, which the prompt's length decides.
+        const NAMES: &[&str] = &[$(stringify!($name)),*];
+
+        /// Sets the option `name`; false if there is none.
+        fn set(core: &mut CoreRequest, name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+            match name {
+                $(stringify!($name) => core.$($field).+ = $kind::read(value, name)?,)*
+                _ => return Ok(false),
+            }
+            Ok(true)
+        }
+
+        /// Options that differ from the defaults, in the order of the table.
+        fn given<'py>(py: Python<'py>, core: &CoreRequest) -> PyResult<Bound<'py, PyDict>> {
+            let (default, options) = (CoreRequest::default(), PyDict::new(py));
+            $(if core.$($field).+ != default.$($field).+ {
+                options.set_item(stringify!($name), $kind::show(py, &core.$($field).+)?)?;
+            })*
+            Ok(options)
+        }
+    };
 }
+
+fields! {
+    /// Keys of full blocks that came with it, uint64 (blocks, 2); None where it came without.
+    keys -> Option<Bound<'py, PyAny>>: keys = keys;
+    /// Prefixes are shared only among requests of the same salt.
+    cache_salt -> String: text = cache_salt;
+    /// As ``cache_salt``, for adapters.
+    lora_name -> String: text = lora_name;
+    /// Multimodal items: (start, end, id).
+    mm_items -> Vec<(u32, u32, Bound<'py, PyBytes>)>: items = mm_items;
+    /// The number of its session; 0 if it has none.
+    session -> u64: session = meta.session;
+    /// Turn within the session.
+    turn -> u32: int = meta.turn;
+    /// The engine's own numbering of request types.
+    request_class -> u32: int = meta.class;
+    /// Larger is more important.
+    priority -> i32: int = meta.priority;
+    /// Whether it looks for cached blocks.
+    read_cache -> bool: flag = read_cache;
+    /// Whether it leaves computed blocks findable.
+    write_cache -> bool: flag = write_cache;
+    /// Whether it comes back after a preemption.
+    resumed -> bool: flag = resumed;
+    /// Whether it takes as many slots as can be had.
+    partial -> bool: flag = partial;
+    /// Tokens of a step of its prompt; None for all of it.
+    chunk -> Option<u32>: limit = chunk;
+    /// The length up to which it gets slots; None for all of it.
+    until -> Option<u32>: limit = until;
+    /// Most tokens of prompt and answer together; 0 if unknown.
+    max_seq_len -> u32: int = max_seq_len;
+    /// Whether all of ``max_seq_len`` must be there before it starts.
+    full_sequence_must_fit -> bool: flag = full_sequence_must_fit;
+    /// Tokens after the cached ones whose KV comes from elsewhere.
+    num_external_tokens -> u32: int = num_external_tokens;
+    /// The length up to which KV can be brought.
+    external_until -> u32: int = external_until;
+    /// Whether it shares blocks that are being computed.
+    join -> bool: flag = join;
+    /// Content id of the input that ``cross`` groups attend to.
+    encoder -> Bound<'py, PyBytes>: bytes = encoder;
+    /// Tokens of that input.
+    encoder_tokens -> u32: int = encoder_tokens;
+    /// When each block is used next, uint32; None where that is not known.
+    next_use -> Option<Bound<'py, PyArray1<u32>>>: next_uses = next_use;
+    /// How important its blocks are, and for how long.
+    retention -> Option<Bound<'py, PyAny>>: retention = retention;
+}
+
+/// Keywords of old, and what each is called.
+const RENAMED: &[(&str, &str)] = &[
+    ("salt", "cache_salt"),
+    ("adapter", "lora_name"),
+    ("extras", "mm_items"),
+    ("outlook", "next_use"),
+    ("whole_sequence", "full_sequence_must_fit"),
+    ("external", "num_external_tokens"),
+    ("read", "read_cache"),
+    ("insert", "write_cache"),
+    ("max_tokens", "max_seq_len (prompt and answer together)"),
+];
 
 #[pymethods]
 impl Request {
     #[new]
-    #[pyo3(signature = (prompt, *, keys=None, num_tokens=NumTokens(0), salt=None, adapter=None, extras=vec![], session=Session(0), turn=Turn(0), request_class=RequestClass(0), priority=Priority(0), read=Read(true), insert=Insert(true), resumed=Resumed(false), partial=Partial(false), chunk=None, until=None, max_tokens=MaxTokens(0), whole_sequence=WholeSequence(false), external=External(0), external_until=ExternalUntil(0), join=Join(false), encoder=None, encoder_tokens=EncoderTokens(0), outlook=None, retention=None))]
+    #[pyo3(signature = (prompt, **options: "Any"))]
     fn new(
         py: Python<'_>,
         prompt: Option<&Bound<'_, PyAny>>,
-        keys: Option<&Bound<'_, PyAny>>,
-        num_tokens: NumTokens,
-        salt: Option<&[u8]>,
-        adapter: Option<&[u8]>,
-        extras: Vec<ExtraTuple>,
-        session: Session,
-        turn: Turn,
-        request_class: RequestClass,
-        priority: Priority,
-        read: Read,
-        insert: Insert,
-        resumed: Resumed,
-        partial: Partial,
-        chunk: Option<Chunk>,
-        until: Option<Until>,
-        max_tokens: MaxTokens,
-        whole_sequence: WholeSequence,
-        external: External,
-        external_until: ExternalUntil,
-        join: Join,
-        encoder: Option<&[u8]>,
-        encoder_tokens: EncoderTokens,
-        outlook: Option<&Bound<'_, PyAny>>,
-        retention: Option<RetentionTuple>,
+        options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let ids = prompt.map(|p| tokens(p, "prompt")).transpose()?;
-        let ids = ids.unwrap_or_default();
-        if prompt.is_none() && keys.is_none() && num_tokens.0 == 0 {
-            let message = "prompt = None: give token ids, or keys and num_tokens";
-            return Err(raise(py, "UsageError", message.into()));
+        let tokens = prompt.map(|prompt| tokens(prompt, "prompt")).transpose()?;
+        let core = CoreRequest { tokens: tokens.unwrap_or_default(), ..CoreRequest::default() };
+        Self::of(py, core, prompt.is_some(), options)
+    }
+
+    /// The names of its options, beside ``num_tokens``.
+    #[classattr]
+    #[pyo3(name = "OPTIONS")]
+    fn names(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
+        PyTuple::new(py, NAMES)
+    }
+
+    /// Token ids of the prompt; None where only keys are known.
+    #[getter]
+    fn prompt<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<u32>>> {
+        let known = !self.core.tokens.is_empty() || self.core.num_tokens == 0;
+        known.then(|| PyArray1::from_slice(py, &self.core.tokens))
+    }
+
+    /// Tokens of the prompt.
+    #[getter]
+    fn num_tokens(&self) -> u32 {
+        self.core.num_tokens
+    }
+
+    /// The options that differ from the defaults, by name: what makes it anew beside its prompt.
+    #[getter]
+    fn options<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let options = given(py, &self.core)?;
+        if self.core.tokens.is_empty() && self.core.num_tokens > 0 {
+            options.set_item("num_tokens", self.core.num_tokens)?;
         }
-        let len = if prompt.is_some() { ids.len() as u64 } else { num_tokens.0 };
-        if num_tokens.0 != 0 && num_tokens.0 != len {
-            let message = format!("num_tokens = {}: the prompt has {len} tokens", num_tokens.0);
-            return Err(raise(py, "UsageError", message));
+        Ok(options)
+    }
+
+    /// The same request with other options; ``prompt`` replaces its tokens, too.
+    #[pyo3(signature = (**changes: "Any"))]
+    fn replace(&self, py: Python<'_>, changes: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let Some(changes) = changes else { return Ok(self.twin(self.core.clone(), true)) };
+        let changes = changes.copy()?;
+        let (mut core, mut known) = (self.core.clone(), !self.core.tokens.is_empty());
+        if let Some(prompt) = changes.get_item("prompt")? {
+            changes.del_item("prompt")?;
+            known = !prompt.is_none();
+            core.tokens = if known { tokens(&prompt, "prompt")? } else { Vec::new() };
+            (core.keys, core.num_tokens) = (Vec::new(), 0);
         }
-        if (1..len).contains(&u64::from(max_tokens.0)) {
-            let message = format!(
-                "max_tokens = {}: counts prompt and answer together, and the prompt has {len} tokens",
-                max_tokens.0
-            );
-            return Err(raise(py, "UsageError", message));
-        }
-        let outlook = outlook.map(|o| tokens(o, "outlook")).transpose()?;
-        Ok(Self {
-            len: length(py, "num_tokens", len)?,
-            tokens: ids,
-            given_keys: keys.map(self::keys).transpose()?.unwrap_or_default(),
-            hashed: Mutex::new(None),
-            salt: salt.unwrap_or_default().to_vec(),
-            adapter: adapter.unwrap_or_default().to_vec(),
-            extras: extras_of(extras),
-            meta: Meta {
-                session: session.0,
-                turn: turn.0,
-                class: request_class.0,
-                priority: priority.0,
-            },
-            read: read.0,
-            insert: insert.0,
-            resumed: resumed.0,
-            partial: partial.0,
-            chunk: chunk.map_or(u32::MAX, |c| c.0),
-            until: until.map_or(u32::MAX, |u| u.0),
-            max_tokens: max_tokens.0,
-            whole_sequence: whole_sequence.0,
-            external: external.0,
-            external_until: external_until.0,
-            join: join.0,
-            encoder: encoder.unwrap_or_default().to_vec(),
-            encoder_tokens: encoder_tokens.0,
-            outlook: outlook.unwrap_or_default(),
-            retention: retention.map(retention_of),
-        })
+        let made = Self::of(py, core, known, Some(&changes))?;
+        let same = made.core.tokens == self.core.tokens;
+        let hashed =
+            same && made.core.mm_items == self.core.mm_items && made.core.keys == self.core.keys;
+        Ok(Self { rewritten: self.rewritten && same, ..self.twin(made.core, hashed) })
     }
 
-    /// Its token ids (empty where only keys are known), salt, adapter, name of another input, extras,
-    /// session and turn.
-    #[allow(clippy::type_complexity)]
-    fn parts<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> (Bound<'py, PyArray1<u32>>, [Vec<u8>; 3], Vec<ExtraTuple>, u64, u32) {
-        let extras = self.extras.iter().map(|e| (e.start, e.end, e.id.clone())).collect();
-        let tokens = PyArray1::from_slice(py, &self.tokens);
-        let space = [&self.salt, &self.adapter, &self.encoder].map(Clone::clone);
-        (tokens, space, extras, self.meta.session, self.meta.turn)
-    }
-
-    /// When each block is used next.
-    fn outlook(&self) -> Vec<u32> {
-        self.outlook.clone()
-    }
-
-    /// Its salt, adapter and session.
-    fn origin<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64) {
-        let (salt, adapter) = (PyBytes::new(py, &self.salt), PyBytes::new(py, &self.adapter));
-        (salt, adapter, self.meta.session)
-    }
-
-    /// (prompt tokens, session, turn, class, priority, whether it reads, tokens that somebody brings:
-    /// after the cached ones, and as a length)
-    #[allow(clippy::type_complexity)]
-    fn facts(&self) -> (u32, u64, u32, u32, i32, bool, u32, u32) {
-        let Meta { session, turn, class, priority } = self.meta;
-        (self.len, session, turn, class, priority, self.read, self.external, self.external_until)
-    }
-
-    /// The arguments that make it anew: the prompt, and the keywords.
-    #[allow(clippy::type_complexity)]
-    fn arguments<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> PyResult<(Option<Bound<'py, PyArray1<u32>>>, Bound<'py, PyDict>)> {
-        let ids = !self.tokens.is_empty() || self.len == 0;
-        let prompt = ids.then(|| PyArray1::from_slice(py, &self.tokens));
-        let dict = PyDict::new(py);
-        if !self.given_keys.is_empty() {
-            let words = self.given_keys.iter().flat_map(|&key| key_words(key)).collect();
-            dict.set_item("keys", matrix(py, words, 2)?)?;
-        }
-        let name = |bytes: &[u8]| PyBytes::new(py, bytes);
-        let extras = self.extras.iter().map(|e| (e.start, e.end, name(&e.id)));
-        let most = |length: u32| (length != u32::MAX).then_some(length);
-        let Meta { session, turn, class, priority } = self.meta;
-        dict.set_item("num_tokens", self.len)?;
-        dict.set_item("salt", name(&self.salt))?;
-        dict.set_item("adapter", name(&self.adapter))?;
-        dict.set_item("encoder", name(&self.encoder))?;
-        dict.set_item("extras", extras.collect::<Vec<_>>())?;
-        dict.set_item("session", session)?;
-        dict.set_item("turn", turn)?;
-        dict.set_item("request_class", class)?;
-        dict.set_item("priority", priority)?;
-        dict.set_item("read", self.read)?;
-        dict.set_item("insert", self.insert)?;
-        dict.set_item("resumed", self.resumed)?;
-        dict.set_item("partial", self.partial)?;
-        dict.set_item("chunk", most(self.chunk))?;
-        dict.set_item("until", most(self.until))?;
-        dict.set_item("max_tokens", self.max_tokens)?;
-        dict.set_item("whole_sequence", self.whole_sequence)?;
-        dict.set_item("external", self.external)?;
-        dict.set_item("external_until", self.external_until)?;
-        dict.set_item("join", self.join)?;
-        dict.set_item("encoder_tokens", self.encoder_tokens)?;
-        if !self.outlook.is_empty() {
-            dict.set_item("outlook", PyArray1::from_slice(py, &self.outlook))?;
-        }
-        dict.set_item("retention", self.retention.as_ref().map(retention_tuple))?;
-        Ok((prompt, dict))
-    }
-
-    /// The same request with other tokens, another salt, or with less that is brought.
-    #[pyo3(signature = (tokens=None, salt=None, external=None, external_until=None))]
-    fn changed(
+    /// The request as a matcher has its prompt and salt stored; None for what stays.
+    #[pyo3(signature = (tokens=None, cache_salt=None))]
+    fn rewrite(
         &self,
         py: Python<'_>,
         tokens: Option<&Bound<'_, PyAny>>,
-        salt: Option<Vec<u8>>,
-        external: Option<External>,
-        external_until: Option<ExternalUntil>,
+        cache_salt: Option<Vec<u8>>,
     ) -> PyResult<Self> {
-        let ids = tokens.map(|t| self::tokens(t, "prompt")).transpose()?;
-        let ids = ids.unwrap_or_else(|| self.tokens.clone());
-        let same = tokens.is_none();
+        let mut core = self.core.clone();
         // Keys are made of the tokens and the salt.
-        let keyed = same && salt.is_none();
-        let hashed =
-            if keyed { self.hashed.lock().map_or(None, |hashed| hashed.clone()) } else { None };
-        Ok(Self {
-            len: if same { self.len } else { length(py, "num_tokens", ids.len() as u64)? },
-            tokens: ids,
-            given_keys: if keyed { self.given_keys.clone() } else { Vec::new() },
-            hashed: Mutex::new(hashed),
-            salt: salt.unwrap_or_else(|| self.salt.clone()),
-            adapter: self.adapter.clone(),
-            extras: self.extras.clone(),
-            external: external.map_or(self.external, |e| e.0),
-            external_until: external_until.map_or(self.external_until, |e| e.0),
-            encoder: self.encoder.clone(),
-            outlook: self.outlook.clone(),
-            retention: self.retention.clone(),
-            ..*self
-        })
+        let hashed = tokens.is_none() && cache_salt.is_none();
+        if !hashed {
+            core.keys = Vec::new();
+        }
+        if let Some(ids) = tokens {
+            core.tokens = self::tokens(ids, "prompt")?;
+            core.num_tokens = length(py, "num_tokens", core.tokens.len() as u64)?;
+        }
+        core.cache_salt = cache_salt.unwrap_or(core.cache_salt);
+        Ok(Self { rewritten: true, ..self.twin(core, hashed) })
+    }
+
+    /// Whether its prompt is as the cache stores it, so that no matcher rewrites it again.
+    #[getter]
+    fn rewritten(&self) -> bool {
+        self.rewritten
+    }
+
+    /// Its salt and adapter as they are stored, and its session.
+    fn origin<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64) {
+        let name = |bytes: &[u8]| PyBytes::new(py, bytes);
+        (name(&self.core.cache_salt), name(&self.core.lora_name), self.core.meta.session)
     }
 
     /// Tokens of the prompt.
     fn __len__(&self) -> usize {
-        self.len as usize
+        self.core.num_tokens as usize
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let ids: Vec<_> = self.core.tokens.iter().take(SHOWN).map(u32::to_string).collect();
+        let more = if self.core.tokens.len() > SHOWN { ", ..." } else { "" };
+        let prompt = if self.core.tokens.is_empty() && self.core.num_tokens > 0 {
+            "None".to_owned()
+        } else {
+            format!("[{}{more}]", ids.join(", "))
+        };
+        let mut parts = vec![prompt, format!("num_tokens={}", self.core.num_tokens)];
+        for (name, value) in given(py, &self.core)? {
+            let value = repr(&value).unwrap_or_else(|| "?".into());
+            let value = value.split_whitespace().collect::<Vec<_>>().join(" ");
+            let short = value
+                .char_indices()
+                .nth(60)
+                .map_or(value.clone(), |(end, _)| format!("{}...", &value[..end]));
+            parts.push(format!("{name}={short}"));
+        }
+        Ok(format!("Request({})", parts.join(", ")))
     }
 }
 
+/// Token ids that a repr shows.
+const SHOWN: usize = 4;
+
 impl Request {
-    fn space(&self) -> Space<'_> {
-        Space { cache_salt: &self.salt, lora_name: &self.adapter, encoder: &self.encoder }
+    fn of(
+        py: Python<'_>,
+        mut core: CoreRequest,
+        tokens_known: bool,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let mut len = if tokens_known { 0 } else { u64::from(core.num_tokens) };
+        let mut has_keys = !core.keys.is_empty();
+        for (name, value) in options.into_iter().flatten() {
+            let name = name.extract::<String>()?;
+            has_keys |= name == "keys" && !value.is_none();
+            if name == "num_tokens" {
+                len = int::read(&value, &name)?;
+            } else if !set(&mut core, &name, &value)? {
+                return Err(unknown(py, &name));
+            }
+        }
+        if !tokens_known && !has_keys && len == 0 {
+            let message = "prompt = None: give token ids, or keys and num_tokens";
+            return Err(usage(py, message.into()));
+        }
+        let known = if tokens_known { core.tokens.len() as u64 } else { len };
+        if len != 0 && len != known {
+            return Err(usage(py, format!("num_tokens = {len}: the prompt has {known} tokens")));
+        }
+        if (1..known).contains(&u64::from(core.max_seq_len)) {
+            let most = core.max_seq_len;
+            let limit =
+                format!("counts prompt and answer together, and the prompt has {known} tokens");
+            return Err(usage(py, format!("max_seq_len = {most}: {limit}")));
+        }
+        core.num_tokens = length(py, "num_tokens", known)?;
+        Ok(Self { core, hashed: Mutex::new(None), rewritten: false })
     }
 
-    /// The request that brings a preempted sequence back: its tokens, keys and all it was admitted
+    /// A request with what is known of this one's prompt, if its keys are the same.
+    fn twin(&self, core: CoreRequest, same_keys: bool) -> Self {
+        let hashed = if same_keys { self.hashed.lock().map_or(None, |h| h.clone()) } else { None };
+        Self { core, hashed: Mutex::new(hashed), rewritten: self.rewritten }
+    }
+
+    /// A prompt without options.
+    pub fn of_prompt(prompt: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Self::new(prompt.py(), Some(prompt), None)
+    }
+
+    /// The request that brings a preempted sequence back: its tokens, keys and all it was allocated
     /// with.
     pub fn of_sequence(mut sequence: Sequence) -> Self {
-        let known = sequence.filled() as usize;
-        let from_keys = sequence.tokens.is_empty();
-        sequence.tokens.truncate(known);
-        let (given_keys, hashed) = if from_keys {
-            (sequence.keys, None)
-        } else {
-            // The chain may be shorter than the tokens: what is missing is hashed on admission.
-            (Vec::new(), Some((sequence.root, sequence.keys)))
-        };
-        Self {
-            tokens: sequence.tokens,
-            len: known as u32,
-            given_keys,
-            hashed: Mutex::new(hashed),
-            salt: sequence.cache_salt,
-            adapter: sequence.lora_name,
-            extras: sequence.mm_items,
-            meta: sequence.meta,
-            read: sequence.read_cache,
-            insert: sequence.write_cache,
-            resumed: true,
-            partial: false,
-            chunk: sequence.chunk,
-            until: u32::MAX,
-            max_tokens: sequence.max_seq_len,
-            whole_sequence: sequence.full_sequence_must_fit,
-            external: 0,
-            external_until: 0,
-            join: false,
-            encoder: sequence.encoder,
-            encoder_tokens: sequence.encoder_tokens,
-            outlook: sequence.next_use,
-            retention: sequence.retention.map(|asked| *asked),
-        }
+        // The chain may be shorter than the tokens: what is missing is hashed when it is tried.
+        let hashed = (!sequence.tokens.is_empty())
+            .then(|| (sequence.root, std::mem::take(&mut sequence.keys)));
+        Self { core: sequence.into(), hashed: Mutex::new(hashed), rewritten: true }
     }
 
-    /// The request that an admission in the log came of.
-    pub fn of_asked(asked: Asked) -> Self {
-        Self {
-            len: asked.tokens.len().max(asked.len as usize) as u32,
-            tokens: asked.tokens,
-            given_keys: asked.keys,
-            hashed: Mutex::new(None),
-            salt: asked.cache_salt,
-            adapter: asked.lora_name,
-            extras: asked.mm_items,
-            meta: asked.meta,
-            read: asked.read_cache,
-            insert: asked.write_cache,
-            resumed: asked.resumed,
-            partial: asked.partial,
-            chunk: asked.chunk,
-            until: asked.until,
-            max_tokens: asked.max_seq_len,
-            whole_sequence: asked.full_sequence_must_fit,
-            external: asked.num_external_tokens,
-            external_until: asked.external_until,
-            join: asked.join,
-            encoder: asked.encoder,
-            encoder_tokens: asked.encoder_tokens,
-            outlook: asked.next_use,
-            retention: asked.retention,
-        }
+    /// The request of a logged allocation.
+    pub fn of_logged((seq, mut core): (SeqId, CoreRequest)) -> (SeqId, Self) {
+        core.num_tokens = core.len();
+        (seq, Self { core, hashed: Mutex::new(None), rewritten: true })
+    }
+
+    /// The core's.
+    pub fn core(&self) -> &CoreRequest {
+        &self.core
+    }
+
+    /// One try of it with these keys.
+    pub fn attempt<'a>(&'a self, keys: &'a [Key]) -> Attempt<'a> {
+        Attempt::with_keys(&self.core, keys)
     }
 
     /// Whether hashing it takes long enough to let other threads run meanwhile.
     pub fn is_long(&self) -> bool {
-        self.given_keys.is_empty() && self.tokens.len() >= LONG_TOKENS
+        self.core.keys.is_empty() && self.core.tokens.len() >= LONG_TOKENS
     }
 
-    /// The keys that it came as.
-    pub fn given_keys(&self) -> &[Key] {
-        &self.given_keys
-    }
-
-    /// The keys to admit it with, hashed with this hasher unless they were before.
-    pub fn keys(&self, hasher: &Hasher) -> Vec<Key> {
-        if !self.given_keys.is_empty() || self.tokens.is_empty() || !(self.read || self.insert) {
-            return self.given_keys.clone();
+    /// The keys to try it with, hashed with this hasher unless they were before.
+    pub fn keys_by(&self, hasher: &Hasher) -> Vec<Key> {
+        let core = &self.core;
+        if !core.keys.is_empty() || core.tokens.is_empty() || !(core.read_cache || core.write_cache)
+        {
+            return core.keys.clone();
         }
-        let root = hasher.root(self.space());
+        let root = hasher.root(core.space());
         let Ok(mut hashed) = self.hashed.lock() else { return Vec::new() };
         match &mut *hashed {
             Some((from, keys)) if *from == root => {
-                hasher.extend(root, &self.extras, &self.tokens, keys);
+                hasher.extend(root, &core.mm_items, &core.tokens, keys);
                 keys.clone()
             }
             _ => {
                 let mut keys = Vec::new();
-                hasher.extend(root, &self.extras, &self.tokens, &mut keys);
+                hasher.extend(root, &core.mm_items, &core.tokens, &mut keys);
                 *hashed = Some((root, keys.clone()));
                 keys
             }
         }
     }
+}
 
-    /// What the core is asked.
-    pub fn admission<'a>(&'a self, keys: &'a [Key]) -> Admission<'a> {
-        Admission {
-            prompt: Prompt { tokens: &self.tokens, keys, len: self.len },
-            space: self.space(),
-            mm_items: &self.extras,
-            meta: self.meta,
-            read_cache: self.read,
-            write_cache: self.insert,
-            resumed: self.resumed,
-            fit: if self.partial { Fit::Partial } else { Fit::Whole },
-            chunk: self.chunk,
-            budget: u32::MAX,
-            until: self.until,
-            max_seq_len: self.max_tokens,
-            full_sequence_must_fit: self.whole_sequence,
-            num_external_tokens: self.external,
-            external_until: self.external_until,
-            join: self.join,
-            encoder_tokens: self.encoder_tokens,
-            next_use: &self.outlook,
-            retention: self.retention.as_ref(),
-        }
+/// Why there is no option of that name.
+fn unknown(py: Python<'_>, name: &str) -> PyErr {
+    if let Some((_, now)) = RENAMED.iter().find(|(old, _)| *old == name) {
+        return usage(py, format!("{name}: this option of a Request is called {now}"));
+    }
+    let known: Vec<&str> = NAMES.iter().copied().chain(["num_tokens"]).collect();
+    match did_you_mean(py, name, &known) {
+        Ok(near) => usage(py, format!("{name}: a Request has no such option{near}")),
+        Err(error) => error,
     }
 }
 

@@ -3,7 +3,7 @@
 use kvframe_core::manager::{Extent, Growth, Ids, Step, StepResult};
 use kvframe_core::policy::Consult;
 use kvframe_core::tickets::CopyPlan;
-use kvframe_core::{Admission, Allocation, Error, Manager as Core, SeqId};
+use kvframe_core::{Allocation, Attempt, Error, Manager as Core, SeqId};
 use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 
@@ -284,7 +284,7 @@ impl<'py> Run<'_, 'py> {
                 }
             };
             let keys = self.manager.keys_of(py, request.get());
-            let asked = request.get().admission(&keys);
+            let asked = request.get().attempt(&keys);
             if let Err(error) = self.allocate_one(py, outcome, &asked, interrupt.is_none()) {
                 interrupt.get_or_insert(error);
             }
@@ -296,7 +296,7 @@ impl<'py> Run<'_, 'py> {
         &mut self,
         py: Python<'py>,
         outcome: &mut StepResult,
-        asked: &Admission<'_>,
+        asked: &Attempt<'_>,
         decides: bool,
     ) -> PyResult<()> {
         let (manager, step) = (self.manager, self.step);

@@ -4,9 +4,9 @@
 //! that did something, and the *effects* on blocks that came of it. The counters, the state of every
 //! block and the pressure follow from the log alone, and what was asked can be asked again.
 
-use crate::asked::Asked;
 use crate::hash::Key;
 use crate::pool::NIL;
+use crate::request::Request;
 use crate::sequence::SeqId;
 
 /// What happened. `value` and `other` of an event are given where they mean something.
@@ -190,7 +190,7 @@ pub struct LogBatch {
     /// Token ids of the events, one event after the other.
     pub ids: Vec<u32>,
     /// What each allocation among the events asked for.
-    pub asked: Vec<(SeqId, Asked)>,
+    pub asked: Vec<(SeqId, Request)>,
 }
 
 /// The log; empty and free when switched off.
@@ -225,7 +225,7 @@ impl Log {
     }
 
     /// What the allocation of `seq` asked for.
-    pub fn asked(&mut self, seq: SeqId, asked: Asked) {
+    pub fn asked(&mut self, seq: SeqId, asked: Request) {
         self.kept.asked.push((seq, asked));
     }
 

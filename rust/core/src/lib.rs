@@ -11,6 +11,7 @@
 //! | [`pool`] | blocks: owners, states, generations, the free list |
 //! | [`index`] | from keys or tokens to resident blocks |
 //! | [`policy`] | which block is evicted next, and which become findable |
+//! | [`request`] | what an engine asks for, and one try of it |
 //! | [`sequence`] | block tables, lengths, what is known of a request |
 //! | [`manager`] | the operations: allocate, append, commit, release, fork, step |
 //! | [`locks`] | pins: prefixes held against eviction |
@@ -20,7 +21,7 @@
 //! | [`slots`] | a contiguous slot for each sequence, prefixes copied from slot to slot |
 //! | [`origins`] | the salt, adapter and session that a block came of |
 //! | [`held_blocks`], [`attachments`] | blocks held by themselves; handles attached to a prefix |
-//! | [`events`], [`asked`] | the ordered event log; what each logged allocation asked for |
+//! | [`events`] | the ordered event log |
 //! | [`router`] | which of many workers holds which prefix |
 //! | [`stats`], [`reasons`], [`ghosts`], [`samples`] | counters; why prefixes ended; keys seen lately; how long blocks live |
 //!
@@ -28,7 +29,6 @@
 //! unreferenced but findable; *commit* means computed and accepted.
 #![forbid(unsafe_code)]
 
-pub mod asked;
 pub mod attachments;
 pub mod error;
 pub mod events;
@@ -44,6 +44,7 @@ pub mod origins;
 pub mod policy;
 pub mod pool;
 pub mod reasons;
+pub mod request;
 pub mod retention;
 pub mod router;
 pub mod samples;
@@ -55,8 +56,9 @@ pub mod tier;
 
 pub use error::{Error, Result};
 pub use hash::{HashAlgo, Key};
-pub use manager::{Admission, Allocation, Fit, Manager, Prompt};
+pub use manager::{Allocation, Manager};
 pub use options::{Group, GroupKind, Options};
 pub use origins::Scope;
 pub use pool::{BlockId, NIL};
+pub use request::{Attempt, Request};
 pub use sequence::SeqId;

@@ -6,7 +6,7 @@ use common::{SIZE, allocate, build, open, prompt, refused, request, run, serve, 
 use kvframe_core::hash::MmItem;
 use kvframe_core::manager::{Ids, Step};
 use kvframe_core::pool::State;
-use kvframe_core::{Admission, Error, Fit, GroupKind, Key, Manager, NIL, Options, Prompt};
+use kvframe_core::{Error, GroupKind, Key, Manager, NIL, Options, Request};
 
 fn grouped(blocks: u32, groups: &[GroupKind]) -> Manager {
     let groups = groups.iter().map(|&kind| kind.into()).collect();
@@ -231,12 +231,7 @@ fn a_long_partial_request_is_counted_in_full() {
     let groups = vec![GroupKind::Full.into(); 16];
     let options = Options { blocks: 32, block_size: 1, groups, ..Options::default() };
     let mut m = build(options, "lru");
-    let request = Admission {
-        prompt: Prompt { tokens: &[], keys: &[], len: 1 << 28 },
-        fit: Fit::Partial,
-        chunk: 0,
-        ..Admission::default()
-    };
+    let request = Request { num_tokens: 1 << 28, partial: true, chunk: 0, ..Request::default() };
     let seq = m.allocate(&request).unwrap().seq;
     let error = refused(&mut m, &[seq], |m| m.extend(seq, 1 << 28));
     assert!(matches!(error, Error::NeverFits { needed: 0x1_0000_0000, total: 32 }), "{error}");
@@ -248,7 +243,7 @@ fn a_cut_item_is_no_part_of_later_keys() {
     let mut m = small(16);
     let image = MmItem { start: 4, end: 8, id: vec![1] };
     let (tokens, mm_items) = (prompt(&[1, 2]), [image]);
-    let seq = m.allocate(&Admission { mm_items: &mm_items, ..request(&tokens) }).unwrap().seq;
+    let seq = m.allocate(&Request { mm_items: mm_items.to_vec(), ..request(&tokens) }).unwrap().seq;
     m.commit(seq, 8).unwrap();
     m.truncate(seq, 4).unwrap();
     m.append(seq, &prompt(&[2])).unwrap();
@@ -263,9 +258,8 @@ fn keys_past_the_prompt_are_refused() {
     let mut m = small(16);
     let tokens = prompt(&[1]);
     let keys = [Key(1), Key(2)];
-    let bad = Prompt { tokens: &tokens, keys: &keys, len: 0 };
-    let error =
-        refused(&mut m, &[], |m| m.allocate(&Admission { prompt: bad, ..Admission::default() }));
+    let bad = Request { keys: keys.to_vec(), ..request(&tokens) };
+    let error = refused(&mut m, &[], |m| m.allocate(&bad));
     assert!(matches!(error, Error::Invalid { what: "keys", .. }), "{error}");
 }
 
@@ -277,7 +271,7 @@ fn a_grant_larger_than_the_pool_never_fits() {
     assert!(matches!(error, Error::NeverFits { needed: 12, total: 8 }), "{error}");
     // Nor one whose last chunk is, beside what came before.
     let chunked = prompt(&[1, 2, 3, 4, 5, 6]);
-    let in_steps_of = |chunk| Admission { chunk, ..request(&chunked) };
+    let in_steps_of = |chunk| Request { chunk, ..request(&chunked) };
     let error = refused(&mut m, &[], |m| m.allocate(&in_steps_of(8)));
     assert!(matches!(error, Error::NeverFits { needed: 9, total: 8 }), "{error}");
     m.allocate(&in_steps_of(4)).unwrap();
@@ -292,7 +286,7 @@ fn a_partial_grant_evicts_nothing_for_half_a_row() {
     m.take(&mut loans).unwrap();
     let tokens = prompt(&[7, 8]);
     let evictions = m.stats().evictions;
-    let allocation = m.allocate(&Admission { fit: Fit::Partial, ..request(&tokens) }).unwrap();
+    let allocation = m.allocate(&Request { partial: true, ..request(&tokens) }).unwrap();
     assert_eq!(allocation.granted_tokens, 4);
     let expected = m.stats().evictions - evictions;
     assert_eq!((expected, m.pool().cached()), (1, 1), "one block was evicted, one stays");
@@ -306,10 +300,10 @@ fn half_a_row_that_the_policy_refuses_goes_back() {
     let groups = vec![GroupKind::Full.into(); 2];
     let mut m = build(Options { blocks: 3, block_size: SIZE, groups, ..Options::default() }, "opt");
     let (near, far) = (prompt(&[1]), prompt(&[7]));
-    let first = m.allocate(&Admission { next_use: &[5], ..request(&near) }).unwrap();
+    let first = m.allocate(&Request { next_use: vec![5], ..request(&near) }).unwrap();
     m.commit(first.seq, SIZE).unwrap();
     m.release(first.seq).unwrap();
-    let later = Admission { next_use: &[9], fit: Fit::Partial, ..request(&far) };
+    let later = Request { next_use: vec![9], partial: true, ..request(&far) };
     assert_eq!(m.allocate(&later).unwrap().granted_tokens, 0);
     assert_eq!((m.pool().free(), m.pool().cached()), (1, 2));
     m.check_integrity().unwrap();

@@ -5,7 +5,7 @@ mod common;
 use common::{SIZE, allocate, open, prompt, request, run, serve, small};
 use kvframe_core::events::Kind;
 use kvframe_core::policy::{Candidates, Consult, External, Subscriptions};
-use kvframe_core::{Admission, BlockId, Error, Manager, Options};
+use kvframe_core::{BlockId, Error, Manager, Options, Request};
 
 fn external(blocks: u32) -> Manager {
     let options = Options { blocks, block_size: SIZE, event_log: true, ..Options::default() };
@@ -123,7 +123,7 @@ fn a_stale_choice_is_dropped() {
     serve(&mut m, &prompt(&[3]));
     m.choose(&old.blocks, &old.generations);
     let tokens = prompt(&[4]);
-    let again = m.allocate(&Admission { write_cache: false, ..request(&tokens) });
+    let again = m.allocate(&Request { write_cache: false, ..request(&tokens) });
     assert_eq!(again.unwrap_err(), Error::NeedVictims { n: 1 });
     m.fall_back(1);
     m.allocate(&request(&tokens)).unwrap();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use kvframe_core::index::IndexKind;
 use kvframe_core::options::Observe;
 use kvframe_core::policy::{PolicyOptions, by_name};
-use kvframe_core::{Admission, Key, Manager, Options, Prompt};
+use kvframe_core::{Key, Manager, Options, Request};
 
 /// The system's allocator, and how many bytes it has given out.
 struct Counting;
@@ -43,12 +43,9 @@ fn fill(m: &mut Manager, blocks: u32, first: u32, keyed: bool) {
             .map(|i| Key(at(i).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835)))
             .collect();
         let tokens: Vec<u32> = (0..CHAIN * SIZE).map(|i| prompt * 7 + i).collect();
-        let prompt = if keyed {
-            Prompt { tokens: &[], keys: &keys, len: CHAIN * SIZE }
-        } else {
-            Prompt { tokens: &tokens, keys: &[], len: 0 }
-        };
-        let seq = m.allocate(&Admission { prompt, ..Admission::default() }).unwrap().seq;
+        let request =
+            if keyed { Request::of_keys(&keys, CHAIN * SIZE) } else { Request::of_tokens(&tokens) };
+        let seq = m.allocate(&request).unwrap().seq;
         m.commit(seq, CHAIN * SIZE).unwrap();
         m.release(seq).unwrap();
     }

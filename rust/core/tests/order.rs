@@ -10,7 +10,7 @@ use kvframe_core::events::{Event, Kind};
 use kvframe_core::policy::{NAMES, View};
 use kvframe_core::retention::{DEFAULT_PRIORITY, Decay, Keep, Retention, TokenRange};
 use kvframe_core::sequence::Meta;
-use kvframe_core::{Admission, BlockId, Key, NIL, Options, SeqId};
+use kvframe_core::{BlockId, Key, NIL, Options, Request, SeqId};
 
 use common::{SIZE, build, request};
 
@@ -270,8 +270,8 @@ fn drive(policy: &'static str, seed: u64, retains: bool) -> Twin {
                 }
                 next_use = tokens.chunks(4).map(|_| dice.below(30) as u32).collect();
                 let retention = if retains { retention(&mut dice) } else { None };
-                let retention = retention.as_ref();
-                let asked = Admission { next_use: &next_use, meta, retention, ..request(&tokens) };
+                let asked =
+                    Request { next_use: next_use.clone(), meta, retention, ..request(&tokens) };
                 if let Ok(allocation) = m.allocate(&asked) {
                     admitted = Some(allocation.seq);
                 }

@@ -8,7 +8,7 @@ use kvframe_core::manager::PreemptionOrder;
 use kvframe_core::options::Watermarks;
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::sequence::Meta;
-use kvframe_core::{Admission, GroupKind, Manager, Options, SeqId};
+use kvframe_core::{GroupKind, Manager, Options, Request, SeqId};
 
 fn order(m: &Manager, seqs: &[SeqId], rule: PreemptionOrder) -> Vec<SeqId> {
     m.preemption_order(seqs, rule).unwrap().iter().map(|victim| victim.seq).collect()
@@ -19,7 +19,7 @@ fn order(m: &Manager, seqs: &[SeqId], rule: PreemptionOrder) -> Vec<SeqId> {
 fn a_prompt_is_told_without_its_answer() {
     let mut m = small(8);
     let tokens = prompt(&[1]);
-    let allocation = m.allocate(&Admission { max_seq_len: 20, ..request(&tokens) }).unwrap();
+    let allocation = m.allocate(&Request { max_seq_len: 20, ..request(&tokens) }).unwrap();
     assert_eq!((allocation.prompt_tokens, allocation.granted_tokens), (4, 4));
     assert_eq!(m.stats().prompt_tokens, 4);
 }
@@ -30,7 +30,7 @@ fn what_comes_back_has_computed_only_what_it_found() {
     let mut m = small(4);
     serve(&mut m, &prompt(&[1]));
     let tokens = open(&[1, 2]);
-    let back = m.allocate(&Admission { resumed: true, ..request(&tokens) }).unwrap();
+    let back = m.allocate(&Request { resumed: true, ..request(&tokens) }).unwrap();
     assert_eq!((back.cached_tokens, m.sequence(back.seq).unwrap().committed), (4, 4));
     assert_eq!(m.stats().resumed_hit_tokens, 4);
 }
@@ -71,7 +71,7 @@ fn who_gives_way_follows_from_priority_then_age_and_never_from_chance() {
     for (word, priority) in [5, 0, 5, 9, 0, 5, 5, 5].into_iter().enumerate() {
         let tokens = prompt(&[word as u32]);
         let meta = Meta { priority, ..Meta::default() };
-        seqs.push(m.allocate(&Admission { meta, ..request(&tokens) }).unwrap().seq);
+        seqs.push(m.allocate(&Request { meta, ..request(&tokens) }).unwrap().seq);
     }
     let by_priority = [4, 1, 7, 6, 5, 2, 0, 3].map(|place: usize| seqs[place]);
     assert_eq!(order(&m, &seqs, PreemptionOrder::LowestPriority), by_priority);

@@ -9,11 +9,11 @@ use common::{
 use kvframe_core::hash::{MmItem, Space};
 use kvframe_core::manager::{Ids, Step};
 use kvframe_core::pool::State;
-use kvframe_core::{Admission, Allocation, Error, Fit, GroupKind, HashAlgo, Manager, NIL, Options};
+use kvframe_core::{Allocation, Error, GroupKind, HashAlgo, Manager, NIL, Options, Request};
 
 fn load(m: &mut Manager, tokens: &[u32], blocks: u32) -> (Allocation, u64) {
     let allocation =
-        m.allocate(&Admission { num_external_tokens: blocks * SIZE, ..request(tokens) }).unwrap();
+        m.allocate(&Request { num_external_tokens: blocks * SIZE, ..request(tokens) }).unwrap();
     (allocation, allocation.load.expect("something comes from elsewhere"))
 }
 
@@ -134,7 +134,7 @@ fn loads_need_no_prefix_caching() {
 fn a_load_does_not_spend_the_token_budget() {
     let mut m = small(16);
     let (a, b) = (open(&[1, 2, 3]), open(&[4]));
-    let allocate = [Admission { num_external_tokens: 12, ..request(&a) }, request(&b)];
+    let allocate = [Request { num_external_tokens: 12, ..request(&a) }, request(&b)];
     let step = Step { allocate: &allocate, token_budget: Some(6), ..Step::default() };
     let out = m.step(&step).unwrap();
     let granted: Vec<_> =
@@ -232,7 +232,7 @@ fn a_partial_admission_leaves_the_reserve() {
     let mut m = build(options, "lru");
     let running = run(&mut m, &prompt(&[1]));
     let tokens = prompt(&[2, 3, 4, 5, 6, 7]);
-    let partial = Admission { fit: Fit::Partial, ..request(&tokens) };
+    let partial = Request { partial: true, ..request(&tokens) };
     assert_eq!(m.allocate(&partial).unwrap().granted_tokens, 16);
     assert_eq!(m.pool().available(), 3);
     m.append(running, &prompt(&[8, 9])).unwrap();
@@ -244,7 +244,7 @@ fn a_whole_sequence_is_promised_its_room() {
     let mut m = small(10);
     let tokens = prompt(&[1]);
     let whole =
-        |tokens| Admission { full_sequence_must_fit: true, max_seq_len: 24, ..request(tokens) };
+        |tokens| Request { full_sequence_must_fit: true, max_seq_len: 24, ..request(tokens) };
     let first = m.allocate(&whole(&tokens)).unwrap().seq;
     let other = prompt(&[2]);
     let error = refused(&mut m, &[first], |m| m.allocate(&whole(&other)));
@@ -282,7 +282,7 @@ fn a_cut_item_leaves_the_keys_before_it() {
         Options { blocks: 8, block_size: SIZE, hash: HashAlgo::Xxh3, ..Options::default() };
     let mut m = build(options, "lru");
     let (tokens, mm_items) = (open(&[1, 2]), [MmItem { start: 1, end: 7, id: b"i".to_vec() }]);
-    let with = Admission { mm_items: &mm_items, ..request(&tokens) };
+    let with = Request { mm_items: mm_items.to_vec(), ..request(&tokens) };
     let seq = m.allocate(&with).unwrap().seq;
     let keys = m.keys(&tokens, Space::default(), &mm_items);
     m.truncate(seq, 4).unwrap();

@@ -10,7 +10,7 @@ use kvframe_core::index::IndexKind;
 use kvframe_core::locks::Receipt;
 use kvframe_core::manager::PinRequest;
 use kvframe_core::policy::{NAMES, PolicyOptions, by_name};
-use kvframe_core::{Admission, BlockId, Manager, NIL, Options, Prompt, SeqId};
+use kvframe_core::{BlockId, Manager, NIL, Options, Request, SeqId};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
@@ -164,12 +164,8 @@ impl World {
 
     fn allocate(&mut self, text: &Text, join: bool) {
         let tokens = ids(&text.tokens);
-        let request = Admission {
-            prompt: Prompt { tokens: &tokens, keys: &[], len: 0 },
-            space: space(text.salted),
-            join,
-            ..Admission::default()
-        };
+        let request = Request { tokens: tokens.to_vec(), join, ..Request::default() }
+            .within(space(text.salted));
         let found = self.longest(&tokens, text.salted, 1) * self.size;
         if self.live.len() > 8 {
             return;

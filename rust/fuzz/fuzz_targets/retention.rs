@@ -12,7 +12,7 @@ use kvframe_core::manager::PinRequest;
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::pool::State;
 use kvframe_core::sequence::Meta;
-use kvframe_core::{Admission, BlockId, Manager, Options, Prompt, SeqId};
+use kvframe_core::{BlockId, Manager, Options, Request, SeqId};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
@@ -179,11 +179,11 @@ impl World {
         }
         let tokens: Vec<u32> = tokens.iter().map(|&t| t.into()).collect();
         let meta = Meta { session: session.into(), priority, ..Meta::default() };
-        let request = Admission {
-            prompt: Prompt { tokens: &tokens, keys: &[], len: 0 },
+        let request = Request {
+            tokens: tokens.to_vec(),
             external_until: if external { tokens.len() as u32 } else { 0 },
             meta,
-            ..Admission::default()
+            ..Request::default()
         };
         if let Ok(allocation) = self.m.allocate(&request) {
             self.tickets.extend(allocation.load);

@@ -5,9 +5,8 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use kvframe_core::hash::Space;
-use kvframe_core::manager::Prompt;
 use kvframe_core::retention::{Keep, Retention, TokenRange};
-use kvframe_core::{Admission, Error, Manager, Options};
+use kvframe_core::{Error, Manager, Options, Request};
 use kvframe_native::check::{self, LoadError};
 use kvframe_native::faults::Faults;
 use kvframe_native::policy::Policy;
@@ -121,11 +120,7 @@ fn serve_kept(
     retention: Option<&Retention>,
 ) -> Result<u32, Error> {
     let tokens: Vec<u32> = (first..first + blocks * SIZE).collect();
-    let asked = Admission {
-        prompt: Prompt { tokens: &tokens, ..Prompt::default() },
-        retention,
-        ..Admission::default()
-    };
+    let asked = Request { tokens, retention: retention.cloned(), ..Request::default() };
     let allocation = m.allocate(&asked)?;
     m.commit(allocation.seq, blocks * SIZE)?;
     m.release(allocation.seq)?;

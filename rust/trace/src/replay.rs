@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use kvframe_core::policy::{Consult, Eviction};
 use kvframe_core::sequence::Meta;
-use kvframe_core::{Admission, Error, Fit, Key, Manager, Options, Prompt, SeqId};
+use kvframe_core::{Error, Key, Manager, Options, Request, SeqId};
 
 use crate::{Mode, NO_SESSION, ReplayPlan, Trace, TraceRequest};
 
@@ -67,7 +67,7 @@ pub trait Host {
 
     /// Makes known to the manager what a matcher outside the core says of a request. False stops the
     /// replay.
-    fn find(&mut self, _manager: &mut Manager, _request: &Admission<'_>) -> bool {
+    fn find(&mut self, _manager: &mut Manager, _request: &Request) -> bool {
         true
     }
 
@@ -176,15 +176,15 @@ impl<'a> PreparedTrace<'a> {
         let mut outcome =
             Outcome { requests: self.trace.requests.len() as u64, ..Outcome::default() };
         let half = self.trace.requests.len() / 2;
-        let mut keys = Vec::new();
+        let mut request = Request { partial: true, ..Request::default() };
         let mut turns = vec![0; self.sessions()];
         for i in 0..self.trace.requests.len() {
             if i % PATIENCE == 0 && host.stop() {
                 return Ok(None);
             }
             manager.set_time(self.trace.requests[i].timestamp_ms.max(0) as u64);
-            let meta = self.meta(i, &mut turns);
-            let served = self.serve(manager, host, i, meta, &mut keys, &mut outcome)?;
+            request.meta = self.meta(i, &mut turns);
+            let served = self.serve(manager, host, i, &mut request, &mut outcome)?;
             let Some((input, hit)) = served else {
                 return Ok(None);
             };
@@ -232,37 +232,34 @@ impl<'a> PreparedTrace<'a> {
         manager: &mut Manager,
         host: &mut dyn Host,
         i: usize,
-        meta: Meta,
-        keys: &mut Vec<Key>,
+        asked: &mut Request,
         outcome: &mut Outcome,
     ) -> Result<Option<(u64, u64)>, Error> {
         let request = &self.trace.requests[i];
         let (size, blocks) = (self.trace.block_size, self.trace.blocks(i, self.mode));
-        keys.clear();
-        keys.extend(self.trace.chain(i)[..blocks as usize].iter().map(|&node| node_key(node)));
+        asked.keys.clear();
+        asked
+            .keys
+            .extend(self.trace.chain(i)[..blocks as usize].iter().map(|&node| node_key(node)));
         // Trace mode counts the partial tail as a block; engine mode asks for full blocks only.
         let slots = blocks * size;
         let len = if self.mode == Mode::Trace { slots } else { request.input_tokens };
-        let admission = Admission {
-            prompt: Prompt { keys, len, tokens: &[] },
-            fit: Fit::Partial,
-            until: slots,
-            meta,
-            next_use: self.next_use(manager, i),
-            ..Admission::default()
-        };
-        if !host.find(manager, &admission) {
+        (asked.num_tokens, asked.until) = (len, slots);
+        asked.next_use.clear();
+        asked.next_use.extend_from_slice(self.next_use(manager, i));
+        let asked = &*asked;
+        if !host.find(manager, asked) {
             return Ok(None);
         }
         let allocation = loop {
-            match manager.allocate(&admission) {
+            match manager.allocate(asked) {
                 Err(Error::NeedVictims { n }) if host.judge(manager, n) => {}
                 Err(Error::NeedVictims { .. }) => return Ok(None),
                 settled => break settled?,
             }
         };
         manager.settle_choice();
-        manager.forget_answer(admission.prompt.keys);
+        manager.forget_answer(&asked.keys);
         if !host.admit(manager, allocation.seq, allocation.granted_tokens) {
             return Ok(None);
         }

@@ -73,7 +73,8 @@ MUTANTS = (
         "counted-a-group",
         "manager/allocate.rs",
         "            self.count_allocation(request, &allocation, miss);\n",
-        "            hits.iter().for_each(|_| self.count_allocation(request, &allocation, miss));\n",
+        "            hits.iter().for_each(|_| "
+        "self.count_allocation(request, &allocation, miss));\n",
         "a model of 32 layers has 32 times the hits",
         ("MK-B8",),
     ),

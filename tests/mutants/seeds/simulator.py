@@ -53,7 +53,7 @@ MUTANTS = (
         "        self.cut_tables(seq, None)?;\n"
         "        self.leave_computation(seq)?;\n"
         "        while let Some(block) = self.next_victim() {\n"
-        "            self.forget(block, Why::Invalidated);\n"
+        "            self.forget(block, crate::policy::RemovalCause::Invalidated);\n"
         "        }\n",
         "a prefix is found only while somebody runs on it",
         ("IL-B8",),
@@ -88,7 +88,7 @@ MUTANTS = (
         "answer-counted-as-prompt",
         "manager/account.rs",
         "            stats.prompt_tokens += u64::from(known);\n",
-        "            stats.prompt_tokens += u64::from(known.max(request.max_tokens));\n",
+        "            stats.prompt_tokens += u64::from(known.max(request.max_seq_len));\n",
         "a prompt's length is counted with the answer that is still to come",
         ("IL-B13",),
     ),

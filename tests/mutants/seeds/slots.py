@@ -20,7 +20,7 @@ MUTANTS = (
         "        if needed > available {\n"
         "            if self.pool.referenced() == self.pool.capacity() {\n"
         # Not in tail position: the stack ends, which names the test, where a loop never would.
-        "                let asked = self.room_for(needed, claimed);\n"
+        "                let asked = self.room_for(needed, acquired);\n"
         "                return std::hint::black_box(asked);\n"
         "            }\n",
         "with everything in use a request is never answered",
@@ -29,10 +29,12 @@ MUTANTS = (
     Mutant(
         "capacity-in-tokens",
         "manager/needs.rs",
-        "    fn needs_alone(&self, request: &Admission<'_>, known: u32) -> u64 {\n"
-        "        let (encoder, longest) = (request.encoder_tokens, known.max(request.max_seq_len));\n",
-        "    fn needs_alone(&self, request: &Admission<'_>, known: u32) -> u64 {\n"
-        "        let (encoder, longest) = (request.encoder_tokens, known.max(request.max_seq_len));\n"
+        "    fn needs_alone(&self, request: &Attempt<'_>, known: u32) -> u64 {\n"
+        "        let (encoder, longest) = (request.encoder_tokens, "
+        "known.max(request.max_seq_len));\n",
+        "    fn needs_alone(&self, request: &Attempt<'_>, known: u32) -> u64 {\n"
+        "        let (encoder, longest) = (request.encoder_tokens, "
+        "known.max(request.max_seq_len));\n"
         "        let longest = longest.saturating_mul(self.options.block_size);\n",
         "a prompt is refused that would fit block_size times over",
         ("SA-B4",),

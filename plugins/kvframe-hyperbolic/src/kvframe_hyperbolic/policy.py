@@ -68,8 +68,8 @@ def hit(state: Any, memory: Any, now: int, n: int, blocks: Any, use: Any) -> int
     return 0
 
 
-@cfunc(SIGNATURES["expose"])
-def expose(state: Any, memory: Any, now: int, n: int, blocks: Any) -> int:
+@cfunc(SIGNATURES["on_evictable"])
+def on_evictable(state: Any, memory: Any, now: int, n: int, blocks: Any) -> int:
     """Onto the list."""
     head = carray(state, 1, STATE)[0]
     rows = carray(memory, ALL, BLOCK)
@@ -81,8 +81,8 @@ def expose(state: Any, memory: Any, now: int, n: int, blocks: Any) -> int:
     return 0
 
 
-@cfunc(SIGNATURES["claim"])
-def claim(state: Any, memory: Any, now: int, n: int, blocks: Any) -> int:
+@cfunc(SIGNATURES["acquire"])
+def acquire(state: Any, memory: Any, now: int, n: int, blocks: Any) -> int:
     """Off the list."""
     head = carray(state, 1, STATE)[0]
     rows = carray(memory, ALL, BLOCK)
@@ -132,8 +132,8 @@ def policy(sample: int, seed: int) -> NativePolicy:
         {
             "insert": insert,
             "hit": hit,
-            "expose": expose,
-            "claim": claim,
+            "on_evictable": on_evictable,
+            "acquire": acquire,
             "remove": remove,
             "victim": victim,
         },

@@ -3,7 +3,7 @@
 use kvframe_core::index::Changes;
 use kvframe_core::manager::MatchAnswer;
 use kvframe_core::pool::NIL;
-use kvframe_core::{Admission, Key, Manager as Core, Prompt};
+use kvframe_core::{Key, Manager as Core, Request as CoreRequest};
 use numpy::{PyArray1, PyArray2};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -58,10 +58,10 @@ fn answer_of(answer: &AnswerTuple<'_>, block_size: u32) -> PyResult<MatchAnswer>
 pub fn answer_for(
     matcher: &Bound<'_, PyAny>,
     manager: &mut Core,
-    request: &Admission<'_>,
+    request: &CoreRequest,
 ) -> PyResult<MatchAnswer> {
     let py = matcher.py();
-    let Prompt { keys, len, .. } = request.prompt;
+    let (keys, len) = (&request.keys[..], request.len());
     let size = manager.options().block_size;
     let mut answer = MatchAnswer::default();
     let mut found = None;
@@ -148,7 +148,7 @@ impl Manager {
         let good = self.locked(py, |core| {
             let rows = requests.iter().zip(&keys).zip(&claims);
             rows.map(|((request, keys), blocks)| {
-                core.check_answer(&request.get().admission(keys), blocks) as i64
+                core.check_answer(request.get().attempt(keys), blocks) as i64
             })
             .collect::<Vec<_>>()
         })?;

@@ -1,7 +1,7 @@
 //! Statistics: each allocation counted once, with the reason why it found no more.
 
 use super::lookup::PrefixQuery;
-use super::{Admission, Allocation, Manager};
+use super::{Allocation, Manager};
 use crate::events::Kind;
 use crate::ghosts::{RecentKeys, Removal, Spaces};
 use crate::groups::GroupKind;
@@ -11,6 +11,7 @@ use crate::options::Options;
 use crate::policy::RemovalCause;
 use crate::pool::BlockId;
 use crate::reasons::{Miss, MissReason, Reasons, Window};
+use crate::request::Attempt;
 use crate::samples::Samples;
 use crate::sequence::SeqId;
 
@@ -54,7 +55,7 @@ impl Manager {
     /// Why `request` finds no more than `found` blocks, computed or joined. Before the allocation changes anything.
     pub(super) fn why_missed(
         &mut self,
-        request: &Admission<'_>,
+        request: &Attempt<'_>,
         wanted: PrefixQuery<'_>,
         known: u32,
         found: u32,
@@ -149,7 +150,7 @@ impl Manager {
     /// Counts an allocation.
     pub(super) fn count_allocation(
         &mut self,
-        request: &Admission<'_>,
+        request: &Attempt<'_>,
         allocation: &Allocation,
         miss: Miss,
     ) {
@@ -197,7 +198,7 @@ impl Manager {
         }
     }
 
-    fn count_prefix(&mut self, request: &Admission<'_>, allocation: &Allocation, miss: Miss) {
+    fn count_prefix(&mut self, request: &Attempt<'_>, allocation: &Allocation, miss: Miss) {
         let (known, cached) = (allocation.prompt_tokens, allocation.cached_tokens);
         let unread = miss.reason == MissReason::ReadSkipped;
         if !request.resumed {

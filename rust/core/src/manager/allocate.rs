@@ -1,19 +1,44 @@
 //! Allocation: a new sequence owns what is cached of its prompt, and gets blocks for the rest.
 
+use super::Manager;
 use super::lookup::PrefixQuery;
 use super::needs::BlockNeeds;
 use super::tails::Tail;
-use super::{Admission, Allocation, Fit, Manager};
 use crate::error::{Error, Result};
 use crate::hash::Key;
 use crate::policy::{Access, NEVER};
 use crate::pool::{BlockId, NIL};
+use crate::request::Attempt;
 use crate::retention::Retention;
 use crate::sequence::{SeqId, Sequence, Tables, Usage};
 
 /// Tokens of an answer that have room in a sequence's buffers from the start: else the first of them
 /// would move the prompt.
 const ANSWER: u32 = 1_024;
+
+/// What an allocation gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allocation {
+    /// The sequence.
+    pub seq: SeqId,
+    /// Prompt tokens found; computing starts here, or behind what is joined or loaded.
+    pub cached_tokens: u32,
+    /// Prompt tokens that have slots.
+    pub granted_tokens: u32,
+    /// Tokens of the prompt.
+    pub prompt_tokens: u32,
+    /// The ticket of what comes from elsewhere; nothing of it is findable before it is settled.
+    pub load: Option<u64>,
+    /// Whether the KV of the other input was found: the encoder need not run.
+    pub encoder_cached: bool,
+    /// Tokens after the cached and the joined ones that the load brings.
+    pub external_tokens: u32,
+    /// Tokens after the cached ones that a live sequence is computing, or that its load brings: good
+    /// once it commits them, or the load has ended.
+    pub joined_tokens: u32,
+    /// What was attached to exactly this prompt.
+    pub attached: Option<u64>,
+}
 
 /// What an allocation starts from.
 #[derive(Debug, Default)]
@@ -36,27 +61,31 @@ impl Manager {
     /// # Errors
     /// [`Error::NeverFits`], [`Error::NoCapacity`], [`Error::NeedVictims`]; [`Error::Invalid`] for
     /// more keys than the prompt has full blocks.
-    pub fn allocate(&mut self, request: &Admission<'_>) -> Result<Allocation> {
+    pub fn allocate<'a>(&mut self, request: impl Into<Attempt<'a>>) -> Result<Allocation> {
+        self.try_to_allocate(&request.into())
+    }
+
+    fn try_to_allocate(&mut self, request: &Attempt<'_>) -> Result<Allocation> {
         let (known, request) = &self.as_it_counts(request)?;
-        let (known, Admission { prompt, mm_items, .. }) = (*known, *request);
+        let (known, mm_items) = (*known, &request.mm_items[..]);
         if request.join {
             self.expect_joins();
         }
         let findable = self.options.prefix_caching && (request.read_cache || request.write_cache);
-        let root = self.hasher.root(request.space);
+        let root = self.hasher.root(request.space());
         let mut hashed = std::mem::take(&mut self.scratch.keys);
         let mut hits = std::mem::take(&mut self.scratch.hits);
-        let full = prompt.tokens.len() / self.options.block_size as usize;
-        let keys = if findable && self.wants_keys() && prompt.keys.len() < full {
+        let full = request.tokens.len() / self.options.block_size as usize;
+        let keys = if findable && self.wants_keys() && request.keys.len() < full {
             hashed.clear();
-            hashed.extend_from_slice(prompt.keys);
-            self.hasher.extend(root, mm_items, prompt.tokens, &mut hashed);
+            hashed.extend_from_slice(request.keys);
+            self.hasher.extend(root, mm_items, &request.tokens, &mut hashed);
             &hashed[..]
         } else {
-            prompt.keys
+            request.keys
         };
         let limit = if request.read_cache { self.hit_limit(known) } else { 0 };
-        let wanted = PrefixQuery { keys, tokens: prompt.tokens, root, mm_items, limit };
+        let wanted = PrefixQuery { keys, tokens: &request.tokens, root, mm_items, limit };
         let (found, collisions) = self.find_prefix(wanted, &mut hits);
         if self.layout.has_cross() {
             self.find_cross(request, root, &mut hits);
@@ -92,38 +121,38 @@ impl Manager {
     }
 
     /// Tokens of the prompt, and the request with what it may read and insert.
-    pub(super) fn as_it_counts<'a>(&self, request: &Admission<'a>) -> Result<(u32, Admission<'a>)> {
+    pub(super) fn as_it_counts<'a>(&self, request: &Attempt<'a>) -> Result<(u32, Attempt<'a>)> {
         let known = self.check_keys(request)?;
         check_full_length(request.max_seq_len, known)?;
         self.check_encoder(request)?;
         self.check_join(request.join)?;
-        request.retention.map_or(Ok(()), Retention::validate)?;
+        request.retention.as_ref().map_or(Ok(()), Retention::validate)?;
         // What no key names is nobody else's, and so is all that is computed over it.
-        let nameless = request.encoder_tokens > 0 && request.space.encoder.is_empty();
-        let (read, insert) = (request.read_cache && !nameless, request.write_cache && !nameless);
-        Ok((known, Admission { read_cache: read, write_cache: insert, ..*request }))
+        let nameless = request.encoder_tokens > 0 && request.encoder.is_empty();
+        let read_cache = request.read_cache && !nameless;
+        let write_cache = request.write_cache && !nameless;
+        Ok((known, Attempt { read_cache, write_cache, ..*request }))
     }
 
     /// Tokens of the prompt, unless its keys cannot be right.
-    fn check_keys(&self, request: &Admission<'_>) -> Result<u32> {
-        let prompt = request.prompt;
-        let known = if prompt.tokens.is_empty() { prompt.len } else { prompt.tokens.len() as u32 };
-        if prompt.keys.len() as u64 > u64::from(known / self.block_size()) {
+    fn check_keys(&self, request: &Attempt<'_>) -> Result<u32> {
+        let known = request.len();
+        if request.keys.len() as u64 > u64::from(known / self.block_size()) {
             return Err(Error::Invalid {
                 what: "keys",
-                value: prompt.keys.len().to_string(),
+                value: request.keys.len().to_string(),
                 limit: format!("the prompt has {} full blocks", known / self.block_size()),
             });
         }
         let findable = self.options.prefix_caching && (request.read_cache || request.write_cache);
         if findable
-            && prompt.tokens.is_empty()
-            && !prompt.keys.is_empty()
+            && request.tokens.is_empty()
+            && !request.keys.is_empty()
             && !self.index.takes_keys()
         {
             return Err(Error::Invalid {
                 what: "keys",
-                value: prompt.keys.len().to_string(),
+                value: request.keys.len().to_string(),
                 limit: "the radix index matches tokens: give them, or neither read nor insert"
                     .into(),
             });
@@ -135,7 +164,7 @@ impl Manager {
     /// join, or else a partial block.
     pub(super) fn find_start(
         &self,
-        request: &Admission<'_>,
+        request: &Attempt<'_>,
         wanted: PrefixQuery<'_>,
         known: u32,
         found: u32,
@@ -169,7 +198,7 @@ impl Manager {
 
     fn carry_out(
         &mut self,
-        request: &Admission<'_>,
+        request: &Attempt<'_>,
         known: u32,
         counted: &BlockNeeds,
         start: &Start,
@@ -186,10 +215,10 @@ impl Manager {
         let seq = self.sequences.create(hits.len());
         self.note_allocation(seq, request, known, start.good);
         let &BlockNeeds { until, external, .. } = counted;
-        let access = Access { next_use: request.next_use, meta: request.meta, tokens: known };
+        let access = Access { next_use: &request.next_use, meta: request.meta, tokens: known };
         self.own_start(seq, start, hits, access);
         let mut tables = std::mem::take(&mut self.created(seq).tables);
-        let spare = if request.prompt.tokens.is_empty() { 0 } else { ANSWER };
+        let spare = if request.tokens.is_empty() { 0 } else { ANSWER };
         let spare_blocks = self.blocks_for(spare) as usize;
         let blocks = self.blocks_for(until).min(self.pool.usable()) as usize;
         for (table, found) in tables.iter_mut().zip(hits) {
@@ -254,13 +283,13 @@ impl Manager {
     fn take_rows(
         &mut self,
         seq: SeqId,
-        request: &Admission<'_>,
+        request: &Attempt<'_>,
         counted: &BlockNeeds,
         mut rows: u32,
         keys: &[Key],
         tables: &mut Tables,
     ) -> u32 {
-        let may_refuse = request.fit == Fit::Partial && self.policy.may_refuse();
+        let may_refuse = request.partial && self.policy.may_refuse();
         let wants_missed = request.write_cache && self.policy.wants_misses();
         while rows < self.blocks_for(counted.until) {
             let row = self.row_blocks(tables, rows);
@@ -287,26 +316,26 @@ impl Manager {
 /// What a sequence knows of its request, with room for `spare` tokens and keys more.
 fn remember(
     sequence: &mut Sequence,
-    request: &Admission<'_>,
+    request: &Attempt<'_>,
     known: u32,
     (root, keys): (Key, &[Key]),
     spare: (usize, usize),
 ) {
-    sequence.tokens.reserve(request.prompt.tokens.len() + spare.0);
-    sequence.tokens.extend_from_slice(request.prompt.tokens);
+    sequence.tokens.reserve(request.tokens.len() + spare.0);
+    sequence.tokens.extend_from_slice(&request.tokens);
     (sequence.known, sequence.prompt) = (known, known);
     sequence.keys.reserve(keys.len() + spare.1);
     sequence.keys.extend_from_slice(keys);
     sequence.root = root;
-    sequence.cache_salt.extend_from_slice(request.space.cache_salt);
-    sequence.lora_name.extend_from_slice(request.space.lora_name);
-    sequence.encoder.extend_from_slice(request.space.encoder);
+    sequence.cache_salt.extend_from_slice(&request.cache_salt);
+    sequence.lora_name.extend_from_slice(&request.lora_name);
+    sequence.encoder.extend_from_slice(&request.encoder);
     sequence.encoder_tokens = request.encoder_tokens;
     (sequence.read_cache, sequence.write_cache) = (request.read_cache, request.write_cache);
-    sequence.mm_items.extend_from_slice(request.mm_items);
-    sequence.next_use.extend_from_slice(request.next_use);
+    sequence.mm_items.extend_from_slice(&request.mm_items);
+    sequence.next_use.extend_from_slice(&request.next_use);
     sequence.meta = request.meta;
-    sequence.retention = request.retention.cloned().map(Box::new);
+    sequence.retention = request.retention.clone().map(Box::new);
     (sequence.max_seq_len, sequence.full_sequence_must_fit) =
         (request.max_seq_len, request.full_sequence_must_fit);
     sequence.chunk = request.chunk;

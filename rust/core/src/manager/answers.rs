@@ -3,11 +3,12 @@
 
 use hashbrown::HashMap;
 
+use super::Manager;
 use super::lookup::PrefixQuery;
-use super::{Admission, Manager, Prompt};
 use crate::hash::Key;
 use crate::index::{Changes, Index};
 use crate::pool::{BlockId, State};
+use crate::request::Attempt;
 
 /// What was said of one prompt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -65,9 +66,10 @@ impl Manager {
 
     /// How many of `blocks` hold the prefix of a request, whose keys are given, from the first on. What
     /// comes after is wrong.
-    pub fn check_answer(&self, request: &Admission<'_>, blocks: &[BlockId]) -> usize {
-        let Prompt { keys, tokens, .. } = request.prompt;
-        let (root, mm_items) = (self.hasher.root(request.space), request.mm_items);
+    pub fn check_answer<'a>(&self, request: impl Into<Attempt<'a>>, blocks: &[BlockId]) -> usize {
+        let request = request.into();
+        let (keys, tokens, mm_items) = (request.keys, &request.tokens[..], &request.mm_items[..]);
+        let root = self.hasher.root(request.space());
         let wanted = PrefixQuery { keys, tokens, root, mm_items, limit: keys.len() };
         self.verified(wanted, blocks.iter().copied(), &mut Vec::new())
     }

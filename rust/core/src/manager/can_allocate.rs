@@ -1,10 +1,11 @@
 //! Questions about a request that is not allocated yet: nothing is counted, moved or owned.
 
+use super::Manager;
 use super::lookup::{Hit, PrefixQuery};
-use super::{Admission, Manager};
 use crate::error::{Error, Result};
 use crate::hash::Key;
 use crate::pool::BlockId;
+use crate::request::Attempt;
 
 /// Whether a request could be allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,8 +23,8 @@ impl Manager {
     ///
     /// # Errors
     /// [`Error::Invalid`], as `allocate`.
-    pub fn can_allocate(&self, request: &Admission<'_>) -> Result<AllocStatus> {
-        let (known, request) = self.as_it_counts(request)?;
+    pub fn can_allocate<'a>(&self, request: impl Into<Attempt<'a>>) -> Result<AllocStatus> {
+        let (known, request) = self.as_it_counts(&request.into())?;
         let counted = self.with_found(&request, known, |wanted, found, _, mut hits| {
             let start = self.find_start(&request, wanted, known, found, &mut hits);
             self.count_needs(&request, known, &start, &hits)
@@ -40,8 +41,8 @@ impl Manager {
     ///
     /// # Errors
     /// [`Error::Invalid`], as `allocate`.
-    pub fn lookup_request(&self, request: &Admission<'_>) -> Result<Hit> {
-        let (known, request) = self.as_it_counts(request)?;
+    pub fn lookup_request<'a>(&self, request: impl Into<Attempt<'a>>) -> Result<Hit> {
+        let (known, request) = self.as_it_counts(&request.into())?;
         Ok(self.with_found(&request, known, |wanted, found, collisions, mut blocks| {
             let mut tokens = found * self.block_size();
             let loads = request.num_external_tokens > 0 || request.external_until > 0;
@@ -59,19 +60,19 @@ impl Manager {
     /// What `allocate` would find first: units at the front, keys that stood for other tokens, blocks.
     fn with_found<T>(
         &self,
-        request: &Admission<'_>,
+        request: &Attempt<'_>,
         known: u32,
         found: impl FnOnce(PrefixQuery<'_>, u32, u32, Vec<Vec<BlockId>>) -> T,
     ) -> T {
-        let Admission { prompt, mm_items, .. } = *request;
-        let root = self.hasher.root(request.space);
+        let (tokens, mm_items) = (&request.tokens[..], &request.mm_items[..]);
+        let root = self.hasher.root(request.space());
         let limit = if request.read_cache { self.hit_limit(known) } else { 0 };
-        let mut keys: Vec<Key> = prompt.keys.to_vec();
-        if self.wants_keys() && keys.len() < prompt.tokens.len() / self.block_size() as usize {
-            self.hasher.extend(root, mm_items, prompt.tokens, &mut keys);
+        let mut keys: Vec<Key> = request.keys.to_vec();
+        if self.wants_keys() && keys.len() < tokens.len() / self.block_size() as usize {
+            self.hasher.extend(root, mm_items, tokens, &mut keys);
         }
         let mut blocks = vec![Vec::new(); self.options.groups.len()];
-        let wanted = PrefixQuery { keys: &keys, tokens: prompt.tokens, root, mm_items, limit };
+        let wanted = PrefixQuery { keys: &keys, tokens, root, mm_items, limit };
         let (count, collisions) = self.find_prefix(wanted, &mut blocks);
         if self.layout.has_cross() {
             self.find_cross(request, root, &mut blocks);

@@ -1,17 +1,18 @@
 //! Blocks of another input (an encoder's): there from allocation to the end of the sequence, found by
 //! the content of that input alone.
 
-use super::{Admission, Manager};
+use super::Manager;
 use crate::error::{Error, Result};
 use crate::hash::{Hasher, Key};
 use crate::index::{Index, KeyMatch};
 use crate::policy::{Access, View};
 use crate::pool::{BlockId, NIL, State};
+use crate::request::Attempt;
 use crate::sequence::{BlockTable, SeqId, Sequence};
 
 impl Manager {
     /// Refuses another input where no group attends to one.
-    pub(super) fn check_encoder(&self, request: &Admission<'_>) -> Result<()> {
+    pub(super) fn check_encoder(&self, request: &Attempt<'_>) -> Result<()> {
         if request.encoder_tokens == 0 || self.layout.has_cross() {
             return Ok(());
         }
@@ -23,7 +24,7 @@ impl Manager {
     }
 
     /// Fills the lists of the groups that attend to another input with its blocks, if all are there.
-    pub(super) fn find_cross(&self, request: &Admission<'_>, root: Key, hits: &mut [Vec<BlockId>]) {
+    pub(super) fn find_cross(&self, request: &Attempt<'_>, root: Key, hits: &mut [Vec<BlockId>]) {
         self.layout.cross_groups().for_each(|group| hits[group].clear());
         let reads = request.read_cache && self.options.prefix_caching;
         // Each block depends on all of the input: with one missing, all are computed again.

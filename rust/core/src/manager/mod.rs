@@ -5,7 +5,7 @@
 //!
 //! | modules | purpose |
 //! | --- | --- |
-//! | `request`, `lookup`, `can_allocate`, `needs`, `allocate`, `own`, `rematch` | a request is looked up, counted, allocated |
+//! | `lookup`, `can_allocate`, `needs`, `allocate`, `own`, `rematch` | a request is looked up, counted, allocated |
 //! | `grow`, `rows`, `growth`, `windows`, `cross` | slots for more tokens; blocks given up again |
 //! | `commit`, `plain`, `tails`, `remap`, `admission` | computed blocks become findable |
 //! | `fork`, `release`, `owners`, `fence`, `ended`, `preemption` | sequences split and end |
@@ -57,7 +57,6 @@ mod read;
 mod release;
 mod remap;
 mod rematch;
-mod request;
 mod retain;
 mod rows;
 mod snapshot;
@@ -66,6 +65,7 @@ mod tails;
 mod windows;
 
 pub use admission::Due;
+pub use allocate::Allocation;
 pub use answers::MatchAnswer;
 pub use can_allocate::AllocStatus;
 pub use commit::CommitResult;
@@ -78,7 +78,6 @@ pub use preemption::{HALF_LIFE, Heat, PreemptionCandidate, PreemptionOrder};
 pub use pressure::Pressure;
 pub use read::PageRange;
 pub use remap::Remap;
-pub use request::{Admission, Allocation, Fit, Prompt};
 pub use snapshot::{SequenceCopy, Snapshot, SnapshotBlocks};
 pub use step::{Extent, Growth, Refusal, Step, StepResult, Waiting};
 pub use windows::VisibleRange;

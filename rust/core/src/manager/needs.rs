@@ -1,12 +1,13 @@
 //! What an allocation needs, counted before anything moves.
 
+use super::Manager;
 use super::allocate::Start;
 use super::growth::{Count, GrowthPath};
 use super::tails::Tail;
-use super::{Admission, Fit, Manager};
 use crate::error::{Error, Result};
 use crate::groups::Pace;
 use crate::pool::BlockId;
+use crate::request::{Attempt, Request};
 use crate::sequence::Sequence;
 
 /// What an allocation was counted to.
@@ -24,7 +25,7 @@ impl Manager {
     /// the copy must not be refused for it.
     pub(super) fn fits_beside(
         &self,
-        request: &Admission<'_>,
+        request: &Attempt<'_>,
         known: u32,
         tail: &Tail,
         hits: &[Vec<BlockId>],
@@ -41,7 +42,7 @@ impl Manager {
     }
 
     /// Tokens that somebody else brings after `cached` ones.
-    fn external_of(&self, request: &Admission<'_>, known: u32, cached: u32) -> Result<u32> {
+    fn external_of(&self, request: &Attempt<'_>, known: u32, cached: u32) -> Result<u32> {
         // Rule 5 holds for what somebody else computed, with prefix caching or without.
         let most = self.whole_units(self.less_the_last(known));
         let left = most.saturating_sub(cached);
@@ -73,7 +74,7 @@ impl Manager {
     /// Counts what an allocation needs before anything moves.
     pub(super) fn count_needs(
         &self,
-        request: &Admission<'_>,
+        request: &Attempt<'_>,
         known: u32,
         start: &Start,
         hits: &[Vec<BlockId>],
@@ -92,7 +93,7 @@ impl Manager {
         let acquired = (acquired + self.pool.count_cached(tail)) as u32;
         let room = self.pool.available() - acquired;
         let usable = u64::from(self.pool.usable());
-        if request.fit == Fit::Partial {
+        if request.partial {
             let kept = self.kept_for_growth(hits, room.saturating_sub(needed));
             // The other input comes in whole; a full length that is told is a promise for this one, too.
             let all = match request.max_seq_len {
@@ -162,7 +163,7 @@ impl Manager {
     }
 
     /// Blocks that a request needs on its way to its full length if its first step takes what there is.
-    fn needs_for_rest(&self, request: &Admission<'_>, known: u32) -> u64 {
+    fn needs_for_rest(&self, request: &Attempt<'_>, known: u32) -> u64 {
         let (encoder, longest) = (request.encoder_tokens, known.max(request.max_seq_len));
         if !self.layout.gives_up() {
             return self.layout.blocks(longest, encoder);
@@ -173,7 +174,7 @@ impl Manager {
 
     /// Blocks that a request holds at some time on its way to its full length, growing at its pace,
     /// where nothing else is in the pool, and whatever is found of its prompt.
-    fn needs_alone(&self, request: &Admission<'_>, known: u32) -> u64 {
+    fn needs_alone(&self, request: &Attempt<'_>, known: u32) -> u64 {
         let (encoder, longest) = (request.encoder_tokens, known.max(request.max_seq_len));
         if !self.layout.gives_up() {
             return self.layout.blocks(longest, encoder);
@@ -208,14 +209,14 @@ impl Manager {
     /// The largest step of at most `chunk` tokens by which a sequence that was preempted can come
     /// back, if it was let in: what it had decoded token by token is part of its prompt then.
     pub(super) fn chunk_to_return(&self, sequence: &Sequence) -> u32 {
-        let asked = |chunk| Admission {
-            chunk,
+        let request = Request {
             max_seq_len: sequence.max_seq_len,
             encoder_tokens: sequence.encoder_tokens,
-            ..Admission::default()
+            ..Request::default()
         };
+        let tried = |chunk| Attempt { chunk, ..Attempt::from(&request) };
         let (known, usable) = (sequence.filled(), u64::from(self.pool.usable()));
-        let fits = |chunk: u32| self.needs_alone(&asked(chunk), known) <= usable;
+        let fits = |chunk: u32| self.needs_alone(&tried(chunk), known) <= usable;
         if !self.layout.gives_up() || fits(sequence.chunk) {
             return sequence.chunk;
         }

@@ -1,10 +1,11 @@
 //! Entries of the ordered log. Each is a branch and no more where the log is off.
 
-use super::{Admission, Manager};
+use super::Manager;
 use crate::error::Error;
 use crate::events::{Event, Kind, LogBatch};
 use crate::hash::Key;
 use crate::pool::{BlockId, NIL};
+use crate::request::Attempt;
 use crate::sequence::{SeqId, Sequence};
 
 impl Manager {
@@ -83,7 +84,7 @@ impl Manager {
     pub(super) fn note_allocation(
         &mut self,
         seq: SeqId,
-        request: &Admission<'_>,
+        request: &Attempt<'_>,
         known: u32,
         found: u32,
     ) {
@@ -91,7 +92,7 @@ impl Manager {
             let cached = u64::from(found * self.block_size());
             let kind = if request.resumed { Kind::Resume } else { Kind::Admit };
             self.note_two(kind, seq, u64::from(known), cached);
-            self.log.asked(seq, request.into());
+            self.log.asked(seq, request.to_request());
         }
     }
 

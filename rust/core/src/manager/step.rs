@@ -6,9 +6,10 @@ mod run;
 pub use check::Extent;
 
 use super::grow::Ids;
-use super::{Admission, Allocation, Manager, Remap};
+use super::{Allocation, Manager, Remap};
 use crate::error::{Error, Result};
 use crate::policy::Consult;
+use crate::request::Request;
 use crate::sequence::{SeqId, Sequence};
 use crate::tickets::CopyPlan;
 
@@ -45,7 +46,7 @@ pub struct Step<'a> {
     /// Sequences whose known tokens get slots up to a length (chunked prefill).
     pub extend: &'a [(SeqId, u32)],
     /// Requests that ask to come in.
-    pub allocate: &'a [Admission<'a>],
+    pub allocate: &'a [Request],
     /// Tokens that the allocations may leave to be computed, all together.
     pub token_budget: Option<u32>,
     /// Tokens that the step may give slots to be computed, all together: appended ones are all or
@@ -61,11 +62,11 @@ pub struct Step<'a> {
 pub struct Waiting {
     /// Tokens of the prompt.
     pub tokens: u64,
-    /// See [`Admission::chunk`].
+    /// See [`Request::chunk`].
     pub chunk: u32,
     /// Tokens whose KV comes from elsewhere.
     pub brought: u32,
-    /// See [`Admission::until`].
+    /// See [`Request::until`].
     pub until: u32,
     /// Tokens of its other input.
     pub encoder: u32,
@@ -79,9 +80,9 @@ impl Default for Waiting {
 
 impl Waiting {
     /// Of a request.
-    pub fn of(request: &Admission<'_>) -> Self {
+    pub fn of(request: &Request) -> Self {
         Self {
-            tokens: request.prompt.tokens.len().max(request.prompt.len as usize) as u64,
+            tokens: u64::from(request.len()),
             chunk: request.chunk,
             brought: request.num_external_tokens.max(request.external_until),
             until: request.until,

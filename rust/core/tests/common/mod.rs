@@ -9,7 +9,7 @@ use kvframe_core::pool::State;
 use kvframe_core::sequence::{Meta, Tables};
 use kvframe_core::stats::Stats;
 use kvframe_core::{
-    Admission, Allocation, BlockId, GroupKind, Key, Manager, NIL, Options, Prompt, Result, SeqId,
+    Allocation, BlockId, GroupKind, Key, Manager, NIL, Options, Request, Result, SeqId,
 };
 
 /// Tokens a block in hand-written tests.
@@ -47,8 +47,8 @@ pub fn open(blocks: &[u32]) -> Vec<u32> {
 }
 
 /// A request for `tokens` with nothing special.
-pub fn request(tokens: &[u32]) -> Admission<'_> {
-    Admission { prompt: Prompt { tokens, keys: &[], len: 0 }, ..Admission::default() }
+pub fn request(tokens: &[u32]) -> Request {
+    Request { tokens: tokens.to_vec(), ..Request::default() }
 }
 
 /// Admits `tokens`.

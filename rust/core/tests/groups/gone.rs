@@ -3,7 +3,7 @@
 use super::common::{SIZE, allocate, build, found, open, prompt, refused, request, run};
 use super::helpers::{FULL, STATE, chunked, group, grouped, kept, sink, window};
 use kvframe_core::policy::{External, Subscriptions};
-use kvframe_core::{Admission, Group, GroupKind, Manager, NIL, Options};
+use kvframe_core::{Group, GroupKind, Manager, NIL, Options, Request};
 use std::time::Instant;
 
 // scenario: VT37
@@ -93,9 +93,8 @@ fn places_stay_absolute_behind_a_sink() {
 #[test]
 fn only_what_nobody_else_holds_is_told_as_freed() {
     let mut m = grouped(32, &[group(sink(4, 4))]);
-    let allocation = m
-        .allocate(&Admission { write_cache: false, ..request(&prompt(&[1, 2, 3, 4, 5])) })
-        .unwrap();
+    let allocation =
+        m.allocate(&Request { write_cache: false, ..request(&prompt(&[1, 2, 3, 4, 5])) }).unwrap();
     let twin = allocation.seq;
     m.commit(twin, 8).unwrap();
     m.truncate(twin, 8).unwrap();
@@ -172,7 +171,7 @@ fn giving_up_is_one_pass() {
         let mut m =
             Manager::new(options, Box::new(External::new(Subscriptions::default()))).unwrap();
         let text: Vec<u32> = (0..blocks * SIZE).collect();
-        let request = Admission { read_cache: false, write_cache: false, ..request(&text) };
+        let request = Request { read_cache: false, write_cache: false, ..request(&text) };
         let seq = m.allocate(&request).unwrap().seq;
         let start = Instant::now();
         assert_eq!(m.commit(seq, text.len() as u32).unwrap().freed, blocks - 2);

@@ -4,7 +4,7 @@ use super::common::request;
 use super::dice::Dice;
 use super::helpers::{FULL, STATE, chunked, sink, window};
 use kvframe_core::policy::{PolicyOptions, by_name};
-use kvframe_core::{Admission, Error, Group, Manager, Options, SeqId};
+use kvframe_core::{Error, Group, Manager, Options, Request, SeqId};
 
 const SIZE: u32 = 4;
 
@@ -51,7 +51,7 @@ fn step(m: &mut Manager, seq: SeqId) -> Result<(), Error> {
 fn way(groups: &[Group], tokens: u32) -> Vec<u32> {
     let mut m = pool(1_000, groups);
     let text = vec![1; tokens as usize];
-    let seq = m.allocate(&Admission { chunk: 1, read_cache: false, ..request(&text) }).unwrap().seq;
+    let seq = m.allocate(&Request { chunk: 1, read_cache: false, ..request(&text) }).unwrap().seq;
     let mut held = vec![own(&m, seq)];
     while m.sequence(seq).unwrap().len < tokens {
         step(&mut m, seq).unwrap();
@@ -69,7 +69,7 @@ fn a_prompt_is_refused_for_ever_only_where_it_cannot_run_alone() {
         let (groups, tokens) = (groups(&mut dice), dice.between(1, 70));
         let most = *way(&groups, tokens).iter().max().unwrap();
         let text = vec![1; tokens as usize];
-        let asked = Admission { chunk: 1, read_cache: false, ..request(&text) };
+        let asked = Request { chunk: 1, read_cache: false, ..request(&text) };
         let mut m = pool(most, &groups);
         let seq = m.allocate(&asked).unwrap_or_else(|e| panic!("{groups:?}, {tokens}: {e}")).seq;
         for _ in 1..tokens {
@@ -104,8 +104,7 @@ fn what_a_whole_sequence_lacks_is_left_and_no_more() {
         let at = dice.between(1, tokens - 1) as usize;
         let lacks = held[at - 1..].iter().max().unwrap() - held[at - 1];
         let other = groups.len() as u32;
-        let first =
-            Admission { max_seq_len: tokens, full_sequence_must_fit: true, ..request(&[1]) };
+        let first = Request { max_seq_len: tokens, full_sequence_must_fit: true, ..request(&[1]) };
         for fits in [true, false] {
             let blocks = held[at - 1] + lacks + other - u32::from(!fits);
             let mut m = pool(blocks, &groups);
@@ -114,7 +113,7 @@ fn what_a_whole_sequence_lacks_is_left_and_no_more() {
             for _ in 1..at {
                 step(&mut m, allocation.seq).unwrap();
             }
-            let second = m.allocate(&Admission { write_cache: false, ..request(&[2]) });
+            let second = m.allocate(&Request { write_cache: false, ..request(&[2]) });
             assert_eq!(second.is_ok(), fits, "{groups:?}, {at} of {tokens}: {second:?}");
             for _ in at as u32..tokens {
                 step(&mut m, allocation.seq).unwrap();
@@ -141,7 +140,7 @@ fn a_promise_holds_where_a_prefix_is_shared() {
                 let text: Vec<u32> = (0..long).collect();
                 let max_tokens = long + dice.between(0, 30);
                 let chunk = dice.pick(&[1, 4, 100]);
-                let asked = Admission {
+                let asked = Request {
                     max_seq_len: max_tokens,
                     full_sequence_must_fit: true,
                     chunk,

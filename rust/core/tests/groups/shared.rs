@@ -3,7 +3,7 @@
 use super::common::{allocate, open, prompt, refused, request, run, serve};
 use super::helpers::{FULL, STATE, chunked, group, grouped, sink, window};
 use kvframe_core::hash::Space;
-use kvframe_core::{Admission, Error, Group, GroupKind, Manager, NIL};
+use kvframe_core::{Error, Group, GroupKind, Manager, NIL, Request};
 
 /// A fork copies what the lagging group has yet to write.
 #[test]
@@ -40,14 +40,13 @@ fn another_input_is_not_found_before_it_was_read_here() {
     let mut m = grouped(32, &[group(FULL), group(GroupKind::Cross)]);
     let space = Space { encoder: b"audio", ..Space::default() };
     let text = prompt(&[1, 2, 3]);
-    let ask = Admission { space, encoder_tokens: 6, num_external_tokens: 8, ..request(&text) };
+    let ask = Request { encoder_tokens: 6, num_external_tokens: 8, ..request(&text) }.within(space);
     let first = m.allocate(&ask).unwrap();
     m.done(first.load.unwrap()).unwrap();
     let twin = m.fork(first.seq).unwrap();
     m.commit(twin, 8).unwrap();
     let other = prompt(&[4]);
-    let again = Admission { num_external_tokens: 0, ..ask };
-    let again = Admission { prompt: request(&other).prompt, ..again };
+    let again = Request { num_external_tokens: 0, tokens: other, ..ask };
     assert!(!m.allocate(&again).unwrap().encoder_cached);
     m.commit(first.seq, 12).unwrap();
     assert!(m.allocate(&again).unwrap().encoder_cached);
@@ -59,8 +58,8 @@ fn another_input_is_not_found_before_it_was_read_here() {
 fn another_input_is_shared_by_its_content() {
     let mut m = grouped(64, &[group(FULL), group(GroupKind::Cross)]);
     let text = open(&[1]);
-    let request = |encoder| Admission {
-        space: Space { encoder, ..Space::default() },
+    let request = |encoder: &[u8]| Request {
+        encoder: encoder.to_vec(),
         encoder_tokens: 10,
         ..request(&text)
     };
@@ -127,7 +126,7 @@ fn what_is_counted_is_what_is_taken() {
 /// A window holds what it needs, however long the sequence; full attention holds all of it.
 #[test]
 fn admission_counts_what_each_kind_holds() {
-    let request = |max_tokens| Admission {
+    let request = |max_tokens| Request {
         chunk: 4,
         max_seq_len: max_tokens,
         full_sequence_must_fit: true,

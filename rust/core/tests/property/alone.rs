@@ -4,9 +4,7 @@
 use kvframe_core::manager::{AllocStatus, Growth, Step};
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::sequence::Sequence;
-use kvframe_core::{
-    Admission, Allocation, Error, Group, GroupKind, Manager, Options, Prompt, SeqId,
-};
+use kvframe_core::{Allocation, Error, Group, GroupKind, Manager, Options, Request, SeqId};
 
 use crate::common::picture;
 use crate::dice::Dice;
@@ -45,16 +43,16 @@ impl RequestSpec {
         Self { tokens, encoder, max_tokens, chunk, whole, resumed: true }
     }
 
-    fn admission(&self) -> Admission<'_> {
-        Admission {
-            prompt: Prompt { tokens: &self.tokens, ..Prompt::default() },
-            space: kvframe_core::hash::Space { encoder: b"input", ..Default::default() },
+    fn request(&self) -> Request {
+        Request {
+            tokens: self.tokens.clone(),
+            encoder: b"input".to_vec(),
             encoder_tokens: self.encoder,
             max_seq_len: self.max_tokens,
             chunk: self.chunk,
             full_sequence_must_fit: self.whole,
             resumed: self.resumed,
-            ..Admission::default()
+            ..Request::default()
         }
     }
 
@@ -76,8 +74,8 @@ fn build(options: &Options) -> Manager {
 
 /// What `can_allocate` says, which is what `allocate` does, too: with nothing else in the pool, never "later".
 fn allocate(m: &mut Manager, asked: &RequestSpec) -> Option<Allocation> {
-    let said = m.can_allocate(&asked.admission()).unwrap();
-    match (m.allocate(&asked.admission()), said) {
+    let said = m.can_allocate(&asked.request()).unwrap();
+    match (m.allocate(&asked.request()), said) {
         (Ok(allocation), AllocStatus::Ok) => Some(allocation),
         (Err(Error::NeverFits { .. }), AllocStatus::Never) => None,
         (done, said) => panic!("{said:?} was said, and then {done:?}: {asked:?} {:?}", m.options()),
@@ -170,7 +168,7 @@ fn warm(m: &mut Manager, dice: &mut Dice, asked: &RequestSpec) {
         let mut text = asked.tokens[..long].to_vec();
         text.resize(long + dice.below(4), 7_000);
         let short = RequestSpec { tokens: text, max_tokens: 0, chunk: 1, ..asked.clone() };
-        let Ok(allocation) = m.allocate(&short.admission()) else { continue };
+        let Ok(allocation) = m.allocate(&short.request()) else { continue };
         while m.sequence(allocation.seq).unwrap().len < short.longest() {
             let len = m.sequence(allocation.seq).unwrap().len;
             m.commit(allocation.seq, len).unwrap();
@@ -192,8 +190,8 @@ fn what_is_let_in_alone_runs_to_its_end_and_comes_back_from_anywhere() {
         let (mut m, mut empty) = (build(&options), build(&options));
         warm(&mut m, &mut dice, &asked);
         // "Never" does not depend on what is cached, and is said of nothing else.
-        let said = m.can_allocate(&asked.admission()).unwrap();
-        assert_eq!(said, empty.can_allocate(&asked.admission()).unwrap(), "{asked:?} {options:?}");
+        let said = m.can_allocate(&asked.request()).unwrap();
+        assert_eq!(said, empty.can_allocate(&asked.request()).unwrap(), "{asked:?} {options:?}");
         let most = counted(&m, &asked);
         let fits = most <= u64::from(m.pool().usable());
         assert_eq!(fits, said == AllocStatus::Ok, "{most}: {asked:?} {options:?}");
@@ -229,8 +227,8 @@ fn a_step_admits_as_fits_says_and_refuses_a_full_length_below_the_prompt() {
         let options = options(&mut dice);
         let mut asked = RequestSpec::new(&mut dice, options.block_size, false);
         let mut m = build(&options);
-        let said = m.can_allocate(&asked.admission()).unwrap();
-        let allocate = [asked.admission()];
+        let said = m.can_allocate(&asked.request()).unwrap();
+        let allocate = [asked.request()];
         let outcome = m.step(&Step { allocate: &allocate, ..Step::default() }).unwrap();
         assert_eq!(outcome.allocated[0].is_some(), said == AllocStatus::Ok);
         let never = matches!(&outcome.refused[..], [refused]
@@ -238,9 +236,9 @@ fn a_step_admits_as_fits_says_and_refuses_a_full_length_below_the_prompt() {
         assert_eq!(never, said == AllocStatus::Never, "{:?}", outcome.refused);
         if asked.tokens.len() > 1 {
             asked.max_tokens = asked.tokens.len() as u32 - 1;
-            m.can_allocate(&asked.admission()).unwrap_err();
-            m.lookup_request(&asked.admission()).unwrap_err();
-            let error = m.allocate(&asked.admission()).unwrap_err();
+            m.can_allocate(&asked.request()).unwrap_err();
+            m.lookup_request(&asked.request()).unwrap_err();
+            let error = m.allocate(&asked.request()).unwrap_err();
             assert!(matches!(error, Error::Invalid { what: "max_seq_len", .. }), "{error}");
         }
     }

@@ -1,7 +1,7 @@
 //! The operations, each with its outcome checked.
 
 use kvframe_core::index::IndexKind;
-use kvframe_core::{Fit, GroupKind, NIL, Options, SeqId};
+use kvframe_core::{GroupKind, NIL, Options, SeqId};
 
 use crate::common::{Picture, picture};
 use crate::dice::Dice;
@@ -108,12 +108,12 @@ impl Run {
         request.chunk = if self.dice.one_in(3) { self.dice.between(0, 6) } else { u32::MAX };
         let before = picture(&self.w.m, &self.w.handles());
         request.encoder_tokens = self.w.encoder(text.space);
-        let named = request.encoder_tokens == 0 || !request.space.encoder.is_empty();
+        let named = request.encoder_tokens == 0 || !request.encoder.is_empty();
         let expected = if request.read_cache && named { self.w.longest_hit(&text) } else { 0 };
         request.num_external_tokens = self.external(&text, expected);
         request.join = self.joins();
         let outcome = self.w.judged(&mut self.dice, |m| m.allocate(&request));
-        let whole = request.fit == Fit::Whole;
+        let whole = !request.partial;
         self.tell(format!(
             "allocate {:?} {:?} whole {whole} -> {outcome:x?}",
             text.space, text.tokens

@@ -14,7 +14,7 @@ impl Run {
         let text = self.text();
         let mut request = request(&mut self.dice, &text, &[]);
         request.encoder_tokens = self.w.encoder(text.space);
-        let named = request.encoder_tokens == 0 || !request.space.encoder.is_empty();
+        let named = request.encoder_tokens == 0 || !request.encoder.is_empty();
         let found = if request.read_cache && named { self.w.longest_hit(&text) } else { 0 };
         request.num_external_tokens = self.external(&text, found);
         request.join = self.joins();

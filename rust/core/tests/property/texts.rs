@@ -2,10 +2,10 @@
 
 use std::sync::OnceLock;
 
+use kvframe_core::Request;
 use kvframe_core::hash::{MmItem, Space};
 use kvframe_core::retention::{Decay, Keep, Retention, TokenRange};
 use kvframe_core::sequence::Meta;
-use kvframe_core::{Admission, Fit, Prompt};
 
 use crate::dice::{Dice, mix};
 
@@ -87,22 +87,22 @@ fn asked() -> &'static [Option<&'static Retention>; 3] {
 }
 
 /// A request for `text` with some switches thrown.
-pub fn request<'a>(dice: &mut Dice, text: &'a Text, next_use: &'a [u32]) -> Admission<'a> {
-    Admission {
-        prompt: Prompt { tokens: &text.tokens, keys: &[], len: 0 },
-        space: space(text.space),
-        mm_items: &text.mm_items,
+pub fn request(dice: &mut Dice, text: &Text, next_use: &[u32]) -> Request {
+    Request {
+        tokens: text.tokens.clone(),
+        mm_items: text.mm_items.clone(),
         read_cache: !dice.one_in(8),
         write_cache: !dice.one_in(8),
         resumed: dice.one_in(8),
-        fit: if dice.one_in(4) { Fit::Partial } else { Fit::Whole },
-        next_use,
+        partial: dice.one_in(4),
+        next_use: next_use.to_vec(),
         meta: Meta { session: dice.below(4) as u64, ..Meta::default() },
         max_seq_len: full_length(dice, text.tokens.len() as u32),
         full_sequence_must_fit: dice.one_in(8),
-        retention: if dice.one_in(4) { dice.pick(asked()) } else { None },
-        ..Admission::default()
+        retention: if dice.one_in(4) { dice.pick(asked()).cloned() } else { None },
+        ..Request::default()
     }
+    .within(space(text.space))
 }
 
 /// Of one in five requests the full length is known, and now and then it is wrong.

@@ -2,7 +2,7 @@
 
 use kvframe_core::manager::{PinRequest, PreemptionOrder};
 use kvframe_core::pool::State;
-use kvframe_core::{Admission, Allocation, Error, GroupKind, SeqId};
+use kvframe_core::{Allocation, Error, GroupKind, Request, SeqId};
 
 use crate::common::{allocate, picture};
 use crate::ops::Run;
@@ -93,7 +93,7 @@ impl Run {
     }
 
     /// Books a sequence that was admitted, and what is being loaded for it.
-    pub fn came_in(&mut self, text: &Text, request: &Admission<'_>, allocation: Allocation) {
+    pub fn came_in(&mut self, text: &Text, request: &Request, allocation: Allocation) {
         self.remember(text);
         let live = Live::new(allocation.seq, text, request.encoder_tokens, self.w.epoch);
         self.w.encode(&live, allocation.encoder_cached);

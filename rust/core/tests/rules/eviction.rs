@@ -3,7 +3,7 @@
 use kvframe_core::events::{Event, Kind};
 use kvframe_core::policy::{NAMES, PolicyOptions, by_name};
 use kvframe_core::pool::State;
-use kvframe_core::{Admission, BlockId, Error, Fit, Manager, NIL, Options};
+use kvframe_core::{BlockId, Error, Manager, NIL, Options, Request};
 
 use crate::common::{
     SIZE, allocate, build, found, open, prompt, refused, request, run, serve, small, table,
@@ -29,7 +29,7 @@ fn rule_7_tail_first_under_every_policy() {
             // The newcomer is not kept, so that only the old prefix can be evicted.
             let tokens = prompt(&[other]);
             let allocation =
-                m.allocate(&Admission { write_cache: false, ..request(&tokens) }).unwrap();
+                m.allocate(&Request { write_cache: false, ..request(&tokens) }).unwrap();
             let mut loan = vec![NIL; 3 - left];
             m.take(&mut loan).unwrap();
             assert_eq!(found(&m, &open(&[1, 2, 3, 4])), left as u32 * SIZE, "{policy}");
@@ -172,11 +172,11 @@ fn rule_7_opt_knows_the_future() {
         let mut m = tiny(policy, 2);
         let (a, b, c) = (prompt(&[1]), prompt(&[2]), prompt(&[3]));
         for (tokens, next) in [(&a, 5), (&b, 6)] {
-            let seq = m.allocate(&Admission { next_use: &[next], ..request(tokens) }).unwrap().seq;
+            let seq = m.allocate(&Request { next_use: vec![next], ..request(tokens) }).unwrap().seq;
             m.commit(seq, 4).unwrap();
             m.release(seq).unwrap();
         }
-        let late = Admission { next_use: &[9], fit: Fit::Partial, ..request(&c) };
+        let late = Request { next_use: vec![9], partial: true, ..request(&c) };
         let allocation = m.allocate(&late).unwrap();
         assert_eq!(allocation.granted_tokens, granted, "{policy}");
         assert_eq!(found(&m, &open(&[1])) + found(&m, &open(&[2])), kept, "{policy}");
@@ -186,14 +186,15 @@ fn rule_7_opt_knows_the_future() {
 
 // scenario: U-6
 /// U-6: the prefix without a next use goes first, then the one used farthest from now; of a prefix whose
-/// next_use reaches its head only, the tail has none.
+/// `next_use` reaches its head only, the tail has none.
 #[test]
 fn rule_7_the_farthest_next_use_dies_first() {
     let mut m = tiny("opt-forced", 6);
     let prefixes = [[1, 2], [3, 4], [5, 6]];
     for (pair, next_use) in prefixes.iter().zip([&[100, 100][..], &[10, 10], &[]]) {
         let tokens = prompt(pair);
-        let seq = m.allocate(&Admission { next_use, ..request(&tokens) }).unwrap().seq;
+        let seq =
+            m.allocate(&Request { next_use: next_use.to_vec(), ..request(&tokens) }).unwrap().seq;
         m.commit(seq, 8).unwrap();
         m.release(seq).unwrap();
     }
@@ -205,7 +206,8 @@ fn rule_7_the_farthest_next_use_dies_first() {
     let mut m = tiny("opt-forced", 4);
     for (pair, next_use) in [([1, 2], &[10][..]), ([3, 4], &[90, 90])] {
         let tokens = prompt(&pair);
-        let seq = m.allocate(&Admission { next_use, ..request(&tokens) }).unwrap().seq;
+        let seq =
+            m.allocate(&Request { next_use: next_use.to_vec(), ..request(&tokens) }).unwrap().seq;
         m.commit(seq, 8).unwrap();
         m.release(seq).unwrap();
     }

@@ -1,7 +1,7 @@
 //! Rule 11: all layer groups agree on a sequence's length, and a hit is what every group serves.
 
 use kvframe_core::pool::State;
-use kvframe_core::{Admission, Error, GroupKind, Manager, NIL, Options};
+use kvframe_core::{Error, GroupKind, Manager, NIL, Options, Request};
 
 use crate::common::{SIZE, allocate, build, found, open, prompt, refused, request, run, serve};
 
@@ -28,7 +28,7 @@ fn rule_11_two_full_groups_serve_the_shorter_prefix() {
     let hit = m.lookup(&open(&[1, 2, 3]), kvframe_core::hash::Space::default(), &[]);
     assert_eq!(hit.tokens, 8, "one group lost its third block");
     assert_eq!(hit.blocks.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
-    let allocation = m.allocate(&Admission { chunk: 0, ..request(&open(&[1, 2, 3])) }).unwrap();
+    let allocation = m.allocate(&Request { chunk: 0, ..request(&open(&[1, 2, 3])) }).unwrap();
     let tables = &m.sequence(allocation.seq).unwrap().tables;
     assert_eq!((allocation.cached_tokens, tables[0].len(), tables[1].len()), (8, 2, 2));
     m.check_integrity().unwrap();

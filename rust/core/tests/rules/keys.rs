@@ -5,7 +5,7 @@
 //! a change of format.
 
 use kvframe_core::hash::{Hasher, MmItem, Space};
-use kvframe_core::{Admission, HashAlgo, Key, Manager, Options, Prompt};
+use kvframe_core::{HashAlgo, Key, Manager, Options, Request};
 
 use crate::common::{SIZE, build, found, open, prompt, refused, request, serve, small};
 
@@ -176,7 +176,7 @@ fn rule_8_namespaces_do_not_share_blocks() {
         for round in 0..2 {
             for (salt, adapter) in spaces {
                 let space = Space { cache_salt: salt, lora_name: adapter, ..Space::default() };
-                let seq = m.allocate(&Admission { space, ..request(&tokens) }).unwrap();
+                let seq = m.allocate(&request(&tokens).within(space)).unwrap();
                 assert_eq!(seq.cached_tokens, round * 8, "{}: {space:?}", algo.name());
                 m.commit(seq.seq, 9).unwrap();
                 m.release(seq.seq).unwrap();
@@ -192,7 +192,7 @@ fn rule_8_another_image_ends_the_hit() {
     let hit = |m: &mut Manager, id: &[u8]| {
         let mm_items = [image(5, 7, id)];
         let allocation =
-            m.allocate(&Admission { mm_items: &mm_items, ..request(&tokens) }).unwrap();
+            m.allocate(&Request { mm_items: mm_items.to_vec(), ..request(&tokens) }).unwrap();
         m.commit(allocation.seq, 13).unwrap();
         m.release(allocation.seq).unwrap();
         allocation.cached_tokens
@@ -200,8 +200,8 @@ fn rule_8_another_image_ends_the_hit() {
     assert_eq!((hit(&mut m, b"cat"), hit(&mut m, b"dog"), hit(&mut m, b"cat")), (0, 4, 12));
 }
 
-fn keyed<'a>(tokens: &'a [u32], keys: &'a [Key]) -> Admission<'a> {
-    Admission { prompt: Prompt { tokens, keys, len: 0 }, ..Admission::default() }
+fn keyed<'a>(tokens: &'a [u32], keys: &'a [Key]) -> Request {
+    Request { tokens: tokens.to_vec(), keys: keys.to_vec(), ..Request::default() }
 }
 
 // scenario: V17
@@ -238,8 +238,7 @@ fn rule_8_a_collision_of_links_is_a_miss() {
     let (tokens, key) = (open(&[1]), [Key(42)]);
     let first = m.allocate(&keyed(&tokens, &key)).unwrap();
     m.commit(first.seq, 5).unwrap();
-    let salted =
-        Admission { space: Space { cache_salt: b"s", ..Space::default() }, ..keyed(&tokens, &key) };
+    let salted = Request { cache_salt: b"s".to_vec(), ..keyed(&tokens, &key) };
     assert_eq!(m.allocate(&salted).unwrap().cached_tokens, 0);
     assert_eq!(m.stats().collisions, 1);
 }
@@ -249,8 +248,7 @@ fn rule_8_keys_alone_serve_engines_that_hash_themselves() {
     for algo in ALGOS {
         let options = Options { blocks: 8, block_size: SIZE, hash: algo, ..Options::default() };
         let mut m = build(options, "lru");
-        let prompt = Prompt { tokens: &[], keys: &[Key(1), Key(2)], len: 9 };
-        let request = Admission { prompt, ..Admission::default() };
+        let request = Request::of_keys(&[Key(1), Key(2)], 9);
         let a = m.allocate(&request).unwrap();
         m.commit(a.seq, 9).unwrap();
         let error = refused(&mut m, &[a.seq], |m| m.append(a.seq, &[1]));

@@ -5,7 +5,7 @@ use kvframe_core::hash::Space;
 use kvframe_core::manager::{Growth, Ids, Refusal, Step, StepResult};
 use kvframe_core::policy::NAMES;
 use kvframe_core::pool::State;
-use kvframe_core::{Admission, Error, Fit, NIL, Options};
+use kvframe_core::{Error, NIL, Options, Request};
 
 use crate::common::{
     SIZE, allocate, build, open, picture, prompt, refused, request, run, serve, small, table,
@@ -236,7 +236,7 @@ fn a_partial_grant_takes_what_there_is_from_the_front() {
     let mut m = small(3);
     let held = run(&mut m, &prompt(&[9]));
     let tokens = open(&[1, 2, 3]);
-    let allocation = m.allocate(&Admission { fit: Fit::Partial, ..request(&tokens) }).unwrap();
+    let allocation = m.allocate(&Request { partial: true, ..request(&tokens) }).unwrap();
     assert_eq!((allocation.granted_tokens, allocation.prompt_tokens), (8, 13));
     let error = refused(&mut m, &[allocation.seq], |m| m.append(allocation.seq, &[1]));
     assert!(matches!(error, Error::Invalid { what: "append", .. }), "{error}");
@@ -252,7 +252,7 @@ fn chunks_are_granted_on_top_of_hits() {
     let mut m = small(16);
     serve(&mut m, &prompt(&[1, 2]));
     let tokens = open(&[1, 2, 3, 4]);
-    let allocation = m.allocate(&Admission { chunk: 5, ..request(&tokens) }).unwrap();
+    let allocation = m.allocate(&Request { chunk: 5, ..request(&tokens) }).unwrap();
     assert_eq!((allocation.cached_tokens, allocation.granted_tokens), (8, 13));
     let error = refused(&mut m, &[allocation.seq], |m| m.commit(allocation.seq, 14));
     assert_eq!(error, Error::CommitPastEnd { asked: 14, limit: 13 });

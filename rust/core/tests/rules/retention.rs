@@ -6,7 +6,7 @@ use kvframe_core::manager::{PinRequest, PinResult, PreemptionOrder};
 use kvframe_core::policy::NAMES;
 use kvframe_core::pool::BlockId;
 use kvframe_core::retention::{Decay, Keep, Retention, TokenRange};
-use kvframe_core::{Admission, Error, Manager, Options, SeqId};
+use kvframe_core::{Error, Manager, Options, Request, SeqId};
 
 use crate::common::{
     SIZE, allocate, build, found, open, prompt, refused, request, run, serve, small, table,
@@ -23,7 +23,7 @@ fn all(keep: Keep) -> Retention {
 /// Admits, computes and releases blocks under `retention`.
 fn keep_served(m: &mut Manager, blocks: &[u32], retention: &Retention) {
     let tokens = prompt(blocks);
-    let asked = Admission { retention: Some(retention), ..request(&tokens) };
+    let asked = Request { retention: Some(retention.clone()), ..request(&tokens) };
     let allocation = m.allocate(&asked).expect("room");
     m.commit(allocation.seq, allocation.granted_tokens).expect("granted");
     m.release(allocation.seq).expect("live");
@@ -163,7 +163,7 @@ fn what_a_copy_takes_over_it_keeps() {
     let tokens = prompt(&[1, 2]);
     let asked = all(keep(70, None));
     let first = allocate(&mut m, &tokens).unwrap();
-    let twin = m.allocate(&Admission { retention: Some(&asked), ..request(&tokens) }).unwrap();
+    let twin = m.allocate(&Request { retention: Some(asked.clone()), ..request(&tokens) }).unwrap();
     for allocation in [first, twin] {
         m.commit(allocation.seq, allocation.granted_tokens).unwrap();
     }
@@ -180,7 +180,7 @@ fn a_wrong_priority_or_range_is_refused_and_changes_nothing() {
     let mut m = small(4);
     let tokens = prompt(&[1]);
     for wrong in [all(keep(101, None)), all(Keep { then: 101, ..keep(3, 4) })] {
-        let asked = Admission { retention: Some(&wrong), ..request(&tokens) };
+        let asked = Request { retention: Some(wrong.clone()), ..request(&tokens) };
         assert!(matches!(refused(&mut m, &[], |m| m.allocate(&asked)), Error::Invalid { .. }));
     }
 }

@@ -3,7 +3,7 @@
 use kvframe_core::hash::Space;
 use kvframe_core::retention::{Hint, HintStatus};
 use kvframe_core::sequence::Meta;
-use kvframe_core::{Admission, Manager, Options, SeqId};
+use kvframe_core::{Manager, Options, Request, SeqId};
 
 use crate::common::{SIZE, build, open, request};
 
@@ -15,7 +15,7 @@ fn with_sessions(blocks: u32) -> Manager {
 fn begin(m: &mut Manager, session: u64, blocks: &[u32]) -> SeqId {
     let tokens = open(blocks);
     let meta = Meta { session, ..Meta::default() };
-    let allocation = m.allocate(&Admission { meta, ..request(&tokens) }).expect("room");
+    let allocation = m.allocate(&Request { meta, ..request(&tokens) }).expect("room");
     m.commit(allocation.seq, allocation.granted_tokens).expect("granted");
     allocation.seq
 }

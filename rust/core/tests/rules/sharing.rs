@@ -5,7 +5,7 @@ use kvframe_core::events::Kind;
 use kvframe_core::hash::Space;
 use kvframe_core::pool::State;
 use kvframe_core::tickets::BlockCopy;
-use kvframe_core::{Admission, Error, NIL, Options};
+use kvframe_core::{Error, NIL, Options, Request};
 
 use crate::common::{
     SIZE, allocate, build, found, open, picture, prompt, refused, request, run, serve, small, table,
@@ -187,7 +187,7 @@ fn rule_4_a_failed_copy_is_recomputed_and_counted() {
 fn rule_4_what_is_private_is_never_found() {
     let mut m = small(8);
     let tokens = open(&[1]);
-    let a = m.allocate(&Admission { write_cache: false, ..request(&tokens) }).unwrap().seq;
+    let a = m.allocate(&Request { write_cache: false, ..request(&tokens) }).unwrap().seq;
     m.commit(a, 5).unwrap();
     m.release(a).unwrap();
     assert_eq!((found(&m, &tokens), m.pool().free()), (0, 8));
@@ -219,7 +219,7 @@ fn rule_4_a_second_copy_is_freed_with_its_owner() {
     let mut m = small(8);
     serve(&mut m, &prompt(&[1, 2]));
     let tokens = prompt(&[1, 2]);
-    let allocation = m.allocate(&Admission { read_cache: false, ..request(&tokens) }).unwrap();
+    let allocation = m.allocate(&Request { read_cache: false, ..request(&tokens) }).unwrap();
     let done = m.commit(allocation.seq, 8).unwrap();
     assert_eq!((allocation.cached_tokens, done.stored, done.duplicates), (0, 2, 2));
     m.release(allocation.seq).unwrap();
@@ -303,13 +303,13 @@ fn rule_6_each_admission_is_counted_once() {
     let mut m = small(8);
     serve(&mut m, &prompt(&[1, 2]));
     let tokens = open(&[1, 2]);
-    let a = m.allocate(&Admission { chunk: 0, ..request(&tokens) }).unwrap().seq;
+    let a = m.allocate(&Request { chunk: 0, ..request(&tokens) }).unwrap().seq;
     m.extend(a, 9).unwrap();
     m.commit(a, 9).unwrap();
     let s = m.stats();
     assert_eq!((s.admissions, s.prompt_tokens, s.hit_tokens, s.admissions_with_hit), (2, 17, 8, 1));
     m.release(a).unwrap();
-    m.allocate(&Admission { resumed: true, ..request(&tokens) }).unwrap();
+    m.allocate(&Request { resumed: true, ..request(&tokens) }).unwrap();
     let s = m.stats();
     assert_eq!((s.admissions, s.hit_tokens, s.resumed, s.resumed_hit_tokens), (2, 8, 1, 8));
 }
@@ -323,7 +323,7 @@ fn of_several_copies_the_lowest_id_is_found() {
     let mut lowest = [NIL];
     m.take(&mut lowest).expect("room");
     let tokens = open(&[1]);
-    let apart = Admission { read_cache: false, ..request(&tokens) };
+    let apart = Request { read_cache: false, ..request(&tokens) };
     for copies in 1..=3 {
         if copies == 3 {
             m.free(&lowest).expect("on loan");

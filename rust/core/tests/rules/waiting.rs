@@ -4,18 +4,18 @@ use kvframe_core::hash::Space;
 use kvframe_core::manager::Step;
 use kvframe_core::pool::State;
 use kvframe_core::sequence::Meta;
-use kvframe_core::{Admission, Error, Group, GroupKind, HashAlgo, Options, Scope};
+use kvframe_core::{Error, Group, GroupKind, HashAlgo, Options, Request, Scope};
 
 use crate::common::*;
 
-fn joining(tokens: &[u32]) -> Admission<'_> {
-    Admission { join: true, ..request(tokens) }
+fn joining(tokens: &[u32]) -> Request {
+    Request { join: true, ..request(tokens) }
 }
 
 /// Admits and computes `tokens` for `session`, and ends.
 fn serve_for(m: &mut kvframe_core::Manager, tokens: &[u32], session: u64) {
     let meta = Meta { session, ..Meta::default() };
-    let allocation = m.allocate(&Admission { meta, ..request(tokens) }).expect("room");
+    let allocation = m.allocate(&Request { meta, ..request(tokens) }).expect("room");
     m.commit(allocation.seq, allocation.granted_tokens).expect("granted");
     m.release(allocation.seq).expect("live");
 }
@@ -59,7 +59,7 @@ fn what_a_load_brings_is_not_computed_before_it_came() {
     let mut m = small(32);
     let tokens = open(&[1, 2]);
     let load =
-        m.allocate(&Admission { num_external_tokens: 2 * SIZE, ..request(&tokens) }).expect("room");
+        m.allocate(&Request { num_external_tokens: 2 * SIZE, ..request(&tokens) }).expect("room");
     let allocation = m.allocate(&joining(&tokens)).expect("room");
     assert_eq!(allocation.joined_tokens, 2 * SIZE);
     // As of the one that the load is for: what is behind it is not computed on top of nothing.
@@ -76,7 +76,7 @@ fn what_a_load_brought_is_not_taken_for_computed() {
     let mut m = small(32);
     let tokens = open(&[1, 2]);
     let load =
-        m.allocate(&Admission { num_external_tokens: 2 * SIZE, ..request(&tokens) }).expect("room");
+        m.allocate(&Request { num_external_tokens: 2 * SIZE, ..request(&tokens) }).expect("room");
     let allocation = m.allocate(&joining(&tokens)).expect("room");
     m.loaded(load.load.expect("a load"), 2).expect("outstanding");
     assert_eq!(m.sequence(allocation.seq).expect("live").committed, 2 * SIZE);
@@ -194,7 +194,7 @@ fn a_fork_may_make_findable_what_its_twin_left_to_a_fence() {
     let mut m = small(16);
     serve(&mut m, &open(&[1]));
     let tokens = open(&[1, 2, 3]);
-    let waits = m.allocate(&Admission { chunk: SIZE, ..request(&tokens) }).expect("room").seq;
+    let waits = m.allocate(&Request { chunk: SIZE, ..request(&tokens) }).expect("room").seq;
     let twin = m.fork(waits).expect("live");
     let had = table(&m, twin);
     assert_eq!(had.len(), 2);
@@ -274,7 +274,7 @@ fn an_adapter_is_forgotten_down_to_its_first_block() {
     let mut m = small(16);
     let lora = Space { lora_name: b"lora", ..Space::default() };
     let tokens = open(&[1, 2]);
-    let own = Admission { space: lora, ..request(&tokens) };
+    let own = request(&tokens).within(lora);
     let allocation = m.allocate(&own).expect("room");
     m.commit(allocation.seq, allocation.granted_tokens).expect("granted");
     m.release(allocation.seq).expect("live");

@@ -2,15 +2,15 @@
 
 use kvframe_core::manager::AllocStatus;
 use kvframe_core::policy::{PolicyOptions, by_name};
-use kvframe_core::{Admission, Fit, Manager, Options, SeqId};
+use kvframe_core::{Manager, Options, Request, SeqId};
 
 /// Tokens of an answer that are tried where its length is not known.
 const ANSWER: u32 = 8;
 
 /// Asks a manager of the same options and nothing in it, beside one that `said` something.
-pub fn check(options: &Options, asked: &Admission<'_>, said: Option<&AllocStatus>) {
+pub fn check(options: &Options, asked: &Request, said: Option<&AllocStatus>) {
     // A partial allocation is no promise, and a prompt that came as keys gets no answer.
-    if asked.fit == Fit::Partial || asked.prompt.tokens.is_empty() {
+    if asked.partial || asked.tokens.is_empty() {
         return;
     }
     let lru = by_name("lru", PolicyOptions::default()).expect("a shipped policy");
@@ -29,7 +29,7 @@ pub fn check(options: &Options, asked: &Admission<'_>, said: Option<&AllocStatus
     }
 }
 
-fn run(m: &mut Manager, asked: &Admission<'_>) {
+fn run(m: &mut Manager, asked: &Request) {
     let allocation = m.allocate(asked).expect("it was said to fit");
     if let Some(load) = allocation.load {
         m.done(load).expect("it came");

@@ -4,7 +4,8 @@ use kvframe_core::hash::Space;
 use kvframe_core::manager::PinRequest;
 use kvframe_core::{Key, NIL, Scope};
 
-use crate::request::Owned;
+use crate::request::request_of;
+use crate::request::tokens as tokens_of;
 use crate::verbs::Held;
 use crate::world::{World, rule_of};
 
@@ -34,9 +35,8 @@ impl World {
                 assert!(self.m.take_detached().is_empty(), "told twice");
             }
             Held::Pin(ref asked) => {
-                let request = Owned::new(&self.m, asked);
-                let (tokens, space, mm_items) =
-                    (request.tokens(), request.space(), request.mm_items());
+                let (request, tokens) = (request_of(&self.m, asked), &tokens_of(&asked.tokens));
+                let (space, mm_items) = (request.space(), &request.mm_items);
                 let lease = Some(tokens.len() as u64);
                 let pinner = PinRequest { lease, ..PinRequest::default() };
                 let pinned = self.judged(|m| m.lock(tokens, space, mm_items, pinner));

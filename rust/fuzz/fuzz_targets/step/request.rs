@@ -1,21 +1,11 @@
-//! A request with what it borrows.
+//! The core's request for one that the input asks for.
 
-use kvframe_core::hash::{MmItem, Space};
+use kvframe_core::hash::MmItem;
 use kvframe_core::retention::{self, Decay, Retention, TokenRange};
 use kvframe_core::sequence::Meta;
-use kvframe_core::{Admission, Fit, Key, Manager, Prompt};
+use kvframe_core::{Manager, Request};
 
-use crate::verbs::{Keep, Request};
-
-pub struct Owned<'a> {
-    asked: &'a Request,
-    size: u32,
-    tokens: Vec<u32>,
-    mm_items: Vec<MmItem>,
-    keys: Vec<Key>,
-    next_use: Vec<u32>,
-    retention: Option<Retention>,
-}
+use crate::verbs::{self, Keep};
 
 /// Priorities over 100 are refused.
 pub fn keep_of(asked: &Keep) -> retention::Keep {
@@ -38,73 +28,40 @@ pub fn tokens(bytes: &[u8]) -> Vec<u32> {
     bytes.iter().map(|&b| u32::from(b % 3)).collect()
 }
 
-impl<'a> Owned<'a> {
-    pub fn new(m: &Manager, asked: &'a Request) -> Self {
-        let item = asked.item.map(|(start, len)| MmItem {
-            start: start.into(),
-            end: u32::from(start) + u32::from(len) + 1,
-            id: vec![start % 2],
-        });
-        let mut owned = Self {
-            asked,
-            size: m.options().block_size,
-            tokens: tokens(&asked.tokens),
-            mm_items: item.into_iter().collect(),
-            keys: Vec::new(),
-            next_use: asked.next_use.iter().map(|&o| o.into()).collect(),
-            retention: asked.keep.as_ref().map(retention_of),
-        };
-        if asked.only_keys {
-            owned.keys = m.keys(&owned.tokens, owned.space(), &owned.mm_items);
-        }
-        owned
+/// As the manager is asked, by tokens or by their keys.
+pub fn request_of(m: &Manager, asked: &verbs::Request) -> Request {
+    let item = asked.item.map(|(start, len)| MmItem {
+        start: start.into(),
+        end: u32::from(start) + u32::from(len) + 1,
+        id: vec![start % 2],
+    });
+    let size = m.options().block_size;
+    // Mostly whole blocks: nothing else is taken.
+    let num_external_tokens = u32::from(asked.num_external_tokens % 4) * size
+        + u32::from(asked.num_external_tokens / 250);
+    let mut request = Request {
+        cache_salt: if asked.cache_salt { b"salt".to_vec() } else { Vec::new() },
+        lora_name: if asked.lora_name { b"lora".to_vec() } else { Vec::new() },
+        mm_items: item.into_iter().collect(),
+        read_cache: !asked.unread,
+        write_cache: !asked.uninserted,
+        resumed: asked.resumed,
+        partial: asked.partial,
+        chunk: asked.chunk.map_or(u32::MAX, u32::from),
+        until: asked.until.map_or(u32::MAX, u32::from),
+        max_seq_len: asked.max_seq_len.into(),
+        num_external_tokens,
+        full_sequence_must_fit: asked.full_sequence_must_fit,
+        join: asked.join,
+        next_use: asked.next_use.iter().map(|&next| next.into()).collect(),
+        meta: Meta { session: (asked.session % 4).into(), ..Meta::default() },
+        retention: asked.keep.as_ref().map(retention_of),
+        ..Request::of_tokens(&tokens(&asked.tokens))
+    };
+    if asked.only_keys {
+        request.keys = m.keys(&request.tokens, request.space(), &request.mm_items);
+        request.num_tokens = request.len();
+        request.tokens.clear();
     }
-
-    pub fn tokens(&self) -> &[u32] {
-        &self.tokens
-    }
-
-    pub fn mm_items(&self) -> &[MmItem] {
-        &self.mm_items
-    }
-
-    pub fn space(&self) -> Space<'static> {
-        Space {
-            cache_salt: if self.asked.cache_salt { b"salt" } else { b"" },
-            lora_name: if self.asked.lora_name { b"lora" } else { b"" },
-            ..Space::default()
-        }
-    }
-
-    pub fn admission(&self) -> Admission<'_> {
-        let asked = self.asked;
-        let len = self.tokens.len() as u32;
-        let prompt = if asked.only_keys {
-            Prompt { keys: &self.keys, len, tokens: &[] }
-        } else {
-            Prompt { tokens: &self.tokens, keys: &[], len: 0 }
-        };
-        // Mostly whole blocks: nothing else is taken.
-        let num_external_tokens = u32::from(asked.num_external_tokens % 4) * self.size
-            + u32::from(asked.num_external_tokens / 250);
-        Admission {
-            prompt,
-            space: self.space(),
-            mm_items: &self.mm_items,
-            read_cache: !asked.unread,
-            write_cache: !asked.uninserted,
-            resumed: asked.resumed,
-            fit: if asked.partial { Fit::Partial } else { Fit::Whole },
-            chunk: asked.chunk.map_or(u32::MAX, u32::from),
-            until: asked.until.map_or(u32::MAX, u32::from),
-            max_seq_len: asked.max_seq_len.into(),
-            num_external_tokens,
-            full_sequence_must_fit: asked.full_sequence_must_fit,
-            join: asked.join,
-            next_use: &self.next_use,
-            meta: Meta { session: (asked.session % 4).into(), ..Meta::default() },
-            retention: self.retention.as_ref(),
-            ..Admission::default()
-        }
-    }
+    request
 }

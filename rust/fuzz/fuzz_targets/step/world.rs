@@ -14,7 +14,7 @@ use kvframe_core::{
 
 use crate::alone;
 use crate::common::picture;
-use crate::request::{Owned, keep_of, tokens};
+use crate::request::{keep_of, request_of, tokens};
 use crate::verbs::{self, Pick, Setup, Verb};
 
 pub struct World {
@@ -133,10 +133,10 @@ impl World {
     fn carry_out(&mut self, verb: &Verb) {
         match *verb {
             Verb::Allocate(ref asked) => {
-                let request = Owned::new(&self.m, asked);
-                let said = self.m.can_allocate(&request.admission());
-                alone::check(self.m.options(), &request.admission(), said.as_ref().ok());
-                let allocation = self.judged(|m| m.allocate(&request.admission()));
+                let request = request_of(&self.m, asked);
+                let said = self.m.can_allocate(&request);
+                alone::check(self.m.options(), &request, said.as_ref().ok());
+                let allocation = self.judged(|m| m.allocate(&request));
                 assert_eq!(
                     allocation.is_some(),
                     said == Ok(AllocStatus::Ok),
@@ -147,9 +147,9 @@ impl World {
                 }
             }
             Verb::Lookup(ref asked) => {
-                let request = Owned::new(&self.m, asked);
-                let hit = self.m.lookup(request.tokens(), request.space(), request.mm_items());
-                assert!(hit.tokens as usize <= request.tokens().len().saturating_sub(1));
+                let (request, tokens) = (request_of(&self.m, asked), tokens(&asked.tokens));
+                let hit = self.m.lookup(&tokens, request.space(), &request.mm_items);
+                assert!(hit.tokens as usize <= tokens.len().saturating_sub(1));
             }
             Verb::Fork(pick) => {
                 let seq = self.seq(pick);
@@ -321,8 +321,7 @@ impl World {
         let append: Vec<(SeqId, Ids<'_>)> =
             asked.append.iter().map(|&(p, n)| (self.seq(p), ids(n))).collect();
         let extend = pairs(&asked.extend);
-        let requests: Vec<Owned> = asked.allocate.iter().map(|r| Owned::new(&self.m, r)).collect();
-        let allocate: Vec<_> = requests.iter().map(Owned::admission).collect();
+        let allocate: Vec<_> = asked.allocate.iter().map(|r| request_of(&self.m, r)).collect();
         let step = Step {
             done: &done,
             failed: &failed,

@@ -3,7 +3,7 @@
 
 use kvframe_core::manager::{PreemptionOrder, Step};
 use kvframe_core::policy::{PolicyOptions, by_name};
-use kvframe_core::{Admission, Key, Manager, Options, Prompt, SeqId};
+use kvframe_core::{Attempt, Key, Manager, Options, Request, SeqId};
 
 use crate::counted_part;
 use crate::works::{Counted, SIZE, enter, keys, manager, request};
@@ -50,7 +50,7 @@ fn join(size: u32) -> Counted {
         m.allocate(&request(keys))?;
     }
     let joined = keys(size, 16);
-    let asked = Admission { join: true, ..request(&joined) };
+    let asked = Request { join: true, ..request(&joined) };
     m.allocate(&asked)?;
     // Joins are asked for so often that what is computed is noted by now.
     (0..64).for_each(|_| m.expect_joins());
@@ -68,7 +68,7 @@ fn commit_joined(size: u32) -> Counted {
     let mut last = (0, 0);
     for i in 0..=size / 4 {
         let joined = keys(i, 4);
-        let asked = Admission { join: true, ..request(&joined) };
+        let asked = Request { join: true, ..request(&joined) };
         let allocation = m.allocate(&asked)?;
         for _ in 0..4 {
             m.allocate(&asked)?;
@@ -111,11 +111,11 @@ fn foresight(size: u32) -> Counted {
 fn counted_keys(size: u32, policy: &str) -> Counted {
     let options = Options { blocks: size / 4 + 64, block_size: SIZE, ..Options::default() };
     let mut m = Manager::new(options, by_name(policy, PolicyOptions::default())?)?;
+    let asked = Request::of_keys(&[], SIZE + 1);
     let all: Vec<[Key; 1]> = (0..size).map(|i| [Key(1 << 64 | u128::from(i))]).collect();
     counted_part(|| {
         for keys in all.iter().chain(&all) {
-            let prompt = Prompt { keys, len: SIZE + 1, tokens: &[] };
-            let allocation = m.allocate(&Admission { prompt, ..Admission::default() })?;
+            let allocation = m.allocate(Attempt::with_keys(&asked, keys))?;
             m.commit(allocation.seq, SIZE + 1)?;
             m.release(allocation.seq)?;
         }
@@ -129,7 +129,7 @@ fn loaded(size: u32) -> Counted {
     let mut load = None;
     for i in 0..=size {
         let keys = keys(i, 2);
-        load = m.allocate(&Admission { num_external_tokens: SIZE, ..request(&keys) })?.load;
+        load = m.allocate(&Request { num_external_tokens: SIZE, ..request(&keys) })?.load;
     }
     let ticket = load.ok_or("a block is loaded")?;
     counted_part(|| {
@@ -144,9 +144,8 @@ fn copy_done(size: u32) -> Counted {
     let mut last = 0;
     for i in 0..=size {
         let tokens = vec![i; SIZE as usize + 3];
-        let prompt = Prompt { tokens: &tokens, keys: &[], len: 0 };
         let request =
-            Admission { prompt, read_cache: false, write_cache: false, ..Admission::default() };
+            Request { read_cache: false, write_cache: false, ..Request::of_tokens(&tokens) };
         let allocation = m.allocate(&request)?;
         m.commit(allocation.seq, allocation.granted_tokens)?;
         let child = m.fork(allocation.seq)?;
@@ -187,8 +186,8 @@ fn step_done(size: u32) -> Counted {
     })
 }
 
-fn whole(keys: &[Key]) -> Admission<'_> {
-    Admission { full_sequence_must_fit: true, max_seq_len: 4 * SIZE, ..request(keys) }
+fn whole(keys: &[Key]) -> Request {
+    Request { full_sequence_must_fit: true, max_seq_len: 4 * SIZE, ..request(keys) }
 }
 
 /// Admits a request whole beside `size` that came in whole.
@@ -230,7 +229,7 @@ fn failed_fork(size: u32) -> Counted {
     let mut m = manager(4 * size + 4_096, "lru")?;
     live(&mut m, size)?;
     let loading = keys(size, 2);
-    let allocation = m.allocate(&Admission { num_external_tokens: SIZE, ..request(&loading) })?;
+    let allocation = m.allocate(&Request { num_external_tokens: SIZE, ..request(&loading) })?;
     m.fork(allocation.seq)?;
     let ticket = allocation.load.ok_or("a block is loaded")?;
     counted_part(|| {

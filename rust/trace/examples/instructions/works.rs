@@ -7,7 +7,7 @@ use std::path::Path;
 use kvframe_core::hash::Space;
 use kvframe_core::manager::{Ids, Step};
 use kvframe_core::policy::{PolicyOptions, by_name};
-use kvframe_core::{Admission, HashAlgo, Key, Manager, Options, Prompt, SeqId};
+use kvframe_core::{Attempt, HashAlgo, Key, Manager, Options, Request, SeqId};
 use kvframe_trace::replay::{PreparedTrace, SilentHost, node_key};
 use kvframe_trace::{Mode, Trace};
 
@@ -44,14 +44,14 @@ pub fn keys(prefix: u32, count: u32) -> Vec<Key> {
 }
 
 /// A request for the full blocks of `keys` and one token more.
-pub fn request(keys: &[Key]) -> Admission<'_> {
-    let len = keys.len() as u32 * SIZE + 1;
-    Admission { prompt: Prompt { keys, len, tokens: &[] }, ..Admission::default() }
+pub fn request(keys: &[Key]) -> Request {
+    Request::of_keys(keys, keys.len() as u32 * SIZE + 1)
 }
 
 /// Admits and computes; the sequence stays.
 pub fn enter(m: &mut Manager, keys: &[Key]) -> kvframe_core::Result<SeqId> {
-    let allocation = m.allocate(&request(keys))?;
+    let asked = Request::of_keys(&[], keys.len() as u32 * SIZE + 1);
+    let allocation = m.allocate(Attempt::with_keys(&asked, keys))?;
     m.commit(allocation.seq, allocation.granted_tokens)?;
     Ok(allocation.seq)
 }
@@ -76,10 +76,7 @@ fn evict(policy: &str) -> Counted {
     let blocks = 1 << 12;
     let mut m = manager(blocks, policy)?;
     for prefix in 0..blocks {
-        let allocation = m.allocate(&Admission {
-            prompt: Prompt { keys: &keys(prefix, 1), len: SIZE, tokens: &[] },
-            ..Admission::default()
-        })?;
+        let allocation = m.allocate(&Request::of_keys(&keys(prefix, 1), SIZE))?;
         m.commit(allocation.seq, SIZE)?;
         m.release(allocation.seq)?;
     }
@@ -120,9 +117,10 @@ fn admit_hit() -> Counted {
     let keys = keys(1, 256);
     let seq = enter(&mut m, &keys)?;
     m.release(seq)?;
+    let asked = request(&keys);
     counted_part(|| {
         for _ in 0..50 {
-            let allocation = m.allocate(&request(&keys))?;
+            let allocation = m.allocate(&asked)?;
             assert_eq!(allocation.cached_tokens, 256 * SIZE);
             m.release(allocation.seq)?;
         }
@@ -154,9 +152,8 @@ fn decode() -> Counted {
     let mut lengths = Vec::new();
     for i in 0..running {
         let tokens = vec![i; (96 + i % SIZE) as usize];
-        let prompt = Prompt { tokens: &tokens, keys: &[], len: 0 };
         let request =
-            Admission { prompt, read_cache: false, write_cache: false, ..Admission::default() };
+            Request { read_cache: false, write_cache: false, ..Request::of_tokens(&tokens) };
         lengths.push((m.allocate(&request)?.seq, tokens.len() as u32));
     }
     let seqs: Vec<SeqId> = lengths.iter().map(|&(seq, _)| seq).collect();
@@ -179,8 +176,7 @@ fn fork_copy() -> Counted {
     let mut m = manager(1_000, "lru")?;
     let tokens = vec![3; 16 * SIZE as usize + 5];
     let keys = keys(1, 16);
-    let prompt = Prompt { tokens: &tokens, keys: &keys, len: 0 };
-    let allocation = m.allocate(&Admission { prompt, ..Admission::default() })?;
+    let allocation = m.allocate(&Request { keys, ..Request::of_tokens(&tokens) })?;
     m.commit(allocation.seq, allocation.granted_tokens)?;
     let mut copies = 0;
     counted_part(|| {
@@ -203,8 +199,7 @@ fn lookup() -> Counted {
     let options = Options { blocks: 1_000, hash: HashAlgo::Xxh3, ..Options::default() };
     let mut m = Manager::new(options, by_name("lru", PolicyOptions::default())?)?;
     let tokens: Vec<u32> = (0..=256 * SIZE).collect();
-    let prompt = Prompt { tokens: &tokens, keys: &[], len: 0 };
-    let allocation = m.allocate(&Admission { prompt, ..Admission::default() })?;
+    let allocation = m.allocate(&Request::of_tokens(&tokens))?;
     m.commit(allocation.seq, allocation.granted_tokens)?;
     counted_part(|| {
         for _ in 0..50 {

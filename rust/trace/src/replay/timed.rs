@@ -7,8 +7,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use kvframe_core::policy::Consult;
-use kvframe_core::sequence::Meta;
-use kvframe_core::{Admission, Allocation, Error, Key, Manager, Prompt, SeqId};
+use kvframe_core::{Allocation, Error, Key, Manager, Request, SeqId};
 
 use super::{Host, Outcome, PATIENCE, PreparedTrace, node_key};
 
@@ -42,11 +41,6 @@ impl Ord for RunningSequence {
 /// A key that nobody else has, for a block of request `i`.
 fn own_key(i: usize, at: usize) -> Key {
     Key(!node_key(i as u32).0 ^ at as u128)
-}
-
-/// All of a request, or nothing.
-fn room(keys: &[Key], len: u32, meta: Meta) -> Admission<'_> {
-    Admission { prompt: Prompt { keys, len, tokens: &[] }, meta, ..Admission::default() }
 }
 
 type Ends = BinaryHeap<Reverse<RunningSequence>>;
@@ -91,7 +85,7 @@ impl PreparedTrace<'_> {
     ) -> Result<Option<Outcome>, Error> {
         let mut outcome = Outcome::default();
         let half = self.trace.requests.len() / 2;
-        let (mut keys, mut turns) = (Vec::new(), vec![0; self.sessions()]);
+        let (mut asked, mut turns) = (Request::default(), vec![0; self.sessions()]);
         let (mut running, mut free) = (Ends::new(), 0.0f64);
         let capacity = manager.options().blocks;
         // Where nothing ever waits or is evicted, room for answers changes nothing, and may be beyond memory.
@@ -108,20 +102,20 @@ impl PreparedTrace<'_> {
             outcome.requests += 1;
             outcome.input_tokens += u64::from(request.input_tokens);
             outcome.block_accesses += u64::from(self.trace.blocks(i, self.mode));
-            let meta = self.meta(i, &mut turns);
+            asked.meta = self.meta(i, &mut turns);
             let answer = if ample { 0 } else { request.output_tokens };
             let len = request.input_tokens.saturating_add(answer);
             let allocation = loop {
                 if len.div_ceil(self.trace.block_size) > capacity {
                     break None; // before keys are made for all of it
                 }
-                let admission = self.whole(manager, i, len, meta, &mut keys)?;
-                if !host.find(manager, &admission) {
+                self.ask_for_all(manager, i, len, &mut asked)?;
+                if !host.find(manager, &asked) {
                     return Ok(None);
                 }
-                let tried = with_victims(manager, host, |manager| manager.allocate(&admission));
+                let tried = with_victims(manager, host, |manager| manager.allocate(&asked));
                 manager.settle_choice();
-                manager.forget_answer(admission.prompt.keys);
+                manager.forget_answer(&asked.keys);
                 match tried {
                     Err(Error::NoCapacity { .. }) if !running.is_empty() => {
                         now = running.peek().map_or(now, |first| first.0.end);
@@ -162,27 +156,30 @@ impl PreparedTrace<'_> {
 
     /// Request `i`, with room for `len` tokens: those of its answer have keys of their own and are
     /// never committed.
-    fn whole<'k>(
-        &'k self,
+    fn ask_for_all(
+        &self,
         manager: &mut Manager,
         i: usize,
         len: u32,
-        meta: Meta,
-        keys: &'k mut Vec<Key>,
-    ) -> Result<Admission<'k>, Error> {
+        asked: &mut Request,
+    ) -> Result<(), Error> {
         let request = &self.trace.requests[i];
         let blocks = self.trace.blocks(i, self.mode) as usize;
+        asked.num_tokens = len;
+        asked.next_use.clear();
+        asked.next_use.extend_from_slice(self.next_use(manager, i));
+        let keys = &mut asked.keys;
         keys.clear();
         keys.extend(self.trace.chain(i)[..blocks].iter().map(|&node| node_key(node)));
         keys.extend((blocks..(len / self.trace.block_size) as usize).map(|at| own_key(i, at)));
         // One token of a prompt is computed: a block that is there is computed once more, for itself.
         if blocks > 0
             && request.input_tokens.is_multiple_of(self.trace.block_size)
-            && manager.lookup_request(&room(keys, len, meta))?.tokens >= request.input_tokens
+            && manager.lookup_request(&*asked)?.tokens >= request.input_tokens
         {
-            keys[blocks - 1] = own_key(i, blocks - 1);
+            asked.keys[blocks - 1] = own_key(i, blocks - 1);
         }
-        Ok(Admission { next_use: self.next_use(manager, i), ..room(keys, len, meta) })
+        Ok(())
     }
 
     fn count(&self, i: usize, cached_tokens: u32, outcome: &mut Outcome) {

@@ -1,8 +1,9 @@
 //! What a step changes, in order; it has been checked.
 
-use super::super::{Admission, Allocation, Manager};
+use super::super::{Allocation, Manager};
 use super::{Growth, Step, StepResult, Waiting};
 use crate::error::{Error, Result};
+use crate::request::Attempt;
 use crate::sequence::{SeqId, Sequence};
 
 impl Manager {
@@ -117,7 +118,7 @@ impl Manager {
         }
         while let Some(request) = step.allocate.get(outcome.allocated.len()) {
             if outcome.allocates_more(step) {
-                self.allocate_next(step, outcome, request)?;
+                self.allocate_next(step, outcome, &request.into())?;
             } else {
                 outcome.refuse_allocation(Error::NotTried);
             }
@@ -134,10 +135,10 @@ impl Manager {
         &mut self,
         step: &Step<'_>,
         outcome: &mut StepResult,
-        request: &Admission<'_>,
+        request: &Attempt<'_>,
     ) -> Result<()> {
         let budget = request.budget.min(outcome.left_for_allocations(step));
-        match wanted(self.allocate(&Admission { budget, ..*request }))? {
+        match wanted(self.allocate(Attempt { budget, ..*request }))? {
             Ok(allocation) => {
                 let tokens = left_of(&allocation);
                 outcome.spent = outcome.spent.saturating_add(tokens);
