@@ -44,22 +44,23 @@ def _core_of(
 ) -> _core.Manager:
     """The core's manager, with what it calls of policies outside of it."""
     config = resolved.config
-    cache, policy, observe = config.cache, config.policy, config.observe
+    cache, eviction, observe = config.cache, config.eviction, config.observe
     pressure, retention = config.pressure, config.retention
+    chosen = resolved.eviction
     asked = driver(
-        resolved.policy, resolved.options, policy.window, cache.block_size, policy.budget_ms
+        chosen.loaded, chosen.options, eviction.window, cache.block_size, eviction.budget_ms
     )
     return _core.Manager(
         blocks=resolved.capacity_blocks,
         block_size=cache.block_size,
-        policy=asked or resolved.policy.descriptor.name,
-        policy_options=resolved.policy_options,
+        policy=asked or chosen.name,
+        policy_options=chosen.values,
         hash=cache.hash,
         index=cache.index,
         groups=[_group(group) for group in config.groups],
         prefix_caching=cache.prefix_caching,
         null_block=cache.null_block,
-        fingerprint=name_bytes("cache.fingerprint", cache.fingerprint),
+        fingerprint=name_bytes("cache.weight_version", cache.weight_version),
         event_log=cache.event_log,
         reserve=pressure.reserve,
         pin_cap=retention.pin_cap,
@@ -68,11 +69,11 @@ def _core_of(
         ghosts=observe.ghosts,
         sample=observe.sample,
         watermarks=(pressure.low, pressure.high, pressure.critical),
-        strict=policy.on_error == "raise",
+        strict=eviction.on_error == "raise",
         remap_duplicates=cache.remap_duplicates,
         partial_hits=cache.partial_hits,
         admission=gate,
-        admission_options=resolved.admission_values,
+        admission_options=resolved.admission.values,
         admission_strict=config.admission.on_error == "raise",
         matched=matcher is not None,
         mirrored=matcher is not None and matcher.is_index,
@@ -131,12 +132,12 @@ class KVCacheManager(Steps, Tables, Room, RetentionVerbs, SharingVerbs, Observed
         self.block_size = size = config.config.cache.block_size
         strict = admission.on_error == "raise"
         gate = gate_of(
-            config.admission, config.admission_options, size, admission.budget_ms, strict
+            config.admission.loaded, config.admission.options, size, admission.budget_ms, strict
         )
         self._gate = gate if isinstance(gate, AdmissionDriver) else None
         strict = prefix.on_error == "raise"
         self._matcher = matcher_of(
-            config.prefix, config.prefix_options, size, strict, prefix.budget_ms
+            config.prefix.loaded, config.prefix.options, size, strict, prefix.budget_ms
         )
         check_index(self._matcher, config.config)
         self._core = _core_of(config, gate, self._matcher)

@@ -98,7 +98,7 @@ class SlotCache:
         length: Tokens that each holds.
         least_copy: The shortest prefix, in tokens, that is worth a copy.
         policy: Which cached slot is given up: the name of an eviction policy, or a configuration
-            whose ``[policy]`` is used. To a policy each slot is one block without a prefix.
+            whose ``[eviction]`` is used. To a policy each slot is one block without a prefix.
         fingerprint: Names the model's weights.
 
     Raises:
@@ -116,17 +116,15 @@ class SlotCache:
         fingerprint: str = "",
     ) -> None:
         resolved = policy if isinstance(policy, Resolved) else resolve(policy)
-        config = resolved.config.policy
+        config, chosen = resolved.config.eviction, resolved.eviction
         self._core = _Slots(
             slots=slots,
             length=length,
             least_copy=least_copy,
             fingerprint=name_bytes("fingerprint", fingerprint),
-            policy=driver(
-                resolved.policy, resolved.options, config.window, length, config.budget_ms
-            )
-            or resolved.policy.descriptor.name,
-            policy_options=resolved.policy_options,
+            policy=driver(chosen.loaded, chosen.options, config.window, length, config.budget_ms)
+            or chosen.name,
+            policy_options=chosen.values,
             strict=config.on_error == "raise",
         )
 

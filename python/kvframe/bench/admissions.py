@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable
 
-from kvframe.bench.named import Named, options_of
-from kvframe.bench.options import keyed
-from kvframe.descriptors import AdmissionPolicy
+from kvframe.bench.named import Named, found
 from kvframe.policies.gate import AdmissionDriver, gate_of
 from kvframe.registry import Registry
+from kvframe.registry.descriptors import AdmissionPolicy
 
 KEEP_ALL = "always"
 DEFAULT = (KEEP_ALL,)
@@ -31,11 +30,10 @@ def choose_all(texts: Iterable[str], registry: Registry) -> list[Admission]:
         PluginError: no such policy; lists what was found and where from.
         ConfigError: an option the policy does not have, or a value it refuses.
     """
-    return [_choose(text, registry) for text in texts]
+    return [choose(text, registry) for text in texts]
 
 
-def _choose(text: str, registry: Registry) -> Admission:
-    name, *pairs = text.split(":")
-    loaded = registry.admission(name)
-    given = keyed(pairs, f"--admission {text}")
-    return Admission(text, loaded, options_of("--admission", text, loaded.descriptor, given))
+def choose(text: str, registry: Registry, label: str | None = None) -> Admission:
+    """Resolve one, as `kvframe.bench.named.found` does; raises as `choose_all`."""
+    chosen = found("admission", text, registry)
+    return Admission(label or text, chosen.loaded, chosen.options)

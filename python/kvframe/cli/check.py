@@ -6,13 +6,14 @@ import json
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import click
 
 from kvframe.cli import BAD_INPUT, fail
-from kvframe.config import Resolved
+from kvframe.config import Chosen, Resolved
 from kvframe.config.show import json_schema, show
-from kvframe.errors import ConfigError
+from kvframe.errors import ConfigError, PluginError
 from kvframe.policies.driver import driver
 from kvframe.policies.gate import gate_of
 from kvframe.policies.match import matcher_of
@@ -38,7 +39,7 @@ def check(context: click.Context, file: Path | None, schema: bool) -> None:
     try:
         with redirect_stdout(sys.stderr):
             resolved = _made(file)
-    except ConfigError as error:
+    except (ConfigError, PluginError) as error:
         for said in (str(error), *error.others):
             fail(said)
         if error.unlisted:
@@ -46,22 +47,33 @@ def check(context: click.Context, file: Path | None, schema: bool) -> None:
         context.exit(BAD_INPUT)
     click.echo(show(resolved))
     stores = [tier.config for tier in resolved.tiers if tier.store is not None]
-    if stores and not resolved.config.cache.fingerprint:
+    if stores and not resolved.config.cache.weight_version:
         click.echo(
             f'hint: tier {stores[0].name} (store = "{stores[0].store}") needs '
-            "cache.fingerprint, or an engine that says Tiers(model=...)",
+            "cache.weight_version, or an engine that says Tiers(model=...)",
             err=True,
         )
 
 
 def _made(file: Path | None) -> Resolved:
-    """What the file resolves to; its policies are made, where mistakes of their own show."""
-    resolved = Resolved.load(file)
+    """What the file resolves to; its policies are made, where mistakes of their own show.
+
+    A policy that is named by its place is neither imported nor made: a check runs no code of a
+    file that is not installed.
+    """
+    resolved = Resolved.load(file, imports=False)
     block_size = resolved.config.cache.block_size
-    driver(resolved.policy, resolved.options, None, block_size)
-    gate_of(resolved.admission, resolved.admission_options, block_size)
-    matcher_of(resolved.prefix, resolved.prefix_options, block_size)
-    for tier in resolved.tiers:
-        driver(tier.policy, tier.policy_options, None, block_size)
-        gate_of(tier.admission, tier.admission_options, block_size)
+    evicting = [resolved.eviction, *(tier.eviction for tier in resolved.tiers)]
+    admitting = [resolved.admission, *(tier.admission for tier in resolved.tiers)]
+    matching = [resolved.prefix]
+    for policy in filter(_is_imported, evicting):
+        driver(policy.loaded, policy.options, None, block_size)
+    for gate in filter(_is_imported, admitting):
+        gate_of(gate.loaded, gate.options, block_size)
+    for matcher in filter(_is_imported, matching):
+        matcher_of(matcher.loaded, matcher.options, block_size)
     return resolved
+
+
+def _is_imported(chosen: Chosen[Any]) -> bool:
+    return chosen.loaded.is_imported

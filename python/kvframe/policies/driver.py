@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from kvframe.descriptors import EvictionPolicy
 from kvframe.errors import AbiError, PolicyError
 from kvframe.native import NativePolicy
 from kvframe.policies.batched import (
@@ -24,6 +23,7 @@ from kvframe.policies.columns import wrong_columns
 from kvframe.policies.making import made
 from kvframe.policies.report import failure, origin_of
 from kvframe.registry import Loaded
+from kvframe.registry.descriptors import EvictionPolicy
 
 _EVENTS = ("insert", "hit", "claim", "release", "remove", "remove")
 _INSERT, _MISSED = 0, 6

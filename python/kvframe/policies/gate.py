@@ -6,7 +6,6 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from kvframe.descriptors import AdmissionPolicy
 from kvframe.errors import PolicyError
 from kvframe.policies.admission import (
     ADMISSION_COLUMNS,
@@ -20,6 +19,7 @@ from kvframe.policies.columns import Columns, wrong_columns
 from kvframe.policies.making import made
 from kvframe.policies.report import failure, origin_of
 from kvframe.registry import Loaded
+from kvframe.registry.descriptors import AdmissionPolicy
 
 Keys = npt.NDArray[np.uint64] | None
 """uint64 (n, 2), or None."""

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from kvframe.descriptors import Descriptor
 from kvframe.errors import PolicyError
-from kvframe.plugin import one_line
 from kvframe.policies.report import origin_of
 from kvframe.registry import Loaded
+from kvframe.registry.descriptors import Descriptor
+from kvframe.registry.raised import one_line
 
 
 def made(loaded: Loaded[Any], options: msgspec.Struct | None) -> object:

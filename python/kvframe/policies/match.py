@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from kvframe._core import Manager as Core
 from kvframe._core import Request as CoreRequest
-from kvframe.descriptors import PrefixMatcher
 from kvframe.errors import PolicyError, UsageError
 from kvframe.policies.budget import Budget
 from kvframe.policies.making import made
 from kvframe.policies.prefix import BatchedIndex, BatchedPrefix, Ids, Keys, Prompts, overrides
 from kvframe.policies.report import failure, origin_of, warn_once
 from kvframe.registry import Loaded
+from kvframe.registry.descriptors import PrefixMatcher
 
 T = TypeVar("T")
 Changes = tuple[Any, Any, Any, Any, Any] | None

@@ -63,14 +63,18 @@ class Books:
     def __init__(self, tier: ResolvedTier, block_size: int, parts: int) -> None:
         config = tier.config
         self.tier, self.name, self.parts = tier, config.name, parts
-        made = driver(tier.policy, tier.policy_options, None, block_size)
+        chosen, settings = tier.eviction, config.eviction
+        made = driver(
+            chosen.loaded, chosen.options, settings.window, block_size, settings.budget_ms
+        )
         self._told = 0
         self._core = TierPages(
             pages=tier.pages,
             block_size=block_size,
             in_flight=config.in_flight,
-            policy=made or config.eviction,
-            policy_options=tier.policy_values,
+            policy=made or chosen.name,
+            policy_options=chosen.values,
+            strict=settings.on_error == "raise",
             backed_first=config.backed_first,
         )
 

@@ -33,17 +33,19 @@ class Gate:
     """
 
     def __init__(self, tier: ResolvedTier, books: Books, kind: str, block_size: int) -> None:
-        gate = gate_of(tier.admission, tier.admission_options, block_size, None, False)
-        self.name = tier.config.admission
+        chosen, settings = tier.admission, tier.config.admission
+        strict = settings.on_error == "raise"
+        gate = gate_of(chosen.loaded, chosen.options, block_size, settings.budget_ms, strict)
+        self.name = chosen.name
         self._asked: Driven | TierGate
         if isinstance(gate, AdmissionDriver):
-            self._asked = Driven(gate)
+            self._asked = Driven(gate, strict=strict)
         else:
-            self._asked = TierGate(gate, tier.admission_values)
+            self._asked = TierGate(gate, chosen.values)
         self._books, self._kind, self._block_size = books, kind, block_size
         self._now = 0
         # Where every page enters at once, nobody has to count.
-        values = tier.admission_values
+        values = chosen.values
         at_once = {"always", "write-back"}
         self.counts_uses = self.name not in at_once and not (
             self.name == "write-through" and values.get("uses") in (None, 1)
@@ -76,8 +78,8 @@ class Gate:
 class Driven:
     """A policy in Python, asked as a `TierGate` is."""
 
-    def __init__(self, driver: AdmissionDriver) -> None:
-        self._driver = driver
+    def __init__(self, driver: AdmissionDriver, *, strict: bool) -> None:
+        self._driver, self._strict = driver, strict
 
     def seen(self, keys: Keys, now: int) -> None:
         if not self._driver.wants_seen:
@@ -87,7 +89,7 @@ class Driven:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            self._driver.failed(error, strict=False)
+            self._failed(error)
 
     def admit(
         self,
@@ -124,6 +126,11 @@ class Driven:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            self._driver.failed(error, strict=False)  # everything is kept
+            self._failed(error)  # everything is kept
             return np.ones(n, np.uint8)
         return out
+
+    def _failed(self, error: BaseException) -> None:
+        told = self._driver.failed(error, self._strict)
+        if self._strict:
+            raise told from error
