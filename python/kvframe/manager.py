@@ -16,8 +16,7 @@ import numpy.typing as npt
 from kvframe import _core
 from kvframe.arguments import shown
 from kvframe.config import Config, Resolved
-from kvframe.config.rules import reusable_unit
-from kvframe.config.schema import GroupConfig
+from kvframe.config.rules import core_table, reusable_unit
 from kvframe.errors import UsageError
 from kvframe.matched import Matched, check_index
 from kvframe.observe import Observed
@@ -34,44 +33,18 @@ from kvframe.steps import Steps
 from kvframe.tables import Tables
 
 
-def _group(group: GroupConfig) -> dict[str, Any]:
-    keys = ("kind", "window", "chunk", "sink", "block_size", "interval", "lag")
-    return {key: getattr(group, key) for key in keys}
-
-
 def _core_of(
     resolved: Resolved, gate: AdmissionDriver | str, matcher: MatchDriver | None
 ) -> _core.Manager:
     """The core's manager, with what it calls of policies outside of it."""
-    config = resolved.config
-    cache, eviction, observe = config.cache, config.eviction, config.observe
-    pressure, retention = config.pressure, config.retention
-    chosen = resolved.eviction
-    asked = driver(
-        chosen.loaded, chosen.options, eviction.window, cache.block_size, eviction.budget_ms
-    )
+    config, chosen = resolved.config, resolved.eviction
+    table, size = config.eviction, config.cache.block_size
+    asked = driver(chosen.loaded, chosen.options, table.window, size, table.budget_ms)
     return _core.Manager(
-        blocks=resolved.capacity_blocks,
-        block_size=cache.block_size,
+        core_table(config, resolved.capacity_blocks),
         policy=asked or chosen.name,
         policy_options=chosen.values,
-        hash=cache.hash,
-        index=cache.index,
-        groups=[_group(group) for group in config.groups],
-        prefix_caching=cache.prefix_caching,
-        null_block=cache.null_block,
-        fingerprint=name_bytes("cache.weight_version", cache.weight_version),
-        event_log=cache.event_log,
-        reserve=pressure.reserve,
-        pin_cap=retention.pin_cap,
-        sessions=retention.sessions,
-        statistics=observe.statistics,
-        ghosts=observe.ghosts,
-        sample=observe.sample,
-        watermarks=(pressure.low, pressure.high, pressure.critical),
-        strict=eviction.on_error == "raise",
-        remap_duplicates=cache.remap_duplicates,
-        partial_hits=cache.partial_hits,
+        strict=table.on_error == "raise",
         admission=gate,
         admission_options=resolved.admission.values,
         admission_strict=config.admission.on_error == "raise",

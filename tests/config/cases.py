@@ -136,7 +136,7 @@ GROUPS = [
     ),
     (
         "[[groups]]\nwindow = 8\nname = 'a'",
-        'groups[0].window = 8: goes with kind = "sliding_window" or kind = "sink_window" alone',
+        'groups[0].window = 8: only valid with kind = "sliding_window" or kind = "sink_window"',
     ),
     (
         "[[groups]]\nname = 'a'\nkind = 'chunkd'",
@@ -153,7 +153,7 @@ GROUPS = [
     ),
     (
         "[[groups]]\nname = 'a'\nchunk = 4",
-        'groups[0].chunk = 4: goes with kind = "chunked" alone',
+        'groups[0].chunk = 4: only valid with kind = "chunked"',
     ),
     (
         "[[groups]]\nname = 'a'\nkind = 'state'\nlag = 1",
@@ -174,7 +174,7 @@ GROUPS = [
     ),
     (
         "[[groups]]\nname = 'a'\nkind = 'cross'",
-        "groups: some group has to attend to the sequence's own tokens",
+        'groups: at least one group must not be kind = "cross"',
     ),
     (
         "[model]\nlayers = 3\nkv_heads = 1\nhead_dim = 1\n[[groups]]\nname = 'a'\n"

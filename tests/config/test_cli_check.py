@@ -125,8 +125,9 @@ def test_every_fault_of_every_section_is_told(file: Path) -> None:
     places = [line.removeprefix("error: kvframe.toml:") for line in result.stderr.splitlines()]
     assert [re.match(r"\d+: ([\w.\[\]]+)", place)[1] for place in places] == [  # type: ignore[index]
         "groups[0].lag",
-        "pressure.high",
         "model.head_dim",
+        "pressure.high",
+        "cache.remap_duplicates",
         "eviction.policy",
         "admission.options.use",
         "prefix.policy",

@@ -71,7 +71,7 @@ def test_the_environment_is_read_by_type(file: Path) -> None:
         ("ENGINE__X", "1", 'engine = { x = "1" }: unknown key; a configuration has cache, m'),
         ("CACHE_BLOCK_SIZE", "1", "names no key; did you mean KVFRAME_CACHE__BLOCK_SIZE?"),
         ("__BLOCK_SIZE", "1", "names no key; KVFRAME_CACHE__BLOCK_SIZE is how one is named"),
-        ("GROUPS__0__WINDOW", "4", "groups[0].window = 4: goes with kind = "),
+        ("GROUPS__0__WINDOW", "4", "groups[0].window = 4: only valid with kind = "),
         ("EVICTION__POLICY", "slru:protected_uses=0", "eviction.options.protected_uses = 0"),
         ("POLICY__EVICTION", "lru", 'policy.eviction = "lru": is now eviction.policy'),
         ("TIERS__HOST__CAPACITY", "1", "an item goes by its number, from 0: KVFRAME_TIERS__0"),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvframe import KVCacheManager, PolicyError, UsageError, _core
+from kvframe import ConfigError, KVCacheManager, PolicyError, _core
 from kvframe.native import COLUMNS, FACTS, NONE, USE, NativePolicy
 from kvframe.policies import COLUMNS as BATCHED
 from kvframe.policies import NO_NEXT_USE, BatchedEviction, Candidates
@@ -63,8 +63,8 @@ def test_a_cache_that_cannot_be_made_leaves_no_state() -> None:
     states = helpers.compiled().states
     before = states()
     made = driver(found(lambda: in_c("order")), None, None, SIZE)
-    with pytest.raises(UsageError):
-        _core.Manager(blocks=0, block_size=SIZE, policy=made)
+    with pytest.raises(ConfigError, match=r"cache\.capacity = 0: must be between 1 and"):
+        _core.Manager({"cache.capacity": 0, "cache.block_size": SIZE}, policy=made)
     del made
     assert states() == before
 

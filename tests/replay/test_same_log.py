@@ -102,7 +102,9 @@ class Bare:
 
     def __init__(self, policy: str, capacity: int) -> None:
         self.core = _core.Manager(
-            blocks=capacity, block_size=SIZE, policy=policy, event_log=True, strict=True
+            {"cache.capacity": capacity, "cache.block_size": SIZE, "cache.event_log": True},
+            policy=policy,
+            strict=True,
         )
 
     def admit(self, prompt: None, **options: Any) -> Any:

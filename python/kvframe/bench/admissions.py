@@ -24,7 +24,7 @@ class Admission(Named[AdmissionPolicy]):
 
 
 def choose_all(texts: Iterable[str], registry: Registry) -> list[Admission]:
-    """Resolve each ``name[:option=value...]``, in order.
+    """Resolve each ``name[:option=value,...]``, in order.
 
     Raises:
         PluginError: no such policy; lists what was found and where from.

@@ -21,7 +21,7 @@ Located = Choice | Admission | Matcher
 
 
 def locate(text: str, kind: Kind | None = None) -> tuple[Located, Registry]:
-    """Resolve ``PLUGIN[:OPTION=VALUE...]``, and the registry that knows it.
+    """Resolve ``PLUGIN[:OPTION=VALUE,...]``, and the registry that knows it.
 
     Args:
         text: What to resolve, as `kvframe.bench.named.found` does.

@@ -27,7 +27,7 @@ class Matcher(Named[PrefixMatcher]):
 
 
 def choose_all(texts: Iterable[str], registry: Registry) -> list[Matcher]:
-    """Resolve each ``name[:option=value...]``, in order.
+    """Resolve each ``name[:option=value,...]``, in order.
 
     Raises:
         PluginError: no such matcher; lists what was found and where from.

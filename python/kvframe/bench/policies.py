@@ -76,7 +76,7 @@ class Choice:
 
 
 def choose(text: str, registry: Registry, label: str | None = None) -> Choice:
-    """Resolve ``name[:option=value...]``, as `kvframe.bench.named.found` does.
+    """Resolve ``name[:option=value,...]``, as `kvframe.bench.named.found` does.
 
     Raises:
         PluginError: no such policy; lists what was found and where from.

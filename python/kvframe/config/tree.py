@@ -304,21 +304,19 @@ def _sizes(
     config: Config, well: set[str], origins: Origins, faults: Faults
 ) -> tuple[int, list[int] | None]:
     """Blocks of the pool, and bytes of a page that each group uses; None where these are wrong."""
-    blocks = 0
+    blocks: int | None = None
     used: list[int] | None = None
-    if {"cache", "groups"} <= well:
-        faults.add_all(rules.check_groups(config, origins))
-    if "pressure" in well:
-        faults.add_all(rules.check_marks(config, origins))
+    sized = {"cache", "groups", "model"} <= well
     if "model" in well:
         with faults:
             check_model(config.model, origins)
-            if {"cache", "groups"} <= well:
+            if sized:
                 used = page_bytes(config, origins)
                 blocks = capacity_blocks(config, origins)
-    if blocks and "pressure" in well:
-        faults.add_all(rules.check_reserve(config, blocks, origins))
-    return blocks, used
+    if "groups" in well:
+        faults.add_all(rules.check_names(config, origins))
+    faults.add_all(rules.check_core(config, well, blocks, origins))
+    return blocks or 0, used
 
 
 def _policies(
