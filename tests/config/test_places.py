@@ -162,3 +162,24 @@ def test_what_is_wrong_at_a_place_is_told(file: Path, place: str, told: str) -> 
     with pytest.raises(KVFrameError, match=told) as caught:
         Resolved.load(file, env={})
     assert str(caught.value).startswith(f"{file}:2: eviction.")
+
+
+@pytest.mark.parametrize(
+    "name", ["a\\u0000.py:Mine", "é.py:É", "x:", ":x", "x y:z", "a.py:b:c", ".py", "1:2"]
+)
+def test_a_place_that_cannot_be_is_refused_or_left_alone(file: Path, name: str) -> None:
+    """Whatever it is: no error of another kind, and nothing is imported for a check."""
+    file.write_text(f'[eviction]\npolicy = "{name}"\n[plugins]\nplaces = ["."]\n')
+    result = CliRunner().invoke(main, ["check", str(file)])
+    assert result.exit_code in (0, 2)
+    assert isinstance(result.exception, SystemExit | None)
+    with pytest.raises(KVFrameError, match=r"eviction\.policy = "):
+        Resolved.load(file, env={})
+
+
+def test_a_class_that_cannot_be_described_is_told(file: Path) -> None:
+    body = "from kvframe.policies import BatchedEviction\n"
+    body += "class Mine(BatchedEviction):\n    def __init__(self, options: 'Nowhere'): pass\n"
+    file.with_name("places_of_mine.py").write_text(body)
+    with pytest.raises(PluginError, match=r"places_of_mine\.py:Mine: NameError: name 'Nowhere'"):
+        Config.of(eviction=f"{file.with_name('places_of_mine.py')}:Mine").resolve()

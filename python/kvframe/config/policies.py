@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -210,18 +211,25 @@ def _covers(entry: str, folder: Path, home: str, is_file: bool) -> bool:
     """Whether an entry of ``plugins.places`` allows a file or a module."""
     if not is_file:
         return home == entry or home.startswith(f"{entry}.")
-    allowed, file = (folder / entry).resolve(), Path(home).resolve()
+    try:
+        allowed, file = (folder / entry).resolve(), Path(home).resolve()
+    except (
+        OSError,
+        ValueError,
+        RuntimeError,
+    ):  # no file has such a name
+        return False
     return file == allowed or allowed in file.parents
 
 
 def _unread(kind: Kind, place: str) -> Descriptor:
     """What stands for a policy that is not imported."""
     home, _, name = place.partition(":")
-    called = policy_name(name or Path(home).stem)
 
     def make(_: object) -> object:
         raise PluginError(f"{place}: is not imported here")
 
+    called = re.sub(r"[^a-z0-9]+", "-", policy_name(name or Path(home).stem)).strip("-") or "unread"
     return DESCRIPTORS[kind](name=called, way="batched", summary="not imported", make=make)
 
 

@@ -128,7 +128,10 @@ def _plugin(module: ModuleType, home: str, name: str, is_taken: Callable[[str], 
         return _Holder(found)
     if isinstance(found, type):
         if (kind := _kind_of(found)) is not None:
-            return _Holder(_described(found, DESCRIPTORS[kind], is_taken))
+            try:
+                return _Holder(_described(found, DESCRIPTORS[kind], is_taken))
+            except Exception as error:  # such as a hint that cannot be looked up
+                raise PluginError(f"{home}:{name}: {one_line(error)}") from error
         if not any(hasattr(found, hook) for hook in HOOKS):
             bases = "BatchedEviction, BatchedAdmission, BatchedPrefix, PageStore"
             raise PluginError(f"{home}:{name}: the class derives from none of {bases}")

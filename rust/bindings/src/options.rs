@@ -2,8 +2,8 @@
 //! is refused.
 
 use kvframe_core::Options;
-use kvframe_core::options::Fault;
-use kvframe_core::options::table::{KEYS, Value};
+use kvframe_core::options::table::Value;
+use kvframe_core::options::{Fault, KEYS};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};

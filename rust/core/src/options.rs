@@ -113,6 +113,34 @@ impl Default for Options {
     }
 }
 
+// The keys of a configuration, and the options that they are.
+table::keys! {
+    "cache.capacity" => "blocks", blocks;
+    "cache.block_size" => "block_size", block_size;
+    "cache.hash" => "hash", hash;
+    "cache.index" => "index", index;
+    "cache.prefix_caching" => "prefix_caching", prefix_caching;
+    "cache.null_block" => "null_block", null_block;
+    "cache.weight_version" => "weight_version", fingerprint;
+    "cache.event_log" => "event_log", event_log;
+    "cache.remap_duplicates" => "remap_duplicates", remap_duplicates;
+    "cache.partial_hits" => "partial_hits", partial_hits;
+    "pressure.low" => "low", watermarks.low;
+    "pressure.high" => "high", watermarks.high;
+    "pressure.critical" => "critical", watermarks.critical;
+    "pressure.reserve" => "reserve", reserve;
+    "retention.pin_cap" => "pin_cap", pin_cap;
+    "retention.sessions" => "sessions", sessions;
+    "observe.statistics" => "statistics", observe.statistics;
+    "observe.ghosts" => "ghosts", observe.ghosts;
+    "observe.sample" => "sample", observe.sample;
+}
+
+/// The key of the option that an error calls `name`; the name itself if it has none.
+fn key_of(name: &'static str) -> &'static str {
+    KEYS.iter().find(|(_, known)| *known == name).map_or(name, |(key, _)| key)
+}
+
 impl Options {
     /// The hash that keys are chained by. Where a group gives blocks up, the tokens of a prefix are not
     /// all there to be compared, so only a cryptographic one will do.
@@ -246,7 +274,7 @@ impl Fault {
     pub fn key(&self) -> String {
         match self.group {
             Some(at) => format!("groups[{at}].{}", self.what),
-            None => table::key_of(self.what).into(),
+            None => key_of(self.what).into(),
         }
     }
 }

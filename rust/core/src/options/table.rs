@@ -1,6 +1,6 @@
-//! The options by the keys of a configuration: the one place where the two meet.
+//! What a table of options is made of: values, the types that they become, and the rows of
+//! [`super::KEYS`].
 
-use super::Options;
 use crate::error::{Error, Result};
 use crate::hash::HashAlgo;
 use crate::index::IndexKind;
@@ -19,7 +19,7 @@ pub enum Value {
 }
 
 /// A type of an option.
-trait Setting: Sized {
+pub(super) trait Setting: Sized {
     /// Takes a value.
     ///
     /// # Errors
@@ -31,7 +31,7 @@ trait Setting: Sized {
 }
 
 /// What is wrong with a value: what it must be, or an error of its own.
-enum Wrong {
+pub(super) enum Wrong {
     Limit(&'static str),
     Error(Error),
 }
@@ -109,6 +109,7 @@ macro_rules! named {
 
 named!(HashAlgo, IndexKind);
 
+/// Ties keys to options: `KEY => NAME, FIELD;`.
 macro_rules! keys {
     ($($key:literal => $name:literal, $($field:ident).+;)*) => {
         /// Every key, and the name that its option has in an error.
@@ -119,50 +120,25 @@ macro_rules! keys {
             ///
             /// # Errors
             /// [`Error::Invalid`] or [`Error::UnknownName`]: the value is none of the option's.
-            pub fn set(&mut self, key: &str, value: &Value) -> Result<bool> {
+            pub fn set(&mut self, key: &str, value: &table::Value) -> Result<bool> {
                 match key {
-                    $($key => self.$($field).+ = taken($name, value)?,)*
+                    $($key => self.$($field).+ = table::taken($name, value)?,)*
                     _ => return Ok(false),
                 }
                 Ok(true)
             }
 
             /// The name and the value of every option but the groups.
-            pub fn values(&self) -> Vec<(&'static str, Value)> {
-                vec![$(($name, self.$($field).+.shown())),*]
+            pub fn values(&self) -> Vec<(&'static str, table::Value)> {
+                vec![$(($name, table::Setting::shown(&self.$($field).+))),*]
             }
         }
     };
 }
 
-keys! {
-    "cache.capacity" => "blocks", blocks;
-    "cache.block_size" => "block_size", block_size;
-    "cache.hash" => "hash", hash;
-    "cache.index" => "index", index;
-    "cache.prefix_caching" => "prefix_caching", prefix_caching;
-    "cache.null_block" => "null_block", null_block;
-    "cache.weight_version" => "weight_version", fingerprint;
-    "cache.event_log" => "event_log", event_log;
-    "cache.remap_duplicates" => "remap_duplicates", remap_duplicates;
-    "cache.partial_hits" => "partial_hits", partial_hits;
-    "pressure.low" => "low", watermarks.low;
-    "pressure.high" => "high", watermarks.high;
-    "pressure.critical" => "critical", watermarks.critical;
-    "pressure.reserve" => "reserve", reserve;
-    "retention.pin_cap" => "pin_cap", pin_cap;
-    "retention.sessions" => "sessions", sessions;
-    "observe.statistics" => "statistics", observe.statistics;
-    "observe.ghosts" => "ghosts", observe.ghosts;
-    "observe.sample" => "sample", observe.sample;
-}
+pub(super) use keys;
 
-/// The key of the option that an error calls `name`; the name itself if it has none.
-pub fn key_of(name: &'static str) -> &'static str {
-    KEYS.iter().find(|(_, known)| *known == name).map_or(name, |(key, _)| key)
-}
-
-fn taken<T: Setting>(what: &'static str, value: &Value) -> Result<T> {
+pub(super) fn taken<T: Setting>(what: &'static str, value: &Value) -> Result<T> {
     T::of(value).map_err(|wrong| match wrong {
         Wrong::Error(error) => error,
         Wrong::Limit(limit) => {
