@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +75,8 @@ def test_editors_are_told_of_them() -> None:
     result = CliRunner().invoke(main, ["check", "--schema"])
     assert result.exit_code == 0
 
-    def tables(value: Any) -> Iterator[dict[str, Any]]:
-        if isinstance(value, dict):
-            if "t-lru" in value:
-                yield value["t-lru"]
-            for item in value.values():
-                yield from tables(item)
-
-    (schema,) = tables(json.loads(result.stdout))
+    rules = json.loads(result.stdout)["$defs"]["EvictionConfig"]["allOf"]
+    named = {rule["if"]["properties"]["policy"]["const"]: rule["then"] for rule in rules}
+    schema = named["t-lru"]["properties"]["options"]
     assert list(schema["properties"]) == ["threshold", "next_prompt_estimate"]
     assert all(option["description"] for option in schema["properties"].values())
