@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from kvframe import CacheConfig, Config, EvictionPolicy, KVCacheManager, PolicyConfig
+from kvframe import CacheConfig, Config, EvictionConfig, EvictionPolicy, KVCacheManager
+from kvframe.config import Chosen
 from kvframe.native import CAPSULE, NativePolicy, include_dir
 from kvframe.registry import Loaded
 from perf.measure import Sample, quiet
@@ -73,12 +74,12 @@ def manager(builtin: str, make: Make, blocks: int, window: int | None) -> KVCach
     """A cache of so many blocks under a built-in policy, or under what ``make`` gives."""
     resolved = Config(
         cache=CacheConfig(capacity=blocks, block_size=SIZE),
-        policy=PolicyConfig(eviction=builtin, on_error="raise", window=window if make else None),
+        eviction=EvictionConfig(policy=builtin, on_error="raise", window=window if make else None),
     ).resolve()
     if make is None:
         return KVCacheManager(resolved)
     known = EvictionPolicy(name="native", way="native", summary="", make=lambda _: make())
-    return KVCacheManager(replace(resolved, policy=Loaded(known, "perf", "0", "native")))
+    return KVCacheManager(replace(resolved, eviction=Chosen(Loaded(known, "perf", "0", "native"))))
 
 
 def requests(kv: KVCacheManager, keys: Any) -> float:

@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kvframe import CacheConfig, Config, EvictionPolicy, KVCacheManager, PolicyConfig, _core
+from kvframe import CacheConfig, Config, EvictionConfig, EvictionPolicy, KVCacheManager, _core
 from kvframe.bench.traces import load
+from kvframe.config import Chosen
 from kvframe.drivers.asker import Terms
 from kvframe.drivers.eviction import driver
 from kvframe.policies import BatchedEviction, Candidates
@@ -114,9 +115,9 @@ def forms(folder: Path) -> dict[str, Callable[[int], KVCacheManager]]:
         def made(blocks: int) -> KVCacheManager:
             resolved = Config(
                 cache=CacheConfig(capacity=blocks, block_size=SIZE),
-                policy=PolicyConfig(eviction="lru", window=window, on_error="raise"),
+                eviction=EvictionConfig(policy="lru", window=window, on_error="raise"),
             ).resolve()
-            return KVCacheManager(replace(resolved, policy=found(policy)))
+            return KVCacheManager(replace(resolved, eviction=Chosen(found(policy))))
 
         return made
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from kvframe import CacheConfig, Config, KVCacheManager, PolicyConfig
+from kvframe import CacheConfig, Config, EvictionConfig, KVCacheManager
 from perf import floors
 from perf.measure import MICRO, per_call, quiet
 from perf.memory import resident
@@ -33,7 +33,7 @@ ROOT = Path(__file__).parent.parent
 def manager(blocks: int, policy: str = "lru") -> KVCacheManager:
     """A manager over the radix index."""
     cache = CacheConfig(capacity=blocks, index="radix")
-    return KVCacheManager(Config(cache=cache, policy=PolicyConfig(eviction=policy)))
+    return KVCacheManager(Config(cache=cache, eviction=EvictionConfig(policy=policy)))
 
 
 def cache(kv: KVCacheManager, prompt: np.ndarray) -> None:

@@ -43,10 +43,11 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
             (info / "METADATA").write_text(
                 f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
             )
-            points = project["entry-points"]["kvframe"]
-            (info / "entry_points.txt").write_text(
-                "[kvframe]\n" + "".join(f"{key} = {value}\n" for key, value in points.items())
-            )
+            points = [
+                f"[{group}]\n" + "".join(f"{key} = {value}\n" for key, value in table.items())
+                for group, table in project["entry-points"].items()
+            ]
+            (info / "entry_points.txt").write_text("".join(points))
             for module in folder.glob("*.py"):
                 copy(module, site)
                 modules.append(module.stem)

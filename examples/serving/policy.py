@@ -1,7 +1,8 @@
 """An eviction policy of one's own, in ten lines: the last block of the longest prefix dies first.
 
 What many prompts share lies at their front, so the front stays. A package would name this module
-in its ``kvframe`` entry points; a program that keeps it to itself registers it (`run.registry`).
+in its ``kvframe.eviction`` entry points; a program that keeps it to itself registers it
+(`run.registry`).
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def build(
         CONFIG,
         registry=registry(),
         cache=cache if reuse else {**cache, "prefix_caching": False},
-        policy={} if eviction is None else {"eviction": eviction},
+        eviction={} if eviction is None else {"policy": eviction},
     )
     return Engine(kv, Runner(kv, model(), Pages(kv.counts().total, kv.block_size, model().shape)))
 

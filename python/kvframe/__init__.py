@@ -9,7 +9,7 @@
 | `Config`, `CacheConfig` and the other sections | the configuration, as kvframe.toml holds it |
 | `Resolved` | a configuration that was checked, with its policies loaded |
 | `EvictionPolicy`, `AdmissionPolicy`, `PrefixMatcher`, `TierStore` | what a plugin's hook returns |
-| `hookimpl`, `Registry` | marks the hooks of `kvframe.hookspecs`; finds policies by name |
+| `hookimpl`, `Registry` | marks a plugin's hooks; finds policies by name |
 | `Retention`, `Keep`, `TokenRange` | which parts of a prompt are kept longer |
 | `RouterIndex`, `Reach` | which of many workers holds a prefix |
 | `SlotCache` | a contiguous slot for each sequence |
@@ -44,11 +44,11 @@ from kvframe.config import (
     AdmissionConfig,
     CacheConfig,
     Config,
+    EvictionConfig,
     GroupConfig,
     ModelConfig,
     ObserveConfig,
     PluginsConfig,
-    PolicyConfig,
     PrefixConfig,
     PressureConfig,
     Resolved,
@@ -56,7 +56,6 @@ from kvframe.config import (
     SequenceCapacity,
     TierConfig,
 )
-from kvframe.descriptors import AdmissionPolicy, EvictionPolicy, PrefixMatcher, TierStore
 from kvframe.errors import (
     AbiError,
     BusyError,
@@ -76,9 +75,15 @@ from kvframe.errors import (
     UsageError,
 )
 from kvframe.events import EventKind
-from kvframe.hookspecs import hookimpl
 from kvframe.manager import KVCacheManager
-from kvframe.registry import Registry
+from kvframe.registry import (
+    AdmissionPolicy,
+    EvictionPolicy,
+    PrefixMatcher,
+    Registry,
+    TierStore,
+    hookimpl,
+)
 from kvframe.request import MMItem, Request, session_id
 from kvframe.results import (
     Allocation,
@@ -127,6 +132,7 @@ __all__ = [
     "ConfigError",
     "CopyPlan",
     "EventKind",
+    "EvictionConfig",
     "EvictionPolicy",
     "ExpiryResult",
     "GroupConfig",
@@ -150,7 +156,6 @@ __all__ = [
     "PinInfo",
     "PluginError",
     "PluginsConfig",
-    "PolicyConfig",
     "PolicyError",
     "PreemptionCandidate",
     "PrefixConfig",

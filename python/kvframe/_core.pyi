@@ -15,39 +15,18 @@ class Manager:
     def __new__(
         cls,
         /,
+        options: dict,
         *,
-        blocks: SupportsIndex,
-        block_size: SupportsIndex,
         policy: Any,
         policy_options: dict | None = None,
-        hash: str = "sha256",
-        index: str = "hash",
-        groups: SupportsGetItem[int, dict] = ...,
-        prefix_caching: bool = True,
-        null_block: bool = False,
-        fingerprint: bytes | None = None,
-        event_log: bool = False,
-        reserve: SupportsIndex = 0,
-        watermarks: tuple[
-            SupportsFloat | SupportsIndex,
-            SupportsFloat | SupportsIndex,
-            SupportsFloat | SupportsIndex,
-        ]
-        | None = None,
-        statistics: bool = True,
-        ghosts: SupportsIndex = ...,
-        sample: SupportsIndex = 0,
-        remap_duplicates: bool = False,
-        partial_hits: bool = False,
         admission: Any | None = None,
         admission_options: dict | None = None,
         matched: bool = False,
         mirrored: bool = False,
-        pin_cap: SupportsFloat | SupportsIndex = 1.0,
-        sessions: bool = False,
     ) -> Manager:
         """
-        A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
+        A manager over an empty pool. `options` has the keys of a configuration (`cache.block_size`) and
+        `groups`; `policy` is a built-in's name or a driver of a Python policy, and `admission` likewise.
         """
     def abort(self, /, seq: SupportsIndex, fence: SupportsIndex | None = None) -> None:
         """
@@ -1394,6 +1373,12 @@ def after_fork_in_child() -> None:
 def build_profile() -> str:
     """
     How the core was built: "release" or "debug".
+    """
+
+def check_options(table: dict) -> list[tuple[str, bool, str]]:
+    """
+    Everything that the rules of the core forbid of a table of options: the key of each, whether it has
+    a value, and what is allowed.
     """
 
 def copies(

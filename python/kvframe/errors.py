@@ -24,7 +24,15 @@ class ConfigError(KVFrameError, ValueError):
 
 
 class PluginError(KVFrameError):
-    """A plugin is missing, blocked, broken or named twice."""
+    """A plugin is missing, blocked, broken or named twice.
+
+    Attributes:
+        others: What else is wrong with the configuration that names it, at most 19 messages.
+        unlisted: How many more errors there are.
+    """
+
+    others: tuple[str, ...] = ()
+    unlisted: int = 0
 
 
 class PolicyError(PluginError):

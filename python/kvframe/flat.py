@@ -79,7 +79,7 @@ class TierPolicy(Generic[K]):
     look at the tier but not change it.
 
     Args:
-        resolved: The configuration, of which only ``[policy]`` is used.
+        resolved: The configuration, of which only ``[eviction]`` is used.
         capacity: Blocks of the tier. None if it is counted in bytes or not known; it is then the
             most blocks there have been so far.
         name: Gives the bytes by which ghosts recognise a key, the same in every process.
@@ -103,7 +103,7 @@ class TierPolicy(Generic[K]):
         if not callable(name):
             raise UsageError(f"name = {shown(name)}: must be a function of a key to bytes")
         self.resolved = resolved
-        self.policy = resolved.policy.descriptor.name
+        self.policy = resolved.eviction.name
         self._name = name
         self._capacity = capacity
         self._block_size = (
@@ -121,13 +121,13 @@ class TierPolicy(Generic[K]):
     def clear(self) -> None:
         """Forget every block, ghosts and what the policy has learnt included."""
         self._check_idle()
-        resolved = self.resolved
-        terms = Terms.of(resolved.config.policy, resolved.options, self._block_size)
+        config, chosen = self.resolved.config.eviction, self.resolved.eviction
+        terms = Terms.of(config, chosen.options, self._block_size)
         self._core = Core(
             blocks=self._capacity,
             block_size=self._block_size,
-            policy=driver(resolved.policy, terms) or self.policy,
-            policy_options=resolved.policy_options,
+            policy=driver(chosen.loaded, terms) or self.policy,
+            policy_options=chosen.values,
         )
         self._ids: dict[K, int] = {}
         self._keys: dict[int, K] = {}
@@ -362,7 +362,5 @@ def resolve(policy: str, options: dict[str, Any] | None = None) -> Resolved:
         ConfigError: An option is unknown or impossible.
         PluginError: The policy is not found, blocked or broken.
     """
-    table: dict[str, Any] = {"eviction": policy}
-    if options:
-        table["options"] = {policy: options}
-    return Resolved.load(os.devnull, env={}, policy=table)
+    table = {"policy": policy, "options": options or {}}
+    return Resolved.load(os.devnull, env={}, eviction=table)

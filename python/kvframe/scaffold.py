@@ -11,10 +11,10 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from string import Template
 
-from kvframe.descriptors import Kind
-from kvframe.discovery import own_version
 from kvframe.errors import UsageError
 from kvframe.registry import Registry
+from kvframe.registry.descriptors import Kind
+from kvframe.registry.discovery import own_version
 from kvframe.spelling import did_you_mean
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")

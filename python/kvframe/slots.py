@@ -99,7 +99,7 @@ class SlotCache:
         length: Tokens that each holds.
         least_copy: The shortest prefix, in tokens, that is worth a copy.
         policy: Which cached slot is given up: the name of an eviction policy, or a configuration
-            whose ``[policy]`` is used. To a policy each slot is one block without a prefix.
+            whose ``[eviction]`` is used. To a policy each slot is one block without a prefix.
         weight_version: Names the model's weights.
 
     Raises:
@@ -117,14 +117,15 @@ class SlotCache:
         weight_version: str = "",
     ) -> None:
         resolved = policy if isinstance(policy, Resolved) else resolve(policy)
-        terms = Terms.of(resolved.config.policy, resolved.options, length)
+        chosen = resolved.eviction
+        terms = Terms.of(resolved.config.eviction, chosen.options, length)
         self._core = _Slots(
             slots=slots,
             length=length,
             least_copy=least_copy,
             fingerprint=name_bytes("weight_version", weight_version),
-            policy=driver(resolved.policy, terms) or resolved.policy.descriptor.name,
-            policy_options=resolved.policy_options,
+            policy=driver(chosen.loaded, terms) or chosen.name,
+            policy_options=chosen.values,
         )
 
     # --- a request's life -----------------------------------------------------------------------

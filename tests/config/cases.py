@@ -17,17 +17,16 @@ UNKNOWN = [
     (
         "\n[engine]",
         "engine = {}: unknown key; "
-        "a configuration has cache, model, groups, policy, admission, prefix, pressure, "
+        "a configuration has cache, model, groups, eviction, admission, prefix, pressure, "
         "retention, observe, tiers, plugins",
     ),
     (
-        "[policy]\npolicy = 'lru'",  # admission and prefix each have such a key
-        'policy.policy = "lru": unknown key; '
-        "policy has eviction, on_error, window, budget_ms, options",
+        "[retention]\npolicy = 'lru'",  # several sections have such a key
+        'retention.policy = "lru": unknown key; retention has pin_cap, sessions',
     ),
     (
         "[plugins]\nonly = []",
-        "plugins.only = []: unknown key; plugins has allow, block",
+        "plugins.only = []: unknown key; plugins has allow, block, places",
     ),
 ]
 
@@ -54,9 +53,9 @@ TYPES = [
     (f"[cache]\ncapacity = '{'9' * 5000} GiB'",
         f'cache.capacity = "{"9" * 56}...: must be blocks (4096), bytes with a unit ("40 GiB"; '
         "B, kB, KiB to PB, PiB) or { max_seq_len = 8192, max_requests = 64 }"),
-    ("[policy.options]\nlru = 1", "policy.options.lru = 1: must be a table, not a whole number"),
-    ("\npolicy = 1979-05-27", "policy = 1979-05-27: must be a table of eviction, on_error, window, "
-        "budget_ms, options, not a date"),
+    ("[eviction]\noptions = 1", "eviction.options = 1: must be a table, not a whole number"),
+    ("\neviction = 1979-05-27", "eviction = 1979-05-27: must be a table of policy, options, "
+        "on_error, budget_ms, window, not a date"),
     ("\ngroups = [3]", "groups[0] = 3: must be a table of name, kind, window, chunk, sink, "
         "block_size, interval, lag, layers, page_bytes, not a whole number"),
     ("[tiers]\nname = 'host'",
@@ -76,11 +75,11 @@ LIMITS = [
         'cache.hash = "sha265": must be "blake3", "sha256" or "xxh3-128"; did you mean sha256?',
     ),
     (
-        "[policy]\non_error = 'ignore'",
-        'policy.on_error = "ignore": must be "fallback" or "raise"',
+        "[eviction]\non_error = 'ignore'",
+        'eviction.on_error = "ignore": must be "fallback" or "raise"',
     ),
-    ("[policy]\nwindow = 1025", "policy.window = 1025: must be between 0 and 1024"),
-    ("[policy]\nwindow = -1", "policy.window = -1: must be between 0 and 1024"),
+    ("[eviction]\nwindow = 1025", "eviction.window = 1025: must be between 0 and 1024"),
+    ("[eviction]\nwindow = -1", "eviction.window = -1: must be between 0 and 1024"),
     ("[[groups]]\nname = ''", 'groups[0].name = "": must be a string of at least 1 character(s)'),
     ("[cache.capacity]\nmax_seq_len = 0",
      "cache.capacity.max_seq_len = 0: must be between 1 and 4294967295"),
@@ -137,7 +136,7 @@ GROUPS = [
     ),
     (
         "[[groups]]\nwindow = 8\nname = 'a'",
-        'groups[0].window = 8: goes with kind = "sliding_window" or kind = "sink_window" alone',
+        'groups[0].window = 8: only valid with kind = "sliding_window" or kind = "sink_window"',
     ),
     (
         "[[groups]]\nname = 'a'\nkind = 'chunkd'",
@@ -154,7 +153,7 @@ GROUPS = [
     ),
     (
         "[[groups]]\nname = 'a'\nchunk = 4",
-        'groups[0].chunk = 4: goes with kind = "chunked" alone',
+        'groups[0].chunk = 4: only valid with kind = "chunked"',
     ),
     (
         "[[groups]]\nname = 'a'\nkind = 'state'\nlag = 1",
@@ -175,7 +174,7 @@ GROUPS = [
     ),
     (
         "[[groups]]\nname = 'a'\nkind = 'cross'",
-        "groups: some group has to attend to the sequence's own tokens",
+        'groups: at least one group must not be kind = "cross"',
     ),
     (
         "[model]\nlayers = 3\nkv_heads = 1\nhead_dim = 1\n[[groups]]\nname = 'a'\n"
@@ -186,34 +185,90 @@ GROUPS = [
 
 POLICIES = [
     (
-        "[policy]\neviction = 'opt'",
-        'policy.eviction = "opt": needs to know the future; only kvframe bench can run it, on a '
+        "[eviction]\npolicy = 'opt'",
+        'eviction.policy = "opt": needs to know the future; only kvframe bench can run it, on a '
         "trace",
     ),
-    ("[policy.options.lru]\nfoo = 1", "policy.options.lru.foo = 1: lru takes no options"),
+    ("[eviction.options]\nfoo = 1", "eviction.options.foo = 1: lru takes no options"),
     (
-        "[policy.options.slru]\nprotected_use = 1",
-        "policy.options.slru.protected_use = 1: unknown key; did you mean "
-        "policy.options.slru.protected_uses?",
+        "[eviction]\npolicy = 'slru'\n[eviction.options]\nprotected_use = 1",
+        "eviction.options.protected_use = 1: unknown key; did you mean "
+        "eviction.options.protected_uses?",
     ),
     (
-        "[policy.options.slru]\nprotected_uses = 0",
-        "policy.options.slru.protected_uses = 0: must be between 1 and 4294967295",
+        "[eviction]\npolicy = 'slru'\n[eviction.options]\nprotected_uses = 0",
+        "eviction.options.protected_uses = 0: must be between 1 and 4294967295",
     ),
     (
-        "[policy.options.second-use]\nuses = 3",
-        "policy.options.second-use = { uses = 3 }: no eviction policy of that name; it goes in "
-        "admission.options.second-use",
+        "[eviction]\npolicy = 'slru:protected_uses=0'",
+        "eviction.options.protected_uses = 0: must be between 1 and 4294967295",
     ),
     (
-        "[admission.options]\nmin-hit = {}",
-        "admission.options.min-hit = {}: no admission policy of that name; it goes in "
-        "prefix.options.min-hit",
+        "[eviction]\npolicy = 'slru:protected_uses=3'\n[eviction.options]\nprotected_uses = 4",
+        "eviction.options.protected_uses = 4: is given in eviction.policy, too",
     ),
     (
-        "[policy.options]\nslur = {}",
-        "policy.options.slur = {}: no policy of that name; did you mean slru?",
+        "[eviction]\npolicy = 'second-use'",
+        'eviction.policy = "second-use": no eviction policy second-use: it is of kind admission, '
+        "named in admission.policy (bench: --admission)",
+    ),
+    (
+        "[prefix]\npolicy = 'hash'\n[cache]\nindex = 'radix'",
+        "prefix.policy = \"hash\": cache.index = 'radix' differs",
     ),
 ]
 
-FAULTS = [*UNKNOWN, *TYPES, *LIMITS, *CAPACITIES, *GROUPS, *POLICIES]
+TIERS = [
+    (
+        "[[tiers]]\nname = 'h'\ncapacity = 4\nadmission = { policy = 'selective:uses=0' }",
+        "tiers[0].admission.options.uses = 0: must be between 1 and 4294967295",
+    ),
+    (
+        "[[tiers]]\nname = 'h'\ncapacity = 4\n[tiers.eviction]\npolicy = 'opt'",
+        'tiers[0].eviction.policy = "opt": ranks no pages of a tier: take another',
+    ),
+    (
+        "[[tiers]]\nname = 'h'\ncapacity = 4\n[tiers.eviction.options]\nx = 1",
+        "tiers[0].eviction.options.x = 1: lru takes no options",
+    ),
+]
+
+OLD = "which holds those of the chosen policy, without its name"
+MOVED = [
+    ("[policy]\neviction = 'lru'", 'policy.eviction = "lru": is now eviction.policy'),
+    ("[policy]\nwindow = 4", "policy.window = 4: is now eviction.window"),
+    ("[policy]\non_error = 'raise'", 'policy.on_error = "raise": is now eviction.on_error'),
+    ("[policy]\nbudget_ms = 4", "policy.budget_ms = 4: is now eviction.budget_ms"),
+    (
+        "[policy.options.slru]\nprotected_uses = 3",
+        f"policy.options = {{ slru = {{ protected_uses = 3 }} }}: is now eviction.options, {OLD}",
+    ),
+    ("\npolicy = 'lru'", 'policy = "lru": is now eviction'),
+    (
+        "[admission]\npolicy = 'second-use'\n[admission.options.second-use]\nuses = 3",
+        "admission.options.second-use = { uses = 3 }: the options of the chosen policy now stand "
+        "in admission.options itself, without a name",
+    ),
+    (
+        "[prefix.options.min-hit]\nmin_tokens = 3",
+        "prefix.options.min-hit = { min_tokens = 3 }: the options of the chosen policy now stand "
+        "in prefix.options itself, without a name",
+    ),
+    ("[cache]\nfingerprint = 'x'", 'cache.fingerprint = "x": is now cache.weight_version'),
+    (
+        "[[tiers]]\nname = 'h'\ncapacity = 4\neviction = 'arc'",
+        'tiers[0].eviction = "arc": must be a table: write tiers[0].eviction.policy',
+    ),
+    (
+        "[[tiers]]\nname = 'h'\ncapacity = 4\nadmission_options = { uses = 3 }",
+        "tiers[0].admission_options = { uses = 3 }: is now tiers[0].admission.options",
+    ),
+    (
+        "[[tiers]]\nname = 'h'\ncapacity = 4\neviction_options = {}",
+        "tiers[0].eviction_options = {}: is now tiers[0].eviction.options",
+    ),
+    ("\neviction = 'lru'", 'eviction = "lru": must be a table: write eviction.policy'),
+]
+"""Keys of before, and the sentence with the new one."""
+
+FAULTS = [*UNKNOWN, *TYPES, *LIMITS, *CAPACITIES, *GROUPS, *POLICIES, *TIERS, *MOVED]

@@ -39,7 +39,7 @@ def test_each_layer_wins_over_those_before_it(file: Path) -> None:
 def test_the_environment_is_read_by_type(file: Path) -> None:
     file.write_text("")
     env = {
-        "KVFRAME_CACHE__FINGERPRINT": "123",
+        "KVFRAME_CACHE__WEIGHT_VERSION": "123",
         "KVFRAME_CACHE__NULL_BLOCK": "true",
         "KVFRAME_CACHE__CAPACITY": "1 MiB",
         "KVFRAME_MODEL__LAYERS": "2",
@@ -50,7 +50,7 @@ def test_the_environment_is_read_by_type(file: Path) -> None:
         "KVFRAME_UNRELATED": "ignored, for it has no double underscore",
     }
     config = Resolved.load(file, env=env).config
-    assert config.cache.fingerprint == "123"
+    assert config.cache.weight_version == "123"
     assert config.cache.null_block is True
     assert config.cache.capacity == "1 MiB"
     assert config.plugins.block == ["one", "two"]
@@ -67,12 +67,15 @@ def test_the_environment_is_read_by_type(file: Path) -> None:
         ("CACHE__BLOCK_SIZE", "1\nx = 2", 'cache.block_size = "1\\nx = 2": must be a whole'),
         ("CACHE__BLOCK_SIZE", "9" * 5000, 'cache.block_size = "99999'),
         ("PLUGINS__ALLOW", "[" * 50_000, 'plugins.allow = "[[['),
-        ("POLICY__OPTIONS__LRU", "1", 'policy.options.lru = "1": must be a table, not a string'),
+        ("EVICTION__OPTIONS", "1", "eviction.options = 1: must be a table, not a whole number"),
         ("ENGINE__X", "1", 'engine = { x = "1" }: unknown key; a configuration has cache, m'),
         ("CACHE_BLOCK_SIZE", "1", "names no key; did you mean KVFRAME_CACHE__BLOCK_SIZE?"),
         ("__BLOCK_SIZE", "1", "names no key; KVFRAME_CACHE__BLOCK_SIZE is how one is named"),
-        ("GROUPS__0__WINDOW", "4", "groups = { 0 = { window = "),
-        ("POLICY__OPTIONS__SLRU__PROTECTED_USES", "0", "policy.options.slru.protected_uses = 0"),
+        ("GROUPS__0__WINDOW", "4", "groups[0].window = 4: only valid with kind = "),
+        ("EVICTION__POLICY", "slru:protected_uses=0", "eviction.options.protected_uses = 0"),
+        ("POLICY__EVICTION", "lru", 'policy.eviction = "lru": is now eviction.policy'),
+        ("TIERS__HOST__CAPACITY", "1", "an item goes by its number, from 0: KVFRAME_TIERS__0"),
+        ("TIERS__1__CAPACITY", "1", "tiers[1]: there is no item before it: tiers has 0, numb"),
     ],
 )
 def test_faults_name_the_variable(file: Path, name: str, value: str, message: str) -> None:
@@ -164,8 +167,8 @@ def test_a_config_built_by_hand_tells_what_it_changed() -> None:
 
 
 def test_inline_tables_have_the_line_around_them(file: Path) -> None:
-    file.write_text("\ncache = { block_size = 4 }\npolicy.window = 0\n")
+    file.write_text("\ncache = { block_size = 4 }\neviction.window = 0\n")
     assert given(Resolved.load(file, env={})) == {
         "cache.block_size": "kvframe.toml:2",
-        "policy.window": "kvframe.toml:3",
+        "eviction.window": "kvframe.toml:3",
     }

@@ -50,6 +50,8 @@ def test_lines() -> None:
         "list[0].x": 16,
         "list[1]": 17,
         "list[1].y": 18,
+        "list[1].inner": 19,
+        "list[1].inner.w": 20,
     }
     assert {key: lines[key] for key in expected} == expected
 

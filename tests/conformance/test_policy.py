@@ -20,8 +20,8 @@ from .helpers import cached, evicted, found, manager, words
 def under(policy: str, blocks: int, **options: Any) -> KVCacheManager:
     """A manager of blocks of 16 tokens under a policy with these options."""
     cache = {"capacity": blocks, "block_size": 16}
-    table = {"eviction": policy, "options": {policy: options} if options else {}}
-    return KVCacheManager(Resolved.load("/dev/null", env={}, cache=cache, policy=table))
+    table = {"policy": policy, "options": options}
+    return KVCacheManager(Resolved.load("/dev/null", env={}, cache=cache, eviction=table))
 
 
 def deaths(kv: KVCacheManager, *names: int) -> list[int]:

@@ -249,7 +249,7 @@ def test_the_root_of_keys_is_the_same_everywhere_and_apart_by_hash() -> None:
         keys = [manager(8, hash=name).blocks.hash_blocks([5] * 4).tobytes() for _ in range(2)]
         assert keys[0] == keys[1]
         roots[name] = keys[0]
-        other = manager(8, hash=name, fingerprint="other weights")
+        other = manager(8, hash=name, weight_version="other weights")
         assert other.blocks.hash_blocks([5] * 4).tobytes() != keys[0]
     assert len(set(roots.values())) == 3
 

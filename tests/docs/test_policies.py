@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from kvframe.cli import main
-from kvframe.descriptors import Descriptor
 from kvframe.policies.builtin import BUILTIN
 from kvframe.policies.builtin_admission import BUILTIN_ADMISSION
 from kvframe.policies.builtin_prefix import BUILTIN_PREFIX
+from kvframe.registry.descriptors import Descriptor
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "policies.md"
 

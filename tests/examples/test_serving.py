@@ -131,6 +131,6 @@ def forward(chunks: list[int]) -> Floats:
 def test_the_engine_is_built_from_kvframe_toml() -> None:
     options = build().kv.inspect.options()
     assert (options["block_size"], options["blocks"], options["policy"]) == (8, 120, "lru")
-    assert options["fingerprint"] == b"tiny-transformer seed 0"
+    assert options["weight_version"] == "tiny-transformer seed 0"
     with pytest.raises(ConfigError, match=r"cache\.capacity = 0"):
         build(capacity=0)

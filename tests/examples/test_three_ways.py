@@ -110,7 +110,7 @@ def registry() -> kvframe.Registry:
 @cache
 def served(eviction: str, capacity: int) -> Outcome:
     kv = kvframe.KVCacheManager.from_toml(
-        CONFIG, registry=registry(), cache={"capacity": capacity}, policy={"eviction": eviction}
+        CONFIG, registry=registry(), cache={"capacity": capacity}, eviction={"policy": eviction}
     )
     pages = Pages(capacity, kv.block_size, model().shape)
     return serve(Engine(kv, Blank(kv, model(), pages)), CHATS)

@@ -63,7 +63,7 @@ def guest(folder: Path) -> tuple[Path, Path]:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: kvframe-guest\nVersion: 2.0\n")
     points = "".join(f"{name} = kvframe_guest\n" for name in GUESTS)
-    (info / "entry_points.txt").write_text(f"[kvframe]\n{points}")
+    (info / "entry_points.txt").write_text(f"[kvframe.eviction]\n{points}")
     library = folder / "lru.so"
     source = HERE.parent / "native" / "lru.c"
     build = [compiler(), "-std=c11", "-O2", "-shared", "-fPIC", f"-I{include_dir()}"]

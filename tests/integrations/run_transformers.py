@@ -68,7 +68,7 @@ def table(names: Sequence[str], capacities: Sequence[int]) -> bool:
         if name is None:
             yield
             return
-        with kvframe_blocks(policy={"eviction": name}) as made:
+        with kvframe_blocks(eviction={"policy": name}) as made:
             yield
         managers.extend(made)
 

@@ -77,8 +77,8 @@ def checked(
     into: list[kvframe.KVCacheManager], eviction: str = "lru", **sections: Any
 ) -> Iterator[None]:
     """On kvframe; afterwards nothing is left in use."""
-    policy = {"eviction": eviction, "on_error": "raise"}
-    with kvframe_blocks(registry=registry(), policy=policy, **sections) as managers:
+    table = {"policy": eviction, "on_error": "raise"}
+    with kvframe_blocks(registry=registry(), eviction=table, **sections) as managers:
         yield
     (manager,) = managers
     manager.check_integrity()
@@ -195,7 +195,7 @@ def test_a_prompt_that_never_fits_is_told() -> None:
 @pytest.mark.parametrize(
     ("sections", "told"),
     [
-        ({"policy": {"eviction": "lruu"}}, "lru"),
+        ({"eviction": {"policy": "lruu"}}, "lru"),
         ({"cache": {"null_block": True}}, "null_block"),
         ({"groups": [{"name": "w", "kind": "sliding_window", "window": 8}]}, "full group"),
     ],

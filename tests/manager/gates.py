@@ -54,9 +54,8 @@ def gated(
     """A manager of small blocks under an admission policy."""
     if not groups:
         cache.setdefault("index", INDEX[0])
-    tables = {policy: options} if options is not None else {}
     admission = AdmissionConfig(
-        policy=policy, on_error=on_error, budget_ms=budget_ms, options=tables
+        policy=policy, on_error=on_error, budget_ms=budget_ms, options=options or {}
     )
     config = Config(
         cache=CacheConfig(capacity=blocks, block_size=4, **cache),

@@ -10,10 +10,10 @@ import msgspec
 from kvframe import (
     CacheConfig,
     Config,
+    EvictionConfig,
     EvictionPolicy,
     GroupConfig,
     KVCacheManager,
-    PolicyConfig,
     Registry,
     hookimpl,
 )
@@ -65,7 +65,9 @@ def manager(
         cache.setdefault("index", INDEX[0])
     config = Config(
         cache=CacheConfig(capacity=blocks, block_size=block_size, **cache),
-        policy=PolicyConfig(eviction=policy, on_error=on_error, window=window, budget_ms=budget_ms),
+        eviction=EvictionConfig(
+            policy=policy, on_error=on_error, window=window, budget_ms=budget_ms
+        ),
         groups=list(groups) or [GroupConfig(name="full")],
     )
     return KVCacheManager(config.resolve(known))

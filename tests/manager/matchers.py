@@ -53,8 +53,9 @@ def matched(
     cache.setdefault("index", "hash" if isinstance(policy, BatchedIndex) else INDEX[0])
     known = None if isinstance(policy, str) else matchers(name, lambda _: policy)
     name = policy if isinstance(policy, str) else name
-    tables = {name: options} if options is not None else {}
-    prefix = PrefixConfig(policy=name, on_error=on_error, budget_ms=budget_ms, options=tables)
+    prefix = PrefixConfig(
+        policy=name, on_error=on_error, budget_ms=budget_ms, options=options or {}
+    )
     cache_config = CacheConfig(capacity=blocks, block_size=4, **cache)
     return KVCacheManager(Config(cache=cache_config, prefix=prefix).resolve(known))
 

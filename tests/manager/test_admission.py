@@ -343,10 +343,10 @@ def test_wrong_names_and_options_are_told_in_one_line() -> None:
         PluginError, match=r"no admission policy secnd-use; did you mean second-use"
     ):
         built(policy="secnd-use")
-    with pytest.raises(ConfigError, match=r"did you mean admission.options.second-use.uses"):
-        built(policy="second-use", options={"second-use": {"use": 3}})
-    with pytest.raises(ConfigError, match=r"admission.options.size.min_tokens = -1: must be"):
-        built(policy="second-use", options={"size": {"min_tokens": -1}})
+    with pytest.raises(ConfigError, match=r"did you mean admission.options.uses"):
+        built(policy="second-use", options={"use": 3})
+    with pytest.raises(ConfigError, match=r"admission.options.min_tokens = -1: must be"):
+        built(policy="size", options={"min_tokens": -1})
     with pytest.raises(ConfigError, match=r"admission.polcy = .*did you mean admission.policy"):
         built(polcy="second-use")
 
@@ -355,10 +355,8 @@ def test_options_reach_the_core_from_file_and_environment(tmp_path: Any) -> None
     from kvframe import Resolved
 
     file = tmp_path / "kvframe.toml"
-    file.write_text(
-        '[admission]\npolicy = "second-use"\n[admission.options.second-use]\nuses = 4\n'
-    )
-    env = {"KVFRAME_ADMISSION__OPTIONS__SECOND_USE__REMEMBER": "9"}
+    file.write_text('[admission]\npolicy = "second-use"\n[admission.options]\nuses = 4\n')
+    env = {"KVFRAME_ADMISSION__OPTIONS__REMEMBER": "9"}
     kv = KVCacheManager(Resolved.load(file, env=env))
     options = kv.inspect.options()
     assert options["admission"] == "second-use"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kvframe import Config, PolicyConfig, Resolved, SlotCache
+from kvframe import Config, EvictionConfig, Resolved, SlotCache
 from kvframe.flat import TierPolicy
 from kvframe.policies import BatchedEviction, BatchedPrefix
 
@@ -40,7 +40,7 @@ class Gate(UsedTwice):
 
 
 def resolved(policy: Holds) -> Resolved:
-    config = Config(policy=PolicyConfig(eviction="holds"))
+    config = Config(eviction=EvictionConfig(policy="holds"))
     return config.resolve(registry("holds", lambda _: policy))
 
 

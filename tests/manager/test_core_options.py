@@ -8,17 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from kvframe import ConfigError, _core
+from kvframe import ConfigError, KVFrameError, _core
 from kvframe.registry import Registry
 
 pytestmark = pytest.mark.scenario("F38")
 
 TRACE = b'{"timestamp": 0, "input_length": 512, "output_length": 1, "hash_ids": [1]}\n'
 
+SMALL = {"cache.capacity": 4, "cache.block_size": 4}
+
 EVICTION: dict[str, Callable[[str, Any], object]] = {
-    "Manager": lambda name, options: _core.Manager(
-        blocks=4, block_size=4, policy=name, policy_options=options
-    ),
+    "Manager": lambda name, options: _core.Manager(SMALL, policy=name, policy_options=options),
     "TierPolicy": lambda name, options: _core.TierPolicy(
         blocks=4, block_size=4, policy=name, policy_options=options
     ),
@@ -35,7 +35,7 @@ EVICTION: dict[str, Callable[[str, Any], object]] = {
 
 ADMISSION: dict[str, Callable[[str, Any], object]] = {
     "Manager": lambda name, options: _core.Manager(
-        blocks=4, block_size=4, policy="lru", admission=name, admission_options=options
+        SMALL, policy="lru", admission=name, admission_options=options
     ),
     "TierGate": _core.TierGate,
     "replay": lambda name, options: _core.replay(
@@ -110,12 +110,12 @@ def test_every_option_of_a_schema_is_taken() -> None:
         ),
         ({"kind": 3}, "groups[1].kind = 3: must be one of full, "),
         ({"lag": -1}, "groups[1].lag = -1: must be a whole number between 0 and 4294967295"),
-        ({"block_size": 6}, "groups[1].block_size = 6: must be a multiple of 4"),
+        ({"block_size": 6}, "groups[1].block_size = 6: must be a multiple of cache.block_size = 4"),
     ],
 )
 def test_unknown_keys_of_a_group(table: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        _core.Manager(blocks=4, block_size=4, policy="lru", groups=[{"kind": "full"}, table])
+        _core.Manager({**SMALL, "groups": [{"kind": "full"}, table]}, policy="lru")
     assert str(caught.value).startswith(said)
 
 
@@ -123,11 +123,45 @@ def test_unknown_keys_of_a_group(table: dict[str, Any], said: str) -> None:
     ("given", "near"),
     [
         ({"policy": "lur"}, "lru"),
-        ({"hash": "sha265"}, "sha256"),
-        ({"index": "radx"}, "radix"),
+        ({"options": {"cache.hash": "sha265"}}, "sha256"),
+        ({"options": {"cache.index": "radx"}}, "radix"),
+        ({"options": {"cache.indx": "radix"}}, "cache.index"),
         ({"admission": "alway"}, "always"),
     ],
 )
 def test_names_have_a_nearest_spelling(given: dict[str, Any], near: str) -> None:
     with pytest.raises(ConfigError, match=rf"did you mean {near}\?$"):
-        _core.Manager(**{"blocks": 4, "block_size": 4, "policy": "lru", **given})
+        _core.Manager(**{"options": SMALL, "policy": "lru", **given})
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"cache.capacity": 0}, "cache.capacity = 0: must be between 1 and 4294967295"),
+        ({"cache.capacity": True}, "blocks = true: must be a whole number between 0 and 42949"),
+        ({"cache.hash": 3}, "hash = 3: must be a text"),
+        ({"cache.null_block": 1}, "null_block = 1: must be true or false"),
+        ({"pressure.low": "x"}, 'low = "x": must be a number'),
+        ({"pressure.high": 0.5}, "pressure.high = 0.5: must be above low = 0.7"),
+        ({"pressure.reserve": 4}, "pressure.reserve = 4: must be below the 4 blocks of the pool"),
+        ({"retention.pin_cap": 2}, "retention.pin_cap = 2: must be 0 to 1"),
+        ({"observe.ghosts": [3]}, "observe.ghosts = [3]: is no value of an option"),
+        ({"groups": [{"kind": "cross"}]}, 'groups: at least one group must not be kind = "cross"'),
+        ({"groups": [{"kind": "state", "lag": 1}]}, "groups[0].lag = 1: a state group does not"),
+        ({"groups": [{"window": 4}]}, "groups[0].window = 4: only valid with kind = "),
+    ],
+)
+def test_a_rule_of_the_core_names_the_key(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(KVFrameError) as caught:
+        _core.Manager({**SMALL, **options}, policy="lru")
+    assert str(caught.value).startswith(told)
+
+
+def test_every_fault_is_told_at_once() -> None:
+    options = {"cache.block_size": 0, "pressure.low": 0.0, "pressure.critical": 1.5}
+    assert _core.check_options(options) == [
+        ("cache.block_size", True, "must be between 1 and 65536"),
+        ("pressure.low", True, "must be above 0"),
+        ("pressure.critical", True, "must be at most 1"),
+    ]
+    assert _core.check_options({}) == []

@@ -22,7 +22,7 @@ ELSEWHERE = {
     "tiers": "says what is below the core's pool, which knows nothing of it",
     "admission.on_error": "says what becomes of an error on its way out of the core",
     "admission.budget_ms": "is kept by whoever calls the policy",
-    "policy.budget_ms": "is kept by whoever calls the policy",
+    "eviction.budget_ms": "is kept by whoever calls the policy",
     "groups.name": "names a table in the configuration; calls name groups by number",
     "groups.layers": "turns bytes into blocks before the core is built",
     "groups.page_bytes": "turns bytes into blocks before the core is built",
@@ -39,7 +39,7 @@ ECHO: dict[str, tuple[str, list[tuple[Any, Any]]]] = {
     "cache.index": ("index", [("radix", "radix"), ("hash", "hash")]),
     "cache.prefix_caching": ("prefix_caching", [(False, False), (True, True)]),
     "cache.null_block": ("null_block", [(True, True), (False, False)]),
-    "cache.fingerprint": ("fingerprint", [("é v2", "é v2".encode())]),
+    "cache.weight_version": ("weight_version", [("é v2", "é v2")]),
     "cache.event_log": ("event_log", [(True, True), (False, False)]),
     "cache.remap_duplicates": ("remap_duplicates", [(True, True), (False, False)]),
     "cache.partial_hits": ("partial_hits", [(True, True), (False, False)]),
@@ -62,21 +62,21 @@ ECHO: dict[str, tuple[str, list[tuple[Any, Any]]]] = {
         [(n, [{"kind": "state", "block_size": 16, "interval": n}]) for n in (0, 32)],
     ),
     "groups.lag": ("groups", [(1, [{"kind": "full", "block_size": 16, "lag": 1}])]),
-    "policy.eviction": ("policy", [(n, n) for n in SERVING]),
-    "policy.on_error": ("on_error", [("raise", "raise"), ("fallback", "fallback")]),
-    "policy.window": ("window", [(0, 0), (31, 31), (1024, 1024)]),
+    "eviction.policy": ("policy", [(n, n) for n in SERVING]),
+    "eviction.on_error": ("on_error", [("raise", "raise"), ("fallback", "fallback")]),
+    "eviction.window": ("window", [(0, 0), (31, 31), (1024, 1024)]),
     "admission.policy": ("admission", [(n, n) for n in ("always", "second-use", "size")]),
-    "admission.options": ("admission_options", [({"second-use": {"uses": 5}}, 5)]),
-    "pressure.low": ("watermarks", [(0.5, (0.5, 0.85, 0.95))]),
-    "pressure.high": ("watermarks", [(0.8, (0.7, 0.8, 0.95))]),
-    "pressure.critical": ("watermarks", [(0.9, (0.7, 0.85, 0.9)), (1.0, (0.7, 0.85, 1.0))]),
+    "admission.options": ("admission_options", [({"uses": 5}, 5)]),
+    "pressure.low": ("low", [(0.5, 0.5)]),
+    "pressure.high": ("high", [(0.8, 0.8)]),
+    "pressure.critical": ("critical", [(0.9, 0.9), (1.0, 1.0)]),
     "observe.statistics": ("statistics", [(True, True), (False, False)]),
     "observe.ghosts": ("ghosts", [(0, 0), (99, 99)]),
     "observe.sample": ("sample", [(0, 0), (64, 64)]),
     "retention.pin_cap": ("pin_cap", [(0.0, 0.0), (0.25, 0.25)]),
     "retention.sessions": ("sessions", [(True, True), (False, False)]),
     "pressure.reserve": ("reserve", [(0, 0), (17, 17)]),
-    "policy.options": ("policy_options", [({"slru": {"protected_uses": 5}}, 5)]),
+    "eviction.options": ("policy_options", [({"protected_uses": 5}, 5)]),
 }
 """Each option: its name in `options()`, and values with what the core must say."""
 
@@ -116,12 +116,12 @@ def test_every_key_of_the_schema_is_echoed_or_accounted_for() -> None:
 
 def sections(key: str, value: Any) -> dict[str, Any]:
     section, name = key.split(".")
-    if key == "policy.window":
-        return {"policy": {"eviction": "mine", "window": value}}
-    if key == "policy.options":
-        return {"policy": {"eviction": next(iter(value)), "options": value}}
+    if key == "eviction.window":
+        return {"eviction": {"policy": "mine", "window": value}}
+    if key == "eviction.options":
+        return {"eviction": {"policy": "slru", "options": value}}
     if key == "admission.options":
-        return {"admission": {"policy": next(iter(value)), "options": value}}
+        return {"admission": {"policy": "second-use", "options": value}}
     kinds: dict[str, dict[str, Any]] = {
         "groups.window": {"kind": "sliding_window"},
         "groups.chunk": {"kind": "chunked"},
@@ -155,7 +155,7 @@ def test_an_option_is_told_back_by_the_core(
     name = ECHO[key][0]
     assert name in options, f"{key} does not reach the core, or the core does not tell it"
     told = options[name]
-    if key == "policy.options":
+    if key == "eviction.options":
         assert dict(told) == {"protected_uses": expected}
     elif key == "admission.options":
         assert told["uses"] == expected
@@ -190,7 +190,7 @@ def test_options_of_a_policy_in_python_reach_it_and_are_told(
 
     options = built(
         registry("tuned", make, Options),
-        policy={"eviction": "tuned", "options": {"tuned": {"weight": 2}}},
+        eviction={"policy": "tuned", "options": {"weight": 2}},
     )
     assert got == [Options(weight=2.0)]
     assert dict(options["policy_options"]) == {"weight": 2.0, "label": "x"}

@@ -106,11 +106,11 @@ TRACE = b"".join(
     for n in range(8)
 )
 works = [
-    *[lambda p=p: serves(manager(policy={"eviction": p}))
+    *[lambda p=p: serves(manager(eviction={"policy": p}))
       for p in ("score", "victims", "told", "fails")],
     *[lambda p=p: serves(manager(admission={"policy": p})) for p in ("admit", "seen")],
     lambda: serves(manager(prefix={"policy": "takes"})),
-    lambda: manager(policy={"eviction": "score", "budget_ms": 1}).allocate(Array()),
+    lambda: manager(eviction={"policy": "score", "budget_ms": 1}).allocate(Array()),
     lambda: manager().pressure.touch(Array()),
     listens,
     replays,
@@ -145,9 +145,9 @@ from kvframe.tiers import Tiers
 
 kv = KVCacheManager(Resolved.load(
     os.devnull, env={},
-    cache={"block_size": 4, "capacity": 64, "fingerprint": "t"},
+    cache={"block_size": 4, "capacity": 64, "weight_version": "t"},
     model={"layers": 2, "kv_heads": 2, "head_dim": 64, "dtype": "float16"},
-    policy={"budget_ms": 1000},
+    eviction={"budget_ms": 1000},
     tiers=[{"name": "host", "capacity": 256},
            {"name": "disk", "store": "disk", "capacity": 10_000,
             "options": {"path": sys.argv[1]}}],

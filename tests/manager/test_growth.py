@@ -23,7 +23,7 @@ BLOCK = 4
 
 def manager(blocks: int, policy: str = "lru", index: str = "hash") -> KVCacheManager:
     cache = {"capacity": blocks, "block_size": BLOCK, "index": index}
-    return KVCacheManager.from_toml(None, cache=cache, policy={"eviction": policy})
+    return KVCacheManager.from_toml(None, cache=cache, eviction={"policy": policy})
 
 
 def ids(*parts: tuple[int, int]) -> npt.NDArray[np.uint32]:

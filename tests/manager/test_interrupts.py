@@ -86,9 +86,9 @@ def test_an_interrupt_while_it_hears_comes_before_anything_is_done(call: str) ->
 def test_an_interrupt_over_a_tier_comes_before_anything_is_done() -> None:
     books = Books()
     known = registry("books", lambda _: books)
-    policy = {"eviction": "books", "on_error": "raise"}
+    eviction = {"policy": "books", "on_error": "raise"}
     tier: TierPolicy[str] = TierPolicy(
-        Resolved.load("/dev/null", env={}, registry=known, policy=policy), BLOCKS
+        Resolved.load("/dev/null", env={}, registry=known, eviction=eviction), BLOCKS
     )
     keys = [str(token) for token in PROMPT]
     for key in keys:

@@ -160,7 +160,7 @@ def test_the_shipped_indexes_are_matchers() -> None:
 def test_wrong_names_are_told() -> None:
     with pytest.raises(PluginError, match="no prefix matcher min-hits; did you mean min-hit"):
         matched("min-hits")
-    with pytest.raises(ConfigError, match=r"did you mean prefix.options.min-hit.min_tokens"):
+    with pytest.raises(ConfigError, match=r"did you mean prefix.options.min_tokens"):
         matched("min-hit", options={"min_token": 1})
     with pytest.raises(ConfigError, match=r"partial_hits.*takes whole blocks only"):
         matched("min-hit", index="hash", partial_hits=True)
@@ -249,7 +249,7 @@ def test_found_for_a_pool_that_gives_blocks_away_in_the_same_step() -> None:
 
 def test_kvframe_manager_takes_sections() -> None:
     kv = KVCacheManager.from_toml(prefix={"policy": "min-hit"}, admission={"policy": "second-use"})
-    assert kv.inspect.resolved.prefix.descriptor.name == "min-hit"
+    assert kv.inspect.resolved.prefix.name == "min-hit"
     with pytest.raises(UsageError):
         KVCacheManager("kvframe.toml")  # type: ignore[arg-type]
     assert found(kv, A) == 0

@@ -97,7 +97,7 @@ def test_keys_cover_all_that_the_kv_depends_on() -> None:
     base = manager(8).blocks.hash_blocks([5] * 12)
     assert len({tuple(key) for key in base.tolist()}) == 3
     for other in (
-        manager(8, fingerprint="v2"),
+        manager(8, weight_version="v2"),
         manager(8, hash="blake3"),
         manager(8, hash="xxh3-128"),
         manager(8, 2),
@@ -140,12 +140,12 @@ def by_hand(tokens: list[int], size: int, salt: bytes, adapter: bytes, items: li
 
 
 @pytest.mark.parametrize("size", [1, 4, 16, 200])
-@pytest.mark.parametrize("cache_salt", ["", "tenant"])
+@pytest.mark.parametrize("salt", ["", "tenant"])
 @pytest.mark.parametrize("items", [[], [MMItem(3, 9, b"cat"), MMItem(9, 300, b"")]])
 def test_keys_are_what_the_layout_says(size: int, salt: str, items: list[MMItem]) -> None:
     """They name blocks in every tier and on every machine, so they may never change."""
     tokens = [(7 * i) % 2**32 for i in range(410)]
-    keys = manager(8, size, fingerprint="w1").blocks.hash_blocks(
+    keys = manager(8, size, weight_version="w1").blocks.hash_blocks(
         tokens, cache_salt=salt, lora_name="lora", mm_items=items
     )
     expected = by_hand(tokens, size, salt.encode(), b"lora", items)

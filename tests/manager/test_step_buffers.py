@@ -210,7 +210,7 @@ def test_a_request_is_hashed_for_the_manager_that_tries_it() -> None:
         manager(8),
         manager(8, 2),
         manager(8, hash="blake3"),
-        manager(8, fingerprint="v2"),
+        manager(8, weight_version="v2"),
         manager(8, prefix_caching=False),
     ]
     for kv in [*managers, *managers[::-1]]:

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from kvframe import CacheConfig, Config, EvictionPolicy, KVCacheManager, PolicyConfig
+from kvframe import CacheConfig, Config, EvictionConfig, EvictionPolicy, KVCacheManager
+from kvframe.config import Chosen
 from kvframe.native import ABI, CAPSULE, NativePolicy, include_dir
 from kvframe.registry import Loaded
 
@@ -122,9 +123,9 @@ def manager(
     """A small cache under that policy."""
     config = Config(
         cache=CacheConfig(capacity=blocks, block_size=block_size, **cache),
-        policy=PolicyConfig(eviction="lru", on_error=on_error, window=window),
+        eviction=EvictionConfig(policy="lru", on_error=on_error, window=window),
     )
-    return KVCacheManager(replace(config.resolve(), policy=found(make, way, name)))
+    return KVCacheManager(replace(config.resolve(), eviction=Chosen(found(make, way, name))))
 
 
 def serve(kv: KVCacheManager, first: int, tokens: int) -> int:

@@ -27,7 +27,7 @@ def test_the_policy_in_c_is_the_built_in_fifo(tmp_path: Path) -> None:
     table = ctypes.addressof(ctypes.c_char.in_dll(library, "fifo"))
     ours = manager(lambda: NativePolicy(capsule(table)), event_log=True)
     fifo = KVCacheManager.from_toml(
-        cache={"capacity": 8, "block_size": 4, "event_log": True}, policy={"eviction": "fifo"}
+        cache={"capacity": 8, "block_size": 4, "event_log": True}, eviction={"policy": "fifo"}
     )
     for first in (0, 100, 0, 200, 300, 100, 0, 400, 200, 0):
         for kv in (ours, fifo):

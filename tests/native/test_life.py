@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvframe import KVCacheManager, PolicyError, UsageError, _core
+from kvframe import ConfigError, KVCacheManager, PolicyError, _core
 from kvframe.drivers.asker import Terms
 from kvframe.drivers.eviction import driver
 from kvframe.native import ACCESS, COLUMNS, FACTS, NONE, NativePolicy
@@ -64,8 +64,8 @@ def test_a_cache_that_cannot_be_made_leaves_no_state() -> None:
     states = helpers.compiled().states
     before = states()
     made = driver(found(lambda: in_c("order")), Terms(SIZE))
-    with pytest.raises(UsageError):
-        _core.Manager(blocks=0, block_size=SIZE, policy=made)
+    with pytest.raises(ConfigError, match=r"cache\.capacity = 0: must be between 1 and"):
+        _core.Manager({"cache.capacity": 0, "cache.block_size": SIZE}, policy=made)
     del made
     assert states() == before
 

@@ -115,7 +115,7 @@ def test_an_order_in_the_cores_memory_is_the_built_in_fifo() -> None:
     )
     ours = manager(lambda: policy, event_log=True)
     twin = KVCacheManager.from_toml(
-        cache={"capacity": 8, "block_size": 4, "event_log": True}, policy={"eviction": "fifo"}
+        cache={"capacity": 8, "block_size": 4, "event_log": True}, eviction={"policy": "fifo"}
     )
     for first in (0, 100, 0, 200, 300, 100, 0, 400, 200, 0):
         for kv in (ours, twin):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kvframe.config import Resolved
+from kvframe.config import Chosen, Resolved
 from kvframe.errors import HandleError, PolicyError
 from kvframe.flat import TierPolicy
 from kvframe.native import NativePolicy
@@ -23,10 +23,10 @@ SYMBOLS = ("order", "column", "books")
 
 
 def tier(make: Make, capacity: int | None = 8, **policy: Any) -> TierPolicy[str]:
-    resolved = Resolved.load("/dev/null", env={}, policy=policy)
+    resolved = Resolved.load("/dev/null", env={}, eviction=policy)
     # A name of its own: each is warned of once in a process.
     name = f"test-{next(NUMBERS)}"
-    return TierPolicy(replace(resolved, policy=found(make, name=name)), capacity)
+    return TierPolicy(replace(resolved, eviction=Chosen(found(make, name=name))), capacity)
 
 
 def store(tier: TierPolicy[str], *keys: str) -> None:

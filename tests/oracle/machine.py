@@ -15,10 +15,10 @@ from kvframe import (
     Config,
     CopyPlan,
     EventKind,
+    EvictionConfig,
     KVCacheManager,
     KVFrameError,
     Pin,
-    PolicyConfig,
     PressureConfig,
     Request,
 )
@@ -82,14 +82,14 @@ class Setup:
             partial_hits=self.partial,
         )
         options = {"t-lru": {"threshold": SPARE + 4, "next_prompt_estimate": 4}}
-        policy = PolicyConfig(
-            eviction=self.policy,
+        eviction = EvictionConfig(
+            policy=self.policy,
             on_error="raise",
             window=self.window if self.policy in OUTSIDE else None,
-            options={self.policy: options[self.policy]} if self.policy in options else {},
+            options=options.get(self.policy, {}),
         )
         pressure = PressureConfig(reserve=self.reserve)
-        config = Config(cache=cache, policy=policy, pressure=pressure, groups=groups)
+        config = Config(cache=cache, eviction=eviction, pressure=pressure, groups=groups)
         return KVCacheManager(config.resolve(known()))
 
     def model(self, kv: KVCacheManager, tables: Callable[[int], list[list[int]]]) -> Oracle:

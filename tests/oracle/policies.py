@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from kvframe import Registry
-from kvframe.discovery import Candidate, installed
 from kvframe.policies import BatchedEviction
+from kvframe.registry.discovery import Candidate, installed
 
 from ..manager.helpers import Holder
 

@@ -23,7 +23,7 @@ def test_json_is_a_list_of_objects(install: Callable[..., object]) -> None:
         row for row in rows if row["name"] == "good" and row["kind"] == "admission"
     ).items()
     broken = next(row for row in rows if row["name"] == "misspelt")
-    assert (broken["kind"], broken["way"], broken["source"]) == (None, None, None)
+    assert (broken["kind"], broken["way"], broken["source"]) == ("eviction", None, None)
 
 
 def test_what_a_plugin_prints_is_no_data(install: Callable[..., Path]) -> None:
@@ -46,5 +46,5 @@ def test_the_packages_of_this_repository_are_listed() -> None:
     rows = json.loads(CliRunner().invoke(main, ["plugins", "--json"]).stdout)
     assert sum(row["kind"] == "eviction" for row in rows) >= 25
     assert {row["way"] for row in rows} >= {"builtin", "batched", "native"}
-    assert {row["kind"] for row in rows} == {"eviction", "admission", "prefix", "tier"}
+    assert {row["kind"] for row in rows} == {"eviction", "admission", "prefix", "store"}
     assert len({row["distribution"] for row in rows}) >= 5

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kvframe.cli import main
-from kvframe.discovery import own_version
+from kvframe.registry.discovery import own_version
 from kvframe.scaffold import forms
 
 
@@ -38,7 +38,7 @@ def test_the_package_is_whole(tmp_path: Path, kind: str, way: str, name: str) ->
     assert result.stderr.splitlines()[-1].strip() == f"kvframe bench check {policy}"
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
     assert project["name"] == folder.name
-    assert project["entry-points"]["kvframe"] == {policy: folder.name.replace("-", "_")}
+    assert project["entry-points"] == {f"kvframe.{kind}": {policy: folder.name.replace("-", "_")}}
     assert f"kvframe>={own_version()}" in project["dependencies"]
     for path in folder.rglob("*"):
         if path.is_file():
@@ -80,7 +80,7 @@ def test_it_is_found_and_passes_its_tests(tmp_path: Path, kind: str, way: str) -
     (info / "METADATA").write_text(
         "Metadata-Version: 2.1\nName: kvframe-deep-first\nVersion: 0.1.0\n"
     )
-    (info / "entry_points.txt").write_text("[kvframe]\ndeep-first = kvframe_deep_first\n")
+    (info / "entry_points.txt").write_text(f"[kvframe.{kind}]\ndeep-first = kvframe_deep_first\n")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
         cwd=folder,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -16,7 +18,6 @@ from click.testing import CliRunner
 import kvframe
 from kvframe.cli import main
 from kvframe.config import Resolved
-from kvframe.discovery import PACKAGES
 from kvframe.errors import KVFrameError, PluginError, UsageError
 from kvframe.registry import Registry
 
@@ -120,16 +121,16 @@ def test_packages_are_looked_through_once_a_resolution(
 ) -> None:
     scans: list[str] = []
 
-    def counted(*, group: str) -> metadata.EntryPoints:
-        scans.append(group)
-        return metadata.entry_points(group=group)
+    def counted() -> Iterable[metadata.Distribution]:
+        scans.append("packages")
+        return metadata.distributions()
 
-    monkeypatch.setattr("kvframe.discovery.entry_points", counted)
+    monkeypatch.setattr("kvframe.registry.discovery.distributions", counted)
     resolved = kvframe.Config(
-        policy=kvframe.PolicyConfig(eviction="slru", options={"slru": {"protected_uses": 3}})
+        eviction=kvframe.EvictionConfig(policy="slru", options={"protected_uses": 3})
     ).resolve()
-    assert resolved.policy_options == {"protected_uses": 3}
-    assert scans == ["kvframe"]
+    assert resolved.eviction.values == {"protected_uses": 3}
+    assert scans == ["packages"]
     registry = Registry()
     assert "Found: lru, fifo, " in refusal(registry, "good")
     registry.eviction("lru")
@@ -149,7 +150,7 @@ def test_one_module_may_hold_several_policies_and_kinds(install: Install) -> Non
     assert registry.eviction("good").descriptor.name == "good"
     assert registry.eviction("steady").descriptor.options is None
     assert registry.admission("good").descriptor.kind == "admission"
-    with pytest.raises(PluginError, match="gives no prefix matcher named good, only eviction good"):
+    with pytest.raises(PluginError, match="no prefix matcher good: it is of kind "):
         registry.prefix("good")
 
 
@@ -162,23 +163,32 @@ def test_unknown_name_lists_what_was_found_and_where_from(install: Install) -> N
     assert f"install it for {sys.executable} with pip" in message
 
 
-def test_a_package_of_kvframe_that_is_not_installed_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("kvframe.discovery.entry_points", lambda group: ())
-    for kind, names in PACKAGES.items():
-        for name, package in names.items():
-            with pytest.raises(PluginError) as told:
-                getattr(Registry(), kind)(name)
-            comes = f" {name}: it comes with a package, install {package} for {sys.executable}"
-            assert comes in str(told.value)
-    monkeypatch.undo()
-    entries = {entry.name: entry for entry in metadata.entry_points(group="kvframe")}
-    for names in PACKAGES.values():
-        for name in names.keys() & entries.keys():
-            dist = entries[name].dist
-            assert dist is not None
-            assert dist.name == names[name]
+def test_an_entry_point_of_the_old_group_is_told_the_new_one(install: Install) -> None:
+    site = install()
+    assert isinstance(site, Path)
+    info = site / "old-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: old\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[kvframe]\naged = kvframe_aged\n")
+    told = "old 1 names it in the entry-point group kvframe, which is now"
+    assert refusal(Registry(), "aged") == (
+        f"no eviction policy aged: {told} kvframe.eviction: install a version that does so"
+    )
+    (row,) = [row for row in Registry().list() if row.name == "aged"]
+    groups = "kvframe.eviction, kvframe.admission, kvframe.prefix, kvframe.store"
+    assert (row.kind, row.way) == (None, None)
+    assert row.state == f"broken: {told} one of {groups}: install a version that does so"
+
+
+def test_the_packages_of_this_repository_name_their_kind() -> None:
+    root = Path(__file__).parents[2] / "plugins"
+    rows = {(row.name, row.kind): row for row in Registry().list()}
+    for project in root.glob("*/pyproject.toml"):
+        about = tomllib.loads(project.read_text())["project"]
+        for group, table in about["entry-points"].items():
+            for name in table:
+                kind = group.removeprefix("kvframe.")
+                assert rows[name, kind].distribution == about["name"]
 
 
 def test_name_of_another_kind_is_told_where_it_belongs() -> None:
@@ -232,7 +242,7 @@ def test_failed_import_names_the_distribution_and_keeps_the_traceback(install: I
             "no_hook",
             "no-hook",
             "plugin no-hook (kvframe-no-hook 0.9): it has no hook; mark one of kvframe_eviction, "
-            "kvframe_admission, kvframe_prefix, kvframe_tier with @kvframe.hookimpl",
+            "kvframe_admission, kvframe_prefix, kvframe_store with @kvframe.hookimpl",
         ),
     ],
 )
@@ -284,11 +294,14 @@ def test_list_shows_broken_and_blocked_ones(install: Install) -> None:
     assert rows["good", "eviction"].state == "ok"
     assert rows["good", "admission"].state == "ok"
     assert rows["good", "eviction"].source == "this test"
-    assert rows["no-hook", None].state == "blocked: plugins.block names it"
-    assert "unknown hook kvframe_evicton" in rows["misspelt", None].state
-    assert rows["broken", None].state.startswith("broken: plugin broken (kvframe-broken-import")
-    assert rows["announced", None].state == (
-        "broken: kvframe_other_name gives nothing named announced, only eviction delivered"
+    assert rows["no-hook", "eviction"].state == "blocked: plugins.block names it"
+    assert "unknown hook kvframe_evicton" in rows["misspelt", "eviction"].state
+    assert rows["broken", "eviction"].state.startswith(
+        "broken: plugin broken (kvframe-broken-import"
+    )
+    assert rows["announced", "eviction"].state == (
+        "broken: plugin announced (kvframe-other-name 0.8): kvframe_other_name gives no eviction "
+        "policy named announced, only eviction delivered"
     )
 
 
@@ -303,19 +316,19 @@ def test_a_name_belongs_to_one_source_a_kind(install: Install) -> None:
     """A store named lru leaves the eviction policy lru, every configuration's default, alone."""
     install("namesake")
     registry = Registry()
-    assert registry.eviction("lru").distribution == registry.tier("disk").distribution == "kvframe"
-    for loaded in (registry.tier("lru"), registry.eviction("disk")):
+    assert registry.eviction("lru").distribution == registry.store("disk").distribution == "kvframe"
+    for loaded in (registry.store("lru"), registry.eviction("disk")):
         assert loaded.distribution == "kvframe-namesake"
     rows = {(row.name, row.kind): row for row in registry.list() if row.name in ("lru", "disk")}
     assert {row.state for row in rows.values()} == {"ok"}
     assert sorted(rows) == [
         ("disk", "eviction"),
-        ("disk", "tier"),
+        ("disk", "store"),
         ("lru", "eviction"),
-        ("lru", "tier"),
+        ("lru", "store"),
     ]
     assert (
-        kvframe.KVCacheManager(kvframe.Config().resolve()).inspect.resolved.policy.plugin
+        kvframe.KVCacheManager(kvframe.Config().resolve()).inspect.resolved.eviction.loaded.plugin
         == "builtin"
     )
 
@@ -341,7 +354,9 @@ def test_a_package_without_metadata_is_told_and_takes_nobody_with_it(
     for name in ("left", "over"):
         info = site / f"{name}-1.dist-info"
         info.mkdir()
-        (info / "entry_points.txt").write_text("[kvframe]\nlru = gone\nodd = not a module:!\n")
+        (info / "entry_points.txt").write_text(
+            "[kvframe.eviction]\nlru = gone\nodd = not a module:!\n"
+        )
         if told is not None:
             (info / "METADATA").write_text(told)
     assert "unknown unknown (gone)" in refusal(Registry(), "lru")
@@ -354,8 +369,8 @@ def test_a_package_without_metadata_is_told_and_takes_nobody_with_it(
 @pytest.mark.parametrize(
     ("file", "data"),
     [
-        ("entry_points.txt", b"[kvframe]\nlru\n"),
-        ("entry_points.txt", b"[kvframe]\nlru = \xff\n"),
+        ("entry_points.txt", b"[kvframe.eviction]\nlru\n"),
+        ("entry_points.txt", b"[kvframe.eviction]\nlru = \xff\n"),
         ("METADATA", b"\xff\xfe"),
     ],
 )
@@ -366,7 +381,7 @@ def test_a_package_with_damaged_metadata_takes_nobody_with_it(
     assert isinstance(site, Path)
     info = site / "damaged-1.dist-info"
     info.mkdir()
-    (info / "entry_points.txt").write_text("[kvframe]\nodd = gone\n")
+    (info / "entry_points.txt").write_text("[kvframe.eviction]\nodd = gone\n")
     (info / file).write_bytes(data)
     loaded = Registry().eviction("good")
     assert (loaded.distribution, loaded.version) == ("kvframe-good", "1.2.0")
@@ -397,7 +412,7 @@ def test_a_value_that_names_no_module_is_told(install: Install, value: str) -> N
     info = site / "odd-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: odd\nVersion: 1\n")
-    (info / "entry_points.txt").write_text(f"[kvframe]\nodd = {value}\n")
+    (info / "entry_points.txt").write_text(f"[kvframe.eviction]\nodd = {value}\n")
     said = refusal(Registry(), "odd")
     assert f"plugin odd (odd 1): cannot import {value}: ValueError: an entry point's" in said
 
@@ -438,6 +453,28 @@ def test_a_plugin_need_not_be_hashable() -> None:
     assert registry.eviction("mine").descriptor is policy
 
 
+def test_a_wrapper_goes_around_the_hooks_of_what_is_loaded_after_it(install: Install) -> None:
+    """Pluggy calls the hooks: a program may look at, or change, what plugins bring."""
+    seen: list[str] = []
+
+    class Wrapper:
+        @kvframe.hookimpl(wrapper=True)
+        def kvframe_eviction(self) -> Generator[None, Any, list[list[kvframe.EvictionPolicy]]]:
+            given: Any = yield
+            offers = [offer for answer in given for offer in answer]
+            seen.extend(offer.name for offer in offers)
+            return [[replace(offer, summary=f"wrapped {offer.summary}") for offer in offers]]
+
+    install("good")
+    registry = Registry()
+    registry.register(Wrapper(), "notebook")
+    assert seen == []
+    assert registry.eviction("lru").descriptor.summary == "least recently used first"
+    assert registry.eviction("good").descriptor.summary == "wrapped a policy with options"
+    assert seen == ["good", "steady"]
+    assert registry.admission("good").descriptor.summary == "an admission of the same name"
+
+
 def test_what_a_hook_gets_wrong_is_told_with_what_is_right() -> None:
     policy = kvframe.EvictionPolicy(name="mine", way="batched", summary="", make=print)
     form = "return a list of EvictionPolicy descriptors, or yield each"
@@ -457,12 +494,12 @@ def test_what_a_hook_gets_wrong_is_told_with_what_is_right() -> None:
 
 
 @pytest.mark.scenario("F25")
-@pytest.mark.parametrize("kind", ["eviction", "admission", "prefix", "tier"])
+@pytest.mark.parametrize("kind", ["eviction", "admission", "prefix", "store"])
 def test_an_unknown_name_is_told_those_of_its_own_kind(
     kind: str, install: Callable[..., object]
 ) -> None:
-    """Packages too, of which only an import tells the kind."""
-    install("good", "other_name", "raising", "no_hook")
+    """Of packages too, and nothing is imported for it."""
+    install("good")
     registry = Registry()
     rows = [row for row in registry.list() if row.state == "ok"]
     own = {row.name for row in rows if row.kind == kind}
@@ -481,33 +518,29 @@ def test_an_unknown_name_is_told_those_of_its_own_kind(
 @pytest.mark.parametrize(
     ("sections", "key", "strangers"),
     [
-        ({"policy": {"eviction": "redi"}}, "policy.eviction", ("redis", "write-back", "min-hit")),
+        ({"eviction": {"policy": "redi"}}, "eviction.policy", ("redis", "write-back", "min-hit")),
         ({"admission": {"policy": "diks"}}, "admission.policy", ("disk", "lru", "min-hit")),
         ({"prefix": {"policy": "second-hits"}}, "prefix.policy", ("second-hit,", "lru", "disk")),
         (
-            {"tiers": [{"name": "h", "capacity": 4, "eviction": "diks"}]},
-            "tiers[0].eviction",
+            {"tiers": [{"name": "h", "capacity": 4, "eviction": {"policy": "diks"}}]},
+            "tiers[0].eviction.policy",
             ("disk",),
         ),
         (
-            {"tiers": [{"name": "h", "capacity": 4, "admission": "diks"}]},
-            "tiers[0].admission",
+            {"tiers": [{"name": "h", "capacity": 4, "admission": {"policy": "diks"}}]},
+            "tiers[0].admission.policy",
             ("disk",),
         ),
-        ({"policy": {"options": {"redi": {}}}}, "policy.options.redi", ("redis",)),
     ],
 )
 def test_no_name_of_another_kind_is_told_or_suggested(
     sections: dict[str, Any], key: str, strangers: tuple[str, ...]
 ) -> None:
-    try:
+    with pytest.raises(KVFrameError) as caught:
         Resolved.load(os.devnull, env={}, **sections)
-    except KVFrameError as error:
-        said = str(error)
-        assert said.startswith(key)
-        assert not [name for name in strangers if f" {name}" in said]
-    else:
-        assert key.endswith(".redi")  # a table of a policy that is not installed, for all it knows
+    said = str(caught.value)
+    assert said.startswith(key)
+    assert not [name for name in strangers if f" {name}" in said]
 
 
 @pytest.mark.scenario("F25")

@@ -98,12 +98,14 @@ def run(
 ) -> tuple[list[list[Any]], dict[int, Request], dict[str, int]]:
     """The log of that traffic, the requests by their sequences, and the policy's options."""
     core = _core.Manager(
-        blocks=load.capacity,
-        block_size=size,
+        {
+            "cache.capacity": load.capacity,
+            "cache.block_size": size,
+            "cache.event_log": True,
+            "retention.sessions": bool(load.hints),
+        },
         policy=policy,
         policy_options=options,
-        event_log=True,
-        sessions=bool(load.hints),
     )
     asked: dict[int, Request] = {}
     running: list[int] = []

@@ -9,7 +9,7 @@ from typing import Any
 import numpy.typing as npt
 import pytest
 
-from kvframe import CacheConfig, Config, KVCacheManager, PolicyConfig
+from kvframe import CacheConfig, Config, EvictionConfig, KVCacheManager
 from kvframe.policies import BatchedEviction, Candidates
 from kvframe.policies.builtin import BUILTIN
 
@@ -46,7 +46,7 @@ def test_a_policy_decides_alike_under_either_index(policy: str) -> None:
 
     def cache(index: Any) -> KVCacheManager:
         cached = CacheConfig(capacity=12, block_size=4, index=index)
-        return KVCacheManager(Config(cache=cached, policy=PolicyConfig(eviction=policy)))
+        return KVCacheManager(Config(cache=cached, eviction=EvictionConfig(policy=policy)))
 
     by_key, by_tokens = (order_of_death(cache(index), 5, 300) for index in ("hash", "radix"))
     for here, there in zip(by_key, by_tokens, strict=True):

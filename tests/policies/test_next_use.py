@@ -23,7 +23,7 @@ NEXT = {"far": 100, "near": 10, "none": None}
 
 def cache(policy: str = "next-use", capacity: int = 6, **more: Any) -> KVCacheManager:
     cache = {"block_size": SIZE, "capacity": capacity, **more.pop("cache", {})}
-    return KVCacheManager.from_toml(cache=cache, policy={"eviction": policy}, **more)
+    return KVCacheManager.from_toml(cache=cache, eviction={"policy": policy}, **more)
 
 
 def outlook(*uses: int | None) -> Any:

@@ -13,8 +13,8 @@ import pytest
 from kvframe import EvictionPolicy, KVCacheManager, Registry, Resolved, _core, session_id
 from kvframe.drivers.asker import Terms
 from kvframe.drivers.eviction import EvictionDriver
-from kvframe.hookspecs import hookimpl
 from kvframe.policies import COLUMNS, NO_NEXT_USE, BatchedEviction, Candidates
+from kvframe.registry.hookspecs import hookimpl
 
 from .arc import Arc
 
@@ -156,7 +156,7 @@ def test_a_replay_shows_a_policy_what_an_engine_does(tmp_path: Path) -> None:
             env={},
             registry=registry(lambda: served),
             cache={"block_size": SIZE, "capacity": 24},
-            policy={"eviction": "mine", "on_error": "raise"},
+            eviction={"policy": "mine", "on_error": "raise"},
         )
     )
     engine(kv, made, [trace.request(i)[4] for i in range(trace.requests)])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvframe import CacheConfig, Config, KVCacheManager, PolicyConfig, _core
+from kvframe import CacheConfig, Config, EvictionConfig, KVCacheManager, _core
 from kvframe.errors import UsageError
 
 from .traces import trace
@@ -87,7 +87,7 @@ def test_the_log_of_a_replay_is_that_of_the_python_calls(
     kv = KVCacheManager(
         Config(
             cache=CacheConfig(block_size=SIZE, capacity=capacity, event_log=True),
-            policy=PolicyConfig(eviction=policy),
+            eviction=EvictionConfig(policy=policy),
         )
     )
     calls(kv, head)
@@ -101,7 +101,10 @@ class Bare:
     """The core under a policy that no configuration may name, with the manager's verbs."""
 
     def __init__(self, policy: str, capacity: int) -> None:
-        self.core = _core.Manager(blocks=capacity, block_size=SIZE, policy=policy, event_log=True)
+        self.core = _core.Manager(
+            {"cache.capacity": capacity, "cache.block_size": SIZE, "cache.event_log": True},
+            policy=policy,
+        )
 
     def admit(self, prompt: None, **options: Any) -> Any:
         from kvframe import Allocation

@@ -8,9 +8,9 @@ from typing import Any
 from kvframe import (
     CacheConfig,
     Config,
+    EvictionConfig,
     GroupConfig,
     KVCacheManager,
-    PolicyConfig,
     RetentionConfig,
 )
 
@@ -29,7 +29,7 @@ def manager(
     return KVCacheManager(
         Config(
             cache=CacheConfig(capacity=blocks, block_size=SIZE, index=index, event_log=True),
-            policy=PolicyConfig(eviction=policy, on_error="raise"),
+            eviction=EvictionConfig(policy=policy, on_error="raise"),
             groups=list(groups) or [GroupConfig(name="full")],
             retention=RetentionConfig(**retention),
         )

@@ -13,10 +13,10 @@ import pytest
 from kvframe import (
     CapacityError,
     Config,
+    EvictionConfig,
     HandleError,
     NeverFitsError,
     PluginError,
-    PolicyConfig,
     SlotCache,
     StaleHandleError,
     UsageError,
@@ -147,7 +147,7 @@ class Shortest(BatchedEviction):
 
 def test_a_policy_in_python_says_which_slot_is_given_up() -> None:
     known = registry("shortest", lambda _: Shortest())
-    resolved = Config(policy=PolicyConfig(eviction="shortest")).resolve(known)
+    resolved = Config(eviction=EvictionConfig(policy="shortest")).resolve(known)
     kv = SlotCache(3, 64, policy=resolved)
     for prompt in ([1] * 9, [2] * 3, [3] * 6):
         served(kv, prompt)

@@ -31,9 +31,9 @@ def full(way: str, body: Body, on_error: str) -> tuple[TierPolicy[str], str]:
     setattr(Policy, way, lambda self, *args: body(*args))
     name = f"tier-bad{next(numbers)}"
     known = registry(name, lambda _: Policy())
-    policy = {"eviction": name, "on_error": on_error}
+    eviction = {"policy": name, "on_error": on_error}
     tier: TierPolicy[str] = TierPolicy(
-        Resolved.load("/dev/null", env={}, registry=known, policy=policy), 5
+        Resolved.load("/dev/null", env={}, registry=known, eviction=eviction), 5
     )
     for key in "abcde":
         tier.insert(key)

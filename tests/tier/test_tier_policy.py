@@ -12,13 +12,13 @@ import pytest
 import kvframe
 from kvframe import KVCacheManager, _core
 from kvframe.config import Resolved
-from kvframe.descriptors import EvictionPolicy
 from kvframe.drivers.asker import Terms
 from kvframe.drivers.eviction import driver
 from kvframe.errors import CapacityError, ConfigError, UsageError
 from kvframe.flat import Access, TierPolicy
 from kvframe.policies import BatchedEviction, Candidates
 from kvframe.registry import Registry
+from kvframe.registry.descriptors import EvictionPolicy
 
 BUILTIN = [
     row.name
@@ -61,8 +61,8 @@ def registry() -> Registry:
 
 
 def batched(capacity: int, **policy: object) -> TierPolicy[str]:
-    table = {"eviction": "oldest", **policy}
-    resolved = Resolved.load("/dev/null", env={}, registry=registry(), policy=table)
+    table = {"policy": "oldest", **policy}
+    resolved = Resolved.load("/dev/null", env={}, registry=registry(), eviction=table)
     return TierPolicy(resolved, capacity)
 
 
@@ -248,13 +248,13 @@ def test_a_tier_without_a_capacity_is_as_large_as_it_was() -> None:
 
 def test_one_plugin_runs_in_the_manager_the_tier_and_the_replay() -> None:
     MADE.clear()
-    table = {"eviction": "oldest"}
+    table = {"policy": "oldest"}
     found = registry()
     resolved = Resolved.load(
         "/dev/null",
         env={},
         registry=found,
-        policy=table,
+        eviction=table,
         cache={"capacity": 8, "block_size": 4},
     )
     manager = KVCacheManager(resolved)
@@ -268,7 +268,7 @@ def test_one_plugin_runs_in_the_manager_the_tier_and_the_replay() -> None:
     assert tier.victims(2) == ["a", "b"]
     line = '{"timestamp": %d, "input_length": 1024, "output_length": 1, "hash_ids": [%d, %d]}\n'
     lines = "".join(line % (n, 2 * n, 2 * n + 1) for n in range(8))
-    made = driver(resolved.policy, Terms(512, resolved.options))
+    made = driver(resolved.eviction.loaded, Terms(512, resolved.eviction.options))
     _core.replay(_core.Trace.parse(lines.encode(), "eight"), made, 8, "trace")
     in_manager, in_tier, in_replay = MADE
     assert type(in_manager) is type(in_tier) is type(in_replay) is OldestFirst

@@ -15,14 +15,16 @@ import kvframe
 from kvframe import (
     CacheConfig,
     Config,
+    EvictionConfig,
     KVCacheManager,
     ModelConfig,
     Registry,
     TierConfig,
     TierStore,
 )
-from kvframe.discovery import Candidate
+from kvframe.config import TierAdmissionConfig
 from kvframe.pages import LAYER_FIRST, Layout, NumpyPool, PageShape
+from kvframe.registry.discovery import Candidate
 from kvframe.tiers import Inline, PageStore, Part, Tiers
 from kvframe.tiers.books import as_keys
 
@@ -92,7 +94,7 @@ class Plugin:
     """Gives the stores that wait, as one that nobody else writes to and as one that others do."""
 
     @kvframe.hookimpl
-    def kvframe_tier(self) -> list[TierStore]:
+    def kvframe_store(self) -> list[TierStore]:
         return [
             TierStore(
                 name=name,
@@ -231,12 +233,23 @@ def kv_of(text: Sequence[int]) -> Bytes:
     return both.reshape(SHAPE.layers, SHAPE.parts, SHAPE.heads, SHAPE.row_bytes)
 
 
+def tables(keys: dict[str, Any]) -> dict[str, Any]:
+    """The keys of a tier, where a policy may be its name alone."""
+    kinds = {"eviction": EvictionConfig, "admission": TierAdmissionConfig}
+    for key, table in kinds.items():
+        if isinstance(keys.get(key), str):
+            keys = {**keys, key: table(policy=keys[key])}
+    return keys
+
+
 def host(pages: int = 16, **more: Any) -> TierConfig:
-    return TierConfig(name="host", capacity=pages, **{"high": 1, "low": 1, **more})
+    return TierConfig(name="host", capacity=pages, **{"high": 1, "low": 1, **tables(more)})
 
 
 def below(pages: int = 64, store: str = "shelf", name: str = "below", **more: Any) -> TierConfig:
-    return TierConfig(name=name, store=store, capacity=pages, **{"high": 1, "low": 1, **more})
+    return TierConfig(
+        name=name, store=store, capacity=pages, **{"high": 1, "low": 1, **tables(more)}
+    )
 
 
 def text(seed: int, tokens: int) -> list[int]:

@@ -11,6 +11,7 @@ import pytest
 
 import kvframe
 from kvframe import ConfigError
+from kvframe.config import TierAdmissionConfig
 from kvframe.policies import Arrivals, BatchedAdmission
 
 from .helpers import REGISTRY, Engine, Shelf, below, host, text
@@ -76,7 +77,7 @@ def test_a_policy_in_python_is_asked_for_each_tier() -> None:
 def test_built_in_policies_say_when_a_page_enters(
     policy: str, options: dict[str, Any], stored: list[int]
 ) -> None:
-    made = Engine([host(admission=policy, admission_options=options)])
+    made = Engine([host(admission=TierAdmissionConfig(policy=policy, options=options))])
     found = []
     for _ in stored:
         made.run(text(1, 9))
@@ -87,5 +88,5 @@ def test_built_in_policies_say_when_a_page_enters(
 def test_a_policy_that_is_not_there_is_told() -> None:
     with pytest.raises(kvframe.PluginError, match="did you mean selective"):
         Engine([host(admission="selektive")])
-    with pytest.raises(ConfigError, match=r"admission_options\.use"):
-        Engine([host(admission="selective", admission_options={"use": 1})])
+    with pytest.raises(ConfigError, match=r"admission\.options\.use"):
+        Engine([host(admission=TierAdmissionConfig(policy="selective", options={"use": 1}))])

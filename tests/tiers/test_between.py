@@ -49,7 +49,7 @@ def test_what_has_ended_does_not_land() -> None:
 @pytest.mark.scenario("V29", "T19")
 def test_pages_of_new_weights_are_found_by_who_starts_with_them() -> None:
     shelf = Shelf()
-    first = Engine([host(), below()], stores=[shelf], options={"fingerprint": "one"})
+    first = Engine([host(), below()], stores=[shelf], options={"weight_version": "one"})
     grant = first.start(text(1, 17))
     first.compute(grant.seq)
     first.tiers.offload(grant.seq)
@@ -60,7 +60,7 @@ def test_pages_of_new_weights_are_found_by_who_starts_with_them() -> None:
     first.kv.release(grant.seq)
     first.run(text(2, 17))
     for weights, found in (("one", 0), ("two", 16)):
-        again = Engine([host(), below()], stores=[shelf], options={"fingerprint": weights})
+        again = Engine([host(), below()], stores=[shelf], options={"weight_version": weights})
         assert again.tiers.lookup(text(2, 17)).best == found
 
 

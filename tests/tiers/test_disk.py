@@ -203,23 +203,23 @@ def test_two_processes_do_not_share_a_folder(tmp_path: Path) -> None:
 def test_a_store_needs_a_name_of_the_model_or_of_its_weights(tmp_path: Path) -> None:
     """Without one, the second of two models of one shape would read the first one's pages."""
     with pytest.raises(
-        ConfigError, match=r'cache\.fingerprint: missing; tier below \(store = "disk"'
+        ConfigError, match=r'cache\.weight_version: missing; tier below \(store = "disk"'
     ):
         engine(tmp_path, model="")
     assert not (tmp_path / "pages").exists()
     Engine([host(8)], model="").tiers.close()
     named: tuple[dict[str, Any], ...] = (
         {"model": "a"},
-        {"model": "", "config": {"fingerprint": "a@1"}},
+        {"model": "", "config": {"weight_version": "a@1"}},
         {"model": "b"},
-        {"model": "", "config": {"fingerprint": "b@1"}},
+        {"model": "", "config": {"weight_version": "b@1"}},
     )
     for one in named:
         made = engine(tmp_path, **one)
         assert made.run(text(1, 17)).external_tokens == 0
         made.tiers.close()
     made = engine(tmp_path, **named[1], ranks=np.int64(1))
-    with pytest.raises(ConfigError, match=r"cache\.fingerprint"):
+    with pytest.raises(ConfigError, match=r"cache\.weight_version"):
         made.tiers.set_weight_version("")
     assert made.run(text(1, 17)).external_tokens == 16
     made.tiers.close()

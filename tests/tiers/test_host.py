@@ -12,11 +12,13 @@ from kvframe import (
     CacheConfig,
     Config,
     ConfigError,
+    EvictionConfig,
     KVCacheManager,
     KVFrameError,
     TierConfig,
     UsageError,
 )
+from kvframe.config import TierAdmissionConfig
 from kvframe.pages import BLOCK_FIRST, Layout, NumpyPool, PageShape
 from kvframe.tiers import Part, Thread, Tiers
 
@@ -76,7 +78,7 @@ def test_without_its_checksum_a_tier_is_refused_and_not_left_empty(
         ([host(timeout_ms=float("inf"))], "at most 1000000000000"),
         ([host(compression="zstd")], "as they are"),
         ([host(eviction="opt")], "ranks no pages"),
-        ([host(eviction_options={"x": 1})], "takes no options"),
+        ([host(eviction=EvictionConfig(options={"x": 1}))], "takes no options"),
         ([host(options={"x": 1})], "host memory takes no options"),
     ],
 )
@@ -229,7 +231,7 @@ def test_blocks_are_nobodys_until_they_are_copied() -> None:
 
 @pytest.mark.scenario("U-8")
 def test_selective_and_write_back_demotion() -> None:
-    engine = Engine([host(admission="selective", admission_options={"uses": 3})])
+    engine = Engine([host(admission=TierAdmissionConfig(policy="selective", options={"uses": 3}))])
     one = text(1, 9)
     engine.run(one)
     assert engine.tiers.lookup(one).tiers == {"host": 0}

@@ -125,10 +125,10 @@ def test_a_wrong_page_of_another_is_replaced_and_not_removed() -> None:
 @pytest.mark.scenario("F14")
 def test_after_new_weights_only_its_own_pages_are_removed() -> None:
     objects: dict[str, bytes] = {}
-    engine(Common(objects), options={"fingerprint": "one"}).run(text(1, 17))
+    engine(Common(objects), options={"weight_version": "one"}).run(text(1, 17))
     before = set(objects)
     shelf = Common(objects)
-    made = engine(shelf, options={"fingerprint": "one"})
+    made = engine(shelf, options={"weight_version": "one"})
     made.run(text(2, 17))
     made.tiers.set_weight_version("two")
     made.settle()

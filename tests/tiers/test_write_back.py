@@ -9,12 +9,12 @@ import pytest
 
 from kvframe import TierConfig
 
-from .helpers import BLOCK, Engine, Shelf, below, text
+from .helpers import BLOCK, Engine, Shelf, below, tables, text
 
 
 def lazy(pages: int, **more: Any) -> TierConfig:
     """A host tier with the marks that a configuration has if it says none."""
-    return TierConfig(name="host", capacity=pages, admission="write-back", **more)
+    return TierConfig(name="host", capacity=pages, **tables({"admission": "write-back", **more}))
 
 
 def used(engine: Engine, tokens: list[int], *, offload: bool = False) -> None:
@@ -116,7 +116,7 @@ def test_small_tiers_over_a_store_lose_nothing_either(pages: int) -> None:
 
 @pytest.mark.scenario("F16")
 def test_the_keys_of_a_block_in_the_pool_are_those_of_its_prompt() -> None:
-    engine = Engine([lazy(4)], blocks=16, options={"fingerprint": "tiny@1"})
+    engine = Engine([lazy(4)], blocks=16, options={"weight_version": "tiny@1"})
     one = text(1, 17)
     used(engine, one)
     order = engine.kv.inspect.eviction_order().tolist()

@@ -49,9 +49,7 @@ def manager(policy: str, capacity: int, **options: int) -> kvframe.KVCacheManage
     return kvframe.KVCacheManager.from_toml(
         registry=known,
         cache={"block_size": BLOCK, "capacity": capacity, "event_log": True},
-        policy={"eviction": policy, "on_error": "raise", "options": {policy: options}}
-        if options
-        else {"eviction": policy, "on_error": "raise"},
+        eviction={"policy": policy, "on_error": "raise", "options": options},
     )
 
 

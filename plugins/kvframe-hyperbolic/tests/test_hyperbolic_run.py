@@ -34,9 +34,9 @@ def test_a_file_names_it(tmp_path: Path) -> None:
     file = tmp_path / "kvframe.toml"
     file.write_text(
         "[cache]\nblock_size = 4\ncapacity = 8\n"
-        '[policy]\neviction = "hyperbolic"\n[policy.options.hyperbolic]\nsample = 16\n'
+        '[eviction]\npolicy = "hyperbolic"\n[eviction.options]\nsample = 16\n'
     )
-    assert Resolved.load(file, env={}).options == Options(sample=16)
+    assert Resolved.load(file, env={}).eviction.options == Options(sample=16)
     options = kvframe.KVCacheManager.from_toml(file).inspect.options()
     assert options["policy"] == "hyperbolic"
     assert options["window"] is None
@@ -45,9 +45,7 @@ def test_a_file_names_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sample", [0, -1, 2**31 + 1])
 def test_wrong_options_are_refused(sample: int) -> None:
     with pytest.raises(ConfigError, match=f"sample = {sample}"):
-        Resolved.load(
-            env={}, policy={"eviction": "hyperbolic", "options": {"hyperbolic": {"sample": sample}}}
-        )
+        Resolved.load(env={}, eviction={"policy": "hyperbolic", "options": {"sample": sample}})
 
 
 def test_the_bench_runs_it() -> None:

@@ -113,5 +113,5 @@ def test_without_agents_it_is_lru_to_the_token() -> None:
 def test_an_agent_that_is_not_there_is_refused(successors: list[list[int]]) -> None:
     with pytest.raises(kvframe.ConfigError, match=r"names agent .*: there are 0 to"):
         kvframe.KVCacheManager.from_toml(
-            policy={"eviction": "kvflow", "options": {"kvflow": {"successors": successors}}}
+            eviction={"policy": "kvflow", "options": {"successors": successors}}
         )

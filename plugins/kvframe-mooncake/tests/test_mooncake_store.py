@@ -37,7 +37,7 @@ def test_it_is_a_store(master: str) -> None:
 
 
 def test_it_is_found_by_its_name() -> None:
-    assert Registry().tier("mooncake").descriptor.shared
+    assert Registry().store("mooncake").descriptor.shared
 
 
 def test_a_load_larger_than_the_buffer_comes_whole(master: str) -> None:

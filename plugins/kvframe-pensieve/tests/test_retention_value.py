@@ -59,10 +59,10 @@ def test_a_dear_tail_outlives_a_cheap_prompt_of_later() -> None:
     """Under LRU the long conversation would lose its tail to two newer prompts of one block."""
     manager = kvframe.KVCacheManager.from_toml(
         cache={"block_size": 4, "capacity": 10},
-        policy={
-            "eviction": "pensieve",
+        eviction={
+            "policy": "pensieve",
             "on_error": "raise",
-            "options": {"pensieve": {"attention_blocks": 1}},
+            "options": {"attention_blocks": 1},
         },
     )
     serve(manager, 0, 8)
@@ -75,6 +75,6 @@ def test_a_dear_tail_outlives_a_cheap_prompt_of_later() -> None:
 
 
 def test_no_option_is_taken_that_divides_by_zero() -> None:
-    options = {"pensieve": {"attention_blocks": 0}}
+    options = {"attention_blocks": 0}
     with pytest.raises(kvframe.ConfigError, match="attention_blocks = 0: must be between 1"):
-        kvframe.KVCacheManager.from_toml(policy={"eviction": "pensieve", "options": options})
+        kvframe.KVCacheManager.from_toml(eviction={"policy": "pensieve", "options": options})

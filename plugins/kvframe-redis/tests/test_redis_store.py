@@ -61,7 +61,7 @@ def test_what_others_keep_under_such_a_name_is_no_page(url: str) -> None:
 
 
 def test_it_is_found_by_its_name_and_its_options_are_checked() -> None:
-    assert Registry().tier("redis").descriptor.shared
+    assert Registry().store("redis").descriptor.shared
     tiers = [
         TierConfig(name="host", capacity=4),
         TierConfig(name="r", store="redis", capacity=4, options={"ulr": "x"}),

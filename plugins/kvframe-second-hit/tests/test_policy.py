@@ -18,7 +18,7 @@ from kvframe.errors import ConfigError
 
 
 def gated(policy: str, **options: Any) -> kvframe.KVCacheManager:
-    admission = {"policy": policy, "on_error": "raise", "options": {policy: options}}
+    admission = {"policy": policy, "on_error": "raise", "options": options}
     return kvframe.KVCacheManager(
         Resolved.load(env={}, cache={"block_size": 4, "capacity": 4096}, admission=admission)
     )
@@ -52,19 +52,17 @@ def test_the_list_shows_it() -> None:
 
 def test_options_from_file_and_environment(tmp_path: Path) -> None:
     file = tmp_path / "kvframe.toml"
-    file.write_text(
-        '[admission]\npolicy = "second-hit"\n[admission.options.second-hit]\ncapacity = 9\n'
-    )
-    env = {"KVFRAME_ADMISSION__OPTIONS__SECOND_HIT__ERROR": "0.5"}
-    assert Resolved.load(file, env=env).admission_options == Options(capacity=9, error=0.5)
+    file.write_text('[admission]\npolicy = "second-hit"\n[admission.options]\ncapacity = 9\n')
+    env = {"KVFRAME_ADMISSION__OPTIONS__ERROR": "0.5"}
+    assert Resolved.load(file, env=env).admission.options == Options(capacity=9, error=0.5)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"capacity": 0}, "admission.options.second-hit.capacity = 0: must be between 1 and"),
-        ({"error": 1.0}, "admission.options.second-hit.error = 1.0: must be"),
-        ({"capacty": 1}, "did you mean admission.options.second-hit.capacity?"),
+        ({"capacity": 0}, "admission.options.capacity = 0: must be between 1 and"),
+        ({"error": 1.0}, "admission.options.error = 1.0: must be"),
+        ({"capacty": 1}, "did you mean admission.options.capacity?"),
     ],
 )
 def test_wrong_options_are_refused_by_name(options: dict[str, Any], message: str) -> None:

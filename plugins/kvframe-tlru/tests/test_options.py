@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +17,22 @@ from kvframe.errors import ConfigError
 
 
 def resolve(env: dict[str, str] | None = None, **options: Any) -> Resolved:
-    policy = {"eviction": "t-lru", "options": {"t-lru": options}}
-    return Resolved.load(env=env or {}, policy=policy)
+    eviction = {"policy": "t-lru", "options": options}
+    return Resolved.load(env=env or {}, eviction=eviction)
 
 
 def test_defaults() -> None:
-    assert resolve().options == Options(threshold=8192, next_prompt_estimate=1024)
+    assert resolve().eviction.options == Options(threshold=8192, next_prompt_estimate=1024)
 
 
 def test_environment_goes_over_the_file(tmp_path: Path) -> None:
     file = tmp_path / "kvframe.toml"
-    file.write_text('[policy]\neviction = "t-lru"\n[policy.options.t-lru]\nthreshold = 4096\n')
-    name = "KVFRAME_POLICY__OPTIONS__T_LRU__NEXT_PROMPT_ESTIMATE"
+    file.write_text('[eviction]\npolicy = "t-lru"\n[eviction.options]\nthreshold = 4096\n')
+    name = "KVFRAME_EVICTION__OPTIONS__NEXT_PROMPT_ESTIMATE"
     resolved = Resolved.load(file, env={name: "64"})
-    assert resolved.options == Options(threshold=4096, next_prompt_estimate=64)
-    assert resolved.provenance["policy.options.t-lru.threshold"] == f"{file}:4"
-    assert resolved.provenance["policy.options.t-lru.next_prompt_estimate"] == f"env {name}"
+    assert resolved.eviction.options == Options(threshold=4096, next_prompt_estimate=64)
+    assert resolved.provenance["eviction.options.threshold"] == f"{file}:4"
+    assert resolved.provenance["eviction.options.next_prompt_estimate"] == f"env {name}"
 
 
 @pytest.mark.parametrize(
@@ -41,12 +40,12 @@ def test_environment_goes_over_the_file(tmp_path: Path) -> None:
     [
         (
             {"threshold": -1},
-            "policy.options.t-lru.threshold = -1: must be between 0 and 4294967295",
+            "eviction.options.threshold = -1: must be between 0 and 4294967295",
         ),
         ({"threshold": "much"}, 'threshold = "much": must be a whole number between 0 and'),
         (
             {"next_promt_estimate": 9},
-            "unknown key; did you mean policy.options.t-lru.next_prompt_estimate?",
+            "unknown key; did you mean eviction.options.next_prompt_estimate?",
         ),
         (
             {"threshold": 1024},
@@ -60,9 +59,9 @@ def test_wrong_options_are_refused_by_name(options: dict[str, Any], message: str
         resolve(**options)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-    policy = {"eviction": "t-lru", "options": {"t-lru": options}}
+    eviction = {"policy": "t-lru", "options": options}
     with pytest.raises(ConfigError):
-        kvframe.KVCacheManager.from_toml(policy=policy)
+        kvframe.KVCacheManager.from_toml(eviction=eviction)
 
 
 def test_the_bench_checks_them_too() -> None:
@@ -76,13 +75,8 @@ def test_editors_are_told_of_them() -> None:
     result = CliRunner().invoke(main, ["check", "--schema"])
     assert result.exit_code == 0
 
-    def tables(value: Any) -> Iterator[dict[str, Any]]:
-        if isinstance(value, dict):
-            if "t-lru" in value:
-                yield value["t-lru"]
-            for item in value.values():
-                yield from tables(item)
-
-    (schema,) = tables(json.loads(result.stdout))
+    rules = json.loads(result.stdout)["$defs"]["EvictionConfig"]["allOf"]
+    named = {rule["if"]["properties"]["policy"]["const"]: rule["then"] for rule in rules}
+    schema = named["t-lru"]["properties"]["options"]
     assert list(schema["properties"]) == ["threshold", "next_prompt_estimate"]
     assert all(option["description"] for option in schema["properties"].values())

@@ -79,10 +79,10 @@ def test_equals_the_twin(seed: int) -> None:
     estimate = dice.randrange(threshold)
     manager = kvframe.KVCacheManager.from_toml(
         cache={"block_size": BLOCK, "capacity": capacity},
-        policy={
-            "eviction": "t-lru",
+        eviction={
+            "policy": "t-lru",
             "on_error": "raise",
-            "options": {"t-lru": {"threshold": threshold, "next_prompt_estimate": estimate}},
+            "options": {"threshold": threshold, "next_prompt_estimate": estimate},
         },
     )
     twin = Twin(capacity, threshold - estimate)

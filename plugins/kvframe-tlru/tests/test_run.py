@@ -23,11 +23,11 @@ TOML = """\
 block_size = 4
 capacity = 6
 
-[policy]
-eviction = "t-lru"
+[eviction]
+policy = "t-lru"
 on_error = "raise"
 
-[policy.options.t-lru]
+[eviction.options]
 threshold = 6
 next_prompt_estimate = 1
 """
@@ -118,7 +118,7 @@ def test_without_the_package_the_file_is_refused_with_help(file: Path, tmp_path:
     )
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
-    assert f'{file}:6: policy.eviction = "t-lru": ' in line
+    assert f'{file}:6: eviction.policy = "t-lru": ' in line
     assert "no eviction policy t-lru" in line
     assert f"(kvframe {metadata.version('kvframe')})" in line
-    assert f"install kvframe-tlru for {sys.executable} with pip" in line
+    assert f"comes with a package: install it for {sys.executable} with pip" in line

@@ -43,7 +43,7 @@ def steady(tokens: list[int], **options: Any) -> list[int] | None:
 
 
 def managed(**options: Any) -> kvframe.KVCacheManager:
-    prefix = {"policy": "volatile", "on_error": "raise", "options": {"volatile": options}}
+    prefix = {"policy": "volatile", "on_error": "raise", "options": options}
     return kvframe.KVCacheManager(
         Resolved.load(env={}, cache={"block_size": 16, "capacity": 4096}, prefix=prefix)
     )
@@ -115,18 +115,18 @@ def test_the_list_shows_it() -> None:
 def test_options_from_file_and_environment(tmp_path: Path) -> None:
     file = tmp_path / "kvframe.toml"
     file.write_text(
-        '[prefix]\npolicy = "volatile"\n[prefix.options.volatile]\nstart = [90, 91]\nend = [95]\n'
+        '[prefix]\npolicy = "volatile"\n[prefix.options]\nstart = [90, 91]\nend = [95]\n'
     )
-    env = {"KVFRAME_PREFIX__OPTIONS__VOLATILE__LONGEST": "8"}
-    assert Resolved.load(file, env=env).prefix_options == Options(START, END, longest=8)
+    env = {"KVFRAME_PREFIX__OPTIONS__LONGEST": "8"}
+    assert Resolved.load(file, env=env).prefix.options == Options(START, END, longest=8)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"longest": 0}, "prefix.options.volatile.longest = 0: must be between 1 and"),
-        ({"start": [-1]}, "prefix.options.volatile.start"),
-        ({"strat": [1]}, "did you mean prefix.options.volatile.start?"),
+        ({"longest": 0}, "prefix.options.longest = 0: must be between 1 and"),
+        ({"start": [-1]}, "prefix.options.start"),
+        ({"strat": [1]}, "did you mean prefix.options.start?"),
     ],
 )
 def test_wrong_options_are_refused_by_name(options: dict[str, Any], message: str) -> None:

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable
 
-from kvframe.bench.named import Named, options_of
-from kvframe.bench.options import keyed
-from kvframe.descriptors import AdmissionPolicy
+from kvframe.bench.named import Named, found
 from kvframe.drivers.admission import AdmissionDriver, driver
 from kvframe.drivers.asker import Terms
 from kvframe.registry import Registry
+from kvframe.registry.descriptors import AdmissionPolicy
 
 KEEP_ALL = "always"
 DEFAULT = (KEEP_ALL,)
@@ -27,17 +26,16 @@ class Admission(Named[AdmissionPolicy]):
 
 
 def choose_all(texts: Iterable[str], registry: Registry) -> list[Admission]:
-    """Resolve each ``name[:option=value...]``, in order.
+    """Resolve each ``name[:option=value,...]``, in order.
 
     Raises:
         PluginError: no such policy; lists what was found and where from.
         ConfigError: an option the policy does not have, or a value it refuses.
     """
-    return [_choose(text, registry) for text in texts]
+    return [choose(text, registry) for text in texts]
 
 
-def _choose(text: str, registry: Registry) -> Admission:
-    name, *pairs = text.split(":")
-    loaded = registry.admission(name)
-    given = keyed(pairs, f"--admission {text}")
-    return Admission(text, loaded, options_of("--admission", text, loaded.descriptor, given))
+def choose(text: str, registry: Registry, label: str | None = None) -> Admission:
+    """Resolve one, as `kvframe.bench.named.found` does; raises as `choose_all`."""
+    chosen = found("admission", text, registry)
+    return Admission(label or text, chosen.loaded, chosen.options)

@@ -66,7 +66,7 @@ def parse_shape(text: str) -> ModelConfig:
         ConfigError: a key or value that is missing, unknown or impossible.
     """
     option = "--model-shape"
-    values = keyed(split_list([text], option), f"{option} {text}")
+    values = keyed(text.split(","), f"{option} {text}")
     model = build(ModelConfig, values, "model", OptionOrigins(option))
     check_model(model, OptionOrigins(option))
     return model

@@ -12,8 +12,8 @@ from kvframe.bench.beside import Beside, besides
 from kvframe.bench.leaderboard import Board, boards, decision_ns
 from kvframe.bench.locate import locate
 from kvframe.bench.policies import Choice
-from kvframe.descriptors import Kind
 from kvframe.errors import PolicyError
+from kvframe.registry.descriptors import Kind
 from kvframe.testing import Report, check_kind, check_policy
 
 TRACES = ("conversation", "synthetic")

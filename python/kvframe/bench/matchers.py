@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable
 
-from kvframe.bench.named import Named, options_of
-from kvframe.bench.options import keyed
-from kvframe.descriptors import PrefixMatcher
+from kvframe.bench.named import Named, found
 from kvframe.drivers.asker import Terms
 from kvframe.drivers.prefix import PrefixDriver, driver
 from kvframe.errors import ConfigError
 from kvframe.registry import Registry
+from kvframe.registry.descriptors import PrefixMatcher
 
 OWN = "hash"
 """The index of the core, by keys, as a trace brings them."""
@@ -29,19 +28,18 @@ class Matcher(Named[PrefixMatcher]):
 
 
 def choose_all(texts: Iterable[str], registry: Registry) -> list[Matcher]:
-    """Resolve each ``name[:option=value...]``, in order.
+    """Resolve each ``name[:option=value,...]``, in order.
 
     Raises:
         PluginError: no such matcher; lists what was found and where from.
         ConfigError: an option it does not have, or a value it refuses; an index that needs tokens.
     """
-    return [_choose(text, registry) for text in texts]
+    return [choose(text, registry) for text in texts]
 
 
-def _choose(text: str, registry: Registry) -> Matcher:
-    name, *pairs = text.split(":")
-    loaded = registry.prefix(name)
-    if name == "radix":
+def choose(text: str, registry: Registry, label: str | None = None) -> Matcher:
+    """Resolve one, as `kvframe.bench.named.found` does; raises as `choose_all`."""
+    chosen = found("prefix", text, registry)
+    if chosen.name == "radix":
         raise ConfigError(f"--prefix {text}: a trace has keys and no tokens, which radix matches")
-    given = keyed(pairs, f"--prefix {text}")
-    return Matcher(text, loaded, options_of("--prefix", text, loaded.descriptor, given))
+    return Matcher(label or text, chosen.loaded, chosen.options)

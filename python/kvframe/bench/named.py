@@ -4,18 +4,25 @@ import hashlib
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from kvframe.bench.options import OptionOrigins
 from kvframe.config.environment import EnvText
-from kvframe.config.values import build
-from kvframe.descriptors import Descriptor
-from kvframe.errors import ConfigError
-from kvframe.registry import Loaded
+from kvframe.config.policies import Chosen, chosen
+from kvframe.registry import Descriptor, Kind, Loaded, Registry
+from kvframe.registry.lookup import only
+from kvframe.registry.naming import is_place, named
+from kvframe.registry.places import is_module
 
 D = TypeVar("D", bound=Descriptor)
+
+OPTIONS: dict[Kind, str] = {
+    "eviction": "--policy",
+    "admission": "--admission",
+    "prefix": "--prefix",
+}
 
 _CODE = (".py", ".so", ".pyd")
 
@@ -47,20 +54,30 @@ class Named(Generic[D]):
         }
 
 
-def options_of(
-    option: str, text: str, descriptor: Descriptor, given: dict[str, EnvText]
-) -> msgspec.Struct | None:
-    """The options ``given`` to a policy, checked; None if it takes none.
+def found(kind: Kind, text: str, registry: Registry) -> Chosen[Any]:
+    """What ``text`` names: ``PLUGIN``, or ``PLUGIN:OPTION=VALUE[,OPTION=VALUE]``.
+
+    PLUGIN is the name of an installed policy, or the place of one in the making, as
+    `kvframe.registry.places` has them: ``FILE.py:CLASS``, ``MODULE:CLASS``, ``MODULE``.
 
     Raises:
-        ConfigError: an option it does not have, or a value it refuses.
+        PluginError: Not found, not to be imported, or no policy of the kind; or several.
+        ConfigError: An option that it does not have, or a value that it refuses.
     """
-    name, schema = descriptor.name, descriptor.options
-    if schema is None:
-        if given:
-            raise ConfigError(f"{option} {text}: {name} takes no options")
-        return None
-    return build(schema, given, name, OptionOrigins(option))
+    option = OPTIONS[kind]
+    name, given = named(text, f"{option} {text}")
+    loaded: Loaded[Any] = (
+        only(registry.at(name), (kind,), name)
+        if is_bare_module(name, registry)
+        else getattr(registry, kind)(name)
+    )
+    options = {key: EnvText(value) for key, value in given.items()}
+    return chosen(loaded, options, loaded.descriptor.name, OptionOrigins(option), registry)
+
+
+def is_bare_module(name: str, registry: Registry) -> bool:
+    """Whether it is a module's name, and no policy's."""
+    return not is_place(name) and not registry.has(name) and is_module(name)
 
 
 def source_hash(loaded: Loaded[D]) -> str:

@@ -1,10 +1,11 @@
-"""Texts of the command line: lists, fixed choices, ``key=value`` pairs."""
+"""Texts of the command line: lists, fixed choices, origins of values."""
 
 from collections.abc import Iterable, Sequence
 
 from kvframe.config.environment import EnvText
 from kvframe.config.origins import Origins
 from kvframe.errors import ConfigError
+from kvframe.registry.naming import listed
 from kvframe.spelling import did_you_mean
 
 MODES = ("trace", "engine", "timed")
@@ -26,13 +27,14 @@ class OptionOrigins(Origins):
 def split_list(values: Iterable[str], option: str) -> list[str]:
     """Flatten repeated options and comma lists: ``("lru", "opt,fifo")`` to three names, each once.
 
+    A comma before ``OPTION=VALUE`` goes on with the options of the name before it.
+
     Raises:
         ConfigError: an item is empty (``--policy lru,``).
     """
     found: dict[str, None] = {}
     for value in values:
-        for item in value.split(","):
-            name = item.strip()
+        for name in listed(value):
             if not name:
                 raise ConfigError(f"{option} {value!r}: an item of the list is empty")
             found[name] = None

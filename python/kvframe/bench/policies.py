@@ -1,4 +1,4 @@
-"""Policies as the command line names them: ``lru``, ``slru:protected_uses=3``.
+"""Eviction policies as the command line names them: ``lru``, ``slru:protected_uses=3``.
 
 A batched policy takes ``window=N`` besides its own options: how many candidates it is offered at a
 time, 0 for all, in place of what the policy asks for.
@@ -10,16 +10,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from kvframe.bench.named import options_of, source_hash
-from kvframe.bench.options import OptionOrigins, keyed
-from kvframe.config.environment import EnvText
-from kvframe.config.schema import PolicyConfig
-from kvframe.config.values import build
-from kvframe.descriptors import EvictionPolicy
+from kvframe.bench.named import found, source_hash
+from kvframe.config import Chosen
 from kvframe.drivers.asker import Terms
 from kvframe.drivers.eviction import driver
 from kvframe.errors import KVFrameError
 from kvframe.registry import Loaded, Registry
+from kvframe.registry.descriptors import EvictionPolicy
 
 BASELINE, OPTIMUM, BOUND = "lru", "opt", "infinite"
 DEFAULT = ("lru", "foresight", "lfu", "lfuda", "mq", "s3-fifo", OPTIMUM)
@@ -79,22 +76,19 @@ class Choice:
         return EnginePolicy(made, None)
 
 
-def choose(text: str, registry: Registry) -> Choice:
-    """Resolve ``name[:option=value...]``.
+def choose(text: str, registry: Registry, label: str | None = None) -> Choice:
+    """Resolve ``name[:option=value,...]``, as `kvframe.bench.named.found` does.
 
     Raises:
         PluginError: no such policy; lists what was found and where from.
         ConfigError: an option the policy does not have, or a value it refuses.
     """
-    name, *pairs = text.split(":")
-    loaded = registry.eviction(name)
-    given = keyed(pairs, f"--policy {text}")
-    window = _window(loaded, given)
-    options = options_of("--policy", text, loaded.descriptor, given)
-    values = msgspec.to_builtins(options) if options is not None else {}
-    if window is not None:
-        values["window"] = window
-    return Choice(text, loaded, options, values, source_hash(loaded), window)
+    chosen: Chosen[EvictionPolicy] = found("eviction", text, registry)
+    values = msgspec.to_builtins(chosen.options) if chosen.options is not None else {}
+    if chosen.window is not None:
+        values["window"] = chosen.window
+    source = source_hash(chosen.loaded)
+    return Choice(label or text, chosen.loaded, chosen.options, values, source, chosen.window)
 
 
 def choose_all(texts: Iterable[str], registry: Registry) -> list[Choice]:
@@ -125,13 +119,3 @@ def expand(texts: Iterable[str], registry: Registry) -> tuple[list[str], list[st
                 else:
                     names.append(row.name)
     return names, broken
-
-
-def _window(loaded: Loaded[EvictionPolicy], given: dict[str, EnvText]) -> int | None:
-    """Take ``window`` out of what was given, unless it is an option of the policy's own."""
-    schema = loaded.descriptor.options
-    own = schema is not None and "window" in schema.__struct_encode_fields__
-    if loaded.descriptor.make is None or own or "window" not in given:
-        return None
-    table = {"window": given.pop("window")}
-    return build(PolicyConfig, table, loaded.descriptor.name, OptionOrigins("--policy")).window

@@ -14,7 +14,7 @@ import msgspec
 
 from kvframe.bench.prompts import Prompt
 from kvframe.bench.report import Table
-from kvframe.config import CacheConfig, Config, PolicyConfig
+from kvframe.config import CacheConfig, Config, EvictionConfig
 from kvframe.errors import ConfigError
 from kvframe.manager import KVCacheManager
 from kvframe.request import Request
@@ -76,7 +76,7 @@ def replay(
         index="radix",
         partial_hits=reuse == "copies",
     )
-    kv = KVCacheManager(Config(cache=cache, policy=PolicyConfig(eviction=policy)))
+    kv = KVCacheManager(Config(cache=cache, eviction=EvictionConfig(policy=policy)))
     requests = [Request(prompt, partial=True) for prompt in prompts]
     start = time.perf_counter()
     hits = 0

@@ -18,8 +18,8 @@ from typing import Any
 
 import click
 
-from kvframe.discovery import own_version
 from kvframe.errors import KVFrameError
+from kvframe.registry.discovery import own_version
 from kvframe.spelling import did_you_mean
 
 BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141

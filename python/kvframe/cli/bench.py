@@ -18,7 +18,7 @@ from kvframe.bench.locate import KINDS
 from kvframe.bench.report import unfinished
 from kvframe.cli import INTERRUPTED, NearestGroup
 from kvframe.cli.reuse import reuse
-from kvframe.descriptors import Kind
+from kvframe.registry.descriptors import Kind
 
 BELOW_THRESHOLD = 1
 
@@ -64,7 +64,7 @@ def bench(context: click.Context) -> None:
 @_several(
     "--policy",
     "policies",
-    "PLUGIN[:OPTION=VALUE...]",
+    "PLUGIN[:OPTION=VALUE,...]",
     Request.policies,
     "An eviction policy that `kvframe plugins` lists, including opt, opt-forced and infinite; "
     "`all` stands for every one. Or one in the making, as `kvframe bench check` takes it: "
@@ -73,14 +73,14 @@ def bench(context: click.Context) -> None:
 @_several(
     "--admission",
     "admissions",
-    "PLUGIN[:OPTION=VALUE...]",
+    "PLUGIN[:OPTION=VALUE,...]",
     Request.admissions,
     "An admission policy, likewise, to combine with each of the policies.",
 )
 @_several(
     "--prefix",
     "matchers",
-    "PLUGIN[:OPTION=VALUE...]",
+    "PLUGIN[:OPTION=VALUE,...]",
     Request.matchers,
     "A prefix matcher, likewise, except radix: a trace has no tokens.",
 )
@@ -181,7 +181,7 @@ def plot(results: str, output: Path) -> None:
 
 
 @bench.command()
-@click.argument("plugin", metavar="PLUGIN[:OPTION=VALUE...]")
+@click.argument("plugin", metavar="PLUGIN[:OPTION=VALUE,...]")
 @_several(
     "--trace",
     "traces",

@@ -6,15 +6,16 @@ import json
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import click
 
 from kvframe.cli import BAD_INPUT, fail
-from kvframe.config import Resolved
+from kvframe.config import Chosen, Resolved
 from kvframe.config.show import json_schema, show
 from kvframe.drivers import admission, eviction, prefix
 from kvframe.drivers.asker import Terms
-from kvframe.errors import ConfigError
+from kvframe.errors import ConfigError, PluginError
 from kvframe.registry import Registry
 
 
@@ -37,7 +38,7 @@ def check(context: click.Context, file: Path | None, schema: bool) -> None:
     try:
         with redirect_stdout(sys.stderr):
             resolved = _made(file)
-    except ConfigError as error:
+    except (ConfigError, PluginError) as error:
         for said in (str(error), *error.others):
             fail(said)
         if error.unlisted:
@@ -45,22 +46,33 @@ def check(context: click.Context, file: Path | None, schema: bool) -> None:
         context.exit(BAD_INPUT)
     click.echo(show(resolved))
     stores = [tier.config for tier in resolved.tiers if tier.store is not None]
-    if stores and not resolved.config.cache.fingerprint:
+    if stores and not resolved.config.cache.weight_version:
         click.echo(
             f'hint: tier {stores[0].name} (store = "{stores[0].store}") needs '
-            "cache.fingerprint, or an engine that says Tiers(model=...)",
+            "cache.weight_version, or an engine that says Tiers(model=...)",
             err=True,
         )
 
 
 def _made(file: Path | None) -> Resolved:
-    """What the file resolves to; its policies are made, where mistakes of their own show."""
-    resolved = Resolved.load(file)
+    """What the file resolves to; its policies are made, where mistakes of their own show.
+
+    A policy that is named by its place is neither imported nor made: a check runs no code of a
+    file that is not installed.
+    """
+    resolved = Resolved.load(file, imports=False)
     block_size = resolved.config.cache.block_size
-    eviction.driver(resolved.policy, Terms(block_size, resolved.options))
-    admission.driver(resolved.admission, Terms(block_size, resolved.admission_options))
-    prefix.driver(resolved.prefix, Terms(block_size, resolved.prefix_options))
-    for tier in resolved.tiers:
-        eviction.driver(tier.policy, Terms(block_size, tier.policy_options))
-        admission.driver(tier.admission, Terms(block_size, tier.admission_options))
+    evicting = [resolved.eviction, *(tier.eviction for tier in resolved.tiers)]
+    admitting = [resolved.admission, *(tier.admission for tier in resolved.tiers)]
+    matching = [resolved.prefix]
+    for policy in filter(_is_imported, evicting):
+        eviction.driver(policy.loaded, Terms(block_size, policy.options))
+    for gate in filter(_is_imported, admitting):
+        admission.driver(gate.loaded, Terms(block_size, gate.options))
+    for matcher in filter(_is_imported, matching):
+        prefix.driver(matcher.loaded, Terms(block_size, matcher.options))
     return resolved
+
+
+def _is_imported(chosen: Chosen[Any]) -> bool:
+    return chosen.loaded.is_imported

@@ -20,7 +20,8 @@ _COLUMNS = ("name", "kind", "way", "distribution", "version", "state", "source")
 def plugins(as_json: bool) -> None:
     """List every policy and store that is installed.
 
-    A plugin is a package with entry points in the group kvframe. Listing imports each of them;
+    A plugin is a package with entry points in kvframe.eviction, kvframe.admission, kvframe.prefix
+    or kvframe.store, by the kind of what it brings. Listing imports each of them;
     an engine imports only those that its configuration names.
     """
     with redirect_stdout(sys.stderr):  # what plugins print as they are imported is no data

@@ -129,11 +129,11 @@ def _stores(file: Path | None, only: str | None) -> Iterator[tuple[str, PageStor
 @contextmanager
 def _opened(tier: ResolvedTier) -> Iterator[PageStore]:
     name, found = tier.config.name, tier.store
-    if found is None or found.descriptor.make is None:
+    make = None if found is None else found.loaded.descriptor.make
+    if found is None or make is None:
         raise TierError(f"tier {name}: no store below host memory is named")
-    make = found.descriptor.make
     with redirect_stdout(sys.stderr):
-        store = _asked(name, make, tier.store_options)
+        store = _asked(name, make, found.options)
     if not isinstance(store, PageStore):
         raise TierError(f"tier {name}: make() gave a {type(store).__name__}, not a PageStore")
     try:

@@ -6,18 +6,20 @@ line: where, the key's path, the value, what it must be, and the nearest right s
 
 from __future__ import annotations
 
+from kvframe.config.policies import Chosen
 from kvframe.config.schema import (
     AdmissionConfig,
     CacheConfig,
+    EvictionConfig,
     GroupConfig,
     ModelConfig,
     ObserveConfig,
     PluginsConfig,
-    PolicyConfig,
     PrefixConfig,
     PressureConfig,
     RetentionConfig,
     SequenceCapacity,
+    TierAdmissionConfig,
     TierConfig,
 )
 from kvframe.config.tree import Config, Resolved
@@ -25,16 +27,18 @@ from kvframe.config.tree import Config, Resolved
 __all__ = [
     "AdmissionConfig",
     "CacheConfig",
+    "Chosen",
     "Config",
+    "EvictionConfig",
     "GroupConfig",
     "ModelConfig",
     "ObserveConfig",
     "PluginsConfig",
-    "PolicyConfig",
     "PrefixConfig",
     "PressureConfig",
     "Resolved",
     "RetentionConfig",
     "SequenceCapacity",
+    "TierAdmissionConfig",
     "TierConfig",
 ]

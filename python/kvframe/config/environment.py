@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any, cast
 
 from msgspec import inspect
 
 from kvframe.config.limits import MAX_DEPTH, MAX_KEY, MAX_TEXT, check_text
-from kvframe.config.origins import ENV
+from kvframe.config.origins import ENV, join
 from kvframe.config.text import cut
 from kvframe.errors import ConfigError
-from kvframe.spelling import plain
 
 _PREFIX = "KVFRAME_"
 _STEP = "__"
+
+
+class Items(dict[int, Any]):
+    """Items of a list by their numbers, as ``KVFRAME_TIERS__0__CAPACITY`` names one."""
 
 
 class EnvText(str):
@@ -78,33 +81,44 @@ def check_names(env: Mapping[str, str], keys: Iterable[str]) -> None:
         raise ConfigError(f"{name}: names no key; did you mean {right}?")
 
 
-def layer(env: Mapping[str, str], policies: Iterable[str]) -> tuple[dict[str, Any], dict[str, str]]:
+def layer(env: Mapping[str, str], lists: Container[str]) -> tuple[dict[str, Any], dict[str, str]]:
     """The keys that the environment sets.
 
     Args:
         env: The environment.
-        policies: Known names of policies. A variable cannot hold ``-``, so OPT_FORCED means
-            ``opt-forced`` if there is a policy of that name.
+        lists: The sections that are arrays of tables: their items go by number.
 
     Returns:
         The nested tables, whose leaves are `EnvText`, and the origin of each key path.
+
+    Raises:
+        ConfigError: A name or a text is too long, or an item of a list is not named by its number.
     """
-    spelt = {plain(name): name for name in policies}
     tables: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for name, path in variables(env).items():
-        if path[0] in ("policy", "admission", "prefix") and path[1] == "options" and len(path) > 2:
-            path[2] = spelt.get(path[2], path[2])
         _check(name, path, env[name])
-        table = tables
-        for part in path[:-1]:
-            if not isinstance(table.get(part), dict):
-                table[part] = {}
-            table = table[part]
-        table[path[-1]] = EnvText(env[name])
-        for depth in range(1, len(path) + 1):
-            origins[".".join(path[:depth])] = ENV + name
+        parts: list[str | int] = list(path)
+        if path[0] in lists:
+            parts[1] = _number(name, path[1])
+        here, table = "", cast("dict[str | int, Any]", tables)
+        for part, after in zip(parts, [*parts[1:], None], strict=True):
+            here = join(here, part)
+            origins[here] = ENV + name
+            if after is None:
+                table[part] = EnvText(env[name])
+            else:
+                if not isinstance(table.get(part), dict):
+                    table[part] = Items() if isinstance(after, int) else {}
+                table = table[part]
     return tables, origins
+
+
+def _number(name: str, part: str) -> int:
+    if not (part.isdecimal() and part.isascii() and len(part) < 6):
+        example = "KVFRAME_TIERS__0__CAPACITY is how one is named"
+        raise ConfigError(f"{cut(name)}: an item goes by its number, from 0: {example}")
+    return int(part)
 
 
 def _check(name: str, path: Sequence[str], text: object) -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import TracebackType
 
 from kvframe.config.limits import MAX_ERRORS
-from kvframe.errors import ConfigError
+from kvframe.errors import ConfigError, PluginError
+
+Fault = ConfigError | PluginError
 
 
 class Faults:
-    """What is wrong with a table, in the order of its keys.
+    """What is wrong with a configuration, in the order of its keys.
 
     Used as a context around each value: its error is kept, and the next value is looked at.
     """
 
     def __init__(self) -> None:
-        self._first: ConfigError | None = None
+        self._first: Fault | None = None
         self._others: list[str] = []
         self._uncounted = 0
 
@@ -28,12 +31,12 @@ class Faults:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        if not isinstance(error, ConfigError):
+        if not isinstance(error, Fault):
             return False
         self.add(error)
         return True
 
-    def add(self, error: ConfigError) -> None:
+    def add(self, error: Fault) -> None:
         """Keep an error, and those that go with it."""
         if self._first is None:
             self._first, told = error, list(error.others)
@@ -42,6 +45,11 @@ class Faults:
         room = max(MAX_ERRORS - 1 - len(self._others), 0)
         self._others += told[:room]
         self._uncounted += len(told[room:]) + error.unlisted
+
+    def add_all(self, errors: Iterable[Fault]) -> None:
+        """Keep every error of a rule."""
+        for error in errors:
+            self.add(error)
 
     def is_full(self) -> bool:
         """Whether as many are kept as are listed; then one more is counted and nothing else."""
@@ -53,7 +61,7 @@ class Faults:
         """Raise the first, if there is one.
 
         Raises:
-            ConfigError: The first error that was kept.
+            ConfigError, PluginError: The first error that was kept.
         """
         if self._first is not None:
             self._first.others, self._first.unlisted = tuple(self._others), self._uncounted

@@ -31,7 +31,7 @@ def key_lines(text: str, root: str = "") -> dict[str, int]:
             table = join(name, index)
             lines[table] = number
         elif match := _TABLE.match(line):
-            table = _path(match[1])
+            table = _numbered(_path(match[1]), counts)
             _note(lines, "", table, number)
         elif match := _PAIR.match(line):
             _note(lines, table, _path(match[1]), number)
@@ -40,6 +40,16 @@ def key_lines(text: str, root: str = "") -> dict[str, int]:
     prefix = root + "."
     below = {path.removeprefix(prefix): n for path, n in lines.items() if path.startswith(prefix)}
     return below | ({"": lines[root]} if root in lines else {})
+
+
+def _numbered(table: str, counts: dict[str, int]) -> str:
+    """The path of a table, where an array's name stands for its last item."""
+    plain = path = ""
+    for part in table.split("."):
+        plain, path = join(plain, part), join(path, part)
+        if plain in counts:
+            path = join(path, counts[plain])
+    return path
 
 
 def _note(lines: dict[str, int], table: str, key: str, number: int) -> None:

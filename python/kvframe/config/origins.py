@@ -59,6 +59,11 @@ class Origins:
                 self._known.pop(below, None)
                 forgotten.append(below)
 
+    def forget(self, path: str) -> None:
+        """Note that no layer sets ``path`` any more, nor what lies below it."""
+        self._forget_below(path)
+        self._known.pop(path, None)
+
     def of(self, path: str) -> str:
         """The origin of ``path``, ``default`` if no layer set it."""
         return self._known.get(path, DEFAULT)

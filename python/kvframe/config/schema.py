@@ -20,13 +20,7 @@ Budget = Annotated[
         "again. If not given, there is no limit."
     ),
 ]
-OptionTables = Annotated[
-    dict[str, dict[str, Any]],
-    Meta(description="A table of options for each policy, checked by that policy's schema."),
-]
-PolicyOptions = Annotated[
-    dict[str, Any], Meta(description="That policy's options, checked by its schema.")
-]
+OnError = Literal["fallback", "raise"]
 
 
 class SequenceCapacity(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -70,7 +64,7 @@ class CacheConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     null_block: Annotated[
         bool, Meta(description="Reserve block id 0, for engines that pad block tables with it.")
     ] = False
-    fingerprint: Annotated[
+    weight_version: Annotated[
         str,
         Meta(
             description="Names the model's weights; part of every prefix key. A tier with a store "
@@ -177,16 +171,20 @@ class GroupConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     ] = None
 
 
-class PolicyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[policy]``: which policies decide, and how."""
+class EvictionConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[eviction]``: which policy says what is evicted next, and how it is asked."""
 
-    eviction: Annotated[
-        str, Meta(description="Name of the eviction policy; see: kvframe plugins.")
+    policy: Annotated[
+        str, Meta(description="Name or place of the eviction policy; see: kvframe plugins.")
     ] = "lru"
+    options: Annotated[
+        dict[str, Any], Meta(description="That policy's options, checked by its schema.")
+    ] = field(default_factory=dict)
     on_error: Annotated[
-        Literal["fallback", "raise"],
-        Meta(description="When a policy misbehaves: fall back to the built-in order, or raise."),
+        OnError,
+        Meta(description="When the policy misbehaves: fall back to the built-in order, or raise."),
     ] = "fallback"
+    budget_ms: Budget = None
     window: Annotated[
         Annotated[int, Meta(ge=0, le=1024)] | None,
         Meta(
@@ -194,22 +192,21 @@ class PolicyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             "the policy asks for, or 256."
         ),
     ] = None
-    budget_ms: Budget = None
-    options: OptionTables = field(default_factory=dict)
 
 
 class AdmissionConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[admission]``: which committed blocks become findable, and stay when their owner ends."""
 
     policy: Annotated[
-        str, Meta(description="Name of the admission policy; see: kvframe plugins.")
+        str, Meta(description="Name or place of the admission policy; see: kvframe plugins.")
     ] = "always"
+    options: Annotated[
+        dict[str, Any], Meta(description="That policy's options, checked by its schema.")
+    ] = field(default_factory=dict)
     on_error: Annotated[
-        Literal["fallback", "raise"],
-        Meta(description="When the policy misbehaves: keep everything, or raise."),
+        OnError, Meta(description="When the policy misbehaves: keep everything, or raise.")
     ] = "fallback"
     budget_ms: Budget = None
-    options: OptionTables = field(default_factory=dict)
 
 
 class PrefixConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -218,25 +215,25 @@ class PrefixConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     policy: Annotated[
         str | None,
         Meta(
-            description="Name of the prefix matcher; see: kvframe plugins. If not given, the index "
-            "that cache.index names, and all that it finds."
-        ),
-    ] = None
-    on_error: Annotated[
-        Literal["fallback", "raise"],
-        Meta(description="When the matcher misbehaves: match without it, or raise."),
-    ] = "fallback"
-    budget_ms: Annotated[
-        Annotated[float, Meta(gt=0)] | None,
-        Meta(
-            description="A matcher in Python that takes longer than this for an answer is not "
-            "asked again. If not given, there is no limit."
+            description="Name or place of the prefix matcher; see: kvframe plugins. If not given, "
+            "the index that cache.index names, and all that it finds."
         ),
     ] = None
     options: Annotated[
-        dict[str, dict[str, Any]],
-        Meta(description="A table of options for each matcher, checked by that matcher's schema."),
+        dict[str, Any], Meta(description="That matcher's options, checked by its schema.")
     ] = field(default_factory=dict)
+    on_error: Annotated[
+        OnError, Meta(description="When the matcher misbehaves: match without it, or raise.")
+    ] = "fallback"
+    budget_ms: Budget = None
+
+
+class TierAdmissionConfig(AdmissionConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[tiers.admission]``: what enters the tier, and when."""
+
+    policy: Annotated[
+        str, Meta(description="Name or place of the admission policy; see: kvframe plugins.")
+    ] = "write-through"
 
 
 class TierConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -257,18 +254,11 @@ class TierConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             "is off."
         ),
     ]
-    eviction: Annotated[
-        str, Meta(description="Name of its eviction policy; see: kvframe plugins.")
-    ] = "lru"
-    eviction_options: PolicyOptions = field(default_factory=dict)
-    admission: Annotated[
-        str,
-        Meta(
-            description="Name of the admission policy that says what enters, and when; see: "
-            "kvframe plugins."
-        ),
-    ] = "write-through"
-    admission_options: PolicyOptions = field(default_factory=dict)
+    options: Annotated[
+        dict[str, Any], Meta(description="The store's options, checked by its schema.")
+    ] = field(default_factory=dict)
+    eviction: EvictionConfig = field(default_factory=EvictionConfig)
+    admission: TierAdmissionConfig = field(default_factory=TierAdmissionConfig)
     in_flight: Annotated[
         Count, Meta(description="Most pages on their way in and out at once; more are refused.")
     ] = 4096
@@ -311,13 +301,10 @@ class TierConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         Literal["none", "fp8"],
         Meta(description="Of pages in a store: fp8 halves 16-bit KV, is lossy, and is named."),
     ] = "none"
-    options: Annotated[
-        dict[str, Any], Meta(description="The store's options, checked by its schema.")
-    ] = field(default_factory=dict)
 
 
 class PluginsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[plugins]``: which installed packages may load, by distribution or by policy name."""
+    """``[plugins]``: which installed packages may load, and which files and modules."""
 
     allow: Annotated[
         list[str], Meta(description="If not empty, only these and the built-in ones may load.")
@@ -325,6 +312,13 @@ class PluginsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     block: Annotated[list[str], Meta(description="These may not load.")] = field(
         default_factory=list
     )
+    places: Annotated[
+        list[str],
+        Meta(
+            description="Files, folders and modules whose policies may be named by their place, as "
+            '"deep.py:DeepFirst".'
+        ),
+    ] = field(default_factory=list)
 
 
 class ObserveConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from kvframe.config.origins import join
+from kvframe.config.policies import Chosen
 from kvframe.config.rules import reusable_unit
 from kvframe.config.sizes import rounded
 from kvframe.config.text import key, toml
 from kvframe.config.tree import Config, Resolved
-from kvframe.registry import Loaded, Registry
+from kvframe.registry import KINDS, Kind, Loaded, Registry
+
+_SECTIONS: dict[str, Kind] = {
+    "EvictionConfig": "eviction",
+    "AdmissionConfig": "admission",
+    "TierAdmissionConfig": "admission",
+    "PrefixConfig": "prefix",
+    "TierConfig": "store",
+}
+"""Tables that name a policy or a store, beside its options."""
 
 
 def show(resolved: Resolved) -> str:
@@ -26,31 +37,29 @@ def show(resolved: Resolved) -> str:
 def json_schema(registry: Registry) -> dict[str, Any]:
     """The JSON schema of kvframe.toml, for editors.
 
-    The options of every policy that ``registry`` can import are part of it.
+    The options of every policy and store that ``registry`` can import are part of it: each where
+    the key beside them names it.
     """
-    options: dict[str, dict[str, Any]] = {"eviction": {}, "admission": {}, "prefix": {}}
+    options: dict[Kind, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
     for row in registry.list():
-        if row.kind == "eviction" and row.state == "ok":
-            struct = registry.eviction(row.name).descriptor.options
-            options["eviction"][row.name] = _options_schema(struct)
-        elif row.kind == "admission" and row.state == "ok":
-            struct = registry.admission(row.name).descriptor.options
-            options["admission"][row.name] = _options_schema(struct)
-        elif row.kind == "prefix" and row.state == "ok":
-            struct = registry.prefix(row.name).descriptor.options
-            options["prefix"][row.name] = _options_schema(struct)
+        if row.kind is not None and row.state == "ok":
+            loaded: Loaded[Any] = getattr(registry, row.kind)(row.name)
+            options[row.kind].append(_where_named(row.kind, row.name, loaded.descriptor.options))
     schema: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     schema |= msgspec.json.schema(Config)
-    sections = {
-        "eviction": "PolicyConfig",
-        "admission": "AdmissionConfig",
-        "prefix": "PrefixConfig",
-    }
-    for kind, section in sections.items():
-        schema["$defs"][section]["properties"]["options"]["properties"] = options[kind]
+    for section, kind in _SECTIONS.items():
+        schema["$defs"][section]["allOf"] = options[kind]
     for definition in schema["$defs"].values():
         definition["description"] = " ".join(definition["description"].split())
     return schema
+
+
+def _where_named(kind: Kind, name: str, struct: type[msgspec.Struct] | None) -> dict[str, Any]:
+    key = "store" if kind == "store" else "policy"
+    return {
+        "if": {"properties": {key: {"const": name}}, "required": [key]},
+        "then": {"properties": {"options": _options_schema(struct)}},
+    }
 
 
 def _options_schema(struct: type[msgspec.Struct] | None) -> dict[str, Any]:
@@ -62,7 +71,7 @@ def _options_schema(struct: type[msgspec.Struct] | None) -> dict[str, Any]:
 
 
 def _summary(resolved: Resolved) -> list[str]:
-    cache, policy = resolved.config.cache, resolved.policy
+    cache = resolved.config.cache
     blocks = resolved.capacity_blocks
     size = f"{blocks:,} blocks of {cache.block_size} tokens ({blocks * cache.block_size:,} tokens"
     if resolved.block_bytes is not None:
@@ -74,29 +83,24 @@ def _summary(resolved: Resolved) -> list[str]:
         for name, unused in resolved.padding.items()
         if unused
     ]
-    descriptor, gate, matcher = policy.descriptor, resolved.admission, resolved.prefix
-    skipped = resolved.unchecked
+    named: list[tuple[str, Chosen[Any]]] = [("eviction", resolved.eviction)]
+    if resolved.admission.name != "always":
+        named.append(("admission", resolved.admission))
+    if resolved.prefix.loaded.descriptor.way != "builtin":
+        named.append(("prefixes", resolved.prefix))
     return [
         f"# {resolved.file or 'no file'}: fine",
         f"# {size})",
         *shared,
         *padded,
-        f"# eviction by {descriptor.name}: {_from(policy)}",
-        *(
-            [f"# admission by {gate.descriptor.name}: {_from(gate)}"]
-            if gate.descriptor.name != "always"
-            else []
-        ),
-        *(
-            [f"# prefixes by {matcher.descriptor.name}: {_from(matcher)}"]
-            if matcher.descriptor.way != "builtin"
-            else []
-        ),
-        *(f"# {name}: not checked, for its policy is not loaded" for name in skipped),
+        *(f"# {what} by {chosen.name}: {_from(chosen.loaded)}" for what, chosen in named),
+        *(f"# {path}: not checked, for a check imports no place" for path in resolved.unchecked),
     ]
 
 
 def _from(loaded: Loaded[Any]) -> str:
+    if not loaded.is_imported:
+        return f"{loaded.plugin}, not imported"
     origin = f"{loaded.distribution} {loaded.version}".rstrip()
     return f"{loaded.descriptor.way}, from {origin}"
 
@@ -110,9 +114,9 @@ def _rows(tables: dict[str, Any], resolved: Resolved, path: str = "") -> Iterato
             below_origins = sorted({origins[join(here, part)] for part in value})
             yield f"{key(name)} = {toml(value)}", ", ".join(below_origins)
         elif isinstance(value, dict) and value:
-            below.append((f"[{here}]", here, value))
+            below.append((f"[{_header(here)}]", here, value))
         elif isinstance(value, list) and value and isinstance(value[0], dict):
-            below += [(f"[[{here}]]", join(here, i), item) for i, item in enumerate(value)]
+            below += [(f"[[{_header(here)}]]", join(here, i), item) for i, item in enumerate(value)]
         else:
             yield f"{key(name)} = {toml(value)}", origins[here]
     for header, here, table in below:
@@ -120,3 +124,8 @@ def _rows(tables: dict[str, Any], resolved: Resolved, path: str = "") -> Iterato
             yield "", ""
             yield header, ""
         yield from _rows(table, resolved, here)
+
+
+def _header(path: str) -> str:
+    """A table's name in TOML, where an item of an array is the last one above."""
+    return re.sub(r"\[\d+\]", "", path)

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kvframe.config.environment import Items
 from kvframe.config.limits import check_text, check_tree
 from kvframe.config.lines import key_lines
-from kvframe.config.origins import Origins, join, parent
+from kvframe.config.origins import ENV, Origins, join, parent
 from kvframe.config.text import cut
 from kvframe.errors import ConfigError
 from kvframe.files import CONFIG_BYTES, FileError, read_regular
@@ -69,27 +70,59 @@ def merge(
     origin: Callable[[str], str],
     path: str = "",
 ) -> None:
-    """Lay ``tables`` over ``into``: tables are merged, all else is replaced. Notes the origins."""
+    """Lay ``tables`` over ``into``: tables are merged, all else is replaced. Notes the origins.
+
+    Raises:
+        ConfigError: An item of an array is numbered past its end.
+    """
     for name, value in tables.items():
         here = join(path, str(name))
-        if isinstance(value, Mapping):
+        if isinstance(value, Items):
+            _merge_items(into.setdefault(name, []), value, origins, origin, here)
+        elif isinstance(value, Mapping):
             if not isinstance(into.get(name), dict):
                 into[name] = {}
                 origins.set(here, origin(here))
             merge(into[name], value, origins, origin, here)
         else:
-            into[name] = value
             origins.set(here, origin(here))
-            _note_items(value, origins, origin, here)
+            into[name] = _copied(value, origins, origin, here)
 
 
-def _note_items(value: object, origins: Origins, origin: Callable[[str], str], path: str) -> None:
-    if isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            here = join(path, index)
+def _copied(value: Any, origins: Origins, origin: Callable[[str], str], path: str) -> Any:
+    """The value; the tables in an array are copied, for a later layer may change them."""
+    if not isinstance(value, list | tuple):
+        return value
+    items = []
+    for index, item in enumerate(value):
+        here = join(path, index)
+        origins.set(here, origin(here))
+        if isinstance(item, Mapping):
+            table: dict[str, Any] = {}
+            merge(table, item, origins, origin, here)
+            item = table
+        items.append(item)
+    return items
+
+
+def _merge_items(
+    into: object, items: Items, origins: Origins, origin: Callable[[str], str], path: str
+) -> None:
+    if not isinstance(into, list):  # `build` refuses it
+        return
+    for index, item in sorted(items.items()):
+        here = join(path, index)
+        if index > len(into):
+            told = f"there is no item before it: {path} has {len(into)}, numbered from 0"
+            raise ConfigError(f"{origin(here).removeprefix(ENV)}: {here}: {told}")
+        if not isinstance(item, Mapping):
+            into[index : index + 1] = [item]
             origins.set(here, origin(here))
-            if isinstance(item, Mapping):
-                merge({}, item, origins, origin, here)
+            continue
+        if index == len(into) or not isinstance(into[index], dict):
+            into[index : index + 1] = [{}]
+            origins.set(here, origin(here))
+        merge(into[index], item, origins, origin, here)
 
 
 def _read(file: Path) -> str:

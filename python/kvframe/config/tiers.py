@@ -1,18 +1,18 @@
-"""``[[tiers]]``: who keeps the bytes, who says what dies, and how many pages fit."""
+"""``[[tiers]]``: what keeps the bytes, what says which are evicted, and how many pages fit."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
-
+from kvframe.config.faults import Faults
 from kvframe.config.origins import Origins, join
-from kvframe.config.rules import build_options, find
+from kvframe.config.policies import Chosen, Finder
 from kvframe.config.schema import MAX_BLOCKS, TierConfig
 from kvframe.config.sizes import UNITS, parse_bytes
-from kvframe.descriptors import AdmissionPolicy, EvictionPolicy, TierStore
-from kvframe.registry import Loaded, Registry
+from kvframe.errors import ConfigError
+from kvframe.registry.descriptors import AdmissionPolicy, EvictionPolicy, TierStore
 
 if TYPE_CHECKING:
     from kvframe.config.tree import Config
@@ -29,122 +29,99 @@ class ResolvedTier:
     Attributes:
         config: Every value.
         pages: Pages that fit; one is a block of every layer group.
-        policy: Its eviction policy, imported.
-        policy_options: That policy's checked options; None if it takes none.
-        admission: Its admission policy, imported.
-        admission_options: That policy's checked options; None if it takes none.
-        store: What keeps its bytes, imported; None for host memory.
-        store_options: Its checked options; None if it takes none.
+        eviction: Its eviction policy, imported, with its options.
+        admission: Its admission policy likewise.
+        store: What keeps its bytes likewise; None for host memory.
     """
 
     config: TierConfig
     pages: int
-    policy: Loaded[EvictionPolicy]
-    policy_options: msgspec.Struct | None
-    admission: Loaded[AdmissionPolicy]
-    admission_options: msgspec.Struct | None
-    store: Loaded[TierStore] | None = None
-    store_options: msgspec.Struct | None = None
-
-    @property
-    def policy_values(self) -> dict[str, Any]:
-        """The policy's options as plain values, as the core takes them."""
-        return _values(self.policy_options)
-
-    @property
-    def admission_values(self) -> dict[str, Any]:
-        """The admission policy's options likewise."""
-        return _values(self.admission_options)
+    eviction: Chosen[EvictionPolicy]
+    admission: Chosen[AdmissionPolicy]
+    store: Chosen[TierStore] | None = None
 
 
-def _values(options: msgspec.Struct | None) -> dict[str, Any]:
-    if options is None:
-        return {}
-    values: dict[str, Any] = msgspec.to_builtins(options)
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def resolve_tiers(
-    config: Config, registry: Registry, origins: Origins, page_bytes: int
-) -> tuple[ResolvedTier, ...]:
-    """The tiers of a configuration, without those that are off.
-
-    Raises:
-        ConfigError: A value is impossible, or does not go with another.
-        PluginError: A policy or a store is not found, blocked or broken.
-    """
-    _check_names(config, origins)
-    given = ((join("tiers", index), tier) for index, tier in enumerate(config.tiers))
-    found = [(path, tier) for path, tier in given if tier.capacity != 0]
-    if found and config.cache.hash == "xxh3-128":
-        raise origins.error(
-            "cache.hash",
-            config.cache.hash,
-            "tiers need a cryptographic hash: they keep no tokens to compare",
-        )
-    return tuple(
-        _resolve(tier, path, registry, origins, page_bytes, first=place == 0)
-        for place, (path, tier) in enumerate(found)
-    )
-
-
-def _check_names(config: Config, origins: Origins) -> None:
+def check_tiers(config: Config, origins: Origins) -> Iterator[ConfigError]:
+    """Names are unique, marks rise, host memory comes first and holds pages as they are."""
     names = [tier.name for tier in config.tiers]
     for index, tier in enumerate(config.tiers):
         here = join("tiers", index)
         if tier.name in names[:index]:
-            raise origins.error(join(here, "name"), tier.name, "is another tier's name too")
+            yield origins.error(join(here, "name"), tier.name, "is another tier's name too")
         if tier.name == MOVED:
             reason = "stands for the directions in the tiers' counters: take another"
-            raise origins.error(join(here, "name"), tier.name, reason)
+            yield origins.error(join(here, "name"), tier.name, reason)
         if tier.low > tier.high:
-            raise origins.error(join(here, "low"), tier.low, f"must be at most high = {tier.high}")
-
-
-def _resolve(
-    tier: TierConfig,
-    path: str,
-    registry: Registry,
-    origins: Origins,
-    page_bytes: int,
-    *,
-    first: bool,
-) -> ResolvedTier:
-    pages = _pages(tier, join(path, "capacity"), origins, page_bytes)
-    policy = find(registry.eviction, tier.eviction, join(path, "eviction"), origins)
-    if policy.descriptor.replay_only:
-        raise origins.error(
-            join(path, "eviction"), tier.eviction, "ranks no pages of a tier: take another"
+            yield origins.error(join(here, "low"), tier.low, f"must be at most high = {tier.high}")
+    on = _on(config)
+    if on and config.cache.hash == "xxh3-128":
+        yield origins.error(
+            "cache.hash",
+            config.cache.hash,
+            "tiers need a cryptographic hash: they keep no tokens to compare",
         )
-    options_path = join(path, "eviction_options")
-    options = build_options(policy.descriptor, tier.eviction_options, options_path, origins)
-    gate = find(registry.admission, tier.admission, join(path, "admission"), origins)
-    options_path = join(path, "admission_options")
-    gating = build_options(gate.descriptor, tier.admission_options, options_path, origins)
-    if first != (tier.store == HOST):
-        reason = "the first tier is host memory, and those below are not"
-        raise origins.error(join(path, "store"), tier.store, reason)
-    if first:
+    for place, (path, tier) in enumerate(on):
+        first = place == 0
+        if first != (tier.store == HOST):
+            reason = "the first tier is host memory, and those below are not"
+            yield origins.error(join(path, "store"), tier.store, reason)
+        if not first:
+            continue
         for key in ("compression", "quantise"):
             if getattr(tier, key) != "none":
                 reason = "host memory holds pages as they are: say it of a tier below"
-                raise origins.error(join(path, key), getattr(tier, key), reason)
+                yield origins.error(join(path, key), getattr(tier, key), reason)
         for name, value in tier.options.items():
             where = join(join(path, "options"), name)
-            raise origins.error(where, value, "host memory takes no options")
-        return ResolvedTier(tier, pages, policy, options, gate, gating)
-    store = find(registry.tier, tier.store, join(path, "store"), origins)
-    made = build_options(store.descriptor, tier.options, join(path, "options"), origins)
-    return ResolvedTier(tier, pages, policy, options, gate, gating, store, made)
+            yield origins.error(where, value, "host memory takes no options")
 
 
-def _pages(tier: TierConfig, path: str, origins: Origins, page_bytes: int) -> int:
+def _on(config: Config) -> list[tuple[str, TierConfig]]:
+    given = ((join("tiers", index), tier) for index, tier in enumerate(config.tiers))
+    return [(path, tier) for path, tier in given if tier.capacity != 0]
+
+
+def resolve_tiers(
+    config: Config, finder: Finder, page_bytes: int | None, faults: Faults
+) -> tuple[ResolvedTier, ...]:
+    """The tiers of a configuration that are on; what is wrong with one goes to ``faults``."""
+    tiers = []
+    for path, tier in _on(config):
+        with faults:
+            tiers.append(_resolve(tier, path, finder, page_bytes))
+    return tuple(tiers)
+
+
+def _resolve(tier: TierConfig, path: str, finder: Finder, page_bytes: int | None) -> ResolvedTier:
+    faults, known, origins = Faults(), finder.registry, finder.origins
+    with faults:
+        pages = _pages(tier, join(path, "capacity"), origins, page_bytes)
+    with faults:
+        table, here = tier.eviction, join(path, "eviction")
+        eviction = finder.choose(known.eviction, "eviction", table.policy, table.options, here)
+        if eviction.loaded.descriptor.replay_only:
+            reason = "ranks no pages of a tier: take another"
+            raise origins.error(join(here, "policy"), table.policy, reason)
+    with faults:
+        gate, here = tier.admission, join(path, "admission")
+        admission = finder.choose(known.admission, "admission", gate.policy, gate.options, here)
+    store = None
+    if tier.store != HOST:
+        with faults:
+            store = finder.choose(known.store, "store", tier.store, tier.options, path, "store")
+    faults.tell()
+    return ResolvedTier(tier, pages, eviction, admission, store)
+
+
+def _pages(tier: TierConfig, path: str, origins: Origins, page_bytes: int | None) -> int:
     if isinstance(tier.capacity, int):
         return tier.capacity
     size = parse_bytes(tier.capacity)
     if size is None:
         reason = f'must be pages (4096), or bytes with a unit ("64 GiB"; {UNITS})'
         raise origins.error(path, tier.capacity, reason)
+    if page_bytes is None:  # what is wrong with the model is told already
+        return 0
     if not page_bytes:
         raise origins.error(path, tier.capacity, "bytes need [model], which says what a page takes")
     pages = size // page_bytes

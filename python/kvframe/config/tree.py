@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,36 +13,33 @@ import numpy as np
 from msgspec import Struct, field
 
 from kvframe.arguments import shown
-from kvframe.config import environment, sources
-from kvframe.config.capacity import block_bytes, capacity_blocks, check_model, page_bytes
+from kvframe.config import environment, rules, sources
+from kvframe.config.capacity import capacity_blocks, check_model, page_bytes
+from kvframe.config.faults import Faults
 from kvframe.config.limits import check_tree
 from kvframe.config.origins import KEYWORD, Origins, join
-from kvframe.config.rules import (
-    check_groups,
-    check_options,
-    check_pressure,
-    find_admission,
-    find_eviction,
-    find_prefix,
-)
+from kvframe.config.policies import Chosen, Finder, forget_options, spread
 from kvframe.config.schema import (
     AdmissionConfig,
     CacheConfig,
+    EvictionConfig,
     GroupConfig,
     ModelConfig,
     ObserveConfig,
     PluginsConfig,
-    PolicyConfig,
     PrefixConfig,
     PressureConfig,
     RetentionConfig,
     TierConfig,
 )
-from kvframe.config.tiers import ResolvedTier, resolve_tiers
-from kvframe.config.values import build, plain
-from kvframe.descriptors import AdmissionPolicy, EvictionPolicy, Kind, PrefixMatcher
+from kvframe.config.tiers import ResolvedTier, check_tiers, resolve_tiers
+from kvframe.config.values import build, build_values, plain
 from kvframe.errors import ConfigError
-from kvframe.registry import Loaded, Registry
+from kvframe.registry.descriptors import AdmissionPolicy, EvictionPolicy, PrefixMatcher
+from kvframe.registry.lookup import Registry
+
+LISTS = ("groups", "tiers")
+"""Sections that are arrays of tables."""
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -54,7 +51,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         cache: The block pool and the prefix index.
         model: The shape of its KV, for capacities in bytes; None if there is none.
         groups: The layer groups.
-        policy: The eviction policy.
+        eviction: The eviction policy.
         admission: The admission policy.
         prefix: The prefix matcher.
         pressure: When room counts as scarce.
@@ -67,7 +64,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     cache: CacheConfig = field(default_factory=CacheConfig)
     model: ModelConfig | None = None
     groups: list[GroupConfig] = field(default_factory=lambda: [GroupConfig(name="full")])
-    policy: PolicyConfig = field(default_factory=PolicyConfig)
+    eviction: EvictionConfig = field(default_factory=EvictionConfig)
     admission: AdmissionConfig = field(default_factory=AdmissionConfig)
     prefix: PrefixConfig = field(default_factory=PrefixConfig)
     pressure: PressureConfig = field(default_factory=PressureConfig)
@@ -90,6 +87,47 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """
         return Resolved.load(path, env=env, **sections).config
 
+    @classmethod
+    def of(
+        cls,
+        *,
+        block_size: int | None = None,
+        capacity: int | str | Mapping[str, int] | None = None,
+        eviction: str | Mapping[str, Any] | EvictionConfig | None = None,
+        admission: str | Mapping[str, Any] | AdmissionConfig | None = None,
+        prefix: str | Mapping[str, Any] | PrefixConfig | None = None,
+        **sections: Any,
+    ) -> Config:
+        """The configuration that keywords say; no file and no variable is read.
+
+        Args:
+            block_size: ``cache.block_size``.
+            capacity: ``cache.capacity``.
+            eviction: The eviction policy as it is named everywhere: ``"lru"``,
+                ``"w-tinylfu:window_percent=2"``, ``"deep.py:DeepFirst"``; or its section.
+            admission: The admission policy, likewise.
+            prefix: The prefix matcher, likewise.
+            **sections: A mapping, or a section's class, for each further section, as
+                ``observe={"statistics": False}``.
+
+        Raises:
+            ConfigError: A section or a key is unknown, or a value is of the wrong type.
+        """
+        named = {"eviction": eviction, "admission": admission, "prefix": prefix}
+        for name, given in named.items():
+            if given is not None:
+                sections[name] = {"policy": given} if isinstance(given, str) else given
+        data = {name: _unstructured(given) for name, given in sections.items()}
+        for key, value in (("block_size", block_size), ("capacity", capacity)):
+            if value is None:
+                continue
+            cache = data.setdefault("cache", {})
+            if isinstance(cache, dict):  # `build` refuses all else
+                if key in cache:
+                    raise ConfigError(f"cache.{key} = {shown(value)}: is given twice")
+                cache[key] = _unstructured(value)
+        return build(cls, data, "", Origins(), root=cls)
+
     def resolve(self, registry: Registry | None = None) -> Resolved:
         """Check every value, load the policies, count the blocks.
 
@@ -104,7 +142,9 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """
         data, defaults = self.plain(), dict(_leaves(Config().plain()))
         given = [path for path, value in _leaves(data) if defaults.get(path, _leaves) != value]
-        return _resolve(data, Origins(dict.fromkeys(given, KEYWORD)), None, registry)
+        origins = Origins(dict.fromkeys(given, KEYWORD))
+        spread(data, data, origins)
+        return _resolve(data, origins, None, registry)
 
     def plain(self) -> dict[str, Any]:
         """The tables as TOML would hold them: keys without a value are left out."""
@@ -124,14 +164,11 @@ class Resolved:
         block_bytes: Bytes of a page, which has room for a block of any group; None if neither
             ``[model]`` nor every group says.
         page_bytes: Bytes of a page that each group uses; the rest is padding. Empty likewise.
-        policy: The eviction policy, imported.
-        options: Its checked options; None if it takes none.
-        admission: The admission policy, imported.
-        admission_options: Its checked options; None if it takes none.
-        prefix: The prefix matcher, imported; the core's index if none is named.
-        prefix_options: Its checked options; None if it takes none.
+        eviction: The eviction policy, imported, with its checked options.
+        admission: The admission policy likewise.
+        prefix: The prefix matcher likewise; the core's index if none is named.
         tiers: The tiers below the pool, nearest first, without those that are off.
-        unchecked: Tables of options (``policy.options.NAME``) whose policy is not loaded.
+        unchecked: Tables of options (``eviction.options``) of what was not imported.
         file: The file that was read, if any.
     """
 
@@ -140,25 +177,12 @@ class Resolved:
     capacity_blocks: int
     block_bytes: int | None
     page_bytes: tuple[int, ...]
-    policy: Loaded[EvictionPolicy]
-    options: Struct | None
-    admission: Loaded[AdmissionPolicy]
-    admission_options: Struct | None
-    prefix: Loaded[PrefixMatcher]
-    prefix_options: Struct | None
+    eviction: Chosen[EvictionPolicy]
+    admission: Chosen[AdmissionPolicy]
+    prefix: Chosen[PrefixMatcher]
     tiers: tuple[ResolvedTier, ...] = ()
     unchecked: tuple[str, ...] = ()
     file: Path | None = None
-
-    @property
-    def policy_options(self) -> dict[str, Any]:
-        """The chosen policy's options as plain values, as the core takes them."""
-        return dict(self.config.policy.options.get(self.policy.descriptor.name, {}))
-
-    @property
-    def admission_values(self) -> dict[str, Any]:
-        """The admission policy's options as plain values, as the core takes them."""
-        return dict(self.config.admission.options.get(self.admission.descriptor.name, {}))
 
     @property
     def padding(self) -> dict[str, int]:
@@ -174,6 +198,7 @@ class Resolved:
         *,
         env: Mapping[str, str] | None = None,
         registry: Registry | None = None,
+        imports: bool = True,
         **sections: Any,
     ) -> Resolved:
         """Resolve defaults, a file, the environment and keywords, each overriding those before it.
@@ -184,11 +209,13 @@ class Resolved:
             env: The environment; `os.environ` if None. ``KVFRAME_CACHE__BLOCK_SIZE=32`` sets
                 cache.block_size.
             registry: Where policies are found; one with the lists of ``[plugins]`` if None.
+            imports: Whether policies that are named by their place are imported. If not, their
+                options stay unchecked, and no manager can be made of what is resolved.
             **sections: A mapping for each section to change, as ``cache={"block_size": 32}``.
 
         Raises:
             ConfigError: A source cannot be read, holds an unknown key, or a value is of the wrong
-                type or impossible.
+                type or impossible. The first error is raised; `ConfigError.others` has the next.
             PluginError: A policy or a store is not found, blocked or broken.
         """
         env = os.environ if env is None else env
@@ -203,61 +230,173 @@ class Resolved:
         file = sources.find(Path()) if path is None else Path(path)
         if file is not None:
             tables, origin = sources.read(file)
-            sources.merge(data, tables, origins, origin)
+            _lay(data, tables, origins, origin)
         environment.check_names(env, _keys())
         if environment.variables(env):
-            tables, names = environment.layer(env, _policy_names(data))
-            sources.merge(data, tables, origins, names.__getitem__)
+            tables, names = environment.layer(env, LISTS)
+            defaults = Config().plain()
+            for section in LISTS:
+                if isinstance(tables.get(section), environment.Items):
+                    data.setdefault(section, defaults[section])
+            _lay(data, tables, origins, names.__getitem__)
         check_tree(sections, "")
-        sources.merge(data, sections, origins, lambda _: KEYWORD)
-        return _resolve(data, origins, file, registry)
+        _lay(data, sections, origins, lambda _: KEYWORD)
+        return _resolve(data, origins, file, registry, imports=imports)
+
+
+def _lay(
+    data: dict[str, Any], layer: dict[str, Any], origins: Origins, origin: Callable[[str], str]
+) -> None:
+    """Lay one source over those before it."""
+    forget_options(data, layer, origins)
+    sources.merge(data, layer, origins, origin)
+    spread(data, layer, origins)
 
 
 def _resolve(
-    data: dict[str, Any], origins: Origins, file: Path | None, registry: Registry | None
+    data: dict[str, Any],
+    origins: Origins,
+    file: Path | None,
+    registry: Registry | None,
+    *,
+    imports: bool = True,
 ) -> Resolved:
     if not isinstance(registry, Registry | None):
         raise ConfigError(f"registry = {shown(registry)}: must be a Registry, or None")
-    config = build(Config, data, "", origins, root=Config)
-    check_groups(config, origins)
-    check_model(config.model, origins)
-    blocks = capacity_blocks(config, origins)
-    check_pressure(config, blocks, origins)
-    if registry is None:
-        registry = Registry(allow=config.plugins.allow, block=config.plugins.block)
-    policy = find_eviction(config, registry, origins)
-    admission = find_admission(config, registry, origins)
-    checked = check_options("policy", config.policy.options, policy, registry, origins)
-    gate = check_options("admission", config.admission.options, admission, registry, origins)
-    prefix = find_prefix(config, registry, origins)
-    matching = check_options("prefix", config.prefix.options, prefix, registry, origins)
-    config = msgspec.structs.replace(
-        config,
-        policy=msgspec.structs.replace(config.policy, options=checked.tables),
-        admission=msgspec.structs.replace(config.admission, options=gate.tables),
-        prefix=msgspec.structs.replace(config.prefix, options=matching.tables),
+    faults = Faults()
+    values = build_values(Config, data, "", origins, Config, faults)
+    config = Config(**values)
+    # What is wrong in itself is not looked at again: its default would give errors of its own.
+    well = {name for name in Config.__struct_fields__ if name in values or name not in data}
+    blocks, used = _sizes(config, well, origins, faults)
+    plugins = config.plugins
+    finder = Finder(
+        registry or Registry(allow=plugins.allow, block=plugins.block),
+        origins,
+        file,
+        tuple(plugins.places),
+        imports,
     )
-    used = page_bytes(config, origins)
+    chosen = _policies(config, well, finder, faults)
+    tiers: tuple[ResolvedTier, ...] = ()
+    if "tiers" in well:
+        faults.add_all(check_tiers(config, origins) if "cache" in well else ())
+        tiers = resolve_tiers(config, finder, None if used is None else sum(used), faults)
+    faults.tell()
+    eviction, admission, prefix = chosen
+    config = _filled(config, chosen, tiers)
     return Resolved(
         config=config,
         provenance={path: origins.of(path) for path, _ in _leaves(config.plain())},
         capacity_blocks=blocks,
-        block_bytes=block_bytes(config, origins),
-        page_bytes=tuple(used),
-        policy=policy,
-        options=checked.chosen,
+        block_bytes=max(used) if used else None,
+        page_bytes=tuple(used or ()),
+        eviction=eviction,
         admission=admission,
-        admission_options=gate.chosen,
         prefix=prefix,
-        prefix_options=matching.chosen,
-        tiers=resolve_tiers(config, registry, origins, sum(used)),
-        unchecked=(
-            *(f"policy.options.{name}" for name in checked.unchecked),
-            *(f"admission.options.{name}" for name in gate.unchecked),
-            *(f"prefix.options.{name}" for name in matching.unchecked),
-        ),
+        tiers=tiers,
+        unchecked=tuple(_unchecked(chosen, tiers)),
         file=file,
     )
+
+
+def _sizes(
+    config: Config, well: set[str], origins: Origins, faults: Faults
+) -> tuple[int, list[int] | None]:
+    """Blocks of the pool, and bytes of a page that each group uses; None where these are wrong."""
+    blocks: int | None = None
+    used: list[int] | None = None
+    sized = {"cache", "groups", "model"} <= well
+    if "model" in well:
+        with faults:
+            check_model(config.model, origins)
+            if sized:
+                used = page_bytes(config, origins)
+                blocks = capacity_blocks(config, origins)
+    if "groups" in well:
+        faults.add_all(rules.check_names(config, origins))
+    faults.add_all(rules.check_core(config, well, blocks, origins))
+    return blocks or 0, used
+
+
+def _policies(
+    config: Config, well: set[str], finder: Finder, faults: Faults
+) -> tuple[Chosen[EvictionPolicy], Chosen[AdmissionPolicy], Chosen[PrefixMatcher]]:
+    """The three policies; where one is wrong, what stands for it is never seen."""
+    known, origins = finder.registry, finder.origins
+    eviction: Any = None
+    admission: Any = None
+    prefix: Any = None
+    if "plugins" not in well:
+        return eviction, admission, prefix
+    if "eviction" in well:
+        with faults:
+            table = config.eviction
+            eviction = finder.choose(
+                known.eviction, "eviction", table.policy, table.options, "eviction"
+            )
+            if eviction.loaded.descriptor.replay_only:
+                reason = "needs to know the future; only kvframe bench can run it, on a trace"
+                raise origins.error("eviction.policy", table.policy, reason)
+    if "admission" in well:
+        with faults:
+            gate = config.admission
+            admission = finder.choose(
+                known.admission, "admission", gate.policy, gate.options, "admission"
+            )
+    if {"prefix", "cache"} <= well:
+        with faults:
+            matcher = config.prefix
+            name = matcher.policy or config.cache.index
+            prefix = finder.choose(known.prefix, "prefix", name, matcher.options, "prefix")
+            is_builtin = prefix.loaded.descriptor.way == "builtin"
+            rules.check_prefix(config, name, is_builtin=is_builtin, origins=origins)
+    return eviction, admission, prefix
+
+
+def _filled(
+    config: Config, chosen: tuple[Chosen[Any], ...], tiers: tuple[ResolvedTier, ...]
+) -> Config:
+    """The configuration with the defaults of its policies' options filled in."""
+    replace = msgspec.structs.replace
+    eviction, admission, prefix = chosen
+    on = iter(tiers)
+    filled = []
+    for tier in config.tiers:
+        if tier.capacity != 0:
+            resolved = next(on)
+            tier = replace(
+                tier,
+                eviction=_with_options(tier.eviction, resolved.eviction),
+                admission=_with_options(tier.admission, resolved.admission),
+                options=resolved.store.values if resolved.store else tier.options,
+            )
+        filled.append(tier)
+    return replace(
+        config,
+        eviction=_with_options(config.eviction, eviction),
+        admission=_with_options(config.admission, admission),
+        prefix=_with_options(config.prefix, prefix),
+        tiers=filled,
+    )
+
+
+def _with_options(table: Any, chosen: Chosen[Any]) -> Any:
+    filled = msgspec.structs.replace(table, options=chosen.values)
+    if chosen.window is None:
+        return filled
+    return msgspec.structs.replace(filled, window=chosen.window)
+
+
+def _unchecked(chosen: tuple[Chosen[Any], ...], tiers: tuple[ResolvedTier, ...]) -> Iterator[str]:
+    sections = ("eviction", "admission", "prefix")
+    named = dict(zip(sections, chosen, strict=True))
+    for index, tier in enumerate(tiers):
+        path = join("tiers", index)
+        named |= {f"{path}.eviction": tier.eviction, f"{path}.admission": tier.admission}
+        if tier.store is not None:
+            named[path] = tier.store
+    yield from (join(path, "options") for path, one in named.items() if one.unchecked is not None)
 
 
 def _keys() -> Iterator[str]:
@@ -266,17 +405,6 @@ def _keys() -> Iterator[str]:
         if isinstance(section.type, type) and issubclass(section.type, msgspec.Struct):
             names = [key.name for key in msgspec.structs.fields(section.type)]
             yield from (f"{section.name}.{name}" for name in names)
-
-
-def _policy_names(data: Mapping[str, Any]) -> list[str]:
-    known = Registry()
-    kinds: tuple[Kind, ...] = ("eviction", "admission", "prefix")
-    names = [candidate.name for kind in kinds for candidate in known.candidates(kind)]
-    for section in ("policy", "admission", "prefix"):
-        keys = data.get(section)
-        tables = keys.get("options") if isinstance(keys, dict) else None
-        names += tables if isinstance(tables, dict) else ()
-    return names
 
 
 def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
@@ -294,6 +422,17 @@ def _plain(value: object) -> object:
     own = plain(value)
     # NumPy's longdouble has no number of Python's to be.
     return shown(value) if own is value or isinstance(own, np.generic) else own
+
+
+def _unstructured(value: Any) -> Any:
+    """A section as plain tables, whether it is given as one or as its class."""
+    if isinstance(value, Struct):
+        return _without_none(msgspec.to_builtins(value, enc_hook=_plain))
+    if isinstance(value, Mapping):
+        return {name: _unstructured(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_unstructured(item) for item in value]
+    return value
 
 
 def _without_none(value: Any) -> Any:

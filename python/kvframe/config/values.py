@@ -13,7 +13,9 @@ from msgspec import inspect
 from kvframe.config.describe import members, rule
 from kvframe.config.environment import EnvText
 from kvframe.config.faults import Faults
+from kvframe.config.moved import moved_keys, moved_text
 from kvframe.config.origins import Origins, join, shown
+from kvframe.errors import ConfigError
 from kvframe.spelling import nearest
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -40,21 +42,8 @@ def build(
         ConfigError: An unknown or missing key, a wrong type, or a value past its limit: the first,
             with what else is wrong as its ``others``.
     """
-    fields = _fields(schema)
     faults = Faults()
-    for name in data:
-        if name not in fields and not faults.is_full():
-            reason = _unknown(str(name), path, list(fields), root)
-            faults.add(origins.error(join(path, str(name)), data[name], reason))
-    values: dict[str, object] = {}
-    for name, field in fields.items():
-        if name in data:
-            with faults:
-                values[field.name] = _value(
-                    field.type, field.kinds, data[name], join(path, name), origins, root
-                )
-        elif field.required:
-            faults.add(origins.missing(join(path, name), f"missing; it {rule(field.type)}"))
+    values = build_values(schema, data, path, origins, root, faults)
     faults.tell()
     try:
         return schema(**values)
@@ -63,6 +52,31 @@ def build(
     except BaseException as error:  # raised by the schema's own __post_init__
         said = " ".join(str(error).split()) or f"{type(error).__name__} of its own check"
         raise origins.error(path, data, said) from error
+
+
+def build_values(
+    schema: type[msgspec.Struct],
+    data: Mapping[str, Any],
+    path: str,
+    origins: Origins,
+    root: type[msgspec.Struct] | None,
+    faults: Faults,
+) -> dict[str, Any]:
+    """The values of the fields that are well; what is wrong with others goes to ``faults``."""
+    fields = _fields(schema)
+    for name in data:
+        if name not in fields and not faults.is_full():
+            faults.add_all(_strange(str(name), data[name], path, list(fields), origins, root))
+    values: dict[str, Any] = {}
+    for name, field in fields.items():
+        if name in data:
+            with faults:
+                values[field.name] = _value(
+                    field.type, field.kinds, data[name], join(path, name), origins, root
+                )
+        elif field.required:
+            faults.add(origins.missing(join(path, name), f"missing; it {rule(field.type)}"))
+    return values
 
 
 def plain(value: object) -> object:
@@ -97,6 +111,8 @@ def _value(
     if isinstance(value, EnvText):
         value = value.as_one_of(kinds)
     value = plain(value)
+    if isinstance(value, str) and (told := moved_text(path)) is not None:
+        raise origins.error(path, value, told)
     for kind in kinds:
         if isinstance(kind, inspect.StructType) and isinstance(value, Mapping):
             return build(kind.cls, value, path, origins, root)
@@ -106,13 +122,6 @@ def _value(
                 return _items(item.cls, value, path, origins, root)
             if isinstance(value, Mapping):
                 raise origins.error(path, value, f"must be an array of tables: write [[{path}]]")
-        if isinstance(kind, inspect.DictType) and isinstance(value, Mapping):
-            of_tables = isinstance(kind.value_type, inspect.DictType)
-            faults = Faults()
-            for name, entry in value.items():
-                if of_tables and not isinstance(entry, Mapping) and not faults.is_full():
-                    faults.add(origins.error(join(path, str(name)), entry, rule(dict, entry)))
-            faults.tell()
     try:
         return msgspec.convert(value, hint)
     # A number may come as any text; and what is indexed, as an array is, is asked for its keys.
@@ -133,6 +142,22 @@ def _items(
             items.append(_value(schema, kinds, entry, join(path, index), origins, root))
     faults.tell()
     return items
+
+
+def _strange(
+    name: str,
+    value: object,
+    path: str,
+    siblings: list[str],
+    origins: Origins,
+    root: type[msgspec.Struct] | None,
+) -> Iterator[ConfigError]:
+    """What is wrong with a key that the table does not have."""
+    here = join(path, name)
+    if root is not None and (moved := list(moved_keys(here, value))):
+        yield from (origins.error(key, given, told) for key, given, told in moved)
+    else:
+        yield origins.error(here, value, _unknown(name, path, siblings, root))
 
 
 def _unknown(name: str, path: str, siblings: list[str], root: type[msgspec.Struct] | None) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from kvframe.descriptors import AdmissionPolicy
 from kvframe.drivers.asker import Asker, Terms, check_filled
 from kvframe.errors import PolicyError
 from kvframe.policies.admission import (
@@ -17,6 +16,7 @@ from kvframe.policies.admission import (
 )
 from kvframe.policies.columns import Columns, wrong_columns
 from kvframe.registry import Loaded
+from kvframe.registry.descriptors import AdmissionPolicy
 
 Keys = npt.NDArray[np.uint64] | None
 """uint64 (n, 2), or None."""

@@ -10,12 +10,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from kvframe.descriptors import Descriptor
 from kvframe.drivers.budget import Budget
 from kvframe.drivers.report import failure, origin_of
 from kvframe.errors import PolicyError
-from kvframe.plugin import one_line
 from kvframe.registry import Loaded
+from kvframe.registry.descriptors import Descriptor
+from kvframe.registry.raised import one_line
 
 P = TypeVar("P")
 T = TypeVar("T")

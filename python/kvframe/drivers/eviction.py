@@ -10,13 +10,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from kvframe.descriptors import EvictionPolicy
 from kvframe.drivers.asker import Asker, Terms
 from kvframe.errors import AbiError
 from kvframe.native import NativePolicy
 from kvframe.policies.batched import COLUMNS, DEFAULT_WINDOW, BatchedEviction, Candidates
 from kvframe.policies.columns import wrong_columns
 from kvframe.registry import Loaded
+from kvframe.registry.descriptors import EvictionPolicy
 
 _EVENTS = ("insert", "hit", "claim", "release", "remove", "remove")
 _INSERT, _MISSED = 0, 6

@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 from kvframe._core import Manager as Core
 from kvframe._core import Request
-from kvframe.descriptors import PrefixMatcher
 from kvframe.drivers.asker import Asker, Terms, check_filled
 from kvframe.drivers.report import warn_once
 from kvframe.errors import PolicyError, UsageError
 from kvframe.policies.prefix import BatchedIndex, BatchedPrefix, Ids, Keys, Prompts, overrides
 from kvframe.registry import Loaded
+from kvframe.registry.descriptors import PrefixMatcher
 
 Changes = tuple[Any, Any, Any, Any, Any] | None
 Answer = tuple[npt.NDArray[np.integer[Any]] | None, int | None]

@@ -7,8 +7,8 @@ from typing import Any
 
 from kvframe._core import report_unraisable
 from kvframe.errors import PolicyError
-from kvframe.plugin import one_line
 from kvframe.registry import Loaded
+from kvframe.registry.raised import one_line
 
 _warned: set[str] = set()
 

@@ -51,7 +51,7 @@ class KvframeCachePolicy(BaseCachePolicy):  # type: ignore[misc]
     Called under the backend's own lock, as LMCache's policies are.
 
     Args:
-        resolved: The configuration whose ``[policy]`` rules; kvframe.toml and the environment if
+        resolved: The configuration whose ``[eviction]`` rules; kvframe.toml and the environment if
             None.
     """
 

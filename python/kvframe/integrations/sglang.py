@@ -75,7 +75,7 @@ class KvframeStrategy(EvictionStrategy):  # type: ignore[misc]
     counts from the next call on.
 
     Args:
-        resolved: The configuration whose ``[policy]`` rules; kvframe.toml and the environment if
+        resolved: The configuration whose ``[eviction]`` rules; kvframe.toml and the environment if
             None.
     """
 

@@ -60,7 +60,7 @@ class KvframeCachePolicy(CachePolicy):  # type: ignore[misc]
 
     @classmethod
     def resolved(cls) -> Resolved:
-        """The configuration whose ``[policy]`` rules."""
+        """The configuration whose ``[eviction]`` rules."""
         return Resolved.load()
 
     def get(self, key: OffloadKey) -> ChunkStatus | None:

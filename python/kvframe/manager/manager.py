@@ -108,10 +108,10 @@ class KVCacheManager:
         resolved = _resolved(config, settings)
         sections = resolved.config
         self.block_size = size = sections.cache.block_size
-        terms = Terms.of(sections.admission, resolved.admission_options, size)
-        gate = admission.driver(resolved.admission, terms)
-        terms = Terms.of(sections.prefix, resolved.prefix_options, size)
-        matcher = prefix.driver(resolved.prefix, terms)
+        terms = Terms.of(sections.admission, resolved.admission.options, size)
+        gate = admission.driver(resolved.admission.loaded, terms)
+        terms = Terms.of(sections.prefix, resolved.prefix.options, size)
+        matcher = prefix.driver(resolved.prefix.loaded, terms)
         check_index(matcher, sections)
         self._core = core = core_of(resolved, gate, matcher)
         self._prompts = prompts = Prompts(core, matcher, gate)
@@ -747,7 +747,7 @@ class KVCacheManager:
 
     def __repr__(self) -> str:
         free, cached, referenced, total = self.counts()
-        policy = self.inspect.resolved.policy.descriptor.name
+        policy = self.inspect.resolved.eviction.name
         return (
             f"KVCacheManager({policy}, {total} blocks of {self.block_size} tokens: {free} free, "
             f"{cached} cached, {referenced} referenced; {len(self.inspect.running())} running)"

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe.policies.columns import Columns, named_only
+from kvframe.registry.descriptors import Kind
 
 ADMISSION_COLUMNS: dict[str, str] = {
     "key": "uint64 (n, 2): key of the prefix that the block ends, the same in every layer group",
@@ -105,6 +106,7 @@ class BatchedAdmission:
         reasons: Why a request may have to wait, in words; `start` gives their numbers, from 1.
     """
 
+    kvframe_kind: ClassVar[Kind] = "admission"
     columns: ClassVar[tuple[str, ...]] = ("key",)
     reasons: ClassVar[tuple[str, ...]] = ()
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe.policies.columns import Columns, named_only
+from kvframe.registry.descriptors import Kind
 
 COLUMNS: dict[str, str] = {
     "block": "int64: the block's id",
@@ -81,8 +82,8 @@ class BatchedEviction:
 
     Attributes:
         columns: Names from `COLUMNS`; only these are gathered.
-        window: Candidates offered at a time: 0 for all, None for 256. ``policy.window`` of the
-            configuration overrides it. A policy far from least-recently-used order wants more.
+        window: Candidates offered at a time: 0 for all, None for 256. ``eviction.window`` of
+            the configuration overrides it. A policy far from least-recently-used order wants more.
         floats: Whether columns of numbers come as float64 (exact: ticks stay below 2**53), so that
             a score needs no casts and nothing wraps around. ``block``, ``parent``, ``session``,
             ``request_class`` and ``key`` keep their types.
@@ -91,6 +92,7 @@ class BatchedEviction:
     follows them; events that no method handles cost nothing. Ids are reused after a block's death.
     """
 
+    kvframe_kind: ClassVar[Kind] = "eviction"
     columns: ClassVar[tuple[str, ...]] = ("last_use",)
     window: ClassVar[int | None] = None
     floats: ClassVar[bool] = False

@@ -6,8 +6,6 @@ be evicted; that a leaf goes before its parent is the core's rule, not theirs.
 
 from __future__ import annotations
 
-from kvframe.descriptors import EvictionPolicy
-from kvframe.hookspecs import hookimpl
 from kvframe.policies.builtin_options import (
     GreedyDualOptions,
     LfuAgedOptions,
@@ -23,6 +21,8 @@ from kvframe.policies.builtin_options import (
     WlfuOptions,
     WTinyLfuOptions,
 )
+from kvframe.registry.descriptors import EvictionPolicy
+from kvframe.registry.hookspecs import hookimpl
 
 BUILTIN = (
     EvictionPolicy(

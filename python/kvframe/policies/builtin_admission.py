@@ -6,9 +6,9 @@ from typing import Annotated
 
 import msgspec
 
-from kvframe.descriptors import AdmissionPolicy
-from kvframe.hookspecs import hookimpl
 from kvframe.policies.builtin_options import Number, Positive
+from kvframe.registry.descriptors import AdmissionPolicy
+from kvframe.registry.hookspecs import hookimpl
 
 Uses = Annotated[Positive, msgspec.Meta(description="Kept from this use on; the first counts.")]
 Keys = Annotated[int, msgspec.Meta(ge=1, le=2**24, description="Keys that are remembered.")]

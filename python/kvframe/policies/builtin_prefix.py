@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from kvframe.descriptors import PrefixMatcher
-from kvframe.hookspecs import hookimpl
 from kvframe.policies.prefix import BatchedPrefix, Prompts
+from kvframe.registry.descriptors import PrefixMatcher
+from kvframe.registry.hookspecs import hookimpl
 
 INDEXES = ("hash", "radix")
 """Matchers that the core runs itself; `cache.index` names one too."""

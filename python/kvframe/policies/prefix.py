@@ -7,11 +7,13 @@ rule for; the others cost nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+
+from kvframe.registry.descriptors import Kind
 
 Ids = npt.NDArray[np.uint32]
 Keys = npt.NDArray[np.uint64]
@@ -49,6 +51,8 @@ class Prompts(msgspec.Struct, frozen=True):
 
 class BatchedPrefix:
     """Base class of prefix matchers in Python. Override the methods that you have a rule for."""
+
+    kvframe_kind: ClassVar[Kind] = "prefix"
 
     def normalise(self, prompts: Prompts) -> Sequence[Ids | None]:
         """The prompts as they are to be computed, stored and found; None leaves one as it is.
@@ -93,6 +97,8 @@ class BatchedIndex(BatchedPrefix):
     The core checks every answer against the keys it stored (and the tokens, under a hash that is
     not cryptographic): a wrong answer is a miss, and is counted.
     """
+
+    kvframe_kind: ClassVar[Kind] = "prefix"
 
     def match(self, prompts: Prompts) -> Sequence[npt.NDArray[np.integer[Any]]]:
         """Block ids of the longest prefix of each prompt, from the first block on."""

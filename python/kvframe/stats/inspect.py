@@ -68,7 +68,7 @@ class Inspect:
 
         A page has room for the largest block of all groups.
         """
-        on_error = self.resolved.config.policy.on_error
+        on_error = self.resolved.config.eviction.on_error
         return {**self._core.options(), "on_error": on_error, "padding": self.resolved.padding}
 
     @property

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from kvframe.descriptors import EvictionPolicy
 from kvframe.registry import Loaded
+from kvframe.registry.descriptors import EvictionPolicy
 from kvframe.testing.cost import BUDGET_US, check_cost
 from kvframe.testing.report import Conformance, PromiseError, Report, judged
 from kvframe.testing.subject import Subject, table_of

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from kvframe.config import AdmissionConfig, CacheConfig, Config, PrefixConfig
-from kvframe.descriptors import AdmissionPolicy, Descriptor, PrefixMatcher
 from kvframe.errors import KVFrameError, UsageError
 from kvframe.manager import KVCacheManager
 from kvframe.registry import Loaded, Registry
+from kvframe.registry.descriptors import AdmissionPolicy, Descriptor, PrefixMatcher
 from kvframe.testing.report import Conformance, PromiseError, Report, judged
 from kvframe.testing.subject import table_of
 from kvframe.testing.traffic import Traffic
@@ -83,15 +83,14 @@ def _maker(policy: AdmissionPolicy | PrefixMatcher, options: dict[str, Any]) -> 
             f"policy is a {type(policy).__name__}: must be an AdmissionPolicy or a PrefixMatcher"
         )
     name = policy.name
-    tables = {name: options} if options else {}
 
     def make(blocks: int) -> KVCacheManager:
         cache = CacheConfig(block_size=4, capacity=blocks, event_log=True)
         if isinstance(policy, AdmissionPolicy):
-            gate = AdmissionConfig(policy=name, on_error="raise", options=tables)
+            gate = AdmissionConfig(policy=name, on_error="raise", options=options)
             config = Config(cache=cache, admission=gate)
         else:
-            matcher = PrefixConfig(policy=name, on_error="raise", options=tables)
+            matcher = PrefixConfig(policy=name, on_error="raise", options=options)
             config = Config(cache=cache, prefix=matcher)
         try:
             return KVCacheManager(config.resolve(_Knows(policy)))

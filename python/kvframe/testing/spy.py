@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kvframe.plugin import one_line
 from kvframe.policies import BatchedEviction, Candidates
+from kvframe.registry.raised import one_line
 from kvframe.testing.report import PromiseError
 
 Array = npt.NDArray[Any]

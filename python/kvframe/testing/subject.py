@@ -11,13 +11,13 @@ import msgspec
 from msgspec import structs
 
 from kvframe.arguments import shown
-from kvframe.config import CacheConfig, Config, ObserveConfig, PolicyConfig, Resolved
-from kvframe.descriptors import Descriptor, EvictionPolicy
+from kvframe.config import CacheConfig, Config, EvictionConfig, ObserveConfig, Resolved
 from kvframe.errors import KVFrameError, UsageError
 from kvframe.manager import KVCacheManager
-from kvframe.plugin import one_line
 from kvframe.policies import BatchedEviction
 from kvframe.registry import Loaded, Registry
+from kvframe.registry.descriptors import Descriptor, EvictionPolicy
+from kvframe.registry.raised import one_line
 from kvframe.testing.report import PromiseError
 from kvframe.testing.spy import Watch, spied
 
@@ -115,11 +115,16 @@ class Subject:
         cache = structs.replace(
             known.config.cache, block_size=block_size, capacity=blocks, index=index
         )
-        policy = structs.replace(known.config.policy, window=window)
-        config = structs.replace(known.config, cache=cache, policy=policy)
+        eviction = structs.replace(known.config.eviction, window=window)
+        config = structs.replace(known.config, cache=cache, eviction=eviction)
         try:
             return KVCacheManager(
-                replace(known, config=config, capacity_blocks=blocks, policy=loaded)
+                replace(
+                    known,
+                    config=config,
+                    capacity_blocks=blocks,
+                    eviction=replace(known.eviction, loaded=loaded),
+                )
             )
         except KVFrameError as error:
             raise PromiseError("options", str(error)) from error
@@ -130,11 +135,7 @@ class Subject:
         name = self.descriptor.name
         config = Config(
             cache=CacheConfig(event_log=True),
-            policy=PolicyConfig(
-                eviction=name,
-                on_error="raise",
-                options={name: dict(self.options)} if self.options else {},
-            ),
+            eviction=EvictionConfig(policy=name, on_error="raise", options=dict(self.options)),
             observe=ObserveConfig(statistics=False),
         )
         try:

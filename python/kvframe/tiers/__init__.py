@@ -1,7 +1,7 @@
 """Memory below a manager's pool: host memory, a local disk, remote stores.
 
 `Tiers` moves KV between them and the pool, as ``[[tiers]]`` of the configuration says. A store is a
-plugin: a `PageStore`, described by the hook ``kvframe_tier``.
+plugin: a `PageStore`, described by the hook ``kvframe_store``.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from kvframe.config.tiers import ResolvedTier
 from kvframe.drivers.report import origin_of
 from kvframe.errors import ConfigError, KVFrameError, TierError, UsageError
 from kvframe.pages.layout import PageShape
-from kvframe.plugin import one_line
+from kvframe.registry.raised import one_line
 from kvframe.tiers.books import Books, Gone, Keys, as_keys, as_tuples
 from kvframe.tiers.codec import Codec, CorruptError
 from kvframe.tiers.found import Found, adopt, listed
@@ -82,21 +82,21 @@ class StoreTier:
         self, tier: ResolvedTier, shapes: Sequence[PageShape], space: Space, worker: Worker
     ) -> None:
         config = tier.config
-        if tier.store is None or tier.store.descriptor.make is None:
+        if tier.store is None or tier.store.loaded.descriptor.make is None:
             raise TierError(f"tier {config.name}: no store below host memory is named")
         self.name, self.config, self.worker = config.name, config, worker
         self._shapes = shapes
         self.set_space(space)
         self.books = Books(tier, space.block_size, len(shapes))
-        origin = origin_of(tier.store)
+        origin = origin_of(tier.store.loaded)
         with _told(f"{origin}: make()"):
-            store = tier.store.descriptor.make(tier.store_options)
+            store = tier.store.loaded.descriptor.make(tier.store.options)
         if not isinstance(store, PageStore):
             raise TierError(
                 f"{origin}: make() gave a {type(store).__name__}, not a kvframe.tiers.PageStore"
             )
         self.store = store
-        self.shared = tier.store.descriptor.shared
+        self.shared = tier.store.loaded.descriptor.shared
         kind = "remote" if self.shared else "disk"
         self.gate = Gate(tier, self.books, kind, space.block_size)
         store.largest = self.codec.largest

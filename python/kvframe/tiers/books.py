@@ -64,14 +64,15 @@ class Books:
     def __init__(self, tier: ResolvedTier, block_size: int, parts: int) -> None:
         config = tier.config
         self.tier, self.name, self.parts = tier, config.name, parts
-        made = driver(tier.policy, Terms(block_size, tier.policy_options, strict=False))
+        chosen = tier.eviction
+        made = driver(chosen.loaded, Terms.of(config.eviction, chosen.options, block_size))
         self._told = 0
         self._core = TierPages(
             pages=tier.pages,
             block_size=block_size,
             in_flight=config.in_flight,
-            policy=made or config.eviction,
-            policy_options=tier.policy_values,
+            policy=made or chosen.name,
+            policy_options=chosen.values,
             backed_first=config.backed_first,
         )
 

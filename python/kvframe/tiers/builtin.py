@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kvframe.descriptors import TierStore
-from kvframe.hookspecs import hookimpl
+from kvframe.registry.descriptors import TierStore
+from kvframe.registry.hookspecs import hookimpl
 from kvframe.tiers.disk import Disk, DiskOptions
 
 STORES = (
@@ -19,6 +19,6 @@ STORES = (
 
 
 @hookimpl
-def kvframe_tier() -> tuple[TierStore, ...]:
+def kvframe_store() -> tuple[TierStore, ...]:
     """Every built-in store."""
     return STORES

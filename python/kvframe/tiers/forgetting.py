@@ -89,7 +89,7 @@ class Forgetting(Levels):
         In a store that others write to, what others wrote stays. Unless a session is given, this
         engine calls its pages of what is forgotten by new names from then on: it never finds the
         old pages, nor do others find its new ones. A process that starts later knows nothing of
-        this: give an adapter's new version another name, or another ``cache.fingerprint``.
+        this: give an adapter's new version another name, or another ``cache.weight_version``.
 
         Args:
             lora_name: As in `KVCacheManager.reset_prefix_cache`, and so are the other two.

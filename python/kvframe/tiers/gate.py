@@ -32,13 +32,14 @@ class Gate:
     """
 
     def __init__(self, tier: ResolvedTier, books: Books, kind: str, block_size: int) -> None:
-        self.name = tier.config.admission
-        made = driver(tier.admission, Terms(block_size, tier.admission_options, strict=False))
-        self._asked = TierGate(made or self.name, tier.admission_values)
+        chosen = tier.admission
+        self.name = chosen.name
+        terms = Terms.of(tier.config.admission, chosen.options, block_size)
+        self._asked = TierGate(driver(chosen.loaded, terms) or self.name, chosen.values)
         self._books, self._kind, self._block_size = books, kind, block_size
         self._now = 0
         # Where every page enters at once, nobody has to count.
-        values = tier.admission_values
+        values = chosen.values
         at_once = {"always", "write-back"}
         self.counts_uses = self.name not in at_once and not (
             self.name == "write-through" and values.get("uses") in (None, 1)

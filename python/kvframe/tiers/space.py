@@ -73,9 +73,9 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
         """
         if not (self.model or self.fingerprint):
             raise ConfigError(
-                f'cache.fingerprint: missing; tier {tier} (store = "{store}") keeps pages for '
+                f'cache.weight_version: missing; tier {tier} (store = "{store}") keeps pages for '
                 "later processes and other engines, and nothing would tell this model's from "
-                'another\'s: name its weights (fingerprint = "my-model@2f1c"), or give '
+                'another\'s: name its weights (weight_version = "my-model@2f1c"), or give '
                 'Tiers(model="my-model")'
             )
 

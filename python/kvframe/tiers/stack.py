@@ -74,7 +74,7 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending):
         movers: For each part, what queues its copies on a device (`kvframe.pages.swap.Swap` over
             the pool and its ``host``); None if the pools are in host memory.
         model: The model's name, part of every name in a store. A store needs it or
-            ``cache.fingerprint``: without, two models would read each other's pages.
+            ``cache.weight_version``: without, two models would read each other's pages.
         rank: The number of these pools among the ``ranks``.
         ranks: How many ranks hold parts of the same tokens' KV (tensor- and pipeline-parallel ones
             counted together).
@@ -144,7 +144,7 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending):
         self._held, self._closed = {}, False
         self._out_rate, self._in_rate = Rate(), Rate()
         first, *others = resolved.tiers
-        if first.config.admission == "write-back" and len(resolved.config.groups) > 1:
+        if first.admission.name == "write-back" and len(resolved.config.groups) > 1:
             raise ConfigError(f"tier {first.config.name}: write-back serves one layer group")
         shapes = [part.pool.layout.shape for part in self.parts]
         self._space = Space(

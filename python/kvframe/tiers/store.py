@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from kvframe.registry.descriptors import Kind
 
 
 class PageStore(ABC):
@@ -21,6 +24,7 @@ class PageStore(ABC):
             call other than `place`; a store reads no more of an object than one byte beyond it.
     """
 
+    kvframe_kind: ClassVar[Kind] = "store"
     largest: int = 1 << 40
 
     @abstractmethod

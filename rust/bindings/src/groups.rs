@@ -1,5 +1,6 @@
 //! Layer groups as tables, and what a sequence sees of one. An `impl` of `Manager`.
 
+use kvframe_core::groups::GroupTable;
 use kvframe_core::{Group, GroupKind};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -15,50 +16,43 @@ type SightTuple = (Vec<(u32, u32)>, Vec<(u32, u32)>, u32);
 /// What a group's table may say.
 const KEYS: [&str; 7] = ["kind", "block_size", "window", "chunk", "sink", "lag", "interval"];
 
-const KINDS: [&str; 6] = ["full", "sliding_window", "chunked", "sink_window", "state", "cross"];
-
-/// The group that a table describes, the one at `place`; `block_size` is the unit.
-pub fn group_of(
+/// The keys of the group at `place`, in the types that they have.
+pub fn group_table(
     py: Python<'_>,
     place: usize,
     table: &Bound<'_, PyDict>,
-    block_size: u32,
-) -> PyResult<Group> {
+) -> PyResult<GroupTable> {
     let path = format!("groups[{place}]");
-    let wrong = |message: String| raise(py, "ConfigError", format!("{path}.{message}"));
     let names = table.keys().iter().map(|key| key.to_string()).collect::<Vec<_>>();
     options::check(py, &path, "a group", &names, &KEYS)?;
     let number = |key: &str| -> PyResult<Option<u32>> {
         let value = table.get_item(key)?.filter(|value| !value.is_none());
         value.map(|value| options::number(&format!("{path}.{key}"), &value)).transpose()
     };
-    let name: Option<String> = match table.get_item("kind")? {
-        Some(kind) => Some(kind.extract().map_err(|_| {
-            wrong(format!("kind = {}: must be one of {}", shown(&kind), KINDS.join(", ")))
-        })?),
-        None => None,
-    };
-    let of = |key| number(key).map(Option::unwrap_or_default);
-    let kind = match name.as_deref().unwrap_or("full") {
-        "full" => GroupKind::Full,
-        "sliding_window" => GroupKind::SlidingWindow { window: of("window")? },
-        "chunked" => GroupKind::Chunked { chunk: of("chunk")? },
-        "sink_window" => GroupKind::SinkWindow { sink: of("sink")?, window: of("window")? },
-        "state" => GroupKind::State,
-        "cross" => GroupKind::Cross,
-        kind => {
-            let near = options::did_you_mean(py, kind, &KINDS)?;
-            let known = KINDS.join(", ");
-            return Err(wrong(format!("kind = {kind:?}: must be one of {known}{near}")));
-        }
-    };
-    let span = number("block_size")?.unwrap_or(block_size);
-    if block_size == 0 || span == 0 || !span.is_multiple_of(block_size) {
-        let message = format!("block_size = {span}: must be a multiple of {block_size}");
-        return Err(wrong(message));
+    Ok(GroupTable {
+        kind: kind_of(py, &path, table)?,
+        window: number("window")?,
+        chunk: number("chunk")?,
+        sink: number("sink")?,
+        block_size: number("block_size")?,
+        lag: number("lag")?.unwrap_or_default(),
+        interval: number("interval")?,
+    })
+}
+
+fn kind_of(py: Python<'_>, path: &str, table: &Bound<'_, PyDict>) -> PyResult<String> {
+    let known = GroupKind::NAMES;
+    let Some(given) = table.get_item("kind")? else { return Ok("full".into()) };
+    let name = given.extract::<String>().unwrap_or_default();
+    if known.contains(&name.as_str()) {
+        return Ok(name);
     }
-    let (lag, interval) = (of("lag")?, number("interval")?);
-    Ok(Group { kind, units: span / block_size, lag, interval })
+    let (shown, near) = match name.as_str() {
+        "" => (shown(&given), String::new()),
+        _ => (format!("{name:?}"), options::did_you_mean(py, &name, &known)?),
+    };
+    let message = format!("{path}.kind = {shown}: must be one of {}{near}", known.join(", "));
+    Err(raise(py, "ConfigError", message))
 }
 
 /// The table that describes a group.

@@ -83,6 +83,8 @@ mod _core {
     #[pymodule_export]
     use super::manager::Manager;
     #[pymodule_export]
+    use super::options::check_options;
+    #[pymodule_export]
     use super::pages::TierPages;
     #[pymodule_export]
     use super::replay::replay;

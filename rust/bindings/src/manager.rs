@@ -4,11 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kvframe_core::hash::Hasher;
-use kvframe_core::index::IndexKind;
 use kvframe_core::manager::Due;
-use kvframe_core::options::{Observe, Watermarks};
 use kvframe_core::policy::admission::Admit;
-use kvframe_core::{GroupKind, HashAlgo, Key, Manager as Core, Options, Scope};
+use kvframe_core::{Key, Manager as Core, Scope};
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyBytes, PyDict};
@@ -18,8 +16,9 @@ use crate::args::{
 };
 use crate::buffers::tokens;
 use crate::errors::from_core;
-use crate::groups::{group_dict, group_of};
+use crate::groups::group_dict;
 use crate::listeners::Listeners;
+use crate::options;
 use crate::policy::admission::{Admission, make_admission};
 use crate::policy::eviction::make_policy;
 use crate::policy::host::{Outside, PolicyHost};
@@ -73,66 +72,28 @@ impl Manager {
 
 #[pymethods]
 impl Manager {
-    /// A manager over an empty pool; `policy` is a built-in's name or a driver of a Python policy.
+    /// A manager over an empty pool. `options` has the keys of a configuration (`cache.block_size`) and
+    /// `groups`; `policy` is a built-in's name or a driver of a Python policy, and `admission` likewise.
     #[new]
-    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, hash="sha256", index="hash", groups=vec![], prefix_caching=true, null_block=false, fingerprint=None, event_log=false, reserve=0, watermarks=None, statistics=true, ghosts=1 << 15, sample=0, remap_duplicates=false, partial_hits=false, admission=None, admission_options=None, matched=false, mirrored=false, pin_cap=1.0, sessions=false))]
+    #[pyo3(signature = (options, *, policy, policy_options=None, admission=None, admission_options=None, matched=false, mirrored=false))]
     fn new(
         py: Python<'_>,
-        blocks: u32,
-        block_size: u32,
+        options: &Bound<'_, PyDict>,
         policy: &Bound<'_, PyAny>,
         policy_options: Option<&Bound<'_, PyDict>>,
-        hash: &str,
-        index: &str,
-        groups: Vec<Bound<'_, PyDict>>,
-        prefix_caching: bool,
-        null_block: bool,
-        fingerprint: Option<&[u8]>,
-        event_log: bool,
-        reserve: u32,
-        watermarks: Option<(f64, f64, f64)>,
-        statistics: bool,
-        ghosts: u32,
-        sample: u32,
-        remap_duplicates: bool,
-        partial_hits: bool,
         admission: Option<&Bound<'_, PyAny>>,
         admission_options: Option<&Bound<'_, PyDict>>,
         matched: bool,
         mirrored: bool,
-        pin_cap: f64,
-        sessions: bool,
     ) -> PyResult<Self> {
-        let groups = groups.iter().enumerate();
-        let groups = groups.map(|(i, table)| group_of(py, i, table, block_size));
-        let mut groups = groups.collect::<PyResult<Vec<_>>>()?;
-        if groups.is_empty() {
-            groups.push(GroupKind::Full.into());
+        let (options, faults) = options::read(options)?;
+        if let Some(fault) = faults.into_iter().chain(options.faults()).next() {
+            return Err(options::refused(py, &fault));
         }
-        let options = Options {
-            blocks,
-            block_size,
-            groups,
-            hash: HashAlgo::from_name(hash).map_err(|e| from_core(py, &e))?,
-            index: IndexKind::from_name(index).map_err(|e| from_core(py, &e))?,
-            prefix_caching,
-            null_block,
-            fingerprint: fingerprint.unwrap_or_default().to_vec(),
-            event_log,
-            observe: Observe { statistics, ghosts, sample },
-            watermarks: watermarks.map_or_else(Watermarks::default, |(low, high, critical)| {
-                Watermarks { low, high, critical }
-            }),
-            pin_cap,
-            sessions,
-            reserve,
-            compute_last_token: true,
-            remap_duplicates,
-            partial_hits,
-        };
+        let prefix_caching = options.prefix_caching;
         let given = policy_options.map(|o| o.clone().unbind());
         let made = make_policy(py, policy, policy_options)?;
-        let hasher = Hasher::new(options.chain_hash(), block_size, &options.fingerprint);
+        let hasher = Hasher::new(options.chain_hash(), options.block_size, &options.fingerprint);
         let name = made.name.clone();
         let (gate, admission) = make_admission(py, admission, admission_options)?;
         let mut wants_keys = false;
@@ -159,28 +120,12 @@ impl Manager {
     fn options<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let options = self.locked(py, |core| core.options().clone())?;
         let dict = PyDict::new(py);
-        dict.set_item("blocks", options.blocks)?;
-        dict.set_item("block_size", options.block_size)?;
+        for (name, value) in options.values() {
+            dict.set_item(name, options::shown_value(py, value)?)?;
+        }
         let groups = options.groups.iter().map(|group| group_dict(py, group, options.block_size));
         dict.set_item("groups", groups.collect::<PyResult<Vec<_>>>()?)?;
         dict.set_item("reusable_unit", self.locked(py, |core| core.layout().unit_tokens())?)?;
-        dict.set_item("hash", options.hash.name())?;
-        dict.set_item("index", options.index.name())?;
-        dict.set_item("prefix_caching", options.prefix_caching)?;
-        dict.set_item("null_block", options.null_block)?;
-        dict.set_item("fingerprint", PyBytes::new(py, &options.fingerprint))?;
-        dict.set_item("event_log", options.event_log)?;
-        let Observe { statistics, ghosts, sample } = options.observe;
-        dict.set_item("statistics", statistics)?;
-        dict.set_item("ghosts", ghosts)?;
-        dict.set_item("sample", sample)?;
-        dict.set_item("pin_cap", options.pin_cap)?;
-        dict.set_item("sessions", options.sessions)?;
-        dict.set_item("reserve", options.reserve)?;
-        dict.set_item("remap_duplicates", options.remap_duplicates)?;
-        dict.set_item("partial_hits", options.partial_hits)?;
-        let Watermarks { low, high, critical } = options.watermarks;
-        dict.set_item("watermarks", (low, high, critical))?;
         dict.set_item("policy", &self.policy)?;
         if let Outside::Nothing = self.host.outside() {
             let options = self.locked(py, |core| core.policy().options())?;

@@ -1,11 +1,96 @@
-//! Options by name, at the core's own door: what a built-in policy or a group has no use for is refused.
+//! Options by name, at the core's own door: what the core, a built-in policy or a group has no use for
+//! is refused.
 
+use kvframe_core::Options;
+use kvframe_core::options::table::Value;
+use kvframe_core::options::{Fault, KEYS};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBool, PyDict};
 
 use crate::calls::{call_method, import};
-use crate::errors::{raise, shown};
+use crate::errors::{from_core, raise, shown};
+use crate::groups::group_table;
+
+/// The options of a manager that a table says, by the keys of a configuration; `groups` is a list of
+/// tables. What is wrong with the groups themselves is told as faults.
+///
+/// # Errors
+/// `ConfigError`: a key is unknown, or a value is of another type.
+pub fn read(table: &Bound<'_, PyDict>) -> PyResult<(Options, Vec<Fault>)> {
+    let py = table.py();
+    let mut options = Options::default();
+    let mut groups = Vec::new();
+    for (key, value) in table {
+        let key = key.extract::<String>()?;
+        if key == "groups" {
+            groups = value.extract::<Vec<Bound<'_, PyDict>>>()?;
+            continue;
+        }
+        let Some(taken) = plain(&value) else {
+            let message = format!("{key} = {}: is no value of an option", shown(&value));
+            return Err(raise(py, "ConfigError", message));
+        };
+        if !options.set(&key, &taken).map_err(|error| from_core(py, &error))? {
+            let known: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
+            let near = did_you_mean(py, &key, &known)?;
+            let message = format!("{}: unknown option{near}", shown_name(&key));
+            return Err(raise(py, "ConfigError", message));
+        }
+    }
+    let mut faults = Vec::new();
+    if !groups.is_empty() {
+        let groups = groups.iter().enumerate().map(|(at, group)| {
+            let table = group_table(py, at, group)?;
+            Ok(table.group(at, options.block_size, &mut faults))
+        });
+        options.groups = groups.collect::<PyResult<Vec<_>>>()?;
+    }
+    Ok((options, faults))
+}
+
+/// The error of a fault, by its key.
+pub fn refused(py: Python<'_>, fault: &Fault) -> PyErr {
+    let value = fault.value.as_ref().map(|value| format!(" = {value}")).unwrap_or_default();
+    raise(py, "ConfigError", format!("{}{value}: {}", fault.key(), fault.limit))
+}
+
+fn plain(value: &Bound<'_, PyAny>) -> Option<Value> {
+    if value.is_instance_of::<PyBool>() {
+        return value.extract().ok().map(Value::Bool);
+    }
+    let text = || value.extract().ok().map(Value::Text);
+    value
+        .extract()
+        .ok()
+        .map(Value::Int)
+        .or_else(text)
+        .or_else(|| value.extract().ok().map(Value::Float))
+}
+
+/// A value of an option, for Python.
+pub fn shown_value(py: Python<'_>, value: Value) -> PyResult<Py<PyAny>> {
+    Ok(match value {
+        Value::Bool(on) => on.into_pyobject(py)?.to_owned().into_any().unbind(),
+        Value::Int(number) => number.into_pyobject(py)?.into_any().unbind(),
+        Value::Float(number) => number.into_pyobject(py)?.into_any().unbind(),
+        Value::Text(text) => text.into_pyobject(py)?.into_any().unbind(),
+    })
+}
+
+/// Everything that the rules of the core forbid of a table of options: the key of each, whether it has
+/// a value, and what is allowed.
+#[pyfunction]
+pub fn check_options(table: &Bound<'_, PyDict>) -> PyResult<Vec<(String, bool, String)>> {
+    let (options, mut faults) = read(table)?;
+    let wrong_groups = !faults.is_empty();
+    let more = options.faults();
+    faults.extend(more.into_iter().filter(|fault| {
+        // What stands for a group that cannot be says nothing of the others.
+        !(wrong_groups && (fault.group.is_some() || fault.what == "groups"))
+    }));
+    Ok(faults.into_iter().map(|fault| (fault.key(), fault.value.is_some(), fault.limit)).collect())
+}
 
 /// Gives each option to `set` as a number; their names.
 ///

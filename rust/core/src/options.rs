@@ -1,9 +1,11 @@
 //! What a manager is built from, checked once.
 
 use crate::error::{Error, Result};
-use crate::groups::Layout;
+use crate::groups::{self, Layout};
 use crate::hash::HashAlgo;
 use crate::index::IndexKind;
+
+pub mod table;
 
 pub use crate::groups::{Group, GroupKind};
 
@@ -111,6 +113,34 @@ impl Default for Options {
     }
 }
 
+// The keys of a configuration, and the options that they are.
+table::keys! {
+    "cache.capacity" => "blocks", blocks;
+    "cache.block_size" => "block_size", block_size;
+    "cache.hash" => "hash", hash;
+    "cache.index" => "index", index;
+    "cache.prefix_caching" => "prefix_caching", prefix_caching;
+    "cache.null_block" => "null_block", null_block;
+    "cache.weight_version" => "weight_version", fingerprint;
+    "cache.event_log" => "event_log", event_log;
+    "cache.remap_duplicates" => "remap_duplicates", remap_duplicates;
+    "cache.partial_hits" => "partial_hits", partial_hits;
+    "pressure.low" => "low", watermarks.low;
+    "pressure.high" => "high", watermarks.high;
+    "pressure.critical" => "critical", watermarks.critical;
+    "pressure.reserve" => "reserve", reserve;
+    "retention.pin_cap" => "pin_cap", pin_cap;
+    "retention.sessions" => "sessions", sessions;
+    "observe.statistics" => "statistics", observe.statistics;
+    "observe.ghosts" => "ghosts", observe.ghosts;
+    "observe.sample" => "sample", observe.sample;
+}
+
+/// The key of the option that an error calls `name`; the name itself if it has none.
+fn key_of(name: &'static str) -> &'static str {
+    KEYS.iter().find(|(_, known)| *known == name).map_or(name, |(key, _)| key)
+}
+
 impl Options {
     /// The hash that keys are chained by. Where a group gives blocks up, the tokens of a prefix are not
     /// all there to be compared, so only a cryptographic one will do.
@@ -124,76 +154,76 @@ impl Options {
     /// # Errors
     /// [`Error::Invalid`] names the option, the value and the limit.
     pub fn validate(&self) -> Result<()> {
+        self.faults().into_iter().next().map_or(Ok(()), |fault| Err(fault.into()))
+    }
+
+    /// Everything that no manager could work with.
+    pub fn faults(&self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        self.check_pool(&mut faults);
+        self.check_shares(&mut faults);
+        if self.groups.is_empty() || self.groups.len() > MAX_GROUPS {
+            let limit = format!("{} groups; must be between 1 and {MAX_GROUPS}", self.groups.len());
+            faults.push(Fault::missing("groups", limit));
+        } else if (1..=MAX_BLOCK_SIZE).contains(&self.block_size) {
+            let before = faults.len();
+            groups::check(&self.groups, self.block_size, &mut faults);
+            if faults.len() == before {
+                self.check_index(&mut faults);
+            }
+        }
+        faults
+    }
+
+    /// The blocks, and what is kept back of them.
+    fn check_pool(&self, faults: &mut Vec<Fault>) {
         let reserved = u32::from(self.null_block);
         if self.blocks <= reserved {
-            return Err(Error::Invalid {
-                what: "blocks",
-                value: self.blocks.to_string(),
-                limit: format!("must be between {} and {}", reserved + 1, u32::MAX),
-            });
+            let limit = format!("must be between {} and {}", reserved + 1, u32::MAX);
+            faults.push(Fault::new("blocks", &self.blocks, limit));
+        } else if self.reserve >= self.blocks - reserved {
+            let limit = format!("must be below the {} blocks of the pool", self.blocks - reserved);
+            faults.push(Fault::new("reserve", &self.reserve, limit));
         }
         if self.block_size == 0 || self.block_size > MAX_BLOCK_SIZE {
-            return Err(Error::Invalid {
-                what: "block_size",
-                value: self.block_size.to_string(),
-                limit: format!("must be between 1 and {MAX_BLOCK_SIZE}"),
-            });
+            let limit = format!("must be between 1 and {MAX_BLOCK_SIZE}");
+            faults.push(Fault::new("block_size", &self.block_size, limit));
         }
-        if self.groups.is_empty() || self.groups.len() > MAX_GROUPS {
-            return Err(Error::Invalid {
-                what: "groups",
-                value: self.groups.len().to_string(),
-                limit: format!("must be between 1 and {MAX_GROUPS} layer groups"),
-            });
-        }
+    }
+
+    /// Shares of the pool. A comparison with what is no number is false, and so refused.
+    fn check_shares(&self, faults: &mut Vec<Fault>) {
         let Watermarks { low, high, critical } = self.watermarks;
-        let rising = 0.0 < low && low < high && high < critical && critical <= 1.0;
-        if !rising {
-            return Err(Error::Invalid {
-                what: "watermarks",
-                value: format!("{low}, {high}, {critical}"),
-                limit: "must rise: 0 < low < high < critical <= 1".into(),
-            });
+        let rules = [
+            ("low", low, low > 0.0, "must be above 0".into()),
+            ("high", high, high > low, format!("must be above low = {low}")),
+            ("critical", critical, critical > high, format!("must be above high = {high}")),
+            ("critical", critical, critical <= 1.0, "must be at most 1".into()),
+            ("pin_cap", self.pin_cap, (0.0..=1.0).contains(&self.pin_cap), "must be 0 to 1".into()),
+        ];
+        for (what, value, holds, limit) in rules {
+            if !holds {
+                faults.push(Fault::new(what, &value, limit));
+            }
         }
-        if !(0.0..=1.0).contains(&self.pin_cap) {
-            return Err(Error::Invalid {
-                what: "pin_cap",
-                value: self.pin_cap.to_string(),
-                limit: "must be a share of the pool, 0 to 1".into(),
-            });
-        }
-        if self.reserve >= self.blocks - reserved {
-            return Err(Error::Invalid {
-                what: "reserve",
-                value: self.reserve.to_string(),
-                limit: format!("must be below the {} usable blocks", self.blocks - reserved),
-            });
-        }
-        self.validate_index()
     }
 
     /// Whether the index serves the groups, and what else is asked of it.
-    fn validate_index(&self) -> Result<()> {
-        let other = |group: &&Group| **group != GroupKind::Full.into();
-        if let (IndexKind::Radix, Some(group)) = (self.index, self.groups.iter().find(other)) {
-            return Err(Error::Invalid {
-                what: "index",
-                value: self.index.name().into(),
-                limit: format!(
-                    "serves full attention in blocks of one size, and a group of kind {} is none: \
-                     take \"hash\"",
-                    group.kind.name()
-                ),
-            });
+    fn check_index(&self, faults: &mut Vec<Fault>) {
+        let other = |group: &Group| *group != GroupKind::Full.into();
+        if let (IndexKind::Radix, Some(at)) = (self.index, self.groups.iter().position(other)) {
+            let limit = format!(
+                "serves full attention in blocks of cache.block_size, and groups[{at}] is none: \
+                 take \"hash\""
+            );
+            faults.push(Fault::new("index", &self.index.name(), limit));
         }
-        let layout = Layout::new(&self.groups, self.block_size)?;
+        let Ok(layout) = Layout::new(&self.groups, self.block_size) else { return };
         for (what, on) in
             [("remap_duplicates", self.remap_duplicates), ("partial_hits", self.partial_hits)]
         {
-            if !on {
-                continue;
-            }
             let limit = match self.index {
+                _ if !on => continue,
                 IndexKind::Radix if what == "partial_hits" => continue,
                 IndexKind::Radix => "needs index = \"hash\": the radix index has no keys".into(),
                 IndexKind::Hash => match layout.check_plain() {
@@ -201,8 +231,57 @@ impl Options {
                     Err(why) => why,
                 },
             };
-            return Err(Error::Invalid { what, value: "true".into(), limit });
+            faults.push(Fault::new(what, &true, limit));
         }
-        Ok(())
+    }
+}
+
+/// What is wrong with one option.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The option's name.
+    pub what: &'static str,
+    /// Which group it is of, from 0; none for an option of the whole.
+    pub group: Option<usize>,
+    /// What was given; none where something is missing.
+    pub value: Option<String>,
+    /// What is allowed.
+    pub limit: String,
+}
+
+impl Fault {
+    /// A value outside its limits.
+    pub fn new(what: &'static str, value: &dyn std::fmt::Display, limit: String) -> Self {
+        Self { what, group: None, value: Some(value.to_string()), limit }
+    }
+
+    /// The same of a key of the group `at`.
+    pub fn of_group(
+        what: &'static str,
+        at: usize,
+        value: &dyn std::fmt::Display,
+        limit: String,
+    ) -> Self {
+        Self { group: Some(at), ..Self::new(what, value, limit) }
+    }
+
+    /// A value that is not there.
+    pub fn missing(what: &'static str, limit: impl Into<String>) -> Self {
+        Self { what, group: None, value: None, limit: limit.into() }
+    }
+
+    /// Where a configuration has it: `pressure.reserve`, `groups[1].window`.
+    pub fn key(&self) -> String {
+        match self.group {
+            Some(at) => format!("groups[{at}].{}", self.what),
+            None => key_of(self.what).into(),
+        }
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        let value = fault.value.unwrap_or_else(|| "none".into());
+        Self::Invalid { what: fault.what, value, limit: fault.limit }
     }
 }

@@ -144,8 +144,8 @@ MUTANTS = (
     Mutant(
         "marks-unchecked",
         "options.rs",
-        "let rising = 0.0 < low && low < high",
-        "let rising = low <= high",
+        '("low", low, low > 0.0,',
+        '("low", low, low >= 0.0,',
         "a mark of zero makes an empty pool scarce",
         ("CB-B14",),
     ),

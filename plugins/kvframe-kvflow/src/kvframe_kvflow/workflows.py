@@ -37,9 +37,7 @@ def hit_rate(
     options: dict[str, Any] = {"successors": ring(agents)} if eviction == "kvflow" else {}
     manager = kvframe.KVCacheManager.from_toml(
         cache={"block_size": BLOCK, "capacity": capacity},
-        policy={"eviction": eviction, "on_error": "raise", "options": {eviction: options}}
-        if options
-        else {"eviction": eviction},
+        eviction={"policy": eviction, "on_error": "raise", "options": options},
     )
     dice = random.Random(seed)
     turns = [0] * flows

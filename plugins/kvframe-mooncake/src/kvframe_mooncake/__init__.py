@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import kvframe
 from kvframe_mooncake.store import Mooncake, Options
 
-__all__ = ["Mooncake", "Options", "kvframe_tier"]
+__all__ = ["Mooncake", "Options", "kvframe_store"]
 
 
 @kvframe.hookimpl
-def kvframe_tier() -> Iterator[kvframe.TierStore]:
+def kvframe_store() -> Iterator[kvframe.TierStore]:
     """The hook that kvframe asks."""
     yield kvframe.TierStore(
         name="mooncake",

@@ -1,8 +1,6 @@
 //! The kinds, and what a token of each attends to.
 
-use crate::error::Result;
-
-use super::invalid;
+use crate::options::Fault;
 
 /// How the layers of a group look back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +41,10 @@ pub struct Needs {
 }
 
 impl GroupKind {
+    /// The names of all kinds.
+    pub const NAMES: [&str; 6] =
+        ["full", "sliding_window", "chunked", "sink_window", "state", "cross"];
+
     /// The name used in configuration.
     pub fn name(self) -> &'static str {
         match self {
@@ -93,18 +95,18 @@ impl GroupKind {
         self == Self::Full
     }
 
-    pub(super) fn validate(self) -> Result<()> {
-        match self {
+    /// A length that no kind can have.
+    pub(super) fn fault(self) -> Option<Fault> {
+        let (what, limit) = match self {
             Self::SlidingWindow { window: 0 } => {
-                Err(invalid("window", &0, "a sliding window holds at least 1 token"))
+                ("window", "a sliding window holds at least 1 token")
             }
-            Self::Chunked { chunk: 0 } => {
-                Err(invalid("chunk", &0, "a chunk holds at least 1 token"))
-            }
+            Self::Chunked { chunk: 0 } => ("chunk", "a chunk holds at least 1 token"),
             Self::SinkWindow { window: 0, .. } => {
-                Err(invalid("window", &0, "a window behind a sink holds at least 1 token"))
+                ("window", "a window behind a sink holds at least 1 token")
             }
-            _ => Ok(()),
-        }
+            _ => return None,
+        };
+        Some(Fault::new(what, &0, limit.into()))
     }
 }

@@ -1,6 +1,6 @@
 //! All groups of a manager together: the unit that hits come in, and which boundaries can be hit.
 
-use super::{Group, GroupKind, GroupReach, invalid};
+use super::{Group, GroupKind, GroupReach};
 use crate::error::Result;
 
 /// What the groups of one pool have in common.
@@ -40,9 +40,6 @@ pub(super) fn lcm(a: u64, b: u64) -> u64 {
     a / gcd(a, b) * b
 }
 
-/// The most tokens a hit may be a multiple of.
-const MAX_UNIT: u64 = 1 << 31;
-
 /// More tokens than a sequence can have.
 const NO_PERIOD: u64 = 1 << 32;
 
@@ -53,13 +50,13 @@ impl Layout {
     /// [`crate::Error::Invalid`] for a group that cannot be, or groups that cannot go together.
     pub fn new(groups: &[Group], block_size: u32) -> Result<Self> {
         let size = u64::from(block_size);
-        if groups.iter().all(|g| g.kind == GroupKind::Cross) {
-            let limit = "some group has to attend to the sequence's own tokens";
-            return Err(invalid("groups", &"cross", limit));
+        let mut faults = Vec::new();
+        super::check(groups, block_size, &mut faults);
+        if let Some(fault) = faults.into_iter().next() {
+            return Err(fault.into());
         }
         let (mut unit, mut chunks) = (1, 1);
         for group in groups {
-            group.validate(block_size)?;
             if group.kind != GroupKind::Cross {
                 unit = lcm(unit, u64::from(group.units));
             }
@@ -67,25 +64,10 @@ impl Layout {
                 // No sequence is as long as that: from there on it is no matter.
                 chunks = lcm(chunks, u64::from(chunk)).min(NO_PERIOD);
             }
-            if unit * size > MAX_UNIT {
-                let limit = "the groups' block sizes have a common multiple above 2^31 tokens";
-                return Err(invalid("units", &group.units, limit));
-            }
         }
         let mut step = unit * size;
-        for interval in groups.iter().filter_map(|g| g.interval) {
-            if !u64::from(interval).is_multiple_of(unit * size) {
-                let limit = format!(
-                    "must be 0 or a multiple of {} tokens, the unit that all groups can serve",
-                    unit * size
-                );
-                return Err(invalid("interval", &interval, limit));
-            }
-            step = if interval == 0 { 0 } else { lcm(step, u64::from(interval)) };
-            if step > MAX_UNIT {
-                let limit = "the groups' intervals have a common multiple above 2^31 tokens";
-                return Err(invalid("interval", &interval, limit));
-            }
+        for interval in groups.iter().filter_map(|group| group.interval).filter(|&each| each > 0) {
+            step = lcm(step, u64::from(interval));
         }
         // The end of the prompt alone is what some group promises: no other boundary can be hit.
         if groups.iter().any(|g| g.interval == Some(0)) {

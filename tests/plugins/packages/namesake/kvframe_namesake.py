@@ -4,7 +4,7 @@ import kvframe
 
 
 @kvframe.hookimpl
-def kvframe_tier() -> list[kvframe.TierStore]:
+def kvframe_store() -> list[kvframe.TierStore]:
     return [kvframe.TierStore(name="lru", way="batched", summary="a store", make=print)]
 
 

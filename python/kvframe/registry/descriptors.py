@@ -14,8 +14,10 @@ from typing import Any, ClassVar, Literal, get_args
 
 import msgspec
 
-Kind = Literal["eviction", "admission", "prefix", "tier"]
+Kind = Literal["eviction", "admission", "prefix", "store"]
 Way = Literal["builtin", "batched", "native"]
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _NAME = re.compile(r"[a-z0-9]+([-_.][a-z0-9]+)*")
 
@@ -43,8 +45,8 @@ class Descriptor:
             ``builtin`` (part of kvframe's core; for kvframe's own policies only).
         summary: One line that says what the policy does.
         source: The paper or the system it comes from.
-        options: A `msgspec.Struct` class: the schema of ``[policy.options.NAME]``. None means that
-            the policy takes no options.
+        options: A `msgspec.Struct` class: the schema of its table of options, as
+            ``[eviction.options]``. None means that the policy takes no options.
         make: Called with the checked options (an instance of `options`, or None without a schema)
             and answers a new policy. None for built-in policies, which the core makes itself.
 
@@ -121,6 +123,6 @@ class TierStore(Descriptor):
         shared: Others may write there too, so that what this process did not write is looked for.
     """
 
-    kind: ClassVar[Kind] = "tier"
+    kind: ClassVar[Kind] = "store"
 
     shared: bool = False

@@ -6,13 +6,12 @@ import importlib
 import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
-import pluggy
-
-from kvframe import hookspecs
 from kvframe.arguments import shown
-from kvframe.descriptors import (
+from kvframe.errors import PluginError, UsageError
+from kvframe.registry import places
+from kvframe.registry.descriptors import (
     AdmissionPolicy,
     Descriptor,
     EvictionPolicy,
@@ -21,9 +20,17 @@ from kvframe.descriptors import (
     TierStore,
     Way,
 )
-from kvframe.discovery import PACKAGES, Candidate, Gate, installed, known_kind, own_version
-from kvframe.errors import PluginError, UsageError
-from kvframe.plugin import one_line, register
+from kvframe.registry.discovery import (
+    GROUPS,
+    OLD_GROUP,
+    Candidate,
+    Gate,
+    installed,
+    own_version,
+)
+from kvframe.registry.hooks import offers_of, wraps
+from kvframe.registry.naming import is_place
+from kvframe.registry.raised import one_line
 from kvframe.spelling import did_you_mean
 
 D = TypeVar("D", bound=Descriptor)
@@ -32,16 +39,17 @@ _WORDS: dict[Kind, str] = {
     "eviction": "eviction policy",
     "admission": "admission policy",
     "prefix": "prefix matcher",
-    "tier": "tier store",
+    "store": "tier store",
 }
 _KEY: dict[Kind, str] = {
-    "eviction": "policy.eviction (bench: --policy)",
+    "eviction": "eviction.policy (bench: --policy)",
     "admission": "admission.policy (bench: --admission)",
     "prefix": "prefix.policy (bench: --prefix)",
-    "tier": "tiers.store",
+    "store": "tiers.store",
 }
 """Where a name of each kind belongs."""
 
+HERE = "this process"
 BUILTIN = (
     "policies.builtin",
     "policies.builtin_admission",
@@ -53,12 +61,17 @@ BUILTIN = (
 
 @dataclass(frozen=True)
 class Loaded(Generic[D]):
-    """A policy that was found and imported, with the package and the plugin it came from."""
+    """A policy that was found, with the package and the plugin it came from.
+
+    ``is_imported`` is False for one that is named by its place where nothing may be imported: its
+    descriptor then has the name and no more.
+    """
 
     descriptor: D
     distribution: str
     version: str
     plugin: str
+    is_imported: bool = True
 
 
 @dataclass(frozen=True)
@@ -67,12 +80,12 @@ class PluginInfo:
 
     Attributes:
         name: The policy's name.
-        kind: Which decision it takes. None where the plugin was not imported, or could not be.
-        way: How it is written. None where `kind` is.
+        kind: Which decision it takes. None for an entry point of the old group, which does not say.
+        way: How it is written. None where the plugin was not imported, or could not be.
         distribution: The installed package it comes from.
         version: That package's version.
         state: ``ok``, ``blocked: REASON`` or ``broken: REASON``.
-        source: The paper or system it names. None where `kind` is.
+        source: The paper or system it names. None where `way` is.
     """
 
     name: str
@@ -87,10 +100,10 @@ class PluginInfo:
 class Registry:
     """The policies that can be named here and now: built-in ones, and those of installed packages.
 
-    A lookup imports the one entry point it names; one that finds nothing imports those whose kind
-    its error has to know. Building a registry imports no plugin; building
-    many, in one process or several, is harmless. Installed packages are looked through once, at the
-    first lookup: one that comes later is seen by a new registry, or after `refresh`.
+    A lookup imports the one entry point, or the one file, that it names. Building a registry
+    imports no plugin; building many, in one process or several, is harmless. Installed packages are
+    looked through once, at the first lookup: one that comes later is seen by a new registry, or
+    after `refresh`.
 
     Args:
         allow: If not empty, only these distributions or policies may load (and the built-in ones).
@@ -102,35 +115,38 @@ class Registry:
 
     def __init__(self, allow: Collection[str] = (), block: Collection[str] = ()) -> None:
         self._gate = Gate(_names("allow", allow), _names("block", block))
-        self._manager = pluggy.PluginManager(hookspecs.PROJECT)
-        self._manager.add_hookspecs(hookspecs)
         self._local: list[Candidate] = []
+        self._wrappers: list[object] = []
         self._installed: list[Candidate] | None = None
-        self._offers: dict[int, tuple[Descriptor, ...]] = {}  # by id(); the manager keeps it alive
+        # By id(): a plugin need not be hashable. It is kept with its offers, so the id stays its.
+        self._offers: dict[int, tuple[object, tuple[Descriptor, ...]]] = {}
         # By its name, as the plugins of others are: nothing in this layer may import a policy.
         for module in BUILTIN:
             builtin = importlib.import_module(f"kvframe.{module}")
             self.register(builtin, "builtin", distribution="kvframe", version=own_version())
 
     def register(
-        self, holder: object, name: str, distribution: str = "this process", version: str = ""
+        self, holder: object, name: str, distribution: str = HERE, version: str = ""
     ) -> None:
         """Add a plugin that no package brings: a module or object of the running program.
 
-        Doing so again with the same object changes nothing.
+        Doing so again with the same object changes nothing. Its hook wrappers, if it has any, go
+        around the hooks of every plugin that is loaded from then on.
 
         Raises:
             PluginError: A hook of ``holder`` is misspelt, raises, or gives a wrong descriptor.
         """
-        if self._manager.is_registered(holder):
+        if id(holder) in self._offers:
             return
         value = getattr(holder, "__name__", type(holder).__name__)
-        candidate = Candidate("", value, distribution, version, lambda: holder, plugin=name)
+        candidate = Candidate("", value, distribution, version, lambda: holder, name, kind=None)
         for offer in self._load(candidate):
             self._local.append(replace(candidate, name=offer.name, kind=offer.kind))
+        if wraps(holder):
+            self._wrappers.append(holder)
 
     def eviction(self, name: str) -> Loaded[EvictionPolicy]:
-        """The eviction policy ``name``.
+        """The eviction policy ``name``, or the one at a place (``FILE.py:CLASS``).
 
         Raises:
             PluginError: It is not found, blocked, broken, or named by two packages. The message
@@ -146,9 +162,21 @@ class Registry:
         """The prefix matcher ``name``; raises as `eviction` does."""
         return self._get(PrefixMatcher, name)
 
-    def tier(self, name: str) -> Loaded[TierStore]:
+    def store(self, name: str) -> Loaded[TierStore]:
         """The store ``name`` of a lower tier; raises as `eviction` does."""
         return self._get(TierStore, name)
+
+    def at(self, place: str) -> Sequence[Loaded[Descriptor]]:
+        """What the policies and stores at ``place`` are: ``FILE.py``, ``FILE.py:CLASS``, a module.
+
+        Raises:
+            PluginError: It cannot be imported, or holds no policy.
+        """
+        home, _, rest = place.partition(":")
+        if self.has(home):  # a name, and an option without a value
+            raise PluginError(f"{place}: {rest!r} must read key=value")
+        holder = places.load(place, self.has)
+        return [Loaded(offer, HERE, "", place) for offer in self._called(holder, place, HERE)]
 
     def refresh(self) -> None:
         """Look through the installed packages again at the next lookup.
@@ -157,14 +185,17 @@ class Registry:
         """
         self._installed = None
 
+    def has(self, name: str) -> bool:
+        """Whether something of that name, of any kind, could be loaded. Imports nothing."""
+        return any(found.name == name and found.kind for found in self._candidates())
+
     def candidates(self, kind: Kind) -> Sequence[Candidate]:
         """What a lookup of ``kind`` chooses from; blocked ones too. Imports nothing."""
-        return [found for found in self._candidates() if known_kind(found) in (None, kind)]
+        return [found for found in self._candidates() if found.kind == kind]
 
     def list(self) -> Sequence[PluginInfo]:
         """Every policy that is installed, broken and blocked ones too. Imports those it may."""
-        everything = self._candidates()
-        return [row for candidate in everything for row in self._rows(candidate, everything)]
+        return [self._row(candidate) for candidate in self._candidates()]
 
     def _candidates(self) -> Sequence[Candidate]:
         if self._installed is None:
@@ -175,6 +206,8 @@ class Registry:
         kind = wanted.kind
         if not isinstance(name, str):
             raise UsageError(f"{_WORDS[kind]} {shown(name)}: must be named by a string")
+        if is_place(name):
+            return cast("Loaded[D]", only(self.at(name), (kind,), name))
         named = [found for found in self.candidates(kind) if found.name == name]
         if not named:
             raise PluginError(self._not_found(kind, name))
@@ -184,37 +217,23 @@ class Registry:
             raise PluginError(
                 f"{_WORDS[kind]} {name} ({first.origin}) is blocked: {self._gate.reason(first)}"
             )
-        rivals = self._rivals(kind, name, free)
-        if len(rivals) > 1:
-            raise PluginError(f"{_WORDS[kind]} {name} has two sources: {_two_sources(rivals)}")
-        (chosen,) = rivals or free[:1]
-        offers = self._load(chosen)
+        if len(free) > 1:
+            raise PluginError(f"{_WORDS[kind]} {name} has two sources: {_two_sources(free)}")
+        chosen = free[0]
+        offer = self._offered(chosen)
+        return Loaded(cast("D", offer), chosen.distribution, chosen.version, chosen.plugin)
+
+    def _offered(self, candidate: Candidate) -> Descriptor:
+        """What the candidate gives under its own name and kind."""
+        offers = self._load(candidate)
         for offer in offers:
-            if isinstance(offer, wanted) and offer.name == name:
-                return Loaded(offer, chosen.distribution, chosen.version, chosen.plugin)
+            if (offer.kind, offer.name) == (candidate.kind, candidate.name):
+                return offer
+        kind = _WORDS[candidate.kind] if candidate.kind else "policy"
         raise PluginError(
-            f"plugin {name} ({chosen.origin}): {chosen.value} gives no {_WORDS[kind]} "
-            f"named {name}, {_only(offers)}"
+            f"plugin {candidate.plugin} ({candidate.origin}): {candidate.value} gives no "
+            f"{kind} named {candidate.name}, {_only(offers)}"
         )
-
-    def _rivals(self, kind: Kind, name: str, named: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Those that give ``name`` of this kind; of several packages, only an import can tell."""
-        if len(named) == 1:
-            return named
-
-        return [candidate for candidate in named if self._gives(candidate, kind, unknown=True)]
-
-    def _gives(self, candidate: Candidate, kind: Kind, unknown: bool = False) -> bool:
-        """Whether it gives its name in this kind; ``unknown`` if it cannot be imported."""
-        if (told := known_kind(candidate)) is not None:
-            return told == kind
-        if self._gate.reason(candidate) is not None:
-            return unknown
-        try:
-            offers = self._load(candidate)
-        except PluginError:
-            return unknown
-        return any((offer.kind, offer.name) == (kind, candidate.name) for offer in offers)
 
     def _load(self, candidate: Candidate) -> tuple[Descriptor, ...]:
         try:
@@ -226,69 +245,85 @@ class Registry:
                 f"plugin {candidate.plugin} ({candidate.origin}): "
                 f"cannot import {candidate.value}: {one_line(error)}"
             ) from error
-        # One module may hold the policies of several entry points; it is registered once.
+        return self._called(holder, candidate.plugin, candidate.origin)
+
+    def _called(self, holder: object, name: str, origin: str) -> tuple[Descriptor, ...]:
+        # One module may hold the policies of several entry points; its hooks are called once.
         if id(holder) not in self._offers:
-            self._offers[id(holder)] = register(
-                self._manager, holder, candidate.plugin, candidate.origin
-            )
-        return self._offers[id(holder)]
+            self._offers[id(holder)] = holder, offers_of(holder, name, origin, self._wrappers)
+        return self._offers[id(holder)][1]
 
     def _not_found(self, kind: Kind, name: str) -> str:
         found: dict[str, list[str]] = {}
         for candidate in self.candidates(kind):
-            if self._gives(candidate, kind):
-                found.setdefault(candidate.origin, []).append(candidate.name)
-        kinds = (known_kind(at) for at in self._candidates() if at.name == name)
-        if (other := next((at for at in kinds if at is not None), None)) is not None:
-            return f"no {_WORDS[kind]} {name}: it is of kind {other}, named in {_KEY[other]}"
+            found.setdefault(candidate.origin, []).append(candidate.name)
+        for other in self._candidates():
+            if other.name == name and other.kind is None:
+                return f"no {_WORDS[kind]} {name}: {_old_group(other, kind)}"
+            if other.name == name and other.kind is not None:
+                it_is = f"it is of kind {other.kind}, named in {_KEY[other.kind]}"
+                return f"no {_WORDS[kind]} {name}: {it_is}"
         names = [name for group in found.values() for name in group]
         listing = "; ".join(f"{', '.join(group)} ({origin})" for origin, group in found.items())
         how = f"for {sys.executable} with pip, then look with: kvframe plugins"
         said, have = f"no {_WORDS[kind]} {_named(name)}", f"Found: {listing or 'none'}"
-        if (package := PACKAGES.get(kind, {}).get(name)) is not None:
-            return f"{said}: it comes with a package, install {package} {how}. {have}"
         hint = did_you_mean(name, names) or "."
         return f"{said}{hint} {have}. One comes with a package: install it {how}"
 
-    def _rows(self, candidate: Candidate, everything: Sequence[Candidate]) -> Sequence[PluginInfo]:
-        def row(state: str, offer: Descriptor | None = None) -> PluginInfo:
-            return PluginInfo(
-                name=candidate.name,
-                kind=offer.kind if offer else candidate.kind,
-                way=offer.way if offer else None,
-                distribution=candidate.distribution,
-                version=candidate.version,
-                state=state,
-                source=offer.source if offer else None,
-            )
-
-        reason = self._gate.reason(candidate)
-        if reason is not None:
-            return [row(f"blocked: {reason}")]
-        try:
-            loaded = self._load(candidate)
-        except PluginError as error:
-            return [row(f"broken: {error}")]
-        offers = [
-            offer
-            for offer in loaded
-            if offer.name == candidate.name and candidate.kind in (None, offer.kind)
-        ]
-        if not offers:
-            gives = f"{candidate.value} gives nothing named {candidate.name}, {_only(loaded)}"
-            return [row(f"broken: {gives}")]
-        named = [
+    def _row(self, candidate: Candidate) -> PluginInfo:
+        offer, state = None, "ok"
+        rivals = [
             other
-            for other in everything
+            for other in self.candidates(candidate.kind or "eviction")
             if other.name == candidate.name and self._gate.reason(other) is None
         ]
-        rivals = {offer.kind: self._rivals(offer.kind, offer.name, named) for offer in offers}
-        return [
-            row(f"broken: two sources: {_two_sources(rivals[offer.kind])}", offer)
-            if len(rivals[offer.kind]) > 1
-            else row("ok", offer)
-            for offer in offers
-        ]
+        if (reason := self._gate.reason(candidate)) is not None:
+            state = f"blocked: {reason}"
+        elif candidate.kind is None:
+            state = f"broken: {_old_group(candidate)}"
+        else:
+            try:
+                offer = self._offered(candidate)
+            except PluginError as error:
+                state = f"broken: {error}"
+            else:
+                if len(rivals) > 1:
+                    state = f"broken: two sources: {_two_sources(rivals)}"
+        return PluginInfo(
+            name=candidate.name,
+            kind=candidate.kind,
+            way=offer.way if offer else None,
+            distribution=candidate.distribution,
+            version=candidate.version,
+            state=state,
+            source=offer.source if offer else None,
+        )
+
+
+def only(
+    found: Sequence[Loaded[Descriptor]], kinds: Collection[Kind], place: str
+) -> Loaded[Descriptor]:
+    """The one policy of ``kinds`` among those ``found`` at a place.
+
+    Raises:
+        PluginError: There is none, or there are several.
+    """
+    mine = [loaded for loaded in found if loaded.descriptor.kind in kinds]
+    if len(mine) == 1:
+        return mine[0]
+    if mine:
+        names = ", ".join(loaded.descriptor.name for loaded in mine)
+        raise PluginError(f"{place}: it gives {names}: name an installed one, or MODULE:CLASS")
+    others = ", ".join(
+        f"{_article(loaded.descriptor.kind)} ({loaded.descriptor.name})" for loaded in found
+    )
+    wanted = " or ".join(_article(kind) for kind in kinds)
+    told = f"it gives {others}; must be {wanted}" if others else "it gives no policy"
+    raise PluginError(f"{place}: {told}")
+
+
+def _article(kind: Kind) -> str:
+    return f"{'an' if _WORDS[kind][0] in 'ae' else 'a'} {_WORDS[kind]}"
 
 
 def _names(which: str, given: object) -> tuple[str, ...]:
@@ -309,6 +344,14 @@ def _named(name: str) -> str:
 def _only(offers: Sequence[Descriptor]) -> str:
     names = ", ".join(f"{offer.kind} {offer.name}" for offer in offers)
     return f"only {names}" if names else "nor anything else"
+
+
+def _old_group(candidate: Candidate, kind: Kind | None = None) -> str:
+    now = f"kvframe.{kind}" if kind else f"one of {', '.join(GROUPS)}"
+    return (
+        f"{candidate.origin} names it in the entry-point group {OLD_GROUP}, "
+        f"which is now {now}: install a version that does so"
+    )
 
 
 def _two_sources(candidates: Sequence[Candidate]) -> str:

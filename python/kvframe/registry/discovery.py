@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import Distribution, EntryPoint, distributions, entry_points, version
+from importlib.metadata import Distribution, EntryPoint, distributions, version
 
-from kvframe.descriptors import Kind
+from kvframe.registry.descriptors import KINDS, Kind
 
-GROUP = "kvframe"
+GROUPS: dict[str, Kind] = {f"kvframe.{kind}": kind for kind in KINDS}
+"""Entry-point groups: one a kind, so that the kind of a policy is known before it is imported."""
 
-PACKAGES: dict[Kind, dict[str, str]] = {
-    "eviction": {
-        "hyperbolic": "kvframe-hyperbolic",
-        "kvflow": "kvframe-kvflow",
-        "pensieve": "kvframe-pensieve",
-        "t-lru": "kvframe-tlru",
-    },
-    "admission": {"second-hit": "kvframe-second-hit"},
-    "prefix": {"volatile": "kvframe-volatile"},
-    "tier": {"mooncake": "kvframe-mooncake", "redis": "kvframe-redis"},
-}
-"""kvframe's own packages, installed or not, by the name of what they bring."""
+OLD_GROUP = "kvframe"
+"""Held every kind, until the groups were told apart."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +28,8 @@ class Candidate:
         version: That package's version.
         load: Imports the module and answers the object; raises whatever the import raises.
         plugin: The plugin's name.
-        kind: Which decision it takes; None as long as only an import could tell.
+        kind: Which decision it takes; None for an entry point of the old group.
+        is_installed: Whether a package brings it, which `Gate` may keep out.
     """
 
     name: str
@@ -46,7 +38,8 @@ class Candidate:
     version: str
     load: Callable[[], object]
     plugin: str
-    kind: Kind | None = None
+    kind: Kind | None
+    is_installed: bool = False
 
     @property
     def origin(self) -> str:
@@ -54,54 +47,47 @@ class Candidate:
         return f"{self.distribution} {self.version}".rstrip()
 
 
-def known_kind(candidate: Candidate) -> Kind | None:
-    """The kind that can be told without an import: kvframe's own, and what this process offers."""
-    if candidate.kind is not None:
-        return candidate.kind
-    package = _normal(candidate.distribution)
-    brought = (kind for kind, names in PACKAGES.items() if names.get(candidate.name) == package)
-    return next(brought, None)
-
-
 def installed() -> list[Candidate]:
-    """Every entry point of the group, ordered by name and distribution. Imports none of them.
+    """Every entry point of the groups, ordered by name and distribution. Imports none of them.
 
     What an installation that broke off left without a name is of ``unknown``; a package whose entry
     points cannot be read is passed over.
     """
-    try:
-        entries: Iterable[EntryPoint] = entry_points(group=GROUP)
-    except Exception:  # Somebody's metadata is damaged, and any package may be that somebody.
-        entries = _readable()
     found = [
         Candidate(
             name=entry.name,
             value=entry.value,
-            distribution=_told(entry.dist, "name"),
-            version=_told(entry.dist, "version"),
+            distribution=name,
+            version=version,
             load=partial(_load, entry),
             plugin=entry.name,
+            kind=GROUPS.get(entry.group),
+            is_installed=True,
         )
+        for name, version, entries in _packages()
         for entry in entries
     ]
     return sorted(found, key=lambda candidate: (candidate.name, candidate.distribution))
 
 
-def _readable() -> Iterator[EntryPoint]:
+def _packages() -> Iterator[tuple[str, str, Sequence[EntryPoint]]]:
+    """Name, version and entry points of every package that has some of the groups."""
     seen = set()
     for dist in distributions():
         try:
-            entries = dist.entry_points
+            entries = [one for one in dist.entry_points if one.group in (*GROUPS, OLD_GROUP)]
         except Exception:  # whatever reading its file raises
             continue
-        name = _normal(_told(dist, "name"))
-        if name not in seen:  # of two on the path, the first is the one that is imported
-            yield from entries.select(group=GROUP)
+        if not entries:
+            continue
+        name = _told(dist, "name")
+        if _normal(name) not in seen:  # of two on the path, the first is the one that is imported
+            yield name, _told(dist, "version"), entries
         if name != "unknown":
-            seen.add(name)
+            seen.add(_normal(name))
 
 
-def _told(dist: Distribution | None, key: str) -> str:
+def _told(dist: Distribution, key: str) -> str:
     try:
         return getattr(dist, key, None) or "unknown"
     except Exception:  # Its metadata is not even text.
@@ -137,7 +123,7 @@ class Gate:
         names = {_normal(candidate.name), _normal(candidate.distribution)}
         if names & {_normal(entry) for entry in self.block}:
             return "plugins.block names it"
-        needs_leave = bool(self.allow) and candidate.kind is None
+        needs_leave = bool(self.allow) and candidate.is_installed
         if needs_leave and not names & {_normal(entry) for entry in self.allow}:
             return "plugins.allow does not name it"
         return None

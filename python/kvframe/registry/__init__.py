@@ -1,0 +1,31 @@
+"""Finds the policy or store that a name means: built in, of an installed package, or in a file."""
+
+from __future__ import annotations
+
+from kvframe.registry.descriptors import (
+    KINDS,
+    AdmissionPolicy,
+    Descriptor,
+    EvictionPolicy,
+    Kind,
+    PrefixMatcher,
+    TierStore,
+    Way,
+)
+from kvframe.registry.hookspecs import hookimpl
+from kvframe.registry.lookup import Loaded, PluginInfo, Registry
+
+__all__ = [
+    "KINDS",
+    "AdmissionPolicy",
+    "Descriptor",
+    "EvictionPolicy",
+    "Kind",
+    "Loaded",
+    "PluginInfo",
+    "PrefixMatcher",
+    "Registry",
+    "TierStore",
+    "Way",
+    "hookimpl",
+]

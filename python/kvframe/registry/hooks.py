@@ -1,0 +1,129 @@
+"""One plugin: its hooks are checked and called, its descriptors collected.
+
+pluggy lets a misspelt hook pass in silence and says nothing of which plugin raised; both are mended
+here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pluggy
+
+from kvframe.errors import PluginError
+from kvframe.registry import hookspecs
+from kvframe.registry.descriptors import (
+    AdmissionPolicy,
+    Descriptor,
+    EvictionPolicy,
+    PrefixMatcher,
+    TierStore,
+)
+from kvframe.registry.raised import one_line
+from kvframe.spelling import did_you_mean
+
+HOOKS: dict[str, type[Descriptor]] = {
+    "kvframe_eviction": EvictionPolicy,
+    "kvframe_admission": AdmissionPolicy,
+    "kvframe_prefix": PrefixMatcher,
+    "kvframe_store": TierStore,
+}
+
+_RENAMED = {"kvframe_tier": "kvframe_store"}
+
+
+def offers_of(
+    holder: object, name: str, origin: str, wrappers: Sequence[object] = ()
+) -> tuple[Descriptor, ...]:
+    """What ``holder``, the module or object whose hooks carry `hookimpl`, brings.
+
+    Args:
+        holder: The plugin.
+        name: Its name, for messages.
+        origin: The distribution it comes from and its version, for messages.
+        wrappers: Plugins whose hook wrappers go around these hooks.
+
+    Returns:
+        Its descriptors, in the order of `HOOKS` and within each as it gave them.
+
+    Raises:
+        PluginError: A hook is misspelt, takes unknown arguments, raises, or gives something that is
+            not its descriptor, or of a way that is kvframe's alone; or there is no hook at all.
+    """
+    # A manager of its own for each plugin: what is refused leaves nothing behind, and a call of a
+    # hook asks this plugin alone, which may not even be hashable.
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    try:
+        manager.register(holder, name=name)
+        _check_spelling(manager, holder)
+        for at, wrapper in enumerate(wrappers):
+            manager.register(wrapper, name=f"wrapper {at}")
+        offers = [offer for hook in HOOKS for offer in _given(manager, hook)]
+        _check(offers, is_own=origin.startswith("kvframe "))
+    except (PluginError, pluggy.PluginValidationError) as error:
+        reason = " ".join(str(error).split()).removeprefix(f"Plugin {name!r} for ")
+        raise PluginError(f"plugin {name} ({origin}): {reason}") from (error.__cause__ or error)
+    return tuple(offers)
+
+
+def wraps(holder: object) -> bool:
+    """Whether some hook of ``holder`` is a wrapper, which goes around those of other plugins."""
+    options = (getattr(getattr(holder, hook, None), "kvframe_impl", None) for hook in HOOKS)
+    return any(found and (found["wrapper"] or found["hookwrapper"]) for found in options)
+
+
+def _check_spelling(manager: pluggy.PluginManager, holder: object) -> None:
+    callers = manager.get_hookcallers(holder) or []
+    if not callers:
+        raise PluginError(
+            f"it has no hook; mark one of {', '.join(HOOKS)} with @{hookspecs.PROJECT}.hookimpl"
+        )
+    try:
+        manager.check_pending()
+    except pluggy.PluginValidationError as error:
+        wrong = next(caller.name for caller in callers if not caller.has_spec())
+        if wrong in _RENAMED:
+            raise PluginError(f"the hook {wrong} is now {_RENAMED[wrong]}") from error
+        hint = did_you_mean(wrong, HOOKS)
+        known = f"; the hooks are {', '.join(HOOKS)}"
+        raise PluginError(f"unknown hook {wrong}{hint or known}") from error
+
+
+def _given(manager: pluggy.PluginManager, name: str) -> list[Descriptor]:
+    hook: pluggy.HookCaller = getattr(manager.hook, name)
+    if all(impl.wrapper or impl.hookwrapper for impl in hook.get_hookimpls()):
+        return []
+    expected = HOOKS[name]
+    form = f"return a list of {expected.__name__} descriptors, or yield each"
+    try:
+        results = hook()
+        if not results or isinstance(results[0], Descriptor):
+            given = "one descriptor" if results else "None"
+            raise PluginError(f"{name} returned {given}: {form}")
+        # A generator runs only while it is listed.
+        items: list[Descriptor] = [item for result in results for item in result]
+    except PluginError:
+        raise
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise PluginError(f"{name} raised {one_line(error)}") from error
+    for item in items:
+        if not isinstance(item, expected):
+            raise PluginError(
+                f"{name} must give {expected.__name__} descriptors, not {str(item)[:60]!r}"
+            )
+    return items
+
+
+def _check(offers: Sequence[Descriptor], *, is_own: bool) -> None:
+    names = [(offer.kind, offer.name) for offer in offers]
+    for kind, name in names:
+        if names.count((kind, name)) > 1:
+            raise PluginError(f"it gives {kind} {name} twice")
+    for offer in offers:
+        if offer.way == "builtin" and not is_own:
+            raise PluginError(
+                f"way of {offer.name} is builtin, which kvframe's own are: say batched or native"
+            )

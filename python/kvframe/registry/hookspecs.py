@@ -1,0 +1,51 @@
+"""The hooks a plugin may implement, and the marker it implements them with.
+
+A plugin is a module (or any object) whose functions carry `hookimpl`. Its package names it in the
+entry-point group of the kind, once for each policy: the entry point's name is the policy's name.
+
+    [project.entry-points."kvframe.eviction"]
+    deep-first = "kvframe_deep_first"
+
+pluggy calls the hooks, one plugin at a time, as a configuration names it: a call that asked all
+plugins at once would import every package for one name. Hook wrappers work: those of an object that
+was given to `Registry.register` go around the hooks of every plugin that is loaded after it. A
+whole plugin of each kind is in docs/reference/hooks.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pluggy
+
+from kvframe.registry.descriptors import (
+    AdmissionPolicy,
+    EvictionPolicy,
+    PrefixMatcher,
+    TierStore,
+)
+
+PROJECT = "kvframe"
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookspec
+def kvframe_eviction() -> Iterable[EvictionPolicy]:  # type: ignore[empty-body]
+    """Return or yield the eviction policies of this plugin."""
+
+
+@hookspec
+def kvframe_admission() -> Iterable[AdmissionPolicy]:  # type: ignore[empty-body]
+    """Return or yield the admission policies of this plugin."""
+
+
+@hookspec
+def kvframe_prefix() -> Iterable[PrefixMatcher]:  # type: ignore[empty-body]
+    """Return or yield the prefix matchers of this plugin."""
+
+
+@hookspec
+def kvframe_store() -> Iterable[TierStore]:  # type: ignore[empty-body]
+    """Return or yield the stores for lower tiers of this plugin."""
