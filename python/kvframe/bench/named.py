@@ -11,6 +11,7 @@ import msgspec
 from kvframe.bench.options import OptionOrigins
 from kvframe.config.environment import EnvText
 from kvframe.config.policies import Chosen, chosen
+from kvframe.config.text import cut
 from kvframe.registry import Descriptor, Kind, Loaded, Registry
 from kvframe.registry.lookup import only
 from kvframe.registry.naming import is_place, named
@@ -72,7 +73,8 @@ def found(kind: Kind, text: str, registry: Registry) -> Chosen[Any]:
         else getattr(registry, kind)(name)
     )
     options = {key: EnvText(value) for key, value in given.items()}
-    return chosen(loaded, options, loaded.descriptor.name, OptionOrigins(option), registry)
+    origins = OptionOrigins(f"{option} {cut(text, 60)}")
+    return chosen(loaded, options, loaded.descriptor.name, origins, registry)
 
 
 def is_bare_module(name: str, registry: Registry) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from math import lcm
 from typing import TYPE_CHECKING, Any
@@ -53,7 +54,9 @@ def check_core(
         well = well - {"groups"}
     known = {key: value for key, value in table.items() if key.partition(".")[0] in well}
     given = config.plain()
-    for key, has_value, limit in check_options(known):
+    for key, has_value, rule in check_options(known):
+        # The core knows groups by their numbers, and people by their names.
+        limit = re.sub(r"groups\[(\d+)\]", lambda at: repr(config.groups[int(at[1])].name), rule)
         if has_value:
             yield origins.error(key, _value(given, key), limit)
         else:
