@@ -679,9 +679,7 @@ class Request:
         """
         Tokens of the prompt.
         """
-    def __new__(
-        cls, /, prompt: Any | None, **options: Any
-    ) -> Request: ...
+    def __new__(cls, /, prompt: Any | None, **options: "Any") -> Request: ...
     def __repr__(self, /) -> str: ...
     @property
     def cache_salt(self, /) -> str:

@@ -14,7 +14,8 @@ from kvframe import Config, KVCacheManager
 from kvframe.request import MMItem
 for name in ("sha256", "blake3", "xxh3-128"):
     kv = KVCacheManager(Config.load(env={}, cache={"hash": name}))
-    keys = kv.hash_blocks(range(70), salt="s", adapter="a", extras=[MMItem(3, 40, b"cat")])
+    items = [MMItem(3, 40, b"cat")]
+    keys = kv.hash_blocks(range(70), cache_salt="s", lora_name="a", mm_items=items)
     print(name, keys.tolist())
 """
 

@@ -187,7 +187,7 @@ def test_wrong_extras_are_refused(name: str) -> None:
     assert kv.counts().free == 8
 
 
-@pytest.mark.parametrize("cache_salt", [None, b"x", 3])
+@pytest.mark.parametrize("salt", [None, b"x", 3])
 @pytest.mark.parametrize("name", ["cache_salt", "lora_name"])
 def test_a_salt_that_is_no_text_is_told_by_name(name: str, salt: Any) -> None:
     kv = manager()

@@ -136,7 +136,7 @@ def by_hand(tokens: list[int], size: int, salt: bytes, adapter: bytes, items: li
 
 
 @pytest.mark.parametrize("size", [1, 4, 16, 200])
-@pytest.mark.parametrize("cache_salt", ["", "tenant"])
+@pytest.mark.parametrize("salt", ["", "tenant"])
 @pytest.mark.parametrize("items", [[], [MMItem(3, 9, b"cat"), MMItem(9, 300, b"")]])
 def test_keys_are_what_the_layout_says(size: int, salt: str, items: list[MMItem]) -> None:
     """They name blocks in every tier and on every machine, so they may never change."""
