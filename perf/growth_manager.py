@@ -280,7 +280,7 @@ def clear_session(world: World) -> Call:
 
 def clear_adapter(world: World) -> Call:
     """Forgets what one request left under an adapter."""
-    world.kv.release(world.admitted(world.prompt(3), adapter="a"))
+    world.kv.release(world.admitted(world.prompt(3), lora_name="a"))
     return lambda: world.kv.clear_cache(lora_name="a")
 
 

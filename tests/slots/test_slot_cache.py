@@ -110,7 +110,7 @@ def test_a_decode_step_and_a_cut() -> None:
 
 def test_namespaces_and_weights_share_nothing() -> None:
     kv = SlotCache(4, 64)
-    served(kv, [1, 2, 3], salt="a", adapter="bc")
+    served(kv, [1, 2, 3], cache_salt="a", lora_name="bc")
     assert kv.lookup([1, 2, 3, 4], cache_salt="ab", lora_name="c") == 0
     assert kv.lookup([1, 2, 3, 4], cache_salt="a", lora_name="bc") == 3
     assert kv.set_fingerprint("others") == 1
@@ -316,9 +316,9 @@ def test_an_adapter_salt_or_session_is_forgotten() -> None:
     kv = SlotCache(6, 16)
     spaces: list[dict[str, str]] = [
         {},
-        {"adapter": "a"},
-        {"adapter": "a", "salt": "s"},
-        {"salt": "s"},
+        {"lora_name": "a"},
+        {"lora_name": "a", "cache_salt": "s"},
+        {"cache_salt": "s"},
     ]
     prompt = [1, 2, 3, 4]
 
@@ -345,7 +345,7 @@ def test_an_adapter_salt_or_session_is_forgotten() -> None:
     assert found() == [4, 0, 0, 4]
     assert [slot.pins for slot in kv.slots()] == [0, 0, 0, 1, 0, 0]
     assert kv.clear_cache(lora_name="a") == 0
-    served(kv, prompt, adapter="a")
+    served(kv, prompt, lora_name="a")
     assert kv.clear_cache(lora_name="", cache_salt="s") == 1
     assert found() == [4, 4, 0, 0]
     assert kv.clear_cache(cache_salt="") == 2

@@ -45,7 +45,7 @@ def test_an_adapter_that_is_loaded_anew_finds_nothing_in_any_tier(where: str) ->
     engine.settle()
     assert best(engine) == [12, 0, 0, 12]
     assert len(engine.tiers.below[0].books.stored()) == 6
-    engine.run(TEXT, adapter="a")
+    engine.run(TEXT, lora_name="a")
     assert best(engine) == [12, 12, 0, 12]
     engine.tiers.clear_cache(cache_salt="s")
     assert best(engine) == [12, 12, 0, 0]
@@ -57,7 +57,7 @@ def test_an_adapter_that_is_loaded_anew_finds_nothing_in_any_tier(where: str) ->
 @pytest.mark.scenario("F30")
 def test_what_is_on_its_way_is_dropped_where_it_arrives() -> None:
     engine = Engine([host(), below()], stores=[Shelf()], blocks=32)
-    grant = engine.start(TEXT, adapter="a")
+    grant = engine.start(TEXT, lora_name="a")
     engine.compute(grant.seq)
     assert engine.tiers.offload(grant.seq) == 3
     engine.tiers.clear_cache(lora_name="a")
@@ -68,15 +68,15 @@ def test_what_is_on_its_way_is_dropped_where_it_arrives() -> None:
     engine.kv.release(grant.seq)
     assert engine.kv.counts().cached == 0
     # A prefetch is under way, and then a load.
-    engine.run(TEXT, adapter="a")
+    engine.run(TEXT, lora_name="a")
     engine.only_below()
     engine.tiers.prefetch(TEXT, lora_name="a")
     engine.tiers.clear_cache(lora_name="a")
     engine.settle()
     assert engine.tiers.lookup(TEXT, lora_name="a").best == 0
-    engine.run(TEXT, adapter="a")
+    engine.run(TEXT, lora_name="a")
     engine.forget()
-    grant = engine.start(TEXT, adapter="a")
+    grant = engine.start(TEXT, lora_name="a")
     assert grant.load is not None
     engine.tiers.clear_cache(lora_name="a")
     engine.settle()
@@ -91,7 +91,7 @@ def test_a_sequence_that_was_swapped_out_is_computed_again() -> None:
     cost = SwapCost(parameters=1e9, flops=1e6, bandwidth_out=1e9, bandwidth_in=1e9)
     swapped: list[Any] = []
     for adapter in ("a", "b", "a"):
-        grant = engine.start(text(len(swapped), 13), adapter=adapter)
+        grant = engine.start(text(len(swapped), 13), lora_name=adapter)
         engine.compute(grant.seq)
         if len(swapped) == 2:
             engine.tiers.clear_cache(lora_name="a")
@@ -132,7 +132,7 @@ def test_pages_from_before_a_restart_may_be_of_any_adapter(tmp_path: Path) -> No
 
     engine = start()
     for adapter in ("", "a", "b"):
-        engine.run(TEXT, adapter=adapter)
+        engine.run(TEXT, lora_name=adapter)
     engine.tiers.close()
     engine = start()
     assert [engine.tiers.lookup(TEXT, lora_name=a).best for a in ("", "a", "b")] == [12] * 3

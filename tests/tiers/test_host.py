@@ -98,7 +98,7 @@ def test_tiers_that_cannot_be_are_told(tiers: list[TierConfig], message: str) ->
         ({"host": [NumpyPool(Layout.of(BLOCK_FIRST, WIDE, 16))]}, "must be BLPTH, dense, with 16"),
         ({"movers": [None, None]}, "movers: 2 of them for 1 parts"),
         ({"model": 5}, "model = 5: must be a string"),
-        ({"cache_salt": "\ud800"}, "cache_salt = .*surrogates not allowed"),
+        ({"salt": "\ud800"}, "salt = .*surrogates not allowed"),
     ],
 )
 def test_what_tiers_are_given_is_checked(wrong: dict[str, Any], message: str) -> None:
@@ -278,7 +278,7 @@ def test_an_aborted_load_comes_back() -> None:
 def test_prompts_of_other_tenants_and_adapters_are_other_pages() -> None:
     engine = Engine([host()])
     one = text(1, 13)
-    engine.run(one, salt="a")
+    engine.run(one, cache_salt="a")
     engine.forget()
     assert engine.tiers.lookup(one).best == 0
     assert engine.tiers.lookup(one, cache_salt="b").best == 0
