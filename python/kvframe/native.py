@@ -39,7 +39,7 @@ ACCESS: np.dtype[np.void] = np.dtype(
     ],
     align=True,
 )
-"""``kvf_use``: the request that an event comes from. ``next_uses`` is the address of a uint32 a
+"""``kvf_access``: the request that an event comes from. ``next_uses`` is the address of a uint32 a
 block."""
 
 _EVENT = "int32(voidptr, voidptr, uint64, uint32, CPointer(uint32))"
@@ -78,7 +78,7 @@ COLUMNS: Mapping[str, tuple[int, str]] = {
 
 FACTS = ("parents", "depths", "keys", "next_uses")
 """What events get of their blocks if a policy wants it, and null pointers if not: ``insert`` all of
-them, ``hit`` the last, which comes in ``kvf_use``."""
+them, ``hit`` the last, which comes in ``kvf_access``."""
 
 
 class NativePolicy:

@@ -7,8 +7,8 @@ from pathlib import Path
 from .losses import BY_PARENTS, PAGE, written
 
 POLICIES = Path(__file__).parents[2] / "rust" / "core" / "src" / "policy"
-OUTSIDE = {"external", "candidates", "offering", "bands"}
-"""Books for policies from outside, and what these are offered."""
+OUTSIDE = {"external", "candidates", "offering", "priority_buckets"}
+"""State of policies from outside, and what these are offered."""
 
 SHOWN = {"lru"}
 """Where parents say how an order is shown, and choose no victim."""

@@ -226,7 +226,7 @@ def test_blocks_published_by_hand_are_of_no_adapter() -> None:
 
 
 @pytest.mark.scenario("F30")
-@pytest.mark.parametrize(("lora_name", "left"), [("", 0), ("a", 3)])
+@pytest.mark.parametrize(("adapter", "left"), [("", 0), ("a", 3)])
 @pytest.mark.parametrize("held", [True, False])
 def test_a_block_published_by_hand_goes_with_the_block_that_it_follows(
     adapter: str, left: int, held: bool

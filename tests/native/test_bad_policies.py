@@ -200,7 +200,7 @@ def test_a_policy_that_failed_on_an_event_is_not_called_again(event: str, on_err
 
     if on_error == "raise":  # pytest sees to the filters
         warnings.simplefilter("ignore")
-        with pytest.raises(PolicyError, match="not whole"):
+        with pytest.raises(PolicyError, match="state is incomplete"):
             run()
     else:
         _, messages = warned(run)

@@ -56,7 +56,11 @@ class Ours:
         **apart: Any,
     ) -> Any:
         """Admit, get slots for all and compute all."""
-        options: dict[str, Any] = {"read": read, "external": external, **_apart(**apart)}
+        options: dict[str, Any] = {
+            "read_cache": read,
+            "num_external_tokens": external,
+            **_apart(**apart),
+        }
         try:
             grant = self.kv.allocate(np.array(tokens, np.uint32), **options)
         except (CapacityError, NeverFitsError):
@@ -155,6 +159,7 @@ class Ours:
 def _apart(salt: str = "", image: list[Any] | None = None) -> dict[str, Any]:
     """What sets a prompt apart; an image is [first token, tokens, name]."""
     if image is None:
-        return {"salt": salt}
+        return {"cache_salt": salt}
     start, count, name = image
-    return {"salt": salt, "extras": [MMItem(start, start + count, name.encode())]}
+    items = [MMItem(start, start + count, name.encode())]
+    return {"cache_salt": salt, "mm_items": items}

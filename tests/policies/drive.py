@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kvframe import _core
+from kvframe import Retention, _core
 
 from .twins import TWINS, Block, Use
 from .twins.base import NEVER
@@ -145,9 +145,11 @@ def run(
     return columns, asked, core.options()["policy_options"]
 
 
-def asks(request: Request, size: int) -> tuple[list[tuple[int, int, Keep]], None] | None:
+def asks(request: Request, size: int) -> Retention | None:
     """For its first three blocks: what comes after them stays at the default priority."""
-    return None if request.keep is None else ([(0, 3 * size, request.keep)], None)
+    if request.keep is None:
+        return None
+    return Retention.from_core([(0, 3 * size, request.keep)], None)
 
 
 def follow(policy: str, load: Traffic, size: int = 1, **given: int) -> int:

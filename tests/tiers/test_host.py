@@ -100,7 +100,7 @@ def test_tiers_that_cannot_be_are_told(tiers: list[TierConfig], message: str) ->
         ({"host": [NumpyPool(Layout.of(BLOCK_FIRST, WIDE, 16))]}, "must be BLPTH, dense, with 16"),
         ({"movers": [None, None]}, "movers: 2 of them for 1 parts"),
         ({"model": 5}, "model = 5: must be a string"),
-        ({"cache_salt": "\ud800"}, "cache_salt = .*surrogates not allowed"),
+        ({"salt": "\ud800"}, "salt = .*surrogates not allowed"),
     ],
 )
 def test_what_tiers_are_given_is_checked(wrong: dict[str, Any], message: str) -> None:

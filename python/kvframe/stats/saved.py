@@ -1,6 +1,6 @@
 """A log as a file: a header line of JSON, then what the log holds as MessagePack, gzip or plain.
 
-    #kvframe-log 1 {"bytes": ..., "crc32": ..., "block_size": ...}
+    #kvframe-log 2 {"bytes": ..., "crc32": ..., "block_size": ...}
 
 The rest is ``bytes`` long: the columns of the events, the token ids, and the arguments of each
 request. Numbers are little-endian.

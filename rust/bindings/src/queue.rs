@@ -33,8 +33,11 @@ impl<'py> RequestQueue<'py> {
         if items.is_empty() {
             return Ok(Self { items, first: None });
         }
+        let request = py.get_type::<Request>();
         for (place, item) in items.iter_borrowed().enumerate() {
-            check(place, &item)?;
+            if item.get_type_ptr() != request.as_type_ptr() {
+                check(place, &item)?;
+            }
         }
         let mut queue = Self { items, first: None };
         if !queue.items.get_borrowed_item(0)?.is_instance_of::<Request>() {

@@ -102,7 +102,7 @@ pub fn sense(table: &Table) -> Result<(), LoadError> {
             return wrong("it wants columns, which only score gets");
         }
         (None, Some(_)) if table.on_evictable.is_some() => {
-            return wrong("it has score and expose: what is offered may be evicted");
+            return wrong("it has score and on_evictable: what is offered may be evicted");
         }
         (Some(_), None) if table.window != 0 => {
             return wrong("it asks for a window, which only score has");

@@ -108,7 +108,7 @@ MUTANTS = (
         "        let (copies, held) = (kept.copies.clone(), kept.held.clone());\n"
         "        let (name, joiners) = (None, BTreeSet::new());\n"
         "        let loading =\n"
-        "            kept.load().map(|load| Loading { load, opened_for: 0, name, joiners });\n"
+        "            kept.load().map(|load| LoadState { load, opened_for: 0, name, joiners });\n"
         "        let loading = loading.map(Box::new);\n"
         "        let gone = Ticket { copies, held, loading, ..Ticket::default() };\n",
         "letting go of a pin twice takes away somebody else's",

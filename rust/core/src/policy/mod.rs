@@ -134,7 +134,7 @@ impl Access<'_> {
     }
 }
 
-/// One block's share of a [`Use`].
+/// One block's share of an [`Access`].
 #[derive(Debug, Clone, Copy)]
 pub struct BlockAccess<'a> {
     /// The use of all blocks together.
