@@ -238,7 +238,7 @@ def test_growth_past_a_window_pool_is_refused_for_ever() -> None:
 @pytest.mark.scenario("F10")
 def test_a_full_length_below_the_prompt_is_refused() -> None:
     kv = manager(8)
-    message = "max_tokens = 7: counts prompt and answer together, and the prompt has 8 tokens"
+    message = "max_seq_len = 7: counts prompt and answer together, and the prompt has 8 tokens"
     keys = kv.blocks.hash_blocks([1] * 8)
     before = state(kv)
     for call in (
@@ -266,13 +266,13 @@ def test_forks_and_what_comes_back_keep_the_full_length() -> None:
     kv.append(child, [2, 2])
     kv.append(seq, [3])
     for one, more in ((child, 1), (seq, 2)):
-        with pytest.raises(UsageError, match="max_tokens = 8"):
+        with pytest.raises(UsageError, match="max_seq_len = 8"):
             kv.append_placeholders(one, more)
     kv.commit(child, 8)
     back = kv.preempt(child)
     assert len(back) == 8
     again = kv.allocate(back).seq
-    with pytest.raises(UsageError, match="max_tokens = 8"):
+    with pytest.raises(UsageError, match="max_seq_len = 8"):
         kv.append(again, [1])
     # A step that names one length too many changes nothing.
     before = state(kv, [seq, again])

@@ -77,7 +77,7 @@ def test_a_failed_copy_is_computed_again() -> None:
     kv.check_integrity()
 
 
-@pytest.mark.parametrize("cache_salt", ["", "a"])
+@pytest.mark.parametrize("salt", ["", "a"])
 def test_namespaces_stay_apart(salt: str) -> None:
     kv = radix()
     cached(kv, PROMPT, cache_salt="b")

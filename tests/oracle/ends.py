@@ -103,8 +103,9 @@ class Ends(Publishing):
         steps = any(kind.kind in ("state", "sink_window") for kind in self.kinds)
         need(committed == slots or not steps)
 
-    def release(self, seq: int, fence: int | None = None) -> None:
+    def release(self, seq: int, fence: int | None = None, *, aborts: bool = False) -> None:
         s = self.live(seq)
+        s.private = s.private or aborts
         if fence is not None:
             self.put_up(fence)
         self.pool.now += 1

@@ -24,13 +24,6 @@ class Oracle(Hands):
             for block in out:
                 self.pool.obtain(block, 0, "loan")
 
-    def give_back(self, blocks: list[int]) -> None:
-        lent = [i for i, b in self.pool.blocks.items() if "loan" in b.owners]
-        need(len(set(blocks)) == len(blocks) and set(blocks) <= set(lent))
-        self.pool.now += bool(blocks)
-        for block in blocks:
-            self.pool.vacate(block)
-
     def clear(self) -> int:
         self.pool.now += 1
         for _, s in self.every():

@@ -354,16 +354,24 @@ class Rules(Machine):
         if seq is not None:
             self.release_one(seq)
 
-    def release_one(self, seq: int) -> None:
+    def abort(self) -> None:
+        seq = self.seq()
+        if seq is not None:
+            self.release_one(seq, aborts=True)
+
+    def release_one(self, seq: int, *, aborts: bool = False) -> None:
+        end = self.kv.abort if aborts else self.kv.release
         self.take_plan()
         self.plane.run(len(self.plane.queue) - 1)
         fence = self.fence(seq)
+        # What an aborted load would have brought stays for nothing.
+        self.o.live(seq).private |= aborts
         gain = self.o.frees(seq)
         room, to_come = self.o.pool.room(), self.o.pool.room_to_come()
         self.both(
-            f"release {seq:#x} behind {fence}",
-            lambda: self.kv.release(seq, fence=fence),
-            lambda _: self.o.release(seq, fence),
+            f"{end.__name__} {seq:#x} behind {fence}",
+            lambda: end(seq, fence=fence),
+            lambda _: self.o.release(seq, fence, aborts=aborts),
         )
         waits = fence is not None and fence > self.o.passed
         self.same("freed", self.o.pool.room_to_come() - to_come, gain)

@@ -21,6 +21,7 @@ WEIGHTS = {
     "truncate": 6,
     "fork": 5,
     "release": 14,
+    "abort": 3,
     "step": 10,
     "append_unknown": 5,
     "fill": 5,
@@ -92,7 +93,7 @@ class AllRules(StepRules):
         self.both(
             "give back",
             lambda: self.kv.blocks.free(back),
-            lambda _: self.o.give_back(back.tolist()),
+            lambda _: self.o.free(back.tolist()),
         )
 
     # --- misuse -------------------------------------------------------------------------------
@@ -103,6 +104,7 @@ class AllRules(StepRules):
         o, kv = self.o, self.kv
         wrong: list[tuple[str, Callable[[], Any], Callable[[Any], Any]]] = [
             ("release", lambda: kv.release(stale), lambda _: o.release(stale)),
+            ("abort", lambda: kv.abort(stale), lambda _: o.release(stale, aborts=True)),
             ("commit", lambda: kv.commit(stale, 0), lambda _: o.commit(stale, 0)),
             ("fork", lambda: kv.fork(stale), lambda _: o.fork(stale, 0)),
             ("append", lambda: kv.append(stale, [1]), lambda _: o.append(stale, [1])),
@@ -148,7 +150,7 @@ class AllRules(StepRules):
         self.both(
             "give back",
             lambda: self.kv.blocks.free(np.array(self.lent, np.int32)),
-            lambda _: self.o.give_back(self.lent),
+            lambda _: self.o.free(self.lent),
         )
         self.lent = []
         self.check()

@@ -135,7 +135,7 @@ class PoolRules(Rules):
         self.both(
             f"give back {back}",
             lambda: self.kv.blocks.free(np.array(back, np.int32)),
-            lambda _: self.o.give_back(back),
+            lambda _: self.o.free(back),
         )
         if self.refusals == refused:
             del self.lent[:count]
