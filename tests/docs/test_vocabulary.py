@@ -51,14 +51,14 @@ def test_types() -> None:
 def test_options(old: str, new: str) -> None:
     assert hasattr(Request([1]), new)
     with pytest.raises(UsageError, match=rf"^{old}: .* is called {new}\b"):
-        Request([1], **{old: 1})  # type: ignore[misc]
+        Request([1], **{old: 1})
 
 
 @pytest.mark.parametrize(("old", "new"), rows("Configuration").items())
 def test_configuration(old: str, new: str, tmp_path: Path) -> None:
     section, _, key = old.partition(".")
     key, *inner = key.split(".")
-    value = '{ size = { min_tokens = 1 } }' if inner else '"lru"'
+    value = "{ size = { min_tokens = 1 } }" if inner else '"lru"'
     file = tmp_path / "kvframe.toml"
     head = f"[[{section}]]\nname = 'a'\ncapacity = 1" if section == "tiers" else f"[{section}]"
     file.write_text(f"{head}\n{key} = {value}\n")
