@@ -1,4 +1,4 @@
-"""kvframe: which KV-cache blocks live where, who shares them, and which die next.
+"""kvframe: which KV-cache blocks live where, who shares them, and which are evicted next.
 
 | name | what for |
 | --- | --- |

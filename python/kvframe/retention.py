@@ -1,8 +1,8 @@
 """Retention priorities: what a request may ask for its blocks.
 
-Of the blocks that may die, those with the lowest retention priority die first, whatever the policy
-says of them; the policy ranks blocks of equal priority. Time is the caller's:
-`KVCacheManager.expire` sets it, and durations and leases are in the same unit.
+Of the blocks that may be evicted, those with the lowest retention priority go first, whatever the
+policy says of them; the policy ranks blocks of equal priority. Time is the caller's:
+`KVCacheManager.expire_until` sets it, and durations and leases are in the same unit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Keep:
     Attributes:
         priority: 0 to 100; 35 is the priority of blocks for which no request asks for another.
         duration: How long it lasts after its sequence gives the block up, in the unit of
-            `KVCacheManager.expire`; None: for ever. Hits by others do not prolong it.
+            `KVCacheManager.expire_until`; None: for ever. Hits by others do not prolong it.
         then: The priority once the duration is over; 0 makes it a time to live.
         decay: Whether the priority falls at the end of the duration (``step``), or evenly over it
             (``linear``).

@@ -25,8 +25,8 @@ def rows(log: EventLog, name: str, time_unit: str | None = None) -> bytes:
     Args:
         log: From its start, so that what was cached before is known.
         name: Stands for the log in messages.
-        time_unit: "ms" or "s", that of the manager's clock (`KVCacheManager.expire`); None: a tick
-            is a millisecond, which puts the requests in order and no more.
+        time_unit: "ms" or "s", that of the manager's clock (`KVCacheManager.expire_until`); None:
+            a tick is a millisecond, which puts the requests in order and no more.
 
     Raises:
         TraceError: No request was admitted, the block size is not known, or the manager had no

@@ -55,7 +55,7 @@ class Candidates(msgspec.Struct, frozen=True):
         block_size: Tokens in a block: ``depth * block_size`` of them precede it in its prefix.
         columns: The columns that the policy asked for: read-only arrays of equal length.
         time: What the engine's clock says, in its own unit: the ``now`` of its last
-            `kvframe.KVCacheManager.expire`; 0 before the first, and in a tier.
+            `kvframe.KVCacheManager.expire_until`; 0 before the first, and in a tier.
         found: uint32: the blocks that the admission has found, which are not offered. Empty unless
             the policy overrides `BatchedEviction.missed`.
     """

@@ -113,7 +113,7 @@ class Rebuild:
         return BlockCounts(self.total - referenced - cached, cached, referenced, self.total)
 
     def usage(self) -> float:
-        """As `KVCacheManager.usage`."""
+        """As `PressureRoom.usage`."""
         counts, usable = self.counts(), self.total - self.null_block
         waits = Counter(block for _, block in self._waiting)
         coming = sum(self._owners[block] == owners for block, owners in waits.items())
@@ -141,7 +141,7 @@ class Rebuild:
         return self._priorities.get(block, DEFAULT_PRIORITY)
 
     def stats(self) -> dict[str, int]:
-        """As `KVCacheManager.stats`, less what concerns the policy and not the cache."""
+        """As `Stats.counters`, less what concerns the policy and not the cache."""
         names = {name for name, _ in _SUMMED.values()} | set(_COUNTED.values()) | _FOLLOWING
         counts = self.counts()
         out = self.total - self.null_block - counts.free
@@ -163,7 +163,7 @@ class Rebuild:
         return hit_rates(self.stats(), window)
 
     def reasons(self) -> dict[MissReason, int]:
-        """As `KVCacheManager.misses` has them in ``requests``."""
+        """As `Stats.miss_reasons` has them in ``requests``."""
         return {reason: self._reasons[reason] for reason in MissReason}
 
     def _check_block(self, block: int) -> None:

@@ -58,7 +58,7 @@ class Swapping(Levels):
         memory has no room, or none now, it is computed again.
 
         Returns:
-            A `Swapped` for `swap_in`, or the request for `admit`.
+            A `Swapped` for `swap_in`, or the request for `allocate`.
         """
         self._check_open()
         if not isinstance(cost, SwapCost):
