@@ -16,11 +16,13 @@
 | `EventKind` | what the entries of the event log mean |
 | `KVFrameError` | the base of every error; all of them are in `kvframe.errors` |
 
+``__all__`` has what most programs use. The other types of `kvframe.results`, `kvframe.config` and
+`kvframe.errors` can be imported from here as well.
+
 | module | what for |
 | --- | --- |
 | `kvframe.policies`, `kvframe.native` | to write policies: in Python on arrays, or compiled |
 | `kvframe.testing` | tests of a policy or a store, for its author |
-| `kvframe.blocks` | single blocks, for engines with request books of their own |
 | `kvframe.pages`, `kvframe.tiers` | KV bytes in host memory and on a GPU; tiers below the pool |
 | `kvframe.stats`, `kvframe.wire` | statistics, the event log, snapshots; engines' KV events |
 | `kvframe.integrations` | kvframe inside vLLM, SGLang, LMCache and transformers |
@@ -41,23 +43,49 @@ except ImportError as error:
 
 from kvframe import renamed
 from kvframe.config import (
-    AdmissionConfig,
-    CacheConfig,
+    AdmissionConfig as AdmissionConfig,
+)
+from kvframe.config import (
+    CacheConfig as CacheConfig,
+)
+from kvframe.config import (
     Config,
-    EvictionConfig,
-    GroupConfig,
-    ModelConfig,
-    ObserveConfig,
-    PluginsConfig,
-    PrefixConfig,
-    PressureConfig,
     Resolved,
-    RetentionConfig,
-    SequenceCapacity,
-    TierConfig,
+)
+from kvframe.config import (
+    EvictionConfig as EvictionConfig,
+)
+from kvframe.config import (
+    GroupConfig as GroupConfig,
+)
+from kvframe.config import (
+    ModelConfig as ModelConfig,
+)
+from kvframe.config import (
+    ObserveConfig as ObserveConfig,
+)
+from kvframe.config import (
+    PluginsConfig as PluginsConfig,
+)
+from kvframe.config import (
+    PrefixConfig as PrefixConfig,
+)
+from kvframe.config import (
+    PressureConfig as PressureConfig,
+)
+from kvframe.config import (
+    RetentionConfig as RetentionConfig,
+)
+from kvframe.config import (
+    SequenceCapacity as SequenceCapacity,
+)
+from kvframe.config import (
+    TierConfig as TierConfig,
 )
 from kvframe.errors import (
-    AbiError,
+    AbiError as AbiError,
+)
+from kvframe.errors import (
     BusyError,
     CapacityError,
     ConfigError,
@@ -68,11 +96,17 @@ from kvframe.errors import (
     NeverFitsError,
     PluginError,
     PolicyError,
-    StaleHandleError,
     TierError,
-    TraceError,
-    UnknownSequenceError,
     UsageError,
+)
+from kvframe.errors import (
+    StaleHandleError as StaleHandleError,
+)
+from kvframe.errors import (
+    TraceError as TraceError,
+)
+from kvframe.errors import (
+    UnknownSequenceError as UnknownSequenceError,
 )
 from kvframe.events import EventKind
 from kvframe.manager import KVCacheManager
@@ -89,56 +123,78 @@ from kvframe.results import (
     Allocation,
     AllocStatus,
     BlockCounts,
-    Changes,
     CommitResult,
     CopyPlan,
-    ExpiryResult,
-    HintResult,
     HintStatus,
     Hit,
     Lengths,
-    Owners,
-    PageRange,
     Pin,
-    PinInfo,
     PreemptionCandidate,
     Pressure,
-    Priority,
     Reason,
-    Remap,
-    RequestUsage,
-    Span,
     StepResult,
-    Ticket,
-    VisibleRange,
+)
+from kvframe.results import (
+    Changes as Changes,
+)
+from kvframe.results import (
+    ExpiryResult as ExpiryResult,
+)
+from kvframe.results import (
+    HintResult as HintResult,
+)
+from kvframe.results import (
+    Owners as Owners,
+)
+from kvframe.results import (
+    PageRange as PageRange,
+)
+from kvframe.results import (
+    PinInfo as PinInfo,
+)
+from kvframe.results import (
+    Priority as Priority,
+)
+from kvframe.results import (
+    Remap as Remap,
+)
+from kvframe.results import (
+    RequestUsage as RequestUsage,
+)
+from kvframe.results import (
+    Span as Span,
+)
+from kvframe.results import (
+    Ticket as Ticket,
+)
+from kvframe.results import (
+    VisibleRange as VisibleRange,
 )
 from kvframe.retention import Keep, Retention, TokenRange
-from kvframe.router import Reach, RouterCounts, RouterIndex
-from kvframe.slots import Slot, SlotAllocation, SlotCache, SlotPin, SlotPinInfo
+from kvframe.router import Reach as Reach
+from kvframe.router import RouterCounts as RouterCounts
+from kvframe.router import RouterIndex
+from kvframe.slots import Slot as Slot
+from kvframe.slots import SlotAllocation as SlotAllocation
+from kvframe.slots import SlotCache
+from kvframe.slots import SlotPin as SlotPin
+from kvframe.slots import SlotPinInfo as SlotPinInfo
 
 __all__ = [
-    "AbiError",
-    "AdmissionConfig",
     "AdmissionPolicy",
     "AllocStatus",
     "Allocation",
     "BlockCounts",
     "BusyError",
-    "CacheConfig",
     "CapacityError",
-    "Changes",
     "CommitResult",
     "Config",
     "ConfigError",
     "CopyPlan",
     "EventKind",
-    "EvictionConfig",
     "EvictionPolicy",
-    "ExpiryResult",
-    "GroupConfig",
     "HandleError",
     "HeldError",
-    "HintResult",
     "HintStatus",
     "Hit",
     "IntegrityError",
@@ -147,51 +203,25 @@ __all__ = [
     "Keep",
     "Lengths",
     "MMItem",
-    "ModelConfig",
     "NeverFitsError",
-    "ObserveConfig",
-    "Owners",
-    "PageRange",
     "Pin",
-    "PinInfo",
     "PluginError",
-    "PluginsConfig",
     "PolicyError",
     "PreemptionCandidate",
-    "PrefixConfig",
     "PrefixMatcher",
     "Pressure",
-    "PressureConfig",
-    "Priority",
-    "Reach",
     "Reason",
     "Registry",
-    "Remap",
     "Request",
-    "RequestUsage",
     "Resolved",
     "Retention",
-    "RetentionConfig",
-    "RouterCounts",
     "RouterIndex",
-    "SequenceCapacity",
-    "Slot",
-    "SlotAllocation",
     "SlotCache",
-    "SlotPin",
-    "SlotPinInfo",
-    "Span",
-    "StaleHandleError",
     "StepResult",
-    "Ticket",
-    "TierConfig",
     "TierError",
     "TierStore",
     "TokenRange",
-    "TraceError",
-    "UnknownSequenceError",
     "UsageError",
-    "VisibleRange",
     "__version__",
     "hookimpl",
     "session_id",

@@ -73,7 +73,7 @@ def name_of(key: Hashable) -> bytes:
 class TierPolicy(Generic[K]):
     """A keyed set of blocks and the policy that says which dies next.
 
-    A block has an owner from `insert` or `claim` until `release`: it is being written or read, or
+    A block has an owner from `insert` or `acquire` until `release`: it is being written or read, or
     is pinned. A block with an owner is never a victim. Several threads may share a tier only under
     a lock of their own. While a policy, or an engine in `take`, is asked which block dies, it may
     look at the tier but not change it.

@@ -73,7 +73,7 @@ HOOKS: dict[str, Callable[[str, Hook], KVCacheManager]] = {
     "victims": lambda on_error, hook: evicting(on_error, victims=hook),
     "insert": lambda on_error, hook: evicting(on_error, score=zeros, insert=hook),
     "hit": lambda on_error, hook: evicting(on_error, score=zeros, hit=hook),
-    "claim": lambda on_error, hook: evicting(on_error, score=zeros, claim=hook),
+    "acquire": lambda on_error, hook: evicting(on_error, score=zeros, acquire=hook),
     "release": lambda on_error, hook: evicting(on_error, score=zeros, release=hook),
     "remove": lambda on_error, hook: evicting(on_error, score=zeros, remove=hook),
     "admit": lambda on_error, hook: admitting(on_error, admit=hook),

@@ -35,7 +35,7 @@ class Books(BatchedEviction):
             self.interrupt = False
             raise KeyboardInterrupt
 
-    def claim(self, blocks: Any, now: int) -> None:
+    def acquire(self, blocks: Any, now: int) -> None:
         self.owned[blocks] = True
 
     def release(self, blocks: Any, now: int) -> None:

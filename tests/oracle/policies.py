@@ -41,7 +41,7 @@ class Books(BatchedEviction):
             assert block in self.findable, f"{block} hit before it was inserted"
             self.uses[block] += 1
 
-    def claim(self, blocks: Any, now: int) -> None:
+    def acquire(self, blocks: Any, now: int) -> None:
         for block in blocks.tolist():
             assert block in self.findable, f"{block} claimed before it was inserted"
             assert block not in self.owned, f"{block} claimed twice"

@@ -53,7 +53,7 @@ class Arc(BatchedEviction):
 
     # --- events -----------------------------------------------------------------------------------
 
-    def missed(self, keys: Any, now: int) -> None:
+    def on_miss(self, keys: Any, now: int) -> None:
         self.pending.extend(map(tuple, keys.tolist()))
 
     def insert_keyed(self, blocks: Any, keys: Any, now: int) -> None:

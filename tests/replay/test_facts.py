@@ -105,14 +105,14 @@ class Spy(BatchedEviction):
     def insert_keyed(self, blocks: Any, keys: Any, now: int) -> None:
         self.note("insert_keyed", blocks, keys, now)
 
-    def missed(self, keys: Any, now: int) -> None:
-        self.note("missed", keys, now)
+    def on_miss(self, keys: Any, now: int) -> None:
+        self.note("on_miss", keys, now)
 
     def hit(self, blocks: Any, now: int) -> None:
         self.note("hit", blocks, now)
 
-    def claim(self, blocks: Any, now: int) -> None:
-        self.note("claim", blocks, now)
+    def acquire(self, blocks: Any, now: int) -> None:
+        self.note("acquire", blocks, now)
 
     def release(self, blocks: Any, now: int) -> None:
         self.note("release", blocks, now)
@@ -161,7 +161,7 @@ def test_a_replay_shows_a_policy_what_an_engine_does(tmp_path: Path) -> None:
     )
     engine(kv, made, [trace.request(i)[4] for i in range(trace.requests)])
     assert len(replayed.seen) > 1_000
-    assert {entry[0] for entry in replayed.seen} >= {"score", "missed", "insert_keyed", "hit"}
+    assert {entry[0] for entry in replayed.seen} >= {"score", "on_miss", "insert_keyed", "hit"}
     for i, (one, two) in enumerate(zip(replayed.seen, served.seen, strict=True)):
         assert one == two, i
     shown = [entry[4] for entry in replayed.seen if entry[0] == "score"]

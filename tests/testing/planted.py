@@ -136,7 +136,7 @@ class Pinned(Names):
     def __init__(self) -> None:
         self.taken: list[int] = []
 
-    def claim(self, blocks: Any, now: int) -> None:
+    def acquire(self, blocks: Any, now: int) -> None:
         self.taken = blocks.tolist()
 
     def victims(self, n: int, eligible: Candidates, out: Any) -> None:
@@ -260,7 +260,7 @@ class WantsAll(Lru):
     def __init__(self, options: Any) -> None:
         self.cached = self.short = 0
 
-    def claim(self, blocks: Any, now: int) -> None:
+    def acquire(self, blocks: Any, now: int) -> None:
         self.cached -= len(blocks)
 
     def release(self, blocks: Any, now: int) -> None:

@@ -41,7 +41,7 @@ class Terms(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, section: Any, options: msgspec.Struct | None, block_size: int) -> Terms:
-        """Those of a section of the configuration: ``[eviction]``, ``[admission]``, ``[prefix]``."""
+        """Those of a section: ``[eviction]``, ``[admission]`` or ``[prefix]``."""
         strict, window = section.on_error == "raise", getattr(section, "window", None)
         return cls(block_size, options, strict, section.budget_ms, window)
 

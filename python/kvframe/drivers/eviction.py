@@ -18,7 +18,7 @@ from kvframe.policies.columns import wrong_columns
 from kvframe.registry import Loaded
 from kvframe.registry.descriptors import EvictionPolicy
 
-_EVENTS = ("insert", "hit", "claim", "release", "remove", "remove")
+_EVENTS = ("insert", "hit", "acquire", "release", "remove", "remove")
 _INSERT, _MISSED = 0, 6
 _WHY = {4: "evicted", 5: "invalidated"}
 
@@ -54,7 +54,7 @@ class EvictionDriver(Asker[BatchedEviction]):
         self.window = asked if terms.window is None else terms.window
         self.wants_events = any(_overrides(kind, event) for event in _EVENTS)
         self.wants_keys = _overrides(kind, "insert_keyed") or "key" in policy.columns
-        self.wants_missed = _overrides(kind, "missed")
+        self.wants_missed = _overrides(kind, "on_miss")
         self.floats = bool(policy.floats)
         needs_ids = self.names_victims and "block" not in policy.columns
         self.columns = [*policy.columns, *(["block"] if needs_ids else [])]
@@ -82,7 +82,7 @@ class EvictionDriver(Asker[BatchedEviction]):
         self, kind: int, blocks: npt.NDArray[Any], keys: npt.NDArray[Any], now: int
     ) -> None:
         if kind == _MISSED:
-            self.policy.missed(keys, now)
+            self.policy.on_miss(keys, now)
         elif kind in _WHY:
             self.policy.remove(blocks, _WHY[kind], now)
         else:

@@ -57,7 +57,7 @@ class Candidates(msgspec.Struct, frozen=True):
         time: What the engine's clock says, in its own unit: the ``now`` of its last
             `kvframe.KVCacheManager.expire_until`; 0 before the first, and in a tier.
         found: uint32: the blocks that the admission has found, which are not offered. Empty unless
-            the policy overrides `BatchedEviction.missed`.
+            the policy overrides `BatchedEviction.on_miss`.
     """
 
     now: int
@@ -72,6 +72,10 @@ class Candidates(msgspec.Struct, frozen=True):
         except KeyError as error:
             error.add_note(named_only(self.columns))
             raise
+
+
+RENAMED_EVENTS = {"claim": "acquire", "missed": "on_miss"}
+"""Events by the names of before the first release, which a policy would wait for in vain."""
 
 
 class BatchedEviction:
@@ -97,12 +101,19 @@ class BatchedEviction:
     window: ClassVar[int | None] = None
     floats: ClassVar[bool] = False
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for old, new in RENAMED_EVENTS.items():
+            if old in vars(cls):
+                raise TypeError(f"{cls.__name__}.{old}: this event is called {new} now")
+
     def score(self, candidates: Candidates, out: npt.NDArray[np.float64]) -> None:
-        """Fill ``out`` (float64) with one score per candidate; lower dies first, NaN is refused."""
+        """Fill ``out`` (float64) with one score per candidate; the lowest goes first; no NaN."""
         raise TypeError(f"{type(self).__name__} must override score or victims")
 
     def victims(self, n: int, eligible: Candidates, out: npt.NDArray[np.int64]) -> None:
-        """Fill ``out`` (n entries of -1) with ids from ``eligible["block"]``, in order of death.
+        """Fill ``out`` (n entries of -1) with ids from ``eligible["block"]``, in the order of
+        eviction.
 
         A block may come only after all offered blocks that follow it.
         """
@@ -120,7 +131,7 @@ class BatchedEviction:
         life of that content, whatever the block's id is then: a ghost is known by its key.
         """
 
-    def missed(self, keys: npt.NDArray[np.uint64], now: int) -> None:
+    def on_miss(self, keys: npt.NDArray[np.uint64], now: int) -> None:
         """An admission did not find these keys, and is about to compute their blocks.
 
         Where it needs victims, this comes before they are asked for. The next blocks that become
@@ -131,7 +142,7 @@ class BatchedEviction:
     def hit(self, blocks: npt.NDArray[np.uint32], now: int) -> None:
         """Admissions found these blocks."""
 
-    def claim(self, blocks: npt.NDArray[np.uint32], now: int) -> None:
+    def acquire(self, blocks: npt.NDArray[np.uint32], now: int) -> None:
         """Cached blocks got an owner."""
 
     def release(self, blocks: npt.NDArray[np.uint32], now: int) -> None:

@@ -17,7 +17,7 @@ from kvframe.testing.report import PromiseError
 
 Array = npt.NDArray[Any]
 
-_EVENTS = ("insert", "insert_keyed", "missed", "hit", "claim", "release", "remove")
+_EVENTS = ("insert", "insert_keyed", "on_miss", "hit", "acquire", "release", "remove")
 _JUNK = 0x5A
 """What arrays are filled with once the call that they were made for is over."""
 
@@ -80,7 +80,7 @@ class _Spy:
         except BaseException as error:
             raise PromiseError("answers", f"{event} raised {one_line(error)}") from error
         self._events_ns += time.perf_counter_ns() - start
-        self._after(event, "keys" if event == "missed" else "blocks", first, given)
+        self._after(event, "keys" if event == "on_miss" else "blocks", first, given)
 
     def score(self, offer: Candidates, out: npt.NDArray[np.float64]) -> None:
         for _ in range(1 + self.watch.twice):
