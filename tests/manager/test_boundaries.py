@@ -107,3 +107,31 @@ def test_an_interval_keeps_its_boundaries_like_any_block() -> None:
     serve(kv, [1] * 512, 64)
     priorities = kv.inspect.snapshot().blocks.priority[kv.inspect.eviction_order()].tolist()
     assert (priorities.count(34), priorities[0]) == (29, 34)
+
+
+@pytest.mark.scenario("F26")
+@pytest.mark.parametrize("ends", ["release", "abort"])
+@pytest.mark.parametrize("computes", [True, False], ids=["computed twice", "shared"])
+@pytest.mark.parametrize("before", [False, True], ids=["new", "served before"])
+def test_what_another_sequence_used_is_no_inner_block(
+    ends: str, computes: bool, before: bool
+) -> None:
+    """Two compute the same, or one finds the other's: the copy that stays was used by both."""
+    kv = hybrid("window", 400, None)
+    if before:
+        serve(kv, [9] * 256, 64)
+    prompt = [1] * 256
+    first = kv.allocate(prompt, chunk=32)
+    second = kv.allocate(prompt, chunk=32) if computes else None
+    kv.commit(first.seq, 32)
+    second = second or kv.allocate(prompt, chunk=32)
+    if computes:
+        kv.commit(second.seq, 32)
+    own = kv.block_table(first.seq, 1).tolist()
+    assert (kv.block_table(second.seq, 1).tolist()[:2] == own) is not computes
+    getattr(kv, ends)(second.seq)
+    kv.extend(first.seq, 128)
+    row = kv.block_table(first.seq, 1).tolist()
+    kv.commit(first.seq, 128)
+    priorities = [kv.pins.block_priority(block).priority for block in row]
+    assert priorities == [35] * 2 + [34] * 4 + [35] * 2

@@ -282,6 +282,7 @@ class Pool:
                 left = []
                 self.forget([block])
                 twins[0].inner = twins[0].inner and block.inner
+                twins[0].left_once = twins[0].left_once or block.left_once
                 if not twins[0].owners:
                     if self.twin:
                         self.twin.claimed(twins[0], self.now)

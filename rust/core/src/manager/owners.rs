@@ -68,7 +68,7 @@ impl Manager {
         // Brings the order up to date first: `copy` or what `block` follows may be in it.
         kept.push(block);
         self.release_kept(kept);
-        if self.retention.is_on() {
+        if self.notes_uses() {
             self.inherit(copy, block);
         }
         self.invalidate(block);
