@@ -116,7 +116,7 @@ def test_the_copies_of_all_forks_are_in_the_next_plan() -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_forks_are_redriven_and_end_as_any_sequence(layout: str) -> None:
-    made = {"blocks": 64, "groups": LAYOUTS[layout], "event_log": True}
+    made: dict[str, Any] = {"blocks": 64, "groups": LAYOUTS[layout], "event_log": True}
     kv = manager(**made)
     seq = running(kv, 11)
     for at, fork in enumerate(kv.fork(seq, 3, tokens=[100, 101, 102])):

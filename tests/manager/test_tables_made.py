@@ -23,7 +23,8 @@ def test_tables_in_rows_are_made_as_wide_as_the_longest() -> None:
     kv, seqs = two()
     lengths = np.zeros(2, np.int32)
     rows = kv.block_tables(seqs, seq_lens=lengths)
-    assert (rows.dtype, rows.shape, lengths.tolist()) == (np.int32, (2, 3), [10, 3])
+    assert rows.dtype == np.int32
+    assert (rows.shape, lengths.tolist()) == ((2, 3), [10, 3])
     assert rows[0].tolist() == kv.block_table(seqs[0]).tolist()
     assert rows[1].tolist() == [*kv.block_table(seqs[1]).tolist(), -1, -1]
     assert kv.block_tables(np.array(seqs, np.uint64), pad=0)[1, 1:].tolist() == [0, 0]
@@ -34,7 +35,7 @@ def test_tables_in_rows_are_made_as_wide_as_the_longest() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_ragged_tables_are_made_as_long_as_they_are(dtype: type) -> None:
+def test_ragged_tables_are_made_as_long_as_they_are(dtype: Any) -> None:
     kv, seqs = two()
     indptr, lengths = np.zeros(3, dtype), np.zeros(2, dtype)
     flat = kv.block_tables(seqs, indptr=indptr, seq_lens=lengths)
@@ -60,7 +61,8 @@ def test_slots_are_made_as_many_as_are_asked_for() -> None:
     kv, seqs = two()
     indptr = np.zeros(3, np.int32)
     slots = kv.slot_mapping(seqs, [8, 0], np.array([2, 3], np.uint8), indptr=indptr)
-    assert (slots.dtype, indptr.tolist()) == (np.int64, [0, 2, 5])
+    assert slots.dtype == np.int64
+    assert indptr.tolist() == [0, 2, 5]
     last, only = kv.block_table(seqs[0])[2] * 4, kv.block_table(seqs[1])[0] * 4
     assert slots.tolist() == [last, last + 1, only, only + 1, only + 2]
     assert kv.slot_mapping([], [], []).tolist() == []
@@ -141,7 +143,7 @@ def test_lookahead_is_counted_behind_the_length() -> None:
     seq = kv.allocate(range(10), chunk=4).seq
     kv.extend(seq, 6, lookahead=2)
     assert kv.lengths(seq)[:2] == (10, 8), "known tokens come first"
-    kv.extend(seq, 10, lookahead=np.uint8(3))
+    kv.extend(seq, 10, lookahead=np.uint8(3))  # type: ignore[arg-type]
     assert kv.lengths(seq)[:2] == (13, 13)
     kv.truncate(seq, 10)
     kv.extend(seq, 10, lookahead=0)
@@ -241,7 +243,7 @@ def test_why_a_block_cannot_be_freed() -> None:
     kv = manager()
     seq = kv.allocate(range(4)).seq
     (block,) = kv.blocks.take(1).tolist()
-    told = {
+    told: dict[str, Any] = {
         "it is named twice: a double free": [block, block],
         "it is not in hand: others own it": kv.block_table(seq),
         "it was never taken": [7],
