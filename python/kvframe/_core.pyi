@@ -409,9 +409,12 @@ class Manager:
         """
         Takes a callback off; how often it was there.
         """
-    def reserve(self, /, seq: SupportsIndex, until: SupportsIndex) -> None:
+    def reserve(
+        self, /, seq: SupportsIndex, until: SupportsIndex, lookahead: SupportsIndex | None = None
+    ) -> None:
         """
-        Slots up to a length, past what is known for tokens whose ids come later.
+        Slots up to a length, and `lookahead` further ones for tokens whose ids come later. Without
+        `lookahead`, the length may itself be past what is known.
         """
     def reset_peak(self, /) -> int:
         """

@@ -26,8 +26,8 @@ Keys = npt.NDArray[np.uint64]
 class BlockPool:
     """``kv.blocks``: blocks taken, published, found, held and freed one by one.
 
-    Every call takes a batch and does all of it or nothing. Blocks are published, found and held
-    one by one only where the manager has one layer group.
+    Every call takes a batch and does all of it or nothing. Where the manager has several layer
+    groups, keys name blocks of the first one; a prompt is cached once all groups have its blocks.
     """
 
     def __init__(self, core: Core, prompts: Prompts) -> None:
@@ -60,7 +60,7 @@ class BlockPool:
         """
         if out is None:
             out = np.empty(self._checked(count), np.int32)
-        elif count is not None:
+        elif count is not None and isinstance(out, np.ndarray) and out.ndim == 1:
             if not is_int(count) or not 0 <= count <= len(out):
                 limit = f"must be an integer from 0 to {len(out)}, the room in out"
                 raise UsageError(f"count = {shown(count)}: {limit}")

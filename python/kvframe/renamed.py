@@ -6,7 +6,7 @@ Whoever used one is told the new name in a sentence; none of them works any more
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from kvframe.errors import UsageError
 
@@ -98,10 +98,54 @@ CACHE: Mapping[str, str] = {
 
 
 def no_attribute(owner: str, name: str, renamed: Mapping[str, str]) -> AttributeError:
-    """The error for an attribute that ``owner`` lacks, with its new name if it had an old one."""
+    """The error for an attribute that a module lacks, with its new name if it had an old one."""
     if (now := renamed.get(name)) is not None:
         return AttributeError(f"{owner}.{name} is called {owner}.{now} now", name=name)
     return AttributeError(f"{owner} has no attribute {name!r}", name=name)
+
+
+class _OldName:
+    """Stands in a class for a method that has another name: whatever asks for it is told so."""
+
+    def __init__(self, name: str, now: str) -> None:
+        self.name, self.now = name, now
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        there = owner.__name__
+        raise AttributeError(f"{there}.{self.name} is called {there}.{self.now} now")
+
+
+class _Quiet(type):
+    """Leaves the old names out of ``dir`` and ``help`` of a class that has them."""
+
+    def __dir__(cls) -> list[str]:
+        return [name for name in super().__dir__() if not _is_old(cls, name)]
+
+
+def _is_old(owner: type, name: str) -> bool:
+    return any(isinstance(one.__dict__.get(name), _OldName) for one in owner.__mro__)
+
+
+def _names_of(instance: object) -> list[str]:
+    return [name for name in object.__dir__(instance) if not _is_old(type(instance), name)]
+
+
+def _base(name: str, renamed: Mapping[str, str]) -> Any:
+    # Not `__getattr__`: a class that has one looks every attribute up the slow way, which costs
+    # the shortest verbs a third of their time.
+    old = {was: _OldName(was, now) for was, now in renamed.items()}
+    return _Quiet(name, (), {**old, "__slots__": (), "__dir__": _names_of, "__module__": __name__})
+
+
+if TYPE_CHECKING:
+
+    class OldManager:
+        """A base of `KVCacheManager` that knows its old names."""
+
+    class OldCache:
+        """The same of `kvframe.SlotCache` and `kvframe.tiers.Tiers`."""
+else:
+    OldManager, OldCache = _base("OldManager", MANAGER), _base("OldCache", CACHE)
 
 
 class Room:

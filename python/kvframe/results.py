@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
+from kvframe import renamed
 from kvframe.errors import KVFrameError
 from kvframe.request import Request
 
@@ -395,3 +396,9 @@ class PreemptionCandidate(NamedTuple):
     seq: int
     frees: int
     computed: int
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        raise renamed.no_attribute("kvframe.results", name, renamed.MODULE)

@@ -316,6 +316,10 @@ class RouterIndex:
         """Blocks that some worker holds."""
         return len(self._core)
 
+    def __repr__(self) -> str:
+        way = "by hashes" if self.block_size is None else f"blocks of {self.block_size} tokens"
+        return f"RouterIndex({way}: {len(self)} blocks, {len(self.workers())} workers)"
+
 
 def _check_int(name: str, value: object) -> None:
     if not is_int(value):

@@ -14,6 +14,7 @@ from kvframe.drivers.asker import Terms
 from kvframe.drivers.eviction import driver
 from kvframe.errors import UsageError
 from kvframe.flat import UNKNOWN, Access, resolve, row_of
+from kvframe.renamed import OldCache
 from kvframe.request import Handles, TokenIds, name_bytes, one_session, space
 from kvframe.results import NO_COPIES, CopyPlan
 
@@ -84,7 +85,7 @@ class SlotPinInfo(NamedTuple):
     owner: str
 
 
-class SlotCache:
+class SlotCache(OldCache):
     """Slots of a fixed length, for engines that keep a sequence's KV in one piece.
 
     llama.cpp and CTranslate2 do so; engines with paged attention want `KVCacheManager`. What a slot
@@ -119,6 +120,7 @@ class SlotCache:
         resolved = policy if isinstance(policy, Resolved) else resolve(policy)
         chosen = resolved.eviction
         terms = Terms.of(resolved.config.eviction, chosen.options, length)
+        self._policy, self._length = chosen.name, length
         self._core = _Slots(
             slots=slots,
             length=length,
@@ -316,6 +318,15 @@ class SlotCache:
             IntegrityError: Something disagrees, which is a bug in kvframe.
         """
         self._core.check_integrity()
+
+    def __repr__(self) -> str:
+        slots = self.slots()
+        states = (sum(slot.state == state for slot in slots) for state in _STATES)
+        counted = ", ".join(f"{n} {state}" for n, state in zip(states, _STATES, strict=True) if n)
+        return f"SlotCache({self._policy}, {len(slots)} slots of {self._length} tokens: {counted})"
+
+
+_STATES = ("empty", "cached", "live", "copying")
 
 
 def _space(cache_salt: str, lora_name: str) -> tuple[Any, Any]:

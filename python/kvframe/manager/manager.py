@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import Any, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from kvframe import renamed
 from kvframe.arguments import is_int, shown
 from kvframe.blocks import BlockPool
 from kvframe.config import Config, Resolved
@@ -27,6 +26,7 @@ from kvframe.pins import Pins
 from kvframe.pressure import PressureRoom
 from kvframe.prompts import PER_TRY, Prompts, check_index
 from kvframe.registry import Registry
+from kvframe.renamed import OldManager
 from kvframe.request import (
     Handles,
     MMItem,
@@ -54,7 +54,7 @@ from kvframe.stats.events import Log
 from kvframe.stats.inspect import Inspect
 
 
-class KVCacheManager:
+class KVCacheManager(OldManager):
     """Blocks, prefixes and sequences of one KV cache, under one eviction policy.
 
     The tokens of a sequence, first to last, and what allocation does about each region; any of
@@ -405,12 +405,12 @@ class KVCacheManager:
             UsageError: ``until`` is beyond the known tokens, or they go past the ``max_seq_len`` of
                 its request.
         """
-        if not is_int(lookahead) or lookahead < 0:
-            raise UsageError(f"lookahead = {shown(lookahead)}: must be an integer of at least 0")
-        if lookahead:
-            self._core.reserve(seq, until + lookahead)
-        else:
+        if is_int(lookahead) and not lookahead:
             self._core.extend(seq, until)
+        elif lookahead is None:
+            raise UsageError("lookahead = None: must be an integer of at least 0")
+        else:
+            self._core.reserve(seq, until, lookahead)
 
     def append(self, seq: int, tokens: TokenIds) -> None:
         """Append tokens to a sequence, and get slots for them (decode, speculation).
@@ -574,16 +574,17 @@ class KVCacheManager:
         Returns:
             What was written: ``out``, or as much of it as the ragged tables fill.
         """
-        if seq_lens is not None:
-            self._core.seq_lens(seqs, seq_lens)
         if indptr is not None:
             if start is not None:
                 raise UsageError("start: only for tables in rows, not with indptr")
             flat = ragged(self._core, seqs, group) if out is None else out
-            return flat[: self._core.ragged_tables(seqs, indptr, flat, group=group)]
-        rows = widest(self._core, seqs, group) if out is None else out
-        self._core.block_tables(seqs, rows, group=group, pad=pad, start=start)
-        return rows
+            written = flat[: self._core.ragged_tables(seqs, indptr, flat, group=group)]
+        else:
+            written = widest(self._core, seqs, group) if out is None else out
+            self._core.block_tables(seqs, written, group=group, pad=pad, start=start)
+        if seq_lens is not None:
+            self._core.seq_lens(seqs, seq_lens)
+        return written
 
     def slot_mapping(
         self,
@@ -752,11 +753,6 @@ class KVCacheManager:
             f"KVCacheManager({policy}, {total} blocks of {self.block_size} tokens: {free} free, "
             f"{cached} cached, {referenced} referenced; {len(self.inspect.running())} running)"
         )
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            raise renamed.no_attribute("KVCacheManager", name, renamed.MANAGER)
 
 
 def _resolved(config: Config | Resolved | None, settings: dict[str, Any]) -> Resolved:

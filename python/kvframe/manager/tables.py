@@ -10,20 +10,31 @@ import numpy.typing as npt
 from kvframe._core import Manager as Core
 from kvframe.request import Handles
 
+MOST_SLOTS = 1 << 26
+"""More slots than any step asks for: where they are wanted, the caller brings the array."""
+
 Offsets = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 
 def slot_count(counts: Handles) -> int:
-    """How many slots ``counts`` of `KVCacheManager.slot_mapping` ask for."""
-    asked = np.asarray(counts)
-    # What is wrong with them is the core's to say.
-    right = asked.dtype.kind in "iu" and asked.ndim == 1 and asked.size and asked.min() >= 0
-    return int(asked.sum()) if right else 0
+    """How many slots ``counts`` of `KVCacheManager.slot_mapping` ask for; 0 if they are wrong.
+
+    The core says what is wrong; no array is made for more than `MOST_SLOTS` before it has.
+    """
+    try:
+        asked = np.asarray(counts)
+    except ValueError:
+        return 0
+    if asked.dtype.kind not in "iu" or asked.ndim != 1 or not asked.size or asked.min() < 0:
+        return 0
+    slots = int(asked.sum()) if asked.max() <= MOST_SLOTS else 0
+    return slots if slots <= MOST_SLOTS else 0
 
 
 def widest(core: Core, seqs: Handles, group: int) -> npt.NDArray[np.int32]:
     """An array in which the block table of each sequence has a row."""
-    return np.empty((len(seqs), max(_lengths(core, seqs, group), default=0)), np.int32)
+    lengths = _lengths(core, seqs, group)
+    return np.empty((len(lengths), max(lengths, default=0)), np.int32)
 
 
 def ragged(core: Core, seqs: Handles, group: int) -> npt.NDArray[np.int32]:
@@ -32,5 +43,10 @@ def ragged(core: Core, seqs: Handles, group: int) -> npt.NDArray[np.int32]:
 
 
 def _lengths(core: Core, seqs: Handles, group: int) -> list[int]:
-    each: Any = seqs
-    return [len(core.block_table(seq, group, 0)) for seq in each]
+    return [len(core.block_table(seq, group, 0)) for seq in _handles(seqs)]
+
+
+def _handles(seqs: Handles) -> list[Any]:
+    """Handles, or none where the core will say what is wrong with them."""
+    right = isinstance(seqs, list | tuple) or (isinstance(seqs, np.ndarray) and seqs.ndim == 1)
+    return list(seqs) if right else []

@@ -36,3 +36,6 @@ class Log:
         """
         rewound, remapped = self._core.take_changes()
         return Changes(rewound, [Remap(*entry) for entry in remapped])
+
+    def __repr__(self) -> str:
+        return f"Log({'on' if self._core.options()['event_log'] else 'off'})"

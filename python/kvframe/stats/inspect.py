@@ -107,3 +107,7 @@ class Inspect:
             UsageError: Some of them are not computed, or have left the group's window.
         """
         return PageRange(*self._core.pages(seq, start, stop, group))
+
+    def __repr__(self) -> str:
+        policy, running = self.resolved.eviction.name, len(self._core.live())
+        return f"Inspect({policy}; {running} running, {len(self._core.tickets())} tickets open)"

@@ -17,6 +17,7 @@ from kvframe.manager import KVCacheManager
 from kvframe.pages.numpy import NumpyPool
 from kvframe.pages.pool import PagePool
 from kvframe.prompts import other_prompt
+from kvframe.renamed import OldCache
 from kvframe.request import Request, RequestOptions, TokenIds, name_bytes
 from kvframe.results import Allocation
 from kvframe.tiers.below import StoreTier, check_apart
@@ -59,7 +60,7 @@ class TierHit(NamedTuple):
         return max([self.pool, *self.tiers.values()])
 
 
-class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending):
+class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending, OldCache):
     """Host memory and the stores below it, as ``[[tiers]]`` of a manager's configuration says.
 
     Call all methods from the engine's thread, and `poll` once per step. What blocks runs in a
@@ -307,6 +308,11 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending):
     def __exit__(self, *error: object) -> Literal[False]:
         self.close()
         return False
+
+    def __repr__(self) -> str:
+        levels = ", ".join([self.host.name, *(below.name for below in self.below)])
+        state = "closed" if self._closed else f"{len(self._loading)} loading"
+        return f"Tiers({levels}: {state})"
 
     # --- inside ---------------------------------------------------------------------------------
 

@@ -77,6 +77,7 @@ integers! {
     Fence(u64) = "fence";
     Passed(u64) = "passed";
     Count(u32) = "count";
+    Lookahead(u32) = "lookahead";
     Forks(u32) = "n";
     ReceiptNumber(u64) = "receipt";
     Blocks(u32) = "blocks";

@@ -213,8 +213,8 @@ impl Manager {
         n: Forks,
         tokens: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Vec<u64>> {
-        let ids = tokens.map(|ids| self::tokens(ids, "tokens")).transpose()?.unwrap_or_default();
-        self.with_victims(py, |core| core.fork_many(seq.0, n.0, &ids))
+        let ids = tokens.map(|ids| self::tokens(ids, "tokens")).transpose()?;
+        self.with_victims(py, |core| core.fork_many(seq.0, n.0, ids.as_deref()))
     }
 
     /// Ends a sequence and makes nothing more of it findable.

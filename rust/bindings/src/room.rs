@@ -7,7 +7,7 @@ use kvframe_core::hash::Hasher;
 use kvframe_core::manager::PreemptionOrder;
 use pyo3::prelude::*;
 
-use crate::args::{Blocks, Count, Fence, Free, Seq, Share, Ticket, Until, Upto};
+use crate::args::{Blocks, Count, Fence, Free, Lookahead, Seq, Share, Ticket, Until, Upto};
 use crate::buffers::{tokens, u64s};
 use crate::errors::{is_of, shown, usage};
 use crate::listeners::level;
@@ -70,9 +70,28 @@ impl Manager {
         self.with(py, |core| core.lease(seq.0, upto.0))
     }
 
-    /// Slots up to a length, past what is known for tokens whose ids come later.
-    fn reserve(&self, py: Python<'_>, seq: Seq, until: Until) -> PyResult<()> {
-        self.with_victims(py, |core| core.reserve(seq.0, until.0))
+    /// Slots up to a length, and `lookahead` further ones for tokens whose ids come later. Without
+    /// `lookahead`, the length may itself be past what is known.
+    #[pyo3(signature = (seq, until, lookahead=None))]
+    fn reserve(
+        &self,
+        py: Python<'_>,
+        seq: Seq,
+        until: Until,
+        lookahead: Option<Lookahead>,
+    ) -> PyResult<()> {
+        let ahead = lookahead.map_or(0, |lookahead| lookahead.0);
+        let most = until.0.checked_add(ahead).ok_or_else(|| {
+            let limit =
+                format!("must be at most {} behind until = {}", u32::MAX - until.0, until.0);
+            usage(py, format!("lookahead = {ahead}: {limit}"))
+        })?;
+        self.with_victims(py, |core| {
+            if lookahead.is_some() {
+                core.check_known(seq.0, until.0)?;
+            }
+            core.reserve(seq.0, most)
+        })
     }
 
     /// The share of blocks in use, and the pressure level: 0 normal, 1 high, 2 critical.

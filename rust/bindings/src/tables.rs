@@ -145,12 +145,12 @@ impl Manager {
         out: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let seqs = u64s(Some(seqs), "seqs")?;
-        let mut out = Offsets::of(out, "out", seqs.len())?;
+        let mut out = Offsets::of(out, "seq_lens", seqs.len())?;
         self.locked(py, |core| {
             let len = |&seq: &u64| core.sequence(seq).map(|s| s.len as usize);
             let lens: Result<Vec<usize>, _> = seqs.iter().map(len).collect();
             let lens = lens.map_err(|e| from_core(py, &e))?;
-            out.check(py, "out", lens.iter().copied().max().unwrap_or(0))?;
+            out.check(py, "seq_lens", lens.iter().copied().max().unwrap_or(0))?;
             // SAFETY: it was checked just now.
             unsafe { out.put(lens.into_iter()) };
             Ok(())

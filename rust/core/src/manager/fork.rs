@@ -7,6 +7,9 @@ use crate::groups::GroupKind;
 use crate::pool::NIL;
 use crate::sequence::{SeqId, Usage, check_no_gap};
 
+/// Most forks that one call makes: sharing takes no block, so that the pool does not bound them.
+pub const MAX_FORKS: u32 = 1 << 16;
+
 impl Manager {
     /// A sequence that shares every block of `seq`; whichever writes first copies the tail.
     /// Costs no block.
@@ -45,34 +48,45 @@ impl Manager {
     /// none.
     ///
     /// # Errors
-    /// As [`Manager::fork`] and [`Manager::append`]; [`Error::Invalid`] for another number of tokens.
-    pub fn fork_many(&mut self, seq: SeqId, n: u32, tokens: &[u32]) -> Result<Vec<SeqId>> {
+    /// As [`Manager::fork`] and [`Manager::append`]; [`Error::Invalid`] for another number of tokens,
+    /// or more than [`MAX_FORKS`].
+    pub fn fork_many(&mut self, seq: SeqId, n: u32, tokens: Option<&[u32]>) -> Result<Vec<SeqId>> {
         let source = self.sequences.get(seq)?;
-        let (committed, len, unknown) = (source.committed, source.len, source.unknown);
-        self.check_fork(seq, committed, len)?;
-        if !tokens.is_empty() {
-            if tokens.len() != n as usize {
-                let limit = format!("must be one token for each of the {n} forks");
-                return Err(Error::Invalid {
-                    what: "tokens",
-                    value: tokens.len().to_string(),
-                    limit,
-                });
-            }
-            self.sequences.get(seq)?.check_append(1)?;
-            check_no_gap(1, unknown)?;
-            let until = self.checked_len(u64::from(len) + 1)?;
-            let encoder = self.sequences.get(seq)?.encoder_tokens;
-            let rows = self.layout.blocks(until, encoder) - self.layout.blocks(len, encoder);
-            // The source keeps the shared last block: every fork copies it.
-            let each = rows + self.partial_blocks(seq, len)?.len() as u64;
-            self.check_room(u32::try_from(each * u64::from(n)).unwrap_or(u32::MAX), 0)?;
+        self.check_fork(seq, source.committed, source.len)?;
+        if n > MAX_FORKS {
+            let limit = format!("must be at most {MAX_FORKS}");
+            return Err(Error::Invalid { what: "n", value: n.to_string(), limit });
+        }
+        if let Some(tokens) = tokens {
+            self.check_forked_tokens(seq, n, tokens)?;
         }
         let forks = (0..n).map(|_| self.fork_all(seq)).collect::<Result<Vec<SeqId>>>()?;
-        for (&fork, token) in forks.iter().zip(tokens) {
+        for (&fork, token) in forks.iter().zip(tokens.unwrap_or_default()) {
             self.append(fork, std::slice::from_ref(token))?;
         }
         Ok(forks)
+    }
+
+    /// Whether each of `n` forks of `seq` may grow by one of `tokens`, and there is room for all.
+    fn check_forked_tokens(&mut self, seq: SeqId, n: u32, tokens: &[u32]) -> Result<()> {
+        if tokens.len() != n as usize {
+            let limit = format!("must be one token for each of the {n} forks");
+            let value = tokens.len().to_string();
+            return Err(Error::Invalid { what: "tokens", value, limit });
+        }
+        if n == 0 {
+            return Ok(());
+        }
+        let sequence = self.sequences.get(seq)?;
+        sequence.check_append(1)?;
+        check_no_gap(1, sequence.unknown)?;
+        let (len, encoder) = (sequence.len, sequence.encoder_tokens);
+        let until = self.checked_len(u64::from(len) + 1)?;
+        let rows = self.layout.blocks(until, encoder) - self.layout.blocks(len, encoder);
+        // The source keeps the blocks that it shares: every fork copies what it writes into.
+        let copies = self.written_ahead(seq, |_| true)?.len() as u64;
+        let needed = u32::try_from((rows + copies) * u64::from(n)).unwrap_or(u32::MAX);
+        if needed == 0 { Ok(()) } else { self.check_room(needed, 0) }
     }
 
     /// A sequence with every block of `seq`, whatever is computed.

@@ -225,14 +225,20 @@ impl Manager {
             let limit = u64::from(sequence.len);
             return Err(Error::Backwards { what: "extend", asked: u64::from(until), limit });
         }
-        if until > sequence.known() {
-            return Err(Error::Invalid {
-                what: "extend",
-                value: until.to_string(),
-                limit: format!("only {} tokens are known", sequence.known()),
-            });
+        self.check_known(seq, until)
+    }
+
+    /// Whether so many tokens of `seq` are known.
+    ///
+    /// # Errors
+    /// Unknown handles; [`Error::Invalid`] past what is known.
+    pub fn check_known(&self, seq: SeqId, until: u32) -> Result<()> {
+        let known = self.sequences.get(seq)?.known();
+        if until <= known {
+            return Ok(());
         }
-        Ok(())
+        let limit = format!("only {known} tokens are known");
+        Err(Error::Invalid { what: "extend", value: until.to_string(), limit })
     }
 
     pub(super) fn checked_len(&self, until: u64) -> Result<u32> {
@@ -345,6 +351,15 @@ impl Manager {
     /// it is not full, and in a group that lags those that are still to be computed. Where blocks
     /// differ in size, all of those: a copy that fails in one group would spoil them in another.
     fn shared_ahead(&self, seq: SeqId) -> Result<Vec<(usize, usize)>> {
+        self.written_ahead(seq, |block| self.is_shared(block))
+    }
+
+    /// Blocks (group, place) that `seq` writes into next and that are `copied`.
+    pub(super) fn written_ahead(
+        &self,
+        seq: SeqId,
+        copied: impl Fn(BlockId) -> bool,
+    ) -> Result<Vec<(usize, usize)>> {
         let sequence = self.sequences.get(seq)?;
         let mut shared = Vec::new();
         for (group, reach) in self.layout.groups().iter().enumerate() {
@@ -358,13 +373,15 @@ impl Manager {
                 let open = |&at: &usize| {
                     // One that is loaded comes computed. One that is findable is here only after a
                     // cut to what lags behind it.
-                    self.is_shared(table[at])
+                    table[at] != NIL
+                        && copied(table[at])
                         && !self.tickets.is_loading(table[at], sequence.joined, &|_| false)
                 };
                 let ahead = (from as usize..tail.min(table.len())).filter(open);
                 shared.extend(ahead.map(|at| (group, at)));
             }
-            if !sequence.len.is_multiple_of(reach.span) && self.is_shared(table[tail]) {
+            let is_partial = !sequence.len.is_multiple_of(reach.span);
+            if is_partial && table[tail] != NIL && copied(table[tail]) {
                 shared.push((group, tail));
             }
         }
