@@ -134,13 +134,7 @@ class Prompts:
         matcher = self.matcher
         if matcher is None or not matcher.rewrites:
             return prompt, space(cache_salt, lora_name, mm_items, encoder)
-        asked = Request(
-            prompt,
-            cache_salt=cache_salt,
-            lora_name=lora_name,
-            mm_items=mm_items,
-            encoder=encoder,
-        )
+        asked = prompt_alone(prompt, cache_salt, lora_name, mm_items, encoder)
         (stored,) = self.rewritten([asked])
         stored_salt, stored_adapter, _ = stored.origin()
         named = {"salt": stored_salt, "adapter": stored_adapter, "encoder": stored.encoder}
@@ -206,3 +200,15 @@ def other_prompt(stored: Request, asked: Request) -> npt.NDArray[np.uint32] | No
     """The prompt as it is stored, if it is another than the one that was asked for."""
     tokens = stored.prompt
     return None if tokens is None or np.array_equal(tokens, cast(Any, asked.prompt)) else tokens
+
+
+def prompt_alone(
+    prompt: TokenIds,
+    cache_salt: str,
+    lora_name: str,
+    mm_items: Iterable[MMItem],
+    encoder: bytes,
+) -> Request:
+    """The request for a prompt that comes without one."""
+    names = {"cache_salt": cache_salt, "lora_name": lora_name}
+    return Request(prompt, **names, mm_items=mm_items, encoder=encoder)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kvframe import _core
-from kvframe.config import Resolved
+from kvframe.config import Config, Resolved
 from kvframe.config.rules import core_table
 from kvframe.drivers import admission, eviction, prefix
 from kvframe.drivers.asker import Terms
+from kvframe.errors import UsageError
 
 
 def core_of(
@@ -24,3 +27,17 @@ def core_of(
         matched=matcher is not None,
         mirrored=matcher is not None and matcher.is_index,
     )
+
+
+def resolved_of(config: Config | Resolved | None, settings: dict[str, Any]) -> Resolved:
+    """The configuration that a manager is given, or the one that its keywords describe."""
+    if not isinstance(config, Config | Resolved | None):
+        raise UsageError(
+            f"config is a {type(config).__name__}: must be a Config; a file's name goes to "
+            "KVCacheManager.from_toml"
+        )
+    if settings and config is not None:
+        raise UsageError(f"{', '.join(settings)}: not beside a configuration, which has them")
+    if isinstance(config, Resolved):
+        return config
+    return (config or (Config.of(**settings) if settings else Config())).resolve()
