@@ -317,3 +317,12 @@ def test_a_worker_that_is_left_does_nothing_more() -> None:
     inline.submit(lambda: done.append(1), lambda _: None)
     inline.leave()
     assert (inline.poll(), inline.busy, done) == (0, 0, [])
+
+
+def test_tiers_are_shown_on_one_line() -> None:
+    world = Engine([host()])
+    assert repr(world.tiers) == "Tiers(host: 0 loading)"
+    with pytest.raises(AttributeError, match=r"Tiers\.admit is called Tiers\.allocate now"):
+        world.tiers.admit  # type: ignore[attr-defined]  # noqa: B018
+    world.tiers.close()
+    assert repr(world.tiers) == "Tiers(host: closed)"
