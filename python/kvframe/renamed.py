@@ -115,8 +115,25 @@ class _OldName:
         raise AttributeError(f"{there}.{self.name} is called {there}.{self.now} now")
 
 
-class _Quiet(type):
-    """Leaves the old names out of ``dir`` and ``help`` of a class that has them."""
+class Renamed(type):
+    """The class of a class that had other names: ``class C(metaclass=Renamed, old=MANAGER)``.
+
+    Its old names say the new ones, and stay out of ``dir`` and ``help``.
+    """
+
+    # Not `__getattr__`: a class that has one looks every attribute up the slow way, which costs
+    # the shortest verbs a third of their time.
+    def __new__(
+        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **old: Any
+    ) -> Renamed:
+        names = {was: _OldName(was, now) for was, now in old.get("old", {}).items()}
+        quiet = {"__dir__": _names_of} if names else {}
+        return super().__new__(cls, name, bases, {**names, **quiet, **namespace})
+
+    def __init__(
+        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **_old: Any
+    ) -> None:
+        super().__init__(name, bases, namespace)
 
     def __dir__(cls) -> list[str]:
         return [name for name in super().__dir__() if not _is_old(cls, name)]
@@ -128,24 +145,6 @@ def _is_old(owner: type, name: str) -> bool:
 
 def _names_of(instance: object) -> list[str]:
     return [name for name in object.__dir__(instance) if not _is_old(type(instance), name)]
-
-
-def _base(name: str, renamed: Mapping[str, str]) -> Any:
-    # Not `__getattr__`: a class that has one looks every attribute up the slow way, which costs
-    # the shortest verbs a third of their time.
-    old = {was: _OldName(was, now) for was, now in renamed.items()}
-    return _Quiet(name, (), {**old, "__slots__": (), "__dir__": _names_of, "__module__": __name__})
-
-
-if TYPE_CHECKING:
-
-    class OldManager:
-        """A base of `KVCacheManager` that knows its old names."""
-
-    class OldCache:
-        """The same of `kvframe.SlotCache` and `kvframe.tiers.Tiers`."""
-else:
-    OldManager, OldCache = _base("OldManager", MANAGER), _base("OldCache", CACHE)
 
 
 class Room:

@@ -14,7 +14,7 @@ from kvframe.drivers.asker import Terms
 from kvframe.drivers.eviction import driver
 from kvframe.errors import UsageError
 from kvframe.flat import UNKNOWN, Access, resolve, row_of
-from kvframe.renamed import OldCache
+from kvframe.renamed import CACHE, Renamed
 from kvframe.request import Handles, TokenIds, name_bytes, one_session, space
 from kvframe.results import NO_COPIES, CopyPlan
 
@@ -85,7 +85,7 @@ class SlotPinInfo(NamedTuple):
     owner: str
 
 
-class SlotCache(OldCache):
+class SlotCache(metaclass=Renamed, old=CACHE):
     """Slots of a fixed length, for engines that keep a sequence's KV in one piece.
 
     llama.cpp and CTranslate2 do so; engines with paged attention want `KVCacheManager`. What a slot

@@ -26,7 +26,7 @@ from kvframe.pins import Pins
 from kvframe.pressure import PressureRoom
 from kvframe.prompts import PER_TRY, Prompts, check_index, prompt_alone
 from kvframe.registry import Registry
-from kvframe.renamed import OldManager
+from kvframe.renamed import MANAGER, Renamed
 from kvframe.request import (
     Handles,
     MMItem,
@@ -53,7 +53,7 @@ from kvframe.stats.events import Log
 from kvframe.stats.inspect import Inspect
 
 
-class KVCacheManager(OldManager):
+class KVCacheManager(metaclass=Renamed, old=MANAGER):
     """Blocks, prefixes and sequences of one KV cache, under one eviction policy.
 
     The tokens of a sequence, first to last, and what allocation does about each region; any of
@@ -98,9 +98,8 @@ class KVCacheManager(OldManager):
         PluginError: A policy that it names is not found, blocked or broken.
 
     Every method may be called from several threads. A call that is refused has changed nothing.
-    Methods that take a handle raise `HandleError` if it is unknown or has ended; those that give
-    blocks or slots raise `CapacityError` if there is no room for all of them now, and
-    `NeverFitsError` if there can never be.
+    A handle that is unknown or has ended is a `HandleError`; blocks or slots for which there is no
+    room now are a `CapacityError`, and a `NeverFitsError` if there can never be.
     """
 
     def __init__(self, config: Config | Resolved | None = None, **settings: Any) -> None:
@@ -159,10 +158,7 @@ class KVCacheManager(OldManager):
 
         Args:
             prompt: Token ids, or a `Request`, which is then hashed once for this and `allocate`.
-            cache_salt: As in `Request`; a `Request` has its own, as it has the other three.
-            lora_name: As in `Request`.
-            encoder: As in `Request`.
-            mm_items: As in `Request`.
+            cache_salt, lora_name, encoder, mm_items: As in `Request`, which has its own.
 
         Raises:
             UsageError: A value is wrong, or is given beside a `Request`.
@@ -579,7 +575,7 @@ class KVCacheManager(OldManager):
 
         Args:
             lora_name: Blocks computed under this adapter; "" for those without one.
-            cache_salt: Blocks computed under this salt; "" for those without one.
+            cache_salt: Likewise.
             session: Blocks that requests of this session alone have used.
 
         Returns:
@@ -593,8 +589,10 @@ class KVCacheManager(OldManager):
     def set_weight_version(self, version: str) -> int:
         """Say that the weights have changed: nothing computed before is found again.
 
-        Running sequences keep their blocks, and leave nothing to be found. Returns how many blocks
-        that freed.
+        Running sequences keep their blocks, and leave nothing to be found.
+
+        Returns:
+            Blocks that were freed.
         """
         return self._core.set_fingerprint(name_bytes("version", version))
 

@@ -17,7 +17,7 @@ from kvframe.manager import KVCacheManager
 from kvframe.pages.numpy import NumpyPool
 from kvframe.pages.pool import PagePool
 from kvframe.prompts import other_prompt
-from kvframe.renamed import OldCache
+from kvframe.renamed import CACHE, Renamed
 from kvframe.request import Request, RequestOptions, TokenIds, name_bytes
 from kvframe.results import Allocation
 from kvframe.tiers.below import StoreTier, check_apart
@@ -60,7 +60,7 @@ class TierHit(NamedTuple):
         return max([self.pool, *self.tiers.values()])
 
 
-class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending, OldCache):
+class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending, metaclass=Renamed, old=CACHE):
     """Host memory and the stores below it, as ``[[tiers]]`` of a manager's configuration says.
 
     Call all methods from the engine's thread, and `poll` once per step. What blocks runs in a
