@@ -143,8 +143,6 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         """
         return cls(Resolved.load(path, registry=registry, **sections))
 
-    # --- prompts ------------------------------------------------------------------------------
-
     def lookup(
         self,
         prompt: Request | TokenIds,
@@ -158,7 +156,10 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
 
         Args:
             prompt: Token ids, or a `Request`, which is then hashed once for this and `allocate`.
-            cache_salt, lora_name, encoder, mm_items: As in `Request`, which has its own.
+            cache_salt: As in `Request`, which has its own of each.
+            lora_name: Likewise.
+            encoder: Likewise.
+            mm_items: Likewise.
 
         Raises:
             UsageError: A value is wrong, or is given beside a `Request`.
@@ -236,11 +237,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         """
         return self._core.rematch(seq, fence)
 
-    # --- a scheduler step ---------------------------------------------------------------------
-
     step = steps.step
-
-    # --- sequence by sequence -----------------------------------------------------------------
 
     def extend(self, seq: int, until: int, *, lookahead: int = 0) -> None:
         """Get slots for known tokens up to the length ``until`` (chunked prefill).
@@ -323,8 +320,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
 
         The first of them to get slots in the shared last block gets a copy of it. Slots that were
         given before the fork and are not computed yet are shared, and kvframe does not see writes
-        there: `truncate` to what is computed first. A ``state`` or ``sink_window`` group requires
-        that.
+        there: `truncate` to what is computed first, as ``state`` and ``sink_window`` groups require.
 
         Args:
             seq: A running sequence.
@@ -361,9 +357,8 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         """End a running sequence for now; returns the request that brings it back.
 
         The request has all tokens known of the sequence, and the ``chunk`` and ``max_seq_len`` that
-        it came with; ``until`` and ``partial`` belonged to the first try. It fits wherever the
-        sequence fitted: where layer groups give blocks up and the pool could not hold what was
-        decoded in such steps, its ``chunk`` is the largest that the pool can hold. What was
+        it came with, not ``until`` and ``partial`` of the first try. It fits wherever the sequence
+        fitted: where layer groups give blocks up, ``chunk`` may become smaller for that. What was
         computed stays cached as long as there is room, so coming back may cost little; not for a
         request with ``read_cache=False``, which finds nothing this time either. With a ``fence``,
         the blocks make room only once that step has passed, as in `step`.
@@ -391,8 +386,6 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
             fence: As for `release`.
         """
         self._core.abort(seq, fence)
-
-    # --- what kernels read ----------------------------------------------------------------------
 
     def block_table(self, seq: int, group: int = 0, *, start: int = 0) -> npt.NDArray[np.int32]:
         """A sequence's block ids in a group, int32, from entry ``start`` on.
@@ -461,9 +454,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
             out: int64, filled one sequence after the other: block x block size + offset. None makes
                 one.
             group: Layer group.
-            indptr: int32 or int64, one more than there are sequences: filled with where each
-                sequence's slots begin in ``out``, and where the last ones end, as attention kernels
-                for ragged batches expect it.
+            indptr: As in `block_tables`: where each sequence's slots begin, and the last ones end.
 
         Returns:
             What was written: the front of ``out``.
@@ -480,8 +471,6 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
     def counts(self) -> BlockCounts:
         """How many blocks are free, cached, referenced."""
         return BlockCounts(*self._core.counts())
-
-    # --- copies and loads -----------------------------------------------------------------------
 
     def take_plan(self) -> CopyPlan:
         """The copies to make that were gathered since the last plan; false if there are none."""
@@ -528,8 +517,6 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         the time that was set last. Time never goes back: an earlier ``now`` is ignored there.
         """
         return ExpiryResult(*self._core.expire(now))
-
-    # --- the pool -------------------------------------------------------------------------------
 
     def evict_until(self, free: int) -> int:
         """Evict, in the policy's order, until ``free`` blocks are free.
