@@ -320,7 +320,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
 
         The first of them to get slots in the shared last block gets a copy of it. Slots that were
         given before the fork and are not computed yet are shared, and kvframe does not see writes
-        there: `truncate` to what is computed first, as ``state`` and ``sink_window`` groups require.
+        there: `truncate` to what is computed first, as ``state`` and ``sink_window`` groups want.
 
         Args:
             seq: A running sequence.
