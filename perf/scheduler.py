@@ -79,7 +79,7 @@ class Scheduler:
             "counts": counts,
             "tokens": self.ids[: counts.sum()],
             "extend": (self.seqs[prefilling], self.known[prefilling]),
-            "admit": asking,
+            "allocate": asking,
             "batch_tokens": max(BATCH_TOKENS, int(counts.sum())),
             "rows": decoding,
         }

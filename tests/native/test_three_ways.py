@@ -100,14 +100,16 @@ def walk(
                 running[seq] += len(more)
                 twins.call("commit", seq, running[seq])
         elif fate < 0.62:
-            twins.call("clear_cache")
+            twins.call("reset_prefix_cache")
         elif fate < 0.64:
-            twins.call("collect", dice.randint(0, capacity))
+            twins.call("evict_until", dice.randint(0, capacity))
         else:
             start = dice.choice(known)
             tokens = start[: dice.randint(0, min(len(start), 5 * SIZE))]
             tokens = tokens + dice.choices(range(9), k=dice.randint(1, 3 * SIZE))
-            grant = twins.call("admit", Request(tokens, retention=asked(dice) if retains else None))
+            grant = twins.call(
+                "allocate", Request(tokens, retention=asked(dice) if retains else None)
+            )
             if not isinstance(grant, str):
                 twins.call("commit", grant.seq, len(tokens))
                 running[grant.seq] = len(tokens)

@@ -61,7 +61,7 @@ class Walk:
             case 1:
                 self.both("refresh", some)
             case 2:
-                self.both("claim", some)
+                self.both("acquire", some)
                 self.owned += some
             case 3 if self.owned:
                 key = self.owned.pop(dice.randrange(len(self.owned)))

@@ -106,7 +106,7 @@ class Bare:
             policy=policy,
         )
 
-    def admit(self, prompt: None, **options: Any) -> Any:
+    def allocate(self, prompt: None, **options: Any) -> Any:
         from kvframe import Allocation
 
         return Allocation(*self.core.admit(_core.Request(prompt, **options)))

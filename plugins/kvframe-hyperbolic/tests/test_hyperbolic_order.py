@@ -76,7 +76,7 @@ def walk(kvs: list[kvframe.KVCacheManager], dice: random.Random, steps: int) -> 
             start = dice.choice(known)
             tokens = start[: dice.randint(0, min(len(start), 4 * BLOCK))]
             tokens = tokens + dice.choices(range(9), k=dice.randint(1, 3 * BLOCK))
-            grant = same("admit", tokens)
+            grant = same("allocate", tokens)
             if not isinstance(grant, str):
                 same("commit", grant.seq, len(tokens))
                 running.append(grant.seq)
