@@ -124,7 +124,7 @@ SLOTS: dict[str, Verb] = {
     "lookup": lambda w: (lambda p: lambda: w.cache.lookup(p))(w.prompt()),
     "admit": lambda w: (lambda p: lambda: w.cache.allocate(p))(w.prompt()),
     "append": _on_slot(lambda c, s: c.append(s, [1, 2])),
-    "commit": lambda w: (lambda s: lambda: w.cache.commit(s, 12))(w.cache.admit(w.prompt()).seq),
+    "commit": lambda w: (lambda s: lambda: w.cache.commit(s, 12))(w.cache.allocate(w.prompt()).seq),
     "advance": _on_slot(lambda c, s: c.advance([s], [1])),
     "truncate": _on_slot(lambda c, s: c.truncate(s, 5)),
     "release": _on_slot(lambda c, s: c.release(s)),
