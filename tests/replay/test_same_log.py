@@ -91,7 +91,7 @@ def test_the_log_of_a_replay_is_that_of_the_python_calls(
         )
     )
     calls(kv, head)
-    assert_same_log(got["events"], kv.core.take_events())
+    assert_same_log(got["events"], kv.log.take_events())
     assert got["hit_tokens"] == kv.stats.counters()["hit_tokens"]
     assert got["evictions"] == kv.stats.counters()["evictions"] > 0
     kv.check_integrity()
