@@ -1,4 +1,4 @@
-"""Names for the kinds of the ordered event log (`KVCacheManager.take_events`)."""
+"""Names for the kinds of the ordered event log (`kvframe.stats.events.Log.take_events`)."""
 
 from __future__ import annotations
 

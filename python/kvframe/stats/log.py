@@ -41,7 +41,7 @@ class EventLog:
     """What happened since the log was taken last.
 
     Attributes:
-        events: Arrays of equal length, as `KVCacheManager.take_events` gives them.
+        events: Arrays of equal length, as `kvframe.stats.events.Log.take_events` gives them.
         ids: uint32, the token ids of the events, one event after the other.
         requests: What each admission among the events asked for, by its sequence.
         block_size: Tokens of a block of the manager; None where it is not known.

@@ -26,7 +26,7 @@ class Books:
         """Take in what one call did.
 
         Args:
-            events: As `KVCacheManager.take_events` gives them.
+            events: As `kvframe.stats.events.Log.take_events` gives them.
             held: Blocks that had an owner when the call began, and that it does not let go.
 
         Raises:

@@ -12,7 +12,7 @@ import msgspec
 from kvframe.errors import ConfigError
 
 Key = tuple[int, int]
-"""128 bits of a prefix key, low word first: a row of `KVCacheManager.hash_blocks`.
+"""128 bits of a prefix key, low word first: a row of `kvframe.blocks.BlockPool.hash_blocks`.
 
 It covers the tokens, all tokens before them, the salt, the adapter, multimodal items and the
 weights' fingerprint.
