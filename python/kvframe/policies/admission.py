@@ -121,7 +121,8 @@ class BatchedAdmission:
         """Leave 0 in ``out`` for a request that may start now, or put the number of a reason.
 
         Whether there is room is for the core to decide, after this. For a request that waits,
-        `KVCacheManager.allocate` raises `kvframe.HeldError`, and `step` refuses it with `Reason.HELD`.
+        `KVCacheManager.allocate` raises `kvframe.HeldError`, and a step refuses it with
+        `Reason.HELD`.
         """
 
     def seen(self, keys: npt.NDArray[np.uint64], now: int) -> None:
