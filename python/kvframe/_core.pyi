@@ -236,7 +236,7 @@ class Manager:
         """
     def lend(self, /, out: Any) -> None:
         """
-        Fills `out` with raw blocks that nobody else has.
+        Fills `out` with raw blocks taken from the pool.
         """
     def lengths(self, /, seq: SupportsIndex) -> tuple[int, int, int, int]:
         """
@@ -353,9 +353,9 @@ class Manager:
         fence: SupportsIndex | None = None,
     ) -> list[Request]:
         """
-        Preempts those that `preemption_order` names to bring use down to a share, behind a fence, but
-        for who has ended by then; returns what brings each back. An error has what was done so far as
-        `preempted`.
+        Preempts, behind a fence, the sequences that `preemption_order` names to bring use down to a
+        share; skips those that have ended by then. Returns the requests that bring them back. An
+        error carries the requests made so far as `preempted`.
         """
     def preemption_order(
         self, /, seqs: Any, rule: Any, usage: SupportsFloat | SupportsIndex | None = None
@@ -457,7 +457,7 @@ class Manager:
         """
     def sleep(self, /) -> None:
         """
-        Forgets what is cached and admits nobody until `wake`.
+        Forgets what is cached and refuses allocations until `wake`.
         """
     def slot_mapping(
         self,
@@ -581,7 +581,7 @@ class Manager:
         """
     def unkeyed(self, /, seq: SupportsIndex) -> list[Incomplete]:
         """
-        Blocks that nobody can find, in each group.
+        Blocks that are not findable, in each group.
         """
     def unpin(self, /, receipt: SupportsIndex, block: SupportsIndex) -> None:
         """
@@ -1116,7 +1116,8 @@ class TierPages:
         """
     def lend(self, /, pages: SupportsIndex) -> tuple[Incomplete, list[tuple[tuple[int, int], int]]]:
         """
-        Pages for whoever keeps track by itself, and who made room.
+        Takes pages for a caller that tracks them itself; returns them, and the pages evicted for
+        them.
         """
     def load(
         self,
@@ -1139,7 +1140,8 @@ class TierPages:
         """
     def order(self, /) -> list[tuple[tuple[int, int], int]]:
         """
-        Pages in the order they would die, each with its key; a policy from outside is asked for it.
+        Pages in the order in which they would be evicted, each with its key. A policy outside the
+        core is asked for that order.
         """
     def prefix(self, /, page: SupportsIndex) -> list[tuple[int, int]]:
         """
@@ -1214,8 +1216,8 @@ class TierPolicy:
         policy_options: dict | None = None,
     ) -> TierPolicy:
         """
-        An empty tier; `policy` is a built-in's name or a driver. Without `blocks` it is as large as it
-        ever was.
+        An empty tier; `policy` is a built-in's name or a driver. Without `blocks` it has no fixed
+        capacity and grows on demand.
         """
     def check_integrity(self, /) -> None:
         """
@@ -1278,7 +1280,8 @@ class TierPolicy:
         """
     def order(self, /) -> list[int]:
         """
-        Blocks nobody owns in the order they would be evicted now; a policy from outside is asked for it.
+        Blocks without an owner, in the order in which they would be evicted now. A policy outside
+        the core is asked for that order.
         """
     def refresh(self, /, blocks: SupportsGetItem[int, SupportsIndex]) -> None:
         """
@@ -1411,10 +1414,10 @@ def few_copies(
     blocks: SupportsIndex,
 ) -> int:
     """
-    Writes copies within a pool of `blocks` that may all run at once into `row`: source,
-    destination and tokens of each, `block_size` tokens if None. Answers how many they are, or 0 if
-    they are none, too many, no integer arrays, out of range, or must run one after another: the
-    caller's usual way tells these apart.
+    Writes copies within a pool of `blocks` that may all run at once into `row`: source, destination
+    and tokens of each, `block_size` tokens if None. Answers how many they are, or 0 if they are
+    none, too many, no integer arrays, out of range, or must run one after another. The caller's
+    general path then finds out which.
     """
 
 def node_key(node: SupportsIndex) -> list[int]:
@@ -1444,7 +1447,8 @@ def replay(
 
 def report_unraisable(exception: BaseException, place: Any) -> None:
     """
-    Tells ``sys.unraisablehook`` of an exception that nobody can be given, met in ``place``.
+    Reports an exception that no caller can receive to ``sys.unraisablehook``; it arose in
+    ``place``.
     """
 
 def session_id(session: SupportsIndex | str) -> int:

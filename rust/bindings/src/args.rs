@@ -1,5 +1,5 @@
-//! Arguments that know their name, so that one of another type, or out of range, is told like any
-//! other misuse instead of as a `TypeError` or `OverflowError` without it.
+//! Arguments that carry their name, so that a wrong type or a value out of range is reported like
+//! any other misuse, and not as a `TypeError` or `OverflowError` without the name.
 
 use kvframe_core::sequence::session_id;
 use pyo3::inspect::{PyStaticExpr, PyStaticOperator};

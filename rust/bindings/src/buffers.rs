@@ -350,7 +350,7 @@ impl<'py> Offsets<'py> {
     /// # Safety
     /// It was checked, and no Python code has run since.
     pub unsafe fn put(&mut self, values: impl Iterator<Item = usize>) {
-        // SAFETY: the caller's word; the view is gone when we return.
+        // SAFETY: the caller guarantees it, and the view ends before this function returns.
         unsafe {
             match self {
                 Self::Narrow(array) => {

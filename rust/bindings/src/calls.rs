@@ -117,7 +117,7 @@ pub fn unraisable(error: PyErr, place: &Bound<'_, PyAny>) {
 /// The lock, waited for without the interpreter.
 ///
 /// # Errors
-/// The interpreter is ending, and the thread that has the lock goes on no more.
+/// The interpreter is ending, and the thread that holds the lock will not run again.
 pub fn lock<'a, T: Send>(
     py: Python<'_>,
     mutex: &'a Mutex<T>,

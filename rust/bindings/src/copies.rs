@@ -88,10 +88,10 @@ impl CopyArgs {
     }
 }
 
-/// Writes copies within a pool of `blocks` that may all run at once into `row`: source,
-/// destination and tokens of each, `block_size` tokens if None. Answers how many they are, or 0 if
-/// they are none, too many, no integer arrays, out of range, or must run one after another: the
-/// caller's usual way tells these apart.
+/// Writes copies within a pool of `blocks` that may all run at once into `row`: source, destination
+/// and tokens of each, `block_size` tokens if None. Answers how many they are, or 0 if they are
+/// none, too many, no integer arrays, out of range, or must run one after another. The caller's
+/// general path then finds out which.
 #[pyfunction]
 #[pyo3(signature = (src, dst, tokens, row, *, block_size, blocks))]
 pub fn few_copies(

@@ -88,7 +88,8 @@ pub fn from_trace(py: Python<'_>, error: &TraceError) -> PyErr {
     }
 }
 
-/// Tells ``sys.unraisablehook`` of an exception that nobody can be given, met in ``place``.
+/// Reports an exception that no caller can receive to ``sys.unraisablehook``; it arose in
+/// ``place``.
 #[pyfunction]
 pub fn report_unraisable(
     exception: Bound<'_, pyo3::exceptions::PyBaseException>,

@@ -10,7 +10,7 @@ use crate::manager::Manager;
 
 #[pymethods]
 impl Manager {
-    /// Fills `out` with raw blocks that nobody else has.
+    /// Fills `out` with raw blocks taken from the pool.
     fn lend(&self, py: Python<'_>, out: &Bound<'_, PyAny>) -> PyResult<()> {
         let out = Target::of(whole(writable::<i32, Ix1>(out, "out")?, "out")?);
         // Lent into a copy, so that a refusal leaves the caller's array alone.

@@ -1,4 +1,4 @@
-//! The manager's way to its core: work that may change the pressure level tells whoever listens.
+//! The manager's way to its core: work that may change the pressure level notifies the callbacks.
 
 use kvframe_core::{Error, Manager as Core};
 use pyo3::prelude::*;
@@ -30,7 +30,8 @@ impl Manager {
         self.changing(py, work)?.map_err(|e| self.host.error(py, &e))
     }
 
-    /// Work that may change how scarce room is: tells whoever listens, once the lock is free.
+    /// Runs work that may change the pressure level, and notifies the callbacks once the lock is
+    /// free.
     fn changing<T>(&self, py: Python<'_>, work: impl FnOnce(&mut Core) -> T) -> PyResult<T> {
         let mut changed = false;
         let outcome = self.locked(py, |core| {

@@ -89,7 +89,7 @@ impl<'py, T: Element, D: Dimension> Target<'py, T, D> {
         shape.slice_mut().copy_from_slice(self.shape());
         match ArrayViewMut::from_shape(shape, &mut []) {
             Ok(nothing) => nothing,
-            // SAFETY: the caller's word.
+            // SAFETY: the caller guarantees it.
             Err(_) => unsafe { self.array.as_array_mut() },
         }
     }
@@ -106,7 +106,7 @@ impl<T: Element> Target<'_, T, Ix1> {
     /// As of `view`.
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn slice(&self) -> &mut [T] {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller guarantees it.
         unsafe { self.view() }.into_slice().unwrap_or_default()
     }
 }

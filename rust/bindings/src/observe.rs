@@ -1,5 +1,5 @@
-//! A manager looked into: its log with all that comes along, statistics, a snapshot. A further
-//! `impl` of `Manager`.
+//! Inspecting a manager: its log with token ids and requests, statistics, a snapshot. An `impl` of
+//! `Manager`.
 
 use kvframe_core::manager::{SequenceCopy, Snapshot, SnapshotBlocks as BlockColumns};
 use kvframe_core::pool::NIL;

@@ -86,7 +86,8 @@ pub fn check_options(table: &Bound<'_, PyDict>) -> PyResult<Vec<(String, bool, S
     let wrong_groups = !faults.is_empty();
     let more = options.faults();
     faults.extend(more.into_iter().filter(|fault| {
-        // What stands for a group that cannot be says nothing of the others.
+        // An invalid group is read as a placeholder, whose faults say nothing about the other
+        // groups.
         !(wrong_groups && (fault.group.is_some() || fault.what == "groups"))
     }));
     Ok(faults.into_iter().map(|fault| (fault.key(), fault.value.is_some(), fault.limit)).collect())

@@ -191,7 +191,8 @@ impl TierPages {
         self.core.locked(py, |core| core.evict_backed(&keys, n)).map(gone)
     }
 
-    /// Pages for whoever keeps track by itself, and who made room.
+    /// Takes pages for a caller that tracks them itself; returns them, and the pages evicted for
+    /// them.
     fn lend<'py>(
         &self,
         py: Python<'py>,
@@ -207,7 +208,8 @@ impl TierPages {
         self.core.with(py, |core| core.free(&pages))
     }
 
-    /// Pages in the order they would die, each with its key; a policy from outside is asked for it.
+    /// Pages in the order in which they would be evicted, each with its key. A policy outside the
+    /// core is asked for that order.
     fn order(&self, py: Python<'_>) -> PyResult<EvictedTuple> {
         let order = self.core.order(py, Core::tier)?;
         self.core.locked(py, |core| {

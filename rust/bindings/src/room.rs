@@ -15,7 +15,7 @@ use crate::manager::Manager;
 use crate::policy::host::Outside;
 use crate::request::Request;
 
-/// Who gives way first, by its name.
+/// The preemption order of that name.
 fn rule_of(name: &Bound<'_, PyAny>) -> PyResult<PreemptionOrder> {
     Ok(match name.extract::<String>().as_deref() {
         Ok("fewest-computed") => PreemptionOrder::FewestComputed,
@@ -139,9 +139,9 @@ impl Manager {
         Ok(order.into_iter().map(|c| (c.seq, c.frees, c.computed)).collect())
     }
 
-    /// Preempts those that `preemption_order` names to bring use down to a share, behind a fence, but
-    /// for who has ended by then; returns what brings each back. An error has what was done so far as
-    /// `preempted`.
+    /// Preempts, behind a fence, the sequences that `preemption_order` names to bring use down to a
+    /// share; skips those that have ended by then. Returns the requests that bring them back. An
+    /// error carries the requests made so far as `preempted`.
     #[pyo3(signature = (seqs, rule, usage, fence=None))]
     fn preempt_to(
         &self,
@@ -178,7 +178,7 @@ impl Manager {
         self.with_long(py, |core| core.resize(blocks.0))
     }
 
-    /// Forgets what is cached and admits nobody until `wake`.
+    /// Forgets what is cached and refuses allocations until `wake`.
     fn sleep(&self, py: Python<'_>) -> PyResult<()> {
         self.with_long(py, Core::sleep)
     }

@@ -61,7 +61,7 @@ impl Manager {
         Ok((blocks, pages.offset, pages.last))
     }
 
-    /// Blocks that nobody can find, in each group.
+    /// Blocks that are not findable, in each group.
     fn unkeyed<'py>(&self, py: Python<'py>, seq: Seq) -> PyResult<Vec<Bound<'py, PyArray1<i32>>>> {
         let groups = self.with(py, |core| core.unhashed_blocks(seq.0))?;
         let array =

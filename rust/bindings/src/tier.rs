@@ -31,8 +31,8 @@ pub fn known((session, turn, class, priority, tokens, outlook): &KnownTuple) -> 
 
 #[pymethods]
 impl TierPolicy {
-    /// An empty tier; `policy` is a built-in's name or a driver. Without `blocks` it is as large as it
-    /// ever was.
+    /// An empty tier; `policy` is a built-in's name or a driver. Without `blocks` it has no fixed
+    /// capacity and grows on demand.
     #[new]
     #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None))]
     fn new(
@@ -104,7 +104,8 @@ impl TierPolicy {
         self.core.with_victims(py, |core| core.next(&spared))
     }
 
-    /// Blocks nobody owns in the order they would be evicted now; a policy from outside is asked for it.
+    /// Blocks without an owner, in the order in which they would be evicted now. A policy outside
+    /// the core is asked for that order.
     fn order(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
         self.core.order(py, |tier| tier)
     }

@@ -100,7 +100,7 @@ pub enum Error {
         /// What probably happened.
         why: &'static str,
     },
-    /// A lock was asked for on a block that nobody could find.
+    /// A lock names a block that is not findable.
     #[error("block {block} cannot be locked: it is {state}, not findable")]
     NotFindable {
         /// The id.

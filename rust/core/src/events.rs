@@ -93,11 +93,11 @@ pub enum Kind {
     Sleep = 36,
     /// Sequences are allocated again.
     Wake = 37,
-    /// Other weights; the bytes of their fingerprint come along as ids.
+    /// The weights changed; the bytes of their fingerprint are logged as ids.
     Weights = 38,
     /// The pressure level is `value` from now on: 0 normal, 1 high, 2 critical.
     Pressure = 39,
-    /// `seq` gets `other` blocks that somebody else fills; `value`: the ticket.
+    /// `seq` gets `other` blocks that a load fills; `value`: the ticket.
     Load = 40,
     /// What is held up to `block` stays until the receipt `value` is back.
     Pin = 41,
@@ -113,9 +113,9 @@ pub enum Kind {
     Partial = 46,
     /// The first `value` tokens of `seq` are forked; `other`: 1 if a partial block is copied at once.
     ForkPrefix = 47,
-    /// Blocks are held one by one once more; they come along as ids.
+    /// Blocks are held one by one once more; they are logged as ids.
     Claim = 48,
-    /// Blocks are held one by one once less; they come along as ids.
+    /// Blocks are held one by one once less; they are logged as ids.
     Free = 49,
     /// `block` has the retention priority `value` from now on.
     Retain = 50,
@@ -123,16 +123,17 @@ pub enum Kind {
     Clock = 51,
     /// `seq` was read or scheduled.
     Touch = 52,
-    /// A hint on the session `value` was taken; `other`: 0 retain, 1 release, 2 demote, then a byte each
-    /// of priority and of priority after it, and 1 if it falls evenly; its duration comes along as ids,
-    /// the low half first.
+    /// A hint on the session `value` was taken; `other`: 0 retain, 1 release, 2 demote, then a byte
+    /// each of priority and of priority after it, and 1 if it falls evenly; its duration is logged
+    /// as ids, the low half first.
     Hint = 53,
-    /// What one salt, adapter or session left was forgotten; `value`: 1 if the salt is given, 2 if the
-    /// adapter is, 4 if the session, which is `other`, is. The number of the salt's bytes, they and the
-    /// adapter's come along as ids.
+    /// What one salt, adapter or session left was forgotten; `value`: 1 if the salt is given, 2 if
+    /// the adapter is, 4 if the session, which is `other`, is. The number of the salt's bytes,
+    /// these bytes and the adapter's are logged as ids.
     ClearScope = 54,
-    /// `seq` was looked up again: `value` tokens need not be computed, which were `other`. The tokens of its
-    /// prompt, 1 if it came back after a preemption, and 1 if blocks found are counted, come along as ids.
+    /// `seq` was looked up again: `value` tokens need not be computed, which were `other`. The
+    /// tokens of its prompt, 1 if it came back after a preemption, and 1 if blocks found are
+    /// counted, are logged as ids.
     Rematch = 55,
     /// `seq` ends, and nothing more of it becomes findable.
     Abort = 56,

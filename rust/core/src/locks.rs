@@ -1,5 +1,5 @@
-//! Path locks: whoever holds one owns a prefix, all of its blocks, until the receipt is back or the
-//! lease is over.
+//! Path locks: a lock owns every block of a prefix until its receipt is handed back or its lease
+//! ends.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -27,7 +27,7 @@ pub const NIL: BlockId = u32::MAX;
 /// Where a block stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Holds nothing, belongs to nobody.
+    /// Empty and without an owner.
     Free,
     /// Owned, not findable.
     Pending,
@@ -71,7 +71,7 @@ struct Block {
     priority: u8,
 }
 
-/// Nobody asked for a priority: it is the default one.
+/// No priority was asked for: the default one holds.
 const UNASKED: u8 = u8::MAX;
 
 /// Another block was seen under its key.
@@ -192,7 +192,7 @@ impl Pool {
         self.blocks[block as usize].refs
     }
 
-    /// Whether it has one owner, and nobody finds it.
+    /// Whether it has one owner and is not findable.
     #[inline]
     pub fn is_pending_alone(&self, block: BlockId) -> bool {
         let b = &self.blocks[block as usize];

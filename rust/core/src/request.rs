@@ -6,7 +6,7 @@ use crate::hash::{Key, MmItem, Space};
 use crate::retention::Retention;
 use crate::sequence::{Meta, Sequence};
 
-/// A prompt, and all that goes with it.
+/// A prompt and how to serve it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Token ids of the prompt; empty where only keys are known.

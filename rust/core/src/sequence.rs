@@ -88,7 +88,8 @@ pub struct Sequence {
     pub cache_salt: Vec<u8>,
     /// As `cache_salt`.
     pub lora_name: Vec<u8>,
-    /// Content id of the other input that it attends to; empty: nobody shares it.
+    /// Content id of the other input that it attends to; if it is empty, that input's blocks are
+    /// not shared.
     pub encoder: Vec<u8>,
     /// Tokens of that input.
     pub encoder_tokens: u32,

@@ -51,7 +51,7 @@ pub struct Stats {
     pub returned: u64,
     /// Keys that matched while tokens did not.
     pub collisions: u64,
-    /// Loads that have ended: pages that somebody else filled, or was to fill.
+    /// Loads that have ended, good or failed.
     pub loads: u64,
     /// Tokens whose KV came from elsewhere.
     pub loaded_tokens: u64,

@@ -39,8 +39,8 @@ pub struct CopyPlan {
     pub copies: Vec<BlockCopy>,
 }
 
-/// Blocks of a sequence that somebody else fills; `Tickets` has their pages as copies without a
-/// source, block by block, in each a page of every group.
+/// Blocks of a sequence that a load or another sequence fills. `Tickets` keeps their pages as
+/// copies without a source, block by block, with a page of every group in each block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoadTicket {
     /// Its ticket.
@@ -53,7 +53,7 @@ pub struct LoadTicket {
     pub filler: Option<SeqId>,
 }
 
-/// What somebody looking in sees of a ticket.
+/// A ticket as an inspection shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutstandingTicket {
     /// The ticket; 0 for the plan that is being gathered.
@@ -62,7 +62,7 @@ pub struct OutstandingTicket {
     pub copies: Vec<BlockCopy>,
     /// Blocks it keeps besides their ends; all that a lease keeps.
     pub held: Vec<BlockId>,
-    /// Whether somebody else fills its pages.
+    /// Whether a load or another sequence fills its pages.
     pub load: bool,
 }
 
@@ -147,7 +147,8 @@ impl Tickets {
         self.next
     }
 
-    /// A ticket for `blocks` blocks from the place `start` on, which somebody else fills.
+    /// A ticket for `blocks` blocks from the place `start` on, which a load or another sequence
+    /// fills.
     pub fn issue_load(
         &mut self,
         start: u32,
@@ -354,8 +355,8 @@ impl Tickets {
         Some((ticket.load()?, ticket.copies()))
     }
 
-    /// Whether somebody else is to fill `page`; tickets of which `settled` is true do not count, nor
-    /// joined computations other than `joined`.
+    /// Whether a load or the joined computation `joined` has yet to fill `page`. Tickets for which
+    /// `settled` is true do not count.
     pub fn is_loading(&self, page: BlockId, joined: u64, settled: &dyn Fn(u64) -> bool) -> bool {
         let load = self.loading(page).is_some_and(|load| !settled(load.ticket));
         load || (joined > 0 && self.is_joined(page, joined) && !settled(joined))

@@ -1,5 +1,5 @@
-//! Blocks of a retention priority whose turn is far off, kept out of the order of a policy that names
-//! one victim at a time: it would name them over and over.
+//! Cached blocks of a retention priority too high to be evicted soon. They are kept out of the
+//! order of a policy that names one victim at a time: it would name them over and over.
 
 use kvframe_core::policy::PriorityBuckets;
 use kvframe_core::pool::{BlockId, Pool};
@@ -32,7 +32,7 @@ impl Apart {
         self.buckets.release(blocks, pool);
     }
 
-    /// Lets a block go that is here.
+    /// Takes out a block that is here.
     pub fn remove(&mut self, block: BlockId) {
         self.here[block as usize] = false;
         self.count -= 1;

@@ -5,24 +5,24 @@ use crate::v1::{self, COLUMNS, FACT_NAMES, FACTS, Head, Table};
 /// Why a table is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoadError {
-    /// It speaks another version of the interface.
+    /// Its version of the interface is not supported.
     Version {
-        /// What it says of itself.
+        /// The version that the table states.
         found: String,
-        /// What is spoken here.
+        /// The supported version.
         needed: String,
     },
-    /// It makes no sense.
+    /// Its fields contradict each other or the interface.
     Contract(String),
 }
 
-/// What is spoken here, in words.
+/// The supported version, as text.
 #[must_use]
 pub fn needed() -> String {
     format!("ABI {}.{} ({} bytes)", v1::MAJOR, v1::MINOR, size_of::<Table>())
 }
 
-/// The table at `address`, copied, if it is of a version that is spoken here and makes sense.
+/// The table at `address`, copied, if its version is supported and its fields are consistent.
 ///
 /// # Errors
 /// [`LoadError`].

@@ -1,15 +1,15 @@
-//! What went wrong with a policy: counted inside the core, told outside.
+//! Faults of a policy: counted inside the core, reported outside.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Shared between the policy in the core and whoever tells users of it.
+/// Shared between the policy in the core and the code that reports its faults to users.
 #[derive(Debug)]
 pub struct Faults {
     strict: bool,
     count: AtomicU64,
     reported: AtomicU64,
-    /// The first one that is not told yet; else the last that was.
+    /// The first fault that is not reported yet; else the last reported one.
     last: Mutex<String>,
 }
 
@@ -63,7 +63,7 @@ impl Faults {
         (self.reported.swap(count, Ordering::AcqRel) < count).then(|| what.clone())
     }
 
-    /// What there is to say: the first fault that is not told, else the last that was.
+    /// The first fault that is not reported yet; else the last reported one.
     pub fn what(&self) -> String {
         self.last().clone()
     }

@@ -18,7 +18,7 @@ pub struct Ordering {
     spare: Spare,
     /// Every block that may be evicted, by retention priority, once these differ.
     buckets: Option<PriorityBuckets>,
-    /// The highest priority of which the policy is notified that blocks are cached.
+    /// The policy is notified of cached blocks up to this priority.
     notified: u8,
     /// Cached blocks of higher ones.
     apart: Apart,
@@ -27,7 +27,7 @@ pub struct Ordering {
     lost: bool,
     fallbacks: u64,
     evictable: Vec<BlockId>,
-    /// Blocks that may not be evicted for the moment, though nobody owns them; sorted.
+    /// Blocks without an owner that may not be evicted for the moment; sorted.
     aside: Vec<BlockId>,
 }
 
@@ -89,7 +89,8 @@ impl Ordering {
         }
     }
 
-    /// The policy is notified of blocks of a priority whose turn it is now, leaves first.
+    /// Notifies the policy of the blocks kept apart whose priority is at most `priority`, leaves
+    /// first.
     fn notify_up_to(&mut self, priority: u8, view: View<'_>) {
         self.notified = priority;
         while let Some(block) = self.apart.first()
@@ -100,8 +101,8 @@ impl Ordering {
         }
     }
 
-    /// What the policy names, if that is of the priority of `least`, which is evicted first by the built-in
-    /// order; else that one.
+    /// The policy's choice if it has the priority of `least`, the block that the built-in order
+    /// would evict first; else `least`.
     fn named_beside(&mut self, least: BlockId, view: View<'_>) -> Option<BlockId> {
         let lowest = view.pool.priority(least);
         if lowest > self.notified {
@@ -113,7 +114,8 @@ impl Ordering {
             return Some(named);
         }
         if priority > DEFAULT_PRIORITY {
-            // Its turn was, and is no more: it would be named again.
+            // Blocks of a lower priority have come in since: if this one stayed in its order, the
+            // policy would name it again.
             self.notified = lowest.max(DEFAULT_PRIORITY);
             self.event(|policy| policy.acquire(&[named], view));
             self.apart.release(&[named], view.pool);

@@ -26,7 +26,7 @@ pub struct Scoring {
 }
 
 impl Scoring {
-    /// Books over an empty pool. `window`: in place of what the policy asks for.
+    /// A policy over an empty pool. `window`, if given, replaces the one that the policy asks for.
     #[must_use]
     pub fn new(policy: Policy, window: Option<u32>, faults: Arc<Faults>) -> Self {
         let mut offer = Candidates::default();

@@ -1,5 +1,5 @@
-//! The built-in order behind a policy with an order of its own: costs a number a released block, and
-//! becomes a list only when it has to decide.
+//! The built-in order that stands in for a policy with an order of its own. It stores 8 bytes a
+//! block, and builds a list only when it has to name a victim.
 
 use kvframe_core::policy::{Eviction, Lru, RemovalCause, View};
 use kvframe_core::pool::{BlockId, State};
@@ -66,8 +66,8 @@ impl Spare {
         }
     }
 
-    /// The same while there is no list; nothing once there is one. Those set `aside` have no owner
-    /// but the operation.
+    /// The same while there is no list; empty once there is one. Blocks set `aside` count as
+    /// cached: only the operation under way owns them.
     fn cached(&self, aside: &[BlockId], view: View<'_>) -> Vec<BlockId> {
         if self.order.is_some() {
             return Vec::new();

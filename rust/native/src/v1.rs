@@ -1,5 +1,5 @@
-//! Version 1 of the interface. The words for users are in `kvframe_policy.h`, which says the same
-//! in C; `tests/native` holds the two together.
+//! Version 1 of the interface. `kvframe_policy.h` documents it for users and declares the same in
+//! C; `tests/native` checks that the two agree.
 
 use std::ffi::c_void;
 
@@ -162,7 +162,7 @@ pub struct Table {
     pub acquire: Option<Event>,
     /// The last owner of each left; in the order of their prefix.
     pub release: Option<Event>,
-    /// May are evicted from now on, until acquired or removed.
+    /// These may be evicted from now on, until they are acquired or removed.
     pub on_evictable: Option<Event>,
     /// Gone.
     pub remove: Option<Remove>,

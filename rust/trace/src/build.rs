@@ -60,7 +60,8 @@ impl Builder {
         }
     }
 
-    /// The row's own block size: it decides if it is the first row's, and must agree with the rows above otherwise.
+    /// Takes the row's own block size. The first row's sets that of the trace; a later row's must
+    /// agree with it.
     pub fn row_block_size(&mut self, block_size: Option<u32>) -> Result<(), String> {
         let Some(block_size) = block_size else {
             return Ok(());
@@ -78,8 +79,9 @@ impl Builder {
         Ok(())
     }
 
-    /// Notes what a row's time is taken for. Where its form alone says so, there is doubt: milliseconds
-    /// are seldom broken, and seconds seldom whole in every row.
+    /// Notes the unit of a row's time. A unit that follows from the row's form alone is in doubt if
+    /// the numbers contradict it: milliseconds seldom have fractions, and seconds are seldom whole
+    /// in every row.
     pub fn time_of(&mut self, unit: TimeUnit, by_form: bool, stamp: Stamp) {
         self.fractions |= stamp.has_fraction();
         self.trace.time_unit = unit;

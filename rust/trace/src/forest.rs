@@ -55,7 +55,8 @@ pub struct Trace {
     pub parse_seconds: f64,
     /// What the rows' times were taken to be in.
     pub time_unit: TimeUnit,
-    /// Whether another unit is as likely: nothing but the rows' form spoke for this one, and their numbers did not.
+    /// Whether another unit is as likely: the rows' form alone indicated this one, and their
+    /// numbers did not confirm it.
     pub unit_in_doubt: bool,
 }
 

@@ -31,7 +31,7 @@ pub struct Outcome {
     pub block_accesses: u64,
     /// Sum over requests of hit tokens over prompt tokens.
     pub request_hit_rates: f64,
-    /// Cached blocks that gave way.
+    /// Cached blocks that were evicted.
     pub evictions: u64,
     /// Requests larger than the cache, in timed mode: not served, and all their tokens missed.
     pub rejected: u64,
@@ -52,8 +52,8 @@ pub struct PreparedTrace<'a> {
     plan: &'a ReplayPlan,
 }
 
-/// Whoever runs a replay: asked now and then whether to go on, and for victims where the policy is
-/// outside the core.
+/// The caller of a replay. The replay asks it now and then whether to stop, and for victims where
+/// the policy is outside the core.
 pub trait Host {
     /// Whether to stop here.
     fn stop(&mut self) -> bool {
@@ -120,12 +120,13 @@ impl<'a> PreparedTrace<'a> {
         Ok(options)
     }
 
-    /// More blocks than the trace can ever fill are not worth having.
+    /// The number of blocks beyond which a larger pool changes nothing: the trace cannot fill more.
     fn ceiling(&self) -> u32 {
         let longest = (0..self.trace.requests.len()).map(|i| self.trace.blocks(i, self.mode)).max();
         let mut ceiling = self.plan.unique + u64::from(longest.unwrap_or(0)) + 1;
         if self.mode == Mode::Timed {
-            // Nor than all that could run at once.
+            // By the clock, requests also hold blocks for their answers: at most all of them at
+            // once.
             let blocks = |r: &TraceRequest| u64::from(r.input_tokens) + u64::from(r.output_tokens);
             let size = u64::from(self.trace.block_size);
             ceiling += self.trace.requests.iter().map(|r| blocks(r).div_ceil(size)).sum::<u64>();
@@ -217,8 +218,8 @@ impl<'a> PreparedTrace<'a> {
         }
     }
 
-    /// When the blocks of request `i` are used next: the truth for a policy that needs it, nothing for
-    /// others, which could not know it in an engine.
+    /// When the blocks of request `i` are used next. Only a policy that needs the future gets it:
+    /// an engine could not tell the others.
     fn next_use(&self, manager: &Manager, i: usize) -> &[u32] {
         if !manager.needs_future() {
             return &[];

@@ -1,6 +1,6 @@
 //! One JSONL row, parsed into numbers without a tree of values: the fast path, which only says yes or no.
 //!
-//! What is wrong with a row it refuses, `explain` finds out.
+//! `explain` finds out what is wrong with a row that this parser refuses.
 
 use std::fmt;
 

@@ -51,8 +51,8 @@ pub(crate) struct Sessions {
 }
 
 impl SessionName {
-    /// The number by which policies know the session: the one that an engine gives them for that name.
-    /// What no engine can give as a number (0 is no session there) stands as its text would.
+    /// The number by which policies know the session: the same that an engine passes for that name.
+    /// A number that no engine can pass (0 means no session there) is hashed as its text.
     fn id(&self) -> u64 {
         match self {
             Self::None => 0,

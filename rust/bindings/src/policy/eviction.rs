@@ -110,8 +110,8 @@ impl PyEviction {
         self.heard != Subscriptions::default()
     }
 
-    /// Hold it from before the journal is taken until the policy has been told. A policy that keeps no
-    /// index has no turns.
+    /// Hold the turn from draining the journal until its events are delivered. `None` for a policy
+    /// that hears no events, and if this thread has the turn already.
     pub fn turn(&self, py: Python<'_>) -> PyResult<Option<Turn<'_>>> {
         if self.hears() { self.turns.take(py) } else { Ok(None) }
     }

@@ -165,8 +165,8 @@ impl<C: Consult + Send> PolicyHost<C> {
 
     // --- work that the policy takes part in -------------------------------------------------------
 
-    /// Work that needs no victims. A policy in Python is first told what has piled up: an interrupt
-    /// then comes before anything is done.
+    /// Work that needs no victims. Events that have accumulated are first delivered to a policy in
+    /// Python, so that an interrupt arrives before the work begins.
     pub fn with<T>(
         &self,
         py: Python<'_>,
@@ -226,7 +226,7 @@ impl<C: Consult + Send> PolicyHost<C> {
         Ok((decision, choice))
     }
 
-    /// Hands a policy its events where it has not been asked for so long that they pile up.
+    /// Delivers events to a policy that has not been asked for so long that they accumulate.
     pub fn deliver_events(&self, py: Python<'_>) -> PyResult<()> {
         let Outside::Python(policy) = &self.outside else { return Ok(()) };
         if self.locked(py, C::journal_len)? >= MANY_EVENTS {

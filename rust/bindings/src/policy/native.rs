@@ -75,7 +75,7 @@ impl Native {
         // holds its functions is kept.
         let policy = unsafe { Policy::new(table, options, keep) };
         let asked: Option<u32> = driver.getattr("window")?.extract()?;
-        // As for a built-in policy, a window says nothing to one with an order of its own.
+        // A window has no effect on a policy with an order of its own, built-in or compiled.
         let window = policy.scores().then(|| asked.unwrap_or_else(|| policy.window()));
         let faults = Arc::new(Faults::new(driver.getattr("strict")?.extract()?));
         let eviction = kvframe_native::eviction(policy, window, Arc::clone(&faults));
@@ -105,7 +105,7 @@ impl Native {
     /// Warns of what has failed since the last call. What the warning raises is reported as
     /// unraisable: the operation has succeeded.
     pub fn report(&self, py: Python<'_>) {
-        // What a policy that scores could not decide was refused, if it is strict.
+        // If a scoring policy is strict, its fault has already refused the operation.
         if let Some(what) = self.faults.news()
             && !(self.faults.is_strict() && self.window.is_some())
             && let Err(error) = self.failed(py, &what, false)

@@ -23,8 +23,8 @@ impl ReusableArray {
         values: impl ExactSizeIterator<Item = T>,
     ) -> PyResult<Bound<'py, PyAny>> {
         if let Some(array) = self.unheld::<T>(py, values.len()) {
-            // SAFETY: as long as that, of that type, and owned by a base that this array alone holds,
-            // which nobody else holds: nothing else leads to this memory.
+            // SAFETY: the array has that length and type. Only this array holds the base that owns
+            // the memory, and this array has no other holder: nothing else leads to the memory.
             let entries = unsafe { slice::from_raw_parts_mut(array.data(), values.len()) };
             for (entry, value) in entries.iter_mut().zip(values) {
                 *entry = value;
@@ -49,8 +49,8 @@ impl ReusableArray {
         if now.with_flags_of(look) != *look {
             return None;
         }
-        // SAFETY: of that type and length, in memory that its base owns; whoever writes into it
-        // needs the interpreter, to which we are attached.
+        // SAFETY: the array has that type and length, and its base owns the memory. A write into it
+        // needs the interpreter, to which this thread is attached.
         Some(unsafe { slice::from_raw_parts(array.data(), look.len()) })
     }
 

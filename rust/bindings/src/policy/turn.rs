@@ -1,4 +1,4 @@
-//! One thread at a time, which may come in again.
+//! A lock that the thread that has it may take again.
 
 use std::ptr::from_ref;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,12 +12,12 @@ thread_local! {
     static ME: u8 = const { 0 };
 }
 
-/// Whose turn it is to tell a policy what happened, and to ask it: what is taken from the core's journal
-/// first has to be told first. The policy may call back meanwhile.
+/// Lets one thread at a time deliver events to a policy and ask it, so that events arrive in the
+/// order of the core's journal. The policy may call back meanwhile.
 #[derive(Default)]
 pub struct Turns {
     lock: Mutex<()>,
-    /// Address of a variable of the thread's own; 0 if it is nobody's turn.
+    /// Address of a thread-local variable of the thread that has the turn; 0 if no thread has it.
     whose: AtomicUsize,
 }
 

@@ -18,7 +18,8 @@ pub enum GroupKind {
         chunk: u32,
     },
     /// Attention sinks (`StreamingLLM`): every token attends to the first `sink` tokens and to the
-    /// `window` before it. Blocks between are given up; what is computed then is nobody else's.
+    /// `window` before it. Blocks between them are given up; what is computed after that is private
+    /// to the sequence.
     SinkWindow {
         /// Tokens at the front.
         sink: u32,

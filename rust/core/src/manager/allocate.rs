@@ -127,7 +127,8 @@ impl Manager {
         self.check_encoder(request)?;
         self.check_join(request.join)?;
         request.retention.as_ref().map_or(Ok(()), Retention::validate)?;
-        // What no key names is nobody else's, and so is all that is computed over it.
+        // An encoder input without a content id is not shared, and neither is anything computed
+        // over it.
         let nameless = request.encoder_tokens > 0 && request.encoder.is_empty();
         let read_cache = request.read_cache && !nameless;
         let write_cache = request.write_cache && !nameless;

@@ -10,9 +10,10 @@ use crate::pool::BlockId;
 use crate::sequence::SeqId;
 
 impl Manager {
-    /// Attaches `handle` to the first `upto` tokens of `seq`. It goes when their last full block is
-    /// no longer findable. Where they fill no block, it goes with the cache as a whole, or when as many
-    /// such handles as there are blocks came after it. Returns the handle that it replaces.
+    /// Attaches `handle` to the first `upto` tokens of `seq`. The handle is dropped when the last
+    /// full block of that prefix stops being findable. If the prefix fills no block, the handle is
+    /// dropped when the whole cache is reset, or when as many such handles as there are blocks have
+    /// been attached after it. Returns the handle that it replaces.
     ///
     /// # Errors
     /// Unknown handles; [`Error::Invalid`] beyond what is computed, where no findable block carries it, or in an index without keys.

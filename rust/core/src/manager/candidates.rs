@@ -1,4 +1,4 @@
-//! How a policy outside the core is asked for victims. Nothing here runs anybody else's code.
+//! How a policy outside the core is asked for victims. Nothing here runs the policy's own code.
 
 use super::Manager;
 use crate::policy::{Consult, Eviction, View};

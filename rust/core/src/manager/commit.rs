@@ -20,7 +20,7 @@ pub struct CommitResult {
     pub stored: u32,
     /// Of those, blocks that were findable elsewhere already.
     pub duplicates: u32,
-    /// Blocks, of all groups, that no token to come attends to and that nobody else holds.
+    /// Blocks of all groups that no future token attends to and that have no other owner.
     pub freed: u32,
 }
 

@@ -193,7 +193,8 @@ impl Manager {
         });
     }
 
-    /// Whether the block at place `at` is filled by somebody else: that is told when it is there.
+    /// Whether a load or another sequence fills the block at place `at`: it is noted once it is
+    /// filled.
     fn is_brought(&self, sequence: &Sequence, at: usize) -> bool {
         let mut pages = sequence.tables.iter().filter_map(|table| table.get(at));
         pages.any(|&page| self.tickets.is_loading(page, sequence.joined, &|_| false))

@@ -90,14 +90,14 @@ impl Manager {
         if self.tickets.has_loads() {
             return self.end_of(seq, &mut Endings::default());
         }
-        // Nobody else loses anything.
+        // Without loads, the end cuts no other sequence.
         let tables = self.sequences.get(seq)?.tables.iter().flatten();
         Ok(tables.filter(|&&b| b != NIL && self.pool.stays(b) == 1).count() as u32)
     }
 
-    /// The same where others have `ended` already; it has, too, from then on.
+    /// The same, given the sequences that have `ended` already; adds `seq` to these.
     pub(super) fn end_of(&self, seq: SeqId, ended: &mut Endings) -> Result<u32> {
-        // What a load still fills outlives its sequence, and what it follows with it.
+        // Blocks that a load still fills outlive the sequence, and so do the blocks before them.
         let stays = self.stays_for_load(seq)?.map_or(0, |(_, tokens)| tokens);
         let before = ended.freed;
         self.lose_owners(seq, stays, ended)?;
@@ -108,7 +108,8 @@ impl Manager {
         Ok(ended.freed - before)
     }
 
-    /// `seq` is cut to `keep` tokens, and so is whoever joined what it computes.
+    /// Counts `seq` as cut to `keep` tokens, and with it every sequence that joined its
+    /// computation.
     fn lose_owners(&self, seq: SeqId, keep: u32, ended: &mut Endings) -> Result<()> {
         let had = ended.left.get(&seq).copied().unwrap_or(u32::MAX);
         if keep >= had {
@@ -129,7 +130,7 @@ impl Manager {
         Ok(())
     }
 
-    /// Nobody waits any more for what `seq` had joined, if it was the last.
+    /// Counts the computation that `seq` had joined as dropped, if no other sequence waits for it.
     fn leave_ticket(&self, seq: SeqId, ended: &mut Endings) -> Result<()> {
         let ticket = self.sequences.get(seq)?.joined;
         if ticket > 0 && self.tickets.joiners(ticket).all(|seq| ended.gone.contains(&seq)) {

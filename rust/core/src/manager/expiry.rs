@@ -11,7 +11,7 @@ use crate::sequence::SeqId;
 pub enum TicketKind {
     /// Copies of a plan.
     Copies,
-    /// Pages that somebody else fills.
+    /// Pages that a load or another sequence fills.
     Load,
     /// Pages kept for a reader elsewhere.
     Lease,

@@ -74,7 +74,8 @@ impl Fences {
 
 impl Manager {
     /// Ends `seq` as `release` does, but its blocks stay as they are until `fence` has passed:
-    /// findable if they were, nobody else's to write. At once if it has.
+    /// findable blocks stay findable, and no other sequence writes into them. They are released at
+    /// once if the fence has passed.
     ///
     /// # Errors
     /// Unknown handles.

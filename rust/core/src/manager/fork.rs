@@ -111,7 +111,7 @@ impl Manager {
         self.note_blocks(Kind::Hold, child, tables.iter().flatten(), 0);
         let sequence = self.sequences.get_mut(child)?;
         sequence.tables = tables;
-        // Nobody looked whether there is room for the child to grow, too.
+        // Whether the child has room to grow, too, was never checked.
         (sequence.full_sequence_must_fit, sequence.usage) = (false, Usage::default());
         if joined > 0 {
             self.tickets.add_joiner(joined, child);

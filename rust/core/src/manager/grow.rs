@@ -20,7 +20,7 @@ pub enum Ids<'a> {
 impl Ids<'_> {
     /// How many.
     #[inline]
-    #[allow(clippy::len_without_is_empty)] // nobody asks
+    #[allow(clippy::len_without_is_empty)] // no caller needs it
     pub fn len(self) -> usize {
         match self {
             Self::Known(tokens) => tokens.len(),
@@ -135,8 +135,8 @@ impl Manager {
         }
     }
 
-    /// The common decode step: the tokens fit into a tail block that nobody else reads or finds. None
-    /// where it is another case, or anything is wrong.
+    /// The common decode step: the tokens fit into a tail block that only `seq` owns and that is
+    /// not findable. `None` in every other case, and if anything is wrong.
     #[inline]
     pub(super) fn append_in_place(&mut self, seq: SeqId, ids: Ids<'_>) -> Option<&Sequence> {
         let uniform = self.layout.is_uniform();
@@ -170,8 +170,8 @@ impl Manager {
         Some(sequence)
     }
 
-    /// Whether `count` tokens fit into tail blocks of `seq` that nobody else reads, where those of the
-    /// groups differ.
+    /// Whether `count` tokens fit into tail blocks that only `seq` reads, where the groups' tail
+    /// blocks differ.
     #[inline(never)]
     fn fits_uneven(&self, seq: SeqId, count: usize) -> bool {
         let (size, Ok(sequence)) = (self.options.block_size, self.sequences.get(seq)) else {
@@ -333,8 +333,8 @@ impl Manager {
         Ok(())
     }
 
-    /// Whether a write into `block` would reach somebody else: another owner (copies under way
-    /// only read it, or fill it for this one), or whoever finds it in the index.
+    /// Whether another reader would see a write into `block`: another owner (a copy under way only
+    /// reads the block, or fills it for this one), or a sequence that finds it in the index.
     fn is_shared(&self, block: BlockId) -> bool {
         self.has_other_owner(block) || (block != NIL && self.pool.state(block) != State::Pending)
     }
@@ -347,9 +347,10 @@ impl Manager {
         refs > 1 && refs - self.tickets.holds(block) > 1
     }
 
-    /// Blocks (group, place) that `seq` writes into next and somebody else reads: the last one where
-    /// it is not full, and in a group that lags those that are still to be computed. Where blocks
-    /// differ in size, all of those: a copy that fails in one group would spoil them in another.
+    /// Blocks (group, place) that `seq` writes into next and that have another reader: the last
+    /// block if it is not full, and in a group that lags all blocks that are still to be computed.
+    /// Where blocks differ in size, all of those: a copy that fails in one group would spoil them
+    /// in another.
     fn shared_ahead(&self, seq: SeqId) -> Result<Vec<(usize, usize)>> {
         self.written_ahead(seq, |block| self.is_shared(block))
     }

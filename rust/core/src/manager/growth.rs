@@ -27,7 +27,7 @@ pub(super) struct GrowthPath<'a, T> {
 struct Stake {
     /// Blocks that it keeps to the end, or frees by giving them up.
     own: u32,
-    /// Entries before those, of blocks that it frees for nobody: others own them too.
+    /// Table entries before those. Giving up their blocks frees nothing: they have other owners.
     shared: Range<u32>,
 }
 

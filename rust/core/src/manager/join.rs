@@ -1,6 +1,6 @@
 //! Joining a computation in flight: a sequence shares blocks that another one is computing for the
-//! same prompt. They are a provisional hit until that one commits them; if it is cut or ends
-//! before, so is whoever joined.
+//! same prompt. They are a provisional hit until that sequence commits them. If it is cut or ends
+//! before that, every sequence that joined is cut, too.
 
 use super::Manager;
 use super::lookup::PrefixQuery;
@@ -105,7 +105,8 @@ impl Manager {
             *i >= committed && pages.all(|page| self.is_computed_by(page, seq))
         };
         let rows = good + (good..same).take_while(computing).count();
-        // If it is cut, whoever joined goes on from what is good: every window has to be there.
+        // If it is cut, the joined sequence goes on from the good blocks: every window must be
+        // complete there.
         let serves = self.layout.groups().iter().zip(&sequence.tables).all(|(reach, table)| {
             let gone = reach.gone((good * size) as u32);
             (0..good).all(|i| gone.contains(&i) || table[i] != NIL)
@@ -253,7 +254,8 @@ impl Manager {
         Ok(())
     }
 
-    /// `seq` ends: if nobody else waits with it, what it joined is held no more.
+    /// `seq` ends. If no other sequence waits for the computation that it joined, the hold on those
+    /// blocks ends, too.
     pub(super) fn leave_computation(&mut self, seq: SeqId) -> Result<()> {
         let ticket = std::mem::take(&mut self.sequences.get_mut(seq)?.joined);
         if ticket > 0 {
@@ -277,7 +279,8 @@ impl Manager {
         pages
     }
 
-    /// A computation that somebody joined, by the ticket in [`Sequence::joined`], and its pages.
+    /// A computation that other sequences joined, by the ticket in [`Sequence::joined`], and its
+    /// pages.
     pub fn joined(&self, ticket: u64) -> Option<(LoadTicket, &[BlockCopy])> {
         self.tickets.load(ticket).filter(|(load, _)| load.filler.is_some())
     }

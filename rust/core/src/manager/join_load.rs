@@ -104,7 +104,7 @@ impl Manager {
         let good = sequence.tables.iter().all(|table| {
             table.len() >= rows && table[..start].iter().all(|&block| findable(block))
         });
-        // If nothing of it is good, whoever joined goes on from what was there.
+        // If nothing of the load is good, the joined sequence goes on from the blocks before it.
         let serves = self.layout.groups().iter().zip(&sequence.tables).all(|(reach, table)| {
             let gone = reach.gone((start * size) as u32);
             (0..start).all(|i| gone.contains(&i) || table[i] != NIL)

@@ -9,8 +9,8 @@ use crate::sequence::{BlockTable, SeqId, Sequence};
 use crate::tickets::BlockCopy;
 
 impl Manager {
-    /// Opens the ticket of `blocks` blocks after the first `found` ones, which somebody fills.
-    /// Until it is settled they are findable by nobody, even if their sequence ends.
+    /// Opens the ticket of `blocks` blocks after the first `found` ones, which a load fills. Until
+    /// the ticket is settled they are not findable, even if their sequence ends.
     pub(super) fn open_load(&mut self, seq: SeqId, found: u32, blocks: u32) -> u64 {
         let tables = &self.created(seq).tables.clone();
         let mut copies = Vec::new();
@@ -131,7 +131,7 @@ impl Manager {
             .count() as u32
                 * unit
         };
-        // Whoever has the first page: nobody has others without it.
+        // Every owner of one of the pages owns the first one, too.
         let first = self.pages_of(start).next().zip(pages.first());
         let holders = first.map_or(Vec::new(), |((group, _), &page)| {
             self.holders(page, group as u8, seq, self.tickets.holds(page), sharers)

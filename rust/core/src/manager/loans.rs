@@ -9,7 +9,7 @@ use crate::pool::{BlockId, State};
 pub(super) const NO_SUCH: &str = "the pool has no such block";
 
 impl Manager {
-    /// Fills `out` with blocks that nobody else has, or takes none.
+    /// Fills `out` with blocks taken from the pool; takes all of them or none.
     ///
     /// # Errors
     /// [`Error::NoCapacity`], [`Error::NeedVictims`].

@@ -1,4 +1,4 @@
-//! Prefixes that somebody holds against eviction, whatever sequences come and go.
+//! Pinned prefixes: a hold keeps their blocks from eviction, independently of any sequence.
 
 use super::Manager;
 use super::lookup::PrefixQuery;
@@ -32,13 +32,13 @@ pub struct PinResult {
 }
 
 impl Manager {
-    /// Holds as much of `tokens` as is cached and as pins may hold, from the front, in whole blocks;
-    /// `None` if nothing is cached. No hit is counted. A reset still forgets what is held: nobody
-    /// finds it any more.
+    /// Holds as much of `tokens` as is cached and as pins may hold, from the front, in whole
+    /// blocks; `None` if nothing is cached. No hit is counted. A reset still makes the held blocks
+    /// unfindable.
     ///
     /// # Errors
-    /// [`Error::PinsFull`] if pins may hold nothing of it;
-    /// [`Error::NotFindable`] if the index answers with what nobody can find: a defect.
+    /// [`Error::PinsFull`] if pins may hold nothing of it; [`Error::NotFindable`] if the index
+    /// answers with a block that is not findable: a defect.
     pub fn lock(
         &mut self,
         tokens: &[u32],
@@ -157,7 +157,7 @@ impl Manager {
         Ok(receipt)
     }
 
-    /// Ends a hold: its blocks may be evicted again unless somebody else has them.
+    /// Ends a hold: its blocks may be evicted again unless they have another owner.
     ///
     /// # Errors
     /// [`crate::Error::UnknownReceipt`].

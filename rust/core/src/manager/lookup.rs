@@ -185,7 +185,7 @@ impl Manager {
         blocks: &mut [Vec<BlockId>],
     ) -> usize {
         let PrefixQuery { root, tokens, mm_items, limit, .. } = wanted;
-        // Whoever came by a length alone has no tokens to look for, however long it is.
+        // A request known by its length alone has no tokens to look up, however long it is.
         let limit = limit.min(tokens.len() / self.block_size() as usize);
         let marks = &self.hasher.marks(mm_items, limit)[..];
         let mut count = limit;

@@ -110,7 +110,7 @@ pub struct Manager {
     pool: Pool,
     index: Index,
     policy: Box<dyn Eviction>,
-    /// Who decides what becomes findable; nobody: all does.
+    /// The admission policy; without one, every block becomes findable.
     gate: Option<Box<Gate>>,
     /// What a matcher outside said of prompts, if there is one.
     answers: Option<Box<answers::MatchAnswers>>,

@@ -16,7 +16,7 @@ pub(super) struct BlockNeeds {
     pub(super) until: u32,
     /// Blocks that a partial allocation leaves.
     pub(super) leave: u32,
-    /// Tokens that somebody else brings.
+    /// Tokens whose KV comes from elsewhere.
     pub(super) external: u32,
 }
 
@@ -41,9 +41,9 @@ impl Manager {
         spare.is_some_and(|spare| self.kept_for_growth(hits, spare) <= spare)
     }
 
-    /// Tokens that somebody else brings after `cached` ones.
+    /// Tokens after the `cached` ones whose KV comes from elsewhere.
     fn external_of(&self, request: &Attempt<'_>, known: u32, cached: u32) -> Result<u32> {
-        // Rule 5 holds for what somebody else computed, with prefix caching or without.
+        // Rule 5 also holds for KV that was computed elsewhere, with prefix caching or without.
         let most = self.whole_units(self.less_the_last(known));
         let left = most.saturating_sub(cached);
         let external = request.num_external_tokens;

@@ -67,7 +67,7 @@ impl Manager {
         Ok(stays.then_some((load.ticket, good)))
     }
 
-    /// A ticket is settled: whoever stood in for its sequence ends.
+    /// A ticket is settled: the stand-in of its sequence ends.
     pub(super) fn end_orphans(&mut self, ticket: u64) -> Result<()> {
         match self.orphans.take(ticket) {
             Some(orphan) => self.release(orphan),

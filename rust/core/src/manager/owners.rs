@@ -7,8 +7,8 @@ use crate::pool::{BlockId, NIL, State};
 use crate::sequence::SeqId;
 
 impl Manager {
-    /// Drops one owner of each of `blocks`, given in the order of their prefix, from its end; what
-    /// nobody owns then becomes cached or free.
+    /// Drops one owner of each of `blocks`, given in the order of their prefix, from its end. A
+    /// block left without an owner becomes cached or free.
     pub(super) fn drop_owners(&mut self, seq: SeqId, blocks: &[BlockId]) {
         self.note_blocks(Kind::Release, seq, blocks.iter().rev(), 0);
         self.drop_each(blocks);

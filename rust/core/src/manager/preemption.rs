@@ -10,8 +10,8 @@ use crate::events::Kind;
 use crate::pool::{BlockId, NIL};
 use crate::sequence::{SeqId, Sequence};
 
-/// Which running sequence gives way first. Of equals, the last allocated, but where recency counts the
-/// first.
+/// Which running sequence is preempted first. Among equals it is the one allocated last; where
+/// recency counts, the one allocated first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PreemptionOrder {
     /// The one with the fewest tokens to compute again.
@@ -42,9 +42,10 @@ const TOUCH: u64 = 1 << 16;
 pub struct PreemptionCandidate {
     /// The sequence.
     pub seq: SeqId,
-    /// Blocks that nobody else holds, but for those who wait for a fence: what its preemption makes
-    /// available, once fences have passed. In an order of [`PreemptionOrder::MostFreed`], and of those that
-    /// bring use down, once the candidates before it have ended.
+    /// Blocks that no other sequence holds; holders that only wait for a fence do not count. Its
+    /// preemption makes them available once fences have passed. In an order of
+    /// [`PreemptionOrder::MostFreed`], and among candidates that bring use down, the count assumes
+    /// that the candidates before it have ended.
     pub frees: u32,
     /// Tokens that would have to be computed again if nothing of it stayed cached.
     pub computed: u32,
@@ -139,8 +140,9 @@ impl Manager {
         Ok(taken)
     }
 
-    /// Whoever frees the most goes first, and what it shared with one other is that one's from then
-    /// on. Each pick looks through its own blocks.
+    /// Picks the candidate that frees the most blocks, again and again. A block that it shared with
+    /// one remaining candidate then counts for that candidate. Each pick scans the blocks of its
+    /// own sequence alone.
     fn most_freed(
         &self,
         mut left: Vec<PreemptionCandidate>,
@@ -149,7 +151,8 @@ impl Manager {
         if self.tickets.has_loads() {
             return self.most_freed_by_trial(left, over);
         }
-        // Who else of `left` has a block: as many, and their places, one over the other.
+        // For each block, how many candidates in `left` hold it, and the XOR of their places: with
+        // one holder left, that is its place.
         let mut sharers: HashMap<BlockId, (u32, usize)> = HashMap::new();
         for (at, candidate) in left.iter_mut().enumerate() {
             candidate.frees = self.frees(candidate.seq)?;

@@ -54,8 +54,9 @@ impl Manager {
         }
     }
 
-    /// Moves the level, with hysteresis, to what the use now makes it; whoever drives the manager
-    /// does so after each call that may change it. The level before and after, if they differ.
+    /// Moves the pressure level, with hysteresis, to match the share of blocks in use. The caller
+    /// does so after each call that may change that share. Returns the level before and after, if
+    /// they differ.
     pub fn watch(&mut self) -> Option<(Pressure, Pressure)> {
         let before = self.pressure;
         self.peak = self.peak.max(self.in_use());

@@ -46,8 +46,8 @@ impl Manager {
         self.promised.set(seq, most);
     }
 
-    /// The most blocks that `sequence` may yet take until its slots change again, whoever shares its
-    /// own: exact where no group gives blocks up.
+    /// The most blocks that `sequence` may yet take until its slots change again, whichever of its
+    /// blocks are shared: exact where no group gives blocks up.
     fn may_yet_take(&self, sequence: &Sequence) -> u32 {
         let mut way = self.way_of(sequence);
         if self.layout.gives_up() {
@@ -72,7 +72,7 @@ impl Manager {
     /// Blocks that an allocation which finds `hits` must leave for running sequences: the reserve, and
     /// what those that came in with their whole length still lack. Exact where it is above `spare`.
     pub(super) fn kept_for_growth(&self, hits: &[Vec<BlockId>], spare: u32) -> u32 {
-        // Nobody runs: nothing will grow, and waiting would not help.
+        // No sequence runs: nothing will grow, and waiting would not help.
         if self.sequences.is_empty() {
             return 0;
         }

@@ -19,8 +19,8 @@ pub struct PageRange {
 }
 
 impl Manager {
-    /// Tokens at the front of `seq` that may be read: committed, and none of them still to be loaded
-    /// or computed by somebody else.
+    /// Tokens at the front of `seq` that may be read: committed, and none of them still to be
+    /// filled by a load or by another sequence.
     ///
     /// # Errors
     /// Unknown handles.
@@ -55,8 +55,8 @@ impl Manager {
         Ok(!sequence.disowned && sequence.root == self.hasher.root(Self::space_of(sequence)))
     }
 
-    /// The keys under which lower tiers may keep the full blocks of the first `upto` tokens of `seq`,
-    /// whichever index finds them here; none where nobody is to find them.
+    /// The keys under which lower tiers may keep the full blocks of the first `upto` tokens of
+    /// `seq`, whichever index finds them here; none if the sequence leaves nothing findable.
     ///
     /// # Errors
     /// Unknown handles.
@@ -72,9 +72,9 @@ impl Manager {
         Ok(keys)
     }
 
-    /// The findable blocks of the prefix that ends with `block`, from its first on, each with the key
-    /// under which lower tiers keep it. Empty where that is not known: nobody finds the block, it has
-    /// no such prefix, or the index has no keys.
+    /// The findable blocks of the prefix that ends with `block`, from its first on, each with the
+    /// key under which lower tiers keep it. Empty where that is not known: the block is not
+    /// findable, it has no such prefix, or the index has no keys.
     pub fn prefix_of(&self, block: BlockId) -> Vec<(BlockId, Key)> {
         let pool = &self.pool;
         if block >= pool.created() || !pool.is_findable(block) || !self.index.takes_keys() {
@@ -124,8 +124,8 @@ impl Manager {
         Ok(PageRange { blocks, offset: start % span, last: (stop - 1) % span + 1 })
     }
 
-    /// The blocks of `seq` that nobody can find, in each group by place: not full, not computed,
-    /// or not to be shared. Whoever brings KV from elsewhere has these to fill.
+    /// The blocks of `seq` that are not findable, in each group by place: not full, not computed,
+    /// or not to be shared. A connector that brings KV from elsewhere fills these.
     ///
     /// # Errors
     /// Unknown handles.

@@ -91,7 +91,7 @@ impl Manager {
         settled: &dyn Fn(u64) -> bool,
     ) -> Result<()> {
         let sequence = self.sequences.get(seq)?;
-        // The common case: nothing was given up, and nobody writes there.
+        // The common case: no block was given up, and no load writes there.
         if len <= sequence.len && !self.layout.gives_up() && !self.tickets.has_loads() {
             return Ok(());
         }
@@ -145,7 +145,7 @@ impl Manager {
         sequence.known = len;
         sequence.keys.truncate(full);
         sequence.next_use.truncate(full);
-        // Other blocks come there, which nobody was asked about.
+        // Other blocks take these places, and the admission policy has not been asked about them.
         sequence.sighted = sequence.sighted.min(full as u32);
         sequence.closed = sequence.closed.filter(|&closed| (closed as usize) < full);
         // What comes instead of a cut item is not the item.

@@ -39,7 +39,8 @@ impl Manager {
             limit: 0,
         };
         let KeyMatch::Block(twin) = self.find(wanted, group, i) else { return false };
-        // Whoever shares the block shares what follows it too, and would own that without the twin.
+        // Another owner of the block also owns the blocks that follow it, and would own those
+        // without the twin.
         if self.pool.refs(sequence.tables[group][i]) > 1 {
             return false;
         }

@@ -56,7 +56,7 @@ impl Manager {
 
     pub(super) fn ask_for(&mut self, block: BlockId, keep: Option<Keep>, own: bool) {
         if keep.is_none() && self.pool.asked_priority(block).is_none() {
-            // A mark is enough that somebody used it who asked for nothing.
+            // A request that asks for nothing only marks the block as used.
             return self.pool.set_priority(block, Keep::default().priority);
         }
         if self.retention.ask(&mut self.pool, block, keep.unwrap_or_default(), own) {

@@ -1,5 +1,5 @@
-//! Partial blocks: the last, partial block of an ended sequence is found by its exact tokens and
-//! copied, so that whoever finds it can write on.
+//! Partial blocks: the last, partial block of an ended sequence is found by its exact tokens. A
+//! sequence that finds it writes on in a copy of its own.
 
 use super::Manager;
 use super::lookup::PrefixQuery;
@@ -75,7 +75,7 @@ impl Manager {
         };
         let parts: Option<Vec<Partial>> = hits.iter().enumerate().map(part).collect();
         let parts = parts?;
-        // Whoever copies holds its hits: they have to be what the source follows.
+        // The copying sequence owns its hits, so they must be the blocks that the source follows.
         if self.stats.duplicates > 0 {
             for (found, part) in hits.iter_mut().zip(&parts) {
                 if let Some(last) = found.last_mut() {

@@ -20,8 +20,8 @@ pub struct VisibleRange {
 }
 
 impl Manager {
-    /// Gives up the blocks that no token to come can attend to, the latest first; how many of them
-    /// nobody else holds.
+    /// Gives up the blocks that no future token can attend to, the latest first. Returns how many
+    /// of them have no other owner.
     pub(super) fn leave_windows(&mut self, seq: SeqId) -> Result<u32> {
         let available = self.pool.available();
         for group in 0..self.layout.groups().len() {
@@ -36,8 +36,8 @@ impl Manager {
                 continue;
             }
             if !self.tickets.is_idle() {
-                // Whoever computed over a page that may yet fail to be filled keeps it, to be found
-                // and cut if it does.
+                // A sequence that computed over a page whose copy or load may yet fail keeps the
+                // page: if it fails, the page leads to the sequences to cut.
                 let unsettled = |&b: &BlockId| b != NIL && self.tickets.holds(b) > 0;
                 let kept = sequence.tables[group][gone.clone()].iter().position(unsettled);
                 gone.end = kept.map_or(gone.end, |at| gone.start + at);

@@ -187,7 +187,7 @@ impl<P: Classes> Eviction for ClassHeads<P> {
         for (i, &block) in blocks.iter().enumerate() {
             let placed = self.take_out(block);
             self.policy.hit(block, BlockAccess { access: &access, i }, view);
-            // A computed copy may touch a block that nobody owns.
+            // A computed copy may touch a block without an owner.
             if placed {
                 self.push(block, view);
             }

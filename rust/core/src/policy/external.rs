@@ -101,7 +101,7 @@ impl Journal {
     }
 }
 
-/// Books of a policy outside the core.
+/// The core's state for a policy outside the core.
 #[derive(Debug, Default)]
 pub struct External {
     order: Lru,
@@ -127,7 +127,7 @@ pub struct External {
 }
 
 impl External {
-    /// Books; events are kept only if the policy hears any.
+    /// An empty state. Events are kept only if the policy subscribes to any.
     pub fn new(heard: Subscriptions) -> Self {
         let any = heard.events || heard.keys || heard.misses;
         Self { journal: any.then(Journal::default), heard, ..Self::default() }

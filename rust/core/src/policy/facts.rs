@@ -56,7 +56,8 @@ impl Fact {
     }
 }
 
-/// A column for each fact, with an entry for each block offered; empty where nobody wants it.
+/// A column for each fact, with an entry for each block offered; empty where the policy does not
+/// ask for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
     /// A bit each.

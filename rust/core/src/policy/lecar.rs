@@ -119,7 +119,7 @@ impl Eviction for Lecar {
             let placed = self.take_out(block);
             let Column { uses, last } = &mut self.columns[block as usize];
             (*uses, *last) = (uses.saturating_add(1), view.now);
-            // A computed copy may touch a block that nobody owns.
+            // A computed copy may touch a block without an owner.
             if placed {
                 self.push(block, view);
             }

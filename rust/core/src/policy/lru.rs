@@ -25,9 +25,9 @@ pub struct Lru {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Links {
-    /// Dies before it.
+    /// Is evicted before it.
     before: BlockId,
-    /// Dies after it.
+    /// Is evicted after it.
     after: BlockId,
 }
 

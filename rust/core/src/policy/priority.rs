@@ -15,7 +15,7 @@ impl Formula for Priority {
     }
 
     fn touch(&self, past: &Past, touch: BlockAccess<'_>) -> u64 {
-        // From the lowest priority on, so that none is below that of a block nobody used.
+        // Counted from the lowest priority, so that no score is below that of an unused block.
         let priority = touch.access.meta.priority.wrapping_sub(i32::MIN) as u32;
         past.score.max(u64::from(priority))
     }

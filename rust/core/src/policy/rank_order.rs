@@ -92,7 +92,7 @@ impl<R: Rank> Eviction for RankOrder<R> {
     fn hit(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>) {
         for (i, &block) in blocks.iter().enumerate() {
             self.policy.hit(block, BlockAccess { access: &access, i }, view);
-            // A computed copy may touch a block that nobody owns: its rank has changed.
+            // A computed copy may touch a block without an owner: its rank has changed.
             if self.take_out(block) {
                 self.push(block, view);
             }

@@ -43,7 +43,7 @@ fn key(session: u64) -> Key {
 }
 
 impl Session {
-    /// The class of a use, whose turn is counted if it is new.
+    /// The class of a use; counts its turn if that is new.
     fn turn(&mut self, touch: BlockAccess<'_>, view: View<'_>) -> u8 {
         let (session, turn) = (touch.access.meta.session, touch.access.meta.turn);
         if session == 0 {

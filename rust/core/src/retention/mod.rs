@@ -1,9 +1,10 @@
 //! How important blocks are, and for how long.
 //!
 //! Each findable block has a retention priority from 0 to 100 (TensorRT-LLM's
-//! `KvCacheRetentionConfig`), [`DEFAULT_PRIORITY`] unless somebody asked for another. Of the blocks
-//! that may be evicted, those with the lowest priority do; the eviction policy ranks those of the same. A
-//! block still is evicted after what follows it (rule 7), whatever their priorities are.
+//! `KvCacheRetentionConfig`), [`DEFAULT_PRIORITY`] unless a caller asks for another. Among
+//! evictable blocks, those with the lowest priority are evicted first; the eviction policy ranks
+//! blocks of equal priority. A block is still evicted after the blocks that follow it (rule 7),
+//! whatever their priorities are.
 
 mod hint;
 mod sessions;
@@ -15,7 +16,7 @@ pub use sessions::Sessions;
 pub use state::RetentionState;
 pub use term::{Decay, Keep, Retention, TokenRange};
 
-/// The priority of blocks nobody asked anything for, as in TensorRT-LLM.
+/// The priority of a block for which no caller asked another, as in TensorRT-LLM.
 pub const DEFAULT_PRIORITY: u8 = 35;
 
 /// The priority of blocks that a window, a chunk or a state left behind within a prompt, until another

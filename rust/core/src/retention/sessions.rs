@@ -12,7 +12,7 @@ const SHARED: u64 = u64::MAX;
 /// A block's place in the list of the session that has it alone.
 #[derive(Debug, Clone, Copy)]
 struct Link {
-    /// 0: nobody has given it up yet.
+    /// 0 until a sequence gives the block up.
     session: u64,
     generation: u32,
     before: BlockId,
@@ -35,8 +35,8 @@ impl Default for Entry {
     }
 }
 
-/// Books of sessions, 20 bytes a block. Blocks come into them as a sequence gives them up; those that
-/// have been evicted since are passed over.
+/// The blocks of each session; 20 bytes a block. A block is listed when a sequence gives it up, and
+/// is skipped if it has been evicted since.
 #[derive(Debug, Default)]
 pub struct Sessions {
     links: Vec<Link>,
@@ -91,7 +91,7 @@ impl Sessions {
         }
     }
 
-    /// Whoever used `block` has used `copy`.
+    /// `copy` counts as used by the session that used `block`.
     pub fn inherit(&mut self, copy: BlockId, block: BlockId, pool: &Pool) {
         let link = self.links.get(block as usize);
         let link = link.filter(|link| link.generation == pool.generation(block));

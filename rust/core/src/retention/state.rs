@@ -17,18 +17,19 @@ pub struct RetentionState {
 }
 
 impl RetentionState {
-    /// A state in which uses of blocks count from the start, or once somebody asks.
+    /// A state that counts uses of blocks from the start if it is `on`, else after
+    /// [`Self::turn_on`].
     pub fn new(on: bool) -> Self {
         Self { on, ..Self::default() }
     }
 
-    /// Whether anybody ever asked for anything.
+    /// Whether uses of blocks count.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.on
     }
 
-    /// Somebody asks: from now on uses of blocks count.
+    /// Counts uses of blocks from now on.
     pub fn turn_on(&mut self) {
         self.on = true;
     }

@@ -9,7 +9,7 @@ use crate::origins::Scope;
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 struct SequenceSlot {
-    /// The handle of who lives here; 0: nobody.
+    /// The handle of the sequence in this slot; 0 if the slot is vacant.
     handle: SeqId,
     generation: u32,
     sequence: Sequence,
@@ -62,7 +62,7 @@ impl Sequences {
         self.vacant.push(seq as u32);
     }
 
-    /// The same, for whoever still needs what was known of the sequence.
+    /// The same, but returns the sequence's state.
     pub fn take(&mut self, seq: SeqId) -> Sequence {
         let sequence = std::mem::take(&mut self.slots[seq as u32 as usize].sequence);
         self.remove(seq);

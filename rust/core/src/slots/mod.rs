@@ -1,10 +1,11 @@
 //! Fixed slots: a sequence has all its KV in one contiguous piece, as in llama.cpp or `CTranslate2`.
 //!
-//! A slot is *empty*, *live* (a sequence runs in it) or *cached* (nobody's, and what was computed there
-//! is found again). A prompt goes on in a cached slot whose tokens it begins with, so that nothing is
-//! copied; else into the lowest empty slot, or the one that the policy gives up, and the longest prefix
-//! that any slot holds is copied there. What a slot holds is known token by token: what a request
-//! overwrites is not found any more, by whatever words it was stored.
+//! A slot is *empty*, *live* (a sequence runs in it) or *cached* (no sequence runs in it, and
+//! lookups find what was computed there). A prompt goes on in a cached slot whose tokens it begins
+//! with, so that nothing is copied; else into the lowest empty slot, or the one that the policy
+//! gives up, and the longest prefix that any slot holds is copied there. What a slot holds is known
+//! token by token: what a request overwrites is not found any more, by whatever words it was
+//! stored.
 
 mod check;
 mod choose;

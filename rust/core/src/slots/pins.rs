@@ -1,4 +1,4 @@
-//! Prefixes that somebody holds: the slot that has one is not given up until the pin is ended.
+//! Pinned prefixes: a slot that holds one is not given up until the pin ends.
 
 use super::Slots;
 use crate::error::{Error, Result};

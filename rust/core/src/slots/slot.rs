@@ -101,11 +101,11 @@ pub struct SlotAllocation {
 pub enum Standing {
     /// Holds nothing.
     Empty,
-    /// Nobody's, and found.
+    /// Without a sequence, and findable.
     Cached,
     /// A sequence runs in it.
     Live,
-    /// Nobody's, while a copy out of it or into it goes on.
+    /// Without a sequence, while a copy reads or writes it.
     Copying,
 }
 

@@ -15,7 +15,8 @@ pub(super) struct Ticket {
     pub(super) skip: usize,
     /// Blocks it keeps besides their ends.
     pub(super) held: Vec<BlockId>,
-    /// Where somebody else fills its pages. Not in place: most tickets are copies, and move.
+    /// Set where a load or another sequence fills its pages. Boxed, because most tickets are copies
+    /// and are moved.
     pub(super) loading: Option<Box<LoadState>>,
     /// When it lapses, by the caller's clock.
     pub(super) deadline: Option<u64>,

@@ -6,7 +6,7 @@ use crate::policy::{RemovalCause, View};
 use crate::pool::{BlockId, NIL, State};
 
 impl TierPolicy {
-    /// Takes a block out of the order and the tree; whoever owns it still does.
+    /// Takes a block out of the order and the tree; its owners keep it.
     pub(super) fn unfind(&mut self, block: BlockId, cause: RemovalCause) {
         // Policies know a cached block from an owned one by its owners, which must be there still.
         let parent = self.pool.unpublish(block);
@@ -22,7 +22,7 @@ impl TierPolicy {
         }
     }
 
-    /// A block is found no more. It is free at once, or when its last owner lets go of it.
+    /// Makes a block unfindable. The block is free at once, or when its last owner releases it.
     pub(super) fn forget(&mut self, block: BlockId) {
         self.take_back_named();
         self.moved.clear();
@@ -44,7 +44,8 @@ impl TierPolicy {
         self.release(&found)
     }
 
-    /// A block outside the order, for whoever keeps track by itself; `None` if none is free.
+    /// Takes a free block, outside the order, for a caller that tracks it itself; `None` if none is
+    /// free.
     pub(super) fn take(&mut self) -> Option<BlockId> {
         self.pool.lend()
     }
@@ -55,7 +56,7 @@ impl TierPolicy {
         self.pool.put_back(block);
     }
 
-    /// Of `blocks`, those that nobody owns.
+    /// How many of `blocks` have no owner.
     pub(super) fn unowned(&self, blocks: &[BlockId]) -> u32 {
         blocks.iter().filter(|&&block| self.pool.state(block) == State::Cached).count() as u32
     }

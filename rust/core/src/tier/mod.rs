@@ -52,7 +52,8 @@ impl<'a> RequestInfo<'a> {
 /// Blocks without parents under one policy.
 ///
 /// A block is owned (in transfer, pinned, not ready) from [`TierPolicy::insert`] and
-/// [`TierPolicy::acquire`] on until [`TierPolicy::release`]; only what nobody owns is ever a victim.
+/// [`TierPolicy::acquire`] on until [`TierPolicy::release`]; only a block without an owner can be a
+/// victim.
 pub struct TierPolicy {
     pool: Pool,
     policy: Box<dyn Eviction>,
@@ -107,7 +108,7 @@ impl TierPolicy {
         Ok(tier)
     }
 
-    /// An empty tier that is as large as it ever was.
+    /// An empty tier without a fixed capacity: it grows on demand.
     ///
     /// # Errors
     /// [`Error::PolicyRefused`], here and not later: the policy cannot grow.
@@ -255,7 +256,7 @@ impl TierPolicy {
         Ok(())
     }
 
-    /// Gives those of `blocks` that nobody owns an owner, and remembers which.
+    /// Adds an owner to each of `blocks` that has none, and remembers which.
     fn take_unowned(&mut self, blocks: &[BlockId]) {
         self.take_back_named();
         self.moved.clear();

@@ -128,7 +128,7 @@ impl TierPages {
         keys.iter().take_while(|key| self.by_key.contains_key(key)).count() as u32
     }
 
-    /// The keys of the prefix that ends with `page`; none if nobody finds it.
+    /// The keys of the prefix that ends with `page`; none if the page is not findable.
     pub fn prefix(&self, page: BlockId) -> Vec<Key> {
         let pool = self.tier.pool();
         let found = Some(page).filter(|&page| pool.is_findable(page));

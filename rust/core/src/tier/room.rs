@@ -20,7 +20,7 @@ impl TierPages {
         self.shed(short)
     }
 
-    /// Pages for whoever keeps track by itself (swapped sequences), or none.
+    /// Takes `n` pages, or none, for a caller that tracks them itself (swapped sequences).
     ///
     /// # Errors
     /// [`Error::NoCapacity`], [`Error::NeedVictims`].
@@ -73,8 +73,9 @@ impl TierPages {
         evicted
     }
 
-    /// Evicts up to `n` of the pages of `keys`, in their order, that may be evicted and that the tier below
-    /// has: whoever chose them had to wait until it has, and their reading moved them in the order.
+    /// Evicts up to `n` of the pages of `keys`, in their order, that may be evicted and that the
+    /// tier below has. The caller's order counts: while the tier below read these pages, the reads
+    /// moved them in the policy's order.
     pub fn evict_backed(&mut self, keys: &[Key], n: u32) -> EvictedPages {
         let pages: Vec<BlockId> =
             keys.iter().filter_map(|key| self.by_key.get(key).copied()).collect();

@@ -6,7 +6,7 @@
 //!      │  │
 //!      │  └── end(fewer) ──▶ failed    what is not good is forgotten, and all that follows it
 //!      ▼
-//!   cancelled ── end ─────▶ gone       found no more at once; nobody's until its mover has ended
+//!   cancelled ── end ─────▶ gone       not findable from now on; reserved until its mover ends
 //! ```
 
 use super::pages::{EvictedPages, TierPages};
@@ -144,8 +144,8 @@ impl TierPages {
         Ok(ended)
     }
 
-    /// Gives a transfer up: what was coming in is found no more. Its pages stay nobody's until its
-    /// mover has ended, which `end` tells.
+    /// Gives a transfer up: the pages on their way in are no longer findable. They stay reserved
+    /// until the mover reports its end with `end`.
     ///
     /// # Errors
     /// [`Error::UnknownTicket`] if it has ended, or was given up before.
@@ -197,8 +197,9 @@ impl TierPages {
         found.ok_or(Error::UnknownTicket(ticket))
     }
 
-    /// Lets go of what ended transfers own, in the order of their tickets: recency is that of the
-    /// requests, whichever mover was faster. One that was given up holds nobody up.
+    /// Releases what ended transfers own, in the order of their tickets, so that recency follows
+    /// the requests and not the speed of the movers. A cancelled transfer does not delay those
+    /// after it.
     fn retire(&mut self) -> Result<()> {
         let mut at = 0;
         while at < self.transfers.len() {

@@ -82,7 +82,7 @@ impl TierPolicy {
             return Err(Error::NeedVictims { n });
         }
         self.tick();
-        // Owned for the pool only: their place in the order stays.
+        // Only the pool counts this owner: the policy's order keeps their places.
         for &block in &self.moved {
             self.pool.share(block);
         }
@@ -125,8 +125,8 @@ impl TierPolicy {
         self.policy.order(View { pool: &self.pool, now: self.now })
     }
 
-    /// The same, where a compiled policy is asked. One that only names victims names them all, and
-    /// gets them back in that order.
+    /// The same order, but a compiled policy is asked for it. A policy that only names victims
+    /// names every block, and is then given the blocks back in that order.
     ///
     /// # Errors
     /// [`Error::NeedVictims`], for a policy that decides nothing more.

@@ -27,7 +27,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, builder: &mut Builder) -> Result<(), T
     while let Some((number, line)) = lines.next()? {
         push(builder, line, &mut sessions).map_err(|what| TraceError::at(path, number, what))?;
     }
-    // Their names are not kept: what is left of them is the order in which they came.
+    // The form does not keep session names, so each session is known by its order of appearance.
     builder.trace.sessions = (1..=u64::from(sessions)).collect();
     let found = builder.trace.requests.len() as u64;
     if found != expected {

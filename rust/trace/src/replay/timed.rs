@@ -1,7 +1,8 @@
 //! Replay by the clock: one prefill server, first come first served, and sequences that run on.
 //!
-//! A request waits for the server, and for memory: blocks for its prompt and its answer, all at once.
-//! They are pinned from there until its last token; the answer's, and a partial tail, are its own.
+//! A request waits for the server and for memory: it gets the blocks of its prompt and its answer
+//! all at once. They stay pinned until its last token. The blocks of the answer, and of a partial
+//! tail, are not shared.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -38,7 +39,7 @@ impl Ord for RunningSequence {
     }
 }
 
-/// A key that nobody else has, for a block of request `i`.
+/// A key for a block of request `i` that no other block has.
 fn own_key(i: usize, at: usize) -> Key {
     Key(!node_key(i as u32).0 ^ at as u128)
 }
@@ -69,8 +70,8 @@ fn with_victims<T>(
     }
 }
 
-/// The least of some values in order that `percent` (1 to 100) of a hundred of them do not exceed, by
-/// nearest rank; 0 where there are none.
+/// The percentile by nearest rank: the smallest of the `sorted` values that at least `percent` (1
+/// to 100) per cent of them do not exceed. 0 if there are no values.
 fn nearest_rank(sorted: &[f64], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
@@ -88,7 +89,8 @@ impl PreparedTrace<'_> {
         let (mut asked, mut turns) = (Request::default(), vec![0; self.sessions()]);
         let (mut running, mut free) = (Ends::new(), 0.0f64);
         let capacity = manager.options().blocks;
-        // Where nothing ever waits or is evicted, room for answers changes nothing, and may be beyond memory.
+        // If no request ever waits and no block is evicted, room for answers changes nothing, and
+        // it could exceed memory.
         let ample = capacity >= self.ceiling();
         let mut waits = Vec::with_capacity(self.trace.requests.len());
         for (i, request) in self.trace.requests.iter().enumerate() {
@@ -172,7 +174,8 @@ impl PreparedTrace<'_> {
         keys.clear();
         keys.extend(self.trace.chain(i)[..blocks].iter().map(|&node| node_key(node)));
         keys.extend((blocks..(len / self.trace.block_size) as usize).map(|at| own_key(i, at)));
-        // One token of a prompt is computed: a block that is there is computed once more, for itself.
+        // A request computes at least one token of its prompt: if every block is cached, it
+        // computes the last one again, under a key of its own.
         if blocks > 0
             && request.input_tokens.is_multiple_of(self.trace.block_size)
             && manager.lookup_request(&*asked)?.tokens >= request.input_tokens

@@ -212,7 +212,7 @@ impl Radix {
         true
     }
 
-    /// Unlinks a childless node of one block; a namespace goes with its last.
+    /// Unlinks a childless node of one block; a namespace is removed with its last node.
     fn detach(&mut self, node: NodeId) {
         let Node { parent, run, .. } = self.tree.nodes[node];
         self.children.remove(&self.tree, node);

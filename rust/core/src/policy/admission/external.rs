@@ -1,8 +1,8 @@
 //! Verdicts of a policy that lives outside the core, made before the operation they are for.
 //!
 //! The caller gathers what an operation is about to make findable, lets the policy judge it without
-//! the lock, and hands the verdicts in. They are of prefixes, by their keys, so they hold whatever
-//! happened to blocks and sequences meanwhile. What nobody was asked about is kept.
+//! the lock, and hands the verdicts in. A verdict names a prefix by its key, so it holds whatever
+//! happened to blocks and sequences meanwhile. A block without a verdict is kept.
 
 use hashbrown::HashMap;
 

@@ -32,9 +32,10 @@ const WAYS: usize = 4;
 /// Words of a set: one cache line of 64 bytes.
 const SET: usize = 2 * WAYS;
 
-/// A table of fixed size; of its set, the one idle longest gives way. Every question is one cache
-/// line, and nothing is allocated after the first block has gone. An empty table is all zeros, which
-/// the system hands out page by page as they are written: its size costs the first block nothing.
+/// A table of fixed size; within a set, the entry idle longest is replaced. Every question is one
+/// cache line, and nothing is allocated after the first block has gone. An empty table is all
+/// zeros, which the system hands out page by page as they are written: its size costs the first
+/// block nothing.
 #[derive(Debug, Default)]
 pub(super) struct Departures {
     words: Vec<u64>,

@@ -83,7 +83,7 @@ impl Gaps {
             }
         }
         for row in &mut self.reached {
-            // Whoever came to an age has come through all before.
+            // A block that reached an age passed through all earlier ones.
             let mut sum = 0.0;
             for n in row[..limit].iter_mut().rev() {
                 sum += *n;
@@ -103,7 +103,7 @@ impl Gaps {
             for (class, row) in classes.iter_mut().zip(reached) {
                 let Class { ended, used, worth } = class;
                 if row[0] == 0.0 {
-                    // Nobody has been there.
+                    // No block of this class has been seen.
                     worth.copy_from_slice(&known);
                     continue;
                 }
@@ -149,9 +149,9 @@ struct Stretch {
     left: f64,
 }
 
-/// Gittins' index of every age: the most uses an access of time that waiting can bring, over all
-/// times to give up. From the last age back, an age joins the stretch after it while that one brings
-/// more than it does itself; each joins once, so all of them take O(ages).
+/// Gittins' index of every age: the highest expected uses per access over any stopping time. The
+/// loop runs from the last age back. An age absorbs the stretch after it while that stretch has
+/// more uses per access; each stretch is absorbed once, so all of them take O(ages).
 fn fill_worth(worth: &mut [f64], hazard: impl Fn(usize) -> f64) {
     let mut later = [Stretch { uses: 0.0, time: 0.0, left: 0.0 }; BUCKETS];
     let mut n = 0;

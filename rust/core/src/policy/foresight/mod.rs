@@ -1,13 +1,13 @@
 //! kvframe's own: keep what is worth most by the time it will take up, as the traffic itself tells.
 //!
-//! Blocks are told apart by how often they were used, how many turns built the prefix they belong to
-//! and how far down it they stand; that much predicts when they are used again ("`KVCache` in the
-//! Wild", USENIX ATC 2025, fits reuse gaps by request type and turn). For each class, the chance of a use at each age is measured
-//! by survival analysis, with blocks already evicted still watched, and turned into Gittins' index:
-//! the most uses an access of time that waiting can bring (Gittins, J. R. Stat. Soc. B 41, 1979;
-//! the density of hits that *LHD*, NSDI 2018, estimates is this index with giving up never in mind).
-//! The victim is the block worth least among the least recently used of each class. Before anything
-//! is known all are worth nothing, and the order is plain lru.
+//! Blocks are told apart by how often they were used, how many turns built the prefix they belong
+//! to and how far down it they stand; that much predicts when they are used again ("`KVCache` in
+//! the Wild", USENIX ATC 2025, fits reuse gaps by request type and turn). For each class, the
+//! chance of a use at each age is measured by survival analysis, with blocks already evicted still
+//! watched, and turned into Gittins' index: the highest expected hits per access over any stopping
+//! time (Gittins, J. R. Stat. Soc. B 41, 1979; the hit density of *LHD*, NSDI 2018, is the case
+//! that never stops early). The victim is the block worth least among the least recently used of
+//! each class. Before anything is known all are worth nothing, and the order is plain lru.
 //!
 //! What lru would have hit is counted beside (see `rival`). The further it is ahead, the surer a
 //! choice other than its own must be, until only its own is left.
