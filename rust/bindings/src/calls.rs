@@ -107,7 +107,7 @@ pub fn equal(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>) -> PyResult<bool>
     if answer < 0 { Err(PyErr::fetch(one.py())) } else { Ok(answer > 0) }
 }
 
-/// Tells `sys.unraisablehook` of an error met in `place`.
+/// Reports an error that arose in `place` to `sys.unraisablehook`.
 pub fn unraisable(error: PyErr, place: &Bound<'_, PyAny>) {
     error.restore(place.py());
     // SAFETY: we are attached, an error is set, and the object is alive.

@@ -117,8 +117,8 @@ pub fn few_copies(
 
 /// Copies from a pool of `src_blocks` to one of `dst_blocks`: int32 of (n, 3), source, destination
 /// and tokens of each, `block_size` tokens if None. None if they are no integer arrays, out of
-/// range, or if a destination must be named `once` and is not: the caller's usual way tells these
-/// apart.
+/// range, or if a destination must be named `once` and is not: the caller's general path then finds
+/// out which.
 #[pyfunction]
 #[pyo3(signature = (src, dst, tokens, *, block_size, src_blocks, dst_blocks, once))]
 pub fn copies<'py>(

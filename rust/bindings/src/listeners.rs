@@ -1,4 +1,5 @@
-//! Who is told when the pressure level changes: outside every lock, one change after the other.
+//! Callbacks on a change of the pressure level: called outside every lock, one change after the
+//! other.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +13,7 @@ use crate::calls::{call, discard, equal, import, unraisable};
 /// The level before and after.
 type Change = (Pressure, Pressure);
 
-/// Callbacks, and changes that they have not been told yet.
+/// Callbacks, and changes that have not been delivered to them yet.
 #[derive(Default)]
 pub struct Listeners {
     inner: Mutex<Inner>,
@@ -76,9 +77,9 @@ impl Listeners {
         }
     }
 
-    /// Tells every change that waits, without any lock. What a callback raises is reported as
+    /// Delivers every change that waits, without any lock. What a callback raises is reported as
     /// unraisable: the call that changed the level has succeeded. A change that a callback causes
-    /// is told after the one at hand.
+    /// is delivered after the present one.
     pub fn notify(&self, py: Python<'_>) {
         if std::mem::replace(&mut self.inner().telling, true) {
             return;

@@ -45,7 +45,7 @@ impl Manager {
         Ok(outcome)
     }
 
-    /// Moves the pressure level; whether there is something to tell.
+    /// Moves the pressure level; true if callbacks have a change to hear of.
     pub(crate) fn watch(&self, core: &mut Core) -> bool {
         core.watch().inspect(|&change| self.listeners.note(change)).is_some()
     }

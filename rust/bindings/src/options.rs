@@ -12,8 +12,8 @@ use crate::calls::{call_method, import};
 use crate::errors::{from_core, raise, shown};
 use crate::groups::group_table;
 
-/// The options of a manager that a table says, by the keys of a configuration; `groups` is a list of
-/// tables. What is wrong with the groups themselves is told as faults.
+/// The options of a manager that a table says, by the keys of a configuration; `groups` is a list
+/// of tables. What is wrong with the groups themselves is returned as faults.
 ///
 /// # Errors
 /// `ConfigError`: a key is unknown, or a value is of another type.

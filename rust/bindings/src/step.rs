@@ -328,7 +328,8 @@ impl<'py> Run<'_, 'py> {
         })
     }
 
-    /// What the step has done already must be told, so a failure of the policy refuses one growth.
+    /// What the step has done already must be returned, so a failure of the policy refuses one
+    /// growth.
     fn refuse_next(&mut self, core: &mut Core, outcome: &mut StepResult) {
         let place = outcome.appended;
         self.outputs.keep();

@@ -68,7 +68,7 @@ outlasting! {
     import = PyImport_Import(name: *mut PyObject) -> *mut PyObject;
     /// 1 or 0, or -1 for an error.
     compare = PyObject_RichCompareBool(one: *mut PyObject, other: *mut PyObject, how: c_int) -> c_int;
-    /// The error that is set is told to `sys.unraisablehook`.
+    /// Reports the error that is set to `sys.unraisablehook`.
     write_unraisable = PyErr_WriteUnraisable(object: *mut PyObject);
     /// A reference less.
     give_up = Py_DecRef(object: *mut PyObject);

@@ -22,12 +22,12 @@ pub enum Kind {
     /// `seq` is computed and accepted up to `value` tokens.
     Commit = 3,
     /// `block` became findable under `key`, after `parent`; `value`: its parent block, `other`: its
-    /// place in the prefix. Its token ids come along where they are known, those of a partial block
+    /// place in the prefix. Its token ids are logged where they are known, those of a partial block
     /// too. Without `seq`: published by itself.
     Store = 4,
     /// `block` lost its key and its place to make room.
     Evict = 5,
-    /// An owner let go of `block`: `seq`, or 0 for a ticket, a fence or a pin.
+    /// An owner released `block`: `seq`, or 0 for a ticket, a fence or a pin.
     Release = 6,
     /// `seq` ended; `value`: its length in tokens.
     Finish = 7,
@@ -63,7 +63,7 @@ pub enum Kind {
     Wait = 21,
     /// Known tokens of `seq` got slots up to `value`.
     Extend = 22,
-    /// Ids that were missing came; they come along.
+    /// Ids that were missing became known; they are logged as ids.
     Fill = 23,
     /// The plan of copies was taken; `value`: its ticket, `other`: copies.
     Plan = 24,

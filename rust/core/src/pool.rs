@@ -249,7 +249,7 @@ impl Pool {
         }
     }
 
-    /// The same, if anybody asked for one since it was taken.
+    /// The same; `None` if no priority was asked for since it was taken.
     pub fn asked_priority(&self, block: BlockId) -> Option<u8> {
         Some(self.blocks[block as usize].priority).filter(|&priority| priority != UNASKED)
     }

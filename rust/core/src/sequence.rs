@@ -72,7 +72,7 @@ pub struct Sequence {
     pub mm_items: Vec<MmItem>,
     /// When each block is used next, where that is known.
     pub next_use: Vec<u32>,
-    /// Blocks at the front that an admission policy was told of.
+    /// Blocks at the front of which an admission policy was notified.
     pub sighted: u32,
     /// Blocks at the front after which an admission policy dropped one: the rest is not asked for.
     pub closed: Option<u32>,

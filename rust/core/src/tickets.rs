@@ -1,5 +1,5 @@
 //! Copies under way. Both pages of a copy belong to it as well until its ticket is settled, so
-//! neither can be given to anybody while the copy may still run.
+//! neither can be given to a sequence while the copy may still run.
 
 mod pages;
 mod ticket;

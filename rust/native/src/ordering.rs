@@ -241,7 +241,7 @@ impl Eviction for Ordering {
     }
 
     fn restore(&mut self, block: BlockId, view: View<'_>) {
-        // A policy that was notified of an owner waits to be told that it left.
+        // A policy that was notified of an owner has to be notified that the owner left.
         self.spare.release(&[block], view);
         if let Some(buckets) = &mut self.buckets {
             buckets.on_evictable(block, view.pool);

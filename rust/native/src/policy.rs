@@ -33,7 +33,7 @@ pub struct Policy {
     memory: Memory,
     /// Blocks that `memory` has room for.
     room: u32,
-    /// Blocks that the policy was told of.
+    /// The number of blocks of which the policy was notified.
     notified: u32,
     facts: Facts,
     /// What keeps the functions loaded; dropped last.
@@ -120,7 +120,7 @@ impl Policy {
         self.table.on_evictable.is_some()
     }
 
-    /// Whether it is told the keys of blocks that become findable.
+    /// Whether it wants the keys of blocks that become findable.
     #[must_use]
     pub fn wants_block_keys(&self) -> bool {
         self.table.wants >> FACTS & 4 != 0
@@ -148,7 +148,7 @@ impl Policy {
         self.own.len() * UNIT
     }
 
-    /// Makes the state for a pool of `blocks`, or tells it of more.
+    /// Makes the state for a pool of `blocks`, or notifies it of more.
     ///
     /// # Errors
     /// It cannot serve them.

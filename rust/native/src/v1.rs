@@ -84,7 +84,7 @@ pub struct Config {
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Access {
-    /// Session, 0 if the engine did not tell.
+    /// Session; 0 if the engine passed none.
     pub session: u64,
     /// Turn of the session.
     pub turn: u32,

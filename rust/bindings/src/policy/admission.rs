@@ -248,7 +248,7 @@ impl Manager {
         step: &Step<'_>,
     ) -> PyResult<Option<(Question, Vec<Verdict>)>> {
         self.judged(py, |core| {
-            // What is wrong with the step is told by the step.
+            // The step itself reports what is wrong with it.
             core.check_step(step, &mut Vec::new()).ok()?;
             let due = due_of(core, step);
             Question::gather(core, &due)

@@ -89,7 +89,7 @@ impl<C: Copy> Asker<C> {
         answer.or_else(|error| self.failed(py, error, self.strict).map(|()| None))
     }
 
-    /// Tells the policy something between decisions. A failure is counted, and refuses nothing.
+    /// Notifies the policy between decisions. A failure is counted, and refuses nothing.
     pub fn tell(&self, py: Python<'_>, work: impl FnOnce() -> PyResult<()>) -> PyResult<()> {
         work().or_else(|error| self.failed(py, error, false))
     }
@@ -132,7 +132,7 @@ impl<C: Copy> Asker<C> {
         Ok(columns)
     }
 
-    /// Counts a failure and tells of it; it may be passed over, unless the policy is `strict`.
+    /// Counts a failure and reports it; it may be passed over, unless the policy is `strict`.
     fn failed(&self, py: Python<'_>, error: PyErr, strict: bool) -> PyResult<()> {
         if is_interrupt(py, &error) {
             return Err(error);

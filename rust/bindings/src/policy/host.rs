@@ -100,8 +100,8 @@ impl<C: Consult + Send> PolicyHost<C> {
 
     // --- the lock -------------------------------------------------------------------------------
 
-    /// Work on the locked core; refused in a forked child. A native policy may not call back, and its
-    /// faults are told.
+    /// Work on the locked core; refused in a forked child. A native policy may not call back, and
+    /// its faults are reported.
     pub fn locked<T>(&self, py: Python<'_>, work: impl FnOnce(&mut C) -> T) -> PyResult<T> {
         if self.forks != fork::generation() {
             let belongs = "belongs to the parent of a fork; make one in the child";

@@ -8,7 +8,7 @@
 //! | [`admission`] | which blocks become findable, asked of a Python policy |
 //! | [`prefix`] | what a matcher in Python said of prompts |
 //! | [`native`] | a compiled policy, taken from a capsule or from addresses |
-//! | [`turn`] | events are told to a policy by one thread at a time |
+//! | [`turn`] | events are delivered to a policy by one thread at a time |
 //! | [`reusable_array`] | arrays that a policy is lent for one decision after the other |
 
 pub mod admission;

@@ -1,4 +1,4 @@
-//! A compiled policy: taken from a capsule or from addresses, and what is told of its faults.
+//! A compiled policy: taken from a capsule or from addresses, with the report of its faults.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_void};

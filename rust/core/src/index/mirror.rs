@@ -3,17 +3,17 @@
 use crate::hash::Key;
 use crate::pool::{BlockId, Pool};
 
-/// Changes since the last time they were told.
+/// Changes since they were last delivered.
 #[derive(Debug, Default)]
 pub struct Mirror {
     /// Blocks that came or went, in the order of their first change; each once.
     touched: Vec<BlockId>,
     waiting: Vec<bool>,
-    /// The key that each block was last told with, if it was told to be findable.
+    /// The key under which each block was last delivered as findable, if it was.
     notified: Vec<Option<Key>>,
 }
 
-/// What an index outside is told: removals first, then what is findable now.
+/// The changes delivered to an index outside: removals first, then what is findable now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Findable no more.

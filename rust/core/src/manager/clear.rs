@@ -94,7 +94,8 @@ impl Manager {
         blocks
     }
 
-    /// The bytes come along as ids: those of the salt, behind their number, then the adapter's.
+    /// The bytes are logged as ids: the number of the salt's bytes, these bytes, then the
+    /// adapter's.
     fn note_scope(&mut self, scope: Scope<'_>) {
         let Scope { cache_salt: salt, lora_name: adapter, session } = scope;
         let given = [salt.is_some(), adapter.is_some(), session.is_some()];

@@ -9,8 +9,8 @@ use crate::request::Attempt;
 use crate::sequence::{SeqId, Sequence};
 
 impl Manager {
-    /// The events since the last call, in order; the token ids and requests that come along with
-    /// them are dropped (see [`Manager::take_log`]).
+    /// The events since the last call, in order; the token ids and requests logged with them are
+    /// dropped (see [`Manager::take_log`]).
     pub fn take_events(&mut self) -> Vec<Event> {
         self.log.take().events
     }

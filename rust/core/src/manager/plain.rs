@@ -10,8 +10,8 @@ use crate::pool::NIL;
 use crate::sequence::Sequence;
 
 impl Manager {
-    /// Makes blocks of `range` findable, from its start up to the first that is no plain case: those
-    /// that it were. Their policy is not told.
+    /// Makes blocks of `range` findable, from its start up to the first that is no plain case:
+    /// those that it were. Their policy is not notified.
     pub(super) fn publish_plain(
         &mut self,
         sequence: &Sequence,

@@ -37,15 +37,15 @@ pub const HALF_LIFE: u64 = 4_096;
 /// A touch in fixed point, so that halves of it count.
 const TOUCH: u64 = 1 << 16;
 
-/// A sequence that could give way.
+/// A sequence that could be preempted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PreemptionCandidate {
     /// The sequence.
     pub seq: SeqId,
-    /// Blocks that no other sequence holds; holders that only wait for a fence do not count. Its
-    /// preemption makes them available once fences have passed. In an order of
-    /// [`PreemptionOrder::MostFreed`], and among candidates that bring use down, the count assumes
-    /// that the candidates before it have ended.
+    /// Blocks without another owner; owners that only wait for a fence do not count. Its preemption
+    /// makes them available once fences have passed. In an order of [`PreemptionOrder::MostFreed`],
+    /// and among candidates that bring use down, the count assumes that the candidates before it
+    /// have ended.
     pub frees: u32,
     /// Tokens that would have to be computed again if nothing of it stayed cached.
     pub computed: u32,
@@ -275,7 +275,8 @@ impl CandidateQueue {
         self.0.push((left[at].frees, Reverse(at)));
     }
 
-    /// Takes out who frees the most, if anybody frees anything, and its place.
+    /// Takes out the candidate that frees the most, and its place; `None` if no candidate frees a
+    /// block.
     fn next(&mut self, left: &[PreemptionCandidate]) -> Option<(usize, PreemptionCandidate)> {
         while let Some((frees, Reverse(at))) = self.0.pop() {
             if frees > 0 && frees == left[at].frees {

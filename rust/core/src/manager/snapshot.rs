@@ -107,7 +107,7 @@ impl Manager {
         }
     }
 
-    /// The part of a snapshot that tells of one sequence.
+    /// The part of a snapshot that describes one sequence.
     ///
     /// # Errors
     /// Unknown handles.

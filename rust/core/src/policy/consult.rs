@@ -103,7 +103,7 @@ pub trait Consult {
         policy.decide(n as usize, view)
     }
 
-    /// Events that the policy has not been told.
+    /// Events that have not been delivered to the policy.
     fn journal_len(&mut self) -> usize {
         self.external().map_or(0, |external| external.journal_len())
     }

@@ -20,7 +20,7 @@ pub struct BlockRow {
     pub last_use: u64,
     /// Tick at which it became findable.
     pub inserted: u64,
-    /// The engine's time of the last hit or release, 0 before it told any.
+    /// The engine's time of the last hit or release; 0 before the engine has passed a time.
     pub last_use_time: u64,
     /// The same of the tick at which it became findable.
     pub inserted_time: u64,
@@ -114,9 +114,9 @@ pub struct External {
     fallbacks: u64,
     journal: Option<Journal>,
     heard: Subscriptions,
-    /// Keys of the pending operation that the policy was told ahead of it.
+    /// Keys of the pending operation that were delivered to the policy ahead of it.
     announced: usize,
-    /// As the engine told it.
+    /// The time as the engine passed it.
     time: u64,
     /// What the pending operation is about to acquire: not offered.
     spared: Vec<BlockId>,

@@ -1,4 +1,4 @@
-//! What a policy outside the core is told of the blocks that it is offered.
+//! Facts about the blocks that a policy outside the core is offered.
 
 use super::BlockRow;
 use crate::pool::{BlockId, Pool};

@@ -242,7 +242,7 @@ pub trait Eviction: Send {
         None
     }
 
-    /// Whether `n` victims can be named without asking anyone outside.
+    /// Whether `n` victims can be named without consulting a policy outside the core.
     fn ready(&self, _n: usize) -> bool {
         true
     }

@@ -8,7 +8,7 @@ use crate::pool::{BlockId, Pool};
 #[derive(Debug, Default)]
 pub struct RetentionState {
     on: bool,
-    /// As the caller told it last.
+    /// The time as the caller passed it last.
     time: u64,
     /// By block; of this life of the block if the generation says so.
     terms: Vec<Term>,
@@ -39,7 +39,7 @@ impl RetentionState {
         self.time
     }
 
-    /// It is `now`, or as late as it was told before.
+    /// Sets the time to `now`; it never goes back.
     pub fn set_time(&mut self, now: u64) {
         self.time = self.time.max(now);
     }

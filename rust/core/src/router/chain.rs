@@ -20,7 +20,7 @@ struct Tip {
 
 #[derive(Debug, Clone, Copy)]
 enum Above {
-    /// The next block begins a prompt, or its parent is not told.
+    /// The next block begins a prompt, or its parent is not given.
     Root,
     Tip(Tip),
     /// The parent is not known, and there is no room for a block that no match can reach.

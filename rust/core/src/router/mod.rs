@@ -232,7 +232,7 @@ impl Router {
         placed
     }
 
-    /// A worker tells of blocks of another size than the index's: none of them is placed.
+    /// A worker reports blocks of another size than the index's: none of them is placed.
     pub fn misfit(&mut self, rank: Rank, blocks: usize) {
         if self.slot(rank).is_some() {
             self.counts.unplaced += blocks as u64;

@@ -1,5 +1,5 @@
-//! Prefixes on their way from slot to slot. Neither end of a copy is given to anybody, and what it
-//! brings is not found, until its ticket is back.
+//! Prefixes on their way from slot to slot. Until the ticket of a copy is settled, neither slot is
+//! given to a sequence, and the copied tokens are not findable.
 
 use super::Slots;
 use crate::error::{Error, Result};

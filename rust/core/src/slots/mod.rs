@@ -4,8 +4,7 @@
 //! lookups find what was computed there). A prompt goes on in a cached slot whose tokens it begins
 //! with, so that nothing is copied; else into the lowest empty slot, or the one that the policy
 //! gives up, and the longest prefix that any slot holds is copied there. What a slot holds is known
-//! token by token: what a request overwrites is not found any more, by whatever words it was
-//! stored.
+//! token by token: tokens that a request overwrites are no longer found.
 
 mod check;
 mod choose;

@@ -1,4 +1,4 @@
-//! One slot, and what is told of slots.
+//! One slot, and what is reported of slots.
 
 use crate::hash::{Key, Space};
 use crate::policy::NEVER;

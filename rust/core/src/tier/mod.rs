@@ -68,13 +68,14 @@ pub struct TierPolicy {
     /// is asked again, or take this one for gone.
     named: Option<BlockId>,
     block_size: u32,
-    /// Blocks that the policy was told of, where the tier grows.
+    /// The number of blocks of which the policy was notified, where the tier grows.
     notified: Option<u32>,
     /// Scratch: how often a block is named in one call.
     times: Vec<u32>,
 }
 
-/// Blocks that the policy of a growing tier is told of at first; from there on twice as many.
+/// The number of blocks of which the policy of a growing tier is notified at first; it then
+/// doubles.
 const FEW: u32 = 64;
 
 impl std::fmt::Debug for TierPolicy {

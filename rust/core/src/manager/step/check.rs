@@ -27,7 +27,7 @@ impl Manager {
         reach.clear();
         reach.reserve(step.append.len());
         match self.check_marking(step, reach) {
-            // A wrong handle is told before a wrong length, wherever each is.
+            // A wrong handle is reported before a wrong length, wherever each is.
             Err(error) if !matches!(error, Error::UnknownTicket(_)) => {
                 self.check_handles(step).and(Err(error))
             }

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use super::{Admit, Ask, Offer, Verdict};
 use crate::hash::Key;
 
-/// Verdicts at hand, and what the policy has not been told yet.
+/// Verdicts for the pending operation, and events not yet delivered to the policy.
 #[derive(Debug, Default)]
 pub struct Verdicts {
     /// By prefix and group: the verdict, and how many operations under way it is for.

@@ -1,4 +1,5 @@
-//! kvframe's own: keep what is worth most by the time it will take up, as the traffic itself tells.
+//! kvframe's own: keeps the blocks with the most expected hits per unit of residency, as measured
+//! on the traffic itself.
 //!
 //! Blocks are told apart by how often they were used, how many turns built the prefix they belong
 //! to and how far down it they stand; that much predicts when they are used again ("`KVCache` in
